@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::hook::{self, Hook, HookOptions};
+use crate::hook::{self, HookOptions, HookServer};
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::runtime::{Runtime, admission_policy};
@@ -66,7 +66,7 @@ pub async fn run(options: Options, hub: Client, stop: impl Future<Output = ()>) 
     let (orders, inbox) = mpsc::unbounded_channel();
     let (runtime, tx) = Runtime::new(options, hub.clone(), delivery, metrics.clone(), orders.clone());
     let hook = hook.map(|options| {
-        let hook = Hook::new(&options, hub.clone(), runtime.directory(), metrics.clone(), tx.clone());
+        let hook = HookServer::new(&options, hub.clone(), runtime.directory(), metrics.clone(), tx.clone());
         (options, hook)
     });
     // Tasks of their own: a list is read on one processor while the loop turns on another.
@@ -99,7 +99,7 @@ pub async fn run(options: Options, hub: Client, stop: impl Future<Output = ()>) 
 /// Runs the servers, where each is wanted, until one of them fails.
 async fn serve_all(
     (metrics_addr, health_addr): (Option<SocketAddr>, Option<SocketAddr>),
-    hook: Option<(HookOptions, Hook)>,
+    hook: Option<(HookOptions, HookServer)>,
     metrics: Arc<Metrics>,
 ) -> Result<(), RunError> {
     let numbers = async {

@@ -1,4 +1,4 @@
-//! `sluice controller`: its flags, its log, and how it ends.
+//! The command `sluice controller`: its flags, and its start and end.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::log;
 
-/// The flags of `sluice controller`; names and meanings are those of Flux's controllers.
+/// The flags of `sluice controller`. Flags that Flux's controllers have too have the same names and meanings.
 #[derive(Args)]
 pub struct Flags {
     /// Kubeconfig of the hub; default is KUBECONFIG, ~/.kube/config, or the pod's service account
@@ -24,87 +24,88 @@ pub struct Flags {
     /// Context in the kubeconfig
     #[arg(long)]
     context: Option<String>,
-    /// Look after pipelines in this namespace only
+    /// Handle pipelines in this namespace only; default is all namespaces
     #[arg(long, value_name = "NAMESPACE")]
     watch_namespace: Option<String>,
-    /// Where to serve metrics; "0" for nowhere
+    /// Address of the metrics; "0" for none
     #[arg(long, default_value = ":8080", value_parser = address)]
     metrics_addr: Address,
-    /// Where to serve /healthz and /readyz; "0" for nowhere
+    /// Address of /healthz and /readyz; "0" for none
     #[arg(long, default_value = ":9440", value_parser = address)]
     health_addr: Address,
-    /// Where to take calls of Flux's notification-controller; "0" for nowhere
+    /// Address of the hook server, which Flux, CI systems and forges call; "0" for none
     #[arg(long, default_value = ":8082", value_parser = address)]
     hook_addr: Address,
-    /// Certificate of the hook server, in PEM; read again when it changes. Without it, plain HTTP
+    /// Certificate of the hook server, in PEM; read again when it changes. Default is plain HTTP
     #[arg(long, value_name = "FILE", requires = "hook_tls_key")]
     hook_tls_cert: Option<PathBuf>,
     /// Key of that certificate, in PEM
     #[arg(long, value_name = "FILE", requires = "hook_tls_cert")]
     hook_tls_key: Option<PathBuf>,
-    /// Proxies whose X-Forwarded-For tells who calls a hook, as address ranges
+    /// Proxies in front of the hook server whose X-Forwarded-For is trusted, as address ranges
     #[arg(long, value_name = "RANGE,...", value_delimiter = ',')]
     hook_trusted_proxies: Vec<Network>,
-    /// How many calls a second to take from one peer, and ten times as many at once; 0 for all
+    /// Average calls a second that the hook server accepts from one peer; bursts of ten times as many; 0 for no
+    /// limit
     #[arg(long, default_value_t = 50, value_name = "COUNT")]
     hook_peer_rate: u32,
-    /// How many calls a second to take for one pipeline, and ten times as many at once; 0 for all
+    /// Average calls a second that the hook server accepts for one pipeline; bursts of ten times as many; 0 for no
+    /// limit
     #[arg(long, default_value_t = 10, value_name = "COUNT")]
     hook_pipeline_rate: u32,
-    /// Where the hook server is reached from outside, such as https://sluice.example.com: those whom the
-    /// webhook strategy calls may then report back
+    /// External address of the hook server, such as https://sluice.example.com; receivers of the webhook strategy
+    /// report results there
     #[arg(long, value_name = "URL", value_parser = web_address)]
     hook_url: Option<String>,
-    /// Where to keep copies of repositories; may be wiped at any time
+    /// Folder for copies of repositories; may be deleted at any time
     #[arg(long, value_name = "FOLDER", env = "SLUICE_CACHE_DIR")]
     cache_dir: Option<PathBuf>,
-    /// How much these copies may take on disk, in MiB; those not used for the longest time go first. A file in
-    /// them may have half of it
+    /// Disk space for these copies, in MiB; the least recently used are removed first. One file may take half of
+    /// it
     #[arg(long, default_value_t = 1024, value_name = "MIB", value_parser = clap::value_parser!(u64).range(64..))]
     cache_size: u64,
-    /// Send credentials to git servers and forges over plain http, where everybody on the way can read them
+    /// Allow plain http to git servers and forges, which sends credentials without encryption
     #[arg(long)]
     insecure_git_http: bool,
-    /// How often to ask the forge about a new change request; older ones are asked less often
+    /// How often to ask the forge about a new change request; it is asked less often about older ones
     #[arg(long, default_value = "30s", value_parser = duration)]
     poll_interval: Duration,
-    /// How many ended promotions of each environment to keep; what is needed to roll back stays anyway
+    /// How many ended promotions of each environment to keep, apart from those that a rollback needs
     #[arg(long, default_value_t = 20, value_name = "COUNT")]
     history_limit: usize,
-    /// Who makes commits. Forges show a signature as verified for the owner of this address
+    /// Author of commits; forges show a signature as verified if the address belongs to the key's owner
     #[arg(long, value_name = "NAME <ADDRESS>", default_value = sluice_controller::DEFAULT_AUTHOR)]
     git_author: String,
-    /// How long one run of git may take, and any other call, which ends after 30s anyway
+    /// Timeout of one run of git; also of other outgoing calls, which have a limit of 30s
     #[arg(long, default_value = "2m", value_parser = duration)]
     delivery_timeout: Duration,
-    /// Refuse targets on clusters and in hub namespaces other than the Pipeline's own, unless their
-    /// annotation pipelines.weave.works/allowed-namespaces lists its namespace
+    /// Refuse targets on clusters, and in hub namespaces, of other namespaces than the Pipeline's, unless their
+    /// annotation pipelines.weave.works/allowed-namespaces lists the Pipeline's
     #[arg(long)]
     no_cross_namespace_refs: bool,
-    /// Run programs that a cluster's kubeconfig names; whoever may write such a Secret can then run
-    /// programs here
+    /// Run the programs that a cluster's kubeconfig names; a user who may write such a Secret can then run
+    /// programs
     #[arg(long)]
     insecure_kubeconfig_exec: bool,
-    /// How much memory the objects observed on all clusters may take, in MiB; no cluster may have more than
-    /// a third of it
+    /// Memory for the objects observed on all clusters, in MiB; one cluster may have a third of it
     #[arg(long, default_value_t = sluice_controller::OBSERVED_MEMORY >> 20, value_name = "MIB")]
     observed_memory: usize,
-    /// Where to send the events of the notification strategy: notification-controller's address, such
-    /// as http://notification-controller.flux-system.svc.cluster.local./
+    /// Address of notification-controller for the events of the notification strategy, such as
+    /// http://notification-controller.flux-system.svc.cluster.local./
     #[arg(long, value_name = "URL", value_parser = web_address)]
     events_addr: Option<String>,
-    /// Hosts that repositories and forges may be at: git.example.com, *.example.com for all below it, with :8443 or :* for
-    /// other ports than the usual one of https, http and ssh. Default is any host
+    /// Allowed hosts of repositories and forges: git.example.com, or *.example.com for its subdomains, with :8443
+    /// or :* for other ports than the usual one of https, http and ssh. Default is any host
     #[arg(long, value_name = "HOST[:PORT],...", value_delimiter = ',')]
     allowed_hosts: Vec<AllowedHost>,
-    /// Let the webhook strategy call http addresses; what it says, and its headers, can be read on the way
+    /// Let the webhook strategy call http addresses, which sends headers and bodies without encryption
     #[arg(long)]
     insecure_webhook_http: bool,
-    /// Let the webhook strategy call private, loopback and link-local addresses; whoever may write a
-    /// Pipeline then reaches what this controller reaches
+    /// Let the webhook strategy call private, loopback and link-local addresses; a user who may write a
+    /// Pipeline can then call every address that the controller can
     #[arg(long)]
     insecure_webhook_private_addresses: bool,
-    /// Share the pipelines with other replicas by Leases; false only where there is no other, ever
+    /// Share the pipelines with other replicas by Leases; set to false only if there is never another replica
     #[arg(
         long,
         alias = "enable-leader-election",
@@ -116,31 +117,31 @@ pub struct Flags {
         value_name = "BOOL"
     )]
     leader_elect: bool,
-    /// Over how many shards to split the pipelines; the same for all replicas. One replica at a time
+    /// Number of shards that the pipelines are split into; the same for all replicas. One replica at a time
     /// acts for a shard
     #[arg(long, default_value_t = 1, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=256))]
     shards: u32,
     /// Namespace of the Leases; default is the pod's own, or that of the kubeconfig's context
     #[arg(long, value_name = "NAMESPACE")]
     leader_election_namespace: Option<String>,
-    /// How long a Lease that is not renewed is left to its holder; whole seconds
+    /// How long other replicas wait before they take over a Lease that is not renewed; whole seconds
     #[arg(long, default_value = "10s", value_parser = duration)]
     leader_election_lease_duration: Duration,
-    /// How long a holder acts after it last asked for a renewal that it got; less than the lease's duration
+    /// How long a holder acts after its last successful renewal; less than the lease's duration
     #[arg(long, default_value = "8s", value_parser = duration)]
     leader_election_renew_deadline: Duration,
-    /// How often a Lease is renewed, and how long to wait after a failure; less than the renew deadline
+    /// How often to renew a Lease, and to retry after a failure; less than the renew deadline
     #[arg(long, default_value = "2s", value_parser = duration)]
     leader_election_retry_period: Duration,
-    /// Least level to log
+    /// Lowest level to log
     #[arg(long, default_value = "info", value_enum)]
     log_level: log::Level,
-    /// How to write the log
+    /// Encoding of the log
     #[arg(long, default_value = "json", value_enum)]
     log_encoding: log::Encoding,
 }
 
-/// An address to serve on, or none.
+/// An address to listen on, or none.
 #[derive(Clone, Copy)]
 struct Address(Option<SocketAddr>);
 
@@ -167,7 +168,7 @@ fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from(parsed).ok().filter(|d| !d.is_zero()).ok_or_else(wrong)
 }
 
-/// Runs the controller until a signal ends it.
+/// Runs the controller until SIGTERM or SIGINT ends it.
 pub fn main(flags: Flags) -> ExitCode {
     log::start(flags.log_level, flags.log_encoding);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -233,10 +234,10 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
     Ok(sluice_controller::run(options, hub, stop).await?)
 }
 
-/// How replicas share the pipelines, as the flags say.
+/// Returns how replicas share the pipelines; `None` with `--leader-elect=false`.
 fn election(flags: &Flags, default_namespace: &str) -> anyhow::Result<Option<Election>> {
     if !flags.leader_elect {
-        anyhow::ensure!(flags.shards == 1, "--shards={} wants --leader-elect", flags.shards);
+        anyhow::ensure!(flags.shards == 1, "--shards={} needs --leader-elect", flags.shards);
         return Ok(None);
     }
     let pace = Pace {
@@ -251,10 +252,10 @@ fn election(flags: &Flags, default_namespace: &str) -> anyhow::Result<Option<Ele
     anyhow::ensure!(
         pace.retry_period < pace.renew_deadline && pace.renew_deadline < pace.lease_duration,
         "write --leader-election-retry-period shorter than --leader-election-renew-deadline, and that shorter \
-         than --leader-election-lease-duration: in between a holder stops before another begins"
+         than --leader-election-lease-duration, so that a holder stops before another replica takes over"
     );
     let namespace = flags.leader_election_namespace.as_deref().unwrap_or(default_namespace).to_string();
-    // Installations for different namespaces may be in one.
+    // Several installations, each for another watched namespace, may have their Leases in the same namespace.
     let name = flags.watch_namespace.as_ref().map_or("sluice".into(), |watched| format!("sluice.{watched}"));
     Ok(Some(Election { shards: flags.shards, namespace, name, pace }))
 }
@@ -268,14 +269,14 @@ async fn hub(flags: &Flags) -> anyhow::Result<Client> {
             Config::from_custom_kubeconfig(kubeconfig, &options).await.context("cannot use the kubeconfig")?
         }
         None if flags.context.is_some() => {
-            Config::from_kubeconfig(&options).await.context("cannot use that context of the kubeconfig")?
+            Config::from_kubeconfig(&options).await.context("cannot use this context of the kubeconfig")?
         }
         None => Config::infer().await.context(
             "no cluster to work on: set --kubeconfig or KUBECONFIG, or run in a pod with a service account",
         )?,
     };
     config.connect_timeout = Some(Duration::from_secs(10));
-    // Whoever asks has a pace of its own, and tells what the server said instead of falling silent.
+    // Each caller has its own retries, and logs the server's error, which kube's retries would not.
     config.default_retry = false;
     Client::try_from(config).context("cannot make a client for the cluster")
 }

@@ -1,5 +1,5 @@
-//! The log of the controller: its levels, its encodings, and that no text from a cluster, a forge or a
-//! repository reaches the terminal that shows the log as anything but text.
+//! The log of the controller: its levels and encodings. Text from clusters, forges and repositories is escaped, so
+//! that it cannot control the terminal that shows the log.
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -10,7 +10,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::fmt::format::{DefaultFields, FormatFields, Writer};
 
-/// The least level that is logged.
+/// The lowest level that is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Level {
     Trace,
@@ -21,9 +21,9 @@ pub enum Level {
 }
 
 impl Level {
-    /// Returns the directives for the filter. Libraries log less than Sluice itself: at debug, HTTP libraries
-    /// log addresses, and the address of a webhook can be a secret; the Kubernetes client logs each failed call and
-    /// each broken watch without the name of the cluster: the controller logs them in its own words.
+    /// Returns the directives for the filter. Libraries log less than Sluice itself: at debug, HTTP libraries log
+    /// addresses, and the address of a webhook can be a secret; the Kubernetes client logs each failed call and
+    /// each broken watch without the name of the cluster, and the controller logs these with the name.
     fn directives(self) -> &'static str {
         match self {
             Level::Trace => "trace,reqwest=info,hyper_util=info",
@@ -35,7 +35,7 @@ impl Level {
     }
 }
 
-/// How a line of the log is written.
+/// The encoding of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Encoding {
     Json,
@@ -78,7 +78,7 @@ impl<'writer> FormatFields<'writer> for SafeFields {
 struct SafeJson<W>(W);
 
 impl<W: Write> Write for SafeJson<W> {
-    /// Takes a whole line: `tracing-subscriber` writes each event by one call.
+    /// Writes a whole line: `tracing-subscriber` makes one call for each event.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.0.write_all(safe_text::json(&String::from_utf8_lossy(line)).as_bytes())?;
         Ok(line.len())
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn json_lines_are_escaped_and_read_back_as_they_were() {
+    fn json_lines_are_escaped_and_parse_to_the_original_text() {
         let written = Written::default();
         let writer = written.clone();
         log(tracing_subscriber::fmt()
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_at_a_cluster_is_logged_by_the_controller_alone() {
+    fn errors_of_the_kubernetes_client_are_not_logged() {
         for level in [Level::Info, Level::Warn, Level::Error] {
             let written = Written::default();
             let writer = written.clone();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn each_level_is_a_filter_that_shows_it_and_not_less() {
+    fn each_level_is_a_valid_filter_with_that_level_as_default() {
         for level in [Level::Trace, Level::Debug, Level::Info, Level::Warn, Level::Error] {
             let name = level.to_possible_value().unwrap().get_name().to_owned();
             assert!(level.directives().starts_with(&name), "{name}");

@@ -10,8 +10,8 @@ use sluice_cli::Program;
 
 /// Continuous delivery pipelines for Flux
 ///
-/// Knows which environments an application goes through, on which clusters, shows what runs where,
-/// and carries each revision on to the next environment once it is proven healthy.
+/// Promotes each revision of an application from environment to environment, over several clusters, once Flux has
+/// deployed it and it is healthy, and shows which revision runs where.
 #[derive(Parser)]
 #[command(name = "sluice", version, propagate_version = false, arg_required_else_help = true)]
 struct Arguments {
@@ -28,7 +28,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    // One TLS provider for everything; a second call would be a mistake, and harmless.
+    // The TLS provider for all connections. It fails only if one is installed, which is harmless.
     let _ = rustls::crypto::ring::default_provider().install_default();
     sluice_cli::complete(Arguments::command);
     match Arguments::parse().command {

@@ -1,4 +1,4 @@
-//! Completion of live names, by the protocol of each shell's script, and by bash itself.
+//! Completion of names from the cluster, by the protocol of each shell's script, and in bash.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -9,7 +9,8 @@ use anyhow::{Context, Result, ensure};
 
 use sluice_testkit::{ControlPlane, Scratch};
 
-/// Runs the program as the script of a shell does, with the words of a command line; the last is completed.
+/// Runs the program as the completion script of a shell does, with the words of a command line. The last word is
+/// completed.
 fn complete(shell: &str, kubeconfig: &Path, words: &[&str]) -> Result<Output> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
     command
@@ -37,7 +38,7 @@ spec:
 ";
 
 #[tokio::test]
-async fn names_are_those_of_the_cluster() -> Result<()> {
+async fn names_are_completed_from_the_cluster() -> Result<()> {
     let plane = ControlPlane::start().await?;
     let hub = plane.cluster("hub").await?;
     hub.install_sluice_crds().await?;
@@ -76,7 +77,7 @@ async fn names_are_those_of_the_cluster() -> Result<()> {
 }
 
 #[test]
-fn without_an_answer_it_is_silent_and_quick() -> Result<()> {
+fn completion_ends_soon_and_without_output_if_the_cluster_does_not_answer() -> Result<()> {
     let silent = TcpListener::bind("127.0.0.1:0")?;
     let scratch = Scratch::new("completion")?;
     let kubeconfig = scratch.path().join("config");
@@ -89,7 +90,7 @@ fn without_an_answer_it_is_silent_and_quick() -> Result<()> {
     for place in [&kubeconfig, Path::new("/nowhere/config")] {
         let begun = Instant::now();
         let output = complete("bash", place, &["sluice", "get", "targets", ""])?;
-        // It waits 2 s for an answer; the rest is for a machine that is busy.
+        // Completion waits 2 s for an answer. The rest is for a busy machine.
         ensure!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
         ensure!(output.status.success() && output.stderr.is_empty(), "{output:?}");
         ensure!(!text(&output).contains("error"), "{output:?}");

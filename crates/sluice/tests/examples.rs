@@ -1,5 +1,5 @@
-//! What users copy works: a real API server with the real CRDs takes every file of `examples/` and
-//! `deploy/` and what the pages show, and the controller's own rights suffice for what it asks.
+//! The files that users copy work: a real API server with the real CRDs accepts every file of `examples/` and
+//! `deploy/` and the YAML in the docs, and the roles of `deploy/` grant the controller what it needs.
 
 use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::authorization::v1::{
@@ -17,7 +17,7 @@ fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
 }
 
-/// The YAML files of a folder of the checkout, in the order of their names.
+/// Returns the YAML files of a folder of the checkout, in the order of their names.
 fn yaml_files(name: &str) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder(name))? {
@@ -31,7 +31,7 @@ fn yaml_files(name: &str) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The files that `kubectl apply -k` takes of a folder, those of the folders that it names included.
+/// Returns the files that `kubectl apply -k` applies for a folder, including those of other folders that it names.
 fn kustomized(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let kustomization = parse_yaml(&std::fs::read_to_string(folder.join("kustomization.yaml"))?)?;
@@ -43,7 +43,7 @@ fn kustomized(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Applies objects, in namespaces that are there.
+/// Applies objects, after creating their namespaces.
 async fn apply(shared: &Shared, yaml: &str) -> Result<()> {
     for namespace in parse_yaml(yaml)?.iter().filter_map(|o| o["metadata"]["namespace"].as_str()) {
         shared.hub.namespace(namespace).await?;
@@ -56,7 +56,7 @@ async fn apply_file(shared: &Shared, path: &Path) -> Result<()> {
     apply(shared, &std::fs::read_to_string(path)?).await.with_context(|| path.display().to_string())
 }
 
-/// Applies what a page of the checkout shows, and says how many blocks that were.
+/// Applies the YAML blocks of a page of the checkout, and returns their number.
 async fn apply_page(shared: &Shared, path: &Path) -> Result<usize> {
     let page = std::fs::read_to_string(path)?;
     let mut applied = 0;
@@ -67,8 +67,8 @@ async fn apply_page(shared: &Shared, path: &Path) -> Result<usize> {
     Ok(applied)
 }
 
-/// The blocks of a page that say they are YAML, which are whole objects (a line of a file has a plain fence);
-/// those of Flux need CRDs that are not here.
+/// Returns the blocks of a page with the language `yaml`, which are whole objects; parts of files have no
+/// language. Blocks with Flux's own objects are left out, since they need CRDs that are not installed here.
 fn blocks(page: &str) -> impl Iterator<Item = &str> {
     let blocks = page.split("\n```yaml\n").skip(1).filter_map(|rest| rest.split("\n```").next());
     blocks.filter(|block| !block.contains("toolkit.fluxcd.io/v1beta3"))
@@ -84,7 +84,7 @@ async fn examples_are_accepted() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_the_pages_show_is_accepted() -> Result<()> {
+async fn the_yaml_blocks_of_the_docs_are_accepted() -> Result<()> {
     let shared = shared().await?;
     let pages = [
         "README.md",
@@ -99,24 +99,24 @@ async fn what_the_pages_show_is_accepted() -> Result<()> {
     ];
     for name in pages {
         let applied = apply_page(shared, &folder(name)).await?;
-        ensure!(applied > 0, "{name} shows nothing to apply");
+        ensure!(applied > 0, "{name} has no YAML block");
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn what_the_pages_about_forges_show_is_accepted() -> Result<()> {
+async fn the_yaml_blocks_of_the_docs_of_forges_are_accepted() -> Result<()> {
     let shared = shared().await?;
     let mut shown = 0;
     for entry in std::fs::read_dir(folder("docs/forges"))? {
         shown += apply_page(shared, &entry?.path()).await?;
     }
-    ensure!(shown == 7, "one for each forge, not {shown}");
+    ensure!(shown == 7, "there should be one block for each forge, not {shown}");
     Ok(())
 }
 
 #[tokio::test]
-async fn every_file_of_the_readme_of_the_examples_is_there() -> Result<()> {
+async fn the_readme_of_the_examples_names_every_file() -> Result<()> {
     let text = std::fs::read_to_string(folder("examples/README.md"))?;
     for path in yaml_files("examples")? {
         let name = path.file_name().and_then(|n| n.to_str()).context("a name")?;
@@ -128,8 +128,8 @@ async fn every_file_of_the_readme_of_the_examples_is_there() -> Result<()> {
     Ok(())
 }
 
-/// What the controller asks the hub for: group, resource, verb.
-const ASKS: [(&str, &str, &str); 17] = [
+/// What the controller must be allowed on the hub: group, resource, verb.
+const NEEDED: [(&str, &str, &str); 17] = [
     ("pipelines.weave.works", "pipelines", "watch"),
     ("pipelines.weave.works", "promotions", "watch"),
     ("pipelines.weave.works", "promotions", "create"),
@@ -149,10 +149,10 @@ const ASKS: [(&str, &str, &str); 17] = [
     (LEASES, "leases", "delete"),
 ];
 
-/// The group of Leases, which are asked for in the controller's own namespace.
+/// The group of Leases, which are in the controller's own namespace.
 const LEASES: &str = "coordination.k8s.io";
 
-/// What it must not be able to do.
+/// What the controller must not be allowed.
 const REFUSED: [(&str, &str, &str); 8] = [
     ("pipelines.weave.works", "pipelines", "delete"),
     ("pipelines.weave.works", "promotions", "patch"),
@@ -174,14 +174,14 @@ async fn deploy_grants_what_is_needed_and_no_more() -> Result<()> {
     }
     let account = connect(&shared.hub.service_account("sluice-system", "sluice").await?).await?;
     let reviews: Api<SelfSubjectAccessReview> = Api::all(account);
-    for (asks, allowed) in [(&ASKS[..], true), (&REFUSED[..], false)] {
+    for (asks, allowed) in [(&NEEDED[..], true), (&REFUSED[..], false)] {
         for (group, resource, verb) in asks {
-            // The authorizer learns of a new role by a watch, a moment later.
+            // The authorizer gets a new role from its watch after a moment.
             eventually(PATIENCE, || async {
                 let review = review(group, resource, verb);
                 let answer = reviews.create(&PostParams::default(), &review).await?;
                 let may = answer.status.context("an answer")?.allowed;
-                ensure!(may == allowed, "{verb} {resource} of {group:?}: {may}, wanted {allowed}");
+                ensure!(may == allowed, "{verb} {resource} of {group:?}: {may}, expected {allowed}");
                 Ok(())
             })
             .await?;
@@ -207,7 +207,7 @@ fn review(group: &str, resource: &str, verb: &str) -> SelfSubjectAccessReview {
     SelfSubjectAccessReview { spec, ..Default::default() }
 }
 
-/// By these labels Kubernetes adds a role's rules to its own roles view, edit and admin
+/// With these labels, Kubernetes adds a role's rules to its own roles view, edit and admin
 /// (kubernetes.io/docs/reference/access-authn-authz/rbac, "Aggregated ClusterRoles").
 #[test]
 fn viewers_and_editors_are_aggregated_and_approvers_are_not() -> Result<()> {
@@ -241,13 +241,13 @@ async fn the_crds_of_deploy_are_those_of_the_code() -> Result<()> {
     code.push(json!(sluice_api::admission_policy::policy()));
     code.push(json!(sluice_api::admission_policy::binding()));
     if written.len() != code.len() || written.iter().zip(&code).any(|(a, b)| a["spec"] != b["spec"]) {
-        bail!("deploy/crds.yaml is not what the code says: run make crds");
+        bail!("deploy/crds.yaml differs from the code: run make crds");
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn a_hub_without_the_kind_gitops_cluster_is_given_it_by_hand_and_never_by_the_install() -> Result<()> {
+async fn the_crd_of_gitops_clusters_is_a_separate_file_that_the_install_does_not_apply() -> Result<()> {
     let file = folder("deploy/gitopscluster.yaml");
     for deployed in ["deploy", "deploy/target"] {
         let named = kustomized(&folder(deployed))?;
@@ -260,7 +260,7 @@ async fn a_hub_without_the_kind_gitops_cluster_is_given_it_by_hand_and_never_by_
     let cluster = cluster.context("examples/helmrelease.yaml shows no GitopsCluster")?;
     ensure!(
         hub.apply_yaml(cluster).await.is_err(),
-        "the kind is there already: nothing is shown by this test"
+        "the CRD is installed already, so this test proves nothing"
     );
 
     hub.apply_yaml(&format!("{}\n---\n{cluster}", std::fs::read_to_string(&file)?)).await?;
@@ -280,7 +280,7 @@ async fn a_hub_without_the_kind_gitops_cluster_is_given_it_by_hand_and_never_by_
     let name = json!({"name": "a"});
     for (name, spec) in [("none", json!({})), ("both", json!({"secretRef": name, "capiClusterRef": name}))] {
         let refusal = hub.apply_yaml(&written(name, spec)).await.err();
-        let refusal = refusal.with_context(|| format!("{name}: taken"))?;
+        let refusal = refusal.with_context(|| format!("{name}: accepted"))?;
         ensure!(format!("{refusal:#}").contains("write exactly one of the two"), "{name}: {refusal:#}");
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What is answered to a call. Pure.
+//! The answers of the hook server. Pure.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -11,241 +11,248 @@ use sluice_api::{Pipeline, Promotion};
 use super::route::Endpoint;
 use crate::key::PipelineKey;
 
-/// How a call ended.
+/// The answer to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// The pipeline is looked at again.
+pub enum HookAnswer {
+    /// The pipeline will be reconciled.
     Accepted(PipelineKey),
-    /// What was asked for is recorded.
-    Recorded(Box<Recorded>),
-    /// It is well, and nothing follows from it.
+    /// The promotions that the call asks for, or approves, are recorded.
+    Recorded(Box<RecordedPromotions>),
+    /// The call is correct, and changes nothing.
     NothingToDo,
-    /// Not known here, or not shown to be of who may: the same answer for both.
+    /// There is no such pipeline, or the call does not show its key. Both get the same answer, so that it does not
+    /// reveal which pipelines exist.
     Refused,
-    /// The call shows a key of the pipeline that is for something else. The caller gets the same answer as for
-    /// [`Answer::Refused`]; the metrics tell them apart.
+    /// The call shows a key of the pipeline for another purpose. The caller gets the same answer as for
+    /// [`HookAnswer::Refused`]; the metrics tell them apart.
     WrongKey,
-    /// What it says is kept.
-    Heard,
-    /// What is wrong with it, and what to send instead.
-    Wrong(Wrong, String),
-    /// One too many: come again after this.
-    TooMany(Duration),
-    /// It cannot be judged now: come again soon.
-    NotNow,
+    /// The report of the receiver of a webhook is stored.
+    Stored,
+    /// The call failed: the kind of the error, and a text that says what to send instead.
+    Error(CallError, String),
+    /// The call is over a limit. The caller may call again after this time.
+    RateLimited(Duration),
+    /// The call cannot be answered now. The caller may send it again soon.
+    Unavailable,
 }
 
-/// What may be wrong with a call.
+/// The kind of a call's error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrong {
-    /// Its path names nothing.
-    Nowhere,
-    /// It is no POST.
+pub enum CallError {
+    /// The path names nothing.
+    UnknownPath,
+    /// The method is not POST.
     Method,
-    /// Its body is longer than any event.
-    Huge,
-    /// Its body takes too long to come.
-    Slow,
-    /// Its body broke off, is no JSON, or no event.
+    /// The body is longer than any event.
+    TooLarge,
+    /// The body took too long to arrive.
+    TooSlow,
+    /// The body is incomplete, no JSON, or no event.
     Malformed,
-    /// Its body does not fit the pipeline.
-    Unfit,
-    /// Something else stands already.
+    /// The body does not fit the pipeline.
+    Invalid,
+    /// The call contradicts what is already recorded.
     Conflict,
-    /// Nothing is wrong with the call: an object that decides about it cannot be read.
+    /// The call is correct, but an object that decides about it cannot be read.
     Unreadable,
 }
 
-impl Wrong {
+impl CallError {
     fn status(self) -> StatusCode {
         match self {
-            Wrong::Nowhere => StatusCode::NOT_FOUND,
-            Wrong::Method => StatusCode::METHOD_NOT_ALLOWED,
-            Wrong::Huge => StatusCode::PAYLOAD_TOO_LARGE,
-            Wrong::Slow => StatusCode::REQUEST_TIMEOUT,
-            Wrong::Malformed => StatusCode::BAD_REQUEST,
-            Wrong::Unfit => StatusCode::UNPROCESSABLE_ENTITY,
-            Wrong::Conflict => StatusCode::CONFLICT,
-            Wrong::Unreadable => StatusCode::INTERNAL_SERVER_ERROR,
+            CallError::UnknownPath => StatusCode::NOT_FOUND,
+            CallError::Method => StatusCode::METHOD_NOT_ALLOWED,
+            CallError::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            CallError::TooSlow => StatusCode::REQUEST_TIMEOUT,
+            CallError::Malformed => StatusCode::BAD_REQUEST,
+            CallError::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
+            CallError::Conflict => StatusCode::CONFLICT,
+            CallError::Unreadable => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 
-    fn word(self) -> &'static str {
+    fn metric_label(self) -> &'static str {
         match self {
-            Wrong::Nowhere => "nowhere",
-            Wrong::Method => "method",
-            Wrong::Huge => "huge",
-            Wrong::Slow => "slow",
-            Wrong::Malformed => "malformed",
-            Wrong::Unfit => "unfit",
-            Wrong::Conflict => "conflict",
-            Wrong::Unreadable => "unreadable",
+            CallError::UnknownPath => "nowhere",
+            CallError::Method => "method",
+            CallError::TooLarge => "huge",
+            CallError::TooSlow => "slow",
+            CallError::Malformed => "malformed",
+            CallError::Invalid => "unfit",
+            CallError::Conflict => "conflict",
+            CallError::Unreadable => "unreadable",
         }
     }
 }
 
-/// What was asked for: one promotion, or one for each target where each is promoted into separately.
+/// The promotions that a call asks for or approves: one, or one for each target if the pipeline promotes into each
+/// target separately.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recorded {
-    /// It, or one of them, was not there before.
+pub struct RecordedPromotions {
+    /// Whether this call recorded at least one of them.
     pub new: bool,
-    /// The namespace of all.
+    /// The namespace of the pipeline and its promotions.
     pub namespace: String,
-    /// Their pipeline.
+    /// The name of the pipeline.
     pub pipeline: String,
-    /// Where the revision goes.
+    /// The environment that is promoted into.
     pub environment: String,
-    /// What it is.
+    /// The revision, in the form of `spec.revision`.
     pub revision: String,
     /// The promotion of the environment, or those of its targets.
-    pub promotions: Vec<Asked>,
+    pub promotions: Vec<RecordedPromotion>,
 }
 
-/// One promotion that was asked for.
+/// A promotion in an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
-    /// Its name.
+pub struct RecordedPromotion {
+    /// The name of the Promotion.
     pub name: String,
-    /// The target that it is of; none for the environment as a whole.
+    /// The target that is promoted into; `None` for the environment as a whole.
     pub target: Option<String>,
-    /// Where it is by now.
+    /// The phase at the time of the answer.
     pub phase: String,
 }
 
-impl Recorded {
-    /// The one promotion of an environment that is promoted into as a whole.
-    fn alone(&self) -> Option<&Asked> {
+impl RecordedPromotions {
+    /// Returns the promotion of an environment that is promoted into as a whole.
+    fn single(&self) -> Option<&RecordedPromotion> {
         self.promotions.first().filter(|first| first.target.is_none())
     }
 
-    /// As JSON, with the command that watches it.
-    fn text(&self) -> String {
+    /// Returns the promotions as JSON, with the command that watches them.
+    fn to_json(&self) -> String {
         let mut text = json!({
             "namespace": self.namespace,
             "pipeline": self.pipeline,
             "environment": self.environment,
             "revision": self.revision,
         });
-        let which = if let Some(Asked { name, phase, .. }) = self.alone() {
+        let arguments = if let Some(RecordedPromotion { name, phase, .. }) = self.single() {
             (text["name"], text["phase"]) = (json!(name), json!(phase));
             name.clone()
         } else {
-            let shown = |one: &Asked| json!({"name": one.name, "target": one.target, "phase": one.phase});
-            text["promotions"] = self.promotions.iter().map(shown).collect();
+            let summary =
+                |p: &RecordedPromotion| json!({"name": p.name, "target": p.target, "phase": p.phase});
+            text["promotions"] = self.promotions.iter().map(summary).collect();
             format!("--pipeline {}", self.pipeline)
         };
-        text["watch"] = json!(format!("sluice get promotions {which} -n {} --watch", self.namespace));
+        text["watch"] = json!(format!("sluice get promotions {arguments} -n {} --watch", self.namespace));
         text.to_string()
     }
 
-    /// The path of what is to be watched: the promotion, or the pipeline where there are several.
+    /// Returns the path of the object to watch: the promotion, or the pipeline if there are several promotions.
     fn path(&self) -> String {
-        match self.alone() {
-            Some(one) => path::<Promotion>(&self.namespace, &one.name),
-            None => path::<Pipeline>(&self.namespace, &self.pipeline),
+        match self.single() {
+            Some(promotion) => api_path::<Promotion>(&self.namespace, &promotion.name),
+            None => api_path::<Pipeline>(&self.namespace, &self.pipeline),
         }
     }
 }
 
-/// Where the API server has an object.
-fn path<K: Resource<DynamicType = ()>>(namespace: &str, name: &str) -> String {
+/// Returns the path of an object on the API server.
+fn api_path<K: Resource<DynamicType = ()>>(namespace: &str, name: &str) -> String {
     format!("{}/{name}", K::url_path(&(), Some(namespace)))
 }
 
-/// When to come again that cannot be judged now. Flux's five tries fit into its 15 seconds then.
-const SOON: Duration = Duration::from_secs(3);
+/// The `Retry-After` of [`HookAnswer::Unavailable`]. Flux tries five times within 15 seconds, so all of its tries
+/// fit.
+const UNAVAILABLE_RETRY_AFTER: Duration = Duration::from_secs(3);
 
-impl Answer {
-    /// Promotions of a pipeline that are recorded, all of one revision into one environment. `new`: one of them was
-    /// not there before.
+impl HookAnswer {
+    /// The answer with recorded promotions of a pipeline, all of one revision into one environment. `new` is true
+    /// if this call recorded at least one of them.
     pub fn recorded(pipeline: &PipelineKey, promotions: &[Promotion], new: bool) -> Self {
-        let shown = |promotion: &Promotion| Asked {
+        let summary = |promotion: &Promotion| RecordedPromotion {
             name: promotion.name_any(),
             target: promotion.spec.target.clone(),
             phase: promotion.status.as_ref().map(|s| s.phase).unwrap_or_default().to_string(),
         };
         let spec = promotions.first().map(|first| first.spec.clone()).unwrap_or_default();
-        Answer::Recorded(Box::new(Recorded {
+        HookAnswer::Recorded(Box::new(RecordedPromotions {
             new,
             namespace: pipeline.namespace.clone(),
             pipeline: pipeline.name.clone(),
             environment: spec.environment,
             revision: spec.revision,
-            promotions: promotions.iter().map(shown).collect(),
+            promotions: promotions.iter().map(summary).collect(),
         }))
     }
 
-    /// Its status.
+    /// Returns the HTTP status.
     pub fn status(&self) -> StatusCode {
         match self {
-            Answer::Accepted(_) => StatusCode::ACCEPTED,
-            Answer::Recorded(recorded) if recorded.new => StatusCode::ACCEPTED,
-            Answer::Recorded(_) => StatusCode::OK,
-            // notification-controller takes 204 for a failure before 1.7.0.
-            Answer::NothingToDo => StatusCode::OK,
-            Answer::Heard => StatusCode::ACCEPTED,
-            Answer::Refused | Answer::WrongKey => StatusCode::UNAUTHORIZED,
-            Answer::Wrong(wrong, _) => wrong.status(),
-            Answer::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
-            Answer::NotNow => StatusCode::SERVICE_UNAVAILABLE,
+            HookAnswer::Accepted(_) => StatusCode::ACCEPTED,
+            HookAnswer::Recorded(recorded) if recorded.new => StatusCode::ACCEPTED,
+            HookAnswer::Recorded(_) => StatusCode::OK,
+            // Not 204: notification-controller before 1.7.0 counts 204 as a failure.
+            HookAnswer::NothingToDo => StatusCode::OK,
+            HookAnswer::Stored => StatusCode::ACCEPTED,
+            HookAnswer::Refused | HookAnswer::WrongKey => StatusCode::UNAUTHORIZED,
+            HookAnswer::Error(error, _) => error.status(),
+            HookAnswer::RateLimited(_) => StatusCode::TOO_MANY_REQUESTS,
+            HookAnswer::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
-    /// One word for metrics.
-    pub fn result(&self) -> &'static str {
+    /// Returns the label `result` of the metrics.
+    pub fn metric_label(&self) -> &'static str {
         match self {
-            Answer::Accepted(_) | Answer::Recorded(_) | Answer::Heard => "accepted",
-            Answer::NothingToDo => "ignored",
-            Answer::Refused => "refused",
-            Answer::WrongKey => "wrong_key",
-            Answer::Wrong(wrong, _) => wrong.word(),
-            Answer::TooMany(_) => "limited",
-            Answer::NotNow => "unavailable",
+            HookAnswer::Accepted(_) | HookAnswer::Recorded(_) | HookAnswer::Stored => "accepted",
+            HookAnswer::NothingToDo => "ignored",
+            HookAnswer::Refused => "refused",
+            HookAnswer::WrongKey => "wrong_key",
+            HookAnswer::Error(error, _) => error.metric_label(),
+            HookAnswer::RateLimited(_) => "limited",
+            HookAnswer::Unavailable => "unavailable",
         }
     }
 
-    /// Where to look at what follows: a path of the API server.
+    /// Returns the header `Location`: the path, on the API server, of the object to watch.
     pub fn location(&self) -> Option<String> {
         match self {
-            Answer::Accepted(of) => Some(path::<Pipeline>(&of.namespace, &of.name)),
-            Answer::Recorded(of) => Some(of.path()),
+            HookAnswer::Accepted(pipeline) => Some(api_path::<Pipeline>(&pipeline.namespace, &pipeline.name)),
+            HookAnswer::Recorded(recorded) => Some(recorded.path()),
             _ => None,
         }
     }
 
-    /// The form of what it says.
-    pub fn form(&self) -> &'static str {
+    /// Returns the header `Content-Type`.
+    pub fn content_type(&self) -> &'static str {
         match self {
-            Answer::Recorded(_) => "application/json",
+            HookAnswer::Recorded(_) => "application/json",
             _ => "text/plain; charset=utf-8",
         }
     }
 
-    /// When to come again.
+    /// Returns the header `Retry-After`.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Answer::TooMany(pause) => Some(*pause),
-            Answer::NotNow => Some(SOON),
+            HookAnswer::RateLimited(pause) => Some(*pause),
+            HookAnswer::Unavailable => Some(UNAVAILABLE_RETRY_AFTER),
             _ => None,
         }
     }
 
-    /// What it says to who called this.
-    pub fn text(&self, called: Option<&Endpoint>) -> Cow<'_, str> {
+    /// Returns the body of the answer to a call of an endpoint.
+    pub fn text(&self, endpoint: Option<&Endpoint>) -> Cow<'_, str> {
         Cow::Borrowed(match self {
-            Answer::Recorded(recorded) => return Cow::Owned(recorded.text()),
-            Answer::Accepted(_) | Answer::Heard | Answer::NothingToDo => "",
-            Answer::Refused | Answer::WrongKey => called.map_or("", refusal),
-            Answer::Wrong(_, why) => why,
-            Answer::TooMany(_) => "too many calls: wait as long as Retry-After says",
-            Answer::NotNow => "the call cannot be judged now: wait as long as Retry-After says",
+            HookAnswer::Recorded(recorded) => return Cow::Owned(recorded.to_json()),
+            HookAnswer::Accepted(_) | HookAnswer::Stored | HookAnswer::NothingToDo => "",
+            HookAnswer::Refused | HookAnswer::WrongKey => endpoint.map_or("", refusal),
+            HookAnswer::Error(_, why) => why,
+            HookAnswer::RateLimited(_) => "too many calls: send it again after the time in Retry-After",
+            HookAnswer::Unavailable => {
+                "the call cannot be checked or stored now: send it again after the time in Retry-After"
+            }
         })
     }
 }
 
-/// What to show at an endpoint. The text is the same whether the pipeline is there or not.
-fn refusal(called: &Endpoint) -> &'static str {
-    match called {
+/// Returns the text of a refusal: how to show a key at this endpoint. The text is the same whether or not the
+/// pipeline exists.
+fn refusal(endpoint: &Endpoint) -> &'static str {
+    match endpoint {
         Endpoint::Promotion { .. } => {
             "this call is not accepted: there is no such pipeline, or the body is not signed with its key. Send \
              X-Signature: sha256=<hex HMAC of the body>, made with hmac-key (for a cluster with observe: Push: \
@@ -263,7 +270,7 @@ fn refusal(called: &Endpoint) -> &'static str {
              promotion.strategy.secretRef of the environment"
         }
         Endpoint::Callback { .. } => {
-            "this call is not accepted: there is no such promotion, or the token is not that of the call. Send \
+            "this call is not accepted: there is no such promotion, or the token is not for its current try. Send \
              Authorization: Bearer <callbackToken of the message>"
         }
         Endpoint::Forge => {

@@ -1,30 +1,30 @@
-//! What the holder of an approval key asks for, whether it counts, and what it changes in the record. The signed body
-//! names what is approved and when it was signed, so that nobody who has seen a call can approve anything else with it,
-//! or the same again.
+//! The requests of `/approval`: whether a request is accepted, and what it changes in the promotion. The signed
+//! body names what it approves and when it was signed, so that a person who has seen a call cannot approve
+//! anything else with it, nor a later try.
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use serde::Deserialize;
 use sluice_api::promotion::{KeyApproval, Phase, Promotion, PromotionSpec};
 
-use super::status_change::Change;
+use super::status_change::StatusChange;
 use crate::translate;
 
-/// How long ago a body may have been signed: as long as a caller may need to try again.
-const OLD: SignedDuration = SignedDuration::from_mins(5);
-/// How far ahead of this replica's clock a stored time may be; one further ahead was taken by wrong clocks.
-const AHEAD: SignedDuration = SignedDuration::from_mins(1);
-/// How far the clocks of a caller and of a replica may differ. A caller whose clock is further ahead could sign now what
-/// approves a later try.
-const CLOCKS: SignedDuration = SignedDuration::from_secs(2);
+/// How long after its signature a body is accepted. A caller has this time to try again.
+const MAX_BODY_AGE: SignedDuration = SignedDuration::from_mins(5);
+/// How far a stored time may be ahead of this replica's clock. A time further ahead was made by a wrong clock.
+const MAX_CLOCK_AHEAD: SignedDuration = SignedDuration::from_mins(1);
+/// How far the clocks of a caller and of a replica may differ. A caller whose clock is further ahead could sign a
+/// body now that approves a later try.
+const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(2);
 
 /// The body of an approval. Every field is required.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Request {
+pub struct ApprovalRequest {
     /// The pipeline, as `<namespace>/<name>`.
     pub pipeline: String,
-    /// The environment that is promoted into.
+    /// The name of the environment.
     pub environment: String,
     /// The revision, as the Promotion names it.
     pub revision: String,
@@ -32,165 +32,178 @@ pub struct Request {
     pub at: Timestamp,
 }
 
-/// Whether the body speaks of what the address names, and was signed lately.
+/// Checks that the body names the same as the path, and was signed recently.
 ///
 /// # Errors
-/// What to send instead.
+/// What is wrong, and what to send instead.
 pub fn check(
-    request: &Request,
+    request: &ApprovalRequest,
     (pipeline, environment, revision): (&str, &str, &str),
     now: Timestamp,
 ) -> Result<(), String> {
-    for (name, said, sent_to) in [
+    for (name, approved, sent_to) in [
         ("pipeline", &request.pipeline, pipeline),
         ("environment", &request.environment, environment),
         ("revision", &request.revision, revision),
     ] {
-        if said != sent_to {
+        if approved != sent_to {
             return Err(format!(
-                "the body approves {name} {said:?}, and was sent to {sent_to:?}: send it to the address of what it \
+                "the body approves {name} {approved:?}, and was sent to {sent_to:?}: send it to the address of what it \
                  approves"
             ));
         }
     }
     let age = now.duration_since(request.at);
-    if age < -CLOCKS {
+    if age < -CLOCK_TOLERANCE {
         return Err(format!(
-            "the body was signed at {}, and here it is {}: set the clock that signs, and sign a new body",
+            "the body was signed at {}, and the time here is {}: correct the clock of the signer, and sign a new body",
             request.at,
             translate::time(now)
         ));
     }
-    if age > OLD {
+    if age > MAX_BODY_AGE {
         return Err(format!(
-            "the body was signed at {}, and here it is {}: sign a new body with the time of now; an approval is \
+            "the body was signed at {}, and the time here is {}: sign a new body with the current time; an approval is \
              accepted for {} minutes",
             request.at,
             translate::time(now),
-            OLD.as_mins()
+            MAX_BODY_AGE.as_mins()
         ));
     }
     Ok(())
 }
 
-/// How an approval was given.
+/// The signature of an approval, and the time at which it is recorded.
 #[derive(Clone, Copy, Debug)]
-pub struct Given<'a> {
+pub struct ApprovalSignature<'a> {
     /// The name of the Secret with the key.
     pub secret: &'a str,
-    /// Tells the key from others.
+    /// Identifies the key without revealing it.
     pub key_id: &'a str,
     /// When the body was signed.
     pub signed_at: Timestamp,
-    /// The time now.
+    /// The current time.
     pub now: Timestamp,
 }
 
-/// The promotions of a pipeline that an approval is for. A body that was recorded before approves nothing else.
+/// Returns the promotions that a request approves. A body that is recorded in a promotion approves no other one.
 ///
 /// # Errors
-/// Why there is none.
-pub fn approved<'a>(request: &Request, all: &'a [Promotion]) -> Result<Vec<&'a Promotion>, String> {
-    let of: Vec<&Promotion> = all.iter().filter(|p| is_into(request, &p.spec)).collect();
+/// When there is none: why, and what to do.
+pub fn approved_promotions<'a>(
+    request: &ApprovalRequest,
+    all: &'a [Promotion],
+) -> Result<Vec<&'a Promotion>, String> {
+    let into: Vec<&Promotion> = all.iter().filter(|p| is_into(request, &p.spec)).collect();
     let signed_at = request.at.to_string();
-    let is_recorded = |p: &&&Promotion| approval_of(p).is_some_and(|before| before.signed_at == signed_at);
+    let is_recorded = |p: &&&Promotion| key_approval(p).is_some_and(|before| before.signed_at == signed_at);
     let recorded: Vec<&Promotion> =
-        of.iter().filter(|p| p.spec.revision == request.revision).filter(is_recorded).copied().collect();
-    let waiting: Vec<&Promotion> = of.iter().filter(|p| waits(p)).copied().collect();
-    let for_it: Vec<&Promotion> =
+        into.iter().filter(|p| p.spec.revision == request.revision).filter(is_recorded).copied().collect();
+    let waiting: Vec<&Promotion> = into.iter().filter(|p| waits_for_approval(p)).copied().collect();
+    let of_revision: Vec<&Promotion> =
         waiting.iter().filter(|p| p.spec.revision == request.revision).copied().collect();
     if !recorded.is_empty() {
-        // The same call again. Its promotions may have gone on, or wait again, which takes a new approval.
-        return match recorded.iter().any(|p| waits(p) && !counts(p, approval_of(p))) {
+        // A repeated call. If one of its promotions waits again, that try needs a new approval.
+        return match recorded.iter().any(|p| waits_for_approval(p) && !counts(p, key_approval(p))) {
             false => Ok(recorded),
-            true => Err("this body has approved an earlier try: sign a new body with the time of now".into()),
+            true => {
+                Err("this body has approved an earlier try: sign a new body with the current time".into())
+            }
         };
     }
-    if !for_it.is_empty() {
-        return Ok(for_it);
+    if !of_revision.is_empty() {
+        return Ok(of_revision);
     }
     let others: Vec<&str> = waiting.iter().map(|p| p.spec.revision.as_str()).collect();
     let pending = if others.is_empty() {
-        "nothing waits there".to_string()
+        "no promotion waits there".to_string()
     } else {
         format!("{} waits there", others.join(" and "))
     };
     Err(format!("{} does not wait for an approval in {}: {pending}", request.revision, request.environment))
 }
 
-/// Whether a request approves this revision for this environment of this pipeline.
-pub fn is_for(request: &Request, spec: &PromotionSpec) -> bool {
+/// Returns true if a request approves the revision of this promotion for its environment.
+pub fn is_for(request: &ApprovalRequest, spec: &PromotionSpec) -> bool {
     is_into(request, spec) && spec.revision == request.revision
 }
 
-/// Whether a request is about this environment of this pipeline.
-fn is_into(request: &Request, spec: &PromotionSpec) -> bool {
+/// Returns true if a request is for the pipeline and environment of this promotion.
+fn is_into(request: &ApprovalRequest, spec: &PromotionSpec) -> bool {
     let name = request.pipeline.split_once('/').map_or("", |(_, name)| name);
     (spec.pipeline.as_str(), &spec.environment) == (name, &request.environment)
 }
 
-fn approval_of(promotion: &Promotion) -> Option<&KeyApproval> {
+fn key_approval(promotion: &Promotion) -> Option<&KeyApproval> {
     promotion.status.as_ref()?.key_approval.as_deref()
 }
 
-/// Whether a promotion waits for a gate that an approval opens.
-fn waits(promotion: &Promotion) -> bool {
+/// Returns true if a promotion waits for a gate that an approval opens.
+fn waits_for_approval(promotion: &Promotion) -> bool {
     let status = promotion.status.as_ref();
     status.is_some_and(|status| status.phase == Phase::Pending && status.gates.iter().any(|gate| !gate.open))
 }
 
-/// Whether an approval by key counts for the try that a promotion is at: it was not spent on an earlier try, and was
-/// recorded since the promotion began to wait.
+/// Returns true if an approval by key is for the current try of a promotion: it was not spent on an earlier try,
+/// and was recorded after the promotion began to wait.
 pub fn counts(promotion: &Promotion, approval: Option<&KeyApproval>) -> bool {
     let Some(approval) = approval else { return false };
     let status = promotion.status.as_ref();
     let spent = status.and_then(|status| status.spent_key_approval.as_ref());
     spent != Some(&approval.signed_at)
-        && approval.at.parse().is_ok_and(|at: Timestamp| at >= since(promotion))
+        && approval.at.parse().is_ok_and(|at: Timestamp| at >= waiting_since(promotion))
 }
 
-/// Since when a promotion has been waiting; the beginning of time if that is not recorded.
-fn since(promotion: &Promotion) -> Timestamp {
+/// Returns when a promotion began to wait; [`Timestamp::MIN`] if that is not recorded.
+fn waiting_since(promotion: &Promotion) -> Timestamp {
     let status = promotion.status.as_ref();
     let pending = status.and_then(|status| status.times.get("Pending")?.parse().ok());
     pending.unwrap_or(Timestamp::MIN)
 }
 
-/// What an approval changes in the record of a promotion.
-pub fn after(promotion: &Promotion, request: &Request, given: Given<'_>) -> Change {
+/// Returns the change that an approval makes to the status of a promotion.
+pub fn status_change(
+    promotion: &Promotion,
+    request: &ApprovalRequest,
+    signature: ApprovalSignature<'_>,
+) -> StatusChange {
     if promotion.spec.revision != request.revision || promotion.spec.environment != request.environment {
-        return Change::NotTheirs;
+        return StatusChange::Foreign;
     }
-    let before = approval_of(promotion);
-    if before.is_some_and(|before| before.signed_at == given.signed_at.to_string()) {
-        return Change::Nothing;
+    let before = key_approval(promotion);
+    if before.is_some_and(|before| before.signed_at == signature.signed_at.to_string()) {
+        return StatusChange::Unchanged;
     }
-    if !waits(promotion) {
-        return Change::Refused(format!("{} does not wait for an approval any more", promotion.name_any()));
+    if !waits_for_approval(promotion) {
+        return StatusChange::Rejected(format!(
+            "{} does not wait for an approval any more",
+            promotion.name_any()
+        ));
     }
-    // A body that was signed before is for an earlier try, also if nobody sent it then. A time that was taken by clocks
-    // that were ahead tells nothing.
-    let (began, is_ahead) = (since(promotion), |at: Timestamp| at.duration_since(given.now) > AHEAD);
-    if !is_ahead(began) && given.signed_at + CLOCKS < began {
-        return Change::Refused(format!(
-            "the body was signed at {}, and {} waits since {began}: sign a new body with the time of now",
-            given.signed_at,
+    // A body that was signed before the promotion began to wait is for an earlier try, even if it was not sent
+    // then. A start that is ahead of this clock was recorded by a wrong clock, and is not compared.
+    let began = waiting_since(promotion);
+    let is_ahead = |at: Timestamp| at.duration_since(signature.now) > MAX_CLOCK_AHEAD;
+    if !is_ahead(began) && signature.signed_at + CLOCK_TOLERANCE < began {
+        return StatusChange::Rejected(format!(
+            "the body was signed at {}, and {} has waited since {began}: sign a new body with the current time",
+            signature.signed_at,
             promotion.name_any()
         ));
     }
     // Only the newest approval is recorded: an older body may have approved an earlier try.
     let newest = before.and_then(|before| before.signed_at.parse::<Timestamp>().ok());
     let newest = newest.map(|at| if is_ahead(at) { began } else { at });
-    if newest.is_some_and(|newest| given.signed_at < newest) {
-        let why = "a later approval than this body is recorded: sign a new body with the time of now";
-        return Change::Refused(why.into());
+    if newest.is_some_and(|newest| signature.signed_at < newest) {
+        let why = "a later approval than this body is recorded: sign a new body with the current time";
+        return StatusChange::Rejected(why.into());
     }
-    // The clocks of replicas differ: an approval of now is never older than what it approves.
+    // The clocks of replicas differ, but an approval must not be older than the wait that it ends.
     let approval = KeyApproval {
-        secret: given.secret.into(),
-        key: given.key_id.into(),
-        signed_at: given.signed_at.to_string(),
-        at: translate::time(given.now.max(since(promotion))),
+        secret: signature.secret.into(),
+        key: signature.key_id.into(),
+        signed_at: signature.signed_at.to_string(),
+        at: translate::time(signature.now.max(waiting_since(promotion))),
     };
-    Change::Write(serde_json::json!({"keyApproval": approval}))
+    StatusChange::Write(serde_json::json!({"keyApproval": approval}))
 }

@@ -1,4 +1,4 @@
-//! A call of the hook server, and the key that it shows.
+//! A call to the hook server, and the key that it shows.
 
 use http::HeaderMap;
 use hyper::body::Bytes;
@@ -6,56 +6,53 @@ use serde::de::DeserializeOwned;
 use sluice_api::Pipeline;
 
 use super::hmac_keys::Purpose;
-use super::route::Place;
+use super::route::Route;
 
-/// A body that is longer than this is a long one: events and calls of forges are shorter, as a rule.
-pub(super) const LONG: usize = 64 << 10;
+/// The longest body that counts as short, in bytes. Events and calls of forges are rarely longer.
+pub(super) const MAX_SHORT_BODY_BYTES: usize = 64 << 10;
 
-/// Which key a call shows.
+/// The key that a call shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Shown {
-    /// One that is wanted, from the Secret of this name.
-    Key(Purpose, String),
-    /// One of the pipeline's keys, for another purpose.
-    Wrong(Purpose),
-    /// None.
-    Nothing,
+pub(super) enum ShownKey {
+    /// A key that the endpoint accepts: its purpose, and the name of its Secret.
+    Accepted(Purpose, String),
+    /// A key of the pipeline for another purpose.
+    Other(Purpose),
+    /// No key of the pipeline.
+    None,
 }
 
-impl Shown {
-    /// Whether the call shows one of the wanted keys.
-    pub fn is_key(&self) -> bool {
-        matches!(self, Shown::Key(..))
+impl ShownKey {
+    pub fn is_accepted(&self) -> bool {
+        matches!(self, ShownKey::Accepted(..))
     }
 }
 
-/// A call that was read.
+/// A call whose body was read.
 #[derive(Clone, Copy)]
-pub(super) struct Call<'a> {
-    /// Where it went.
-    pub place: &'a Place,
-    /// The pipeline that is there.
+pub(super) struct HookCall<'a> {
+    /// The pipeline and endpoint that its path names.
+    pub route: &'a Route,
+    /// The pipeline, if it exists.
     pub pipeline: Option<&'a Pipeline>,
-    /// What it says beside its body.
     pub headers: &'a HeaderMap,
-    /// What it says.
     pub body: &'a Bytes,
 }
 
-impl Call<'_> {
-    /// Whether the body is as short as almost all are.
+impl HookCall<'_> {
+    /// Returns true if the body has at most [`MAX_SHORT_BODY_BYTES`].
     pub(super) fn is_short(&self) -> bool {
-        self.body.len() <= LONG
+        self.body.len() <= MAX_SHORT_BODY_BYTES
     }
 
-    /// The body, which is an object: serde would take a list for one, field by field.
+    /// Parses the body, which must be a JSON object: serde would also accept a list, as the fields in their order.
     ///
     /// # Errors
-    /// What it is in place of one.
-    pub(super) fn read<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
+    /// When the body is no JSON, no object, or an object of another form.
+    pub(super) fn parse_body<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
         let first = self.body.iter().find(|byte| !byte.is_ascii_whitespace());
         if first.is_some_and(|byte| *byte != b'{') {
-            // Names what is there, or where it is no JSON at all.
+            // The error names the type of the value, or the position that is no JSON.
             serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(self.body)?;
         }
         serde_json::from_slice(self.body)

@@ -1,6 +1,6 @@
-//! The other side of a webhook reports what became of a promotion. It shows the token that came with the
-//! call, which is good for that promotion in that round, and for nothing else. It is made with `callback-key`
-//! of the promotion's environment, and no other key of the pipeline makes it.
+//! The endpoint `/callback`: the receiver of a webhook reports the result of a promotion. The receiver shows the
+//! token that the webhook's message contained, which is valid for one round of one promotion. Tokens are made with
+//! the `callback-key` of the promotion's environment.
 
 use jiff::Timestamp;
 use ring::hmac;
@@ -8,166 +8,171 @@ use serde::Deserialize;
 use sluice_api::pipeline::Pipeline;
 use sluice_api::promotion::{Callback, CallbackState, Phase, Promotion};
 
-use super::answer::{Answer, Wrong};
-use super::call::Call;
+use super::answer::{CallError, HookAnswer};
+use super::call::HookCall;
 use super::hmac_keys::{Purpose, Unavailable};
-use super::server::Hook;
-use super::status_change::{Change, MAX_TEXT};
-use super::store::Stands;
+use super::server::HookServer;
+use super::status_change::{MAX_TEXT, StatusChange};
+use super::store::ChangeOutcome;
 use crate::key::PipelineKey;
 use crate::translate;
 
-/// What a token is for.
+/// The promotion that a token is for, as the path of a call names it.
 #[derive(Clone, Copy, Debug)]
-pub struct Subject<'a> {
-    /// The pipeline.
+pub struct TokenSubject<'a> {
+    /// The pipeline of the promotion.
     pub pipeline: &'a PipelineKey,
-    /// The promotion's name.
+    /// The name of the promotion.
     pub promotion: &'a str,
 }
 
-/// What a token says that it is for, beside its subject.
+/// What a token contains about its promotion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Claim<'a> {
-    /// The promotion's own identity.
+pub struct TokenClaim<'a> {
+    /// The UID of the promotion.
     pub uid: &'a str,
-    /// Which round of it.
+    /// The round of the promotion.
     pub round: u32,
-    /// The environment that it goes into, whose key has made the token.
+    /// The environment of the promotion, whose key has made the token.
     pub environment: &'a str,
 }
 
-/// What the other side says.
+/// The body of a call: what the receiver reports.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Word {
+pub struct CallbackReport {
     /// `accepted`, `done` or `failed`.
     pub state: CallbackState,
-    /// In its own words.
+    /// The receiver's text for people.
     #[serde(default)]
     pub message: String,
 }
 
-/// What tokens are made for, and nothing else is signed for.
-const USE: &[u8] = b"sluice call-back token";
+/// The text from which [`token_key`] derives a key. No other signature is made for this text.
+const TOKEN_CONTEXT: &[u8] = b"sluice call-back token";
 
-/// The key that makes tokens, from the key of an environment: what the one makes is never a signature by the
-/// other, whatever is signed. White space around the key does not count.
-fn derived(key: &[u8]) -> hmac::Tag {
-    hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key.trim_ascii()), USE)
+/// Derives the key of tokens from a `callback-key`, so that no token is a signature made with the `callback-key`,
+/// and the reverse. White space around the key is ignored.
+fn token_key(key: &[u8]) -> hmac::Tag {
+    hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key.trim_ascii()), TOKEN_CONTEXT)
 }
 
-/// The token for a promotion in a round, made with the key of its environment.
-pub fn mint(key: &[u8], subject: Subject<'_>, claim: Claim<'_>) -> String {
-    let key = hmac::Key::new(hmac::HMAC_SHA256, derived(key).as_ref());
-    let tag = hmac::sign(&key, text(subject, claim).as_bytes());
+/// Makes the token for a round of a promotion with the `callback-key` of its environment.
+pub fn mint(key: &[u8], subject: TokenSubject<'_>, claim: TokenClaim<'_>) -> String {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, token_key(key).as_ref());
+    let tag = hmac::sign(&key, signed_text(subject, claim).as_bytes());
     let hex: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    let Claim { uid, round, environment } = claim;
+    let TokenClaim { uid, round, environment } = claim;
     format!("{uid}.{round}.{environment}.{hex}")
 }
 
-fn text(Subject { pipeline, promotion }: Subject<'_>, claim: Claim<'_>) -> String {
-    let Claim { uid, round, environment } = claim;
+fn signed_text(TokenSubject { pipeline, promotion }: TokenSubject<'_>, claim: TokenClaim<'_>) -> String {
+    let TokenClaim { uid, round, environment } = claim;
     format!("sluice callback\n{pipeline}\n{promotion}\n{environment}\n{uid}\n{round}")
 }
 
-/// What a token claims, and the signature that is to prove it. The name of an environment has no dot.
-pub fn read(token: &str) -> Option<(Claim<'_>, &str)> {
+/// Splits a token into its claim and its signature, which is not verified. The name of an environment has no dot.
+pub fn parse_token(token: &str) -> Option<(TokenClaim<'_>, &str)> {
     let [uid, round, environment, tag] = *token.split('.').collect::<Vec<_>>() else { return None };
     let round = round.parse().ok().filter(|n: &u32| n.to_string() == round)?;
-    (!uid.is_empty()).then_some((Claim { uid, round, environment }, tag))
+    (!uid.is_empty()).then_some((TokenClaim { uid, round, environment }, tag))
 }
 
-/// Whether a claim was made with one of these keys.
-pub fn is_minted(subject: Subject<'_>, claim: Claim<'_>, tag: &str, keys: &[&[u8]]) -> bool {
+/// Returns true if a token was made with one of these keys.
+pub fn is_minted(subject: TokenSubject<'_>, claim: TokenClaim<'_>, tag: &str, keys: &[&[u8]]) -> bool {
     let header = format!("sha256={tag}");
-    let body = text(subject, claim);
-    // A key of white space is none.
+    let body = signed_text(subject, claim);
+    // Keys of white space are ignored.
     let keys: Vec<hmac::Tag> =
-        keys.iter().filter(|key| !key.trim_ascii().is_empty()).map(|key| derived(key)).collect();
+        keys.iter().filter(|key| !key.trim_ascii().is_empty()).map(|key| token_key(key)).collect();
     super::signature::verify(Some(header.as_bytes()), body.as_bytes(), keys.iter().map(AsRef::as_ref)).is_ok()
 }
 
-/// The Secret with whose key the tokens for promotions into an environment are made.
-fn secret<'a>(pipeline: &'a Pipeline, environment: &str) -> Option<&'a str> {
+/// Returns the Secret with the key that makes the tokens for promotions into an environment.
+fn token_secret<'a>(pipeline: &'a Pipeline, environment: &str) -> Option<&'a str> {
     let into = pipeline.spec.environments.iter().find(|e| e.name == environment)?;
     pipeline.spec.policy(into)?.secret()
 }
 
-impl Hook {
-    /// A call that reports what became of a promotion.
-    pub(super) async fn callback(&self, call: Call<'_>, promotion: &str) -> Result<Answer, Unavailable> {
-        let mut given = call.headers.get_all("authorization").iter().filter_map(|value| value.to_str().ok());
-        let token = given.next().and_then(|value| value.strip_prefix("Bearer "));
-        let Some((claim, tag)) = token.and_then(read) else { return Ok(Answer::Refused) };
-        let subject = Subject { pipeline: &call.place.pipeline, promotion };
+impl HookServer {
+    /// Handles the report of a webhook's receiver.
+    pub(super) async fn handle_callback(
+        &self,
+        call: HookCall<'_>,
+        promotion: &str,
+    ) -> Result<HookAnswer, Unavailable> {
+        let mut values = call.headers.get_all("authorization").iter().filter_map(|value| value.to_str().ok());
+        let token = values.next().and_then(|value| value.strip_prefix("Bearer "));
+        let Some((claim, tag)) = token.and_then(parse_token) else { return Ok(HookAnswer::Refused) };
+        let subject = TokenSubject { pipeline: &call.route.pipeline, promotion };
         let secrets: Vec<&str> =
-            call.pipeline.and_then(|p| secret(p, claim.environment)).into_iter().collect();
+            call.pipeline.and_then(|p| token_secret(p, claim.environment)).into_iter().collect();
         let shows = |keys: &[&[u8]]| is_minted(subject, claim, tag, keys);
-        let wanted = [Purpose::Callback];
-        let shown = self.shown(&call, &secrets, &wanted, shows).await?;
-        if !shown.is_key() {
-            return Ok(self.refuse(&call, &shown, &wanted));
+        let accepted = [Purpose::Callback];
+        let shown = self.shown_key(&call, &secrets, &accepted, shows).await?;
+        if !shown.is_accepted() {
+            return Ok(self.refuse(&call, &shown, &accepted));
         }
-        if let Err(answer) = self.take(&call.place.pipeline, true) {
+        if let Err(answer) = self.count_call(&call.route.pipeline, true) {
             return Ok(answer);
         }
-        let word: Word = match call.read() {
-            Ok(word) => word,
+        let report: CallbackReport = match call.parse_body() {
+            Ok(report) => report,
             Err(error) => {
-                let wrong = if error.is_data() { Wrong::Unfit } else { Wrong::Malformed };
+                let kind = if error.is_data() { CallError::Invalid } else { CallError::Malformed };
                 let why = format!(
-                    "the body is not as it should be: {error}: write {{\"state\": \"done\"}}, with one of accepted, \
-                     done and failed, and a message if there is one"
+                    "the body is not valid: {error}; write {{\"state\": \"done\"}} with one of accepted, done and \
+                     failed, and optionally a \"message\""
                 );
-                return Ok(Answer::Wrong(wrong, why));
+                return Ok(HookAnswer::Error(kind, why));
             }
         };
-        let namespace = &call.place.pipeline.namespace;
+        let namespace = &call.route.pipeline.namespace;
         let now = Timestamp::now();
-        let said = |object: &Promotion| after(object, subject, claim, &word, now);
-        let _place = self.queue.enter(&call.place.pipeline).await?;
-        Ok(match self.store.said(namespace, promotion, said).await? {
-            Stands::Written => Answer::Heard,
-            Stands::AsBefore => Answer::NothingToDo,
-            Stands::Gone => Answer::Refused,
-            Stands::Refused(why) => Answer::Wrong(Wrong::Conflict, why),
+        let change = |object: &Promotion| status_change(object, subject, claim, &report, now);
+        let _permit = self.queue.acquire(&call.route.pipeline).await?;
+        Ok(match self.store.record_callback(namespace, promotion, change).await? {
+            ChangeOutcome::Written => HookAnswer::Stored,
+            ChangeOutcome::Unchanged => HookAnswer::NothingToDo,
+            ChangeOutcome::Gone => HookAnswer::Refused,
+            ChangeOutcome::Rejected(why) => HookAnswer::Error(CallError::Conflict, why),
         })
     }
 }
 
-/// What a word changes in the record of a promotion: a later state takes the place of an earlier one, and `done` that of
-/// `failed`, since the receiver may have fixed the cause and tried again. A
-/// record of another pipeline or environment is none of this caller's: a key makes tokens for its own.
-pub fn after(
+/// Returns the change that a report makes to the status of a promotion. A later state replaces an earlier one, and
+/// `done` replaces `failed`, since the receiver may have fixed the cause and tried again. A promotion of another
+/// pipeline or environment is foreign to the caller: the holder of a key could make a token that names any
+/// promotion.
+pub fn status_change(
     object: &Promotion,
-    subject: Subject<'_>,
-    claim: Claim<'_>,
-    word: &Word,
+    subject: TokenSubject<'_>,
+    claim: TokenClaim<'_>,
+    report: &CallbackReport,
     now: Timestamp,
-) -> Change {
+) -> StatusChange {
     if object.spec.pipeline != subject.pipeline.name || object.spec.environment != claim.environment {
-        return Change::NotTheirs;
+        return StatusChange::Foreign;
     }
     let status = object.status.clone().unwrap_or_default();
     if object.metadata.uid.as_deref() != Some(claim.uid) || status.round != claim.round {
-        return Change::Refused(
-            "this promotion was begun anew since that call: the call that was made then has a token of its own".into(),
+        return StatusChange::Rejected(
+            "this token is for an earlier try of the promotion: use the token of the newest message".into(),
         );
     }
-    let before = status.callback.filter(|said| said.round == claim.round);
-    let is_fixed = word.state == CallbackState::Done
+    let before = status.callback.filter(|callback| callback.round == claim.round);
+    let is_fixed = report.state == CallbackState::Done
         && before.as_ref().is_some_and(|b| b.state == CallbackState::Failed);
-    if !is_fixed && before.as_ref().is_some_and(|said| said.state >= word.state) {
-        return Change::Nothing;
+    if !is_fixed && before.as_ref().is_some_and(|callback| callback.state >= report.state) {
+        return StatusChange::Unchanged;
     }
     let ended = [Phase::Succeeded, Phase::Failed, Phase::Rejected, Phase::Superseded, Phase::Cancelled];
     let is_resumed = is_fixed && status.phase == Phase::Failed;
     if ended.contains(&status.phase) && !is_resumed {
-        return Change::Refused(format!("this promotion has ended: it is {:?}", status.phase));
+        return StatusChange::Rejected(format!("this promotion has ended: it is {:?}", status.phase));
     }
-    let mut message = word.message.clone();
+    let mut message = report.message.clone();
     crate::record::cut(&mut message, MAX_TEXT);
-    let said = Callback { round: claim.round, state: word.state, message, at: translate::time(now) };
-    Change::Write(serde_json::json!({ "callback": said }))
+    let callback = Callback { round: claim.round, state: report.state, message, at: translate::time(now) };
+    StatusChange::Write(serde_json::json!({ "callback": callback }))
 }

@@ -21,25 +21,29 @@ pub(super) fn acceptor(certificate: Arc<Certificate>) -> TlsAcceptor {
     TlsAcceptor::from(Arc::new(config))
 }
 
-/// A certificate that is read again when its files change: one that is renewed counts without a
-/// restart.
+/// A certificate that is read again when its files change, so that a renewed one is used without a restart.
 #[derive(Debug)]
 pub(super) struct Certificate {
+    /// The files of the certificate and of its key.
     files: (PathBuf, PathBuf),
+    /// The text of the certificate file, and the certificate with its key.
     current: RwLock<(Vec<u8>, Arc<CertifiedKey>)>,
 }
 
 impl Certificate {
-    /// Reads it.
+    /// Reads a certificate and its key.
+    ///
+    /// # Errors
+    /// When a file cannot be read or parsed.
     pub(super) fn read(certificate: &Path, key: &Path) -> std::io::Result<Arc<Self>> {
         let files = (certificate.to_path_buf(), key.to_path_buf());
         let current = RwLock::new(load(&files)?);
         Ok(Arc::new(Self { files, current }))
     }
 
-    /// Reads it again every ten seconds. A certificate that cannot be read, as in the middle of being replaced, does not
-    /// count: the one before is kept.
-    pub(super) async fn keep_up(&self, metrics: &Metrics) {
+    /// Reads the files every [`READ_PERIOD`]. If they cannot be read, for example while they are being replaced,
+    /// the current certificate stays in use.
+    pub(super) async fn reload_forever(&self, metrics: &Metrics) {
         loop {
             tokio::time::sleep(READ_PERIOD).await;
             let loaded = load(&self.files);
@@ -48,12 +52,12 @@ impl Certificate {
                 Ok(read) => {
                     let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
                     if read.0 != current.0 {
-                        tracing::info!(file = %self.files.0.display(), "the hooks have a new certificate");
+                        tracing::info!(file = %self.files.0.display(), "using the renewed certificate of the hook server");
                         *current = read;
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "the hooks' certificate cannot be read again; the one before stays");
+                    tracing::warn!(%error, "cannot read the certificate of the hook server again; the current one stays in use");
                 }
             }
         }
@@ -66,22 +70,23 @@ impl ResolvesServerCert for Certificate {
     }
 }
 
-/// The text of the certificate, and the key that it makes with its key.
+/// Reads the text of a certificate file, and the certificate with its key.
 fn load((certificate, key): &(PathBuf, PathBuf)) -> std::io::Result<(Vec<u8>, Arc<CertifiedKey>)> {
     let failed = |path: &Path, why: &dyn std::fmt::Display| {
-        let said =
-            format!("{}: {why}: it is to be PEM, as in a Secret of type kubernetes.io/tls", path.display());
-        std::io::Error::other(said)
+        let file = path.display();
+        std::io::Error::other(format!(
+            "cannot read {file}: {why}; it must be PEM, as in a Secret of type kubernetes.io/tls"
+        ))
     };
     let text = std::fs::read(certificate).map_err(|e| failed(certificate, &e))?;
     let chain = CertificateDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>();
     let chain = chain.map_err(|e| failed(certificate, &e))?;
     if chain.is_empty() {
-        return Err(failed(certificate, &"there is no certificate in it"));
+        return Err(failed(certificate, &"it contains no certificate"));
     }
     let secret = std::fs::read(key).map_err(|e| failed(key, &e))?;
     let secret = PrivateKeyDer::from_pem_slice(&secret).map_err(|e| failed(key, &e))?;
     let provider = rustls::crypto::ring::default_provider();
-    let made = CertifiedKey::from_der(chain, secret, &provider).map_err(|e| failed(key, &e))?;
-    Ok((text, Arc::new(made)))
+    let certified = CertifiedKey::from_der(chain, secret, &provider).map_err(|e| failed(key, &e))?;
+    Ok((text, Arc::new(certified)))
 }

@@ -1,4 +1,5 @@
-//! Connections to the hook server: a task each, not more than so many, none that only sits there.
+//! Connections to the hook server: each has its own task, their number is limited, and idle or slow ones are
+//! closed.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -14,75 +15,77 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::certificate::{Certificate, acceptor};
 use super::connection_limit::{ConnectionLimit, ConnectionSlot};
-use super::server::{Hook, HookOptions};
+use super::metrics::CutCause;
+use super::server::{HookOptions, HookServer};
 use crate::metrics::Metrics;
 use crate::serve::listen;
 
-/// The part of all connections that one peer may have, unless it is a known proxy: the rest is for other peers.
-const OF_ONE: usize = 8;
-/// How long a connection is kept, also if the peer does not read the answer.
+/// One peer may have one of this many connections, unless it is a trusted proxy. The others are for other peers.
+const PEER_SHARE: usize = 8;
+/// How long a connection may stay open.
 const MAX_AGE: Duration = Duration::from_secs(300);
-/// How long a handshake, and the head of a request, may take.
+/// How long the TLS handshake may take, and the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Serves calls until it fails.
+/// Serves calls for as long as the controller runs.
 ///
 /// # Errors
-/// When it cannot listen, or the certificate cannot be read.
-pub async fn serve(options: &HookOptions, hook: Hook) -> std::io::Result<()> {
+/// When the address cannot be listened on, or the certificate cannot be read.
+pub async fn serve(options: &HookOptions, hook: HookServer) -> std::io::Result<()> {
     let certificate = match &options.certificate {
         Some((certificate, key)) => Some(Certificate::read(certificate, key)?),
         None => None,
     };
     let listener = listen(options.address).await?;
-    let form = if certificate.is_some() { "https" } else { "http" };
-    tracing::info!(address = %listener.local_addr()?, form, "serving hooks");
-    let checker = hook.checker();
+    let scheme = if certificate.is_some() { "https" } else { "http" };
+    tracing::info!(address = %listener.local_addr()?, scheme, "serving hooks");
+    let checker = hook.secret_checker();
     tokio::select! {
         () = serve_all(listener, certificate, options.connections, Arc::new(hook)) => {}
-        // It ends with the loop.
+        // The checker ends when the controller's loop has ended.
         () = checker.run() => {}
     }
     Ok(())
 }
 
-/// Serves every connection, in plain or with a certificate, so many at a time.
+/// Serves at most `most` connections at a time, with TLS if there is a certificate.
 async fn serve_all(
     listener: TcpListener,
     certificate: Option<Arc<Certificate>>,
     most: usize,
-    hook: Arc<Hook>,
+    hook: Arc<HookServer>,
 ) {
-    let (room, limit) =
-        (Arc::new(Semaphore::new(most)), Arc::new(ConnectionLimit::new(most.div_ceil(OF_ONE))));
+    let (total, per_peer) =
+        (Arc::new(Semaphore::new(most)), Arc::new(ConnectionLimit::new(most.div_ceil(PEER_SHARE))));
     let acceptor = certificate.clone().map(acceptor);
-    let watched = async {
+    let reloads = async {
         match &certificate {
-            Some(certificate) => certificate.keep_up(&hook.metrics).await,
+            Some(certificate) => certificate.reload_forever(&hook.metrics).await,
             None => std::future::pending().await,
         }
     };
-    let accepted = async {
+    let accepts = async {
         loop {
-            if room.available_permits() == 0 {
-                hook.metrics.hooks.filled();
+            if total.available_permits() == 0 {
+                hook.metrics.hooks.count_full();
             }
-            // Closed semaphores are the only error, and this one is never closed.
-            let Ok(permit) = room.clone().acquire_owned().await else { return };
+            // Acquiring fails only on a closed semaphore, and this one is never closed.
+            let Ok(permit) = total.clone().acquire_owned().await else { return };
             let (stream, peer) = match listener.accept().await {
-                // Who calls by IPv4 is one, whichever family the port is of.
+                // An IPv4 peer has one address, even if the port listens on IPv6.
                 Ok((stream, peer)) => (stream, SocketAddr::new(peer.ip().to_canonical(), peer.port())),
                 Err(error) => {
-                    // Out of file descriptors, as a rule: some will be free again.
-                    tracing::warn!(%error, "cannot accept a connection");
+                    // Usually the process is out of file descriptors, and some will be free again.
+                    tracing::warn!(%error, "cannot accept a connection to the hook server; trying again");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
                 }
             };
             let (acceptor, hook) = (acceptor.clone(), hook.clone());
-            let Some(slot) = hook.limited_peer(peer.ip()).map_or(Some(None), |p| limit.acquire(p).map(Some))
+            let Some(slot) =
+                hook.limited_peer(peer.ip()).map_or(Some(None), |p| per_peer.acquire(p).map(Some))
             else {
-                hook.metrics.hooks.cut("crowded");
+                hook.metrics.hooks.count_cut(CutCause::Crowded);
                 continue;
             };
             let open = OpenConnection::new(permit, slot, &hook.metrics);
@@ -90,22 +93,22 @@ async fn serve_all(
                 let _open = open;
                 let _ = stream.set_nodelay(true);
                 match acceptor {
-                    None => one(stream, peer, &hook).await,
+                    None => serve_connection(stream, peer, &hook).await,
                     Some(acceptor) => {
                         match tokio::time::timeout(HEAD_TIMEOUT, acceptor.accept(stream)).await {
-                            Ok(Ok(stream)) => one(stream, peer, &hook).await,
-                            Ok(Err(_)) => hook.metrics.hooks.cut("handshake"),
-                            Err(_) => hook.metrics.hooks.cut("slow"),
+                            Ok(Ok(stream)) => serve_connection(stream, peer, &hook).await,
+                            Ok(Err(_)) => hook.metrics.hooks.count_cut(CutCause::Handshake),
+                            Err(_) => hook.metrics.hooks.count_cut(CutCause::Slow),
                         }
                     }
                 }
             });
         }
     };
-    tokio::select! { () = watched => {}, () = accepted => {} }
+    tokio::select! { () = reloads => {}, () = accepts => {} }
 }
 
-/// A connection, as long as it lasts.
+/// Counts an open connection in the limits and the metrics until it is dropped.
 struct OpenConnection {
     _permit: OwnedSemaphorePermit,
     _slot: Option<ConnectionSlot>,
@@ -125,7 +128,11 @@ impl Drop for OpenConnection {
     }
 }
 
-async fn one(stream: impl AsyncRead + AsyncWrite + Unpin + 'static, peer: SocketAddr, hook: &Hook) {
+async fn serve_connection(
+    stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+    peer: SocketAddr,
+    hook: &HookServer,
+) {
     let service = service_fn(|request| async {
         let answer = hook.answer(peer.ip(), request).await;
         Ok::<_, Infallible>(answer)
@@ -137,13 +144,13 @@ async fn one(stream: impl AsyncRead + AsyncWrite + Unpin + 'static, peer: Socket
         .serve_connection(TokioIo::new(stream), service);
     let mut served = std::pin::pin!(served);
     match tokio::time::timeout(MAX_AGE, served.as_mut()).await {
-        Ok(Err(error)) if error.is_timeout() => hook.metrics.hooks.cut("slow"),
-        Ok(Err(error)) if error.is_parse() => hook.metrics.hooks.cut("unreadable"),
-        // A peer that breaks off is no news.
+        Ok(Err(error)) if error.is_timeout() => hook.metrics.hooks.count_cut(CutCause::Slow),
+        Ok(Err(error)) if error.is_parse() => hook.metrics.hooks.count_cut(CutCause::Unreadable),
+        // The peer closed the connection, which is not counted.
         Ok(_) => {}
         Err(_) => {
-            hook.metrics.hooks.cut("old");
-            // What it is being answered it may still read.
+            hook.metrics.hooks.count_cut(CutCause::Old);
+            // The peer may still read the answer that is being sent.
             served.as_mut().graceful_shutdown();
             let _ = tokio::time::timeout(HEAD_TIMEOUT, served).await;
         }

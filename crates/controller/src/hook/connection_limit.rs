@@ -1,4 +1,4 @@
-//! A limit for each peer.
+//! How many connections, or long bodies, one peer may have at a time.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ pub(super) struct ConnectionLimit {
     most: usize,
 }
 
-/// A connection or body of a peer, until it is dropped.
+/// A connection or long body of a peer. Dropping it makes room for another.
 pub(super) struct ConnectionSlot(Arc<ConnectionLimit>, IpAddr);
 
 impl ConnectionLimit {
@@ -19,7 +19,7 @@ impl ConnectionLimit {
         Self { peers: Mutex::default(), most }
     }
 
-    /// Returns a slot for a peer, or `None` if it has as many as it may have.
+    /// Returns a slot for a peer, or `None` if the peer is at its limit.
     pub(super) fn acquire(self: &Arc<Self>, peer: IpAddr) -> Option<ConnectionSlot> {
         let mut all = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         let count = all.entry(peer).or_default();

@@ -1,80 +1,81 @@
-//! What the hook server knows of pipelines: what the loop has told it. Reading it waits for nobody.
+//! The pipelines as the hook server sees them. The controller's loop keeps them up to date, so that answering a
+//! call needs no request to the API server for its pipeline.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use sluice_api::Pipeline;
 
-use super::secret_names::{named, trigger_secret};
+use super::secret_names::{hook_secrets, trigger_secret};
 use crate::key::PipelineKey;
 
-/// All pipelines, once they are known.
+/// All pipelines, and the requests to reconcile them.
 #[derive(Debug, Default)]
 pub struct Directory {
+    /// Whether all pipelines were loaded, and the pipelines.
     pipelines: RwLock<(bool, HashMap<PipelineKey, Arc<Pipeline>>)>,
-    /// Pipelines that the loop was told to look at, and has not heard of yet.
-    called: Mutex<HashSet<PipelineKey>>,
+    /// The pipelines with a request to reconcile in the queue of the loop.
+    requested: Mutex<HashSet<PipelineKey>>,
 }
 
-/// What is known of a pipeline.
+/// The result of looking up a pipeline.
 #[derive(Debug)]
-pub enum Found {
-    /// This.
-    Pipeline(Arc<Pipeline>),
-    /// There is none.
-    None,
-    /// They have not been read yet.
-    NotYet,
+pub enum PipelineLookup {
+    Found(Arc<Pipeline>),
+    /// There is no such pipeline.
+    Missing,
+    /// The controller has not loaded all pipelines yet, so the pipeline may exist.
+    NotLoaded,
 }
 
 impl Directory {
-    /// A pipeline as it stands.
-    pub fn find(&self, key: &PipelineKey) -> Found {
+    /// Looks up a pipeline.
+    pub fn find(&self, key: &PipelineKey) -> PipelineLookup {
         let known = self.pipelines.read().unwrap_or_else(PoisonError::into_inner);
         match known.1.get(key) {
-            Some(pipeline) => Found::Pipeline(pipeline.clone()),
-            None if known.0 => Found::None,
-            None => Found::NotYet,
+            Some(pipeline) => PipelineLookup::Found(pipeline.clone()),
+            None if known.0 => PipelineLookup::Missing,
+            None => PipelineLookup::NotLoaded,
         }
     }
 
-    /// A pipeline is there, or has changed.
+    /// Adds a pipeline, or replaces it by its current version.
     pub fn put(&self, key: PipelineKey, pipeline: Arc<Pipeline>) {
         self.pipelines.write().unwrap_or_else(PoisonError::into_inner).1.insert(key, pipeline);
     }
 
-    /// A pipeline is gone.
+    /// Removes a deleted pipeline.
     pub fn remove(&self, key: &PipelineKey) {
         self.pipelines.write().unwrap_or_else(PoisonError::into_inner).1.remove(key);
     }
 
-    /// The pipelines that name a Secret with hook keys.
+    /// Returns the pipelines that name a Secret with hook keys.
     pub fn with_secrets(&self) -> HashMap<PipelineKey, Arc<Pipeline>> {
-        // The loop waits for this lock: what takes longer than a copy comes after it.
+        // The loop waits for this lock, so it is held for the copy alone.
         let mut all = self.pipelines.read().unwrap_or_else(PoisonError::into_inner).1.clone();
-        all.retain(|_, pipeline| !named(pipeline).is_empty());
+        all.retain(|_, pipeline| !hook_secrets(pipeline).is_empty());
         all
     }
 
-    /// How many other pipelines take triggers with a key of this Secret, which is in the pipeline's namespace.
-    pub fn sharing(&self, key: &PipelineKey, secret: &str) -> usize {
+    /// Returns how many other pipelines of the namespace accept triggers with a key of this Secret.
+    pub fn other_trigger_pipelines(&self, key: &PipelineKey, secret: &str) -> usize {
         let known = self.pipelines.read().unwrap_or_else(PoisonError::into_inner);
         let others = known.1.iter().filter(|(other, _)| other.namespace == key.namespace && *other != key);
         others.filter(|(_, pipeline)| trigger_secret(pipeline) == Some(secret)).count()
     }
 
-    /// Notes that the loop is to look at a pipeline; whether that is news. However many calls come, one message for
-    /// each pipeline waits in the loop's queue.
-    pub fn call(&self, key: &PipelineKey) -> bool {
-        self.called.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone())
+    /// Notes a request to reconcile a pipeline. Returns true if the caller must send the request to the loop, and
+    /// false if one is in the loop's queue: any number of calls put at most one request for each pipeline there.
+    pub fn request_reconcile(&self, key: &PipelineKey) -> bool {
+        self.requested.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone())
     }
 
-    /// The loop has heard that it is to look at a pipeline.
-    pub fn heard(&self, key: &PipelineKey) {
-        self.called.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    /// Notes that the loop has received the request to reconcile a pipeline.
+    pub fn reconcile_begun(&self, key: &PipelineKey) {
+        self.requested.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
-    /// All that there are have been put in.
+    /// Notes that all pipelines were added.
     pub fn complete(&self) {
         self.pipelines.write().unwrap_or_else(PoisonError::into_inner).0 = true;
     }
@@ -87,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pipelines_of_a_namespace_that_take_triggers_with_one_secret_are_counted() {
+    fn other_pipelines_of_the_namespace_with_the_same_trigger_secret_are_counted() {
         let directory = Directory::default();
         for (namespace, name, first, second) in [
             ("apps", "a", "ci", "ci"),
@@ -105,9 +106,9 @@ mod tests {
             directory.put(key, Arc::new(serde_json::from_value(object).unwrap()));
         }
         let key = |name: &str| PipelineKey { namespace: "apps".into(), name: name.into() };
-        assert_eq!(directory.sharing(&key("a"), "ci"), 1);
-        assert_eq!(directory.sharing(&key("c"), "own"), 0);
+        assert_eq!(directory.other_trigger_pipelines(&key("a"), "ci"), 1);
+        assert_eq!(directory.other_trigger_pipelines(&key("c"), "own"), 0);
         directory.remove(&key("b"));
-        assert_eq!(directory.sharing(&key("a"), "ci"), 0);
+        assert_eq!(directory.other_trigger_pipelines(&key("a"), "ci"), 0);
     }
 }

@@ -1,5 +1,5 @@
-//! What an event of Flux says. The forms of all its versions are read; what is not known is left
-//! alone. Source: notification-controller, `apis/event/v1beta1` and `apis/event/v1`.
+//! An event of Flux, in the forms of all its versions. Unknown fields are ignored.
+//! Source: notification-controller, `apis/event/v1beta1` and `apis/event/v1`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,53 +8,54 @@ use jiff::Timestamp;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// What is said where there should be a revision.
+/// The answer to an event without a revision.
 pub(super) const NO_REVISION: &str =
-    "the event has no revision in its metadata: only events of Flux's own controllers are taken";
+    "the event has no revision in its metadata: only events of Flux's own controllers are accepted";
 
 pub(super) use sluice_core::value::{VALUE_FORMAT, is_value};
 
 /// An event as notification-controller posts it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Event {
-    /// What it is about.
+pub struct ReceivedEvent {
+    /// The object that the event is about.
     pub involved_object: InvolvedObject,
     /// `info` or `error`.
     #[serde(default)]
     pub severity: String,
-    /// When it happened, in whole seconds.
+    /// The time of the event, in whole seconds.
     #[serde(default)]
     pub timestamp: Option<Timestamp>,
-    /// For people.
+    /// A text for people.
     #[serde(default)]
     pub message: String,
-    /// One word for what happened.
+    /// A word such as `UpgradeSucceeded`.
     #[serde(default)]
     pub reason: String,
-    /// `revision`, and what the Alert adds.
-    #[serde(default, deserialize_with = "few")]
+    /// The `revision`, and the values that the Alert adds.
+    #[serde(default, deserialize_with = "read_metadata")]
     pub metadata: BTreeMap<String, String>,
 }
 
 /// How many values the metadata of an event may have. Flux's own events have five, and Alerts add a few.
-const MOST: usize = 100;
+const MAX_METADATA_ENTRIES: usize = 100;
 
-/// Reads metadata that is not too large: a map of a million empty texts takes fifty times the room of its body.
-fn few<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D::Error> {
-    struct Few;
-    impl<'de> Visitor<'de> for Few {
+/// Reads metadata with a limited number of entries: a map of a million empty texts takes fifty times the memory of
+/// its body.
+fn read_metadata<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D::Error> {
+    struct BoundedMap;
+    impl<'de> Visitor<'de> for BoundedMap {
         type Value = BTreeMap<String, String>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "a map of texts with at most {MOST} entries")
+            write!(f, "a map of texts with at most {MAX_METADATA_ENTRIES} entries")
         }
 
         fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Self::Value, A::Error> {
             let mut map = BTreeMap::new();
             while let Some((key, value)) = from.next_entry()? {
                 map.insert(key, value);
-                if map.len() > MOST {
+                if map.len() > MAX_METADATA_ENTRIES {
                     return Err(serde::de::Error::invalid_length(map.len(), &self));
                 }
             }
@@ -66,20 +67,19 @@ fn few<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D
             Ok(BTreeMap::new())
         }
     }
-    from.deserialize_any(Few)
+    from.deserialize_any(BoundedMap)
 }
 
-/// All that is read of an event before its signature is verified: which cluster it says that it is from. Nothing else
-/// of it is kept.
+/// The cluster that an event names. This is all that is read of an event before its signature is verified.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub struct Origin {
+pub struct EventOrigin {
     #[serde(default)]
-    metadata: Clusters,
+    metadata: ClusterNames,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-struct Clusters {
+struct ClusterNames {
     cluster: Option<String>,
     #[serde(rename = "helm.toolkit.fluxcd.io/cluster")]
     of_helm: Option<String>,
@@ -87,52 +87,52 @@ struct Clusters {
     of_kustomize: Option<String>,
 }
 
-impl Origin {
-    /// The name of the cluster.
+impl EventOrigin {
+    /// Returns the name of the cluster, if the event names one.
     pub fn cluster(&self) -> Option<&str> {
         let all = [&self.metadata.cluster, &self.metadata.of_helm, &self.metadata.of_kustomize];
         all.into_iter().flatten().map(String::as_str).find(|cluster| !cluster.is_empty())
     }
 }
 
-/// Names an object.
+/// The object that an event is about.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct InvolvedObject {
-    /// Group and version.
+    /// The API group and version.
     pub api_version: String,
-    /// Its kind.
+    /// The kind, such as `HelmRelease`.
     pub kind: String,
-    /// Its namespace.
+    /// The namespace on the event's cluster.
     pub namespace: String,
-    /// Its name.
+    /// The name of the object.
     pub name: String,
-    /// Its version when the event was made.
+    /// The resource version at the time of the event.
     pub resource_version: String,
 }
 
 impl InvolvedObject {
-    /// Its API group.
+    /// Returns the API group.
     pub fn group(&self) -> &str {
         self.api_version.split_once('/').map_or("", |(group, _)| group)
     }
 }
 
-/// What follows from an event.
+/// What an event reports about its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
-    /// The object runs the revision that it names, by its own word.
+    /// The object runs the revision that the event names.
     Deployed,
-    /// It does not, or not any more.
+    /// The object failed to reach a revision, or does not run it any more.
     Failed,
-    /// Nothing: it is on its way, waits, was put right, or says something of no concern here.
+    /// Neither of these, for example progress, a dependency, or corrected drift.
     Nothing,
 }
 
-impl Event {
-    /// What follows from it. A Kustomization has arrived when its reconciliation succeeded, which its
-    /// `Progressing` events come before; a HelmRelease when it was installed or upgraded, or its tests
-    /// passed. Before Flux 2.2 a HelmRelease's reason was the severity, and only the message told.
+impl ReceivedEvent {
+    /// Returns what the event reports. A Kustomization is deployed when its reconciliation has succeeded; a
+    /// HelmRelease is deployed when it was installed or upgraded, or its tests have succeeded. Before Flux 2.2,
+    /// the reason of a HelmRelease's event was its severity, so the message decides.
     pub fn meaning(&self) -> Meaning {
         let kind = self.involved_object.kind.as_str();
         if !matches!(kind, "Kustomization" | "HelmRelease") {
@@ -154,21 +154,21 @@ impl Event {
         }
     }
 
-    /// Whether it tells how the tests of a release ended, in the words of either age of Flux.
-    pub fn is_of_tests(&self) -> bool {
+    /// Returns true if the event reports the result of a release's tests, in the form of Flux before or since 2.2.
+    pub fn is_test_result(&self) -> bool {
         let legacy = self.reason == self.severity && self.message.starts_with("Helm test ");
         matches!(self.reason.as_str(), "TestSucceeded" | "TestFailed") || legacy
     }
 
-    /// A value of its metadata, under its plain key or with the prefix of the object's group, which
-    /// old notification-controllers leave in.
+    /// Returns a value of the metadata, under its plain key or with the prefix of the object's group. Old versions
+    /// of notification-controller do not remove the prefix.
     pub fn metadata(&self, key: &str) -> Option<&str> {
         let prefixed = format!("{}/{key}", self.involved_object.group());
         let found = self.metadata.get(key).or_else(|| self.metadata.get(&prefixed));
         found.map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// The revision that it is about.
+    /// Returns the revision that the event names.
     pub fn revision(&self) -> Option<&str> {
         self.metadata("revision")
     }

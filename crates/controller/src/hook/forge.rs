@@ -1,5 +1,6 @@
-//! A forge says that something became of a change request. It shows the pipeline's key in its own way, and
-//! is taken at no other word: the change requests are looked at, and what the forge then says counts.
+//! The endpoint `/forge`: a forge reports an event of a change request. Each kind of forge shows the pipeline's
+//! key in its own way. The body is a hint only: the controller then asks the forge for the state of the change
+//! requests.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -8,65 +9,67 @@ use ring::hmac;
 use serde::Deserialize;
 use sluice_api::pipeline::{Pipeline, PromotionPolicy};
 
-use super::answer::Answer;
-use super::call::Call;
+use super::answer::HookAnswer;
+use super::call::HookCall;
 use super::hmac_keys::{Purpose, Unavailable, secrets_of};
-use super::server::Hook;
+use super::server::HookServer;
 use super::signature;
-use super::store::Stands;
+use super::store::ChangeOutcome;
 
-impl Hook {
-    /// A call of a forge.
-    pub(super) async fn forge(&self, call: Call<'_>) -> Result<Answer, Unavailable> {
-        let Some(proof) = Proof::of(call.headers) else { return Ok(Answer::Refused) };
-        let secrets = call.pipeline.map(secrets).unwrap_or_default();
-        let shows = |keys: &[&[u8]]| proof.is_good(call.body, keys);
-        let wanted = [Purpose::Forge];
-        let shown = self.shown(&call, &secrets, &wanted, shows).await?;
-        if !shown.is_key() {
-            return Ok(self.refuse(&call, &shown, &wanted));
+impl HookServer {
+    /// Handles a call of a forge.
+    pub(super) async fn handle_forge(&self, call: HookCall<'_>) -> Result<HookAnswer, Unavailable> {
+        let Some(proof) = ForgeProof::from_headers(call.headers) else { return Ok(HookAnswer::Refused) };
+        let secrets = call.pipeline.map(forge_secrets).unwrap_or_default();
+        let shows = |keys: &[&[u8]]| proof.verifies(call.body, keys);
+        let accepted = [Purpose::Forge];
+        let shown = self.shown_key(&call, &secrets, &accepted, shows).await?;
+        if !shown.is_accepted() {
+            return Ok(self.refuse(&call, &shown, &accepted));
         }
-        if let Err(answer) = self.take(&call.place.pipeline, true) {
+        if let Err(answer) = self.count_call(&call.route.pipeline, true) {
             return Ok(answer);
         }
         if !concerns_change_requests(call.headers, call.body) {
-            return Ok(Answer::NothingToDo);
+            return Ok(HookAnswer::NothingToDo);
         }
-        Ok(match self.store.forge_called(&call.place.pipeline).await? {
-            Stands::Written => Answer::Accepted(call.place.pipeline.clone()),
-            Stands::AsBefore | Stands::Refused(_) => Answer::NothingToDo,
-            Stands::Gone => Answer::Refused,
+        Ok(match self.store.record_forge_call(&call.route.pipeline).await? {
+            ChangeOutcome::Written => HookAnswer::Accepted(call.route.pipeline.clone()),
+            ChangeOutcome::Unchanged | ChangeOutcome::Rejected(_) => HookAnswer::NothingToDo,
+            ChangeOutcome::Gone => HookAnswer::Refused,
         })
     }
 }
 
-/// The Secrets whose keys a forge may know: those of the environments with change requests. Each once.
-pub fn secrets(pipeline: &Pipeline) -> Vec<&str> {
+/// Returns the Secrets whose keys a forge may show: those of the environments with change requests, each once.
+fn forge_secrets(pipeline: &Pipeline) -> Vec<&str> {
     let spec = &pipeline.spec;
-    let proposes = |p: &&PromotionPolicy| p.strategy.as_ref().is_some_and(|s| s.pull_request.is_some());
-    secrets_of(spec.environments.iter().filter_map(|e| spec.policy(e)).filter(proposes))
+    let opens_change_requests =
+        |p: &&PromotionPolicy| p.strategy.as_ref().is_some_and(|s| s.pull_request.is_some());
+    secrets_of(spec.environments.iter().filter_map(|e| spec.policy(e)).filter(opens_change_requests))
 }
 
-/// How a forge shows that it knows a key.
+/// How a forge shows that it has a key.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Proof {
+pub enum ForgeProof {
     /// The HMAC of the body, as `sha256=<hex>`.
     Signature(Vec<u8>),
     /// The key itself.
     Key(Vec<u8>),
 }
 
-impl Proof {
-    /// What the headers show: GitHub's `X-Hub-Signature-256`; the `X-Hub-Signature` of both Bitbuckets
-    /// (support.atlassian.com, "Manage webhooks"); the bare hexadecimal `X-Gitea-Signature` and
-    /// `X-Forgejo-Signature` (docs.gitea.com/usage/webhooks); GitLab's `X-Gitlab-Token`; the password of
-    /// Azure DevOps' basic authentication. The first that is there counts, alone.
-    pub fn of(headers: &HeaderMap) -> Option<Self> {
+impl ForgeProof {
+    /// Reads the proof from the headers; only the first proof that is present is used. GitHub sends
+    /// `X-Hub-Signature-256`, both Bitbuckets send `X-Hub-Signature` (support.atlassian.com, "Manage webhooks"),
+    /// Gitea and Forgejo send the HMAC as hexadecimal digits alone in `X-Gitea-Signature` and
+    /// `X-Forgejo-Signature` (docs.gitea.com/usage/webhooks), GitLab sends `X-Gitlab-Token`, and Azure DevOps
+    /// sends the key as the password of basic authentication.
+    pub fn from_headers(headers: &HeaderMap) -> Option<Self> {
         let header = |name: &str| headers.get(name).map(|value| value.as_bytes().to_vec());
-        let bare = |name: &str| header(name).map(|hex| [&b"sha256="[..], &hex].concat());
+        let hex_header = |name: &str| header(name).map(|hex| [&b"sha256="[..], &hex].concat());
         let signature = header("x-hub-signature-256")
-            .or_else(|| bare("x-forgejo-signature"))
-            .or_else(|| bare("x-gitea-signature"))
+            .or_else(|| hex_header("x-forgejo-signature"))
+            .or_else(|| hex_header("x-gitea-signature"))
             .or_else(|| header("x-hub-signature"));
         let password = || {
             let basic = header("authorization")?;
@@ -77,12 +80,15 @@ impl Proof {
         signature.map(Self::Signature).or_else(|| header("x-gitlab-token").or_else(password).map(Self::Key))
     }
 
-    /// Whether it is of one of these keys. The time it takes tells nothing of them.
-    pub fn is_good(&self, body: &[u8], keys: &[&[u8]]) -> bool {
+    /// Returns true if the proof was made with one of these keys. The time of the check does not depend on their
+    /// values.
+    pub fn verifies(&self, body: &[u8], keys: &[&[u8]]) -> bool {
         match self {
-            Proof::Signature(header) => signature::verify(Some(header), body, keys.iter().copied()).is_ok(),
-            Proof::Key(shown) => {
-                // Texts of any length are compared by their tags, in constant time.
+            ForgeProof::Signature(header) => {
+                signature::verify(Some(header), body, keys.iter().copied()).is_ok()
+            }
+            ForgeProof::Key(shown) => {
+                // The HMACs of the texts are compared, which takes constant time for texts of any length.
                 let by = hmac::Key::new(hmac::HMAC_SHA256, b"comparison");
                 let tag = hmac::sign(&by, shown);
                 let mut good = false;
@@ -95,15 +101,15 @@ impl Proof {
     }
 }
 
-/// Azure DevOps says in the body what happened.
+/// The body of a call from Azure DevOps, which names the event there.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct AzureEvent {
     event_type: String,
 }
 
-/// Whether what happened may be of a change request: it was merged, closed, reviewed or checked. What is
-/// not known may be.
+/// Returns true if a call may be about a change request that was merged, closed, reviewed or checked. A call that
+/// names no event may be about one.
 fn concerns_change_requests(headers: &HeaderMap, body: &[u8]) -> bool {
     let names = ["x-github-event", "x-gitea-event", "x-forgejo-event", "x-gitlab-event", "x-event-key"];
     let named = names.iter().find_map(|name| headers.get(*name)?.to_str().ok());
@@ -128,13 +134,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_of_change_requests_and_their_checks_is_looked_at_and_nothing_else() {
+    fn only_events_of_change_requests_and_their_checks_concern_change_requests() {
         let named = |name: &'static str, event: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(name, http::HeaderValue::from_static(event));
             concerns_change_requests(&headers, b"{}")
         };
-        // The names of the forges' own documents, merged and closed first, then checks.
+        // The names of events in the forges' documentation.
         let all = [
             (
                 "x-github-event",

@@ -1,5 +1,6 @@
-//! The keys that calls show. They are read from Secrets when a call needs them, and cached for a few seconds, so that
-//! a flood of calls does not become a flood of requests to the API server. Each key is accepted for one purpose.
+//! The keys that calls show. Each key is accepted for one purpose. The keys are read from Secrets when a call
+//! needs them, and cached for a few seconds, so that a flood of calls does not become a flood of requests to the
+//! API server.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -32,11 +33,11 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    /// Every purpose that has one key, which is all but [`Purpose::Report`].
+    /// The purposes with one key name each, which are all but [`Purpose::Report`].
     pub const SINGLE: [Purpose; 5] =
         [Purpose::Event, Purpose::Trigger, Purpose::Approval, Purpose::Callback, Purpose::Forge];
 
-    /// The name of its key in the Secret.
+    /// Returns the name of the key in the Secret.
     pub fn key(&self) -> &str {
         match self {
             Purpose::Event => hook_key::HMAC_KEY,
@@ -55,44 +56,45 @@ impl fmt::Display for Purpose {
     }
 }
 
-/// How long cached keys are used without another look.
-const KEPT: Duration = Duration::from_secs(10);
-/// How soon a Secret may be read again because a call shows none of its keys: they may be new.
-const AGAIN: Duration = Duration::from_secs(1);
-/// How long the API server may take to answer. Flux gives a call 15 seconds by default, tries and pauses
-/// included.
-pub(super) const DEADLINE: Duration = Duration::from_secs(3);
+/// How long cached keys are used before the Secret is read again.
+const CACHE_LIFETIME: Duration = Duration::from_secs(10);
+/// The shortest time between two reads of a Secret. A Secret is read again this soon if a call shows none of its
+/// keys, or if the last read failed.
+const MIN_READ_INTERVAL: Duration = Duration::from_secs(1);
+/// How long the requests to the API server for one call may take. Flux gives a call 15 seconds by default, all
+/// tries and pauses included.
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The keys in one Secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct HookKeys {
     keys: BTreeMap<Purpose, Vec<Vec<u8>>>,
-    /// Groups of key names that have one value.
+    /// Groups of names whose keys have the same value.
     shared: Vec<BTreeSet<String>>,
 }
 
-impl Known {
-    /// The keys in the data of a Secret. A key of white space is none. A value that stands under the keys of several
-    /// purposes would let the holder of one key act as the holder of another: it counts as `hmac-key`, which lets
-    /// callers do the least, and otherwise for none of them.
+impl HookKeys {
+    /// The keys in the data of a Secret. Keys of white space are ignored. If keys of several purposes have the
+    /// same value, the holder of one could act as the holder of another. Such a value is accepted as `hmac-key`
+    /// only, which permits the least, and for no purpose if no `hmac-key` has it.
     pub fn of(data: &BTreeMap<String, Vec<u8>>) -> Self {
-        let mut found: BTreeMap<&[u8], BTreeMap<Purpose, BTreeSet<&str>>> = BTreeMap::new();
+        let mut by_value: BTreeMap<&[u8], BTreeMap<Purpose, BTreeSet<&str>>> = BTreeMap::new();
         for (name, value) in data {
             let Some(purpose) = purpose_of(name).filter(|_| !value.trim_ascii().is_empty()) else { continue };
-            found.entry(value.trim_ascii()).or_default().entry(purpose).or_default().insert(name);
+            by_value.entry(value.trim_ascii()).or_default().entry(purpose).or_default().insert(name);
         }
         let mut shared = Vec::new();
-        let mut refused: BTreeSet<&str> = BTreeSet::new();
-        for purposes in found.values().filter(|purposes| purposes.len() > 1) {
+        let mut ignored: BTreeSet<&str> = BTreeSet::new();
+        for purposes in by_value.values().filter(|purposes| purposes.len() > 1) {
             shared.push(purposes.values().flatten().map(|name| (*name).to_string()).collect());
             let others = purposes.iter().filter(|(purpose, _)| **purpose != Purpose::Event);
-            refused.extend(others.flat_map(|(_, names)| names));
+            ignored.extend(others.flat_map(|(_, names)| names));
         }
         let mut keys: BTreeMap<Purpose, Vec<Vec<u8>>> = BTreeMap::new();
-        for purposes in found.values() {
+        for purposes in by_value.values() {
             for (purpose, names) in purposes {
                 let values =
-                    names.iter().filter(|name| !refused.contains(*name)).map(|name| data[*name].clone());
+                    names.iter().filter(|name| !ignored.contains(*name)).map(|name| data[*name].clone());
                 keys.entry(purpose.clone()).or_default().extend(values);
             }
         }
@@ -100,28 +102,28 @@ impl Known {
         Self { keys, shared }
     }
 
-    /// The keys for a purpose: none, one, or two while it is rotated.
+    /// Returns the accepted keys for a purpose: none, one, or two during a rotation.
     pub fn of_purpose(&self, purpose: &Purpose) -> &[Vec<u8>] {
         self.keys.get(purpose).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether the Secret has no key that counts.
+    /// Returns true if the Secret has no accepted key.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// Groups of key names that have one value, sorted.
+    /// Returns the groups of names whose keys have the same value, sorted by name.
     pub fn shared(&self) -> &[BTreeSet<String>] {
         &self.shared
     }
 
-    /// The purposes of its keys.
+    /// Returns the purposes that have an accepted key.
     pub fn purposes(&self) -> impl Iterator<Item = &Purpose> {
         self.keys.keys()
     }
 }
 
-/// The purpose of a key by its name, or by the name that it has after it was replaced.
+/// Returns the purpose of a key by its name, which may be that of a key before its rotation.
 fn purpose_of(name: &str) -> Option<Purpose> {
     let single = |purpose: &Purpose| purpose.key() == name || hook_key::previous(purpose.key()) == name;
     Purpose::SINGLE.into_iter().find(single).or_else(|| {
@@ -131,111 +133,117 @@ fn purpose_of(name: &str) -> Option<Purpose> {
     })
 }
 
-/// The Secrets that some policies name, each once, in their order.
+/// Returns the Secrets that policies name, each once, in the order of the policies.
 pub fn secrets_of<'a>(policies: impl Iterator<Item = &'a PromotionPolicy>) -> Vec<&'a str> {
     let mut seen = BTreeSet::new();
     policies.filter_map(PromotionPolicy::secret).filter(|name| seen.insert(*name)).collect()
 }
 
-/// Why a call cannot be judged.
+/// Why a call cannot be answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unavailable {
-    /// The API server does not answer in time, or does not grant what it takes.
-    NotNow,
+    /// The API server did not answer in time, or denied the request, or the call found no slot. The caller may
+    /// send the call again.
+    RetryLater,
     /// An object that decides about the call cannot be read: which object, why, and what to do.
     Unreadable(String),
 }
 
-/// Why no keys are known of a Secret.
+/// Why the keys of a Secret are unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoKeys {
     /// There is no such Secret.
     Missing,
-    /// It is not for hooks, or cannot be used: why, and what to do.
+    /// The Secret may not be used for hooks: why, and what to do.
     Locked(String),
-    /// The controller has no right to read it.
+    /// The controller may not read the Secret.
     Forbidden,
-    /// The API server did not answer, or with an error.
+    /// The API server answered with an error, or not in time.
     Unread,
 }
 
-/// What was read last of a Secret, and when. Callers that need it while it is being read wait for that.
-type Slot = Arc<tokio::sync::Mutex<Option<(Instant, Result<Known, NoKeys>)>>>;
+/// The last result of reading a Secret, and when it was read. Calls that need the Secret while it is being read
+/// wait for the lock.
+type CacheEntry = Arc<tokio::sync::Mutex<Option<(Instant, Result<HookKeys, NoKeys>)>>>;
 
-/// The keys of the Secrets that calls needed lately.
-pub struct Keys {
+/// The keys of the Secrets that calls needed in the last seconds.
+pub struct HookKeyCache {
     client: Client,
-    known: Mutex<HashMap<(String, String), Slot>>,
+    /// By namespace and name of the Secret.
+    entries: Mutex<HashMap<(String, String), CacheEntry>>,
 }
 
-impl Keys {
-    /// A cache that is still empty.
+impl HookKeyCache {
+    /// An empty cache.
     pub fn new(client: Client) -> Self {
-        Self { client, known: Mutex::default() }
+        Self { client, entries: Mutex::default() }
     }
 
-    /// The keys of a Secret; no key if the Secret is missing or not for hooks. With `anew` the Secret is read again,
-    /// unless that happened a moment ago.
+    /// Returns the keys of a Secret; no keys if the Secret is missing or not for hooks. With `refresh` the Secret
+    /// is read again, but not more often than every [`MIN_READ_INTERVAL`].
     ///
     /// # Errors
     /// When the Secret cannot be read now, or the controller may not read it.
-    pub async fn of(&self, namespace: &str, name: &str, refresh: bool) -> Result<Known, Unavailable> {
+    pub async fn get(&self, namespace: &str, name: &str, refresh: bool) -> Result<HookKeys, Unavailable> {
         match self.inspect(namespace, name, refresh).await {
             Ok(known) => Ok(known),
-            Err(NoKeys::Missing | NoKeys::Locked(_)) => Ok(Known::default()),
-            Err(NoKeys::Forbidden | NoKeys::Unread) => Err(Unavailable::NotNow),
+            Err(NoKeys::Missing | NoKeys::Locked(_)) => Ok(HookKeys::default()),
+            Err(NoKeys::Forbidden | NoKeys::Unread) => Err(Unavailable::RetryLater),
         }
     }
 
-    /// The keys of a Secret, or why there are none.
+    /// Returns the keys of a Secret, or why they are unknown. `refresh` has the same effect as in
+    /// [`HookKeyCache::get`].
     ///
     /// # Errors
-    /// When there is no Secret with keys, or it cannot be read.
-    pub async fn inspect(&self, namespace: &str, name: &str, refresh: bool) -> Result<Known, NoKeys> {
-        let slot = self.slot(namespace, name);
-        let mut last = slot.lock().await;
-        if let Some((read, known)) = &*last {
-            let good_for = if refresh || known.is_err() { AGAIN } else { KEPT };
-            if read.elapsed() < good_for {
-                return known.clone();
+    /// When the Secret does not exist, is not for hooks, or cannot be read.
+    pub async fn inspect(&self, namespace: &str, name: &str, refresh: bool) -> Result<HookKeys, NoKeys> {
+        let entry = self.entry(namespace, name);
+        let mut last = entry.lock().await;
+        if let Some((read, keys)) = &*last {
+            let lifetime = if refresh || keys.is_err() { MIN_READ_INTERVAL } else { CACHE_LIFETIME };
+            if read.elapsed() < lifetime {
+                return keys.clone();
             }
         }
-        let known = self.read(namespace, name).await;
-        // Said once for each change, not for each call.
-        if let Err(why) = &known
-            && last.as_ref().is_none_or(|(_, before)| *before != known)
+        let keys = self.read(namespace, name).await;
+        // The log has one line for each change, not for each call.
+        if let Err(why) = &keys
+            && last.as_ref().is_none_or(|(_, before)| *before != keys)
         {
             warn(namespace, name, why);
         }
-        *last = Some((Instant::now(), known.clone()));
-        known
+        *last = Some((Instant::now(), keys.clone()));
+        keys
     }
 
-    /// The cache entry of a Secret. Entries that no call needed lately are dropped.
-    fn slot(&self, namespace: &str, name: &str) -> Slot {
+    /// Returns the cache entry of a Secret. Drops the entries that are older than [`CACHE_LIFETIME`] and not in
+    /// use.
+    fn entry(&self, namespace: &str, name: &str) -> CacheEntry {
         let id = (namespace.to_string(), name.to_string());
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(slot) = known.get(&id) {
-            return slot.clone();
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = entries.get(&id) {
+            return entry.clone();
         }
-        known.retain(|_, slot| {
-            let fresh = |last: &(Instant, _)| last.0.elapsed() < KEPT;
-            Arc::strong_count(slot) > 1 || slot.try_lock().is_ok_and(|last| last.as_ref().is_some_and(fresh))
+        entries.retain(|_, entry| {
+            let is_fresh = |last: &(Instant, _)| last.0.elapsed() < CACHE_LIFETIME;
+            Arc::strong_count(entry) > 1
+                || entry.try_lock().is_ok_and(|last| last.as_ref().is_some_and(is_fresh))
         });
-        known.entry(id).or_default().clone()
+        entries.entry(id).or_default().clone()
     }
 
-    async fn read(&self, namespace: &str, name: &str) -> Result<Known, NoKeys> {
+    async fn read(&self, namespace: &str, name: &str) -> Result<HookKeys, NoKeys> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
-        match tokio::time::timeout(DEADLINE, secrets.get(name)).await {
+        match tokio::time::timeout(CALL_TIMEOUT, secrets.get(name)).await {
             Ok(Ok(secret)) => match secret::data(secret, Use::Hook) {
-                Ok(data) => Ok(Known::of(&data)),
+                Ok(data) => Ok(HookKeys::of(&data)),
                 Err(error) => Err(NoKeys::Locked(error.to_string())),
             },
             Ok(Err(kube::Error::Api(status))) if status.code == 404 => Err(NoKeys::Missing),
             Ok(Err(kube::Error::Api(status))) if status.code == 403 => Err(NoKeys::Forbidden),
             Ok(Err(error)) => {
-                tracing::warn!(namespace, secret = name, error = %api_error_message(&error), "cannot read a Secret with hook keys");
+                tracing::warn!(namespace, secret = name, error = %api_error_message(&error), "cannot read the Secret with hook keys; it will be retried");
                 Err(NoKeys::Unread)
             }
             Err(_) => Err(NoKeys::Unread),
@@ -248,15 +256,21 @@ fn warn(namespace: &str, secret: &str, why: &NoKeys) {
         NoKeys::Missing => tracing::warn!(
             namespace,
             secret,
-            "there is no such Secret: calls that need its keys are answered 401; create it"
+            "the Secret with hook keys does not exist: calls that need its keys are answered 401; create it"
         ),
         NoKeys::Locked(error) => {
-            tracing::warn!(namespace, secret, error, "a Secret is not for hook keys: calls are answered 401");
+            tracing::warn!(
+                namespace,
+                secret,
+                error,
+                "the Secret may not be used for hooks: calls are answered 401"
+            );
         }
         NoKeys::Forbidden => tracing::warn!(
             namespace,
             secret,
-            "the controller may not read this Secret: calls that need its keys are answered 503; grant get on it"
+            "the controller may not read the Secret with hook keys: calls that need its keys are answered 503; grant \
+             it get on that Secret"
         ),
         NoKeys::Unread => {}
     }

@@ -1,5 +1,6 @@
-//! INTAKE by HTTP: events of Flux, what a CI system asks for, what receivers and forges say. A call does
-//! nothing by itself: it is checked, what it says is kept where that counts, and the pipeline is looked at.
+//! The hook server: Flux, CI systems, approval systems, receivers of webhooks and forges call it by HTTP. It
+//! checks each call, stores what the call reports on the API server if that counts, and has the pipeline
+//! reconciled.
 
 pub mod answer;
 pub mod approval;
@@ -34,4 +35,4 @@ pub use connection::serve;
 pub use directory::Directory;
 pub use metrics::HookMetrics;
 pub use proxies::{Network, Proxies};
-pub use server::{Hook, HookOptions};
+pub use server::{HookOptions, HookServer};

@@ -1,4 +1,5 @@
-//! Events of Flux: who may send them, what they mean for an environment, and what is done about them.
+//! The endpoint `/promotion`: which keys may sign an event of Flux, what the event means for an environment, and
+//! how it is handled.
 
 use std::collections::BTreeSet;
 
@@ -6,185 +7,192 @@ use jiff::Timestamp;
 use sluice_api::flux::{HELM_GROUP, KUSTOMIZE_GROUP};
 use sluice_api::pipeline::{Observe, Pipeline, PromotionPolicy, Target};
 
-use super::answer::{Answer, Wrong};
-use super::call::{Call, Shown};
-use super::event::{Event, InvolvedObject, Meaning, NO_REVISION, Origin};
+use super::answer::{CallError, HookAnswer};
+use super::call::{HookCall, ShownKey};
+use super::event::{EventOrigin, InvolvedObject, Meaning, NO_REVISION, ReceivedEvent};
 use super::hmac_keys::{Purpose, Unavailable, secrets_of};
 use super::report;
-use super::server::Hook;
-use super::store::Stands;
+use super::server::HookServer;
+use super::store::ChangeOutcome;
 
-impl Hook {
-    /// A call that tells of an event in an environment.
-    pub(super) async fn event(&self, call: Call<'_>, environment: &str) -> Result<Answer, Unavailable> {
-        let secrets = call.pipeline.map(|p| secrets(p, environment)).unwrap_or_default();
-        let open = call.pipeline.is_some_and(|p| is_open(p, environment));
-        let origin: Origin = call.read().unwrap_or_default();
-        let wanted = wanted(call.pipeline, environment, origin.cluster());
-        let shown = self.signed(&call, &secrets, &wanted).await;
-        let signed = shown.as_ref().is_ok_and(Shown::is_key);
-        // If everybody may call, it takes no key to have Sluice look.
-        let Some(pipeline) = call.pipeline.filter(|_| open || signed) else {
-            return shown.map(|shown| self.refuse(&call, &shown, &wanted));
+impl HookServer {
+    /// Handles an event of Flux in an environment.
+    pub(super) async fn handle_event(
+        &self,
+        call: HookCall<'_>,
+        environment: &str,
+    ) -> Result<HookAnswer, Unavailable> {
+        let secrets = call.pipeline.map(|p| signing_secrets(p, environment)).unwrap_or_default();
+        let unsigned_allowed = call.pipeline.is_some_and(|p| accepts_unsigned(p, environment));
+        let origin: EventOrigin = call.parse_body().unwrap_or_default();
+        let accepted = accepted_purposes(call.pipeline, environment, origin.cluster());
+        let shown = self.signing_key(&call, &secrets, &accepted).await;
+        let signed = shown.as_ref().is_ok_and(ShownKey::is_accepted);
+        // If unsigned calls are allowed, errors of reading the keys matter for reports only.
+        let Some(pipeline) = call.pipeline.filter(|_| unsigned_allowed || signed) else {
+            return shown.map(|shown| self.refuse(&call, &shown, &accepted));
         };
-        if let Err(answer) = self.take(&call.place.pipeline, signed) {
+        if let Err(answer) = self.count_call(&call.route.pipeline, signed) {
             return Ok(answer);
         }
-        let event: Event = match call.read() {
+        let event: ReceivedEvent = match call.parse_body() {
             Ok(event) => event,
             Err(error) => {
                 let why = format!("the body is not an event of Flux: {error}");
-                return Ok(Answer::Wrong(Wrong::Malformed, why));
+                return Ok(HookAnswer::Error(CallError::Malformed, why));
             }
         };
-        let wrong = |why: String| Answer::Wrong(Wrong::Unfit, why);
-        match judge(pipeline, environment, &event) {
-            Verdict::Look => {
-                let is_report = |shown: &Shown| matches!(shown, Shown::Key(Purpose::Report(_), _));
+        match classify(pipeline, environment, &event) {
+            EventVerdict::Reconcile => {
+                let is_report = |shown: &ShownKey| matches!(shown, ShownKey::Accepted(Purpose::Report(_), _));
                 match shown.ok().filter(is_report) {
-                    Some(Shown::Key(of_cluster, _)) if !open => {
-                        Ok(self.refuse(&call, &Shown::Wrong(of_cluster), &[Purpose::Event]))
+                    Some(ShownKey::Accepted(report_key, _)) if !unsigned_allowed => {
+                        Ok(self.refuse(&call, &ShownKey::Other(report_key), &[Purpose::Event]))
                     }
-                    _ => Ok(self.look(&call.place.pipeline)),
+                    _ => Ok(self.request_reconcile(&call.route.pipeline)),
                 }
             }
-            Verdict::Nothing => Ok(Answer::NothingToDo),
-            Verdict::Wrong(why) => Ok(wrong(why)),
-            Verdict::Report => match shown? {
-                // All of it is read by now, and may name another cluster than the one whose key was looked for.
-                Shown::Key(Purpose::Report(key), _)
-                    if Some(&key)
-                        == report::key(pipeline, environment, event.metadata("cluster")).as_ref() =>
-                {
-                    self.reported(&call, environment, pipeline, &event).await
+            EventVerdict::Ignored => Ok(HookAnswer::NothingToDo),
+            EventVerdict::Invalid(why) => Ok(HookAnswer::Error(CallError::Invalid, why)),
+            EventVerdict::Report => {
+                // The whole event may name another cluster than `EventOrigin`, which chose the accepted keys.
+                let key = report::key_name(pipeline, environment, event.metadata("cluster"));
+                match shown? {
+                    ShownKey::Accepted(Purpose::Report(shown), _) if Some(&shown) == key.as_ref() => {
+                        self.store_report(&call, environment, pipeline, &event).await
+                    }
+                    // Other keys are known on every cluster, so they prove nothing about this one.
+                    ShownKey::Accepted(other, _) => {
+                        let report_key = Purpose::Report(key.unwrap_or_default());
+                        Ok(self.refuse(&call, &ShownKey::Other(other), &[report_key]))
+                    }
+                    shown => Ok(self.refuse(&call, &shown, &accepted)),
                 }
-                // What nobody has signed proves nothing, and other keys are known on every cluster.
-                Shown::Key(other, _) => {
-                    let key =
-                        report::key(pipeline, environment, event.metadata("cluster")).unwrap_or_default();
-                    Ok(self.refuse(&call, &Shown::Wrong(other), &[Purpose::Report(key)]))
-                }
-                shown => Ok(self.refuse(&call, &shown, &wanted)),
-            },
+            }
         }
     }
 
-    /// Keeps what a cluster reports of its targets, signed with its own key.
-    async fn reported(
+    /// Stores the report of a cluster about its targets, which the cluster's own key has signed.
+    async fn store_report(
         &self,
-        call: &Call<'_>,
+        call: &HookCall<'_>,
         environment: &str,
         pipeline: &Pipeline,
-        event: &Event,
-    ) -> Result<Answer, Unavailable> {
-        let wrong = |why: String| Answer::Wrong(Wrong::Unfit, why);
+        event: &ReceivedEvent,
+    ) -> Result<HookAnswer, Unavailable> {
+        let invalid = |why: String| HookAnswer::Error(CallError::Invalid, why);
         if let Err(why) = report::check(pipeline, environment, event, Timestamp::now()) {
-            return Ok(wrong(why));
+            return Ok(invalid(why));
         }
-        let _place = self.queue.enter(&call.place.pipeline).await?;
-        Ok(match self.store.report(&call.place.pipeline, environment, event).await? {
-            Stands::Written => Answer::Accepted(call.place.pipeline.clone()),
-            Stands::AsBefore => Answer::NothingToDo,
-            Stands::Refused(why) => wrong(why),
-            Stands::Gone => Answer::Refused,
+        let _permit = self.queue.acquire(&call.route.pipeline).await?;
+        Ok(match self.store.record_report(&call.route.pipeline, environment, event).await? {
+            ChangeOutcome::Written => HookAnswer::Accepted(call.route.pipeline.clone()),
+            ChangeOutcome::Unchanged => HookAnswer::NothingToDo,
+            ChangeOutcome::Rejected(why) => invalid(why),
+            ChangeOutcome::Gone => HookAnswer::Refused,
         })
     }
 }
 
-/// The purposes of the keys that may sign an event: `hmac-key`, then the key of the cluster that the event says it is
-/// from. What the event says is not verified yet, and decides nothing but which keys are tried.
-fn wanted(pipeline: Option<&Pipeline>, environment: &str, cluster: Option<&str>) -> Vec<Purpose> {
-    let mut wanted = vec![Purpose::Event];
+/// Returns the purposes of the keys that may sign an event: `hmac-key`, then the key of the cluster that the event
+/// names. The name is not verified yet, and only decides which keys are tried.
+fn accepted_purposes(pipeline: Option<&Pipeline>, environment: &str, cluster: Option<&str>) -> Vec<Purpose> {
+    let mut purposes = vec![Purpose::Event];
     if cluster.is_some() {
-        let key = pipeline.and_then(|pipeline| report::key(pipeline, environment, cluster));
-        wanted.push(Purpose::Report(key.unwrap_or_default()));
+        let key = pipeline.and_then(|pipeline| report::key_name(pipeline, environment, cluster));
+        purposes.push(Purpose::Report(key.unwrap_or_default()));
     }
-    wanted
+    purposes
 }
 
-/// The Secrets whose keys calls about an environment may be signed with: that of the environment, and
-/// those of the environments that come after it. Each once.
-pub fn secrets<'a>(pipeline: &'a Pipeline, environment: &'a str) -> Vec<&'a str> {
+/// Returns the Secrets whose keys may sign calls about an environment: the environment's own, and those of the
+/// environments that come after it, each once.
+pub fn signing_secrets<'a>(pipeline: &'a Pipeline, environment: &'a str) -> Vec<&'a str> {
     secrets_of(policies(pipeline, environment).into_iter())
 }
 
-/// Whether calls about an environment need no signature.
-pub fn is_open(pipeline: &Pipeline, environment: &str) -> bool {
-    let is_open = |p: &PromotionPolicy| p.strategy.as_ref().is_some_and(|s| s.allow_unsigned);
-    policies(pipeline, environment).into_iter().any(is_open)
+/// Returns true if calls about an environment need no signature.
+pub fn accepts_unsigned(pipeline: &Pipeline, environment: &str) -> bool {
+    let allows = |p: &PromotionPolicy| p.strategy.as_ref().is_some_and(|s| s.allow_unsigned);
+    policies(pipeline, environment).into_iter().any(allows)
 }
 
+/// Returns the policies that decide which calls about an environment are accepted.
 fn policies<'a>(pipeline: &'a Pipeline, environment: &str) -> Vec<&'a PromotionPolicy> {
     let spec = &pipeline.spec;
-    // Whoever knows any key of the pipeline may be told that it has no such environment.
+    // A caller with any key of the pipeline may learn that the pipeline has no such environment.
     if spec.environments.iter().all(|e| e.name != environment) {
         return spec.environments.iter().filter_map(|e| spec.policy(e)).collect();
     }
     spec.policies_about(environment)
 }
 
-/// What follows from an event.
+/// What the hook server does with an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// The pipeline is to be looked at.
-    Look,
-    /// It reports of a target that cannot be read.
+pub enum EventVerdict {
+    /// Have the pipeline reconciled.
+    Reconcile,
+    /// Store the event as a report about a target with `observe: Push`.
     Report,
-    /// Nothing.
-    Nothing,
-    /// It is not as it should be: what to send instead.
-    Wrong(String),
+    /// Ignore the event.
+    Ignored,
+    /// Reject the event: what is wrong with it, and what to send instead.
+    Invalid(String),
 }
 
-/// What an event means for an environment of a pipeline.
-pub fn judge(pipeline: &Pipeline, environment: &str, event: &Event) -> Verdict {
+/// Decides what to do with an event for an environment of a pipeline.
+pub fn classify(pipeline: &Pipeline, environment: &str, event: &ReceivedEvent) -> EventVerdict {
     let name = pipeline.metadata.name.as_deref().unwrap_or_default();
-    let Some(of) = pipeline.spec.environments.iter().find(|e| e.name == environment) else {
-        let known: Vec<_> = pipeline.spec.environments.iter().map(|e| e.name.as_str()).collect();
-        return Verdict::Wrong(format!(
+    let Some(spec) = pipeline.spec.environments.iter().find(|e| e.name == environment) else {
+        let names: Vec<_> = pipeline.spec.environments.iter().map(|e| e.name.as_str()).collect();
+        return EventVerdict::Invalid(format!(
             "pipeline {name} has no environment {environment}: call with one of {}",
-            known.join(", ")
+            names.join(", ")
         ));
     };
     let object = &event.involved_object;
-    if !is_flux(object) {
-        return Verdict::Nothing;
+    if !is_workload(object) {
+        return EventVerdict::Ignored;
     }
-    if !report::keys(pipeline, environment, event).is_empty() {
-        return if event.meaning() == Meaning::Nothing { Verdict::Nothing } else { Verdict::Report };
+    if !report::names(pipeline, environment, event).is_empty() {
+        return if event.meaning() == Meaning::Nothing {
+            EventVerdict::Ignored
+        } else {
+            EventVerdict::Report
+        };
     }
-    let (read, told): (Vec<&Target>, Vec<&Target>) =
-        of.targets.iter().partition(|target| target.observe == Observe::Watch);
-    if !read.iter().any(|target| is_member(pipeline, target, event)) {
-        let elsewhere = told.iter().filter(|target| is_member(pipeline, target, event));
+    let (watched, pushed): (Vec<&Target>, Vec<&Target>) =
+        spec.targets.iter().partition(|target| target.observe == Observe::Watch);
+    if !watched.iter().any(|target| may_be_member(pipeline, target, event)) {
+        let pushed = pushed.iter().filter(|target| may_be_member(pipeline, target, event));
         let home = pipeline.metadata.namespace.as_deref().unwrap_or_default();
         let clusters: BTreeSet<String> =
-            elsewhere.filter_map(|t| t.cluster_ref.as_ref()).map(|c| of.name_of_cluster(c, home)).collect();
+            pushed.filter_map(|t| t.cluster_ref.as_ref()).map(|c| spec.name_of_cluster(c, home)).collect();
         if !clusters.is_empty() {
-            return Verdict::Wrong(format!(
-                "the event does not say that it is from the cluster of a target: let the Alert's eventMetadata name \
-                 cluster: {} (sluice export alert writes it)",
+            return EventVerdict::Invalid(format!(
+                "the event does not name the cluster of a target: set cluster: {} in the Alert's eventMetadata \
+                 (sluice export alert writes it)",
                 Vec::from_iter(clusters).join(" or ")
             ));
         }
-        return Verdict::Wrong(format!(
-            "{} {}/{} is not part of environment {environment} of pipeline {name}: let the Alert's eventSources \
-             name its HelmRelease or Kustomization, in the namespace of one of its targets",
+        return EventVerdict::Invalid(format!(
+            "{} {}/{} is not part of environment {environment} of pipeline {name}: name the environment's \
+             HelmRelease or Kustomization, in the namespace of one of its targets, in the Alert's eventSources",
             object.kind, object.namespace, object.name
         ));
     }
     if event.meaning() != Meaning::Deployed {
-        return Verdict::Nothing;
+        return EventVerdict::Ignored;
     }
     if event.revision().is_none() {
-        return Verdict::Wrong(NO_REVISION.into());
+        return EventVerdict::Invalid(NO_REVISION.into());
     }
-    Verdict::Look
+    EventVerdict::Reconcile
 }
 
-/// Whether an event's object may be a member of a target. Where the pipeline names no member, labels
-/// decide, and an event shows none.
-fn is_member(pipeline: &Pipeline, target: &Target, event: &Event) -> bool {
+/// Returns true if an event's object may be a member of a target. If the pipeline names no members, labels select
+/// them, and an event does not have the labels of its object.
+fn may_be_member(pipeline: &Pipeline, target: &Target, event: &ReceivedEvent) -> bool {
     let object = &event.involved_object;
     let app = pipeline.spec.app_ref.iter().any(|a| a.kind == object.kind && a.name == object.name);
     let named = target.workloads.iter().any(|w| w.kind == object.kind && w.name == object.name);
@@ -192,8 +200,8 @@ fn is_member(pipeline: &Pipeline, target: &Target, event: &Event) -> bool {
     target.namespace == object.namespace && (app || named || by_label)
 }
 
-/// Whether an object is of a kind that members have; a source's news, for one, are none of ours.
-fn is_flux(object: &InvolvedObject) -> bool {
+/// Returns true if an object is of a kind that members have. A source, for example, is not.
+fn is_workload(object: &InvolvedObject) -> bool {
     matches!(
         (object.kind.as_str(), object.group()),
         ("HelmRelease", HELM_GROUP) | ("Kustomization", KUSTOMIZE_GROUP)

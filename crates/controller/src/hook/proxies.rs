@@ -1,9 +1,9 @@
-//! The proxies in front of the hook server, and who calls through them.
+//! The proxies in front of the hook server, and the addresses of callers behind them.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-/// The proxies whose `X-Forwarded-For` counts.
+/// The proxies whose `X-Forwarded-For` is trusted.
 #[derive(Clone, Debug, Default)]
 pub struct Proxies(Vec<Network>);
 
@@ -14,7 +14,7 @@ pub struct Network {
     prefix: u32,
 }
 
-/// The text is no range of addresses.
+/// The error for a text that is no range of addresses.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no address range: write one such as 10.0.0.0/8 or fd00::/8")]
 pub struct NotANetwork(String);
@@ -39,13 +39,13 @@ impl FromStr for Network {
 }
 
 impl Network {
-    fn holds(&self, address: IpAddr) -> bool {
+    fn contains(&self, address: IpAddr) -> bool {
         let differs = self.address ^ bits(address);
         differs.leading_zeros() >= self.prefix
     }
 }
 
-/// Every address as one of IPv6.
+/// Returns an address as the bits of an IPv6 address.
 fn bits(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().into(),
@@ -53,31 +53,31 @@ fn bits(address: IpAddr) -> u128 {
     }
 }
 
-/// The address in a part of `X-Forwarded-For`. Some proxies write the port with it, and IPv6 in brackets.
-fn hop(text: &str) -> Option<IpAddr> {
+/// Parses one entry of `X-Forwarded-For`. Some proxies write IPv6 addresses in brackets, and some add the port.
+fn parse_hop(text: &str) -> Option<IpAddr> {
     let text = text.trim();
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
     bare.parse().ok().or_else(|| text.parse().ok().map(|at: SocketAddr| at.ip()))
 }
 
 impl Proxies {
-    /// These.
+    /// The proxies with an address in one of these ranges.
     pub fn new(networks: Vec<Network>) -> Self {
         Self(networks)
     }
 
-    /// Whether an address is one of them.
-    pub fn holds(&self, address: IpAddr) -> bool {
-        self.0.iter().any(|network| network.holds(address))
+    /// Returns true if an address is that of a proxy.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        self.0.iter().any(|network| network.contains(address))
     }
 
-    /// Who calls: the peer, or where that is a proxy of ours, the last address that is none in the
-    /// `X-Forwarded-For` that our proxies have added to. Addresses of IPv6 count by their /64.
+    /// Returns the address of the caller: the peer, or if the peer is a proxy, the last address in
+    /// `X-Forwarded-For` that is no proxy. Of an IPv6 address, only the /64 network is returned.
     pub fn caller<'a>(&self, peer: IpAddr, forwarded: impl DoubleEndedIterator<Item = &'a str>) -> IpAddr {
         let mut caller = peer;
         let mut hops = forwarded.flat_map(|line| line.split(',')).rev();
-        while self.holds(caller) {
-            let Some(before) = hops.next().and_then(hop) else { break };
+        while self.contains(caller) {
+            let Some(before) = hops.next().and_then(parse_hop) else { break };
             caller = before;
         }
         match caller.to_canonical() {

@@ -1,5 +1,6 @@
-//! The queue of calls that write to the API server. One call of a pipeline writes at a time, and a few of a namespace,
-//! so that a flood of signed calls for one pipeline delays neither the calls for others nor the loop's own writes.
+//! The queue of calls that write to the API server. For each pipeline one call writes at a time, and for each
+//! namespace a few, so that a flood of signed calls for one pipeline delays neither other calls nor the writes of
+//! the controller's loop.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -7,70 +8,71 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::hmac_keys::{DEADLINE, Unavailable};
+use super::hmac_keys::{CALL_TIMEOUT, Unavailable};
 use crate::key::PipelineKey;
 
-/// How many calls of a pipeline may wait or write.
-pub const OF_PIPELINE: usize = 128;
-/// How many calls of a namespace may write at a time: one of each pipeline, in the order in which they come.
-pub const OF_NAMESPACE: usize = 4;
+/// How many calls for a pipeline may wait or write.
+pub const MAX_CALLS_PER_PIPELINE: usize = 128;
+/// How many calls for the pipelines of a namespace may write at a time, in the order in which they arrive.
+pub const MAX_WRITES_PER_NAMESPACE: usize = 4;
 
-/// Calls that write, by namespace and by pipeline.
+/// The calls that write or wait to write, by pipeline and by namespace.
 #[derive(Debug, Default)]
-pub struct Queue {
-    pipelines: Lanes<PipelineKey>,
-    namespaces: Lanes<String>,
+pub struct WriteQueue {
+    pipelines: KeyedSemaphores<PipelineKey>,
+    namespaces: KeyedSemaphores<String>,
 }
 
-/// The right to write, as long as it is held.
+/// Permits a call to write until it is dropped.
 #[derive(Debug)]
-pub struct Place {
+pub struct WritePermit {
     _namespace: OwnedSemaphorePermit,
     _pipeline: OwnedSemaphorePermit,
 }
 
-impl Queue {
-    /// Waits until a call of a pipeline may write.
+impl WriteQueue {
+    /// Waits until a call for a pipeline may write.
     ///
     /// # Errors
-    /// When too many calls of the pipeline wait already, or the wait takes too long: the caller is to come again.
-    pub async fn enter(&self, key: &PipelineKey) -> Result<Place, Unavailable> {
-        let lane = self.pipelines.lane(key.clone(), 1);
-        // The map has it too.
-        if Arc::strong_count(&lane) > OF_PIPELINE + 1 {
-            return Err(Unavailable::NotNow);
+    /// When too many calls for the pipeline are waiting, or the wait takes too long.
+    pub async fn acquire(&self, key: &PipelineKey) -> Result<WritePermit, Unavailable> {
+        let pipeline = self.pipelines.semaphore(key.clone(), 1);
+        // One reference is in the map; each other belongs to a call that waits or writes.
+        if Arc::strong_count(&pipeline) > MAX_CALLS_PER_PIPELINE + 1 {
+            return Err(Unavailable::RetryLater);
         }
         let waits = async {
             // The semaphores are never closed.
-            let pipeline = lane.acquire_owned().await.map_err(|_| Unavailable::NotNow)?;
-            let namespace = self.namespaces.lane(key.namespace.clone(), OF_NAMESPACE);
-            let namespace = namespace.acquire_owned().await.map_err(|_| Unavailable::NotNow)?;
-            Ok(Place { _namespace: namespace, _pipeline: pipeline })
+            let pipeline = pipeline.acquire_owned().await.map_err(|_| Unavailable::RetryLater)?;
+            let namespace = self.namespaces.semaphore(key.namespace.clone(), MAX_WRITES_PER_NAMESPACE);
+            let namespace = namespace.acquire_owned().await.map_err(|_| Unavailable::RetryLater)?;
+            Ok(WritePermit { _namespace: namespace, _pipeline: pipeline })
         };
-        tokio::time::timeout(DEADLINE, waits).await.unwrap_or(Err(Unavailable::NotNow))
+        tokio::time::timeout(CALL_TIMEOUT, waits).await.unwrap_or(Err(Unavailable::RetryLater))
     }
 }
 
-/// A semaphore for each key that is in use.
+/// A semaphore for each key.
 #[derive(Debug)]
-struct Lanes<K>(Mutex<HashMap<K, Arc<Semaphore>>>);
+struct KeyedSemaphores<K>(Mutex<HashMap<K, Arc<Semaphore>>>);
 
-impl<K> Default for Lanes<K> {
+impl<K> Default for KeyedSemaphores<K> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-/// From so many lanes on, those that nobody uses are dropped.
-const MANY: usize = 1000;
+/// At this number of semaphores, those that no call uses are dropped.
+const PRUNE_AT: usize = 1000;
 
-impl<K: Eq + Hash> Lanes<K> {
-    fn lane(&self, key: K, fencing_tokens: usize) -> Arc<Semaphore> {
+impl<K: Eq + Hash> KeyedSemaphores<K> {
+    /// Returns the semaphore of a key. Makes one with this number of permits if there is none.
+    fn semaphore(&self, key: K, permits: usize) -> Arc<Semaphore> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= MANY {
-            all.retain(|_, lane| Arc::strong_count(lane) > 1);
+        if all.len() >= PRUNE_AT {
+            all.retain(|_, semaphore| Arc::strong_count(semaphore) > 1);
         }
-        all.entry(key).or_insert_with(|| Arc::new(Semaphore::new(fencing_tokens))).clone()
+        all.entry(key).or_insert_with(|| Arc::new(Semaphore::new(permits))).clone()
     }
 }
 
@@ -85,45 +87,45 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_flood_for_one_pipeline_delays_no_other() {
-        let queue = Arc::new(Queue::default());
+    async fn a_flood_of_calls_for_one_pipeline_does_not_delay_other_pipelines() {
+        let queue = Arc::new(WriteQueue::default());
         let (greedy, neighbour, other) = (key("a", "greedy"), key("a", "neighbour"), key("b", "other"));
-        let held = queue.enter(&greedy).await.unwrap();
+        let held = queue.acquire(&greedy).await.unwrap();
         let mut waiting = Vec::new();
         for _ in 0..1000 {
             let (queue, greedy) = (queue.clone(), greedy.clone());
-            waiting.push(tokio::spawn(async move { queue.enter(&greedy).await.map(drop) }));
+            waiting.push(tokio::spawn(async move { queue.acquire(&greedy).await.map(drop) }));
         }
-        // All of them have come, and those that are too many were told to come again.
+        // After all calls have started, those over the limit have failed.
         let refused = || waiting.iter().filter(|call| call.is_finished()).count();
         for _ in 0..1000 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(refused(), 1000 - (OF_PIPELINE - 1));
-        // Others of the namespace and of other namespaces go on at once.
+        assert_eq!(refused(), 1000 - (MAX_CALLS_PER_PIPELINE - 1));
+        // Calls for other pipelines, of this namespace and of others, get a permit immediately.
         for key in [&neighbour, &other] {
-            let place = tokio::time::timeout(Duration::from_millis(1), queue.enter(key)).await;
-            assert!(place.is_ok_and(|place| place.is_ok()), "{key} waits");
+            let permit = tokio::time::timeout(Duration::from_millis(1), queue.acquire(key)).await;
+            assert!(permit.is_ok_and(|permit| permit.is_ok()), "{key} waits");
         }
         drop(held);
-        let mut taken = 0;
+        let mut permitted = 0;
         for call in waiting {
-            taken += usize::from(call.await.unwrap().is_ok());
+            permitted += usize::from(call.await.unwrap().is_ok());
         }
-        assert_eq!(taken, OF_PIPELINE - 1, "the others wait until it is their turn");
-        assert!(queue.enter(&greedy).await.is_ok(), "there is room again");
+        assert_eq!(permitted, MAX_CALLS_PER_PIPELINE - 1, "a waiting call did not get a permit");
+        assert!(queue.acquire(&greedy).await.is_ok(), "the queue is empty, but a call gets no permit");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_namespace_has_its_share_and_no_call_waits_for_ever() {
-        let queue = Queue::default();
+    async fn writes_for_a_namespace_are_limited_and_a_waiting_call_times_out() {
+        let queue = WriteQueue::default();
         let mut held = Vec::new();
-        for nth in 0..OF_NAMESPACE {
-            held.push(queue.enter(&key("a", &nth.to_string())).await.unwrap());
+        for nth in 0..MAX_WRITES_PER_NAMESPACE {
+            held.push(queue.acquire(&key("a", &nth.to_string())).await.unwrap());
         }
-        assert_eq!(queue.enter(&key("a", "late")).await.err(), Some(Unavailable::NotNow));
-        assert!(queue.enter(&key("b", "late")).await.is_ok());
+        assert_eq!(queue.acquire(&key("a", "late")).await.err(), Some(Unavailable::RetryLater));
+        assert!(queue.acquire(&key("b", "late")).await.is_ok());
         held.pop();
-        assert!(queue.enter(&key("a", "late")).await.is_ok());
+        assert!(queue.acquire(&key("a", "late")).await.is_ok());
     }
 }

@@ -1,25 +1,25 @@
-//! How many calls are taken from one peer, and for one pipeline. Pure: the time comes in.
+//! Rate limits of calls, by peer and by pipeline. Pure: the time is an argument.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
-/// A table that keeps what was used last and drops the rest: at least `most` entries, at most twice as many. Entries
-/// are dropped a generation at a time, so that every use takes constant time.
+/// A table of the entries that were used last: at least `most`, at most twice as many. Entries are dropped a
+/// generation at a time, so that every use takes constant time.
 #[derive(Debug)]
-pub struct Recent<K, V> {
+pub struct RecentEntries<K, V> {
     young: HashMap<K, V>,
     old: HashMap<K, V>,
     most: usize,
 }
 
-impl<K: Eq + Hash, V> Recent<K, V> {
+impl<K: Eq + Hash, V> RecentEntries<K, V> {
     /// An empty table.
     pub fn new(most: usize) -> Self {
         Self { young: HashMap::new(), old: HashMap::new(), most }
     }
 
-    /// The entry of a key, made if there is none.
+    /// Returns the entry of a key. Makes it if there is none.
     pub fn entry(&mut self, key: K, make: impl FnOnce() -> V) -> &mut V {
         let is_young = self.young.contains_key(&key);
         let known = if is_young { None } else { self.old.remove(&key) };
@@ -35,11 +35,11 @@ impl<K: Eq + Hash, V> Recent<K, V> {
     }
 }
 
-/// A limit of calls a second for each key, on average; ten seconds' worth may come at once.
+/// A limit of calls a second for each key, on average. The calls of [`BURST_SECONDS`] may come at the same time.
 #[derive(Debug)]
-pub struct Limits<K> {
+pub struct RateLimits<K> {
     rate: f64,
-    buckets: Recent<K, Bucket>,
+    buckets: RecentEntries<K, Bucket>,
 }
 
 #[derive(Debug)]
@@ -48,26 +48,26 @@ struct Bucket {
     at: Instant,
 }
 
-/// The number of buckets that are kept at least.
-const MANY: usize = 50_000;
-/// What may be saved up, in seconds.
-const BURST: f64 = 10.0;
+/// The least number of buckets that are kept in memory.
+const MIN_BUCKETS: usize = 50_000;
+/// How many seconds of unused calls a key may save.
+const BURST_SECONDS: f64 = 10.0;
 
-impl<K: Eq + Hash> Limits<K> {
-    /// A limit of `rate` calls a second for each key; 0 for no limit.
+impl<K: Eq + Hash> RateLimits<K> {
+    /// A limit of `rate` calls a second for each key. 0 is no limit.
     pub fn new(rate: u32) -> Self {
-        Self { rate: f64::from(rate), buckets: Recent::new(MANY) }
+        Self { rate: f64::from(rate), buckets: RecentEntries::new(MIN_BUCKETS) }
     }
 
-    /// Counts a call. A key that was not seen lately starts with a full bucket.
+    /// Counts a call. A key without a bucket starts with a full one.
     ///
     /// # Errors
-    /// How long to wait, in whole seconds, when the call is over the limit.
-    pub fn take(&mut self, key: K, now: Instant) -> Result<(), Duration> {
+    /// When the call is over the limit: how long the caller must wait, in whole seconds.
+    pub fn count_call(&mut self, key: K, now: Instant) -> Result<(), Duration> {
         if self.rate == 0.0 {
             return Ok(());
         }
-        let (rate, most) = (self.rate, self.rate * BURST);
+        let (rate, most) = (self.rate, self.rate * BURST_SECONDS);
         let bucket = self.buckets.entry(key, || Bucket { left: most, at: now });
         let passed = now.saturating_duration_since(bucket.at).as_secs_f64();
         (bucket.left, bucket.at) = ((bucket.left + passed * rate).min(most), now);
@@ -84,24 +84,24 @@ impl<K: Eq + Hash> Limits<K> {
     }
 }
 
-/// Remembers what people were told lately, so that they are told each thing once in ten minutes.
+/// Lets a notice pass once in [`NOTICE_INTERVAL`] for each key.
 #[derive(Debug)]
-pub struct Pauses<K>(Recent<K, Option<Instant>>);
+pub struct NoticeThrottle<K>(RecentEntries<K, Option<Instant>>);
 
-/// How long nothing is said again.
-const PAUSE: Duration = Duration::from_secs(600);
+/// How long a notice is not repeated.
+const NOTICE_INTERVAL: Duration = Duration::from_secs(600);
 
-impl<K: Eq + Hash> Default for Pauses<K> {
+impl<K: Eq + Hash> Default for NoticeThrottle<K> {
     fn default() -> Self {
-        Self(Recent::new(1000))
+        Self(RecentEntries::new(1000))
     }
 }
 
-impl<K: Eq + Hash> Pauses<K> {
-    /// Whether this is to be said now; then it is taken for said.
+impl<K: Eq + Hash> NoticeThrottle<K> {
+    /// Returns true if a notice is due, and counts it as given then.
     pub fn is_due(&mut self, key: K, now: Instant) -> bool {
         let last = self.0.entry(key, || None);
-        let is_due = last.is_none_or(|last| now.saturating_duration_since(last) >= PAUSE);
+        let is_due = last.is_none_or(|last| now.saturating_duration_since(last) >= NOTICE_INTERVAL);
         if is_due {
             *last = Some(now);
         }

@@ -1,44 +1,45 @@
-//! What a path names. Names in Kubernetes need no escapes: a path that has some names nothing.
+//! The paths of the hook server. Names in Kubernetes need no escapes, so a path with escapes names nothing, except
+//! in the revision of an approval.
 
 use crate::key::PipelineKey;
 
-/// A place of the hook server: a pipeline, and what is told of it.
+/// What a path names: a pipeline and an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// Of which pipeline.
+pub struct Route {
+    /// The pipeline that the call is for. It may not exist.
     pub pipeline: PipelineKey,
-    /// What is called.
+    /// The endpoint, with the other names in the path.
     pub endpoint: Endpoint,
 }
 
-/// What may be called.
+/// An endpoint of the hook server, with the names in its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
-    /// An event of Flux from an environment.
+    /// Flux sends an event from an environment.
     Promotion {
-        /// Which environment.
+        /// The name of the environment.
         environment: String,
     },
-    /// A revision that a CI system asks for in the first environment.
+    /// A CI system asks for a revision in the first environment.
     Trigger,
-    /// What the other side of a webhook says has become of a promotion.
+    /// The receiver of a webhook reports the result of a promotion.
     Callback {
-        /// Which promotion.
+        /// The name of the promotion.
         promotion: String,
     },
-    /// Something became of a change request, a forge says.
+    /// A forge reports an event of a change request.
     Forge,
-    /// An approval by the holder of a key.
+    /// The holder of an approval key approves a revision for an environment.
     Approval {
-        /// The environment that is promoted into.
+        /// The name of the environment.
         environment: String,
-        /// The revision.
+        /// The revision, unescaped.
         revision: String,
     },
 }
 
 impl Endpoint {
-    /// One word for metrics.
+    /// Returns the name of the endpoint, which is its path segment and its label in metrics.
     pub fn name(&self) -> &'static str {
         match self {
             Endpoint::Promotion { .. } => "promotion",
@@ -50,12 +51,12 @@ impl Endpoint {
     }
 }
 
-impl Place {
-    /// What a path names.
-    pub fn of(path: &str) -> Option<Self> {
+impl Route {
+    /// Parses a path; `None` if it names nothing.
+    pub fn parse(path: &str) -> Option<Self> {
         let path = path.strip_prefix('/')?;
         if let Some(rest) = path.strip_prefix("approval/") {
-            return Self::of_approval(rest);
+            return Self::parse_approval(rest);
         }
         let parts: Vec<&str> = path.split('/').collect();
         if !parts.iter().all(|part| is_name(part)) {
@@ -76,28 +77,28 @@ impl Place {
     }
 }
 
-impl Place {
-    /// The place of an approval. A revision may have signs that a path has escaped, and slashes: the rest of the path
-    /// is the revision. It is compared with revisions and used for nothing else.
-    fn of_approval(path: &str) -> Option<Self> {
+impl Route {
+    /// Parses the path of an approval after `approval/`. The revision is the rest of the path, so it may contain
+    /// slashes and escapes. It is compared with revisions and used for nothing else.
+    fn parse_approval(path: &str) -> Option<Self> {
         let parts: Vec<&str> = path.splitn(4, '/').collect();
         let [namespace, name, environment, revision] = *parts else { return None };
-        let revision = unescaped(revision)?;
-        let good = !revision.is_empty()
-            && revision.len() <= LONGEST_REVISION
+        let revision = unescape(revision)?;
+        let is_revision = !revision.is_empty()
+            && revision.len() <= MAX_REVISION_BYTES
             && !revision.chars().any(char::is_control);
-        let named = [namespace, name, environment].iter().all(|part| is_name(part));
+        let has_names = [namespace, name, environment].iter().all(|part| is_name(part));
         let endpoint = Endpoint::Approval { environment: environment.into(), revision };
         let pipeline = PipelineKey { namespace: namespace.into(), name: name.into() };
-        (good && named).then_some(Self { pipeline, endpoint })
+        (is_revision && has_names).then_some(Self { pipeline, endpoint })
     }
 }
 
 /// The longest revision in a path, in bytes.
-const LONGEST_REVISION: usize = 1024;
+const MAX_REVISION_BYTES: usize = 1024;
 
-/// The text that a part of a path stands for (RFC 3986, section 2.1).
-fn unescaped(text: &str) -> Option<String> {
+/// Decodes the percent-encoding of a part of a path (RFC 3986, section 2.1).
+fn unescape(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, after @ ..] = rest {

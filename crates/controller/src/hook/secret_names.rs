@@ -1,16 +1,16 @@
-//! The Secrets with hook keys that a pipeline names.
+//! The names of a pipeline's Secrets with hook keys.
 
 use sluice_api::pipeline::Pipeline;
 
 use super::hmac_keys::secrets_of;
 
-/// The Secrets with hook keys that a pipeline names.
-pub fn named(pipeline: &Pipeline) -> Vec<&str> {
+/// Returns the names of all Secrets with hook keys of a pipeline, each once.
+pub fn hook_secrets(pipeline: &Pipeline) -> Vec<&str> {
     let spec = &pipeline.spec;
     secrets_of(spec.environments.iter().filter_map(|environment| spec.policy(environment)))
 }
 
-/// The Secret with the key that signs calls of `/trigger`: that of the first environment.
+/// Returns the Secret with the key that signs calls of `/trigger`, which is the Secret of the first environment.
 pub fn trigger_secret(pipeline: &Pipeline) -> Option<&str> {
     pipeline.spec.policy(pipeline.spec.environments.first()?)?.secret()
 }

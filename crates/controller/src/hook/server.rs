@@ -1,4 +1,4 @@
-//! The hook server: reads a call, has it judged, answers, and tells the loop.
+//! The hook server: it reads a call, passes it to the handler of its endpoint, and answers.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -10,18 +10,19 @@ use http::{HeaderMap, Method, Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Bytes};
 use kube::Client;
+use sluice_api::Pipeline;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
-use super::answer::{Answer, Wrong};
-use super::call::{Call, LONG, Shown};
+use super::answer::{CallError, HookAnswer};
+use super::call::{HookCall, MAX_SHORT_BODY_BYTES, ShownKey};
 use super::connection_limit::{ConnectionLimit, ConnectionSlot};
-use super::directory::{Directory, Found};
-use super::hmac_keys::{Keys, Known, Purpose, Unavailable};
+use super::directory::{Directory, PipelineLookup};
+use super::hmac_keys::{HookKeyCache, HookKeys, Purpose, Unavailable};
 use super::proxies::Proxies;
-use super::queue::Queue;
-use super::rate::{Limits, Pauses};
-use super::route::{Endpoint, Place};
-use super::secret_checker::Checker;
+use super::queue::WriteQueue;
+use super::rate::{NoticeThrottle, RateLimits};
+use super::route::{Endpoint, Route};
+use super::secret_checker::SecretChecker;
 use super::signature;
 use super::store::Store;
 use crate::key::PipelineKey;
@@ -29,97 +30,99 @@ use crate::metrics::Metrics;
 use crate::record::events::Events;
 use crate::state::Input;
 
-/// The longest body: what Flux itself takes.
-const LONGEST: usize = 3 << 20;
-/// How many long ones are held at a time. Whoever knows no key may send what he likes until it is judged:
-/// all of it together has to fit into what the process may have.
-const LONG_ONES: usize = 32;
-/// How many of them one peer may have: all of them together would leave no other peer a place.
-const LONG_ONES_OF_ONE: usize = LONG_ONES / 4;
-/// How long a body may take to come.
-const SLOWEST: Duration = Duration::from_secs(10);
+/// The longest body, in bytes. Flux's notification-controller has the same limit.
+const MAX_BODY_BYTES: usize = 3 << 20;
+/// How many long bodies are in memory at a time. A caller without a key may send any body, so all of them together
+/// must fit into the memory limit of the process.
+const MAX_LONG_BODIES: usize = 32;
+/// How many long bodies of one peer are in memory at a time. The others are for other peers.
+const MAX_LONG_BODIES_PER_PEER: usize = MAX_LONG_BODIES / 4;
+/// How long the caller may take to send a body.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What is said of a path that names nothing.
-const NOTHING_HERE: &str = "there is nothing here: POST to /promotion/<namespace>/<pipeline>/<environment>, \
+/// The text of the answer to a path that names nothing.
+const UNKNOWN_PATH: &str = "there is nothing here: POST to /promotion/<namespace>/<pipeline>/<environment>, \
                             /trigger/<namespace>/<pipeline>, /forge/<namespace>/<pipeline>, \
                             /callback/<namespace>/<pipeline>/<promotion> or \
                             /approval/<namespace>/<pipeline>/<environment>/<revision>";
 
-/// How the hook server shall run.
+/// The options of the hook server.
 #[derive(Clone, Debug)]
 pub struct HookOptions {
-    /// Where it is served.
+    /// The address and port to listen on.
     pub address: SocketAddr,
-    /// The files of its certificate and key; without them it speaks plain HTTP.
+    /// The files of the certificate and of its key. Without them the server speaks plain HTTP.
     pub certificate: Option<(PathBuf, PathBuf)>,
-    /// The proxies whose `X-Forwarded-For` counts.
+    /// The proxies whose `X-Forwarded-For` is trusted.
     pub proxies: Proxies,
-    /// Calls a second that are taken of one peer; 0 for all.
+    /// How many calls a second one peer may make on average. 0 is no limit.
     pub peer_rate: u32,
-    /// Signed calls a second that are taken for one pipeline; 0 for all.
+    /// How many signed calls a second one pipeline accepts on average. 0 is no limit.
     pub pipeline_rate: u32,
-    /// How many connections there may be at a time, an eighth of them of one peer.
+    /// How many connections may be open at a time. One peer may have an eighth of them.
     pub connections: usize,
-    /// Whether receivers of the strategy `webhook` can call back: the address of the hook server is known.
+    /// Whether receivers of the strategy `webhook` can call back. They can if the controller knows the server's
+    /// own URL.
     pub callbacks: bool,
 }
 
 impl HookOptions {
-    /// As many connections as are well within what a process may open.
+    /// The default of [`HookOptions::connections`], which is well within the usual limit of open files.
     pub const CONNECTIONS: usize = 1024;
 }
 
-/// What it takes to judge a call.
-pub struct Hook {
+/// The hook server without its connections: all that is needed to answer a call.
+pub struct HookServer {
     directory: Arc<Directory>,
-    keys: Arc<Keys>,
+    keys: Arc<HookKeyCache>,
     pub(super) store: Store,
     pub(super) metrics: Arc<Metrics>,
-    tell: mpsc::UnboundedSender<Input>,
+    /// The inputs of the controller's loop.
+    tx: mpsc::UnboundedSender<Input>,
     proxies: Proxies,
-    peers: Mutex<Limits<IpAddr>>,
-    /// Of each pipeline those that are signed, and the others: who knows no key holds up nobody who does.
-    pipelines: Mutex<Limits<(PipelineKey, bool)>>,
-    long_ones: Semaphore,
-    long_ones_of: Arc<ConnectionLimit>,
+    peers: Mutex<RateLimits<IpAddr>>,
+    /// By pipeline, and by whether the call is signed: unsigned calls do not use up the limit of signed ones.
+    pipelines: Mutex<RateLimits<(PipelineKey, bool)>>,
+    long_bodies: Semaphore,
+    long_bodies_by_peer: Arc<ConnectionLimit>,
     callbacks: bool,
-    pub(super) queue: Queue,
-    /// Which pipelines and endpoints the operator was told of that were called with a wrong key.
-    told: Mutex<Pauses<(PipelineKey, &'static str)>>,
+    pub(super) queue: WriteQueue,
+    /// The notices about calls with a wrong key, by pipeline and endpoint.
+    wrong_key_notices: Mutex<NoticeThrottle<(PipelineKey, &'static str)>>,
     events: Events,
 }
 
-impl Hook {
-    /// One that knows what `directory` does, and tells whom it concerns through `tell`.
+impl HookServer {
+    /// A server that reads pipelines from `directory`, and has the controller's loop reconcile them through `tx`.
     pub fn new(
         options: &HookOptions,
         client: Client,
         directory: Arc<Directory>,
         metrics: Arc<Metrics>,
-        tell: mpsc::UnboundedSender<Input>,
+        tx: mpsc::UnboundedSender<Input>,
     ) -> Self {
         Self {
             directory,
-            keys: Arc::new(Keys::new(client.clone())),
+            keys: Arc::new(HookKeyCache::new(client.clone())),
             callbacks: options.callbacks,
-            queue: Queue::default(),
+            queue: WriteQueue::default(),
             events: Events::new(client.clone(), metrics.clone()),
-            told: Mutex::default(),
+            wrong_key_notices: Mutex::default(),
             store: Store::new(client),
             metrics,
-            tell,
+            tx,
             proxies: options.proxies.clone(),
-            peers: Mutex::new(Limits::new(options.peer_rate)),
-            pipelines: Mutex::new(Limits::new(options.pipeline_rate)),
-            long_ones: Semaphore::new(LONG_ONES),
-            long_ones_of: Arc::new(ConnectionLimit::new(LONG_ONES_OF_ONE)),
+            peers: Mutex::new(RateLimits::new(options.peer_rate)),
+            pipelines: Mutex::new(RateLimits::new(options.pipeline_rate)),
+            long_bodies: Semaphore::new(MAX_LONG_BODIES),
+            long_bodies_by_peer: Arc::new(ConnectionLimit::new(MAX_LONG_BODIES_PER_PEER)),
         }
     }
 
-    /// What tells the loop of Secrets that are missing or incomplete.
-    pub(super) fn checker(&self) -> Checker {
+    /// Returns the checker that reports missing and incomplete Secrets to the controller's loop.
+    pub(super) fn secret_checker(&self) -> SecretChecker {
         let (directory, keys) = (self.directory.clone(), self.keys.clone());
-        Checker { directory, keys, tx: self.tell.clone(), callbacks: self.callbacks }
+        SecretChecker { directory, keys, tx: self.tx.clone(), callbacks: self.callbacks }
     }
 
     /// Answers a call.
@@ -127,249 +130,270 @@ impl Hook {
     where
         B: Body<Data = Bytes>,
     {
-        let begun = Instant::now();
-        let place = Place::of(request.uri().path());
-        let answer = self.judge(peer, place.as_ref(), request).await;
-        let endpoint = place.as_ref().map_or("none", |place| place.endpoint.name());
-        self.metrics.hooks.called(endpoint, answer.result(), begun.elapsed());
-        respond(&answer, place.as_ref())
+        let start = Instant::now();
+        let route = Route::parse(request.uri().path());
+        let answer = self.handle(peer, route.as_ref(), request).await;
+        let endpoint = route.as_ref().map_or("none", |route| route.endpoint.name());
+        self.metrics.hooks.count_call(endpoint, answer.metric_label(), start.elapsed());
+        respond(&answer, route.as_ref())
     }
 
-    async fn judge<B>(&self, peer: IpAddr, place: Option<&Place>, request: Request<B>) -> Answer
+    async fn handle<B>(&self, peer: IpAddr, route: Option<&Route>, request: Request<B>) -> HookAnswer
     where
         B: Body<Data = Bytes>,
     {
-        let caller = self.proxies.caller(peer, forwarded(request.headers()));
-        if let Err(pause) = lock(&self.peers).take(caller, Instant::now()) {
-            return Answer::TooMany(pause);
+        let caller = self.proxies.caller(peer, forwarded_for(request.headers()));
+        if let Err(pause) = lock(&self.peers).count_call(caller, Instant::now()) {
+            return HookAnswer::RateLimited(pause);
         }
         if request.method() != Method::POST {
-            return Answer::Wrong(Wrong::Method, "only POST is taken here".into());
+            return HookAnswer::Error(CallError::Method, "only POST is accepted here".into());
         }
-        let Some(place) = place else { return Answer::Wrong(Wrong::Nowhere, NOTHING_HERE.into()) };
+        let Some(route) = route else {
+            return HookAnswer::Error(CallError::UnknownPath, UNKNOWN_PATH.into());
+        };
         let (head, body) = request.into_parts();
-        let (body, _room) = match self.read(caller, &head.headers, body).await {
+        let (body, _slots) = match self.read_body(caller, &head.headers, body).await {
             Ok(read) => read,
             Err(answer) => return answer,
         };
-        let pipeline = match self.directory.find(&place.pipeline) {
-            Found::Pipeline(pipeline) => Some(pipeline),
-            Found::None => None,
-            Found::NotYet => return Answer::NotNow,
+        let pipeline = match self.directory.find(&route.pipeline) {
+            PipelineLookup::Found(pipeline) => Some(pipeline),
+            PipelineLookup::Missing => None,
+            PipelineLookup::NotLoaded => return HookAnswer::Unavailable,
         };
-        let call = Call { place, pipeline: pipeline.as_deref(), headers: &head.headers, body: &body };
-        let judged = match &place.endpoint {
-            Endpoint::Promotion { environment } => self.event(call, environment).await,
-            Endpoint::Trigger => self.trigger(call).await,
-            Endpoint::Callback { promotion } => self.callback(call, promotion).await,
-            Endpoint::Forge => self.forge(call).await,
-            Endpoint::Approval { environment, revision } => self.approval(call, environment, revision).await,
+        let call = HookCall { route, pipeline: pipeline.as_deref(), headers: &head.headers, body: &body };
+        let handled = match &route.endpoint {
+            Endpoint::Promotion { environment } => self.handle_event(call, environment).await,
+            Endpoint::Trigger => self.handle_trigger(call).await,
+            Endpoint::Callback { promotion } => self.handle_callback(call, promotion).await,
+            Endpoint::Forge => self.handle_forge(call).await,
+            Endpoint::Approval { environment, revision } => {
+                self.handle_approval(call, environment, revision).await
+            }
         };
-        judged.unwrap_or_else(|why| match why {
-            Unavailable::NotNow => Answer::NotNow,
-            Unavailable::Unreadable(why) => Answer::Wrong(Wrong::Unreadable, why),
+        handled.unwrap_or_else(|why| match why {
+            Unavailable::RetryLater => HookAnswer::Unavailable,
+            Unavailable::Unreadable(why) => HookAnswer::Error(CallError::Unreadable, why),
         })
     }
 
-    /// The whole body, if it is neither too long nor too slow, with the room that it takes.
-    async fn read<B>(
+    /// Reads the whole body, with the slots that it occupies if it is long.
+    ///
+    /// # Errors
+    /// The answer to a body that is too long, too slow or incomplete, or that finds no slot.
+    async fn read_body<B>(
         &self,
         caller: IpAddr,
         headers: &HeaderMap,
         body: B,
-    ) -> Result<(Bytes, Option<Room<'_>>), Answer>
+    ) -> Result<(Bytes, Option<LongBodySlots<'_>>), HookAnswer>
     where
         B: Body<Data = Bytes>,
     {
         let too_long = || {
-            let why = format!("the body is longer than {} MiB: no event is", LONGEST >> 20);
-            Answer::Wrong(Wrong::Huge, why)
+            let why = format!("the body is longer than {} MiB, and no event is", MAX_BODY_BYTES >> 20);
+            HookAnswer::Error(CallError::TooLarge, why)
         };
-        let said = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<usize>().ok());
-        if said.is_some_and(|length| length > LONGEST) {
+        let announced = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<usize>().ok());
+        if announced.is_some_and(|length| length > MAX_BODY_BYTES) {
             return Err(too_long());
         }
         let whole = async {
             let mut body = std::pin::pin!(body);
-            let (mut whole, mut room) = (Vec::new(), None);
+            let (mut whole, mut slots) = (Vec::new(), None);
             while let Some(frame) = body.frame().await {
                 let Ok(frame) = frame else {
-                    let why = "the body broke off: send it again".to_string();
-                    return Err(Answer::Wrong(Wrong::Malformed, why));
+                    let why = "the body is incomplete: send it again".to_string();
+                    return Err(HookAnswer::Error(CallError::Malformed, why));
                 };
                 let Ok(data) = frame.into_data() else { continue };
                 let length = whole.len() + data.len();
-                if length > LONGEST {
+                if length > MAX_BODY_BYTES {
                     return Err(too_long());
                 }
-                if length > LONG && room.is_none() {
-                    let seat = self.long_ones_of.acquire(caller).ok_or(Answer::NotNow)?;
-                    room = Some((seat, self.long_ones.try_acquire().map_err(|_| Answer::NotNow)?));
+                if length > MAX_SHORT_BODY_BYTES && slots.is_none() {
+                    let own = self.long_bodies_by_peer.acquire(caller).ok_or(HookAnswer::Unavailable)?;
+                    slots = Some((own, self.long_bodies.try_acquire().map_err(|_| HookAnswer::Unavailable)?));
                 }
                 whole.extend_from_slice(&data);
             }
-            Ok((Bytes::from(whole), room))
+            Ok((Bytes::from(whole), slots))
         };
-        tokio::time::timeout(SLOWEST, whole).await.unwrap_or_else(|_| {
-            let why = format!("the body did not come within {} seconds: send it at once", SLOWEST.as_secs());
-            Err(Answer::Wrong(Wrong::Slow, why))
+        tokio::time::timeout(BODY_TIMEOUT, whole).await.unwrap_or_else(|_| {
+            let why =
+                format!("the body was not complete after {} seconds: send it faster", BODY_TIMEOUT.as_secs());
+            Err(HookAnswer::Error(CallError::TooSlow, why))
         })
     }
 
-    /// As whom the connections of a peer are counted; not at all where it is a proxy, which has them for
-    /// many.
+    /// Returns the address that a peer's connections are counted for; `None` for a trusted proxy, whose
+    /// connections are those of many callers.
     pub(super) fn limited_peer(&self, peer: IpAddr) -> Option<IpAddr> {
-        (!self.proxies.holds(peer)).then(|| self.proxies.caller(peer, std::iter::empty()))
+        (!self.proxies.contains(peer)).then(|| self.proxies.caller(peer, std::iter::empty()))
     }
 
-    /// Counts a call for a pipeline that is signed, or need not be.
-    pub(super) fn take(&self, pipeline: &PipelineKey, signed: bool) -> Result<(), Answer> {
-        lock(&self.pipelines).take((pipeline.clone(), signed), Instant::now()).map_err(Answer::TooMany)
+    /// Counts a call for a pipeline.
+    ///
+    /// # Errors
+    /// The answer to a call over the limit.
+    pub(super) fn count_call(&self, pipeline: &PipelineKey, signed: bool) -> Result<(), HookAnswer> {
+        let counted = lock(&self.pipelines).count_call((pipeline.clone(), signed), Instant::now());
+        counted.map_err(HookAnswer::RateLimited)
     }
 
-    /// Has the loop look at a pipeline.
-    pub(super) fn look(&self, pipeline: &PipelineKey) -> Answer {
-        if self.directory.call(pipeline) && self.tell.send(Input::Called(pipeline.clone())).is_err() {
-            return Answer::NotNow;
+    /// Has the controller's loop reconcile a pipeline.
+    pub(super) fn request_reconcile(&self, pipeline: &PipelineKey) -> HookAnswer {
+        if self.directory.request_reconcile(pipeline)
+            && self.tx.send(Input::Called(pipeline.clone())).is_err()
+        {
+            return HookAnswer::Unavailable;
         }
-        Answer::Accepted(pipeline.clone())
+        HookAnswer::Accepted(pipeline.clone())
     }
 
-    /// Which key of these Secrets a call shows. If none of `wanted`, the Secrets are read again: a key may be new. For
-    /// a pipeline that does not exist about as much is computed, and no Secret is read.
-    pub(super) async fn shown(
+    /// Returns which key of these Secrets a call shows, as `shows` decides. If the call shows no `accepted` key,
+    /// the Secrets are read again, since its key may be new. For a pipeline that does not exist, the same work is
+    /// done without reading a Secret, so that the time of the answer does not reveal which pipelines exist.
+    pub(super) async fn shown_key(
         &self,
-        call: &Call<'_>,
+        call: &HookCall<'_>,
         secrets: &[&str],
-        wanted: &[Purpose],
+        accepted: &[Purpose],
         shows: impl Fn(&[&[u8]]) -> bool,
-    ) -> Result<Shown, Unavailable> {
+    ) -> Result<ShownKey, Unavailable> {
         if call.pipeline.is_none() {
-            let computed = 2 * wanted.len() + if call.is_short() { Purpose::SINGLE.len() } else { 0 };
-            for _ in 0..computed {
+            let checks = 2 * accepted.len() + if call.is_short() { Purpose::SINGLE.len() } else { 0 };
+            for _ in 0..checks {
                 std::hint::black_box(shows(&[b"no pipeline, no key"]));
             }
-            return Ok(Shown::Nothing);
+            return Ok(ShownKey::None);
         }
         let mut known = Vec::new();
-        for anew in [false, true] {
+        for refresh in [false, true] {
             known.clear();
             for secret in secrets {
-                known.push((*secret, self.keys.of(&call.place.pipeline.namespace, secret, anew).await?));
+                known.push((*secret, self.keys.get(&call.route.pipeline.namespace, secret, refresh).await?));
             }
-            for purpose in wanted {
+            for purpose in accepted {
                 for (secret, keys) in &known {
                     let keys: Vec<&[u8]> = keys.of_purpose(purpose).iter().map(Vec::as_slice).collect();
                     if shows(&keys) {
-                        return Ok(Shown::Key(purpose.clone(), (*secret).to_string()));
+                        return Ok(ShownKey::Accepted(purpose.clone(), (*secret).to_string()));
                     }
                 }
             }
         }
-        Ok(wrong(call, &known, wanted, shows))
+        Ok(other_key(call, &known, accepted, shows))
     }
 
-    /// The cached keys of a Secret.
-    pub(super) async fn keys_of(&self, call: &Call<'_>, secret: &str) -> Result<Known, Unavailable> {
-        self.keys.of(&call.place.pipeline.namespace, secret, false).await
-    }
-
-    /// How many other pipelines take triggers with the key of a Secret.
-    pub(super) fn sharing(&self, pipeline: &PipelineKey, secret: &str) -> usize {
-        self.directory.sharing(pipeline, secret)
-    }
-
-    /// Which key signed the body, in exactly one `X-Signature`.
-    pub(super) async fn signed(
+    /// Returns the cached keys of a Secret in the namespace of a call's pipeline.
+    pub(super) async fn cached_keys(
         &self,
-        call: &Call<'_>,
-        secrets: &[&str],
-        wanted: &[Purpose],
-    ) -> Result<Shown, Unavailable> {
-        let mut given = call.headers.get_all("x-signature").iter().map(HeaderValue::as_bytes);
-        let (Some(header), None) = (given.next(), given.next()) else { return Ok(Shown::Nothing) };
-        let shows = |keys: &[&[u8]]| signature::verify(Some(header), call.body, keys.iter().copied()).is_ok();
-        self.shown(call, secrets, wanted, shows).await
+        call: &HookCall<'_>,
+        secret: &str,
+    ) -> Result<HookKeys, Unavailable> {
+        self.keys.get(&call.route.pipeline.namespace, secret, false).await
     }
 
-    /// Refuses a call. If it shows a key of its pipeline that is for something else, the operator learns which key to
-    /// use, and the caller learns no more than any other.
-    pub(super) fn refuse(&self, call: &Call<'_>, shown: &Shown, wanted: &[Purpose]) -> Answer {
-        let Shown::Wrong(purpose) = shown else { return Answer::Refused };
-        let once = (call.place.pipeline.clone(), call.place.endpoint.name());
-        if let Some(pipeline) = call.pipeline.filter(|_| lock(&self.told).is_due(once, Instant::now())) {
-            // A report of a cluster without a target has no key to name.
-            let named = wanted.iter().map(Purpose::key).filter(|key| !key.is_empty());
-            let wanted: Vec<&str> = named.collect();
-            let (endpoint, use_instead) = (call.place.endpoint.name(), wanted.join(" or "));
+    /// Returns how many other pipelines of the namespace accept triggers with a key of this Secret.
+    pub(super) fn other_trigger_pipelines(&self, pipeline: &PipelineKey, secret: &str) -> usize {
+        self.directory.other_trigger_pipelines(pipeline, secret)
+    }
+
+    /// Returns which key signed the body. A call with several `X-Signature` headers shows no key.
+    pub(super) async fn signing_key(
+        &self,
+        call: &HookCall<'_>,
+        secrets: &[&str],
+        accepted: &[Purpose],
+    ) -> Result<ShownKey, Unavailable> {
+        let mut headers = call.headers.get_all("x-signature").iter().map(HeaderValue::as_bytes);
+        let (Some(header), None) = (headers.next(), headers.next()) else { return Ok(ShownKey::None) };
+        let shows = |keys: &[&[u8]]| signature::verify(Some(header), call.body, keys.iter().copied()).is_ok();
+        self.shown_key(call, secrets, accepted, shows).await
+    }
+
+    /// Refuses a call. If it shows a key of its pipeline for another purpose, a log line and an event name the
+    /// right key; the caller gets the same answer as for no key.
+    pub(super) fn refuse(&self, call: &HookCall<'_>, shown: &ShownKey, accepted: &[Purpose]) -> HookAnswer {
+        let ShownKey::Other(purpose) = shown else { return HookAnswer::Refused };
+        let notice = (call.route.pipeline.clone(), call.route.endpoint.name());
+        let is_due = |_: &&Pipeline| lock(&self.wrong_key_notices).is_due(notice, Instant::now());
+        if let Some(pipeline) = call.pipeline.filter(is_due) {
+            // The key for reports is unnamed if no target is on the cluster that the event names.
+            let names: Vec<&str> = accepted.iter().map(Purpose::key).filter(|key| !key.is_empty()).collect();
+            let (endpoint, use_instead) = (call.route.endpoint.name(), names.join(" or "));
             let text = format!(
                 "a call of /{endpoint} was refused: it shows {purpose}, and /{endpoint} accepts {use_instead} only; \
                  give the caller {use_instead} of the Secret in promotion.strategy.secretRef; if it has none, add it"
             );
-            tracing::warn!(pipeline = %call.place.pipeline, "{text}");
+            tracing::warn!(pipeline = %call.route.pipeline, "{text}");
             self.events.wrong_key(pipeline, &text);
         }
-        Answer::WrongKey
+        HookAnswer::WrongKey
     }
 }
 
-/// Which key of the pipeline a call shows that has none of the wanted ones. Not for long bodies: callers who know no
-/// key would have the server compute ever more signatures.
-fn wrong(
-    call: &Call<'_>,
-    known: &[(&str, Known)],
-    wanted: &[Purpose],
+/// Returns the key of the pipeline that a call shows instead of an accepted one. Long bodies are not checked:
+/// callers without a key could have the server compute many signatures of long bodies.
+fn other_key(
+    call: &HookCall<'_>,
+    known: &[(&str, HookKeys)],
+    accepted: &[Purpose],
     shows: impl Fn(&[&[u8]]) -> bool,
-) -> Shown {
+) -> ShownKey {
     if !call.is_short() {
-        return Shown::Nothing;
+        return ShownKey::None;
     }
     let others = known.iter().flat_map(|(_, keys)| {
-        let reports =
-            keys.purposes().filter(|purpose| matches!(purpose, Purpose::Report(_))).take(MOST_REPORT_KEYS);
+        let reports = keys
+            .purposes()
+            .filter(|purpose| matches!(purpose, Purpose::Report(_)))
+            .take(MAX_REPORT_KEYS_TRIED);
         let others = Purpose::SINGLE.into_iter().chain(reports.cloned());
         others.map(move |purpose| (keys, purpose))
     });
-    for (keys, purpose) in others.filter(|(_, purpose)| !wanted.contains(purpose)) {
+    for (keys, purpose) in others.filter(|(_, purpose)| !accepted.contains(purpose)) {
         let keys: Vec<&[u8]> = keys.of_purpose(&purpose).iter().map(Vec::as_slice).collect();
         if shows(&keys) {
-            return Shown::Wrong(purpose);
+            return ShownKey::Other(purpose);
         }
     }
-    Shown::Nothing
+    ShownKey::None
 }
 
-/// How many report keys are tried to find out which wrong key a call shows.
-const MOST_REPORT_KEYS: usize = 16;
+/// How many report keys of a Secret are tried to find out which other key a call shows.
+const MAX_REPORT_KEYS_TRIED: usize = 16;
 
-/// The room that a long body takes: of its peer's share, and of all.
-type Room<'a> = (ConnectionSlot, SemaphorePermit<'a>);
+/// The slots that a long body occupies: one of its peer's, and one of all.
+type LongBodySlots<'a> = (ConnectionSlot, SemaphorePermit<'a>);
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn forwarded(headers: &HeaderMap) -> impl DoubleEndedIterator<Item = &str> {
+fn forwarded_for(headers: &HeaderMap) -> impl DoubleEndedIterator<Item = &str> {
     headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok())
 }
 
-fn respond(answer: &Answer, called: Option<&Place>) -> Response<Full<Bytes>> {
-    let text = answer.text(called.map(|place| &place.endpoint));
+fn respond(answer: &HookAnswer, route: Option<&Route>) -> Response<Full<Bytes>> {
+    let text = answer.text(route.map(|route| &route.endpoint));
     let body = if text.is_empty() { Bytes::new() } else { Bytes::from(format!("{text}\n")) };
     let mut response = Response::new(Full::new(body));
     *response.status_mut() = answer.status();
     let headers = response.headers_mut();
     if !text.is_empty() {
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(answer.form()));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(answer.content_type()));
     }
     if let Some(pause) = answer.retry_after() {
         headers.insert(RETRY_AFTER, HeaderValue::from(pause.as_secs()));
     }
-    if matches!(answer, Answer::Wrong(Wrong::Method, _)) {
+    if matches!(answer, HookAnswer::Error(CallError::Method, _)) {
         headers.insert(ALLOW, HeaderValue::from_static("POST"));
     }
-    if let Some(place) = answer.location().and_then(|place| HeaderValue::try_from(place).ok()) {
-        headers.insert(LOCATION, place);
+    if let Some(path) = answer.location().and_then(|path| HeaderValue::try_from(path).ok()) {
+        headers.insert(LOCATION, path);
     }
     response
 }

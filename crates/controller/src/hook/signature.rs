@@ -1,25 +1,25 @@
-//! The signature of a call: HMAC of the body's bytes as they came, in `X-Signature: <alg>=<hex>`.
+//! The signature of a call: `X-Signature: <algorithm>=<hex>`, with the HMAC of the body's bytes as they were
+//! received.
 
 use ring::hmac;
 
-/// Why a signature does not count.
+/// Why a signature is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mismatch {
-    /// There is none.
+    /// There is no signature.
     Missing,
-    /// It is not of the form.
+    /// The header has another form.
     Form,
-    /// It is of another body or key.
+    /// The signature is for another body, or was made with another key.
     Wrong,
 }
 
-/// Whether the body was signed with one of the keys. Each key counts as it is stored and without the
-/// white space around it: Flux trimmed keys in some versions and not in others, and files end in a
-/// line break. An empty key, or one of white space, signs nothing. The time it takes tells nothing of the
-/// keys.
+/// Checks that the body was signed with one of the keys. Each key is tried as it is stored and without the white
+/// space around it: some versions of Flux trim keys and some do not, and files end in a line break. Empty keys and
+/// keys of white space are ignored. The time that the check takes does not depend on the values of the keys.
 ///
 /// # Errors
-/// Why it does not count.
+/// When no key made the signature.
 pub fn verify<'a>(
     header: Option<&[u8]>,
     body: &[u8],
@@ -30,14 +30,14 @@ pub fn verify<'a>(
     for stored in keys {
         let trimmed = stored.trim_ascii();
         for key in [stored, trimmed].into_iter().take(if trimmed == stored { 1 } else { 2 }) {
-            let key_counts = !trimmed.is_empty();
-            good |= key_counts && hmac::verify(&hmac::Key::new(algorithm, key), body, &tag).is_ok();
+            let is_key = !trimmed.is_empty();
+            good |= is_key && hmac::verify(&hmac::Key::new(algorithm, key), body, &tag).is_ok();
         }
     }
     if good { Ok(()) } else { Err(Mismatch::Wrong) }
 }
 
-/// The algorithm and the tag that a header names.
+/// Returns the algorithm and the HMAC in a header.
 fn parse(header: &[u8]) -> Option<(hmac::Algorithm, Vec<u8>)> {
     let text = std::str::from_utf8(header).ok()?.trim();
     let (name, hex) = text.split_once('=')?;

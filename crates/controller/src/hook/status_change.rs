@@ -2,20 +2,20 @@
 
 use serde_json::Value;
 
-/// The longest text of others that is kept, in bytes.
+/// The longest text of a caller that is stored, in bytes.
 pub(super) const MAX_TEXT: usize = 1000;
 
-/// What is to be changed in a status.
+/// A change of the status of an object.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Change {
-    /// This is merged into it.
+pub enum StatusChange {
+    /// Merge this value into the status.
     Write(Value),
-    /// Nothing.
-    Nothing,
-    /// It is none of the caller's: as if it were not there.
-    NotTheirs,
-    /// It may not be changed so: why.
-    Refused(String),
-    /// A part of it that decides cannot be read: which, and why.
+    /// The status stays as it is.
+    Unchanged,
+    /// The object is not the caller's. The caller gets the same answer as if the object did not exist.
+    Foreign,
+    /// The change is not allowed: the reason, for the caller.
+    Rejected(String),
+    /// A part of the status that decides cannot be read: which part, and why.
     Unreadable(String),
 }

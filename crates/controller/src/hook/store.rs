@@ -1,6 +1,6 @@
-//! What a call leaves on the API server. Any replica takes any call: it reads the object as it stands
-//! now, changes a part of the status that nobody else writes, and only if nobody was faster. The replica
-//! that looks after the pipeline learns of it by its watch, and a restart by its list.
+//! Writes of the hook server to the API server. Any replica accepts any call. It reads the current object and
+//! changes a part of its status that only the hook server writes, unless another write was faster. The replica
+//! that acts for the pipeline gets the change from its watch, and after a restart from its list.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,71 +18,72 @@ use sluice_api::{Pipeline, Promotion, PromotionSpec};
 use tokio::time::Instant;
 
 use super::approval_request as approval;
-use super::event::Event;
-use super::hmac_keys::{DEADLINE, Unavailable};
+use super::event::ReceivedEvent;
+use super::hmac_keys::{CALL_TIMEOUT, Unavailable};
 use super::report;
-use super::status_change::Change;
-use super::trigger_request::{self as trigger, Request};
+use super::status_change::StatusChange;
+use super::trigger_request::{self as trigger, TriggerRequest};
 use crate::act::backoff::BREATH;
 use crate::key::PipelineKey;
 use crate::record;
 use crate::record::promotion::{self, PIPELINE_LABEL};
 use crate::watch::read_error::api_error_message;
 
-/// Whom the parts belong to that calls write: not to the loop, which writes all others.
-const MANAGER: &str = "sluice-hook";
-/// How often a write is tried that somebody was faster than.
-const TRIES: usize = 8;
-/// What became of a change.
+/// The field manager of the fields that the hook server writes. The controller's loop has another one.
+const FIELD_MANAGER: &str = "sluice-hook";
+/// How many times a write is tried while other writes are faster.
+const MAX_WRITE_ATTEMPTS: usize = 8;
+
+/// The outcome of a [`StatusChange`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stands {
-    /// It stands now.
+pub enum ChangeOutcome {
+    /// The status was changed.
     Written,
-    /// There was nothing to change.
-    AsBefore,
-    /// The object is not there.
+    /// The status needs no change.
+    Unchanged,
+    /// The object does not exist, or is not the caller's.
     Gone,
-    /// It may not be changed so: why.
-    Refused(String),
+    /// The change is not allowed: the reason, for the caller.
+    Rejected(String),
 }
 
-/// Why something was not read, or not written.
+/// Why an object was not read or not written.
 #[derive(Debug)]
-enum Failed {
-    /// The API server did not do it.
+enum StoreError {
+    /// The request to the API server failed.
     Server(kube::Error),
-    /// An object cannot be read: which object, why, and what to do.
+    /// The object has a form that this version cannot read: which object, why, and what to do.
     Unreadable(String),
 }
 
-impl From<kube::Error> for Failed {
+impl From<kube::Error> for StoreError {
     fn from(error: kube::Error) -> Self {
-        Failed::Server(error)
+        StoreError::Server(error)
     }
 }
 
-impl Failed {
+impl StoreError {
     fn unreadable<K: Resource<DynamicType = ()>>(namespace: &str, name: &str, why: &str) -> Self {
-        Failed::Unreadable(format!(
+        StoreError::Unreadable(format!(
             "{} {namespace}/{name} cannot be read: {why}; another version of Sluice may have written it: compare the \
              definition in the cluster with `sluice crds`, and correct or delete the object",
             K::kind(&())
         ))
     }
 
-    fn of_list(bad: &Unreadable<PromotionSpec>) -> Self {
-        let namespace = bad.metadata.namespace.as_deref().unwrap_or_default();
-        Failed::unreadable::<Promotion>(namespace, bad.name(), &bad.error)
+    fn unreadable_promotion(promotion: &Unreadable<PromotionSpec>) -> Self {
+        let namespace = promotion.metadata.namespace.as_deref().unwrap_or_default();
+        StoreError::unreadable::<Promotion>(namespace, promotion.name(), &promotion.error)
     }
 
-    /// Writes to the log what failed, and returns what is answered.
-    fn logged(self, object: &str, what: &str) -> Unavailable {
+    /// Logs the error with what failed, and returns the answer to the call.
+    fn log(self, object: &str, what: &str) -> Unavailable {
         match self {
-            Failed::Server(error) => {
+            StoreError::Server(error) => {
                 tracing::warn!(object, error = %api_error_message(&error), "{what}");
-                Unavailable::NotNow
+                Unavailable::RetryLater
             }
-            Failed::Unreadable(error) => {
+            StoreError::Unreadable(error) => {
                 tracing::warn!(object, error, "{what}");
                 Unavailable::Unreadable(error)
             }
@@ -90,338 +91,361 @@ impl Failed {
     }
 }
 
-/// What became of what was asked for.
+/// The outcome of a trigger request.
 #[derive(Clone, Debug)]
-pub enum Asked {
-    /// These are its records, one for each place that the revision goes to; whether one of them is new.
+pub enum TriggerOutcome {
+    /// The promotions of the request, one for each lane of the first environment; and whether this request created
+    /// one.
     Recorded(Vec<Promotion>, bool),
-    /// The key has asked for this revision before.
-    Otherwise(String),
-    /// It is no revision of this pipeline: what to write instead.
-    Unfit(String),
-    /// There is no such pipeline.
-    Gone,
+    /// The idempotency key has asked for this other revision before.
+    OtherRevision(String),
+    /// The values are no revision of this pipeline: what to write instead.
+    Invalid(String),
+    /// The pipeline does not exist.
+    PipelineGone,
 }
 
-/// What became of an approval by key.
+/// The outcome of an approval by key.
 #[derive(Clone, Debug)]
-pub enum Granted {
-    /// It is recorded in these promotions; whether it was not before.
+pub enum ApprovalOutcome {
+    /// The approved promotions; and whether this call recorded an approval.
     Recorded(Vec<Promotion>, bool),
-    /// It approves nothing: why.
-    Refused(String),
+    /// The call approves nothing: the reason, for the caller.
+    Rejected(String),
 }
 
-/// The way to the API server.
+/// Writes what calls report to the API server.
 #[derive(Clone)]
 pub struct Store {
-    pub(super) client: Client,
-    forges: Forges,
+    client: Client,
+    forge_calls: ForgeCalls,
 }
 
-/// The pipelines whose forges have called lately: the calls of a forge come in crowds, one for each check of
-/// each commit, and nothing is looked at more often than each [`BREATH`].
-type Forges = Arc<Mutex<HashMap<PipelineKey, Noted>>>;
+/// The pipelines with recent calls of a forge. Forges send many calls at a time, one for each check of each
+/// commit, and a pipeline's calls are recorded at most once in each [`BREATH`].
+type ForgeCalls = Arc<Mutex<HashMap<PipelineKey, ForgeCallState>>>;
 
-/// The end of a note that a forge has called, for all whom it is about.
-type Note = Shared<BoxFuture<'static, Result<Stands, Unavailable>>>;
+/// The write that records a forge's call, shared by all calls that it records.
+type ForgeCallWrite = Shared<BoxFuture<'static, Result<ChangeOutcome, Unavailable>>>;
 
-struct Noted {
-    /// When it may be noted again.
-    again: Instant,
-    /// What will be noted then, also for whoever comes before that.
-    next: Option<Note>,
+struct ForgeCallState {
+    /// When the next write may start.
+    next_at: Instant,
+    /// The next write, if a call waits for it.
+    next: Option<ForgeCallWrite>,
 }
 
 impl Store {
-    /// One that writes with this client.
+    /// A store that writes with this client.
     pub fn new(client: Client) -> Self {
-        Self { client, forges: Forges::default() }
+        Self { client, forge_calls: ForgeCalls::default() }
     }
 
-    /// Keeps what an event reports of targets that cannot be read, if it is newer than what stands.
+    /// Stores the reports of an event about targets with `observe: Push`, if it is newer than the stored ones.
     ///
     /// # Errors
-    /// When it cannot be kept now.
-    pub async fn report(
+    /// When the reports cannot be stored now, or a stored one cannot be read.
+    pub async fn record_report(
         &self,
         pipeline: &PipelineKey,
         environment: &str,
-        event: &Event,
-    ) -> Result<Stands, Unavailable> {
+        event: &ReceivedEvent,
+    ) -> Result<ChangeOutcome, Unavailable> {
         let now = Timestamp::now();
-        let change = |read: &Lenient<Pipeline>| match report::unreadable(read, environment, event) {
-            Some(part) => Change::Unreadable(part.into()),
-            None => report::change(&read.object, environment, event, now),
+        let change = |read: &Lenient<Pipeline>| match report::unreadable_part(read, environment, event) {
+            Some(part) => StatusChange::Unreadable(part.into()),
+            None => report::status_change(&read.object, environment, event, now),
         };
-        amend(&self.client, &pipeline.namespace, &pipeline.name, change).await
+        change_status(&self.client, &pipeline.namespace, &pipeline.name, change).await
     }
 
-    /// Keeps that a forge has called, which has the change requests looked at.
+    /// Records the time of a forge's call, which has the controller check the pipeline's change requests.
     ///
     /// # Errors
-    /// When it cannot be kept now.
-    pub async fn forge_called(&self, pipeline: &PipelineKey) -> Result<Stands, Unavailable> {
-        note_once(&self.forges, pipeline, || {
+    /// When the time cannot be recorded now.
+    pub async fn record_forge_call(&self, pipeline: &PipelineKey) -> Result<ChangeOutcome, Unavailable> {
+        write_with_others(&self.forge_calls, pipeline, || {
             let (client, pipeline) = (self.client.clone(), pipeline.clone());
             async move {
-                // Two calls in one second are two.
+                // In milliseconds, so that a second call in the same second is a change too.
                 let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string();
-                let change = |_: &Lenient<Pipeline>| Change::Write(json!({"forgeCalled": now}));
-                amend(&client, &pipeline.namespace, &pipeline.name, change).await
+                let change = |_: &Lenient<Pipeline>| StatusChange::Write(json!({"forgeCalled": now}));
+                change_status(&client, &pipeline.namespace, &pipeline.name, change).await
             }
         })
         .await
     }
 
-    /// Keeps what the other side of a webhook says of a promotion.
+    /// Records what the receiver of a webhook reports about a promotion.
     ///
     /// # Errors
-    /// When it cannot be kept now.
-    pub async fn said(
+    /// When the report cannot be recorded now, or the promotion cannot be read.
+    pub async fn record_callback(
         &self,
         namespace: &str,
         promotion: &str,
-        change: impl Fn(&Promotion) -> Change,
-    ) -> Result<Stands, Unavailable> {
+        change: impl Fn(&Promotion) -> StatusChange,
+    ) -> Result<ChangeOutcome, Unavailable> {
         let change = |read: &Lenient<Promotion>| change(&read.object);
-        amend(&self.client, namespace, promotion, change).await
+        change_status(&self.client, namespace, promotion, change).await
     }
 
-    /// Records an approval by key in every promotion that it is for.
+    /// Records an approval by key in every promotion that the request approves.
     ///
     /// # Errors
-    /// When it cannot be recorded now.
-    pub async fn approve(
+    /// When the approval cannot be recorded now, or a promotion that it may be for cannot be read.
+    pub async fn record_approval(
         &self,
         pipeline: &PipelineKey,
-        request: &approval::Request,
-        given: approval::Given<'_>,
-    ) -> Result<Granted, Unavailable> {
-        let params = of_pipeline(&pipeline.name);
+        request: &approval::ApprovalRequest,
+        signature: approval::ApprovalSignature<'_>,
+    ) -> Result<ApprovalOutcome, Unavailable> {
+        let params = pipeline_selector(&pipeline.name);
         let listing = lenient::list::<Promotion>(&self.client, Some(&pipeline.namespace), &params);
-        let listed = match tokio::time::timeout(DEADLINE, listing).await {
-            Ok(listed) => listed.map_err(Failed::from),
-            Err(_) => return Err(Unavailable::NotNow),
+        let listed = match tokio::time::timeout(CALL_TIMEOUT, listing).await {
+            Ok(listed) => listed.map_err(StoreError::from),
+            Err(_) => return Err(Unavailable::RetryLater),
         };
-        // The body may have approved a promotion that cannot be read: then it approves no other.
+        // If the body may have approved an unreadable promotion before, it approves no other one.
         let all = listed.and_then(|List { items, unreadable }| {
-            let concerned = unreadable.iter().find(|bad| bad.may_be(|spec| approval::is_for(request, spec)));
-            concerned.map_or(Ok(items), |bad| Err(Failed::of_list(bad)))
+            let may_be_for = |p: &&Unreadable<_>| p.may_be(|spec| approval::is_for(request, spec));
+            let concerned = unreadable.iter().find(may_be_for);
+            concerned.map_or(Ok(items), |promotion| Err(StoreError::unreadable_promotion(promotion)))
         });
-        let what = "cannot tell which promotions an approval is for";
-        let all = all.map_err(|failed| failed.logged(&pipeline.to_string(), what))?;
-        let approved = match approval::approved(request, &all) {
+        let what = "cannot read the promotions that an approval may be for";
+        let all = all.map_err(|error| error.log(&pipeline.to_string(), what))?;
+        let approved = match approval::approved_promotions(request, &all) {
             Ok(approved) => approved,
-            Err(why) => return Ok(Granted::Refused(why)),
+            Err(why) => return Ok(ApprovalOutcome::Rejected(why)),
         };
         let mut new = false;
         for promotion in &approved {
-            let change = |read: &Lenient<Promotion>| approval::after(&read.object, request, given);
-            match amend(&self.client, &pipeline.namespace, &promotion.name_any(), change).await? {
-                Stands::Written => new = true,
-                Stands::AsBefore => {}
-                Stands::Gone => {
-                    return Ok(Granted::Refused(format!("{} does not exist any more", promotion.name_any())));
+            let change =
+                |read: &Lenient<Promotion>| approval::status_change(&read.object, request, signature);
+            match change_status(&self.client, &pipeline.namespace, &promotion.name_any(), change).await? {
+                ChangeOutcome::Written => new = true,
+                ChangeOutcome::Unchanged => {}
+                ChangeOutcome::Gone => {
+                    return Ok(ApprovalOutcome::Rejected(format!(
+                        "{} does not exist any more",
+                        promotion.name_any()
+                    )));
                 }
-                Stands::Refused(why) => return Ok(Granted::Refused(why)),
+                ChangeOutcome::Rejected(why) => return Ok(ApprovalOutcome::Rejected(why)),
             }
         }
-        Ok(Granted::Recorded(approved.into_iter().cloned().collect(), new))
+        Ok(ApprovalOutcome::Recorded(approved.into_iter().cloned().collect(), new))
     }
 
-    /// Records what is asked for, unless it is recorded already. The record stands before anything is
-    /// done about it.
+    /// Records the promotions that a request asks for, unless they are recorded. They are delivered later.
     ///
     /// # Errors
-    /// When it cannot be recorded now.
-    pub async fn trigger(&self, pipeline: &PipelineKey, request: &Request) -> Result<Asked, Unavailable> {
-        match tokio::time::timeout(DEADLINE, self.ask(pipeline, request)).await {
-            Ok(Ok(Some(asked))) => Ok(asked),
-            Ok(Err(failed)) => {
-                Err(failed.logged(&pipeline.to_string(), "cannot record what a call asks for"))
+    /// When the promotions cannot be recorded now, or a promotion that decides about the request cannot be read.
+    pub async fn record_trigger(
+        &self,
+        pipeline: &PipelineKey,
+        request: &TriggerRequest,
+    ) -> Result<TriggerOutcome, Unavailable> {
+        match tokio::time::timeout(CALL_TIMEOUT, self.create_promotions(pipeline, request)).await {
+            Ok(Ok(Some(outcome))) => Ok(outcome),
+            Ok(Err(error)) => {
+                Err(error.log(&pipeline.to_string(), "cannot record the promotions of a trigger"))
             }
-            Ok(Ok(None)) | Err(_) => Err(Unavailable::NotNow),
+            Ok(Ok(None)) | Err(_) => Err(Unavailable::RetryLater),
         }
     }
 
-    async fn ask(&self, key: &PipelineKey, request: &Request) -> Result<Option<Asked>, Failed> {
+    /// Creates the missing promotions of a request. Returns `None` if one was deleted in the meantime.
+    async fn create_promotions(
+        &self,
+        key: &PipelineKey,
+        request: &TriggerRequest,
+    ) -> Result<Option<TriggerOutcome>, StoreError> {
         let Some(Lenient { object: pipeline, .. }) = read(&self.client, &key.namespace, &key.name).await?
         else {
-            return Ok(Some(Asked::Gone));
+            return Ok(Some(TriggerOutcome::PipelineGone));
         };
-        let fits = trigger::shape(&pipeline).and_then(|shape| trigger::fit(&shape, request));
-        let revision = match fits {
+        let shape = trigger::revision_shape(&pipeline);
+        let revision = match shape.and_then(|shape| trigger::requested_revision(&shape, request)) {
             Ok(revision) => revision,
-            Err(why) => return Ok(Some(Asked::Unfit(why))),
+            Err(why) => return Ok(Some(TriggerOutcome::Invalid(why))),
         };
-        let known =
-            Known::of(lenient::list(&self.client, Some(&key.namespace), &of_pipeline(&key.name)).await?)?;
+        let list = lenient::list(&self.client, Some(&key.namespace), &pipeline_selector(&key.name)).await?;
+        let known = KnownPromotions::new(list)?;
         let all = &known.all;
         let records = trigger::records(&pipeline, &request.idempotency_key, &revision, all, Timestamp::now());
-        if let Some(before) = trigger::answered(&pipeline, &request.idempotency_key, &records, all) {
-            let same = |p: &&Promotion| p.spec.facets == revision.to_strings();
-            return Ok(Some(match before.iter().find(|p| !same(p)) {
-                None => Asked::Recorded(known.read(before)?, false),
-                Some(other) => Asked::Otherwise(other.spec.revision.clone()),
+        if let Some(earlier) =
+            trigger::complete_promotions(&pipeline, &request.idempotency_key, &records, all)
+        {
+            let is_other = |p: &&&Promotion| p.spec.facets != revision.to_strings();
+            return Ok(Some(match earlier.iter().find(is_other) {
+                None => TriggerOutcome::Recorded(known.readable(earlier)?, false),
+                Some(other) => TriggerOutcome::OtherRevision(other.spec.revision.clone()),
             }));
         }
-        let of_name = |record: &Promotion| all.iter().find(|p| p.metadata.name == record.metadata.name);
-        // Nothing is recorded for one target when the key stands for another revision at the next.
+        let stored = |record: &Promotion| all.iter().find(|p| p.metadata.name == record.metadata.name);
+        // If the key was used for another revision at one target, nothing is recorded at any target.
         let other =
-            |record: &Promotion| of_name(record).filter(|before| before.spec.facets != record.spec.facets);
+            |record: &Promotion| stored(record).filter(|before| before.spec.facets != record.spec.facets);
         if let Some(before) = records.iter().find_map(other) {
-            return Ok(Some(Asked::Otherwise(before.spec.revision.clone())));
+            return Ok(Some(TriggerOutcome::OtherRevision(before.spec.revision.clone())));
         }
-        let mut stand = known.read(records.iter().filter_map(of_name).collect())?;
+        let mut recorded = known.readable(records.iter().filter_map(stored).collect())?;
         let mut new = false;
         let promotions: Api<Promotion> = Api::namespaced(self.client.clone(), &key.namespace);
-        for record in records.iter().filter(|record| of_name(record).is_none()) {
-            if let Some(created) = record::create(&promotions, MANAGER, record).await? {
+        for record in records.iter().filter(|record| stored(record).is_none()) {
+            if let Some(created) = record::create(&promotions, FIELD_MANAGER, record).await? {
                 new = true;
-                stand.push(created);
+                recorded.push(created);
                 continue;
             }
-            // The same was asked for at the same time.
+            // Another call with the same key has created it at the same time.
             match read::<Promotion>(&self.client, &key.namespace, &record.name_any()).await? {
                 Some(Lenient { object, .. }) if object.spec.facets == record.spec.facets => {
-                    stand.push(object)
+                    recorded.push(object)
                 }
-                Some(Lenient { object, .. }) => return Ok(Some(Asked::Otherwise(object.spec.revision))),
+                Some(Lenient { object, .. }) => {
+                    return Ok(Some(TriggerOutcome::OtherRevision(object.spec.revision)));
+                }
                 None => return Ok(None),
             }
         }
-        Ok(Some(Asked::Recorded(stand, new)))
+        Ok(Some(TriggerOutcome::Recorded(recorded, new)))
     }
 }
 
-/// The promotions of a pipeline. What was asked for before follows from their specs: one whose status alone cannot be
-/// read counts, and is not answered with.
-struct Known {
+/// The promotions of a pipeline. Earlier requests follow from the specs, so a promotion with an unreadable status
+/// is included, but it cannot be the answer to a call.
+struct KnownPromotions {
     all: Vec<Promotion>,
     unreadable: Vec<Unreadable<PromotionSpec>>,
 }
 
-impl Known {
-    fn of(List { items: mut all, mut unreadable }: List<Promotion>) -> Result<Self, Failed> {
-        if let Some(bad) = unreadable.iter().find(|bad| bad.spec.is_none()) {
-            return Err(Failed::of_list(bad));
+impl KnownPromotions {
+    fn new(List { items: mut all, mut unreadable }: List<Promotion>) -> Result<Self, StoreError> {
+        if let Some(promotion) = unreadable.iter().find(|promotion| promotion.spec.is_none()) {
+            return Err(StoreError::unreadable_promotion(promotion));
         }
-        for bad in &mut unreadable {
-            let (metadata, spec) = (bad.metadata.clone(), bad.spec.take().unwrap_or_default());
+        for promotion in &mut unreadable {
+            let (metadata, spec) = (promotion.metadata.clone(), promotion.spec.take().unwrap_or_default());
             all.push(Promotion { metadata, spec, status: None });
         }
-        Ok(Known { all, unreadable })
+        Ok(KnownPromotions { all, unreadable })
     }
 
-    /// These promotions, if all of them can be read.
-    fn read(&self, wanted: Vec<&Promotion>) -> Result<Vec<Promotion>, Failed> {
-        let is_wanted = |bad: &&Unreadable<PromotionSpec>| {
-            wanted.iter().any(|promotion| promotion.metadata.name == bad.metadata.name)
+    /// Returns copies of promotions, or an error if one of them cannot be read.
+    fn readable(&self, promotions: Vec<&Promotion>) -> Result<Vec<Promotion>, StoreError> {
+        let is_included = |unreadable: &&Unreadable<PromotionSpec>| {
+            promotions.iter().any(|promotion| promotion.metadata.name == unreadable.metadata.name)
         };
-        match self.unreadable.iter().find(is_wanted) {
-            Some(bad) => Err(Failed::of_list(bad)),
-            None => Ok(wanted.into_iter().cloned().collect()),
+        match self.unreadable.iter().find(is_included) {
+            Some(promotion) => Err(StoreError::unreadable_promotion(promotion)),
+            None => Ok(promotions.into_iter().cloned().collect()),
         }
     }
 }
 
 /// Reads an object; `None` if it does not exist.
-async fn read<K>(client: &Client, namespace: &str, name: &str) -> Result<Option<Lenient<K>>, Failed>
+async fn read<K>(client: &Client, namespace: &str, name: &str) -> Result<Option<Lenient<K>>, StoreError>
 where
     K: Resource<DynamicType = ()> + DeserializeOwned,
 {
     lenient::get(client, namespace, name).await.map_err(|error| match error {
-        kube::Error::SerdeError(why) => Failed::unreadable::<K>(namespace, name, &why.to_string()),
-        error => Failed::Server(error),
+        kube::Error::SerdeError(why) => StoreError::unreadable::<K>(namespace, name, &why.to_string()),
+        error => StoreError::Server(error),
     })
 }
 
-/// Notes that a forge has called, as soon as it may be noted again; whoever comes before that is noted with it
-/// and hears how it ended. Whoever comes later is noted later: what they tell of may not be seen by then.
-async fn note_once<F>(
-    forges: &Forges,
+/// Records a forge's call with the pipeline's next write, which starts as soon as it may. Calls before the start
+/// of a write share its outcome. A later call waits for the write after it: what that call reports may be newer
+/// than the check which the first write starts.
+async fn write_with_others<F>(
+    calls: &ForgeCalls,
     pipeline: &PipelineKey,
     write: impl FnOnce() -> F,
-) -> Result<Stands, Unavailable>
+) -> Result<ChangeOutcome, Unavailable>
 where
-    F: Future<Output = Result<Stands, Unavailable>> + Send + 'static,
+    F: Future<Output = Result<ChangeOutcome, Unavailable>> + Send + 'static,
 {
-    let note = {
+    let next = {
         let now = Instant::now();
-        let mut noted = forges.lock().unwrap_or_else(PoisonError::into_inner);
-        noted.retain(|_, one| one.next.is_some() || one.again > now);
-        let one = noted.entry(pipeline.clone()).or_insert(Noted { again: now, next: None });
-        let again = one.again;
-        let begin = || {
-            let (forges, pipeline, write) = (forges.clone(), pipeline.clone(), write());
-            let note = async move {
-                if again > Instant::now() {
-                    tokio::time::sleep_until(again).await;
+        let mut states = calls.lock().unwrap_or_else(PoisonError::into_inner);
+        states.retain(|_, state| state.next.is_some() || state.next_at > now);
+        let state = states.entry(pipeline.clone()).or_insert(ForgeCallState { next_at: now, next: None });
+        let start_at = state.next_at;
+        let start = || {
+            let (calls, pipeline, write) = (calls.clone(), pipeline.clone(), write());
+            let write = async move {
+                if start_at > Instant::now() {
+                    tokio::time::sleep_until(start_at).await;
                 }
-                let next = Noted { again: Instant::now() + BREATH, next: None };
-                forges.lock().unwrap_or_else(PoisonError::into_inner).insert(pipeline, next);
+                let state = ForgeCallState { next_at: Instant::now() + BREATH, next: None };
+                calls.lock().unwrap_or_else(PoisonError::into_inner).insert(pipeline, state);
                 write.await
             };
-            // Of its own: who calls may go before it is written.
-            let note = tokio::spawn(note).map(|end| end.unwrap_or(Err(Unavailable::NotNow)));
-            note.boxed().shared()
+            // In its own task, so that the write does not end with the connection of the caller.
+            let write = tokio::spawn(write).map(|end| end.unwrap_or(Err(Unavailable::RetryLater)));
+            write.boxed().shared()
         };
-        one.next.get_or_insert_with(begin).clone()
+        state.next.get_or_insert_with(start).clone()
     };
-    note.await
+    next.await
 }
 
-/// Merges into the status of an object what `change` makes of the object as it stands.
-async fn amend<K>(
+/// Changes the status of an object. `change` computes the change from the current object, and is called again if
+/// another write was faster.
+async fn change_status<K>(
     client: &Client,
     namespace: &str,
     name: &str,
-    change: impl Fn(&Lenient<K>) -> Change,
-) -> Result<Stands, Unavailable>
+    change: impl Fn(&Lenient<K>) -> StatusChange,
+) -> Result<ChangeOutcome, Unavailable>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned,
 {
-    // The answer to a write has the parts that cannot be read as well.
+    // Only metadata is parsed from the answer to the write, since the object may have unreadable parts.
     let api: Api<PartialObjectMeta<K>> = Api::namespaced(client.clone(), namespace);
-    let trying = async {
-        for _ in 0..TRIES {
+    let attempts = async {
+        for _ in 0..MAX_WRITE_ATTEMPTS {
             let Some(stored) = read::<K>(client, namespace, name).await? else {
-                return Ok(Some(Stands::Gone));
+                return Ok(Some(ChangeOutcome::Gone));
             };
             let status = match change(&stored) {
-                Change::Write(status) => status,
-                Change::Nothing => return Ok(Some(Stands::AsBefore)),
-                Change::NotTheirs => return Ok(Some(Stands::Gone)),
-                Change::Refused(why) => return Ok(Some(Stands::Refused(why))),
-                Change::Unreadable(why) => return Err(Failed::unreadable::<K>(namespace, name, &why)),
+                StatusChange::Write(status) => status,
+                StatusChange::Unchanged => return Ok(Some(ChangeOutcome::Unchanged)),
+                StatusChange::Foreign => return Ok(Some(ChangeOutcome::Gone)),
+                StatusChange::Rejected(why) => return Ok(Some(ChangeOutcome::Rejected(why))),
+                StatusChange::Unreadable(why) => {
+                    return Err(StoreError::unreadable::<K>(namespace, name, &why));
+                }
             };
             let meta = stored.object.meta();
             let metadata = json!({"uid": meta.uid, "resourceVersion": meta.resource_version});
             let patch = Patch::Merge(json!({"metadata": metadata, "status": status}));
-            let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
+            let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
             match api.patch_status(name, &params, &patch).await {
-                Ok(_) => return Ok(Some(Stands::Written)),
-                // Somebody was faster: what they wrote counts for what follows.
+                Ok(_) => return Ok(Some(ChangeOutcome::Written)),
+                // Another write was faster, so the change is computed again from its result.
                 Err(kube::Error::Api(e)) if e.code == 409 => {}
-                Err(kube::Error::Api(e)) if e.code == 404 => return Ok(Some(Stands::Gone)),
-                Err(error) => return Err(Failed::Server(error)),
+                Err(kube::Error::Api(e)) if e.code == 404 => return Ok(Some(ChangeOutcome::Gone)),
+                Err(error) => return Err(StoreError::Server(error)),
             }
         }
         Ok(None)
     };
-    match tokio::time::timeout(DEADLINE, trying).await {
-        Ok(Ok(Some(stands))) => Ok(stands),
-        Ok(Err(failed)) => {
+    match tokio::time::timeout(CALL_TIMEOUT, attempts).await {
+        Ok(Ok(Some(outcome))) => Ok(outcome),
+        Ok(Err(error)) => {
             let object = format!("{} {namespace}/{name}", K::kind(&()));
-            Err(failed.logged(&object, "cannot keep what a call says"))
+            Err(error.log(&object, "cannot store what a call reports"))
         }
-        Ok(Ok(None)) | Err(_) => Err(Unavailable::NotNow),
+        Ok(Ok(None)) | Err(_) => Err(Unavailable::RetryLater),
     }
 }
 
-/// Selects the promotions of a pipeline; another whose name shortens to the same label may have some among them.
-fn of_pipeline(name: &str) -> ListParams {
+/// Selects the promotions of a pipeline. The list may have promotions of another pipeline whose name is shortened
+/// to the same label.
+fn pipeline_selector(name: &str) -> ListParams {
     ListParams::default().labels(&format!("{PIPELINE_LABEL}={}", promotion::label(name)))
 }
 
@@ -434,40 +458,40 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_comes_while_a_note_is_written_is_noted_anew_and_who_waits_hears_its_end() {
-        let (forges, count) = (Forges::default(), Arc::new(AtomicU32::new(0)));
+    async fn calls_before_a_write_share_its_outcome_and_calls_during_it_wait_for_the_next() {
+        let (calls, count) = (ForgeCalls::default(), Arc::new(AtomicU32::new(0)));
         let key = |name: &str| PipelineKey { namespace: "apps".into(), name: name.into() };
         let (one, other) = (key("one"), key("other"));
-        let note = async |of: &PipelineKey, takes: Duration, end: Result<Stands, Unavailable>| {
+        let call = async |key: &PipelineKey, takes: Duration, end: Result<ChangeOutcome, Unavailable>| {
             let count = count.clone();
             let write = || async move {
                 count.fetch_add(1, Ordering::Relaxed);
                 tokio::time::sleep(takes).await;
                 end
             };
-            note_once(&forges, of, write).await
+            write_with_others(&calls, key, write).await
         };
         let (slow, quick) = (Duration::from_secs(1), Duration::ZERO);
-        let mut first = pin!(note(&one, slow, Ok(Stands::Written)));
+        let mut first = pin!(call(&one, slow, Ok(ChangeOutcome::Written)));
         assert!(futures::poll!(&mut first).is_pending());
         tokio::task::yield_now().await;
         assert_eq!(count.load(Ordering::Relaxed), 1);
-        // Its time is taken: what is told now is not in it, and its end is not theirs.
-        let mut second = pin!(note(&one, slow, Err(Unavailable::NotNow)));
-        let mut third = pin!(note(&one, quick, Ok(Stands::Written)));
+        // The first write has started, so calls do not share its outcome any more.
+        let mut second = pin!(call(&one, slow, Err(Unavailable::RetryLater)));
+        let mut third = pin!(call(&one, quick, Ok(ChangeOutcome::Written)));
         assert!(futures::poll!(&mut second).is_pending() && futures::poll!(&mut third).is_pending());
-        assert_eq!(note(&other, quick, Ok(Stands::Written)).await, Ok(Stands::Written));
-        assert_eq!((first.await, count.load(Ordering::Relaxed)), (Ok(Stands::Written), 2));
-        // Both are one note, a moment later, and it fails for both.
-        assert_eq!((second.await, third.await), (Err(Unavailable::NotNow), Err(Unavailable::NotNow)));
+        assert_eq!(call(&other, quick, Ok(ChangeOutcome::Written)).await, Ok(ChangeOutcome::Written));
+        assert_eq!((first.await, count.load(Ordering::Relaxed)), (Ok(ChangeOutcome::Written), 2));
+        // The second and third call share the next write, which fails for both.
+        assert_eq!((second.await, third.await), (Err(Unavailable::RetryLater), Err(Unavailable::RetryLater)));
         assert_eq!(count.load(Ordering::Relaxed), 3);
-        // What was told is noted although who told it has gone.
+        // A call is recorded even if its caller closes the connection.
         {
-            let mut cut = pin!(note(&one, slow, Ok(Stands::Written)));
-            assert!(futures::poll!(&mut cut).is_pending());
+            let mut closed = pin!(call(&one, slow, Ok(ChangeOutcome::Written)));
+            assert!(futures::poll!(&mut closed).is_pending());
         }
         tokio::time::sleep(BREATH * 2).await;
         assert_eq!(count.load(Ordering::Relaxed), 4);
-        assert_eq!(note(&one, quick, Ok(Stands::AsBefore)).await, Ok(Stands::AsBefore));
+        assert_eq!(call(&one, quick, Ok(ChangeOutcome::Unchanged)).await, Ok(ChangeOutcome::Unchanged));
     }
 }

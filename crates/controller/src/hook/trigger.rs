@@ -1,56 +1,59 @@
 //! The endpoint `/trigger`: a CI system asks for a revision in the first environment of a pipeline.
 
-use super::answer::{Answer, Wrong};
-use super::call::Call;
+use super::answer::{CallError, HookAnswer};
+use super::call::HookCall;
 use super::hmac_keys::{Purpose, Unavailable};
 use super::secret_names::trigger_secret;
-use super::server::Hook;
-use super::store::Asked;
-use super::trigger_request::{EXAMPLE, Request, check, named};
+use super::server::HookServer;
+use super::store::TriggerOutcome;
+use super::trigger_request::{EXAMPLE_BODY, TriggerRequest, check, check_names_pipeline};
 
-impl Hook {
-    /// A call that asks for a revision in the first environment. It takes that environment's own key.
-    pub(super) async fn trigger(&self, call: Call<'_>) -> Result<Answer, Unavailable> {
+impl HookServer {
+    /// Handles a request for a revision in the first environment, which that environment's `trigger-key` signs.
+    pub(super) async fn handle_trigger(&self, call: HookCall<'_>) -> Result<HookAnswer, Unavailable> {
         let secret = call.pipeline.and_then(trigger_secret);
         let secrets: Vec<&str> = secret.into_iter().collect();
-        let wanted = [Purpose::Trigger];
-        let shown = self.signed(&call, &secrets, &wanted).await?;
-        let Some(pipeline) = call.pipeline.filter(|_| shown.is_key()) else {
-            return Ok(self.refuse(&call, &shown, &wanted));
+        let accepted = [Purpose::Trigger];
+        let shown = self.signing_key(&call, &secrets, &accepted).await?;
+        let Some(pipeline) = call.pipeline.filter(|_| shown.is_accepted()) else {
+            return Ok(self.refuse(&call, &shown, &accepted));
         };
-        if let Err(answer) = self.take(&call.place.pipeline, true) {
+        if let Err(answer) = self.count_call(&call.route.pipeline, true) {
             return Ok(answer);
         }
-        let wrong = |why: String| Answer::Wrong(Wrong::Unfit, why);
-        let request: Request = match call.read() {
+        let invalid = |why: String| HookAnswer::Error(CallError::Invalid, why);
+        let request: TriggerRequest = match call.parse_body() {
             Ok(request) => request,
             Err(error) if error.is_data() => {
-                return Ok(wrong(format!("the body is not as it should be: {error}")));
+                return Ok(invalid(format!("the body is not valid: {error}; write {EXAMPLE_BODY}")));
             }
             Err(error) => {
-                let why = format!("the body is no JSON: {error}: write {EXAMPLE}");
-                return Ok(Answer::Wrong(Wrong::Malformed, why));
+                let why = format!("the body is not JSON: {error}; write {EXAMPLE_BODY}");
+                return Ok(HookAnswer::Error(CallError::Malformed, why));
             }
         };
         let header = call.headers.get("idempotency-key").map(|value| value.as_bytes());
-        // Only who names no pipeline has all of them looked through.
-        let unnamed = secret.filter(|_| request.pipeline.is_none());
-        let shared = unnamed.map_or(0, |secret| self.sharing(&call.place.pipeline, secret));
-        if let Err(why) = check(pipeline, &request, header).and_then(|()| named(pipeline, &request, shared)) {
-            return Ok(wrong(why));
+        // A request that names its pipeline needs no count, which goes through all pipelines.
+        let counted = secret.filter(|_| request.pipeline.is_none());
+        let others = counted.map_or(0, |secret| self.other_trigger_pipelines(&call.route.pipeline, secret));
+        let checked = check(pipeline, &request, header);
+        if let Err(why) = checked.and_then(|()| check_names_pipeline(pipeline, &request, others)) {
+            return Ok(invalid(why));
         }
-        let _place = self.queue.enter(&call.place.pipeline).await?;
-        Ok(match self.store.trigger(&call.place.pipeline, &request).await? {
-            Asked::Recorded(promotions, new) => Answer::recorded(&call.place.pipeline, &promotions, new),
-            Asked::Otherwise(before) => Answer::Wrong(
-                Wrong::Conflict,
+        let _permit = self.queue.acquire(&call.route.pipeline).await?;
+        Ok(match self.store.record_trigger(&call.route.pipeline, &request).await? {
+            TriggerOutcome::Recorded(promotions, new) => {
+                HookAnswer::recorded(&call.route.pipeline, &promotions, new)
+            }
+            TriggerOutcome::OtherRevision(before) => HookAnswer::Error(
+                CallError::Conflict,
                 format!(
-                    "key {} has asked for {before} before, which is another revision: ask for this one by another key",
+                    "idempotencyKey {} has asked for another revision before, {before}: use another key for this one",
                     request.idempotency_key
                 ),
             ),
-            Asked::Unfit(why) => wrong(why),
-            Asked::Gone => Answer::Refused,
+            TriggerOutcome::Invalid(why) => invalid(why),
+            TriggerOutcome::PipelineGone => HookAnswer::Refused,
         })
     }
 }

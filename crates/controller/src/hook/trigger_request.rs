@@ -1,5 +1,5 @@
-//! What a CI system asks for by `/trigger`, whether it fits the pipeline, and under which name it is recorded: the same
-//! idempotency key asks for the same thing once.
+//! The requests of `/trigger`: whether a request fits the pipeline, and the promotions that it asks for. Their
+//! names follow from the idempotency key, so a repeated request creates no other promotions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,116 +22,124 @@ use crate::observe::reported;
 use crate::record::promotion;
 use crate::translate;
 
-/// What is asked for: `revision`, where one facet makes a revision of the pipeline, else each facet by
-/// its name.
+/// The body of a request: `revision` if one facet makes a revision of the pipeline, otherwise each facet by its
+/// name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Request {
-    /// Tells this asking from every other: the same again is the same promotion.
+pub struct TriggerRequest {
+    /// Identifies the request: another request with the same key asks for the same promotion.
     pub idempotency_key: String,
-    /// The pipeline that it is meant for, as namespace and name; a call that names another is refused.
+    /// The pipeline, as `<namespace>/<name>`. A request that names another pipeline than its path is rejected.
     pub pipeline: Option<String>,
-    /// The value of the one facet.
+    /// The value of the only facet.
     pub revision: Option<String>,
-    /// A chart's version.
+    /// The version of a chart.
     pub chart: Option<String>,
-    /// A chart's appVersion.
+    /// The appVersion of a chart.
     pub app: Option<String>,
     /// The tag of an OCI artifact.
     pub tag: Option<String>,
     /// The digest of an OCI artifact.
     pub digest: Option<String>,
-    /// A source's revision as Flux writes it.
+    /// The revision of a source, as Flux writes it.
     pub source: Option<String>,
-    /// Tags of images, by repository.
+    /// The tags of images, by repository.
     pub images: BTreeMap<String, String>,
 }
 
-/// What to send.
-pub(super) const EXAMPLE: &str = r#"{"revision": "1.2.3", "idempotencyKey": "build-4711"}"#;
+/// An example of a body, for messages.
+pub(super) const EXAMPLE_BODY: &str = r#"{"revision": "1.2.3", "idempotencyKey": "build-4711"}"#;
 
-/// Whether the request says for which pipeline and by which key it asks.
+/// Checks the pipeline and the idempotency key of a request. `header` is the value of the header
+/// `Idempotency-Key`.
 ///
 /// # Errors
-/// What to write instead.
-pub fn check(pipeline: &Pipeline, request: &Request, header: Option<&[u8]>) -> Result<(), String> {
+/// What is wrong, and what to write instead.
+pub fn check(pipeline: &Pipeline, request: &TriggerRequest, header: Option<&[u8]>) -> Result<(), String> {
     let own = format!("{}/{}", pipeline.namespace().unwrap_or_default(), pipeline.name_any());
-    if let Some(other) = request.pipeline.as_ref().filter(|said| **said != own) {
-        return Err(format!("it asks for a revision in pipeline {other}, and was sent to {own}"));
+    if let Some(other) = request.pipeline.as_ref().filter(|named| **named != own) {
+        return Err(format!(
+            "the body asks for a revision in pipeline {other}, and was sent to {own}: send it to /trigger/{other}"
+        ));
     }
     let key = request.idempotency_key.as_str();
     let good = !key.is_empty() && key.len() <= 128 && key.bytes().all(|b| b.is_ascii_graphic());
     if !good {
         return Err(format!(
-            "idempotencyKey is up to 128 letters, digits and signs without spaces, such as the number of a build; it \
-             stands in the body, which is signed, as the header Idempotency-Key is not: write {EXAMPLE}"
+            "idempotencyKey must be up to 128 ASCII letters, digits and signs without spaces, such as the number of a \
+             build, in the body, because only the body is signed: write {EXAMPLE_BODY}"
         ));
     }
     match header {
-        Some(said) if said != key.as_bytes() => Err(format!(
-            "the header Idempotency-Key is not {key}, as the body says: what the body says is signed; leave the \
-             header out, or send the same"
+        Some(header) if header != key.as_bytes() => Err(format!(
+            "the header Idempotency-Key differs from idempotencyKey {key} in the signed body: leave the header out, \
+             or send the same value"
         )),
         _ => Ok(()),
     }
 }
 
-/// Whether the request names its pipeline where it has to: a key that other pipelines take as well would otherwise
-/// let a person who has seen one call send it to each of them.
+/// Checks that a request names its pipeline if other pipelines accept the same key. Otherwise, a person who has
+/// seen one call could send it to each of them. `others` is the number of these pipelines.
 ///
 /// # Errors
-/// What to write instead.
-pub fn named(pipeline: &Pipeline, request: &Request, others: usize) -> Result<(), String> {
+/// What to add to the body.
+pub fn check_names_pipeline(
+    pipeline: &Pipeline,
+    request: &TriggerRequest,
+    others: usize,
+) -> Result<(), String> {
     if others == 0 || request.pipeline.is_some() {
         return Ok(());
     }
     let own = format!("{}/{}", pipeline.namespace().unwrap_or_default(), pipeline.name_any());
     Err(format!(
-        "other pipelines ({others}) take calls with the trigger-key of the same Secret, so the body has to say which \
-         one it is for: add \"pipeline\": \"{own}\""
+        "other pipelines ({others}) accept calls with the trigger-key of the same Secret, so the body must name its \
+         pipeline: add \"pipeline\": \"{own}\""
     ))
 }
 
-/// The facets that make a revision in the first environment: those that were last proven there, else
-/// those that follow from what the pipeline names.
+/// Returns the facets that make a revision in the first environment: those of the revision that was proven there
+/// last, or if there is none, those that follow from the spec of the pipeline.
 ///
 /// # Errors
-/// What to write into the pipeline, when neither tells.
-pub fn shape(pipeline: &Pipeline) -> Result<BTreeSet<FacetKey>, String> {
+/// When neither decides: what to write into the pipeline.
+pub fn revision_shape(pipeline: &Pipeline) -> Result<BTreeSet<FacetKey>, String> {
     let model = translate::pipeline(pipeline);
-    let Some((first, known)) = pipeline.spec.environments.first().zip(model.environments.first()) else {
+    let Some((spec, first)) = pipeline.spec.environments.first().zip(model.environments.first()) else {
         return Err("the pipeline has no environment".into());
     };
     let evidence = translate::evidence(pipeline.status.as_ref());
-    let proofs = known.targets.iter().filter_map(|target| evidence.of(&known.name, target).last());
+    let proofs = first.targets.iter().filter_map(|target| evidence.of(&first.name, target).last());
     let proven = proofs.filter(|p| is_tracked(&model, &p.revision)).max_by_key(|p| p.arrival);
     if let Some(proof) = proven {
         return Ok(proof.revision.facets().map(|(key, _)| key.clone()).collect());
     }
-    let members = first.targets.iter().flat_map(|t| reported::members(pipeline.spec.app_ref.as_ref(), t));
+    let members = spec.targets.iter().flat_map(|t| reported::members(pipeline.spec.app_ref.as_ref(), t));
     let mut keys = BTreeSet::new();
     for (kind, name) in members {
-        for facet in facets(kind, &model.tracks)? {
+        for facet in facets_of_kind(kind, &model.tracks)? {
             keys.insert(FacetKey { kind: kind.into(), name: name.into(), facet });
         }
     }
-    if keys.is_empty() { Err(UNKNOWN.into()) } else { Ok(keys) }
+    if keys.is_empty() { Err(UNKNOWN_SHAPE.into()) } else { Ok(keys) }
 }
 
-/// Why no revision fits yet.
-const UNKNOWN: &str = "it is not known yet what a revision of this pipeline is made of: nothing has been healthy in its \
-                       first environment; wait for that, or name the application in spec.appRef and what makes its \
-                       revision in spec.tracks";
+/// The answer to a request for a pipeline whose revisions have an unknown shape.
+const UNKNOWN_SHAPE: &str = "the parts of a revision of this pipeline are not known yet, because its first environment \
+                             has not been healthy: wait for that, or name the application in spec.appRef and the \
+                             parts of its revision in spec.tracks";
 
-fn facets(kind: &str, tracks: &[Track]) -> Result<Vec<Facet>, String> {
+/// Returns the facets of a member of this kind.
+fn facets_of_kind(kind: &str, tracks: &[Track]) -> Result<Vec<Facet>, String> {
     let is_release = kind == "HelmRelease";
     if tracks.is_empty() {
-        return if is_release { Ok(vec![Facet::Chart]) } else { Err(UNKNOWN.into()) };
+        return if is_release { Ok(vec![Facet::Chart]) } else { Err(UNKNOWN_SHAPE.into()) };
     }
     let mut facets = Vec::new();
     for track in tracks {
         match track {
-            Track::Images => return Err(UNKNOWN.into()),
+            Track::Images => return Err(UNKNOWN_SHAPE.into()),
             Track::Facet(Facet::Chart | Facet::App) if !is_release => {}
             Track::Facet(Facet::Tag | Facet::Source) if is_release => {}
             Track::Facet(facet) => facets.push(facet.clone()),
@@ -140,36 +148,42 @@ fn facets(kind: &str, tracks: &[Track]) -> Result<Vec<Facet>, String> {
     Ok(facets)
 }
 
-/// The revision that is asked for, if it has each facet of the shape, and no other.
+/// Returns the revision that a request asks for. It must have each facet of the shape, and no other.
 ///
 /// # Errors
-/// What to write instead.
-pub fn fit(shape: &BTreeSet<FacetKey>, request: &Request) -> Result<Revision, String> {
-    let wanted: BTreeSet<&Facet> = shape.iter().map(|key| &key.facet).collect();
-    let given = given(request);
-    let write =
-        || format!("write {}", wanted.iter().map(|facet| spelled(facet)).collect::<Vec<_>>().join(" and "));
-    let values: BTreeMap<&Facet, &str> = match (&request.revision, given.is_empty()) {
-        (Some(revision), true) if wanted.len() == 1 => {
-            wanted.iter().map(|facet| (*facet, revision.as_str())).collect()
+/// What is wrong, and what to write instead.
+pub fn requested_revision(shape: &BTreeSet<FacetKey>, request: &TriggerRequest) -> Result<Revision, String> {
+    let expected: BTreeSet<&Facet> = shape.iter().map(|key| &key.facet).collect();
+    let named = named_values(request);
+    let write = || {
+        format!(
+            "write {}",
+            expected.iter().map(|facet| field_example(facet)).collect::<Vec<_>>().join(" and ")
+        )
+    };
+    let values: BTreeMap<&Facet, &str> = match (&request.revision, named.is_empty()) {
+        (Some(revision), true) if expected.len() == 1 => {
+            expected.iter().map(|facet| (*facet, revision.as_str())).collect()
         }
         (Some(_), true) => return Err(format!("a revision of this pipeline has several parts: {}", write())),
-        (Some(_), false) => return Err(format!("revision stands alone: leave it out, and {}", write())),
-        (None, _) => given.iter().map(|(facet, value)| (facet, *value)).collect(),
+        (Some(_), false) => {
+            return Err(format!("\"revision\" excludes other values: leave it out, and {}", write()));
+        }
+        (None, _) => named.iter().map(|(facet, value)| (facet, *value)).collect(),
     };
-    let asked: BTreeSet<&Facet> = values.keys().copied().collect();
-    if asked != wanted {
-        return Err(format!("a revision of this pipeline is another set of values: {}", write()));
+    if values.keys().copied().collect::<BTreeSet<&Facet>>() != expected {
+        return Err(format!("a revision of this pipeline has other parts: {}", write()));
     }
     for (facet, value) in &values {
         check_value(facet, value)?;
     }
     let facets = shape.iter().map(|key| (key.clone(), values[&key.facet].to_string())).collect();
-    Revision::new(facets).ok_or_else(|| UNKNOWN.into())
+    Revision::new(facets).ok_or_else(|| UNKNOWN_SHAPE.into())
 }
 
-fn given(request: &Request) -> BTreeMap<Facet, &str> {
-    let mut given = BTreeMap::new();
+/// Returns the values that a request names by their facets.
+fn named_values(request: &TriggerRequest) -> BTreeMap<Facet, &str> {
+    let mut values = BTreeMap::new();
     for (facet, value) in [
         (Facet::Chart, &request.chart),
         (Facet::App, &request.app),
@@ -178,17 +192,17 @@ fn given(request: &Request) -> BTreeMap<Facet, &str> {
         (Facet::Source, &request.source),
     ] {
         if let Some(value) = value {
-            given.insert(facet, value.as_str());
+            values.insert(facet, value.as_str());
         }
     }
-    given.extend(
+    values.extend(
         request.images.iter().map(|(repository, tag)| (Facet::Image(repository.clone()), tag.as_str())),
     );
-    given
+    values
 }
 
-/// A field as it is written.
-fn spelled(facet: &Facet) -> String {
+/// Returns an example of the JSON field of a facet.
+fn field_example(facet: &Facet) -> String {
     match facet {
         Facet::Image(repository) => format!(r#""images": {{"{repository}": "..."}}"#),
         facet => format!(r#""{facet}": "...""#),
@@ -197,18 +211,18 @@ fn spelled(facet: &Facet) -> String {
 
 fn check_value(facet: &Facet, value: &str) -> Result<(), String> {
     if !is_value(value) {
-        return Err(format!("the value of {facet} is {VALUE_FORMAT}"));
+        return Err(format!("the value of {facet} must be {VALUE_FORMAT}"));
     }
     value::check(facet, value).map_err(|why| format!("the value of {facet} cannot be used: {why}"))?;
     if *facet == Facet::Chart && value.contains('+') {
-        let bare = value.split('+').next().unwrap_or_default();
-        return Err(format!("a chart is known by its version without what follows the +: write {bare}"));
+        let version = value.split('+').next().unwrap_or_default();
+        return Err(format!("the version of a chart must not have build metadata: write {version}"));
     }
     Ok(())
 }
 
-/// The records of what is asked for: one for the first environment, or one for each of its targets where each
-/// is promoted into separately. The same key has the same names.
+/// Returns the promotions that a request asks for: one for the first environment, or one for each of its targets
+/// if the pipeline promotes into each target separately. Their names follow from the key.
 pub fn records(
     pipeline: &Pipeline,
     key: &str,
@@ -217,67 +231,69 @@ pub fn records(
     now: Timestamp,
 ) -> Vec<Promotion> {
     let model = translate::pipeline(pipeline);
-    let places = model.environments.first().map(Environment::lanes).unwrap_or_default();
-    places
+    let lanes = model.environments.first().map(Environment::lanes).unwrap_or_default();
+    lanes
         .iter()
-        .map(|place| {
-            let intent = intent(pipeline, place, trigger_name(&model, place, key), revision.clone(), all);
-            let mut object = promotion::object(pipeline, &intent);
+        .map(|lane| {
+            let new = new_promotion(pipeline, lane, trigger_name(&model, lane, key), revision.clone(), all);
+            let mut object = promotion::object(pipeline, &new);
             object.spec.trigger = Some(Trigger { key: key.into(), at: translate::time(now) });
             object
         })
         .collect()
 }
 
-/// What the key has asked for before, where nothing is to be added to that: the pipeline promoted into the
-/// environment as a whole then and into each target now, or the other way round; or something else was asked for
-/// since, and what is missing is of a target that came later. Else what is missing got lost on the way.
-pub fn answered<'a>(
+/// Returns the promotions of earlier requests with the key if this request must not add one of `records` to them.
+/// It must not if the pipeline promoted into the environment as a whole then and promotes into each target now, or
+/// the reverse. It must not if another request came later either, since a missing promotion is then one for a new
+/// target. In every other case an earlier request has created only some of its promotions, and the result is
+/// `None`.
+pub fn complete_promotions<'a>(
     pipeline: &Pipeline,
     key: &str,
     records: &[Promotion],
     all: &'a [Promotion],
 ) -> Option<Vec<&'a Promotion>> {
     let environment = &records.first()?.spec.environment;
-    let asked = all.iter().filter(|p| {
+    let triggered = all.iter().filter(|p| {
         (&p.spec.pipeline, &p.spec.environment) == (&pipeline.name_any(), environment)
             && p.spec.trigger.is_some()
     });
-    let key_of = |p: &Promotion| p.spec.trigger.as_ref().is_some_and(|t| t.key == key);
-    let (own, others): (Vec<_>, Vec<_>) = asked.partition(|p| key_of(p));
-    let line = |p: &&Promotion| p.spec.sequence;
-    let overtaken = others.iter().map(line).max() > own.iter().map(line).max();
-    let as_before = own.first()?.spec.target.is_some() == records.first()?.spec.target.is_some();
-    (overtaken || !as_before).then_some(own)
+    let has_key = |p: &Promotion| p.spec.trigger.as_ref().is_some_and(|t| t.key == key);
+    let (earlier, others): (Vec<_>, Vec<_>) = triggered.partition(|p| has_key(p));
+    let sequence = |p: &&Promotion| p.spec.sequence;
+    let another_came_later = others.iter().map(sequence).max() > earlier.iter().map(sequence).max();
+    let same_lanes = earlier.first()?.spec.target.is_some() == records.first()?.spec.target.is_some();
+    (another_came_later || !same_lanes).then_some(earlier)
 }
 
-/// What is to be recorded, after all that is recorded for the place.
-fn intent(
+/// Returns the promotion of a revision into a lane, with a sequence number after those of all promotions into it.
+fn new_promotion(
     pipeline: &Pipeline,
-    place: &Environment,
+    lane: &Environment,
     name: String,
     revision: Revision,
     all: &[Promotion],
 ) -> NewPromotion {
-    let of = all.iter().filter(|p| {
+    let into_lane = all.iter().filter(|p| {
         let spec = &p.spec;
         (&spec.pipeline, &spec.environment, &spec.target)
-            == (&pipeline.name_any(), &place.name, &place.only_target)
+            == (&pipeline.name_any(), &lane.name, &lane.only_target)
     });
-    let shown = pipeline.status.as_ref().and_then(|s| s.environments.get(&place.name));
-    let runs = match &place.only_target {
-        None => shown.and_then(|e| e.revision.as_ref()),
-        Some(alone) => shown.and_then(|e| e.targets.iter().find(|t| t.name == *alone)?.revision.as_ref()),
+    let status = pipeline.status.as_ref().and_then(|s| s.environments.get(&lane.name));
+    let running = match &lane.only_target {
+        None => status.and_then(|e| e.revision.as_ref()),
+        Some(target) => status.and_then(|e| e.targets.iter().find(|t| t.name == *target)?.revision.as_ref()),
     };
     NewPromotion {
         name,
-        sequence: of.map(|p| p.spec.sequence).max().unwrap_or(0) + 1,
-        environment: place.name.clone(),
-        target: place.only_target.clone(),
+        sequence: into_lane.map(|p| p.spec.sequence).max().unwrap_or(0) + 1,
+        environment: lane.name.clone(),
+        target: lane.only_target.clone(),
         revision,
         run: 0,
         arrival: 0,
-        replaces: runs.cloned().unwrap_or_default(),
+        replaces: running.cloned().unwrap_or_default(),
         proven_by: Vec::new(),
     }
 }

@@ -16,7 +16,7 @@ use sluice_core::promotion::{GateKind, Phase};
 
 use super::size;
 use crate::hook::condition;
-use crate::hook::condition::Problem;
+use crate::hook::condition::HookSecretProblem;
 use crate::observe::reported::{self, Reports};
 use crate::translate;
 
@@ -36,7 +36,7 @@ pub struct Facts<'a> {
     /// What the members of targets that cannot be read have reported.
     pub reports: &'a Reports,
     /// What is wrong with the Secrets with hook keys; `None` while that is not known.
-    pub hook_secret: Option<Option<&'a Problem>>,
+    pub hook_secret: Option<Option<&'a HookSecretProblem>>,
     /// What they have proven.
     pub evidence: &'a Evidence,
     /// What was decided.
@@ -283,7 +283,7 @@ fn conditions(facts: &Facts<'_>, environments: &BTreeMap<String, api::Environmen
     }
     let before = || facts.before.conditions.iter().find(|c| c.type_ == condition::CONDITION);
     let hook_secret = match facts.hook_secret {
-        Some(problem) => problem.map(|problem| (problem.reason, problem.message.clone())),
+        Some(problem) => problem.map(|problem| (problem.reason.name(), problem.message.clone())),
         // After a start it stays as it was until the Secrets were read.
         None => before().map(|before| (before.reason.as_str(), before.message.clone())),
     };

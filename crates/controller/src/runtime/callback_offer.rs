@@ -7,8 +7,8 @@ use sluice_api::pipeline::Strategy;
 use sluice_api::promotion::Promotion;
 
 use crate::act::ActError;
-use crate::hook::callback::{Claim, Subject, mint};
-use crate::hook::hmac_keys::{Known, Purpose};
+use crate::hook::callback::{TokenClaim, TokenSubject, mint};
+use crate::hook::hmac_keys::{HookKeys, Purpose};
 use crate::key::PipelineKey;
 use crate::secret::{self, Use};
 use crate::timeout::{API_CALL_TIMEOUT, within};
@@ -54,7 +54,7 @@ impl Offer {
                 )));
             }
         };
-        let accepted = Known::of(&data);
+        let accepted = HookKeys::of(&data);
         let Some(callback_key) = data
             .get(hook_key::CALLBACK_KEY)
             .filter(|key| accepted.of_purpose(&Purpose::Callback).contains(key))
@@ -63,8 +63,8 @@ impl Offer {
         };
         let (name, uid) = (promotion.name_any(), promotion.uid().unwrap_or_default());
         let round = promotion.status.as_ref().map_or(0, |s| s.round);
-        let claim = Claim { uid: &uid, round, environment: &promotion.spec.environment };
-        let token = mint(callback_key, Subject { pipeline: key, promotion: &name }, claim);
+        let claim = TokenClaim { uid: &uid, round, environment: &promotion.spec.environment };
+        let token = mint(callback_key, TokenSubject { pipeline: key, promotion: &name }, claim);
         let base = self.url.trim_end_matches('/');
         Ok(Some((format!("{base}/callback/{}/{}/{name}", key.namespace, key.name), token)))
     }

@@ -158,7 +158,7 @@ impl Runtime {
         match &input {
             // A session that was ended since: its events are outdated.
             Input::Cluster(key, session, ..) if !self.cluster_sessions.is_current(key, *session) => return,
-            Input::Called(key) => self.directory.heard(key),
+            Input::Called(key) => self.directory.reconcile_begun(key),
             Input::StatusWritten(owner, _, outcome) => self.count_write(owner, outcome),
             _ => {}
         }

@@ -12,7 +12,7 @@ use sluice_delivery::{FencingToken, PromotionProgress};
 
 use super::cached::{Cached, KeptPipeline, KeptPromotion};
 use super::status_pace::Damping;
-use crate::hook::condition::Problem;
+use crate::hook::condition::HookSecretProblem;
 use crate::observe::facts::ClusterKey;
 
 /// A pipeline.
@@ -38,7 +38,7 @@ pub(super) struct PipelineEntry {
     /// By their names, the promotions that could not be recorded.
     pub unrecorded: BTreeMap<String, Unrecorded>,
     /// What is wrong with its Secrets with hook keys; `None` until they were read.
-    pub hook_secret: Option<Option<Problem>>,
+    pub hook_secret: Option<Option<HookSecretProblem>>,
 }
 
 impl PipelineEntry {

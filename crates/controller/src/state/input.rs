@@ -3,7 +3,7 @@
 use sluice_api::{GitopsCluster, Pipeline, Promotion};
 
 use crate::act::Done;
-use crate::hook::condition::Problem;
+use crate::hook::condition::HookSecretProblem;
 use crate::key::PipelineKey;
 use crate::observe::facts::{ClusterEvent, ClusterKey, ObjectKey};
 use crate::shard::{ShardChange, StoredState};
@@ -31,7 +31,7 @@ pub enum Input {
     /// A hook call concerns a pipeline: its targets may have changed.
     Called(PipelineKey),
     /// The Secrets with hook keys of a pipeline were read: what is wrong with them.
-    HookSecret(PipelineKey, Option<Problem>),
+    HookSecret(PipelineKey, Option<HookSecretProblem>),
     /// A new promotion's record was created, or not; `None` if an object of its name exists. Also the answer to
     /// [`crate::state::Effect::ReadPromotion`].
     PromotionCreated(PipelineKey, String, Result<Option<Box<Promotion>>, kube::Error>),

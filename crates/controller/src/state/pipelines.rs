@@ -10,7 +10,7 @@ use super::effect::Effect;
 use super::entries::{PipelineEntry, may_retry_early};
 use super::status_pace::Damping;
 use super::status_queue::StatusOwner;
-use crate::hook::condition::Problem;
+use crate::hook::condition::HookSecretProblem;
 use crate::key::{PipelineKey, version_of, went_back};
 use crate::predecessor;
 use crate::translate;
@@ -177,7 +177,7 @@ impl State {
         self.effects.extend(fencing_tokens.map(Effect::Revoke));
     }
 
-    pub(super) fn hook_secret_read(&mut self, key: &PipelineKey, problem: Option<Problem>) {
+    pub(super) fn hook_secret_read(&mut self, key: &PipelineKey, problem: Option<HookSecretProblem>) {
         if let Some(entry) = self.pipelines.get_mut(key) {
             entry.hook_secret = Some(problem);
             self.enqueue(key);

@@ -21,7 +21,7 @@ use super::status_queue::{Basis, StatusOwner, serialize_status};
 use super::stored_time::Field;
 use crate::act::outcome::max_pause;
 use crate::hook::approval_request;
-use crate::hook::condition::Problem;
+use crate::hook::condition::HookSecretProblem;
 use crate::hook::secret_names;
 use crate::key::PipelineKey;
 use crate::observe::facts::ClusterKey;
@@ -355,8 +355,8 @@ impl PipelineEntry {
 }
 
 /// What is wrong with the Secrets with hook keys of a pipeline; `None` while that is not known.
-fn hook_secret(entry: &PipelineEntry, serves_hooks: bool) -> Option<Option<&Problem>> {
-    if !serves_hooks || secret_names::named(entry.object()).is_empty() {
+fn hook_secret(entry: &PipelineEntry, serves_hooks: bool) -> Option<Option<&HookSecretProblem>> {
+    if !serves_hooks || secret_names::hook_secrets(entry.object()).is_empty() {
         return Some(None);
     }
     entry.hook_secret.as_ref().map(Option::as_ref)

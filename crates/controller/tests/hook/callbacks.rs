@@ -1,4 +1,4 @@
-//! Tokens of call-backs, the ways in which forges show a key, and both on a real API server.
+//! The tokens of callbacks, the headers in which forges show a key, and both with a real API server.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,55 +13,57 @@ use ring::hmac;
 use serde_json::{Value, json};
 use sluice_api::Pipeline;
 use sluice_api::promotion::{Phase, Promotion};
-use sluice_controller::hook::callback::{Claim, Subject, Word, after, is_minted, mint, read};
-use sluice_controller::hook::forge::Proof;
+use sluice_controller::hook::callback::{
+    CallbackReport, TokenClaim, TokenSubject, is_minted, mint, parse_token, status_change,
+};
+use sluice_controller::hook::forge::ForgeProof;
 use sluice_controller::hook::signature::{Mismatch, verify};
-use sluice_controller::hook::status_change::Change;
+use sluice_controller::hook::status_change::StatusChange;
 use sluice_controller::key::PipelineKey;
 use sluice_testkit::eventually;
 
 use crate::push::event;
-use crate::server::{Served, run, serve, sign};
+use crate::server::{HookFixture, run, serve, sign};
 
 #[test]
-fn a_token_is_good_for_one_round_of_one_promotion() {
+fn a_token_is_valid_for_one_round_of_one_promotion() {
     let (own, other) = (key("apps", "podinfo"), key("apps", "other"));
-    let subject = Subject { pipeline: &own, promotion: "podinfo-prod-1" };
-    let made_for = Claim { uid: "7f1c-2a52", round: 3, environment: "prod" };
+    let subject = TokenSubject { pipeline: &own, promotion: "podinfo-prod-1" };
+    let made_for = TokenClaim { uid: "7f1c-2a52", round: 3, environment: "prod" };
     let token = mint(b"key", subject, made_for);
-    let (claim, tag) = read(&token).unwrap();
+    let (claim, tag) = parse_token(&token).unwrap();
     assert_eq!(claim, made_for);
-    assert!(is_minted(subject, claim, tag, &[b"new", b"key"]), "either key is good while it is rotated");
+    assert!(is_minted(subject, claim, tag, &[b"new", b"key"]), "a key is not accepted during a rotation");
     for (subject, claim, keys) in [
         (subject, claim, &[&b"new"[..]][..]),
         (subject, claim, &[]),
-        (subject, Claim { round: 4, ..claim }, &[b"key"]),
-        (subject, Claim { uid: "7f1c-2a53", ..claim }, &[b"key"]),
-        (subject, Claim { environment: "dev", ..claim }, &[b"key"]),
-        (Subject { promotion: "podinfo-prod-2", ..subject }, claim, &[b"key"]),
-        (Subject { pipeline: &other, ..subject }, claim, &[b"key"]),
+        (subject, TokenClaim { round: 4, ..claim }, &[b"key"]),
+        (subject, TokenClaim { uid: "7f1c-2a53", ..claim }, &[b"key"]),
+        (subject, TokenClaim { environment: "dev", ..claim }, &[b"key"]),
+        (TokenSubject { promotion: "podinfo-prod-2", ..subject }, claim, &[b"key"]),
+        (TokenSubject { pipeline: &other, ..subject }, claim, &[b"key"]),
     ] {
         assert!(!is_minted(subject, claim, tag, keys), "{subject:?} {claim:?}");
     }
     // No signature with the key is a token, and no token is a signature.
-    let said = "sluice callback\napps/podinfo\npodinfo-prod-1\nprod\n7f1c-2a52\n3";
-    let signed = sign("key", said.as_bytes());
+    let text = "sluice callback\napps/podinfo\npodinfo-prod-1\nprod\n7f1c-2a52\n3";
+    let signed = sign("key", text.as_bytes());
     assert!(!is_minted(subject, claim, signed.strip_prefix("sha256=").unwrap(), &[b"key"]));
     let header = format!("sha256={tag}");
     assert_eq!(
-        verify(Some(header.as_bytes()), said.as_bytes(), [&b"key"[..]]),
+        verify(Some(header.as_bytes()), text.as_bytes(), [&b"key"[..]]),
         Err(Mismatch::Wrong),
         "the token signs a body"
     );
-    // White space around a key does not count, and a key of nothing else is none.
+    // White space around a key is ignored, and so is a key of white space.
     assert!(is_minted(subject, claim, tag, &[b"key\n"]));
-    let of_nothing = mint(b"", subject, made_for);
-    let (claim, tag) = read(&of_nothing).unwrap();
+    let with_empty_key = mint(b"", subject, made_for);
+    let (claim, tag) = parse_token(&with_empty_key).unwrap();
     assert!(!is_minted(subject, claim, tag, &[b"", b" \n"]));
-    for wrong in
+    for invalid in
         ["", ".", "a.1.b", "a.1.b.c.d", ".1.b.c", "a.01.b.c", "a.-1.b.c", "a.+1.b.c", "a.4294967296.b.c"]
     {
-        assert!(read(wrong).is_none(), "{wrong}");
+        assert!(parse_token(invalid).is_none(), "{invalid}");
     }
 }
 
@@ -70,21 +72,21 @@ pub(crate) fn key(namespace: &str, name: &str) -> PipelineKey {
 }
 
 #[test]
-fn a_later_state_takes_the_place_of_an_earlier_one() {
-    let promotion = |phase: &str, said: Value| -> Promotion {
+fn a_later_state_replaces_an_earlier_one() {
+    let promotion = |phase: &str, callback: Value| -> Promotion {
         serde_json::from_value(
             json!({"apiVersion": "v1", "kind": "Promotion", "metadata": {"name": "p", "uid": "u"},
             "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1", "facets": {}},
-            "status": {"phase": phase, "round": 2, "callback": said}}),
+            "status": {"phase": phase, "round": 2, "callback": callback}}),
         )
         .unwrap()
     };
     let (own, other) = (key("apps", "podinfo"), key("apps", "other"));
-    let subject = Subject { pipeline: &own, promotion: "p" };
-    let claim = Claim { uid: "u", round: 2, environment: "prod" };
-    let word = |state: &str| serde_json::from_value::<Word>(json!({"state": state})).unwrap();
+    let subject = TokenSubject { pipeline: &own, promotion: "p" };
+    let claim = TokenClaim { uid: "u", round: 2, environment: "prod" };
+    let report = |state: &str| serde_json::from_value::<CallbackReport>(json!({"state": state})).unwrap();
     let before = |state: &str, round: u32| json!({"round": round, "state": state, "message": "", "at": "2026-11-21T10:00:00Z"});
-    for (phase, said, next, written) in [
+    for (phase, stored, next, written) in [
         ("Delivered", Value::Null, "accepted", true),
         ("Pending", Value::Null, "failed", true),
         ("Delivered", before("accepted", 2), "done", true),
@@ -93,31 +95,36 @@ fn a_later_state_takes_the_place_of_an_earlier_one() {
         ("Delivered", before("done", 2), "accepted", false),
         ("Delivered", before("failed", 2), "accepted", false),
         ("Delivered", before("failed", 2), "failed", false),
-        // The receiver has tried again.
+        // The receiver has tried again and succeeded.
         ("Delivered", before("failed", 2), "done", true),
         ("Failed", before("failed", 2), "done", true),
         ("Delivered", before("failed", 1), "accepted", true),
     ] {
-        let change = after(&promotion(phase, said.clone()), subject, claim, &word(next), Timestamp::now());
-        assert_eq!(matches!(change, Change::Write(_)), written, "{phase} {said} {next}: {change:?}");
-        assert!(written || change == Change::Nothing);
+        let change =
+            status_change(&promotion(phase, stored.clone()), subject, claim, &report(next), Timestamp::now());
+        assert_eq!(matches!(change, StatusChange::Write(_)), written, "{phase} {stored} {next}: {change:?}");
+        assert!(written || change == StatusChange::Unchanged);
     }
     for (object, claim) in [
         (promotion("Succeeded", Value::Null), claim),
         (promotion("Failed", before("accepted", 2)), claim),
         (promotion("Superseded", before("failed", 2)), claim),
-        (promotion("Delivered", Value::Null), Claim { round: 1, ..claim }),
-        (promotion("Delivered", Value::Null), Claim { uid: "v", ..claim }),
+        (promotion("Delivered", Value::Null), TokenClaim { round: 1, ..claim }),
+        (promotion("Delivered", Value::Null), TokenClaim { uid: "v", ..claim }),
     ] {
-        let change = after(&object, subject, claim, &word("done"), Timestamp::now());
-        assert!(matches!(change, Change::Refused(_)), "{change:?}");
+        let change = status_change(&object, subject, claim, &report("done"), Timestamp::now());
+        assert!(matches!(change, StatusChange::Rejected(_)), "{change:?}");
     }
-    // Whoever has the key of another pipeline, or of another environment, can make a token that names it.
-    for (subject, claim) in
-        [(Subject { pipeline: &other, ..subject }, claim), (subject, Claim { environment: "dev", ..claim })]
-    {
+    // The holder of the key of another pipeline or environment can make a token that names this promotion.
+    for (subject, claim) in [
+        (TokenSubject { pipeline: &other, ..subject }, claim),
+        (subject, TokenClaim { environment: "dev", ..claim }),
+    ] {
         let object = promotion("Delivered", Value::Null);
-        assert_eq!(after(&object, subject, claim, &word("failed"), Timestamp::now()), Change::NotTheirs);
+        assert_eq!(
+            status_change(&object, subject, claim, &report("failed"), Timestamp::now()),
+            StatusChange::Foreign
+        );
     }
 }
 
@@ -128,8 +135,8 @@ fn headers(all: &[(&str, &str)]) -> HeaderMap {
     all.iter().map(one).collect()
 }
 
-/// By each forge's own rule: what it signs, and with which header.
-pub(crate) fn shown_by_forges(body: &[u8], key: &str) -> Vec<(&'static str, String)> {
+/// Returns the header in which each kind of forge shows a key with a body.
+pub(crate) fn key_headers_of_forges(body: &[u8], key: &str) -> Vec<(&'static str, String)> {
     let signed = sign(key, body);
     let bare = signed.strip_prefix("sha256=").unwrap().to_string();
     let basic = base64::engine::general_purpose::STANDARD.encode(format!("anyone:{key}"));
@@ -144,15 +151,15 @@ pub(crate) fn shown_by_forges(body: &[u8], key: &str) -> Vec<(&'static str, Stri
 }
 
 #[test]
-fn each_forge_shows_the_key_in_its_own_way_and_no_other_counts() {
+fn a_key_is_accepted_in_the_header_of_each_forge() {
     let body = br#"{"action": "closed"}"#;
-    for (name, value) in shown_by_forges(body, "key") {
-        let proof = Proof::of(&headers(&[(name, &value)])).unwrap();
-        assert!(proof.is_good(body, &[b"other", b"key\n"]), "{name}");
-        assert!(!proof.is_good(body, &[b"other", b"", b" "]), "{name}");
-        assert!(!proof.is_good(body, &[]), "{name}");
-        if matches!(proof, Proof::Signature(_)) {
-            assert!(!proof.is_good(b"another body", &[b"key"]), "{name}");
+    for (name, value) in key_headers_of_forges(body, "key") {
+        let proof = ForgeProof::from_headers(&headers(&[(name, &value)])).unwrap();
+        assert!(proof.verifies(body, &[b"other", b"key\n"]), "{name}");
+        assert!(!proof.verifies(body, &[b"other", b"", b" "]), "{name}");
+        assert!(!proof.verifies(body, &[]), "{name}");
+        if matches!(proof, ForgeProof::Signature(_)) {
+            assert!(!proof.verifies(b"another body", &[b"key"]), "{name}");
         }
     }
     let sha1 = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, b"key"), body);
@@ -163,26 +170,26 @@ fn each_forge_shows_the_key_in_its_own_way_and_no_other_counts() {
         ("x-gitea-signature", String::new()),
         ("authorization", "Basic Og==".into()),
     ] {
-        let proof = Proof::of(&headers(&[(name, &value)])).unwrap();
-        assert!(!proof.is_good(body, &[b"key", b""]), "{name}: {value}");
+        let proof = ForgeProof::from_headers(&headers(&[(name, &value)])).unwrap();
+        assert!(!proof.verifies(body, &[b"key", b""]), "{name}: {value}");
     }
     for (name, value) in
         [("authorization", "Bearer key"), ("authorization", "Basic key"), ("x-signature", "key")]
     {
-        assert_eq!(Proof::of(&headers(&[(name, value)])), None, "{name}: {value}");
+        assert_eq!(ForgeProof::from_headers(&headers(&[(name, value)])), None, "{name}: {value}");
     }
 }
 
 #[test]
-fn a_forge_has_change_requests_looked_at() -> Result<()> {
+fn a_call_of_a_forge_is_recorded_for_its_pipeline_only() -> Result<()> {
     run(async {
-        let served = serve(|_, _| {}).await?;
-        let pipelines: Api<Pipeline> = Api::namespaced(served.cluster.client().await?, "apps");
-        served.cluster.apply_yaml(PROPOSING).await?;
+        let fixture = serve(|_, _| {}).await?;
+        let pipelines: Api<Pipeline> = Api::namespaced(fixture.cluster.client().await?, "apps");
+        fixture.cluster.apply_yaml(PROPOSING).await?;
         let body = br#"{"eventType": "git.pullrequest.merged"}"#;
         let post =
-            |path: &str, name: &str, value: &str| served.post(path, body, None).header(name, value).send();
-        // It is known to the hook server a moment after it was made.
+            |path: &str, name: &str, value: &str| fixture.post(path, body, None).header(name, value).send();
+        // The hook server knows a new pipeline after a moment.
         eventually(Duration::from_secs(60), async || {
             let answer = post("/forge/apps/proposing", "x-gitlab-token", "test-forge-key").await?;
             ensure!(answer.status() == 202, "{answer:?}");
@@ -193,24 +200,24 @@ fn a_forge_has_change_requests_looked_at() -> Result<()> {
             Ok::<_, anyhow::Error>(pipelines.get("proposing").await?.status.and_then(|s| s.forge_called))
         };
         let first = called().await?;
-        // All at once, as for the checks of one commit: whoever waits its turn notes it for the others.
-        let shown = shown_by_forges(body, "test-forge-key");
+        // At the same time, as for the checks of one commit, so that several calls share a write.
+        let shown = key_headers_of_forges(body, "test-forge-key");
         let calls = shown.iter().map(|(name, value)| post("/forge/apps/proposing", name, value));
         for answer in futures::future::try_join_all(calls).await? {
             ensure!(answer.status() == 202, "{answer:?}");
         }
         let last = called().await?;
-        ensure!(last.is_some() && last != first, "not kept");
+        ensure!(last.is_some() && last != first, "the time of the call was not recorded");
         for (path, name, value) in [
             ("/forge/apps/proposing", "x-gitlab-token", "other"),
             ("/forge/apps/none", "x-gitlab-token", "test-forge-key"),
-            // Nothing is proposed there.
+            // A pipeline without change requests.
             ("/forge/apps/podinfo", "x-gitlab-token", "test-forge-key"),
             ("/forge/apps/proposing", "x-signature", &sign("test-forge-key", body)),
         ] {
             ensure!(post(path, name, value).await?.status() == 401, "{path} {name}");
         }
-        let push = served.post("/forge/apps/proposing", body, None).header("x-github-event", "push");
+        let push = fixture.post("/forge/apps/proposing", body, None).header("x-github-event", "push");
         let push = push.header("x-gitlab-token", "test-forge-key").send().await?;
         ensure!(push.status() == 200 && called().await? == last, "{push:?}");
         Ok(())
@@ -245,22 +252,22 @@ spec:
     )
 }
 
-/// Somebody who is called, and keeps what is said.
+/// Starts a receiver of webhooks. Returns its URL, and the messages that it has received.
 async fn receiver() -> Result<(String, Arc<Mutex<Vec<Value>>>)> {
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let keeps = heard.clone();
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let stored = received.clone();
     let app = Router::new().fallback(move |body: String| {
-        keeps.lock().unwrap().push(serde_json::from_str(&body).unwrap());
+        stored.lock().unwrap().push(serde_json::from_str(&body).unwrap());
         async { "" }
     });
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}/promote", listener.local_addr()?);
     tokio::spawn(async move { axum::serve(listener, app).await });
-    Ok((url, heard))
+    Ok((url, received))
 }
 
-impl Served {
-    async fn calls_back(&self, message: &Value, token: &str, body: &Value) -> Result<u16> {
+impl HookFixture {
+    async fn call_back(&self, message: &Value, token: &str, body: &Value) -> Result<u16> {
         let url = message["callback"].as_str().context("no callback")?;
         let path = url.strip_prefix("https://sluice.example.com").context("not at --hook-url")?;
         let call = self.post(path, body.to_string().as_bytes(), None);
@@ -269,65 +276,65 @@ impl Served {
 }
 
 #[test]
-fn who_was_called_reports_what_became_of_it() -> Result<()> {
+fn the_receiver_of_a_webhook_reports_the_result_of_a_promotion() -> Result<()> {
     run(async {
-        let served = serve(|_, _| {}).await?;
-        let (url, heard) = receiver().await?;
-        served.cluster.apply_yaml(&called(&url)).await?;
-        ensure!(served.says("prod", &event("us", "UpgradeSucceeded", "6.1.0", 90)).await? == 202);
-        ensure!(served.says("dev", &event("eu", "UpgradeSucceeded", "6.1.8", 60)).await? == 202);
-        let heard = async |count: usize| {
+        let fixture = serve(|_, _| {}).await?;
+        let (url, received) = receiver().await?;
+        fixture.cluster.apply_yaml(&called(&url)).await?;
+        ensure!(fixture.send_event("prod", &event("us", "UpgradeSucceeded", "6.1.0", 90)).await? == 202);
+        ensure!(fixture.send_event("dev", &event("eu", "UpgradeSucceeded", "6.1.8", 60)).await? == 202);
+        let messages = async |count: usize| {
             eventually(Duration::from_secs(60), async || {
-                let all = heard.lock().unwrap().clone();
+                let all = received.lock().unwrap().clone();
                 ensure!(all.len() == count, "{all:?}");
-                all.last().cloned().context("nothing was said")
+                all.last().cloned().context("no message was received")
             })
             .await
         };
-        let message = heard(1).await?;
+        let message = messages(1).await?;
         let token = message["callbackToken"].as_str().context("no token")?.to_string();
-        let promotions: Api<Promotion> = Api::namespaced(served.cluster.client().await?, "apps");
+        let promotions: Api<Promotion> = Api::namespaced(fixture.cluster.client().await?, "apps");
         let name = message["promotion"]["name"].as_str().context("no name")?;
-        let becomes = async |phase: Phase, words: &str| {
+        let wait_for = async |phase: Phase, part: &str| {
             eventually(Duration::from_secs(60), async || {
                 let status = promotions.get(name).await?.status.unwrap_or_default();
-                ensure!(status.phase == phase && status.message.contains(words), "{status:?}");
+                ensure!(status.phase == phase && status.message.contains(part), "{status:?}");
                 Ok(())
             })
             .await
         };
-        becomes(Phase::Delivered, "").await?;
+        wait_for(Phase::Delivered, "").await?;
         let done = json!({"state": "done"});
         for wrong in ["", "x", &token.replace(".0.", ".1."), &token[..token.len() - 1], "test-callback-key"] {
-            ensure!(served.calls_back(&message, wrong, &done).await? == 401, "{wrong}");
+            ensure!(fixture.call_back(&message, wrong, &done).await? == 401, "{wrong}");
         }
-        ensure!(served.calls_back(&message, &token, &json!({"state": "maybe"})).await? == 422);
+        ensure!(fixture.call_back(&message, &token, &json!({"state": "maybe"})).await? == 422);
         let accepted = json!({"state": "accepted", "message": "job 7"});
-        ensure!(served.calls_back(&message, &token, &accepted).await? == 202);
-        becomes(Phase::Delivered, "has accepted it: job 7").await?;
-        ensure!(served.calls_back(&message, &token, &accepted).await? == 200);
-        ensure!(served.calls_back(&message, &token, &done).await? == 202);
-        becomes(Phase::Delivered, "reports that it is done").await?;
+        ensure!(fixture.call_back(&message, &token, &accepted).await? == 202);
+        wait_for(Phase::Delivered, "has accepted it: job 7").await?;
+        ensure!(fixture.call_back(&message, &token, &accepted).await? == 200);
+        ensure!(fixture.call_back(&message, &token, &done).await? == 202);
+        wait_for(Phase::Delivered, "reports that it is done").await?;
         ensure!(
-            served.calls_back(&message, &token, &json!({"state": "failed", "message": "disk full"})).await?
+            fixture.call_back(&message, &token, &json!({"state": "failed", "message": "disk full"})).await?
                 == 202
         );
-        becomes(Phase::Failed, "has failed: disk full").await?;
-        // The receiver has made room, and tried again.
-        ensure!(served.calls_back(&message, &token, &done).await? == 202);
-        becomes(Phase::Delivered, "reports that it is done").await?;
-        ensure!(served.calls_back(&message, &token, &done).await? == 200);
-        ensure!(served.calls_back(&message, &token, &json!({"state": "failed"})).await? == 202);
-        becomes(Phase::Failed, "has failed").await?;
+        wait_for(Phase::Failed, "has failed: disk full").await?;
+        // The receiver has fixed the cause, and tried again.
+        ensure!(fixture.call_back(&message, &token, &done).await? == 202);
+        wait_for(Phase::Delivered, "reports that it is done").await?;
+        ensure!(fixture.call_back(&message, &token, &done).await? == 200);
+        ensure!(fixture.call_back(&message, &token, &json!({"state": "failed"})).await? == 202);
+        wait_for(Phase::Failed, "has failed").await?;
 
-        // Another try is another round, with a token of its own.
+        // A retry is another round, with another token.
         let retry = Patch::Merge(json!({"spec": {"retry": "2026-11-21T10:00:00Z"}}));
         promotions.patch(name, &PatchParams::default(), &retry).await?;
-        let again = heard(2).await?;
+        let again = messages(2).await?;
         ensure!(again["callbackToken"] != message["callbackToken"] && again["id"] != message["id"]);
-        becomes(Phase::Delivered, "").await?;
-        ensure!(served.calls_back(&message, &token, &done).await? == 409);
-        ensure!(served.says("prod", &event("us", "UpgradeSucceeded", "6.1.8", 10)).await? == 202);
-        becomes(Phase::Succeeded, "").await
+        wait_for(Phase::Delivered, "").await?;
+        ensure!(fixture.call_back(&message, &token, &done).await? == 409);
+        ensure!(fixture.send_event("prod", &event("us", "UpgradeSucceeded", "6.1.8", 10)).await? == 202);
+        wait_for(Phase::Succeeded, "").await
     })
 }

@@ -1,4 +1,4 @@
-//! What a Pipeline says of a Secret with hook keys that is missing or incomplete.
+//! The condition of a Pipeline whose Secret with hook keys is missing or incomplete.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use anyhow::{Context, Result, ensure};
 use kube::api::Api;
 use serde_json::{Value, json};
 use sluice_api::Pipeline;
-use sluice_controller::hook::condition::{CONDITION, Findings, Problem, problem};
-use sluice_controller::hook::hmac_keys::{Known, NoKeys};
+use sluice_controller::hook::condition::{CONDITION, HookSecretProblem, SecretKeys, find_problem};
+use sluice_controller::hook::hmac_keys::{HookKeys, NoKeys};
 use sluice_testkit::eventually;
 
 use crate::keys::target;
@@ -26,21 +26,21 @@ fn pipeline(strategy: &Value) -> Pipeline {
     serde_json::from_value(object).unwrap()
 }
 
-fn known(keys: &[&str]) -> Result<Known, NoKeys> {
+fn known(keys: &[&str]) -> Result<HookKeys, NoKeys> {
     let data = keys.iter().map(|key| {
         let (name, value) = key.split_once('=').unwrap_or((key, key));
         (name.to_string(), value.as_bytes().to_vec())
     });
-    Ok(Known::of(&data.collect()))
+    Ok(HookKeys::of(&data.collect()))
 }
 
 #[test]
-fn what_is_wrong_with_a_secret_is_said_with_what_to_add() {
+fn the_condition_has_the_reason_and_says_what_to_add() {
     let called = json!({"webhook": {"url": "https://ci.example.com"}, "secretRef": {"name": "keys"}});
     let plain = json!({"notification": {}, "secretRef": {"name": "keys"}});
     let clusters = ["report-key.edge-1", "report-key.fleet_edge-2"];
     let and = |more: &[&'static str]| known(&[&clusters[..], more].concat());
-    let wrong = [
+    let problems = [
         (&plain, Err(NoKeys::Missing), "SecretNotFound", "there is no Secret keys"),
         (&plain, Err(NoKeys::Forbidden), "SecretForbidden", "answered 503; grant it get on that Secret"),
         (&plain, Err(NoKeys::Locked("locked for hooks".into())), "SecretLocked", "locked for hooks"),
@@ -55,12 +55,13 @@ fn what_is_wrong_with_a_secret_is_said_with_what_to_add() {
         ),
         (&called, and(&["hmac-key"]), "KeysMissing", "add callback-key with any random text"),
     ];
-    for (strategy, keys, reason, says) in wrong {
-        let found = Findings::from([("keys".to_string(), keys)]);
-        let Some(Problem { reason: given, message }) = problem(&pipeline(strategy), &found, true) else {
-            panic!("nothing is wrong: {says}");
+    for (strategy, keys, reason, part) in problems {
+        let secrets = SecretKeys::from([("keys".to_string(), keys)]);
+        let problem = find_problem(&pipeline(strategy), &secrets, true);
+        let Some(HookSecretProblem { reason: found, message }) = problem else {
+            panic!("no problem was found: {part}");
         };
-        assert!(given == reason && message.contains(says), "{given}: {message}");
+        assert!(found.name() == reason && message.contains(part), "{found:?}: {message}");
     }
     for (strategy, keys, callbacks) in [
         (&plain, and(&["hmac-key"]), true),
@@ -68,33 +69,33 @@ fn what_is_wrong_with_a_secret_is_said_with_what_to_add() {
         (&called, and(&["hmac-key", "callback-key"]), true),
         (&called, and(&["hmac-key"]), false),
         (&called, and(&["trigger-key"]), true),
-        // It is not known.
+        // The Secret could not be read, so its keys are not known.
         (&plain, Err(NoKeys::Unread), true),
     ] {
-        let found = Findings::from([("keys".to_string(), keys)]);
-        assert_eq!(problem(&pipeline(strategy), &found, callbacks), None, "{found:?}");
+        let secrets = SecretKeys::from([("keys".to_string(), keys)]);
+        assert_eq!(find_problem(&pipeline(strategy), &secrets, callbacks), None, "{secrets:?}");
     }
 }
 
 #[test]
-fn a_pipeline_tells_of_its_incomplete_secret_until_it_is_complete() -> Result<()> {
+fn a_pipeline_has_the_condition_until_its_secret_is_complete() -> Result<()> {
     run(async {
-        let mut served = serve(|_, _| {}).await?;
-        let pipelines: Api<Pipeline> = Api::namespaced(served.cluster.client().await?, "apps");
-        let says = async || {
+        let mut fixture = serve(|_, _| {}).await?;
+        let pipelines: Api<Pipeline> = Api::namespaced(fixture.cluster.client().await?, "apps");
+        let condition = async || {
             let status = pipelines.get("push").await?.status.context("no status")?;
             Ok::<_, anyhow::Error>(status.conditions.into_iter().find(|c| c.type_ == CONDITION))
         };
-        set_keys(&served.cluster, &json!({"hmac-key": "one for all"})).await?;
-        // A new generation is looked at again.
-        let look = async |description: &str| {
-            let patch = json!({"spec": {"promotion": {"timeout": description}}});
+        set_keys(&fixture.cluster, &json!({"hmac-key": "one for all"})).await?;
+        // A change of the spec has the Secret checked immediately.
+        let change_timeout = async |timeout: &str| {
+            let patch = json!({"spec": {"promotion": {"timeout": timeout}}});
             let merge = kube::api::Patch::Merge(patch);
             pipelines.patch("push", &Default::default(), &merge).await
         };
-        look("40m").await?;
+        change_timeout("40m").await?;
         eventually(Duration::from_secs(60), async || {
-            let condition = says().await?.context("no condition")?;
+            let condition = condition().await?.context("no condition")?;
             ensure!(condition.status == "True" && condition.reason == "KeysMissing", "{condition:?}");
             ensure!(
                 condition.message.contains("has no report-key.ap, report-key.eu, report-key.us"),
@@ -103,13 +104,16 @@ fn a_pipeline_tells_of_its_incomplete_secret_until_it_is_complete() -> Result<()
             Ok(())
         })
         .await?;
-        let before = says().await?;
-        served.restart().await?;
-        ensure!(says().await? == before, "a restart takes it away until the Secret was read");
-        set_keys(&served.cluster, &crate::server::keys()).await?;
-        look("41m").await?;
+        let before = condition().await?;
+        fixture.restart().await?;
+        ensure!(
+            condition().await? == before,
+            "a restart has removed the condition before the Secret was read"
+        );
+        set_keys(&fixture.cluster, &crate::server::keys()).await?;
+        change_timeout("41m").await?;
         eventually(Duration::from_secs(60), async || {
-            let condition = says().await?;
+            let condition = condition().await?;
             ensure!(condition.is_none(), "{condition:?}");
             Ok(())
         })

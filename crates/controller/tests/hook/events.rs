@@ -1,8 +1,8 @@
-use sluice_controller::hook::event::{Event, Meaning};
+use sluice_controller::hook::event::{Meaning, ReceivedEvent};
 
 use crate::all_bodies;
 
-/// Those that say that an object runs the revision they name. Every other one starts nothing.
+/// The events that report that their object runs the revision which they name.
 const DEPLOYED: [&str; 15] = [
     "003-kustomization-reconciliationsucceeded.json",
     "004-helmrelease-installsucceeded.json",
@@ -22,9 +22,9 @@ const DEPLOYED: [&str; 15] = [
 ];
 
 #[test]
-fn only_success_means_something() {
+fn events_of_success_report_a_deployment_and_events_of_failure_a_failure() {
     for (file, body, _) in all_bodies() {
-        let event: Event = serde_json::from_slice(&body).unwrap_or_else(|e| panic!("{file}: {e}"));
+        let event: ReceivedEvent = serde_json::from_slice(&body).unwrap_or_else(|e| panic!("{file}: {e}"));
         let expected = match file.as_str() {
             "v1-ks-git-success.json" => Meaning::Deployed,
             file if DEPLOYED.contains(&file) => Meaning::Deployed,
@@ -39,8 +39,8 @@ fn only_success_means_something() {
 }
 
 #[test]
-fn metadata_is_found_with_and_without_the_prefix_of_its_group() {
-    let event = |metadata: &str| -> Event {
+fn metadata_is_read_with_and_without_the_prefix_of_the_objects_group() {
+    let event = |metadata: &str| -> ReceivedEvent {
         let text = format!(
             r#"{{"involvedObject": {{"kind": "HelmRelease", "apiVersion": "helm.toolkit.fluxcd.io/v2", "name": "a"}},
                 "metadata": {metadata}, "unknown": [1]}}"#

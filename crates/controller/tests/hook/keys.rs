@@ -1,4 +1,4 @@
-//! Each key is accepted for one purpose: what the holder of one key can do with it, and what not.
+//! Each key is accepted for one purpose: what the holder of one key can do with it, and what the holder cannot do.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -11,15 +11,15 @@ use http_body_util::Full;
 use hyper::body::Bytes;
 use serde_json::{Value, json};
 use sluice_api::Pipeline;
-use sluice_controller::hook::Hook;
-use sluice_controller::hook::callback::{Claim, Subject, mint};
-use sluice_controller::hook::hmac_keys::{Known, Purpose};
+use sluice_controller::hook::HookServer;
+use sluice_controller::hook::callback::{TokenClaim, TokenSubject, mint};
+use sluice_controller::hook::hmac_keys::{HookKeys, Purpose};
 use sluice_testkit::Scratch;
 
 use crate::server::sign;
 use crate::serving::serving;
 
-/// A target on a cluster that is watched, or one that reports.
+/// A target on a cluster that the controller watches, or on one that reports.
 pub fn target(cluster: &str, namespace: Option<&str>, observe: &str) -> Value {
     json!({"name": format!("{}-{cluster}", namespace.unwrap_or("own")), "namespace": "podinfo", "observe": observe,
         "clusterRef": {"kind": "GitopsCluster", "name": cluster, "namespace": namespace}})
@@ -37,9 +37,9 @@ fn pipeline(name: &str, environments: &Value) -> Pipeline {
     serde_json::from_value(object).unwrap()
 }
 
-/// A hook server over an API server that has one Secret, or answers with an error where there is none; everything
-/// else that it is asked fails, so that a call that is accepted ends as 503.
-async fn hook(scratch: &Scratch, secret: Result<Value, StatusCode>) -> Hook {
+/// A hook server with an API server that has one Secret, or answers the request for it with an error. Every other
+/// request to the API server fails, so that an accepted call is answered with 503.
+async fn hook(scratch: &Scratch, secret: Result<Value, StatusCode>) -> HookServer {
     let answer = move |uri: Uri| {
         let encode = |text: &Value| base64::engine::general_purpose::STANDARD.encode(text.as_str().unwrap());
         let is_secret = uri.path() == "/api/v1/namespaces/apps/secrets/keys";
@@ -78,13 +78,13 @@ async fn hook(scratch: &Scratch, secret: Result<Value, StatusCode>) -> Hook {
     serving(scratch, pipelines, 0, Router::new().fallback(answer)).await
 }
 
-async fn status(hook: &Hook, path: &str, (name, value): (&str, &str), body: &str) -> u16 {
+async fn status(hook: &HookServer, path: &str, (name, value): (&str, &str), body: &str) -> u16 {
     let request =
         Request::post(path).header(name, value).body(Full::new(Bytes::from(body.to_string()))).unwrap();
     hook.answer(IpAddr::V4(Ipv4Addr::LOCALHOST), request).await.status().as_u16()
 }
 
-/// The keys of the Secret. Each is written as its own name.
+/// The keys of the Secret. The value of each contains its name.
 fn keys() -> Value {
     let names = [
         "hmac-key",
@@ -110,8 +110,8 @@ fn keys() -> Value {
         .into()
 }
 
-/// Whether a call of a kind is accepted with a key.
-async fn accepts(hook: &Hook, kind: &str, key: &str) -> bool {
+/// Returns true if a call of a kind is accepted with a key.
+async fn accepts(hook: &HookServer, kind: &str, key: &str) -> bool {
     let event = |cluster: &str| crate::push::event(cluster, "UpgradeSucceeded", "6.1.8", 10).to_string();
     let signed = |path: &'static str, body: String| {
         let signature = sign(key, body.as_bytes());
@@ -131,8 +131,8 @@ async fn accepts(hook: &Hook, kind: &str, key: &str) -> bool {
         }
         "callback" => {
             let of = crate::callbacks::key("apps", "podinfo");
-            let subject = Subject { pipeline: &of, promotion: "podinfo-dev" };
-            let token = mint(key.as_bytes(), subject, Claim { uid: "u", round: 0, environment: "dev" });
+            let subject = TokenSubject { pipeline: &of, promotion: "podinfo-dev" };
+            let token = mint(key.as_bytes(), subject, TokenClaim { uid: "u", round: 0, environment: "dev" });
             let header = format!("Bearer {token}");
             let path = "/callback/apps/podinfo/podinfo-dev";
             status(hook, path, ("authorization", &header), r#"{"state": "done"}"#).await
@@ -140,8 +140,8 @@ async fn accepts(hook: &Hook, kind: &str, key: &str) -> bool {
         "forge" => status(hook, "/forge/apps/podinfo", ("x-gitlab-token", key), "{}").await,
         "edge-1" | "edge-2" | "fleet/edge-2" => {
             // Two clusters of this environment have the name edge-2.
-            let said = if kind == "edge-2" { "apps/edge-2" } else { kind };
-            signed("/promotion/apps/podinfo/edge", event(said)).await
+            let cluster = if kind == "edge-2" { "apps/edge-2" } else { kind };
+            signed("/promotion/apps/podinfo/edge", event(cluster)).await
         }
         other => panic!("{other}"),
     };
@@ -150,7 +150,7 @@ async fn accepts(hook: &Hook, kind: &str, key: &str) -> bool {
 }
 
 #[test]
-fn a_key_is_accepted_for_its_own_purpose_and_refused_for_every_other() {
+fn a_key_is_accepted_for_its_own_purpose_only() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let scratch = Scratch::new("purposes").unwrap();
     runtime.block_on(async {
@@ -187,17 +187,17 @@ fn a_cluster_reports_for_its_own_targets_only() {
             async move { status(hook, path, ("x-signature", &signature), &body).await }
         };
         let edge = "/promotion/apps/podinfo/edge";
-        // What a cluster may say.
+        // A cluster reports for its own target.
         assert_eq!(report(edge, "edge-1", "report-key.edge-1").await, 503);
         // The same cluster has a target in another pipeline that names the same Secret.
         assert_eq!(report("/promotion/apps/other/edge", "edge-1", "report-key.edge-1").await, 503);
-        // It says that it is another cluster, or one of two that have one name.
+        // It names another cluster, or a name that two clusters have.
         for cluster in
             ["apps/edge-2", "fleet/edge-2", "fleet/edge-1", "edge-2", "nobody", "", "Edge-1", "edge-1 "]
         {
             assert_eq!(report(edge, cluster, "report-key.edge-1").await, 401, "{cluster:?}");
         }
-        // It has Sluice look at targets that are watched, or promotes.
+        // Its key does not sign events about a target that the controller watches.
         for cluster in ["edge-1", "watched", ""] {
             assert_eq!(
                 report("/promotion/apps/podinfo/dev", cluster, "report-key.edge-1").await,
@@ -217,7 +217,7 @@ fn a_body_that_names_two_clusters_is_a_report_of_neither() {
         let mut event = crate::push::event("edge-1", "UpgradeSucceeded", "6.1.8", 10);
         let metadata = event["metadata"].as_object_mut().unwrap();
         metadata.remove("cluster");
-        // Of the group of the object counts; the key was looked for by the other.
+        // The name with the prefix of the object's group decides, but the key is chosen by the other name.
         event["involvedObject"]["apiVersion"] = json!("helm.toolkit.fluxcd.io/v2");
         for (one, other) in [("edge-1", "fleet/edge-2"), ("fleet/edge-2", "edge-1")] {
             for (cluster, key) in
@@ -229,28 +229,33 @@ fn a_body_that_names_two_clusters_is_a_report_of_neither() {
                 let signature = sign(&format!("value of {key}"), body.as_bytes());
                 let found =
                     status(&hook, "/promotion/apps/podinfo/edge", ("x-signature", &signature), &body).await;
-                let its_own = cluster == other;
-                assert_eq!(found == 503, its_own, "{one} {other} {key}: {found}");
+                let is_own = cluster == other;
+                assert_eq!(found == 503, is_own, "{one} {other} {key}: {found}");
             }
         }
     });
 }
 
 #[test]
-fn metadata_takes_no_more_room_than_its_body() {
+fn an_event_with_more_than_100_values_of_metadata_is_rejected() {
     let with = |count: usize| {
         let metadata: serde_json::Map<_, _> = (0..count).map(|nth| (nth.to_string(), json!(""))).collect();
         let body = json!({"involvedObject": {}, "metadata": metadata}).to_string();
-        serde_json::from_str::<sluice_controller::hook::event::Event>(&body)
+        serde_json::from_str::<sluice_controller::hook::event::ReceivedEvent>(&body)
     };
     assert_eq!(with(100).unwrap().metadata.len(), 100);
     assert!(with(101).unwrap_err().to_string().contains("at most 100 entries"));
     let null = r#"{"involvedObject": {}, "metadata": null}"#;
-    assert!(serde_json::from_str::<sluice_controller::hook::event::Event>(null).unwrap().metadata.is_empty());
+    assert!(
+        serde_json::from_str::<sluice_controller::hook::event::ReceivedEvent>(null)
+            .unwrap()
+            .metadata
+            .is_empty()
+    );
 }
 
 #[test]
-fn the_answer_to_a_key_for_something_else_is_that_to_no_key() {
+fn a_key_for_another_purpose_gets_the_same_answer_as_no_key() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let scratch = Scratch::new("same").unwrap();
     runtime.block_on(async {
@@ -293,11 +298,11 @@ fn a_secret_that_the_controller_may_not_read_answers_503_and_a_missing_one_401()
 }
 
 #[test]
-fn a_value_that_two_keys_have_counts_for_the_weakest_purpose_alone() {
+fn a_value_that_two_keys_share_is_accepted_as_hmac_key_only() {
     let known = |keys: &[(&str, &str)]| {
         let data =
             keys.iter().map(|(name, value)| ((*name).to_string(), value.as_bytes().to_vec())).collect();
-        let known = Known::of(&data);
+        let known = HookKeys::of(&data);
         let purposes: Vec<String> = known.purposes().map(ToString::to_string).collect();
         let shared: Vec<Vec<String>> =
             known.shared().iter().map(|names| names.iter().cloned().collect()).collect();
@@ -309,7 +314,7 @@ fn a_value_that_two_keys_have_counts_for_the_weakest_purpose_alone() {
         (&[("hmac-key", "a"), ("trigger-key", "b")][..], "hmac-key trigger-key", none.clone()),
         (&[("hmac-key", "a"), ("hmac-key-previous", "a\n")], "hmac-key", none.clone()),
         (&[("hmac-key", "a"), ("trigger-key", "a\n")], "hmac-key", group(&["hmac-key", "trigger-key"])),
-        // An old key of Flux that every cluster knows.
+        // A previous hmac-key, which every cluster may have.
         (
             &[("hmac-key", "b"), ("hmac-key-previous", "a"), ("approval-key", "a")],
             "hmac-key",
@@ -332,5 +337,5 @@ fn a_value_that_two_keys_have_counts_for_the_weakest_purpose_alone() {
         assert_eq!(known(keys), (purposes.to_string(), shared), "{keys:?}");
     }
     let data = [("report-key-previous.a".to_string(), b"x".to_vec())].into();
-    assert_eq!(Known::of(&data).of_purpose(&Purpose::Report("report-key.a".into())), [b"x".to_vec()]);
+    assert_eq!(HookKeys::of(&data).of_purpose(&Purpose::Report("report-key.a".into())), [b"x".to_vec()]);
 }

@@ -1,65 +1,65 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use sluice_controller::hook::rate::{Limits, Pauses};
+use sluice_controller::hook::rate::{NoticeThrottle, RateLimits};
 use sluice_controller::hook::{Network, Proxies};
 
 #[test]
-fn ten_seconds_worth_at_once_and_then_at_the_rate() {
-    let (mut limits, start) = (Limits::new(2), Instant::now());
+fn the_calls_of_ten_seconds_may_come_at_the_same_time_and_further_calls_at_the_rate() {
+    let (mut limits, start) = (RateLimits::new(2), Instant::now());
     for _ in 0..20 {
-        assert_eq!(limits.take("a", start), Ok(()));
+        assert_eq!(limits.count_call("a", start), Ok(()));
     }
-    assert_eq!(limits.take("a", start), Err(Duration::from_secs(1)));
-    assert_eq!(limits.take("b", start), Ok(()), "each has its own");
+    assert_eq!(limits.count_call("a", start), Err(Duration::from_secs(1)));
+    assert_eq!(limits.count_call("b", start), Ok(()), "each has its own");
     let at = |millis| start + Duration::from_millis(millis);
-    assert_eq!(limits.take("a", at(499)), Err(Duration::from_secs(1)));
-    assert_eq!(limits.take("a", at(1000)), Ok(()));
-    assert_eq!(limits.take("a", at(1000)), Ok(()));
-    assert!(limits.take("a", at(1000)).is_err());
-    // A clock that steps back lets nobody in twice, and nobody wait longer.
-    assert!(limits.take("a", start).is_err());
-    assert_eq!(limits.take("a", at(2000)), Ok(()));
-    // After a long pause there is no more than there was in the beginning.
+    assert_eq!(limits.count_call("a", at(499)), Err(Duration::from_secs(1)));
+    assert_eq!(limits.count_call("a", at(1000)), Ok(()));
+    assert_eq!(limits.count_call("a", at(1000)), Ok(()));
+    assert!(limits.count_call("a", at(1000)).is_err());
+    // A clock that steps back permits no further call, and makes no caller wait longer.
+    assert!(limits.count_call("a", start).is_err());
+    assert_eq!(limits.count_call("a", at(2000)), Ok(()));
+    // After a long pause as many calls may come at the same time as in the beginning.
     for _ in 0..20 {
-        assert_eq!(limits.take("a", at(3_600_000)), Ok(()));
+        assert_eq!(limits.count_call("a", at(3_600_000)), Ok(()));
     }
-    assert!(limits.take("a", at(3_600_000)).is_err());
+    assert!(limits.count_call("a", at(3_600_000)).is_err());
 }
 
 #[test]
-fn no_rate_is_no_limit() {
-    let (mut limits, start) = (Limits::new(0), Instant::now());
-    assert!((0..100_000).all(|_| limits.take("a", start).is_ok()));
+fn a_rate_of_zero_is_no_limit() {
+    let (mut limits, start) = (RateLimits::new(0), Instant::now());
+    assert!((0..100_000).all(|_| limits.count_call("a", start).is_ok()));
 }
 
 #[test]
-fn a_caller_with_any_number_of_addresses_shuts_out_nobody() {
-    let (mut limits, start) = (Limits::new(1), Instant::now());
+fn a_caller_with_many_addresses_blocks_no_other_caller() {
+    let (mut limits, start) = (RateLimits::new(1), Instant::now());
     let (victim, greedy) = (u32::MAX, u32::MAX - 1);
-    (0..10).for_each(|_| assert_eq!(limits.take(greedy, start), Ok(())));
+    (0..10).for_each(|_| assert_eq!(limits.count_call(greedy, start), Ok(())));
     for peer in 0..300_000u32 {
-        assert_eq!(limits.take(peer, start), Ok(()), "a new peer has its calls, whoever came before it");
-        // A peer that keeps calling stays limited: what was used last is kept.
+        assert_eq!(limits.count_call(peer, start), Ok(()), "a new peer is limited by other peers");
+        // A peer that keeps calling stays limited, since the buckets that were used last are kept.
         if peer % 10_000 == 0 {
-            assert!(limits.take(greedy, start).is_err(), "after {peer} peers");
+            assert!(limits.count_call(greedy, start).is_err(), "after {peer} peers");
         }
     }
-    assert_eq!(limits.take(victim, start), Ok(()));
+    assert_eq!(limits.count_call(victim, start), Ok(()));
     assert!(limits.count() <= 100_000, "{} buckets in memory", limits.count());
 }
 
 #[test]
-fn people_are_told_each_thing_once_in_ten_minutes() {
-    let (mut pauses, start) = (Pauses::default(), Instant::now());
-    assert!(pauses.is_due("a", start) && pauses.is_due("b", start));
-    assert!(!pauses.is_due("a", start + Duration::from_secs(599)));
-    assert!(pauses.is_due("a", start + Duration::from_secs(600)));
-    assert!(!pauses.is_due("a", start + Duration::from_secs(700)));
+fn each_notice_is_due_once_in_ten_minutes() {
+    let (mut notices, start) = (NoticeThrottle::default(), Instant::now());
+    assert!(notices.is_due("a", start) && notices.is_due("b", start));
+    assert!(!notices.is_due("a", start + Duration::from_secs(599)));
+    assert!(notices.is_due("a", start + Duration::from_secs(600)));
+    assert!(!notices.is_due("a", start + Duration::from_secs(700)));
 }
 
 #[test]
-fn the_caller_is_who_our_own_proxies_say() {
+fn the_caller_is_the_last_address_that_is_no_trusted_proxy() {
     let networks = ["10.0.0.0/8", "fd00::/8", "192.0.2.7"].map(|n| n.parse::<Network>().unwrap());
     let proxies = Proxies::new(networks.to_vec());
     let table: [(&str, &[&str], &str); 17] = [

@@ -1,7 +1,7 @@
-//! What is made of a call to the hook server, without a server: what events mean, which signatures
-//! count, how many calls are taken, and what is answered.
+//! Tests of the hook server: of its pure functions, of a server with a simulated API server, and of a controller
+//! with a real API server.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says no by panicking")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod answers;
 mod approvals;
@@ -22,10 +22,10 @@ mod unreadable;
 
 use std::path::PathBuf;
 
-/// The bodies that Flux posts: captured from its controllers, and composed for other versions; with
-/// their signatures.
-fn bodies(of: &str) -> Vec<(String, Vec<u8>, String)> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/events").join(of);
+/// Returns the bodies of Flux in a folder, as file name, body and signature: `captured` has bodies of Flux's
+/// controllers, and `composed` has bodies in the form of other versions.
+fn bodies(folder: &str) -> Vec<(String, Vec<u8>, String)> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/events").join(folder);
     let table = std::fs::read_to_string(folder.join("signatures.tsv")).unwrap();
     let lines = table.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
     let read = |line: &str| {
@@ -36,7 +36,7 @@ fn bodies(of: &str) -> Vec<(String, Vec<u8>, String)> {
     lines.map(read).collect()
 }
 
-/// All of them.
+/// Returns the bodies of both folders.
 fn all_bodies() -> Vec<(String, Vec<u8>, String)> {
     let mut all = bodies("captured");
     all.extend(bodies("composed"));

@@ -1,5 +1,5 @@
-//! Targets that cannot be read, on a real API server: what Flux reports of them by signed events moves
-//! revisions on, outlives a restart, and stands whichever replica took it.
+//! Targets with `observe: Push` with a real API server: signed events of Flux about them promote revisions, and
+//! their reports survive a restart and are merged from all replicas.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use kube::api::Api;
 use serde_json::{Value, json};
 use sluice_api::pipeline::{Health, Pipeline};
 use sluice_api::promotion::{Phase, Promotion};
-use sluice_controller::hook::event::Event;
-use sluice_controller::hook::store::{Stands, Store};
+use sluice_controller::hook::event::ReceivedEvent;
+use sluice_controller::hook::store::{ChangeOutcome, Store};
 use sluice_controller::key::PipelineKey;
 use sluice_testkit::eventually;
 
-use crate::server::{Served, run, serve, sign};
+use crate::server::{HookFixture, run, serve, sign};
 
-/// What Flux on a cluster says of its release so many seconds ago.
+/// The event of Flux on a cluster about a release that happened `ago` seconds before now.
 pub(crate) fn event(cluster: &str, reason: &str, revision: &str, ago: i64) -> Value {
     let at = Timestamp::now() - SignedDuration::from_secs(ago);
     json!({
@@ -28,8 +28,8 @@ pub(crate) fn event(cluster: &str, reason: &str, revision: &str, ago: i64) -> Va
         "metadata": {"revision": revision, "cluster": cluster}})
 }
 
-impl Served {
-    pub(crate) async fn says(&self, environment: &str, event: &Value) -> Result<u16> {
+impl HookFixture {
+    pub(crate) async fn send_event(&self, environment: &str, event: &Value) -> Result<u16> {
         let body = event.to_string();
         let key = match event["metadata"]["cluster"].as_str() {
             Some(cluster) if ["eu", "us", "ap"].contains(&cluster) => format!("test-report-key-{cluster}"),
@@ -48,22 +48,22 @@ impl Served {
         Ok(Api::namespaced(self.cluster.client().await?, "apps"))
     }
 
-    /// Waits until there is one promotion alone, of this revision, in this phase, and it says so.
-    async fn promotes(&self, revision: &str, phase: Phase, says: &str) -> Result<()> {
+    /// Waits until there is exactly one promotion, with this revision, this phase and this part of its message.
+    async fn wait_for_promotion(&self, revision: &str, phase: Phase, part: &str) -> Result<()> {
         let promotions = self.promotions().await?;
         eventually(Duration::from_secs(60), async || {
             let all = promotions.list(&Default::default()).await?.items;
             let [one] = all.as_slice() else { bail!("{all:?}") };
             let status = one.status.clone().unwrap_or_default();
-            let there = one.spec.revision == revision && status.phase == phase;
-            ensure!(there && status.message.contains(says), "{one:?}");
+            let is_there = one.spec.revision == revision && status.phase == phase;
+            ensure!(is_there && status.message.contains(part), "{one:?}");
             Ok(())
         })
         .await
     }
 
-    /// Waits until a target shows this health and revision.
-    async fn shows(&self, environment: &str, health: Health, revision: Option<&str>) -> Result<()> {
+    /// Waits until the status has this health and revision for the first target of an environment.
+    async fn wait_for_target(&self, environment: &str, health: Health, revision: Option<&str>) -> Result<()> {
         eventually(Duration::from_secs(60), async || {
             let status = self.pipeline().await?.status.context("no status")?;
             let target = status.environments.get(environment).and_then(|e| e.targets.first()).cloned();
@@ -77,51 +77,56 @@ impl Served {
 }
 
 #[test]
-fn a_signed_report_is_evidence_that_lasts() -> Result<()> {
+fn a_signed_report_is_evidence_even_after_a_restart() -> Result<()> {
     run(async {
-        let mut served = serve(|_, _| {}).await?;
+        let mut fixture = serve(|_, _| {}).await?;
         let success = event("eu", "UpgradeSucceeded", "6.1.8", 60);
-        // Everybody may have Sluice look; what nobody signed proves nothing.
+        // The pipeline accepts unsigned events, but not as reports.
         let unsigned = success.to_string();
-        ensure!(served.status("/promotion/apps/push/dev", unsigned.as_bytes(), None).await? == 401);
+        ensure!(fixture.status("/promotion/apps/push/dev", unsigned.as_bytes(), None).await? == 401);
         for (wrong, status) in [
             (event("eu", "UpgradeSucceeded", "6.1.8", -120), 422),
             (event("eu", "UpgradeSucceeded", "6.1.8", 4000), 422),
             (event("xx", "UpgradeSucceeded", "6.1.8", 60), 422),
             (event("eu", "DriftCorrected", "6.1.8", 60), 200),
         ] {
-            ensure!(served.says("dev", &wrong).await? == status, "{wrong}");
+            ensure!(fixture.send_event("dev", &wrong).await? == status, "{wrong}");
         }
-        ensure!(served.pipeline().await?.status.is_none_or(|s| s.reports.is_empty()));
+        ensure!(fixture.pipeline().await?.status.is_none_or(|s| s.reports.is_empty()));
 
-        ensure!(served.says("dev", &success).await? == 202);
-        // It stands by the time of the answer.
-        let reports = served.pipeline().await?.status.context("no status")?.reports;
+        ensure!(fixture.send_event("dev", &success).await? == 202);
+        // The report is stored before the call is answered.
+        let reports = fixture.pipeline().await?.status.context("no status")?.reports;
         ensure!(reports["dev/eu-podinfo/HelmRelease/podinfo"].revision == "6.1.8", "{reports:?}");
-        served.shows("dev", Health::Ready, Some("6.1.8")).await?;
-        // Nobody knows what prod runs, which may be something newer.
-        served.promotes("6.1.8", Phase::Pending, "nobody knows what prod/").await?;
+        fixture.wait_for_target("dev", Health::Ready, Some("6.1.8")).await?;
+        // prod has not reported what it runs, which may be newer.
+        fixture.wait_for_promotion("6.1.8", Phase::Pending, "nobody knows what prod/").await?;
         for cluster in ["us", "ap"] {
-            ensure!(served.says("prod", &event(cluster, "UpgradeSucceeded", "6.1.0", 50)).await? == 202);
+            ensure!(
+                fixture.send_event("prod", &event(cluster, "UpgradeSucceeded", "6.1.0", 50)).await? == 202
+            );
         }
-        served.promotes("6.1.8", Phase::Delivered, "").await?;
+        fixture.wait_for_promotion("6.1.8", Phase::Delivered, "").await?;
 
-        // It goes back, and an old word does not change that: not now, and not after a restart.
-        ensure!(served.says("dev", &event("eu", "UpgradeSucceeded", "6.1.7", 30)).await? == 202);
-        ensure!(served.says("dev", &success).await? == 200);
-        served.shows("dev", Health::Ready, Some("6.1.7")).await?;
-        served.restart().await?;
-        ensure!(served.says("dev", &success).await? == 200);
-        served.shows("dev", Health::Ready, Some("6.1.7")).await?;
+        // dev reports an older revision, and an earlier event does not change that, neither now nor after a
+        // restart.
+        ensure!(fixture.send_event("dev", &event("eu", "UpgradeSucceeded", "6.1.7", 30)).await? == 202);
+        ensure!(fixture.send_event("dev", &success).await? == 200);
+        fixture.wait_for_target("dev", Health::Ready, Some("6.1.7")).await?;
+        fixture.restart().await?;
+        ensure!(fixture.send_event("dev", &success).await? == 200);
+        fixture.wait_for_target("dev", Health::Ready, Some("6.1.7")).await?;
 
-        ensure!(served.says("dev", &event("eu", "UpgradeFailed", "6.1.9", 20)).await? == 202);
-        served.shows("dev", Health::Failed, Some("6.1.7")).await?;
+        ensure!(fixture.send_event("dev", &event("eu", "UpgradeFailed", "6.1.9", 20)).await? == 202);
+        fixture.wait_for_target("dev", Health::Failed, Some("6.1.7")).await?;
 
         // Both targets of prod report: the promotion has arrived.
         for cluster in ["us", "ap"] {
-            ensure!(served.says("prod", &event(cluster, "InstallSucceeded", "6.1.7", 10)).await? == 202);
+            ensure!(
+                fixture.send_event("prod", &event(cluster, "InstallSucceeded", "6.1.7", 10)).await? == 202
+            );
         }
-        let promotions = served.promotions().await?;
+        let promotions = fixture.promotions().await?;
         eventually(Duration::from_secs(60), async || {
             let all = promotions.list(&Default::default()).await?.items;
             let mut phases: Vec<_> =
@@ -133,12 +138,12 @@ fn a_signed_report_is_evidence_that_lasts() -> Result<()> {
         })
         .await?;
 
-        served.cluster.stop();
+        fixture.cluster.stop();
         eventually(Duration::from_secs(60), async || {
             let body = event("eu", "UpgradeSucceeded", "6.2.0", 0).to_string();
             let signature = sign("test-report-key-eu", body.as_bytes());
             let answer =
-                served.post("/promotion/apps/push/dev", body.as_bytes(), Some(&signature)).send().await?;
+                fixture.post("/promotion/apps/push/dev", body.as_bytes(), Some(&signature)).send().await?;
             ensure!(answer.status() == 503 && answer.headers()["retry-after"] == "3", "{answer:?}");
             Ok(())
         })
@@ -147,27 +152,30 @@ fn a_signed_report_is_evidence_that_lasts() -> Result<()> {
 }
 
 #[test]
-fn reports_stand_whichever_replica_took_them() -> Result<()> {
+fn reports_to_several_replicas_are_merged() -> Result<()> {
     run(async {
-        let served = serve(|_, _| {}).await?;
+        let fixture = serve(|_, _| {}).await?;
         let key = PipelineKey { namespace: "apps".into(), name: "push".into() };
         let mut replicas = tokio::task::JoinSet::new();
         let now = Timestamp::now();
         for replica in 0..4i64 {
-            let store = Store::new(served.cluster.client().await?);
+            let store = Store::new(fixture.cluster.client().await?);
             let key = key.clone();
             replicas.spawn(async move {
                 for nth in 0..5 {
-                    // Each has its share of the same story, in an order of its own.
+                    // Each replica receives a part of the same events, in its own order.
                     let ago = 100 - (nth * 7 + replica * 3) % 20;
                     for cluster in ["us", "ap"] {
                         let mut event = event(cluster, "UpgradeSucceeded", &format!("1.0.{ago}"), ago);
-                        // Whenever it is sent.
+                        // The time does not depend on when the event is sent.
                         event["timestamp"] = json!((now - SignedDuration::from_secs(ago)).to_string());
-                        let event: Event = serde_json::from_value(event)?;
-                        // One that cannot be kept now is sent again.
+                        let event: ReceivedEvent = serde_json::from_value(event)?;
+                        // A report that cannot be stored now is sent again.
                         eventually(Duration::from_secs(60), async || {
-                            store.report(&key, "prod", &event).await.map_err(|e| anyhow::anyhow!("{e:?}"))
+                            store
+                                .record_report(&key, "prod", &event)
+                                .await
+                                .map_err(|e| anyhow::anyhow!("{e:?}"))
                         })
                         .await?;
                     }
@@ -179,15 +187,16 @@ fn reports_stand_whichever_replica_took_them() -> Result<()> {
             ended??;
         }
         let newest = (0..4i64).flat_map(|r| (0..5).map(move |n| 100 - (n * 7 + r * 3) % 20)).min().unwrap();
-        let reports = served.pipeline().await?.status.context("no status")?.reports;
+        let reports = fixture.pipeline().await?.status.context("no status")?.reports;
         for target in ["us", "ap"] {
             let report = &reports[&format!("prod/{target}/HelmRelease/podinfo")];
             ensure!(report.revision == format!("1.0.{newest}"), "{target}: {reports:?}");
         }
         let unknown = PipelineKey { name: "none".into(), ..key };
-        let event: Event = serde_json::from_value(event("us", "UpgradeSucceeded", "1", 0))?;
-        let stands = Store::new(served.cluster.client().await?).report(&unknown, "prod", &event).await;
-        ensure!(matches!(stands, Ok(Stands::Gone)));
+        let event: ReceivedEvent = serde_json::from_value(event("us", "UpgradeSucceeded", "1", 0))?;
+        let outcome =
+            Store::new(fixture.cluster.client().await?).record_report(&unknown, "prod", &event).await;
+        ensure!(matches!(outcome, Ok(ChangeOutcome::Gone)));
         Ok(())
     })
 }

@@ -1,5 +1,5 @@
-//! What signed events prove of targets that cannot be read: which count, in which order, and what the
-//! target then shows.
+//! The reports of targets with `observe: Push`: which events are accepted, in which order they are applied, and
+//! what the target's status is then.
 
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use sluice_api::Pipeline;
 use sluice_api::lenient::{self, Lenient};
 use sluice_api::pipeline::{Health, Report};
-use sluice_controller::hook::event::Event;
-use sluice_controller::hook::promotion::{Verdict, judge};
-use sluice_controller::hook::report::{self, ROOM, check, keys, stale, unreadable};
-use sluice_controller::hook::status_change::Change;
+use sluice_controller::hook::event::ReceivedEvent;
+use sluice_controller::hook::promotion::{EventVerdict, classify};
+use sluice_controller::hook::report::{self, MAX_REPORTS_BYTES, check, names, stale, unreadable_part};
+use sluice_controller::hook::status_change::StatusChange;
 use sluice_controller::observe::reported::{self, Reports};
 use sluice_core::observed;
 use sluice_core::observed::ObservedTarget;
@@ -35,8 +35,8 @@ fn pipeline(kind: &str, tracks: &[&str]) -> Pipeline {
     serde_json::from_value(object).unwrap()
 }
 
-/// An event at so many seconds past twelve, about a version of the object.
-fn event(reason: &str, revision: &str, second: i64, version: u64) -> Event {
+/// An event `second` seconds after [`NOW`], about a version of the object.
+fn event(reason: &str, revision: &str, second: i64, version: u64) -> ReceivedEvent {
     let kind = if reason.starts_with("Reconciliation") { "Kustomization" } else { "HelmRelease" };
     let group = if kind == "HelmRelease" { "helm" } else { "kustomize" };
     let at = NOW.parse::<Timestamp>().unwrap() + SignedDuration::from_secs(second);
@@ -49,35 +49,35 @@ fn event(reason: &str, revision: &str, second: i64, version: u64) -> Event {
     .unwrap()
 }
 
-/// What stands after an event that comes an hour past twelve.
-fn after(before: Option<&Report>, event: &Event) -> Option<Report> {
-    report::after(before, event, NOW.parse::<Timestamp>().unwrap() + SignedDuration::from_hours(1))
+/// Returns the report after an event that arrives an hour after [`NOW`].
+fn updated(before: Option<&Report>, event: &ReceivedEvent) -> Option<Report> {
+    report::updated(before, event, NOW.parse::<Timestamp>().unwrap() + SignedDuration::from_hours(1))
 }
 
-fn says(mut event: Event, key: &str, value: &str) -> Event {
+fn with_metadata(mut event: ReceivedEvent, key: &str, value: &str) -> ReceivedEvent {
     event.metadata.insert(key.into(), value.into());
     event
 }
 
 #[test]
-fn an_event_counts_for_the_target_whose_object_namespace_and_cluster_it_names() {
+fn an_event_is_a_report_of_the_target_whose_object_namespace_and_cluster_it_names() {
     let of = pipeline("HelmRelease", &[]);
     let good = event("UpgradeSucceeded", "6.1.8", 0, 1);
-    let only = |event: &Event| keys(&of, "prod", event).into_iter().collect::<Vec<_>>();
+    let only = |event: &ReceivedEvent| names(&of, "prod", event).into_iter().collect::<Vec<_>>();
     assert_eq!(only(&good), ["prod/eu/HelmRelease/podinfo"]);
-    assert_eq!(only(&says(good.clone(), "cluster", "fleet/us")), ["prod/us/HelmRelease/podinfo"]);
-    assert_eq!(judge(&of, "prod", &good), Verdict::Report);
-    assert_eq!(judge(&of, "prod", &event("UpgradeFailed", "6.1.8", 0, 1)), Verdict::Report);
-    assert_eq!(judge(&of, "prod", &event("DriftCorrected", "6.1.8", 0, 1)), Verdict::Nothing);
-    // A target that is read takes the same event for a hint.
-    assert_eq!(judge(&of, "dev", &good), Verdict::Look);
-    let wrong = |event: &Event| match judge(&of, "prod", event) {
-        Verdict::Wrong(why) => why,
+    assert_eq!(only(&with_metadata(good.clone(), "cluster", "fleet/us")), ["prod/us/HelmRelease/podinfo"]);
+    assert_eq!(classify(&of, "prod", &good), EventVerdict::Report);
+    assert_eq!(classify(&of, "prod", &event("UpgradeFailed", "6.1.8", 0, 1)), EventVerdict::Report);
+    assert_eq!(classify(&of, "prod", &event("DriftCorrected", "6.1.8", 0, 1)), EventVerdict::Ignored);
+    // For a target that the controller watches, the same event has the pipeline reconciled.
+    assert_eq!(classify(&of, "dev", &good), EventVerdict::Reconcile);
+    let wrong = |event: &ReceivedEvent| match classify(&of, "prod", event) {
+        EventVerdict::Invalid(why) => why,
         other => panic!("{other:?}"),
     };
     for cluster in ["", "ap", "other/eu", "eu/", "fleet/ap"] {
-        let why = wrong(&says(good.clone(), "cluster", cluster));
-        assert!(why.contains("eventMetadata name cluster: eu or us"), "{cluster}: {why}");
+        let why = wrong(&with_metadata(good.clone(), "cluster", cluster));
+        assert!(why.contains("set cluster: eu or us in"), "{cluster}: {why}");
     }
     let mut elsewhere = good.clone();
     elsewhere.involved_object.namespace = "other".into();
@@ -88,7 +88,7 @@ fn an_event_counts_for_the_target_whose_object_namespace_and_cluster_it_names() 
 }
 
 #[test]
-fn of_two_clusters_of_one_name_an_event_has_to_say_which() {
+fn an_event_must_name_the_namespace_of_a_cluster_if_two_have_the_same_name() {
     let mut of = pipeline("HelmRelease", &[]);
     let targets = &mut of.spec.environments[1].targets;
     for (target, namespace) in targets.iter_mut().zip(["fleet", "other"]) {
@@ -96,22 +96,24 @@ fn of_two_clusters_of_one_name_an_event_has_to_say_which() {
         (cluster.name, cluster.namespace) = ("eu".into(), Some(namespace.into()));
     }
     let good = event("UpgradeSucceeded", "6.1.8", 0, 1);
-    // Else what one of them runs would be proven of both.
-    let Verdict::Wrong(why) = judge(&of, "prod", &good) else { panic!("it says not which") };
-    assert!(why.contains("eventMetadata name cluster: fleet/eu or other/eu"), "{why}");
-    let said = says(good, "cluster", "other/eu");
-    assert_eq!(keys(&of, "prod", &said).into_iter().collect::<Vec<_>>(), ["prod/us/HelmRelease/podinfo"]);
+    // Otherwise, the revision of one cluster would be proven for both.
+    let EventVerdict::Invalid(why) = classify(&of, "prod", &good) else {
+        panic!("an event without the namespace was accepted")
+    };
+    assert!(why.contains("set cluster: fleet/eu or other/eu in"), "{why}");
+    let named = with_metadata(good, "cluster", "other/eu");
+    assert_eq!(names(&of, "prod", &named).into_iter().collect::<Vec<_>>(), ["prod/us/HelmRelease/podinfo"]);
 }
 
 #[test]
-fn what_is_of_another_time_or_place_proves_nothing() {
+fn an_event_of_another_time_or_target_or_with_invalid_values_is_rejected() {
     let of = pipeline("HelmRelease", &[]);
     let good = event("UpgradeSucceeded", "6.1.8", 0, 1);
     let at = |seconds: i64| {
         let now = NOW.parse::<Timestamp>().unwrap() + SignedDuration::from_secs(seconds);
         check(&of, "prod", &good, now)
     };
-    // Its time is good from a minute before it to an hour after it.
+    // An event is accepted from a minute before its time to an hour after it.
     for (seconds, wanted) in
         [(-61, "correct the clock"), (-60, ""), (0, ""), (3600, ""), (3601, "more than an hour ago")]
     {
@@ -121,12 +123,19 @@ fn what_is_of_another_time_or_place_proves_nothing() {
         }
     }
     let now = NOW.parse().unwrap();
-    let refused = |event: &Event| check(&of, "prod", event, now).unwrap_err();
-    assert!(refused(&says(good.clone(), "pipeline", "apps/other")).contains("for pipeline apps/other"));
-    assert!(refused(&says(good.clone(), "environment", "dev")).contains("for environment dev"));
-    check(&of, "prod", &says(says(good.clone(), "pipeline", "apps/podinfo"), "environment", "prod"), now)
-        .unwrap();
-    assert!(refused(&says(good.clone(), "revision", "")).contains("no revision"));
+    let refused = |event: &ReceivedEvent| check(&of, "prod", event, now).unwrap_err();
+    assert!(
+        refused(&with_metadata(good.clone(), "pipeline", "apps/other")).contains("for pipeline apps/other")
+    );
+    assert!(refused(&with_metadata(good.clone(), "environment", "dev")).contains("for environment dev"));
+    check(
+        &of,
+        "prod",
+        &with_metadata(with_metadata(good.clone(), "pipeline", "apps/podinfo"), "environment", "prod"),
+        now,
+    )
+    .unwrap();
+    assert!(refused(&with_metadata(good.clone(), "revision", "")).contains("no revision"));
     for (key, value) in [
         ("revision", "1.0 # x"),
         ("revision", "../../etc"),
@@ -139,26 +148,28 @@ fn what_is_of_another_time_or_place_proves_nothing() {
         ("app-version", &*"é".repeat(129)),
     ] {
         assert!(
-            refused(&says(good.clone(), key, value)).contains(&format!("the event's {key} is ")),
+            refused(&with_metadata(good.clone(), key, value)).contains(&format!("the event's {key} is ")),
             "{value}"
         );
     }
-    check(&of, "prod", &says(good.clone(), "app-version", "1.0 (Ätna)"), now).unwrap();
+    check(&of, "prod", &with_metadata(good.clone(), "app-version", "1.0 (Ätna)"), now).unwrap();
     for reason in ["x".repeat(129), "x".repeat(1_500_000), "Upgrade\u{1b}[31mSucceeded".into()] {
-        assert!(refused(&Event { reason, ..good.clone() }).contains("the event's reason is too long"));
+        assert!(
+            refused(&ReceivedEvent { reason, ..good.clone() }).contains("the event's reason is too long")
+        );
     }
-    check(&of, "prod", &Event { reason: "x".repeat(128), ..good.clone() }, now).unwrap();
-    assert!(refused(&Event { timestamp: None, ..good }).contains("no timestamp"));
+    check(&of, "prod", &ReceivedEvent { reason: "x".repeat(128), ..good.clone() }, now).unwrap();
+    assert!(refused(&ReceivedEvent { timestamp: None, ..good }).contains("no timestamp"));
 }
 
 #[test]
-fn an_old_success_does_not_bring_back_what_was_left() {
-    let first = after(None, &event("UpgradeSucceeded", "6.1.8", 0, 10)).unwrap();
+fn an_older_success_does_not_replace_a_newer_report() {
+    let first = updated(None, &event("UpgradeSucceeded", "6.1.8", 0, 10)).unwrap();
     assert_eq!(
         (first.health, first.revision.as_str(), first.app.as_str()),
         (Health::Ready, "6.1.8", "app-6.1.8")
     );
-    let back = after(Some(&first), &event("UpgradeSucceeded", "6.1.7", 60, 20)).unwrap();
+    let back = updated(Some(&first), &event("UpgradeSucceeded", "6.1.7", 60, 20)).unwrap();
     assert_eq!(back.revision, "6.1.7");
     for late in [
         event("UpgradeSucceeded", "6.1.8", 0, 10),
@@ -167,59 +178,59 @@ fn an_old_success_does_not_bring_back_what_was_left() {
         event("UpgradeSucceeded", "6.1.7", 60, 20),
         event("UpgradeSucceeded", "6.1.8", 60, 19),
     ] {
-        assert_eq!(after(Some(&back), &late), None, "{late:?}");
+        assert_eq!(updated(Some(&back), &late), None, "{late:?}");
     }
-    // In one second, what speaks of the later version is later; of one version, what failed.
-    assert!(after(Some(&back), &event("UpgradeSucceeded", "6.1.9", 60, 21)).is_some());
-    assert!(after(Some(&back), &event("UpgradeFailed", "6.1.9", 60, 20)).is_some());
-    assert_eq!(after(Some(&back), &event("DriftCorrected", "6.1.9", 90, 30)), None);
+    // In one second, the event of the later version is newer. Of one version, the failure is newer.
+    assert!(updated(Some(&back), &event("UpgradeSucceeded", "6.1.9", 60, 21)).is_some());
+    assert!(updated(Some(&back), &event("UpgradeFailed", "6.1.9", 60, 20)).is_some());
+    assert_eq!(updated(Some(&back), &event("DriftCorrected", "6.1.9", 90, 30)), None);
 }
 
-/// The clocks of the hub and of a leaf were a day ahead, and a report of that time stands.
+/// The stored report was made while the clocks of the hub and of a leaf were a day ahead.
 #[test]
-fn a_time_that_lies_ahead_delays_no_later_report_and_lets_none_be_replayed() {
+fn a_stored_time_ahead_of_the_clock_delays_no_report_and_permits_no_replay() {
     let now: Timestamp = NOW.parse().unwrap();
     let day = SignedDuration::from_hours(24).as_secs();
     let stored = |seconds: i64, version: u64| {
         let event = event("UpgradeSucceeded", "6.1.8", seconds, version);
-        report::after(None, &event, now + SignedDuration::from_secs(seconds)).unwrap()
+        report::updated(None, &event, now + SignedDuration::from_secs(seconds)).unwrap()
     };
-    for (why, stands, second, reason, version, counts) in [
+    for (why, stored_report, second, reason, version, counts) in [
         ("later by its version", stored(day, 10), 0, "UpgradeSucceeded", 11, true),
         ("later in the course of one version", stored(day, 10), 0, "UpgradeFailed", 10, true),
-        ("who does not say a version", stored(day, 10), 0, "UpgradeSucceeded", 0, true),
-        ("of one that did not say its version", stored(day, 0), 0, "UpgradeSucceeded", 1, true),
+        ("without a version", stored(day, 10), 0, "UpgradeSucceeded", 0, true),
+        ("after a report without a version", stored(day, 0), 0, "UpgradeSucceeded", 1, true),
         ("the same again", stored(day, 10), day, "UpgradeSucceeded", 10, false),
-        ("what was reported before it", stored(day, 10), 0, "UpgradeSucceeded", 9, false),
+        ("of an earlier version", stored(day, 10), 0, "UpgradeSucceeded", 9, false),
         ("just ahead of the tolerance", stored(61, 10), 0, "UpgradeSucceeded", 11, true),
         ("within the tolerance", stored(60, 10), 0, "UpgradeSucceeded", 11, false),
         ("within the tolerance, and later", stored(60, 10), 61, "UpgradeSucceeded", 9, true),
         ("of the past", stored(-60, 10), -61, "UpgradeSucceeded", 11, false),
     ] {
         let event = event(reason, "6.1.9", second, version);
-        assert_eq!(report::after(Some(&stands), &event, now).is_some(), counts, "{why}");
+        assert_eq!(report::updated(Some(&stored_report), &event, now).is_some(), counts, "{why}");
     }
-    // What counts then has a time of now, and orders what follows.
+    // The accepted report has a current time, which orders the following events.
     let next =
-        report::after(Some(&stored(day, 10)), &event("UpgradeSucceeded", "6.1.9", 0, 11), now).unwrap();
+        report::updated(Some(&stored(day, 10)), &event("UpgradeSucceeded", "6.1.9", 0, 11), now).unwrap();
     assert_eq!(next.time, NOW);
-    assert_eq!(report::after(Some(&next), &event("UpgradeSucceeded", "6.1.8", -1, 12), now), None);
+    assert_eq!(report::updated(Some(&next), &event("UpgradeSucceeded", "6.1.8", -1, 12), now), None);
 }
 
 #[test]
-fn a_report_that_cannot_be_read_is_not_replaced_by_what_may_be_older() {
+fn a_report_that_cannot_be_read_is_not_replaced() {
     let mut object = json!(pipeline("HelmRelease", &[]));
     let report = json!({"time": NOW, "version": 7, "health": "Ready"});
     let other = json!({"time": NOW, "health": "Splendid"});
     let mut found = |status: Value, cluster: &str| {
         object["status"] = status;
         let read: Lenient<Pipeline> = lenient::from_value(object.clone()).unwrap();
-        let event = says(event("UpgradeSucceeded", "6.1.9", 0, 9), "cluster", cluster);
-        unreadable(&read, "prod", &event).map(str::to_owned)
+        let event = with_metadata(event("UpgradeSucceeded", "6.1.9", 0, 9), "cluster", cluster);
+        unreadable_part(&read, "prod", &event).map(str::to_owned)
     };
     let (eu, us) = ("prod/eu/HelmRelease/podinfo", "prod/us/HelmRelease/podinfo");
     let reports = json!({"reports": {eu: report, us: other}});
-    assert_eq!(found(reports.clone(), "eu"), None, "what cannot be read is of another cluster");
+    assert_eq!(found(reports.clone(), "eu"), None, "the unreadable report is of another cluster");
     let part = found(reports, "us").unwrap();
     assert!(part.starts_with(&format!("status.reports.{us}")) && part.contains("`Splendid`"), "{part}");
     assert!(found(json!({"reports": 7}), "eu").is_some());
@@ -228,29 +239,32 @@ fn a_report_that_cannot_be_read_is_not_replaced_by_what_may_be_older() {
 }
 
 #[test]
-fn what_failed_keeps_what_ran_and_says_why() {
-    let ran = after(None, &event("UpgradeSucceeded", "6.1.8", 0, 10)).unwrap();
-    let failed = after(Some(&ran), &event("UpgradeFailed", "6.1.9", 10, 11)).unwrap();
+fn a_failure_keeps_the_revision_that_ran_and_has_the_message() {
+    let ran = updated(None, &event("UpgradeSucceeded", "6.1.8", 0, 10)).unwrap();
+    let failed = updated(Some(&ran), &event("UpgradeFailed", "6.1.9", 10, 11)).unwrap();
     assert_eq!((failed.health, failed.revision.as_str()), (Health::Failed, "6.1.8"));
     assert_eq!((failed.message.as_str(), failed.reason.as_str()), ("UpgradeFailed 6.1.9", "UpgradeFailed"));
-    // A rollback is no success, and nothing of the failure is left after one.
-    assert_eq!(after(Some(&failed), &event("RollbackSucceeded", "6.1.8", 12, 12)), None);
-    let well = after(Some(&failed), &event("UpgradeSucceeded", "6.1.9", 20, 13)).unwrap();
-    assert_eq!((well.health, well.message.as_str(), well.revision.as_str()), (Health::Ready, "", "6.1.9"));
+    // A rollback is no success. After a success, no part of the failure is left.
+    assert_eq!(updated(Some(&failed), &event("RollbackSucceeded", "6.1.8", 12, 12)), None);
+    let success = updated(Some(&failed), &event("UpgradeSucceeded", "6.1.9", 20, 13)).unwrap();
+    assert_eq!(
+        (success.health, success.message.as_str(), success.revision.as_str()),
+        (Health::Ready, "", "6.1.9")
+    );
 }
 
 #[test]
-fn a_release_that_is_tested_is_ready_when_its_tests_have_succeeded() {
-    let tested = after(None, &event("TestSucceeded", "6.1.8", 0, 10)).unwrap();
+fn a_release_with_tests_is_ready_when_its_tests_have_succeeded() {
+    let tested = updated(None, &event("TestSucceeded", "6.1.8", 0, 10)).unwrap();
     assert_eq!(tested.health, Health::Ready);
-    let released = after(Some(&tested), &event("UpgradeSucceeded", "6.1.9", 10, 11)).unwrap();
+    let released = updated(Some(&tested), &event("UpgradeSucceeded", "6.1.9", 10, 11)).unwrap();
     assert_eq!((released.health, released.revision.as_str()), (Health::Progressing, "6.1.9"));
-    let good = after(Some(&released), &event("TestSucceeded", "6.1.9", 10, 11)).unwrap();
+    let good = updated(Some(&released), &event("TestSucceeded", "6.1.9", 10, 11)).unwrap();
     assert_eq!(good.health, Health::Ready);
-    let bad = after(Some(&released), &event("TestFailed", "6.1.9", 10, 11)).unwrap();
+    let bad = updated(Some(&released), &event("TestFailed", "6.1.9", 10, 11)).unwrap();
     assert_eq!(bad.health, Health::Failed);
-    // Whoever takes the tests out again is not waited for twice.
-    let untested = after(Some(&released), &event("UpgradeSucceeded", "6.2.0", 20, 12)).unwrap();
+    // After another release without a test result, the release has no tests any more.
+    let untested = updated(Some(&released), &event("UpgradeSucceeded", "6.2.0", 20, 12)).unwrap();
     assert_eq!((untested.health, untested.tests), (Health::Ready, false));
 }
 
@@ -258,12 +272,12 @@ fn shown(of: &Pipeline, reports: &Reports) -> ObservedTarget {
     reported::observe(of, "prod", &of.spec.environments[1].targets[0], "eu", reports)
 }
 
-fn reports(of: &Pipeline, event: &Event) -> Reports {
-    keys(of, "prod", event).into_iter().map(|key| (key, after(None, event).unwrap())).collect()
+fn reports(of: &Pipeline, event: &ReceivedEvent) -> Reports {
+    names(of, "prod", event).into_iter().map(|key| (key, updated(None, event).unwrap())).collect()
 }
 
 #[test]
-fn a_target_shows_what_was_reported_of_it() {
+fn the_status_of_a_target_follows_from_its_reports() {
     let of = pipeline("HelmRelease", &[]);
     let quiet = shown(&of, &Reports::new());
     assert_eq!((quiet.health(), quiet.workloads().len()), (observed::Health::Unknown, 1));
@@ -272,7 +286,8 @@ fn a_target_shows_what_was_reported_of_it() {
         "{}",
         quiet.complaint()
     );
-    let of_digest = says(event("UpgradeSucceeded", "6.1.8+0cc9a8446c95", 0, 1), "oci-digest", "sha256:0cc9");
+    let of_digest =
+        with_metadata(event("UpgradeSucceeded", "6.1.8+0cc9a8446c95", 0, 1), "oci-digest", "sha256:0cc9");
     let all = reports(&of, &of_digest);
     let target = shown(&of, &all);
     assert_eq!(target.proves(&[]).unwrap().to_string(), "6.1.8");
@@ -307,24 +322,24 @@ fn a_target_shows_what_was_reported_of_it() {
 }
 
 #[test]
-fn reports_of_targets_that_are_gone_go_with_the_next_one() {
+fn the_next_report_removes_the_reports_of_removed_targets() {
     let of = pipeline("HelmRelease", &[]);
-    let report = after(None, &event("UpgradeSucceeded", "6.1.8", 0, 1)).unwrap();
+    let report = updated(None, &event("UpgradeSucceeded", "6.1.8", 0, 1)).unwrap();
     let names =
         ["prod/eu/HelmRelease/podinfo", "prod/ap/HelmRelease/podinfo", "dev/podinfo/HelmRelease/podinfo"];
     let all: Reports = names.iter().map(|name| (name.to_string(), report.clone())).collect();
     assert_eq!(stale(&of, &all), ["dev/podinfo/HelmRelease/podinfo", "prod/ap/HelmRelease/podinfo"]);
-    // Every field is written, so that a merge leaves nothing of the report before.
+    // Every field is serialized, so that a merge leaves no part of the report before.
     let Value::Object(written) = json!(sluice_api::pipeline::Report::default()) else { panic!() };
     assert_eq!(written.len(), 9);
 }
 
-/// What stands after an event, if there is room for it.
-fn keep(of: &mut Pipeline, environment: &str, event: &Event) -> Result<(), String> {
+/// Stores the report of an event in the pipeline, or returns why it is rejected.
+fn store(of: &mut Pipeline, environment: &str, event: &ReceivedEvent) -> Result<(), String> {
     check(of, environment, event, NOW.parse().unwrap()).unwrap();
-    let written = match report::change(of, environment, event, NOW.parse().unwrap()) {
-        Change::Write(written) => written,
-        Change::Refused(why) => return Err(why),
+    let written = match report::status_change(of, environment, event, NOW.parse().unwrap()) {
+        StatusChange::Write(written) => written,
+        StatusChange::Rejected(why) => return Err(why),
         other => panic!("{other:?}"),
     };
     let reports = &mut of.status.get_or_insert_default().reports;
@@ -338,7 +353,7 @@ fn keep(of: &mut Pipeline, environment: &str, event: &Event) -> Result<(), Strin
 }
 
 #[test]
-fn all_reports_of_a_pipeline_stay_small_whatever_its_clusters_say() {
+fn the_size_of_all_reports_of_a_pipeline_is_limited() {
     let mut of = pipeline("HelmRelease", &[]);
     let one = of.spec.environments[1].targets[0].clone();
     let target = |n: usize| {
@@ -348,25 +363,28 @@ fn all_reports_of_a_pipeline_stay_small_whatever_its_clusters_say() {
         target
     };
     of.spec.environments[1].targets = (0..128).map(target).collect();
-    let loud = |n: usize| {
-        let mut event = says(event("UpgradeFailed", "6.1.9", 0, 1), "cluster", &format!("c{n}"));
+    let failure_with_long_message = |n: usize| {
+        let mut event = with_metadata(event("UpgradeFailed", "6.1.9", 0, 1), "cluster", &format!("c{n}"));
         event.message = "\u{1}".repeat(2000);
         event
     };
     for n in 0..128 {
-        keep(&mut of, "prod", &loud(n)).unwrap();
+        store(&mut of, "prod", &failure_with_long_message(n)).unwrap();
         let size = reported::size(&of.status.as_ref().unwrap().reports);
-        assert!(size <= ROOM, "{n}: {size} bytes");
+        assert!(size <= MAX_REPORTS_BYTES, "{n}: {size} bytes");
     }
-    let words = |of: &Pipeline, n: usize| {
+    let health_and_has_long_message = |of: &Pipeline, n: usize| {
         let report = &of.status.as_ref().unwrap().reports[&format!("prod/t{n}/HelmRelease/podinfo")];
         (report.health, report.message.len() > 1000)
     };
-    // Where there is no more room the words of all go, and what they were of stays: nobody is kept out by
-    // what others have to say.
-    assert_eq!((words(&of, 0), words(&of, 127)), ((Health::Failed, false), (Health::Failed, true)));
+    // If the reports are too large, all messages are dropped, and the health stays, so that the messages of some
+    // clusters do not prevent the reports of others.
+    assert_eq!(
+        (health_and_has_long_message(&of, 0), health_and_has_long_message(&of, 127)),
+        ((Health::Failed, false), (Health::Failed, true))
+    );
 
-    // So many that there is no room even without words.
+    // So many reports that they are too large even without messages.
     let many = of.spec.environments[1].targets.clone();
     for e in 0..15 {
         let mut environment = of.spec.environments[1].clone();
@@ -382,19 +400,20 @@ fn all_reports_of_a_pipeline_stay_small_whatever_its_clusters_say() {
         (0..10).flat_map(|e| (0..128).map(move |n| (e, n))).map(|(e, n)| filled(e, n)).collect();
     of.status.as_mut().unwrap().reports = all;
     let before = reported::size(&of.status.as_ref().unwrap().reports);
-    assert!(before > ROOM, "{before}");
-    let well = |n: usize| says(event("UpgradeSucceeded", "6.2.0", 30, 2), "cluster", &format!("c{n}"));
-    let why = keep(&mut of, "e14", &well(0)).unwrap_err();
-    assert!(why.contains("make two pipelines of it"), "{why}");
-    // What takes less than what it replaces is kept all the same.
-    keep(&mut of, "e3", &well(0)).unwrap();
+    assert!(before > MAX_REPORTS_BYTES, "{before}");
+    let success =
+        |n: usize| with_metadata(event("UpgradeSucceeded", "6.2.0", 30, 2), "cluster", &format!("c{n}"));
+    let why = store(&mut of, "e14", &success(0)).unwrap_err();
+    assert!(why.contains("split the pipeline into two"), "{why}");
+    // A report that is smaller than the one it replaces is stored all the same.
+    store(&mut of, "e3", &success(0)).unwrap();
     assert!(reported::size(&of.status.as_ref().unwrap().reports) < before);
 }
 
 proptest! {
-    /// Whatever order events come in, however often, what stands is the last of them.
+    /// In whatever order and however often events arrive, the stored report is that of the newest.
     #[test]
-    fn order_and_repetition_change_nothing(
+    fn the_report_depends_neither_on_order_nor_on_repetition(
         mut drawn in prop::collection::vec((0..4usize, 0..3i64, 0..3u64), 1..8),
         seed in prop::collection::vec(any::<prop::sample::Index>(), 0..24),
     ) {
@@ -407,12 +426,12 @@ proptest! {
         let weight = |of: usize| of / 2;
         let mut ordered = drawn.clone();
         ordered.sort_by_key(|(of, second, version)| (*second, *version, weight(*of)));
-        let fold = |events: &mut dyn Iterator<Item = Event>| {
-            events.fold(None, |stands, event| after(stands.as_ref(), &event).or(stands))
+        let fold = |events: &mut dyn Iterator<Item = ReceivedEvent>| {
+            events.fold(None, |stored, event| updated(stored.as_ref(), &event).or(stored))
         };
-        let straight = fold(&mut ordered.iter().copied().map(make)).unwrap();
+        let in_order = fold(&mut ordered.iter().copied().map(make)).unwrap();
         let mixed = seed.iter().map(|index| *index.get(&drawn)).chain(ordered.last().copied());
         let mixed = fold(&mut mixed.map(make)).unwrap();
-        prop_assert_eq!((straight.time, straight.version, straight.health), (mixed.time, mixed.version, mixed.health));
+        prop_assert_eq!((in_order.time, in_order.version, in_order.health), (mixed.time, mixed.version, mixed.health));
     }
 }

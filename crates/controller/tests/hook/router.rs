@@ -1,5 +1,5 @@
-//! Whatever is called, in whatever way: nothing panics, nothing is taken without a key, and no answer
-//! tells a key or which pipelines there are.
+//! Random calls: none panics, none is accepted without a key, and no answer reveals a key or which pipelines
+//! exist.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -19,10 +19,10 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, TestRunner};
 use serde_json::{Value, json};
 use sluice_api::Pipeline;
-use sluice_controller::hook::Hook;
-use sluice_controller::hook::callback::{Claim, Subject, mint};
-use sluice_controller::hook::event::Event;
-use sluice_controller::hook::report::after;
+use sluice_controller::hook::HookServer;
+use sluice_controller::hook::callback::{TokenClaim, TokenSubject, mint};
+use sluice_controller::hook::event::ReceivedEvent;
+use sluice_controller::hook::report::updated;
 use sluice_testkit::Scratch;
 
 use crate::serving::serving;
@@ -30,14 +30,14 @@ use crate::serving::serving;
 /// The beginning of every key.
 const KEY: &str = "a-key-that-nobody-guesses";
 
-/// The key for a purpose.
+/// Returns the key for a purpose.
 fn key(purpose: &str) -> String {
     format!("{KEY}-{purpose}")
 }
 
-/// The key that signs a body for a path: that of the cluster, where the body says from which it is.
+/// Returns the key that signs a body for a path: the report key of the cluster if the body names it.
 fn signing_key(path: &str, body: &[u8]) -> String {
-    let event: Option<Event> = serde_json::from_slice(body).ok();
+    let event: Option<ReceivedEvent> = serde_json::from_slice(body).ok();
     let is_report = event.is_some_and(|e| e.metadata("cluster") == Some("eu")) && !path.ends_with("/qa");
     key(if path.starts_with("/trigger") {
         "trigger"
@@ -48,13 +48,14 @@ fn signing_key(path: &str, body: &[u8]) -> String {
     })
 }
 
-/// A hook server that knows three pipelines: one with a key, one that is open beside, and one that is open and
-/// has none. One Secret can be read and nothing else; what else is asked of its API server is counted.
-async fn hook(scratch: &Scratch) -> (Hook, Arc<AtomicUsize>) {
+/// A hook server with the three [`pipelines`], whose API server has one Secret. Returns the number of other
+/// requests to the API server, too, which all fail.
+async fn hook(scratch: &Scratch) -> (HookServer, Arc<AtomicUsize>) {
     limited(scratch, 0).await
 }
 
-/// The three pipelines.
+/// A pipeline with keys, one with keys that accepts unsigned events too, and one without keys that accepts
+/// unsigned events.
 fn pipelines() -> [Pipeline; 3] {
     let pipeline: Pipeline = serde_json::from_value(json!({
         "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
@@ -94,11 +95,15 @@ fn pipelines() -> [Pipeline; 3] {
     [pipeline, open, anyone]
 }
 
-async fn limited(scratch: &Scratch, pipeline_rate: u32) -> (Hook, Arc<AtomicUsize>) {
+async fn limited(scratch: &Scratch, pipeline_rate: u32) -> (HookServer, Arc<AtomicUsize>) {
     annotated(scratch, pipeline_rate, json!({})).await
 }
 
-async fn annotated(scratch: &Scratch, pipeline_rate: u32, annotations: Value) -> (Hook, Arc<AtomicUsize>) {
+async fn annotated(
+    scratch: &Scratch,
+    pipeline_rate: u32,
+    annotations: Value,
+) -> (HookServer, Arc<AtomicUsize>) {
     let beyond = Arc::new(AtomicUsize::new(0));
     let counted = beyond.clone();
     let answer = move |uri: Uri| {
@@ -120,9 +125,9 @@ fn base64(text: &str) -> String {
     base64::engine::general_purpose::STANDARD.encode(text)
 }
 
-/// A call, before it is sent.
+/// A generated call.
 #[derive(Clone, Debug)]
-struct Drawn {
+struct GeneratedCall {
     method: &'static str,
     path: String,
     headers: Vec<(&'static str, Vec<u8>)>,
@@ -187,30 +192,32 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![2 => shaped.prop_map(|s| s.as_bytes().to_vec()), 1 => prop::collection::vec(any::<u8>(), 0..80)]
 }
 
-fn drawn() -> impl Strategy<Value = Drawn> {
+fn generated_call() -> impl Strategy<Value = GeneratedCall> {
     let method =
         prop_oneof![9 => Just("POST"), 1 => prop::sample::select(vec!["GET", "PUT", "HEAD", "PATCH"])];
     (method, path(), prop::collection::vec(header(), 0..4), body())
-        .prop_map(|(method, path, headers, body)| Drawn { method, path, headers, body })
+        .prop_map(|(method, path, headers, body)| GeneratedCall { method, path, headers, body })
 }
 
-/// The promotion that tokens are made for here.
+/// The promotion of the tokens.
 const PROMOTION: &str = "podinfo-dev-0123456789";
 
-/// A call-back with its token, and a forge's call with each way to show the key. A push is of no change request,
-/// so that nothing is waited for.
-fn shown() -> impl Strategy<Value = Drawn> {
+/// A callback with its token, or a call of a forge with the key in one of the headers. The call reports a push,
+/// which concerns no change request.
+fn call_with_key() -> impl Strategy<Value = GeneratedCall> {
     let of = crate::callbacks::key("apps", "podinfo");
-    let (subject, claim) =
-        (Subject { pipeline: &of, promotion: PROMOTION }, Claim { uid: "u", round: 0, environment: "dev" });
+    let (subject, claim) = (
+        TokenSubject { pipeline: &of, promotion: PROMOTION },
+        TokenClaim { uid: "u", round: 0, environment: "dev" },
+    );
     let token = format!("Bearer {}", mint(key("callback").as_bytes(), subject, claim));
     let body = br#"{"state": "done"}"#;
-    let post = |path: String, headers| Drawn { method: "POST", path, headers, body: body.to_vec() };
+    let post = |path: String, headers| GeneratedCall { method: "POST", path, headers, body: body.to_vec() };
     let mut all = vec![post(
         format!("/callback/apps/podinfo/{PROMOTION}"),
         vec![("authorization", token.into_bytes())],
     )];
-    for (name, value) in crate::callbacks::shown_by_forges(body, &key("forge")) {
+    for (name, value) in crate::callbacks::key_headers_of_forges(body, &key("forge")) {
         let headers = vec![(name, value.into_bytes()), ("x-github-event", b"push".to_vec())];
         all.push(post("/forge/apps/podinfo".into(), headers));
     }
@@ -219,8 +226,8 @@ fn shown() -> impl Strategy<Value = Drawn> {
 
 /// A good call that was tampered with: one character of what is shown, its end, the body that is signed or the
 /// place is another.
-fn nearly_shown() -> impl Strategy<Value = Drawn> {
-    (shown(), any::<prop::sample::Index>(), 0..4).prop_map(|(mut call, at, how)| {
+fn call_with_almost_a_key() -> impl Strategy<Value = GeneratedCall> {
+    (call_with_key(), any::<prop::sample::Index>(), 0..4).prop_map(|(mut call, at, how)| {
         let is_signed = call.path.starts_with("/forge") && call.headers[0].1.len() > 40;
         let value = &mut call.headers[0].1;
         // The user's name that Azure DevOps shows is anything.
@@ -237,9 +244,9 @@ fn nearly_shown() -> impl Strategy<Value = Drawn> {
     })
 }
 
-type Said = (u16, BTreeMap<String, Vec<u8>>, String);
+type AnswerParts = (u16, BTreeMap<String, Vec<u8>>, String);
 
-async fn answer(hook: &Hook, call: &Drawn, path: &str) -> Option<Said> {
+async fn answer(hook: &HookServer, call: &GeneratedCall, path: &str) -> Option<AnswerParts> {
     let mut request = Request::builder().method(call.method).uri(path);
     for (name, value) in &call.headers {
         request = request.header(*name, value.as_slice());
@@ -254,7 +261,7 @@ async fn answer(hook: &Hook, call: &Drawn, path: &str) -> Option<Said> {
 }
 
 #[test]
-fn a_signed_report_that_cannot_be_judged_now_is_to_come_again() {
+fn a_signed_report_is_answered_with_503_if_its_key_cannot_be_read() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let scratch = Scratch::new("judged").unwrap();
     runtime.block_on(async {
@@ -262,17 +269,17 @@ fn a_signed_report_that_cannot_be_judged_now_is_to_come_again() {
         let body = crate::push::event("eu", "UpgradeSucceeded", "6.1.8", 10).to_string().into_bytes();
         let headers = vec![("x-signature", crate::server::sign(&key("report"), &body).into_bytes())];
         let path = "/promotion/apps/open/dev".to_string();
-        let call = Drawn { method: "POST", path, headers, body };
-        // Flux gives up what is refused, and the word of the target would be lost.
+        let call = GeneratedCall { method: "POST", path, headers, body };
+        // Flux does not send a refused event again, so the report would be lost.
         let (status, headers, _) = answer(&hook, &call, &call.path).await.unwrap();
         assert_eq!((status, headers["retry-after"].as_slice()), (503, b"3".as_slice()));
-        let unsigned = Drawn { headers: Vec::new(), ..call };
+        let unsigned = GeneratedCall { headers: Vec::new(), ..call };
         assert_eq!(answer(&hook, &unsigned, &unsigned.path).await.unwrap().0, 401);
     });
 }
 
 #[test]
-fn a_key_that_is_not_for_hooks_is_none() {
+fn a_key_of_a_secret_that_is_not_for_hooks_is_refused() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     for (used_by, status) in [("commit, hook", 503), ("commit", 401), ("", 401)] {
         let scratch = Scratch::new("locked").unwrap();
@@ -281,15 +288,16 @@ fn a_key_that_is_not_for_hooks_is_none() {
             let (hook, _) = annotated(&scratch, 0, annotations).await;
             let body = crate::push::event("eu", "UpgradeSucceeded", "6.1.8", 10).to_string().into_bytes();
             let headers = vec![("x-signature", crate::server::sign(&key("report"), &body).into_bytes())];
-            let call = Drawn { method: "POST", path: "/promotion/apps/open/prod".into(), headers, body };
-            // What is taken cannot be kept here.
+            let call =
+                GeneratedCall { method: "POST", path: "/promotion/apps/open/prod".into(), headers, body };
+            // An accepted report cannot be stored here.
             assert_eq!(answer(&hook, &call, &call.path).await.unwrap().0, status, "{used_by:?}");
         });
     }
 }
 
 #[test]
-fn a_flood_that_is_not_signed_holds_up_nothing_that_is() {
+fn a_flood_of_unsigned_calls_does_not_limit_signed_calls() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let scratch = Scratch::new("unsigned").unwrap();
     runtime.block_on(async {
@@ -297,26 +305,26 @@ fn a_flood_that_is_not_signed_holds_up_nothing_that_is() {
         let body = crate::push::event("eu", "UpgradeSucceeded", "6.1.8", 10).to_string().into_bytes();
         let path = "/promotion/apps/open/prod".to_string();
         let signature = crate::server::sign(&key("report"), &body).into_bytes();
-        let unsigned = Drawn { method: "POST", path, headers: Vec::new(), body };
-        let mut said = Vec::new();
+        let unsigned = GeneratedCall { method: "POST", path, headers: Vec::new(), body };
+        let mut statuses = Vec::new();
         for _ in 0..40 {
-            said.push(answer(&hook, &unsigned, &unsigned.path).await.unwrap().0);
+            statuses.push(answer(&hook, &unsigned, &unsigned.path).await.unwrap().0);
         }
-        assert!(said.contains(&429), "{said:?}");
-        let signed = Drawn { headers: vec![("x-signature", signature)], ..unsigned };
-        // It is taken: there is nothing here that could keep it.
+        assert!(statuses.contains(&429), "{statuses:?}");
+        let signed = GeneratedCall { headers: vec![("x-signature", signature)], ..unsigned };
+        // The call is accepted, and cannot be stored here.
         assert_eq!(answer(&hook, &signed, &signed.path).await.unwrap().0, 503);
         assert!(beyond.load(Ordering::SeqCst) > 0);
     });
 }
 
 #[test]
-fn a_flood_reads_a_secret_once() {
+fn a_flood_of_calls_reads_a_secret_at_most_once_a_second() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let scratch = Scratch::new("flood").unwrap();
     runtime.block_on(async {
         let (hook, beyond) = hook(&scratch).await;
-        let call = Drawn {
+        let call = GeneratedCall {
             method: "POST",
             path: "/promotion/apps/open/dev".into(),
             headers: vec![("x-signature", crate::server::sign("no", b"{}").into_bytes())],
@@ -325,14 +333,14 @@ fn a_flood_reads_a_secret_once() {
         let begun = std::time::Instant::now();
         let calls = (0..200).map(|_| answer(&hook, &call, &call.path));
         futures::future::join_all(calls).await;
-        // They come within a moment, but who knows how long that is here: it may ask again each second.
+        // The Secret may be read again each second, and the calls may take longer than that on a slow machine.
         let (read, most) = (beyond.load(Ordering::SeqCst), 20 + begun.elapsed().as_secs() as usize);
-        assert!(read <= most, "200 calls at once, and {read} questions to an API server that cannot answer");
+        assert!(read <= most, "200 calls at the same time made {read} requests to the API server");
     });
 }
 
 #[test]
-fn the_long_bodies_of_strangers_are_few_at_a_time() {
+fn the_number_of_unverified_long_bodies_in_memory_is_limited() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let scratch = Scratch::new("long").unwrap();
     runtime.block_on(async {
@@ -353,8 +361,8 @@ fn the_long_bodies_of_strangers_are_few_at_a_time() {
             assert!(held.len() * (3 << 20) <= 128 << 20, "{} long bodies at a time", held.len());
         };
         assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
-        // Others are judged as ever, and there is room again when one has ended.
-        let short = Drawn {
+        // Short bodies are answered, and a long one finds a slot again when another one has ended.
+        let short = GeneratedCall {
             method: "POST",
             path: "/forge/apps/podinfo".into(),
             headers: vec![("x-gitlab-token", b"no".to_vec())],
@@ -367,43 +375,46 @@ fn the_long_bodies_of_strangers_are_few_at_a_time() {
 }
 
 #[test]
-fn no_call_without_a_key_is_taken_or_tells_anything() {
+fn a_call_without_a_key_is_not_accepted_and_its_answer_reveals_nothing() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let scratch = Scratch::new("router").unwrap();
     let (hook, beyond) = runtime.block_on(hook(&scratch));
-    let (taken, looked) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    // Batches: a case of its own for each call would cost more than the call.
+    let (made, looked) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    // In batches, since a case for each call would take longer than the call.
     let mut runner = TestRunner::new(Cases::with_cases(2300));
-    let batch = prop::collection::vec(prop_oneof![5 => drawn(), 1 => nearly_shown()], 50);
+    let batch = prop::collection::vec(prop_oneof![5 => generated_call(), 1 => call_with_almost_a_key()], 50);
     let ended = runner.run(&batch, |calls| {
         runtime.block_on(async {
             for call in &calls {
-                let Some(said) = answer(&hook, call, &call.path).await else { continue };
-                taken.fetch_add(1, Ordering::Relaxed);
+                let Some(found) = answer(&hook, call, &call.path).await else { continue };
+                made.fetch_add(1, Ordering::Relaxed);
                 let is_open = call.path.starts_with("/promotion/apps/anyone/");
                 let good: &[u16] =
                     if is_open { &[200, 202, 400, 401, 405, 422] } else { &[400, 401, 404, 405, 408, 413] };
-                prop_assert!(good.contains(&said.0), "{:?}: {:?}", call, said);
-                looked.fetch_add(usize::from(said.0 == 202), Ordering::Relaxed);
-                prop_assert!(!said.2.contains(KEY) && !said.2.contains("hook"), "{:?}: {:?}", call, said);
+                prop_assert!(good.contains(&found.0), "{:?}: {:?}", call, found);
+                looked.fetch_add(usize::from(found.0 == 202), Ordering::Relaxed);
+                prop_assert!(!found.2.contains(KEY) && !found.2.contains("hook"), "{:?}: {:?}", call, found);
                 if is_open {
                     continue;
                 }
-                // The same call about a pipeline that is not there.
+                // The same call for a pipeline that does not exist.
                 let other = call.path.replace("podinfo", "missing").replace("anyone", "missing");
                 let unknown = answer(&hook, call, &other).await;
-                prop_assert_eq!(Some(said), unknown, "{:?}", call);
+                prop_assert_eq!(Some(found), unknown, "{:?}", call);
             }
             Ok(())
         })
     });
     ended.unwrap();
-    assert_eq!(beyond.load(Ordering::SeqCst), 0, "something was read for a call that nobody signed");
-    assert!(looked.load(Ordering::Relaxed) > 100, "{looked:?} calls had Sluice look where everybody may");
-    assert!(taken.load(Ordering::Relaxed) > 100_000, "{taken:?} calls were made");
+    assert_eq!(beyond.load(Ordering::SeqCst), 0, "an unsigned call made a request to the API server");
+    assert!(
+        looked.load(Ordering::Relaxed) > 100,
+        "only {looked:?} unsigned calls were accepted where they are allowed"
+    );
+    assert!(made.load(Ordering::Relaxed) > 100_000, "only {made:?} calls were made");
 }
 
-/// JSON of any shape, often with the words that bodies have.
+/// JSON of any shape, often with the names and values of real bodies.
 fn shape() -> impl Strategy<Value = Value> {
     let word = prop::sample::select(vec![
         "involvedObject",
@@ -452,7 +463,7 @@ fn shape() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A good body with some of its values replaced by others.
+/// A valid body with some of its values replaced by others.
 fn nearly_good() -> impl Strategy<Value = Value> {
     let good = prop::sample::select(vec![
         json!({"involvedObject": {"kind": "HelmRelease", "namespace": "podinfo", "name": "podinfo",
@@ -478,11 +489,11 @@ fn nearly_good() -> impl Strategy<Value = Value> {
     )
 }
 
-/// The same call with another body, and what is shown for that.
-fn with_body(call: &Drawn, value: &Value) -> Drawn {
+/// The same call with another body, and the key shown for that body.
+fn with_body(call: &GeneratedCall, value: &Value) -> GeneratedCall {
     let body = serde_json::to_vec(value).unwrap();
-    let mut call = Drawn { body, ..call.clone() };
-    let of_forge = crate::callbacks::shown_by_forges(&call.body, &key("forge"));
+    let mut call = GeneratedCall { body, ..call.clone() };
+    let of_forge = crate::callbacks::key_headers_of_forges(&call.body, &key("forge"));
     let (name, shown) = &mut call.headers[0];
     if let Some((_, value)) = of_forge.into_iter().find(|(n, _)| call.path.starts_with("/forge") && n == name)
     {
@@ -491,14 +502,14 @@ fn with_body(call: &Drawn, value: &Value) -> Drawn {
     call
 }
 
-/// How much would be kept of what an event reports.
+/// Returns the size of the report of an event, in bytes of JSON.
 fn size_of_report(body: &[u8]) -> Option<usize> {
-    let event: Event = serde_json::from_slice(body).ok()?;
-    Some(serde_json::to_vec(&after(None, &event, jiff::Timestamp::now())?).unwrap().len())
+    let event: ReceivedEvent = serde_json::from_slice(body).ok()?;
+    Some(serde_json::to_vec(&updated(None, &event, jiff::Timestamp::now())?).unwrap().len())
 }
 
 #[test]
-fn whoever_knows_the_key_is_still_told_what_is_wrong_with_any_body() {
+fn a_signed_call_with_any_body_is_answered_with_what_is_wrong() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let scratch = Scratch::new("signed").unwrap();
     let (hook, _) = runtime.block_on(hook(&scratch));
@@ -510,9 +521,9 @@ fn whoever_knows_the_key_is_still_told_what_is_wrong_with_any_body() {
     let signed = (path, prop_oneof![shape(), nearly_good()], prop::option::of(0usize..200));
     let one = (
         signed,
-        prop::option::weighted(0.2, (shown(), prop_oneof![shape(), Just(json!({"state": "done"}))])),
+        prop::option::weighted(0.2, (call_with_key(), prop_oneof![shape(), Just(json!({"state": "done"}))])),
     );
-    let (sent, told, reported) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+    let (sent, rejected, reported) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
     let mut runner = TestRunner::new(Cases::with_cases(1050));
     let ended = runner.run(&prop::collection::vec(one, 100), |calls| {
         runtime.block_on(async {
@@ -521,7 +532,7 @@ fn whoever_knows_the_key_is_still_told_what_is_wrong_with_any_body() {
                     let call = with_body(call, value);
                     let (status, _, text) = answer(&hook, &call, &call.path).await.unwrap();
                     sent.fetch_add(1, Ordering::Relaxed);
-                    told.fetch_add(usize::from(matches!(status, 400 | 422)), Ordering::Relaxed);
+                    rejected.fetch_add(usize::from(matches!(status, 400 | 422)), Ordering::Relaxed);
                     let good: &[u16] =
                         if call.path.starts_with("/forge") { &[200] } else { &[400, 422, 503] };
                     prop_assert!(good.contains(&status) && !text.contains(KEY), "{status} {text}: {call:?}");
@@ -531,10 +542,10 @@ fn whoever_knows_the_key_is_still_told_what_is_wrong_with_any_body() {
                 body.truncate(cut.unwrap_or(usize::MAX));
                 let headers =
                     vec![("x-signature", crate::server::sign(&signing_key(path, &body), &body).into_bytes())];
-                let call = Drawn { method: "POST", path: path.to_string(), headers, body };
+                let call = GeneratedCall { method: "POST", path: path.to_string(), headers, body };
                 let (status, _, text) = answer(&hook, &call, path).await.unwrap();
                 sent.fetch_add(1, Ordering::Relaxed);
-                told.fetch_add(usize::from(matches!(status, 400 | 422)), Ordering::Relaxed);
+                rejected.fetch_add(usize::from(matches!(status, 400 | 422)), Ordering::Relaxed);
                 prop_assert!(matches!(status, 200 | 400 | 422 | 503), "{status} {text}: {value}");
                 prop_assert!(!text.contains(KEY), "{text}");
                 if status == 503
@@ -543,7 +554,7 @@ fn whoever_knows_the_key_is_still_told_what_is_wrong_with_any_body() {
                     prop_assert!(size < 10_000, "{size} bytes of one report");
                     reported.fetch_add(1, Ordering::Relaxed);
                 }
-                // Taken, if there were anything here that could keep it.
+                // The call is accepted, and cannot be stored here.
                 if status == 503 {
                     let has = if path.starts_with("/trigger") { "idempotencyKey" } else { "involvedObject" };
                     prop_assert!(
@@ -557,7 +568,7 @@ fn whoever_knows_the_key_is_still_told_what_is_wrong_with_any_body() {
         })
     });
     ended.unwrap();
-    let (sent, told) = (sent.into_inner(), told.into_inner());
-    assert!(sent > 100_000 && told > sent / 2, "{told} of {sent}");
-    assert!(reported.into_inner() > 300, "too few reports were taken");
+    let (sent, rejected) = (sent.into_inner(), rejected.into_inner());
+    assert!(sent > 100_000 && rejected > sent / 2, "{rejected} of {sent}");
+    assert!(reported.into_inner() > 300, "too few reports were accepted");
 }

@@ -1,4 +1,4 @@
-//! The hook server as it runs in the controller, with Secrets on a real API server.
+//! The hook server in a controller, with a real API server.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -71,7 +71,7 @@ spec:
 ";
 const DEV: &str = "/promotion/apps/podinfo/dev";
 
-pub(crate) struct Served {
+pub(crate) struct HookFixture {
     pub(crate) cluster: Cluster,
     pub(crate) at: SocketAddr,
     http: Http,
@@ -81,7 +81,7 @@ pub(crate) struct Served {
     scratch: Scratch,
 }
 
-impl Drop for Served {
+impl Drop for HookFixture {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -98,8 +98,8 @@ async fn free_ports() -> Result<(SocketAddr, SocketAddr)> {
     Ok((one.local_addr()?, other.local_addr()?))
 }
 
-/// A controller with a hook server, once it knows the pipelines.
-pub(crate) async fn serve(change: impl FnOnce(&mut HookOptions, &Path)) -> Result<Served> {
+/// Starts a controller with a hook server, and waits until it knows the pipelines.
+pub(crate) async fn serve(change: impl FnOnce(&mut HookOptions, &Path)) -> Result<HookFixture> {
     let plane = ControlPlane::start().await?;
     let cluster = plane.cluster("hub").await?;
     cluster.install_sluice_crds().await?;
@@ -118,14 +118,13 @@ pub(crate) async fn serve(change: impl FnOnce(&mut HookOptions, &Path)) -> Resul
         callbacks: true,
     };
     change(&mut hook, scratch.path());
-    let task = begin(&cluster, hook.clone(), metrics, scratch.folder("cache")?).await?;
-    let served = Served { cluster, at, http: Http::new(), hook, metrics, task, scratch };
-    served.is_ready().await?;
-    Ok(served)
+    let task = start(&cluster, hook.clone(), metrics, scratch.folder("cache")?).await?;
+    let fixture = HookFixture { cluster, at, http: Http::new(), hook, metrics, task, scratch };
+    fixture.wait_until_pipelines_are_known().await?;
+    Ok(fixture)
 }
 
-/// Begins a controller.
-async fn begin(
+async fn start(
     cluster: &Cluster,
     hook: HookOptions,
     metrics: SocketAddr,
@@ -186,26 +185,25 @@ pub(crate) fn sign(key: &str, body: &[u8]) -> String {
     format!("sha256={hex}")
 }
 
-impl Served {
-    /// Waits until it knows the pipelines.
-    async fn is_ready(&self) -> Result<()> {
+impl HookFixture {
+    async fn wait_until_pipelines_are_known(&self) -> Result<()> {
         eventually(Duration::from_secs(60), async || {
             let text = self.metrics().await?;
-            let turned =
-                text.lines().any(|line| line.starts_with("sluice_turns_total ") && !line.ends_with(" 0"));
+            let mut lines = text.lines();
+            let has_reconciled = lines.any(|l| l.starts_with("sluice_turns_total ") && !l.ends_with(" 0"));
             TcpStream::connect(self.at).await?;
-            turned.then_some(()).context("the pipelines are not known yet")
+            has_reconciled.then_some(()).context("the pipelines are not known yet")
         })
         .await
     }
 
-    /// Ends the controller, and begins another in its place.
+    /// Ends the controller, and starts another one.
     pub(crate) async fn restart(&mut self) -> Result<()> {
         self.task.abort();
         let _ = (&mut self.task).await;
         let cache = self.scratch.folder("cache-of-another")?;
-        self.task = begin(&self.cluster, self.hook.clone(), self.metrics, cache).await?;
-        self.is_ready().await
+        self.task = start(&self.cluster, self.hook.clone(), self.metrics, cache).await?;
+        self.wait_until_pipelines_are_known().await
     }
 
     async fn metrics(&self) -> Result<String> {
@@ -216,7 +214,7 @@ impl Served {
         self.metric(&format!("sluice_hook_calls_total{{endpoint=\"promotion\",result=\"{result}\"}}")).await
     }
 
-    /// A metric as it stands; 0 where it is not there yet.
+    /// Returns the value of a metric; 0 if the controller does not have it yet.
     async fn metric(&self, name: &str) -> Result<u64> {
         let text = self.metrics().await?;
         let value = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok();
@@ -228,9 +226,8 @@ impl Served {
         signature.into_iter().fold(request, |request, s| request.header("x-signature", s))
     }
 
-    /// The answer to a call that is sent again as long as it cannot be judged, as Flux does: an API server
-    /// may take its time.
-    pub(crate) async fn judged(
+    /// Sends a call until the answer is not 503, as Flux does, since the API server may be slow.
+    pub(crate) async fn answer(
         &self,
         path: &str,
         body: &[u8],
@@ -245,7 +242,7 @@ impl Served {
     }
 
     pub(crate) async fn status(&self, path: &str, body: &[u8], signature: Option<&str>) -> Result<u16> {
-        Ok(self.judged(path, body, signature).await?.status().as_u16())
+        Ok(self.answer(path, body, signature).await?.status().as_u16())
     }
 
     /// Sends bytes as they are, and returns the first line of the answer.
@@ -259,10 +256,10 @@ impl Served {
     }
 }
 
-impl Served {
-    /// What is refused is told what to show there, and not whether there is such a pipeline.
-    async fn tells_what_to_show(&self, body: &[u8]) -> Result<()> {
-        for (path, shown, not_shown) in [
+impl HookFixture {
+    /// Checks that a refusal says how to show a key, and does not reveal whether the pipeline exists.
+    async fn check_refusals(&self, body: &[u8]) -> Result<()> {
+        for (path, part, absent) in [
             ("/trigger/apps/podinfo", "of the first environment", "Bearer"),
             ("/callback/apps/podinfo/x", "Authorization: Bearer", "X-Signature"),
             ("/forge/apps/podinfo", "X-Gitlab-Token", "X-Signature"),
@@ -271,11 +268,11 @@ impl Served {
             let answer = self.post(path, body, None).send().await?;
             ensure!(answer.status() == StatusCode::UNAUTHORIZED, "{path}: {answer:?}");
             let text = answer.text().await?;
-            ensure!(text.contains(shown) && !text.contains(not_shown), "{path}: {text}");
+            ensure!(text.contains(part) && !text.contains(absent), "{path}: {text}");
             let unknown = self.post(&path.replace("podinfo", "none"), body, None).send().await?;
-            ensure!(unknown.text().await? == text, "{path}: it tells which pipelines there are");
+            ensure!(unknown.text().await? == text, "{path}: the answer reveals which pipelines exist");
         }
-        // Also where the path names nothing, as the predecessor had it.
+        // GET is not allowed even on a path that names nothing.
         for path in [DEV, "/promotion/apps/line"] {
             let answer = Http::new().get(format!("http://{}{path}", self.at)).send().await?;
             ensure!(answer.status() == StatusCode::METHOD_NOT_ALLOWED && answer.headers()["allow"] == "POST");
@@ -286,18 +283,18 @@ impl Served {
 }
 
 #[test]
-fn each_call_has_its_answer() -> Result<()> {
+fn each_kind_of_call_is_answered_with_its_status() -> Result<()> {
     run(async {
-        let served = serve(|_, _| {}).await?;
+        let fixture = serve(|_, _| {}).await?;
         let (good, signature) = body("hr-chart-upgrade-succeeded.json");
         let signed = Some(signature.as_str());
-        let answer = served.post(DEV, &good, signed).send().await?;
+        let answer = fixture.post(DEV, &good, signed).send().await?;
         ensure!(answer.status() == StatusCode::ACCEPTED, "{answer:?}");
-        let place = "/apis/pipelines.weave.works/v1alpha1/namespaces/apps/pipelines/podinfo";
-        ensure!(answer.headers()["location"] == place, "{answer:?}");
+        let location = "/apis/pipelines.weave.works/v1alpha1/namespaces/apps/pipelines/podinfo";
+        ensure!(answer.headers()["location"] == location, "{answer:?}");
 
-        // Unknown and forbidden look the same.
-        let refused = served.post("/promotion/apps/none/dev", &good, signed).send().await?;
+        // An unknown pipeline and a wrong key get the same answer.
+        let refused = fixture.post("/promotion/apps/none/dev", &good, signed).send().await?;
         let other = sign("other", &good);
         for (path, signature) in [
             (DEV, None),
@@ -308,17 +305,17 @@ fn each_call_has_its_answer() -> Result<()> {
             ("/promotion/apps/keyless/dev", signed),
             ("/promotion/apps/keyless/dev", None),
         ] {
-            let answer = served.post(path, &good, signature).send().await?;
+            let answer = fixture.post(path, &good, signature).send().await?;
             ensure!(answer.status() == refused.status() && answer.headers().len() == refused.headers().len());
             ensure!(answer.status() == StatusCode::UNAUTHORIZED, "{path} {signature:?}: {answer:?}");
-            ensure!(answer.text().await?.contains("X-Signature"), "it does not say what to send");
+            ensure!(answer.text().await?.contains("X-Signature"), "the answer does not say what to send");
         }
-        let unknown = served.post("/promotion/apps/podinfo/none", &good, signed).send().await?;
+        let unknown = fixture.post("/promotion/apps/podinfo/none", &good, signed).send().await?;
         ensure!(unknown.status() == StatusCode::UNPROCESSABLE_ENTITY, "{unknown:?}");
-        ensure!(unknown.text().await?.contains("call with one of dev"), "it does not name the environments");
-        let twice = served.post(DEV, &good, signed).header("x-signature", &signature).send().await?;
+        ensure!(unknown.text().await?.contains("call with one of dev"), "no names of environments");
+        let twice = fixture.post(DEV, &good, signed).header("x-signature", &signature).send().await?;
         ensure!(twice.status() == StatusCode::UNAUTHORIZED, "two signatures: {twice:?}");
-        ensure!(served.status("/promotion/apps/open/dev", &good, None).await? == 202);
+        ensure!(fixture.status("/promotion/apps/open/dev", &good, None).await? == 202);
 
         for path in [
             "/",
@@ -333,7 +330,7 @@ fn each_call_has_its_answer() -> Result<()> {
             "/healthz",
             "/metrics",
         ] {
-            let line = served
+            let line = fixture
                 .raw(
                     format!(
                         "POST {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
@@ -343,50 +340,50 @@ fn each_call_has_its_answer() -> Result<()> {
                 .await?;
             ensure!(line.contains(" 404 "), "{path}: {line}");
         }
-        served.tells_what_to_show(&good).await?;
+        fixture.check_refusals(&good).await?;
 
-        ensure!(served.count("accepted").await? == 2 && served.count("refused").await? == 9);
+        ensure!(fixture.count("accepted").await? == 2 && fixture.count("refused").await? == 9);
         Ok(())
     })
 }
 
 #[test]
-fn each_body_has_its_answer() -> Result<()> {
+fn each_kind_of_body_is_answered_with_its_status() -> Result<()> {
     run(async {
-        let served = serve(|_, _| {}).await?;
+        let fixture = serve(|_, _| {}).await?;
         let (good, signature) = body("hr-chart-upgrade-succeeded.json");
         let signed = Some(signature.as_str());
-        // A replay is accepted and changes nothing: it only makes Sluice look.
+        // A replay is accepted, and only has the pipeline reconciled again.
         for _ in 0..2 {
-            ensure!(served.status(DEV, &good, signed).await? == 202);
+            ensure!(fixture.status(DEV, &good, signed).await? == 202);
         }
         for (text, status) in
             [("", 400), ("[]", 400), ("{", 400), ("null", 400), ("{}", 400), ("\u{feff}{}", 400)]
         {
             let signature = sign("test-hmac-key", text.as_bytes());
-            let found = served.status(DEV, text.as_bytes(), Some(&signature)).await?;
+            let found = fixture.status(DEV, text.as_bytes(), Some(&signature)).await?;
             ensure!(found == status, "{text:?}: {found}");
         }
         let (drift, signature) = body("hr-drift-corrected.json");
-        ensure!(served.status(DEV, &drift, Some(&signature)).await? == 200);
+        ensure!(fixture.status(DEV, &drift, Some(&signature)).await? == 200);
         let (foreign, signature) = body("ks-git-success.json");
-        let answer = served.post(DEV, &foreign, Some(&signature)).send().await?;
+        let answer = fixture.post(DEV, &foreign, Some(&signature)).send().await?;
         ensure!(answer.status() == StatusCode::UNPROCESSABLE_ENTITY);
         ensure!(answer.text().await?.contains("eventSources"));
 
-        ensure!(served.count("accepted").await? == 2 && served.count("ignored").await? == 1);
-        let (malformed, unfit) = (served.count("malformed").await?, served.count("unfit").await?);
-        ensure!((malformed, unfit) == (6, 1), "{}", served.metrics().await?);
+        ensure!(fixture.count("accepted").await? == 2 && fixture.count("ignored").await? == 1);
+        let (malformed, unfit) = (fixture.count("malformed").await?, fixture.count("unfit").await?);
+        ensure!((malformed, unfit) == (6, 1), "{}", fixture.metrics().await?);
         Ok(())
     })
 }
 
 #[test]
-fn huge_slow_and_broken_calls_end() -> Result<()> {
+fn huge_slow_and_broken_calls_are_ended() -> Result<()> {
     run(async {
-        let served = serve(|_, _| {}).await?;
+        let fixture = serve(|_, _| {}).await?;
         let head = format!("POST {DEV} HTTP/1.1\r\nhost: a\r\n");
-        let line = served.raw(format!("{head}content-length: 3145729\r\n\r\n").as_bytes()).await?;
+        let line = fixture.raw(format!("{head}content-length: 3145729\r\n\r\n").as_bytes()).await?;
         ensure!(line.contains(" 413 "), "{line}");
         let mut long = format!("{head}transfer-encoding: chunked\r\n\r\n").into_bytes();
         for _ in 0..49 {
@@ -394,49 +391,52 @@ fn huge_slow_and_broken_calls_end() -> Result<()> {
             long.extend([b' '; 0x10000]);
             long.extend(b"\r\n");
         }
-        // It may hang up before all of it was sent.
-        if let Ok(line) = served.raw(&long).await {
+        // The server may close the connection before the whole body was sent.
+        if let Ok(line) = fixture.raw(&long).await {
             ensure!(line.contains(" 413 ") || line.is_empty(), "{line}");
         }
         let slow = [
-            served.raw(
+            fixture.raw(
                 b"POST /promotion/apps/podinfo/dev HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n123",
             ),
-            served.raw(b"POST /promotion/apps"),
+            fixture.raw(b"POST /promotion/apps"),
         ];
         let [body, head] = slow;
         let (body, head) = tokio::try_join!(body, head)?;
         ensure!(body.contains(" 408 "), "a slow body: {body}");
         ensure!(head.is_empty() || head.contains(" 408 "), "a slow head: {head}");
-        let junk = served.raw(&[0xff; 4000]).await?;
+        let junk = fixture.raw(&[0xff; 4000]).await?;
         ensure!(junk.is_empty() || junk.contains(" 400 "), "{junk}");
         let (good, signature) = self::body("hr-chart-upgrade-succeeded.json");
-        ensure!(served.status(DEV, &good, Some(&signature)).await? == 202, "it serves no more");
+        ensure!(fixture.status(DEV, &good, Some(&signature)).await? == 202, "no more answers");
 
         let cut = async |cause: &str, least: u64| {
             eventually(Duration::from_secs(60), async || {
-                let count = served.metric(&format!("sluice_hook_cuts_total{{cause=\"{cause}\"}}")).await?;
+                let count = fixture.metric(&format!("sluice_hook_cuts_total{{cause=\"{cause}\"}}")).await?;
                 ensure!(count >= least, "{cause}: {count}");
                 Ok(())
             })
             .await
         };
-        ensure!(served.count("huge").await? >= 1 && served.count("slow").await? == 1);
+        ensure!(fixture.count("huge").await? >= 1 && fixture.count("slow").await? == 1);
         cut("slow", 1).await?;
         cut("unreadable", 1).await?;
 
-        // One peer leaves room for others: it may not have all the places there are.
+        // One peer may not have all connections.
         let mut all = Vec::new();
         for _ in 0..=128 {
-            all.push(TcpStream::connect(served.at).await?);
+            all.push(TcpStream::connect(fixture.at).await?);
         }
         let mut last = all.pop().context("the last")?;
         let closed = tokio::time::timeout(Duration::from_secs(30), last.read(&mut [0])).await;
-        ensure!(!matches!(closed.context("it was let in")?, Ok(1..)), "it was answered");
+        ensure!(
+            !matches!(closed.context("the connection was not closed")?, Ok(1..)),
+            "the connection was answered"
+        );
         drop(all);
         cut("crowded", 1).await?;
         eventually(Duration::from_secs(60), async || {
-            ensure!(served.status(DEV, &good, Some(&signature)).await? == 202);
+            ensure!(fixture.status(DEV, &good, Some(&signature)).await? == 202);
             Ok(())
         })
         .await
@@ -444,29 +444,29 @@ fn huge_slow_and_broken_calls_end() -> Result<()> {
 }
 
 #[test]
-fn a_server_without_a_place_left_says_so_in_its_metrics() -> Result<()> {
+fn the_metrics_count_when_all_connections_are_in_use() -> Result<()> {
     run(async {
-        let served = serve(|options, _| {
-            // A proxy may have all of them.
+        let fixture = serve(|options, _| {
+            // A trusted proxy may have all connections.
             options.connections = 8;
             options.proxies = Proxies::new(vec!["127.0.0.0/8".parse().unwrap()]);
         })
         .await?;
-        let full = served.metric("sluice_hook_full_total").await?;
+        let full = fixture.metric("sluice_hook_full_total").await?;
         let mut all = Vec::new();
         for _ in 0..8 {
-            all.push(TcpStream::connect(served.at).await?);
+            all.push(TcpStream::connect(fixture.at).await?);
         }
         eventually(Duration::from_secs(60), async || {
-            let open = served.metric("sluice_hook_connections").await?;
+            let open = fixture.metric("sluice_hook_connections").await?;
             ensure!(open == 8, "{open} connections");
-            ensure!(served.metric("sluice_hook_full_total").await? > full, "not counted");
+            ensure!(fixture.metric("sluice_hook_full_total").await? > full, "not counted");
             Ok(())
         })
         .await?;
         drop(all);
         eventually(Duration::from_secs(60), async || {
-            let open = served.metric("sluice_hook_connections").await?;
+            let open = fixture.metric("sluice_hook_connections").await?;
             ensure!(open == 0, "{open} connections");
             Ok(())
         })
@@ -477,30 +477,30 @@ fn a_server_without_a_place_left_says_so_in_its_metrics() -> Result<()> {
 #[test]
 fn a_key_is_rotated_without_a_restart() -> Result<()> {
     run(async {
-        let served = serve(|_, _| {}).await?;
+        let fixture = serve(|_, _| {}).await?;
         let (good, old) = body("hr-chart-upgrade-succeeded.json");
         let new = sign("new-key", &good);
-        ensure!(served.status(DEV, &good, Some(&old)).await? == 202);
-        ensure!(served.status(DEV, &good, Some(&new)).await? == 401);
-        set_keys(&served.cluster, &json!({"hmac-key": "new-key", "hmac-key-previous": "test-hmac-key"}))
+        ensure!(fixture.status(DEV, &good, Some(&old)).await? == 202);
+        ensure!(fixture.status(DEV, &good, Some(&new)).await? == 401);
+        set_keys(&fixture.cluster, &json!({"hmac-key": "new-key", "hmac-key-previous": "test-hmac-key"}))
             .await?;
-        let becomes = async |signature: &str, wanted: u16| {
+        let wait_for = async |signature: &str, expected: u16| {
             eventually(Duration::from_secs(60), async || {
-                let status = served.status(DEV, &good, Some(signature)).await?;
-                ensure!(status == wanted, "{status}");
+                let status = fixture.status(DEV, &good, Some(signature)).await?;
+                ensure!(status == expected, "{status}");
                 Ok(())
             })
             .await
         };
-        becomes(&new, 202).await?;
-        becomes(&old, 202).await?;
-        set_keys(&served.cluster, &json!({"hmac-key": "new-key"})).await?;
-        becomes(&old, 401).await?;
-        becomes(&new, 202).await?;
-        // Without its API server a key that is known stays good for a moment; then it cannot be judged.
-        served.cluster.stop();
+        wait_for(&new, 202).await?;
+        wait_for(&old, 202).await?;
+        set_keys(&fixture.cluster, &json!({"hmac-key": "new-key"})).await?;
+        wait_for(&old, 401).await?;
+        wait_for(&new, 202).await?;
+        // Without the API server, the cached key is accepted for a moment. After that, the answer is 503.
+        fixture.cluster.stop();
         let answer = eventually(Duration::from_secs(60), async || {
-            let answer = served.post(DEV, &good, Some(&new)).send().await?;
+            let answer = fixture.post(DEV, &good, Some(&new)).send().await?;
             ensure!(answer.status() == StatusCode::SERVICE_UNAVAILABLE, "{answer:?}");
             Ok(answer)
         })
@@ -511,18 +511,18 @@ fn a_key_is_rotated_without_a_restart() -> Result<()> {
 }
 
 #[test]
-fn a_flood_is_held_back() -> Result<()> {
+fn calls_over_the_rate_of_a_peer_or_pipeline_are_answered_with_429() -> Result<()> {
     run(async {
-        let served = serve(|options, _| {
+        let fixture = serve(|options, _| {
             (options.peer_rate, options.pipeline_rate) = (2, 1);
             options.proxies = Proxies::new(vec!["127.0.0.0/8".parse().unwrap()]);
         })
         .await?;
         let (good, signature) = body("hr-chart-upgrade-succeeded.json");
         let from = |peer: &str, signature: Option<&str>| {
-            served.post(DEV, &good, signature).header("x-forwarded-for", peer).send()
+            fixture.post(DEV, &good, signature).header("x-forwarded-for", peer).send()
         };
-        // One peer floods without a key: that costs the pipeline nothing.
+        // The unsigned calls of one peer do not use up the limit of the pipeline.
         let flood = futures::future::try_join_all((0..60).map(|_| from("203.0.113.9", None))).await?;
         let limited = flood.iter().filter(|answer| answer.status() == StatusCode::TOO_MANY_REQUESTS).count();
         ensure!((1..=40).contains(&limited), "{limited}");
@@ -549,9 +549,9 @@ fn certificate(folder: &Path) -> Result<(PathBuf, PathBuf, String)> {
 }
 
 #[test]
-fn a_renewed_certificate_counts_without_a_restart() -> Result<()> {
+fn a_renewed_certificate_is_used_without_a_restart() -> Result<()> {
     run(async {
-        let served = serve(|options, folder| {
+        let fixture = serve(|options, folder| {
             let (file, key, _) = certificate(folder).unwrap();
             options.certificate = Some((file, key));
         })
@@ -559,34 +559,34 @@ fn a_renewed_certificate_counts_without_a_restart() -> Result<()> {
         let (good, signature) = body("hr-chart-upgrade-succeeded.json");
         let trusting = |pem: &str| -> Result<Http> {
             let root = reqwest::Certificate::from_pem(pem.as_bytes())?;
-            Ok(Http::builder().tls_certs_only([root]).resolve("localhost", served.at).build()?)
+            Ok(Http::builder().tls_certs_only([root]).resolve("localhost", fixture.at).build()?)
         };
         let call = async |http: &Http| {
-            let url = format!("https://localhost:{}{DEV}", served.at.port());
+            let url = format!("https://localhost:{}{DEV}", fixture.at.port());
             http.post(url).header("x-signature", &signature).body(good.clone()).send().await
         };
-        let first = std::fs::read_to_string(served.scratch.path().join("tls.crt"))?;
+        let first = std::fs::read_to_string(fixture.scratch.path().join("tls.crt"))?;
         ensure!(call(&trusting(&first)?).await?.status() == StatusCode::ACCEPTED);
-        // Half a certificate, as when it is being replaced, changes nothing.
-        std::fs::write(served.scratch.path().join("tls.crt"), &first[..100])?;
-        let unreadable = async |wanted: u64| {
+        // With half a certificate, as while it is being replaced, the current one stays in use.
+        std::fs::write(fixture.scratch.path().join("tls.crt"), &first[..100])?;
+        let wait_for_unreadable = async |expected: u64| {
             eventually(Duration::from_secs(60), async || {
-                let said = served.metric("sluice_hook_certificate_unreadable").await?;
-                ensure!(said == wanted, "{said}");
+                let value = fixture.metric("sluice_hook_certificate_unreadable").await?;
+                ensure!(value == expected, "{value}");
                 Ok(())
             })
             .await
         };
-        unreadable(1).await?;
+        wait_for_unreadable(1).await?;
         ensure!(call(&trusting(&first)?).await?.status() == StatusCode::ACCEPTED);
-        let (.., second) = certificate(served.scratch.path())?;
+        let (.., second) = certificate(fixture.scratch.path())?;
         eventually(Duration::from_secs(60), async || {
             ensure!(call(&trusting(&second)?).await?.status() == StatusCode::ACCEPTED);
             Ok(())
         })
         .await?;
         ensure!(call(&trusting(&first)?).await.is_err(), "the old one is still used");
-        unreadable(0).await?;
+        wait_for_unreadable(0).await?;
         Ok(())
     })
 }

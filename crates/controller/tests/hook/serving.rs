@@ -1,35 +1,35 @@
-//! A hook server over an API server that answers as a test says.
+//! A hook server with an API server that a test provides.
 
 use std::sync::Arc;
 
 use axum::Router;
 use kube::{Client, Config};
 use sluice_api::Pipeline;
-use sluice_controller::hook::{Directory, Hook, HookOptions, Proxies};
+use sluice_controller::hook::{Directory, HookOptions, HookServer, Proxies};
 use sluice_controller::metrics::Metrics;
 use sluice_testkit::Scratch;
 
-/// A hook server that knows these pipelines of the namespace `apps`, and asks `api` whatever it asks an API
-/// server. No peer has a limit; 0 is no limit for a pipeline either.
+/// A hook server with these pipelines of the namespace `apps`, which sends its requests to the API server `api`.
+/// Peers have no rate limit, and neither have pipelines if `pipeline_rate` is 0.
 pub async fn serving(
     scratch: &Scratch,
     pipelines: impl IntoIterator<Item = Pipeline>,
     pipeline_rate: u32,
     api: Router,
-) -> Hook {
+) -> HookServer {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
     tokio::spawn(async move { axum::serve(listener, api).await });
     serving_on(scratch, pipelines, pipeline_rate, Client::try_from(Config::new(url)).unwrap())
 }
 
-/// The same, with the API server that a client is connected to.
+/// The same with the API server of a client.
 pub fn serving_on(
     scratch: &Scratch,
     pipelines: impl IntoIterator<Item = Pipeline>,
     pipeline_rate: u32,
     client: Client,
-) -> Hook {
+) -> HookServer {
     let directory = Arc::new(Directory::default());
     for pipeline in pipelines {
         let key = crate::callbacks::key("apps", pipeline.metadata.name.as_deref().unwrap());
@@ -38,8 +38,9 @@ pub fn serving_on(
     directory.complete();
     let delivery = sluice_delivery::DeliveryOptions::new(scratch.folder("cache").unwrap());
     let metrics = Arc::new(Metrics::new(sluice_delivery::Delivery::new(delivery).unwrap()));
-    let (tell, heard) = tokio::sync::mpsc::unbounded_channel();
-    std::mem::forget(heard);
+    let (tx, rx) = tokio::sync::mpsc::unbounded_channel();
+    // Sending fails if the receiver is dropped.
+    std::mem::forget(rx);
     let options = HookOptions {
         address: "127.0.0.1:0".parse().unwrap(),
         certificate: None,
@@ -49,5 +50,5 @@ pub fn serving_on(
         connections: HookOptions::CONNECTIONS,
         callbacks: true,
     };
-    Hook::new(&options, client, directory, metrics, tell)
+    HookServer::new(&options, client, directory, metrics, tx)
 }

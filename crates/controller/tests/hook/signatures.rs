@@ -7,12 +7,12 @@ const KEY: &[u8] = b"test-hmac-key";
 const UPSTREAM: &[u8] = b"7152fed34dd6149a7c75a276c510da27cb6f82b0";
 
 #[test]
-fn what_flux_signs_is_good_and_nothing_else() {
+fn a_signature_of_flux_is_accepted_for_its_body_and_key_only() {
     for (file, body, signature) in all_bodies() {
         let key = if file.starts_with("upstream") { UPSTREAM } else { KEY };
         let header = Some(signature.as_bytes());
         assert_eq!(verify(header, &body, [key]), Ok(()), "{file}");
-        // While a key is rotated, either is good.
+        // During a rotation, either key is accepted.
         assert_eq!(verify(header, &body, [&b"other"[..], key]), Ok(()), "{file}");
         let with_line_break = [key, b"\n"].concat();
         assert_eq!(verify(header, &body, [with_line_break.as_slice()]), Ok(()), "{file}");
@@ -25,7 +25,7 @@ fn what_flux_signs_is_good_and_nothing_else() {
 
 /// Made with `openssl dgst -sha… -hmac key`.
 #[test]
-fn three_algorithms_are_known() {
+fn three_algorithms_are_accepted() {
     let table = [
         ("sha256=5031fe3d989c6d1537a013fa6e739da23463fdaec3b70137d828e36ace221bd0", Ok(())),
         (
@@ -59,7 +59,7 @@ fn an_empty_key_signs_nothing() {
     for key in [&b""[..], b" \n"] {
         assert_eq!(verify(Some(header.as_bytes()), b"", [key]), Err(Mismatch::Wrong));
     }
-    // Nor does one of white space, as it stands.
+    // A key of white space is ignored even if it made the signature.
     let header = crate::server::sign(" \n", b"{}");
     assert_eq!(verify(Some(header.as_bytes()), b"{}", [&b" \n"[..]]), Err(Mismatch::Wrong));
 }
@@ -68,12 +68,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100_000))]
 
     #[test]
-    fn no_header_and_no_body_opens_the_door(header: Vec<u8>, body: Vec<u8>) {
+    fn a_random_header_is_no_signature_of_a_random_body(header: Vec<u8>, body: Vec<u8>) {
         prop_assert!(verify(Some(&header), &body, [KEY]).is_err());
     }
 
     #[test]
-    fn nor_does_what_looks_like_one(name in "sha(256|384|512|1)?", hex in "[0-9a-fA-F]{0,140}", body: Vec<u8>) {
+    fn a_random_header_in_the_form_of_a_signature_is_none(name in "sha(256|384|512|1)?", hex in "[0-9a-fA-F]{0,140}", body: Vec<u8>) {
         let header = format!("{name}={hex}");
         prop_assert!(verify(Some(header.as_bytes()), &body, [KEY]).is_err());
     }

@@ -1,5 +1,5 @@
-//! A CI system asks for a revision: what fits a pipeline, what the same key means, and what comes of it
-//! on a real API server.
+//! The requests of CI systems: which revisions fit a pipeline, what a repeated key means, and the promotions on a
+//! real API server.
 
 use std::time::Duration;
 
@@ -8,11 +8,13 @@ use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 use sluice_api::Pipeline;
 use sluice_api::promotion::{Phase, Promotion};
-use sluice_controller::hook::secret_names::trigger_secret as secret;
-use sluice_controller::hook::trigger_request::{Request, check, fit, named, shape};
+use sluice_controller::hook::secret_names::trigger_secret;
+use sluice_controller::hook::trigger_request::{
+    TriggerRequest, check, check_names_pipeline, requested_revision, revision_shape,
+};
 use sluice_testkit::eventually;
 
-use crate::server::{Served, run, serve, sign};
+use crate::server::{HookFixture, run, serve, sign};
 
 fn pipeline(app: Option<&str>, tracks: Value, status: Value) -> Pipeline {
     let app = app.map(|kind| json!({"apiVersion": "any", "kind": kind, "name": "podinfo"}));
@@ -31,7 +33,7 @@ fn proven(facets: Value) -> Value {
         {"facets": facets, "arrival": 1, "at": "2026-11-21T10:00:00Z"}]}]}}})
 }
 
-fn asks(mut body: Value) -> Request {
+fn request(mut body: Value) -> TriggerRequest {
     body["idempotencyKey"] = json!("build-1");
     serde_json::from_value(body).unwrap()
 }
@@ -41,7 +43,9 @@ fn release(tracks: Value) -> Pipeline {
 }
 
 fn found(pipeline: &Pipeline, body: &Value) -> Result<String, String> {
-    shape(pipeline).and_then(|shape| fit(&shape, &asks(body.clone()))).map(|revision| revision.to_string())
+    revision_shape(pipeline)
+        .and_then(|shape| requested_revision(&shape, &request(body.clone())))
+        .map(|revision| revision.to_string())
 }
 
 #[test]
@@ -50,13 +54,13 @@ fn a_revision_fits_what_the_pipeline_tracks() {
     let applied = |tracks, status| pipeline(Some("Kustomization"), tracks, status);
     let one = json!({"revision": "2"});
     let table = [
-        // What the pipeline names, before anything has run.
+        // The spec decides before any revision has run.
         (release(json!([])), one.clone(), "2"),
         (release(json!([])), json!({"chart": "6.1.9"}), "6.1.9"),
         (release(json!(["chart", "app"])), json!({"chart": "1", "app": "2"}), "chart=1 app=2"),
         (release(json!(["image:a/b"])), json!({"images": {"a/b": "7"}}), "7"),
         (applied(json!(["tag"]), json!({})), one.clone(), "2"),
-        // What has run, where that says more.
+        // The proven revision decides afterwards.
         (pipeline(None, json!([]), proven(json!({"HelmRelease/podinfo:chart": "1"}))), one.clone(), "2"),
         (applied(json!([]), proven(json!({image: "1"}))), one, "2"),
         (
@@ -71,19 +75,22 @@ fn a_revision_fits_what_the_pipeline_tracks() {
 }
 
 #[test]
-fn a_key_that_several_pipelines_take_signs_for_the_one_that_the_body_names() {
-    let (pipeline, plain) = (release(json!([])), asks(json!({"revision": "2"})));
-    assert_eq!(named(&pipeline, &plain, 0), Ok(()));
-    let why = named(&pipeline, &plain, 2).unwrap_err();
+fn the_body_must_name_the_pipeline_if_several_accept_the_key() {
+    let (pipeline, plain) = (release(json!([])), request(json!({"revision": "2"})));
+    assert_eq!(check_names_pipeline(&pipeline, &plain, 0), Ok(()));
+    let why = check_names_pipeline(&pipeline, &plain, 2).unwrap_err();
     assert!(why.contains("(2)") && why.ends_with(r#"add "pipeline": "apps/podinfo""#), "{why}");
-    assert_eq!(named(&pipeline, &asks(json!({"revision": "2", "pipeline": "apps/podinfo"})), 2), Ok(()));
+    assert_eq!(
+        check_names_pipeline(&pipeline, &request(json!({"revision": "2", "pipeline": "apps/podinfo"})), 2),
+        Ok(())
+    );
 }
 
 #[test]
-fn what_does_not_fit_is_told_what_would() {
+fn a_revision_that_does_not_fit_is_answered_with_what_to_write() {
     let one = json!({"revision": "2"});
     let table = [
-        (pipeline(None, json!([]), json!({})), one.clone(), "not known yet"),
+        (pipeline(None, json!([]), json!({})), one.clone(), "are not known yet"),
         (pipeline(Some("Kustomization"), json!([]), json!({})), one, "spec.tracks"),
         (
             release(json!(["chart", "app"])),
@@ -92,12 +99,12 @@ fn what_does_not_fit_is_told_what_would() {
         ),
         (release(json!([])), json!({"app": "1"}), r#"write "chart": "...""#),
         (release(json!([])), json!({"chart": "1", "app": "1"}), r#"write "chart": "...""#),
-        (release(json!([])), json!({"chart": "1", "revision": "1"}), "revision stands alone"),
+        (release(json!([])), json!({"chart": "1", "revision": "1"}), "excludes other values"),
         (release(json!([])), json!({}), r#"write "chart": "...""#),
         (release(json!([])), json!({"chart": "1.2.3+4"}), "write 1.2.3"),
         (release(json!([])), json!({"chart": "../../etc"}), "the value of chart cannot be used"),
-        (release(json!([])), json!({"chart": ""}), "the value of chart is"),
-        (release(json!([])), json!({"chart": "1 # evil"}), "the value of chart is"),
+        (release(json!([])), json!({"chart": ""}), "the value of chart must be"),
+        (release(json!([])), json!({"chart": "1 # evil"}), "the value of chart must be"),
         (release(json!(["image:a/b"])), json!({"images": {"a/c": "7"}}), r#""images": {"a/b": "..."}"#),
     ];
     for (pipeline, body, part) in table {
@@ -107,83 +114,83 @@ fn what_does_not_fit_is_told_what_would() {
 }
 
 #[test]
-fn it_says_by_which_key_for_which_pipeline_and_signs_with_the_first_environments_own() {
+fn a_request_must_have_a_valid_key_and_name_no_other_pipeline() {
     let of = pipeline(Some("HelmRelease"), json!([]), json!({}));
-    assert_eq!(secret(&of), Some("dev"));
-    let good = asks(json!({"pipeline": "apps/podinfo"}));
+    assert_eq!(trigger_secret(&of), Some("dev"));
+    let good = request(json!({"pipeline": "apps/podinfo"}));
     check(&of, &good, None).unwrap();
     check(&of, &good, Some(b"build-1")).unwrap();
-    assert!(check(&of, &good, Some(b"build-2")).unwrap_err().contains("what the body says is signed"));
+    assert!(check(&of, &good, Some(b"build-2")).unwrap_err().contains("differs from idempotencyKey build-1"));
     assert!(
-        check(&of, &asks(json!({"pipeline": "apps/other"})), None)
+        check(&of, &request(json!({"pipeline": "apps/other"})), None)
             .unwrap_err()
             .contains("in pipeline apps/other")
     );
     for key in ["", " ", "a b", "é", &"k".repeat(129)] {
-        let request = Request { idempotency_key: key.into(), ..Request::default() };
+        let request = TriggerRequest { idempotency_key: key.into(), ..TriggerRequest::default() };
         assert!(
-            check(&of, &request, Some(key.as_bytes())).unwrap_err().contains("idempotencyKey is up to"),
+            check(&of, &request, Some(key.as_bytes())).unwrap_err().contains("idempotencyKey must be up to"),
             "{key:?}"
         );
     }
 }
 
-impl Served {
-    async fn asks(&self, body: &Value) -> Result<(u16, Option<String>, String)> {
-        self.asks_of("podinfo", body).await
+impl HookFixture {
+    async fn trigger(&self, body: &Value) -> Result<(u16, Option<String>, String)> {
+        self.trigger_of("podinfo", body).await
     }
 
-    /// The answer to a call that names its pipeline.
-    async fn asks_of(&self, pipeline: &str, body: &Value) -> Result<(u16, Option<String>, String)> {
+    /// Sends a request that names its pipeline, and returns the status, `Location` and text of the answer.
+    async fn trigger_of(&self, pipeline: &str, body: &Value) -> Result<(u16, Option<String>, String)> {
         let mut body = body.clone();
         body["pipeline"] = json!(format!("apps/{pipeline}"));
         let body = body.to_string();
         let signature = sign("test-trigger-key", body.as_bytes());
         let path = format!("/trigger/apps/{pipeline}");
-        let answer = self.judged(&path, body.as_bytes(), Some(&signature)).await?;
+        let answer = self.answer(&path, body.as_bytes(), Some(&signature)).await?;
         let place = answer.headers().get("location").map(|l| l.to_str().unwrap().to_string());
         Ok((answer.status().as_u16(), place, answer.text().await?))
     }
 }
 
-async fn refuses_what_is_wrong(served: &Served) -> Result<()> {
+async fn refuses_what_is_wrong(fixture: &HookFixture) -> Result<()> {
     for (body, wanted, part) in [
         (json!({"revision": "6.1.9"}), 422, "idempotencyKey"),
         (json!({"revison": "6.1.9", "idempotencyKey": "b"}), 422, "unknown field `revison`"),
         (json!({"app": "6.1.9", "idempotencyKey": "b"}), 422, "chart"),
     ] {
-        let (status, _, text) = served.asks(&body).await?;
+        let (status, _, text) = fixture.trigger(&body).await?;
         ensure!(status == wanted && text.contains(part), "{body}: {status}: {text}");
     }
     let unnamed = br#"{"revision": "6.1.9", "idempotencyKey": "b"}"#;
     let signature = sign("test-trigger-key", unnamed);
-    let answer = served.judged("/trigger/apps/podinfo", unnamed, Some(&signature)).await?;
+    let answer = fixture.answer("/trigger/apps/podinfo", unnamed, Some(&signature)).await?;
     let (status, text) = (answer.status(), answer.text().await?);
-    ensure!(status == 422 && text.contains("the body has to say which"), "{status}: {text}");
+    ensure!(status == 422 && text.contains("the body must name its pipeline"), "{status}: {text}");
     let signature = sign("test-trigger-key", b"{");
-    ensure!(served.status("/trigger/apps/podinfo", b"{", Some(&signature)).await? == 400);
+    ensure!(fixture.status("/trigger/apps/podinfo", b"{", Some(&signature)).await? == 400);
     Ok(())
 }
 
-async fn each_target_has_a_promotion_of_its_own(served: &Served) -> Result<()> {
+async fn each_target_has_a_promotion_of_its_own(fixture: &HookFixture) -> Result<()> {
     let first = json!({"revision": "6.1.8", "idempotencyKey": "build-1"});
-    let (status, place, text) = served.asks_of("each", &first).await?;
+    let (status, place, text) = fixture.trigger_of("each", &first).await?;
     ensure!(status == 202, "{status}: {text}");
     ensure!(place.is_some_and(|at| at.ends_with("/namespaces/apps/pipelines/each")));
-    let said: Value = serde_json::from_str(&text)?;
-    ensure!(said["watch"] == "sluice get promotions --pipeline each -n apps --watch", "{said}");
-    let promotions: Api<Promotion> = Api::namespaced(served.cluster.client().await?, "apps");
+    let body: Value = serde_json::from_str(&text)?;
+    ensure!(body["watch"] == "sluice get promotions --pipeline each -n apps --watch", "{body}");
+    let promotions: Api<Promotion> = Api::namespaced(fixture.cluster.client().await?, "apps");
     for (n, target) in ["eu", "us"].into_iter().enumerate() {
-        let one = &said["promotions"][n];
-        ensure!(one["target"] == target, "{said}");
+        let one = &body["promotions"][n];
+        ensure!(one["target"] == target, "{body}");
         let record = promotions.get(one["name"].as_str().unwrap_or_default()).await?;
         ensure!(record.spec.place() == format!("dev/{target}") && record.spec.sequence == 1, "{record:?}");
     }
-    ensure!(served.asks_of("each", &first).await?.0 == 200);
+    ensure!(fixture.trigger_of("each", &first).await?.0 == 200);
     let other = json!({"revision": "6.1.9", "idempotencyKey": "build-1"});
-    ensure!(served.asks_of("each", &other).await?.0 == 409);
-    // One that got lost on the way, as when the API server goes away between two, is recorded by the next call.
-    let lost = said["promotions"][1]["name"].as_str().unwrap_or_default();
+    ensure!(fixture.trigger_of("each", &other).await?.0 == 409);
+    // A missing promotion, as after an error between the first and the second, is recorded by the next call.
+    let lost = body["promotions"][1]["name"].as_str().unwrap_or_default();
     promotions.delete(lost, &Default::default()).await?;
     eventually(Duration::from_secs(60), async || {
         ensure!(promotions.get_opt(lost).await?.is_none(), "{lost} is still there");
@@ -191,74 +198,76 @@ async fn each_target_has_a_promotion_of_its_own(served: &Served) -> Result<()> {
     })
     .await?;
     ensure!(
-        served.asks_of("each", &other).await?.0 == 409,
-        "one target must not take what the other refuses"
+        fixture.trigger_of("each", &other).await?.0 == 409,
+        "a target has accepted a revision that conflicts at another target"
     );
     ensure!(promotions.get_opt(lost).await?.is_none());
     let before = promotions.list(&Default::default()).await?.items.len();
-    let (status, _, again) = served.asks_of("each", &first).await?;
+    let (status, _, again) = fixture.trigger_of("each", &first).await?;
     ensure!(
         status == 202 && serde_json::from_str::<Value>(&again)?["promotions"][1]["name"] == lost,
         "{again}"
     );
     let second = json!({"revision": "6.2.0", "idempotencyKey": "build-2"});
-    ensure!(served.asks_of("each", &second).await?.0 == 202);
+    ensure!(fixture.trigger_of("each", &second).await?.0 == 202);
     let count = async || anyhow::Ok(promotions.list(&Default::default()).await?.items.len());
     ensure!(count().await? == before + 3);
     let change = async |per: &str, targets: Value| {
-        let pipelines: Api<Pipeline> = Api::namespaced(served.cluster.client().await?, "apps");
+        let pipelines: Api<Pipeline> = Api::namespaced(fixture.cluster.client().await?, "apps");
         let strategy = json!({"strategy": {"pull-request": {"per": per}}});
         let spec = json!({"promotion": strategy, "environments": [{"name": "dev", "targets": targets}]});
         pipelines.patch("each", &PatchParams::default(), &Patch::Merge(json!({"spec": spec}))).await?;
         anyhow::Ok(())
     };
-    // A target that came later does not get an old build; nor does one key ask twice when `per` is changed.
+    // A new target does not get a revision of an old request, and a key asks for nothing more when `per` is
+    // changed.
     let (eu, us) = (json!({"namespace": "a", "name": "eu"}), json!({"namespace": "b", "name": "us"}));
     let ap = json!({"namespace": "c", "name": "ap"});
     for (per, targets) in [("Target", json!([eu, us, ap])), ("Environment", json!([eu, us]))] {
         change(per, targets).await?;
-        let (status, _, text) = served.asks_of("each", &first).await?;
+        let (status, _, text) = fixture.trigger_of("each", &first).await?;
         ensure!(status == 200 && count().await? == before + 3, "{per}: {status} {text}");
-        ensure!(served.asks_of("each", &other).await?.0 == 409, "{per}");
+        ensure!(fixture.trigger_of("each", &other).await?.0 == 409, "{per}");
     }
     Ok(())
 }
 
 #[test]
-fn the_same_key_is_the_same_promotion_and_a_later_one_takes_its_place() -> Result<()> {
+fn a_repeated_key_is_the_same_promotion_and_a_later_request_supersedes_it() -> Result<()> {
     run(async {
-        let served = serve(|_, _| {}).await?;
+        let fixture = serve(|_, _| {}).await?;
         let first = json!({"revision": "6.1.8", "idempotencyKey": "build-1"});
-        // Nobody asks without a signature, whatever the pipeline says of other calls.
+        // An unsigned request is refused, even if the pipeline allows other unsigned calls.
         for path in
             ["/trigger/apps/podinfo", "/trigger/apps/open", "/trigger/apps/none", "/trigger/apps/keyless"]
         {
-            ensure!(served.status(path, first.to_string().as_bytes(), None).await? == 401, "{path}");
+            ensure!(fixture.status(path, first.to_string().as_bytes(), None).await? == 401, "{path}");
         }
-        let (status, place, text) = served.asks(&first).await?;
+        let (status, location, text) = fixture.trigger(&first).await?;
         ensure!(status == 202, "{status}: {text}");
-        let said: Value = serde_json::from_str(&text)?;
-        let name = said["name"].as_str().unwrap_or_default().to_string();
+        let body: Value = serde_json::from_str(&text)?;
+        let name = body["name"].as_str().unwrap_or_default().to_string();
         ensure!(
-            place.as_deref()
+            location.as_deref()
                 == Some(&*format!("/apis/pipelines.weave.works/v1alpha1/namespaces/apps/promotions/{name}"))
         );
-        ensure!(said["watch"] == format!("sluice get promotions {name} -n apps --watch"), "{said}");
-        let (status, again, _) = served.asks(&first).await?;
-        ensure!((status, &again) == (200, &place));
+        ensure!(body["watch"] == format!("sluice get promotions {name} -n apps --watch"), "{body}");
+        let (status, again, _) = fixture.trigger(&first).await?;
+        ensure!((status, &again) == (200, &location));
         let (status, _, text) =
-            served.asks(&json!({"revision": "6.1.9", "idempotencyKey": "build-1"})).await?;
-        ensure!(status == 409 && text.contains("key build-1 has asked for 6.1.8 before"), "{status}: {text}");
-        refuses_what_is_wrong(&served).await?;
-        each_target_has_a_promotion_of_its_own(&served).await?;
+            fixture.trigger(&json!({"revision": "6.1.9", "idempotencyKey": "build-1"})).await?;
+        ensure!(status == 409 && text.contains("another revision before, 6.1.8"), "{status}: {text}");
+        refuses_what_is_wrong(&fixture).await?;
+        each_target_has_a_promotion_of_its_own(&fixture).await?;
 
-        // Nothing of dev can be read here, so both wait; what was asked for last stays in hand.
+        // The targets of dev cannot be read here, so the promotion that was asked for last stays pending.
         let second = json!({"chart": "6.2.0", "idempotencyKey": "build-2", "pipeline": "apps/podinfo"});
-        let together = tokio::join!(served.asks(&second), served.asks(&second), served.asks(&second));
+        let together =
+            tokio::join!(fixture.trigger(&second), fixture.trigger(&second), fixture.trigger(&second));
         let mut all = [together.0?.0, together.1?.0, together.2?.0];
         all.sort_unstable();
         ensure!(all == [200, 200, 202], "{all:?}");
-        let promotions: Api<Promotion> = Api::namespaced(served.cluster.client().await?, "apps");
+        let promotions: Api<Promotion> = Api::namespaced(fixture.cluster.client().await?, "apps");
         eventually(Duration::from_secs(60), async || {
             let mut found: Vec<_> = promotions
                 .list(&Default::default())
@@ -275,13 +284,13 @@ fn the_same_key_is_the_same_promotion_and_a_later_one_takes_its_place() -> Resul
         })
         .await?;
         let record = promotions.get(&name).await?;
-        ensure!(record.spec.trigger.is_some_and(|t| t.key == "build-1"), "no cause");
+        ensure!(record.spec.trigger.is_some_and(|t| t.key == "build-1"), "the promotion has no trigger");
 
-        served.cluster.stop();
+        fixture.cluster.stop();
         eventually(Duration::from_secs(60), async || {
             let body = br#"{"revision": "7.0.0", "idempotencyKey": "build-3"}"#;
             let signature = sign("test-trigger-key", body);
-            let answer = served.post("/trigger/apps/podinfo", body, Some(&signature)).send().await?;
+            let answer = fixture.post("/trigger/apps/podinfo", body, Some(&signature)).send().await?;
             ensure!(answer.status() == 503, "{answer:?}");
             Ok(())
         })

@@ -1,5 +1,5 @@
-//! Teams with a repository each, and three leaf clusters with the stand-in for Flux that read all
-//! of them: one branch, a folder for each environment.
+//! Teams with a repository each, and three leaf clusters with the stand-in for Flux, which reads all repositories.
+//! Each repository has one branch, with a folder for each environment.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,39 +12,39 @@ use sluice_testkit::{ForgeRepo, GitServer, Gitea, Options, Repo, StandIn, eventu
 use tokio::task::JoinSet;
 
 use crate::history::Deliveries;
-use crate::place::{Place, SOON};
+use crate::place::{SOON, TestNamespace};
 
 /// The environments, each on the leaf cluster of its name.
 pub const ENVIRONMENTS: [&str; 3] = ["dev", "staging", "prod"];
 
-/// How an application comes to run.
+/// How Flux deploys an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// By a HelmRelease that a Kustomization of its team brings.
+    /// With a HelmRelease, which the team's Kustomization applies.
     Helm,
-    /// By a Kustomization of its own, with a Deployment.
+    /// With its own Kustomization, which applies a Deployment.
     Kustomize,
 }
 
-/// How a team wants its promotions.
+/// The strategy of a team.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// As pull requests, which people merge.
+    /// Pull requests, which people merge.
     PullRequest,
-    /// As pull requests, which people look at and Sluice merges: only at the forge that burns.
+    /// Pull requests, which people review and Sluice merges. Only with the forge of the chaos tests.
     Merging,
-    /// As commits to the branch.
+    /// Commits to the branch.
     Commit,
 }
 
-/// A test's fleet.
+/// The teams and clusters of a test.
 pub struct Fleet {
-    pub place: Place,
+    pub place: TestNamespace,
     pub teams: Vec<Team>,
     shape: Shape,
-    /// Where all repositories are, if not on Gitea and a plain git server.
+    /// The forge of all repositories, instead of Gitea and a plain git server.
     fire: Option<Arc<Forge>>,
-    /// They end with the test: what it leaves is no work for those that come after it.
+    /// They end with the test, so that they do not act on its objects during the following tests.
     _flux: Vec<StandIn>,
 }
 
@@ -54,20 +54,25 @@ pub struct Team {
     name: String,
     pub applications: Vec<String>,
     pub repo: Repo,
-    /// Its repository as Sluice calls it.
+    /// The URL of the repository for Sluice.
     url: String,
     by: By,
     forge: Option<ForgeRepo>,
 }
 
 impl Fleet {
-    /// Three clusters with Flux, which looks at repositories so often.
+    /// Starts the stand-ins for Flux on three clusters, which poll the repositories in this interval.
     pub async fn new(name: &str, shape: Shape, git_poll: Duration) -> Result<Fleet> {
-        Fleet::at(Place::new(name).await?, shape, git_poll, None)
+        Fleet::at(TestNamespace::new(name).await?, shape, git_poll, None)
     }
 
-    /// The same at a place, with all repositories at one forge.
-    pub fn at(place: Place, shape: Shape, git_poll: Duration, fire: Option<Arc<Forge>>) -> Result<Fleet> {
+    /// The same in an existing namespace, with all repositories at one forge.
+    pub fn at(
+        place: TestNamespace,
+        shape: Shape,
+        git_poll: Duration,
+        fire: Option<Arc<Forge>>,
+    ) -> Result<Fleet> {
         let namespace = Some(place.namespace.clone());
         let options = Options { git_poll, namespace, ..Options::default() };
         let leaves = ENVIRONMENTS.iter().map(|e| place.leaf(e).kubeconfig());
@@ -75,7 +80,7 @@ impl Fleet {
         Ok(Fleet { place, shape, teams: Vec::new(), fire, _flux: flux })
     }
 
-    /// A team whose applications run at a version in every environment, with their pipelines.
+    /// Creates a team whose applications run at a version in every environment, with their pipelines.
     pub async fn team(&mut self, name: &str, by: By, applications: &[String], version: &str) -> Result<()> {
         let repository = format!("{}-{name}", self.place.namespace);
         let readme = [("README.md", "fleet\n")];
@@ -107,7 +112,7 @@ impl Fleet {
             }
         };
         let team = Team { name: name.into(), applications: applications.to_vec(), repo, url, by, forge };
-        team.commit("all there is", &self.files(&team, &ENVIRONMENTS, version)).await?;
+        team.commit("add all files", &self.files(&team, &ENVIRONMENTS, version)).await?;
         for environment in ENVIRONMENTS {
             let applied = self.place.leaf(environment).apply_yaml(&self.flux(&team, environment, flux)).await;
             applied.with_context(|| format!("cannot install Flux's objects in {environment}"))?;
@@ -117,7 +122,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// A new version of all applications comes to dev, as by CI: a commit in each repository.
+    /// Commits a new version of all applications for dev to each repository, as a CI system does.
     pub async fn release(&self, version: &str) -> Result<()> {
         let mut all = JoinSet::new();
         for team in &self.teams {
@@ -131,7 +136,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// The path and the text of each application's file in some environments.
+    /// Returns the path and the text of each application's file in these environments.
     fn files(&self, team: &Team, environments: &[&str], version: &str) -> Vec<(String, String)> {
         let all = team.applications.iter().flat_map(|a| environments.iter().map(move |e| (a, e)));
         all.map(|(a, e)| (self.path(e, a), self.text(e, a, version))).collect()
@@ -144,7 +149,7 @@ impl Fleet {
         }
     }
 
-    /// A file's text, with the marker for its environment.
+    /// Returns the text of a file, with the marker for its environment.
     fn text(&self, environment: &str, application: &str, version: &str) -> String {
         let n = &self.place.namespace;
         let marker = format!("# {{\"$promotion\": \"{n}:{application}:{environment}\"}}");
@@ -162,7 +167,7 @@ impl Fleet {
         }
     }
 
-    /// Flux's objects for a team in an environment.
+    /// Returns Flux's objects for a team in an environment.
     fn flux(&self, team: &Team, environment: &str, (user, password): (&str, &str)) -> String {
         let (n, name) = (&self.place.namespace, &team.name);
         let mut yaml = format!(
@@ -186,7 +191,7 @@ impl Fleet {
         yaml
     }
 
-    /// A pipeline for each application of a team, through all environments.
+    /// Returns a pipeline for each application of a team, through all environments.
     fn pipelines(&self, team: &Team) -> String {
         let n = &self.place.namespace;
         let (group, kind) = match self.shape {
@@ -217,7 +222,7 @@ impl Fleet {
         pipelines.collect()
     }
 
-    /// Merges every open pull request that can be merged now; never finds two for one environment of
+    /// Merges every open pull request that can be merged now. Fails if two are open for one environment of
     /// a pipeline.
     pub async fn merge_all(&self) -> Result<()> {
         if let Some(fire) = self.fire.clone() {
@@ -233,7 +238,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// How many pull requests are open.
+    /// Returns the number of open pull requests.
     pub async fn open_pulls(&self) -> Result<usize> {
         let mut open = self.fire.as_ref().map_or(0, |fire| fire.open());
         for forge in self.teams.iter().filter_map(|team| team.forge.as_ref()) {
@@ -242,7 +247,7 @@ impl Fleet {
         Ok(open)
     }
 
-    /// Waits until Flux has brought the newest commit of a team to every environment.
+    /// Waits until Flux has applied the newest commit of a team in every environment.
     pub async fn until_reconciled(&self, team: &Team, kustomization: &str) -> Result<()> {
         let resource = ApiResource {
             group: "kustomize.toolkit.fluxcd.io".into(),
@@ -266,14 +271,14 @@ impl Fleet {
         Ok(())
     }
 
-    /// What Sluice has delivered, by the history of every repository; it must be flawless, and end
-    /// with all applications at a version in all environments.
+    /// Returns what Sluice has delivered, from the history of every repository. Fails if a history breaks a rule
+    /// of [`Deliveries::read`], or if an application is not at this version in an environment.
     pub fn deliveries(&self, version: &str) -> Result<Deliveries> {
         let mut deliveries = Deliveries::default();
         for team in &self.teams {
             deliveries.read(&team.repo)?;
             for (path, text) in self.files(team, &ENVIRONMENTS, version) {
-                ensure!(team.repo.read("main", &path)? == text, "{path} of {} is not as wanted", team.name);
+                ensure!(team.repo.read("main", &path)? == text, "{path} of {} has another text", team.name);
             }
         }
         Ok(deliveries)
@@ -281,11 +286,11 @@ impl Fleet {
 }
 
 impl Team {
-    /// Commits files to the branch, on top of whatever Sluice is pushing at the same time.
+    /// Commits files to the branch. Tries again if Sluice pushes at the same time.
     async fn commit(&self, message: &str, files: &[(String, String)]) -> Result<()> {
         eventually(SOON, || async {
             let (team, message, files) = (self.clone(), message.to_string(), files.to_vec());
-            // It waits for git, which takes its time, and others have things to do.
+            // In a blocking task, since the call waits for git.
             tokio::task::spawn_blocking(move || team.commit_once(&message, &files)).await?
         })
         .await
@@ -301,13 +306,14 @@ impl Team {
 }
 
 async fn merge_open(forge: ForgeRepo) -> Result<()> {
-    // It is asked again in a moment.
+    // The next round tries again.
     let Ok(open) = forge.pulls("open").await else { return Ok(()) };
     let mut heads: Vec<&str> = open.iter().map(|p| p.head.branch.as_str()).collect();
     heads.sort_unstable();
-    ensure!(heads.windows(2).all(|w| w[0] != w[1]), "two open pull requests for one thing: {heads:?}");
+    ensure!(heads.windows(2).all(|w| w[0] != w[1]), "two open pull requests for one environment: {heads:?}");
     for pull in open.iter().filter(|pull| pull.mergeable) {
-        // The one before may have moved the branch, which Gitea then checks: the next round merges it.
+        // The merge before may have changed the base, and Gitea checks this one again. Then the next round merges
+        // it.
         let _ = forge.api("POST", &format!("pulls/{}/merge", pull.number), json!({"Do": "merge"})).await;
     }
     Ok(())

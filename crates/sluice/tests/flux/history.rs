@@ -1,4 +1,4 @@
-//! What a repository's history says: who made each commit, and what Sluice's changed.
+//! Checks of a repository's history: the author of each commit, and the changes of Sluice's commits.
 
 use std::collections::BTreeSet;
 
@@ -7,19 +7,19 @@ use sluice_testkit::{Commit, Repo};
 
 const TRAILER: &str = "Sluice-Promotion: ";
 
-/// The promotions whose commits were found, each once.
+/// The promotions whose commits are in the histories that were read.
 #[derive(Debug, Default)]
 pub struct Deliveries(pub BTreeSet<String>);
 
 impl Deliveries {
-    /// Reads the whole history of a repository's `main`. Each commit is of CI, a merge or of Sluice,
-    /// which names one promotion that no other commit names, and changes one version and nothing else.
+    /// Reads the whole history of a repository's `main`. Each commit must be by CI, a merge or by Sluice. A commit
+    /// by Sluice must name one promotion that no other commit names, and change one version and nothing else.
     pub fn read(&mut self, repo: &Repo) -> Result<()> {
         for commit in repo.log("main")? {
             let promotions: Vec<&str> =
                 commit.body.lines().filter_map(|line| line.strip_prefix(TRAILER)).collect();
             match promotions[..] {
-                [] => ensure!(is_of_others(&commit), "whose commit is this? {commit:?}"),
+                [] => ensure!(is_by_ci_or_merge(&commit), "a commit by an unknown author: {commit:?}"),
                 [promotion] => {
                     ensure!(self.0.insert(promotion.into()), "delivered twice: {promotion}");
                     let diff = repo.diff(&commit.sha)?;
@@ -32,11 +32,11 @@ impl Deliveries {
     }
 }
 
-fn is_of_others(commit: &Commit) -> bool {
+fn is_by_ci_or_merge(commit: &Commit) -> bool {
     commit.parents.len() == 2 || commit.author == "testkit <testkit@example.com>"
 }
 
-/// One line of one file, and in it the version only, which rises.
+/// Checks that a diff changes one line of one file, and in it only the version, to a higher one.
 fn check_diff(diff: &str) -> Result<()> {
     let of = |sign: char| {
         let twice = format!("{sign}{sign}{sign}");
@@ -50,7 +50,7 @@ fn check_diff(diff: &str) -> Result<()> {
     Ok(())
 }
 
-/// The version in a line with a marker: the last word before it, without an image's name.
+/// Returns the version in a line with a marker: the last word before the marker, without the name of an image.
 fn version(line: &str) -> Result<&str> {
     let (value, _) = line.split_once(" # ").context("no marker")?;
     value.rsplit([' ', ':']).next().context("no version")

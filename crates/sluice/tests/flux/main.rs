@@ -1,13 +1,8 @@
-//! The whole with a stand-in for Flux on each leaf cluster: what is merged comes to run by itself,
-//! as it does where Flux is. A binary of its own, since the stand-in acts on every object of its
-//! cluster, and other tests write their objects' status themselves.
+//! Tests of the built binary with a stand-in for Flux on each leaf cluster, which deploys what is merged. They are
+//! a binary of their own, since the stand-in acts on every object of its cluster, and other tests write the status
+//! of their objects themselves.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test says what is wrong by failing"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod fleet;
 mod history;
@@ -21,12 +16,12 @@ mod succession;
 mod swarm;
 mod verdict;
 
-/// One test at a time: each keeps a small machine's API servers and forge busy by itself.
+/// Runs one test at a time: each test alone uses all of a small machine.
 static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
-/// Runs a test on a runtime of its own, with a deadline, when it is its turn.
+/// Runs a test on its own runtime, with a deadline, after the tests before it.
 fn run(test: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
-    // A test that failed has left nothing behind that the next one could meet.
+    // A failed test leaves nothing that affects the next one.
     let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {

@@ -1,6 +1,6 @@
-//! Fifty pipelines of ten teams, by pull requests and by commits, with always many promotions in
-//! flight while the controller is killed every few seconds, ten times, with its temporary files kept
-//! and with them wiped: none is lost, none is made twice.
+//! Fifty pipelines of ten teams, by pull requests and by commits, with always many promotions in flight. The
+//! controller is killed every few seconds, ten times, with its temporary files kept or removed. No promotion is
+//! lost, and none is made twice.
 
 use std::time::{Duration, Instant};
 
@@ -18,18 +18,19 @@ use crate::run;
 use crate::verdict::{each_once, has_ended, until_all_run};
 
 const PIPELINES: usize = 50;
-/// The teams, and how many pipelines each has. Fewer by pull request: each push and each merge takes
-/// Gitea half a second of a core, and then it looks at every other open pull request again.
+/// The strategy, the number of teams, and the number of pipelines of each. Fewer use pull requests, since each
+/// push and each merge takes half a second of a core in Gitea, which then checks every other open pull request
+/// again.
 const TEAMS: [(By, usize, usize); 2] = [(By::PullRequest, 5, 2), (By::Commit, 5, 8)];
 const KILLS: usize = 10;
-/// How long one pipeline may be the last, on a machine that does much else.
+/// How long one pipeline may take on a busy machine.
 const LATE: Duration = Duration::from_secs(300);
 const PAUSE: Duration = Duration::from_secs(5);
-/// So many promotions are in flight when it is killed, most times.
+/// How many promotions are in flight at almost every kill.
 const MANY: usize = 25;
 
 #[test]
-fn killed_ten_times_and_nothing_is_lost_or_made_twice() -> Result<()> {
+fn nothing_is_lost_or_made_twice_in_ten_kills() -> Result<()> {
     run(async {
         let mut fleet = Fleet::new("swarm", Shape::Helm, Duration::from_secs(2)).await?;
         for (by, teams, applications) in TEAMS {
@@ -43,7 +44,7 @@ fn killed_ten_times_and_nothing_is_lost_or_made_twice() -> Result<()> {
         let mut controller = Controller::start(hub, namespace, &["--poll-interval=3s"])?;
         let outcome = tokio::select! {
             done = swarm(&fleet, &mut controller) => done,
-            stopped = merge_for_ever(&fleet) => stopped,
+            stopped = merge_forever(&fleet) => stopped,
         };
         outcome.with_context(|| controller.tail())
     })
@@ -52,39 +53,38 @@ fn killed_ten_times_and_nothing_is_lost_or_made_twice() -> Result<()> {
 async fn swarm(fleet: &Fleet, controller: &mut Controller) -> Result<()> {
     until_all_run(fleet, "1.0.0", || LATE).await?;
     let started = Instant::now();
-    let (told, kills) = watch::channel(0);
-    let (in_flight, last) =
-        tokio::try_join!(kill_often(fleet, controller, told), release_often(fleet, kills))?;
+    let (tx, kills) = watch::channel(0);
+    let (in_flight, last) = tokio::try_join!(kill_often(fleet, controller, tx), release_often(fleet, kills))?;
     println!("in flight at each kill: {in_flight:?}");
     let many = in_flight.iter().filter(|n| **n >= MANY).count();
-    ensure!(many >= KILLS - 2, "too little was in flight when it was killed: {in_flight:?}");
+    ensure!(many >= KILLS - 2, "too few promotions were in flight at the kills: {in_flight:?}");
     until_all_run(fleet, &last, || LATE).await?;
     println!("{PIPELINES} pipelines, {KILLS} kills: all at {last} after {:?}", started.elapsed());
     verify(fleet, &last).await
 }
 
-/// Kills as soon as there is something to lose, and tells how often it has; returns how many
+/// Kills the controller repeatedly while promotions are in flight, and sends the number of kills. Returns how many
 /// promotions were in flight each time.
 async fn kill_often(
     fleet: &Fleet,
     controller: &mut Controller,
-    told: watch::Sender<usize>,
+    tx: watch::Sender<usize>,
 ) -> Result<Vec<usize>> {
     eventually(SOON, || async {
         ensure!(in_flight(fleet).await? >= MANY, "the first release has led to few promotions");
         Ok(())
     })
     .await?;
-    let mut going = Vec::new();
+    let mut at_each_kill = Vec::new();
     let mut clock = tokio::time::interval(PAUSE);
     clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for kill in 1..=KILLS {
         clock.tick().await;
-        going.push(in_flight(fleet).await?);
+        at_each_kill.push(in_flight(fleet).await?);
         controller.restart(kill % 2 == 0)?;
-        told.send_replace(kill);
+        tx.send_replace(kill);
     }
-    Ok(going)
+    Ok(at_each_kill)
 }
 
 /// Releases a version, and the next one when few promotions are left or half of the kills are over;
@@ -94,7 +94,7 @@ async fn release_often(fleet: &Fleet, mut kills: watch::Receiver<usize>) -> Resu
     for minor in 1.. {
         let version = format!("1.{minor}.0");
         fleet.release(&version).await?;
-        // It ends with the one who kills.
+        // This loop ends after the last kill.
         while kills.changed().await.is_ok() && *kills.borrow() < KILLS {
             if !half && *kills.borrow() >= KILLS / 2 || in_flight(fleet).await? < MANY {
                 break;
@@ -113,18 +113,19 @@ async fn in_flight(fleet: &Fleet) -> Result<usize> {
     Ok(all.iter().filter(|p| !has_ended(p)).count())
 }
 
-async fn merge_for_ever(fleet: &Fleet) -> Result<()> {
+async fn merge_forever(fleet: &Fleet) -> Result<()> {
     loop {
         fleet.merge_all().await?;
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
 
-/// Each revision went into each environment once: one record, and one merge or commit at most.
+/// Checks that each revision was promoted into each environment once, with one record and at most one merge or
+/// commit.
 async fn verify(fleet: &Fleet, last: &str) -> Result<()> {
     let all = each_once(fleet, last, SOON, &[Phase::Succeeded, Phase::Superseded]).await?;
     let delivered = fleet.deliveries(last)?.0.len();
     println!("{} promotions recorded, {delivered} delivered, each once", all.len());
-    ensure!(all.len() >= 3 * PIPELINES && delivered >= 2 * PIPELINES, "fewer promotions than this is about");
+    ensure!(all.len() >= 3 * PIPELINES && delivered >= 2 * PIPELINES, "there were too few promotions");
     Ok(())
 }

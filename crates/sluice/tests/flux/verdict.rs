@@ -1,4 +1,4 @@
-//! Whether everything arrived, and everything once: by the records, whatever happened on the way.
+//! Checks of the final state: every revision has arrived, and was promoted once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use sluice_testkit::eventually;
 use crate::fleet::{ENVIRONMENTS, Fleet};
 use crate::place::revision;
 
-/// Waits until a version runs everywhere, for each pipeline as long as `patience` says then. Asks for one
-/// after the other: to list fifty, ten times a second, would slow down the rest.
-pub async fn until_all_run(fleet: &Fleet, version: &str, patience: impl Fn() -> Duration) -> Result<()> {
+/// Waits until a version runs in all environments, for each pipeline at most as long as `timeout` returns. Reads
+/// the pipelines one after the other, since listing all of them ten times a second would slow down the controller.
+pub async fn until_all_run(fleet: &Fleet, version: &str, timeout: impl Fn() -> Duration) -> Result<()> {
     for name in fleet.teams.iter().flat_map(|team| &team.applications) {
-        eventually(patience(), || async {
+        eventually(timeout(), || async {
             let pipeline = fleet.place.pipelines().get(name).await?;
             let runs = ENVIRONMENTS.map(|e| revision(&pipeline, e));
             let summary = pipeline.status.unwrap_or_default().summary;
@@ -28,7 +28,7 @@ pub async fn until_all_run(fleet: &Fleet, version: &str, patience: impl Fn() -> 
     Ok(())
 }
 
-/// Whether nothing more happens to a promotion by itself.
+/// Returns true if a promotion has reached a phase that does not change on its own.
 pub fn has_ended(promotion: &Promotion) -> bool {
     match phase(promotion) {
         Phase::Pending | Phase::Promoting | Phase::Proposed | Phase::Delivered => false,
@@ -40,8 +40,8 @@ fn phase(promotion: &Promotion) -> Phase {
     promotion.status.clone().unwrap_or_default().phase
 }
 
-/// Each revision went into each environment once, the last one everywhere, and each ended in one of these
-/// ways. Returns all promotions.
+/// Checks that each revision was promoted into each environment at most once, that the last one was promoted into
+/// all, and that each promotion ended in one of these phases. Returns all promotions.
 pub async fn each_once(
     fleet: &Fleet,
     last: &str,
@@ -50,8 +50,8 @@ pub async fn each_once(
 ) -> Result<Vec<Promotion>> {
     let all = eventually(within, || async {
         let all = fleet.place.promotions().list(&ListParams::default()).await?.items;
-        let going = all.iter().find(|p| !has_ended(p));
-        ensure!(going.is_none(), "a promotion has not ended: {going:#?}");
+        let in_flight = all.iter().find(|p| !has_ended(p));
+        ensure!(in_flight.is_none(), "a promotion has not ended: {in_flight:#?}");
         ensure!(fleet.open_pulls().await? == 0, "a change request is open");
         Ok(all)
     })

@@ -1,5 +1,5 @@
-//! The owner changes the pipeline while a change request is open: never are two of them open for one
-//! environment, and none is left behind.
+//! The owner changes the pipeline while a change request is open. Two are never open for one environment, and none
+//! is left open.
 
 use anyhow::{Result, ensure};
 use kube::api::ListParams;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sluice_testkit::fire::{Door, Fault, Plan};
 use sluice_testkit::{ForgeRepo, eventually, shared_gitea};
 
-use crate::place::{Place, SOON, revision};
+use crate::place::{SOON, TestNamespace, revision};
 use crate::process::Controller;
 use crate::{releases, run};
 
@@ -36,9 +36,9 @@ async fn states(repo: &ForgeRepo) -> Result<Vec<String>> {
 }
 
 #[test]
-fn a_change_request_follows_where_the_pipeline_says() -> Result<()> {
+fn a_changed_strategy_replaces_the_open_change_request() -> Result<()> {
     run(async {
-        let place = Place::new("changes").await?;
+        let place = TestNamespace::new("changes").await?;
         let n = place.namespace.as_str();
         let gitea = shared_gitea().await?;
         let file = |version: &str| format!("version: {version} # {{\"$promotion\": \"{n}:podinfo:prod\"}}\n");
@@ -53,21 +53,21 @@ fn a_change_request_follows_where_the_pipeline_says() -> Result<()> {
         let controller = Controller::start(&place.shared.hub, n, &[])?;
         place.until("podinfo", "all runs 6.1.5", |p| revision(p, "prod") == "6.1.5").await?;
         releases::runs(place.leaf("dev"), n, "podinfo", "6.1.6", true).await?;
-        place.until_story("podinfo", "prod", &["6.1.6 Proposed"]).await?;
+        place.until_promotions("podinfo", "prod", &["6.1.6 Proposed"]).await?;
         ensure!(states(&first).await? == ["open"]);
 
         place.apply(&pipeline(n, &pull_request(&second))).await?;
         let moved = || async {
             let open = second.pulls("open").await?;
-            // The new one may only come when the old one is gone.
+            // The new change request is opened after the old one is closed.
             ensure!(open.is_empty() || states(&first).await? == ["closed"], "two are open");
             ensure!(open.len() == 1, "none is open yet");
             Ok(())
         };
         eventually(SOON, moved).await.map_err(|e| e.context(controller.tail()))?;
-        place.until_story("podinfo", "prod", &["6.1.6 Proposed"]).await?;
+        place.until_promotions("podinfo", "prod", &["6.1.6 Proposed"]).await?;
 
-        // Nor is there a second one when it is to come from another branch.
+        // There is no second one after a change of the branch.
         let branch = pull_request(&second)
             .replace("secretRef", "branch: 'deploy/{namespace}/{pipeline}/{environment}', secretRef");
         place.apply(&pipeline(n, &branch)).await?;
@@ -78,9 +78,9 @@ fn a_change_request_follows_where_the_pipeline_says() -> Result<()> {
             Ok(())
         };
         eventually(SOON, renamed).await.map_err(|e| e.context(controller.tail()))?;
-        place.until_story("podinfo", "prod", &["6.1.6 Proposed"]).await?;
+        place.until_promotions("podinfo", "prod", &["6.1.6 Proposed"]).await?;
 
-        // And back: that Sluice has closed it there is no refusal.
+        // A change back: a change request that Sluice has closed does not count as rejected.
         place.apply(&pipeline(n, &pull_request(&first))).await?;
         let back = || async {
             ensure!(second.pulls("open").await?.is_empty(), "the second is still open");
@@ -88,21 +88,21 @@ fn a_change_request_follows_where_the_pipeline_says() -> Result<()> {
             Ok(())
         };
         eventually(SOON, back).await.map_err(|e| e.context(controller.tail()))?;
-        place.until_story("podinfo", "prod", &["6.1.6 Proposed"]).await?;
+        place.until_promotions("podinfo", "prod", &["6.1.6 Proposed"]).await?;
 
         let commit =
             format!("{{commit: {{url: {:?}, branch: main, secretRef: {{name: forge}}}}}}", second.url());
         place.apply(&pipeline(n, &commit)).await?;
-        place.until_story("podinfo", "prod", &["6.1.6 Delivered"]).await?;
+        place.until_promotions("podinfo", "prod", &["6.1.6 Delivered"]).await?;
         ensure!(first.pulls("open").await?.is_empty() && second.read("main", "prod.yaml")? == file("6.1.6"));
         Ok(())
     })
 }
 
 #[test]
-fn the_change_request_of_an_environment_that_is_gone_is_closed() -> Result<()> {
+fn the_change_request_of_a_removed_environment_is_closed() -> Result<()> {
     run(async {
-        let place = Place::new("changes").await?;
+        let place = TestNamespace::new("changes").await?;
         let n = place.namespace.as_str();
         let gitea = shared_gitea().await?;
         let file = format!("version: 6.1.5 # {{\"$promotion\": \"{n}:podinfo:prod\"}}\n");
@@ -112,41 +112,40 @@ fn the_change_request_of_an_environment_that_is_gone_is_closed() -> Result<()> {
             releases::create(place.leaf(environment), n, "podinfo", json!({})).await?;
             releases::runs(place.leaf(environment), n, "podinfo", "6.1.5", true).await?;
         }
-        // The strategy is the environment's own, and goes with it.
+        // The environment has its own strategy, which is removed with it.
         let own = pipeline(n, "{notification: {}}")
             .replace("prod}}]}", &format!("prod}}}}], promotion: {{strategy: {}}}}}", pull_request(&repo)));
         place.apply(&own).await?;
         let controller = Controller::start(&place.shared.hub, n, &[])?;
         place.until("podinfo", "all runs 6.1.5", |p| revision(p, "prod") == "6.1.5").await?;
         releases::runs(place.leaf("dev"), n, "podinfo", "6.1.6", true).await?;
-        place.until_story("podinfo", "prod", &["6.1.6 Proposed"]).await?;
+        place.until_promotions("podinfo", "prod", &["6.1.6 Proposed"]).await?;
         let without: Vec<&str> = own.lines().filter(|line| !line.contains("name: prod,")).collect();
         place.apply(&without.join("\n")).await?;
         let closed = || async {
-            ensure!(states(&repo).await? == ["closed"], "it is still open");
+            ensure!(states(&repo).await? == ["closed"], "the pull request is still open");
             Ok(())
         };
         eventually(SOON, closed).await.map_err(|e| e.context(controller.tail()))?;
-        place.until_story("podinfo", "prod", &["6.1.6 Cancelled"]).await
+        place.until_promotions("podinfo", "prod", &["6.1.6 Cancelled"]).await
     })
 }
 
-/// Waits until a promotion says something.
-async fn says(place: &Place, words: &str) -> Result<()> {
+/// Waits until the message of a promotion has a part.
+async fn until_message(place: &TestNamespace, part: &str) -> Result<()> {
     eventually(SOON, || async {
         let all = place.promotions().list(&ListParams::default()).await?;
-        let told: Vec<String> = all.into_iter().filter_map(|p| p.status.map(|s| s.message)).collect();
-        ensure!(told.iter().any(|message| message.contains(words)), "they say {told:?}");
+        let messages: Vec<String> = all.into_iter().filter_map(|p| p.status.map(|s| s.message)).collect();
+        ensure!(messages.iter().any(|message| message.contains(part)), "{messages:?}");
         Ok(())
     })
     .await
 }
 
 #[test]
-fn what_sluice_is_to_merge_is_merged_when_it_is_green_and_not_while_the_pipeline_is_suspended() -> Result<()>
-{
+fn sluice_merges_a_green_change_request_but_not_while_the_pipeline_is_suspended() -> Result<()> {
     run(async {
-        let place = Place::new("merging").await?;
+        let place = TestNamespace::new("merging").await?;
         let n = place.namespace.as_str();
         let gitea = shared_gitea().await?;
         let file = |version: &str| format!("version: {version} # {{\"$promotion\": \"{n}:podinfo:prod\"}}\n");
@@ -161,19 +160,21 @@ fn what_sluice_is_to_merge_is_merged_when_it_is_green_and_not_while_the_pipeline
         }
         let more =
             "labels: [promotion], reviewers: [nobody-here], merge: WhenGreen, deleteBranch: true, secretRef";
-        let asked = pipeline(n, &pull_request(&repo).replace("secretRef", more));
-        place.apply(&asked).await?;
+        let yaml = pipeline(n, &pull_request(&repo).replace("secretRef", more));
+        place.apply(&yaml).await?;
         let controller = Controller::start(&place.shared.hub, n, &[])?;
         place.until("podinfo", "all runs 6.1.5", |p| revision(p, "prod") == "6.1.5").await?;
         releases::runs(place.leaf("dev"), n, "podinfo", "6.1.6", true).await?;
-        place.until_story("podinfo", "prod", &["6.1.6 Proposed"]).await?;
-        says(&place, "waits for checks: ci/build pending").await.map_err(|e| e.context(controller.tail()))?;
-        says(&place, "nobody-here was not asked to review it").await?;
+        place.until_promotions("podinfo", "prod", &["6.1.6 Proposed"]).await?;
+        until_message(&place, "waits for checks: ci/build pending")
+            .await
+            .map_err(|e| e.context(controller.tail()))?;
+        until_message(&place, "nobody-here was not asked to review it").await?;
         let pull = repo.pulls("open").await?.remove(0);
-        ensure!(pull.labels.iter().any(|l| l.name == "promotion"), "it has no label");
+        ensure!(pull.labels.iter().any(|l| l.name == "promotion"), "the pull request has no label");
 
-        // Green, but suspended first.
-        place.apply(&asked.replace("spec:\n", "spec:\n  suspend: true\n")).await?;
+        // The pipeline is suspended before the check succeeds.
+        place.apply(&yaml.replace("spec:\n", "spec:\n  suspend: true\n")).await?;
         place
             .until("podinfo", "suspended", |p| {
                 let observed = p.status.as_ref().map(|status| status.observed_generation);
@@ -182,21 +183,21 @@ fn what_sluice_is_to_merge_is_merged_when_it_is_green_and_not_while_the_pipeline
             .await?;
         let green = json!({"state": "success", "context": "ci/build"});
         repo.api("POST", &format!("statuses/{}", pull.head.sha), green.clone()).await?;
-        says(&place, "to be merged").await.map_err(|e| e.context(controller.tail()))?;
+        until_message(&place, "to be merged").await.map_err(|e| e.context(controller.tail()))?;
         ensure!(states(&repo).await? == ["open"], "a suspended pipeline has merged");
-        // Meanwhile its base moves on, and it is merged only on top of that.
+        // Meanwhile its base changes, and it is merged only on top of the new base.
         let elsewhere = repo.commit("main", "elsewhere", &[("other.yaml", "a: b\n")])?;
         repo.until_behind(pull.number).await?;
-        place.apply(&asked).await?;
-        let anew = eventually(SOON, || async {
+        place.apply(&yaml).await?;
+        let new_head = eventually(SOON, || async {
             let now = repo.pull(pull.number).await?;
-            ensure!(now.head.sha != pull.head.sha, "it is as it was");
+            ensure!(now.head.sha != pull.head.sha, "the head has not changed");
             Ok(now.head.sha)
         });
-        let anew = anew.await.map_err(|e| e.context(controller.tail()))?;
-        ensure!(repo.log(&pull.head.branch)?[1].sha == elsewhere, "it is not on top of its base");
-        repo.api("POST", &format!("statuses/{anew}"), green).await?;
-        place.until_story("podinfo", "prod", &["6.1.6 Delivered"]).await?;
+        let new_head = new_head.await.map_err(|e| e.context(controller.tail()))?;
+        ensure!(repo.log(&pull.head.branch)?[1].sha == elsewhere, "the head is not on top of the base");
+        repo.api("POST", &format!("statuses/{new_head}"), green).await?;
+        place.until_promotions("podinfo", "prod", &["6.1.6 Delivered"]).await?;
         ensure!(repo.read("main", "prod.yaml")? == file("6.1.6"));
         let gone = || async {
             let left = repo.branches()?;
@@ -208,9 +209,9 @@ fn what_sluice_is_to_merge_is_merged_when_it_is_green_and_not_while_the_pipeline
 }
 
 #[test]
-fn each_target_has_a_change_request_of_its_own() -> Result<()> {
+fn each_target_has_its_own_change_request() -> Result<()> {
     run(async {
-        let place = Place::new("targets").await?;
+        let place = TestNamespace::new("targets").await?;
         let n = place.namespace.as_str();
         let file = |target: &str, version: &str| {
             format!(
@@ -235,8 +236,8 @@ fn each_target_has_a_change_request_of_its_own() -> Result<()> {
         place.until("podinfo", "all runs 6.1.5", |p| revision(p, "prod") == "6.1.5").await?;
         releases::runs(place.leaf("dev"), n, "podinfo", "6.1.6", true).await?;
         let tail = |error: anyhow::Error| error.context(controller.tail());
-        place.until_story("podinfo", "prod/eu", &["6.1.6 Proposed"]).await.map_err(tail)?;
-        place.until_story("podinfo", "prod/us", &["6.1.6 Proposed"]).await.map_err(tail)?;
+        place.until_promotions("podinfo", "prod/eu", &["6.1.6 Proposed"]).await.map_err(tail)?;
+        place.until_promotions("podinfo", "prod/us", &["6.1.6 Proposed"]).await.map_err(tail)?;
 
         let open = repo.pulls("open").await?;
         let eu = open.iter().find(|p| p.head.branch.ends_with("/prod@eu"));
@@ -244,39 +245,39 @@ fn each_target_has_a_change_request_of_its_own() -> Result<()> {
         ensure!(open.len() == 2 && eu.title.contains("prod (eu)"), "{open:?}");
         repo.merge(eu.number).await?;
         releases::runs(place.leaf("staging"), n, "podinfo", "6.1.6", true).await?;
-        place.until_story("podinfo", "prod/eu", &["6.1.6 Succeeded"]).await.map_err(tail)?;
-        place.until_story("podinfo", "prod/us", &["6.1.6 Proposed"]).await.map_err(tail)?;
+        place.until_promotions("podinfo", "prod/eu", &["6.1.6 Succeeded"]).await.map_err(tail)?;
+        place.until_promotions("podinfo", "prod/us", &["6.1.6 Proposed"]).await.map_err(tail)?;
         ensure!(repo.read("main", "eu.yaml")? == file("eu", "6.1.6"), "eu was not set");
-        ensure!(repo.read("main", "us.yaml")? == us, "us was set with eu's");
-        let waits = |p: &sluice_api::Pipeline| {
+        ensure!(repo.read("main", "us.yaml")? == us, "us was set with the change request of eu");
+        let only_us_waits = |p: &sluice_api::Pipeline| {
             let status = p.status.clone().unwrap_or_default();
             let targets = status.environments.get("prod").map(|e| e.targets.clone()).unwrap_or_default();
             let of = |name: &str| targets.iter().find(|t| t.name == name).map(|t| t.promotion.is_some());
             (of("eu"), of("us")) == (Some(false), Some(true))
         };
-        place.until("podinfo", "us has a promotion in hand, and eu has none", waits).await?;
+        place.until("podinfo", "us has an active promotion, and eu has none", only_us_waits).await?;
         Ok(())
     })
 }
 
-/// Waits until these states were reported on the end of the base, in this order.
+/// Waits until these commit statuses were reported on the head of the base, in this order.
 async fn reported(repo: &ForgeRepo, context: &str, states: &[&str]) -> Result<()> {
     let commit = repo.head("main")?;
     eventually(SOON, || async {
         let all = repo.api("GET", &format!("statuses/{commit}?sort=leastindex"), Value::Null).await?;
         let mut of_it: Vec<&Value> = all.as_array().into_iter().flatten().collect();
         of_it.retain(|status| status["context"] == context);
-        let told: Vec<&str> = of_it.iter().rev().filter_map(|status| status["status"].as_str()).collect();
-        ensure!(told == states, "{all}");
+        let reported: Vec<&str> = of_it.iter().rev().filter_map(|status| status["status"].as_str()).collect();
+        ensure!(reported == states, "{all}");
         Ok(())
     })
     .await
 }
 
 #[test]
-fn a_promotion_is_reported_on_the_commit_of_its_merge_and_goes_on_where_its_forge_refuses() -> Result<()> {
+fn commit_statuses_are_reported_and_a_forge_that_refuses_them_stops_no_promotion() -> Result<()> {
     run(async {
-        let place = Place::new("statuses").await?;
+        let place = TestNamespace::new("statuses").await?;
         let n = place.namespace.as_str();
         let gitea = shared_gitea().await?;
         let file = format!("version: 6.1.5 # {{\"$promotion\": \"{n}:podinfo:prod\"}}\n");
@@ -288,44 +289,46 @@ fn a_promotion_is_reported_on_the_commit_of_its_merge_and_goes_on_where_its_forg
             releases::runs(place.leaf(environment), n, "podinfo", "6.1.5", true).await?;
         }
         let by = pull_request(&repo).replace("secretRef", "commitStatuses: true, secretRef");
-        // The pages of change requests have the address that Gitea knows itself by.
+        // The web addresses of change requests have Gitea's own address.
         place.apply(&pipeline(n, &by.replace(gitea.url(), &door.url()))).await?;
         let controller = Controller::start(&place.shared.hub, n, &[])?;
         let tail = |error: anyhow::Error| error.context(controller.tail());
         place.until("podinfo", "all runs 6.1.5", |p| revision(p, "prod") == "6.1.5").await?;
         let context = format!("sluice/{n}/podinfo/prod");
 
-        let merges = async |version: &str, story: &[&str]| -> Result<()> {
+        let merge = async |version: &str, before: &[&str]| -> Result<()> {
             releases::runs(place.leaf("dev"), n, "podinfo", version, true).await?;
             place
-                .until_story("podinfo", "prod", &[story, &[&format!("{version} Proposed")]].concat())
+                .until_promotions("podinfo", "prod", &[before, &[&format!("{version} Proposed")]].concat())
                 .await?;
-            door.plan(match story {
+            door.plan(match before {
                 [] => Plan::Quiet,
-                // The first report.
+                // The first commit status.
                 _ => Plan::Change { call: 1, fault: Fault::Refused(403) },
             });
             repo.merge(repo.pulls("open").await?[0].number).await?;
-            place.until_story("podinfo", "prod", &[story, &[&format!("{version} Delivered")]].concat()).await
+            place
+                .until_promotions("podinfo", "prod", &[before, &[&format!("{version} Delivered")]].concat())
+                .await
         };
-        merges("6.1.6", &[]).await.map_err(tail)?;
+        merge("6.1.6", &[]).await.map_err(tail)?;
         reported(&repo, &context, &["pending"]).await.map_err(tail)?;
         releases::runs(place.leaf("prod"), n, "podinfo", "6.1.6", true).await?;
         reported(&repo, &context, &["pending", "success"]).await.map_err(tail)?;
 
-        merges("6.1.7", &["6.1.6 Succeeded"]).await.map_err(tail)?;
+        merge("6.1.7", &["6.1.6 Succeeded"]).await.map_err(tail)?;
         let refused = || async {
             let log = std::fs::read_to_string(controller.log())?;
             let line = log.lines().find(|line| line.contains("a commit status is given up"));
-            let line = line.ok_or_else(|| anyhow::anyhow!("nothing was refused: {:?}", door.calls()))?;
-            let words = ["podinfo-prod", "may not write commit statuses", "write:repository"];
-            ensure!(words.iter().all(|words| line.contains(words)), "{line}");
+            let line = line.ok_or_else(|| anyhow::anyhow!("no status was refused: {:?}", door.calls()))?;
+            let parts = ["podinfo-prod", "may not write commit statuses", "write:repository"];
+            ensure!(parts.iter().all(|part| line.contains(part)), "{line}");
             Ok(())
         };
         eventually(SOON, refused).await.map_err(tail)?;
         releases::runs(place.leaf("prod"), n, "podinfo", "6.1.7", true).await?;
-        let story = ["6.1.6 Succeeded", "6.1.7 Succeeded"];
-        place.until_story("podinfo", "prod", &story).await.map_err(tail)?;
+        let expected = ["6.1.6 Succeeded", "6.1.7 Succeeded"];
+        place.until_promotions("podinfo", "prod", &expected).await.map_err(tail)?;
         reported(&repo, &context, &["success"]).await.map_err(tail)
     })
 }

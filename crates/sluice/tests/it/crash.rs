@@ -1,17 +1,18 @@
-//! The controller killed at each step boundary of a promotion, with its temporary files kept and
-//! with them wiped: the promotion is neither lost nor made twice.
+//! The controller is killed before and after each step of a promotion, with its temporary files kept or removed.
+//! No promotion is lost, and none is made twice.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use sluice_testkit::fire::{Blow, Clash};
 use sluice_testkit::{ForgeRepo, shared_gitea};
 
-use crate::place::{Place, SOON, revision};
+use crate::place::{SOON, TestNamespace, revision};
 use crate::process::Controller;
 use crate::{releases, run};
 
-/// Before and after storing the intent, pushing, opening, and storing the outcome.
-const POINTS: [&str; 8] = [
+/// The fault points before and after storing the intent, pushing, opening the pull request, and storing the
+/// outcome.
+const FAULT_POINTS: [&str; 8] = [
     "before-intent",
     "after-intent",
     "before-push",
@@ -42,26 +43,26 @@ spec:
     )
 }
 
-/// Each write of its controller to the hub is refused once, as though somebody had been faster.
-struct Scene {
-    place: Place,
+/// A controller whose writes to the hub are each refused once, as if another write was faster.
+struct CrashFixture {
+    place: TestNamespace,
     repo: ForgeRepo,
     controller: Controller,
     _clash: Clash,
 }
 
-impl Scene {
-    async fn new() -> Result<Scene> {
-        let place = Place::new("crash").await?;
+impl CrashFixture {
+    async fn new() -> Result<CrashFixture> {
+        let place = TestNamespace::new("crash").await?;
         let gitea = shared_gitea().await?;
         let repo = gitea.create_repo(&place.namespace, &[("README.md", "fleet\n")]).await?;
         place.forge_secret().await?;
         let clash = Clash::before(&place.shared.hub, &[Blow::Conflict])?;
         let controller = Controller::start_at(clash.kubeconfig_path(), &place.namespace, &[], &[])?;
-        Ok(Scene { place, repo, controller, _clash: clash })
+        Ok(CrashFixture { place, repo, controller, _clash: clash })
     }
 
-    /// An application at 1.0.0 in both environments, and a pipeline for it.
+    /// Creates an application at 1.0.0 in both environments, with a pipeline.
     async fn application(&mut self, name: &str, strategy: &str) -> Result<()> {
         let n = self.place.namespace.clone();
         self.repo.commit("main", "add", &[(&format!("{name}.yaml"), &marked(&n, name, "1.0.0"))])?;
@@ -76,15 +77,15 @@ impl Scene {
         Ok(())
     }
 
-    /// Lets dev run 1.1.0; the controller dies at the point.
-    async fn dies_at(&mut self, name: &str, point: &str) -> Result<()> {
+    /// Sets dev to 1.1.0, and waits until the controller has killed itself at a fault point.
+    async fn die_at(&mut self, name: &str, point: &str) -> Result<()> {
         self.controller.restart_to_die_at(point)?;
         releases::runs(self.place.leaf("dev"), &self.place.namespace, name, "1.1.0", true).await?;
         self.controller.dies(SOON).await.with_context(|| point.to_string())
     }
 
-    /// The one pull request that there ever was for prod, which is open.
-    async fn one_pull(&self, name: &str) -> Result<u64> {
+    /// Returns the number of the only pull request for prod, which must be open.
+    async fn only_pull(&self, name: &str) -> Result<u64> {
         let branch = format!("sluice/{}/{name}/prod", self.place.namespace);
         let all = self.repo.pulls("all").await?;
         let ours: Vec<_> = all.iter().filter(|p| p.head.branch == branch).collect();
@@ -96,26 +97,26 @@ impl Scene {
 #[test]
 fn a_pull_request_is_opened_once_wherever_the_controller_dies() -> Result<()> {
     run(async {
-        let mut scene = Scene::new().await?;
+        let mut fixture = CrashFixture::new().await?;
         let strategy = format!(
             "{{pull-request: {{type: gitea, url: {:?}, secretRef: {{name: forge}}}}}}",
-            scene.repo.url()
+            fixture.repo.url()
         );
-        for (i, point) in POINTS.iter().enumerate() {
+        for (i, point) in FAULT_POINTS.iter().enumerate() {
             for keep in [true, false] {
                 let name = format!("app-{i}-{keep}");
-                scene.application(&name, &strategy).await?;
-                scene.dies_at(&name, point).await?;
-                scene.controller.restart(keep)?;
-                let proposed = scene.place.until_story(&name, "prod", &["1.1.0 Proposed"]).await;
-                proposed.with_context(|| format!("{name} {point}: {}", scene.controller.tail()))?;
-                let number = scene.one_pull(&name).await.with_context(|| point.to_string())?;
-                scene.repo.merge(number).await?;
-                scene.place.until_story(&name, "prod", &["1.1.0 Delivered"]).await?;
-                let n = &scene.place.namespace;
-                ensure!(scene.repo.read("main", &format!("{name}.yaml"))? == marked(n, &name, "1.1.0"));
-                releases::runs(scene.place.leaf("prod"), n, &name, "1.1.0", true).await?;
-                scene.place.until_story(&name, "prod", &["1.1.0 Succeeded"]).await?;
+                fixture.application(&name, &strategy).await?;
+                fixture.die_at(&name, point).await?;
+                fixture.controller.restart(keep)?;
+                let proposed = fixture.place.until_promotions(&name, "prod", &["1.1.0 Proposed"]).await;
+                proposed.with_context(|| format!("{name} {point}: {}", fixture.controller.tail()))?;
+                let number = fixture.only_pull(&name).await.with_context(|| point.to_string())?;
+                fixture.repo.merge(number).await?;
+                fixture.place.until_promotions(&name, "prod", &["1.1.0 Delivered"]).await?;
+                let n = &fixture.place.namespace;
+                ensure!(fixture.repo.read("main", &format!("{name}.yaml"))? == marked(n, &name, "1.1.0"));
+                releases::runs(fixture.place.leaf("prod"), n, &name, "1.1.0", true).await?;
+                fixture.place.until_promotions(&name, "prod", &["1.1.0 Succeeded"]).await?;
             }
         }
         Ok(())
@@ -125,23 +126,25 @@ fn a_pull_request_is_opened_once_wherever_the_controller_dies() -> Result<()> {
 #[test]
 fn a_commit_is_made_once_wherever_the_controller_dies() -> Result<()> {
     run(async {
-        let mut scene = Scene::new().await?;
-        let strategy =
-            format!("{{commit: {{url: {:?}, branch: main, secretRef: {{name: forge}}}}}}", scene.repo.url());
-        for (i, point) in POINTS.iter().filter(|p| !p.ends_with("-open")).enumerate() {
+        let mut fixture = CrashFixture::new().await?;
+        let strategy = format!(
+            "{{commit: {{url: {:?}, branch: main, secretRef: {{name: forge}}}}}}",
+            fixture.repo.url()
+        );
+        for (i, point) in FAULT_POINTS.iter().filter(|p| !p.ends_with("-open")).enumerate() {
             for keep in [true, false] {
                 let name = format!("app-{i}-{keep}");
-                scene.application(&name, &strategy).await?;
-                scene.dies_at(&name, point).await?;
-                scene.controller.restart(keep)?;
-                let delivered = scene.place.until_story(&name, "prod", &["1.1.0 Delivered"]).await;
-                delivered.with_context(|| format!("{name} {point}: {}", scene.controller.tail()))?;
-                let log = scene.repo.log("main")?;
-                let ours = log.iter().filter(|c| c.subject.contains(&name)).count();
-                ensure!(ours == 1, "{point}: {ours} commits of {log:?}");
-                let n = &scene.place.namespace;
-                releases::runs(scene.place.leaf("prod"), n, &name, "1.1.0", true).await?;
-                scene.place.until_story(&name, "prod", &["1.1.0 Succeeded"]).await?;
+                fixture.application(&name, &strategy).await?;
+                fixture.die_at(&name, point).await?;
+                fixture.controller.restart(keep)?;
+                let delivered = fixture.place.until_promotions(&name, "prod", &["1.1.0 Delivered"]).await;
+                delivered.with_context(|| format!("{name} {point}: {}", fixture.controller.tail()))?;
+                let log = fixture.repo.log("main")?;
+                let commits = log.iter().filter(|c| c.subject.contains(&name)).count();
+                ensure!(commits == 1, "{point}: {commits} commits of {log:?}");
+                let n = &fixture.place.namespace;
+                releases::runs(fixture.place.leaf("prod"), n, &name, "1.1.0", true).await?;
+                fixture.place.until_promotions(&name, "prod", &["1.1.0 Succeeded"]).await?;
             }
         }
         Ok(())
@@ -149,27 +152,27 @@ fn a_commit_is_made_once_wherever_the_controller_dies() -> Result<()> {
 }
 
 #[test]
-fn what_comes_while_the_controller_is_dead_takes_the_place_of_what_it_died_of() -> Result<()> {
+fn a_revision_that_comes_while_the_controller_is_down_supersedes_the_interrupted_promotion() -> Result<()> {
     run(async {
-        let mut scene = Scene::new().await?;
+        let mut fixture = CrashFixture::new().await?;
         let strategy = format!(
             "{{pull-request: {{type: gitea, url: {:?}, secretRef: {{name: forge}}}}}}",
-            scene.repo.url()
+            fixture.repo.url()
         );
         for (i, point) in ["after-intent", "after-push", "after-open"].into_iter().enumerate() {
             let name = format!("app-{i}");
-            scene.application(&name, &strategy).await?;
-            scene.dies_at(&name, point).await?;
-            releases::runs(scene.place.leaf("dev"), &scene.place.namespace, &name, "1.2.0", true).await?;
-            scene.controller.restart(i % 2 == 0)?;
-            let story = ["1.1.0 Superseded", "1.2.0 Proposed"];
-            let taken = scene.place.until_story(&name, "prod", &story).await;
-            taken.with_context(|| format!("{point}: {}", scene.controller.tail()))?;
-            let number = scene.one_pull(&name).await.with_context(|| point.to_string())?;
-            scene.repo.merge(number).await?;
-            scene.place.until_story(&name, "prod", &["1.1.0 Superseded", "1.2.0 Delivered"]).await?;
-            let n = &scene.place.namespace;
-            ensure!(scene.repo.read("main", &format!("{name}.yaml"))? == marked(n, &name, "1.2.0"));
+            fixture.application(&name, &strategy).await?;
+            fixture.die_at(&name, point).await?;
+            releases::runs(fixture.place.leaf("dev"), &fixture.place.namespace, &name, "1.2.0", true).await?;
+            fixture.controller.restart(i % 2 == 0)?;
+            let expected = ["1.1.0 Superseded", "1.2.0 Proposed"];
+            let superseded = fixture.place.until_promotions(&name, "prod", &expected).await;
+            superseded.with_context(|| format!("{point}: {}", fixture.controller.tail()))?;
+            let number = fixture.only_pull(&name).await.with_context(|| point.to_string())?;
+            fixture.repo.merge(number).await?;
+            fixture.place.until_promotions(&name, "prod", &["1.1.0 Superseded", "1.2.0 Delivered"]).await?;
+            let n = &fixture.place.namespace;
+            ensure!(fixture.repo.read("main", &format!("{name}.yaml"))? == marked(n, &name, "1.2.0"));
         }
         Ok(())
     })

@@ -1,5 +1,5 @@
-//! Hostile clusters, all of them at the same time: each shows a sentence at its own target, the controller
-//! stays within 512 MiB, and what changes on a sound cluster is promoted within 30 s all the while.
+//! Several hostile clusters at the same time: each has an error at its own target, the controller stays within 512
+//! MiB, and a change on a healthy cluster is promoted within 30 s.
 
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
@@ -15,20 +15,20 @@ use serde_json::json;
 use sluice_testkit::{FakeCluster, eventually, shared_gitea};
 
 use crate::crash::{self, marked};
-use crate::place::{Place, SOON, error, revision};
+use crate::place::{SOON, TestNamespace, error, revision};
 use crate::process::Controller;
 use crate::{releases, run};
 
 /// The memory limit of the shipped Deployment, in MiB.
 const MEMORY: u64 = 512;
-/// What each cluster does, and a part of what its target then says.
+/// The attack of each cluster, and a part of its target's error.
 const ATTACKS: [(&str, &str); 7] = [
     ("version", "too large"),
     ("object", "too large"),
     ("objects", "too large"),
     ("kept", "too large"),
     ("line", "too large"),
-    // A slow machine takes changes more slowly than the limit: then the missing member is what is wrong.
+    // On a slow machine the changes stay below the limit. Then the error is the missing member.
     ("flood", "/flood"),
     ("slow", "has not answered yet"),
 ];
@@ -49,7 +49,7 @@ fn release(namespace: &str, n: usize, padding: usize) -> String {
     .to_string()
 }
 
-/// The answer of a cluster that has nothing but the namespace `apps`, and in which nothing changes.
+/// Returns the answer of a cluster that has only the namespace `apps`, and in which nothing changes.
 fn empty(path: &str, watched: bool) -> Response {
     let nothing = futures::stream::pending::<Result<Bytes, Infallible>>();
     let body = match (watched, path.ends_with("/namespaces")) {
@@ -75,7 +75,7 @@ fn answer(attack: &str, request: &Request) -> Response {
         (_, "/version") => sound("{}"),
         (_, "/apis") => sound(GROUPS),
         (_, "/apis/helm.toolkit.fluxcd.io/v2") => sound(r#"{"resources":[{"name":"helmreleases"}]}"#),
-        // One kind is attacked: the others are what they are on a sound cluster that has nothing.
+        // The attack is on one kind. The others are those of a healthy, empty cluster.
         ("object" | "objects" | "kept" | "line" | "flood", path) if !path.ends_with("/helmreleases") => {
             empty(path, watched)
         }
@@ -105,9 +105,9 @@ fn pipeline(namespace: &str, name: &str, target: &str, cluster: &str) -> String 
 }
 
 #[test]
-fn hostile_clusters_harm_nobody() -> Result<()> {
+fn hostile_clusters_delay_no_promotion_and_do_not_exhaust_memory() -> Result<()> {
     run(async {
-        let place = Place::new("hostile").await?;
+        let place = TestNamespace::new("hostile").await?;
         let n = place.namespace.as_str();
         let mut hostile = Vec::new();
         for (attack, _) in ATTACKS {
@@ -141,14 +141,15 @@ fn hostile_clusters_harm_nobody() -> Result<()> {
             slowest = slowest.max(changed.elapsed());
             releases::runs(place.leaf("prod"), n, "sound", &version, true).await?;
             let shown =
-                place.until("sound", "the sound one shows it", |p| revision(p, "prod") == version).await;
+                place.until("sound", "prod shows the revision", |p| revision(p, "prod") == version).await;
             shown.with_context(|| controller.tail())?;
         }
-        for (attack, words) in ATTACKS {
-            let told =
-                place.until(attack, "the attacked one says so", |p| error(p, "dev").contains(words)).await;
-            let told = told.with_context(|| controller.tail())?;
-            println!("{attack}: {}", error(&told, "dev"));
+        for (attack, part) in ATTACKS {
+            let attacked = place
+                .until(attack, "the attacked target has an error", |p| error(p, "dev").contains(part))
+                .await;
+            let attacked = attacked.with_context(|| controller.tail())?;
+            println!("{attack}: {}", error(&attacked, "dev"));
         }
         let peak = controller.peak_memory()?;
         println!("the slowest change was promoted after {slowest:?}; the controller took {peak} MiB");

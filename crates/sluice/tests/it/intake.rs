@@ -1,5 +1,5 @@
-//! Clusters that nobody can reach, moved by calls alone: CI asks, the forge says that it was merged, Flux
-//! reports what runs. Polling comes too late to be what has told.
+//! Targets with `observe: Push`, with a polling interval of ten minutes. Calls alone promote a revision: CI asks
+//! for it, the forge reports merges, and Flux reports what runs.
 
 use std::net::TcpListener;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sluice_testkit::fire::{Blow, Clash};
 use sluice_testkit::{eventually, shared_gitea};
 
-use crate::place::{Place, SOON, revision};
+use crate::place::{SOON, TestNamespace, revision};
 use crate::process::Controller;
 use crate::run;
 use crate::strategies::hmac;
@@ -17,7 +17,7 @@ use crate::strategies::hmac;
 const TRIGGER_KEY: &str = "what CI signs with";
 const FORGE_KEY: &str = "what Gitea signs with";
 
-/// What Flux on the cluster of an environment signs with.
+/// Returns the key with which Flux on the cluster of an environment signs.
 fn report_key(environment: &str) -> String {
     format!("what Flux in {environment} signs with")
 }
@@ -29,8 +29,7 @@ struct Hooks {
 }
 
 impl Hooks {
-    /// Calls with a signature, and returns the status and what was said; again as long as it could not be
-    /// judged.
+    /// Sends a signed call until the answer is not 503, and returns the status and text of the answer.
     async fn call(&self, path: &str, body: &Value, key: &str) -> Result<(u16, String)> {
         let body = body.to_string();
         let signature = format!("sha256={}", hmac(key.as_bytes(), body.as_bytes()));
@@ -38,20 +37,20 @@ impl Hooks {
         eventually(SOON, || async {
             let call = self.http.post(&url).header("x-signature", &signature).body(body.clone());
             let answer = call.send().await?;
-            let (status, said) = (answer.status().as_u16(), answer.text().await?);
-            ensure!(status != 503, "{said}");
-            Ok((status, said))
+            let (status, text) = (answer.status().as_u16(), answer.text().await?);
+            ensure!(status != 503, "{text}");
+            Ok((status, text))
         })
         .await
     }
 
-    /// Flux on the cluster of an environment reports that it runs a release, so long ago.
-    async fn reports(&self, environment: &str, version: &str, ago: i64) -> Result<()> {
-        let says = format!("Helm upgrade succeeded for release podinfo with chart podinfo@{version}");
-        self.tells(environment, ("UpgradeSucceeded", "info", &says), version, ago).await
+    /// Sends the event of Flux on the cluster of an environment about an upgrade `ago` seconds before now.
+    async fn report_upgrade(&self, environment: &str, version: &str, ago: i64) -> Result<()> {
+        let message = format!("Helm upgrade succeeded for release podinfo with chart podinfo@{version}");
+        self.send_event(environment, ("UpgradeSucceeded", "info", &message), version, ago).await
     }
 
-    async fn tells(
+    async fn send_event(
         &self,
         environment: &str,
         (reason, severity, message): (&str, &str, &str),
@@ -68,7 +67,7 @@ impl Hooks {
         });
         let path = format!("/promotion/{}/podinfo/{environment}", self.namespace);
         let answered = self.call(&path, &event, &report_key(environment)).await?;
-        // Said before, where the answer of the API server was lost.
+        // 200 if the report was stored before, and the answer of the API server was lost.
         ensure!([200, 202].contains(&answered.0), "{environment} at {version}: {answered:?}");
         Ok(())
     }
@@ -100,9 +99,9 @@ spec:
 }
 
 #[test]
-fn ci_asks_the_forge_says_that_it_was_merged_and_flux_reports_what_runs() -> Result<()> {
+fn calls_of_ci_the_forge_and_flux_promote_a_revision_without_polling() -> Result<()> {
     run(async {
-        let place = Place::new("intake").await?;
+        let place = TestNamespace::new("intake").await?;
         let n = place.namespace.as_str();
         let gitea = shared_gitea().await?;
         let file = |environment: &str, version: &str| {
@@ -122,28 +121,29 @@ fn ci_asks_the_forge_says_that_it_was_merged_and_flux_reports_what_runs() -> Res
         place.apply(&pipeline(n, repo.url())).await?;
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
         let hook = format!("--hook-addr={address}");
-        // Long enough that nothing below is found by looking.
+        // So long that no change below is found by polling.
         let flags = [&*hook, "--poll-interval=10m"];
         let clash = Clash::before(&place.shared.hub, &[Blow::Conflict, Blow::Lost])?;
         let controller = Controller::start_at(clash.kubeconfig_path(), n, &flags, &[])?;
         repo.add_webhook(&format!("http://{address}/forge/{n}/podinfo"), FORGE_KEY).await?;
         let hooks = Hooks { address, namespace: n.into(), http: reqwest::Client::new() };
-        // prod first: where nobody knows what it runs, what dev runs would be promoted into it.
+        // prod reports first: otherwise the revision of dev would be promoted into prod.
         for environment in ["prod", "dev"] {
-            eventually(SOON, || hooks.reports(environment, "6.1.5", 60)).await?;
+            eventually(SOON, || hooks.report_upgrade(environment, "6.1.5", 60)).await?;
         }
         let at_rest =
             |p: &sluice_api::Pipeline| revision(p, "dev") == "6.1.5" && revision(p, "prod") == "6.1.5";
         place.until("podinfo", "all report 6.1.5", at_rest).await.with_context(|| controller.tail())?;
 
         let asked = json!({"revision": "6.1.6", "idempotencyKey": "build-1"});
-        let (status, said) = hooks.call(&format!("/trigger/{n}/podinfo"), &asked, TRIGGER_KEY).await?;
-        // Where the answer to its being recorded was lost, the next call finds it recorded.
-        ensure!([200, 202].contains(&status), "{status}: {said}");
+        let (status, text) = hooks.call(&format!("/trigger/{n}/podinfo"), &asked, TRIGGER_KEY).await?;
+        // 200 if the first call was recorded, and the answer of the API server was lost.
+        ensure!([200, 202].contains(&status), "{status}: {text}");
         for (environment, ago) in [("dev", 2), ("prod", 1)] {
             let until = async |phase: &str| {
-                let story = place.until_story("podinfo", environment, &[&format!("6.1.6 {phase}")]).await;
-                story.with_context(|| controller.tail())
+                let found =
+                    place.until_promotions("podinfo", environment, &[&format!("6.1.6 {phase}")]).await;
+                found.with_context(|| controller.tail())
             };
             until("Proposed").await?;
             let open = repo.pulls("open").await?;
@@ -151,16 +151,16 @@ fn ci_asks_the_forge_says_that_it_was_merged_and_flux_reports_what_runs() -> Res
             repo.merge(open[0].number).await?;
             until("Delivered").await?;
             ensure!(repo.read("main", &format!("{environment}.yaml"))? == file(environment, "6.1.6"));
-            hooks.reports(environment, "6.1.6", ago).await?;
+            hooks.report_upgrade(environment, "6.1.6", ago).await?;
             until("Succeeded").await?;
         }
-        let (status, said) = hooks.call(&format!("/trigger/{n}/podinfo"), &asked, TRIGGER_KEY).await?;
-        ensure!(status == 200 && said.contains("Succeeded"), "{status}: {said}");
+        let (status, text) = hooks.call(&format!("/trigger/{n}/podinfo"), &asked, TRIGGER_KEY).await?;
+        ensure!(status == 200 && text.contains("Succeeded"), "{status}: {text}");
         ensure!(repo.pulls("all").await?.len() == 2);
 
-        // Whatever characters it has: what the API server would refuse is no reason to say nothing.
+        // A message with characters that the API server would reject is stored in a form that it accepts.
         let odd = "boom \u{7f} at \u{9b}\u{feff}\u{fffe}";
-        hooks.tells("dev", ("UpgradeFailed", "error", odd), "6.1.7", 0).await?;
+        hooks.send_event("dev", ("UpgradeFailed", "error", odd), "6.1.7", 0).await?;
         let failed = |p: &sluice_api::Pipeline| {
             let environments = p.status.clone().unwrap_or_default().environments;
             let targets = environments.get("dev").map(|e| e.targets.clone()).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Three leaf clusters: one frozen (it accepts connections and never answers), one that refuses
-//! them, one that works. What changes on the one that works shows within a second, all the while.
+//! Three leaf clusters: one frozen (it accepts connections and never answers), one that refuses connections, and
+//! one that works. Changes on the working cluster show in the status without a delay.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use serde_json::json;
 use sluice_testkit::ControlPlane;
 
-use crate::place::{Place, error, revision};
+use crate::place::{TestNamespace, error, revision};
 use crate::process::Controller;
 use crate::{releases, run};
 
@@ -25,11 +25,11 @@ fn pipeline(namespace: &str, name: &str, clusters: &[&str]) -> String {
 }
 
 #[test]
-fn a_frozen_and_a_refused_cluster_delay_nobody() -> Result<()> {
+fn a_frozen_and_a_refusing_cluster_delay_no_other_cluster() -> Result<()> {
     run(async {
-        let place = Place::new("isolation").await?;
+        let place = TestNamespace::new("isolation").await?;
         let n = place.namespace.as_str();
-        // Clusters of its own: those that are shared must not be frozen.
+        // Own clusters, since the shared ones must not be frozen.
         let plane = ControlPlane::start().await?;
         let (frozen, refused) = tokio::try_join!(plane.cluster("frozen"), plane.cluster("refused"))?;
         for (name, cluster) in [("frozen", &frozen), ("refused", &refused)] {
@@ -45,7 +45,7 @@ fn a_frozen_and_a_refused_cluster_delay_nobody() -> Result<()> {
         place.apply(&pipeline(n, "mixed", &["frozen", "refused", "dev"])).await?;
         place.apply(&pipeline(n, "sound", &["dev"])).await?;
         let controller = Controller::start(&place.shared.hub, n, &[])?;
-        place.until("mixed", "all are seen", |p| revision(p, "dev") == "1.0.0").await?;
+        place.until("mixed", "all show 1.0.0", |p| revision(p, "dev") == "1.0.0").await?;
 
         frozen.freeze()?;
         refused.stop();
@@ -63,20 +63,20 @@ fn a_frozen_and_a_refused_cluster_delay_nobody() -> Result<()> {
                 place.until(name, &format!("{name} shows {version}"), seen).await?;
             }
             took.push(changed.elapsed());
-            // The troubles come up while this goes on: a probe takes seconds to time out.
+            // The failures are detected meanwhile: a probe takes seconds to time out.
             tokio::time::sleep_until((changed + Duration::from_millis(800)).into()).await;
         }
         took.sort();
         println!("25 changes showed after {took:?}");
-        // Behind a frozen cluster each would take the five seconds of its timeout at least; two that do may
-        // have met a machine with other things to do.
+        // If a change waited for the frozen cluster, it would take at least the timeout of five seconds. Two
+        // changes may take that long on a busy machine.
         ensure!(took[22] < Duration::from_secs(4), "the changes took {took:?}; {}", controller.tail());
         let lost = |p: &sluice_api::Pipeline| {
             let status = p.status.clone().unwrap_or_default();
             let targets = &status.environments["dev"].targets;
             targets[0].error.contains("no answer") && targets[1].error.contains("refuses the connection")
         };
-        place.until("mixed", "the frozen and the refused one say so", lost).await?;
+        place.until("mixed", "the frozen and the refusing cluster have an error", lost).await?;
 
         frozen.thaw()?;
         refused.start().await?;

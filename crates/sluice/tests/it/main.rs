@@ -1,12 +1,7 @@
-//! The whole on real parts: the built binary, real API servers, real git, a real forge.
+//! Tests of the built binary with real API servers, real git and a real forge.
 
-#![allow(clippy::too_many_lines, reason = "a story is told from its beginning to its end")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test says what is wrong by failing"
-)]
+#![allow(clippy::too_many_lines, reason = "a scenario is one function")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod changes;
 mod crash;
@@ -26,7 +21,7 @@ mod strategies;
 mod tampered;
 mod trouble;
 
-/// Runs a test on a runtime of its own, with a deadline.
+/// Runs a test on its own runtime, with a deadline.
 fn run(test: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {

@@ -1,5 +1,4 @@
-//! HelmReleases whose status the test writes itself, in the shapes of Flux, where no stand-in is to
-//! act by its own.
+//! HelmReleases whose status the test writes itself, in the form of Flux, without a stand-in for Flux.
 
 use anyhow::Result;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
@@ -16,7 +15,7 @@ fn resource() -> ApiResource {
     }
 }
 
-/// A HelmRelease in a namespace of a cluster.
+/// Creates a HelmRelease in a namespace of a cluster.
 pub async fn create(cluster: &Cluster, namespace: &str, name: &str, labels: serde_json::Value) -> Result<()> {
     let api: Api<DynamicObject> = Api::namespaced_with(cluster.client().await?, namespace, &resource());
     let object = json!({
@@ -31,7 +30,7 @@ pub async fn create(cluster: &Cluster, namespace: &str, name: &str, labels: serd
     Ok(())
 }
 
-/// Says that it runs a version, healthily or failing.
+/// Writes the status of a HelmRelease that runs a version, or has failed to upgrade to it.
 pub async fn runs(
     cluster: &Cluster,
     namespace: &str,

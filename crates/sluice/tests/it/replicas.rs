@@ -1,6 +1,6 @@
-//! Three replicas that share the pipelines: one is killed, stopped for longer than its Lease, or told
-//! to end, each time in the middle of deliveries. Nothing is lost, nothing is made twice. And two that
-//! both believe to be the only one.
+//! Three replicas share the pipelines: one is killed, stopped for longer than its Lease, or terminated, each time
+//! during deliveries. No promotion is lost, and none is made twice. Also, two controllers without an election act
+//! for the same pipelines at the same time.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -16,16 +16,16 @@ use sluice_testkit::fire::{Blow, Clash};
 use sluice_testkit::{Cluster, GitServer, Repo, eventually, shared_gitea};
 
 use crate::crash::{marked, pipeline};
-use crate::place::{Place, SOON, revision};
+use crate::place::{SOON, TestNamespace, revision};
 use crate::process::Controller;
 use crate::{releases, run};
 
 const SHARDS: u32 = 3;
-/// Of each shard so many pipelines are in the middle of a delivery.
-const OF_EACH: usize = 2;
+/// How many pipelines of each shard have a delivery in flight.
+const PIPELINES_PER_SHARD: usize = 2;
 
-/// An application in dev and prod, at 1.0.0, with its pipeline.
-async fn application(place: &Place, repo: &Repo, name: &str, strategy: &str) -> Result<()> {
+/// Creates an application at 1.0.0 in dev and prod, with a pipeline.
+async fn application(place: &TestNamespace, repo: &Repo, name: &str, strategy: &str) -> Result<()> {
     let n = &place.namespace;
     repo.commit("main", "add", &[(&format!("{name}.yaml"), &marked(n, name, "1.0.0"))])?;
     for leaf in ["dev", "prod"] {
@@ -37,46 +37,46 @@ async fn application(place: &Place, repo: &Repo, name: &str, strategy: &str) -> 
     place.until(name, "all runs 1.0.0", at_rest).await.map(drop)
 }
 
-fn by_commit(repo: &Repo) -> String {
+fn commit_strategy(repo: &Repo) -> String {
     format!("{{commit: {{url: {:?}, branch: main, secretRef: {{name: git}}}}}}", repo.url())
 }
 
-struct Scene {
-    place: Place,
+struct ReplicaFixture {
+    place: TestNamespace,
     repo: Repo,
     replicas: Vec<Controller>,
-    /// What is between the replicas and the hub, if anything.
+    /// Injects faults between the replicas and the hub, if the test wants them.
     clash: Option<Clash>,
 }
 
-impl Scene {
-    async fn new(clash: impl FnOnce(&Cluster) -> Result<Option<Clash>>) -> Result<Scene> {
-        let place = Place::new("replicas").await?;
+impl ReplicaFixture {
+    async fn new(clash: impl FnOnce(&Cluster) -> Result<Option<Clash>>) -> Result<ReplicaFixture> {
+        let place = TestNamespace::new("replicas").await?;
         let repo = place.shared.git.create_repo(&place.namespace, &[("README.md", "fleet\n")])?;
         place.secret("git", &[("username", GitServer::USER), ("password", GitServer::PASSWORD)]).await?;
         let clash = clash(&place.shared.hub)?;
-        let mut scene = Scene { place, repo, replicas: Vec::new(), clash };
-        for place in 0..3 {
-            let replica = scene.replica(place)?;
-            scene.replicas.push(replica);
+        let mut fixture = ReplicaFixture { place, repo, replicas: Vec::new(), clash };
+        for index in 0..3 {
+            let replica = fixture.replica(index)?;
+            fixture.replicas.push(replica);
         }
-        Ok(scene)
+        Ok(fixture)
     }
 
-    fn replica(&self, place: usize) -> Result<Controller> {
+    fn replica(&self, index: usize) -> Result<Controller> {
         let shards = format!("--shards={SHARDS}");
         let hub = match &self.clash {
             Some(clash) => clash.kubeconfig_path(),
             None => self.place.shared.hub.kubeconfig_path(),
         };
-        Controller::replica(&format!("host-{place}"), hub, &self.place.namespace, &[&shards])
+        Controller::replica(&format!("host-{index}"), hub, &self.place.namespace, &[&shards])
     }
 
     fn leases(&self) -> Api<Lease> {
         Api::namespaced(self.place.client.clone(), &self.place.namespace)
     }
 
-    /// Who holds each of the shards.
+    /// Returns the holder of each shard.
     async fn holders(&self) -> Result<Vec<String>> {
         let mut holders = Vec::new();
         for shard in 0..SHARDS {
@@ -87,7 +87,7 @@ impl Scene {
     }
 
     /// Waits until each replica holds a shard.
-    async fn until_even(&self) -> Result<Vec<String>> {
+    async fn until_each_holds_a_shard(&self) -> Result<Vec<String>> {
         eventually(SOON, || async {
             let holders = self.holders().await?;
             let all: BTreeSet<&String> = holders.iter().filter(|h| !h.is_empty()).collect();
@@ -97,32 +97,33 @@ impl Scene {
         .await
     }
 
-    /// Pipelines of every shard that are delivering, which hangs, and who holds the first shard.
-    async fn amid_deliveries(&self, round: &str) -> Result<(Vec<String>, String, usize)> {
+    /// Starts deliveries, which hang, for pipelines of every shard. Returns the names of the pipelines, and the
+    /// holder of the
+    async fn start_deliveries(&self, round: &str) -> Result<(Vec<String>, String, usize)> {
         let key = |name: &String| PipelineKey { namespace: self.place.namespace.clone(), name: name.clone() };
         let mut names: Vec<String> = Vec::new();
         for shard in 0..SHARDS {
             let of = (0..).map(|i| format!("{round}-{i}x")).filter(|n| shard_of(&key(n), SHARDS) == shard);
-            names.extend(of.take(OF_EACH));
+            names.extend(of.take(PIPELINES_PER_SHARD));
         }
-        let strategy = by_commit(&self.repo);
+        let strategy = commit_strategy(&self.repo);
         for name in &names {
             application(&self.place, &self.repo, name, &strategy).await?;
         }
-        let holders = self.until_even().await?;
+        let holders = self.until_each_holds_a_shard().await?;
         self.repo.tap().hang(true);
         for name in &names {
             releases::runs(self.place.leaf("dev"), &self.place.namespace, name, "1.1.0", true).await?;
         }
-        // Recorded, and begun a moment later: what hangs is fetched from git.
+        // The promotions are recorded, and their deliveries hang at the fetch a moment later.
         for name in &names {
-            self.place.until_story(name, "prod", &["1.1.0 Pending"]).await?;
+            self.place.until_promotions(name, "prod", &["1.1.0 Pending"]).await?;
         }
-        let place = holders[0].strip_prefix("host-").and_then(|rest| rest.get(..1)).context("a host")?;
-        Ok((names, holders[0].clone(), place.parse()?))
+        let index = holders[0].strip_prefix("host-").and_then(|rest| rest.get(..1)).context("a host")?;
+        Ok((names, holders[0].clone(), index.parse()?))
     }
 
-    /// Waits until others hold what one has held, and says how long it took.
+    /// Waits until other replicas hold all shards, and returns how long that took.
     async fn until_taken_over(&self, from: &str, since: Instant) -> Result<Duration> {
         eventually(SOON, || async {
             let holders = self.holders().await?;
@@ -135,17 +136,17 @@ impl Scene {
         .await
     }
 
-    /// Everything was delivered, and once.
-    async fn delivered(&self, names: &[String]) -> Result<()> {
+    /// Checks that 1.1.0 was delivered for all pipelines, once for each.
+    async fn check_delivered(&self, names: &[String]) -> Result<()> {
         for name in names {
-            let story = self.place.until_story(name, "prod", &["1.1.0 Delivered"]).await;
+            let delivered = self.place.until_promotions(name, "prod", &["1.1.0 Delivered"]).await;
             let tails: Vec<String> = self.replicas.iter().map(Controller::tail).collect();
-            story.with_context(|| tails.join("\n---\n"))?;
+            delivered.with_context(|| tails.join("\n---\n"))?;
         }
-        self.once(names)
+        self.check_delivered_once(names)
     }
 
-    fn once(&self, names: &[String]) -> Result<()> {
+    fn check_delivered_once(&self, names: &[String]) -> Result<()> {
         let log = self.repo.log("main")?;
         for name in names {
             let commits = log.iter().filter(|c| c.subject.contains(&format!("Promote {name} "))).count();
@@ -156,154 +157,158 @@ impl Scene {
 }
 
 #[test]
-fn one_of_three_is_killed_stopped_or_told_to_end_amid_deliveries() -> Result<()> {
+fn nothing_is_lost_or_made_twice_if_one_of_three_replicas_is_killed_stopped_or_terminated() -> Result<()> {
     run(async {
-        let mut scene = Scene::new(|_| Ok(None)).await?;
+        let mut fixture = ReplicaFixture::new(|_| Ok(None)).await?;
 
-        let (names, victim, place) = scene.amid_deliveries("kill").await?;
+        let (names, victim, index) = fixture.start_deliveries("kill").await?;
         let since = Instant::now();
-        scene.replicas[place].kill();
-        let took = scene.until_taken_over(&victim, since).await?;
+        fixture.replicas[index].kill();
+        let took = fixture.until_taken_over(&victim, since).await?;
         println!("after a kill others held its shards within {took:?}");
-        // The Lease of 10 seconds has to run out; what a busy machine adds is less than another one.
+        // The Lease of 10 seconds must expire, and a busy machine may take longer.
         ensure!(took < Duration::from_secs(30), "{took:?}");
-        scene.repo.tap().hang(false);
-        scene.delivered(&names).await?;
-        scene.replicas[place] = scene.replica(place)?;
+        fixture.repo.tap().hang(false);
+        fixture.check_delivered(&names).await?;
+        fixture.replicas[index] = fixture.replica(index)?;
 
-        let (names, victim, place) = scene.amid_deliveries("stop").await?;
+        let (names, victim, index) = fixture.start_deliveries("stop").await?;
         let since = Instant::now();
-        scene.replicas[place].freeze()?;
-        let took = scene.until_taken_over(&victim, since).await?;
-        println!("of one that was stopped others held its shards within {took:?}");
-        scene.repo.tap().hang(false);
-        scene.delivered(&names).await?;
-        let before = scene.place.promotions().list(&ListParams::default()).await?.items;
-        let pushed = scene.repo.requests().push;
-        scene.replicas[place].thaw()?;
-        // It comes back as somebody else, and has its share again.
+        fixture.replicas[index].freeze()?;
+        let took = fixture.until_taken_over(&victim, since).await?;
+        println!("after a stop others held its shards within {took:?}");
+        fixture.repo.tap().hang(false);
+        fixture.check_delivered(&names).await?;
+        let before = fixture.place.promotions().list(&ListParams::default()).await?.items;
+        let pushed = fixture.repo.requests().push;
+        fixture.replicas[index].thaw()?;
+        // The replica continues under a new name, and holds a shard again.
         let (life, old) =
             (victim.split('-').take(2).collect::<Vec<_>>().join("-"), format!("replica-{victim}"));
         let is_reborn = |name: &str| name.contains(&format!(".replica-{life}")) && !name.ends_with(&old);
         eventually(SOON, || async {
-            let leases = scene.leases().list(&ListParams::default()).await?.items;
+            let leases = fixture.leases().list(&ListParams::default()).await?.items;
             let names: Vec<String> = leases.iter().map(ResourceExt::name_any).collect();
             ensure!(names.iter().any(|name| is_reborn(name)), "{names:?}, and none of {life} but {old}");
             Ok(())
         })
         .await?;
-        scene.until_even().await?;
-        scene.once(&names)?;
-        // What it had begun did and wrote nothing more anywhere, not even what would have changed nothing.
-        ensure!(scene.repo.requests().push == pushed, "it pushed: {}", scene.replicas[place].tail());
+        fixture.until_each_holds_a_shard().await?;
+        fixture.check_delivered_once(&names)?;
+        // Its interrupted deliveries wrote nothing more, not even a write without a change.
+        ensure!(
+            fixture.repo.requests().push == pushed,
+            "the stopped replica has pushed: {}",
+            fixture.replicas[index].tail()
+        );
         let version = |p: &sluice_api::Promotion| (p.name_any(), p.resource_version());
-        let after = scene.place.promotions().list(&ListParams::default()).await?.items;
+        let after = fixture.place.promotions().list(&ListParams::default()).await?.items;
         let (before, after): (Vec<_>, Vec<_>) =
             (before.iter().map(version).collect(), after.iter().map(version).collect());
-        ensure!(before == after, "{before:?} became {after:?}: {}", scene.replicas[place].tail());
+        ensure!(before == after, "{before:?} became {after:?}: {}", fixture.replicas[index].tail());
 
-        let (names, victim, place) = scene.amid_deliveries("term").await?;
+        let (names, victim, index) = fixture.start_deliveries("term").await?;
         let since = Instant::now();
-        scene.replicas[place].terminate()?;
-        let took = scene.until_taken_over(&victim, since).await?;
-        println!("of one that was told to end others held its shards within {took:?}");
-        // It gives them back: nothing has to run out.
+        fixture.replicas[index].terminate()?;
+        let took = fixture.until_taken_over(&victim, since).await?;
+        println!("after a termination others held its shards within {took:?}");
+        // It releases its Leases, so that others need not wait until they expire.
         ensure!(took < Duration::from_secs(8), "{took:?}");
-        scene.repo.tap().hang(false);
-        scene.delivered(&names).await?;
-        scene.replicas[place].dies(SOON).await
+        fixture.repo.tap().hang(false);
+        fixture.check_delivered(&names).await?;
+        fixture.replicas[index].dies(SOON).await
     })
 }
 
-/// Longer than a Lease lasts.
-const LONGER: Duration = Duration::from_secs(15);
+/// Longer than the duration of a Lease.
+const LONGER_THAN_A_LEASE: Duration = Duration::from_secs(15);
 
 #[test]
-fn leases_are_kept_and_handed_back_where_each_write_of_them_clashes() -> Result<()> {
+fn leases_are_kept_and_released_even_if_each_write_conflicts_once() -> Result<()> {
     run(async {
-        let scene = Scene::new(|hub| Clash::before(hub, &[Blow::Conflict]).map(Some)).await?;
-        scene.until_even().await?;
-        // Held by the same for so long that it was renewed again and again.
+        let fixture = ReplicaFixture::new(|hub| Clash::before(hub, &[Blow::Conflict]).map(Some)).await?;
+        fixture.until_each_holds_a_shard().await?;
+        // The same replica has held each Lease for so long that it was renewed several times.
         let holders = eventually(SOON, || async {
-            let leases = scene.leases().list(&ListParams::default()).await?.items;
+            let leases = fixture.leases().list(&ListParams::default()).await?.items;
             let shards = leases.iter().filter(|lease| lease.name_any().contains(".shard-"));
             for spec in shards.filter_map(|lease| lease.spec.as_ref()) {
                 let since = spec.acquire_time.as_ref().context("acquired")?.0;
                 let until = spec.renew_time.as_ref().context("renewed")?.0;
                 let kept = Duration::try_from(until.duration_since(since))?;
-                ensure!(kept > LONGER, "kept for {kept:?}: {spec:?}");
+                ensure!(kept > LONGER_THAN_A_LEASE, "kept for {kept:?}: {spec:?}");
             }
-            scene.holders().await
+            fixture.holders().await
         })
         .await?;
         let all: BTreeSet<&String> = holders.iter().collect();
         ensure!(all.len() == 3, "held by {holders:?}");
 
         let name = "clashing";
-        application(&scene.place, &scene.repo, name, &by_commit(&scene.repo)).await?;
-        let key = PipelineKey { namespace: scene.place.namespace.clone(), name: name.into() };
+        application(&fixture.place, &fixture.repo, name, &commit_strategy(&fixture.repo)).await?;
+        let key = PipelineKey { namespace: fixture.place.namespace.clone(), name: name.into() };
         let holder = holders[shard_of(&key, SHARDS) as usize].clone();
-        releases::runs(scene.place.leaf("dev"), &scene.place.namespace, name, "1.1.0", true).await?;
-        let place: usize =
+        releases::runs(fixture.place.leaf("dev"), &fixture.place.namespace, name, "1.1.0", true).await?;
+        let index: usize =
             holder.strip_prefix("host-").and_then(|rest| rest.get(..1)).context("a host")?.parse()?;
         let since = Instant::now();
-        scene.replicas[place].terminate()?;
-        let took = scene.until_taken_over(&holder, since).await?;
-        println!("of one that was told to end others held its shards within {took:?}");
-        scene.delivered(&[name.to_owned()]).await
+        fixture.replicas[index].terminate()?;
+        let took = fixture.until_taken_over(&holder, since).await?;
+        println!("after a termination others held its shards within {took:?}");
+        fixture.check_delivered(&[name.to_owned()]).await
     })
 }
 
 #[test]
-fn two_that_both_believe_to_be_alone_make_nothing_twice() -> Result<()> {
+fn two_controllers_without_an_election_make_no_promotion_twice() -> Result<()> {
     run(async {
-        let place = Place::new("alone").await?;
+        let place = TestNamespace::new("alone").await?;
         let n = place.namespace.clone();
         let repo = place.shared.git.create_repo(&n, &[("README.md", "fleet\n")])?;
         place.secret("git", &[("username", GitServer::USER), ("password", GitServer::PASSWORD)]).await?;
         let gitea = shared_gitea().await?;
         let forge = gitea.create_repo(&n, &[("README.md", "fleet\n")]).await?;
         place.forge_secret().await?;
-        let by_request =
+        let pull_request_strategy =
             format!("{{pull-request: {{type: gitea, url: {:?}, secretRef: {{name: forge}}}}}}", forge.url());
         let (hub, alone) = (&place.shared.hub, ["--leader-elect=false"]);
         let (one, two) = (Controller::start(hub, &n, &alone)?, Controller::start(hub, &n, &alone)?);
         let (commits, requests) = (["c-0x", "c-1x", "c-2x", "c-3x"], ["r-0x", "r-1x"]);
         for name in commits {
-            application(&place, &repo, name, &by_commit(&repo)).await?;
+            application(&place, &repo, name, &commit_strategy(&repo)).await?;
         }
         for name in requests {
-            application(&place, &forge, name, &by_request).await?;
+            application(&place, &forge, name, &pull_request_strategy).await?;
         }
         let tails = || format!("{}\n---\n{}", one.tail(), two.tail());
-        let mut stories: Vec<String> = Vec::new();
+        let mut ended: Vec<String> = Vec::new();
         for version in ["1.1.0", "1.2.0"] {
             for name in commits.iter().chain(&requests) {
                 releases::runs(place.leaf("dev"), &n, name, version, true).await?;
             }
-            let story = |phase: &str| [&stories[..], &[format!("{version} {phase}")]].concat();
+            let promotions = |phase: &str| [&ended[..], &[format!("{version} {phase}")]].concat();
             for name in requests {
-                let wanted = story("Proposed");
+                let wanted = promotions("Proposed");
                 let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
-                place.until_story(name, "prod", &wanted).await.with_context(tails)?;
+                place.until_promotions(name, "prod", &wanted).await.with_context(tails)?;
                 let branch = format!("sluice/{n}/{name}/prod");
                 let pulls = forge.pulls("all").await?;
                 let open: Vec<_> =
                     pulls.iter().filter(|p| p.head.branch == branch && p.state == "open").collect();
                 let all = pulls.iter().filter(|p| p.head.branch == branch).count();
-                ensure!(open.len() == 1 && all == stories.len() + 1, "{name}: {pulls:?}");
+                ensure!(open.len() == 1 && all == ended.len() + 1, "{name}: {pulls:?}");
                 forge.merge(open[0].number).await?;
             }
             for name in commits.iter().chain(&requests) {
-                let wanted = story("Delivered");
+                let wanted = promotions("Delivered");
                 let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
-                place.until_story(name, "prod", &wanted).await.with_context(tails)?;
+                place.until_promotions(name, "prod", &wanted).await.with_context(tails)?;
                 releases::runs(place.leaf("prod"), &n, name, version, true).await?;
             }
-            stories = story("Succeeded");
-            let wanted: Vec<&str> = stories.iter().map(String::as_str).collect();
+            ended = promotions("Succeeded");
+            let wanted: Vec<&str> = ended.iter().map(String::as_str).collect();
             for name in commits.iter().chain(&requests) {
-                place.until_story(name, "prod", &wanted).await.with_context(tails)?;
+                place.until_promotions(name, "prod", &wanted).await.with_context(tails)?;
             }
         }
         for (repo, names) in [(&repo, &commits[..]), (&*forge, &requests[..])] {

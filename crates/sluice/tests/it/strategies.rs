@@ -1,5 +1,5 @@
-//! Promotions that others carry out, told by an event or by a call: told once, wherever the
-//! controller dies, and followed until the targets run them.
+//! The strategies notification and webhook: another program gets an event or a call for each promotion, once, even
+//! if the controller is killed at any point, and the promotion succeeds when the targets run the revision.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 use sluice_api::Promotion;
 use sluice_testkit::fire::{Blow, Clash};
 
-use crate::place::{Place, SOON, revision};
+use crate::place::{SOON, TestNamespace, revision};
 use crate::process::Controller;
 use crate::{releases, run};
 
@@ -26,12 +26,12 @@ const TOKEN: &str = "s3cret-token-of-the-webhook";
 const API_KEY: &str = "api-key-of-the-webhook";
 
 #[derive(Clone, Debug)]
-struct Call {
+struct ReceivedCall {
     headers: HeaderMap,
     body: Bytes,
 }
 
-impl Call {
+impl ReceivedCall {
     fn header(&self, name: &str) -> String {
         self.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default().into()
     }
@@ -41,16 +41,17 @@ impl Call {
     }
 }
 
-/// A status and what is said with it.
-type Answer = (u16, &'static str);
+/// The status and the text of an answer.
+type ReceiverAnswer = (u16, &'static str);
 
-/// Takes calls. Below `/events` as notification-controller does, which answers 429 to what it has had.
+/// A receiver of webhooks and, at `/events`, of events. Like notification-controller it answers 429 to a repeated
+/// event.
 #[derive(Clone, Default)]
 struct Receiver {
     host: String,
-    book: Arc<Mutex<BTreeMap<String, Vec<Call>>>>,
-    /// What paths answer, in turn; those that are not here answer 202.
-    answers: Arc<Mutex<BTreeMap<String, Vec<Answer>>>>,
+    calls_by_path: Arc<Mutex<BTreeMap<String, Vec<ReceivedCall>>>>,
+    /// The next answers by path. A path without an entry answers 202.
+    answers: Arc<Mutex<BTreeMap<String, Vec<ReceiverAnswer>>>>,
 }
 
 impl Receiver {
@@ -70,21 +71,21 @@ impl Receiver {
         ]
     }
 
-    fn calls(&self, path: &str) -> Vec<Call> {
-        self.book.lock().unwrap().get(path).cloned().unwrap_or_default()
+    fn calls(&self, path: &str) -> Vec<ReceivedCall> {
+        self.calls_by_path.lock().unwrap().get(path).cloned().unwrap_or_default()
     }
 
-    /// The events that came for a pipeline, and how many of them it took for new.
+    /// Returns how many events came for a pipeline, and how many of them were not repeated.
     fn events(&self, pipeline: &str) -> (usize, usize) {
         let all = self.calls("/events");
-        let ours: Vec<Value> =
-            all.iter().map(Call::json).filter(|e| e["involvedObject"]["name"] == pipeline).collect();
+        let events: Vec<Value> =
+            all.iter().map(ReceivedCall::json).filter(|e| e["involvedObject"]["name"] == pipeline).collect();
         let tokens: HashSet<String> =
-            ours.iter().map(|e| e["metadata"]["pipelines.weave.works/token"].to_string()).collect();
-        (ours.len(), tokens.len())
+            events.iter().map(|e| e["metadata"]["pipelines.weave.works/token"].to_string()).collect();
+        (events.len(), tokens.len())
     }
 
-    fn answers(&self, path: &str, answers: &[Answer]) {
+    fn set_answers(&self, path: &str, answers: &[ReceiverAnswer]) {
         self.answers.lock().unwrap().insert(path.into(), answers.to_vec());
     }
 }
@@ -96,10 +97,10 @@ async fn take(
     body: Bytes,
 ) -> (StatusCode, &'static str) {
     let path = uri.path().to_string();
-    let call = Call { headers, body };
-    let mut book = receiver.book.lock().unwrap();
-    let calls = book.entry(path.clone()).or_default();
-    let token = |call: &Call| call.json()["metadata"]["pipelines.weave.works/token"].to_string();
+    let call = ReceivedCall { headers, body };
+    let mut calls_by_path = receiver.calls_by_path.lock().unwrap();
+    let calls = calls_by_path.entry(path.clone()).or_default();
+    let token = |call: &ReceivedCall| call.json()["metadata"]["pipelines.weave.works/token"].to_string();
     let repeated = path == "/events" && calls.iter().any(|c| token(c) == token(&call));
     calls.push(call);
     if repeated {
@@ -120,17 +121,17 @@ pub fn hmac(key: &[u8], message: &[u8]) -> String {
     outer.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// The writes of its controller to the hub clash.
-struct Scene {
-    place: Place,
+/// A controller with a receiver, whose writes to the hub fail once each in the ways that a test chooses.
+struct StrategyFixture {
+    place: TestNamespace,
     receiver: Receiver,
     controller: Controller,
     _clash: Clash,
 }
 
-impl Scene {
-    async fn new(each: &'static [Blow]) -> Result<Scene> {
-        let place = Place::new("strategies").await?;
+impl StrategyFixture {
+    async fn new(each: &'static [Blow]) -> Result<StrategyFixture> {
+        let place = TestNamespace::new("strategies").await?;
         let receiver = Receiver::start().await?;
         let headers = format!("X-Api-Key: {API_KEY}\n");
         place.secret("hook", &[("token", TOKEN), ("headers", &headers)]).await?;
@@ -139,15 +140,15 @@ impl Scene {
         flags.push("--log-level=debug");
         let clash = Clash::before(&place.shared.hub, each)?;
         let controller = Controller::start_at(clash.kubeconfig_path(), &place.namespace, &flags, &[])?;
-        Ok(Scene { place, receiver, controller, _clash: clash })
+        Ok(StrategyFixture { place, receiver, controller, _clash: clash })
     }
 
-    /// By a call of a path of the receiver.
+    /// Returns the strategy that calls a path of the receiver.
     fn webhook(&self, path: &str) -> String {
         format!("{{webhook: {{url: \"http://{}{path}\", secretRef: {{name: hook}}}}}}", self.receiver.host)
     }
 
-    /// An application at 1.0.0 in dev and staging, and a pipeline for it.
+    /// Creates an application at 1.0.0 in dev and staging, with a pipeline.
     async fn application(&self, name: &str, strategy: &str, timeout: &str) -> Result<()> {
         let n = &self.place.namespace;
         for leaf in ["dev", "staging"] {
@@ -178,8 +179,8 @@ spec:
         releases::runs(self.place.leaf(environment), &self.place.namespace, name, version, true).await
     }
 
-    async fn story(&self, name: &str, wanted: &str) -> Result<Promotion> {
-        let found = self.place.until_story(name, "staging", &[wanted]).await;
+    async fn until_phase(&self, name: &str, wanted: &str) -> Result<Promotion> {
+        let found = self.place.until_promotions(name, "staging", &[wanted]).await;
         found.with_context(|| format!("{name}: {}", self.controller.tail()))?;
         let all = self.place.promotions().list(&ListParams::default()).await?;
         all.items.into_iter().find(|p| p.spec.pipeline == name).context("a promotion")
@@ -192,8 +193,8 @@ spec:
         Ok(())
     }
 
-    /// The events that announce promotions of a pipeline.
-    async fn announced(&self, pipeline: &str) -> Result<Vec<Event>> {
+    /// Returns the events that announce promotions of a pipeline.
+    async fn announcements(&self, pipeline: &str) -> Result<Vec<Event>> {
         let api: Api<Event> = Api::namespaced(self.place.client.clone(), &self.place.namespace);
         let all = api.list(&ListParams::default()).await?.items;
         let of = |e: &Event| e.regarding.as_ref().and_then(|r| r.name.clone()).unwrap_or_default();
@@ -202,48 +203,54 @@ spec:
 }
 
 #[test]
-fn one_pipeline_by_notification_and_one_by_webhook() -> Result<()> {
+fn a_promotion_sends_one_event_by_notification_and_one_call_by_webhook() -> Result<()> {
     run(async {
-        let scene = Scene::new(&[Blow::Conflict, Blow::Lost]).await?;
-        scene.application("told", "{notification: {}}", "30m").await?;
-        scene.application("called", &scene.webhook("/called"), "30m").await?;
-        for name in ["told", "called"] {
-            scene.runs(name, "dev", "1.1.0").await?;
+        let fixture = StrategyFixture::new(&[Blow::Conflict, Blow::Lost]).await?;
+        fixture.application("notified", "{notification: {}}", "30m").await?;
+        fixture.application("called", &fixture.webhook("/called"), "30m").await?;
+        for name in ["notified", "called"] {
+            fixture.runs(name, "dev", "1.1.0").await?;
         }
-        let told = scene.story("told", "1.1.0 Delivered").await?;
-        let called = scene.story("called", "1.1.0 Delivered").await?;
-        ensure!(told.status.clone().unwrap_or_default().reason == "Notified", "{told:?}");
+        let notified = fixture.until_phase("notified", "1.1.0 Delivered").await?;
+        let called = fixture.until_phase("called", "1.1.0 Delivered").await?;
+        ensure!(notified.status.clone().unwrap_or_default().reason == "Notified", "{notified:?}");
         ensure!(called.status.clone().unwrap_or_default().reason == "Called", "{called:?}");
 
-        let events = scene.announced("told").await?;
+        let events = fixture.announcements("notified").await?;
         let [event] = &events[..] else { anyhow::bail!("not one event: {events:?}") };
-        let uid = told.metadata.uid.clone().context("a uid")?;
-        let n = &scene.place.namespace;
-        let message = format!("Promote pipeline {n}/told to staging with version 1.1.0");
+        let uid = notified.metadata.uid.clone().context("a uid")?;
+        let n = &fixture.place.namespace;
+        let message = format!("Promote pipeline {n}/notified to staging with version 1.1.0");
         ensure!(event.note.as_deref() == Some(&message), "{event:?}");
         let regarding = event.regarding.clone().context("regarding")?;
-        let pipeline = scene.place.pipelines().get("told").await?;
+        let pipeline = fixture.place.pipelines().get("notified").await?;
         ensure!(regarding.kind.as_deref() == Some("Pipeline") && regarding.uid == pipeline.metadata.uid);
-        let says = event.annotations().clone();
-        let said = |key: &str| says.get(&format!("pipelines.weave.works/{key}")).cloned().unwrap_or_default();
-        ensure!(said("environment") == "staging" && said("version") == "1.1.0", "{says:?}");
-        ensure!(said("promotion") == told.name_any() && said("id") == uid, "{says:?}");
-        // The same object as kubectl and Flux up to 2.9 read it.
-        let core: Api<CoreEvent> = Api::namespaced(scene.place.client.clone(), n);
+        let annotations = event.annotations().clone();
+        let annotation =
+            |key: &str| annotations.get(&format!("pipelines.weave.works/{key}")).cloned().unwrap_or_default();
+        ensure!(
+            annotation("environment") == "staging" && annotation("version") == "1.1.0",
+            "{annotations:?}"
+        );
+        ensure!(annotation("promotion") == notified.name_any() && annotation("id") == uid, "{annotations:?}");
+        // The same object in the older version of the API, which kubectl and Flux up to 2.9 read.
+        let core: Api<CoreEvent> = Api::namespaced(fixture.place.client.clone(), n);
         let same = core.get(&event.name_any()).await?;
         ensure!(same.message.as_deref() == Some(&message) && same.reason.as_deref() == Some("Promote"));
-        ensure!(same.involved_object.name.as_deref() == Some("told") && same.annotations() == &says);
+        ensure!(
+            same.involved_object.name.as_deref() == Some("notified") && same.annotations() == &annotations
+        );
         ensure!(same.type_.as_deref() == Some("Normal"), "{same:?}");
 
-        let sent: Vec<Value> = scene.receiver.calls("/events").iter().map(Call::json).collect();
-        // What is said of its progress is about the Promotion.
+        let sent: Vec<Value> = fixture.receiver.calls("/events").iter().map(ReceivedCall::json).collect();
+        // The other events are about the progress of the Promotion.
         let sent: Vec<_> = sent.iter().filter(|e| e["involvedObject"]["kind"] == "Pipeline").collect();
         ensure!(sent.len() == 1, "{sent:?}");
         let sent = sent[0];
-        ensure!(sent["metadata"] == json!(says) && sent["message"] == message, "{sent}");
+        ensure!(sent["metadata"] == json!(annotations) && sent["message"] == message, "{sent}");
         ensure!(sent["involvedObject"]["uid"] == json!(pipeline.metadata.uid), "{sent}");
 
-        let calls = scene.receiver.calls("/called");
+        let calls = fixture.receiver.calls("/called");
         ensure!(calls.len() == 1, "{calls:?}");
         let (call, uid) = (&calls[0], called.metadata.uid.clone().unwrap_or_default());
         ensure!(call.header("idempotency-key") == uid && call.header("x-api-key") == API_KEY, "{call:?}");
@@ -255,118 +262,122 @@ fn one_pipeline_by_notification_and_one_by_webhook() -> Result<()> {
         ensure!(body["environment"]["targets"][0]["cluster"]["name"] == "staging", "{body}");
         ensure!(body["evidence"][0]["environment"] == "dev" && body["attempt"] == 1, "{body}");
 
-        // Somebody has done it.
-        for name in ["told", "called"] {
-            scene.runs(name, "staging", "1.1.0").await?;
-            scene.story(name, "1.1.0 Succeeded").await?;
+        // Another program has deployed the revision.
+        for name in ["notified", "called"] {
+            fixture.runs(name, "staging", "1.1.0").await?;
+            fixture.until_phase(name, "1.1.0 Succeeded").await?;
         }
-        ensure!(scene.announced("told").await?.len() == 1 && scene.announced("called").await?.is_empty());
-        ensure!(scene.receiver.events("told") == (1, 1) && scene.receiver.events("called") == (0, 0));
-        ensure!(scene.receiver.calls("/called").len() == 1);
-        no_secret_is_told(&scene).await
+        ensure!(
+            fixture.announcements("notified").await?.len() == 1
+                && fixture.announcements("called").await?.is_empty()
+        );
+        ensure!(fixture.receiver.events("notified") == (1, 1) && fixture.receiver.events("called") == (0, 0));
+        ensure!(fixture.receiver.calls("/called").len() == 1);
+        no_text_has_a_secret(&fixture).await
     })
 }
 
-/// Nothing that people can read holds what is in the Secret.
-async fn no_secret_is_told(scene: &Scene) -> Result<()> {
-    let n = &scene.place.namespace;
+/// Checks that no text that people can read contains a value of the Secret.
+async fn no_text_has_a_secret(fixture: &StrategyFixture) -> Result<()> {
+    let n = &fixture.place.namespace;
     let all = ListParams::default();
-    let core: Api<CoreEvent> = Api::namespaced(scene.place.client.clone(), n);
-    let mut told = serde_json::to_string(&core.list(&all).await?.items)?;
-    told += &serde_json::to_string(&scene.place.pipelines().list(&all).await?.items)?;
-    told += &serde_json::to_string(&scene.place.promotions().list(&all).await?.items)?;
-    told += &std::fs::read_to_string(scene.controller.log())?;
+    let core: Api<CoreEvent> = Api::namespaced(fixture.place.client.clone(), n);
+    let mut texts = serde_json::to_string(&core.list(&all).await?.items)?;
+    texts += &serde_json::to_string(&fixture.place.pipelines().list(&all).await?.items)?;
+    texts += &serde_json::to_string(&fixture.place.promotions().list(&all).await?.items)?;
+    texts += &std::fs::read_to_string(fixture.controller.log())?;
     for secret in [TOKEN, API_KEY] {
-        ensure!(!told.contains(secret), "{secret} is told");
+        ensure!(!texts.contains(secret), "a text contains {secret}");
     }
     Ok(())
 }
 
 #[test]
-fn what_the_other_side_answers_decides() -> Result<()> {
+fn the_receivers_answers_decide_whether_a_call_is_retried() -> Result<()> {
     run(async {
-        let scene = Scene::new(&[Blow::Conflict, Blow::Lost]).await?;
+        let fixture = StrategyFixture::new(&[Blow::Conflict, Blow::Lost]).await?;
         let refusal = "there is no job for s3cret-token-of-the-webhook\n";
-        scene.receiver.answers("/refuses", &[(404, refusal), (404, refusal)]);
-        scene.receiver.answers("/busy", &[(503, "later"), (500, "oops")]);
-        scene.application("refused", &scene.webhook("/refuses"), "30m").await?;
-        scene.application("busy", &scene.webhook("/busy"), "5s").await?;
-        // The password of a repository is not for those who are called.
+        fixture.receiver.set_answers("/refuses", &[(404, refusal), (404, refusal)]);
+        fixture.receiver.set_answers("/busy", &[(503, "later"), (500, "oops")]);
+        fixture.application("refused", &fixture.webhook("/refuses"), "30m").await?;
+        fixture.application("busy", &fixture.webhook("/busy"), "5s").await?;
+        // The Secret of a repository may not be used for a webhook.
         let secret = "apiVersion: v1\nkind: Secret\nstringData: {username: sluice, password: hunter2}\nmetadata: \
                       {name: git, annotations: {pipelines.weave.works/used-by: commit}, namespace: ";
-        scene.place.apply(&format!("{secret}{}}}", scene.place.namespace)).await?;
-        let git = scene.webhook("/git").replace("{name: hook}", "{name: git}");
-        scene.application("locked", &git, "30m").await?;
+        fixture.place.apply(&format!("{secret}{}}}", fixture.place.namespace)).await?;
+        let git = fixture.webhook("/git").replace("{name: hook}", "{name: git}");
+        fixture.application("locked", &git, "30m").await?;
         for name in ["refused", "busy", "locked"] {
-            scene.runs(name, "dev", "1.1.0").await?;
+            fixture.runs(name, "dev", "1.1.0").await?;
         }
-        let status = scene.story("locked", "1.1.0 Promoting").await?.status.unwrap_or_default();
+        let status = fixture.until_phase("locked", "1.1.0 Promoting").await?.status.unwrap_or_default();
         ensure!(status.reason == "SecretLocked", "{status:?}");
         ensure!(status.message.contains("add webhook to the annotation"), "{status:?}");
-        ensure!(scene.receiver.calls("/git").is_empty());
-        // It is deployed later: nobody has to say so.
-        let promotion = scene.story("refused", "1.1.0 Delivered").await?;
+        ensure!(fixture.receiver.calls("/git").is_empty());
+        // The revision is deployed later, without a callback.
+        let promotion = fixture.until_phase("refused", "1.1.0 Delivered").await?;
         let status = promotion.status.clone().unwrap_or_default();
         ensure!(status.attempts == 2 && status.reason == "Called", "{status:?}");
         let keys = |path: &str| -> Vec<String> {
-            scene.receiver.calls(path).iter().map(|c| c.header("idempotency-key")).collect()
+            fixture.receiver.calls(path).iter().map(|c| c.header("idempotency-key")).collect()
         };
         let uid = promotion.metadata.uid.clone().unwrap_or_default();
         ensure!(keys("/refuses") == [uid.as_str(); 3], "{:?}", keys("/refuses"));
 
-        // Tried again until it is taken; not done in time by anybody; begun anew by a person.
-        let promotion = scene.story("busy", "1.1.0 Failed").await?;
+        // The call is retried until it is accepted, the promotion fails after its timeout, and a person retries
+        // it.
+        let promotion = fixture.until_phase("busy", "1.1.0 Failed").await?;
         ensure!(promotion.status.clone().unwrap_or_default().reason == "Unhealthy", "{promotion:?}");
         let uid = promotion.metadata.uid.clone().unwrap_or_default();
         ensure!(keys("/busy") == [uid.as_str(); 3], "{:?}", keys("/busy"));
         let attempts: Vec<Value> =
-            scene.receiver.calls("/busy").iter().map(|c| c.json()["attempt"].clone()).collect();
+            fixture.receiver.calls("/busy").iter().map(|c| c.json()["attempt"].clone()).collect();
         ensure!(attempts == [1, 2, 3], "{attempts:?}");
-        scene.retry(&promotion, "2026-11-21T10:00:00Z").await?;
+        fixture.retry(&promotion, "2026-11-21T10:00:00Z").await?;
         let again = format!("{uid}.1");
         sluice_testkit::eventually(crate::place::SOON, || async {
             ensure!(keys("/busy")[3..] == [again.as_str()], "{:?}", keys("/busy"));
             Ok(())
         })
         .await?;
-        scene.runs("busy", "staging", "1.1.0").await?;
-        scene.story("busy", "1.1.0 Succeeded").await?;
-        no_secret_is_told(&scene).await
+        fixture.runs("busy", "staging", "1.1.0").await?;
+        fixture.until_phase("busy", "1.1.0 Succeeded").await?;
+        no_text_has_a_secret(&fixture).await
     })
 }
 
 #[test]
-fn without_the_flags_nothing_inside_is_called() -> Result<()> {
+fn without_the_flags_no_private_address_is_called() -> Result<()> {
     run(async {
-        let mut scene = Scene::new(&[Blow::Conflict, Blow::Lost]).await?;
-        scene.controller = Controller::start(&scene.place.shared.hub, &scene.place.namespace, &[])?;
-        scene.application("inside", &scene.webhook("/inside"), "30m").await?;
-        scene.runs("inside", "dev", "1.1.0").await?;
-        let promotion = scene.story("inside", "1.1.0 Promoting").await?;
+        let mut fixture = StrategyFixture::new(&[Blow::Conflict, Blow::Lost]).await?;
+        fixture.controller = Controller::start(&fixture.place.shared.hub, &fixture.place.namespace, &[])?;
+        fixture.application("inside", &fixture.webhook("/inside"), "30m").await?;
+        fixture.runs("inside", "dev", "1.1.0").await?;
+        let promotion = fixture.until_phase("inside", "1.1.0 Promoting").await?;
         let status = promotion.status.unwrap_or_default();
         ensure!(status.reason == "AddressRefused", "{status:?}");
         ensure!(status.message.contains("--insecure-webhook-private-addresses"), "{status:?}");
-        ensure!(scene.receiver.calls("/inside").is_empty());
+        ensure!(fixture.receiver.calls("/inside").is_empty());
         Ok(())
     })
 }
 
-/// Lets dev run 1.1.0, has the controller die at the point and start again, and waits for the end.
-async fn survives(scene: &mut Scene, name: &str, point: &str) -> Result<Promotion> {
-    scene.controller.restart_to_die_at(point)?;
-    scene.runs(name, "dev", "1.1.0").await?;
-    scene.controller.dies(SOON).await.with_context(|| point.to_string())?;
-    scene.controller.restart(true)?;
-    let promotion = scene.story(name, "1.1.0 Delivered").await.with_context(|| point.to_string())?;
-    scene.runs(name, "staging", "1.1.0").await?;
-    scene.story(name, "1.1.0 Succeeded").await.with_context(|| point.to_string())?;
+/// Promotes 1.1.0 from dev with a controller that kills itself at a fault point and is restarted.
+async fn promote_with_crash(fixture: &mut StrategyFixture, name: &str, point: &str) -> Result<Promotion> {
+    fixture.controller.restart_to_die_at(point)?;
+    fixture.runs(name, "dev", "1.1.0").await?;
+    fixture.controller.dies(SOON).await.with_context(|| point.to_string())?;
+    fixture.controller.restart(true)?;
+    let promotion = fixture.until_phase(name, "1.1.0 Delivered").await.with_context(|| point.to_string())?;
+    fixture.runs(name, "staging", "1.1.0").await?;
+    fixture.until_phase(name, "1.1.0 Succeeded").await.with_context(|| point.to_string())?;
     Ok(promotion)
 }
 
 #[test]
-fn a_webhook_is_repeated_only_with_its_key_wherever_the_controller_dies() -> Result<()> {
+fn a_webhook_is_repeated_only_with_the_same_key_wherever_the_controller_dies() -> Result<()> {
     run(async {
-        let mut scene = Scene::new(&[Blow::Conflict]).await?;
+        let mut fixture = StrategyFixture::new(&[Blow::Conflict]).await?;
         let points = [
             ("before-intent", 1),
             ("after-intent", 1),
@@ -377,9 +388,9 @@ fn a_webhook_is_repeated_only_with_its_key_wherever_the_controller_dies() -> Res
         ];
         for (i, (point, expected)) in points.into_iter().enumerate() {
             let (name, path) = (format!("app-{i}"), format!("/app-{i}"));
-            scene.application(&name, &scene.webhook(&path), "30m").await?;
-            let promotion = survives(&mut scene, &name, point).await?;
-            let calls = scene.receiver.calls(&path);
+            fixture.application(&name, &fixture.webhook(&path), "30m").await?;
+            let promotion = promote_with_crash(&mut fixture, &name, point).await?;
+            let calls = fixture.receiver.calls(&path);
             ensure!(calls.len() == expected, "{point}: {} calls", calls.len());
             let uid = promotion.uid().unwrap_or_default();
             ensure!(calls.iter().all(|c| c.header("idempotency-key") == uid), "{point}: {calls:?}");
@@ -391,7 +402,7 @@ fn a_webhook_is_repeated_only_with_its_key_wherever_the_controller_dies() -> Res
 #[test]
 fn a_notification_is_one_event_wherever_the_controller_dies() -> Result<()> {
     run(async {
-        let mut scene = Scene::new(&[Blow::Conflict]).await?;
+        let mut fixture = StrategyFixture::new(&[Blow::Conflict]).await?;
         let points = [
             "before-intent",
             "after-intent",
@@ -404,11 +415,11 @@ fn a_notification_is_one_event_wherever_the_controller_dies() -> Result<()> {
         ];
         for (i, point) in points.into_iter().enumerate() {
             let name = format!("app-{i}");
-            scene.application(&name, "{notification: {}}", "30m").await?;
-            survives(&mut scene, &name, point).await?;
-            let events = scene.announced(&name).await?;
+            fixture.application(&name, "{notification: {}}", "30m").await?;
+            promote_with_crash(&mut fixture, &name, point).await?;
+            let events = fixture.announcements(&name).await?;
             ensure!(events.len() == 1, "{point}: {events:?}");
-            let (sent, new) = scene.receiver.events(&name);
+            let (sent, new) = fixture.receiver.events(&name);
             let may = if ["after-call", "before-outcome"].contains(&point) { 2 } else { 1 };
             ensure!(sent == may && new == 1, "{point}: sent {sent} times, {new} of them new");
         }

@@ -1,5 +1,5 @@
-//! Promotions that somebody else has written, on a real API server without the rules and the policy that would
-//! refuse that: nothing unverified goes anywhere, and people are told.
+//! Forged Promotions, on an API server without the rules and the policy that would reject them: no unverified
+//! revision is delivered, and the status names the problem.
 
 use anyhow::{Context, Result, ensure};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
@@ -25,7 +25,7 @@ spec:
   promotion: {manual: true, strategy: {notification: {}}}
 ";
 
-/// A hub whose API server takes every change of a Promotion. dev and prod run 1.0.0, and dev then 1.1.0.
+/// Starts a hub whose API server accepts every change of a Promotion. dev and prod run 1.0.0.
 async fn hub(plane: &ControlPlane) -> Result<(Cluster, Client)> {
     let hub = plane.cluster("unguarded").await?;
     hub.install_flux_crds().await?;
@@ -51,21 +51,21 @@ async fn hub(plane: &ControlPlane) -> Result<(Cluster, Client)> {
     Ok((hub, client))
 }
 
-/// Waits until the one promotion of a revision is as wanted, and returns it.
+/// Waits until a promotion of a revision fulfils a condition, and returns it.
 async fn until(
     api: &Api<Promotion>,
     revision: &str,
-    wanted: impl Fn(&Promotion) -> bool,
+    condition: impl Fn(&Promotion) -> bool,
 ) -> Result<Promotion> {
     eventually(PATIENCE, || async {
         let all = api.list(&Default::default()).await?.items;
-        let found = all.iter().find(|p| p.spec.revision == revision && wanted(p)).cloned();
+        let found = all.iter().find(|p| p.spec.revision == revision && condition(p)).cloned();
         found.with_context(|| format!("{all:#?}"))
     })
     .await
 }
 
-/// The name of the promotion of a revision into prod, which anybody can compute.
+/// Returns the name of the promotion of a revision into prod. An attacker can compute it, too.
 fn name_of(pipeline_uid: &str, revision: &str) -> String {
     let purpose = format!("{pipeline_uid}\0prod\x000\0HelmRelease/app:chart\0{revision}\0");
     let digest = Sha256::digest(purpose.as_bytes());
@@ -82,7 +82,7 @@ fn message(promotion: &Promotion) -> &str {
 }
 
 #[test]
-fn a_promotion_that_somebody_changed_or_made_brings_nothing_anywhere() -> Result<()> {
+fn a_changed_or_forged_promotion_is_not_delivered() -> Result<()> {
     run(async {
         let plane = ControlPlane::start().await?;
         let (hub, client) = hub(&plane).await?;
@@ -99,7 +99,7 @@ fn a_promotion_that_somebody_changed_or_made_brings_nothing_anywhere() -> Result
         })
         .await?;
         releases::runs(&hub, "dev", "app", "1.1.0", true).await?;
-        // Nobody checks who approves here, and it says so.
+        // The API server does not check who approves, and the message says so.
         let unguarded = |p: &Promotion| {
             message(p).contains("(the API server does not check who approves: the ValidatingAdmissionPolicy")
         };
@@ -107,7 +107,7 @@ fn a_promotion_that_somebody_changed_or_made_brings_nothing_anywhere() -> Result
         let log = std::fs::read_to_string(controller.log())?;
         ensure!(log.contains("the API server does not check who approves"), "{log}");
 
-        // As it was done to the demo.
+        // The attack changes the recorded revision and approves it.
         let name = waiting.name_any();
         let forged = json!({"spec": {"facets": {"HelmRelease/app:chart": "6.6.6"}, "revision": "6.6.6",
             "arrival": 999_999, "approval": {"by": "eve", "revision": "6.6.6"}}});
@@ -118,7 +118,7 @@ fn a_promotion_that_somebody_changed_or_made_brings_nothing_anywhere() -> Result
             message(&ended).contains("is not the revision") || message(&ended).contains("its name"),
             "{ended:#?}"
         );
-        let told = |p: &Pipeline| {
+        let names_the_problem = |p: &Pipeline| {
             let status = p.status.clone().unwrap_or_default();
             status
                 .environments
@@ -127,17 +127,17 @@ fn a_promotion_that_somebody_changed_or_made_brings_nothing_anywhere() -> Result
         };
         eventually(PATIENCE, || async {
             let pipeline = pipelines.get("app").await?;
-            ensure!(told(&pipeline), "{:?}", pipeline.status);
+            ensure!(names_the_problem(&pipeline), "{:?}", pipeline.status);
             Ok(())
         })
         .await?;
-        // Once it is gone, what is due is recorded again, and waits for a person again.
+        // After the forged Promotion is deleted, the due one is recorded again, and waits for an approval again.
         promotions.delete(&name, &DeleteParams::default()).await?;
         let again = until(&promotions, "1.1.0", unguarded).await?;
         ensure!(again.name_any() == name && again.spec.approval.is_none());
         ensure!(name == name_of(&pipelines.get("app").await?.uid().context("a uid")?, "1.1.0"), "{name}");
 
-        // A record that has the right name for a revision that no target has run, and says that it was approved.
+        // A forged Promotion with the right name for a revision that no target has run, with an approval.
         let pipeline = pipelines.get("app").await?;
         let name = name_of(&pipeline.uid().context("a uid")?, "6.6.6");
         let made: Promotion = serde_json::from_value(json!({
@@ -155,7 +155,7 @@ fn a_promotion_that_somebody_changed_or_made_brings_nothing_anywhere() -> Result
             Ok(())
         })
         .await?;
-        // What is proven next takes its place, and goes where it shall once it is approved.
+        // The next proven revision supersedes the forged Promotion, and is delivered after its approval.
         releases::runs(&hub, "dev", "app", "1.2.0", true).await?;
         let next = until(&promotions, "1.2.0", unguarded).await?;
         let approved = json!({"spec": {"approval": {"by": "jane", "revision": "1.2.0"}}});

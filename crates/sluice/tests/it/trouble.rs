@@ -1,5 +1,5 @@
-//! Trouble with one target: it shows there, in a sentence that says what to do, and changes nothing
-//! for any other target or pipeline; it goes when its cause goes, without a restart.
+//! An error of one target shows at that target, with what to do, and changes nothing for other targets and
+//! pipelines. It disappears when its cause is fixed, without a restart.
 
 use std::time::{Duration, Instant};
 
@@ -7,11 +7,11 @@ use anyhow::{Result, ensure};
 use serde_json::json;
 use sluice_api::pipeline::Health;
 
-use crate::place::{Place, error, revision};
+use crate::place::{TestNamespace, error, revision};
 use crate::process::Controller;
 use crate::{releases, run};
 
-/// A pipeline with one environment for each trouble, and two healthy ones.
+/// Returns a pipeline with these environments.
 fn pipeline(namespace: &str, name: &str, targets: &[(&str, &str, Option<&str>)]) -> String {
     let mut text = format!(
         "apiVersion: pipelines.weave.works/v1alpha1\nkind: Pipeline\nmetadata: {{name: {name}, namespace: {namespace}}}\nspec:\n  \
@@ -27,9 +27,9 @@ fn pipeline(namespace: &str, name: &str, targets: &[(&str, &str, Option<&str>)])
 }
 
 #[test]
-fn each_trouble_shows_at_its_own_target_and_nowhere_else() -> Result<()> {
+fn an_error_of_one_target_affects_no_other_target_or_pipeline() -> Result<()> {
     run(async {
-        let place = Place::new("trouble").await?;
+        let place = TestNamespace::new("trouble").await?;
         let n = place.namespace.as_str();
         let dev = place.leaf("dev");
         releases::create(dev, n, "podinfo", json!({})).await?;
@@ -67,14 +67,14 @@ fn each_trouble_shows_at_its_own_target_and_nowhere_else() -> Result<()> {
         all.push(("last", n, Some("dev")));
         place.apply(&pipeline(n, "podinfo", &all)).await?;
         let controller = Controller::start(&place.shared.hub, n, &[])?;
-        for (environment, _, _, words) in troubles {
-            let told = |p: &sluice_api::Pipeline| error(p, environment).contains(words);
-            let what = format!("{environment} says {words:?}");
-            place.until("podinfo", &what, told).await.map_err(|e| e.context(controller.tail()))?;
+        for (environment, _, _, part) in troubles {
+            let has_error = |p: &sluice_api::Pipeline| error(p, environment).contains(part);
+            let what = format!("the error of {environment} contains {part:?}");
+            place.until("podinfo", &what, has_error).await.map_err(|e| e.context(controller.tail()))?;
         }
         let sound =
             |p: &sluice_api::Pipeline| revision(p, "first") == "6.1.5" && revision(p, "last") == "6.1.5";
-        let found = place.until("podinfo", "the sound ones are shown", sound).await?;
+        let found = place.until("podinfo", "the healthy targets show 6.1.5", sound).await?;
         let status = found.status.unwrap_or_default();
         ensure!(status.environments["first"].health == Health::Ready);
         ensure!(status.environments["missing-cluster"].health == Health::Unknown);
@@ -92,8 +92,8 @@ fn each_trouble_shows_at_its_own_target_and_nowhere_else() -> Result<()> {
             ensure!(log.contains(&field), "nothing names {cluster}: {}", controller.tail());
         }
 
-        // What was wrong is put right, and seen without a restart.
-        let mended = Instant::now();
+        // The causes are fixed, and the targets show their revision without a restart.
+        let fixed = Instant::now();
         place.gitops_cluster("not-there", &dev.kubeconfig()).await?;
         place.gitops_cluster("refused", &dev.kubeconfig()).await?;
         place.gitops_cluster("expired", &dev.kubeconfig()).await?;
@@ -101,10 +101,10 @@ fn each_trouble_shows_at_its_own_target_and_nowhere_else() -> Result<()> {
         place.secret("not-there", &[("kubeconfig", &dev.kubeconfig())]).await?;
         for environment in ["missing-cluster", "refused", "expired", "missing-key", "missing-secret"] {
             let seen = |p: &sluice_api::Pipeline| revision(p, environment) == "6.1.5";
-            place.until("podinfo", &format!("{environment} is seen"), seen).await?;
+            place.until("podinfo", &format!("{environment} shows 6.1.5"), seen).await?;
         }
-        println!("all were seen after {:?}", mended.elapsed());
-        ensure!(mended.elapsed() < Duration::from_secs(45), "it took {:?}", mended.elapsed());
+        println!("all targets were shown after {:?}", fixed.elapsed());
+        ensure!(fixed.elapsed() < Duration::from_secs(45), "it took {:?}", fixed.elapsed());
         Ok(())
     })
 }

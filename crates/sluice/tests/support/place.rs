@@ -1,5 +1,5 @@
-//! A place of its own for each test: a namespace on the hub and on every leaf cluster, the leaves'
-//! GitopsClusters, and what the test wants to know of its pipelines.
+//! A namespace for each test, on the hub and on every leaf cluster, with the GitopsClusters of the leaves, and
+//! functions that read the state of the test's pipelines.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -14,26 +14,26 @@ use sluice_testkit::{Cluster, Shared, eventually, shared, shared_gitea};
 
 static NEXT: AtomicU32 = AtomicU32::new(1);
 
-/// How long a test waits for what must happen.
+/// How long a test waits for a result.
 pub const SOON: Duration = Duration::from_secs(90);
 
-/// Where a test is at home.
-pub struct Place {
+/// The namespace of a test on all clusters.
+pub struct TestNamespace {
     pub shared: &'static Shared,
     pub namespace: String,
     pub client: Client,
 }
 
-impl Place {
-    /// A new one on the servers that all tests share.
-    pub async fn new(name: &str) -> Result<Place> {
-        Place::on(shared().await?, name).await
+impl TestNamespace {
+    /// Creates a namespace on the servers that all tests share.
+    pub async fn new(name: &str) -> Result<TestNamespace> {
+        TestNamespace::on(shared().await?, name).await
     }
 
-    /// A new one.
-    pub async fn on(shared: &'static Shared, name: &str) -> Result<Place> {
+    /// Creates a namespace on these servers.
+    pub async fn on(shared: &'static Shared, name: &str) -> Result<TestNamespace> {
         let namespace = format!("{name}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let place = Place { shared, client: shared.hub.client().await?, namespace };
+        let place = TestNamespace { shared, client: shared.hub.client().await?, namespace };
         for cluster in [&shared.hub, &shared.dev, &shared.staging, &shared.prod] {
             cluster.namespace(&place.namespace).await?;
         }
@@ -43,7 +43,7 @@ impl Place {
         Ok(place)
     }
 
-    /// A leaf cluster by its name.
+    /// Returns a leaf cluster by its name.
     pub fn leaf(&self, name: &str) -> &'static Cluster {
         match name {
             "dev" => &self.shared.dev,
@@ -52,7 +52,7 @@ impl Place {
         }
     }
 
-    /// Names a cluster on the hub, with its kubeconfig in a Secret.
+    /// Creates a GitopsCluster on the hub, with the kubeconfig in a Secret.
     pub async fn gitops_cluster(&self, name: &str, kubeconfig: &str) -> Result<()> {
         self.secret(&format!("{name}-kubeconfig"), &[("value", kubeconfig)]).await?;
         let namespace = &self.namespace;
@@ -63,7 +63,7 @@ impl Place {
         .await
     }
 
-    /// A Secret in the test's namespace on the hub.
+    /// Creates a Secret in the test's namespace on the hub.
     pub async fn secret(&self, name: &str, data: &[(&str, &str)]) -> Result<()> {
         let data: serde_json::Map<String, serde_json::Value> =
             data.iter().map(|(k, v)| (k.to_string(), json!(v))).collect();
@@ -75,7 +75,7 @@ impl Place {
         Ok(())
     }
 
-    /// A Secret `forge` with which git and API of Gitea may be used.
+    /// Creates the Secret `forge` with the credentials for git and the API of Gitea.
     pub async fn forge_secret(&self) -> Result<()> {
         let token = shared_gitea().await?.token();
         self.secret("forge", &[("username", "x"), ("password", token), ("token", token)]).await
@@ -94,25 +94,25 @@ impl Place {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// Waits until a pipeline is as the test wants it, and says how it is when it never was.
+    /// Waits until a pipeline fulfils a condition. The error has the last status, and `what` was expected.
     pub async fn until(
         &self,
         name: &str,
         what: &str,
-        wanted: impl Fn(&Pipeline) -> bool,
+        condition: impl Fn(&Pipeline) -> bool,
     ) -> Result<Pipeline> {
         let found = eventually(SOON, || async {
             let pipeline = self.pipelines().get(name).await?;
             let status = serde_json::to_string_pretty(&pipeline.status)?;
-            ensure!(wanted(&pipeline), "{what}: not yet: {status}");
+            ensure!(condition(&pipeline), "{what}: not yet: {status}");
             Ok(pipeline)
         });
         found.await.with_context(|| format!("waiting until {what}"))
     }
 
-    /// The promotions into an environment of a pipeline, or into one target of it as
-    /// `environment/target`, oldest first, as `revision phase`.
-    pub async fn story(&self, pipeline: &str, environment: &str) -> Result<Vec<String>> {
+    /// Returns the promotions into an environment of a pipeline, or into one target as `environment/target`,
+    /// oldest first, as `revision phase`.
+    pub async fn promotions_into(&self, pipeline: &str, environment: &str) -> Result<Vec<String>> {
         let mut all: Vec<Promotion> = self.promotions().list(&ListParams::default()).await?.items;
         all.retain(|p| p.spec.pipeline == pipeline && p.spec.place() == environment);
         all.sort_by_key(|p| p.spec.sequence);
@@ -120,29 +120,30 @@ impl Place {
         Ok(all.iter().map(|p| format!("{} {:?}", p.spec.revision, phase(p))).collect())
     }
 
-    /// Waits until the story of an environment is this.
-    pub async fn until_story(&self, pipeline: &str, environment: &str, wanted: &[&str]) -> Result<()> {
+    /// Waits until these are the promotions into an environment, in the form of
+    /// [`TestNamespace::promotions_into`].
+    pub async fn until_promotions(&self, pipeline: &str, environment: &str, expected: &[&str]) -> Result<()> {
         eventually(SOON, || async {
-            let story = self.story(pipeline, environment).await?;
+            let found = self.promotions_into(pipeline, environment).await?;
             let all = self.promotions().list(&ListParams::default()).await?;
-            let said: Vec<String> = all
+            let messages: Vec<String> = all
                 .iter()
                 .map(|p| format!("{}: {}", p.name_any(), p.status.clone().unwrap_or_default().message))
                 .collect();
-            ensure!(story == wanted, "{environment} is {story:?}, not {wanted:?}; {said:#?}");
+            ensure!(found == expected, "{environment} has {found:?}, not {expected:?}; {messages:#?}");
             Ok(())
         })
         .await
     }
 }
 
-/// The revision of an environment, by its status.
+/// Returns the revision of an environment in the status of a pipeline.
 pub fn revision(pipeline: &Pipeline, environment: &str) -> String {
     let status = pipeline.status.clone().unwrap_or_default();
     status.environments.get(environment).and_then(|e| e.revision.clone()).unwrap_or_default()
 }
 
-/// The error of a target, by its status.
+/// Returns the error of the first target of an environment in the status of a pipeline.
 pub fn error(pipeline: &Pipeline, environment: &str) -> String {
     let status = pipeline.status.clone().unwrap_or_default();
     let environment = status.environments.get(environment).cloned().unwrap_or_default();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use sluice_testkit::{Cluster, Leash, Scratch};
 
-/// A running controller that looks after one namespace.
+/// A controller process that handles the pipelines of one namespace.
 pub struct Controller {
     hub: PathBuf,
     namespace: String,
@@ -19,19 +19,20 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Starts one. Forges are polled every half second, unless the test says otherwise: it need not wait.
+    /// Starts a controller. It polls forges every half second unless `extra` has a flag for that.
     pub fn start(hub: &Cluster, namespace: &str, extra: &[&str]) -> Result<Controller> {
         Controller::start_at(hub.kubeconfig_path(), namespace, extra, &[])
     }
 
-    /// One of several that share the pipelines: its name in the Leases begins with that of its host.
+    /// Starts one of several controllers that share the pipelines. Its name in the Leases begins with the name of
+    /// its host.
     pub fn replica(host: &str, hub: PathBuf, namespace: &str, extra: &[&str]) -> Result<Controller> {
         let leases = format!("--leader-election-namespace={namespace}");
         let extra = [extra, &["--leader-elect", &leases]].concat();
         Controller::start_at(hub, namespace, &extra, &[("HOSTNAME", Path::new(host))])
     }
 
-    /// Starts one with a kubeconfig and variables of its own in its environment.
+    /// Starts a controller with this kubeconfig and these environment variables.
     pub fn start_at(
         hub: PathBuf,
         namespace: &str,
@@ -53,7 +54,7 @@ impl Controller {
         Ok(controller)
     }
 
-    /// The file that it logs to.
+    /// Returns the path of the log file.
     pub fn log(&self) -> PathBuf {
         self.scratch.path().join("log")
     }
@@ -66,7 +67,7 @@ impl Controller {
         if !self.extra.iter().any(|e| e.starts_with("--hook-addr")) {
             command.arg("--hook-addr=0");
         }
-        // One that is killed and comes back would wait for its own Lease to run out.
+        // After a kill, the restarted controller would wait until its own Lease expires.
         if !self.extra.iter().any(|e| e.starts_with("--leader-elect")) {
             command.arg("--leader-elect=false");
         }
@@ -75,7 +76,7 @@ impl Controller {
             command.arg("--poll-interval=500ms");
         }
         command.arg("--kubeconfig").arg(&self.hub).arg("--cache-dir").arg(self.scratch.path().join("cache"));
-        // What one that is killed cannot remove goes with the test.
+        // The test removes the temporary files that a killed controller leaves.
         command.args(&self.extra).env("TMPDIR", self.scratch.path()).envs(self.variables.iter().cloned());
         match fault {
             Some(point) => command.env("SLUICE_FAULT_POINT", point),
@@ -85,40 +86,40 @@ impl Controller {
         Ok(())
     }
 
-    /// The most memory that it has taken at any time, in MiB.
+    /// Returns the peak memory of the process, in MiB.
     pub fn peak_memory(&self) -> Result<u64> {
         let path = format!("/proc/{}/status", self.running()?.pid());
-        let status =
-            std::fs::read_to_string(path).with_context(|| format!("it has ended: {}", self.tail()))?;
+        let status = std::fs::read_to_string(path)
+            .with_context(|| format!("the controller has ended: {}", self.tail()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
         Ok(line.trim().trim_end_matches("kB").trim().parse::<u64>()? >> 10)
     }
 
-    /// Ends it with SIGKILL.
+    /// Ends the process with SIGKILL.
     pub fn kill(&mut self) {
         self.running = None;
     }
 
-    /// Stops it in the middle of whatever it does.
+    /// Stops the process with SIGSTOP.
     pub fn freeze(&self) -> Result<()> {
         self.running()?.freeze()
     }
 
-    /// Lets it go on where it was stopped.
+    /// Continues the stopped process.
     pub fn thaw(&self) -> Result<()> {
         self.running()?.thaw()
     }
 
-    /// Asks it to end.
+    /// Ends the process with SIGTERM.
     pub fn terminate(&self) -> Result<()> {
         self.running()?.terminate()
     }
 
     fn running(&self) -> Result<&Leash> {
-        self.running.as_ref().context("it does not run")
+        self.running.as_ref().context("the controller does not run")
     }
 
-    /// Starts it again, with its temporary files kept or wiped.
+    /// Restarts the controller, with its temporary files kept or removed.
     pub fn restart(&mut self, keep_files: bool) -> Result<()> {
         self.kill();
         if !keep_files {
@@ -127,13 +128,13 @@ impl Controller {
         self.launch(None)
     }
 
-    /// Starts it again so that it kills itself at a fault point.
+    /// Restarts the controller so that it kills itself at a fault point.
     pub fn restart_to_die_at(&mut self, point: &str) -> Result<()> {
         self.kill();
         self.launch(Some(point))
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until the process has ended on its own.
     pub async fn dies(&mut self, deadline: Duration) -> Result<()> {
         let started = std::time::Instant::now();
         while started.elapsed() < deadline {
@@ -142,10 +143,10 @@ impl Controller {
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        bail!("it did not end: {}", self.tail())
+        bail!("the controller did not end: {}", self.tail())
     }
 
-    /// The last lines of its log.
+    /// Returns the last lines of the log.
     pub fn tail(&self) -> String {
         let text = std::fs::read_to_string(self.log()).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
@@ -153,7 +154,7 @@ impl Controller {
     }
 }
 
-/// Removes a folder into which a git that has outlived its controller may still be writing.
+/// Removes a folder into which a git process that runs longer than its controller may still write.
 fn wipe(folder: &Path) -> Result<()> {
     let started = std::time::Instant::now();
     loop {
@@ -162,7 +163,7 @@ fn wipe(folder: &Path) -> Result<()> {
             Err(error) if started.elapsed() > Duration::from_secs(10) => {
                 return Err(error).context("cannot wipe the cache");
             }
-            // It has to be gone when this looks for it again.
+            // The next attempt must find that the folder does not exist.
             _ => std::thread::yield_now(),
         }
     }
