@@ -12,7 +12,7 @@ use kube::{Api, Client};
 use sluice_api::hook_key;
 use sluice_api::pipeline::PromotionPolicy;
 
-use crate::secret::{self, Use};
+use crate::secret::{self, SecretUse};
 use crate::watch::read_error::api_error_message;
 
 /// What a key is accepted for.
@@ -236,7 +236,7 @@ impl HookKeyCache {
     async fn read(&self, namespace: &str, name: &str) -> Result<HookKeys, NoKeys> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
         match tokio::time::timeout(CALL_TIMEOUT, secrets.get(name)).await {
-            Ok(Ok(secret)) => match secret::data(secret, Use::Hook) {
+            Ok(Ok(secret)) => match secret::data(secret, SecretUse::Hook) {
                 Ok(data) => Ok(HookKeys::of(&data)),
                 Err(error) => Err(NoKeys::Locked(error.to_string())),
             },

@@ -23,7 +23,7 @@ use super::hmac_keys::{CALL_TIMEOUT, Unavailable};
 use super::report;
 use super::status_change::StatusChange;
 use super::trigger_request::{self as trigger, TriggerRequest};
-use crate::act::backoff::BREATH;
+use crate::act::backoff::MIN_POLL_PAUSE;
 use crate::key::PipelineKey;
 use crate::record;
 use crate::record::promotion::{self, PIPELINE_LABEL};
@@ -122,7 +122,7 @@ pub struct Store {
 }
 
 /// The pipelines with recent calls of a forge. Forges send many calls at a time, one for each check of each
-/// commit, and a pipeline's calls are recorded at most once in each [`BREATH`].
+/// commit, and a pipeline's calls are recorded at most once in each [`MIN_POLL_PAUSE`].
 type ForgeCalls = Arc<Mutex<HashMap<PipelineKey, ForgeCallState>>>;
 
 /// The write that records a forge's call, shared by all calls that it records.
@@ -379,7 +379,7 @@ where
                 if start_at > Instant::now() {
                     tokio::time::sleep_until(start_at).await;
                 }
-                let state = ForgeCallState { next_at: Instant::now() + BREATH, next: None };
+                let state = ForgeCallState { next_at: Instant::now() + MIN_POLL_PAUSE, next: None };
                 calls.lock().unwrap_or_else(PoisonError::into_inner).insert(pipeline, state);
                 write.await
             };
@@ -490,7 +490,7 @@ mod tests {
             let mut closed = pin!(call(&one, slow, Ok(ChangeOutcome::Written)));
             assert!(futures::poll!(&mut closed).is_pending());
         }
-        tokio::time::sleep(BREATH * 2).await;
+        tokio::time::sleep(MIN_POLL_PAUSE * 2).await;
         assert_eq!(count.load(Ordering::Relaxed), 4);
         assert_eq!(call(&one, quick, Ok(ChangeOutcome::Unchanged)).await, Ok(ChangeOutcome::Unchanged));
     }

@@ -5,7 +5,9 @@ use serde_json::json;
 use sluice_api::promotion::{Approval, ChangeRequest, GivenApproval, Phase, PromotionSpec, PromotionStatus};
 use sluice_api::{Pipeline, Promotion};
 use sluice_controller::act::strategy::is_handed_over;
-use sluice_controller::record::promotion::{Change, ENVIRONMENT_LABEL, PIPELINE_LABEL, apply, object};
+use sluice_controller::record::promotion::{
+    DeliveryKind, ENVIRONMENT_LABEL, PIPELINE_LABEL, RecordChange, apply, object,
+};
 use sluice_core::Revision;
 use sluice_core::decide::{NewPromotion, Transition};
 use sluice_core::promotion::{Gate, GateKind, Phase as At};
@@ -24,14 +26,22 @@ fn spec() -> PromotionSpec {
     PromotionSpec { approval: Some(approval), ..PromotionSpec::default() }
 }
 
-fn moved(to: At, reason: &'static str, spends_approval: bool) -> Change {
+fn moved(to: At, reason: &'static str, spends_approval: bool) -> RecordChange {
     let answers = (reason == "Retried").then(|| "token".to_string());
     let (promotion, message) = ("p".into(), "why".into());
-    Change::Moved(Transition { promotion, to, reason, message, answers, spends_approval, is_undone: false })
+    RecordChange::Moved(Transition {
+        promotion,
+        to,
+        reason,
+        message,
+        answers,
+        spends_approval,
+        is_undone: false,
+    })
 }
 
 /// Returns the status after these changes.
-fn after(changes: &[Change]) -> PromotionStatus {
+fn after(changes: &[RecordChange]) -> PromotionStatus {
     changes.iter().fold(PromotionStatus::default(), |status, change| apply(&status, &spec(), change, now()))
 }
 
@@ -68,20 +78,20 @@ fn labels_are_cut_to_the_length_that_kubernetes_allows() {
 #[test]
 fn a_late_result_of_a_delivery_does_not_reopen_an_ended_promotion() {
     let superseded = moved(At::Superseded, "Superseded", false);
-    let late = after(&[superseded.clone(), Change::Proposed(request("open"))]);
+    let late = after(&[superseded.clone(), RecordChange::Proposed(request("open"))]);
     assert_eq!((late.phase, late.message.as_str()), (Phase::Superseded, "why"));
     assert_eq!(
         late.change_request,
         Some(request("open")),
         "the change request is recorded, so Sluice can close it"
     );
-    let failure = Change::Failed { reason: "Unreachable", message: "gone".into(), again: now() };
+    let failure = RecordChange::Failed { reason: "Unreachable", message: "gone".into(), again: now() };
     assert_eq!(after(&[superseded.clone(), failure]), after(&[superseded]));
 }
 
 #[test]
 fn a_retry_resets_the_attempts_and_needs_a_new_approval() {
-    let failure = Change::Failed { reason: "Unreachable", message: "gone".into(), again: now() };
+    let failure = RecordChange::Failed { reason: "Unreachable", message: "gone".into(), again: now() };
     let failed = after(&[failure.clone(), failure]);
     assert_eq!((failed.phase, failed.attempts, failed.retries), (Phase::Promoting, 2, 0));
     assert_eq!(spec().approval_now(&failed), spec().approval.as_ref());
@@ -96,12 +106,12 @@ fn the_controller_records_the_time_of_an_approval_once() {
     let mut spec = spec();
     let gate = |open| Gate { kind: GateKind::Approval, open, message: String::new() };
     let pending = PromotionStatus::default();
-    let passed = apply(&pending, &spec, &Change::Passed(vec![gate(true)]), now());
+    let passed = apply(&pending, &spec, &RecordChange::Passed(vec![gate(true)]), now());
     let given = GivenApproval { by: "jane".into(), at: "2026-11-21T09:00:00Z".into(), retries: 0 };
     assert_eq!(passed.approval.as_ref(), Some(&given));
     assert_eq!((passed.reason.as_str(), passed.gates[0].open), ("GatesOpen", true));
     let later: Timestamp = "2026-11-21T10:00:00Z".parse().unwrap();
-    let proposed = apply(&passed, &spec, &Change::Proposed(request("open")), later);
+    let proposed = apply(&passed, &spec, &RecordChange::Proposed(request("open")), later);
     assert_eq!(proposed.approval.as_ref(), Some(&given));
     // A retry removes the gates of the earlier attempt.
     let again = apply(&proposed, &spec, &moved(At::Pending, "Retried", true), later);
@@ -110,7 +120,7 @@ fn the_controller_records_the_time_of_an_approval_once() {
     // of another revision does not count.
     let approval = spec.approval.as_mut().unwrap();
     (approval.by, approval.retries, approval.at) = ("joe".into(), 1, Some("2026-11-20T08:00:00Z".into()));
-    let second = apply(&again, &spec, &Change::Passed(Vec::new()), later);
+    let second = apply(&again, &spec, &RecordChange::Passed(Vec::new()), later);
     let given = GivenApproval { by: "joe".into(), at: "2026-11-20T08:00:00Z".into(), retries: 1 };
     assert_eq!(second.approval, Some(given));
     spec.approval.as_mut().unwrap().revision = "6.1.9".into();
@@ -119,7 +129,7 @@ fn the_controller_records_the_time_of_an_approval_once() {
 
 #[test]
 fn a_tampered_record_fails_unless_its_promotion_has_ended() {
-    let tampered = Change::Tampered("its spec was changed".into());
+    let tampered = RecordChange::Tampered("its spec was changed".into());
     let failed = after(std::slice::from_ref(&tampered));
     assert_eq!((failed.phase, failed.reason.as_str()), (Phase::Failed, "Tampered"));
     let rejected = moved(At::Rejected, "Rejected", false);
@@ -128,13 +138,17 @@ fn a_tampered_record_fails_unless_its_promotion_has_ended() {
 
 #[test]
 fn a_retry_starts_a_new_round_only_if_the_earlier_one_was_delivered() {
-    let delivered =
-        Change::Delivered { reason: "Called", message: "taken".into(), commit: None, request: None };
-    let failed = Change::Failed { reason: "Unreachable", message: "gone".into(), again: now() };
+    let delivered = RecordChange::Delivered {
+        kind: DeliveryKind::Called,
+        message: "taken".into(),
+        commit: None,
+        request: None,
+    };
+    let failed = RecordChange::Failed { reason: "Unreachable", message: "gone".into(), again: now() };
     let again = moved(At::Pending, "Retried", false);
     let superseded = moved(At::Superseded, "Superseded", false);
     let late = moved(At::Failed, "Unhealthy", false);
-    let rounds = |changes: &[&Change]| {
+    let rounds = |changes: &[&RecordChange]| {
         after(&changes.iter().map(|change| (*change).clone()).collect::<Vec<_>>()).round
     };
     assert_eq!(rounds(&[&delivered]), 0);
@@ -148,8 +162,11 @@ fn a_retry_starts_a_new_round_only_if_the_earlier_one_was_delivered() {
     let succeeded = moved(At::Succeeded, "Succeeded", false);
     assert_eq!(rounds(&[&failed, &succeeded, &again]), 1);
     assert_eq!(rounds(&[&delivered, &succeeded, &again, &failed, &again]), 1);
-    let Change::Moved(to) = moved(At::Pending, "Resumed", false) else { unreachable!() };
-    assert_eq!(rounds(&[&failed, &superseded, &Change::Moved(Transition { is_undone: true, ..to })]), 1);
+    let RecordChange::Moved(to) = moved(At::Pending, "Resumed", false) else { unreachable!() };
+    assert_eq!(
+        rounds(&[&failed, &superseded, &RecordChange::Moved(Transition { is_undone: true, ..to })]),
+        1
+    );
     assert_eq!(rounds(&[&delivered, &late, &again]), 1);
     assert_eq!(rounds(&[&delivered, &late, &again, &failed, &again]), 1);
     assert_eq!(rounds(&[&delivered, &late, &again, &delivered, &superseded, &again]), 2);
@@ -157,22 +174,23 @@ fn a_retry_starts_a_new_round_only_if_the_earlier_one_was_delivered() {
 
 #[test]
 fn a_change_request_is_withdrawn_if_sluice_closes_it_and_rejected_if_a_person_does() {
-    let proposed = Change::Proposed(request("open"));
-    let withdrawn = after(&[proposed.clone(), moved(At::Cancelled, "NotWanted", false), Change::Withdrawn]);
+    let proposed = RecordChange::Proposed(request("open"));
+    let withdrawn =
+        after(&[proposed.clone(), moved(At::Cancelled, "NotWanted", false), RecordChange::Withdrawn]);
     assert_eq!((withdrawn.phase, withdrawn.change_request), (Phase::Cancelled, Some(request("withdrawn"))));
-    let closed = Change::Rejected { request: Some(request("closed")), message: "closed".into() };
+    let closed = RecordChange::Rejected { request: Some(request("closed")), message: "closed".into() };
     let rejected = after(&[proposed, closed]);
     assert_eq!((rejected.phase, rejected.change_request), (Phase::Rejected, Some(request("closed"))));
 }
 
 #[test]
 fn an_error_of_closing_the_change_request_is_shown_until_it_is_closed() {
-    let trouble = |message: &str| Change::Trouble { reason: "Unreachable", message: message.into() };
-    let open = [Change::Proposed(request("open")), moved(At::Superseded, "Superseded", false)];
+    let trouble = |message: &str| RecordChange::Trouble { reason: "Unreachable", message: message.into() };
+    let open = [RecordChange::Proposed(request("open")), moved(At::Superseded, "Superseded", false)];
     let stuck = after(&[&open[..], &[trouble("no route"), trouble("no answer")]].concat());
     assert_eq!(stuck.message, "why; its change request is still open: no answer");
     assert_eq!((stuck.phase, stuck.reason.as_str()), (Phase::Superseded, "Superseded"));
-    assert_eq!(apply(&stuck, &spec(), &Change::Withdrawn, now()).message, "why");
+    assert_eq!(apply(&stuck, &spec(), &RecordChange::Withdrawn, now()).message, "why");
     let long = after(&[trouble(&"é".repeat(10_000))]);
     assert!(long.message.len() < 4100 && long.message.ends_with("é…"));
 }
@@ -192,7 +210,7 @@ fn a_change_request_that_a_later_promotion_carries_is_handed_over() {
     let all = [&first, &other, &last];
     assert_eq!(all.map(|p| is_handed_over(p, &all)), [true, false, false]);
     assert_eq!(
-        after(&[Change::Proposed(request("open")), Change::HandedOver]).change_request,
+        after(&[RecordChange::Proposed(request("open")), RecordChange::HandedOver]).change_request,
         Some(request("handed over"))
     );
 }
@@ -201,12 +219,12 @@ fn a_change_request_that_a_later_promotion_carries_is_handed_over() {
 fn the_message_has_the_reason_for_waiting_and_the_notes_of_the_forge() {
     let mut open = request("open");
     open.notes = vec!["jane was not asked to review it: no such user".into()];
-    let proposed = after(&[Change::Proposed(open.clone())]);
+    let proposed = after(&[RecordChange::Proposed(open.clone())]);
     let expected =
         format!("waits for {} to be merged; jane was not asked to review it: no such user", open.url);
     assert_eq!(proposed.message, expected);
     let waiting =
-        Change::Waiting { request: open.clone(), why: "waits for 1 approval".into(), failed: false };
+        RecordChange::Waiting { request: open.clone(), why: "waits for 1 approval".into(), failed: false };
     let waits = apply(&proposed, &spec(), &waiting, now());
     let expected =
         format!("{}: waits for 1 approval; jane was not asked to review it: no such user", open.url);
@@ -216,5 +234,5 @@ fn the_message_has_the_reason_for_waiting_and_the_notes_of_the_forge() {
     );
     // The same change again changes nothing.
     assert_eq!(apply(&waits, &spec(), &waiting, now()), waits);
-    assert_eq!(apply(&waits, &spec(), &Change::Proposed(open), now()).message, proposed.message);
+    assert_eq!(apply(&waits, &spec(), &RecordChange::Proposed(open), now()).message, proposed.message);
 }

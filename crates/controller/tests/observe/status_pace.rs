@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use sluice_api::pipeline::{EnvironmentStatus, Health, PipelineStatus, PromotionSummary, TargetStatus};
 use sluice_api::promotion::Phase;
 use sluice_controller::state::status_pace::{
-    Damping, Pace, newly_failed, tells_of_delivery, tells_of_health, tells_only_of_health,
+    Damping, Pace, has_health_changed, has_only_health_changed, is_newly_delivered, newly_failed,
 };
 
 #[test]
@@ -53,24 +53,24 @@ fn status_with(health: Health, error: &str, promotion: Option<(&str, Phase)>) ->
 #[test]
 fn a_status_reports_health_if_the_health_or_the_error_of_a_target_changes() {
     let ready = status_with(Health::Ready, "", None);
-    assert!(tells_of_health(&PipelineStatus::default(), &ready));
-    assert!(tells_of_health(&ready, &status_with(Health::Failed, "", None)));
-    assert!(tells_of_health(&ready, &status_with(Health::Ready, "no answer", None)));
-    assert!(!tells_of_health(&ready, &status_with(Health::Ready, "", Some(("a", Phase::Delivered)))));
+    assert!(has_health_changed(&PipelineStatus::default(), &ready));
+    assert!(has_health_changed(&ready, &status_with(Health::Failed, "", None)));
+    assert!(has_health_changed(&ready, &status_with(Health::Ready, "no answer", None)));
+    assert!(!has_health_changed(&ready, &status_with(Health::Ready, "", Some(("a", Phase::Delivered)))));
 }
 
 #[test]
 fn a_status_reports_a_delivery_once() {
     let at = |name, phase| status_with(Health::Ready, "", Some((name, phase)));
     let delivered = at("a", Phase::Delivered);
-    assert!(tells_of_delivery(&at("a", Phase::Proposed), &delivered));
-    assert!(tells_of_delivery(&status_with(Health::Ready, "", None), &delivered));
-    assert!(tells_of_delivery(&at("b", Phase::Delivered), &delivered));
-    assert!(!tells_of_delivery(
+    assert!(is_newly_delivered(&at("a", Phase::Proposed), &delivered));
+    assert!(is_newly_delivered(&status_with(Health::Ready, "", None), &delivered));
+    assert!(is_newly_delivered(&at("b", Phase::Delivered), &delivered));
+    assert!(!is_newly_delivered(
         &delivered,
         &status_with(Health::Progressing, "", Some(("a", Phase::Delivered)))
     ));
-    assert!(!tells_of_delivery(&delivered, &at("a", Phase::Succeeded)));
+    assert!(!is_newly_delivered(&delivered, &at("a", Phase::Succeeded)));
 }
 
 /// Returns the time of each write since the start, for a target whose health changes every second.
@@ -88,7 +88,7 @@ fn writes_of_a_flapping_target(seconds: u64) -> Vec<(Duration, Health)> {
             continue;
         }
         let failed = newly_failed(&written, &status);
-        assert!(tells_only_of_health(&written, &status));
+        assert!(has_only_health_changed(&written, &status));
         let damped = damping.until(&failed, now);
         let differs_since = *differs.get_or_insert(now);
         let pace = Pace { differs: differs_since, sent, damped, busy: false, health: true, delivered: false };
@@ -133,10 +133,10 @@ fn damping_delays_neither_the_first_failure_of_a_target_nor_the_first_change_aft
 fn changes_of_promotions_and_revisions_are_not_damped() {
     let at = |health, promotion| status_with(health, "", promotion);
     let delivered = Some(("a", Phase::Delivered));
-    assert!(tells_only_of_health(&at(Health::Ready, None), &at(Health::Failed, None)));
-    assert!(!tells_only_of_health(&at(Health::Ready, None), &at(Health::Failed, delivered)));
-    assert!(!tells_only_of_health(&PipelineStatus::default(), &at(Health::Ready, None)));
+    assert!(has_only_health_changed(&at(Health::Ready, None), &at(Health::Failed, None)));
+    assert!(!has_only_health_changed(&at(Health::Ready, None), &at(Health::Failed, delivered)));
+    assert!(!has_only_health_changed(&PipelineStatus::default(), &at(Health::Ready, None)));
     let mut runs = at(Health::Ready, None);
     runs.environments.get_mut("dev").unwrap().targets[0].revision = Some("6.1.8".into());
-    assert!(!tells_only_of_health(&at(Health::Ready, None), &runs));
+    assert!(!has_only_health_changed(&at(Health::Ready, None), &runs));
 }
