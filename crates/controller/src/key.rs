@@ -43,7 +43,7 @@ pub(crate) fn version_of(metadata: &ObjectMeta) -> u64 {
     metadata.resource_version.as_ref().and_then(|version| version.parse().ok()).unwrap_or(0)
 }
 
-/// Notes the version of a list and returns true if an earlier list had a higher one: the API server was restored from a
+/// Notes the version of a list. Returns true if the list before had a higher version: the API server was restored from a
 /// backup in between.
 pub(crate) fn went_back(listed_at: &mut u64, version: u64) -> bool {
     std::mem::replace(listed_at, version) > version

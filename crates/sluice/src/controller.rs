@@ -10,7 +10,7 @@ use clap::{ArgAction, Args};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use sluice_controller::hook::{HookOptions, Network, Proxies};
-use sluice_controller::{AllowedHost, AllowedHosts, AllowedWebhooks, Election, Options, Pace};
+use sluice_controller::{AllowedHost, AllowedHosts, AllowedWebhooks, ElectionOptions, LeaseTiming, Options};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::log;
@@ -234,29 +234,29 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
 }
 
 /// How replicas share the pipelines, as the flags say.
-fn election(flags: &Flags, default_namespace: &str) -> anyhow::Result<Option<Election>> {
+fn election(flags: &Flags, default_namespace: &str) -> anyhow::Result<Option<ElectionOptions>> {
     if !flags.leader_elect {
         anyhow::ensure!(flags.shards == 1, "--shards={} wants --leader-elect", flags.shards);
         return Ok(None);
     }
-    let pace = Pace {
+    let timing = LeaseTiming {
         lease_duration: flags.leader_election_lease_duration,
         renew_deadline: flags.leader_election_renew_deadline,
         retry_period: flags.leader_election_retry_period,
     };
     anyhow::ensure!(
-        pace.lease_duration.subsec_nanos() == 0,
+        timing.lease_duration.subsec_nanos() == 0,
         "--leader-election-lease-duration: write whole seconds, such as 10s: a Lease has no fractions"
     );
     anyhow::ensure!(
-        pace.retry_period < pace.renew_deadline && pace.renew_deadline < pace.lease_duration,
+        timing.retry_period < timing.renew_deadline && timing.renew_deadline < timing.lease_duration,
         "write --leader-election-retry-period shorter than --leader-election-renew-deadline, and that shorter \
          than --leader-election-lease-duration: in between a holder stops before another begins"
     );
     let namespace = flags.leader_election_namespace.as_deref().unwrap_or(default_namespace).to_string();
     // Installations for different namespaces may be in one.
     let name = flags.watch_namespace.as_ref().map_or("sluice".into(), |watched| format!("sluice.{watched}"));
-    Ok(Some(Election { shards: flags.shards, namespace, name, pace }))
+    Ok(Some(ElectionOptions { shards: flags.shards, namespace, name, timing }))
 }
 
 async fn hub(flags: &Flags) -> anyhow::Result<Client> {

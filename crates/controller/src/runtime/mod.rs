@@ -23,7 +23,7 @@ use crate::metrics::Metrics;
 use crate::observe::facts::ClusterKey;
 use crate::options::Options;
 use crate::record::events::Events;
-use crate::shard::{Order, Shards};
+use crate::shard::{LeaseCommand, Shards};
 use crate::state::effect::{Count, Effect, Now, Resync};
 use crate::state::status_queue::{StatusOwner, WriteOutcome};
 use crate::state::{Input, Settings, State};
@@ -58,18 +58,18 @@ pub struct Runtime {
     statuses: StatusWriter,
     commit_statuses: CommitStatuses,
     jobs: Jobs,
-    /// To the task that keeps the Leases.
-    orders: mpsc::UnboundedSender<Order>,
+    /// To the lease manager.
+    lease_commands: mpsc::UnboundedSender<LeaseCommand>,
 }
 
 impl Runtime {
-    /// A loop, and the sender of its inputs. Shards that are handed back are reported to `orders`.
+    /// A loop, and the sender of its inputs. Shards to hand back are reported to `lease_commands`.
     pub fn new(
         options: Options,
         hub: Client,
         delivery: Delivery,
         metrics: Arc<Metrics>,
-        orders: mpsc::UnboundedSender<Order>,
+        lease_commands: mpsc::UnboundedSender<LeaseCommand>,
     ) -> (Self, mpsc::UnboundedSender<Input>) {
         let (tx, inputs) = mpsc::unbounded_channel();
         let settings = Settings {
@@ -78,7 +78,7 @@ impl Runtime {
             history_limit: options.history_limit,
             poll_interval: options.poll_interval,
         };
-        let shards = options.election.as_ref().map_or_else(Shards::all, |e| Shards::of_many(e.shards));
+        let shards = options.election.as_ref().map_or_else(Shards::all, |e| Shards::none_of(e.shards));
         let fleet = Fleet::new(
             hub.clone(),
             options.insecure_kubeconfig_exec,
@@ -100,7 +100,7 @@ impl Runtime {
             tx: tx.clone(),
             hub,
             metrics,
-            orders,
+            lease_commands,
         };
         (runtime, tx)
     }
@@ -208,8 +208,8 @@ impl Runtime {
             Effect::PublishedAll => self.directory.complete(),
             Effect::Later(pause, input) => self.later(pause, *input),
             Effect::Resync(resync) => self.resync(resync),
-            // Without a task that keeps the Leases they expire.
-            Effect::ReleaseShard(shard) => drop(self.orders.send(Order::Closed(shard))),
+            // If the lease manager has ended, the Leases expire.
+            Effect::ReleaseShard(shard) => drop(self.lease_commands.send(LeaseCommand::HandBack(shard))),
             Effect::Count(count) => self.count(count),
         }
     }

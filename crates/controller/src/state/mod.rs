@@ -167,7 +167,7 @@ impl State {
 
     /// When the next [`Input::Tick`] is due; `None` if only another input makes something due.
     pub fn next_tick(&self) -> Option<Instant> {
-        self.timers.next().into_iter().chain(self.shards.closing()).min()
+        self.timers.next().into_iter().chain(self.shards.next_release()).min()
     }
 
     /// Whether Pipelines and Promotions have been listed: nothing is decided before.

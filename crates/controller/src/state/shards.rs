@@ -10,7 +10,7 @@ use super::effect::{Effect, OURS, Resync};
 use super::entries::Record;
 use super::status_queue::StatusOwner;
 use crate::key::PipelineKey;
-use crate::shard::{HeldShard, ShardChange, Stage, StoredBefore, StoredState};
+use crate::shard::{HeldShard, ShardChange, ShardStage, StoredBefore, StoredState};
 use crate::translate;
 
 /// How long side effects in flight may take to end when a shard is handed back: then they are cut off, and the next
@@ -22,11 +22,11 @@ impl State {
     pub(super) fn shard_changed(&mut self, change: ShardChange) {
         match change {
             ShardChange::Gained(shard, term) => {
-                self.shards.held.insert(shard, HeldShard { term, stage: Stage::New });
+                self.shards.held.insert(shard, HeldShard { term, stage: ShardStage::New });
             }
             ShardChange::Closing(shard) => {
                 if let Some(held) = self.shards.held.get_mut(&shard) {
-                    held.stage = Stage::Closing(self.now.instant + CLOSING_TIME);
+                    held.stage = ShardStage::Closing(self.now.instant + CLOSING_TIME);
                 }
             }
             ShardChange::Lost(shard) => self.shard_lost(shard),
@@ -39,7 +39,7 @@ impl State {
             self.resync();
         }
         let is_over = |(shard, held): (&u32, &HeldShard)| match held.stage {
-            Stage::Closing(until) if until <= self.now.instant || !self.is_busy(*shard) => Some(*shard),
+            ShardStage::Closing(until) if until <= self.now.instant || !self.is_busy(*shard) => Some(*shard),
             _ => None,
         };
         let over: Vec<u32> = self.shards.held.iter().filter_map(is_over).collect();
@@ -51,7 +51,7 @@ impl State {
 
     /// Whether anything is in flight for a shard.
     fn is_busy(&self, shard: u32) -> bool {
-        let of = |key: &PipelineKey| self.shards.of(key) == shard;
+        let of = |key: &PipelineKey| self.shards.shard_of(key) == shard;
         let recording = |(key, records): (&PipelineKey, &BTreeMap<String, Record>)| {
             of(key) && records.values().any(|record| !record.is_stored)
         };
@@ -61,10 +61,10 @@ impl State {
     }
 
     fn resync(&mut self) {
-        let new = self.shards.held.iter_mut().filter(|(_, held)| held.stage == Stage::New);
+        let new = self.shards.held.iter_mut().filter(|(_, held)| held.stage == ShardStage::New);
         let shards: Vec<(u32, LeaseTerm)> = new
             .map(|(shard, held)| {
-                held.stage = Stage::Reading;
+                held.stage = ShardStage::Reading;
                 (*shard, held.term.clone())
             })
             .collect();
@@ -119,9 +119,9 @@ impl State {
         }
         for (shard, term) in stored.shards {
             // It may have been lost since, and may even have come back: then it is read again.
-            let held = self.shards.held.get_mut(&shard).filter(|held| held.stage == Stage::Reading);
+            let held = self.shards.held.get_mut(&shard).filter(|held| held.stage == ShardStage::Reading);
             if let Some(held) = held.filter(|_| term.runs_at(self.now.boot)) {
-                held.stage = Stage::Acting;
+                held.stage = ShardStage::Acting;
                 self.begin(shard);
             }
         }
@@ -134,7 +134,7 @@ impl State {
     }
 
     fn begin(&mut self, shard: u32) {
-        let of_shard = self.pipelines.keys().filter(|key| self.shards.of(key) == shard);
+        let of_shard = self.pipelines.keys().filter(|key| self.shards.shard_of(key) == shard);
         let keys: Vec<PipelineKey> = of_shard.cloned().collect();
         tracing::info!(shard, pipelines = keys.len(), "acting for shard");
         for key in &keys {
@@ -153,7 +153,7 @@ impl State {
         tracing::info!(shard, "no longer acting for shard");
         self.emit(Effect::EndTerm(held.term));
         let shards = &self.shards;
-        let of = |key: &PipelineKey| shards.of(key) == shard;
+        let of = |key: &PipelineKey| shards.shard_of(key) == shard;
         let in_flight = self.in_flight.iter().filter(|((key, _), _)| of(key));
         self.effects.extend(in_flight.map(|(_, fencing_token)| Effect::Revoke(fencing_token.clone())));
         let writing = self.statuses.owners().filter(|owner| of(owner.pipeline()));

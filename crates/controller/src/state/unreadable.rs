@@ -29,7 +29,7 @@ impl State {
 
     /// Writes events about those of a shard.
     pub(super) fn announce_unreadable(&mut self, shard: u32) {
-        let of_shard = self.unreadable.iter().filter(|((_, key), _)| self.shards.of(key) == shard);
+        let of_shard = self.unreadable.iter().filter(|((_, key), _)| self.shards.shard_of(key) == shard);
         let announced =
             of_shard.map(|((kind, _), object)| Announcement::Unreadable(kind, Box::new(object.clone())));
         self.effects.extend(announced.map(Effect::Announce));
