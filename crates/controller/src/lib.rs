@@ -20,7 +20,7 @@ mod timeout;
 pub mod translate;
 pub mod watch;
 
-pub use options::{OBSERVED_MEMORY, Options};
+pub use options::{ControllerOptions, OBSERVED_MEMORY};
 pub use run::{RunError, run};
 pub use shard::{ElectionOptions, LeaseTiming};
 pub use sluice_delivery::{AllowedHost, AllowedHosts, AllowedWebhooks, DEFAULT_AUTHOR};

@@ -7,12 +7,12 @@ use std::time::Duration;
 use crate::hook::HookOptions;
 use crate::shard::ElectionOptions;
 
-/// The default of [`Options::observed_memory`]: enough for 100,000 workloads.
+/// The default of [`ControllerOptions::observed_memory`]: enough for 100,000 workloads.
 pub const OBSERVED_MEMORY: usize = 128 << 20;
 
 /// The settings of the controller.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ControllerOptions {
     /// Only pipelines in this namespace are handled; `None` for all.
     pub watch_namespace: Option<String>,
     /// A pipeline may refer only to clusters in its own namespace and to its own namespace on the hub, unless an

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 use crate::hook::{self, Hook, HookOptions};
 use crate::metrics::Metrics;
-use crate::options::Options;
+use crate::options::ControllerOptions;
 use crate::runtime::{Runtime, admission_policy};
 use crate::serve;
 use crate::shard::{LeaseCommand, LeaseManager};
@@ -48,7 +48,11 @@ const LEAVE_TIMEOUT: Duration = Duration::from_secs(3);
 ///
 /// # Errors
 /// When the controller cannot start, or a server fails. Other failures are retried.
-pub async fn run(options: Options, hub: Client, stop: impl Future<Output = ()>) -> Result<(), RunError> {
+pub async fn run(
+    options: ControllerOptions,
+    hub: Client,
+    stop: impl Future<Output = ()>,
+) -> Result<(), RunError> {
     let delivery = Delivery::new(sluice_delivery::DeliveryOptions {
         deadline: options.delivery_timeout,
         author: options.git_author.clone(),

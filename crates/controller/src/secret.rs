@@ -10,13 +10,13 @@ use sluice_delivery::DeliveryStrategy;
 
 use crate::watch::connect;
 
-/// The annotation that says what a Secret is for: a list of the names of [`Use`], separated by commas. Without it
+/// The annotation that says what a Secret is for: a list of the names of [`SecretUse`], separated by commas. Without it
 /// a Secret is for all of them; with an empty one for none.
 pub const USED_BY: &str = "pipelines.weave.works/used-by";
 
 /// What Sluice uses a Secret for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
+pub enum SecretUse {
     /// The strategy `pull-request`: git and the forge.
     PullRequest,
     /// The strategy `commit`: git.
@@ -27,13 +27,13 @@ pub enum Use {
     Hook,
 }
 
-impl Use {
+impl SecretUse {
     /// What the Secret that a strategy names itself is used for.
     pub fn of(strategy: &DeliveryStrategy) -> Option<Self> {
         match strategy {
-            DeliveryStrategy::PullRequest { .. } => Some(Use::PullRequest),
-            DeliveryStrategy::Commit { .. } => Some(Use::Commit),
-            DeliveryStrategy::Webhook { .. } => Some(Use::Webhook),
+            DeliveryStrategy::PullRequest { .. } => Some(SecretUse::PullRequest),
+            DeliveryStrategy::Commit { .. } => Some(SecretUse::Commit),
+            DeliveryStrategy::Webhook { .. } => Some(SecretUse::Webhook),
             DeliveryStrategy::Notification(_) => None,
         }
     }
@@ -41,10 +41,10 @@ impl Use {
     /// As the annotation has it.
     pub fn name(self) -> &'static str {
         match self {
-            Use::PullRequest => "pull-request",
-            Use::Commit => "commit",
-            Use::Webhook => "webhook",
-            Use::Hook => "hook",
+            SecretUse::PullRequest => "pull-request",
+            SecretUse::Commit => "commit",
+            SecretUse::Webhook => "webhook",
+            SecretUse::Hook => "hook",
         }
     }
 }
@@ -54,7 +54,7 @@ const TYPES: [&str; 3] = ["Opaque", "kubernetes.io/basic-auth", "kubernetes.io/s
 
 /// The Secret is not for this.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Locked {
+pub enum SecretNotAllowed {
     /// Its annotation names other uses.
     #[error(
         "Secret {name} in namespace {namespace} is not for {wanted}: its annotation {USED_BY} is {used_by:?}. Name \
@@ -92,15 +92,15 @@ pub enum Locked {
 ///
 /// # Errors
 /// When its annotation does not name the use, or there is none and its type is another than those of [`TYPES`].
-pub fn data(secret: Secret, wanted: Use) -> Result<BTreeMap<String, Vec<u8>>, Locked> {
+pub fn data(secret: Secret, wanted: SecretUse) -> Result<BTreeMap<String, Vec<u8>>, SecretNotAllowed> {
     let (name, namespace, wanted) =
         (secret.name_any(), secret.namespace().unwrap_or_default(), wanted.name());
     match (secret.annotations().get(USED_BY), secret.type_.as_deref()) {
         (Some(used_by), _) if !used_by.split(',').any(|one| one.trim() == wanted) => {
-            Err(Locked::Annotation { name, namespace, used_by: used_by.clone(), wanted })
+            Err(SecretNotAllowed::Annotation { name, namespace, used_by: used_by.clone(), wanted })
         }
         (None, Some(type_)) if !type_.is_empty() && !TYPES.contains(&type_) => {
-            Err(Locked::Type { name, namespace, type_: type_.into(), wanted })
+            Err(SecretNotAllowed::Type { name, namespace, type_: type_.into(), wanted })
         }
         _ => Ok(connect::data(secret)),
     }
@@ -118,7 +118,7 @@ mod tests {
             secret.metadata.namespace = Some("apps".into());
             secret.metadata.annotations =
                 used_by.map(|text| [(USED_BY.to_string(), text.to_string())].into());
-            data(secret, Use::Commit).map(drop).map_err(|error| error.to_string())
+            data(secret, SecretUse::Commit).map(drop).map_err(|error| error.to_string())
         };
         for type_ in
             [None, Some(""), Some("Opaque"), Some("kubernetes.io/basic-auth"), Some("kubernetes.io/ssh-auth")]
@@ -145,11 +145,11 @@ mod tests {
 
     #[test]
     fn a_secret_is_for_what_its_annotation_names() {
-        let all = [Use::PullRequest, Use::Commit, Use::Webhook, Use::Hook];
-        let cases: [(Option<&str>, &[Use]); 6] = [
+        let all = [SecretUse::PullRequest, SecretUse::Commit, SecretUse::Webhook, SecretUse::Hook];
+        let cases: [(Option<&str>, &[SecretUse]); 6] = [
             (None, &all),
-            (Some("commit"), &[Use::Commit]),
-            (Some(" pull-request ,hook"), &[Use::PullRequest, Use::Hook]),
+            (Some("commit"), &[SecretUse::Commit]),
+            (Some(" pull-request ,hook"), &[SecretUse::PullRequest, SecretUse::Hook]),
             (Some(""), &[]),
             (Some("Commit"), &[]),
             (Some("git"), &[]),

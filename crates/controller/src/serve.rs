@@ -31,7 +31,7 @@ const HEAD: Duration = Duration::from_secs(5);
 const LIFE: Duration = Duration::from_secs(120);
 
 /// The status, the type and the text of an answer; `None` for a path that names nothing.
-type Page = Option<(StatusCode, &'static str, String)>;
+type HttpAnswer = Option<(StatusCode, &'static str, String)>;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
@@ -44,7 +44,7 @@ pub async fn metrics(address: SocketAddr, metrics: Arc<Metrics>) -> std::io::Res
     tracing::info!(address = %listener.local_addr()?, "serving metrics");
     // Made once for all who wait for it: they do so on threads that others need. Never older than the question.
     let last: Arc<Mutex<Option<(Instant, String)>>> = Arc::default();
-    let answer = move |path: &str| -> Page {
+    let answer = move |path: &str| -> HttpAnswer {
         let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
         (path == "/metrics").then(|| {
             let asked = Instant::now();
@@ -65,7 +65,7 @@ pub async fn metrics(address: SocketAddr, metrics: Arc<Metrics>) -> std::io::Res
 pub async fn health(address: SocketAddr, metrics: Arc<Metrics>) -> std::io::Result<()> {
     let listener = listen(address).await?;
     tracing::info!(address = %listener.local_addr()?, "serving health");
-    let answer = move |path: &str| -> Page {
+    let answer = move |path: &str| -> HttpAnswer {
         let (good, otherwise) = match path {
             "/healthz" => (metrics.is_live(), "the loop has not turned for a minute"),
             "/readyz" => {
@@ -93,7 +93,7 @@ pub(crate) async fn listen(address: SocketAddr) -> std::io::Result<TcpListener> 
 }
 
 /// Answers requests for as long as the process runs.
-async fn serve(listener: TcpListener, answer: impl Fn(&str) -> Page + Clone + Send + Sync + 'static) {
+async fn serve(listener: TcpListener, answer: impl Fn(&str) -> HttpAnswer + Clone + Send + Sync + 'static) {
     let open = Arc::new(Open::default());
     loop {
         match listener.accept().await {
@@ -113,7 +113,7 @@ async fn serve(listener: TcpListener, answer: impl Fn(&str) -> Page + Clone + Se
     }
 }
 
-async fn one(stream: TcpStream, answer: impl Fn(&str) -> Page) {
+async fn one(stream: TcpStream, answer: impl Fn(&str) -> HttpAnswer) {
     let service = service_fn(|request: Request<Incoming>| {
         let response = respond(&request, &answer);
         async { Ok::<_, Infallible>(response) }
@@ -127,7 +127,7 @@ async fn one(stream: TcpStream, answer: impl Fn(&str) -> Page) {
     let _ = served.await;
 }
 
-fn respond(request: &Request<Incoming>, answer: impl Fn(&str) -> Page) -> Response<Full<Bytes>> {
+fn respond(request: &Request<Incoming>, answer: impl Fn(&str) -> HttpAnswer) -> Response<Full<Bytes>> {
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
     let page = if is_read {
         let nothing = || (StatusCode::NOT_FOUND, TEXT, String::new());
@@ -144,9 +144,9 @@ fn respond(request: &Request<Incoming>, answer: impl Fn(&str) -> Page) -> Respon
 
 /// The open connections of a port, the oldest first.
 #[derive(Default)]
-struct Open(Mutex<(u64, VecDeque<Connection>)>);
+struct Open(Mutex<(u64, VecDeque<OpenConnection>)>);
 
-struct Connection {
+struct OpenConnection {
     number: u64,
     peer: IpAddr,
     task: AbortHandle,
@@ -168,7 +168,7 @@ impl Open {
         }
         *last += 1;
         // It takes the same lock when it ends: it is in the list by then.
-        all.push_back(Connection { number: *last, peer, task: begin(*last) });
+        all.push_back(OpenConnection { number: *last, peer, task: begin(*last) });
     }
 
     fn ended(&self, number: u64) {

@@ -10,7 +10,9 @@ use clap::{ArgAction, Args};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use sluice_controller::hook::{HookOptions, Network, Proxies};
-use sluice_controller::{AllowedHost, AllowedHosts, AllowedWebhooks, ElectionOptions, LeaseTiming, Options};
+use sluice_controller::{
+    AllowedHost, AllowedHosts, AllowedWebhooks, ControllerOptions, ElectionOptions, LeaseTiming,
+};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::log;
@@ -199,7 +201,7 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
         connections: HookOptions::CONNECTIONS,
         callbacks: flags.hook_url.is_some(),
     });
-    let options = Options {
+    let options = ControllerOptions {
         watch_namespace: flags.watch_namespace,
         no_cross_namespace_refs: flags.no_cross_namespace_refs,
         insecure_kubeconfig_exec: flags.insecure_kubeconfig_exec,

@@ -10,11 +10,11 @@ use sluice_api::pipeline::Strategy;
 use sluice_delivery::{ChangeRequestStatus, Delivered, DeliveryError, Retry};
 
 use crate::key::PipelineKey;
-use crate::secret::Locked;
+use crate::secret::SecretNotAllowed;
 
 /// A side effect that has ended.
 #[derive(Debug)]
-pub struct Done {
+pub struct EndedJob {
     /// The pipeline.
     pub pipeline: PipelineKey,
     /// The environment, or the target that is promoted on its own.
@@ -24,12 +24,12 @@ pub struct Done {
     /// The strategy.
     pub strategy: Strategy,
     /// What it was, and how it ended.
-    pub what: Ended,
+    pub what: JobOutcome,
 }
 
 /// What a side effect was, and how it ended.
 #[derive(Debug)]
-pub enum Ended {
+pub enum JobOutcome {
     /// A delivery.
     Delivery(Result<Delivered, ActError>),
     /// A poll of a change request.
@@ -48,13 +48,13 @@ pub enum ActError {
     NoSecret(String),
     /// The Secret with the credentials could not be read this time.
     #[error("{0}")]
-    Secret(String),
+    SecretNotRead(String),
     /// The Secret is there, and not for this strategy.
     #[error(transparent)]
-    Locked(#[from] Locked),
+    SecretNotAllowed(#[from] SecretNotAllowed),
     /// A fault in Sluice itself.
     #[error("Sluice itself failed ({0}): please report it with the controller's log; it is tried again")]
-    Died(String),
+    Internal(String),
     /// The event that announces a promotion could not be written.
     #[error("the event that announces this promotion cannot be written: {0}")]
     Event(String),
@@ -67,9 +67,9 @@ impl ActError {
     /// One word for the condition, the event and the metric alike.
     pub fn reason(&self) -> &'static str {
         match self {
-            ActError::NoSecret(_) | ActError::Secret(_) => "SecretUnreadable",
-            ActError::Locked(_) => "SecretLocked",
-            ActError::Died(_) => "InternalError",
+            ActError::NoSecret(_) | ActError::SecretNotRead(_) => "SecretUnreadable",
+            ActError::SecretNotAllowed(_) => "SecretLocked",
+            ActError::Internal(_) => "InternalError",
             ActError::Event(_) => "EventNotWritten",
             ActError::Delivery(error) => error.reason(),
         }
@@ -80,8 +80,8 @@ impl ActError {
         const REASONS: [&str; 4] =
             ["AuthenticationFailed", "PermissionDenied", "MissingCredential", "RepositoryNotFound"];
         match self {
-            ActError::NoSecret(_) | ActError::Locked(_) => true,
-            ActError::Secret(_) | ActError::Died(_) | ActError::Event(_) => false,
+            ActError::NoSecret(_) | ActError::SecretNotAllowed(_) => true,
+            ActError::SecretNotRead(_) | ActError::Internal(_) | ActError::Event(_) => false,
             ActError::Delivery(error) => {
                 DeliveryError::retry(error) == Retry::OnChange || REASONS.contains(&error.reason())
             }

@@ -11,7 +11,7 @@ use kube::{Api, Client};
 use sluice_api::hook_key;
 use sluice_api::pipeline::PromotionPolicy;
 
-use crate::secret::{self, Use};
+use crate::secret::{self, SecretUse};
 use crate::watch::cause::words;
 
 /// What a key is accepted for.
@@ -228,7 +228,7 @@ impl Keys {
     async fn read(&self, namespace: &str, name: &str) -> Result<Known, NoKeys> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
         match tokio::time::timeout(DEADLINE, secrets.get(name)).await {
-            Ok(Ok(secret)) => match secret::data(secret, Use::Hook) {
+            Ok(Ok(secret)) => match secret::data(secret, SecretUse::Hook) {
                 Ok(data) => Ok(Known::of(&data)),
                 Err(error) => Err(NoKeys::Locked(error.to_string())),
             },

@@ -17,7 +17,7 @@ use sluice_core::promotion::Phase;
 use sluice_delivery::notification::News;
 use sluice_delivery::{Delivery, FairQueue, Retry, clock};
 
-use super::promotion::{self, Change};
+use super::promotion::{self, RecordChange};
 use super::queue::{NewsQueue, SENDERS, tries};
 use crate::metrics::Metrics;
 use crate::timeout::{API_CALL_TIMEOUT, within};
@@ -65,7 +65,7 @@ impl Notice {
 
 /// Something that people should know.
 #[derive(Debug)]
-pub enum Announcement {
+pub enum PendingEvent {
     /// About a promotion of a pipeline.
     Promotion(Arc<Pipeline>, Arc<Promotion>, Notice),
     /// A cluster of a pipeline was lost, with the cause, or is back.
@@ -81,13 +81,13 @@ pub enum Announcement {
     Unreadable(&'static str, Box<Unreadable>),
 }
 
-impl Announcement {
+impl PendingEvent {
     /// A change of a promotion's record; `None` if the status alone shows it.
     pub fn changed(
         pipeline: &Arc<Pipeline>,
         promotion: &Arc<Promotion>,
         before: &PromotionStatus,
-        change: &Change,
+        change: &RecordChange,
     ) -> Option<Self> {
         notice(before, change).map(|notice| Self::Promotion(pipeline.clone(), promotion.clone(), notice))
     }
@@ -124,23 +124,23 @@ impl Events {
     }
 
     /// Writes an event, and sends it to the listener of events.
-    pub fn announce(&self, announcement: Announcement) {
-        match announcement {
-            Announcement::Promotion(pipeline, promotion, notice) => {
+    pub fn send(&self, event: PendingEvent) {
+        match event {
+            PendingEvent::Promotion(pipeline, promotion, notice) => {
                 self.about_promotion(&pipeline, &promotion, notice);
             }
-            Announcement::Cluster { pipeline, cluster, lost } => {
+            PendingEvent::Cluster { pipeline, cluster, lost } => {
                 self.cluster(&pipeline, &cluster, lost.as_deref());
             }
-            Announcement::Unreadable("Pipeline", object) => self.unreadable::<Pipeline>(*object),
-            Announcement::Unreadable(_, object) => self.unreadable::<Promotion>(*object),
+            PendingEvent::Unreadable("Pipeline", object) => self.unreadable::<Pipeline>(*object),
+            PendingEvent::Unreadable(_, object) => self.unreadable::<Promotion>(*object),
         }
     }
 
     fn about_promotion(&self, pipeline: &Pipeline, promotion: &Promotion, notice: Notice) {
         let spec = &promotion.spec;
         let note = cut(&format!("{} into {}: {}", spec.revision, spec.place(), notice.message));
-        self.send(news(promotion, &notice, note.clone()));
+        self.send_news(news(promotion, &notice, note.clone()));
         if !notice.in_cluster {
             return;
         }
@@ -157,7 +157,7 @@ impl Events {
         let (name, namespace) = (pipeline.name_any(), pipeline.namespace().unwrap_or_default());
         let at = clock::now();
         let note = cut(&message);
-        self.send(News {
+        self.send_news(News {
             kind: "Pipeline",
             namespace,
             name: name.clone(),
@@ -174,7 +174,7 @@ impl Events {
 
     /// Sends news on their way, if anybody listens. What cannot be sent is given up after the last try: the
     /// status has it.
-    fn send(&self, news: News) {
+    fn send_news(&self, news: News) {
         if !self.delivery.sends_events() {
             return;
         }
@@ -289,36 +289,36 @@ fn news(promotion: &Promotion, notice: &Notice, message: String) -> News {
 }
 
 /// What people should know of a change.
-pub fn notice(before: &PromotionStatus, change: &Change) -> Option<Notice> {
+pub fn notice(before: &PromotionStatus, change: &RecordChange) -> Option<Notice> {
     Some(match change {
-        Change::Proposed(request)
+        RecordChange::Proposed(request)
             if before.change_request.as_ref().map(|r| &r.head_commit) != Some(&request.head_commit) =>
         {
             let message = promotion::waiting(request, &format!("{} waits to be merged", request.url));
             Notice::new(!request.notes.is_empty(), "Proposed", message)
         }
-        Change::Waiting { request, why, failed: true } if !before.message.contains(why) => {
+        RecordChange::Waiting { request, why, failed: true } if !before.message.contains(why) => {
             Notice::new(true, "ChecksFailed", format!("{}: {why}", request.url))
         }
-        Change::Delivered { reason: reason @ ("Committed" | "Called"), message, .. } => {
+        RecordChange::Delivered { reason: reason @ ("Committed" | "Called"), message, .. } => {
             Notice::new(false, reason, message)
         }
         // That of a notification is the event by which it is delivered.
-        Change::Delivered { reason, message, .. } => Notice::new(false, reason, message).aside(),
-        Change::Failed { reason, message, .. } | Change::Trouble { reason, message }
+        RecordChange::Delivered { reason, message, .. } => Notice::new(false, reason, message).aside(),
+        RecordChange::Failed { reason, message, .. } | RecordChange::Trouble { reason, message }
             if before.message != *message =>
         {
             Notice::new(true, reason, message)
         }
-        Change::Waits { message, .. } => Notice::new(false, "WaitingForGate", message),
-        Change::Left(request) => {
+        RecordChange::Waits { message, .. } => Notice::new(false, "WaitingForGate", message),
+        RecordChange::Left(request) => {
             let message =
                 format!("{} stays open: the pipeline names another place now; close it by hand", request.url);
             Notice::new(true, "LeftOpen", message)
         }
-        Change::Rejected { message, .. } => Notice::new(true, "Rejected", message),
-        Change::Tampered(why) if before.reason != "Tampered" => Notice::new(true, "Tampered", why),
-        Change::Moved(to) => moved(before, to)?,
+        RecordChange::Rejected { message, .. } => Notice::new(true, "Rejected", message),
+        RecordChange::Tampered(why) if before.reason != "Tampered" => Notice::new(true, "Tampered", why),
+        RecordChange::Moved(to) => moved(before, to)?,
         _ => return None,
     })
 }
@@ -351,12 +351,12 @@ mod tests {
 
     use super::*;
 
-    fn said(before: &PromotionStatus, change: &Change) -> Option<(String, bool, bool)> {
+    fn said(before: &PromotionStatus, change: &RecordChange) -> Option<(String, bool, bool)> {
         notice(before, change).map(|n| (n.reason, n.is_warning, n.in_cluster))
     }
 
-    fn moves(to: Phase, reason: &'static str) -> Change {
-        Change::Moved(Transition {
+    fn moves(to: Phase, reason: &'static str) -> RecordChange {
+        RecordChange::Moved(Transition {
             promotion: "p".into(),
             to,
             reason,
@@ -367,8 +367,8 @@ mod tests {
         })
     }
 
-    fn delivered(reason: &'static str) -> Change {
-        Change::Delivered { reason, message: String::new(), commit: None, request: None }
+    fn delivered(reason: &'static str) -> RecordChange {
+        RecordChange::Delivered { reason, message: String::new(), commit: None, request: None }
     }
 
     #[test]
@@ -380,8 +380,8 @@ mod tests {
             PromotionStatus { change_request: Some(request.clone()), ..PromotionStatus::default() };
         let is = |reason: &str, warning, in_cluster| Some((reason.to_string(), warning, in_cluster));
         for (before, change, expected) in [
-            (&new, Change::Proposed(request.clone()), is("Proposed", false, true)),
-            (&proposed, Change::Proposed(request), None),
+            (&new, RecordChange::Proposed(request.clone()), is("Proposed", false, true)),
+            (&proposed, RecordChange::Proposed(request), None),
             (&proposed, delivered("Merged"), is("Merged", false, false)),
             (&proposed, moves(Phase::Succeeded, "Succeeded"), is("Succeeded", false, false)),
             (&new, delivered("Committed"), is("Committed", false, true)),

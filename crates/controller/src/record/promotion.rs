@@ -83,7 +83,7 @@ pub fn object(pipeline: &Pipeline, intent: &NewPromotion) -> Promotion {
 
 /// Something that changes the record of a promotion.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Change {
+pub enum RecordChange {
     /// It was decided that it is somewhere else now.
     Moved(Transition),
     /// Its gates were looked at.
@@ -157,7 +157,7 @@ pub enum Change {
 pub fn apply(
     before: &PromotionStatus,
     spec: &PromotionSpec,
-    change: &Change,
+    change: &RecordChange,
     now: Timestamp,
 ) -> PromotionStatus {
     let mut status = before.clone();
@@ -167,7 +167,7 @@ pub fn apply(
         status.spec_digest = tampered::digest(spec);
     }
     let ended = translate::phase(before.phase).has_ended();
-    let by_decision = matches!(change, Change::Moved(_));
+    let by_decision = matches!(change, RecordChange::Moved(_));
     if let Some((phase, reason, message)) = place(before, change).filter(|_| by_decision || !ended) {
         let name = phase.to_string();
         if status.phase != phase || !status.times.contains_key(&name) {
@@ -215,42 +215,44 @@ pub fn waiting(request: &ChangeRequest, what: &str) -> String {
 }
 
 /// Where a change brings a promotion, one word for why, and a sentence.
-fn place<'a>(before: &PromotionStatus, change: &'a Change) -> Option<(Phase, &'a str, String)> {
+fn place<'a>(before: &PromotionStatus, change: &'a RecordChange) -> Option<(Phase, &'a str, String)> {
     Some(match change {
-        Change::Moved(to) => (translate::api_phase(to.to), to.reason, to.message.clone()),
-        Change::Waits { message, .. } => (Phase::Pending, "WaitingForGate", message.clone()),
-        Change::Passed(_) => (before.phase, "GatesOpen", "its gates are open: it is being delivered".into()),
-        Change::Tampered(why) => (Phase::Failed, "Tampered", why.clone()),
-        Change::Proposed(request) => (
+        RecordChange::Moved(to) => (translate::api_phase(to.to), to.reason, to.message.clone()),
+        RecordChange::Waits { message, .. } => (Phase::Pending, "WaitingForGate", message.clone()),
+        RecordChange::Passed(_) => {
+            (before.phase, "GatesOpen", "its gates are open: it is being delivered".into())
+        }
+        RecordChange::Tampered(why) => (Phase::Failed, "Tampered", why.clone()),
+        RecordChange::Proposed(request) => (
             Phase::Proposed,
             "Proposed",
             waiting(request, &format!("waits for {} to be merged", request.url)),
         ),
-        Change::Waiting { request, why, .. } => {
+        RecordChange::Waiting { request, why, .. } => {
             (Phase::Proposed, "Proposed", waiting(request, &format!("{}: {why}", request.url)))
         }
-        Change::Delivered { reason, message, .. } => (Phase::Delivered, reason, message.clone()),
-        Change::Rejected { message, .. } => (Phase::Rejected, "Rejected", message.clone()),
-        Change::Withdrawn | Change::HandedOver => return None,
-        Change::Missed(request) => {
+        RecordChange::Delivered { reason, message, .. } => (Phase::Delivered, reason, message.clone()),
+        RecordChange::Rejected { message, .. } => (Phase::Rejected, "Rejected", message.clone()),
+        RecordChange::Withdrawn | RecordChange::HandedOver => return None,
+        RecordChange::Missed(request) => {
             let message =
                 format!("{} was merged without this revision; looks what is left to do", request.url);
             (before.phase, "MergedEarlier", message)
         }
-        Change::Left(request) => {
+        RecordChange::Left(request) => {
             let message =
                 format!("{} stays open: the pipeline names another place now; close it by hand", request.url);
             (before.phase, "LeftOpen", message)
         }
-        Change::Trouble { reason, message } => (before.phase, reason, message.clone()),
-        Change::Failed { reason, message, .. } => (Phase::Promoting, reason, message.clone()),
+        RecordChange::Trouble { reason, message } => (before.phase, reason, message.clone()),
+        RecordChange::Failed { reason, message, .. } => (Phase::Promoting, reason, message.clone()),
     })
 }
 
 /// What a change adds to the story, wherever it brings the promotion.
-fn note(status: &mut PromotionStatus, change: &Change, now: Timestamp) {
+fn note(status: &mut PromotionStatus, change: &RecordChange, now: Timestamp) {
     match change {
-        Change::Moved(to) => {
+        RecordChange::Moved(to) => {
             if to.to == sluice_core::promotion::Phase::Pending {
                 status.attempts = 0;
                 status.next_attempt = None;
@@ -266,44 +268,46 @@ fn note(status: &mut PromotionStatus, change: &Change, now: Timestamp) {
             }
             status.retries = status.retries.saturating_add(u32::from(to.spends_approval));
         }
-        Change::Waits { gates, .. } | Change::Passed(gates) => status.gates = translate::gates(gates),
-        Change::Tampered(_) => {}
-        Change::Proposed(request) => {
+        RecordChange::Waits { gates, .. } | RecordChange::Passed(gates) => {
+            status.gates = translate::gates(gates)
+        }
+        RecordChange::Tampered(_) => {}
+        RecordChange::Proposed(request) => {
             status.commit = Some(request.head_commit.clone());
             status.change_request = Some(request.clone());
             delivered_something(status);
         }
-        Change::Delivered { commit, request, .. } => {
+        RecordChange::Delivered { commit, request, .. } => {
             status.commit = commit.clone().or(status.commit.take());
             status.change_request = request.clone().or(status.change_request.take());
             delivered_something(status);
             // Also when the targets were seen healthy before the merge was.
             status.times.entry("Delivered".into()).or_insert_with(|| translate::time(now));
         }
-        Change::Rejected { request, .. } => {
+        RecordChange::Rejected { request, .. } => {
             status.change_request = request.clone().or(status.change_request.take());
         }
-        Change::Withdrawn => {
+        RecordChange::Withdrawn => {
             if let Some(request) = &mut status.change_request {
                 request.state = WITHDRAWN.into();
             }
             status.message = status.message.split(STILL_OPEN).next().unwrap_or_default().into();
         }
-        Change::Waiting { request, .. } | Change::Missed(request) | Change::Left(request) => {
-            status.change_request = Some(request.clone())
-        }
-        Change::HandedOver => {
+        RecordChange::Waiting { request, .. }
+        | RecordChange::Missed(request)
+        | RecordChange::Left(request) => status.change_request = Some(request.clone()),
+        RecordChange::HandedOver => {
             if let Some(request) = &mut status.change_request {
                 request.state = "handed over".into();
             }
         }
-        Change::Trouble { message, .. } if translate::phase(status.phase).has_ended() => {
+        RecordChange::Trouble { message, .. } if translate::phase(status.phase).has_ended() => {
             let ended = status.message.split(STILL_OPEN).next().unwrap_or_default();
             status.message = format!("{ended}{STILL_OPEN}{message}");
         }
-        Change::Trouble { .. } => {}
-        Change::Failed { .. } if translate::phase(status.phase).has_ended() => {}
-        Change::Failed { again, .. } => {
+        RecordChange::Trouble { .. } => {}
+        RecordChange::Failed { .. } if translate::phase(status.phase).has_ended() => {}
+        RecordChange::Failed { again, .. } => {
             status.attempts += 1;
             status.next_attempt = Some(translate::time(*again));
         }

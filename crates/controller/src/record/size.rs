@@ -20,8 +20,8 @@ const LEAST: usize = 200 << 10;
 
 /// The length of a value as JSON, in bytes.
 pub(super) fn length(value: &impl Serialize) -> usize {
-    struct Count(usize);
-    impl io::Write for Count {
+    struct ByteCounter(usize);
+    impl io::Write for ByteCounter {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0 += bytes.len();
             Ok(bytes.len())
@@ -30,7 +30,7 @@ pub(super) fn length(value: &impl Serialize) -> usize {
             Ok(())
         }
     }
-    let mut count = Count(0);
+    let mut count = ByteCounter(0);
     // Counting does not fail, and what has no JSON is not written at all.
     let _ = serde_json::to_writer(&mut count, value);
     count.0
@@ -86,10 +86,10 @@ pub fn fit(status: &mut PipelineStatus, room: usize) -> Option<String> {
     Some(message)
 }
 
-type Step = fn(&mut PipelineStatus) -> Option<String>;
+type ShorteningStep = fn(&mut PipelineStatus) -> Option<String>;
 
 /// What is done one after the other. None of it loses what was proven, and targets that fail come last.
-const STEPS: [Step; 4] = [share_proofs, shorten_promotions, summarize_healthy, summarize_others];
+const STEPS: [ShorteningStep; 4] = [share_proofs, shorten_promotions, summarize_healthy, summarize_others];
 
 fn targets(status: &PipelineStatus) -> impl Iterator<Item = &TargetStatus> {
     status.environments.values().flat_map(|e| &e.targets)

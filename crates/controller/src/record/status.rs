@@ -21,7 +21,7 @@ use crate::observe::reported::{self, Reports};
 use crate::translate;
 
 /// All that a status is composed from.
-pub struct Facts<'a> {
+pub struct StatusFacts<'a> {
     /// The object as its owner wrote it.
     pub object: &'a api::Pipeline,
     /// The status as it was written last.
@@ -32,7 +32,7 @@ pub struct Facts<'a> {
     pub observed: &'a ObservedTargets,
     /// Targets, by environment, that are shown as they were: they have not been heard of since the
     /// start.
-    pub unheard: &'a BTreeSet<(String, String)>,
+    pub unanswered: &'a BTreeSet<(String, String)>,
     /// What the members of targets that cannot be read have reported.
     pub reports: &'a Reports,
     /// What is wrong with the Secrets with hook keys; `None` while that is not known.
@@ -50,7 +50,7 @@ pub struct Facts<'a> {
 }
 
 /// The whole status.
-pub fn compose(facts: &Facts<'_>) -> api::PipelineStatus {
+pub fn compose(facts: &StatusFacts<'_>) -> api::PipelineStatus {
     let mut environments = BTreeMap::new();
     for (i, environment) in facts.pipeline.environments.iter().enumerate() {
         environments.insert(environment.name.clone(), environment_status(facts, environment, i));
@@ -86,7 +86,11 @@ fn bound(environment: &mut api::EnvironmentStatus) {
     }
 }
 
-fn environment_status(facts: &Facts<'_>, environment: &Environment, place: usize) -> api::EnvironmentStatus {
+fn environment_status(
+    facts: &StatusFacts<'_>,
+    environment: &Environment,
+    place: usize,
+) -> api::EnvironmentStatus {
     let spec = &facts.object.spec.environments[place];
     let before = facts.before.environments.get(&environment.name);
     let mut targets = Vec::new();
@@ -94,8 +98,8 @@ fn environment_status(facts: &Facts<'_>, environment: &Environment, place: usize
         let shown = facts.observed.target(&environment.name, name).cloned().unwrap_or_default();
         let earlier = before.and_then(|b| b.targets.iter().find(|t| t.name == *name));
         let proofs = facts.evidence.of(&environment.name, name);
-        let unheard = facts.unheard.contains(&(environment.name.clone(), name.clone()));
-        let mut status = match earlier.filter(|_| unheard) {
+        let unanswered = facts.unanswered.contains(&(environment.name.clone(), name.clone()));
+        let mut status = match earlier.filter(|_| unanswered) {
             Some(earlier) => earlier.clone(),
             None => target_status(facts, name, target, &shown, earlier),
         };
@@ -136,7 +140,7 @@ fn is_waiting_for_approval(promotion: &ApiPromotion) -> bool {
 /// The promotion into a place that its people want to see: the newest that has not ended, else the
 /// newest that ended in a way that stops the line, unless that runs it all the same.
 fn in_hand<'a>(
-    facts: &Facts<'a>,
+    facts: &StatusFacts<'a>,
     is_there: &dyn Fn(&ApiPromotion) -> bool,
     runs: Option<&String>,
 ) -> Option<&'a ApiPromotion> {
@@ -170,7 +174,7 @@ fn promotion_summary(promotion: &ApiPromotion) -> api::PromotionSummary {
 }
 
 fn target_status(
-    facts: &Facts<'_>,
+    facts: &StatusFacts<'_>,
     name: &str,
     spec: &api::Target,
     shown: &ObservedTarget,
@@ -233,7 +237,7 @@ fn workloads(member: &Member) -> Vec<api::WorkloadStatus> {
     std::iter::once(own).chain(made).collect()
 }
 
-fn summary(facts: &Facts<'_>, environments: &BTreeMap<String, api::EnvironmentStatus>) -> api::Summary {
+fn summary(facts: &StatusFacts<'_>, environments: &BTreeMap<String, api::EnvironmentStatus>) -> api::Summary {
     let mut runs = Vec::new();
     let mut promoting = Vec::new();
     for environment in &facts.pipeline.environments {
@@ -251,7 +255,10 @@ fn summary(facts: &Facts<'_>, environments: &BTreeMap<String, api::EnvironmentSt
     api::Summary { environments: runs.join(" "), promoting: promoting.join(", ") }
 }
 
-fn conditions(facts: &Facts<'_>, environments: &BTreeMap<String, api::EnvironmentStatus>) -> Vec<Condition> {
+fn conditions(
+    facts: &StatusFacts<'_>,
+    environments: &BTreeMap<String, api::EnvironmentStatus>,
+) -> Vec<Condition> {
     let notes = facts.pipeline.environments.iter().filter_map(|e| facts.decision.notes.get(&e.name));
     let refused: Vec<String> = notes
         .filter(|n| matches!(n.reason, "StrategyRefused" | "PromotesItsOwnCommits"))
@@ -325,7 +332,7 @@ fn readiness<'a>(
 /// The longest message of a condition, in bytes. The API server takes 32,768 characters; a person reads less.
 const LONGEST: usize = 8000;
 
-fn made(facts: &Facts<'_>, type_: &str, status: bool, reason: &str, mut message: String) -> Condition {
+fn made(facts: &StatusFacts<'_>, type_: &str, status: bool, reason: &str, mut message: String) -> Condition {
     super::cut(&mut message, LONGEST);
     let status = if status { "True" } else { "False" };
     let before = facts.before.conditions.iter().find(|c| c.type_ == type_);

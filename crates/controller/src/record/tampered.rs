@@ -158,8 +158,8 @@ mod tests {
 
     #[test]
     fn each_changed_field_is_found() {
-        type Change = fn(&mut PromotionSpec);
-        let named: [(&str, Change); 6] = [
+        type SpecEdit = fn(&mut PromotionSpec);
+        let named: [(&str, SpecEdit); 6] = [
             ("pipeline", |s| s.pipeline = "other".into()),
             ("environment", |s| s.environment = "dev".into()),
             ("target", |s| s.target = if s.target.is_some() { None } else { Some("us".into()) }),
@@ -167,7 +167,7 @@ mod tests {
             ("facets", |s| (s.facets, s.revision) = (facets("6.6.6"), "6.6.6".into())),
             ("run", |s| s.run += 1),
         ];
-        let digested: [(&str, Change); 5] = [
+        let digested: [(&str, SpecEdit); 5] = [
             ("arrival", |s| s.arrival = 999_999),
             ("sequence", |s| s.sequence += 1),
             ("replaces", |s| s.replaces.clear()),

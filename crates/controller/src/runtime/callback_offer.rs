@@ -10,19 +10,19 @@ use crate::act::ActError;
 use crate::hook::callback::{Claim, Subject, mint};
 use crate::hook::hmac_keys::{Known, Purpose};
 use crate::key::PipelineKey;
-use crate::secret::{self, Use};
+use crate::secret::{self, SecretUse};
 use crate::timeout::{API_CALL_TIMEOUT, within};
 use crate::watch::cause::words;
 
 /// What is needed to let the other side call back.
-pub(super) struct Offer {
+pub(super) struct CallbackOffer {
     url: String,
     secret: String,
 }
 
-impl Offer {
+impl CallbackOffer {
     /// Of a webhook whose pipeline has a key, where the hook server's address is known.
-    pub(super) fn of(url: Option<&str>, strategy: &Strategy) -> Option<Self> {
+    pub(super) fn new(url: Option<&str>, strategy: &Strategy) -> Option<Self> {
         let secret = strategy.webhook.as_ref().and(strategy.secret_ref.as_ref())?;
         Some(Self { url: url?.into(), secret: secret.name.clone() })
     }
@@ -32,7 +32,7 @@ impl Offer {
     ///
     /// # Errors
     /// When the Secret cannot be read now.
-    pub(super) async fn made(
+    pub(super) async fn create(
         self,
         client: &Client,
         key: &PipelineKey,
@@ -40,13 +40,13 @@ impl Offer {
     ) -> Result<Option<(String, String)>, ActError> {
         let secrets: Api<Secret> = Api::namespaced(client.clone(), &key.namespace);
         let data = match within(API_CALL_TIMEOUT, secrets.get(&self.secret)).await {
-            Ok(secret) => match secret::data(secret, Use::Hook) {
+            Ok(secret) => match secret::data(secret, SecretUse::Hook) {
                 Ok(data) => data,
                 Err(_) => return Ok(None),
             },
             Err(kube::Error::Api(e)) if matches!(e.code, 403 | 404) => return Ok(None),
             Err(error) => {
-                return Err(ActError::Secret(format!(
+                return Err(ActError::SecretNotRead(format!(
                     "Secret {} in namespace {} cannot be read: {}",
                     self.secret,
                     key.namespace,

@@ -9,7 +9,7 @@ use super::credentials;
 use crate::act::ActError;
 use crate::metrics::Metrics;
 use crate::record::queue::NewsQueue;
-use crate::state::effect::CommitStatus;
+use crate::state::effect::CommitStatusReport;
 
 /// Sends commit statuses, each in a task of its own, with a few tries.
 pub(super) struct CommitStatuses {
@@ -25,7 +25,7 @@ impl CommitStatuses {
     }
 
     /// Sends one.
-    pub(super) fn send(&self, status: CommitStatus) {
+    pub(super) fn send(&self, status: CommitStatusReport) {
         let sending = Arc::new(Sending {
             status,
             client: self.client.clone(),
@@ -45,7 +45,7 @@ impl CommitStatuses {
 
 /// A commit status that is being sent.
 struct Sending {
-    status: CommitStatus,
+    status: CommitStatusReport,
     client: Client,
     delivery: Delivery,
     metrics: Arc<Metrics>,
@@ -68,7 +68,7 @@ impl Sending {
     }
 
     async fn attempt(&self) -> Result<(), ActError> {
-        let CommitStatus { pipeline, order, secret, request, progress, description, .. } = &self.status;
+        let CommitStatusReport { pipeline, order, secret, request, progress, description, .. } = &self.status;
         let namespace = &pipeline.namespace;
         let credentials = credentials::read(&self.client, namespace, &order.strategy, secret.clone()).await?;
         let order = Order { credentials, ..order.clone() };
@@ -85,15 +85,16 @@ impl Sending {
 /// When another try makes sense: when the forge may answer then. What it has refused it would refuse again.
 fn retry(error: &ActError) -> Retry {
     match error {
-        ActError::Secret(_) => Retry::Soon,
+        ActError::SecretNotRead(_) => Retry::Soon,
         ActError::Delivery(error) => match (error.retry(), error.reason()) {
             (at @ Retry::At(_), _) => at,
             (_, "Unreachable" | "Timeout") => Retry::Soon,
             _ => Retry::OnChange,
         },
-        ActError::NoSecret(_) | ActError::Locked(_) | ActError::Died(_) | ActError::Event(_) => {
-            Retry::OnChange
-        }
+        ActError::NoSecret(_)
+        | ActError::SecretNotAllowed(_)
+        | ActError::Internal(_)
+        | ActError::Event(_) => Retry::OnChange,
     }
 }
 
@@ -127,7 +128,8 @@ mod tests {
         };
         let (progress, description) = (PromotionProgress::Pending, "waits".into());
         let (promotion, order, secret) = ("p".into(), job.order, job.secret);
-        let status = CommitStatus { pipeline, promotion, order, secret, request, progress, description };
+        let status =
+            CommitStatusReport { pipeline, promotion, order, secret, request, progress, description };
         CommitStatuses::new(client, delivery, metrics.clone()).send(status);
         let failures = "sluice_promotion_failures_total{reason=\"CommitStatusFailed\"} 1";
         let given_up = async {

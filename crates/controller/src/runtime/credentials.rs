@@ -5,7 +5,7 @@ use kube::{Api, Client};
 use sluice_delivery::{Credentials, DeliveryError, DeliveryStrategy};
 
 use crate::act::ActError;
-use crate::secret::{self, Use};
+use crate::secret::{self, SecretUse};
 use crate::timeout::{API_CALL_TIMEOUT, within};
 use crate::watch::cause::words;
 
@@ -19,7 +19,7 @@ pub(super) async fn read(
     strategy: &DeliveryStrategy,
     secret: Option<String>,
 ) -> Result<Credentials, ActError> {
-    let Some((name, wanted)) = secret.zip(Use::of(strategy)) else { return Ok(Credentials::default()) };
+    let Some((name, wanted)) = secret.zip(SecretUse::of(strategy)) else { return Ok(Credentials::default()) };
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     match within(API_CALL_TIMEOUT, secrets.get(&name)).await {
         Ok(secret) => {
@@ -33,7 +33,7 @@ pub(super) async fn read(
         Err(kube::Error::Api(e)) if e.code == 403 => Err(ActError::NoSecret(format!(
             "Secret {name} in namespace {namespace} may not be read: grant the controller the verb get on it"
         ))),
-        Err(error) => Err(ActError::Secret(format!(
+        Err(error) => Err(ActError::SecretNotRead(format!(
             "Secret {name} in namespace {namespace} cannot be read: {}",
             words(&error)
         ))),

@@ -7,9 +7,9 @@ use sluice_delivery::{Delivery, DeliveryError, DeliveryStrategy as By, FairQueue
 use tokio::sync::mpsc;
 
 use super::announcement;
-use super::callback_offer::Offer;
+use super::callback_offer::CallbackOffer;
 use super::credentials;
-use crate::act::{ActError, Done, Ended};
+use crate::act::{ActError, EndedJob, JobOutcome};
 use crate::metrics::Metrics;
 use crate::state::Input;
 use crate::state::effect::{Job, Work};
@@ -54,7 +54,7 @@ impl Jobs {
             let tx = jobs.tx.clone();
             let mut effect = tokio::spawn(async move { jobs.run(job).await });
             let what = tokio::select! {
-                ended = &mut effect => ended.unwrap_or_else(|died| failed(ActError::Died(died.to_string()))),
+                ended = &mut effect => ended.unwrap_or_else(|died| failed(ActError::Internal(died.to_string()))),
                 // What is on its way then is on its own; the next holder of the shard looks for it.
                 () = fencing_token.term().over() => {
                     effect.abort();
@@ -63,12 +63,12 @@ impl Jobs {
             };
             // Others may have gone on since: they find what came of it.
             let what = if fencing_token.term().runs() { what } else { failed(DeliveryError::Revoked.into()) };
-            let done = Done { pipeline, place, promotion, strategy, what };
-            let _ = tx.send(Input::Done(Box::new(done)));
+            let done = EndedJob { pipeline, place, promotion, strategy, what };
+            let _ = tx.send(Input::JobEnded(Box::new(done)));
         });
     }
 
-    async fn run(self, job: Job) -> Ended {
+    async fn run(self, job: Job) -> JobOutcome {
         let failed = failed_by(&job.work);
         let order = match self.with_credentials(&job).await {
             Ok(order) => order,
@@ -78,7 +78,7 @@ impl Jobs {
         match job.work {
             Work::Deliver(pipeline) => {
                 let event = announcement::event(&pipeline, &job.promotion, &order, clock::now());
-                Ended::Delivery(
+                JobOutcome::Delivery(
                     match announcement::announce(self.client, &self.metrics, &order, event).await {
                         Ok(()) => self.delivery.deliver(&order).await.map_err(ActError::from),
                         Err(error) => Err(error),
@@ -90,15 +90,15 @@ impl Jobs {
                     true => self.delivery.advance(&order, &request).await,
                     false => self.delivery.follow(&order, &request).await,
                 };
-                Ended::Follow(followed.map_err(ActError::from))
+                JobOutcome::Follow(followed.map_err(ActError::from))
             }
             Work::Withdraw { request, comment } => {
                 let withdrawn = self.delivery.withdraw(&order, &request, &comment).await;
-                Ended::Withdrawal(withdrawn.map_err(ActError::from))
+                JobOutcome::Withdrawal(withdrawn.map_err(ActError::from))
             }
             Work::CheckCommit(commit) => {
                 let lost = self.delivery.is_lost(&order, &commit).await;
-                Ended::Check(lost.map(|lost| lost.then_some(commit)).map_err(ActError::from))
+                JobOutcome::Check(lost.map(|lost| lost.then_some(commit)).map_err(ActError::from))
             }
         }
     }
@@ -108,8 +108,8 @@ impl Jobs {
         let (client, key) = (&self.client, &job.pipeline);
         let strategy = &job.order.strategy;
         let mut credentials = credentials::read(client, &key.namespace, strategy, job.secret.clone()).await?;
-        if let Some(offer) = Offer::of(self.hook_url.as_deref(), &job.strategy) {
-            credentials.callback = offer.made(client, key, &job.promotion).await?;
+        if let Some(offer) = CallbackOffer::new(self.hook_url.as_deref(), &job.strategy) {
+            credentials.callback = offer.create(client, key, &job.promotion).await?;
         }
         Ok(Order { credentials, ..job.order.clone() })
     }
@@ -122,12 +122,12 @@ impl Jobs {
 }
 
 /// How a failure of this work is reported.
-fn failed_by(work: &Work) -> fn(ActError) -> Ended {
+fn failed_by(work: &Work) -> fn(ActError) -> JobOutcome {
     match work {
-        Work::Deliver(_) => |error| Ended::Delivery(Err(error)),
-        Work::Follow { .. } => |error| Ended::Follow(Err(error)),
-        Work::Withdraw { .. } => |error| Ended::Withdrawal(Err(error)),
-        Work::CheckCommit(_) => |error| Ended::Check(Err(error)),
+        Work::Deliver(_) => |error| JobOutcome::Delivery(Err(error)),
+        Work::Follow { .. } => |error| JobOutcome::Follow(Err(error)),
+        Work::Withdraw { .. } => |error| JobOutcome::Withdrawal(Err(error)),
+        Work::CheckCommit(_) => |error| JobOutcome::Check(Err(error)),
     }
 }
 

@@ -21,12 +21,12 @@ use tokio::sync::mpsc;
 use crate::hook::Directory;
 use crate::metrics::Metrics;
 use crate::observe::facts::ClusterKey;
-use crate::options::Options;
+use crate::options::ControllerOptions;
 use crate::record::events::Events;
 use crate::shard::{LeaseCommand, Shards};
-use crate::state::effect::{Count, Effect, Now, Resync};
+use crate::state::effect::{Effect, MetricUpdate, Now, Resync};
 use crate::state::status_queue::{StatusOwner, WriteOutcome};
-use crate::state::{Input, Settings, State};
+use crate::state::{Input, State, StateSettings};
 use crate::watch::cause::words;
 use crate::watch::fleet::Fleet;
 use crate::watch::session::Access;
@@ -65,14 +65,14 @@ pub struct Runtime {
 impl Runtime {
     /// A loop, and the sender of its inputs. Shards to hand back are reported to `lease_commands`.
     pub fn new(
-        options: Options,
+        options: ControllerOptions,
         hub: Client,
         delivery: Delivery,
         metrics: Arc<Metrics>,
         lease_commands: mpsc::UnboundedSender<LeaseCommand>,
     ) -> (Self, mpsc::UnboundedSender<Input>) {
         let (tx, inputs) = mpsc::unbounded_channel();
-        let settings = Settings {
+        let settings = StateSettings {
             no_cross_namespace_refs: options.no_cross_namespace_refs,
             serves_hooks: options.hook.is_some(),
             history_limit: options.history_limit,
@@ -162,7 +162,7 @@ impl Runtime {
             Input::StatusWritten(owner, _, outcome) => self.count_write(owner, outcome),
             _ => {}
         }
-        let is_outcome = matches!(input, Input::Done(_));
+        let is_outcome = matches!(input, Input::JobEnded(_));
         let effects = self.state.step(input, now());
         if is_outcome && effects.iter().any(is_record_write) {
             fault::point("before-outcome");
@@ -200,7 +200,7 @@ impl Runtime {
             Effect::Revoke(fencing_token) => fencing_token.revoke(),
             Effect::EndTerm(term) => term.end(),
             Effect::ReportCommitStatus(status) => self.commit_statuses.send(*status),
-            Effect::Announce(announcement) => self.events.announce(announcement),
+            Effect::SendEvent(event) => self.events.send(event),
             Effect::Connect(key, access, namespaces) => self.fleet.keep(&key, access, namespaces),
             Effect::Disconnect(key) => self.fleet.end(&key),
             Effect::Publish(key, pipeline) => self.directory.put(key, pipeline),
@@ -210,7 +210,7 @@ impl Runtime {
             Effect::Resync(resync) => self.resync(resync),
             // If the lease manager has ended, the Leases expire.
             Effect::ReleaseShard(shard) => drop(self.lease_commands.send(LeaseCommand::HandBack(shard))),
-            Effect::Count(count) => self.count(count),
+            Effect::UpdateMetrics(update) => self.update_metrics(update),
         }
     }
 
@@ -231,15 +231,19 @@ impl Runtime {
         });
     }
 
-    fn count(&self, count: Count) {
-        match count {
-            Count::Reconciled => drop(self.metrics.turns.inc()),
-            Count::Waited(time) => self.metrics.waited(time),
-            Count::Failed(reason) => self.metrics.failed(&reason),
-            Count::Entered(phase) => self.metrics.entered(&phase),
-            Count::PromotionCreated => self.metrics.wrote("Promotion"),
-            Count::Steps(namespace, spec, steps) => self.metrics.steps.completed(&namespace, &spec, &steps),
-            Count::ApprovalsChecked(checked) => drop(self.metrics.approvals_checked.set(i64::from(checked))),
+    fn update_metrics(&self, update: MetricUpdate) {
+        match update {
+            MetricUpdate::Reconciled => drop(self.metrics.turns.inc()),
+            MetricUpdate::Waited(time) => self.metrics.waited(time),
+            MetricUpdate::Failed(reason) => self.metrics.failed(&reason),
+            MetricUpdate::Entered(phase) => self.metrics.entered(&phase),
+            MetricUpdate::PromotionCreated => self.metrics.wrote("Promotion"),
+            MetricUpdate::Steps(namespace, spec, steps) => {
+                self.metrics.steps.completed(&namespace, &spec, &steps)
+            }
+            MetricUpdate::ApprovalsChecked(checked) => {
+                self.metrics.approvals_checked.set(i64::from(checked));
+            }
         }
     }
 }

@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 
 use crate::key::version_of;
 use crate::state::Input;
-use crate::state::cached::PipelineHook;
+use crate::state::cached::PipelineHookFields;
 use crate::state::status_queue::{StatusOwner, StatusWrite, StoredObject, WriteOutcome};
 use crate::timeout::{API_CALL_TIMEOUT, within};
 
@@ -133,7 +133,7 @@ trait LoopFields: PartialEq {
 impl LoopFields for PipelineStatus {
     fn loop_fields(&self) -> Self {
         let mut status = self.clone();
-        let _ = PipelineHook::take(&mut status);
+        let _ = PipelineHookFields::take(&mut status);
         status
     }
 }
@@ -147,16 +147,16 @@ impl LoopFields for PromotionStatus {
 /// What is sent: the object as far as it is ours.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Body<'a> {
+struct AppliedObject<'a> {
     api_version: &'a str,
     kind: &'a str,
-    metadata: Name<'a>,
+    metadata: AppliedMetadata<'a>,
     status: &'a RawValue,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Name<'a> {
+struct AppliedMetadata<'a> {
     name: &'a str,
     namespace: &'a str,
     /// Refused where the object is at another version.
@@ -166,13 +166,13 @@ struct Name<'a> {
 
 /// What is read of the answer.
 #[derive(Debug, Deserialize)]
-struct Stands {
-    metadata: Version,
+struct WrittenObject {
+    metadata: WrittenMetadata,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Version {
+struct WrittenMetadata {
     resource_version: String,
 }
 
@@ -194,7 +194,7 @@ fn printable(json: Vec<u8>) -> Vec<u8> {
     escaped.into_bytes()
 }
 
-/// Of the object that stands, only what says which version it is.
+/// Asks for the metadata of the written object alone, which has its version.
 const METADATA: HeaderValue = HeaderValue::from_static(
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json",
 );
@@ -219,8 +219,8 @@ where
 {
     let (api_version, kind) = (K::api_version(&()), K::kind(&()));
     let resource_version = (version > 0).then(|| version.to_string());
-    let metadata = Name { name, namespace, resource_version };
-    let body = Body { api_version: &api_version, kind: &kind, metadata, status };
+    let metadata = AppliedMetadata { name, namespace, resource_version };
+    let body = AppliedObject { api_version: &api_version, kind: &kind, metadata, status };
     // To look for fields that it does not know, the server would read the status a second time.
     let params = PatchParams {
         field_validation: Some(ValidationDirective::Ignore),
@@ -232,8 +232,8 @@ where
         .map_err(kube::Error::BuildRequest)?;
     request.headers_mut().insert(ACCEPT, METADATA);
     let request = request.map(printable);
-    let stands = within(API_CALL_TIMEOUT, client.request::<Stands>(request)).await?;
-    Ok(stands.metadata.resource_version.parse().unwrap_or(0))
+    let written = within(API_CALL_TIMEOUT, client.request::<WrittenObject>(request)).await?;
+    Ok(written.metadata.resource_version.parse().unwrap_or(0))
 }
 
 #[cfg(test)]

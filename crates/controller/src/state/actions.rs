@@ -11,14 +11,14 @@ use sluice_core::decide::{Action, Decision, Transition};
 use sluice_delivery::{ChangeRequest, ChangeRequestStatus, DeliveryError, Order, OutdatedReason};
 
 use super::State;
-use super::effect::{Count, Effect, Job, Work};
+use super::effect::{Effect, Job, MetricUpdate, Work};
 use super::status_queue::{Basis, StatusOwner, serialize_status};
 use crate::act::outcome::{self, left};
-use crate::act::{ActError, Done, Ended, order, strategy};
+use crate::act::{ActError, EndedJob, JobOutcome, order, strategy};
 use crate::key::PipelineKey;
 use crate::metrics;
-use crate::record::events::Announcement;
-use crate::record::promotion::{self, Change};
+use crate::record::events::PendingEvent;
+use crate::record::promotion::{self, RecordChange};
 
 /// The comment on a change request that Sluice closes, unless a person rejected its promotion.
 const NOT_NEEDED: &str =
@@ -26,7 +26,7 @@ const NOT_NEEDED: &str =
 
 /// Which strategy a side effect uses.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum On {
+pub(super) enum StrategySource {
     /// The one that the pipeline names for the environment now.
     Environment,
     /// The one that opened the change request.
@@ -72,11 +72,11 @@ impl State {
                 Action::Withdraw { promotion } => self.withdraw(key, promotion),
                 Action::CheckDelivered { promotion } => self.check_delivered(key, promotion),
                 Action::Pass { promotion, gates } => {
-                    self.change(key, promotion, &Change::Passed(gates.clone()));
+                    self.change(key, promotion, &RecordChange::Passed(gates.clone()));
                 }
-                Action::Move(to) => self.change(key, &to.promotion, &Change::Moved(to.clone())),
+                Action::Move(to) => self.change(key, &to.promotion, &RecordChange::Moved(to.clone())),
                 Action::Wait { promotion, gates, message } => {
-                    let change = Change::Waits { gates: gates.clone(), message: message.clone() };
+                    let change = RecordChange::Waits { gates: gates.clone(), message: message.clone() };
                     self.change(key, promotion, &change);
                 }
             }
@@ -84,14 +84,15 @@ impl State {
     }
 
     /// Changes the status of a record, in memory immediately and on the server as soon as possible.
-    pub(super) fn change(&mut self, key: &PipelineKey, name: &str, change: &Change) {
+    pub(super) fn change(&mut self, key: &PipelineKey, name: &str, change: &RecordChange) {
         let now = self.now.wall;
         let Some(fencing_token) = self.fencing_token(key) else { return };
         let Some(record) = self.record_mut(key, name) else { return };
         let before = record.status();
         let mut status = promotion::apply(&before, &record.object().spec, change, now);
-        if let Change::Moved(to) = change
-            && let Some(approval) = record.cached.hook.key_approval.as_ref().filter(|_| to.spends_approval)
+        if let RecordChange::Moved(to) = change
+            && let Some(approval) =
+                record.cached.hook_fields.key_approval.as_ref().filter(|_| to.spends_approval)
         {
             status.spent_key_approval = Some(approval.signed_at.clone());
         }
@@ -105,7 +106,7 @@ impl State {
         };
         let object =
             Arc::new(ApiPromotion { status: Some(status.clone()), ..record.object().as_ref().clone() });
-        record.cached.kept.0 = object.clone();
+        record.cached.parts.0 = object.clone();
         match serialize_status(&status) {
             Ok(serialized) => {
                 let owner = StatusOwner::Promotion(key.clone(), name.into());
@@ -117,8 +118,8 @@ impl State {
         }
         self.count_change(key, &object, change, &before);
         if let Some(entry) = self.pipelines.get(key) {
-            let announcement = Announcement::changed(entry.object(), &object, &before, change);
-            self.effects.extend(announcement.map(Effect::Announce));
+            let event = PendingEvent::changed(entry.object(), &object, &before, change);
+            self.effects.extend(event.map(Effect::SendEvent));
         }
         self.enqueue(key);
     }
@@ -128,29 +129,29 @@ impl State {
         &mut self,
         key: &PipelineKey,
         object: &ApiPromotion,
-        change: &Change,
+        change: &RecordChange,
         before: &PromotionStatus,
     ) {
         let Some(status) = &object.status else { return };
         let steps = metrics::completed(&object.spec, before, status, self.now.wall);
         if !steps.is_empty() {
             let spec = Box::new(object.spec.clone());
-            self.count(Count::Steps(key.namespace.clone(), spec, steps));
+            self.count(MetricUpdate::Steps(key.namespace.clone(), spec, steps));
         }
         if before.phase == status.phase {
             return;
         }
         let (phase, message, promotion) = (status.phase, &status.message, object.name_any());
         tracing::info!(pipeline = %key, promotion, %phase, message, "promotion");
-        self.count(Count::Entered(phase.to_string()));
+        self.count(MetricUpdate::Entered(phase.to_string()));
         // Failures on the way were counted when they happened.
-        if let (Change::Moved(_) | Change::Tampered(_), Phase::Failed) = (change, phase) {
-            self.count(Count::Failed(status.reason.clone()));
+        if let (RecordChange::Moved(_) | RecordChange::Tampered(_), Phase::Failed) = (change, phase) {
+            self.count(MetricUpdate::Failed(status.reason.clone()));
         }
     }
 
     /// Prepares a side effect for a promotion, if it may be started now.
-    pub(super) fn prepare(&self, key: &PipelineKey, name: &str, on: On) -> Option<Prepared> {
+    pub(super) fn prepare(&self, key: &PipelineKey, name: &str, source: StrategySource) -> Option<Prepared> {
         let fencing_token = self.fencing_token(key).filter(|_| self.acts(key))?;
         let entry = self.pipelines.get(key)?;
         let record = self.record(key, name).filter(|record| record.is_stored)?;
@@ -158,9 +159,9 @@ impl State {
         if self.in_flight.contains_key(&(key.clone(), promotion.spec.place())) {
             return None;
         }
-        let strategy = match on {
-            On::Environment => strategy::named(entry.object(), promotion).cloned(),
-            On::Request => strategy::of_request(entry.object(), promotion),
+        let strategy = match source {
+            StrategySource::Environment => strategy::named(entry.object(), promotion).cloned(),
+            StrategySource::Request => strategy::of_request(entry.object(), promotion),
         }?;
         let (mut order, secret) = order::order(entry.object(), promotion, &strategy, record.is_first_try)?;
         order.fencing_token = fencing_token;
@@ -178,7 +179,7 @@ impl State {
     }
 
     fn deliver(&mut self, key: &PipelineKey, name: &str) {
-        let Some(prepared) = self.prepare(key, name, On::Environment) else { return };
+        let Some(prepared) = self.prepare(key, name, StrategySource::Environment) else { return };
         if let Some(record) = self.record_mut(key, name) {
             record.is_first_try = false;
         }
@@ -195,7 +196,7 @@ impl State {
         if self.pipelines.get(key).is_none_or(|entry| entry.model.suspended) {
             return;
         }
-        let Some(mut prepared) = self.prepare(key, name, On::Environment) else { return };
+        let Some(mut prepared) = self.prepare(key, name, StrategySource::Environment) else { return };
         if prepared.promotion.status.as_ref().is_none_or(|status| status.phase != Phase::Proposed) {
             return;
         }
@@ -210,7 +211,7 @@ impl State {
         if due > now {
             return self.requeue_at(key, due);
         }
-        let Some(mut prepared) = self.prepare(key, name, On::Request) else { return };
+        let Some(mut prepared) = self.prepare(key, name, StrategySource::Request) else { return };
         let Some(request) = prepared.request() else { return };
         prepared.order.checks_settled = self.backoff.checks_settled(name, &request.head_commit, now);
         self.backoff.looked(name, now);
@@ -224,7 +225,7 @@ impl State {
         if let Some(due) = self.backoff.withdrawal_waits(name, now) {
             return self.requeue_at(key, due);
         }
-        let Some(prepared) = self.prepare(key, name, On::Request) else { return };
+        let Some(prepared) = self.prepare(key, name, StrategySource::Request) else { return };
         let Some(request) = prepared.request() else { return };
         self.backoff.withdrawing(name, now);
         let status = prepared.promotion.status.as_ref();
@@ -240,7 +241,7 @@ impl State {
         if due > now {
             return self.requeue_at(key, due);
         }
-        let Some(prepared) = self.prepare(key, name, On::Environment) else { return };
+        let Some(prepared) = self.prepare(key, name, StrategySource::Environment) else { return };
         let Some(commit) = prepared.commit() else { return };
         self.backoff.checking(name, now);
         let next = self.backoff.check_due(name, now);
@@ -255,9 +256,9 @@ impl State {
         let acts = self.pipelines.get(key).is_some_and(|entry| !entry.model.suspended);
         match checked {
             Ok(Some(commit)) if waits && acts => {
-                let lost = Change::Moved(Transition::of_lost(name.into(), &commit));
+                let lost = RecordChange::Moved(Transition::of_lost(name.into(), &commit));
                 self.backoff.forget(name);
-                self.count(Count::Failed("CommitLost".into()));
+                self.count(MetricUpdate::Failed("CommitLost".into()));
                 self.change(key, name, &lost);
             }
             Ok(_) => {}
@@ -281,27 +282,27 @@ impl State {
         let all: Vec<&ApiPromotion> = records.values().map(|record| record.object().as_ref()).collect();
         let over = all.iter().filter(|promotion| strategy::is_handed_over(promotion, &all));
         let over: Vec<String> = over.map(|promotion| promotion.name_any()).collect();
-        over.iter().for_each(|name| self.change(key, name, &Change::HandedOver));
+        over.iter().for_each(|name| self.change(key, name, &RecordChange::HandedOver));
     }
 
     /// Handles the end of a side effect.
-    pub(super) fn done(&mut self, done: Done) {
-        let Done { pipeline: key, place, promotion: name, strategy, what } = done;
+    pub(super) fn job_ended(&mut self, ended: EndedJob) {
+        let EndedJob { pipeline: key, place, promotion: name, strategy, what } = ended;
         self.in_flight.remove(&(key.clone(), place));
         if self.fencing_token(&key).is_none() {
             return;
         }
         let change = match what {
-            Ended::Check(checked) => {
+            JobOutcome::Check(checked) => {
                 self.checked(&key, &name, checked);
                 None
             }
-            Ended::Follow(Ok(followed)) => match self.followed(&key, &name, followed) {
-                Some(Next::Rebuild(stale)) => {
+            JobOutcome::Follow(Ok(followed)) => match self.followed(&key, &name, followed) {
+                Some(FollowUp::Rebuild(stale)) => {
                     self.enqueue(&key);
                     return self.rebuild(&key, &name, stale);
                 }
-                Some(Next::Change(change)) => Some(*change),
+                Some(FollowUp::Change(change)) => Some(*change),
                 None => None,
             },
             what => self.change_after(&key, &name, &strategy, what),
@@ -313,7 +314,7 @@ impl State {
     }
 
     /// What follows from a look at an open change request.
-    fn followed(&mut self, key: &PipelineKey, name: &str, followed: ChangeRequestStatus) -> Option<Next> {
+    fn followed(&mut self, key: &PipelineKey, name: &str, followed: ChangeRequestStatus) -> Option<FollowUp> {
         let now = self.now.instant;
         let open = self.record(key, name).and_then(|record| record.status().change_request);
         match &followed {
@@ -323,12 +324,12 @@ impl State {
             ChangeRequestStatus::Open { stale, .. } => {
                 let is_due = self.backoff.stale(name, stale.is_some(), now);
                 if let Some(stale) = stale.filter(|_| is_due) {
-                    return Some(Next::Rebuild(stale));
+                    return Some(FollowUp::Rebuild(stale));
                 }
             }
             _ => {}
         }
-        outcome::followed(followed, open).map(|change| Next::Change(Box::new(change)))
+        outcome::followed(followed, open).map(|change| FollowUp::Change(Box::new(change)))
     }
 
     /// The change of the record when any other side effect has ended.
@@ -337,40 +338,43 @@ impl State {
         key: &PipelineKey,
         name: &str,
         strategy: &Strategy,
-        what: Ended,
-    ) -> Option<Change> {
+        what: JobOutcome,
+    ) -> Option<RecordChange> {
         let status = self.record(key, name).map(|record| record.status()).unwrap_or_default();
         let open = status.change_request.clone();
         match what {
             // Nothing has failed: the next decision says what is to be done instead.
-            Ended::Delivery(Err(ActError::Delivery(DeliveryError::Revoked)))
-            | Ended::Follow(Err(ActError::Delivery(DeliveryError::Revoked)))
-            | Ended::Withdrawal(Err(ActError::Delivery(DeliveryError::Revoked))) => None,
-            Ended::Delivery(Ok(delivered)) => Some(outcome::delivered(delivered, strategy)),
-            Ended::Withdrawal(Ok(merged @ ChangeRequestStatus::Merged { .. })) => {
+            JobOutcome::Delivery(Err(ActError::Delivery(DeliveryError::Revoked)))
+            | JobOutcome::Follow(Err(ActError::Delivery(DeliveryError::Revoked)))
+            | JobOutcome::Withdrawal(Err(ActError::Delivery(DeliveryError::Revoked))) => None,
+            JobOutcome::Delivery(Ok(delivered)) => Some(outcome::delivered(delivered, strategy)),
+            JobOutcome::Withdrawal(Ok(merged @ ChangeRequestStatus::Merged { .. })) => {
                 outcome::followed(merged, open)
             }
-            Ended::Withdrawal(Ok(ChangeRequestStatus::Elsewhere)) => open.map(left),
-            Ended::Withdrawal(Ok(ChangeRequestStatus::HandedOver)) => Some(Change::HandedOver),
-            Ended::Withdrawal(Ok(_)) => Some(Change::Withdrawn),
-            Ended::Withdrawal(Err(error)) if self.is_out_of_reach(key, name, &error) => open.map(left),
-            Ended::Delivery(Err(error)) => Some(outcome::failed(&error, status.attempts, self.now.wall)),
-            Ended::Follow(Err(error)) | Ended::Withdrawal(Err(error)) => {
-                Some(Change::Trouble { reason: error.reason(), message: error.to_string() })
+            JobOutcome::Withdrawal(Ok(ChangeRequestStatus::Elsewhere)) => open.map(left),
+            JobOutcome::Withdrawal(Ok(ChangeRequestStatus::HandedOver)) => Some(RecordChange::HandedOver),
+            JobOutcome::Withdrawal(Ok(_)) => Some(RecordChange::Withdrawn),
+            JobOutcome::Withdrawal(Err(error)) if self.is_out_of_reach(key, name, &error) => open.map(left),
+            JobOutcome::Delivery(Err(error)) => Some(outcome::failed(&error, status.attempts, self.now.wall)),
+            JobOutcome::Follow(Err(error)) | JobOutcome::Withdrawal(Err(error)) => {
+                Some(RecordChange::Trouble { reason: error.reason(), message: error.to_string() })
             }
-            Ended::Follow(Ok(_)) | Ended::Check(_) => None,
+            JobOutcome::Follow(Ok(_)) | JobOutcome::Check(_) => None,
         }
     }
 
     /// Applies the change that follows from the end of a side effect.
-    fn change_ended(&mut self, key: &PipelineKey, name: &str, change: &Change) {
-        if let Change::Failed { reason, .. } | Change::Trouble { reason, .. } = change {
-            self.count(Count::Failed((*reason).into()));
+    fn change_ended(&mut self, key: &PipelineKey, name: &str, change: &RecordChange) {
+        if let RecordChange::Failed { reason, .. } | RecordChange::Trouble { reason, .. } = change {
+            self.count(MetricUpdate::Failed((*reason).into()));
         }
-        if !matches!(change, Change::Proposed(_) | Change::Waiting { .. } | Change::Trouble { .. }) {
+        if !matches!(
+            change,
+            RecordChange::Proposed(_) | RecordChange::Waiting { .. } | RecordChange::Trouble { .. }
+        ) {
             self.backoff.forget(name);
         }
-        if let Change::Failed { again, .. } = change {
+        if let RecordChange::Failed { again, .. } = change {
             let pause = pause_until(*again, self.now.wall);
             self.backoff.failed(name, self.now.instant, pause);
         }
@@ -379,11 +383,11 @@ impl State {
 }
 
 /// What follows from a look at a change request.
-enum Next {
+enum FollowUp {
     /// It is made again, since it cannot be merged as it is.
     Rebuild(OutdatedReason),
     /// Its record changes.
-    Change(Box<Change>),
+    Change(Box<RecordChange>),
 }
 
 /// How long until a time; zero if it has passed.

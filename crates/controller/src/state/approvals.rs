@@ -1,14 +1,14 @@
 //! What is known about the admission policy that decides who may approve.
 
 use super::State;
-use super::effect::Count;
+use super::effect::MetricUpdate;
 use crate::key::PipelineKey;
 use crate::translate;
 
 impl State {
     /// Notes whether the API server checks who approves. Promotions that wait for an approval show it.
     pub(super) fn approvals_checked(&mut self, gap: Option<String>) {
-        self.count(Count::ApprovalsChecked(gap.is_none()));
+        self.count(MetricUpdate::ApprovalsChecked(gap.is_none()));
         if self.approvals_unguarded == gap {
             return;
         }
@@ -52,7 +52,7 @@ mod tests {
             state.effects.clear();
             state.approvals_checked(gap);
             assert!(
-                matches!(&state.effects[..], [Effect::Count(Count::ApprovalsChecked(c))] if *c == checked)
+                matches!(&state.effects[..], [Effect::UpdateMetrics(MetricUpdate::ApprovalsChecked(c))] if *c == checked)
             );
             assert_eq!(state.queue.len() == 1, is_news);
         }

@@ -9,8 +9,8 @@ use sluice_api::promotion::{Phase, Promotion};
 use sluice_delivery::PromotionProgress;
 
 use super::State;
-use super::actions::On;
-use super::effect::{CommitStatus, Effect};
+use super::actions::StrategySource;
+use super::effect::{CommitStatusReport, Effect};
 use super::entries::Reported;
 use crate::act::strategy;
 use crate::key::PipelineKey;
@@ -36,7 +36,7 @@ impl State {
             is_due.then(|| (name.clone(), progress, description, round))
         });
         for (name, progress, description, round) in due.collect::<Vec<_>>() {
-            let Some(prepared) = self.prepare(key, &name, On::Request) else { continue };
+            let Some(prepared) = self.prepare(key, &name, StrategySource::Request) else { continue };
             let asked = prepared.strategy.pull_request.as_ref().is_some_and(|s| s.commit_statuses);
             let Some(request) = prepared.request().filter(|_| asked) else { continue };
             let reported = Reported { progress, round, fencing_token: prepared.order.fencing_token.clone() };
@@ -44,7 +44,7 @@ impl State {
             if let Some(before) = record.and_then(|record| record.reported.replace(reported)) {
                 self.emit(Effect::Revoke(before.fencing_token));
             }
-            self.emit(Effect::ReportCommitStatus(Box::new(CommitStatus {
+            self.emit(Effect::ReportCommitStatus(Box::new(CommitStatusReport {
                 pipeline: key.clone(),
                 promotion: name,
                 order: prepared.order,

@@ -12,7 +12,7 @@ use sluice_delivery::{ChangeRequest, FencingToken, LeaseTerm, Order, PromotionPr
 use crate::key::PipelineKey;
 use crate::metrics::Step;
 use crate::observe::facts::ClusterKey;
-use crate::record::events::Announcement;
+use crate::record::events::PendingEvent;
 use crate::state::Input;
 use crate::state::status_queue::StatusWrite;
 use crate::watch::session::Access;
@@ -40,16 +40,16 @@ pub enum Effect {
     ReadPromotion(PipelineKey, String),
     /// Delete a promotion's record of this name and uid.
     DeletePromotion(PipelineKey, String, Option<String>, FencingToken),
-    /// Deliver, or look after a delivery; the end comes back as [`Input::Done`].
+    /// Deliver, or look after a delivery; the end comes back as [`Input::JobEnded`].
     Start(Box<Job>),
     /// Revoke the fencing_token of an in-flight side effect.
     Revoke(FencingToken),
     /// End the term of a shard, and with it all fencing_tokens within.
     EndTerm(LeaseTerm),
     /// Report a commit status on a forge.
-    ReportCommitStatus(Box<CommitStatus>),
+    ReportCommitStatus(Box<CommitStatusReport>),
     /// Write an event, and send it to the listener of events.
-    Announce(Announcement),
+    SendEvent(PendingEvent),
     /// Keep a session with a cluster, for targets in these namespaces.
     Connect(ClusterKey, Access, BTreeSet<String>),
     /// End the session with a cluster.
@@ -66,8 +66,8 @@ pub enum Effect {
     Resync(Resync),
     /// Hand back the Lease of a shard.
     ReleaseShard(u32),
-    /// Count something in the metrics.
-    Count(Count),
+    /// Update the metrics.
+    UpdateMetrics(MetricUpdate),
 }
 
 /// In place of a version: this replica writes the object, and it is not to be read.
@@ -86,7 +86,7 @@ pub struct Resync {
 
 /// Something that the metrics count.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Count {
+pub enum MetricUpdate {
     /// A pipeline was reconciled.
     Reconciled,
     /// A pipeline waited so long from an event to its reconciliation.
@@ -147,7 +147,7 @@ pub enum Work {
 
 /// A commit status to be reported.
 #[derive(Debug)]
-pub struct CommitStatus {
+pub struct CommitStatusReport {
     /// The pipeline.
     pub pipeline: PipelineKey,
     /// The promotion's name.

@@ -10,7 +10,7 @@ use sluice_core::evidence::Evidence;
 use sluice_core::pipeline::Pipeline;
 use sluice_delivery::{FencingToken, PromotionProgress};
 
-use super::cached::{Cached, KeptPipeline, KeptPromotion};
+use super::cached::{Cached, CachedPipeline, CachedPromotion};
 use super::status_pace::Damping;
 use crate::hook::condition::Problem;
 use crate::observe::facts::ClusterKey;
@@ -18,7 +18,7 @@ use crate::observe::facts::ClusterKey;
 /// A pipeline.
 pub(super) struct PipelineEntry {
     /// The object.
-    pub cached: Cached<KeptPipeline>,
+    pub cached: Cached<CachedPipeline>,
     /// The object as `core` sees it.
     pub model: Pipeline,
     /// What its targets have proven.
@@ -44,7 +44,7 @@ pub(super) struct PipelineEntry {
 impl PipelineEntry {
     /// Metadata and spec.
     pub fn object(&self) -> &Arc<ApiPipeline> {
-        &self.cached.kept.object
+        &self.cached.parts.object
     }
 }
 
@@ -69,7 +69,7 @@ impl Unrecorded {
 /// A promotion's record.
 pub(super) struct Record {
     /// The object, as it is stored or being written.
-    pub cached: Cached<KeptPromotion>,
+    pub cached: Cached<CachedPromotion>,
     /// It exists on the server: only then may anything be done about it.
     pub is_stored: bool,
     /// This process made it, and has not tried to deliver it yet.
@@ -96,7 +96,7 @@ impl Record {
 
     /// The object.
     pub fn object(&self) -> &Arc<Promotion> {
-        &self.cached.kept.0
+        &self.cached.parts.0
     }
 
     /// The status, empty if nothing was written yet.

@@ -2,7 +2,7 @@
 
 use sluice_api::{GitopsCluster, Pipeline, Promotion};
 
-use crate::act::Done;
+use crate::act::EndedJob;
 use crate::hook::condition::Problem;
 use crate::key::PipelineKey;
 use crate::observe::facts::{ClusterEvent, ClusterKey, ObjectKey};
@@ -36,7 +36,7 @@ pub enum Input {
     /// [`crate::state::Effect::ReadPromotion`].
     PromotionCreated(PipelineKey, String, Result<Option<Box<Promotion>>, kube::Error>),
     /// A side effect has ended.
-    Done(Box<Done>),
+    JobEnded(Box<EndedJob>),
     /// This replica gains or loses a shard.
     Shard(ShardChange),
     /// Why the API server does not check who approves; `None` while it does.

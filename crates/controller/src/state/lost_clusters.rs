@@ -8,7 +8,7 @@ use super::entries::PipelineEntry;
 use super::pipelines::watched_targets;
 use crate::observe::facts::ClusterKey;
 use crate::observe::index::{Index, Link};
-use crate::record::events::Announcement;
+use crate::record::events::PendingEvent;
 use crate::translate;
 
 /// The least time between two events about one cluster of a pipeline.
@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_secs(60);
 
 /// The lost clusters of a pipeline, as its next status names them.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Lost {
+pub(super) struct LostClusters {
     /// Their names, in order.
     pub names: Vec<String>,
     /// When a change may be told that is held back now: an event about the same cluster was sent shortly before.
@@ -30,8 +30,8 @@ fn lost(
     before: &[String],
     sent: &BTreeMap<ClusterKey, Instant>,
     now: Instant,
-) -> Lost {
-    let mut lost = Lost::default();
+) -> LostClusters {
+    let mut lost = LostClusters::default();
     for (cluster, is_lost) in clusters {
         let name = cluster.to_string();
         let was_lost = before.contains(&name);
@@ -48,7 +48,7 @@ fn lost(
 
 impl PipelineEntry {
     /// Returns the clusters whose loss the next status tells, after a status that names those in `before`.
-    pub(super) fn lost_clusters(&self, index: &Index, before: &[String], now: Instant) -> Lost {
+    pub(super) fn lost_clusters(&self, index: &Index, before: &[String], now: Instant) -> LostClusters {
         let is_lost = |cluster: &ClusterKey| match index.cluster(cluster)?.link() {
             Link::Lost(_) => Some(true),
             Link::Up => Some(false),
@@ -60,15 +60,15 @@ impl PipelineEntry {
     }
 
     /// Returns an event for each cluster of the pipeline that only one of two statuses names as lost.
-    pub(super) fn cluster_announcements(
+    pub(super) fn new_cluster_events(
         &mut self,
         index: &Index,
         (before, after): (&[String], &[String]),
         now: Instant,
-    ) -> Vec<Announcement> {
+    ) -> Vec<PendingEvent> {
         let clusters: BTreeSet<ClusterKey> = self.watched_clusters().collect();
         self.cluster_events.retain(|cluster, _| clusters.contains(cluster));
-        let mut announcements = Vec::new();
+        let mut events = Vec::new();
         for key in clusters {
             let cluster = key.to_string();
             let is_lost = after.contains(&cluster);
@@ -80,10 +80,10 @@ impl PipelineEntry {
                 Link::Connecting | Link::Up => None,
             });
             let (pipeline, lost) = (self.object().clone(), why.filter(|_| is_lost));
-            announcements.push(Announcement::Cluster { pipeline, cluster, lost });
+            events.push(PendingEvent::Cluster { pipeline, cluster, lost });
             self.cluster_events.insert(key, now);
         }
-        announcements
+        events
     }
 
     /// The clusters of the targets that Sluice watches; one that has several targets comes several times.
@@ -125,13 +125,17 @@ mod tests {
             let sent = sent.map(|at| (eu(), at)).into_iter().collect();
             let clusters = [(eu(), is_lost)].into();
             let next = lost(&clusters, before, &sent, at(1));
-            assert_eq!(next, Lost { names: expected.into(), held_until: held }, "{before:?} {is_lost:?}");
+            assert_eq!(
+                next,
+                LostClusters { names: expected.into(), held_until: held },
+                "{before:?} {is_lost:?}"
+            );
             assert_eq!(lost(&clusters, before, &sent, at(60)).held_until, None);
         }
     }
 
     /// The status that a new process writes, which finds another one and sees this of the only cluster; and whether
-    /// each announcement is about a loss.
+    /// each event is about a loss.
     fn restarted(status: &serde_json::Value, seen: Vec<ClusterEvent>) -> (serde_json::Value, Vec<bool>) {
         let mut state = state();
         let target = json!({"namespace": "podinfo", "clusterRef": {"kind": "GitopsCluster", "name": "eu"}});
@@ -142,11 +146,11 @@ mod tests {
         seen.into_iter().for_each(|event| state.cluster_event(&eu(), event));
         state.reconcile(&key());
         let announced = state.effects.iter().filter_map(|effect| match effect {
-            Effect::Announce(Announcement::Cluster { lost, .. }) => Some(lost.is_some()),
+            Effect::SendEvent(PendingEvent::Cluster { lost, .. }) => Some(lost.is_some()),
             _ => None,
         });
         let announced = announced.collect();
-        (serde_json::to_value(state.pipelines[&key()].cached.kept.status()).unwrap(), announced)
+        (serde_json::to_value(state.pipelines[&key()].cached.parts.status()).unwrap(), announced)
     }
 
     #[test]

@@ -44,7 +44,7 @@ use crate::observe::facts::{Allowed, ClusterKey};
 use crate::observe::index::Index;
 use crate::shard::Shards;
 use crate::watch::guard::Unreadable;
-pub use effect::{Count, Effect, Now};
+pub use effect::{Effect, MetricUpdate, Now};
 use entries::{PipelineEntry, Record};
 pub use input::Input;
 use reconcile_queue::ReconcileQueue;
@@ -54,7 +54,7 @@ use timers::Timers;
 
 /// The settings that decisions depend on.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct StateSettings {
     /// Pipelines may refer only to clusters in their own namespace and to their own namespace on the hub, unless an
     /// annotation of the referenced object allows more.
     pub no_cross_namespace_refs: bool,
@@ -68,7 +68,7 @@ pub struct Settings {
 
 /// Everything that the controller knows.
 pub struct State {
-    settings: Settings,
+    settings: StateSettings,
     now: Now,
     effects: Vec<Effect>,
     pipelines: HashMap<PipelineKey, PipelineEntry>,
@@ -112,7 +112,7 @@ struct KnownCluster {
 
 impl State {
     /// A state without objects.
-    pub fn new(settings: Settings, shards: Shards, now: Now) -> Self {
+    pub fn new(settings: StateSettings, shards: Shards, now: Now) -> Self {
         State {
             backoff: Backoff::new(settings.poll_interval),
             settings,
@@ -155,7 +155,7 @@ impl State {
             Input::HookSecret(key, problem) => self.hook_secret_read(&key, problem),
             Input::StatusWritten(owner, number, outcome) => self.status_written(&owner, number, outcome),
             Input::PromotionCreated(pipeline, name, result) => self.created(&pipeline, &name, result),
-            Input::Done(done) => self.done(*done),
+            Input::JobEnded(ended) => self.job_ended(*ended),
             Input::Shard(change) => self.shard_changed(change),
             Input::Resynced(stored) => self.resynced(*stored),
             Input::ApprovalPolicy(gap) => self.approvals_checked(gap),
@@ -200,7 +200,7 @@ impl State {
         while let Some(key) = self.queue.next() {
             // The replica that has its shard reconciles it; this one does when it gets the shard.
             if self.acts(&key) {
-                self.count(Count::Reconciled);
+                self.count(MetricUpdate::Reconciled);
                 // Reconciling finds out when the next time is due.
                 self.timers.cancel(&key);
                 return self.reconcile(&key);
@@ -212,8 +212,8 @@ impl State {
         self.effects.push(effect);
     }
 
-    fn count(&mut self, count: Count) {
-        self.effects.push(Effect::Count(count));
+    fn count(&mut self, count: MetricUpdate) {
+        self.effects.push(Effect::UpdateMetrics(count));
     }
 
     /// Has a pipeline reconciled as soon as possible.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use sluice_api::pipeline::{Observe, Pipeline as ApiPipeline, PipelineStatus, Target};
 
 use super::State;
-use super::cached::{Cached, KeptPipeline, PipelineHook};
+use super::cached::{Cached, CachedPipeline, PipelineHookFields};
 use super::effect::Effect;
 use super::entries::{PipelineEntry, may_retry_early};
 use super::status_pace::Damping;
@@ -69,7 +69,7 @@ impl State {
         let before = entry.object().clone();
         let (changes, hook) = entry.cached.take_in(object, ours && writing);
         if changes.foreign_status && !ours {
-            entry.evidence = translate::evidence(Some(&entry.cached.kept.status()));
+            entry.evidence = translate::evidence(Some(&entry.cached.parts.status()));
         }
         if changes.spec {
             entry.model = translate::pipeline(entry.object());
@@ -86,12 +86,12 @@ impl State {
     }
 
     /// Takes in what hook calls have stored in the newest object that was read. Returns whether it is new.
-    fn take_pipeline_hook(&mut self, key: &PipelineKey, hook: PipelineHook) -> bool {
-        let Some(entry) = self.pipelines.get_mut(key).filter(|entry| entry.cached.hook != hook) else {
+    fn take_pipeline_hook(&mut self, key: &PipelineKey, hook: PipelineHookFields) -> bool {
+        let Some(entry) = self.pipelines.get_mut(key).filter(|entry| entry.cached.hook_fields != hook) else {
             return false;
         };
-        let before = std::mem::replace(&mut entry.cached.hook, hook);
-        if before.forge_called != entry.cached.hook.forge_called {
+        let before = std::mem::replace(&mut entry.cached.hook_fields, hook);
+        if before.forge_called != entry.cached.hook_fields.forge_called {
             for (name, record) in self.promotions.get(key).into_iter().flatten() {
                 self.backoff.look_soon(name, self.now.instant);
                 if may_retry_early(record.object()) {
@@ -106,8 +106,8 @@ impl State {
         if self.pipelines.contains_key(&key) {
             self.forget_pipeline(&key);
         }
-        let cached = Cached::<KeptPipeline>::new(object);
-        let (object, status) = (cached.kept.object.clone(), cached.kept.status());
+        let cached = Cached::<CachedPipeline>::new(object);
+        let (object, status) = (cached.parts.object.clone(), cached.parts.status());
         if let Some(differences) = predecessor::differences(&object, &status) {
             tracing::info!(pipeline = %key, differences, "taken over from pipeline-controller; see docs/coming-from-weave.md");
         }
@@ -217,7 +217,13 @@ mod tests {
                 "status": {"reports": {"dev/eu/HelmRelease/podinfo": report}}});
             state.put_pipeline(serde_json::from_value(object).unwrap());
             let entry = state.pipelines.values().next().unwrap();
-            entry.cached.hook.reports.values().map(|report| report.revision.clone()).collect::<String>()
+            entry
+                .cached
+                .hook_fields
+                .reports
+                .values()
+                .map(|report| report.revision.clone())
+                .collect::<String>()
         };
         assert_eq!(runs_after(5, "6.1.8"), "6.1.8");
         // Read when a shard was taken over; the watch reports the earlier version later.
@@ -257,14 +263,14 @@ mod tests {
     /// What an API server has stored of one Pipeline, version after version: someone edits it, a hook call
     /// stores something, and this replica's status replaces the stored one.
     #[derive(Clone, Copy, Debug)]
-    enum Change {
+    enum StoredChange {
         Edit,
         Call,
         Status,
     }
 
-    fn change() -> impl Strategy<Value = Change> {
-        prop_oneof![Just(Change::Edit), Just(Change::Call), Just(Change::Status)]
+    fn change() -> impl Strategy<Value = StoredChange> {
+        prop_oneof![Just(StoredChange::Edit), Just(StoredChange::Call), Just(StoredChange::Status)]
     }
 
     proptest! {
@@ -288,14 +294,14 @@ mod tests {
                 let mut next = versions[n].clone();
                 next.metadata.resource_version = Some((n + 2).to_string());
                 match change {
-                    Change::Edit => {
+                    StoredChange::Edit => {
                         next.spec.suspend = !next.spec.suspend;
                         next.metadata.generation = next.metadata.generation.map(|g| g + 1);
                     }
-                    Change::Call => {
+                    StoredChange::Call => {
                         next.status.get_or_insert_default().forge_called = Some(format!("call {n}"));
                     }
-                    Change::Status => {
+                    StoredChange::Status => {
                         written += 1;
                         next.status.get_or_insert_default().observed_generation = written;
                         // Answers come in the order of the writes, and may be ahead of every event.
@@ -311,7 +317,7 @@ mod tests {
                 for (_, version, written) in answers.iter().filter(|(at, ..)| *at == n) {
                     let entry = state.pipelines.values_mut().next().unwrap();
                     let status = sluice_api::PipelineStatus { observed_generation: *written, ..Default::default() };
-                    entry.cached.kept.status = serialize_status(&status).ok();
+                    entry.cached.parts.status = serialize_status(&status).ok();
                     entry.cached.written(*version as u64);
                 }
             }
@@ -321,8 +327,8 @@ mod tests {
             prop_assert_eq!(entry.model.suspended, last.spec.suspend);
             prop_assert_eq!(entry.object().metadata.generation, last.metadata.generation);
             let status = last.status.unwrap_or_default();
-            prop_assert_eq!(&entry.cached.hook.forge_called, &status.forge_called);
-            prop_assert_eq!(entry.cached.kept.status().observed_generation, status.observed_generation);
+            prop_assert_eq!(&entry.cached.hook_fields.forge_called, &status.forge_called);
+            prop_assert_eq!(entry.cached.parts.status().observed_generation, status.observed_generation);
         }
     }
 }

@@ -11,7 +11,7 @@ use super::effect::Effect;
 use super::entries::Record;
 use super::status_queue::StatusOwner;
 use crate::key::{PipelineKey, version_of, went_back};
-use crate::record::events::Announcement;
+use crate::record::events::PendingEvent;
 use crate::watch::stream::Seen;
 
 impl State {
@@ -108,8 +108,8 @@ impl State {
         // A call has started it; what this replica starts is announced when it was created.
         let started = is_new && record.object().status.is_none() && record.object().spec.trigger.is_some();
         if let Some(entry) = self.pipelines.get(&key).filter(|_| ours && started) {
-            let started = Announcement::started(entry.object(), record.object());
-            self.emit(Effect::Announce(started));
+            let started = PendingEvent::started(entry.object(), record.object());
+            self.emit(Effect::SendEvent(started));
         }
         self.promotions.entry(key.clone()).or_default().insert(name, record);
         self.enqueue(&key);
@@ -123,16 +123,16 @@ impl State {
         let before = record.object().clone();
         let (changes, hook) = record.cached.take_in(object, ours && writing);
         record.is_first_try &= ours;
-        let approved_by_key = hook.key_approval.is_some() && record.cached.hook.key_approval.is_none();
-        let called = changes.is_latest && record.cached.hook != hook;
+        let approved_by_key = hook.key_approval.is_some() && record.cached.hook_fields.key_approval.is_none();
+        let called = changes.is_latest && record.cached.hook_fields != hook;
         if called {
-            record.cached.hook = hook;
+            record.cached.hook_fields = hook;
         }
         let record = record.object().clone();
         let approver = approver(&before, &record, approved_by_key).filter(|_| changes.is_latest);
         if let (Some(by), Some(entry)) = (approver, self.pipelines.get(key).filter(|_| ours)) {
-            let approved = Announcement::approved(entry.object(), &record, &by);
-            self.emit(Effect::Announce(approved));
+            let approved = PendingEvent::approved(entry.object(), &record, &by);
+            self.emit(Effect::SendEvent(approved));
         }
         // The side effect in flight was begun before someone rejected the promotion.
         if changes.is_latest && before.spec.rejection != record.spec.rejection {

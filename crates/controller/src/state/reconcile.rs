@@ -14,11 +14,11 @@ use sluice_delivery::FencingToken;
 
 use super::State;
 use super::actions::pause_until;
-use super::effect::{Count, Effect};
+use super::effect::{Effect, MetricUpdate};
 use super::entries::{PipelineEntry, Record, may_retry_early};
 use super::status_pace::{self, Pace};
 use super::status_queue::{Basis, StatusOwner, serialize_status};
-use super::stored_time::Field;
+use super::stored_time::TimeField;
 use crate::act::outcome::max_pause;
 use crate::hook::approval_request;
 use crate::hook::condition::Problem;
@@ -27,7 +27,7 @@ use crate::key::PipelineKey;
 use crate::observe::facts::ClusterKey;
 use crate::observe::reported;
 use crate::observe::target::{self, NotYet, Question};
-use crate::record::promotion::Change;
+use crate::record::promotion::RecordChange;
 use crate::record::{status, tampered};
 use crate::translate;
 
@@ -40,8 +40,8 @@ const HOLD: Duration = Duration::from_secs(2);
 /// What was loaded and observed before the decision.
 pub(super) struct Observed {
     observed: ObservedTargets,
-    /// Targets, by environment, whose clusters have not answered since the start.
-    unheard: BTreeSet<(String, String)>,
+    /// ObservationProgress, by environment, whose clusters have not answered since the start.
+    unanswered: BTreeSet<(String, String)>,
     promotions: Vec<Promotion>,
     /// Records that are not as Sluice wrote them, by name, and why. They are not counted.
     tampered: BTreeMap<String, String>,
@@ -49,10 +49,10 @@ pub(super) struct Observed {
 
 /// What a pipeline's targets show.
 #[derive(Default)]
-struct Targets {
+struct ObservationProgress {
     observed: ObservedTargets,
-    /// Targets, by environment, whose clusters have not answered since the start.
-    unheard: BTreeSet<(String, String)>,
+    /// ObservationProgress, by environment, whose clusters have not answered since the start.
+    unanswered: BTreeSet<(String, String)>,
     /// A target was read, or its cluster has had time to answer.
     any_answered: bool,
     /// A cluster is so new that the decision waits for its answer.
@@ -65,8 +65,8 @@ impl State {
     /// Loads, observes, decides, acts and records for one pipeline.
     pub(super) fn reconcile(&mut self, key: &PipelineKey) {
         let Some((promotions, tampered)) = self.load(key) else { return };
-        let Some((observed, unheard)) = self.observe(key) else { return };
-        let observed = Observed { observed, unheard, promotions, tampered };
+        let Some((observed, unanswered)) = self.observe(key) else { return };
+        let observed = Observed { observed, unanswered, promotions, tampered };
         let Some(decision) = self.decide(key, &observed) else { return };
         self.act(key, &decision);
         self.record_outcome(key, &observed, &decision);
@@ -80,7 +80,7 @@ impl State {
         let waited = entry.enqueued.take();
         let is_edited = std::mem::take(&mut entry.edited);
         if let Some(since) = waited {
-            self.count(Count::Waited(self.now.instant.saturating_duration_since(since)));
+            self.count(MetricUpdate::Waited(self.now.instant.saturating_duration_since(since)));
         }
         if is_edited {
             self.retry_failed_now(key);
@@ -98,7 +98,7 @@ impl State {
         }
         promotions.iter_mut().for_each(|promotion| self.complete(key, promotion));
         for (name, why) in &tampered {
-            self.change(key, name, &Change::Tampered(why.clone()));
+            self.change(key, name, &RecordChange::Tampered(why.clone()));
         }
         Some((promotions, tampered))
     }
@@ -116,16 +116,16 @@ impl State {
     /// Completes a promotion by what its object does not say: limited times, and what hook calls have stored.
     fn complete(&mut self, key: &PipelineKey, promotion: &mut Promotion) {
         let Some(record) = self.promotions.get(key).and_then(|r| r.get(&promotion.name)) else { return };
-        let (object, hook) = (record.object(), &record.cached.hook);
+        let (object, hook) = (record.object(), &record.cached.hook_fields);
         let reason = object.status.as_ref().map_or("", |status| &status.reason);
         let (name, clocks) = (&promotion.name, (self.now.wall, self.now.instant));
         let times = &mut self.stored_times;
         let next = promotion
             .next_attempt
-            .map(|at| times.read(name, Field::NextAttempt, at, max_pause(reason), clocks))
+            .map(|at| times.read(name, TimeField::NextAttempt, at, max_pause(reason), clocks))
             .map(|at| self.backoff.next_try(name, at, clocks));
         let delivered =
-            promotion.delivered.map(|at| times.read(name, Field::Delivered, at, Duration::ZERO, clocks));
+            promotion.delivered.map(|at| times.read(name, TimeField::Delivered, at, Duration::ZERO, clocks));
         let report = hook.report.as_ref().and_then(|report| translate::receiver_report(report, object));
         (promotion.next_attempt, promotion.delivered, promotion.report) = (next, delivered, report);
         promotion.approved |= approval_request::counts(object, hook.key_approval.as_deref());
@@ -134,18 +134,18 @@ impl State {
     /// OBSERVE: what the targets show, and which of them have not answered yet. `None` while it is too early to
     /// decide anything.
     fn observe(&mut self, key: &PipelineKey) -> Option<(ObservedTargets, BTreeSet<(String, String)>)> {
-        let mut targets = Targets::default();
+        let mut targets = ObservationProgress::default();
         let entry = self.pipelines.get(key)?;
         for (environment, model) in entry.object().spec.environments.iter().zip(&entry.model.environments) {
             for (spec, name) in environment.targets.iter().zip(&model.targets) {
                 self.observe_target(key, (&environment.name, name), spec, &mut targets);
             }
         }
-        let Targets { observed, unheard, any_answered, any_held, again_in } = targets;
+        let ObservationProgress { observed, unanswered, any_answered, any_held, again_in } = targets;
         if let Some(pause) = again_in {
             self.requeue_at(key, self.now.instant + pause.max(Duration::from_millis(100)));
         }
-        (again_in.is_none() || (any_answered && !any_held)).then_some((observed, unheard))
+        (again_in.is_none() || (any_answered && !any_held)).then_some((observed, unanswered))
     }
 
     fn observe_target(
@@ -153,14 +153,14 @@ impl State {
         key: &PipelineKey,
         (environment, name): (&String, &String),
         spec: &ApiTarget,
-        targets: &mut Targets,
+        targets: &mut ObservationProgress,
     ) {
         let cluster = translate::cluster_of(spec, &key.namespace);
         let shown = self.shown(key, (environment, name), spec, &cluster);
         let age = self.used_for(&cluster);
         targets.any_answered |= shown.is_ok() || age >= GRACE;
         if shown.is_err() && age < GRACE {
-            targets.unheard.insert((environment.clone(), name.clone()));
+            targets.unanswered.insert((environment.clone(), name.clone()));
             let pause = if age < HOLD { HOLD } else { GRACE } - age;
             targets.again_in = Some(targets.again_in.map_or(pause, |soonest| soonest.min(pause)));
             targets.any_held |= age < HOLD;
@@ -183,7 +183,7 @@ impl State {
         }
         let Some(entry) = self.pipelines.get(key) else { return Err(NotYet) };
         if spec.observe == Observe::Push {
-            let reports = &entry.cached.hook.reports;
+            let reports = &entry.cached.hook_fields.reports;
             return Ok(reported::observe(entry.object(), environment, spec, name, reports));
         }
         let question = Question {
@@ -244,7 +244,7 @@ impl State {
             self.requeue_at(key, self.now.instant + pause_until(wake, self.now.wall));
         }
         let Some(fencing_token) = self.fencing_token(key) else { return };
-        let Some(before) = self.pipelines.get(key).map(|entry| entry.cached.kept.status()) else { return };
+        let Some(before) = self.pipelines.get(key).map(|entry| entry.cached.parts.status()) else { return };
         let Some(status) = self.compose_status(key, observed, decision, &before) else { return };
         let is_busy = self.is_pipeline_busy(key);
         let now = self.now.instant;
@@ -284,13 +284,13 @@ impl State {
         let promotions: Vec<&ApiPromotion> =
             records.filter(is_own).map(|(_, record)| record.object().as_ref()).collect();
         let lost = entry.lost_clusters(&self.index, &before.lost_clusters, self.now.instant);
-        let status = status::compose(&status::Facts {
+        let status = status::compose(&status::StatusFacts {
             object: entry.object(),
             before,
             pipeline: &entry.model,
             observed: &observed.observed,
-            unheard: &observed.unheard,
-            reports: &entry.cached.hook.reports,
+            unanswered: &observed.unanswered,
+            reports: &entry.cached.hook_fields.reports,
             hook_secret: hook_secret(entry, self.settings.serves_hooks),
             evidence: &entry.evidence,
             decision,
@@ -320,14 +320,14 @@ impl State {
         let Some(entry) = self.pipelines.get_mut(key) else { return };
         let basis = Basis {
             version: entry.cached.status_at(),
-            status: entry.cached.kept.status.replace(serialized.clone()),
+            status: entry.cached.parts.status.replace(serialized.clone()),
             uid: entry.object().uid(),
         };
         (entry.differs, entry.sent) = (None, Some(now));
         let lost = (&before.lost_clusters[..], &status.lost_clusters[..]);
-        let announcements = entry.cluster_announcements(&self.index, lost, now);
+        let events = entry.new_cluster_events(&self.index, lost, now);
         self.write_status(StatusOwner::Pipeline(key.clone()), serialized, basis, fencing_token);
-        self.effects.extend(announcements.into_iter().map(Effect::Announce));
+        self.effects.extend(events.into_iter().map(Effect::SendEvent));
     }
 }
 
@@ -337,7 +337,7 @@ impl PipelineEntry {
         &mut self,
         before: &PipelineStatus,
         status: &PipelineStatus,
-        failed: Option<&[status_pace::Place]>,
+        failed: Option<&[status_pace::TargetId]>,
         is_busy: bool,
         now: Instant,
     ) -> Instant {
@@ -409,13 +409,13 @@ pub(crate) mod tests {
         let mut observed = ObservedTargets::default();
         observed.insert("dev", "d", runs("1.1.0"));
         observed.insert("prod", "p", runs(prod));
-        Observed { observed, unheard: BTreeSet::new(), promotions, tampered }
+        Observed { observed, unanswered: BTreeSet::new(), promotions, tampered }
     }
 
-    type Forge = fn(&mut serde_json::Value);
+    type Tampering = fn(&mut serde_json::Value);
 
     /// Records that somebody has changed: they are not about what their name says any more.
-    const FORGED: [(&str, Forge); 5] = [
+    const FORGED: [(&str, Tampering); 5] = [
         ("run", |object| {
             (object["spec"]["run"], object["status"]["phase"]) = (7.into(), "Cancelled".into());
         }),
@@ -427,7 +427,7 @@ pub(crate) mod tests {
 
     /// Answers each creation with `AlreadyExists`, and each read with the record as `forge` has changed it. Returns
     /// how many creations there were.
-    fn answer_forged(state: &mut State, forge: Forge) -> usize {
+    fn answer_forged(state: &mut State, forge: Tampering) -> usize {
         let (mut creations, mut pending) = (0, std::mem::take(&mut state.effects));
         let mut stored = json!(null);
         while let Some(effect) = pending.pop() {
@@ -533,13 +533,13 @@ pub(crate) mod tests {
         let eu = ClusterKey::Remote { namespace: "apps".into(), name: "eu".into() };
         let second = |seconds| at(start, seconds);
         state.first_used.extend([(ClusterKey::Local, second(0).instant), (eu, second(100).instant)]);
-        let mut unheard_at = |seconds| {
+        let mut unanswered_at = |seconds| {
             state.now = second(seconds);
-            state.observe(&key()).map(|(_, unheard)| unheard.len())
+            state.observe(&key()).map(|(_, unanswered)| unanswered.len())
         };
-        assert_eq!(unheard_at(100), None, "it is held for a moment");
-        assert_eq!(unheard_at(100 + HOLD.as_secs()), Some(1), "no answer of it is expected yet");
-        assert_eq!(unheard_at(100 + GRACE.as_secs()), Some(0), "both count as unreadable");
+        assert_eq!(unanswered_at(100), None, "it is held for a moment");
+        assert_eq!(unanswered_at(100 + HOLD.as_secs()), Some(1), "no answer of it is expected yet");
+        assert_eq!(unanswered_at(100 + GRACE.as_secs()), Some(0), "both count as unreadable");
     }
 
     #[test]

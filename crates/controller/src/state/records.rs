@@ -8,11 +8,11 @@ use sluice_api::promotion::Promotion as ApiPromotion;
 use sluice_core::decide::NewPromotion;
 
 use super::State;
-use super::effect::{Count, Effect};
+use super::effect::{Effect, MetricUpdate};
 use super::entries::{Record, Unrecorded};
 use crate::act::outcome::MAX_PAUSE;
 use crate::key::{PipelineKey, version_of};
-use crate::record::events::Announcement;
+use crate::record::events::PendingEvent;
 use crate::record::promotion;
 use crate::watch::cause::words;
 
@@ -29,7 +29,7 @@ impl State {
     /// Notes why a promotion could not be recorded. The status says so as long as the promotion is wanted, and the
     /// next try waits, longer each time.
     fn not_recorded(&mut self, key: &PipelineKey, name: &str, why: String) {
-        self.count(Count::Failed("RecordFailed".into()));
+        self.count(MetricUpdate::Failed("RecordFailed".into()));
         let now = self.now.instant;
         let Some(entry) = self.pipelines.get_mut(key) else { return };
         let refused = entry.unrecorded.entry(name.into()).or_insert_with(|| Unrecorded::new(now));
@@ -94,11 +94,11 @@ impl State {
             }
             let (is_new, object) = (record.is_first_try, record.object().clone());
             if is_new {
-                self.count(Count::PromotionCreated);
+                self.count(MetricUpdate::PromotionCreated);
             }
             if let Some(entry) = self.pipelines.get(key).filter(|_| is_new) {
-                let started = Announcement::started(entry.object(), &object);
-                self.emit(Effect::Announce(started));
+                let started = PendingEvent::started(entry.object(), &object);
+                self.emit(Effect::SendEvent(started));
             }
         }
         self.enqueue(key);

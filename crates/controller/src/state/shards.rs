@@ -144,7 +144,7 @@ impl State {
             }
             self.enqueue(key);
         }
-        self.announce_unreadable(shard);
+        self.send_unreadable_events(shard);
     }
 
     /// Stops acting for a shard. From now on the watches say what is known of its pipelines.
@@ -159,7 +159,7 @@ impl State {
         let writing = self.statuses.owners().filter(|owner| of(owner.pipeline()));
         let writing: Vec<StatusOwner> = writing.cloned().collect();
         for (_, entry) in self.pipelines.iter_mut().filter(|(key, _)| of(key)) {
-            entry.evidence = translate::evidence(Some(&entry.cached.kept.status()));
+            entry.evidence = translate::evidence(Some(&entry.cached.parts.status()));
             entry.differs = None;
             entry.unrecorded.clear();
         }

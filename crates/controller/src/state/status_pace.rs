@@ -54,11 +54,11 @@ pub struct Damping {
     interval: Duration,
     sent: Option<Instant>,
     /// The targets that were told to be Failed within [`Damping::LATELY`], with when.
-    failed: BTreeMap<Place, Instant>,
+    failed: BTreeMap<TargetId, Instant>,
 }
 
 /// A target, by environment and name.
-pub type Place = (String, String);
+pub type TargetId = (String, String);
 
 impl Damping {
     /// The interval after the second write in a row.
@@ -72,14 +72,14 @@ impl Damping {
 
     /// When a status that tells only of health may be written; `None` for at once. `failed` are the targets
     /// that are Failed in it, and were not in the last one.
-    pub fn until(&self, failed: &[Place], now: Instant) -> Option<Instant> {
+    pub fn until(&self, failed: &[TargetId], now: Instant) -> Option<Instant> {
         let told = |place| self.failed.get(place).is_some_and(|at| now.duration_since(*at) < Self::LATELY);
         let sent = self.sent.filter(|at| now.duration_since(*at) < Self::QUIET)?;
         failed.iter().all(told).then_some(sent + self.interval)
     }
 
     /// Counts a status that tells only of health.
-    pub fn sent(&mut self, failed: Vec<Place>, now: Instant) {
+    pub fn sent(&mut self, failed: Vec<TargetId>, now: Instant) {
         let in_a_row = self.sent.is_some_and(|at| now.duration_since(at) < Self::QUIET);
         self.interval = match in_a_row {
             true => (self.interval * 2).clamp(Self::SHORTEST, Self::LONGEST),
@@ -111,13 +111,13 @@ pub fn tells_only_of_health(before: &PipelineStatus, now: &PipelineStatus) -> bo
 }
 
 /// The targets that are newly Failed, in a status that tells only of health; `None` where it tells more.
-pub fn of_health_alone(before: &PipelineStatus, now: &PipelineStatus) -> Option<Vec<Place>> {
+pub fn of_health_alone(before: &PipelineStatus, now: &PipelineStatus) -> Option<Vec<TargetId>> {
     tells_only_of_health(before, now).then(|| newly_failed(before, now))
 }
 
 /// The targets that are Failed now and were not before.
-pub fn newly_failed(before: &PipelineStatus, now: &PipelineStatus) -> Vec<Place> {
-    let failed = |status: &PipelineStatus| -> BTreeSet<Place> {
+pub fn newly_failed(before: &PipelineStatus, now: &PipelineStatus) -> Vec<TargetId> {
+    let failed = |status: &PipelineStatus| -> BTreeSet<TargetId> {
         let all = status.environments.iter().flat_map(|(name, e)| e.targets.iter().map(move |t| (name, t)));
         let failed = all.filter(|(_, t)| t.health == Health::Failed);
         failed.map(|(name, t)| (name.clone(), t.name.clone())).collect()

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 
 /// Which time of a promotion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Field {
+pub enum TimeField {
     /// `status.nextAttempt`.
     NextAttempt,
     /// `status.times.Delivered`.
@@ -19,11 +19,11 @@ pub enum Field {
 /// The stored times that were read, by promotion.
 #[derive(Debug, Default)]
 pub struct StoredTimes {
-    known: HashMap<(String, Field), Known>,
+    known: HashMap<(String, TimeField), KnownTime>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownTime {
     stored: Timestamp,
     /// How far ahead it lay when it was first read, limited; negative where it was past.
     ahead: SignedDuration,
@@ -42,13 +42,13 @@ impl StoredTimes {
     pub fn read(
         &mut self,
         promotion: &str,
-        field: Field,
+        field: TimeField,
         stored: Timestamp,
         longest: Duration,
         now: (Timestamp, Instant),
     ) -> Timestamp {
         let longest = SignedDuration::try_from(longest).unwrap_or(SignedDuration::MAX);
-        let first = || Known {
+        let first = || KnownTime {
             stored,
             ahead: stored.duration_since(now.0).min(longest),
             since: now.1,
@@ -69,7 +69,7 @@ impl StoredTimes {
 
     /// Forgets the times of a promotion that is gone.
     pub fn forget(&mut self, promotion: &str) {
-        for field in [Field::NextAttempt, Field::Delivered] {
+        for field in [TimeField::NextAttempt, TimeField::Delivered] {
             self.known.remove(&(promotion.to_string(), field));
         }
     }
@@ -94,7 +94,7 @@ mod tests {
             let moment = now.checked_add(SignedDuration::from_secs(seconds)).unwrap();
             let read = times.read(
                 "a",
-                Field::NextAttempt,
+                TimeField::NextAttempt,
                 stored,
                 LONGEST,
                 (moment, start + Duration::from_secs(seconds as u64)),
@@ -104,8 +104,11 @@ mod tests {
         // A different stored time, or another promotion, starts a new count.
         let later = (at("2026-01-02T03:06:00Z"), start + Duration::from_secs(360));
         let other = at("2026-01-02T03:06:30Z");
-        assert_eq!(times.read("a", Field::NextAttempt, other, LONGEST, later), other);
-        assert_eq!(times.read("b", Field::NextAttempt, stored, LONGEST, later), at("2026-01-02T03:11:00Z"));
+        assert_eq!(times.read("a", TimeField::NextAttempt, other, LONGEST, later), other);
+        assert_eq!(
+            times.read("b", TimeField::NextAttempt, stored, LONGEST, later),
+            at("2026-01-02T03:11:00Z")
+        );
         times.forget("a");
         assert_eq!(times.known.len(), 1);
     }
@@ -122,8 +125,11 @@ mod tests {
         ] {
             let mut times = StoredTimes::default();
             let first = (at("2026-01-02T04:00:00Z"), start);
-            assert_eq!(times.read("a", Field::NextAttempt, stored, LONGEST, first), stored);
-            assert_eq!(times.read("a", Field::NextAttempt, stored, LONGEST, (at(wall), after(4))), at(due));
+            assert_eq!(times.read("a", TimeField::NextAttempt, stored, LONGEST, first), stored);
+            assert_eq!(
+                times.read("a", TimeField::NextAttempt, stored, LONGEST, (at(wall), after(4))),
+                at(due)
+            );
         }
     }
 
@@ -131,14 +137,19 @@ mod tests {
     fn what_is_past_was_not_later_than_now() {
         let (mut times, start) = (StoredTimes::default(), Instant::now());
         let stored = at("2026-01-03T03:00:00Z");
-        let first =
-            times.read("a", Field::Delivered, stored, Duration::ZERO, (at("2026-01-02T03:00:00Z"), start));
+        let first = times.read(
+            "a",
+            TimeField::Delivered,
+            stored,
+            Duration::ZERO,
+            (at("2026-01-02T03:00:00Z"), start),
+        );
         assert_eq!(first, at("2026-01-02T03:00:00Z"));
         // Half an hour later it was half an hour ago, whatever the object says.
         let now = (at("2026-01-02T03:30:00Z"), start + Duration::from_secs(1800));
-        assert_eq!(times.read("a", Field::Delivered, stored, Duration::ZERO, now), first);
+        assert_eq!(times.read("a", TimeField::Delivered, stored, Duration::ZERO, now), first);
         // Small differences between clocks show nowhere.
         let near = at("2026-01-02T03:30:01Z");
-        assert_eq!(times.read("b", Field::Delivered, near, Duration::ZERO, now), near);
+        assert_eq!(times.read("b", TimeField::Delivered, near, Duration::ZERO, now), near);
     }
 }

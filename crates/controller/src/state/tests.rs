@@ -24,7 +24,7 @@ pub(super) fn state() -> State {
 
 /// The same, at a point in time.
 pub(super) fn state_at(now: Now) -> State {
-    let settings = Settings {
+    let settings = StateSettings {
         no_cross_namespace_refs: false,
         serves_hooks: false,
         history_limit: 20,

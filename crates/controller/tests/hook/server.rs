@@ -11,7 +11,7 @@ use kube::api::{Api, Patch, PatchParams};
 use reqwest::{Client as Http, RequestBuilder};
 use ring::hmac;
 use serde_json::json;
-use sluice_controller::Options;
+use sluice_controller::ControllerOptions;
 use sluice_controller::hook::{HookOptions, Proxies};
 use sluice_testkit::{Cluster, ControlPlane, Scratch, eventually};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -131,7 +131,7 @@ async fn begin(
     metrics: SocketAddr,
     cache_dir: PathBuf,
 ) -> Result<JoinHandle<()>> {
-    let options = Options {
+    let options = ControllerOptions {
         election: None,
         watch_namespace: None,
         no_cross_namespace_refs: false,

@@ -5,7 +5,7 @@ use serde_json::json;
 use sluice_api::promotion::{Approval, ChangeRequest, GivenApproval, Phase, PromotionSpec, PromotionStatus};
 use sluice_api::{Pipeline, Promotion};
 use sluice_controller::act::strategy::is_handed_over;
-use sluice_controller::record::promotion::{Change, ENVIRONMENT_LABEL, PIPELINE_LABEL, apply, object};
+use sluice_controller::record::promotion::{ENVIRONMENT_LABEL, PIPELINE_LABEL, RecordChange, apply, object};
 use sluice_core::Revision;
 use sluice_core::decide::{NewPromotion, Transition};
 use sluice_core::promotion::{Gate, GateKind, Phase as At};
@@ -24,14 +24,22 @@ fn spec() -> PromotionSpec {
     PromotionSpec { approval: Some(approval), ..PromotionSpec::default() }
 }
 
-fn moved(to: At, reason: &'static str, spends_approval: bool) -> Change {
+fn moved(to: At, reason: &'static str, spends_approval: bool) -> RecordChange {
     let answers = (reason == "Retried").then(|| "token".to_string());
     let (promotion, message) = ("p".into(), "why".into());
-    Change::Moved(Transition { promotion, to, reason, message, answers, spends_approval, is_undone: false })
+    RecordChange::Moved(Transition {
+        promotion,
+        to,
+        reason,
+        message,
+        answers,
+        spends_approval,
+        is_undone: false,
+    })
 }
 
 /// The status after these changes.
-fn after(changes: &[Change]) -> PromotionStatus {
+fn after(changes: &[RecordChange]) -> PromotionStatus {
     changes.iter().fold(PromotionStatus::default(), |status, change| apply(&status, &spec(), change, now()))
 }
 
@@ -68,16 +76,16 @@ fn labels_of_long_names_are_cut_to_what_kubernetes_takes() {
 #[test]
 fn what_was_still_under_way_does_not_bring_back_what_has_ended() {
     let superseded = moved(At::Superseded, "Superseded", false);
-    let late = after(&[superseded.clone(), Change::Proposed(request("open"))]);
+    let late = after(&[superseded.clone(), RecordChange::Proposed(request("open"))]);
     assert_eq!((late.phase, late.message.as_str()), (Phase::Superseded, "why"));
     assert_eq!(late.change_request, Some(request("open")), "it is known, and can be closed");
-    let failure = Change::Failed { reason: "Unreachable", message: "gone".into(), again: now() };
+    let failure = RecordChange::Failed { reason: "Unreachable", message: "gone".into(), again: now() };
     assert_eq!(after(&[superseded.clone(), failure]), after(&[superseded]));
 }
 
 #[test]
 fn another_try_starts_over_and_needs_another_approval() {
-    let failure = Change::Failed { reason: "Unreachable", message: "gone".into(), again: now() };
+    let failure = RecordChange::Failed { reason: "Unreachable", message: "gone".into(), again: now() };
     let failed = after(&[failure.clone(), failure]);
     assert_eq!((failed.phase, failed.attempts, failed.retries), (Phase::Promoting, 2, 0));
     assert_eq!(spec().approval_now(&failed), spec().approval.as_ref());
@@ -92,12 +100,12 @@ fn the_time_of_an_approval_is_the_controllers_and_stays() {
     let mut spec = spec();
     let gate = |open| Gate { kind: GateKind::Approval, open, message: String::new() };
     let pending = PromotionStatus::default();
-    let passed = apply(&pending, &spec, &Change::Passed(vec![gate(true)]), now());
+    let passed = apply(&pending, &spec, &RecordChange::Passed(vec![gate(true)]), now());
     let given = GivenApproval { by: "jane".into(), at: "2026-11-21T09:00:00Z".into(), retries: 0 };
     assert_eq!(passed.approval.as_ref(), Some(&given));
     assert_eq!((passed.reason.as_str(), passed.gates[0].open), ("GatesOpen", true));
     let later: Timestamp = "2026-11-21T10:00:00Z".parse().unwrap();
-    let proposed = apply(&passed, &spec, &Change::Proposed(request("open")), later);
+    let proposed = apply(&passed, &spec, &RecordChange::Proposed(request("open")), later);
     assert_eq!(proposed.approval.as_ref(), Some(&given));
     // What was said of an earlier try is not shown while it is decided anew.
     let again = apply(&proposed, &spec, &moved(At::Pending, "Retried", true), later);
@@ -105,7 +113,7 @@ fn the_time_of_an_approval_is_the_controllers_and_stays() {
     // A new one replaces it; one that an earlier version stored has its own time; another revision's is none.
     let approval = spec.approval.as_mut().unwrap();
     (approval.by, approval.retries, approval.at) = ("joe".into(), 1, Some("2026-11-20T08:00:00Z".into()));
-    let second = apply(&again, &spec, &Change::Passed(Vec::new()), later);
+    let second = apply(&again, &spec, &RecordChange::Passed(Vec::new()), later);
     let given = GivenApproval { by: "joe".into(), at: "2026-11-20T08:00:00Z".into(), retries: 1 };
     assert_eq!(second.approval, Some(given));
     spec.approval.as_mut().unwrap().revision = "6.1.9".into();
@@ -114,7 +122,7 @@ fn the_time_of_an_approval_is_the_controllers_and_stays() {
 
 #[test]
 fn a_record_that_was_changed_fails_and_one_that_has_ended_stays_as_it_is() {
-    let tampered = Change::Tampered("its spec was changed".into());
+    let tampered = RecordChange::Tampered("its spec was changed".into());
     let failed = after(std::slice::from_ref(&tampered));
     assert_eq!((failed.phase, failed.reason.as_str()), (Phase::Failed, "Tampered"));
     let rejected = moved(At::Rejected, "Rejected", false);
@@ -124,12 +132,12 @@ fn a_record_that_was_changed_fails_and_one_that_has_ended_stays_as_it_is() {
 #[test]
 fn only_what_has_come_is_another_round_when_it_is_begun_anew() {
     let delivered =
-        Change::Delivered { reason: "Called", message: "taken".into(), commit: None, request: None };
-    let failed = Change::Failed { reason: "Unreachable", message: "gone".into(), again: now() };
+        RecordChange::Delivered { reason: "Called", message: "taken".into(), commit: None, request: None };
+    let failed = RecordChange::Failed { reason: "Unreachable", message: "gone".into(), again: now() };
     let again = moved(At::Pending, "Retried", false);
     let superseded = moved(At::Superseded, "Superseded", false);
     let late = moved(At::Failed, "Unhealthy", false);
-    let rounds = |changes: &[&Change]| {
+    let rounds = |changes: &[&RecordChange]| {
         after(&changes.iter().map(|change| (*change).clone()).collect::<Vec<_>>()).round
     };
     assert_eq!(rounds(&[&delivered]), 0);
@@ -139,8 +147,11 @@ fn only_what_has_come_is_another_round_when_it_is_begun_anew() {
     let seen = moved(At::Succeeded, "Succeeded", false);
     assert_eq!(rounds(&[&failed, &seen, &again]), 1);
     assert_eq!(rounds(&[&delivered, &seen, &again, &failed, &again]), 1);
-    let Change::Moved(to) = moved(At::Pending, "Resumed", false) else { unreachable!() };
-    assert_eq!(rounds(&[&failed, &superseded, &Change::Moved(Transition { is_undone: true, ..to })]), 1);
+    let RecordChange::Moved(to) = moved(At::Pending, "Resumed", false) else { unreachable!() };
+    assert_eq!(
+        rounds(&[&failed, &superseded, &RecordChange::Moved(Transition { is_undone: true, ..to })]),
+        1
+    );
     assert_eq!(rounds(&[&delivered, &late, &again]), 1);
     assert_eq!(rounds(&[&delivered, &late, &again, &failed, &again]), 1);
     assert_eq!(rounds(&[&delivered, &late, &again, &delivered, &superseded, &again]), 2);
@@ -148,22 +159,23 @@ fn only_what_has_come_is_another_round_when_it_is_begun_anew() {
 
 #[test]
 fn what_sluice_closes_is_withdrawn_and_what_people_close_is_rejected() {
-    let proposed = Change::Proposed(request("open"));
-    let withdrawn = after(&[proposed.clone(), moved(At::Cancelled, "NotWanted", false), Change::Withdrawn]);
+    let proposed = RecordChange::Proposed(request("open"));
+    let withdrawn =
+        after(&[proposed.clone(), moved(At::Cancelled, "NotWanted", false), RecordChange::Withdrawn]);
     assert_eq!((withdrawn.phase, withdrawn.change_request), (Phase::Cancelled, Some(request("withdrawn"))));
-    let closed = Change::Rejected { request: Some(request("closed")), message: "closed".into() };
+    let closed = RecordChange::Rejected { request: Some(request("closed")), message: "closed".into() };
     let rejected = after(&[proposed, closed]);
     assert_eq!((rejected.phase, rejected.change_request), (Phase::Rejected, Some(request("closed"))));
 }
 
 #[test]
 fn what_keeps_a_change_request_open_after_the_end_is_told_and_forgotten_once_it_is_closed() {
-    let trouble = |message: &str| Change::Trouble { reason: "Unreachable", message: message.into() };
-    let open = [Change::Proposed(request("open")), moved(At::Superseded, "Superseded", false)];
+    let trouble = |message: &str| RecordChange::Trouble { reason: "Unreachable", message: message.into() };
+    let open = [RecordChange::Proposed(request("open")), moved(At::Superseded, "Superseded", false)];
     let stuck = after(&[&open[..], &[trouble("no route"), trouble("no answer")]].concat());
     assert_eq!(stuck.message, "why; its change request is still open: no answer");
     assert_eq!((stuck.phase, stuck.reason.as_str()), (Phase::Superseded, "Superseded"));
-    assert_eq!(apply(&stuck, &spec(), &Change::Withdrawn, now()).message, "why");
+    assert_eq!(apply(&stuck, &spec(), &RecordChange::Withdrawn, now()).message, "why");
     let long = after(&[trouble(&"é".repeat(10_000))]);
     assert!(long.message.len() < 4100 && long.message.ends_with("é…"));
 }
@@ -183,7 +195,7 @@ fn a_change_request_that_a_later_promotion_carries_is_handed_over() {
     let all = [&first, &other, &last];
     assert_eq!(all.map(|p| is_handed_over(p, &all)), [true, false, false]);
     assert_eq!(
-        after(&[Change::Proposed(request("open")), Change::HandedOver]).change_request,
+        after(&[RecordChange::Proposed(request("open")), RecordChange::HandedOver]).change_request,
         Some(request("handed over"))
     );
 }
@@ -192,12 +204,12 @@ fn a_change_request_that_a_later_promotion_carries_is_handed_over() {
 fn what_a_merge_waits_for_and_what_its_forge_did_not_take_are_told_together() {
     let mut open = request("open");
     open.notes = vec!["jane was not asked to review it: no such user".into()];
-    let proposed = after(&[Change::Proposed(open.clone())]);
+    let proposed = after(&[RecordChange::Proposed(open.clone())]);
     let wanted =
         format!("waits for {} to be merged; jane was not asked to review it: no such user", open.url);
     assert_eq!(proposed.message, wanted);
     let waiting =
-        Change::Waiting { request: open.clone(), why: "waits for 1 approval".into(), failed: false };
+        RecordChange::Waiting { request: open.clone(), why: "waits for 1 approval".into(), failed: false };
     let waits = apply(&proposed, &spec(), &waiting, now());
     let wanted = format!("{}: waits for 1 approval; jane was not asked to review it: no such user", open.url);
     assert_eq!(
@@ -206,5 +218,5 @@ fn what_a_merge_waits_for_and_what_its_forge_did_not_take_are_told_together() {
     );
     // The same again writes nothing.
     assert_eq!(apply(&waits, &spec(), &waiting, now()), waits);
-    assert_eq!(apply(&waits, &spec(), &Change::Proposed(open), now()).message, proposed.message);
+    assert_eq!(apply(&waits, &spec(), &RecordChange::Proposed(open), now()).message, proposed.message);
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sluice_api::pipeline::{Health as Shown, Pipeline, PipelineStatus};
 use sluice_api::promotion::Promotion;
 use sluice_controller::observe::reported::Reports;
-use sluice_controller::record::status::{Facts, compose};
+use sluice_controller::record::status::{StatusFacts, compose};
 use sluice_controller::translate;
 use sluice_core::decide::{Decision, Note};
 use sluice_core::evidence::Evidence;
@@ -91,12 +91,12 @@ impl Scene {
 
     fn compose(&self, before: &PipelineStatus, now: &str) -> PipelineStatus {
         let pipeline = translate::pipeline(&self.object);
-        compose(&Facts {
+        compose(&StatusFacts {
             object: &self.object,
             before,
             pipeline: &pipeline,
             observed: &self.observed,
-            unheard: &BTreeSet::new(),
+            unanswered: &BTreeSet::new(),
             reports: &Reports::new(),
             hook_secret: None,
             lost_clusters: Vec::new(),

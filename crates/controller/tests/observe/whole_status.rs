@@ -10,7 +10,7 @@ use sluice_api::promotion::Promotion;
 use sluice_controller::observe::index::Index;
 use sluice_controller::observe::reported::Reports;
 use sluice_controller::observe::target::{Question, observe};
-use sluice_controller::record::status::{Facts, compose};
+use sluice_controller::record::status::{StatusFacts, compose};
 use sluice_controller::translate;
 use sluice_core::decide::{self, Decision, decide};
 use sluice_core::evidence::Evidence;
@@ -93,7 +93,7 @@ fn compose_at(object: &Pipeline, observed: &ObservedTargets, promotions: &[&Prom
 
 fn compose_after(
     before: &PipelineStatus,
-    unheard: &BTreeSet<(String, String)>,
+    unanswered: &BTreeSet<(String, String)>,
     object: &Pipeline,
     observed: &ObservedTargets,
     promotions: &[&Promotion],
@@ -110,12 +110,12 @@ fn compose_after(
         unguarded: None,
         now,
     });
-    compose(&Facts {
+    compose(&StatusFacts {
         object,
         before,
         pipeline: &pipeline,
         observed,
-        unheard,
+        unanswered,
         reports: &before.reports,
         hook_secret: None,
         lost_clusters: Vec::new(),
@@ -277,8 +277,8 @@ fn a_target_that_was_not_heard_of_since_the_start_is_shown_as_it_was() {
     let before = compose_at(&object, &observed, &[]);
     let name = before.environments["prod"].targets[0].name.clone();
     observed.insert("prod", &name, ObservedTarget::unreadable("it has not answered yet"));
-    let unheard = BTreeSet::from([("prod".to_string(), name)]);
-    let now = compose_after(&before, &unheard, &object, &observed, &[]);
+    let unanswered = BTreeSet::from([("prod".to_string(), name)]);
+    let now = compose_after(&before, &unanswered, &object, &observed, &[]);
     assert_eq!(now.environments["prod"].targets, before.environments["prod"].targets);
     let later = compose_after(&before, &BTreeSet::new(), &object, &observed, &[]);
     assert_eq!(later.environments["prod"].targets[0].error, "it has not answered yet");

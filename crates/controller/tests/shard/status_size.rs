@@ -12,7 +12,7 @@ use sluice_api::Pipeline;
 use sluice_api::pipeline::{Health as Shown, PipelineStatus};
 use sluice_controller::key::PipelineKey;
 use sluice_controller::observe::reported::Reports;
-use sluice_controller::record::status::{Facts, compose};
+use sluice_controller::record::status::{StatusFacts, compose};
 use sluice_controller::state::status_queue::{Basis, StatusOwner, WriteOutcome, serialize_status};
 use sluice_controller::translate;
 use sluice_core::Revision;
@@ -98,12 +98,12 @@ fn status(object: &Pipeline, evidence: &Evidence, health: Health) -> Result<Pipe
             observed.insert(&environment.name, &name, shown);
         }
     }
-    Ok(compose(&Facts {
+    Ok(compose(&StatusFacts {
         object,
         before: &PipelineStatus::default(),
         pipeline: &translate::pipeline(object),
         observed: &observed,
-        unheard: &BTreeSet::new(),
+        unanswered: &BTreeSet::new(),
         reports: &Reports::new(),
         hook_secret: None,
         lost_clusters: Vec::new(),
