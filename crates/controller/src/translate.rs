@@ -4,7 +4,9 @@
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use sluice_api::pipeline::{self as api, IntOrPercent, Strategy, Target};
-use sluice_api::promotion::{self, Callback, CallbackState, Phase as ApiPhase, Promotion as ApiPromotion};
+use sluice_api::promotion::{
+    self, Callback, CallbackState, Phase as ApiPhase, Promotion as ApiPromotion, RecordedRequestState,
+};
 use sluice_core::evidence::{Evidence, Proof};
 use sluice_core::observed::Health;
 use sluice_core::pipeline::{Environment, MinReady, Pipeline, Policy};
@@ -139,7 +141,7 @@ pub fn promotion(pipeline: &api::Pipeline, object: &ApiPromotion) -> Option<Prom
         delivered: time(&status.times.get("Delivered").cloned()),
         request: status.change_request.as_ref().map(|r| RecordedRequest {
             number: r.number,
-            open: r.state == "open",
+            open: r.state == RecordedRequestState::Open,
             outdated,
         }),
         report: None,

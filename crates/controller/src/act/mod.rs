@@ -1,5 +1,4 @@
-//! ACT. From a decision to an order for delivery, and from the end of a side effect to what the promotion's record
-//! says about it. Pure.
+//! ACT: makes orders for delivery from decisions, and changes of records from the ends of side effects. Pure.
 
 pub mod backoff;
 pub mod order;
@@ -12,7 +11,7 @@ use sluice_delivery::{ChangeRequestStatus, Delivered, DeliveryError, Retry};
 use crate::key::PipelineKey;
 use crate::secret::SecretNotAllowed;
 
-/// A side effect that has ended.
+/// A job that has ended.
 #[derive(Debug)]
 pub struct EndedJob {
     /// The pipeline.
@@ -21,13 +20,13 @@ pub struct EndedJob {
     pub place: String,
     /// The promotion's name.
     pub promotion: String,
-    /// The strategy.
+    /// The strategy that the job used.
     pub strategy: Strategy,
-    /// What it was, and how it ended.
-    pub what: JobOutcome,
+    /// How the job ended.
+    pub outcome: JobOutcome,
 }
 
-/// What a side effect was, and how it ended.
+/// How a job ended, by its kind.
 #[derive(Debug)]
 pub enum JobOutcome {
     /// A delivery.
@@ -43,28 +42,28 @@ pub enum JobOutcome {
 /// Why a side effect failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ActError {
-    /// There is no Secret with the credentials, or it may not be read.
+    /// The Secret with the credentials does not exist, or the controller may not read it.
     #[error("{0}")]
     NoSecret(String),
-    /// The Secret with the credentials could not be read this time.
+    /// The API server did not return the Secret with the credentials.
     #[error("{0}")]
     SecretNotRead(String),
-    /// The Secret is there, and not for this strategy.
+    /// The Secret must not be used for this strategy.
     #[error(transparent)]
     SecretNotAllowed(#[from] SecretNotAllowed),
-    /// A fault in Sluice itself.
-    #[error("Sluice itself failed ({0}): please report it with the controller's log; it is tried again")]
+    /// A panic in Sluice.
+    #[error("Sluice itself failed ({0}); it will be retried: please report it with the controller's log")]
     Internal(String),
     /// The event that announces a promotion could not be written.
     #[error("the event that announces this promotion cannot be written: {0}")]
     Event(String),
-    /// Anything on the way to git, the forge or others.
+    /// Git, a forge or a receiver failed.
     #[error(transparent)]
     Delivery(#[from] DeliveryError),
 }
 
 impl ActError {
-    /// One word for the condition, the event and the metric alike.
+    /// The reason, as conditions, events and metrics show it.
     pub fn reason(&self) -> &'static str {
         match self {
             ActError::NoSecret(_) | ActError::SecretNotRead(_) => "SecretUnreadable",
@@ -75,7 +74,7 @@ impl ActError {
         }
     }
 
-    /// Whether Sluice may not use the repository or forge at all, as opposed to failing there.
+    /// Whether Sluice has no access to the repository or forge, so that a retry does not help.
     pub fn is_lost_access(&self) -> bool {
         const REASONS: [&str; 4] =
             ["AuthenticationFailed", "PermissionDenied", "MissingCredential", "RepositoryNotFound"];

@@ -1,9 +1,10 @@
-//! From how a side effect ended to what its promotion's record says about it. Pure.
+//! Decides how the record of a promotion changes when a side effect has ended. Pure.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use sluice_api::pipeline::Strategy;
+use sluice_api::promotion::{ChangeRequest as ApiChangeRequest, RecordedRequestState};
 use sluice_delivery::{ChangeRequestStatus, Delivered, DeliveryError, Retry};
 
 use super::{ActError, order};
@@ -11,35 +12,35 @@ use crate::record::promotion::RecordChange;
 
 /// The first pause after a failed delivery; it doubles with each further failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
-/// The longest pause after a failure that may pass without anybody doing something.
+/// The longest pause after a failure that may end on its own.
 pub(crate) const MAX_PAUSE: Duration = Duration::from_secs(300);
-/// The first pause after a failure that only somebody can correct: in the pipeline, in the files or at the
-/// receiver. A change of the pipeline or of its targets ends the pause early.
+/// The first pause after a failure that a person must fix: in the pipeline, in the files or at the receiver. A change of
+/// the pipeline or of its targets ends the pause early.
 const FIRST_FIX_PAUSE: Duration = Duration::from_secs(60);
 /// The longest pause after such a failure.
 const MAX_FIX_PAUSE: Duration = Duration::from_secs(600);
 
-/// The longest pause that somebody else may ask for. GitHub's limits are of an hour, and the longest
+/// The longest pause that a forge may ask for. GitHub's limits are the longest: they reset after an hour
 /// (docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api).
 const MAX_RATE_LIMIT_PAUSE: Duration = Duration::from_secs(3600);
 
-/// The longest pause after a failure for this reason. A stored time that is further ahead was not written by
-/// this policy and this clock.
+/// The longest pause after a failure for this reason. A stored time that is further ahead was written with another policy
+/// or another clock.
 pub(crate) fn max_pause(reason: &str) -> Duration {
     if reason == "RateLimited" { MAX_RATE_LIMIT_PAUSE } else { MAX_FIX_PAUSE }
 }
 
-/// What follows from a delivery.
-pub(crate) fn delivered(delivered: Delivered, by: &Strategy) -> RecordChange {
+/// The change after a delivery.
+pub(crate) fn delivered(delivered: Delivered, strategy: &Strategy) -> RecordChange {
     match delivered {
         Delivered::Proposed { request, merged: false } => {
-            RecordChange::Proposed(order::api_change_request(&request, "open", by))
+            RecordChange::Proposed(order::api_change_request(&request, RecordedRequestState::Open, strategy))
         }
         Delivered::Proposed { request, merged: true } => RecordChange::Delivered {
             reason: "Merged",
             message: format!("{} was merged; waits for the targets to run it", request.url),
             commit: Some(request.head_commit.clone()),
-            request: Some(order::api_change_request(&request, "merged", by)),
+            request: Some(order::api_change_request(&request, RecordedRequestState::Merged, strategy)),
         },
         Delivered::Committed { commit } => RecordChange::Delivered {
             reason: "Committed",
@@ -68,17 +69,20 @@ pub(crate) fn delivered(delivered: Delivered, by: &Strategy) -> RecordChange {
             commit: None,
             request: None,
         },
-        Delivered::Rejected { request } => rejected(Some(order::api_change_request(&request, "closed", by))),
+        Delivered::Rejected { request } => {
+            rejected(Some(order::api_change_request(&request, RecordedRequestState::Closed, strategy)))
+        }
     }
 }
 
-/// A change request that is left where it is.
-pub(crate) fn left(mut request: sluice_api::promotion::ChangeRequest) -> RecordChange {
-    request.state = "left".into();
+/// The change when Sluice leaves a change request open.
+pub(crate) fn left_open(mut request: ApiChangeRequest) -> RecordChange {
+    request.state = RecordedRequestState::Left;
     RecordChange::Left(request)
 }
 
-fn rejected(request: Option<sluice_api::promotion::ChangeRequest>) -> RecordChange {
+/// The change when a person has closed the change request.
+fn rejected(request: Option<ApiChangeRequest>) -> RecordChange {
     let message = match &request {
         Some(request) => format!("{} was closed and not merged", request.url),
         None => "its change request was closed and not merged".into(),
@@ -86,38 +90,37 @@ fn rejected(request: Option<sluice_api::promotion::ChangeRequest>) -> RecordChan
     RecordChange::Rejected { request, message }
 }
 
-/// What follows from a look at a change request.
-pub(crate) fn followed(
-    followed: ChangeRequestStatus,
-    request: Option<sluice_api::promotion::ChangeRequest>,
-) -> Option<RecordChange> {
-    let in_state = |state: &str| {
-        request.clone().map(|mut r| {
-            r.state = state.into();
-            r
-        })
-    };
-    match followed {
-        ChangeRequestStatus::Open { .. } => in_state("open").map(RecordChange::Proposed),
-        ChangeRequestStatus::Waits { why, failed, queued } => in_state("open").map(|mut request| {
-            request.queued |= queued;
-            RecordChange::Waiting { request, why, failed }
-        }),
-        ChangeRequestStatus::Merged { ours: false, .. } => in_state("merged").map(RecordChange::Missed),
+/// The change after a poll of a change request.
+pub(crate) fn polled(status: ChangeRequestStatus, request: Option<ApiChangeRequest>) -> Option<RecordChange> {
+    let in_state =
+        |state: RecordedRequestState| request.clone().map(|request| ApiChangeRequest { state, ..request });
+    match status {
+        ChangeRequestStatus::Open { .. } => in_state(RecordedRequestState::Open).map(RecordChange::Proposed),
+        ChangeRequestStatus::Waits { why, failed, queued } => {
+            in_state(RecordedRequestState::Open).map(|mut request| {
+                request.queued |= queued;
+                RecordChange::Waiting { request, why, failed }
+            })
+        }
+        ChangeRequestStatus::Merged { ours: false, .. } => {
+            in_state(RecordedRequestState::Merged).map(RecordChange::Missed)
+        }
         ChangeRequestStatus::Merged { commit, .. } => Some(RecordChange::Delivered {
             reason: "Merged",
             message: "its change request was merged; waits for the targets to run it".into(),
             commit: Some(commit).filter(|c| !c.is_empty()),
-            request: in_state("merged"),
+            request: in_state(RecordedRequestState::Merged),
         }),
-        ChangeRequestStatus::Closed | ChangeRequestStatus::Gone => Some(rejected(in_state("closed"))),
+        ChangeRequestStatus::Closed | ChangeRequestStatus::Gone => {
+            Some(rejected(in_state(RecordedRequestState::Closed)))
+        }
         ChangeRequestStatus::HandedOver => Some(RecordChange::HandedOver),
-        ChangeRequestStatus::Elsewhere => request.map(left),
+        ChangeRequestStatus::Elsewhere => request.map(left_open),
     }
 }
 
-/// What follows from a failed delivery, after a number of failures before it. Every failure is tried again: what
-/// caused it may be corrected at any time, and nobody need say so.
+/// The change after a failed delivery, which failed `attempts` times before. Every failure is retried: its cause may be
+/// fixed at any time.
 pub(crate) fn failed(error: &ActError, attempts: u32, now: Timestamp) -> RecordChange {
     let in_pause = |first: Duration, longest: Duration| {
         let pause = first.saturating_mul(2u32.saturating_pow(attempts.min(16))).min(longest);
@@ -126,11 +129,11 @@ pub(crate) fn failed(error: &ActError, attempts: u32, now: Timestamp) -> RecordC
     let again = match error {
         ActError::Delivery(error) => match DeliveryError::retry(error) {
             Retry::Soon => in_pause(FIRST_PAUSE, MAX_PAUSE),
-            // No fault of this promotion: it is as far ahead in the queue as any other.
+            // The forge says when, whatever the number of attempts.
             Retry::At(at) => at.min(now.checked_add(max_pause(error.reason())).unwrap_or(at)),
             Retry::OnChange => in_pause(FIRST_FIX_PAUSE, MAX_FIX_PAUSE),
         },
-        // These cost a read of the hub and nothing else.
+        // A retry costs only a read of the hub.
         ActError::NoSecret(_)
         | ActError::SecretNotRead(_)
         | ActError::SecretNotAllowed(_)
@@ -157,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn every_failure_is_tried_again_with_a_bounded_pause() {
+    fn every_failure_is_retried_after_a_bounded_pause() {
         let marker = EditError::NoMarker { repository: "r".into(), branch: "b".into(), marker: "m".into() };
         let gone = GitError::Unreachable { repository: "r".into(), says: String::new() };
         let secret = serde_json::json!({"metadata": {"name": "s", "namespace": "apps",

@@ -23,7 +23,7 @@ use super::hmac_keys::{DEADLINE, Unavailable};
 use super::report;
 use super::status_change::Change;
 use super::trigger_request::{self as trigger, Request};
-use crate::act::backoff::BREATH;
+use crate::act::backoff::MIN_POLL_PAUSE;
 use crate::key::PipelineKey;
 use crate::record;
 use crate::record::promotion::{self, PIPELINE_LABEL};
@@ -120,7 +120,7 @@ pub struct Store {
 }
 
 /// The pipelines whose forges have called lately: the calls of a forge come in crowds, one for each check of
-/// each commit, and nothing is looked at more often than each [`BREATH`].
+/// each commit, and nothing is looked at more often than each [`MIN_POLL_PAUSE`].
 type Forges = Arc<Mutex<HashMap<PipelineKey, Noted>>>;
 
 /// The end of a note that a forge has called, for all whom it is about.
@@ -359,7 +359,7 @@ where
                 if again > Instant::now() {
                     tokio::time::sleep_until(again).await;
                 }
-                let next = Noted { again: Instant::now() + BREATH, next: None };
+                let next = Noted { again: Instant::now() + MIN_POLL_PAUSE, next: None };
                 forges.lock().unwrap_or_else(PoisonError::into_inner).insert(pipeline, next);
                 write.await
             };
@@ -466,7 +466,7 @@ mod tests {
             let mut cut = pin!(note(&one, slow, Ok(Stands::Written)));
             assert!(futures::poll!(&mut cut).is_pending());
         }
-        tokio::time::sleep(BREATH * 2).await;
+        tokio::time::sleep(MIN_POLL_PAUSE * 2).await;
         assert_eq!(count.load(Ordering::Relaxed), 4);
         assert_eq!(note(&one, quick, Ok(Stands::AsBefore)).await, Ok(Stands::AsBefore));
     }

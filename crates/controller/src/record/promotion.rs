@@ -8,12 +8,12 @@ use kube::{Resource, ResourceExt};
 use sluice_api::pipeline::Pipeline;
 use sluice_api::promotion::{
     ChangeRequest, Evidence, GivenApproval, Phase, Promotion, PromotionSpec, PromotionStatus,
+    RecordedRequestState,
 };
 use sluice_core::decide::{NewPromotion, Transition};
 use sluice_core::promotion::Gate;
 
 use super::tampered;
-use crate::act::order::WITHDRAWN;
 use crate::translate;
 
 /// Labels of a Promotion, for selecting.
@@ -289,7 +289,7 @@ fn note(status: &mut PromotionStatus, change: &RecordChange, now: Timestamp) {
         }
         RecordChange::Withdrawn => {
             if let Some(request) = &mut status.change_request {
-                request.state = WITHDRAWN.into();
+                request.state = RecordedRequestState::Withdrawn;
             }
             status.message = status.message.split(STILL_OPEN).next().unwrap_or_default().into();
         }
@@ -298,7 +298,7 @@ fn note(status: &mut PromotionStatus, change: &RecordChange, now: Timestamp) {
         | RecordChange::Left(request) => status.change_request = Some(request.clone()),
         RecordChange::HandedOver => {
             if let Some(request) = &mut status.change_request {
-                request.state = "handed over".into();
+                request.state = RecordedRequestState::HandedOver;
             }
         }
         RecordChange::Trouble { message, .. } if translate::phase(status.phase).has_ended() => {

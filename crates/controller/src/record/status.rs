@@ -169,7 +169,9 @@ fn promotion_summary(promotion: &ApiPromotion) -> api::PromotionSummary {
         revision: promotion.spec.revision.clone(),
         phase: status.phase,
         message: status.message,
-        pull_request: status.change_request.map(|r| api::PullRequestSummary { url: r.url, state: r.state }),
+        pull_request: status
+            .change_request
+            .map(|r| api::PullRequestSummary { url: r.url, state: r.state.into() }),
     }
 }
 

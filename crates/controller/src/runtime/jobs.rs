@@ -53,7 +53,7 @@ impl Jobs {
             // A task of its own again: a panic in it is reported like any failure.
             let tx = jobs.tx.clone();
             let mut effect = tokio::spawn(async move { jobs.run(job).await });
-            let what = tokio::select! {
+            let outcome = tokio::select! {
                 ended = &mut effect => ended.unwrap_or_else(|died| failed(ActError::Internal(died.to_string()))),
                 // What is on its way then is on its own; the next holder of the shard looks for it.
                 () = fencing_token.term().over() => {
@@ -62,8 +62,9 @@ impl Jobs {
                 }
             };
             // Others may have gone on since: they find what came of it.
-            let what = if fencing_token.term().runs() { what } else { failed(DeliveryError::Revoked.into()) };
-            let done = EndedJob { pipeline, place, promotion, strategy, what };
+            let outcome =
+                if fencing_token.term().runs() { outcome } else { failed(DeliveryError::Revoked.into()) };
+            let done = EndedJob { pipeline, place, promotion, strategy, outcome };
             let _ = tx.send(Input::JobEnded(Box::new(done)));
         });
     }

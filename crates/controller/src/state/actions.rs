@@ -13,7 +13,7 @@ use sluice_delivery::{ChangeRequest, ChangeRequestStatus, DeliveryError, Order, 
 use super::State;
 use super::effect::{Effect, Job, MetricUpdate, Work};
 use super::status_queue::{Basis, StatusOwner, serialize_status};
-use crate::act::outcome::{self, left};
+use crate::act::outcome::{self, left_open};
 use crate::act::{ActError, EndedJob, JobOutcome, order, strategy};
 use crate::key::PipelineKey;
 use crate::metrics;
@@ -207,27 +207,27 @@ impl State {
 
     fn follow(&mut self, key: &PipelineKey, name: &str, may_merge: bool) {
         let now = self.now.instant;
-        let due = self.backoff.due(name, now);
+        let due = self.backoff.poll_due(name, now);
         if due > now {
             return self.requeue_at(key, due);
         }
         let Some(mut prepared) = self.prepare(key, name, StrategySource::Request) else { return };
         let Some(request) = prepared.request() else { return };
         prepared.order.checks_settled = self.backoff.checks_settled(name, &request.head_commit, now);
-        self.backoff.looked(name, now);
-        let next = self.backoff.due(name, now);
+        self.backoff.polled(name, now);
+        let next = self.backoff.poll_due(name, now);
         self.requeue_at(key, next);
         self.launch(key, prepared, Work::Follow { request, may_merge });
     }
 
     fn withdraw(&mut self, key: &PipelineKey, name: &str) {
         let now = self.now.instant;
-        if let Some(due) = self.backoff.withdrawal_waits(name, now) {
+        if let Some(due) = self.backoff.withdrawal_due(name, now) {
             return self.requeue_at(key, due);
         }
         let Some(prepared) = self.prepare(key, name, StrategySource::Request) else { return };
         let Some(request) = prepared.request() else { return };
-        self.backoff.withdrawing(name, now);
+        self.backoff.withdrawal_started(name, now);
         let status = prepared.promotion.status.as_ref();
         let rejected = status.filter(|s| s.phase == Phase::Rejected).map(|s| s.message.clone());
         let comment = rejected.unwrap_or_else(|| NOT_NEEDED.into());
@@ -243,7 +243,7 @@ impl State {
         }
         let Some(prepared) = self.prepare(key, name, StrategySource::Environment) else { return };
         let Some(commit) = prepared.commit() else { return };
-        self.backoff.checking(name, now);
+        self.backoff.check_started(name, now);
         let next = self.backoff.check_due(name, now);
         self.requeue_at(key, next);
         self.launch(key, prepared, Work::CheckCommit(commit));
@@ -272,7 +272,7 @@ impl State {
     /// it, or had none for long: then it is left to people.
     fn is_out_of_reach(&self, key: &PipelineKey, name: &str, error: &ActError) -> bool {
         let Some((entry, record)) = self.pipelines.get(key).zip(self.record(key, name)) else { return false };
-        (error.is_lost_access() || self.backoff.has_long_been_withdrawing(name))
+        (error.is_lost_access() || self.backoff.has_withdrawal_stalled(name))
             && strategy::is_outdated(entry.object(), record.object())
     }
 
@@ -287,12 +287,12 @@ impl State {
 
     /// Handles the end of a side effect.
     pub(super) fn job_ended(&mut self, ended: EndedJob) {
-        let EndedJob { pipeline: key, place, promotion: name, strategy, what } = ended;
+        let EndedJob { pipeline: key, place, promotion: name, strategy, outcome } = ended;
         self.in_flight.remove(&(key.clone(), place));
         if self.fencing_token(&key).is_none() {
             return;
         }
-        let change = match what {
+        let change = match outcome {
             JobOutcome::Check(checked) => {
                 self.checked(&key, &name, checked);
                 None
@@ -305,7 +305,7 @@ impl State {
                 Some(FollowUp::Change(change)) => Some(*change),
                 None => None,
             },
-            what => self.change_after(&key, &name, &strategy, what),
+            outcome => self.change_after(&key, &name, &strategy, outcome),
         };
         if let Some(change) = change {
             self.change_ended(&key, &name, &change);
@@ -319,17 +319,17 @@ impl State {
         let open = self.record(key, name).and_then(|record| record.status().change_request);
         match &followed {
             ChangeRequestStatus::Waits { .. } => {
-                self.backoff.stale(name, false, now);
+                self.backoff.is_rebuild_due(name, false, now);
             }
             ChangeRequestStatus::Open { stale, .. } => {
-                let is_due = self.backoff.stale(name, stale.is_some(), now);
+                let is_due = self.backoff.is_rebuild_due(name, stale.is_some(), now);
                 if let Some(stale) = stale.filter(|_| is_due) {
                     return Some(FollowUp::Rebuild(stale));
                 }
             }
             _ => {}
         }
-        outcome::followed(followed, open).map(|change| FollowUp::Change(Box::new(change)))
+        outcome::polled(followed, open).map(|change| FollowUp::Change(Box::new(change)))
     }
 
     /// The change of the record when any other side effect has ended.
@@ -338,23 +338,25 @@ impl State {
         key: &PipelineKey,
         name: &str,
         strategy: &Strategy,
-        what: JobOutcome,
+        outcome: JobOutcome,
     ) -> Option<RecordChange> {
         let status = self.record(key, name).map(|record| record.status()).unwrap_or_default();
         let open = status.change_request.clone();
-        match what {
+        match outcome {
             // Nothing has failed: the next decision says what is to be done instead.
             JobOutcome::Delivery(Err(ActError::Delivery(DeliveryError::Revoked)))
             | JobOutcome::Follow(Err(ActError::Delivery(DeliveryError::Revoked)))
             | JobOutcome::Withdrawal(Err(ActError::Delivery(DeliveryError::Revoked))) => None,
             JobOutcome::Delivery(Ok(delivered)) => Some(outcome::delivered(delivered, strategy)),
             JobOutcome::Withdrawal(Ok(merged @ ChangeRequestStatus::Merged { .. })) => {
-                outcome::followed(merged, open)
+                outcome::polled(merged, open)
             }
-            JobOutcome::Withdrawal(Ok(ChangeRequestStatus::Elsewhere)) => open.map(left),
+            JobOutcome::Withdrawal(Ok(ChangeRequestStatus::Elsewhere)) => open.map(left_open),
             JobOutcome::Withdrawal(Ok(ChangeRequestStatus::HandedOver)) => Some(RecordChange::HandedOver),
             JobOutcome::Withdrawal(Ok(_)) => Some(RecordChange::Withdrawn),
-            JobOutcome::Withdrawal(Err(error)) if self.is_out_of_reach(key, name, &error) => open.map(left),
+            JobOutcome::Withdrawal(Err(error)) if self.is_out_of_reach(key, name, &error) => {
+                open.map(left_open)
+            }
             JobOutcome::Delivery(Err(error)) => Some(outcome::failed(&error, status.attempts, self.now.wall)),
             JobOutcome::Follow(Err(error)) | JobOutcome::Withdrawal(Err(error)) => {
                 Some(RecordChange::Trouble { reason: error.reason(), message: error.to_string() })

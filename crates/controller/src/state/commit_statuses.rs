@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use sluice_api::promotion::{Phase, Promotion};
+use sluice_api::promotion::{Phase, Promotion, RecordedRequestState};
 use sluice_delivery::PromotionProgress;
 
 use super::State;
@@ -60,7 +60,8 @@ impl State {
 /// What the record of a promotion has to report, if it was delivered by a merge.
 fn wanted(promotion: &Promotion, now: Timestamp) -> Option<(PromotionProgress, String)> {
     let (spec, status) = (&promotion.spec, promotion.status.as_ref()?);
-    let merged = status.change_request.as_ref().is_some_and(|request| request.state == "merged");
+    let merged =
+        status.change_request.as_ref().is_some_and(|request| request.state == RecordedRequestState::Merged);
     if !merged || !status.times.contains_key("Delivered") {
         return None;
     }

@@ -31,7 +31,7 @@ impl State {
         let shown = shown(&entry.model, observed);
         let mut is_sooner = false;
         for name in waiting {
-            is_sooner |= self.backoff.saw(name, shown, self.now.instant);
+            is_sooner |= self.backoff.targets_observed(name, shown, self.now.instant);
         }
         if is_sooner {
             self.enqueue(key);

@@ -93,9 +93,9 @@ impl State {
         let before = std::mem::replace(&mut entry.cached.hook_fields, hook);
         if before.forge_called != entry.cached.hook_fields.forge_called {
             for (name, record) in self.promotions.get(key).into_iter().flatten() {
-                self.backoff.look_soon(name, self.now.instant);
+                self.backoff.poll_soon(name, self.now.instant);
                 if may_retry_early(record.object()) {
-                    self.backoff.try_soon(name, self.now.instant);
+                    self.backoff.retry_soon(name, self.now.instant);
                 }
             }
         }

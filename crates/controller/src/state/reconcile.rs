@@ -108,7 +108,7 @@ impl State {
         let Some(entry) = self.pipelines.get(key) else { return };
         for (name, record) in self.promotions.get(key).into_iter().flatten() {
             if record.belongs_to(entry.object()) && may_retry_early(record.object()) {
-                self.backoff.try_now(name, self.now.instant);
+                self.backoff.retry_now(name, self.now.instant);
             }
         }
     }
@@ -123,7 +123,7 @@ impl State {
         let next = promotion
             .next_attempt
             .map(|at| times.read(name, TimeField::NextAttempt, at, max_pause(reason), clocks))
-            .map(|at| self.backoff.next_try(name, at, clocks));
+            .map(|at| self.backoff.next_retry(name, at, clocks));
         let delivered =
             promotion.delivered.map(|at| times.read(name, TimeField::Delivered, at, Duration::ZERO, clocks));
         let report = hook.report.as_ref().and_then(|report| translate::receiver_report(report, object));

@@ -456,7 +456,7 @@ impl ControllerSimulation {
             }),
             _ => DeliveryError::CacheFolder { path: "/".into(), source: Error::other("no answer") },
         };
-        let what = match work {
+        let outcome = match work {
             Work::CheckCommit(_) => JobOutcome::Check(Ok(None)),
             Work::Deliver(_) if order.fencing_token.check().is_err() => {
                 JobOutcome::Delivery(Err(ActError::Delivery(DeliveryError::Revoked)))
@@ -469,7 +469,7 @@ impl ControllerSimulation {
             }
             Work::Follow { .. } | Work::Withdraw { .. } => unreachable!("the strategy commits"),
         };
-        Input::JobEnded(Box::new(EndedJob { pipeline, place, promotion: name, strategy, what }))
+        Input::JobEnded(Box::new(EndedJob { pipeline, place, promotion: name, strategy, outcome }))
     }
 
     /// Commits as delivery does: an earlier commit of the same promotion and round is found again.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use kube::api::ListParams;
-use sluice_api::promotion::Phase;
+use sluice_api::promotion::{Phase, RecordedRequestState};
 use sluice_testkit::eventually;
 
 use crate::fleet::{By, ENVIRONMENTS, Fleet, Shape};
@@ -97,7 +97,9 @@ async fn records(fleet: &Fleet) -> Result<()> {
         ensure!(matches!(status.phase, Phase::Succeeded | Phase::Superseded), "{promotion:?}");
         ensure!(!promotion.spec.evidence.is_empty() && !status.message.is_empty(), "{promotion:?}");
         // One that came with an earlier change request's merge had its own closed as needless.
-        let Some(request) = status.change_request.filter(|r| r.state == "merged") else { continue };
+        let Some(request) = status.change_request.filter(|r| r.state == RecordedRequestState::Merged) else {
+            continue;
+        };
         // What was superseded may have shared its change request with what was merged, or was on its way
         // when a person merged what there was.
         let itself = status.times.contains_key("Delivered");
