@@ -65,7 +65,7 @@ pub(crate) fn delivered(delivered: Delivered, strategy: &Strategy) -> RecordChan
         },
         Delivered::Called { to, status } => RecordChange::Delivered {
             reason: "Called",
-            message: format!("{to} took it (status {status}); waits for the targets to run it"),
+            message: format!("{to} accepted the call (status {status}); waits for the targets to run it"),
             commit: None,
             request: None,
         },

@@ -90,13 +90,13 @@ impl State {
         match cluster {
             ClusterKey::Local => {
                 let hub = self.index.cluster(&ClusterKey::Local);
-                tenancy::refuses_namespace(locked, &target.namespace, from, hub)
+                tenancy::namespace_refusal(locked, &target.namespace, from, hub)
             }
             ClusterKey::Remote { namespace, .. } if namespace == from => Ok(None),
             ClusterKey::Remote { namespace, name } => {
                 let known = self.clusters.as_ref().ok_or(NotYet)?.get(&(namespace.clone(), name.clone()));
                 let allowed = known.and_then(|known| known.allowed.as_ref());
-                Ok(tenancy::refuses_cluster(locked, cluster, from, allowed))
+                Ok(tenancy::cluster_refusal(locked, cluster, from, allowed))
             }
         }
     }
