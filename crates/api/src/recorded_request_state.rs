@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The state of a change request in the status of its Promotion. It is stored as a word; a word that this version does
-/// not know is kept.
+/// The state of a change request in the status of its Promotion. It is stored as a word; a word that this version
+/// does not know is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum RecordedRequestState {

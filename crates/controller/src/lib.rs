@@ -1,5 +1,5 @@
-//! The controller. The runtime feeds events to the state; the state decides for each pipeline which effects follow, and
-//! the runtime carries them out.
+//! The controller. The runtime feeds events to the state; the state decides for each pipeline which effects
+//! follow, and the runtime carries them out.
 
 pub mod act;
 pub mod hook;

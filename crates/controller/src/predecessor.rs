@@ -1,12 +1,12 @@
-//! Pipelines that Weave's pipeline-controller handled before: what Sluice does differently is logged once, when Sluice
-//! first reads the Pipeline. Its status shows the predecessor's conditions until Sluice writes its own. See
+//! Pipelines that Weave's pipeline-controller handled before: what Sluice does differently is logged once, when
+//! Sluice first reads the Pipeline. Its status shows the predecessor's conditions until Sluice writes its own. See
 //! docs/coming-from-weave.md.
 
 use sluice_api::Pipeline;
 use sluice_api::pipeline::{PipelineStatus, PromotionPolicy};
 
-/// Returns what the predecessor did for this Pipeline and Sluice does not, as one sentence. `None` if the status is not
-/// the predecessor's, or nothing is different.
+/// Returns what the predecessor did for this Pipeline and Sluice does not, as one sentence. `None` if the status
+/// is not the predecessor's, or nothing is different.
 pub(crate) fn differences(pipeline: &Pipeline, status: &PipelineStatus) -> Option<String> {
     // Messages that only pipeline-controller writes (at its last commit, 2ca1d66).
     let is_of_predecessor = status.conditions.iter().any(|condition| {

@@ -130,8 +130,8 @@ async fn serve_all(
     tokio::try_join!(metrics_server, health_server, hook_server).map(|_| ())
 }
 
-/// Waits until `stop` ends, and has the lease manager hand back the shards then. The lease manager ends when it has done
-/// that, which ends [`run`]; this function ends after [`LEAVE_TIMEOUT`].
+/// Waits until `stop` ends, and has the lease manager hand back the shards then. The lease manager ends when it
+/// has done that, which ends [`run`]; this function ends after [`LEAVE_TIMEOUT`].
 async fn stop_and_hand_back(
     stop: impl Future<Output = ()>,
     lease_commands: Option<mpsc::UnboundedSender<LeaseCommand>>,

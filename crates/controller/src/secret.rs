@@ -1,6 +1,6 @@
-//! Secrets that pipelines name. A user who may write Pipelines may use the Secrets of their namespace. The owner of a
-//! Secret can restrict its use by an annotation. A Secret that another program made (the token of a service account, a
-//! certificate, the password of a registry, a Helm release) may be used only with that annotation.
+//! Secrets that pipelines name. A user who may write Pipelines may use the Secrets of their namespace. The owner
+//! of a Secret can restrict its use by an annotation. A Secret that another program made (the token of a service
+//! account, a certificate, the password of a registry, a Helm release) may be used only with that annotation.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use sluice_delivery::DeliveryStrategy;
 
 use crate::watch::connect;
 
-/// The annotation that restricts the use of a Secret: the names of [`SecretUse`] that are allowed, separated by commas.
-/// Without the annotation all are allowed, with an empty one none.
+/// The annotation that restricts the use of a Secret: the names of [`SecretUse`] that are allowed, separated by
+/// commas. Without the annotation all are allowed, with an empty one none.
 pub const USED_BY: &str = "pipelines.weave.works/used-by";
 
 /// What Sluice uses a Secret for.
@@ -91,7 +91,8 @@ pub enum SecretNotAllowed {
 /// Returns the data of a Secret for this use.
 ///
 /// # Errors
-/// When the annotation of the Secret does not name the use, or it has no annotation and its type is none of [`ALLOWED_TYPES`].
+/// When the annotation of the Secret does not name the use, or it has no annotation and its type is none of
+/// [`ALLOWED_TYPES`].
 pub fn data(secret: Secret, wanted: SecretUse) -> Result<BTreeMap<String, Vec<u8>>, SecretNotAllowed> {
     let (name, namespace, wanted) =
         (secret.name_any(), secret.namespace().unwrap_or_default(), wanted.name());

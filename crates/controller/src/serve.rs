@@ -1,6 +1,6 @@
-//! The servers for metrics and for the kubelet's probes. Every program in the cluster may connect to them, so connections
-//! are few and short, and new ones replace old ones: no client can keep the kubelet out. Liveness means that the loop makes
-//! progress, not that a port answers.
+//! The servers for metrics and for the kubelet's probes. Every program in the cluster may connect to them, so
+//! connections are few and short, and new ones replace old ones: no client can keep the kubelet out. Liveness
+//! means that the loop makes progress, not that a port answers.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -42,7 +42,8 @@ const TEXT: &str = "text/plain; charset=utf-8";
 pub async fn metrics(address: SocketAddr, metrics: Arc<Metrics>) -> std::io::Result<()> {
     let listener = listen(address).await?;
     tracing::info!(address = %listener.local_addr()?, "serving metrics");
-    // Requests that wait at the same time share one rendering, since rendering blocks a thread. It begins after the request.
+    // Requests that wait at the same time share one rendering, since rendering blocks a thread. It begins after
+    // the request.
     let last: Arc<Mutex<Option<(Instant, String)>>> = Arc::default();
     let answer = move |path: &str| -> HttpAnswer {
         let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -82,7 +83,8 @@ pub async fn health(address: SocketAddr, metrics: Arc<Metrics>) -> std::io::Resu
     Ok(())
 }
 
-/// Listens on an address. If it stands for all addresses, and the machine has no IPv6, listens on all IPv4 addresses.
+/// Listens on an address. If it stands for all addresses, and the machine has no IPv6, listens on all IPv4
+/// addresses.
 pub(crate) async fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     match TcpListener::bind(address).await {
         Err(error) if address.ip() == Ipv6Addr::UNSPECIFIED && error.kind() != ErrorKind::AddrInUse => {

@@ -1,6 +1,6 @@
-//! Which clusters and namespaces the Pipelines of a namespace may refer to. A reference within the Pipeline's own namespace
-//! is always allowed. For any other, the annotation of the GitopsCluster, or of the namespace on the hub, lists the
-//! namespaces whose Pipelines may refer to it. Pure.
+//! Which clusters and namespaces the Pipelines of a namespace may refer to. A reference within the Pipeline's own
+//! namespace is always allowed. For any other, the annotation of the GitopsCluster, or of the namespace on the
+//! hub, lists the namespaces whose Pipelines may refer to it. Pure.
 
 use sluice_api::ALLOWED_NAMESPACES;
 
@@ -32,8 +32,8 @@ pub fn cluster_refusal(
     }
 }
 
-/// Why Pipelines in namespace `from` may not have a target in a namespace of the hub; `None` if they may. `locked` as in
-/// [`cluster_refusal`].
+/// Why Pipelines in namespace `from` may not have a target in a namespace of the hub; `None` if they may. `locked`
+/// as in [`cluster_refusal`].
 ///
 /// # Errors
 /// When the hub's namespaces are not known yet.

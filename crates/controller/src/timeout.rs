@@ -1,5 +1,5 @@
-//! Timeouts of calls to API servers. A connection stays open if the server hangs, or if a proxy on the way has dropped
-//! the connection: each call has a timeout, so that it can be repeated.
+//! Timeouts of calls to API servers. A connection stays open if the server hangs, or if a proxy on the way has
+//! dropped the connection: each call has a timeout, so that it can be repeated.
 
 use std::io::{Error, ErrorKind};
 use std::time::Duration;

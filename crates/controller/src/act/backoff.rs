@@ -1,6 +1,6 @@
-//! When a change request is polled next: often while it is new, and more seldom as it ages. When a failed delivery, a
-//! failed close or a check for a lost commit comes next. Times are those of the monotonic clock, so that setting the wall
-//! clock changes no pause. Pure.
+//! When a change request is polled next: often while it is new, and more seldom as it ages. When a failed
+//! delivery, a failed close or a check for a lost commit comes next. Times are those of the monotonic clock, so
+//! that setting the wall clock changes no pause. Pure.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -77,8 +77,8 @@ struct Outdated {
 /// requests as outdated after each commit to the base, until it has checked them.
 const MIN_OUTDATED_TIME: Duration = Duration::from_secs(30);
 
-/// How long after a push the first check may take to report. CI systems report a check as soon as they learn of the
-/// push.
+/// How long after a push the first check may take to report. CI systems report a check as soon as they learn of
+/// the push.
 const FIRST_CHECK_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Backoff {
@@ -103,8 +103,8 @@ impl Backoff {
         }
     }
 
-    /// Has the change request polled now, since its forge has reported a change. Two polls are [`MIN_POLL_PAUSE`] apart
-    /// at least.
+    /// Has the change request polled now, since its forge has reported a change. Two polls are [`MIN_POLL_PAUSE`]
+    /// apart at least.
     pub fn poll_soon(&mut self, promotion: &str, now: Instant) {
         if let Some(poll) = self.polls.get_mut(promotion) {
             poll.due = poll.due.min(now.max(poll.last + MIN_POLL_PAUSE));
@@ -118,8 +118,8 @@ impl Backoff {
         retry.due = Some(retry.due.map_or(soon, |due| due.min(soon)));
     }
 
-    /// Notes whether the forge reports the change request as outdated. Returns true if it is to be rebuilt: when the
-    /// forge has reported that for [`MIN_OUTDATED_TIME`], and after a doubled pause each time.
+    /// Notes whether the forge reports the change request as outdated. Returns true if it is to be rebuilt: when
+    /// the forge has reported that for [`MIN_OUTDATED_TIME`], and after a doubled pause each time.
     pub fn is_rebuild_due(&mut self, promotion: &str, is_outdated: bool, now: Instant) -> bool {
         let Some(poll) = self.polls.get_mut(promotion) else { return false };
         if !is_outdated {
@@ -177,8 +177,8 @@ impl Backoff {
     }
 
     /// Notes what a pipeline's targets show while a delivery waits for its retry. If they show something else than
-    /// before, someone may have fixed the cause of the failure, and the delivery is retried soon. Returns true if that
-    /// is sooner than before.
+    /// before, someone may have fixed the cause of the failure, and the delivery is retried soon. Returns true if
+    /// that is sooner than before.
     pub fn targets_observed(&mut self, promotion: &str, targets_hash: u64, now: Instant) -> bool {
         let retry = self.retries.entry(promotion.into()).or_default();
         if retry.targets_hash.replace(targets_hash).is_none_or(|before| before == targets_hash) {
@@ -206,8 +206,8 @@ impl Backoff {
         }
     }
 
-    /// When a failed delivery is retried, by the wall clock as it is now. The recorded time follows the wall clock as it
-    /// was when the delivery failed; someone may have set the clock since.
+    /// When a failed delivery is retried, by the wall clock as it is now. The recorded time follows the wall clock
+    /// as it was when the delivery failed; someone may have set the clock since.
     pub fn next_retry(&self, promotion: &str, recorded: Timestamp, now: (Timestamp, Instant)) -> Timestamp {
         let due = self.retries.get(promotion).and_then(|retry| retry.due);
         let pause = due.map(|due| due.saturating_duration_since(now.1));

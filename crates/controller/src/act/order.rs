@@ -19,8 +19,8 @@ use super::strategy::settings;
 use crate::observe::facts::ClusterKey;
 use crate::translate;
 
-/// Returns the strategy as delivery knows it, and the name of the Secret that it needs. `None` if this version cannot
-/// carry it out; `core` rejects such a strategy before.
+/// Returns the strategy as delivery knows it, and the name of the Secret that it needs. `None` if this version
+/// cannot carry it out; `core` rejects such a strategy before.
 pub fn strategy(
     strategy: &ApiStrategy,
     announcement: Announcement,
@@ -137,8 +137,9 @@ pub fn order(
     Some((order, secret))
 }
 
-/// Whether a closed change request of a promotion may be opened again. It may if Sluice closed it, or if a person has
-/// requested a retry since. If it was open or merged after that request, a person has rejected the promotion by closing it.
+/// Whether a closed change request of a promotion may be opened again. It may if Sluice closed it, or if a person
+/// has requested a retry since. If it was open or merged after that request, a person has rejected the promotion
+/// by closing it.
 fn may_reopen(promotion: &Promotion, status: &PromotionStatus) -> bool {
     let is_retried = status.retried.is_some() && status.retried == promotion.spec.retry;
     match status.change_request.as_ref().map(|request| &request.state) {

@@ -14,8 +14,8 @@ use crate::record::promotion::RecordChange;
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 /// The longest pause after a failure that may end on its own.
 pub(crate) const MAX_PAUSE: Duration = Duration::from_secs(300);
-/// The first pause after a failure that a person must fix: in the pipeline, in the files or at the receiver. A change of
-/// the pipeline or of its targets ends the pause early.
+/// The first pause after a failure that a person must fix: in the pipeline, in the files or at the receiver. A
+/// change of the pipeline or of its targets ends the pause early.
 const FIRST_FIX_PAUSE: Duration = Duration::from_secs(60);
 /// The longest pause after such a failure.
 const MAX_FIX_PAUSE: Duration = Duration::from_secs(600);
@@ -24,8 +24,8 @@ const MAX_FIX_PAUSE: Duration = Duration::from_secs(600);
 /// (docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api).
 const MAX_RATE_LIMIT_PAUSE: Duration = Duration::from_secs(3600);
 
-/// The longest pause after a failure for this reason. A stored time that is further ahead was written with another policy
-/// or another clock.
+/// The longest pause after a failure for this reason. A stored time that is further ahead was written with another
+/// policy or another clock.
 pub(crate) fn max_pause(reason: &str) -> Duration {
     if reason == "RateLimited" { MAX_RATE_LIMIT_PAUSE } else { MAX_FIX_PAUSE }
 }
@@ -119,8 +119,8 @@ pub(crate) fn polled(status: ChangeRequestStatus, request: Option<ApiChangeReque
     }
 }
 
-/// The change after a failed delivery, which failed `attempts` times before. Every failure is retried: its cause may be
-/// fixed at any time.
+/// The change after a failed delivery, which failed `attempts` times before. Every failure is retried: its cause
+/// may be fixed at any time.
 pub(crate) fn failed(error: &ActError, attempts: u32, now: Timestamp) -> RecordChange {
     let in_pause = |first: Duration, longest: Duration| {
         let pause = first.saturating_mul(2u32.saturating_pow(attempts.min(16))).min(longest);

@@ -1,5 +1,5 @@
-//! Which strategy a promotion uses: the one that the pipeline names now, or the one that opened its change request.
-//! Pure.
+//! Which strategy a promotion uses: the one that the pipeline names now, or the one that opened its change
+//! request. Pure.
 
 use sluice_api::pipeline::{
     Merge as ApiMerge, Pipeline, PromotionPolicy, PullRequestStrategy, Strategy as ApiStrategy,
@@ -20,8 +20,8 @@ pub fn named<'a>(pipeline: &'a Pipeline, promotion: &Promotion) -> Option<&'a Ap
     policy(pipeline, &promotion.spec.environment)?.strategy.as_ref()
 }
 
-/// The strategy that reaches a promotion's change request: the one of the pipeline, which may name a new Secret, or the
-/// one that opened the change request if the pipeline names another repository or branch now.
+/// The strategy that reaches a promotion's change request: the one of the pipeline, which may name a new Secret,
+/// or the one that opened the change request if the pipeline names another repository or branch now.
 pub fn of_request(pipeline: &Pipeline, promotion: &Promotion) -> Option<ApiStrategy> {
     let named = named(pipeline, promotion);
     match opened_by(promotion) {
@@ -32,8 +32,8 @@ pub fn of_request(pipeline: &Pipeline, promotion: &Promotion) -> Option<ApiStrat
     }
 }
 
-/// Whether the strategy of the pipeline, or the one that opened the change request, writes commit statuses. Which of both
-/// counts is decided by [`of_request`].
+/// Whether the strategy of the pipeline, or the one that opened the change request, writes commit statuses. Which
+/// of both counts is decided by [`of_request`].
 pub fn may_report(pipeline: &Pipeline, promotion: &Promotion) -> bool {
     let named = named(pipeline, promotion).and_then(|s| s.pull_request.as_ref());
     named.into_iter().chain(opened_by(promotion)).any(|s| s.commit_statuses)

@@ -14,17 +14,17 @@ const MAX_TRIES: usize = 5;
 /// The pause after the first conflict; it doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
-/// Creates an object. Returns `None` if an object of its name exists: an earlier try has created it, and the answer was
-/// lost, or someone else has.
+/// Creates an object. Returns `None` if an object of its name exists: an earlier try has created it, and the
+/// answer was lost, or someone else has.
 ///
-/// After any other conflict the object does not exist, and is sent again after a moment: a quota that two requests count
-/// against at the same time answers with the same code
+/// After any other conflict the object does not exist, and is sent again after a moment: a quota that two requests
+/// count against at the same time answers with the same code
 /// ([resourcequota/controller.go](https://github.com/kubernetes/kubernetes/blob/v1.36.3/staging/src/k8s.io/apiserver/pkg/admission/plugin/resourcequota/controller.go),
 /// `checkQuotas`).
 ///
 /// # Errors
-/// The error of the API server, or that it cannot be reached or does not answer within [`API_CALL_TIMEOUT`]. The object
-/// may exist then.
+/// The error of the API server, or that it cannot be reached or does not answer within [`API_CALL_TIMEOUT`]. The
+/// object may exist then.
 pub async fn create<K>(api: &Api<K>, manager: &str, object: &K) -> kube::Result<Option<K>>
 where
     K: Clone + DeserializeOwned + Serialize + Debug,

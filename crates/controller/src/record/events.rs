@@ -1,6 +1,6 @@
-//! Events about promotions. Kubernetes events report what people should see in the cluster: a promotion waits for them, how
-//! it ended, and each failure with what to do. All of them, and the steps in between, are also sent as news to
-//! `--events-addr`: Flux's notification-controller forwards them to a chat or a git host.
+//! Events about promotions. Kubernetes events report what people should see in the cluster: a promotion waits for
+//! them, how it ended, and each failure with what to do. All of them, and the steps in between, are also sent as
+//! news to `--events-addr`: Flux's notification-controller forwards them to a chat or a git host.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -46,8 +46,8 @@ pub struct Notice {
     pub reason: String,
     /// What happened, as a sentence.
     pub message: String,
-    /// Whether it is a Kubernetes event too. A promotion by change request takes at most 8 writes, events included: steps
-    /// that the status shows are news only.
+    /// Whether it is a Kubernetes event too. A promotion by change request takes at most 8 writes, events
+    /// included: steps that the status shows are news only.
     pub in_cluster: bool,
 }
 
@@ -57,7 +57,7 @@ impl Notice {
     }
 
     /// The same, as news only.
-    fn as_news_only(self) -> Self {
+    fn into_news_only(self) -> Self {
         Notice { in_cluster: false, ..self }
     }
 }
@@ -101,7 +101,7 @@ impl PendingEvent {
             (None, false) => format!("started: healthy on {}", healthy_on.join(", ")),
             (None, true) => "started".into(),
         };
-        let notice = Notice::new(false, "Started", message).as_news_only();
+        let notice = Notice::new(false, "Started", message).into_news_only();
         Self::Promotion(pipeline.clone(), promotion.clone(), notice)
     }
 
@@ -302,7 +302,9 @@ pub fn notice(before: &PromotionStatus, change: &RecordChange) -> Option<Notice>
             Notice::new(false, reason, message)
         }
         // With the notification strategy, the event that delivers the promotion is the Kubernetes event.
-        RecordChange::Delivered { reason, message, .. } => Notice::new(false, reason, message).as_news_only(),
+        RecordChange::Delivered { reason, message, .. } => {
+            Notice::new(false, reason, message).into_news_only()
+        }
         RecordChange::Failed { reason, message, .. } | RecordChange::Trouble { reason, message }
             if before.message != *message =>
         {
@@ -323,7 +325,7 @@ fn moved_notice(before: &PromotionStatus, to: &Transition) -> Option<Notice> {
         Phase::Failed | Phase::Rejected => Notice::new(true, to.reason, &to.message),
         // People saw the event about its change request.
         Phase::Succeeded if before.change_request.is_some() => {
-            Notice::new(false, to.reason, &to.message).as_news_only()
+            Notice::new(false, to.reason, &to.message).into_news_only()
         }
         Phase::Succeeded => Notice::new(false, to.reason, &to.message),
         Phase::Pending if to.reason == "CommitLost" => Notice::new(true, to.reason, &to.message),

@@ -129,7 +129,8 @@ pub enum RecordChange {
     Missed(ChangeRequest),
     /// A later promotion uses its change request.
     HandedOver,
-    /// Its change request stays open: the pipeline names another repository or branch now, and Sluice cannot close it.
+    /// Its change request stays open: the pipeline names another repository or branch now, and Sluice cannot close
+    /// it.
     Left(ChangeRequest),
     /// A poll of its change request failed, or closing it. The phase stays.
     Trouble {
@@ -151,8 +152,8 @@ pub enum RecordChange {
     },
 }
 
-/// Returns the status after a change. Only a decision changes the phase of a promotion that has ended: the end of a side
-/// effect that was in flight is noted.
+/// Returns the status after a change. Only a decision changes the phase of a promotion that has ended: the end of
+/// a side effect that was in flight is noted.
 pub fn apply(
     before: &PromotionStatus,
     spec: &PromotionSpec,
@@ -262,8 +263,9 @@ fn note(status: &mut PromotionStatus, change: &RecordChange, now: Timestamp) {
                 status.next_attempt = None;
                 // They are decided again, and their last messages are not shown until then.
                 status.gates.clear();
-                // A new round: receivers must not take the next delivery for a repetition of the last one, and Sluice
-                // must not find the effects of the last one. The promotion may have succeeded without being delivered.
+                // A new round: receivers must not take the next delivery for a repetition of the last one, and
+                // Sluice must not find the effects of the last one. The promotion may have succeeded without being
+                // delivered.
                 let ended = ["Delivered", "Succeeded"].map(|phase| status.times.remove(phase).is_some());
                 status.round += u32::from(to.is_undone || ended.contains(&true));
             }

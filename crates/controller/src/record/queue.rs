@@ -1,5 +1,5 @@
-//! A queue of news to be sent: fair by namespace, with a few tries each and a bounded number for each namespace. News that
-//! cannot be sent are dropped: they delay, fail and repeat no promotion.
+//! A queue of news to be sent: fair by namespace, with a few tries each and a bounded number for each namespace.
+//! News that cannot be sent are dropped: they delay, fail and repeat no promotion.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,9 +12,9 @@ const PAUSES: [Duration; 4] =
     [Duration::from_secs(1), Duration::from_secs(4), Duration::from_secs(15), Duration::ZERO];
 /// The longest pause that a receiver may ask for.
 const MAX_PAUSE: Duration = Duration::from_secs(3600);
-/// How many are sent at the same time. Kubernetes events go to the hub, and news to one address, so no namespace is slower
-/// than another. Commit statuses go to the forge that the pipeline names: since namespaces get slots in turn, a slow forge
-/// delays another namespace by one try at most.
+/// How many are sent at the same time. Kubernetes events go to the hub, and news to one address, so no namespace
+/// is slower than another. Commit statuses go to the forge that the pipeline names: since namespaces get slots in
+/// turn, a slow forge delays another namespace by one try at most.
 pub(super) const MAX_SENDERS: usize = 4;
 /// How many news of one namespace may wait. More are dropped.
 const MAX_WAITING: usize = 100;
@@ -33,8 +33,8 @@ impl Default for NewsQueue {
 }
 
 impl NewsQueue {
-    /// Sends news about an object, named `namespace/name`, in a task of their own, as [`send_with_retries`] does. Returns
-    /// `false` and sends nothing if too many of the namespace wait.
+    /// Sends news about an object, named `namespace/name`, in a task of their own, as [`send_with_retries`] does.
+    /// Returns `false` and sends nothing if too many of the namespace wait.
     pub fn send<F>(&self, object: String, attempt: impl FnMut(bool) -> F + Send + 'static) -> bool
     where
         F: Future<Output = Result<(), Retry>> + Send + 'static,
@@ -52,8 +52,8 @@ impl NewsQueue {
     }
 }
 
-/// Calls `attempt` until it succeeds, a retry makes no sense, or it was called often enough. Each call waits for a slot in
-/// the queue of an object named `namespace/name`. The argument of `attempt` is true in the last call.
+/// Calls `attempt` until it succeeds, a retry makes no sense, or it was called often enough. Each call waits for a
+/// slot in the queue of an object named `namespace/name`. The argument of `attempt` is true in the last call.
 pub(super) async fn send_with_retries<F>(
     slots: &Arc<FairQueue>,
     object: &str,

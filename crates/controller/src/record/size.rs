@@ -1,6 +1,6 @@
-//! The bound on the size of a Pipeline's status. An API server rejects an object that is too large for etcd, and then no
-//! part of the status is written. A status that is too large is shortened, the least important details first, and a
-//! condition says so. Verified revisions are kept longest: promotions depend on them. Pure.
+//! The bound on the size of a Pipeline's status. An API server rejects an object that is too large for etcd, and
+//! then no part of the status is written. A status that is too large is shortened, the least important details
+//! first, and a condition says so. Verified revisions are kept longest: promotions depend on them. Pure.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -42,7 +42,8 @@ pub(super) fn room(rest: usize, reports: usize) -> usize {
     MAX_OBJECT_BYTES.saturating_sub(rest + 2 * reports).max(MIN_STATUS_BYTES)
 }
 
-/// Shortens a status until it has at most `room` bytes. Returns a message with what was left out, or `None` if it fits.
+/// Shortens a status until it has at most `room` bytes. Returns a message with what was left out, or `None` if it
+/// fits.
 pub fn fit(status: &mut PipelineStatus, room: usize) -> Option<String> {
     if length(status) <= room {
         return None;
@@ -163,8 +164,8 @@ fn shorten_promotions(status: &mut PipelineStatus) -> Option<String> {
     None
 }
 
-/// Leaves out the details of a target except its health, its revision and the beginning of its error. Returns true if it
-/// had workloads.
+/// Leaves out the details of a target except its health, its revision and the beginning of its error. Returns true
+/// if it had workloads.
 fn summarize(target: &mut TargetStatus) -> bool {
     let had_workloads = !target.workloads.is_empty();
     target.workloads.clear();

@@ -1,5 +1,5 @@
-//! Composes the status of a pipeline from what was observed, verified and decided. Pure: the same facts give the same
-//! status, and a status that has not changed is not written.
+//! Composes the status of a pipeline from what was observed, verified and decided. Pure: the same facts give the
+//! same status, and a status that has not changed is not written.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +30,8 @@ pub struct StatusFacts<'a> {
     pub pipeline: &'a Pipeline,
     /// What the targets show.
     pub observed: &'a ObservedTargets,
-    /// The targets, by environment and name, whose clusters have not answered since the start. They are shown as they were.
+    /// The targets, by environment and name, whose clusters have not answered since the start. They are shown as
+    /// they were.
     pub unanswered: &'a BTreeSet<(String, String)>,
     /// The reports of targets that Sluice cannot read.
     pub reports: &'a Reports,
@@ -137,8 +138,8 @@ fn is_waiting_for_approval(promotion: &ApiPromotion) -> bool {
     })
 }
 
-/// The promotion to show for an environment or target: the newest one that has not ended. Otherwise the newest one, if it
-/// failed or was rejected and its revision does not run.
+/// The promotion to show for an environment or target: the newest one that has not ended. Otherwise the newest
+/// one, if it failed or was rejected and its revision does not run.
 fn current_promotion<'a>(
     facts: &StatusFacts<'a>,
     is_own: &dyn Fn(&ApiPromotion) -> bool,

@@ -1,5 +1,5 @@
-//! Whether a Promotion is still as Sluice recorded it. The rules of the CRD reject changes of its spec; this check covers
-//! clusters without these rules, and Promotions that someone else created.
+//! Whether a Promotion is still as Sluice recorded it. The rules of the CRD reject changes of its spec; this check
+//! covers clusters without these rules, and Promotions that someone else created.
 
 use std::fmt::Write;
 
@@ -11,8 +11,8 @@ use sluice_core::Revision;
 use sluice_core::pipeline::{Environment, Pipeline};
 use sluice_core::promotion_name::{promotion_name, trigger_name};
 
-/// The highest arrival and sequence that a pipeline reaches by counting. The API server accepts numbers up to twice as
-/// high, so that it accepts the next ones too.
+/// The highest arrival and sequence that a pipeline reaches by counting. The API server accepts numbers up to
+/// twice as high, so that it accepts the next ones too.
 const MAX_COUNT: u64 = 1 << 52;
 
 /// Returns why a record cannot be one that Sluice wrote for this pipeline, or `None` if it can be.

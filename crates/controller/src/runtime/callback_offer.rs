@@ -1,4 +1,4 @@
-//! Where the other side of a webhook may report what became of a promotion, and the token that lets it.
+//! The URL and the token with which the receiver of a webhook reports the outcome of a promotion.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt};
@@ -14,21 +14,23 @@ use crate::secret::{self, SecretUse};
 use crate::timeout::{API_CALL_TIMEOUT, within};
 use crate::watch::cause::words;
 
-/// What is needed to let the other side call back.
+/// Makes the URL and the token for callbacks.
 pub(super) struct CallbackOffer {
+    /// The URL of the hook server.
     url: String,
+    /// The name of the Secret with the callback key.
     secret: String,
 }
 
 impl CallbackOffer {
-    /// Of a webhook whose pipeline has a key, where the hook server's address is known.
+    /// Returns `None` if the strategy is no webhook, or has no Secret, or the URL of the hook server is not known.
     pub(super) fn new(url: Option<&str>, strategy: &Strategy) -> Option<Self> {
         let secret = strategy.webhook.as_ref().and(strategy.secret_ref.as_ref())?;
         Some(Self { url: url?.into(), secret: secret.name.clone() })
     }
 
-    /// The address to call and the token to show there. `None` if the pipeline's Secret has no
-    /// `callback-key`, or is not for hooks: its owner wants no calls.
+    /// Returns the URL and the token. `None` if the Secret has no `callback-key`, or must not be used for hooks:
+    /// its owner wants no callbacks.
     ///
     /// # Errors
     /// When the Secret cannot be read now.

@@ -24,7 +24,7 @@ impl CommitStatuses {
         Self { client, delivery, metrics, queue: NewsQueue::default() }
     }
 
-    /// Sends one.
+    /// Sends a commit status.
     pub(super) fn send(&self, status: CommitStatusReport) {
         let sending = Arc::new(Sending {
             status,
@@ -38,7 +38,7 @@ impl CommitStatuses {
             async move { sender.send(is_last).await }
         };
         if !self.queue.send(sending.status.pipeline.to_string(), attempt) {
-            sending.give_up("too many wait for their forge");
+            sending.give_up("too many wait to be sent");
         }
     }
 }
@@ -57,7 +57,7 @@ impl Sending {
         let Err(error) = self.attempt().await else { return Ok(()) };
         let retry = retry(&error);
         if matches!(error, ActError::Delivery(DeliveryError::Revoked)) {
-            // There is a newer one to report, or another replica does.
+            // A newer one is reported, or another replica reports it.
         } else if is_last || retry == Retry::OnChange {
             self.give_up(error);
         } else {
@@ -82,7 +82,8 @@ impl Sending {
     }
 }
 
-/// When another try makes sense: when the forge may answer then. What it has refused it would refuse again.
+/// When a retry makes sense: after a failure that may end on its own. The forge would reject a rejected request
+/// again.
 fn retry(error: &ActError) -> Retry {
     match error {
         ActError::SecretNotRead(_) => Retry::Soon,
@@ -111,7 +112,7 @@ mod tests {
     use crate::key::PipelineKey;
 
     #[tokio::test(start_paused = true)]
-    async fn a_status_that_cannot_be_sent_is_given_up_and_counted() {
+    async fn a_commit_status_that_cannot_be_sent_is_given_up_and_counted() {
         let scratch = Scratch::new("reports").unwrap();
         let (client, delivery, metrics) = unreachable(&scratch);
         let pipeline = PipelineKey { namespace: "apps".into(), name: "podinfo".into() };
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_forge_has_refused_is_not_tried_again() {
+    fn a_commit_status_that_a_forge_rejects_is_not_retried() {
         let forge = "git.example.com".to_string();
         let limited = sluice_delivery::ForgeError::RateLimited { forge: forge.clone(), until: clock::now() };
         let at = Retry::At(clock::now());

@@ -9,10 +9,10 @@ use crate::secret::{self, SecretUse};
 use crate::timeout::{API_CALL_TIMEOUT, within};
 use crate::watch::cause::words;
 
-/// Reads the credentials of an order from the Secret of this name; there are none without one.
+/// Reads the credentials of an order from the Secret of this name. Without a Secret there are none.
 ///
 /// # Errors
-/// When the Secret cannot be read, or is not for this strategy.
+/// When the Secret cannot be read, or must not be used for this strategy.
 pub(super) async fn read(
     client: &Client,
     namespace: &str,

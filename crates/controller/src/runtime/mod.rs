@@ -35,13 +35,13 @@ use jobs::Jobs;
 use records::Records;
 use status_writer::StatusWriter;
 
-/// The longest time without a round of the loop, for liveness.
-const TICK: Duration = Duration::from_secs(5);
-/// How long pipelines are reconciled before the loop takes in what has arrived in the meantime: the work of a namespace
-/// with many pipelines does not delay the events of another one.
-const SLICE: Duration = Duration::from_millis(20);
-/// How many inputs are taken in at once.
-const BATCH: usize = 512;
+/// The longest pause between two rounds of the loop, for liveness.
+const MAX_ROUND_PAUSE: Duration = Duration::from_secs(5);
+/// How long pipelines are reconciled before the loop takes in new inputs, so that a namespace with many pipelines
+/// does not delay the events of another one.
+const RECONCILE_SLICE: Duration = Duration::from_millis(20);
+/// How many inputs are taken in before pipelines are reconciled.
+const MAX_INPUTS: usize = 512;
 
 /// The loop.
 pub struct Runtime {
@@ -119,7 +119,7 @@ impl Runtime {
             let pause = self.pause();
             tokio::select! {
                 biased;
-                n = self.inputs.recv_many(&mut batch, BATCH) => if n == 0 { return },
+                n = self.inputs.recv_many(&mut batch, MAX_INPUTS) => if n == 0 { return },
                 () = tokio::time::sleep(pause) => {}
             }
             for input in batch.drain(..) {
@@ -127,10 +127,10 @@ impl Runtime {
             }
             self.step(Input::Tick);
             let begun = Instant::now();
-            while self.state.queued() > 0 && begun.elapsed() < SLICE {
+            while self.state.queued() > 0 && begun.elapsed() < RECONCILE_SLICE {
                 self.step(Input::Reconcile);
             }
-            self.show();
+            self.refresh_metrics();
         }
     }
 
@@ -140,11 +140,11 @@ impl Runtime {
             return Duration::ZERO;
         }
         let next = self.state.next_tick().map(|at| at.saturating_duration_since(Instant::now()));
-        next.map_or(TICK, |pause| pause.min(TICK))
+        next.map_or(MAX_ROUND_PAUSE, |pause| pause.min(MAX_ROUND_PAUSE))
     }
 
-    /// Updates the figures of the metrics that the state has.
-    fn show(&self) {
+    /// Updates the metrics that follow from the state.
+    fn refresh_metrics(&self) {
         if self.state.is_ready() {
             self.metrics.set_ready();
         }
@@ -153,10 +153,10 @@ impl Runtime {
         self.metrics.clusters(up, all);
     }
 
-    /// Takes in an input, after what concerns the runtime alone.
+    /// Takes in an input.
     fn take_in(&mut self, input: Input) {
         match &input {
-            // A session that was ended since: its events are outdated.
+            // The session has ended since, so its events are outdated.
             Input::Cluster(key, session, ..) if !self.fleet.is_current(key, *session) => return,
             Input::Called(key) => self.directory.heard(key),
             Input::StatusWritten(owner, _, outcome) => self.count_write(owner, outcome),

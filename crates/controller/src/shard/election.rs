@@ -1,10 +1,10 @@
-//! Decides which Leases this replica takes, renews and hands back. Pure: the Leases and the time come in, requests to the
-//! API server come out.
+//! Decides which Leases this replica takes, renews and hands back. Pure: the Leases and the time come in, requests
+//! to the API server come out.
 //!
-//! Only the clock of this machine counts. A Lease has expired if this replica has not seen it change for the Lease's
-//! duration. The replica that takes it names the version that has expired, and the API server rejects any other. So
-//! neither a wrong clock of another machine nor a watch that lags behind leads to two holders. A holder counts its time
-//! from before it sent a renewal, and stops before others may begin.
+//! Only the clock of this machine counts. A Lease has expired if this replica has not seen it change for the
+//! Lease's duration. The replica that takes it names the version that has expired, and the API server rejects any
+//! other. So neither a wrong clock of another machine nor a watch that lags behind leads to two holders. A holder
+//! counts its time from before it sent a renewal, and stops before others may begin.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,8 +18,8 @@ pub type Moment = Duration;
 /// A request to the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseRequest {
-    /// Replace the version that this record names, or create the Lease if the record names none. The end is reported
-    /// to [`Election::request_ended`].
+    /// Replace the version that this record names, or create the Lease if the record names none. The end is
+    /// reported to [`Election::request_ended`].
     Write(LeaseName, LeaseRecord),
     /// Delete the Lease if it is still at this version. The end is reported to [`Election::request_ended`].
     Delete(LeaseName, String),
@@ -80,8 +80,8 @@ enum Membership {
     Leaving,
 }
 
-/// Replicas of one installation differ in their durations by this factor at most. A Lease with a longer duration was
-/// written by someone else, and would stop all replicas for as long.
+/// Replicas of one installation differ in their durations by this factor at most. A Lease with a longer duration
+/// was written by someone else, and would stop all replicas for as long.
 const MAX_DURATION_FACTOR: u32 = 20;
 
 /// The election as one replica sees it.
@@ -103,8 +103,8 @@ pub struct Election {
     is_listing: bool,
     /// When the last request for a Lease was sent, if it failed.
     failed: BTreeMap<LeaseName, Moment>,
-    /// Replicas that did not take a shard that was theirs to take, and have not been heard of since. They may be dead,
-    /// with Leases that have not expired, and are not waited for again.
+    /// Replicas that did not take a shard that was theirs to take, and have not been heard of since. They may be
+    /// dead, with Leases that have not expired, and are not waited for again.
     unresponsive: BTreeSet<String>,
 }
 
@@ -128,8 +128,8 @@ impl Election {
         }
     }
 
-    /// The identity under which this replica takes part. A replica that lost its own Lease comes back under another
-    /// identity: shards that it held before are not its own any more.
+    /// The identity under which this replica takes part. A replica that lost its own Lease comes back under
+    /// another identity: shards that it held before are not its own any more.
     pub fn identity(&self) -> String {
         match self.incarnation {
             1 => self.base_identity.clone(),
@@ -164,8 +164,8 @@ impl Election {
         self.membership == Membership::Leaving && self.held.is_empty() && self.in_flight.is_empty()
     }
 
-    /// The identity of a replica that splits pipelines over another number of shards, and that number. As long as there
-    /// is one, this replica stands by.
+    /// The identity of a replica that splits pipelines over another number of shards, and that number. As long as
+    /// there is one, this replica stands by.
     pub fn incompatible_replica(&self) -> Option<(&str, u32)> {
         self.incompatible().map(|(identity, lease)| (identity, lease.record.shards.unwrap_or_default()))
     }
@@ -231,8 +231,8 @@ impl Election {
             return;
         };
         self.observe_all(all, now);
-        // A replica that joined earlier is in the list. Of two incompatible ones that join at the same time both may
-        // give way: each comes back after another pause.
+        // A replica that joined earlier is in the list. Of two incompatible ones that join at the same time both
+        // may give way: each comes back after another pause.
         if self.membership == Membership::Joining {
             let is_compatible = self.incompatible().is_none();
             self.membership = if is_compatible { Membership::Member } else { Membership::Absent };
@@ -294,7 +294,8 @@ impl Election {
         self.held.values_mut().for_each(|lease| lease.is_closing = true);
     }
 
-    /// Notes that this replica does not hold a Lease any more. Without the Lease of its own identity it holds none.
+    /// Notes that this replica does not hold a Lease any more. Without the Lease of its own identity it holds
+    /// none.
     fn lose(&mut self, name: &LeaseName, now: Moment) {
         let is_own_name = *name == self.own_name();
         if let Some(lease) = self.held.remove(name) {
@@ -394,8 +395,8 @@ impl Election {
         is_due.then_some(LeaseRequest::List).into_iter().collect()
     }
 
-    /// Marks a shard to be handed back if this replica has at least two more than the one with the fewest. Of several
-    /// replicas with the most shards only the first by identity does so.
+    /// Marks a shard to be handed back if this replica has at least two more than the one with the fewest. Of
+    /// several replicas with the most shards only the first by identity does so.
     fn balance(&mut self, now: Moment) {
         if self.held.values().any(|lease| lease.is_closing) {
             return;
@@ -412,8 +413,9 @@ impl Election {
         }
     }
 
-    /// Takes the free shards that are this replica's to take. Each is for the replica with the fewest shards. If that
-    /// replica does not take it, the shard is for the next one: the first may be dead, with a Lease that has not expired.
+    /// Takes the free shards that are this replica's to take. Each is for the replica with the fewest shards. If
+    /// that replica does not take it, the shard is for the next one: the first may be dead, with a Lease that has
+    /// not expired.
     fn take_free_shards(&mut self, now: Moment) -> Vec<LeaseRequest> {
         let mut counts = self.shard_counts(now);
         let mut requests = Vec::new();
@@ -458,8 +460,8 @@ impl Election {
         requests
     }
 
-    /// Deletes the Leases of replicas that have ended: those of incompatible ones as soon as they have expired, since
-    /// this replica stands by for them.
+    /// Deletes the Leases of replicas that have ended: those of incompatible ones as soon as they have expired,
+    /// since this replica stands by for them.
     fn delete_expired_replicas(&self, now: Moment) -> Vec<LeaseRequest> {
         let mut requests = Vec::new();
         for (name, lease) in self.other_replicas() {
@@ -486,8 +488,8 @@ impl Election {
         }
     }
 
-    /// How long a Lease that does not change is left to its holder: as the Lease says, since its holder relies on it,
-    /// up to [`MAX_DURATION_FACTOR`] times this replica's own duration.
+    /// How long a Lease that does not change is left to its holder: as the Lease says, since its holder relies on
+    /// it, up to [`MAX_DURATION_FACTOR`] times this replica's own duration.
     fn duration(&self, record: &LeaseRecord) -> Duration {
         let own = self.timing.lease_duration;
         if record.duration.is_zero() { own } else { record.duration.min(own * MAX_DURATION_FACTOR) }
@@ -561,8 +563,8 @@ impl Election {
         counts
     }
 
-    /// How long a free shard is left to the replicas with fewer shards, of which there are `rank`. A replica that takes
-    /// it too early has one shard too many, and hands it back.
+    /// How long a free shard is left to the replicas with fewer shards, of which there are `rank`. A replica that
+    /// takes it too early has one shard too many, and hands it back.
     fn take_delay(&self, rank: usize) -> Duration {
         self.timing.retry_period / 8 * u32::try_from(rank).unwrap_or(u32::MAX)
     }

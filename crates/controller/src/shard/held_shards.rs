@@ -58,8 +58,8 @@ impl Shards {
         self.count.is_none() || self.held.get(&self.shard_of(key)).is_some_and(acting)
     }
 
-    /// The fencing token for writes about a pipeline. `None` if another replica holds its shard, or if this replica has
-    /// not read yet what the last holder wrote.
+    /// The fencing token for writes about a pipeline. `None` if another replica holds its shard, or if this
+    /// replica has not read yet what the last holder wrote.
     pub fn fencing_token(&self, key: &PipelineKey, now: Duration) -> Option<FencingToken> {
         if self.count.is_none() {
             return Some(FencingToken::default());

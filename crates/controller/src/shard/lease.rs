@@ -1,5 +1,5 @@
-//! Leases as plain values: their names and their contents. Each shard has a Lease, and each replica that takes part has
-//! one.
+//! Leases as plain values: their names and their contents. Each shard has a Lease, and each replica that takes
+//! part has one.
 
 use std::time::Duration;
 

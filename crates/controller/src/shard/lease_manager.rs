@@ -1,5 +1,5 @@
-//! Sends the requests of the [`Election`] to the API server, and tells the loop which shards this replica gains and
-//! loses. A term ends by the clock, even if this task does not run then.
+//! Sends the requests of the [`Election`] to the API server, and tells the loop which shards this replica gains
+//! and loses. A term ends by the clock, even if this task does not run then.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -144,8 +144,8 @@ impl LeaseManager {
     /// Extends, begins and ends terms as the election says.
     fn update_terms(&mut self) {
         let held = self.election.held_shards();
-        // A term that was over when its renewal came is lost and gained again, so that what was not done in between is
-        // found as after any other gain.
+        // A term that was over when its renewal came is lost and gained again, so that what was not done in
+        // between is found as after any other gain.
         let is_extended = |(shard, granted): &(&u32, &GrantedTerm)| {
             held.get(*shard).is_some_and(|lease| granted.term.extend(lease.until))
         };
@@ -329,7 +329,8 @@ async fn delete(api: &Api<Lease>, name: &str, version: String) -> kube::Result<O
     api.delete(name, &params).await.map(|_| None)
 }
 
-/// Waits for the end of a request, which returns the record that is stored then. After a conflict, reads the Lease.
+/// Waits for the end of a request, which returns the record that is stored then. After a conflict, reads the
+/// Lease.
 async fn end_of(
     name: LeaseName,
     sent: Moment,

@@ -1,6 +1,6 @@
-//! Many replicas. Pipelines are split over shards. Each shard has a Lease, and the holder of the Lease acts for the
-//! pipelines of the shard. [`Election`] decides which Leases to hold (pure), [`LeaseManager`] writes them, and [`Shards`]
-//! says for which pipelines this replica acts.
+//! Many replicas. Pipelines are split over shards. Each shard has a Lease, and the holder of the Lease acts for
+//! the pipelines of the shard. [`Election`] decides which Leases to hold (pure), [`LeaseManager`] writes them, and
+//! [`Shards`] says for which pipelines this replica acts.
 
 mod assignment;
 pub mod election;

@@ -16,8 +16,8 @@ pub enum ShardChange {
     Lost(u32),
 }
 
-/// What is stored on the hub when this replica gains shards: the objects whose versions differ from the known ones. The
-/// watches of a replica may lag behind what the last holder wrote.
+/// What is stored on the hub when this replica gains shards: the objects whose versions differ from the known
+/// ones. The watches of a replica may lag behind what the last holder wrote.
 #[derive(Debug, Default)]
 pub struct StoredState {
     /// The new shards, each with its term.

@@ -59,7 +59,7 @@ impl Prepared {
 }
 
 impl State {
-    /// ACT: records what was decided, and starts what is to be done.
+    /// ACT: records what was decided, and starts side effects.
     pub(super) fn act(&mut self, key: &PipelineKey, decision: &Decision) {
         for action in &decision.actions {
             match action {
@@ -144,7 +144,7 @@ impl State {
         let (phase, message, promotion) = (status.phase, &status.message, object.name_any());
         tracing::info!(pipeline = %key, promotion, %phase, message, "promotion");
         self.count(MetricUpdate::Entered(phase.to_string()));
-        // Failures on the way were counted when they happened.
+        // Failures of side effects were counted when they happened.
         if let (RecordChange::Moved(_) | RecordChange::Tampered(_), Phase::Failed) = (change, phase) {
             self.count(MetricUpdate::Failed(status.reason.clone()));
         }
@@ -168,7 +168,7 @@ impl State {
         Some(Prepared { order, secret, strategy, promotion: promotion.clone() })
     }
 
-    /// Has a side effect carried out. Only one is in flight for each environment of a pipeline, or target that is
+    /// Starts a side effect. Only one is in flight for each environment of a pipeline, or target that is
     /// promoted on its own.
     fn launch(&mut self, key: &PipelineKey, prepared: Prepared, work: Work) {
         let Prepared { order, secret, strategy, promotion } = prepared;
@@ -191,8 +191,8 @@ impl State {
         self.launch(key, prepared, Work::Deliver(pipeline));
     }
 
-    /// Makes a change request again on top of its base, since it cannot be merged as it is.
-    fn rebuild(&mut self, key: &PipelineKey, name: &str, stale: OutdatedReason) {
+    /// Rebuilds a change request on top of its base, since it cannot be merged as it is.
+    fn rebuild(&mut self, key: &PipelineKey, name: &str, outdated: OutdatedReason) {
         if self.pipelines.get(key).is_none_or(|entry| entry.model.suspended) {
             return;
         }
@@ -200,8 +200,8 @@ impl State {
         if prepared.promotion.status.as_ref().is_none_or(|status| status.phase != Phase::Proposed) {
             return;
         }
-        prepared.order.rebuild = Some(stale);
-        tracing::info!(pipeline = %key, promotion = name, %stale, "making a change request again");
+        prepared.order.rebuild = Some(outdated);
+        tracing::info!(pipeline = %key, promotion = name, reason = %outdated, "rebuilding a change request");
         self.launch_delivery(key, prepared);
     }
 
@@ -249,12 +249,13 @@ impl State {
         self.launch(key, prepared, Work::CheckCommit(commit));
     }
 
-    /// Begins a promotion again whose commit is gone, if its targets do not run it yet.
-    fn checked(&mut self, key: &PipelineKey, name: &str, checked: Result<Option<String>, ActError>) {
+    /// Handles the end of a check for a delivered commit. If the commit is gone, and the targets do not run it
+    /// yet, starts the promotion again.
+    fn check_ended(&mut self, key: &PipelineKey, name: &str, result: Result<Option<String>, ActError>) {
         let phase = self.record(key, name).map(|record| record.phase());
         let waits = matches!(phase, Some(Phase::Delivered | Phase::Failed));
         let acts = self.pipelines.get(key).is_some_and(|entry| !entry.model.suspended);
-        match checked {
+        match result {
             Ok(Some(commit)) if waits && acts => {
                 let lost = RecordChange::Moved(Transition::of_lost(name.into(), &commit));
                 self.backoff.forget(name);
@@ -268,21 +269,21 @@ impl State {
         }
     }
 
-    /// Whether a change request is at a place that the pipeline does not name any more, and Sluice has no access to
-    /// it, or had none for long: then it is left to people.
+    /// Whether a change request is in a repository or branch that the pipeline does not name any more, and Sluice
+    /// has no access to it, or has failed to close it for long. It is left to people then.
     fn is_out_of_reach(&self, key: &PipelineKey, name: &str, error: &ActError) -> bool {
         let Some((entry, record)) = self.pipelines.get(key).zip(self.record(key, name)) else { return false };
         (error.is_lost_access() || self.backoff.has_withdrawal_stalled(name))
             && strategy::is_outdated(entry.object(), record.object())
     }
 
-    /// Notes of change requests that a later promotion has taken over that they are no longer theirs.
+    /// Marks the records whose change request a later promotion uses.
     pub(super) fn hand_over(&mut self, key: &PipelineKey) {
         let Some(records) = self.promotions.get(key) else { return };
         let all: Vec<&ApiPromotion> = records.values().map(|record| record.object().as_ref()).collect();
-        let over = all.iter().filter(|promotion| strategy::is_handed_over(promotion, &all));
-        let over: Vec<String> = over.map(|promotion| promotion.name_any()).collect();
-        over.iter().for_each(|name| self.change(key, name, &RecordChange::HandedOver));
+        let handed_over = all.iter().filter(|promotion| strategy::is_handed_over(promotion, &all));
+        let names: Vec<String> = handed_over.map(|promotion| promotion.name_any()).collect();
+        names.iter().for_each(|name| self.change(key, name, &RecordChange::HandedOver));
     }
 
     /// Handles the end of a side effect.
@@ -293,14 +294,14 @@ impl State {
             return;
         }
         let change = match outcome {
-            JobOutcome::Check(checked) => {
-                self.checked(&key, &name, checked);
+            JobOutcome::Check(result) => {
+                self.check_ended(&key, &name, result);
                 None
             }
-            JobOutcome::Follow(Ok(followed)) => match self.followed(&key, &name, followed) {
-                Some(FollowUp::Rebuild(stale)) => {
+            JobOutcome::Follow(Ok(status)) => match self.poll_ended(&key, &name, status) {
+                Some(FollowUp::Rebuild(outdated)) => {
                     self.enqueue(&key);
-                    return self.rebuild(&key, &name, stale);
+                    return self.rebuild(&key, &name, outdated);
                 }
                 Some(FollowUp::Change(change)) => Some(*change),
                 None => None,
@@ -313,23 +314,23 @@ impl State {
         self.enqueue(&key);
     }
 
-    /// What follows from a look at an open change request.
-    fn followed(&mut self, key: &PipelineKey, name: &str, followed: ChangeRequestStatus) -> Option<FollowUp> {
+    /// Handles the end of a poll of an open change request.
+    fn poll_ended(&mut self, key: &PipelineKey, name: &str, status: ChangeRequestStatus) -> Option<FollowUp> {
         let now = self.now.instant;
         let open = self.record(key, name).and_then(|record| record.status().change_request);
-        match &followed {
+        match &status {
             ChangeRequestStatus::Waits { .. } => {
                 self.backoff.is_rebuild_due(name, false, now);
             }
             ChangeRequestStatus::Open { stale, .. } => {
                 let is_due = self.backoff.is_rebuild_due(name, stale.is_some(), now);
-                if let Some(stale) = stale.filter(|_| is_due) {
-                    return Some(FollowUp::Rebuild(stale));
+                if let Some(outdated) = stale.filter(|_| is_due) {
+                    return Some(FollowUp::Rebuild(outdated));
                 }
             }
             _ => {}
         }
-        outcome::polled(followed, open).map(|change| FollowUp::Change(Box::new(change)))
+        outcome::polled(status, open).map(|change| FollowUp::Change(Box::new(change)))
     }
 
     /// The change of the record when any other side effect has ended.
@@ -343,7 +344,7 @@ impl State {
         let status = self.record(key, name).map(|record| record.status()).unwrap_or_default();
         let open = status.change_request.clone();
         match outcome {
-            // Nothing has failed: the next decision says what is to be done instead.
+            // This is no failure: the next decision says what to do instead.
             JobOutcome::Delivery(Err(ActError::Delivery(DeliveryError::Revoked)))
             | JobOutcome::Follow(Err(ActError::Delivery(DeliveryError::Revoked)))
             | JobOutcome::Withdrawal(Err(ActError::Delivery(DeliveryError::Revoked))) => None,
@@ -384,9 +385,9 @@ impl State {
     }
 }
 
-/// What follows from a look at a change request.
+/// What follows from a poll of a change request.
 enum FollowUp {
-    /// It is made again, since it cannot be merged as it is.
+    /// It is rebuilt, since it cannot be merged as it is.
     Rebuild(OutdatedReason),
     /// Its record changes.
     Change(Box<RecordChange>),

@@ -1,6 +1,6 @@
-//! An object of the hub in memory. Three parts of it change independently and are known as of different versions: the
-//! spec and what hook calls stored in its status are as new as the newest object that was read; the rest of its status
-//! is as new as the last acknowledged write, which may be ahead of the watch.
+//! An object of the hub in memory. Three parts of it change independently and are known as of different versions:
+//! the spec and what hook calls stored in its status are as new as the newest object that was read; the rest of
+//! its status is as new as the last acknowledged write, which may be ahead of the watch.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use crate::key::version_of;
 use crate::observe::reported::Reports;
 use crate::state::status_queue::{SerializedStatus, serialize_status};
 
-/// How objects of a kind are kept in memory.
+/// The parts of an object that are kept in memory, without its hook fields.
 pub(crate) trait CachedParts: Sized {
     /// The kind.
     type Object: Resource<DynamicType = ()>;
-    /// What hook calls store in the status, whichever replica takes them. The loop never writes it.
+    /// The fields of the status that hook calls write, on any replica. The loop never writes them.
     type HookFields: PartialEq;
 
     /// Splits an object that was read.
@@ -40,7 +40,7 @@ pub(crate) trait CachedParts: Sized {
 pub(crate) struct Cached<K: CachedParts> {
     /// Spec and status.
     pub parts: K,
-    /// What hook calls have stored.
+    /// The fields of the status that hook calls write.
     pub hook_fields: K::HookFields,
     /// The version of the newest object that was read, by watch, list or get.
     read_at: u64,
@@ -48,10 +48,10 @@ pub(crate) struct Cached<K: CachedParts> {
     status_at: u64,
 }
 
-/// What was new in an object that was read.
+/// What has changed in an object that was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
-    /// No newer object was read before: its spec and hook fields count.
+    /// No newer object was read before, so its spec and hook fields count.
     pub is_latest: bool,
     /// Its owner has edited the spec.
     pub spec: bool,
@@ -94,8 +94,8 @@ impl<K: CachedParts> Cached<K> {
         self.parts.object().meta().uid != read.meta().uid
     }
 
-    /// Takes in an object that was read, except its hook fields, which are returned. While this replica is `writing`
-    /// its status, a differing status is a late copy of an earlier write: the writer notices conflicts.
+    /// Takes in an object that was read, except its hook fields, which are returned. While this replica is
+    /// `writing` its status, a differing status is a late copy of an earlier write: the writer notices conflicts.
     pub fn take_in(&mut self, read: K::Object, writing: bool) -> (Changes, K::HookFields) {
         let version = version_of(read.meta());
         let (read, hook_fields) = K::split(read);
@@ -113,38 +113,38 @@ impl<K: CachedParts> Cached<K> {
         (Changes { is_latest, spec, status, foreign_status: is_news && differs }, hook_fields)
     }
 
-    /// Replaces everything by the object as the API server returned it when it was created.
+    /// Replaces everything by the object that the API server returned when it was created.
     pub fn created(&mut self, object: K::Object) {
         *self = Self::new(object);
     }
 
-    /// A status write was acknowledged with this version.
+    /// Notes that a status write was acknowledged with this version.
     pub fn written(&mut self, version: u64) {
         self.status_at = self.status_at.max(version);
     }
 
-    /// Whether a status write took effect is not known: the next object that is read says.
-    pub fn unsure(&mut self) {
+    /// Notes that it is not known whether a status write took effect. The next object that is read shows it.
+    pub fn mark_status_unknown(&mut self) {
         self.status_at = 0;
     }
 
-    /// Versions start again from an earlier one: the API server was restored from a backup.
+    /// Notes that the API server was restored from a backup, so that versions start again from an earlier one.
     pub fn restored(&mut self) {
         (self.read_at, self.status_at) = (0, 0);
     }
 }
 
-/// What hook calls store in a pipeline's status.
+/// The fields of a pipeline's status that hook calls write.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct PipelineHookFields {
-    /// What the members of targets that Sluice cannot read have reported.
+    /// The reports of targets that Sluice cannot read.
     pub reports: Reports,
     /// When a forge last reported a change of a change request.
     pub forge_called: Option<String>,
 }
 
 impl PipelineHookFields {
-    /// Takes it out of a status.
+    /// Takes the fields out of a status.
     pub(crate) fn take(status: &mut PipelineStatus) -> Self {
         Self { reports: std::mem::take(&mut status.reports), forge_called: status.forge_called.take() }
     }
@@ -198,10 +198,10 @@ impl CachedParts for CachedPipeline {
     }
 }
 
-/// What hook calls store in a promotion's status.
+/// The fields of a promotion's status that hook calls write.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct PromotionHookFields {
-    /// What the receiver of a webhook has reported.
+    /// The report of a webhook's receiver.
     pub report: Option<Callback>,
     /// The approval by key.
     pub key_approval: Option<Box<KeyApproval>>,

@@ -1,4 +1,4 @@
-//! What follows from the watch of GitopsClusters and from the events of the clusters themselves.
+//! Handles the watch of GitopsClusters, and the events of the clusters.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -18,14 +18,15 @@ use crate::watch::session::Access;
 use crate::watch::stream::Seen;
 
 impl State {
-    pub(super) fn clusters_seen(&mut self, seen: Option<Seen<sluice_api::GitopsCluster>>) {
+    /// Takes in an event of the watch of GitopsClusters; `None` if the hub does not serve that kind.
+    pub(super) fn gitops_cluster_event(&mut self, event: Option<Seen<sluice_api::GitopsCluster>>) {
         let key = |c: &sluice_api::GitopsCluster| (c.namespace().unwrap_or_default(), c.name_any());
-        self.has_cluster_kind = seen.is_some();
+        self.has_cluster_kind = event.is_some();
         let known = |c: sluice_api::GitopsCluster| {
             let allowed = Allowed::of(c.annotations());
             (key(&c), KnownCluster { spec: c.spec, allowed })
         };
-        let users = match seen {
+        let users = match event {
             None => self.set_clusters(HashMap::new()),
             Some(Seen::Listed(all, _)) => self.set_clusters(all.into_iter().map(known).collect()),
             Some(Seen::Applied(c)) => {
@@ -75,11 +76,11 @@ impl State {
         places.into_iter().flat_map(|places| places.values().flatten().cloned()).collect()
     }
 
-    /// Why a pipeline may not refer to what a target names; `None` when it may.
+    /// Why a pipeline may not have this target; `None` if it may.
     ///
     /// # Errors
-    /// [`NotYet`] before that is known.
-    pub(super) fn refuses(
+    /// When that is not known yet.
+    pub(super) fn target_refusal(
         &self,
         pipeline: &PipelineKey,
         cluster: &ClusterKey,
@@ -101,7 +102,7 @@ impl State {
         }
     }
 
-    /// Has a session with each cluster that a pipeline refers to, and with no other.
+    /// Connects to each cluster that a pipeline refers to, and to no other.
     pub(super) fn settle_fleet(&mut self) {
         if !self.listed.0 {
             return;
@@ -130,7 +131,7 @@ impl State {
         }
     }
 
-    /// Where the kubeconfig of a cluster is; `None` before the hub's clusters are known.
+    /// Where the kubeconfig of a cluster is, or why there is none. `None` before the GitopsClusters are known.
     fn access(&self, key: &ClusterKey) -> Option<Result<Access, String>> {
         let ClusterKey::Remote { namespace, name } = key else { return Some(Ok(Access::Local)) };
         if !self.has_cluster_kind {
@@ -170,6 +171,7 @@ impl State {
         }
     }
 
+    /// Takes in an event of a cluster, and queues the pipelines that it affects.
     pub(super) fn cluster_event(&mut self, key: &ClusterKey, event: ClusterEvent) {
         // Events of a cluster that no pipeline refers to any more do not count.
         let Some(users) = self.users.get(key) else { return };

@@ -40,11 +40,11 @@ pub enum Effect {
     ReadPromotion(PipelineKey, String),
     /// Delete a promotion's record of this name and uid.
     DeletePromotion(PipelineKey, String, Option<String>, FencingToken),
-    /// Deliver, or look after a delivery; the end comes back as [`Input::JobEnded`].
+    /// Start a job; the end comes back as [`Input::JobEnded`].
     Start(Box<Job>),
-    /// Revoke the fencing_token of an in-flight side effect.
+    /// Revoke the fencing token of an in-flight side effect.
     Revoke(FencingToken),
-    /// End the term of a shard, and with it all fencing_tokens within.
+    /// End the term of a shard, and with it all fencing tokens within.
     EndTerm(LeaseTerm),
     /// Report a commit status on a forge.
     ReportCommitStatus(Box<CommitStatusReport>),
@@ -62,7 +62,8 @@ pub enum Effect {
     PublishedAll,
     /// Feed an input back after a while.
     Later(Duration, Box<Input>),
-    /// Read again all Pipelines and Promotions whose versions differ; the answer comes back as [`Input::Resynced`].
+    /// Read again all Pipelines and Promotions whose versions differ; the answer comes back as
+    /// [`Input::Resynced`].
     Resync(Resync),
     /// Hand back the Lease of a shard.
     ReleaseShard(u32),
@@ -70,13 +71,13 @@ pub enum Effect {
     UpdateMetrics(MetricUpdate),
 }
 
-/// In place of a version: this replica writes the object, and it is not to be read.
+/// In place of a version: this replica writes the object, so it is not read again.
 pub(crate) const OURS: u64 = u64::MAX;
 
-/// What is to be read again for new shards.
+/// The objects to read again for new shards.
 #[derive(Clone, Debug)]
 pub struct Resync {
-    /// The new shards, each with the term for which this replica has it.
+    /// The new shards, each with its term.
     pub shards: Vec<(u32, LeaseTerm)>,
     /// The known version of each Pipeline.
     pub pipelines: HashMap<PipelineKey, u64>,
@@ -110,7 +111,7 @@ pub struct Job {
     pub pipeline: PipelineKey,
     /// The environment, or the target that is promoted on its own.
     pub place: String,
-    /// What delivery is asked to do, without credentials.
+    /// The order for delivery, without credentials.
     pub order: Order,
     /// The name of the Secret that has the credentials.
     pub secret: Option<String>,
@@ -118,20 +119,20 @@ pub struct Job {
     pub strategy: Strategy,
     /// The promotion's record.
     pub promotion: Arc<Promotion>,
-    /// What is to be done.
+    /// The kind of work.
     pub work: Work,
 }
 
-/// What is to be done in a [`Job`].
+/// The kind of work of a [`Job`].
 #[derive(Debug)]
 pub enum Work {
     /// Deliver the promotion of this pipeline.
     Deliver(Arc<Pipeline>),
-    /// Look at the change request, and merge it if `may_merge`.
+    /// Poll the change request, and merge it if `may_merge`.
     Follow {
         /// The change request.
         request: ChangeRequest,
-        /// Every gate is open.
+        /// Whether every gate is open.
         may_merge: bool,
     },
     /// Close the change request with a comment.
@@ -141,7 +142,7 @@ pub enum Work {
         /// The comment.
         comment: String,
     },
-    /// Look whether this commit is still in its branch.
+    /// Check whether this commit is still in its branch.
     CheckCommit(String),
 }
 
@@ -158,7 +159,7 @@ pub struct CommitStatusReport {
     pub secret: Option<String>,
     /// The merged change request.
     pub request: ChangeRequest,
-    /// The state.
+    /// The progress of the promotion.
     pub progress: PromotionProgress,
     /// The description.
     pub description: String,

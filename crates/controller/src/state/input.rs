@@ -21,8 +21,8 @@ pub enum Input {
     Promotions(Seen<Promotion>),
     /// The watch of GitopsClusters on the hub reports; `None` while the hub does not serve that kind.
     Clusters(Option<Seen<GitopsCluster>>),
-    /// A session with a cluster, identified by its number, reports an event. The ticket bounds how many events of one
-    /// cluster wait here.
+    /// A session with a cluster, identified by its number, reports an event. The ticket bounds how many events of
+    /// one cluster wait here.
     Cluster(ClusterKey, u64, ClusterEvent, Ticket),
     /// An event of an object of a cluster has been held back for long enough.
     Debounced(ClusterKey, ObjectKey, u64),

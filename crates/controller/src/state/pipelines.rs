@@ -1,4 +1,4 @@
-//! What follows from the watch of Pipelines.
+//! Handles the watch of Pipelines.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -17,12 +17,13 @@ use crate::translate;
 use crate::watch::stream::Seen;
 
 impl State {
-    pub(super) fn pipelines_seen(&mut self, seen: Seen<ApiPipeline>) {
-        match seen {
+    /// Takes in an event of the watch of Pipelines.
+    pub(super) fn pipeline_event(&mut self, event: Seen<ApiPipeline>) {
+        match event {
             Seen::Listed(objects, version) => self.pipelines_listed(objects, version),
             Seen::Applied(object) => self.put_pipeline(object),
             Seen::Deleted(metadata) => self.forget_pipeline(&PipelineKey::named(&metadata)),
-            // Nothing is done by an older version of it that its owner has replaced.
+            // Its owner has replaced the older version, which must not be used any more.
             Seen::Unreadable(bad) => {
                 self.forget_pipeline(&PipelineKey::named(&bad.metadata));
                 self.note_unreadable::<ApiPipeline>(bad);
@@ -31,7 +32,7 @@ impl State {
                 tracing::warn!(%error, "cannot watch Pipelines: are the CRDs installed (sluice crds | kubectl apply -f -), and may the controller read them?")
             }
         }
-        // Most events are copies of our own statuses, and change nothing.
+        // Most events are copies of this replica's status writes, and change nothing.
         if std::mem::take(&mut self.users_changed) {
             self.settle_fleet();
         }
@@ -55,8 +56,8 @@ impl State {
             return self.forget_pipeline(&key);
         }
         self.note_readable::<ApiPipeline>(&key);
-        // Its status is this replica's to write, and the watch reports the writes late.
-        let ours = self.fencing_token(&key).is_some();
+        // This replica writes its status, and the watch reports the writes late.
+        let is_own = self.fencing_token(&key).is_some();
         let writing = self.statuses.is_writing(&StatusOwner::Pipeline(key.clone()));
         let Some(entry) = self.pipelines.get_mut(&key) else { return self.new_pipeline(key, object) };
         if entry.cached.is_other(&object) {
@@ -67,26 +68,26 @@ impl State {
             return;
         }
         let before = entry.object().clone();
-        let (changes, hook) = entry.cached.take_in(object, ours && writing);
-        if changes.foreign_status && !ours {
+        let (changes, hook) = entry.cached.take_in(object, is_own && writing);
+        if changes.foreign_status && !is_own {
             entry.evidence = translate::evidence(Some(&entry.cached.parts.status()));
         }
         if changes.spec {
             entry.model = translate::pipeline(entry.object());
             entry.edited = true;
-            // Side effects in flight were begun for what the owner wanted before.
+            // Side effects in flight were started for the spec before.
             self.revoke_in_flight(&key);
             self.remove_user(&key, &before);
             self.add_user(&key);
         }
-        let called = changes.is_latest && self.take_pipeline_hook(&key, hook);
-        if changes.spec || changes.status || called {
+        let is_called = changes.is_latest && self.take_pipeline_hook_fields(&key, hook);
+        if changes.spec || changes.status || is_called {
             self.enqueue(&key);
         }
     }
 
-    /// Takes in what hook calls have stored in the newest object that was read. Returns whether it is new.
-    fn take_pipeline_hook(&mut self, key: &PipelineKey, hook: PipelineHookFields) -> bool {
+    /// Takes in the hook fields of the newest object that was read. Returns whether they have changed.
+    fn take_pipeline_hook_fields(&mut self, key: &PipelineKey, hook: PipelineHookFields) -> bool {
         let Some(entry) = self.pipelines.get_mut(key).filter(|entry| entry.cached.hook_fields != hook) else {
             return false;
         };
@@ -167,7 +168,7 @@ impl State {
         self.timers.cancel(key);
     }
 
-    /// Revokes the fencing_tokens of all side effects in flight for a pipeline.
+    /// Revokes the fencing tokens of all side effects in flight for a pipeline.
     pub(super) fn revoke_in_flight(&mut self, key: &PipelineKey) {
         let fencing_tokens = self
             .in_flight
@@ -226,10 +227,10 @@ mod tests {
                 .collect::<String>()
         };
         assert_eq!(runs_after(5, "6.1.8"), "6.1.8");
-        // Read when a shard was taken over; the watch reports the earlier version later.
+        // It is read when a shard is gained; the watch reports the earlier version later.
         assert_eq!(runs_after(9, "6.1.9"), "6.1.9");
         assert_eq!(runs_after(7, "6.1.8"), "6.1.9");
-        // The target really goes back.
+        // The target really runs the earlier revision again.
         assert_eq!(runs_after(10, "6.1.8"), "6.1.8");
     }
 
@@ -260,8 +261,8 @@ mod tests {
         assert!(state.pipelines[&key].model.suspended);
     }
 
-    /// What an API server has stored of one Pipeline, version after version: someone edits it, a hook call
-    /// stores something, and this replica's status replaces the stored one.
+    /// A change of a stored Pipeline: someone edits it, a hook call writes its fields, or this replica writes its
+    /// status.
     #[derive(Clone, Copy, Debug)]
     enum StoredChange {
         Edit,
@@ -276,17 +277,18 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
-        /// Acknowledgements overtake watch events, events come late, and objects are read in between: once all
-        /// events were delivered in their order, every part is known as it is stored.
+        /// Acknowledgements overtake watch events, events come late, and objects are read in between. Once all
+        /// events were delivered in their order, every part in memory is as it is stored.
         #[test]
-        fn no_part_of_a_pipeline_is_lost_however_events_and_answers_are_mixed(
+        fn no_part_of_a_pipeline_is_lost_in_any_order_of_events_and_answers(
             changes in proptest::collection::vec((change(), 0usize..12), 1..20),
             stale in proptest::collection::vec(any::<proptest::sample::Index>(), 0..4),
         ) {
-                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             let _guard = runtime.enter();
             let mut state = state();
-            // Every version of the object; and by version, after how many events its answer is there.
+            // Every version of the object; and for each status write, after how many events its answer arrives,
+            // its version and its number.
             let mut versions = vec![stored(1, 1, false)];
             let mut answers: Vec<(usize, usize, i64)> = Vec::new();
             let mut written = 0;
@@ -321,7 +323,7 @@ mod tests {
                     entry.cached.written(*version as u64);
                 }
             }
-            // Other ways of reading lag behind.
+            // Reads that lag behind.
             stale.iter().for_each(|index| state.put_pipeline(index.get(&versions).clone()));
             let entry = state.pipelines.values().next().unwrap();
             prop_assert_eq!(entry.model.suspended, last.spec.suspend);

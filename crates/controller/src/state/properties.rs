@@ -1,5 +1,5 @@
-//! Whatever happens in whatever order: what the state asks for keeps the promises P1 to P9, and when faults stop
-//! everything comes to rest where it should.
+//! Properties of random histories: the effects of the state keep the promises P1 to P9, and when faults stop, the
+//! newest revision arrives everywhere and the controller comes to rest.
 
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -53,7 +53,7 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
-fn happens(simulation: &mut ControllerSimulation, happening: &Happening) {
+fn apply(simulation: &mut ControllerSimulation, happening: &Happening) {
     let environment = |index: &Index| ENVIRONMENTS[index.index(ENVIRONMENTS.len())];
     let nth = |index: &Index| index.index(1000);
     match happening {
@@ -87,15 +87,15 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 3000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens_the_promises_hold_and_the_newest_revision_arrives(
+    fn in_any_history_the_promises_hold_and_the_newest_revision_arrives(
         manual in prop::bool::weighted(0.2),
         happenings in prop::collection::vec(happening(), 1..120),
     ) {
         let mut simulation = ControllerSimulation::new(manual);
-        happenings.iter().for_each(|happening| happens(&mut simulation, happening));
+        happenings.iter().for_each(|happening| apply(&mut simulation, happening));
         simulation.suspend(false);
         simulation.settle();
-        simulation.check_knowledge();
+        simulation.check_memory();
         // P3 and P4: without rejections and approvals, everything runs what dev runs.
         let newest = simulation.fleet["dev"].version;
         if !manual && !simulation.any_rejected() {

@@ -9,7 +9,7 @@ use sluice_api::promotion::{Promotion, PromotionStatus};
 use super::cached::PipelineHookFields;
 use super::status_queue::{StatusOwner, StatusWrite, StoredObject, WriteOutcome};
 
-/// An event of the watches.
+/// An event of the hub's watches.
 #[derive(Clone)]
 pub(super) enum HubEvent {
     Pipeline(Pipeline),
@@ -17,7 +17,7 @@ pub(super) enum HubEvent {
     Deleted(Promotion),
 }
 
-/// The API server.
+/// The API server of the hub.
 #[derive(Default)]
 pub(super) struct SimulatedHub {
     pub version: u64,

@@ -1,5 +1,5 @@
-//! A world for the state of the controller: an API server, a git repository, a cluster with Flux and people. Each effect
-//! is carried out when the test says so, its answer arrives when the test says so, and both may fail or get lost.
+//! Simulates what the controller's state works with: an API server, a git repository, a cluster with Flux, and
+//! people. The test says when each effect is carried out and when its answer arrives. Both may fail or get lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Error;
@@ -27,10 +27,10 @@ use crate::watch::stream::Seen;
 /// The environments, in order. Each has one target in a namespace of its name.
 pub(super) const ENVIRONMENTS: [&str; 3] = ["dev", "staging", "prod"];
 
-/// How long it takes until everything has come to rest: longer than any pause and deadline, in seconds.
+/// How long everything takes to come to rest: longer than any pause and deadline, in seconds.
 const SETTLING_TIME: u64 = 2 * 3600;
 
-/// What becomes of an effect that is carried out.
+/// A fault while an effect is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EffectFault {
     None,
@@ -47,7 +47,7 @@ pub(super) struct RunningVersion {
     pub is_healthy: bool,
 }
 
-/// The world.
+/// The controller's state, and everything around it.
 pub(super) struct ControllerSimulation {
     pub state: State,
     start: Instant,
@@ -112,7 +112,7 @@ impl ControllerSimulation {
         now
     }
 
-    // What people and the cluster do.
+    // Actions of people and of the cluster.
 
     fn create_pipeline(&mut self, manual: bool) {
         let environment = |name: &&str| json!({"name": name, "targets": [{"namespace": name, "name": name}]});
@@ -196,7 +196,7 @@ impl ControllerSimulation {
         self.cluster_events.push(reported(environment, running));
     }
 
-    // What happens to the controller.
+    // Inputs of the controller.
 
     /// A process starts, without memory. Effects in flight are cut off.
     pub(super) fn begin(&mut self) {
@@ -226,13 +226,13 @@ impl ControllerSimulation {
         self.server.delivered = self.server.log.len();
         let pipelines: Vec<Pipeline> = self.server.pipeline.iter().cloned().collect();
         let promotions: Vec<Promotion> = self.server.promotions.values().cloned().collect();
-        pipelines.iter().for_each(|pipeline| self.knows(pipeline));
+        pipelines.iter().for_each(|pipeline| self.note_known(pipeline));
         let version = self.server.version;
         self.step(Input::Pipelines(Seen::Listed(pipelines, version)));
         self.step(Input::Promotions(Seen::Listed(promotions, version)));
     }
 
-    fn knows(&mut self, pipeline: &Pipeline) {
+    fn note_known(&mut self, pipeline: &Pipeline) {
         let version = crate::key::version_of(&pipeline.metadata);
         if version >= self.newest_known {
             (self.newest_known, self.suspended_as_known) = (version, pipeline.spec.suspend);
@@ -247,7 +247,7 @@ impl ControllerSimulation {
         }
     }
 
-    /// Delivers again an event that was delivered before, as an object that was read before and arrives late.
+    /// Delivers an event again, like an object that was read earlier and arrives late.
     pub(super) fn repeat_event(&mut self, index: usize) {
         let delivered = &self.server.log[..self.server.delivered];
         let is_deleted = |object: &Promotion| {
@@ -267,7 +267,7 @@ impl ControllerSimulation {
     fn event(&mut self, event: HubEvent) {
         match event {
             HubEvent::Pipeline(pipeline) => {
-                self.knows(&pipeline);
+                self.note_known(&pipeline);
                 self.step(Input::Pipelines(Seen::Applied(pipeline)));
             }
             HubEvent::Promotion(promotion) => self.step(Input::Promotions(Seen::Applied(promotion))),
@@ -304,18 +304,18 @@ impl ControllerSimulation {
         self.wall_offset = offset;
     }
 
-    /// Gives the state an input, and has it reconcile what is due then.
+    /// Gives the state an input, and has it reconcile all pipelines in its queue.
     fn step(&mut self, input: Input) {
         let effects = self.state.step(input, self.now());
-        effects.into_iter().for_each(|effect| self.emitted(effect));
+        effects.into_iter().for_each(|effect| self.keep_effect(effect));
         while self.state.queued() > 0 {
             let effects = self.state.step(Input::Reconcile, self.now());
-            effects.into_iter().for_each(|effect| self.emitted(effect));
+            effects.into_iter().for_each(|effect| self.keep_effect(effect));
         }
     }
 
     /// Checks an effect, and keeps it until it is carried out.
-    fn emitted(&mut self, effect: Effect) {
+    fn keep_effect(&mut self, effect: Effect) {
         match effect {
             Effect::Later(pause, input) => self.later.push((self.elapsed + pause.as_secs().max(1), *input)),
             Effect::Revoke(fencing_token) => fencing_token.revoke(),
@@ -344,7 +344,7 @@ impl ControllerSimulation {
         }
     }
 
-    /// P2: each environment before has run the revision healthily.
+    /// Checks P2: the environment before was healthy with the revision.
     fn check_proven(&self, promotion: &Promotion) {
         let place = ENVIRONMENTS.iter().position(|e| *e == promotion.spec.environment).unwrap();
         let (before, version) = (ENVIRONMENTS[place - 1], version_of(&promotion.spec.revision));
@@ -370,7 +370,7 @@ impl ControllerSimulation {
         assert!(approved || !is_manual, "P7: {name} is delivered without an approval");
     }
 
-    // What becomes of effects.
+    // Effects.
 
     /// Carries out an effect that is pending.
     pub(super) fn carry_out(&mut self, index: usize, fault: EffectFault) {
@@ -487,9 +487,9 @@ impl ControllerSimulation {
         Delivered::Committed { commit }
     }
 
-    // How it ends.
+    // The end of a test.
 
-    /// Everything works and arrives, in order; targets become healthy, and hours pass.
+    /// Carries out and delivers everything in order, with healthy targets, until nothing happens for hours.
     pub(super) fn settle(&mut self) {
         self.set_clock(0);
         for environment in ENVIRONMENTS {
@@ -521,11 +521,11 @@ impl ControllerSimulation {
                 _ => return,
             }
         }
-        panic!("it does not come to rest: {:?}", self.pending.last());
+        panic!("the controller does not come to rest: {:?}", self.pending.last());
     }
 
-    /// The state knows what the server has stored.
-    pub(super) fn check_knowledge(&self) {
+    /// Checks that the state has in memory what the server has stored.
+    pub(super) fn check_memory(&self) {
         let stored = self.server.pipeline.as_ref().unwrap();
         let entry = &self.state.pipelines[&key()];
         assert_eq!(entry.object().spec, stored.spec, "an edit is lost");
@@ -545,7 +545,7 @@ impl ControllerSimulation {
         self.server.promotions.values().any(|object| object.spec.rejection.is_some())
     }
 
-    /// Why nothing more happens, for messages.
+    /// What everything has come to, for the messages of failing tests.
     pub(super) fn summary(&self) -> String {
         let phase = |object: &Promotion| {
             let status = object.status.clone().unwrap_or_default();

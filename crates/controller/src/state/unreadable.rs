@@ -1,5 +1,5 @@
-//! Objects that cannot be read. The replica that acts for the pipeline of that name writes an event about it, also when
-//! it begins to act later.
+//! Objects that cannot be read. The replica that acts for the pipeline of that name writes an event about it, also
+//! when it begins to act later.
 
 use kube::Resource;
 use sluice_api::Pipeline;
@@ -27,7 +27,7 @@ impl State {
         }
     }
 
-    /// Writes events about those of a shard.
+    /// Writes events about the unreadable objects of a shard.
     pub(super) fn send_unreadable_events(&mut self, shard: u32) {
         let of_shard = self.unreadable.iter().filter(|((_, key), _)| self.shards.shard_of(key) == shard);
         let announced =

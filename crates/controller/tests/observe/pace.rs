@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use sluice_api::pipeline::{EnvironmentStatus, Health, PipelineStatus, PromotionSummary, TargetStatus};
 use sluice_api::promotion::Phase;
 use sluice_controller::state::status_pace::{
-    Damping, Pace, newly_failed, tells_of_delivery, tells_of_health, tells_only_of_health,
+    Damping, Pace, has_health_changed, has_only_health_changed, is_newly_delivered, newly_failed,
 };
 
 #[test]
@@ -50,21 +50,21 @@ fn shown(health: Health, error: &str, promotion: Option<(&str, Phase)>) -> Pipel
 #[test]
 fn health_is_told_of_when_a_target_does_otherwise_or_cannot_be_read() {
     let ready = shown(Health::Ready, "", None);
-    assert!(tells_of_health(&PipelineStatus::default(), &ready));
-    assert!(tells_of_health(&ready, &shown(Health::Failed, "", None)));
-    assert!(tells_of_health(&ready, &shown(Health::Ready, "no answer", None)));
-    assert!(!tells_of_health(&ready, &shown(Health::Ready, "", Some(("a", Phase::Delivered)))));
+    assert!(has_health_changed(&PipelineStatus::default(), &ready));
+    assert!(has_health_changed(&ready, &shown(Health::Failed, "", None)));
+    assert!(has_health_changed(&ready, &shown(Health::Ready, "no answer", None)));
+    assert!(!has_health_changed(&ready, &shown(Health::Ready, "", Some(("a", Phase::Delivered)))));
 }
 
 #[test]
 fn a_delivery_is_told_of_once() {
     let at = |name, phase| shown(Health::Ready, "", Some((name, phase)));
     let delivered = at("a", Phase::Delivered);
-    assert!(tells_of_delivery(&at("a", Phase::Proposed), &delivered));
-    assert!(tells_of_delivery(&shown(Health::Ready, "", None), &delivered));
-    assert!(tells_of_delivery(&at("b", Phase::Delivered), &delivered));
-    assert!(!tells_of_delivery(&delivered, &shown(Health::Progressing, "", Some(("a", Phase::Delivered)))));
-    assert!(!tells_of_delivery(&delivered, &at("a", Phase::Succeeded)));
+    assert!(is_newly_delivered(&at("a", Phase::Proposed), &delivered));
+    assert!(is_newly_delivered(&shown(Health::Ready, "", None), &delivered));
+    assert!(is_newly_delivered(&at("b", Phase::Delivered), &delivered));
+    assert!(!is_newly_delivered(&delivered, &shown(Health::Progressing, "", Some(("a", Phase::Delivered)))));
+    assert!(!is_newly_delivered(&delivered, &at("a", Phase::Succeeded)));
 }
 
 /// How long after the start each write goes out of a target whose health changes every second.
@@ -82,7 +82,7 @@ fn writes_of_a_flapping_target(seconds: u64) -> Vec<(Duration, Health)> {
             continue;
         }
         let failed = newly_failed(&written, &status);
-        assert!(tells_only_of_health(&written, &status));
+        assert!(has_only_health_changed(&written, &status));
         let damped = damping.until(&failed, now);
         let differs_since = *differs.get_or_insert(now);
         let pace = Pace { differs: differs_since, sent, damped, busy: false, health: true, delivered: false };
@@ -124,10 +124,10 @@ fn damping_delays_neither_a_target_that_fails_anew_nor_the_first_change_after_a_
 fn what_moves_on_is_not_damped() {
     let at = |health, promotion| shown(health, "", promotion);
     let delivered = Some(("a", Phase::Delivered));
-    assert!(tells_only_of_health(&at(Health::Ready, None), &at(Health::Failed, None)));
-    assert!(!tells_only_of_health(&at(Health::Ready, None), &at(Health::Failed, delivered)));
-    assert!(!tells_only_of_health(&PipelineStatus::default(), &at(Health::Ready, None)));
+    assert!(has_only_health_changed(&at(Health::Ready, None), &at(Health::Failed, None)));
+    assert!(!has_only_health_changed(&at(Health::Ready, None), &at(Health::Failed, delivered)));
+    assert!(!has_only_health_changed(&PipelineStatus::default(), &at(Health::Ready, None)));
     let mut runs = at(Health::Ready, None);
     runs.environments.get_mut("dev").unwrap().targets[0].revision = Some("6.1.8".into());
-    assert!(!tells_only_of_health(&at(Health::Ready, None), &runs));
+    assert!(!has_only_health_changed(&at(Health::Ready, None), &runs));
 }

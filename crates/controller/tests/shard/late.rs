@@ -1,5 +1,5 @@
-//! Statuses that are written late, against a real API server: an edit of the spec does not prevent them, a status of
-//! another replica does.
+//! Statuses that are written late, against a real API server: an edit of the spec does not prevent them, a status
+//! of another replica does.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! Which replica holds which shard: scenarios of a few replicas, and random ones on a network that delays and loses
-//! messages, with clocks that differ and processes that are stopped. Also status writes that arrive late, and the
-//! largest status.
+//! Which replica holds which shard: scenarios of a few replicas, and random ones on a network that delays and
+//! loses messages, with clocks that differ and processes that are stopped. Also status writes that arrive late,
+//! and the largest status.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

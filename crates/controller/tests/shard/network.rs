@@ -60,8 +60,8 @@ impl Server {
 
 /// A message between a replica and the server.
 enum Message {
-    /// To the server: a request, the replica's time at which it was sent, and after how many milliseconds the answer
-    /// arrives; `None` if the answer is lost.
+    /// To the server: a request, the replica's time at which it was sent, and after how many milliseconds the
+    /// answer arrives; `None` if the answer is lost.
     Request(LeaseRequest, Duration, Option<u64>),
     /// To the replica: the answer to a write or a deletion.
     Answer(LeaseName, Duration, LeaseOutcome),
@@ -131,8 +131,8 @@ impl Replica {
         self.messages.push((at, self.sent, message));
     }
 
-    /// Delivers the messages that are due, and sends requests. `delay` returns how long the next message takes, and
-    /// `is_lost` whether the next answer is lost.
+    /// Delivers the messages that are due, and sends requests. `delay` returns how long the next message takes,
+    /// and `is_lost` whether the next answer is lost.
     pub fn advance(
         &mut self,
         server: &mut Server,

@@ -1,5 +1,5 @@
-//! Properties of random histories: two replicas never act for one shard; and when the faults stop, all shards are held,
-//! evenly.
+//! Properties of random histories: two replicas never act for one shard; and when the faults stop, all shards are
+//! held, evenly.
 
 use std::collections::BTreeMap;
 

@@ -116,7 +116,8 @@ fn a_dead_replica_whose_lease_has_not_expired_delays_no_hand_over() {
 fn a_shard_that_a_dead_replica_does_not_take_is_not_left_to_it_again() {
     let (mut server, mut replicas) = three_replicas(3);
     let now = pass(&mut server, &mut replicas, 0, 5000);
-    // The replica dies when it has handed back its shard, and its own Lease exists: it has the fewest shards of all.
+    // The replica dies when it has handed back its shard, and its own Lease exists: it has the fewest shards of
+    // all.
     replicas[0].election.leave();
     let has_lease = |server: &Server| server.leases.contains_key(&LeaseName::Replica("a".into()));
     let now = (now..now + 1000)
