@@ -23,7 +23,7 @@ use crate::metrics::Metrics;
 
 /// How many connections a server has at a time.
 const MAX_CONNECTIONS: usize = 64;
-/// How many of them may come from one address.
+/// How many connections one address has at a time.
 const MAX_CONNECTIONS_OF_ONE: usize = 16;
 /// How long the header of a request may take, and how long a connection may be idle.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,6 +1,6 @@
-//! When a change request is polled next: often while it is new, and more seldom as it ages. When a failed
-//! delivery, a failed close or a check for a lost commit comes next. Times are those of the monotonic clock, so
-//! that setting the wall clock changes no pause. Pure.
+//! When a change request is polled next: often while it is new, and less often as it ages. Also when a failed delivery
+//! or a failed close is retried, and when a lost commit is looked for. Times are those of the monotonic clock, so that
+//! setting the wall clock changes no pause. Pure.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -11,6 +11,9 @@ use sluice_delivery::{ChangeRequestStatus, Delivered, DeliveryError, Retry};
 use crate::key::PipelineKey;
 use crate::secret::SecretNotAllowed;
 
+/// The reason of a failure whose pause a forge asked for.
+pub(crate) const RATE_LIMITED: &str = "RateLimited";
+
 /// A job that has ended.
 #[derive(Debug)]
 pub struct EndedJob {

@@ -7,8 +7,8 @@ use sluice_api::pipeline::Strategy;
 use sluice_api::promotion::{ChangeRequest as ApiChangeRequest, RecordedRequestState};
 use sluice_delivery::{ChangeRequestStatus, Delivered, DeliveryError, Retry};
 
-use super::{ActError, order};
-use crate::record::promotion::RecordChange;
+use super::{ActError, RATE_LIMITED, order};
+use crate::record::promotion::{DeliveryKind, RecordChange};
 
 /// The first pause after a failed delivery; it doubles with each further failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
@@ -27,7 +27,7 @@ const MAX_RATE_LIMIT_PAUSE: Duration = Duration::from_secs(3600);
 /// The longest pause after a failure for this reason. A stored time that is further ahead was written with another
 /// policy or another clock.
 pub(crate) fn max_pause(reason: &str) -> Duration {
-    if reason == "RateLimited" { MAX_RATE_LIMIT_PAUSE } else { MAX_FIX_PAUSE }
+    if reason == RATE_LIMITED { MAX_RATE_LIMIT_PAUSE } else { MAX_FIX_PAUSE }
 }
 
 /// The change after a delivery.
@@ -37,25 +37,25 @@ pub(crate) fn delivered(delivered: Delivered, strategy: &Strategy) -> RecordChan
             RecordChange::Proposed(order::api_change_request(&request, RecordedRequestState::Open, strategy))
         }
         Delivered::Proposed { request, merged: true } => RecordChange::Delivered {
-            reason: "Merged",
+            kind: DeliveryKind::Merged,
             message: format!("{} was merged; waits for the targets to run it", request.url),
             commit: Some(request.head_commit.clone()),
             request: Some(order::api_change_request(&request, RecordedRequestState::Merged, strategy)),
         },
         Delivered::Committed { commit } => RecordChange::Delivered {
-            reason: "Committed",
+            kind: DeliveryKind::Committed,
             message: format!("committed as {commit}; waits for the targets to run it"),
             commit: Some(commit),
             request: None,
         },
         Delivered::AlreadySet { commit } => RecordChange::Delivered {
-            reason: "AlreadySet",
+            kind: DeliveryKind::AlreadySet,
             message: format!("every value was set already at {commit}; waits for the targets to run it"),
             commit: None,
             request: None,
         },
         Delivered::Notified { to } => RecordChange::Delivered {
-            reason: "Notified",
+            kind: DeliveryKind::Notified,
             message: match to {
                 Some(to) => format!("announced, also to {to}; waits for the targets to run it"),
                 None => "announced by an event; waits for the targets to run it".into(),
@@ -64,7 +64,7 @@ pub(crate) fn delivered(delivered: Delivered, strategy: &Strategy) -> RecordChan
             request: None,
         },
         Delivered::Called { to, status } => RecordChange::Delivered {
-            reason: "Called",
+            kind: DeliveryKind::Called,
             message: format!("{to} accepted the call (status {status}); waits for the targets to run it"),
             commit: None,
             request: None,
@@ -106,7 +106,7 @@ pub(crate) fn polled(status: ChangeRequestStatus, request: Option<ApiChangeReque
             in_state(RecordedRequestState::Merged).map(RecordChange::Missed)
         }
         ChangeRequestStatus::Merged { commit, .. } => Some(RecordChange::Delivered {
-            reason: "Merged",
+            kind: DeliveryKind::Merged,
             message: "its change request was merged; waits for the targets to run it".into(),
             commit: Some(commit).filter(|c| !c.is_empty()),
             request: in_state(RecordedRequestState::Merged),
@@ -129,7 +129,7 @@ pub(crate) fn failed(error: &ActError, attempts: u32, now: Timestamp) -> RecordC
     let again = match error {
         ActError::Delivery(error) => match DeliveryError::retry(error) {
             Retry::Soon => in_pause(FIRST_PAUSE, MAX_PAUSE),
-            // The forge says when, whatever the number of attempts.
+            // The forge sets the time. The number of attempts does not matter.
             Retry::At(at) => at.min(now.checked_add(max_pause(error.reason())).unwrap_or(at)),
             Retry::OnChange => in_pause(FIRST_FIX_PAUSE, MAX_FIX_PAUSE),
         },

@@ -16,7 +16,7 @@ use sluice_core::promotion::Phase;
 use sluice_delivery::notification::News;
 use sluice_delivery::{Delivery, FairQueue, Retry, clock};
 
-use super::promotion::{self, RecordChange};
+use super::promotion::{self, DeliveryKind, RecordChange};
 use super::queue::{MAX_SENDERS, NewsQueue, send_with_retries};
 use crate::metrics::Metrics;
 use crate::timeout::{API_CALL_TIMEOUT, within};
@@ -298,12 +298,14 @@ pub fn notice(before: &PromotionStatus, change: &RecordChange) -> Option<Notice>
         RecordChange::Waiting { request, why, failed: true } if !before.message.contains(why) => {
             Notice::new(true, "ChecksFailed", format!("{}: {why}", request.url))
         }
-        RecordChange::Delivered { reason: reason @ ("Committed" | "Called"), message, .. } => {
-            Notice::new(false, reason, message)
-        }
+        RecordChange::Delivered {
+            kind: kind @ (DeliveryKind::Committed | DeliveryKind::Called),
+            message,
+            ..
+        } => Notice::new(false, kind.reason(), message),
         // With the notification strategy, the event that delivers the promotion is the Kubernetes event.
-        RecordChange::Delivered { reason, message, .. } => {
-            Notice::new(false, reason, message).into_news_only()
+        RecordChange::Delivered { kind, message, .. } => {
+            Notice::new(false, kind.reason(), message).into_news_only()
         }
         RecordChange::Failed { reason, message, .. } | RecordChange::Trouble { reason, message }
             if before.message != *message =>
@@ -364,8 +366,8 @@ mod tests {
         })
     }
 
-    fn delivered(reason: &'static str) -> RecordChange {
-        RecordChange::Delivered { reason, message: String::new(), commit: None, request: None }
+    fn delivered(kind: DeliveryKind) -> RecordChange {
+        RecordChange::Delivered { kind, message: String::new(), commit: None, request: None }
     }
 
     #[test]
@@ -379,10 +381,10 @@ mod tests {
         for (before, change, expected) in [
             (&new, RecordChange::Proposed(request.clone()), is("Proposed", false, true)),
             (&proposed, RecordChange::Proposed(request), None),
-            (&proposed, delivered("Merged"), is("Merged", false, false)),
+            (&proposed, delivered(DeliveryKind::Merged), is("Merged", false, false)),
             (&proposed, moved(Phase::Succeeded, "Succeeded"), is("Succeeded", false, false)),
-            (&new, delivered("Committed"), is("Committed", false, true)),
-            (&new, delivered("AlreadySet"), is("AlreadySet", false, false)),
+            (&new, delivered(DeliveryKind::Committed), is("Committed", false, true)),
+            (&new, delivered(DeliveryKind::AlreadySet), is("AlreadySet", false, false)),
             (&new, moved(Phase::Succeeded, "Succeeded"), is("Succeeded", false, true)),
             (&proposed, moved(Phase::Failed, "Unhealthy"), is("Unhealthy", true, true)),
             (&new, moved(Phase::Rejected, "Rejected"), is("Rejected", true, true)),

@@ -80,6 +80,34 @@ pub fn object(pipeline: &Pipeline, intent: &NewPromotion) -> Promotion {
     }
 }
 
+/// How a promotion was delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeliveryKind {
+    /// Its change request was merged.
+    Merged,
+    /// A commit was pushed.
+    Committed,
+    /// Every value was set already.
+    AlreadySet,
+    /// An event was written.
+    Notified,
+    /// The receiver of a webhook accepted the call.
+    Called,
+}
+
+impl DeliveryKind {
+    /// The reason, as the record and events show it.
+    pub fn reason(self) -> &'static str {
+        match self {
+            DeliveryKind::Merged => "Merged",
+            DeliveryKind::Committed => "Committed",
+            DeliveryKind::AlreadySet => "AlreadySet",
+            DeliveryKind::Notified => "Notified",
+            DeliveryKind::Called => "Called",
+        }
+    }
+}
+
 /// A change of the record of a promotion.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RecordChange {
@@ -109,8 +137,8 @@ pub enum RecordChange {
     },
     /// It was delivered: merged, committed, announced, or set already.
     Delivered {
-        /// How it was delivered, as one word.
-        reason: &'static str,
+        /// How it was delivered.
+        kind: DeliveryKind,
         /// How it was delivered, as a sentence.
         message: String,
         /// The commit that carries it.
@@ -232,7 +260,7 @@ fn phase_after<'a>(before: &PromotionStatus, change: &'a RecordChange) -> Option
         RecordChange::Waiting { request, why, .. } => {
             (Phase::Proposed, "Proposed", with_notes(request, &format!("{}: {why}", request.url)))
         }
-        RecordChange::Delivered { reason, message, .. } => (Phase::Delivered, reason, message.clone()),
+        RecordChange::Delivered { kind, message, .. } => (Phase::Delivered, kind.reason(), message.clone()),
         RecordChange::Rejected { message, .. } => (Phase::Rejected, "Rejected", message.clone()),
         RecordChange::Withdrawn | RecordChange::HandedOver => return None,
         RecordChange::Missed(request) => {

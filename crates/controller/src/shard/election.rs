@@ -103,7 +103,7 @@ pub struct Election {
     is_listing: bool,
     /// When the last request for a Lease was sent, if it failed.
     failed: BTreeMap<LeaseName, Moment>,
-    /// Replicas that did not take a shard that was theirs to take, and have not been heard of since. They may be
+    /// Replicas that did not take a shard that was theirs to take, and have not written a Lease since. They may be
     /// dead, with Leases that have not expired, and are not waited for again.
     unresponsive: BTreeSet<String>,
 }

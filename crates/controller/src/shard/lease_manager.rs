@@ -1,4 +1,4 @@
-//! Sends the requests of the [`Election`] to the API server, and tells the loop which shards this replica gains
+//! Sends the requests of the [`Election`] to the API server, and reports to the loop which shards this replica gains
 //! and loses. A term ends by the clock, even if this task does not run then.
 
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ pub struct LeaseManager {
     options: ElectionOptions,
     api: Api<Lease>,
     election: Election,
-    /// The terms of the shards that the loop was told of.
+    /// The terms of the shards that were reported to the loop.
     terms: BTreeMap<u32, GrantedTerm>,
     metrics: Arc<Metrics>,
     tx: UnboundedSender<Input>,
@@ -49,7 +49,7 @@ pub struct LeaseManager {
     logged: Logged,
 }
 
-/// The term of a shard that the loop was told of.
+/// The term of a shard that was reported to the loop.
 struct GrantedTerm {
     term: LeaseTerm,
     is_closing: bool,
@@ -141,7 +141,7 @@ impl LeaseManager {
         self.log_changes();
     }
 
-    /// Extends, begins and ends terms as the election says.
+    /// Extends, begins and ends terms for the shards that the election holds.
     fn update_terms(&mut self) {
         let held = self.election.held_shards();
         // A term that was over when its renewal came is lost and gained again, so that what was not done in
@@ -368,7 +368,7 @@ fn random_identity() -> String {
     let host = host.trim_matches('-');
     let host = if host.is_empty() { "sluice" } else { host };
     let mut random = [0; 4];
-    // Without random bytes the time tells processes apart.
+    // Without random bytes, the time makes the identity unique.
     if ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut random).is_err() {
         random = Timestamp::now().subsec_nanosecond().to_be_bytes();
     }

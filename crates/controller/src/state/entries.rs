@@ -12,6 +12,7 @@ use sluice_delivery::{FencingToken, PromotionProgress};
 
 use super::cached::{Cached, CachedPipeline, CachedPromotion};
 use super::status_pace::Damping;
+use crate::act::RATE_LIMITED;
 use crate::hook::condition::Problem;
 use crate::observe::facts::ClusterKey;
 
@@ -120,6 +121,6 @@ impl Record {
 /// Whether a promotion waits for a retry that may come earlier. If a forge asked for the pause, it may not.
 pub(super) fn may_retry_early(object: &Promotion) -> bool {
     object.status.as_ref().is_some_and(|status| {
-        status.phase == Phase::Promoting && status.next_attempt.is_some() && status.reason != "RateLimited"
+        status.phase == Phase::Promoting && status.next_attempt.is_some() && status.reason != RATE_LIMITED
     })
 }

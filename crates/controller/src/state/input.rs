@@ -45,6 +45,6 @@ pub enum Input {
     Resynced(Box<StoredState>),
     /// Time has passed.
     Tick,
-    /// The next pipeline of the queue is to be reconciled.
+    /// The loop has time to reconcile the next pipeline of the queue.
     Reconcile,
 }

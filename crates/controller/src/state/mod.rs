@@ -67,7 +67,7 @@ pub struct StateSettings {
     pub poll_interval: Duration,
 }
 
-/// Everything that the controller knows.
+/// The state of the controller.
 pub struct State {
     settings: StateSettings,
     now: Now,

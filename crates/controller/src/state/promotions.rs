@@ -147,7 +147,7 @@ impl State {
     }
 }
 
-/// Returns who has approved a promotion between two versions of it.
+/// Returns the approver of a promotion that was approved between two versions of it.
 fn approver(before: &Promotion, after: &Promotion, by_key: bool) -> Option<String> {
     let approval = after.spec.approval.as_ref();
     let person = approval.filter(|approval| before.spec.approval.as_ref() != Some(approval));

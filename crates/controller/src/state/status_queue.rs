@@ -257,7 +257,7 @@ fn may_be_stored(error: &kube::Error) -> bool {
     !matches!(error, kube::Error::Api(status) if (400..500).contains(&status.code))
 }
 
-/// A bound on the writes of one status, whatever causes them: another writer of the same status, for example, that
+/// A bound on the writes of one status, for any cause: another writer of the same status, for example, that
 /// answers each write with its own. A generic cell rate: [`WriteRates::BURST`] writes without a pause, then one
 /// for each [`WriteRates::PERIOD`].
 #[derive(Debug, Default)]

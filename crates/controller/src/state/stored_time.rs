@@ -145,7 +145,7 @@ mod tests {
             (at("2026-01-02T03:00:00Z"), start),
         );
         assert_eq!(first, at("2026-01-02T03:00:00Z"));
-        // Half an hour later it is half an hour ago, whatever the object says.
+        // Half an hour later it is half an hour ago, although the stored time is still ahead.
         let now = (at("2026-01-02T03:30:00Z"), start + Duration::from_secs(1800));
         assert_eq!(times.read("a", TimeField::Delivered, stored, Duration::ZERO, now), first);
         // Small differences between clocks are ignored.

@@ -5,7 +5,9 @@ use serde_json::json;
 use sluice_api::promotion::{Approval, ChangeRequest, GivenApproval, Phase, PromotionSpec, PromotionStatus};
 use sluice_api::{Pipeline, Promotion};
 use sluice_controller::act::strategy::is_handed_over;
-use sluice_controller::record::promotion::{ENVIRONMENT_LABEL, PIPELINE_LABEL, RecordChange, apply, object};
+use sluice_controller::record::promotion::{
+    DeliveryKind, ENVIRONMENT_LABEL, PIPELINE_LABEL, RecordChange, apply, object,
+};
 use sluice_core::Revision;
 use sluice_core::decide::{NewPromotion, Transition};
 use sluice_core::promotion::{Gate, GateKind, Phase as At};
@@ -131,8 +133,12 @@ fn a_record_that_was_changed_fails_and_one_that_has_ended_stays_as_it_is() {
 
 #[test]
 fn only_what_has_come_is_another_round_when_it_is_begun_anew() {
-    let delivered =
-        RecordChange::Delivered { reason: "Called", message: "taken".into(), commit: None, request: None };
+    let delivered = RecordChange::Delivered {
+        kind: DeliveryKind::Called,
+        message: "taken".into(),
+        commit: None,
+        request: None,
+    };
     let failed = RecordChange::Failed { reason: "Unreachable", message: "gone".into(), again: now() };
     let again = moved(At::Pending, "Retried", false);
     let superseded = moved(At::Superseded, "Superseded", false);
