@@ -12,16 +12,16 @@ use std::ops::ControlFlow;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::hook::{self, Hook, HookOptions};
+use crate::hook::{self, HookOptions, HookServer};
 use crate::metrics::Metrics;
 use crate::options::ControllerOptions;
 use crate::runtime::{Runtime, admission_policy};
 use crate::serve;
 use crate::shard::{LeaseCommand, LeaseManager};
 use crate::state::Input;
-use crate::watch::cause::{self, Cause};
-use crate::watch::limit::Limits;
-use crate::watch::stream::{Guarded, Seen, follow};
+use crate::watch::limit::WatchLimits;
+use crate::watch::read_error::ReadError;
+use crate::watch::stream::{ObjectEvent, ParsedObjectApi, follow};
 
 /// Why the controller cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -70,7 +70,7 @@ pub async fn run(
     let (lease_commands, received_commands) = mpsc::unbounded_channel();
     let (runtime, tx) = Runtime::new(options, hub.clone(), delivery, metrics.clone(), lease_commands.clone());
     let hook = hook.map(|options| {
-        let hook = Hook::new(&options, hub.clone(), runtime.directory(), metrics.clone(), tx.clone());
+        let hook = HookServer::new(&options, hub.clone(), runtime.directory(), metrics.clone(), tx.clone());
         (options, hook)
     });
     // Tasks of their own: a list is read on one processor while the loop runs on another.
@@ -104,7 +104,7 @@ pub async fn run(
 /// Runs the servers that have an address, until one of them fails.
 async fn serve_all(
     (metrics_addr, health_addr): (Option<SocketAddr>, Option<SocketAddr>),
-    hook: Option<(HookOptions, Hook)>,
+    hook: Option<(HookOptions, HookServer)>,
     metrics: Arc<Metrics>,
 ) -> Result<(), RunError> {
     let metrics_server = async {
@@ -153,28 +153,30 @@ fn send(tx: &mpsc::UnboundedSender<Input>, input: Input) -> ControlFlow<()> {
 }
 
 async fn pipelines(hub: Client, namespace: Option<String>, tx: mpsc::UnboundedSender<Input>) {
-    let api: Guarded<Pipeline> = match &namespace {
+    let api: ParsedObjectApi<Pipeline> = match &namespace {
         Some(namespace) => Api::namespaced(hub, namespace),
         None => Api::all(hub),
     };
-    follow(api, None, Limits::hub("Pipelines"), Some, |seen| send(&tx, Input::Pipelines(seen))).await;
+    follow(api, None, WatchLimits::hub("Pipelines"), Some, |seen| send(&tx, Input::Pipelines(seen))).await;
 }
 
 async fn promotions(hub: Client, namespace: Option<String>, tx: mpsc::UnboundedSender<Input>) {
-    let api: Guarded<Promotion> = match &namespace {
+    let api: ParsedObjectApi<Promotion> = match &namespace {
         Some(namespace) => Api::namespaced(hub, namespace),
         None => Api::all(hub),
     };
-    follow(api, None, Limits::hub("Promotions"), Some, |seen| send(&tx, Input::Promotions(seen))).await;
+    follow(api, None, WatchLimits::hub("Promotions"), Some, |seen| send(&tx, Input::Promotions(seen))).await;
 }
 
 /// Follows the hub's GitopsClusters. A hub without that kind is asked again every ten seconds.
 async fn clusters(hub: Client, tx: mpsc::UnboundedSender<Input>) {
     let resource = gitops_cluster_resource();
     loop {
-        let api: Guarded<GitopsCluster> = Api::all_with(hub.clone(), &resource);
-        let end = follow(api, None, Limits::hub("GitopsClusters"), Some, |seen| match seen {
-            Seen::Failed(error) if cause::of(error.error()) == Cause::NotFound => ControlFlow::Break(true),
+        let api: ParsedObjectApi<GitopsCluster> = Api::all_with(hub.clone(), &resource);
+        let end = follow(api, None, WatchLimits::hub("GitopsClusters"), Some, |seen| match seen {
+            ObjectEvent::Failed(error) if ReadError::from(error.error()) == ReadError::NotFound => {
+                ControlFlow::Break(true)
+            }
             seen => match send(&tx, Input::Clusters(Some(seen))) {
                 ControlFlow::Continue(()) => ControlFlow::Continue(()),
                 ControlFlow::Break(()) => ControlFlow::Break(false),

@@ -4,9 +4,9 @@
 
 use sluice_api::ALLOWED_NAMESPACES;
 
-use crate::observe::facts::{Allowed, ClusterKey, Fact, Kind, ObjectKey};
-use crate::observe::index::{Cluster, Link, Reading};
-use crate::observe::target::NotYet;
+use crate::observe::facts::{AllowedNamespaces, ClusterKey, Fact, Kind, ObjectKey};
+use crate::observe::index::{ClusterState, KindState, ObservedCluster};
+use crate::observe::target::NoAnswerYet;
 
 /// Why Pipelines in namespace `from` may not use a cluster; `None` if they may. With `locked`, references to other
 /// namespaces are forbidden unless an annotation allows them.
@@ -14,7 +14,7 @@ pub fn cluster_refusal(
     locked: bool,
     cluster: &ClusterKey,
     from: &str,
-    allowed: Option<&Allowed>,
+    allowed: Option<&AllowedNamespaces>,
 ) -> Option<String> {
     let ClusterKey::Remote { namespace, .. } = cluster else { return None };
     match allowed {
@@ -41,17 +41,17 @@ pub fn namespace_refusal(
     locked: bool,
     namespace: &str,
     from: &str,
-    hub: Option<&Cluster>,
-) -> Result<Option<String>, NotYet> {
+    hub: Option<&ObservedCluster>,
+) -> Result<Option<String>, NoAnswerYet> {
     if namespace == from {
         return Ok(None);
     }
     // Targets on a hub that cannot be read show an error anyway.
-    let Some(hub) = hub.filter(|hub| *hub.link() == Link::Up) else { return Ok(None) };
+    let Some(hub) = hub.filter(|hub| *hub.state() == ClusterState::Up) else { return Ok(None) };
     let key = ObjectKey { kind: Kind::Namespace, namespace: String::new(), name: namespace.into() };
-    let allowed = match (hub.reading(Kind::Namespace, ""), hub.object(&key)) {
-        (None, _) if locked => return Err(NotYet),
-        (Some(Reading::Unreadable(why)), _) if locked => {
+    let allowed = match (hub.kind_state(Kind::Namespace, ""), hub.object(&key)) {
+        (None, _) if locked => return Err(NoAnswerYet),
+        (Some(KindState::Unreadable(why)), _) if locked => {
             return Ok(Some(format!(
                 "namespace {namespace} is not the Pipeline's own, and its annotation cannot be read: \
                  {why}"
@@ -83,12 +83,12 @@ mod tests {
     use crate::observe::facts::ClusterEvent;
     use crate::observe::index::Index;
 
-    fn allowed(text: &str) -> Option<Allowed> {
-        Allowed::of(&BTreeMap::from([(ALLOWED_NAMESPACES.to_string(), text.to_string())]))
+    fn allowed(text: &str) -> Option<AllowedNamespaces> {
+        AllowedNamespaces::of(&BTreeMap::from([(ALLOWED_NAMESPACES.to_string(), text.to_string())]))
     }
 
     /// Cases: an annotation, and whether it admits namespace `a` with `locked` and without.
-    fn table() -> [(Option<Allowed>, bool, bool); 6] {
+    fn table() -> [(Option<AllowedNamespaces>, bool, bool); 6] {
         [
             (None, false, true),
             (allowed(""), false, false),

@@ -12,7 +12,7 @@ use sluice_api::hook_key;
 use sluice_api::pipeline::PromotionPolicy;
 
 use crate::secret::{self, SecretUse};
-use crate::watch::cause::words;
+use crate::watch::read_error::api_error_message;
 
 /// What a key is accepted for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -235,7 +235,7 @@ impl Keys {
             Ok(Err(kube::Error::Api(status))) if status.code == 404 => Err(NoKeys::Missing),
             Ok(Err(kube::Error::Api(status))) if status.code == 403 => Err(NoKeys::Forbidden),
             Ok(Err(error)) => {
-                tracing::warn!(namespace, secret = name, error = %words(&error), "cannot read a Secret with hook keys");
+                tracing::warn!(namespace, secret = name, error = %api_error_message(&error), "cannot read a Secret with hook keys");
                 Err(NoKeys::Unread)
             }
             Err(_) => Err(NoKeys::Unread),

@@ -27,7 +27,7 @@ use crate::act::backoff::MIN_POLL_PAUSE;
 use crate::key::PipelineKey;
 use crate::record;
 use crate::record::promotion::{self, PIPELINE_LABEL};
-use crate::watch::cause::words;
+use crate::watch::read_error::api_error_message;
 
 /// Whom the parts belong to that calls write: not to the loop, which writes all others.
 const MANAGER: &str = "sluice-hook";
@@ -79,7 +79,7 @@ impl Failed {
     fn logged(self, object: &str, what: &str) -> Unavailable {
         match self {
             Failed::Server(error) => {
-                tracing::warn!(object, error = %words(&error), "{what}");
+                tracing::warn!(object, error = %api_error_message(&error), "{what}");
                 Unavailable::NotNow
             }
             Failed::Unreadable(error) => {

@@ -130,15 +130,15 @@ pub enum Fact {
     /// A namespace.
     Namespace {
         /// The namespaces whose Pipelines may have targets in it, by its annotation.
-        allowed: Option<Allowed>,
+        allowed: Option<AllowedNamespaces>,
     },
 }
 
 /// The namespaces that an annotation names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Allowed(String);
+pub struct AllowedNamespaces(String);
 
-impl Allowed {
+impl AllowedNamespaces {
     /// Reads it from the annotations of an object; `None` where there is none.
     pub fn of(annotations: &BTreeMap<String, String>) -> Option<Self> {
         annotations.get(ALLOWED_NAMESPACES).cloned().map(Self)
@@ -267,7 +267,7 @@ impl Fact {
                 workload.verdict.message.len() + images + release + owner(Some(&workload.owner))
             }
             Fact::Source(repository) => repository.url.len() + repository.branch.len(),
-            Fact::Namespace { allowed } => allowed.as_ref().map_or(0, Allowed::size),
+            Fact::Namespace { allowed } => allowed.as_ref().map_or(0, AllowedNamespaces::size),
         };
         600 + 3 * (key.namespace.len() + key.name.len()) + own
     }

@@ -16,7 +16,7 @@ pub struct Index {
 
 /// Whether a cluster can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Link {
+pub enum ClusterState {
     /// Being asked for everything; nothing is known yet.
     Connecting,
     /// Known, and kept up to date.
@@ -27,7 +27,7 @@ pub enum Link {
 
 /// Whether the objects of a kind are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reading {
+pub enum KindState {
     /// They are.
     Listed,
     /// The cluster has no such kind.
@@ -41,8 +41,8 @@ pub enum Reading {
 /// The observed state of one cluster.
 #[derive(Debug)]
 pub struct Cluster {
-    link: Link,
-    readings: BTreeMap<(Kind, Option<String>), Reading>,
+    link: ClusterState,
+    readings: BTreeMap<(Kind, Option<String>), KindState>,
     objects: BTreeMap<ObjectKey, Fact>,
     made: HashMap<ObjectKey, BTreeSet<ObjectKey>>,
     /// By namespace and name of a GitRepository: the Flux objects that refer to it.
@@ -54,7 +54,7 @@ pub struct Cluster {
 
 /// Which targets an event may have changed.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Touched {
+pub enum AffectedTargets {
     /// None.
     Nothing,
     /// Those in these namespaces of the cluster.
@@ -65,7 +65,7 @@ pub enum Touched {
 
 impl Index {
     /// Takes in what happened on a cluster.
-    pub fn apply(&mut self, cluster: &ClusterKey, event: ClusterEvent) -> Touched {
+    pub fn apply(&mut self, cluster: &ClusterKey, event: ClusterEvent) -> AffectedTargets {
         self.clusters.entry(cluster.clone()).or_insert_with(Cluster::new).apply(event)
     }
 
@@ -87,14 +87,14 @@ impl Index {
 
     /// How many clusters are up, and how many there are.
     pub fn clusters_up(&self) -> (usize, usize) {
-        (self.clusters.values().filter(|c| c.link == Link::Up).count(), self.clusters.len())
+        (self.clusters.values().filter(|c| c.link == ClusterState::Up).count(), self.clusters.len())
     }
 }
 
 impl Cluster {
     fn new() -> Self {
         Self {
-            link: Link::Connecting,
+            link: ClusterState::Connecting,
             readings: BTreeMap::new(),
             objects: BTreeMap::new(),
             made: HashMap::new(),
@@ -104,15 +104,15 @@ impl Cluster {
     }
 
     /// Whether it can be used.
-    pub fn link(&self) -> &Link {
+    pub fn state(&self) -> &ClusterState {
         &self.link
     }
 
     /// Whether the objects of a kind in a namespace are known; `None` before that is clear. Where
     /// the whole cluster may not be read, what was learned of the namespace counts.
-    pub fn reading(&self, kind: Kind, namespace: &str) -> Option<&Reading> {
+    pub fn kind_state(&self, kind: Kind, namespace: &str) -> Option<&KindState> {
         match self.readings.get(&(kind, None)) {
-            Some(Reading::Narrowed) => self.readings.get(&(kind, Some(namespace.into()))),
+            Some(KindState::Narrowed) => self.readings.get(&(kind, Some(namespace.into()))),
             known => known,
         }
     }
@@ -156,7 +156,7 @@ impl Cluster {
             | ClusterEvent::Unreadable(_, Some(scope), _)
             | ClusterEvent::TooLarge(_, Some(scope), _) => dropped(scope),
             ClusterEvent::Applied(key, _) => {
-                self.readings.get(&(key.kind, None)) == Some(&Reading::Narrowed) && dropped(&key.namespace)
+                self.readings.get(&(key.kind, None)) == Some(&KindState::Narrowed) && dropped(&key.namespace)
             }
             _ => false,
         }
@@ -170,56 +170,62 @@ impl Cluster {
     }
 
     /// While nothing can be told of the cluster yet, nothing has changed for its targets either.
-    fn apply(&mut self, event: ClusterEvent) -> Touched {
+    fn apply(&mut self, event: ClusterEvent) -> AffectedTargets {
         if self.is_out_of_scope(&event) {
-            return Touched::Nothing;
+            return AffectedTargets::None;
         }
         let touched = match event {
             ClusterEvent::Connected => {
-                self.link = Link::Connecting;
+                self.link = ClusterState::Connecting;
                 self.readings.clear();
                 self.clear();
-                Touched::Nothing
+                AffectedTargets::None
             }
             ClusterEvent::Lost(why) => {
-                let changed = self.link != Link::Lost(why.clone());
-                self.link = Link::Lost(why);
+                let changed = self.link != ClusterState::Lost(why.clone());
+                self.link = ClusterState::Lost(why);
                 self.clear();
-                return if changed { Touched::Everything } else { Touched::Nothing };
+                return if changed { AffectedTargets::All } else { AffectedTargets::None };
             }
             ClusterEvent::Listed(kind, scope, facts) => self.listed(kind, scope, facts),
-            ClusterEvent::Unreadable(kind, scope, why) => self.read(kind, scope, Reading::Unreadable(why)),
+            ClusterEvent::Unreadable(kind, scope, why) => self.read(kind, scope, KindState::Unreadable(why)),
             ClusterEvent::TooLarge(kind, scope, why) => {
                 self.replace(kind, scope.as_deref(), Vec::new());
-                self.read(kind, scope, Reading::Unreadable(why))
+                self.read(kind, scope, KindState::Unreadable(why))
             }
-            ClusterEvent::Narrowed(kind) => self.read(kind, None, Reading::Narrowed),
+            ClusterEvent::Narrowed(kind) => self.read(kind, None, KindState::Narrowed),
             ClusterEvent::Absent(kind) => {
                 self.replace(kind, None, Vec::new());
-                self.read(kind, None, Reading::Absent)
+                self.read(kind, None, KindState::Absent)
             }
             ClusterEvent::Applied(key, fact) => self.put(key, fact),
             ClusterEvent::Deleted(key) => self.take(&key),
         };
-        if self.link == Link::Up { touched } else { Touched::Nothing }
+        if self.link == ClusterState::Up { touched } else { AffectedTargets::None }
     }
 
-    fn read(&mut self, kind: Kind, scope: Option<String>, reading: Reading) -> Touched {
+    fn read(&mut self, kind: Kind, scope: Option<String>, reading: KindState) -> AffectedTargets {
         let before = self.readings.insert((kind, scope), reading.clone());
-        let was_up = self.link == Link::Up;
-        if self.link == Link::Connecting && Kind::ALL.iter().all(|k| self.readings.contains_key(&(*k, None)))
+        let was_up = self.link == ClusterState::Up;
+        if self.link == ClusterState::Connecting
+            && Kind::ALL.iter().all(|k| self.readings.contains_key(&(*k, None)))
         {
-            self.link = Link::Up;
+            self.link = ClusterState::Up;
         }
-        if was_up && before == Some(reading) { Touched::Nothing } else { Touched::Everything }
+        if was_up && before == Some(reading) { AffectedTargets::None } else { AffectedTargets::All }
     }
 
-    fn listed(&mut self, kind: Kind, scope: Option<String>, facts: Vec<(ObjectKey, Fact)>) -> Touched {
+    fn listed(
+        &mut self,
+        kind: Kind,
+        scope: Option<String>,
+        facts: Vec<(ObjectKey, Fact)>,
+    ) -> AffectedTargets {
         let touched = self.replace(kind, scope.as_deref(), facts);
-        match self.read(kind, scope, Reading::Listed) {
-            Touched::Everything => Touched::Everything,
-            _ if touched.is_empty() => Touched::Nothing,
-            _ => Touched::Namespaces(touched),
+        match self.read(kind, scope, KindState::Listed) {
+            AffectedTargets::All => AffectedTargets::All,
+            _ if touched.is_empty() => AffectedTargets::None,
+            _ => AffectedTargets::InNamespaces(touched),
         }
     }
 
@@ -236,8 +242,8 @@ impl Cluster {
         let gone: Vec<ObjectKey> =
             self.objects.keys().filter(|k| in_scope(k) && !there.contains(k)).cloned().collect();
         let mut touched = BTreeSet::new();
-        let mut note = |t: Touched| {
-            if let Touched::Namespaces(namespaces) = t {
+        let mut note = |t: AffectedTargets| {
+            if let AffectedTargets::InNamespaces(namespaces) = t {
                 touched.extend(namespaces);
             }
         };
@@ -250,14 +256,14 @@ impl Cluster {
         touched
     }
 
-    fn put(&mut self, key: ObjectKey, fact: Fact) -> Touched {
+    fn put(&mut self, key: ObjectKey, fact: Fact) -> AffectedTargets {
         let before = self.objects.get(&key);
         let fact = match fact {
             Fact::Flux(flux) => Fact::Flux(Box::new(flux.after(before))),
             other => other,
         };
         if before == Some(&fact) {
-            return Touched::Nothing;
+            return AffectedTargets::None;
         }
         let mut touched = self.concerns(&key);
         let owner = fact.owner().cloned();
@@ -273,19 +279,19 @@ impl Cluster {
             self.made.entry(owner).or_default().insert(key.clone());
         }
         touched.extend(self.concerns(&key));
-        Touched::Namespaces(touched)
+        AffectedTargets::InNamespaces(touched)
     }
 
-    fn take(&mut self, key: &ObjectKey) -> Touched {
+    fn take(&mut self, key: &ObjectKey) -> AffectedTargets {
         if !self.objects.contains_key(key) {
-            return Touched::Nothing;
+            return AffectedTargets::None;
         }
         let touched = self.concerns(key);
         let gone = self.objects.remove(key);
         if let Some(gone) = gone.as_ref() {
             self.disconnect(gone, key);
         }
-        Touched::Namespaces(touched)
+        AffectedTargets::InNamespaces(touched)
     }
 
     /// Removes an object from what its owner made and from what refers to its source.

@@ -13,7 +13,7 @@ use sluice_core::value;
 
 use super::facts::{ClusterKey, Fact, FluxFact, Kind, ObjectKey, WorkloadFact};
 use super::image;
-use super::index::{Cluster, Link, NESTING, Reading};
+use super::index::{Cluster, ClusterState, KindState, NESTING};
 
 /// The cluster has not answered yet; ask again soon.
 #[derive(Debug, PartialEq, Eq)]
@@ -46,10 +46,10 @@ impl Question<'_> {
 /// [`NotYet`] while its cluster is being asked for the first time.
 pub fn observe(question: &Question<'_>, cluster: Option<&Cluster>) -> Result<ObservedTarget, NotYet> {
     let Some(cluster) = cluster else { return Err(NotYet) };
-    match cluster.link() {
-        Link::Connecting => return Err(NotYet),
-        Link::Lost(why) => return Ok(ObservedTarget::unreadable(why.clone())),
-        Link::Up => {}
+    match cluster.state() {
+        ClusterState::Connecting => return Err(NotYet),
+        ClusterState::Lost(why) => return Ok(ObservedTarget::unreadable(why.clone())),
+        ClusterState::Up => {}
     }
     match members(question, cluster) {
         Ok(members) => Ok(ObservedTarget { error: None, members }),
@@ -128,18 +128,18 @@ fn readable(question: &Question<'_>, named: &[ObjectKey], cluster: &Cluster) -> 
         named => named.iter().map(|k| k.kind).collect(),
     };
     for kind in Kind::WITH_IMAGES.into_iter().filter(|_| question.tracks_images()) {
-        if let Some(Reading::Unreadable(why)) = cluster.reading(kind, &question.target.namespace) {
+        if let Some(KindState::Unreadable(why)) = cluster.kind_state(kind, &question.target.namespace) {
             return Err(Gap::Unreadable(why.clone()));
         }
     }
     let mut absent = None;
     let mut there = false;
     for kind in kinds {
-        match cluster.reading(kind, &question.target.namespace) {
-            None | Some(Reading::Narrowed) => return Err(Gap::NotYet),
-            Some(Reading::Unreadable(why)) => return Err(Gap::Unreadable(why.clone())),
-            Some(Reading::Listed) => there = true,
-            Some(Reading::Absent) => absent = Some(kind),
+        match cluster.kind_state(kind, &question.target.namespace) {
+            None | Some(KindState::Narrowed) => return Err(Gap::NotYet),
+            Some(KindState::Unreadable(why)) => return Err(Gap::Unreadable(why.clone())),
+            Some(KindState::Listed) => there = true,
+            Some(KindState::Absent) => absent = Some(kind),
         }
     }
     match absent {
@@ -182,7 +182,7 @@ fn no_kind(kind: Kind, cluster: &ClusterKey) -> String {
 fn missing_namespace(question: &Question<'_>, cluster: &Cluster) -> Option<String> {
     let namespace = &question.target.namespace;
     let key = ObjectKey { kind: Kind::Namespace, namespace: String::new(), name: namespace.clone() };
-    let known = cluster.reading(Kind::Namespace, "") == Some(&Reading::Listed);
+    let known = cluster.kind_state(Kind::Namespace, "") == Some(&KindState::Listed);
     (known && cluster.object(&key).is_none()).then(|| {
         format!(
             "there is no namespace {namespace} on {}: create it, or correct the target's namespace",
@@ -305,8 +305,8 @@ impl Tree<'_> {
             match fact {
                 Fact::Workload(workload) => {
                     // What it ran when it was last seen, beside what others run now, is no revision.
-                    if let (DefaultFacet::Images, Some(Reading::Unreadable(why))) =
-                        (flux.default_facet, cluster.reading(made.kind, &made.namespace))
+                    if let (DefaultFacet::Images, Some(KindState::Unreadable(why))) =
+                        (flux.default_facet, cluster.kind_state(made.kind, &made.namespace))
                     {
                         return Err(Gap::Unreadable(why.clone()));
                     }
@@ -341,13 +341,13 @@ impl Tree<'_> {
         // A word that covers what was made needs no second look, unless images make the revision.
         let needed = !flux.covers || flux.default_facet == DefaultFacet::Images;
         for made in flux.owned.inventory() {
-            match self.cluster.reading(made.kind, &made.namespace) {
-                Some(Reading::Unreadable(why)) if !flux.covers => return Err(Gap::Unreadable(why.clone())),
+            match self.cluster.kind_state(made.kind, &made.namespace) {
+                Some(KindState::Unreadable(why)) if !flux.covers => return Err(Gap::Unreadable(why.clone())),
                 None if !flux.covers && made.namespace == self.question.target.namespace => {
                     return Err(Gap::NotYet);
                 }
                 None if !flux.covers => return Err(self.out_of_sight(made).into()),
-                Some(Reading::Listed) => {}
+                Some(KindState::Listed) => {}
                 _ => continue,
             }
             if needed && self.cluster.object(made).is_none() {

@@ -14,7 +14,9 @@ use sluice_core::revision::Facet;
 use sluice_core::tracks::DefaultFacet;
 use sluice_core::value;
 
-use super::facts::{Allowed, Fact, FluxFact, Kind, ObjectKey, Owned, ReleaseName, Verdict, WorkloadFact};
+use super::facts::{
+    AllowedNamespaces, Fact, FluxFact, Kind, ObjectKey, Owned, ReleaseName, Verdict, WorkloadFact,
+};
 use super::gave_up;
 use super::health::{self, FluxView};
 
@@ -33,7 +35,7 @@ pub fn is_name(key: &ObjectKey) -> bool {
 
 /// What is kept of a Namespace.
 pub fn namespace(object: &impl ResourceExt) -> Fact {
-    Fact::Namespace { allowed: Allowed::of(object.annotations()) }
+    Fact::Namespace { allowed: AllowedNamespaces::of(object.annotations()) }
 }
 
 /// The pipelines that an object joins by label. Each label counts once.

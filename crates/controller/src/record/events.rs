@@ -20,8 +20,8 @@ use super::promotion::{self, DeliveryKind, RecordChange};
 use super::queue::{MAX_SENDERS, NewsQueue, send_with_retries};
 use crate::metrics::Metrics;
 use crate::timeout::{API_CALL_TIMEOUT, within};
-use crate::watch::cause::words;
-use crate::watch::guard::Unreadable;
+use crate::watch::parsed_object::UnreadableObject;
+use crate::watch::read_error::api_error_message;
 
 /// The longest note of an event, in bytes.
 pub(crate) const MAX_NOTE_BYTES: usize = 1000;
@@ -77,7 +77,7 @@ pub enum PendingEvent {
         lost: Option<String>,
     },
     /// An object of this kind cannot be read, so its status cannot say that.
-    Unreadable(&'static str, Box<Unreadable>),
+    Unreadable(&'static str, Box<UnreadableObject>),
 }
 
 impl PendingEvent {
@@ -189,13 +189,13 @@ impl Events {
             }
         };
         if !self.queue.send(format!("{}/{}", news.namespace, news.name), attempt) {
-            self.metrics.failed("EventsDropped");
+            self.metrics.count_failure("EventsDropped");
             let (object, reason) = (object_of(&news), &news.reason);
             tracing::warn!(object, reason, "an event is dropped: too many wait to be sent");
         }
     }
 
-    fn unreadable<K: Resource<DynamicType = ()>>(&self, bad: Unreadable) {
+    fn unreadable<K: Resource<DynamicType = ()>>(&self, bad: UnreadableObject) {
         let note = format!(
             "this object cannot be read ({}) and is ignored: correct it to match the definition that sluice crds \
              prints, and apply that definition too",
@@ -226,11 +226,11 @@ impl Events {
             send_with_retries(&writes, &owner, async |_| {
                 match within(API_CALL_TIMEOUT, recorder.publish(&event, &about)).await {
                     Ok(()) => {
-                        metrics.wrote("Event");
+                        metrics.count_write("Event");
                         Ok(())
                     }
                     Err(error) => {
-                        let (kind, reason, error) = (&about.kind, &event.reason, words(&error));
+                        let (kind, reason, error) = (&about.kind, &event.reason, api_error_message(&error));
                         tracing::warn!(kind, object = owner, reason, error, "cannot write an event");
                         Err(Retry::Soon)
                     }

@@ -16,7 +16,7 @@ use sluice_core::promotion::{GateKind, Phase};
 
 use super::size;
 use crate::hook::condition;
-use crate::hook::condition::Problem;
+use crate::hook::condition::HookSecretProblem;
 use crate::observe::reported::{self, Reports};
 use crate::translate;
 
@@ -36,7 +36,7 @@ pub struct StatusFacts<'a> {
     /// The reports of targets that Sluice cannot read.
     pub reports: &'a Reports,
     /// The problem with the Secrets with hook keys, if there is one; `None` while that is not known.
-    pub hook_secret: Option<Option<&'a Problem>>,
+    pub hook_secret: Option<Option<&'a HookSecretProblem>>,
     /// What the targets have verified.
     pub evidence: &'a Evidence,
     /// The decision.
@@ -293,7 +293,7 @@ fn conditions(
     }
     let before = || facts.before.conditions.iter().find(|c| c.type_ == condition::CONDITION);
     let hook_secret = match facts.hook_secret {
-        Some(problem) => problem.map(|problem| (problem.reason, problem.message.clone())),
+        Some(problem) => problem.map(|problem| (problem.reason.name(), problem.message.clone())),
         // After a start the condition stays as it was until the Secrets were read.
         None => before().map(|before| (before.reason.as_str(), before.message.clone())),
     };

@@ -68,7 +68,7 @@ pub(super) async fn announce(
     let written = record::create(&api, FIELD_MANAGER, &event).await;
     fault::point("after-event");
     match written {
-        Ok(Some(_)) => metrics.wrote("Event"),
+        Ok(Some(_)) => metrics.count_write("Event"),
         Ok(None) => {}
         Err(kube::Error::Api(e)) if e.code == 403 => {
             let why =

@@ -7,12 +7,12 @@ use sluice_api::pipeline::Strategy;
 use sluice_api::promotion::Promotion;
 
 use crate::act::ActError;
-use crate::hook::callback::{Claim, Subject, mint};
-use crate::hook::hmac_keys::{Known, Purpose};
+use crate::hook::callback::{TokenClaim, TokenSubject, mint};
+use crate::hook::hmac_keys::{HookKeys, Purpose};
 use crate::key::PipelineKey;
 use crate::secret::{self, SecretUse};
 use crate::timeout::{API_CALL_TIMEOUT, within};
-use crate::watch::cause::words;
+use crate::watch::read_error::api_error_message;
 
 /// Makes the URL and the token for callbacks.
 pub(super) struct CallbackOffer {
@@ -52,11 +52,11 @@ impl CallbackOffer {
                     "Secret {} in namespace {} cannot be read: {}",
                     self.secret,
                     key.namespace,
-                    words(&error)
+                    api_error_message(&error)
                 )));
             }
         };
-        let accepted = Known::of(&data);
+        let accepted = HookKeys::of(&data);
         let Some(callback_key) = data
             .get(hook_key::CALLBACK_KEY)
             .filter(|key| accepted.of_purpose(&Purpose::Callback).contains(key))
@@ -65,8 +65,8 @@ impl CallbackOffer {
         };
         let (name, uid) = (promotion.name_any(), promotion.uid().unwrap_or_default());
         let round = promotion.status.as_ref().map_or(0, |s| s.round);
-        let claim = Claim { uid: &uid, round, environment: &promotion.spec.environment };
-        let token = mint(callback_key, Subject { pipeline: key, promotion: &name }, claim);
+        let claim = TokenClaim { uid: &uid, round, environment: &promotion.spec.environment };
+        let token = mint(callback_key, TokenSubject { pipeline: key, promotion: &name }, claim);
         let base = self.url.trim_end_matches('/');
         Ok(Some((format!("{base}/callback/{}/{}/{name}", key.namespace, key.name), token)))
     }

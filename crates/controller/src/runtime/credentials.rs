@@ -7,7 +7,7 @@ use sluice_delivery::{Credentials, DeliveryError, DeliveryStrategy};
 use crate::act::ActError;
 use crate::secret::{self, SecretUse};
 use crate::timeout::{API_CALL_TIMEOUT, within};
-use crate::watch::cause::words;
+use crate::watch::read_error::api_error_message;
 
 /// Reads the credentials of an order from the Secret of this name. Without a Secret there are none.
 ///
@@ -35,7 +35,7 @@ pub(super) async fn read(
         ))),
         Err(error) => Err(ActError::SecretNotRead(format!(
             "Secret {name} in namespace {namespace} cannot be read: {}",
-            words(&error)
+            api_error_message(&error)
         ))),
     }
 }

@@ -27,9 +27,9 @@ use crate::shard::{LeaseCommand, Shards};
 use crate::state::effect::{Effect, MetricUpdate, Now, Resync};
 use crate::state::status_queue::{StatusOwner, WriteOutcome};
 use crate::state::{Input, State, StateSettings};
-use crate::watch::cause::words;
-use crate::watch::fleet::Fleet;
-use crate::watch::session::Access;
+use crate::watch::cluster_sessions::ClusterSessions;
+use crate::watch::read_error::api_error_message;
+use crate::watch::session::KubeconfigSource;
 use commit_status::CommitStatuses;
 use jobs::Jobs;
 use records::Records;
@@ -52,7 +52,7 @@ pub struct Runtime {
     watch_namespace: Option<String>,
     metrics: Arc<Metrics>,
     directory: Arc<Directory>,
-    fleet: Fleet,
+    cluster_sessions: ClusterSessions,
     events: Events,
     records: Records,
     statuses: StatusWriter,
@@ -79,19 +79,19 @@ impl Runtime {
             poll_interval: options.poll_interval,
         };
         let shards = options.election.as_ref().map_or_else(Shards::all, |e| Shards::none_of(e.shards));
-        let fleet = Fleet::new(
+        let cluster_sessions = ClusterSessions::new(
             hub.clone(),
             options.insecure_kubeconfig_exec,
             options.observed_memory,
             tx.clone(),
-            metrics.listed_again.clone(),
+            metrics.relists.clone(),
         );
         let runtime = Self {
             state: State::new(settings, shards, now()),
             inputs,
             watch_namespace: options.watch_namespace,
             directory: Arc::default(),
-            fleet,
+            cluster_sessions,
             events: Events::new(hub.clone(), metrics.clone()),
             records: Records::new(hub.clone(), tx.clone()),
             statuses: StatusWriter::new(hub.clone(), tx.clone()),
@@ -113,7 +113,7 @@ impl Runtime {
     /// Runs until all senders of inputs are gone.
     pub async fn run(mut self) {
         // Most hubs are a cluster of their own pipelines: it is read along with them.
-        self.fleet.keep(&ClusterKey::Local, Access::Local, BTreeSet::new());
+        self.cluster_sessions.start_or_update(&ClusterKey::Local, KubeconfigSource::Local, BTreeSet::new());
         let mut batch = Vec::new();
         loop {
             let pause = self.pause();
@@ -148,17 +148,17 @@ impl Runtime {
         if self.state.is_ready() {
             self.metrics.set_ready();
         }
-        self.metrics.ticked(self.state.queued());
+        self.metrics.record_iteration(self.state.queued());
         let (up, all) = self.state.clusters_up();
-        self.metrics.clusters(up, all);
+        self.metrics.set_clusters(up, all);
     }
 
     /// Takes in an input.
     fn take_in(&mut self, input: Input) {
         match &input {
             // The session has ended since, so its events are outdated.
-            Input::Cluster(key, session, ..) if !self.fleet.is_current(key, *session) => return,
-            Input::Called(key) => self.directory.heard(key),
+            Input::Cluster(key, session, ..) if !self.cluster_sessions.is_current(key, *session) => return,
+            Input::Called(key) => self.directory.reconcile_begun(key),
             Input::StatusWritten(owner, _, outcome) => self.count_write(owner, outcome),
             _ => {}
         }
@@ -176,10 +176,10 @@ impl Runtime {
     }
 
     fn count_write(&self, owner: &StatusOwner, outcome: &WriteOutcome) {
-        self.metrics.written(owner.kind(), outcome);
+        self.metrics.count_status_write(owner.kind(), outcome);
         match (owner, outcome) {
             (_, WriteOutcome::Failed(error)) => {
-                tracing::warn!(pipeline = %owner.pipeline(), promotion = owner.promotion(), error = %words(error), "cannot write a status; it will be retried");
+                tracing::warn!(pipeline = %owner.pipeline(), promotion = owner.promotion(), error = %api_error_message(error), "cannot write a status; it will be retried");
             }
             (StatusOwner::Promotion(..), WriteOutcome::Stored(_)) => fault::point("after-outcome"),
             _ => {}
@@ -201,8 +201,10 @@ impl Runtime {
             Effect::EndTerm(term) => term.end(),
             Effect::ReportCommitStatus(status) => self.commit_statuses.send(*status),
             Effect::SendEvent(event) => self.events.send(event),
-            Effect::Connect(key, access, namespaces) => self.fleet.keep(&key, access, namespaces),
-            Effect::Disconnect(key) => self.fleet.end(&key),
+            Effect::Connect(key, access, namespaces) => {
+                self.cluster_sessions.start_or_update(&key, access, namespaces)
+            }
+            Effect::Disconnect(key) => self.cluster_sessions.end(&key),
             Effect::Publish(key, pipeline) => self.directory.put(key, pipeline),
             Effect::Unpublish(key) => self.directory.remove(&key),
             Effect::PublishedAll => self.directory.complete(),
@@ -233,11 +235,11 @@ impl Runtime {
 
     fn update_metrics(&self, update: MetricUpdate) {
         match update {
-            MetricUpdate::Reconciled => drop(self.metrics.turns.inc()),
-            MetricUpdate::Waited(time) => self.metrics.waited(time),
-            MetricUpdate::Failed(reason) => self.metrics.failed(&reason),
-            MetricUpdate::Entered(phase) => self.metrics.entered(&phase),
-            MetricUpdate::PromotionCreated => self.metrics.wrote("Promotion"),
+            MetricUpdate::Reconciled => drop(self.metrics.reconciles.inc()),
+            MetricUpdate::Waited(time) => self.metrics.observe_wait(time),
+            MetricUpdate::Failed(reason) => self.metrics.count_failure(&reason),
+            MetricUpdate::Entered(phase) => self.metrics.count_phase(&phase),
+            MetricUpdate::PromotionCreated => self.metrics.count_write("Promotion"),
             MetricUpdate::Steps(namespace, spec, steps) => {
                 self.metrics.steps.completed(&namespace, &spec, &steps)
             }

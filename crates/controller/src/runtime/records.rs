@@ -11,7 +11,7 @@ use crate::key::PipelineKey;
 use crate::record;
 use crate::state::Input;
 use crate::timeout::{API_CALL_TIMEOUT, within};
-use crate::watch::cause::words;
+use crate::watch::read_error::api_error_message;
 
 /// Creates, reads and deletes Promotions, each in a task of its own.
 pub(super) struct Records {
@@ -68,7 +68,7 @@ impl Records {
             if fencing_token.check().is_ok()
                 && let Err(error) = within(API_CALL_TIMEOUT, api.delete(&name, &params)).await
             {
-                let error = words(&error);
+                let error = api_error_message(&error);
                 tracing::warn!(pipeline = %key, promotion = name, error, "cannot delete an old promotion");
             }
         });

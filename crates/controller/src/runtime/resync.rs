@@ -13,10 +13,10 @@ use sluice_api::{Pipeline, Promotion};
 use crate::key::PipelineKey;
 use crate::shard::{StoredBefore, StoredState};
 use crate::state::effect::{OURS, Resync};
-use crate::watch::cause::words;
-use crate::watch::guard::Guard;
-use crate::watch::limit::Limits;
+use crate::watch::limit::WatchLimits;
 use crate::watch::list;
+use crate::watch::parsed_object::ParsedObject;
+use crate::watch::read_error::api_error_message;
 
 /// The pause after the first failure; it doubles with each further failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -35,7 +35,7 @@ pub(super) async fn read(client: Client, namespace: Option<String>, resync: Resy
                 return Some(StoredState { shards, pipelines, pipelines_gone, promotions, promotions_gone });
             }
             Err(error) => {
-                tracing::warn!(error = %words(&error), "cannot read what the last holder of a shard wrote; it will be retried");
+                tracing::warn!(error = %api_error_message(&error), "cannot read what the last holder of a shard wrote; it will be retried");
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(MAX_PAUSE);
             }
@@ -83,13 +83,13 @@ where
         if known.is_none_or(|version| *version < resource_version.parse().unwrap_or(0)) {
             let before = if known.is_some() { StoredBefore::Known } else { StoredBefore::Unknown };
             // The watch reports an object that cannot be read.
-            let object = Guard::<K>::read(text).map_err(kube::Error::SerdeError)?.0.ok();
+            let object = ParsedObject::<K>::read(text).map_err(kube::Error::SerdeError)?.0.ok();
             objects.extend(object.map(|object| (object, before)));
         }
         listed.insert(key);
         Ok(())
     };
-    list::read(client, api.resource_url(), None, &Limits::hub("Pipelines and Promotions"), each).await?;
+    list::read(client, api.resource_url(), None, &WatchLimits::hub("Pipelines and Promotions"), each).await?;
     let gone = known.iter().filter(|(key, version)| **version != OURS && !listed.contains(*key));
     Ok((objects, gone.map(|(key, version)| (key.clone(), *version)).collect()))
 }

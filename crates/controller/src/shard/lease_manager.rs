@@ -23,9 +23,9 @@ use super::shard_change::ShardChange;
 use crate::metrics::Metrics;
 use crate::state::Input;
 use crate::timeout::within;
-use crate::watch::cause::words;
-use crate::watch::limit::Limits;
-use crate::watch::stream::{Guarded, Seen, follow};
+use crate::watch::limit::WatchLimits;
+use crate::watch::read_error::api_error_message;
+use crate::watch::stream::{ObjectEvent, ParsedObjectApi, follow};
 
 /// A command of the loop to the [`LeaseManager`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,12 +91,13 @@ impl LeaseManager {
     /// Runs until [`LeaseCommand::Leave`], and until everything is handed back then.
     pub async fn run(mut self, mut commands: UnboundedReceiver<LeaseCommand>) {
         let (watch_tx, mut events) = unbounded_channel();
-        let api: Guarded<Lease> = Api::namespaced(self.api.clone().into_client(), &self.options.namespace);
+        let api: ParsedObjectApi<Lease> =
+            Api::namespaced(self.api.clone().into_client(), &self.options.namespace);
         let installation = self.options.name.clone();
         let parse = move |lease: Lease| parse_lease(&lease, &installation);
         let mut watch = JoinSet::new();
         watch.spawn(async move {
-            follow(api, None, Limits::hub("Leases"), parse, |event| match watch_tx.send(event) {
+            follow(api, None, WatchLimits::hub("Leases"), parse, |event| match watch_tx.send(event) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(_) => ControlFlow::Break(()),
             })
@@ -220,19 +221,19 @@ impl LeaseManager {
         }
     }
 
-    fn watch_event(&mut self, event: Seen<(LeaseName, LeaseRecord)>) {
+    fn watch_event(&mut self, event: ObjectEvent<(LeaseName, LeaseRecord)>) {
         let now = since_boot();
         match event {
-            Seen::Listed(all, _) => self.election.observe_all(all, now),
-            Seen::Applied((name, record)) => self.election.observe(name, record, now),
-            Seen::Deleted(metadata) => {
+            ObjectEvent::Listed(all, _) => self.election.observe_all(all, now),
+            ObjectEvent::Applied((name, record)) => self.election.observe(name, record, now),
+            ObjectEvent::Deleted(metadata) => {
                 let object_name = metadata.name.unwrap_or_default();
                 if let Some(name) = LeaseName::parse(&object_name, &self.options.name) {
                     self.election.observe_deleted(&name, now);
                 }
             }
-            Seen::Unreadable(_) => {}
-            Seen::Failed(failure) => self.log_failure("watch", failure.error()),
+            ObjectEvent::Unreadable(_) => {}
+            ObjectEvent::Failed(failure) => self.log_failure("watch", failure.error()),
         }
     }
 
@@ -269,7 +270,7 @@ impl LeaseManager {
             ),
             error => format!(
                 "cannot {verb} Leases in namespace {namespace}, and without them this replica acts for no pipeline: {}",
-                words(error)
+                api_error_message(error)
             ),
         };
         if self.logged.failure.as_ref() != Some(&why) {

@@ -9,35 +9,37 @@ use super::effect::Effect;
 use super::{Input, KnownCluster, State};
 use crate::key::PipelineKey;
 use crate::observe::debounce::{Debounced, HOLD};
-use crate::observe::facts::{Allowed, ClusterEvent, ClusterKey, ObjectKey};
-use crate::observe::index::{Cluster, Link, Touched};
-use crate::observe::target::NotYet;
+use crate::observe::facts::{AllowedNamespaces, ClusterEvent, ClusterKey, ObjectKey};
+use crate::observe::index::{AffectedTargets, ClusterState, ObservedCluster};
+use crate::observe::target::NoAnswerYet;
 use crate::tenancy;
-use crate::watch::guard::Unreadable;
-use crate::watch::session::Access;
-use crate::watch::stream::Seen;
+use crate::watch::parsed_object::UnreadableObject;
+use crate::watch::session::KubeconfigSource;
+use crate::watch::stream::ObjectEvent;
 
 impl State {
     /// Takes in an event of the watch of GitopsClusters; `None` if the hub does not serve that kind.
-    pub(super) fn gitops_cluster_event(&mut self, event: Option<Seen<sluice_api::GitopsCluster>>) {
+    pub(super) fn gitops_cluster_event(&mut self, event: Option<ObjectEvent<sluice_api::GitopsCluster>>) {
         let key = |c: &sluice_api::GitopsCluster| (c.namespace().unwrap_or_default(), c.name_any());
         self.has_cluster_kind = event.is_some();
         let known = |c: sluice_api::GitopsCluster| {
-            let allowed = Allowed::of(c.annotations());
+            let allowed = AllowedNamespaces::of(c.annotations());
             (key(&c), KnownCluster { spec: c.spec, allowed })
         };
         let users = match event {
             None => self.set_clusters(HashMap::new()),
-            Some(Seen::Listed(all, _)) => self.set_clusters(all.into_iter().map(known).collect()),
-            Some(Seen::Applied(c)) => {
+            Some(ObjectEvent::Listed(all, _)) => self.set_clusters(all.into_iter().map(known).collect()),
+            Some(ObjectEvent::Applied(c)) => {
                 let (key, now) = known(c);
                 self.set_cluster(key, Some(now))
             }
-            Some(Seen::Deleted(metadata) | Seen::Unreadable(Unreadable { metadata, .. })) => {
+            Some(
+                ObjectEvent::Deleted(metadata) | ObjectEvent::Unreadable(UnreadableObject { metadata, .. }),
+            ) => {
                 let gone = PipelineKey::named(&metadata);
                 self.set_cluster((gone.namespace, gone.name), None)
             }
-            Some(Seen::Failed(error)) => {
+            Some(ObjectEvent::Failed(error)) => {
                 tracing::warn!(%error, "cannot watch GitopsClusters: may the controller read them?");
                 Vec::new()
             }
@@ -85,7 +87,7 @@ impl State {
         pipeline: &PipelineKey,
         cluster: &ClusterKey,
         target: &Target,
-    ) -> Result<Option<String>, NotYet> {
+    ) -> Result<Option<String>, NoAnswerYet> {
         let locked = self.settings.no_cross_namespace_refs;
         let from = pipeline.namespace.as_str();
         match cluster {
@@ -95,7 +97,8 @@ impl State {
             }
             ClusterKey::Remote { namespace, .. } if namespace == from => Ok(None),
             ClusterKey::Remote { namespace, name } => {
-                let known = self.clusters.as_ref().ok_or(NotYet)?.get(&(namespace.clone(), name.clone()));
+                let known =
+                    self.clusters.as_ref().ok_or(NoAnswerYet)?.get(&(namespace.clone(), name.clone()));
                 let allowed = known.and_then(|known| known.allowed.as_ref());
                 Ok(tenancy::cluster_refusal(locked, cluster, from, allowed))
             }
@@ -119,7 +122,7 @@ impl State {
             self.users.iter().map(|(key, places)| (key.clone(), places.keys().cloned().collect())).collect();
         for (key, namespaces) in wanted {
             self.first_used.entry(key.clone()).or_insert(self.now.instant);
-            self.index.narrow(&key, namespaces.clone());
+            self.index.set_target_namespaces(&key, namespaces.clone());
             match self.access(&key) {
                 None => {}
                 Some(Ok(access)) => self.emit(Effect::Connect(key, access, namespaces)),
@@ -132,8 +135,8 @@ impl State {
     }
 
     /// Where the kubeconfig of a cluster is, or why there is none. `None` before the GitopsClusters are known.
-    fn access(&self, key: &ClusterKey) -> Option<Result<Access, String>> {
-        let ClusterKey::Remote { namespace, name } = key else { return Some(Ok(Access::Local)) };
+    fn access(&self, key: &ClusterKey) -> Option<Result<KubeconfigSource, String>> {
+        let ClusterKey::Remote { namespace, name } = key else { return Some(Ok(KubeconfigSource::Local)) };
         if !self.has_cluster_kind {
             return Some(Err(
                 "this cluster has no kind GitopsCluster (gitops.weave.works): apply deploy/gitopscluster.yaml, or leave clusterRef out"
@@ -146,7 +149,7 @@ impl State {
             )));
         };
         Some(match known.spec.kubeconfig_secret() {
-            Some(secret) => Ok(Access::Secret { namespace: namespace.clone(), name: secret }),
+            Some(secret) => Ok(KubeconfigSource::Secret { namespace: namespace.clone(), name: secret }),
             None => Err(format!(
                 "GitopsCluster {namespace}/{name} does not name its kubeconfig: set spec.secretRef.name or \
                  spec.capiClusterRef.name"
@@ -175,20 +178,20 @@ impl State {
     pub(super) fn cluster_event(&mut self, key: &ClusterKey, event: ClusterEvent) {
         // Events of a cluster that no pipeline refers to any more do not count.
         let Some(users) = self.users.get(key) else { return };
-        let before = self.index.cluster(key).map(|cluster| cluster.link().clone());
+        let before = self.index.cluster(key).map(|cluster| cluster.state().clone());
         let touched = self.index.apply(key, event);
-        match self.index.cluster(key).map(Cluster::link) {
+        match self.index.cluster(key).map(ObservedCluster::state) {
             now if now == before.as_ref() => {}
-            Some(Link::Lost(why)) => {
+            Some(ClusterState::Lost(why)) => {
                 tracing::warn!(cluster = %key, error = %why, "a cluster cannot be reached")
             }
-            Some(Link::Up) => tracing::info!(cluster = %key, "a cluster is connected"),
-            Some(Link::Connecting) | None => {}
+            Some(ClusterState::Up) => tracing::info!(cluster = %key, "a cluster is connected"),
+            Some(ClusterState::Connecting) | None => {}
         }
         let pipelines: Vec<PipelineKey> = match touched {
-            Touched::Nothing => return,
-            Touched::Everything => users.values().flatten().cloned().collect(),
-            Touched::Namespaces(namespaces) => {
+            AffectedTargets::None => return,
+            AffectedTargets::All => users.values().flatten().cloned().collect(),
+            AffectedTargets::InNamespaces(namespaces) => {
                 namespaces.iter().filter_map(|n| users.get(n)).flatten().cloned().collect()
             }
         };

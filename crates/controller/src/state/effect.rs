@@ -10,12 +10,12 @@ use sluice_api::promotion::{Promotion, PromotionSpec};
 use sluice_delivery::{ChangeRequest, FencingToken, LeaseTerm, Order, PromotionProgress};
 
 use crate::key::PipelineKey;
-use crate::metrics::Step;
+use crate::metrics::PromotionStep;
 use crate::observe::facts::ClusterKey;
 use crate::record::events::PendingEvent;
 use crate::state::Input;
 use crate::state::status_queue::StatusWrite;
-use crate::watch::session::Access;
+use crate::watch::session::KubeconfigSource;
 
 /// The time at which a step is taken, by three clocks.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,7 @@ pub enum Effect {
     /// Write an event, and send it to the listener of events.
     SendEvent(PendingEvent),
     /// Keep a session with a cluster, for targets in these namespaces.
-    Connect(ClusterKey, Access, BTreeSet<String>),
+    Connect(ClusterKey, KubeconfigSource, BTreeSet<String>),
     /// End the session with a cluster.
     Disconnect(ClusterKey),
     /// Publish a pipeline to the hook server.
@@ -99,7 +99,7 @@ pub enum MetricUpdate {
     /// A Promotion was created.
     PromotionCreated,
     /// A promotion completed steps: its namespace, its spec, and the seconds of each step.
-    Steps(String, Box<PromotionSpec>, Vec<(Step, f64)>),
+    Steps(String, Box<PromotionSpec>, Vec<(PromotionStep, f64)>),
     /// Whether the API server checks who approves.
     ApprovalsChecked(bool),
 }

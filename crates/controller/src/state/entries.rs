@@ -13,7 +13,7 @@ use sluice_delivery::{FencingToken, PromotionProgress};
 use super::cached::{Cached, CachedPipeline, CachedPromotion};
 use super::status_pace::Damping;
 use crate::act::RATE_LIMITED;
-use crate::hook::condition::Problem;
+use crate::hook::condition::HookSecretProblem;
 use crate::observe::facts::ClusterKey;
 
 /// A pipeline.
@@ -39,7 +39,7 @@ pub(super) struct PipelineEntry {
     /// The promotions that could not be recorded, by name.
     pub unrecorded: BTreeMap<String, Unrecorded>,
     /// The problem with its Secrets with hook keys, if there is one; `None` until they were read.
-    pub hook_secret: Option<Option<Problem>>,
+    pub hook_secret: Option<Option<HookSecretProblem>>,
 }
 
 impl PipelineEntry {

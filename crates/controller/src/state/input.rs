@@ -3,27 +3,27 @@
 use sluice_api::{GitopsCluster, Pipeline, Promotion};
 
 use crate::act::EndedJob;
-use crate::hook::condition::Problem;
+use crate::hook::condition::HookSecretProblem;
 use crate::key::PipelineKey;
 use crate::observe::facts::{ClusterEvent, ClusterKey, ObjectKey};
 use crate::shard::{ShardChange, StoredState};
 use crate::state::status_queue::{StatusOwner, WriteOutcome};
-use crate::watch::limit::Ticket;
-use crate::watch::stream::Seen;
+use crate::watch::limit::QueueSlot;
+use crate::watch::stream::ObjectEvent;
 
 /// Something that happened.
 #[allow(clippy::large_enum_variant, reason = "most of them are Promotions, and they are moved, not kept")]
 #[derive(Debug)]
 pub enum Input {
     /// The watch of Pipelines on the hub reports.
-    Pipelines(Seen<Pipeline>),
+    Pipelines(ObjectEvent<Pipeline>),
     /// The watch of Promotions on the hub reports.
-    Promotions(Seen<Promotion>),
+    Promotions(ObjectEvent<Promotion>),
     /// The watch of GitopsClusters on the hub reports; `None` while the hub does not serve that kind.
-    Clusters(Option<Seen<GitopsCluster>>),
-    /// A session with a cluster, identified by its number, reports an event. The ticket bounds how many events of
+    Clusters(Option<ObjectEvent<GitopsCluster>>),
+    /// A session with a cluster, identified by its number, reports an event. The slot bounds how many events of
     /// one cluster wait here.
-    Cluster(ClusterKey, u64, ClusterEvent, Ticket),
+    Cluster(ClusterKey, u64, ClusterEvent, QueueSlot),
     /// An event of an object of a cluster has been held back for long enough.
     Debounced(ClusterKey, ObjectKey, u64),
     /// A status write, identified by its number, has ended.
@@ -31,7 +31,7 @@ pub enum Input {
     /// A hook call concerns a pipeline: its targets may have changed.
     Called(PipelineKey),
     /// The Secrets with hook keys of a pipeline were read: what is wrong with them.
-    HookSecret(PipelineKey, Option<Problem>),
+    HookSecret(PipelineKey, Option<HookSecretProblem>),
     /// A new promotion's record was created, or not; `None` if an object of its name exists. Also the answer to
     /// [`crate::state::Effect::ReadPromotion`].
     PromotionCreated(PipelineKey, String, Result<Option<Box<Promotion>>, kube::Error>),

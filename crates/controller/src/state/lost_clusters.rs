@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::entries::PipelineEntry;
 use super::pipelines::watched_targets;
 use crate::observe::facts::ClusterKey;
-use crate::observe::index::{Index, Link};
+use crate::observe::index::{ClusterState, Index};
 use crate::record::events::PendingEvent;
 use crate::translate;
 
@@ -52,10 +52,10 @@ fn lost(
 impl PipelineEntry {
     /// Returns the clusters that the next status names as lost, after a status that names those in `before`.
     pub(super) fn lost_clusters(&self, index: &Index, before: &[String], now: Instant) -> LostClusters {
-        let is_lost = |cluster: &ClusterKey| match index.cluster(cluster)?.link() {
-            Link::Lost(_) => Some(true),
-            Link::Up => Some(false),
-            Link::Connecting => None,
+        let is_lost = |cluster: &ClusterKey| match index.cluster(cluster)?.state() {
+            ClusterState::Lost(_) => Some(true),
+            ClusterState::Up => Some(false),
+            ClusterState::Connecting => None,
         };
         let clusters = self.watched_clusters().map(|cluster| (is_lost(&cluster), cluster));
         let clusters = clusters.map(|(is_lost, cluster)| (cluster, is_lost)).collect();
@@ -78,9 +78,9 @@ impl PipelineEntry {
             if is_lost == before.contains(&cluster) {
                 continue;
             }
-            let why = index.cluster(&key).and_then(|known| match known.link() {
-                Link::Lost(why) => Some(why.clone()),
-                Link::Connecting | Link::Up => None,
+            let why = index.cluster(&key).and_then(|known| match known.state() {
+                ClusterState::Lost(why) => Some(why.clone()),
+                ClusterState::Connecting | ClusterState::Up => None,
             });
             let (pipeline, lost) = (self.object().clone(), why.filter(|_| is_lost));
             events.push(PendingEvent::Cluster { pipeline, cluster, lost });

@@ -41,10 +41,10 @@ use sluice_delivery::FencingToken;
 use crate::act::backoff::Backoff;
 use crate::key::PipelineKey;
 use crate::observe::debounce::Debounce;
-use crate::observe::facts::{Allowed, ClusterKey};
+use crate::observe::facts::{AllowedNamespaces, ClusterKey};
 use crate::observe::index::Index;
 use crate::shard::Shards;
-use crate::watch::guard::Unreadable;
+use crate::watch::parsed_object::UnreadableObject;
 pub use effect::{Effect, MetricUpdate, Now};
 use entries::{PipelineEntry, Record};
 pub use input::Input;
@@ -87,7 +87,7 @@ pub struct State {
     /// Why the API server does not check who approves, if it does not.
     approvals_unguarded: Option<String>,
     /// Objects that cannot be read, by kind.
-    unreadable: BTreeMap<(&'static str, PipelineKey), Unreadable>,
+    unreadable: BTreeMap<(&'static str, PipelineKey), UnreadableObject>,
     clusters: Option<HashMap<(String, String), KnownCluster>>,
     has_cluster_kind: bool,
     /// The pipelines with targets on each cluster, by namespace.
@@ -109,7 +109,7 @@ pub struct State {
 struct KnownCluster {
     spec: GitopsClusterSpec,
     /// The namespaces whose Pipelines may use it, by its annotation.
-    allowed: Option<Allowed>,
+    allowed: Option<AllowedNamespaces>,
 }
 
 impl State {
@@ -151,7 +151,7 @@ impl State {
             Input::Pipelines(event) => self.pipeline_event(event),
             Input::Promotions(event) => self.promotion_event(event),
             Input::Clusters(event) => self.gitops_cluster_event(event),
-            Input::Cluster(key, _session, event, _ticket) => self.cluster_reported(key, event),
+            Input::Cluster(key, _session, event, _slot) => self.cluster_reported(key, event),
             Input::Debounced(key, object, number) => self.debounced(&key, &object, number),
             Input::Called(key) => self.enqueue(&key),
             Input::HookSecret(key, problem) => self.hook_secret_read(&key, problem),

@@ -10,25 +10,25 @@ use super::effect::Effect;
 use super::entries::{PipelineEntry, may_retry_early};
 use super::status_pace::Damping;
 use super::status_queue::StatusOwner;
-use crate::hook::condition::Problem;
+use crate::hook::condition::HookSecretProblem;
 use crate::key::{PipelineKey, version_of, went_back};
 use crate::predecessor;
 use crate::translate;
-use crate::watch::stream::Seen;
+use crate::watch::stream::ObjectEvent;
 
 impl State {
     /// Takes in an event of the watch of Pipelines.
-    pub(super) fn pipeline_event(&mut self, event: Seen<ApiPipeline>) {
+    pub(super) fn pipeline_event(&mut self, event: ObjectEvent<ApiPipeline>) {
         match event {
-            Seen::Listed(objects, version) => self.pipelines_listed(objects, version),
-            Seen::Applied(object) => self.put_pipeline(object),
-            Seen::Deleted(metadata) => self.forget_pipeline(&PipelineKey::named(&metadata)),
+            ObjectEvent::Listed(objects, version) => self.pipelines_listed(objects, version),
+            ObjectEvent::Applied(object) => self.put_pipeline(object),
+            ObjectEvent::Deleted(metadata) => self.forget_pipeline(&PipelineKey::named(&metadata)),
             // Its owner has replaced the older version, which must not be used any more.
-            Seen::Unreadable(bad) => {
+            ObjectEvent::Unreadable(bad) => {
                 self.forget_pipeline(&PipelineKey::named(&bad.metadata));
                 self.note_unreadable::<ApiPipeline>(bad);
             }
-            Seen::Failed(error) => {
+            ObjectEvent::Failed(error) => {
                 tracing::warn!(%error, "cannot watch Pipelines: are the CRDs installed (sluice crds | kubectl apply -f -), and may the controller read them?")
             }
         }
@@ -178,7 +178,7 @@ impl State {
         self.effects.extend(fencing_tokens.map(Effect::Revoke));
     }
 
-    pub(super) fn hook_secret_read(&mut self, key: &PipelineKey, problem: Option<Problem>) {
+    pub(super) fn hook_secret_read(&mut self, key: &PipelineKey, problem: Option<HookSecretProblem>) {
         if let Some(entry) = self.pipelines.get_mut(key) {
             entry.hook_secret = Some(problem);
             self.enqueue(key);

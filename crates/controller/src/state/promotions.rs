@@ -12,21 +12,21 @@ use super::entries::Record;
 use super::status_queue::StatusOwner;
 use crate::key::{PipelineKey, version_of, went_back};
 use crate::record::events::PendingEvent;
-use crate::watch::stream::Seen;
+use crate::watch::stream::ObjectEvent;
 
 impl State {
     /// Takes in an event of the watch of Promotions.
-    pub(super) fn promotion_event(&mut self, event: Seen<Promotion>) {
+    pub(super) fn promotion_event(&mut self, event: ObjectEvent<Promotion>) {
         match event {
-            Seen::Listed(objects, version) => self.promotions_listed(objects, version),
-            Seen::Applied(object) => self.put_promotion(object),
-            Seen::Deleted(metadata) => self.forget_promotion(&PipelineKey::named(&metadata)),
+            ObjectEvent::Listed(objects, version) => self.promotions_listed(objects, version),
+            ObjectEvent::Applied(object) => self.put_promotion(object),
+            ObjectEvent::Deleted(metadata) => self.forget_promotion(&PipelineKey::named(&metadata)),
             // The object still has its name, so the promotion is not created a second time.
-            Seen::Unreadable(bad) => {
+            ObjectEvent::Unreadable(bad) => {
                 self.forget_promotion(&PipelineKey::named(&bad.metadata));
                 self.note_unreadable::<Promotion>(bad);
             }
-            Seen::Failed(error) => {
+            ObjectEvent::Failed(error) => {
                 tracing::warn!(%error, "cannot watch Promotions: are the CRDs installed (sluice crds | kubectl apply -f -), and may the controller read them?")
             }
         }
@@ -195,13 +195,13 @@ mod tests {
         creating(&mut state);
         state.created(&key(), "podinfo-prod", Ok(Some(Box::new(promotion(7)))));
         assert_eq!(known(&state), Some((true, true)));
-        state.promotion_event(Seen::Listed(Vec::new(), 6));
+        state.promotion_event(ObjectEvent::Listed(Vec::new(), 6));
         assert_eq!(known(&state), Some((true, true)));
-        state.promotion_event(Seen::Listed(Vec::new(), 8));
+        state.promotion_event(ObjectEvent::Listed(Vec::new(), 8));
         assert_eq!(known(&state), None, "it was deleted");
 
-        state.promotion_event(Seen::Applied(promotion(9)));
-        state.promotion_event(Seen::Listed(Vec::new(), 5));
+        state.promotion_event(ObjectEvent::Applied(promotion(9)));
+        state.promotion_event(ObjectEvent::Listed(Vec::new(), 5));
         assert_eq!(known(&state), None, "the server was restored from before");
     }
 
@@ -218,7 +218,7 @@ mod tests {
         ] {
             let mut state = state();
             creating(&mut state);
-            state.promotion_event(Seen::Applied(promotion(7)));
+            state.promotion_event(ObjectEvent::Applied(promotion(7)));
             assert_eq!(known(&state), Some((false, true)), "nothing is done before the answer");
             state.created(&key(), "podinfo-prod", answer());
             assert_eq!(known(&state), if_watched);

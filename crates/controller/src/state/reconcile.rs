@@ -21,12 +21,12 @@ use super::status_queue::{Basis, StatusOwner, serialize_status};
 use super::stored_time::TimeField;
 use crate::act::outcome::max_pause;
 use crate::hook::approval_request;
-use crate::hook::condition::Problem;
+use crate::hook::condition::HookSecretProblem;
 use crate::hook::secret_names;
 use crate::key::PipelineKey;
 use crate::observe::facts::ClusterKey;
 use crate::observe::reported;
-use crate::observe::target::{self, NotYet, Question};
+use crate::observe::target::{self, NoAnswerYet, TargetQuery};
 use crate::record::promotion::RecordChange;
 use crate::record::{status, tampered};
 use crate::translate;
@@ -167,8 +167,9 @@ impl State {
             targets.again_in = Some(targets.again_in.map_or(pause, |soonest| soonest.min(pause)));
             targets.any_new |= age < NEW_CLUSTER_WAIT;
         }
-        let shown = result
-            .unwrap_or_else(|NotYet| ObservedTarget::unreadable(format!("{cluster} has not answered yet")));
+        let shown = result.unwrap_or_else(|NoAnswerYet| {
+            ObservedTarget::unreadable(format!("{cluster} has not answered yet"))
+        });
         targets.observed.insert(environment, name, shown);
     }
 
@@ -179,16 +180,16 @@ impl State {
         (environment, name): (&String, &String),
         spec: &ApiTarget,
         cluster: &ClusterKey,
-    ) -> Result<ObservedTarget, NotYet> {
+    ) -> Result<ObservedTarget, NoAnswerYet> {
         if let Some(refused) = self.target_refusal(key, cluster, spec)? {
             return Ok(ObservedTarget::unreadable(refused));
         }
-        let Some(entry) = self.pipelines.get(key) else { return Err(NotYet) };
+        let Some(entry) = self.pipelines.get(key) else { return Err(NoAnswerYet) };
         if spec.observe == Observe::Push {
             let reports = &entry.cached.hook_fields.reports;
             return Ok(reported::observe(entry.object(), environment, spec, name, reports));
         }
-        let question = Question {
+        let question = TargetQuery {
             pipeline: &key.name,
             app: entry.object().spec.app_ref.as_ref(),
             target: spec,
@@ -356,8 +357,8 @@ impl PipelineEntry {
 }
 
 /// What is wrong with the Secrets with hook keys of a pipeline; `None` while that is not known.
-fn hook_secret(entry: &PipelineEntry, serves_hooks: bool) -> Option<Option<&Problem>> {
-    if !serves_hooks || secret_names::named(entry.object()).is_empty() {
+fn hook_secret(entry: &PipelineEntry, serves_hooks: bool) -> Option<Option<&HookSecretProblem>> {
+    if !serves_hooks || secret_names::hook_secrets(entry.object()).is_empty() {
         return Some(None);
     }
     entry.hook_secret.as_ref().map(Option::as_ref)

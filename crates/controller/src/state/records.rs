@@ -14,7 +14,7 @@ use crate::act::outcome::MAX_PAUSE;
 use crate::key::{PipelineKey, version_of};
 use crate::record::events::PendingEvent;
 use crate::record::promotion;
-use crate::watch::cause::words;
+use crate::watch::read_error::api_error_message;
 
 /// The pause after a promotion could not be recorded; it doubles with each further failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
@@ -120,7 +120,7 @@ impl State {
     /// Handles a creation that failed, or whose answer was lost.
     fn creation_failed(&mut self, key: &PipelineKey, name: &str, error: &kube::Error) {
         let Some(record) = self.record(key, name) else { return };
-        let error = words(error);
+        let error = api_error_message(error);
         if record.cached.status_at() > 0 {
             tracing::info!(pipeline = %key, promotion = name, error, "recorded, although the answer was lost");
             return self.found(key, name);

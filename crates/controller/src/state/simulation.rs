@@ -21,8 +21,8 @@ use crate::act::{ActError, EndedJob, JobOutcome};
 use crate::observe::facts::{ClusterEvent, Fact, Kind, ObjectKey};
 use crate::observe::trim;
 use crate::timeout::{API_CALL_TIMEOUT, timed_out};
-use crate::watch::limit::Queue;
-use crate::watch::stream::Seen;
+use crate::watch::limit::EventQueue;
+use crate::watch::stream::ObjectEvent;
 
 /// The environments, in order. Each has one target in a namespace of its name.
 pub(super) const ENVIRONMENTS: [&str; 3] = ["dev", "staging", "prod"];
@@ -228,8 +228,8 @@ impl ControllerSimulation {
         let promotions: Vec<Promotion> = self.server.promotions.values().cloned().collect();
         pipelines.iter().for_each(|pipeline| self.note_known(pipeline));
         let version = self.server.version;
-        self.step(Input::Pipelines(Seen::Listed(pipelines, version)));
-        self.step(Input::Promotions(Seen::Listed(promotions, version)));
+        self.step(Input::Pipelines(ObjectEvent::Listed(pipelines, version)));
+        self.step(Input::Promotions(ObjectEvent::Listed(promotions, version)));
     }
 
     fn note_known(&mut self, pipeline: &Pipeline) {
@@ -268,10 +268,12 @@ impl ControllerSimulation {
         match event {
             HubEvent::Pipeline(pipeline) => {
                 self.note_known(&pipeline);
-                self.step(Input::Pipelines(Seen::Applied(pipeline)));
+                self.step(Input::Pipelines(ObjectEvent::Applied(pipeline)));
             }
-            HubEvent::Promotion(promotion) => self.step(Input::Promotions(Seen::Applied(promotion))),
-            HubEvent::Deleted(promotion) => self.step(Input::Promotions(Seen::Deleted(promotion.metadata))),
+            HubEvent::Promotion(promotion) => self.step(Input::Promotions(ObjectEvent::Applied(promotion))),
+            HubEvent::Deleted(promotion) => {
+                self.step(Input::Promotions(ObjectEvent::Deleted(promotion.metadata)))
+            }
         }
     }
 
@@ -284,8 +286,8 @@ impl ControllerSimulation {
     }
 
     fn cluster(&mut self, event: ClusterEvent) {
-        let ticket = std::sync::Arc::new(Queue::default()).ticket();
-        self.step(Input::Cluster(ClusterKey::Local, 1, event, ticket));
+        let slot = std::sync::Arc::new(EventQueue::default()).slot();
+        self.step(Input::Cluster(ClusterKey::Local, 1, event, slot));
     }
 
     /// Time passes by all clocks.

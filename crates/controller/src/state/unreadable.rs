@@ -8,11 +8,11 @@ use super::State;
 use super::effect::Effect;
 use crate::key::PipelineKey;
 use crate::record::events::PendingEvent;
-use crate::watch::guard::Unreadable;
+use crate::watch::parsed_object::UnreadableObject;
 
 impl State {
     /// Notes an object that cannot be read.
-    pub(super) fn note_unreadable<K: Resource<DynamicType = ()>>(&mut self, object: Unreadable) {
+    pub(super) fn note_unreadable<K: Resource<DynamicType = ()>>(&mut self, object: UnreadableObject) {
         let (key, kind) = (PipelineKey::named(&object.metadata), kind::<K>());
         if self.acts(&key) {
             self.emit(Effect::SendEvent(PendingEvent::Unreadable(kind, Box::new(object.clone()))));

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use super::guard::Guard;
-use super::limit::{self, Limits, OBJECT_BYTES, TooLarge};
+use super::limit::{self, OBJECT_BYTES, TooLarge, WatchLimits};
 
 /// What a line tells.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ pub async fn line(body: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) ->
 /// When it tells of an error, or nothing that is known.
 pub fn read<K: DeserializeOwned + Resource + 'static>(
     line: &[u8],
-    limits: &Limits,
+    limits: &WatchLimits,
 ) -> kube::Result<Change<K>> {
     #[derive(Deserialize)]
     struct Line<'a> {

@@ -12,7 +12,7 @@ use tokio::task::AbortHandle;
 
 use super::limit::{Budget, Queue};
 use super::relist::Lists;
-use super::session::{Access, Session};
+use super::session::{KubeconfigSource, Session};
 use crate::observe::facts::ClusterKey;
 use crate::state::Input;
 
@@ -30,7 +30,7 @@ pub struct Fleet {
 
 struct Running {
     number: u64,
-    access: Access,
+    access: KubeconfigSource,
     namespaces: watch::Sender<BTreeSet<String>>,
     task: AbortHandle,
 }
@@ -55,7 +55,7 @@ impl Fleet {
     }
 
     /// Has a session with a cluster, by these means, for targets in these namespaces.
-    pub fn keep(&mut self, key: &ClusterKey, access: Access, namespaces: BTreeSet<String>) {
+    pub fn keep(&mut self, key: &ClusterKey, access: KubeconfigSource, namespaces: BTreeSet<String>) {
         if let Some(running) = self.running.get(key).filter(|r| r.access == access) {
             running.namespaces.send_if_modified(|known| {
                 let changed = *known != namespaces;
@@ -67,7 +67,7 @@ impl Fleet {
         self.begun += 1;
         let number = self.begun;
         let (sender, receiver) = watch::channel(namespaces);
-        let queue = Arc::new(Queue::default());
+        let queue = Arc::new(EventQueue::default());
         let session = Session {
             key: key.clone(),
             hub: self.hub.clone(),
@@ -81,7 +81,7 @@ impl Fleet {
         let (tell, of) = (self.tell.clone(), key.clone());
         let task =
             tokio::spawn(session.run(move |event| {
-                tell.send(Input::Cluster(of.clone(), number, event, queue.ticket())).is_ok()
+                tell.send(Input::Cluster(of.clone(), number, event, queue.slot())).is_ok()
             }));
         let running = Running { number, access, namespaces: sender, task: task.abort_handle() };
         self.running.insert(key.clone(), running);

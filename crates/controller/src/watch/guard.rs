@@ -1,4 +1,4 @@
-//! Reading objects so that one that cannot be read spoils neither a list nor a watch, and so that a
+//! KindState objects so that one that cannot be read spoils neither a list nor a watch, and so that a
 //! list of thousands takes little time and room to read: who manages which field, often the better
 //! part of an object, is cut out of its text before anything is made of it.
 
@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use sluice_api::Pipeline;
 use sluice_api::lenient::{self, Lenient};
 
-use super::limit::{self, Limits};
+use super::limit::{self, WatchLimits};
 use crate::record::cut;
 
 /// An object, or why it cannot be read.
@@ -55,7 +55,7 @@ impl<K: DeserializeOwned + Resource + 'static> Guard<K> {
     ///
     /// # Errors
     /// When it is the text of no object at all.
-    pub fn within(text: &[u8], limits: &Limits) -> serde_json::Result<Self> {
+    pub fn within(text: &[u8], limits: &WatchLimits) -> serde_json::Result<Self> {
         let values = limit::values(text);
         if !limits.has_too_many(values) {
             return limit::one_by_one(values, || Self::read(text));

@@ -1,6 +1,6 @@
 //! How much a server may send, and how much of it is kept. A cluster is somebody else's: what it sends is
 //! read in pieces and counted, and where it is more than a cluster of real use sends, the kind counts as
-//! too large and the rest is not read. Limits are generous: they bound memory, and shape nothing.
+//! too large and the rest is not read. WatchLimits are generous: they bound memory, and shape nothing.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -91,7 +91,7 @@ pub fn of(error: &kube::Error) -> Option<TooLarge> {
 
 /// The limits of one watch.
 #[derive(Clone)]
-pub struct Limits {
+pub struct WatchLimits {
     /// The server and what is read of it, for the log.
     pub source: String,
     /// Absent where the server is trusted, as the hub is for Pipelines: then only the size of one object is
@@ -106,15 +106,15 @@ struct Foreign {
     lists: ScopeLists,
 }
 
-impl Limits {
+impl WatchLimits {
     /// The limits of a watch on the hub's own objects.
     pub fn hub(kind: &str) -> Self {
-        Limits { source: format!("the hub: {kind}"), foreign: None }
+        WatchLimits { source: format!("the hub: {kind}"), foreign: None }
     }
 
     /// The limits of a watch on a cluster that may be hostile.
     pub fn cluster(source: String, account: Arc<Account>, queue: Arc<Queue>, lists: ScopeLists) -> Self {
-        Limits { source, foreign: Some(Foreign { account, queue, lists }) }
+        WatchLimits { source, foreign: Some(Foreign { account, queue, lists }) }
     }
 
     /// How the lists of the watch are paced; `None` where the server is trusted.
@@ -367,9 +367,9 @@ pub struct Queue {
 
 impl Queue {
     /// A place in the queue, which is free again when it is dropped.
-    pub fn ticket(self: &Arc<Self>) -> Ticket {
+    pub fn slot(self: &Arc<Self>) -> QueueSlot {
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        Ticket(self.clone())
+        QueueSlot(self.clone())
     }
 
     /// Waits until there is room.
@@ -386,22 +386,22 @@ impl Queue {
 }
 
 /// A place in a queue.
-pub struct Ticket(Arc<Queue>);
+pub struct QueueSlot(Arc<Queue>);
 
-impl Drop for Ticket {
+impl Drop for QueueSlot {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::SeqCst);
         self.0.taken.notify_one();
     }
 }
 
-impl fmt::Debug for Ticket {
+impl fmt::Debug for QueueSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Ticket")
+        f.write_str("QueueSlot")
     }
 }
 
-/// Limits the texts of errors, which a client reads whole.
+/// WatchLimits the texts of errors, which a client reads whole.
 pub fn limit_errors(response: Response<Box<DynBody>>) -> Response<Box<DynBody>> {
     let is_error = response.status().is_client_error() || response.status().is_server_error();
     if !is_error {
@@ -418,15 +418,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_cluster_waits_for_the_loop_when_its_queue_is_full() {
-        let queue = Arc::new(Queue::default());
-        let mut tickets = Vec::new();
+        let queue = Arc::new(EventQueue::default());
+        let mut slots = Vec::new();
         for _ in 0..QUEUE {
             assert!(queue.room().now_or_never().is_some());
-            tickets.push(queue.ticket());
+            slots.push(queue.slot());
         }
         let mut room = Box::pin(queue.room());
         assert!((&mut room).now_or_never().is_none());
-        tickets.pop();
+        slots.pop();
         assert!(room.now_or_never().is_some());
     }
 }

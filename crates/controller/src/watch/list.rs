@@ -14,7 +14,7 @@ use kube::core::Request;
 use serde::Deserialize;
 use tokio::time::timeout;
 
-use super::limit::{Limits, OBJECT_BYTES, TooLarge};
+use super::limit::{OBJECT_BYTES, TooLarge, WatchLimits};
 use crate::timeout::timed_out;
 
 /// How long a server may fall silent before a list counts as broken off.
@@ -28,7 +28,7 @@ pub async fn read(
     client: &Client,
     url: &str,
     fields: Option<&str>,
-    limits: &Limits,
+    limits: &WatchLimits,
     mut each: impl FnMut(&[u8]) -> kube::Result<()>,
 ) -> kube::Result<String> {
     limits.room().await;

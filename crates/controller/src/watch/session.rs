@@ -20,10 +20,10 @@ use tokio::task::JoinSet;
 use super::cause::{self, Cause};
 use super::connect;
 use super::guard::Unreadable;
-use super::limit::{Account, Budget, Limits, Queue};
+use super::limit::{Account, Budget, Queue, WatchLimits};
 use super::relist::{Lists, ScopeLists};
 use super::served;
-use super::stream::{Failure, Guarded, Seen, follow};
+use super::stream::{Failure, ObjectEvent, ParsedObjectApi, follow};
 use crate::observe::facts::{ClusterEvent, ClusterKey, Fact, Kind, ObjectKey};
 use crate::observe::trim;
 
@@ -42,7 +42,7 @@ impl<F: Fn(ClusterEvent) -> bool + Clone + Send + Sync + 'static> Tell for F {}
 
 /// Where a cluster's kubeconfig is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum KubeconfigSource {
     /// Ours already.
     Local,
     /// In a Secret on the hub.
@@ -62,7 +62,7 @@ pub struct Session {
     /// The hub, for the Secret.
     pub hub: Client,
     /// Where the kubeconfig is.
-    pub access: Access,
+    pub access: KubeconfigSource,
     /// Programs in kubeconfigs may be run.
     pub allow_exec: bool,
     /// The namespaces in which targets are: what is watched where the whole cluster may not be.
@@ -79,32 +79,32 @@ impl Session {
     /// Runs until nobody listens.
     pub async fn run(self, tell: impl Tell) {
         match self.access.clone() {
-            Access::Local => loop {
+            KubeconfigSource::Local => loop {
                 if !self.connected(self.hub.clone(), tell.clone()).await {
                     return;
                 }
             },
-            Access::Secret { namespace, name } => self.by_secret(&namespace, &name, tell).await,
+            KubeconfigSource::Secret { namespace, name } => self.by_secret(&namespace, &name, tell).await,
         }
     }
 
     /// Follows the Secret, and connects anew each time its kubeconfig changes.
     async fn by_secret(&self, namespace: &str, name: &str, tell: impl Tell) {
         let (sender, mut kubeconfig) = watch::channel::<Option<Result<String, String>>>(None);
-        let api: Guarded<Secret> = Api::namespaced(self.hub.clone(), namespace);
+        let api: ParsedObjectApi<Secret> = Api::namespaced(self.hub.clone(), namespace);
         let fields = Some(format!("metadata.name={name}"));
         let (key, full) = (self.key.clone(), format!("{namespace}/{name}"));
         let open = |sender: &watch::Sender<_>| match sender.is_closed() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         };
-        let limits = Limits::hub("Secrets");
+        let limits = WatchLimits::hub("Secrets");
         let followed = follow(api, fields, limits, Some, move |seen| {
             let found = match seen {
-                Seen::Listed(secrets, _) => secrets.into_iter().next(),
-                Seen::Applied(secret) => Some(secret),
-                Seen::Deleted(_) | Seen::Unreadable(_) => None,
-                Seen::Failed(error) => {
+                ObjectEvent::Listed(secrets, _) => secrets.into_iter().next(),
+                ObjectEvent::Applied(secret) => Some(secret),
+                ObjectEvent::Deleted(_) | ObjectEvent::Unreadable(_) => None,
+                ObjectEvent::Failed(error) => {
                     // What was read before stays good; only a first reading is missed.
                     let why =
                         format!("Secret {full} cannot be read: {}", cause_of_secret(&key, error.error()));
@@ -331,11 +331,11 @@ struct Nothing {}
 
 impl Scope<'_> {
     /// The limits of the watch, which charges what it keeps to this account.
-    fn limits(&self, account: Arc<Account>) -> Limits {
+    fn limits(&self, account: Arc<Account>) -> WatchLimits {
         let Session { key, queue, lists, .. } = self.session;
         let source = format!("{key}: {}", self.kind.resource().1);
         let lists = ScopeLists::new(lists.clone(), self.kind, self.namespace.map(String::from));
-        Limits::cluster(source, account, queue.clone(), lists)
+        WatchLimits::cluster(source, account, queue.clone(), lists)
     }
 
     async fn watch<K>(&self, trim: impl Fn(&K) -> Option<Fact>, tell: impl Tell) -> Ended
@@ -348,7 +348,7 @@ impl Scope<'_> {
             + 'static,
     {
         let (kind, namespace) = (self.kind, self.namespace.map(String::from));
-        let api: Guarded<K> = match self.namespace {
+        let api: ParsedObjectApi<K> = match self.namespace {
             Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, self.resource),
             None => Api::all_with(self.client.clone(), self.resource),
         };
@@ -367,16 +367,18 @@ impl Scope<'_> {
         };
         follow(api, None, limits, keep, |seen| {
             let failure = match seen {
-                Seen::Listed(all, _) => {
+                ObjectEvent::Listed(all, _) => {
                     return listening(tell(ClusterEvent::Listed(kind, namespace.clone(), all)));
                 }
-                Seen::Applied((key, fact)) => return listening(tell(ClusterEvent::Applied(key, fact))),
-                Seen::Deleted(metadata) | Seen::Unreadable(Unreadable { metadata, .. }) => {
+                ObjectEvent::Applied((key, fact)) => {
+                    return listening(tell(ClusterEvent::Applied(key, fact)));
+                }
+                ObjectEvent::Deleted(metadata) | ObjectEvent::Unreadable(Unreadable { metadata, .. }) => {
                     return listening(
                         gone(kind, metadata).is_none_or(|key| tell(ClusterEvent::Deleted(key))),
                     );
                 }
-                Seen::Failed(failure) => failure,
+                ObjectEvent::Failed(failure) => failure,
             };
             let cause = cause::of(failure.error());
             let over = match cause {

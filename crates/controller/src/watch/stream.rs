@@ -17,17 +17,17 @@ use tokio::time::{timeout, timeout_at};
 use super::cause;
 use super::change::{self, Change};
 use super::guard::{Guard, Unreadable};
-use super::limit::{self, ChangeCount, Limits};
+use super::limit::{self, ChangeCount, WatchLimits};
 use super::list;
 use super::relist::ScopeLists;
 use crate::timeout::timed_out;
 
 /// An API whose unreadable objects do not break the stream.
-pub type Guarded<K> = Api<Guard<K>>;
+pub type ParsedObjectApi<K> = Api<Guard<K>>;
 
 /// What a watch tells.
 #[derive(Debug)]
-pub enum Seen<T> {
+pub enum ObjectEvent<T> {
     /// These are all that there were at a version: see `version_of`.
     Listed(Vec<T>, u64),
     /// This one is there, or has changed.
@@ -43,7 +43,7 @@ pub enum Seen<T> {
 /// What does not work.
 #[derive(Debug)]
 pub enum Failure {
-    /// Reading what there is.
+    /// KindState what there is.
     List(kube::Error),
     /// Hearing what changes.
     Watch(kube::Error),
@@ -88,11 +88,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Follows the objects of `api` (all, or those with these `fields`) until `tell` breaks off, and
 /// returns what it broke off with. `trim` keeps what is wanted of an object.
 pub async fn follow<K, T, E>(
-    api: Guarded<K>,
+    api: ParsedObjectApi<K>,
     fields: Option<String>,
-    limits: Limits,
+    limits: WatchLimits,
     trim: impl Fn(K) -> Option<T>,
-    tell: impl FnMut(Seen<T>) -> ControlFlow<E>,
+    tell: impl FnMut(ObjectEvent<T>) -> ControlFlow<E>,
 ) -> E
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -117,10 +117,10 @@ where
 }
 
 struct Follower<K, F, G> {
-    api: Guarded<K>,
+    api: ParsedObjectApi<K>,
     client: Client,
     fields: Option<String>,
-    limits: Limits,
+    limits: WatchLimits,
     trim: F,
     tell: G,
     pause: Duration,
@@ -169,7 +169,7 @@ where
     async fn once<T, E>(&mut self) -> ControlFlow<E>
     where
         F: Fn(K) -> Option<T>,
-        G: FnMut(Seen<T>) -> ControlFlow<E>,
+        G: FnMut(ObjectEvent<T>) -> ControlFlow<E>,
     {
         self.wait_to_list().await?;
         let Some(mut listed) = self.list().await? else {
@@ -198,13 +198,13 @@ where
     /// Waits until the objects may be listed, and says so if that takes long.
     async fn wait_to_list<T, E>(&mut self) -> ControlFlow<E>
     where
-        G: FnMut(Seen<T>) -> ControlFlow<E>,
+        G: FnMut(ObjectEvent<T>) -> ControlFlow<E>,
     {
         let Some((pause, held_back)) = self.limits.lists().map(ScopeLists::pause) else {
             return ControlFlow::Continue(());
         };
         if let Some(held_back) = held_back {
-            (self.tell)(Seen::Failed(Failure::List(held_back.into())))?;
+            (self.tell)(ObjectEvent::Failed(Failure::List(held_back.into())))?;
         }
         tokio::time::sleep(pause).await;
         ControlFlow::Continue(())
@@ -214,7 +214,7 @@ where
     async fn list<T, E>(&mut self) -> ControlFlow<E, Option<List<T>>>
     where
         F: Fn(K) -> Option<T>,
-        G: FnMut(Seen<T>) -> ControlFlow<E>,
+        G: FnMut(ObjectEvent<T>) -> ControlFlow<E>,
     {
         let (mut listed, mut unreadable, mut is_begun) = (Vec::new(), Vec::new(), false);
         let each = |text: &[u8]| {
@@ -238,7 +238,7 @@ where
             Err(error) => {
                 drop(listed);
                 let too_large = limit::of(&error).is_some();
-                (self.tell)(Seen::Failed(Failure::List(error)))?;
+                (self.tell)(ObjectEvent::Failed(Failure::List(error)))?;
                 if too_large {
                     self.stop_reading().await;
                 }
@@ -256,10 +256,10 @@ where
     /// Tells what was listed, once.
     fn tell_listed<T, E>(&mut self, list: &mut List<T>) -> ControlFlow<E>
     where
-        G: FnMut(Seen<T>) -> ControlFlow<E>,
+        G: FnMut(ObjectEvent<T>) -> ControlFlow<E>,
     {
         let Some((all, unreadable)) = list.all.take() else { return ControlFlow::Continue(()) };
-        (self.tell)(Seen::Listed(all, list.version.parse().unwrap_or(0)))?;
+        (self.tell)(ObjectEvent::Listed(all, list.version.parse().unwrap_or(0)))?;
         unreadable.into_iter().try_for_each(|bad| self.unreadable(bad))
     }
 
@@ -268,7 +268,7 @@ where
     async fn watch<T, E>(&mut self, list: &mut List<T>) -> ControlFlow<E, Ended>
     where
         F: Fn(K) -> Option<T>,
-        G: FnMut(Seen<T>) -> ControlFlow<E>,
+        G: FnMut(ObjectEvent<T>) -> ControlFlow<E>,
     {
         let client = self.client.clone();
         let begun = begin(&client, self.api.resource_url(), self.fields.clone(), &list.version);
@@ -312,7 +312,7 @@ where
     fn take<T, E>(&mut self, change: Change<K>, version: &mut String) -> ControlFlow<E>
     where
         F: Fn(K) -> Option<T>,
-        G: FnMut(Seen<T>) -> ControlFlow<E>,
+        G: FnMut(ObjectEvent<T>) -> ControlFlow<E>,
     {
         match change {
             Change::Nothing => ControlFlow::Continue(()),
@@ -322,7 +322,7 @@ where
             }
             Change::Deleted(metadata, at) => {
                 *version = at;
-                (self.tell)(Seen::Deleted(*metadata))
+                (self.tell)(ObjectEvent::Deleted(*metadata))
             }
             Change::Applied(object, at) => {
                 *version = at;
@@ -332,11 +332,13 @@ where
                 };
                 let (name, namespace) = (object.meta().name.clone(), object.meta().namespace.clone());
                 match (self.trim)(object) {
-                    Some(kept) => (self.tell)(Seen::Applied(kept)),
+                    Some(kept) => (self.tell)(ObjectEvent::Applied(kept)),
                     // It may have been wanted until now.
-                    None => {
-                        (self.tell)(Seen::Deleted(ObjectMeta { name, namespace, ..ObjectMeta::default() }))
-                    }
+                    None => (self.tell)(ObjectEvent::Deleted(ObjectMeta {
+                        name,
+                        namespace,
+                        ..ObjectMeta::default()
+                    })),
                 }
             }
         }
@@ -346,10 +348,10 @@ where
     /// where it was; after an event that could not be read it is not.
     async fn broken<T, E>(&mut self, error: kube::Error) -> ControlFlow<E, Ended>
     where
-        G: FnMut(Seen<T>) -> ControlFlow<E>,
+        G: FnMut(ObjectEvent<T>) -> ControlFlow<E>,
     {
         if limit::of(&error).is_some() {
-            (self.tell)(Seen::Failed(Failure::Watch(error)))?;
+            (self.tell)(ObjectEvent::Failed(Failure::Watch(error)))?;
             self.stop_reading().await;
             return ControlFlow::Continue(Ended::Lost);
         }
@@ -363,13 +365,13 @@ where
             kube::Error::SerdeError(_) => Ended::Lost,
             _ => Ended::Open,
         };
-        (self.tell)(Seen::Failed(Failure::Watch(error)))?;
+        (self.tell)(ObjectEvent::Failed(Failure::Watch(error)))?;
         ControlFlow::Continue(ended)
     }
 
     fn unreadable<T, E>(&mut self, bad: Unreadable) -> ControlFlow<E>
     where
-        G: FnMut(Seen<T>) -> ControlFlow<E>,
+        G: FnMut(ObjectEvent<T>) -> ControlFlow<E>,
     {
         let (name, namespace, source) = (&bad.metadata.name, &bad.metadata.namespace, &self.limits.source);
         match self.named.one_more(Instant::now()) {
@@ -381,7 +383,7 @@ where
             }
             _ => {}
         }
-        (self.tell)(Seen::Unreadable(bad))
+        (self.tell)(ObjectEvent::Unreadable(bad))
     }
 }
 

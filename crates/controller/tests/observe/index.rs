@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use sluice_controller::observe::facts::{ClusterEvent, ClusterKey, Kind};
-use sluice_controller::observe::index::{Index, Touched};
+use sluice_controller::observe::index::{AffectedTargets, Index};
 use sluice_core::observed::Health::{Failed, Progressing, Ready};
 
 use crate::support::{
@@ -10,11 +10,11 @@ use crate::support::{
     listed, local, namespace, remote, with,
 };
 
-fn only(namespaces: &[&str]) -> Touched {
-    Touched::Namespaces(namespaces.iter().map(ToString::to_string).collect())
+fn only(namespaces: &[&str]) -> AffectedTargets {
+    AffectedTargets::InNamespaces(namespaces.iter().map(ToString::to_string).collect())
 }
 
-fn deleted(index: &mut Index, object: &Value) -> Touched {
+fn deleted(index: &mut Index, object: &Value) -> AffectedTargets {
     index.apply(&ClusterKey::Local, ClusterEvent::Deleted(fact(object).0))
 }
 
@@ -41,7 +41,7 @@ fn an_event_concerns_the_targets_of_what_made_the_object() {
         only(&["other"])
     );
     assert_eq!(applied(&mut index, &web("web:1")), only(&["apps"]));
-    assert_eq!(applied(&mut index, &web("web:1")), Touched::Nothing);
+    assert_eq!(applied(&mut index, &web("web:1")), AffectedTargets::None);
     assert_eq!(applied(&mut index, &source), only(&["apps"]));
     assert_eq!(applied(&mut index, &namespace("new")), only(&["new"]));
     // A new owner concerns both.
@@ -50,7 +50,7 @@ fn an_event_concerns_the_targets_of_what_made_the_object() {
         only(&["apps", "other"])
     );
     assert_eq!(deleted(&mut index, &web("web:1")), only(&["other"]));
-    assert_eq!(deleted(&mut index, &web("web:1")), Touched::Nothing);
+    assert_eq!(deleted(&mut index, &web("web:1")), AffectedTargets::None);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn listing_again_removes_what_is_gone_and_tells_what_that_concerns() {
     let mut index = local(&[namespace("a"), namespace("b"), release("a"), release("b")]);
     assert_eq!(by_label("b").members(&index), ["HelmRelease/podinfo"]);
     let again = |objects: &[Value]| listed(Kind::HelmRelease, objects);
-    assert_eq!(index.apply(&ClusterKey::Local, again(&[release("a"), release("b")])), Touched::Nothing);
+    assert_eq!(index.apply(&ClusterKey::Local, again(&[release("a"), release("b")])), AffectedTargets::None);
     assert_eq!(index.apply(&ClusterKey::Local, again(&[release("a")])), only(&["b"]));
     assert_eq!(by_label("a").members(&index), ["HelmRelease/podinfo"]);
     assert!(by_label("b").error(&index).contains("no Kustomization or HelmRelease"));
@@ -130,14 +130,14 @@ fn what_made_a_workload_forgets_it_when_it_goes_by_whatever_way() {
 fn a_kind_that_stays_away_is_news_once() {
     let mut index = local(&[]);
     let absent = || ClusterEvent::Absent(Kind::HelmRelease);
-    assert_eq!(index.apply(&ClusterKey::Local, absent()), Touched::Everything);
-    assert_eq!(index.apply(&ClusterKey::Local, absent()), Touched::Nothing);
+    assert_eq!(index.apply(&ClusterKey::Local, absent()), AffectedTargets::All);
+    assert_eq!(index.apply(&ClusterKey::Local, absent()), AffectedTargets::None);
     let unreadable = || ClusterEvent::Unreadable(Kind::HelmRelease, None, "why".into());
-    assert_eq!(index.apply(&ClusterKey::Local, unreadable()), Touched::Everything);
-    assert_eq!(index.apply(&ClusterKey::Local, unreadable()), Touched::Nothing);
-    assert_eq!(index.apply(&ClusterKey::Local, ClusterEvent::Lost("gone".into())), Touched::Everything);
-    assert_eq!(index.apply(&ClusterKey::Local, ClusterEvent::Lost("gone".into())), Touched::Nothing);
-    assert_eq!(index.apply(&ClusterKey::Local, ClusterEvent::Lost("burnt".into())), Touched::Everything);
+    assert_eq!(index.apply(&ClusterKey::Local, unreadable()), AffectedTargets::All);
+    assert_eq!(index.apply(&ClusterKey::Local, unreadable()), AffectedTargets::None);
+    assert_eq!(index.apply(&ClusterKey::Local, ClusterEvent::Lost("gone".into())), AffectedTargets::All);
+    assert_eq!(index.apply(&ClusterKey::Local, ClusterEvent::Lost("gone".into())), AffectedTargets::None);
+    assert_eq!(index.apply(&ClusterKey::Local, ClusterEvent::Lost("burnt".into())), AffectedTargets::All);
 }
 
 #[test]
@@ -145,14 +145,14 @@ fn nothing_is_told_of_a_cluster_before_every_kind_is_known() {
     let mut index = Index::default();
     let dev = remote("dev");
     assert!(by_label("apps").on(dev.clone()).ask(&index).is_err());
-    assert_eq!(index.apply(&dev, ClusterEvent::Connected), Touched::Nothing);
+    assert_eq!(index.apply(&dev, ClusterEvent::Connected), AffectedTargets::None);
     for kind in Kind::ALL {
         assert!(by_label("apps").on(dev.clone()).ask(&index).is_err(), "before {kind:?}");
         assert_eq!(index.clusters_up(), (0, 1));
         let touched =
             index.apply(&dev, listed(kind, &[namespace("apps"), helm_release("apps", "podinfo", "1.0.0")]));
         let last = kind == Kind::ALL[Kind::ALL.len() - 1];
-        assert_eq!(touched, if last { Touched::Everything } else { Touched::Nothing }, "{kind:?}");
+        assert_eq!(touched, if last { AffectedTargets::All } else { AffectedTargets::None }, "{kind:?}");
     }
     assert_eq!(index.clusters_up(), (1, 1));
     assert_eq!(by_app("HelmRelease", "apps").on(dev.clone()).see(&index).health(), Ready);
@@ -198,7 +198,7 @@ fn going_through_a_kustomization_again_is_no_news() {
     let health = |index: &Index| by_app("Kustomization", "apps").see(index).health();
     let calm = kustomization("apps", "podinfo", &[]);
     let mut index = local(&[namespace("apps"), calm.clone()]);
-    assert_eq!(applied(&mut index, &at_work(calm.clone())), Touched::Nothing);
+    assert_eq!(applied(&mut index, &at_work(calm.clone())), AffectedTargets::None);
     assert_eq!(health(&index), Ready);
     // Now it builds what it has fetched, and that is something new.
     let newer = with(at_work(calm.clone()), "status/lastAttemptedRevision", "main@sha1:77".into());
@@ -211,7 +211,7 @@ fn going_through_a_kustomization_again_is_no_news() {
         json!([condition("Ready", "False", "BuildFailed", "no", 2)]),
     );
     assert_eq!(applied(&mut index, &failed), only(&["apps"]));
-    assert_eq!(applied(&mut index, &newer), Touched::Nothing);
+    assert_eq!(applied(&mut index, &newer), AffectedTargets::None);
     assert_eq!(health(&index), Failed);
     // A new generation is something new too.
     let edited = with(newer, "metadata/generation", 3.into());
@@ -232,16 +232,16 @@ fn what_was_read_of_a_dropped_namespace_is_forgotten() {
         let facts = vec![fact(&helm_release(ns, "podinfo", chart))];
         ClusterEvent::Listed(Kind::HelmRelease, Some(ns.into()), facts)
     };
-    index.narrow(&hub, wanted(&["a", "b"]));
+    index.set_target_namespaces(&hub, wanted(&["a", "b"]));
     index.apply(&hub, ClusterEvent::Narrowed(Kind::HelmRelease));
     index.apply(&hub, list("a", "1.0.0"));
     index.apply(&hub, list("b", "1.0.0"));
     assert_eq!(by_app("HelmRelease", "b").see(&index).health(), Ready);
-    index.narrow(&hub, wanted(&["a"]));
+    index.set_target_namespaces(&hub, wanted(&["a"]));
     // What the ended watch still had in the queue changes nothing.
     index.apply(&hub, list("b", "1.0.0"));
     applied(&mut index, &helm_release("b", "podinfo", "1.0.0"));
-    index.narrow(&hub, wanted(&["a", "b"]));
+    index.set_target_namespaces(&hub, wanted(&["a", "b"]));
     assert!(by_app("HelmRelease", "b").ask(&index).is_err(), "what was known of it before may be old");
     assert_eq!(by_app("HelmRelease", "a").see(&index).health(), Ready);
     index.apply(&hub, list("b", "1.1.0"));

@@ -6,7 +6,7 @@ use sluice_api::flux::{HelmRelease, Kustomization, Source};
 use sluice_api::pipeline::{AppRef, ClusterRef, Target as TargetSpec, WorkloadRef};
 use sluice_api::workload::Workload;
 use sluice_controller::observe::facts::{ClusterEvent, ClusterKey, Fact, FluxFact, Kind, ObjectKey};
-use sluice_controller::observe::index::{Index, Touched};
+use sluice_controller::observe::index::{AffectedTargets, Index};
 use sluice_controller::observe::target::{NotYet, Question, observe};
 use sluice_controller::observe::trim;
 use sluice_core::observed::ObservedTarget;
@@ -168,7 +168,7 @@ pub fn local(objects: &[Value]) -> Index {
 }
 
 /// An object is there, or has changed.
-pub fn applied(index: &mut Index, object: &Value) -> Touched {
+pub fn applied(index: &mut Index, object: &Value) -> AffectedTargets {
     let (key, fact) = fact(object);
     index.apply(&ClusterKey::Local, ClusterEvent::Applied(key, fact))
 }

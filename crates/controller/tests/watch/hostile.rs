@@ -22,7 +22,7 @@ use kube::{Client, Config};
 use serde_json::json;
 use sluice_controller::observe::facts::{ClusterEvent, ClusterKey};
 use sluice_controller::watch::limit::{Budget, Queue, limit_errors};
-use sluice_controller::watch::session::{Access, Session};
+use sluice_controller::watch::session::{KubeconfigSource, Session};
 use sluice_testkit::eventually;
 use tokio::sync::{mpsc, watch};
 use tower::util::MapResponseLayer;
@@ -174,12 +174,12 @@ fn resident() -> Result<usize> {
 async fn outcome(attack: Attack) -> Result<(String, usize)> {
     let before = resident()?;
     let (_namespaces, receiver) = watch::channel(BTreeSet::from(["apps".to_string()]));
-    let queue = Arc::new(Queue::default());
+    let queue = Arc::new(EventQueue::default());
     let budget = Budget::new(128 << 20);
     let session = Session {
         key: ClusterKey::Remote { namespace: "fleet".into(), name: "hostile".into() },
         hub: attacked_by(attack).await?,
-        access: Access::Local,
+        access: KubeconfigSource::Local,
         allow_exec: false,
         namespaces: receiver,
         budget: budget.clone(),
@@ -187,7 +187,7 @@ async fn outcome(attack: Attack) -> Result<(String, usize)> {
         lists: Arc::default(),
     };
     let (tell, mut events) = mpsc::unbounded_channel();
-    let task = tokio::spawn(session.run(move |event| tell.send((event, queue.ticket())).is_ok()));
+    let task = tokio::spawn(session.run(move |event| tell.send((event, queue.slot())).is_ok()));
     let (begun, mut looked, mut most) = (Instant::now(), Instant::now(), 0);
     let said = loop {
         ensure!(begun.elapsed() < PATIENCE, "{attack:?} goes on for ever");

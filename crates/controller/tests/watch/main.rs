@@ -15,8 +15,8 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
-use sluice_controller::watch::limit::Limits;
-use sluice_controller::watch::stream::{Failure, Guarded, Seen, follow};
+use sluice_controller::watch::limit::WatchLimits;
+use sluice_controller::watch::stream::{Failure, ObjectEvent, ParsedObjectApi, follow};
 use sluice_testkit::ControlPlane;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a watch of ConfigMaps adds up to: names and the value of `n`.
 struct Follower {
-    seen: UnboundedReceiver<Seen<(String, String)>>,
+    seen: UnboundedReceiver<ObjectEvent<(String, String)>>,
     known: BTreeMap<String, String>,
     lists: usize,
     failures: Vec<Failure>,
@@ -36,13 +36,13 @@ impl Follower {
     /// Follows the ConfigMaps of a namespace, or the one of a name.
     fn begin(client: Client, namespace: &str, name: Option<&str>) -> Self {
         let (tell, seen) = unbounded_channel();
-        let api: Guarded<ConfigMap> = Api::namespaced(client, namespace);
+        let api: ParsedObjectApi<ConfigMap> = Api::namespaced(client, namespace);
         let fields = name.map(|name| format!("metadata.name={name}"));
         let keep = |object: ConfigMap| {
             let value = object.data.as_ref()?.get("n")?.clone();
             Some((object.name_any(), value))
         };
-        tokio::spawn(follow(api, fields, Limits::hub("ConfigMaps"), keep, move |seen| {
+        tokio::spawn(follow(api, fields, WatchLimits::hub("ConfigMaps"), keep, move |seen| {
             match tell.send(seen) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(_) => ControlFlow::Break(()),
@@ -56,14 +56,14 @@ impl Follower {
         while !wanted(self) {
             let next = timeout(PATIENCE, self.seen.recv()).await;
             match next.with_context(|| format!("never {what}: {:?}", self.known))?.context("it ended")? {
-                Seen::Listed(all, _) => {
+                ObjectEvent::Listed(all, _) => {
                     self.lists += 1;
                     self.known = all.into_iter().collect();
                 }
-                Seen::Applied((name, value)) => drop(self.known.insert(name, value)),
-                Seen::Deleted(metadata) => drop(self.known.remove(&metadata.name.unwrap_or_default())),
-                Seen::Unreadable(bad) => anyhow::bail!("unreadable: {bad:?}"),
-                Seen::Failed(failure) => self.failures.push(failure),
+                ObjectEvent::Applied((name, value)) => drop(self.known.insert(name, value)),
+                ObjectEvent::Deleted(metadata) => drop(self.known.remove(&metadata.name.unwrap_or_default())),
+                ObjectEvent::Unreadable(bad) => anyhow::bail!("unreadable: {bad:?}"),
+                ObjectEvent::Failed(failure) => self.failures.push(failure),
             }
         }
         Ok(())

@@ -10,7 +10,7 @@ use sluice_testkit::Shared;
 use sluice_testkit::fire::{Forge, Plan, draw};
 
 use crate::fleet::{By, Fleet, Shape};
-use crate::place::Place;
+use crate::place::TestNamespace;
 use crate::troubles::{Scene, Trouble, meddle};
 use crate::verdict::{each_once, until_all_run};
 
@@ -65,7 +65,7 @@ pub async fn run(size: Size) -> Result<()> {
     // It lives as long as this process: what it holds ends with it.
     let shared: &'static Shared = Box::leak(Box::new(Shared::start().await?));
     let forge = Arc::new(Forge::start()?);
-    let place = Place::on(shared, "fire").await?;
+    let place = TestNamespace::on(shared, "fire").await?;
     let mut fleet = Fleet::at(place, Shape::Helm, Duration::from_secs(1), Some(forge.clone()))?;
     let proposes = |i: usize| if i % 2 == 1 { By::Merging } else { By::PullRequest };
     for (by, i) in (0..size.teams).flat_map(|i| [(proposes(i), i), (By::Commit, i)]) {

@@ -98,7 +98,7 @@ fn through(cluster: &Cluster, wire: &Wire) -> String {
 
 impl Scene {
     /// Lays the wires and starts the controller.
-    pub async fn set(place: &crate::place::Place, pause: Duration) -> Result<Scene> {
+    pub async fn set(place: &crate::place::TestNamespace, pause: Duration) -> Result<Scene> {
         let (shared, scratch) = (place.shared, Scratch::new("fire")?);
         let mut wires = Vec::new();
         for leaf in [&shared.dev, &shared.staging, &shared.prod] {

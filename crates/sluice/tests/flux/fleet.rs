@@ -12,7 +12,7 @@ use sluice_testkit::{ForgeRepo, GitServer, Gitea, Options, Repo, StandIn, eventu
 use tokio::task::JoinSet;
 
 use crate::history::Deliveries;
-use crate::place::{Place, SOON};
+use crate::place::{SOON, TestNamespace};
 
 /// The environments, each on the leaf cluster of its name.
 pub const ENVIRONMENTS: [&str; 3] = ["dev", "staging", "prod"];
@@ -39,7 +39,7 @@ pub enum By {
 
 /// A test's fleet.
 pub struct Fleet {
-    pub place: Place,
+    pub place: TestNamespace,
     pub teams: Vec<Team>,
     shape: Shape,
     /// Where all repositories are, if not on Gitea and a plain git server.
@@ -63,11 +63,16 @@ pub struct Team {
 impl Fleet {
     /// Three clusters with Flux, which looks at repositories so often.
     pub async fn new(name: &str, shape: Shape, git_poll: Duration) -> Result<Fleet> {
-        Fleet::at(Place::new(name).await?, shape, git_poll, None)
+        Fleet::at(TestNamespace::new(name).await?, shape, git_poll, None)
     }
 
     /// The same at a place, with all repositories at one forge.
-    pub fn at(place: Place, shape: Shape, git_poll: Duration, fire: Option<Arc<Forge>>) -> Result<Fleet> {
+    pub fn at(
+        place: TestNamespace,
+        shape: Shape,
+        git_poll: Duration,
+        fire: Option<Arc<Forge>>,
+    ) -> Result<Fleet> {
         let namespace = Some(place.namespace.clone());
         let options = Options { git_poll, namespace, ..Options::default() };
         let leaves = ENVIRONMENTS.iter().map(|e| place.leaf(e).kubeconfig());

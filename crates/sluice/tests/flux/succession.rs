@@ -38,7 +38,7 @@ async fn succeed(fleet: &Fleet, kustomization: &str) -> Result<()> {
     fleet.release("6.1.6").await?;
     arrive(fleet, "6.1.6").await?;
     for environment in ["staging", "prod"] {
-        fleet.place.until_story("app", environment, &["6.1.6 Succeeded"]).await?;
+        fleet.place.until_promotions("app", environment, &["6.1.6 Succeeded"]).await?;
     }
     at_rest(fleet, kustomization).await?;
 
@@ -106,7 +106,7 @@ async fn records(fleet: &Fleet) -> Result<()> {
         ensure!(itself || status.phase == Phase::Superseded, "#{} of {promotion:?}", request.number);
     }
     for environment in ["staging", "prod"] {
-        let story = fleet.place.story("app", environment).await?;
+        let story = fleet.place.promotions_into("app", environment).await?;
         ensure!(story.last().is_some_and(|s| s == "6.1.9 Succeeded"), "{story:?}");
         let different: BTreeSet<&String> = story.iter().collect();
         ensure!(different.len() == story.len(), "something was promoted twice: {story:?}");

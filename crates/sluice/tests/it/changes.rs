@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sluice_testkit::fire::{Door, Fault, Plan};
 use sluice_testkit::{ForgeRepo, eventually, shared_gitea};
 
-use crate::place::{Place, SOON, revision};
+use crate::place::{SOON, TestNamespace, revision};
 use crate::process::Controller;
 use crate::{releases, run};
 
@@ -38,7 +38,7 @@ async fn states(repo: &ForgeRepo) -> Result<Vec<String>> {
 #[test]
 fn a_change_request_follows_where_the_pipeline_says() -> Result<()> {
     run(async {
-        let place = Place::new("changes").await?;
+        let place = TestNamespace::new("changes").await?;
         let n = place.namespace.as_str();
         let gitea = shared_gitea().await?;
         let file = |version: &str| format!("version: {version} # {{\"$promotion\": \"{n}:podinfo:prod\"}}\n");
@@ -53,7 +53,7 @@ fn a_change_request_follows_where_the_pipeline_says() -> Result<()> {
         let controller = Controller::start(&place.shared.hub, n, &[])?;
         place.until("podinfo", "all runs 6.1.5", |p| revision(p, "prod") == "6.1.5").await?;
         releases::runs(place.leaf("dev"), n, "podinfo", "6.1.6", true).await?;
-        place.until_story("podinfo", "prod", &["6.1.6 Proposed"]).await?;
+        place.until_promotions("podinfo", "prod", &["6.1.6 Proposed"]).await?;
         ensure!(states(&first).await? == ["open"]);
 
         place.apply(&pipeline(n, &pull_request(&second))).await?;
@@ -65,7 +65,7 @@ fn a_change_request_follows_where_the_pipeline_says() -> Result<()> {
             Ok(())
         };
         eventually(SOON, moved).await.map_err(|e| e.context(controller.tail()))?;
-        place.until_story("podinfo", "prod", &["6.1.6 Proposed"]).await?;
+        place.until_promotions("podinfo", "prod", &["6.1.6 Proposed"]).await?;
 
         // Nor is there a second one when it is to come from another branch.
         let branch = pull_request(&second)
@@ -78,7 +78,7 @@ fn a_change_request_follows_where_the_pipeline_says() -> Result<()> {
             Ok(())
         };
         eventually(SOON, renamed).await.map_err(|e| e.context(controller.tail()))?;
-        place.until_story("podinfo", "prod", &["6.1.6 Proposed"]).await?;
+        place.until_promotions("podinfo", "prod", &["6.1.6 Proposed"]).await?;
 
         // And back: that Sluice has closed it there is no refusal.
         place.apply(&pipeline(n, &pull_request(&first))).await?;
@@ -88,12 +88,12 @@ fn a_change_request_follows_where_the_pipeline_says() -> Result<()> {
             Ok(())
         };
         eventually(SOON, back).await.map_err(|e| e.context(controller.tail()))?;
-        place.until_story("podinfo", "prod", &["6.1.6 Proposed"]).await?;
+        place.until_promotions("podinfo", "prod", &["6.1.6 Proposed"]).await?;
 
         let commit =
             format!("{{commit: {{url: {:?}, branch: main, secretRef: {{name: forge}}}}}}", second.url());
         place.apply(&pipeline(n, &commit)).await?;
-        place.until_story("podinfo", "prod", &["6.1.6 Delivered"]).await?;
+        place.until_promotions("podinfo", "prod", &["6.1.6 Delivered"]).await?;
         ensure!(first.pulls("open").await?.is_empty() && second.read("main", "prod.yaml")? == file("6.1.6"));
         Ok(())
     })
@@ -102,7 +102,7 @@ fn a_change_request_follows_where_the_pipeline_says() -> Result<()> {
 #[test]
 fn the_change_request_of_an_environment_that_is_gone_is_closed() -> Result<()> {
     run(async {
-        let place = Place::new("changes").await?;
+        let place = TestNamespace::new("changes").await?;
         let n = place.namespace.as_str();
         let gitea = shared_gitea().await?;
         let file = format!("version: 6.1.5 # {{\"$promotion\": \"{n}:podinfo:prod\"}}\n");
@@ -119,7 +119,7 @@ fn the_change_request_of_an_environment_that_is_gone_is_closed() -> Result<()> {
         let controller = Controller::start(&place.shared.hub, n, &[])?;
         place.until("podinfo", "all runs 6.1.5", |p| revision(p, "prod") == "6.1.5").await?;
         releases::runs(place.leaf("dev"), n, "podinfo", "6.1.6", true).await?;
-        place.until_story("podinfo", "prod", &["6.1.6 Proposed"]).await?;
+        place.until_promotions("podinfo", "prod", &["6.1.6 Proposed"]).await?;
         let without: Vec<&str> = own.lines().filter(|line| !line.contains("name: prod,")).collect();
         place.apply(&without.join("\n")).await?;
         let closed = || async {
@@ -127,12 +127,12 @@ fn the_change_request_of_an_environment_that_is_gone_is_closed() -> Result<()> {
             Ok(())
         };
         eventually(SOON, closed).await.map_err(|e| e.context(controller.tail()))?;
-        place.until_story("podinfo", "prod", &["6.1.6 Cancelled"]).await
+        place.until_promotions("podinfo", "prod", &["6.1.6 Cancelled"]).await
     })
 }
 
 /// Waits until a promotion says something.
-async fn says(place: &Place, words: &str) -> Result<()> {
+async fn says(place: &TestNamespace, words: &str) -> Result<()> {
     eventually(SOON, || async {
         let all = place.promotions().list(&ListParams::default()).await?;
         let told: Vec<String> = all.into_iter().filter_map(|p| p.status.map(|s| s.message)).collect();
@@ -146,7 +146,7 @@ async fn says(place: &Place, words: &str) -> Result<()> {
 fn what_sluice_is_to_merge_is_merged_when_it_is_green_and_not_while_the_pipeline_is_suspended() -> Result<()>
 {
     run(async {
-        let place = Place::new("merging").await?;
+        let place = TestNamespace::new("merging").await?;
         let n = place.namespace.as_str();
         let gitea = shared_gitea().await?;
         let file = |version: &str| format!("version: {version} # {{\"$promotion\": \"{n}:podinfo:prod\"}}\n");
@@ -166,7 +166,7 @@ fn what_sluice_is_to_merge_is_merged_when_it_is_green_and_not_while_the_pipeline
         let controller = Controller::start(&place.shared.hub, n, &[])?;
         place.until("podinfo", "all runs 6.1.5", |p| revision(p, "prod") == "6.1.5").await?;
         releases::runs(place.leaf("dev"), n, "podinfo", "6.1.6", true).await?;
-        place.until_story("podinfo", "prod", &["6.1.6 Proposed"]).await?;
+        place.until_promotions("podinfo", "prod", &["6.1.6 Proposed"]).await?;
         says(&place, "waits for checks: ci/build pending").await.map_err(|e| e.context(controller.tail()))?;
         says(&place, "nobody-here was not asked to review it").await?;
         let pull = repo.pulls("open").await?.remove(0);
@@ -196,7 +196,7 @@ fn what_sluice_is_to_merge_is_merged_when_it_is_green_and_not_while_the_pipeline
         let anew = anew.await.map_err(|e| e.context(controller.tail()))?;
         ensure!(repo.log(&pull.head.branch)?[1].sha == elsewhere, "it is not on top of its base");
         repo.api("POST", &format!("statuses/{anew}"), green).await?;
-        place.until_story("podinfo", "prod", &["6.1.6 Delivered"]).await?;
+        place.until_promotions("podinfo", "prod", &["6.1.6 Delivered"]).await?;
         ensure!(repo.read("main", "prod.yaml")? == file("6.1.6"));
         let gone = || async {
             let left = repo.branches()?;
@@ -210,7 +210,7 @@ fn what_sluice_is_to_merge_is_merged_when_it_is_green_and_not_while_the_pipeline
 #[test]
 fn each_target_has_a_change_request_of_its_own() -> Result<()> {
     run(async {
-        let place = Place::new("targets").await?;
+        let place = TestNamespace::new("targets").await?;
         let n = place.namespace.as_str();
         let file = |target: &str, version: &str| {
             format!(
@@ -235,8 +235,8 @@ fn each_target_has_a_change_request_of_its_own() -> Result<()> {
         place.until("podinfo", "all runs 6.1.5", |p| revision(p, "prod") == "6.1.5").await?;
         releases::runs(place.leaf("dev"), n, "podinfo", "6.1.6", true).await?;
         let tail = |error: anyhow::Error| error.context(controller.tail());
-        place.until_story("podinfo", "prod/eu", &["6.1.6 Proposed"]).await.map_err(tail)?;
-        place.until_story("podinfo", "prod/us", &["6.1.6 Proposed"]).await.map_err(tail)?;
+        place.until_promotions("podinfo", "prod/eu", &["6.1.6 Proposed"]).await.map_err(tail)?;
+        place.until_promotions("podinfo", "prod/us", &["6.1.6 Proposed"]).await.map_err(tail)?;
 
         let open = repo.pulls("open").await?;
         let eu = open.iter().find(|p| p.head.branch.ends_with("/prod@eu"));
@@ -244,8 +244,8 @@ fn each_target_has_a_change_request_of_its_own() -> Result<()> {
         ensure!(open.len() == 2 && eu.title.contains("prod (eu)"), "{open:?}");
         repo.merge(eu.number).await?;
         releases::runs(place.leaf("staging"), n, "podinfo", "6.1.6", true).await?;
-        place.until_story("podinfo", "prod/eu", &["6.1.6 Succeeded"]).await.map_err(tail)?;
-        place.until_story("podinfo", "prod/us", &["6.1.6 Proposed"]).await.map_err(tail)?;
+        place.until_promotions("podinfo", "prod/eu", &["6.1.6 Succeeded"]).await.map_err(tail)?;
+        place.until_promotions("podinfo", "prod/us", &["6.1.6 Proposed"]).await.map_err(tail)?;
         ensure!(repo.read("main", "eu.yaml")? == file("eu", "6.1.6"), "eu was not set");
         ensure!(repo.read("main", "us.yaml")? == us, "us was set with eu's");
         let waits = |p: &sluice_api::Pipeline| {
@@ -276,7 +276,7 @@ async fn reported(repo: &ForgeRepo, context: &str, states: &[&str]) -> Result<()
 #[test]
 fn a_promotion_is_reported_on_the_commit_of_its_merge_and_goes_on_where_its_forge_refuses() -> Result<()> {
     run(async {
-        let place = Place::new("statuses").await?;
+        let place = TestNamespace::new("statuses").await?;
         let n = place.namespace.as_str();
         let gitea = shared_gitea().await?;
         let file = format!("version: 6.1.5 # {{\"$promotion\": \"{n}:podinfo:prod\"}}\n");
@@ -298,7 +298,7 @@ fn a_promotion_is_reported_on_the_commit_of_its_merge_and_goes_on_where_its_forg
         let merges = async |version: &str, story: &[&str]| -> Result<()> {
             releases::runs(place.leaf("dev"), n, "podinfo", version, true).await?;
             place
-                .until_story("podinfo", "prod", &[story, &[&format!("{version} Proposed")]].concat())
+                .until_promotions("podinfo", "prod", &[story, &[&format!("{version} Proposed")]].concat())
                 .await?;
             door.plan(match story {
                 [] => Plan::Quiet,
@@ -306,7 +306,9 @@ fn a_promotion_is_reported_on_the_commit_of_its_merge_and_goes_on_where_its_forg
                 _ => Plan::Change { call: 1, fault: Fault::Refused(403) },
             });
             repo.merge(repo.pulls("open").await?[0].number).await?;
-            place.until_story("podinfo", "prod", &[story, &[&format!("{version} Delivered")]].concat()).await
+            place
+                .until_promotions("podinfo", "prod", &[story, &[&format!("{version} Delivered")]].concat())
+                .await
         };
         merges("6.1.6", &[]).await.map_err(tail)?;
         reported(&repo, &context, &["pending"]).await.map_err(tail)?;
@@ -325,7 +327,7 @@ fn a_promotion_is_reported_on_the_commit_of_its_merge_and_goes_on_where_its_forg
         eventually(SOON, refused).await.map_err(tail)?;
         releases::runs(place.leaf("prod"), n, "podinfo", "6.1.7", true).await?;
         let story = ["6.1.6 Succeeded", "6.1.7 Succeeded"];
-        place.until_story("podinfo", "prod", &story).await.map_err(tail)?;
+        place.until_promotions("podinfo", "prod", &story).await.map_err(tail)?;
         reported(&repo, &context, &["success"]).await.map_err(tail)
     })
 }

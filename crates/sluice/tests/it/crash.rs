@@ -6,7 +6,7 @@ use serde_json::json;
 use sluice_testkit::fire::{Blow, Clash};
 use sluice_testkit::{ForgeRepo, shared_gitea};
 
-use crate::place::{Place, SOON, revision};
+use crate::place::{SOON, TestNamespace, revision};
 use crate::process::Controller;
 use crate::{releases, run};
 
@@ -44,7 +44,7 @@ spec:
 
 /// Each write of its controller to the hub is refused once, as though somebody had been faster.
 struct Scene {
-    place: Place,
+    place: TestNamespace,
     repo: ForgeRepo,
     controller: Controller,
     _clash: Clash,
@@ -52,7 +52,7 @@ struct Scene {
 
 impl Scene {
     async fn new() -> Result<Scene> {
-        let place = Place::new("crash").await?;
+        let place = TestNamespace::new("crash").await?;
         let gitea = shared_gitea().await?;
         let repo = gitea.create_repo(&place.namespace, &[("README.md", "fleet\n")]).await?;
         place.forge_secret().await?;
@@ -107,15 +107,15 @@ fn a_pull_request_is_opened_once_wherever_the_controller_dies() -> Result<()> {
                 scene.application(&name, &strategy).await?;
                 scene.dies_at(&name, point).await?;
                 scene.controller.restart(keep)?;
-                let proposed = scene.place.until_story(&name, "prod", &["1.1.0 Proposed"]).await;
+                let proposed = scene.place.until_promotions(&name, "prod", &["1.1.0 Proposed"]).await;
                 proposed.with_context(|| format!("{name} {point}: {}", scene.controller.tail()))?;
                 let number = scene.one_pull(&name).await.with_context(|| point.to_string())?;
                 scene.repo.merge(number).await?;
-                scene.place.until_story(&name, "prod", &["1.1.0 Delivered"]).await?;
+                scene.place.until_promotions(&name, "prod", &["1.1.0 Delivered"]).await?;
                 let n = &scene.place.namespace;
                 ensure!(scene.repo.read("main", &format!("{name}.yaml"))? == marked(n, &name, "1.1.0"));
                 releases::runs(scene.place.leaf("prod"), n, &name, "1.1.0", true).await?;
-                scene.place.until_story(&name, "prod", &["1.1.0 Succeeded"]).await?;
+                scene.place.until_promotions(&name, "prod", &["1.1.0 Succeeded"]).await?;
             }
         }
         Ok(())
@@ -134,14 +134,14 @@ fn a_commit_is_made_once_wherever_the_controller_dies() -> Result<()> {
                 scene.application(&name, &strategy).await?;
                 scene.dies_at(&name, point).await?;
                 scene.controller.restart(keep)?;
-                let delivered = scene.place.until_story(&name, "prod", &["1.1.0 Delivered"]).await;
+                let delivered = scene.place.until_promotions(&name, "prod", &["1.1.0 Delivered"]).await;
                 delivered.with_context(|| format!("{name} {point}: {}", scene.controller.tail()))?;
                 let log = scene.repo.log("main")?;
                 let ours = log.iter().filter(|c| c.subject.contains(&name)).count();
                 ensure!(ours == 1, "{point}: {ours} commits of {log:?}");
                 let n = &scene.place.namespace;
                 releases::runs(scene.place.leaf("prod"), n, &name, "1.1.0", true).await?;
-                scene.place.until_story(&name, "prod", &["1.1.0 Succeeded"]).await?;
+                scene.place.until_promotions(&name, "prod", &["1.1.0 Succeeded"]).await?;
             }
         }
         Ok(())
@@ -163,11 +163,11 @@ fn what_comes_while_the_controller_is_dead_takes_the_place_of_what_it_died_of() 
             releases::runs(scene.place.leaf("dev"), &scene.place.namespace, &name, "1.2.0", true).await?;
             scene.controller.restart(i % 2 == 0)?;
             let story = ["1.1.0 Superseded", "1.2.0 Proposed"];
-            let taken = scene.place.until_story(&name, "prod", &story).await;
+            let taken = scene.place.until_promotions(&name, "prod", &story).await;
             taken.with_context(|| format!("{point}: {}", scene.controller.tail()))?;
             let number = scene.one_pull(&name).await.with_context(|| point.to_string())?;
             scene.repo.merge(number).await?;
-            scene.place.until_story(&name, "prod", &["1.1.0 Superseded", "1.2.0 Delivered"]).await?;
+            scene.place.until_promotions(&name, "prod", &["1.1.0 Superseded", "1.2.0 Delivered"]).await?;
             let n = &scene.place.namespace;
             ensure!(scene.repo.read("main", &format!("{name}.yaml"))? == marked(n, &name, "1.2.0"));
         }

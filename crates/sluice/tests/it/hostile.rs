@@ -15,7 +15,7 @@ use serde_json::json;
 use sluice_testkit::{FakeCluster, eventually, shared_gitea};
 
 use crate::crash::{self, marked};
-use crate::place::{Place, SOON, error, revision};
+use crate::place::{SOON, TestNamespace, error, revision};
 use crate::process::Controller;
 use crate::{releases, run};
 
@@ -107,7 +107,7 @@ fn pipeline(namespace: &str, name: &str, target: &str, cluster: &str) -> String 
 #[test]
 fn hostile_clusters_harm_nobody() -> Result<()> {
     run(async {
-        let place = Place::new("hostile").await?;
+        let place = TestNamespace::new("hostile").await?;
         let n = place.namespace.as_str();
         let mut hostile = Vec::new();
         for (attack, _) in ATTACKS {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sluice_testkit::fire::{Blow, Clash};
 use sluice_testkit::{eventually, shared_gitea};
 
-use crate::place::{Place, SOON, revision};
+use crate::place::{SOON, TestNamespace, revision};
 use crate::process::Controller;
 use crate::run;
 use crate::strategies::hmac;
@@ -102,7 +102,7 @@ spec:
 #[test]
 fn ci_asks_the_forge_says_that_it_was_merged_and_flux_reports_what_runs() -> Result<()> {
     run(async {
-        let place = Place::new("intake").await?;
+        let place = TestNamespace::new("intake").await?;
         let n = place.namespace.as_str();
         let gitea = shared_gitea().await?;
         let file = |environment: &str, version: &str| {
@@ -142,7 +142,8 @@ fn ci_asks_the_forge_says_that_it_was_merged_and_flux_reports_what_runs() -> Res
         ensure!([200, 202].contains(&status), "{status}: {said}");
         for (environment, ago) in [("dev", 2), ("prod", 1)] {
             let until = async |phase: &str| {
-                let story = place.until_story("podinfo", environment, &[&format!("6.1.6 {phase}")]).await;
+                let story =
+                    place.until_promotions("podinfo", environment, &[&format!("6.1.6 {phase}")]).await;
                 story.with_context(|| controller.tail())
             };
             until("Proposed").await?;

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use serde_json::json;
 use sluice_testkit::ControlPlane;
 
-use crate::place::{Place, error, revision};
+use crate::place::{TestNamespace, error, revision};
 use crate::process::Controller;
 use crate::{releases, run};
 
@@ -27,7 +27,7 @@ fn pipeline(namespace: &str, name: &str, clusters: &[&str]) -> String {
 #[test]
 fn a_frozen_and_a_refused_cluster_delay_nobody() -> Result<()> {
     run(async {
-        let place = Place::new("isolation").await?;
+        let place = TestNamespace::new("isolation").await?;
         let n = place.namespace.as_str();
         // Clusters of its own: those that are shared must not be frozen.
         let plane = ControlPlane::start().await?;

@@ -16,7 +16,7 @@ use sluice_testkit::fire::{Blow, Clash};
 use sluice_testkit::{Cluster, GitServer, Repo, eventually, shared_gitea};
 
 use crate::crash::{marked, pipeline};
-use crate::place::{Place, SOON, revision};
+use crate::place::{SOON, TestNamespace, revision};
 use crate::process::Controller;
 use crate::{releases, run};
 
@@ -25,7 +25,7 @@ const SHARDS: u32 = 3;
 const OF_EACH: usize = 2;
 
 /// An application in dev and prod, at 1.0.0, with its pipeline.
-async fn application(place: &Place, repo: &Repo, name: &str, strategy: &str) -> Result<()> {
+async fn application(place: &TestNamespace, repo: &Repo, name: &str, strategy: &str) -> Result<()> {
     let n = &place.namespace;
     repo.commit("main", "add", &[(&format!("{name}.yaml"), &marked(n, name, "1.0.0"))])?;
     for leaf in ["dev", "prod"] {
@@ -42,7 +42,7 @@ fn by_commit(repo: &Repo) -> String {
 }
 
 struct Scene {
-    place: Place,
+    place: TestNamespace,
     repo: Repo,
     replicas: Vec<Controller>,
     /// What is between the replicas and the hub, if anything.
@@ -51,7 +51,7 @@ struct Scene {
 
 impl Scene {
     async fn new(clash: impl FnOnce(&Cluster) -> Result<Option<Clash>>) -> Result<Scene> {
-        let place = Place::new("replicas").await?;
+        let place = TestNamespace::new("replicas").await?;
         let repo = place.shared.git.create_repo(&place.namespace, &[("README.md", "fleet\n")])?;
         place.secret("git", &[("username", GitServer::USER), ("password", GitServer::PASSWORD)]).await?;
         let clash = clash(&place.shared.hub)?;
@@ -116,7 +116,7 @@ impl Scene {
         }
         // Recorded, and begun a moment later: what hangs is fetched from git.
         for name in &names {
-            self.place.until_story(name, "prod", &["1.1.0 Pending"]).await?;
+            self.place.until_promotions(name, "prod", &["1.1.0 Pending"]).await?;
         }
         let place = holders[0].strip_prefix("host-").and_then(|rest| rest.get(..1)).context("a host")?;
         Ok((names, holders[0].clone(), place.parse()?))
@@ -138,7 +138,7 @@ impl Scene {
     /// Everything was delivered, and once.
     async fn delivered(&self, names: &[String]) -> Result<()> {
         for name in names {
-            let story = self.place.until_story(name, "prod", &["1.1.0 Delivered"]).await;
+            let story = self.place.until_promotions(name, "prod", &["1.1.0 Delivered"]).await;
             let tails: Vec<String> = self.replicas.iter().map(Controller::tail).collect();
             story.with_context(|| tails.join("\n---\n"))?;
         }
@@ -257,7 +257,7 @@ fn leases_are_kept_and_handed_back_where_each_write_of_them_clashes() -> Result<
 #[test]
 fn two_that_both_believe_to_be_alone_make_nothing_twice() -> Result<()> {
     run(async {
-        let place = Place::new("alone").await?;
+        let place = TestNamespace::new("alone").await?;
         let n = place.namespace.clone();
         let repo = place.shared.git.create_repo(&n, &[("README.md", "fleet\n")])?;
         place.secret("git", &[("username", GitServer::USER), ("password", GitServer::PASSWORD)]).await?;
@@ -285,7 +285,7 @@ fn two_that_both_believe_to_be_alone_make_nothing_twice() -> Result<()> {
             for name in requests {
                 let wanted = story("Proposed");
                 let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
-                place.until_story(name, "prod", &wanted).await.with_context(tails)?;
+                place.until_promotions(name, "prod", &wanted).await.with_context(tails)?;
                 let branch = format!("sluice/{n}/{name}/prod");
                 let pulls = forge.pulls("all").await?;
                 let open: Vec<_> =
@@ -297,13 +297,13 @@ fn two_that_both_believe_to_be_alone_make_nothing_twice() -> Result<()> {
             for name in commits.iter().chain(&requests) {
                 let wanted = story("Delivered");
                 let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
-                place.until_story(name, "prod", &wanted).await.with_context(tails)?;
+                place.until_promotions(name, "prod", &wanted).await.with_context(tails)?;
                 releases::runs(place.leaf("prod"), &n, name, version, true).await?;
             }
             stories = story("Succeeded");
             let wanted: Vec<&str> = stories.iter().map(String::as_str).collect();
             for name in commits.iter().chain(&requests) {
-                place.until_story(name, "prod", &wanted).await.with_context(tails)?;
+                place.until_promotions(name, "prod", &wanted).await.with_context(tails)?;
             }
         }
         for (repo, names) in [(&repo, &commits[..]), (&*forge, &requests[..])] {

@@ -8,7 +8,7 @@ use serde_json::json;
 use sluice_testkit::{ForgeRepo, eventually, shared_gitea};
 
 use crate::crash::{marked, pipeline};
-use crate::place::{Place, SOON, revision};
+use crate::place::{SOON, TestNamespace, revision};
 use crate::process::Controller;
 use crate::{releases, run};
 
@@ -23,7 +23,7 @@ fn force(repo: &ForgeRepo, commit: &str) -> Result<()> {
 #[test]
 fn a_corrected_cause_and_a_lost_commit_need_no_person() -> Result<()> {
     run(async {
-        let place = Place::new("resume").await?;
+        let place = TestNamespace::new("resume").await?;
         let n = place.namespace.as_str();
         let repo = shared_gitea().await?.create_repo(n, &[("app.yaml", "version: 1.0.0\n")]).await?;
         place.forge_secret().await?;
@@ -53,7 +53,7 @@ fn a_corrected_cause_and_a_lost_commit_need_no_person() -> Result<()> {
         // An edit, of whatever it is.
         let edited = pipeline(n, "app", &commit).replace("{strategy:", "{timeout: 1h, strategy:");
         place.apply(&edited).await?;
-        place.until_story("app", "prod", &["1.1.0 Delivered"]).await?;
+        place.until_promotions("app", "prod", &["1.1.0 Delivered"]).await?;
         ensure!(repo.read("main", "app.yaml")? == marked(n, "app", "1.1.0"));
 
         // A person brings the branch back, and goes on from there.
@@ -65,11 +65,11 @@ fn a_corrected_cause_and_a_lost_commit_need_no_person() -> Result<()> {
         })
         .await
         .map_err(|e| e.context(controller.tail()))?;
-        place.until_story("app", "prod", &["1.1.0 Delivered"]).await?;
+        place.until_promotions("app", "prod", &["1.1.0 Delivered"]).await?;
         ensure!(status().await?.round == 1);
         // The first commit of the repository, the marker, the person's, and the one that was made again.
         ensure!(repo.log("main")?.len() == 4, "{:?}", repo.log("main")?);
         releases::runs(place.leaf("prod"), n, "app", "1.1.0", true).await?;
-        place.until_story("app", "prod", &["1.1.0 Succeeded"]).await
+        place.until_promotions("app", "prod", &["1.1.0 Succeeded"]).await
     })
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 use sluice_api::promotion::Phase;
 use sluice_testkit::{ForgeRepo, shared_gitea};
 
-use crate::place::{Place, revision};
+use crate::place::{TestNamespace, revision};
 use crate::process::Controller;
 use crate::{releases, run};
 
@@ -17,7 +17,7 @@ const B: &str = "1.1.0";
 const C: &str = "1.2.0";
 
 struct Rows {
-    place: Place,
+    place: TestNamespace,
     repo: ForgeRepo,
     controller: Controller,
 }
@@ -25,7 +25,7 @@ struct Rows {
 impl Rows {
     /// dev → staging → prod at A, with further settings of the promotion into staging and prod.
     async fn new(staging: &str, prod: &str) -> Result<Rows> {
-        let place = Place::new("rows").await?;
+        let place = TestNamespace::new("rows").await?;
         let n = place.namespace.clone();
         let gitea = shared_gitea().await?;
         let file = |e: &str| format!("version: {A} # {{\"$promotion\": \"{n}:app:{e}\"}}\n");
@@ -67,7 +67,7 @@ impl Rows {
     }
 
     async fn story(&self, environment: &str, wanted: &[&str]) -> Result<()> {
-        let found = self.place.until_story("app", environment, wanted).await;
+        let found = self.place.until_promotions("app", environment, wanted).await;
         found.with_context(|| self.controller.tail())
     }
 

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use serde_json::json;
 use sluice_testkit::{eventually, shared_gitea};
 
-use crate::place::{Place, SOON, revision};
+use crate::place::{SOON, TestNamespace, revision};
 use crate::process::Controller;
 use crate::{releases, run};
 
@@ -34,7 +34,7 @@ spec:
 #[test]
 fn a_revision_goes_through_by_pull_requests_and_each_step_is_recorded() -> Result<()> {
     run(async {
-        let place = Place::new("story").await?;
+        let place = TestNamespace::new("story").await?;
         let namespace = place.namespace.as_str();
         let gitea = shared_gitea().await?;
         let file = |environment: &str, version: &str| {
@@ -55,16 +55,16 @@ fn a_revision_goes_through_by_pull_requests_and_each_step_is_recorded() -> Resul
         releases::runs(place.leaf("dev"), namespace, "podinfo", "6.1.6", true).await?;
         for environment in ["staging", "prod"] {
             place
-                .until_story("podinfo", environment, &["6.1.6 Proposed"])
+                .until_promotions("podinfo", environment, &["6.1.6 Proposed"])
                 .await
                 .map_err(|e| e.context(controller.tail()))?;
             let open = repo.pulls("open").await?;
             ensure!(open.len() == 1, "one open pull request, not {open:?}");
             repo.merge(open[0].number).await?;
             ensure!(repo.read("main", &format!("{environment}.yaml"))? == file(environment, "6.1.6"));
-            place.until_story("podinfo", environment, &["6.1.6 Delivered"]).await?;
+            place.until_promotions("podinfo", environment, &["6.1.6 Delivered"]).await?;
             releases::runs(place.leaf(environment), namespace, "podinfo", "6.1.6", true).await?;
-            place.until_story("podinfo", environment, &["6.1.6 Succeeded"]).await?;
+            place.until_promotions("podinfo", environment, &["6.1.6 Succeeded"]).await?;
         }
         place.until("podinfo", "prod runs 6.1.6", |p| revision(p, "prod") == "6.1.6").await?;
         eventually(SOON, || async {

@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 use sluice_api::Promotion;
 use sluice_testkit::fire::{Blow, Clash};
 
-use crate::place::{Place, SOON, revision};
+use crate::place::{SOON, TestNamespace, revision};
 use crate::process::Controller;
 use crate::{releases, run};
 
@@ -122,7 +122,7 @@ pub fn hmac(key: &[u8], message: &[u8]) -> String {
 
 /// The writes of its controller to the hub clash.
 struct Scene {
-    place: Place,
+    place: TestNamespace,
     receiver: Receiver,
     controller: Controller,
     _clash: Clash,
@@ -130,7 +130,7 @@ struct Scene {
 
 impl Scene {
     async fn new(each: &'static [Blow]) -> Result<Scene> {
-        let place = Place::new("strategies").await?;
+        let place = TestNamespace::new("strategies").await?;
         let receiver = Receiver::start().await?;
         let headers = format!("X-Api-Key: {API_KEY}\n");
         place.secret("hook", &[("token", TOKEN), ("headers", &headers)]).await?;
@@ -179,7 +179,7 @@ spec:
     }
 
     async fn story(&self, name: &str, wanted: &str) -> Result<Promotion> {
-        let found = self.place.until_story(name, "staging", &[wanted]).await;
+        let found = self.place.until_promotions(name, "staging", &[wanted]).await;
         found.with_context(|| format!("{name}: {}", self.controller.tail()))?;
         let all = self.place.promotions().list(&ListParams::default()).await?;
         all.items.into_iter().find(|p| p.spec.pipeline == name).context("a promotion")

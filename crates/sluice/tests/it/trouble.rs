@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use serde_json::json;
 use sluice_api::pipeline::Health;
 
-use crate::place::{Place, error, revision};
+use crate::place::{TestNamespace, error, revision};
 use crate::process::Controller;
 use crate::{releases, run};
 
@@ -29,7 +29,7 @@ fn pipeline(namespace: &str, name: &str, targets: &[(&str, &str, Option<&str>)])
 #[test]
 fn each_trouble_shows_at_its_own_target_and_nowhere_else() -> Result<()> {
     run(async {
-        let place = Place::new("trouble").await?;
+        let place = TestNamespace::new("trouble").await?;
         let n = place.namespace.as_str();
         let dev = place.leaf("dev");
         releases::create(dev, n, "podinfo", json!({})).await?;

@@ -18,22 +18,22 @@ static NEXT: AtomicU32 = AtomicU32::new(1);
 pub const SOON: Duration = Duration::from_secs(90);
 
 /// Where a test is at home.
-pub struct Place {
+pub struct TestNamespace {
     pub shared: &'static Shared,
     pub namespace: String,
     pub client: Client,
 }
 
-impl Place {
+impl TestNamespace {
     /// A new one on the servers that all tests share.
-    pub async fn new(name: &str) -> Result<Place> {
-        Place::on(shared().await?, name).await
+    pub async fn new(name: &str) -> Result<TestNamespace> {
+        TestNamespace::on(shared().await?, name).await
     }
 
     /// A new one.
-    pub async fn on(shared: &'static Shared, name: &str) -> Result<Place> {
+    pub async fn on(shared: &'static Shared, name: &str) -> Result<TestNamespace> {
         let namespace = format!("{name}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let place = Place { shared, client: shared.hub.client().await?, namespace };
+        let place = TestNamespace { shared, client: shared.hub.client().await?, namespace };
         for cluster in [&shared.hub, &shared.dev, &shared.staging, &shared.prod] {
             cluster.namespace(&place.namespace).await?;
         }
@@ -121,7 +121,7 @@ impl Place {
     }
 
     /// Waits until the story of an environment is this.
-    pub async fn until_story(&self, pipeline: &str, environment: &str, wanted: &[&str]) -> Result<()> {
+    pub async fn until_promotions(&self, pipeline: &str, environment: &str, wanted: &[&str]) -> Result<()> {
         eventually(SOON, || async {
             let story = self.story(pipeline, environment).await?;
             let all = self.promotions().list(&ListParams::default()).await?;
