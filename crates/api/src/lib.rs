@@ -13,6 +13,7 @@ mod names;
 pub mod pipeline;
 pub mod promotion;
 pub mod promotion_rules;
+mod recorded_request_state;
 mod schema;
 pub mod workload;
 

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 pub use sluice_core::promotion::Phase;
 
 use crate::pipeline::PullRequestStrategy;
+pub use crate::recorded_request_state::RecordedRequestState;
 use crate::schema::{date_time, is_zero};
 
 /// The promotion of one revision into one environment.
@@ -332,7 +333,8 @@ pub struct ChangeRequest {
     pub url: String,
     /// `open`, `merged`, `closed` by a person, `withdrawn` by Sluice, `handed over` to a later
     /// promotion, or `left` open where Sluice cannot close it.
-    pub state: String,
+    #[schemars(with = "String")]
+    pub state: RecordedRequestState,
     /// The source branch.
     pub branch: String,
     /// The last commit that Sluice pushed to that branch.

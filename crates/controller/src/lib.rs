@@ -1,5 +1,5 @@
-//! INTAKE, OBSERVE, RECORD and the loop: what the controller is made of. The runtime feeds what happens to the state;
-//! the state decides what follows for each pipeline, and the runtime carries it out.
+//! The controller. The runtime feeds events to the state; the state decides for each pipeline which effects
+//! follow, and the runtime carries them out.
 
 pub mod act;
 pub mod hook;
@@ -20,7 +20,7 @@ mod timeout;
 pub mod translate;
 pub mod watch;
 
-pub use options::{OBSERVED_MEMORY, Options};
+pub use options::{ControllerOptions, OBSERVED_MEMORY};
 pub use run::{RunError, run};
-pub use shard::{Election, Pace};
+pub use shard::{ElectionOptions, LeaseTiming};
 pub use sluice_delivery::{AllowedHost, AllowedHosts, AllowedWebhooks, DEFAULT_AUTHOR};

@@ -1,56 +1,55 @@
-//! The settings of the controller, ready to use; flags are the binary's business.
+//! The settings of the controller. The binary reads them from flags.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::hook::HookOptions;
-use crate::shard::Election;
+use crate::shard::ElectionOptions;
 
-/// The most memory that what is observed on all clusters may take by default, in bytes: enough for 100,000
-/// workloads.
+/// The default of [`ControllerOptions::observed_memory`]: enough for 100,000 workloads.
 pub const OBSERVED_MEMORY: usize = 128 << 20;
 
-/// How the controller shall run.
+/// The settings of the controller.
 #[derive(Clone, Debug)]
-pub struct Options {
-    /// Only pipelines in this namespace are looked after.
+pub struct ControllerOptions {
+    /// Only pipelines in this namespace are handled; `None` for all.
     pub watch_namespace: Option<String>,
-    /// A pipeline may refer only to clusters in its own namespace and to its own namespace on the hub,
-    /// unless an annotation of what it refers to allows more.
+    /// A pipeline may refer only to clusters in its own namespace and to its own namespace on the hub, unless an
+    /// annotation of the referenced object allows more.
     pub no_cross_namespace_refs: bool,
-    /// Programs that a kubeconfig names are run.
+    /// Run the programs that a kubeconfig names.
     pub insecure_kubeconfig_exec: bool,
-    /// The most memory that what is observed on all clusters may take, in bytes.
+    /// The most memory that the observed objects of all clusters may take, in bytes.
     pub observed_memory: usize,
-    /// Where metrics are served; `None` for nowhere.
+    /// The address of the metrics server; `None` for no server.
     pub metrics_addr: Option<SocketAddr>,
-    /// Where health is served; `None` for nowhere.
+    /// The address of the health server; `None` for no server.
     pub health_addr: Option<SocketAddr>,
-    /// How calls of Flux are served; `None` for not at all.
+    /// The settings of the hook server; `None` for no server.
     pub hook: Option<HookOptions>,
-    /// Where the hook server is reached from outside: those who are called may call back there.
+    /// The URL at which receivers of webhooks reach the hook server for callbacks.
     pub hook_url: Option<String>,
-    /// Where copies of repositories are kept. May be wiped at any time.
+    /// The folder for copies of repositories. It may be deleted at any time.
     pub cache_dir: PathBuf,
     /// How many bytes these copies may take on disk.
     pub cache_bytes: u64,
-    /// Credentials are sent over plain http, to git servers and to forges.
+    /// Send credentials over plain http, to git servers and to forges.
     pub insecure_git_http: bool,
-    /// How often a new change request is looked at.
+    /// How often a new change request is polled.
     pub poll_interval: Duration,
     /// How many ended promotions of each environment are kept.
     pub history_limit: usize,
-    /// How long one run of git may take, and a call that takes less than 30 seconds anyway.
+    /// How long one run of git may take. Calls to forges may take 30 seconds, or this if it is less.
     pub delivery_timeout: Duration,
-    /// Who makes commits, as `Name <address>`.
+    /// The author of commits, as `Name <address>`.
     pub git_author: String,
-    /// Where the events of the notification strategy are sent to, beside the cluster's own events.
+    /// Where the events of promotions are sent, besides the events of the cluster.
     pub events_addr: Option<String>,
-    /// How replicas share the pipelines; `None` where this is the only one, and has all.
-    pub election: Option<Election>,
-    /// Where repositories and forges may be.
+    /// How replicas share the pipelines; `None` if this is the only replica.
+    pub election: Option<ElectionOptions>,
+    /// The hosts that repositories and forges may be on.
     pub allowed_hosts: sluice_delivery::AllowedHosts,
-    /// Where the webhook strategy may go.
+    /// The URLs that the webhook strategy may call.
     pub webhooks: sluice_delivery::AllowedWebhooks,
 }

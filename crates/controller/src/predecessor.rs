@@ -1,13 +1,14 @@
-//! What a Pipeline that Weave's pipeline-controller looked after must know: once, when Sluice first reads it. Its
-//! status tells, until Sluice writes its own; docs/coming-from-weave.md has the whole of it.
+//! Pipelines that Weave's pipeline-controller handled before: what Sluice does differently is logged once, when
+//! Sluice first reads the Pipeline. Its status shows the predecessor's conditions until Sluice writes its own. See
+//! docs/coming-from-weave.md.
 
 use sluice_api::Pipeline;
 use sluice_api::pipeline::{PipelineStatus, PromotionPolicy};
 
-/// Returns what the predecessor did for this Pipeline and Sluice does not, as one sentence; none if the status is
-/// not the predecessor's, or nothing is different.
+/// Returns what the predecessor did for this Pipeline and Sluice does not, as one sentence. `None` if the status
+/// is not the predecessor's, or nothing is different.
 pub(crate) fn differences(pipeline: &Pipeline, status: &PipelineStatus) -> Option<String> {
-    // The messages that pipeline-controller (at its last commit, 2ca1d66) writes, and Sluice does not.
+    // Messages that only pipeline-controller writes (at its last commit, 2ca1d66).
     let is_of_predecessor = status.conditions.iter().any(|condition| {
         let message = condition.message.as_str();
         ["All clusters checked", "One or more targets was not reachable or not present"].contains(&message)
@@ -37,7 +38,8 @@ mod tests {
 
     use super::*;
 
-    fn found(message: &str, promotion: Value) -> Option<String> {
+    /// The differences of a Pipeline whose condition has this message.
+    fn differences_after(message: &str, promotion: Value) -> Option<String> {
         let pipeline = serde_json::from_value(json!({
             "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline", "metadata": {"name": "podinfo"},
             "spec": {"environments": [{"name": "dev", "targets": [{"namespace": "a"}]}], "promotion": promotion},
@@ -48,16 +50,16 @@ mod tests {
     }
 
     #[test]
-    fn a_pipeline_of_the_predecessor_is_told_what_concerns_it() {
+    fn differences_are_reported_for_a_pipeline_of_the_predecessor() {
         let forge = json!({"type": "github", "url": "https://h/a/b", "baseBranch": "main", "secretRef": {"name": "x"}});
         let all = json!({"manual": true, "strategy": {"pull-request": forge}});
-        let said = found("All clusters checked", all.clone()).unwrap();
+        let text = differences_after("All clusters checked", all.clone()).unwrap();
         for word in ["strategy.secretRef", "promotion-{namespace}-{pipeline}-{environment}", "approval-key"] {
-            assert!(said.contains(word), "{said}");
+            assert!(text.contains(word), "{text}");
         }
-        assert!(found("Target cluster 'GitopsCluster/a/b' not ready", all.clone()).is_some());
-        assert_eq!(found("all targets were read", all), None, "a status of Sluice");
+        assert!(differences_after("Target cluster 'GitopsCluster/a/b' not ready", all.clone()).is_some());
+        assert_eq!(differences_after("all targets were read", all), None, "a status of Sluice");
         let kept = json!({"strategy": {"notification": {}, "secretRef": {"name": "x"}}});
-        assert_eq!(found("All clusters checked", kept), None, "nothing is different");
+        assert_eq!(differences_after("All clusters checked", kept), None, "nothing is different");
     }
 }

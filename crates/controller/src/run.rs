@@ -1,4 +1,4 @@
-//! Starts everything: the hub's watches, the servers and the loop.
+//! Starts the hub's watches, the servers, the lease manager and the loop.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use tokio::task::JoinSet;
 
 use crate::hook::{self, HookOptions, HookServer};
 use crate::metrics::Metrics;
-use crate::options::Options;
+use crate::options::ControllerOptions;
 use crate::runtime::{Runtime, admission_policy};
 use crate::serve;
-use crate::shard::{Keeper, Order};
+use crate::shard::{LeaseCommand, LeaseManager};
 use crate::state::Input;
 use crate::watch::limit::WatchLimits;
 use crate::watch::read_error::ReadError;
 use crate::watch::stream::{ObjectEvent, ParsedObjectApi, follow};
 
-/// Why the controller ended.
+/// Why the controller cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// Delivery could not be set up.
@@ -32,23 +32,27 @@ pub enum RunError {
     /// A server could not be started.
     #[error("cannot serve {what} on {address}: {source}; is the port taken?")]
     Serve {
-        /// Which.
+        /// `metrics`, `health` or `hooks`.
         what: &'static str,
-        /// Where.
+        /// The address to listen on.
         address: SocketAddr,
-        /// Why.
+        /// The error of the operating system.
         source: std::io::Error,
     },
 }
 
-/// How long handing back the shards may take at the end. What is not handed back runs out by itself.
-const LEAVING: Duration = Duration::from_secs(3);
+/// How long handing back the shards may take at the end. Leases that are not handed back expire.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Runs the controller until it is told to stop or a server of its own fails.
+/// Runs the controller until `stop` ends, or one of its servers fails.
 ///
 /// # Errors
-/// When it cannot start. What fails later is tried again.
-pub async fn run(options: Options, hub: Client, stop: impl Future<Output = ()>) -> Result<(), RunError> {
+/// When the controller cannot start, or a server fails. Other failures are retried.
+pub async fn run(
+    options: ControllerOptions,
+    hub: Client,
+    stop: impl Future<Output = ()>,
+) -> Result<(), RunError> {
     let delivery = Delivery::new(sluice_delivery::DeliveryOptions {
         deadline: options.delivery_timeout,
         author: options.git_author.clone(),
@@ -63,23 +67,24 @@ pub async fn run(options: Options, hub: Client, stop: impl Future<Output = ()>) 
     let ports = (options.metrics_addr, options.health_addr);
     let namespace = options.watch_namespace.clone();
     let (hook, election) = (options.hook.clone(), options.election.clone());
-    let (orders, inbox) = mpsc::unbounded_channel();
-    let (runtime, tx) = Runtime::new(options, hub.clone(), delivery, metrics.clone(), orders.clone());
+    let (lease_commands, received_commands) = mpsc::unbounded_channel();
+    let (runtime, tx) = Runtime::new(options, hub.clone(), delivery, metrics.clone(), lease_commands.clone());
     let hook = hook.map(|options| {
         let hook = HookServer::new(&options, hub.clone(), runtime.directory(), metrics.clone(), tx.clone());
         (options, hook)
     });
-    // Tasks of their own: a list is read on one processor while the loop turns on another.
+    // Tasks of their own: a list is read on one processor while the loop runs on another.
     let mut tasks = JoinSet::new();
     tasks.spawn(pipelines(hub.clone(), namespace.clone(), tx.clone()));
     tasks.spawn(promotions(hub.clone(), namespace, tx.clone()));
     tasks.spawn(clusters(hub.clone(), tx.clone()));
     tasks.spawn(admission_policy::watch(hub.clone(), tx.clone()));
     tasks.spawn(runtime.run());
-    let orders = match election {
+    let lease_commands = match election {
         Some(election) => {
-            tasks.spawn(Keeper::new(election, hub, metrics.clone(), tx).run(inbox));
-            Some(orders)
+            let manager = LeaseManager::new(election, hub, metrics.clone(), tx);
+            tasks.spawn(manager.run(received_commands));
+            Some(lease_commands)
         }
         None => {
             metrics.shards.set_ready();
@@ -92,51 +97,54 @@ pub async fn run(options: Options, hub: Client, stop: impl Future<Output = ()>) 
             Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             _ => Ok(()),
         },
-        () = leave(stop, orders) => Ok(()),
+        () = stop_and_hand_back(stop, lease_commands) => Ok(()),
     }
 }
 
-/// Runs the servers, where each is wanted, until one of them fails.
+/// Runs the servers that have an address, until one of them fails.
 async fn serve_all(
     (metrics_addr, health_addr): (Option<SocketAddr>, Option<SocketAddr>),
     hook: Option<(HookOptions, HookServer)>,
     metrics: Arc<Metrics>,
 ) -> Result<(), RunError> {
-    let numbers = async {
+    let metrics_server = async {
         match metrics_addr {
-            Some(at) => serve::metrics(at, metrics.clone()).await.map_err(|e| failed("metrics", at, e)),
+            Some(at) => serve::metrics(at, metrics.clone()).await.map_err(|e| cannot_serve("metrics", at, e)),
             None => std::future::pending().await,
         }
     };
-    let health = async {
+    let health_server = async {
         match health_addr {
-            Some(at) => serve::health(at, metrics.clone()).await.map_err(|e| failed("health", at, e)),
+            Some(at) => serve::health(at, metrics.clone()).await.map_err(|e| cannot_serve("health", at, e)),
             None => std::future::pending().await,
         }
     };
-    let hooks = async {
+    let hook_server = async {
         match hook {
             Some((options, hook)) => {
-                hook::serve(&options, hook).await.map_err(|e| failed("hooks", options.address, e))
+                hook::serve(&options, hook).await.map_err(|e| cannot_serve("hooks", options.address, e))
             }
             None => std::future::pending().await,
         }
     };
-    tokio::try_join!(numbers, health, hooks).map(|_| ())
+    tokio::try_join!(metrics_server, health_server, hook_server).map(|_| ())
 }
 
-/// Once it is told to stop, has the shards handed back, and waits no longer than that may take: whoever
-/// keeps them ends when it is done.
-async fn leave(stop: impl Future<Output = ()>, orders: Option<mpsc::UnboundedSender<Order>>) {
+/// Waits until `stop` ends, and has the lease manager hand back the shards then. The lease manager ends when it
+/// has done that, which ends [`run`]; this function ends after [`LEAVE_TIMEOUT`].
+async fn stop_and_hand_back(
+    stop: impl Future<Output = ()>,
+    lease_commands: Option<mpsc::UnboundedSender<LeaseCommand>>,
+) {
     stop.await;
-    if orders.is_some_and(|orders| orders.send(Order::Leave).is_ok()) {
+    if lease_commands.is_some_and(|commands| commands.send(LeaseCommand::Leave).is_ok()) {
         tracing::info!("stopping: handing back the shards");
-        tokio::time::sleep(LEAVING).await;
-        tracing::warn!("not every shard could be handed back: others wait until their Leases run out");
+        tokio::time::sleep(LEAVE_TIMEOUT).await;
+        tracing::warn!("not every shard could be handed back: other replicas wait until their Leases expire");
     }
 }
 
-fn failed(what: &'static str, address: SocketAddr, source: std::io::Error) -> RunError {
+fn cannot_serve(what: &'static str, address: SocketAddr, source: std::io::Error) -> RunError {
     RunError::Serve { what, address, source }
 }
 
@@ -160,7 +168,7 @@ async fn promotions(hub: Client, namespace: Option<String>, tx: mpsc::UnboundedS
     follow(api, None, WatchLimits::hub("Promotions"), Some, |seen| send(&tx, Input::Promotions(seen))).await;
 }
 
-/// Follows the hub's GitopsClusters; a hub that has no such kind is asked again now and then.
+/// Follows the hub's GitopsClusters. A hub without that kind is asked again every ten seconds.
 async fn clusters(hub: Client, tx: mpsc::UnboundedSender<Input>) {
     let resource = gitops_cluster_resource();
     loop {

@@ -1,6 +1,6 @@
-//! Secrets that pipelines name. Who may write Pipelines may use the Secrets of their namespace; whoever owns
-//! one may say for what alone. Secrets that other programs made for themselves (tokens of service accounts,
-//! certificates, registries' passwords, Helm releases) are for Sluice only if their owner says so.
+//! Secrets that pipelines name. A user who may write Pipelines may use the Secrets of their namespace. The owner
+//! of a Secret can restrict its use by an annotation. A Secret that another program made (the token of a service
+//! account, a certificate, the password of a registry, a Helm release) may be used only with that annotation.
 
 use std::collections::BTreeMap;
 
@@ -10,97 +10,98 @@ use sluice_delivery::DeliveryStrategy;
 
 use crate::watch::connect;
 
-/// The annotation that says what a Secret is for: a list of the names of [`Use`], separated by commas. Without it
-/// a Secret is for all of them; with an empty one for none.
+/// The annotation that restricts the use of a Secret: the names of [`SecretUse`] that are allowed, separated by
+/// commas. Without the annotation all are allowed, with an empty one none.
 pub const USED_BY: &str = "pipelines.weave.works/used-by";
 
 /// What Sluice uses a Secret for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
-    /// The strategy `pull-request`: git and the forge.
+pub enum SecretUse {
+    /// The credentials of the strategy `pull-request`, for git and the forge.
     PullRequest,
-    /// The strategy `commit`: git.
+    /// The credentials of the strategy `commit`, for git.
     Commit,
-    /// The strategy `webhook`: what is called.
+    /// The credentials of the strategy `webhook`, for the receiver.
     Webhook,
-    /// The keys that calls to the hook server are signed with.
+    /// The keys that sign calls to the hook server.
     Hook,
 }
 
-impl Use {
-    /// What the Secret that a strategy names itself is used for.
+impl SecretUse {
+    /// The use of the Secret that a strategy names; `None` if the strategy needs no Secret.
     pub fn of(strategy: &DeliveryStrategy) -> Option<Self> {
         match strategy {
-            DeliveryStrategy::PullRequest { .. } => Some(Use::PullRequest),
-            DeliveryStrategy::Commit { .. } => Some(Use::Commit),
-            DeliveryStrategy::Webhook { .. } => Some(Use::Webhook),
+            DeliveryStrategy::PullRequest { .. } => Some(SecretUse::PullRequest),
+            DeliveryStrategy::Commit { .. } => Some(SecretUse::Commit),
+            DeliveryStrategy::Webhook { .. } => Some(SecretUse::Webhook),
             DeliveryStrategy::Notification(_) => None,
         }
     }
 
-    /// As the annotation has it.
+    /// The name in the annotation.
     pub fn name(self) -> &'static str {
         match self {
-            Use::PullRequest => "pull-request",
-            Use::Commit => "commit",
-            Use::Webhook => "webhook",
-            Use::Hook => "hook",
+            SecretUse::PullRequest => "pull-request",
+            SecretUse::Commit => "commit",
+            SecretUse::Webhook => "webhook",
+            SecretUse::Hook => "hook",
         }
     }
 }
 
-/// The types of Secrets that people make for git, forges and webhooks. One without a type is `Opaque`.
-const TYPES: [&str; 3] = ["Opaque", "kubernetes.io/basic-auth", "kubernetes.io/ssh-auth"];
+/// The types of Secrets that people make for git, forges and webhooks. A Secret without a type is `Opaque`.
+const ALLOWED_TYPES: [&str; 3] = ["Opaque", "kubernetes.io/basic-auth", "kubernetes.io/ssh-auth"];
 
-/// The Secret is not for this.
+/// A Secret must not be used in this way.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Locked {
-    /// Its annotation names other uses.
+pub enum SecretNotAllowed {
+    /// Its annotation does not name the use.
     #[error(
         "Secret {name} in namespace {namespace} is not for {wanted}: its annotation {USED_BY} is {used_by:?}. Name \
-         another Secret in the pipeline, or have whoever owns this one add {wanted} to the annotation; then sluice retry"
+         another Secret in the pipeline, or have its owner add {wanted} to the annotation; then sluice retry"
     )]
     Annotation {
-        /// Which.
+        /// The Secret.
         name: String,
-        /// Where.
+        /// The namespace of the Secret.
         namespace: String,
-        /// What the annotation says.
+        /// The value of the annotation.
         used_by: String,
-        /// What it should say.
+        /// The use that is not allowed.
         wanted: &'static str,
     },
-    /// Its type says that it was made for something else, and no annotation says that it is for this.
+    /// Another program made it, by its type, and it has no annotation.
     #[error(
-        "Secret {name} in namespace {namespace} has the type {type_}, which is not made for Sluice: name a Secret of type \
-         Opaque, kubernetes.io/basic-auth or kubernetes.io/ssh-auth in the pipeline, or have whoever owns this one set its \
+        "Secret {name} in namespace {namespace} has the type {type_}, which is not for Sluice: name a Secret of type \
+         Opaque, kubernetes.io/basic-auth or kubernetes.io/ssh-auth in the pipeline, or have its owner set its \
          annotation {USED_BY} to {wanted}; then sluice retry"
     )]
     Type {
-        /// Which.
+        /// The Secret.
         name: String,
-        /// Where.
+        /// The namespace of the Secret.
         namespace: String,
         /// Its type.
         type_: String,
-        /// What the annotation should say.
+        /// The use that is not allowed.
         wanted: &'static str,
     },
 }
 
-/// What a Secret holds, for this use.
+/// Returns the data of a Secret for this use.
 ///
 /// # Errors
-/// When its annotation does not name the use, or there is none and its type is another than those of [`TYPES`].
-pub fn data(secret: Secret, wanted: Use) -> Result<BTreeMap<String, Vec<u8>>, Locked> {
+/// When the annotation of the Secret does not name the use, or it has no annotation and its type is none of
+/// [`ALLOWED_TYPES`].
+pub fn data(secret: Secret, wanted: SecretUse) -> Result<BTreeMap<String, Vec<u8>>, SecretNotAllowed> {
     let (name, namespace, wanted) =
         (secret.name_any(), secret.namespace().unwrap_or_default(), wanted.name());
     match (secret.annotations().get(USED_BY), secret.type_.as_deref()) {
         (Some(used_by), _) if !used_by.split(',').any(|one| one.trim() == wanted) => {
-            Err(Locked::Annotation { name, namespace, used_by: used_by.clone(), wanted })
+            Err(SecretNotAllowed::Annotation { name, namespace, used_by: used_by.clone(), wanted })
         }
-        (None, Some(type_)) if !type_.is_empty() && !TYPES.contains(&type_) => {
-            Err(Locked::Type { name, namespace, type_: type_.into(), wanted })
+        (None, Some(type_)) if !type_.is_empty() && !ALLOWED_TYPES.contains(&type_) => {
+            Err(SecretNotAllowed::Type { name, namespace, type_: type_.into(), wanted })
         }
         _ => Ok(connect::data(secret)),
     }
@@ -111,19 +112,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_of_a_foreign_type_wants_the_annotation() {
-        let of = |type_: Option<&str>, used_by: Option<&str>| {
+    fn a_secret_of_a_foreign_type_needs_the_annotation() {
+        let error_of = |type_: Option<&str>, used_by: Option<&str>| {
             let mut secret = Secret { type_: type_.map(String::from), ..Secret::default() };
             secret.metadata.name = Some("git".into());
             secret.metadata.namespace = Some("apps".into());
             secret.metadata.annotations =
                 used_by.map(|text| [(USED_BY.to_string(), text.to_string())].into());
-            data(secret, Use::Commit).map(drop).map_err(|error| error.to_string())
+            data(secret, SecretUse::Commit).map(drop).map_err(|error| error.to_string())
         };
         for type_ in
             [None, Some(""), Some("Opaque"), Some("kubernetes.io/basic-auth"), Some("kubernetes.io/ssh-auth")]
         {
-            assert_eq!(of(type_, None), Ok(()), "{type_:?}");
+            assert_eq!(error_of(type_, None), Ok(()), "{type_:?}");
         }
         for type_ in [
             "kubernetes.io/service-account-token",
@@ -133,28 +134,28 @@ mod tests {
             "helm.sh/release.v1",
             "opaque",
         ] {
-            let error = of(Some(type_), None).unwrap_err();
+            let error = error_of(Some(type_), None).unwrap_err();
             assert!(
                 error.contains(type_) && error.contains(&format!("annotation {USED_BY} to commit")),
                 "{error}"
             );
-            assert!(of(Some(type_), Some("webhook")).unwrap_err().contains("is not for commit"));
-            assert_eq!(of(Some(type_), Some("commit")), Ok(()), "{type_}");
+            assert!(error_of(Some(type_), Some("webhook")).unwrap_err().contains("is not for commit"));
+            assert_eq!(error_of(Some(type_), Some("commit")), Ok(()), "{type_}");
         }
     }
 
     #[test]
-    fn a_secret_is_for_what_its_annotation_names() {
-        let all = [Use::PullRequest, Use::Commit, Use::Webhook, Use::Hook];
-        let cases: [(Option<&str>, &[Use]); 6] = [
+    fn a_secret_may_be_used_as_its_annotation_names() {
+        let all = [SecretUse::PullRequest, SecretUse::Commit, SecretUse::Webhook, SecretUse::Hook];
+        let cases: [(Option<&str>, &[SecretUse]); 6] = [
             (None, &all),
-            (Some("commit"), &[Use::Commit]),
-            (Some(" pull-request ,hook"), &[Use::PullRequest, Use::Hook]),
+            (Some("commit"), &[SecretUse::Commit]),
+            (Some(" pull-request ,hook"), &[SecretUse::PullRequest, SecretUse::Hook]),
             (Some(""), &[]),
             (Some("Commit"), &[]),
             (Some("git"), &[]),
         ];
-        for (used_by, open) in cases {
+        for (used_by, allowed) in cases {
             let mut secret = Secret::default();
             secret.metadata.name = Some("git".into());
             secret.metadata.namespace = Some("apps".into());
@@ -162,9 +163,9 @@ mod tests {
                 used_by.map(|text| [(USED_BY.to_string(), text.to_string())].into());
             for wanted in all {
                 let found = data(secret.clone(), wanted);
-                assert_eq!(found.is_ok(), open.contains(&wanted), "{used_by:?} {wanted:?}");
-                if let Err(locked) = found {
-                    let (text, name) = (locked.to_string(), wanted.name());
+                assert_eq!(found.is_ok(), allowed.contains(&wanted), "{used_by:?} {wanted:?}");
+                if let Err(error) = found {
+                    let (text, name) = (error.to_string(), wanted.name());
                     assert!(text.starts_with(&format!("Secret git in namespace apps is not for {name}:")));
                     assert!(text.contains(&format!("add {name} to the annotation")), "{text}");
                 }

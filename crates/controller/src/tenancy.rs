@@ -1,6 +1,6 @@
-//! Which clusters and namespaces the Pipelines of a namespace may refer to. Pure. A reference within the
-//! Pipeline's own namespace is always allowed; any other needs the owner of what it refers to: the annotation
-//! of the GitopsCluster, or of the namespace on the hub, lists who may.
+//! Which clusters and namespaces the Pipelines of a namespace may refer to. A reference within the Pipeline's own
+//! namespace is always allowed. For any other, the annotation of the GitopsCluster, or of the namespace on the
+//! hub, lists the namespaces whose Pipelines may refer to it. Pure.
 
 use sluice_api::ALLOWED_NAMESPACES;
 
@@ -8,9 +8,9 @@ use crate::observe::facts::{AllowedNamespaces, ClusterKey, Fact, Kind, ObjectKey
 use crate::observe::index::{ClusterState, KindState, ObservedCluster};
 use crate::observe::target::NoAnswerYet;
 
-/// Why Pipelines in namespace `from` may not use a cluster; `None` when they may. `locked` says that
-/// references to other namespaces are forbidden unless an annotation allows them.
-pub fn refuses_cluster(
+/// Why Pipelines in namespace `from` may not use a cluster; `None` if they may. With `locked`, references to other
+/// namespaces are forbidden unless an annotation allows them.
+pub fn cluster_refusal(
     locked: bool,
     cluster: &ClusterKey,
     from: &str,
@@ -25,18 +25,19 @@ pub fn refuses_cluster(
              list that namespace"
         )),
         None if locked => Some(format!(
-            "{cluster} is in another namespace than the Pipeline, which --no-cross-namespace-refs forbids: name a \
+            "{cluster} is not in the Pipeline's own namespace, which --no-cross-namespace-refs forbids: name a \
              GitopsCluster in namespace {from}, or list {from} in the annotation {ALLOWED_NAMESPACES} of that one"
         )),
         None => None,
     }
 }
 
-/// Why Pipelines in namespace `from` may not have a target in a namespace of the hub; `None` when they may.
+/// Why Pipelines in namespace `from` may not have a target in a namespace of the hub; `None` if they may. `locked`
+/// as in [`cluster_refusal`].
 ///
 /// # Errors
-/// [`NoAnswerYet`] before the hub's namespaces are known.
-pub fn refuses_namespace(
+/// When the hub's namespaces are not known yet.
+pub fn namespace_refusal(
     locked: bool,
     namespace: &str,
     from: &str,
@@ -45,14 +46,14 @@ pub fn refuses_namespace(
     if namespace == from {
         return Ok(None);
     }
-    // Of a hub that cannot be read nothing is shown anyway.
+    // Targets on a hub that cannot be read show an error anyway.
     let Some(hub) = hub.filter(|hub| *hub.state() == ClusterState::Up) else { return Ok(None) };
     let key = ObjectKey { kind: Kind::Namespace, namespace: String::new(), name: namespace.into() };
     let allowed = match (hub.kind_state(Kind::Namespace, ""), hub.object(&key)) {
         (None, _) if locked => return Err(NoAnswerYet),
         (Some(KindState::Unreadable(why)), _) if locked => {
             return Ok(Some(format!(
-                "namespace {namespace} is another one than the Pipeline's, and whether it allows that is not known: \
+                "namespace {namespace} is not the Pipeline's own, and its annotation cannot be read: \
                  {why}"
             )));
         }
@@ -66,7 +67,7 @@ pub fn refuses_namespace(
              {ALLOWED_NAMESPACES} does not list that namespace"
         )),
         None if locked => Some(format!(
-            "namespace {namespace} is another one than the Pipeline's, which --no-cross-namespace-refs forbids: create \
+            "namespace {namespace} is not the Pipeline's own, which --no-cross-namespace-refs forbids: create \
              the Pipeline in namespace {namespace}, or list {from} in the annotation {ALLOWED_NAMESPACES} of that \
              Namespace"
         )),
@@ -86,7 +87,7 @@ mod tests {
         AllowedNamespaces::of(&BTreeMap::from([(ALLOWED_NAMESPACES.to_string(), text.to_string())]))
     }
 
-    /// An annotation, and whether namespace `a` is admitted when references are locked and when they are not.
+    /// Cases: an annotation, and whether it admits namespace `a` with `locked` and without.
     fn table() -> [(Option<AllowedNamespaces>, bool, bool); 6] {
         [
             (None, false, true),
@@ -102,15 +103,15 @@ mod tests {
     fn a_cluster_of_another_namespace_needs_its_annotation() {
         let fleet = ClusterKey::Remote { namespace: "fleet".into(), name: "prod".into() };
         let own = ClusterKey::Remote { namespace: "a".into(), name: "prod".into() };
-        for (allowed, locked, open) in table() {
-            for (is_locked, good) in [(true, locked), (false, open)] {
-                let refused = refuses_cluster(is_locked, &fleet, "a", allowed.as_ref());
-                assert_eq!(refused.is_none(), good, "{allowed:?} {refused:?}");
+        for (allowed, if_locked, if_open) in table() {
+            for (locked, is_allowed) in [(true, if_locked), (false, if_open)] {
+                let refused = cluster_refusal(locked, &fleet, "a", allowed.as_ref());
+                assert_eq!(refused.is_none(), is_allowed, "{allowed:?} {refused:?}");
                 assert!(
                     refused.is_none_or(|why| why.contains(ALLOWED_NAMESPACES) && why.contains("namespace a"))
                 );
-                assert_eq!(refuses_cluster(is_locked, &own, "a", allowed.as_ref()), None);
-                assert_eq!(refuses_cluster(is_locked, &ClusterKey::Local, "a", allowed.as_ref()), None);
+                assert_eq!(cluster_refusal(locked, &own, "a", allowed.as_ref()), None);
+                assert_eq!(cluster_refusal(locked, &ClusterKey::Local, "a", allowed.as_ref()), None);
             }
         }
     }
@@ -127,25 +128,25 @@ mod tests {
 
     #[test]
     fn a_target_in_another_namespace_of_the_hub_needs_its_annotation() {
-        for (allowed, locked, open) in table() {
+        for (allowed, if_locked, if_open) in table() {
             let key = ObjectKey { kind: Kind::Namespace, namespace: String::new(), name: "prod".into() };
             let index = hub(ClusterEvent::Applied(key, Fact::Namespace { allowed: allowed.clone() }));
             let hub = index.cluster(&ClusterKey::Local);
-            for (is_locked, good) in [(true, locked), (false, open)] {
-                let refused = refuses_namespace(is_locked, "prod", "a", hub).unwrap();
-                assert_eq!(refused.is_none(), good, "{allowed:?} {refused:?}");
-                assert_eq!(refuses_namespace(is_locked, "prod", "prod", hub), Ok(None));
+            for (locked, is_allowed) in [(true, if_locked), (false, if_open)] {
+                let refused = namespace_refusal(locked, "prod", "a", hub).unwrap();
+                assert_eq!(refused.is_none(), is_allowed, "{allowed:?} {refused:?}");
+                assert_eq!(namespace_refusal(locked, "prod", "prod", hub), Ok(None));
             }
         }
     }
 
     #[test]
-    fn what_cannot_be_read_allows_nothing() {
+    fn a_namespace_that_cannot_be_read_allows_nothing_if_locked() {
         let index = hub(ClusterEvent::Unreadable(Kind::Namespace, None, "grant it".into()));
         let hub = index.cluster(&ClusterKey::Local);
-        let refused = refuses_namespace(true, "prod", "a", hub).unwrap().unwrap();
+        let refused = namespace_refusal(true, "prod", "a", hub).unwrap().unwrap();
         assert!(refused.ends_with("grant it"), "{refused}");
-        assert_eq!(refuses_namespace(false, "prod", "a", hub), Ok(None));
-        assert_eq!(refuses_namespace(true, "prod", "a", None), Ok(None));
+        assert_eq!(namespace_refusal(false, "prod", "a", hub), Ok(None));
+        assert_eq!(namespace_refusal(true, "prod", "a", None), Ok(None));
     }
 }

@@ -1,20 +1,19 @@
-//! API servers that say nothing. Connections stay open to one that hangs, or where something on the way
-//! has forgotten them: whatever is asked has an end, so that it can be asked again.
+//! Timeouts of calls to API servers. A connection stays open if the server hangs, or if a proxy on the way has
+//! dropped the connection: each call has a timeout, so that it can be repeated.
 
 use std::io::{Error, ErrorKind};
 use std::time::Duration;
 
-/// How long the answer to a single call is waited for, where nothing shorter is wanted: longer than an API
-/// server takes that is merely busy.
+/// The timeout of a call, unless a shorter one is needed: longer than a busy API server takes.
 pub(crate) const API_CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A server has not answered for so long. What was asked for may have been done.
+/// The error of a call that had no answer within this time. The server may have carried it out.
 pub(crate) fn timed_out(time: Duration) -> kube::Error {
-    let said = format!("no answer within {} seconds", time.as_secs());
-    kube::Error::ReadEvents(Error::new(ErrorKind::TimedOut, said))
+    let message = format!("no answer within {} seconds", time.as_secs());
+    kube::Error::ReadEvents(Error::new(ErrorKind::TimedOut, message))
 }
 
-/// The answer, or [`timed_out`] after so long.
+/// Returns the answer to a call, or [`timed_out`] after this time.
 pub(crate) async fn within<T>(
     time: Duration,
     call: impl Future<Output = kube::Result<T>>,

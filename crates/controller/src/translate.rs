@@ -1,13 +1,17 @@
-//! From the kinds of the API to the values that `core` decides on, with every default filled in,
-//! and back.
+//! Converts the types of `api` to those of `core`, with defaults filled in, and back. Pure.
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use sluice_api::pipeline::{self as api, IntOrPercent, Strategy, Target};
-use sluice_api::promotion::{self, Callback, CallbackState, Promotion as ApiPromotion};
+use sluice_api::promotion::{
+    self, Callback, CallbackState, Phase as ApiPhase, Promotion as ApiPromotion, RecordedRequestState,
+};
 use sluice_core::evidence::{Evidence, Proof};
+use sluice_core::observed::Health;
 use sluice_core::pipeline::{Environment, MinReady, Pipeline, Policy};
-use sluice_core::promotion::{CALLBACK_FAILED, Gate, GateKind, Promotion, ReceiverReport, RecordedRequest};
+use sluice_core::promotion::{
+    CALLBACK_FAILED, Gate, GateKind, Phase, Promotion, ReceiverReport, RecordedRequest,
+};
 use sluice_core::repository::Repository;
 use sluice_core::revision::Revision;
 use sluice_core::value::is_unsafe;
@@ -17,10 +21,10 @@ use crate::act::strategy;
 use crate::observe::facts::ClusterKey;
 use crate::record::size;
 
-/// How long a delivered revision may take by default.
-const TIMEOUT: SignedDuration = SignedDuration::from_mins(30);
+/// How long targets may take by default to run a delivered revision.
+const DEFAULT_TIMEOUT: SignedDuration = SignedDuration::from_mins(30);
 
-/// The pipeline as `core` sees it.
+/// Converts a pipeline.
 pub fn pipeline(object: &api::Pipeline) -> Pipeline {
     let spec = &object.spec;
     let environments = spec.environments.iter().enumerate().map(|(at, environment)| Environment {
@@ -35,7 +39,7 @@ pub fn pipeline(object: &api::Pipeline) -> Pipeline {
         name: object.name_any(),
         uid: object.uid().unwrap_or_default(),
         suspended: spec.suspend,
-        // The API server has refused what is no facet.
+        // The API server has rejected other words.
         tracks: spec.tracks.iter().filter_map(|t| t.parse().ok()).collect(),
         environments: environments.collect(),
     }
@@ -52,30 +56,30 @@ pub fn cluster_of(target: &Target, pipeline_namespace: &str) -> ClusterKey {
     }
 }
 
-fn policy(asked: &api::PromotionPolicy) -> Policy {
-    let min_ready = match &asked.min_ready_targets {
+fn policy(policy: &api::PromotionPolicy) -> Policy {
+    let min_ready = match &policy.min_ready_targets {
         None => MinReady::Count(1),
         Some(IntOrPercent::Count(n)) => MinReady::Count(*n),
         Some(IntOrPercent::Percent(p)) => MinReady::Percent(p.trim_end_matches('%').parse().unwrap_or(100)),
     };
-    let timeout = asked.timeout.as_ref().and_then(|t| t.parse().ok()).unwrap_or(TIMEOUT);
-    let strategy = asked.strategy.clone().unwrap_or_default();
+    let timeout = policy.timeout.as_ref().and_then(|t| t.parse().ok()).unwrap_or(DEFAULT_TIMEOUT);
+    let strategy = policy.strategy.clone().unwrap_or_default();
     let Strategy { pull_request, commit, notification, webhook, .. } = &strategy;
     let is_empty = pull_request.is_none() && commit.is_none() && notification.is_none() && webhook.is_none();
     Policy {
-        manual: asked.manual,
+        manual: policy.manual,
         min_ready,
-        allow_downgrade: asked.allow_downgrade,
+        allow_downgrade: policy.allow_downgrade,
         per_target: strategy.pull_request.as_ref().is_some_and(|s| s.per == api::Per::Target),
         timeout,
         writes_to: writes_to(&strategy),
-        refused: if is_empty { Some(NO_STRATEGY.into()) } else { refused(&strategy) },
+        refused: if is_empty { Some(NO_STRATEGY.into()) } else { refusal(&strategy) },
     }
 }
 
-/// The predecessor's definition let an empty strategy in, and such objects are stored.
+/// The message about an empty strategy, which the predecessor's definition accepted.
 const NO_STRATEGY: &str = "promotion.strategy is empty: write one of pull-request, commit, notification and webhook \
-    in it, or take promotion out to only show this environment";
+    in it, or remove promotion to only show this environment";
 
 fn writes_to(strategy: &Strategy) -> Option<Repository> {
     let pull_request = strategy.pull_request.as_ref().map(|s| (&s.url, &s.base_branch));
@@ -83,8 +87,8 @@ fn writes_to(strategy: &Strategy) -> Option<Repository> {
     pull_request.or(commit).map(|(url, branch)| Repository { url: url.clone(), branch: branch.clone() })
 }
 
-/// What this version cannot do yet, said before anybody waits for it.
-fn refused(strategy: &Strategy) -> Option<String> {
+/// Why this version cannot carry out a strategy, so that the status says so before anything is delivered.
+fn refusal(strategy: &Strategy) -> Option<String> {
     match &strategy.pull_request {
         Some(s) if ForgeKind::from_name(&s.forge).is_none() => {
             let known: Vec<&str> = ForgeKind::ALL.iter().map(|kind| kind.name()).collect();
@@ -100,14 +104,13 @@ fn refused(strategy: &Strategy) -> Option<String> {
     }
 }
 
-/// The record of a promotion of a pipeline as `core` sees it. A record whose facets cannot be read is
-/// none.
+/// Converts the record of a promotion; `None` if its facets cannot be read.
 pub fn promotion(pipeline: &api::Pipeline, object: &ApiPromotion) -> Option<Promotion> {
     let spec = &object.spec;
     let status = object.status.clone().unwrap_or_default();
     let time = |text: &Option<String>| text.as_ref().and_then(|t| t.parse::<Timestamp>().ok());
     let outdated = strategy::is_outdated(pipeline, object);
-    let asked_again = spec.retry.clone().filter(|token| status.retried.as_ref() != Some(token));
+    let retry = spec.retry.clone().filter(|token| status.retried.as_ref() != Some(token));
     Some(Promotion {
         name: object.name_any(),
         environment: spec.environment.clone(),
@@ -117,12 +120,12 @@ pub fn promotion(pipeline: &api::Pipeline, object: &ApiPromotion) -> Option<Prom
         arrival: spec.arrival,
         sequence: spec.sequence,
         trigger: spec.trigger.as_ref().map(|trigger| trigger.key.clone()),
-        phase: status.phase,
+        phase: phase(status.phase),
         approved: spec.approval_now(&status).is_some(),
         retries: status.retries,
         rejected: spec
             .rejection_now(&status)
-            .map(|r| format!("rejected by {}: {}", line(&r.by), line(&r.reason))),
+            .map(|r| format!("rejected by {}: {}", one_line(&r.by), one_line(&r.reason))),
         gates: status
             .gates
             .iter()
@@ -131,12 +134,12 @@ pub fn promotion(pipeline: &api::Pipeline, object: &ApiPromotion) -> Option<Prom
                 Some(Gate { kind, open: g.open, message: g.message.clone() })
             })
             .collect(),
-        retry: asked_again,
+        retry,
         next_attempt: time(&status.next_attempt),
         delivered: time(&status.times.get("Delivered").cloned()),
         request: status.change_request.as_ref().map(|r| RecordedRequest {
             number: r.number,
-            open: r.state == "open",
+            open: r.state == RecordedRequestState::Open,
             outdated,
         }),
         report: None,
@@ -144,33 +147,75 @@ pub fn promotion(pipeline: &api::Pipeline, object: &ApiPromotion) -> Option<Prom
     })
 }
 
-/// What a person wrote, on one line.
-fn line(text: &str) -> String {
+/// The text of a person, on one line.
+fn one_line(text: &str) -> String {
     text.split(is_unsafe).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// What the other side of a webhook has said of the try that a record is at.
+/// The report of a webhook's receiver, if it is about the current round of the promotion.
 pub fn receiver_report(callback: &Callback, object: &ApiPromotion) -> Option<ReceiverReport> {
     let round = object.status.as_ref().map_or(0, |s| s.round);
     let has_failed = object.status.as_ref().is_some_and(|s| s.reason == CALLBACK_FAILED);
-    let words = callback.message.clone();
+    let message = callback.message.clone();
     (callback.round == round).then_some(match callback.state {
-        CallbackState::Accepted => ReceiverReport::Accepted(words),
-        CallbackState::Done if has_failed => ReceiverReport::Fixed(words),
-        CallbackState::Done => ReceiverReport::Done(words),
-        CallbackState::Failed => ReceiverReport::Failed(words),
+        CallbackState::Accepted => ReceiverReport::Accepted(message),
+        CallbackState::Done if has_failed => ReceiverReport::Fixed(message),
+        CallbackState::Done => ReceiverReport::Done(message),
+        CallbackState::Failed => ReceiverReport::Failed(message),
     })
 }
 
-/// What a status has kept of what was proven.
+/// Converts a phase to the type of `core`.
+pub fn phase(phase: ApiPhase) -> Phase {
+    match phase {
+        ApiPhase::Pending => Phase::Pending,
+        ApiPhase::Promoting => Phase::Promoting,
+        ApiPhase::Proposed => Phase::Proposed,
+        ApiPhase::Delivered => Phase::Delivered,
+        ApiPhase::Succeeded => Phase::Succeeded,
+        ApiPhase::Failed => Phase::Failed,
+        ApiPhase::Rejected => Phase::Rejected,
+        ApiPhase::Superseded => Phase::Superseded,
+        ApiPhase::Cancelled => Phase::Cancelled,
+    }
+}
+
+/// Converts a phase to the type of `api`.
+pub fn api_phase(phase: Phase) -> ApiPhase {
+    match phase {
+        Phase::Pending => ApiPhase::Pending,
+        Phase::Promoting => ApiPhase::Promoting,
+        Phase::Proposed => ApiPhase::Proposed,
+        Phase::Delivered => ApiPhase::Delivered,
+        Phase::Succeeded => ApiPhase::Succeeded,
+        Phase::Failed => ApiPhase::Failed,
+        Phase::Rejected => ApiPhase::Rejected,
+        Phase::Superseded => ApiPhase::Superseded,
+        Phase::Cancelled => ApiPhase::Cancelled,
+    }
+}
+
+/// Converts a health to the type of `api`.
+pub fn api_health(health: Health) -> api::Health {
+    match health {
+        Health::Ready => api::Health::Ready,
+        Health::Progressing => api::Health::Progressing,
+        Health::Suspended => api::Health::Suspended,
+        Health::Pending => api::Health::Pending,
+        Health::Failed => api::Health::Failed,
+        Health::Unknown => api::Health::Unknown,
+    }
+}
+
+/// The verified revisions that a status has stored.
 pub fn evidence(status: Option<&api::PipelineStatus>) -> Evidence {
     let mut evidence = Evidence::default();
-    for (status, (environment, shown)) in
+    for (status, (environment, stored)) in
         status.iter().flat_map(|s| s.environments.iter().map(move |e| (s, e)))
     {
-        for target in &shown.targets {
-            let stored = size::proofs(status, target);
-            let proofs = stored.iter().filter_map(|v| {
+        for target in &stored.targets {
+            let verified = size::proofs(status, target);
+            let proofs = verified.iter().filter_map(|v| {
                 Some(Proof {
                     revision: Revision::from_strings(&v.facets)?,
                     arrival: v.arrival,
@@ -184,7 +229,7 @@ pub fn evidence(status: Option<&api::PipelineStatus>) -> Evidence {
     evidence
 }
 
-/// Proofs as the status keeps them.
+/// Converts verified revisions to the type of `api`.
 pub fn verified(proofs: &[Proof]) -> Vec<api::Verified> {
     let one = |p: &Proof| api::Verified {
         facets: p.revision.to_strings(),
@@ -195,12 +240,12 @@ pub fn verified(proofs: &[Proof]) -> Vec<api::Verified> {
     proofs.iter().map(one).collect()
 }
 
-/// A time as Kubernetes writes it, to the second.
+/// Formats a time as Kubernetes does, in UTC, to the second.
 pub fn time(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// The gates of a promotion as the API keeps them.
+/// Converts the gates of a promotion to the type of `api`.
 pub fn gates(gates: &[sluice_core::promotion::Gate]) -> Vec<promotion::GateStatus> {
     let one = |g: &sluice_core::promotion::Gate| promotion::GateStatus {
         name: g.kind.name().into(),

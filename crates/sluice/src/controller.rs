@@ -242,24 +242,24 @@ fn election(flags: &Flags, default_namespace: &str) -> anyhow::Result<Option<Ele
         anyhow::ensure!(flags.shards == 1, "--shards={} needs --leader-elect", flags.shards);
         return Ok(None);
     }
-    let pace = Pace {
+    let timing = LeaseTiming {
         lease_duration: flags.leader_election_lease_duration,
         renew_deadline: flags.leader_election_renew_deadline,
         retry_period: flags.leader_election_retry_period,
     };
     anyhow::ensure!(
-        pace.lease_duration.subsec_nanos() == 0,
+        timing.lease_duration.subsec_nanos() == 0,
         "--leader-election-lease-duration: write whole seconds, such as 10s: a Lease has no fractions"
     );
     anyhow::ensure!(
-        pace.retry_period < pace.renew_deadline && pace.renew_deadline < pace.lease_duration,
+        timing.retry_period < timing.renew_deadline && timing.renew_deadline < timing.lease_duration,
         "write --leader-election-retry-period shorter than --leader-election-renew-deadline, and that shorter \
          than --leader-election-lease-duration, so that a holder stops before another replica takes over"
     );
     let namespace = flags.leader_election_namespace.as_deref().unwrap_or(default_namespace).to_string();
     // Several installations, each for another watched namespace, may have their Leases in the same namespace.
     let name = flags.watch_namespace.as_ref().map_or("sluice".into(), |watched| format!("sluice.{watched}"));
-    Ok(Some(Election { shards: flags.shards, namespace, name, pace }))
+    Ok(Some(ElectionOptions { shards: flags.shards, namespace, name, timing }))
 }
 
 async fn hub(flags: &Flags) -> anyhow::Result<Client> {

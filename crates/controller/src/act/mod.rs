@@ -1,5 +1,4 @@
-//! ACT. From a decision to an order for delivery, and from the end of a side effect to what the promotion's record
-//! says about it. Pure.
+//! ACT: makes orders for delivery from decisions, and changes of records from the ends of side effects. Pure.
 
 pub mod backoff;
 pub mod order;
@@ -10,26 +9,29 @@ use sluice_api::pipeline::Strategy;
 use sluice_delivery::{ChangeRequestStatus, Delivered, DeliveryError, Retry};
 
 use crate::key::PipelineKey;
-use crate::secret::Locked;
+use crate::secret::SecretNotAllowed;
 
-/// A side effect that has ended.
+/// The reason of a failure whose pause a forge asked for.
+pub(crate) const RATE_LIMITED: &str = "RateLimited";
+
+/// A job that has ended.
 #[derive(Debug)]
-pub struct Done {
+pub struct EndedJob {
     /// The pipeline.
     pub pipeline: PipelineKey,
     /// The environment, or the target that is promoted on its own.
     pub place: String,
     /// The promotion's name.
     pub promotion: String,
-    /// The strategy.
+    /// The strategy that the job used.
     pub strategy: Strategy,
-    /// What it was, and how it ended.
-    pub what: Ended,
+    /// How the job ended.
+    pub outcome: JobOutcome,
 }
 
-/// What a side effect was, and how it ended.
+/// How a job ended, by its kind.
 #[derive(Debug)]
-pub enum Ended {
+pub enum JobOutcome {
     /// A delivery.
     Delivery(Result<Delivered, ActError>),
     /// A poll of a change request.
@@ -43,45 +45,45 @@ pub enum Ended {
 /// Why a side effect failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ActError {
-    /// There is no Secret with the credentials, or it may not be read.
+    /// The Secret with the credentials does not exist, or the controller may not read it.
     #[error("{0}")]
     NoSecret(String),
-    /// The Secret with the credentials could not be read this time.
+    /// The API server did not return the Secret with the credentials.
     #[error("{0}")]
-    Secret(String),
-    /// The Secret is there, and not for this strategy.
+    SecretNotRead(String),
+    /// The Secret must not be used for this strategy.
     #[error(transparent)]
-    Locked(#[from] Locked),
-    /// A fault in Sluice itself.
-    #[error("Sluice itself failed ({0}): please report it with the controller's log; it is tried again")]
-    Died(String),
+    SecretNotAllowed(#[from] SecretNotAllowed),
+    /// A panic in Sluice.
+    #[error("Sluice itself failed ({0}); it will be retried: please report it with the controller's log")]
+    Internal(String),
     /// The event that announces a promotion could not be written.
     #[error("the event that announces this promotion cannot be written: {0}")]
     Event(String),
-    /// Anything on the way to git, the forge or others.
+    /// Git, a forge or a receiver failed.
     #[error(transparent)]
     Delivery(#[from] DeliveryError),
 }
 
 impl ActError {
-    /// One word for the condition, the event and the metric alike.
+    /// The reason, as conditions, events and metrics show it.
     pub fn reason(&self) -> &'static str {
         match self {
-            ActError::NoSecret(_) | ActError::Secret(_) => "SecretUnreadable",
-            ActError::Locked(_) => "SecretLocked",
-            ActError::Died(_) => "InternalError",
+            ActError::NoSecret(_) | ActError::SecretNotRead(_) => "SecretUnreadable",
+            ActError::SecretNotAllowed(_) => "SecretLocked",
+            ActError::Internal(_) => "InternalError",
             ActError::Event(_) => "EventNotWritten",
             ActError::Delivery(error) => error.reason(),
         }
     }
 
-    /// Whether Sluice may not use the repository or forge at all, as opposed to failing there.
+    /// Whether Sluice has no access to the repository or forge, so that a retry does not help.
     pub fn is_lost_access(&self) -> bool {
         const REASONS: [&str; 4] =
             ["AuthenticationFailed", "PermissionDenied", "MissingCredential", "RepositoryNotFound"];
         match self {
-            ActError::NoSecret(_) | ActError::Locked(_) => true,
-            ActError::Secret(_) | ActError::Died(_) | ActError::Event(_) => false,
+            ActError::NoSecret(_) | ActError::SecretNotAllowed(_) => true,
+            ActError::SecretNotRead(_) | ActError::Internal(_) | ActError::Event(_) => false,
             ActError::Delivery(error) => {
                 DeliveryError::retry(error) == Retry::OnChange || REASONS.contains(&error.reason())
             }

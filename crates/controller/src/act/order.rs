@@ -1,10 +1,12 @@
-//! From a record and its pipeline to an order for delivery.
+//! Makes the order for a delivery from a pipeline and a promotion. Pure.
 
 use kube::ResourceExt;
 use sluice_api::pipeline::{
     Pipeline, PullRequestStrategy, Strategy as ApiStrategy, Target as ApiTarget, Update as ApiUpdate,
 };
-use sluice_api::promotion::{ChangeRequest as ApiChangeRequest, Promotion, PromotionStatus};
+use sluice_api::promotion::{
+    ChangeRequest as ApiChangeRequest, Promotion, PromotionStatus, RecordedRequestState,
+};
 use sluice_core::Revision;
 use sluice_core::setters::{Update, UpdateTarget};
 use sluice_delivery::notification::UNANSWERED;
@@ -17,36 +19,36 @@ use super::strategy::settings;
 use crate::observe::facts::ClusterKey;
 use crate::translate;
 
-/// The state of a change request that Sluice closed.
-pub const WITHDRAWN: &str = "withdrawn";
-
-/// The strategy as delivery knows it, and the Secret it needs. `None` for one that this version
-/// cannot carry out; `core` refuses those before.
-pub fn strategy(asked: &ApiStrategy, about: Announcement) -> Option<(DeliveryStrategy, Option<String>)> {
-    if let Some(s) = &asked.pull_request {
+/// Returns the strategy as delivery knows it, and the name of the Secret that it needs. `None` if this version
+/// cannot carry it out; `core` rejects such a strategy before.
+pub fn strategy(
+    strategy: &ApiStrategy,
+    announcement: Announcement,
+) -> Option<(DeliveryStrategy, Option<String>)> {
+    if let Some(s) = &strategy.pull_request {
         let forge = ForgeKind::from_name(&s.forge)?;
         let settings = Box::new(settings(s));
         let (url, base) = (s.url.clone(), s.base_branch.clone());
         let strategy = DeliveryStrategy::PullRequest { forge, url, base, settings };
         return Some((strategy, Some(s.secret_ref.name.clone())));
     }
-    if let Some(s) = &asked.commit {
+    if let Some(s) = &strategy.commit {
         let strategy = DeliveryStrategy::Commit { url: s.url.clone(), branch: s.branch.clone() };
         return Some((strategy, s.secret_ref.as_ref().map(|s| s.name.clone())));
     }
-    if let Some(s) = &asked.webhook {
-        let strategy = DeliveryStrategy::Webhook { url: s.url.clone(), about: Box::new(about) };
+    if let Some(s) = &strategy.webhook {
+        let strategy = DeliveryStrategy::Webhook { url: s.url.clone(), about: Box::new(announcement) };
         return Some((strategy, s.secret_ref.as_ref().map(|s| s.name.clone())));
     }
-    asked.notification.as_ref().map(|_| (DeliveryStrategy::Notification(Box::new(about)), None))
+    strategy.notification.as_ref().map(|_| (DeliveryStrategy::Notification(Box::new(announcement)), None))
 }
 
-/// What others are told of a promotion that they are to carry out.
-fn about(pipeline: &Pipeline, promotion: &Promotion, first: bool) -> Announcement {
+/// The contents of the webhook or event of a promotion.
+fn announcement(pipeline: &Pipeline, promotion: &Promotion, is_first_try: bool) -> Announcement {
     let status = promotion.status.clone().unwrap_or_default();
     let namespace = pipeline.namespace().unwrap_or_default();
-    let of = pipeline.spec.environments.iter().find(|e| e.name == promotion.spec.environment);
-    let targets = of.into_iter().flat_map(|e| e.targets.iter().zip(e.target_names()));
+    let environment = pipeline.spec.environments.iter().find(|e| e.name == promotion.spec.environment);
+    let targets = environment.into_iter().flat_map(|e| e.targets.iter().zip(e.target_names()));
     let target = |(target, name): (&ApiTarget, String)| DeliveryTarget {
         name,
         namespace: target.namespace.clone(),
@@ -60,7 +62,7 @@ fn about(pipeline: &Pipeline, promotion: &Promotion, first: bool) -> Announcemen
     Announcement {
         uid: promotion.uid().unwrap_or_default(),
         attempt: status.attempts + 1,
-        in_doubt: !first && (status.attempts == 0 || status.reason == UNANSWERED),
+        in_doubt: !is_first_try && (status.attempts == 0 || status.reason == UNANSWERED),
         pipeline_uid: pipeline.uid().unwrap_or_default(),
         pipeline_version: pipeline.resource_version().unwrap_or_default(),
         targets: targets
@@ -71,9 +73,9 @@ fn about(pipeline: &Pipeline, promotion: &Promotion, first: bool) -> Announcemen
     }
 }
 
-/// Which values a strategy sets in the targets of an environment.
-fn values(asked: &ApiStrategy, pipeline: &Pipeline, environment: &str) -> Values {
-    let updates = asked.updates();
+/// The values that a strategy sets for the targets of an environment.
+fn values(strategy: &ApiStrategy, pipeline: &Pipeline, environment: &str) -> Values {
+    let updates = strategy.updates();
     let of =
         pipeline.spec.environments.iter().find(|e| e.name == environment).filter(|_| !updates.is_empty());
     let Some(of) = of else { return Values::Marked };
@@ -97,15 +99,16 @@ fn values(asked: &ApiStrategy, pipeline: &Pipeline, environment: &str) -> Values
     }
 }
 
-/// The order for a promotion, without its credentials; and the name of the Secret that has them.
+/// Returns the order for a promotion, without credentials, and the name of the Secret that has the credentials.
+/// `is_first_try` says that no process has tried to deliver the promotion before.
 pub fn order(
     pipeline: &Pipeline,
     promotion: &Promotion,
-    by: &ApiStrategy,
-    first: bool,
+    api_strategy: &ApiStrategy,
+    is_first_try: bool,
 ) -> Option<(Order, Option<String>)> {
     let spec = &promotion.spec;
-    let (strategy, secret) = strategy(by, about(pipeline, promotion, first))?;
+    let (strategy, secret) = strategy(api_strategy, announcement(pipeline, promotion, is_first_try))?;
     let namespace = pipeline.namespace().unwrap_or_default();
     let status = promotion.status.clone().unwrap_or_default();
     let evidence =
@@ -121,29 +124,32 @@ pub fn order(
         evidence: evidence.chain(trigger).collect(),
         created: promotion.creation_timestamp().map(|t| t.0).unwrap_or_default(),
         round: status.round,
-        retried: !first,
+        retried: !is_first_try,
         reopen: may_reopen(promotion, &status),
         rebuild: None,
         checks_settled: false,
         fencing_token: FencingToken::default(),
         strategy,
-        values: values(by, pipeline, &spec.environment),
+        values: values(api_strategy, pipeline, &spec.environment),
         credentials: Credentials::default(),
         namespace,
     };
     Some((order, secret))
 }
 
-/// Whether a closed change request of a promotion, of this round, is nobody's refusal: Sluice itself closed
-/// it, or a person has asked for another try since. One that was open after that, and is closed now, is; and
-/// so is one that came after a merge.
+/// Whether a closed change request of a promotion may be opened again. It may if Sluice closed it, or if a person
+/// has requested a retry since. If it was open or merged after that request, a person has rejected the promotion
+/// by closing it.
 fn may_reopen(promotion: &Promotion, status: &PromotionStatus) -> bool {
-    let state = status.change_request.as_ref().map(|r| r.state.as_str());
-    let retried = status.retried.is_some() && status.retried == promotion.spec.retry;
-    state == Some(WITHDRAWN) || (retried && !matches!(state, Some("open" | "merged")))
+    let is_retried = status.retried.is_some() && status.retried == promotion.spec.retry;
+    match status.change_request.as_ref().map(|request| &request.state) {
+        Some(RecordedRequestState::Withdrawn) => true,
+        Some(RecordedRequestState::Open | RecordedRequestState::Merged) => false,
+        _ => is_retried,
+    }
 }
 
-/// A change request as delivery knows it.
+/// Converts a change request to the type of `delivery`.
 pub fn change_request(request: &ApiChangeRequest) -> ChangeRequest {
     ChangeRequest {
         number: request.number,
@@ -155,17 +161,21 @@ pub fn change_request(request: &ApiChangeRequest) -> ChangeRequest {
     }
 }
 
-/// A change request as the API keeps it, with the strategy that opened it.
-pub fn api_change_request(request: &ChangeRequest, state: &str, by: &ApiStrategy) -> ApiChangeRequest {
+/// Converts a change request to the type of `api`, with the strategy that opened it.
+pub fn api_change_request(
+    request: &ChangeRequest,
+    state: RecordedRequestState,
+    strategy: &ApiStrategy,
+) -> ApiChangeRequest {
     ApiChangeRequest {
         number: request.number,
         url: request.url.clone(),
-        state: state.into(),
+        state,
         branch: request.branch.clone(),
         head_commit: request.head_commit.clone(),
         notes: request.notes.clone(),
         queued: request.queued,
-        // What it sets is in it; this is to find it by.
-        strategy: by.pull_request.clone().map(|s| PullRequestStrategy { update: Vec::new(), ..s }),
+        // Kept to find and close the change request. The values that it sets are in its commit.
+        strategy: strategy.pull_request.clone().map(|s| PullRequestStrategy { update: Vec::new(), ..s }),
     }
 }

@@ -1,17 +1,18 @@
-//! Which strategy a promotion uses: the one that the pipeline names now, or the one that opened its change request.
+//! Which strategy a promotion uses: the one that the pipeline names now, or the one that opened its change
+//! request. Pure.
 
 use sluice_api::pipeline::{
     Merge as ApiMerge, Pipeline, PromotionPolicy, PullRequestStrategy, Strategy as ApiStrategy,
 };
-use sluice_api::promotion::{ChangeRequest as ApiChangeRequest, Promotion};
+use sluice_api::promotion::{ChangeRequest as ApiChangeRequest, Promotion, RecordedRequestState};
 use sluice_core::repository::Repository;
 use sluice_delivery::{MergeMode, Settings};
 
-/// How an environment of a pipeline is promoted into.
+/// The promotion policy of an environment.
 pub fn policy<'a>(pipeline: &'a Pipeline, environment: &str) -> Option<&'a PromotionPolicy> {
     let spec = &pipeline.spec;
-    let of = spec.environments.iter().find(|e| e.name == environment);
-    of.map_or(spec.promotion.as_ref(), |environment| spec.policy(environment))
+    let environment = spec.environments.iter().find(|e| e.name == environment);
+    environment.map_or(spec.promotion.as_ref(), |environment| spec.policy(environment))
 }
 
 /// The strategy that the pipeline names for the environment of a promotion.
@@ -19,8 +20,8 @@ pub fn named<'a>(pipeline: &'a Pipeline, promotion: &Promotion) -> Option<&'a Ap
     policy(pipeline, &promotion.spec.environment)?.strategy.as_ref()
 }
 
-/// Where a promotion's change request is: as the pipeline names that place, which may have a new
-/// Secret for it, and where it names it no more, as it was opened.
+/// The strategy that reaches a promotion's change request: the one of the pipeline, which may name a new Secret,
+/// or the one that opened the change request if the pipeline names another repository or branch now.
 pub fn of_request(pipeline: &Pipeline, promotion: &Promotion) -> Option<ApiStrategy> {
     let named = named(pipeline, promotion);
     match opened_by(promotion) {
@@ -31,28 +32,29 @@ pub fn of_request(pipeline: &Pipeline, promotion: &Promotion) -> Option<ApiStrat
     }
 }
 
-/// Whether commit statuses are written for a promotion, by the strategy that the pipeline names or by the one that
-/// opened its change request: [`of_request`] says which counts.
+/// Whether the strategy of the pipeline, or the one that opened the change request, writes commit statuses. Which
+/// of both counts is decided by [`of_request`].
 pub fn may_report(pipeline: &Pipeline, promotion: &Promotion) -> bool {
     let named = named(pipeline, promotion).and_then(|s| s.pull_request.as_ref());
     named.into_iter().chain(opened_by(promotion)).any(|s| s.commit_statuses)
 }
 
-/// Whether a promotion's change request is where the pipeline proposes nothing any more.
+/// Whether a promotion's change request is in a repository or branch that the pipeline does not name any more.
 pub fn is_outdated(pipeline: &Pipeline, promotion: &Promotion) -> bool {
     let place = |s: &PullRequestStrategy| Repository { url: s.url.clone(), branch: s.base_branch.clone() };
     let same = |a: &PullRequestStrategy, b: &PullRequestStrategy| {
-        // From another branch it would be a second one.
+        // With another head branch, the same strategy would open a second change request.
         place(a).is_same(&place(b)) && a.branch == b.branch
     };
     let named = named(pipeline, promotion).and_then(|s| s.pull_request.as_ref());
     opened_by(promotion).is_some_and(|opened| !named.is_some_and(|named| same(named, opened)))
 }
 
-/// Whether a later promotion into the environment carries the change request that this record calls
-/// open.
+/// Whether a later promotion into the environment uses the change request that this record has as open.
 pub fn is_handed_over(promotion: &Promotion, all: &[&Promotion]) -> bool {
-    let Some(request) = request(promotion).filter(|r| r.state == "open") else { return false };
+    let Some(request) = request(promotion).filter(|r| r.state == RecordedRequestState::Open) else {
+        return false;
+    };
     let mut later =
         all.iter().filter(|p| p.spec.place() == promotion.spec.place() && p.order() > promotion.order());
     later.any(|p| self::request(p).is_some_and(|r| r.url == request.url))
@@ -66,22 +68,22 @@ fn opened_by(promotion: &Promotion) -> Option<&PullRequestStrategy> {
     request(promotion)?.strategy.as_ref()
 }
 
-/// What a change request is to be like.
-pub fn settings(asked: &PullRequestStrategy) -> Settings {
+/// Converts the settings of change requests to the type of `delivery`.
+pub fn settings(strategy: &PullRequestStrategy) -> Settings {
     Settings {
-        labels: asked.labels.clone(),
-        reviewers: asked.reviewers.clone(),
-        assignees: asked.assignees.clone(),
-        draft: asked.draft,
-        title: asked.title.clone(),
-        body: asked.body.clone(),
-        branch: asked.branch.clone(),
-        merge: match asked.merge {
+        labels: strategy.labels.clone(),
+        reviewers: strategy.reviewers.clone(),
+        assignees: strategy.assignees.clone(),
+        draft: strategy.draft,
+        title: strategy.title.clone(),
+        body: strategy.body.clone(),
+        branch: strategy.branch.clone(),
+        merge: match strategy.merge {
             ApiMerge::Never => MergeMode::Never,
             ApiMerge::WhenGreen => MergeMode::WhenGreen,
             ApiMerge::Queue => MergeMode::Queue,
         },
-        delete_branch: asked.delete_branch,
-        api_url: asked.api_url.clone(),
+        delete_branch: strategy.delete_branch,
+        api_url: strategy.api_url.clone(),
     }
 }

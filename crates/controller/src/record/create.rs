@@ -1,5 +1,4 @@
-//! Objects that are made once, under a name that says what they are about: whoever tries again finds what
-//! stands.
+//! Creates objects whose names follow from their contents, so that a second try finds the object of the first.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -10,28 +9,28 @@ use serde::de::DeserializeOwned;
 
 use crate::timeout::{API_CALL_TIMEOUT, within};
 
-/// How often creating is tried against a conflict.
-const TRIES: usize = 5;
+/// How many times an object is sent if the API server reports conflicts.
+const MAX_TRIES: usize = 5;
 /// The pause after the first conflict; it doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
-/// Creates an object. Nothing is returned where one of its name stands already: another try has made it,
-/// whose answer was lost, or somebody else.
+/// Creates an object. Returns `None` if an object of its name exists: an earlier try has created it, and the
+/// answer was lost, or someone else has.
 ///
-/// Any other conflict has made nothing, and is tried again in a moment: a quota against which two count at the
-/// same time refuses with the same code
+/// After any other conflict the object does not exist, and is sent again after a moment: a quota that two requests
+/// count against at the same time answers with the same code
 /// ([resourcequota/controller.go](https://github.com/kubernetes/kubernetes/blob/v1.36.3/staging/src/k8s.io/apiserver/pkg/admission/plugin/resourcequota/controller.go),
 /// `checkQuotas`).
 ///
 /// # Errors
-/// What the API server says, or that it cannot be reached or says nothing for [`API_CALL_TIMEOUT`]: then it may
-/// have been made.
+/// The error of the API server, or that it cannot be reached or does not answer within [`API_CALL_TIMEOUT`]. The
+/// object may exist then.
 pub async fn create<K>(api: &Api<K>, manager: &str, object: &K) -> kube::Result<Option<K>>
 where
     K: Clone + DeserializeOwned + Serialize + Debug,
 {
     let params = PostParams { field_manager: Some(manager.into()), ..PostParams::default() };
-    let (mut left, mut pause) = (TRIES, FIRST_PAUSE);
+    let (mut left, mut pause) = (MAX_TRIES, FIRST_PAUSE);
     loop {
         left -= 1;
         match within(API_CALL_TIMEOUT, api.create(&params, object)).await {
@@ -59,10 +58,10 @@ mod tests {
 
     use super::*;
 
-    /// The answers of a server, one after the other; then it says nothing.
+    /// A server that gives these answers, one after the other, and then none; and the count of requests.
     fn server(answers: &'static [(u16, &'static str)]) -> (Api<ConfigMap>, Arc<AtomicUsize>) {
-        let asked = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&asked);
+        let requests = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&requests);
         let service = tower::service_fn(move |_: Request<Body>| {
             let answer = answers.get(count.fetch_add(1, Ordering::Relaxed));
             async move {
@@ -76,11 +75,11 @@ mod tests {
                 Response::builder().status(*code).body(body).map_err(tower::BoxError::from)
             }
         });
-        (Api::default_namespaced(Client::new(service, "apps")), asked)
+        (Api::default_namespaced(Client::new(service, "apps")), requests)
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_one_of_its_name_counts_as_made_before() {
+    async fn only_an_object_of_the_same_name_counts_as_created_before() {
         let object = ConfigMap::default();
         type Answers = &'static [(u16, &'static str)];
         let cases: [(Answers, usize, Result<bool, &str>); 7] = [
@@ -88,19 +87,19 @@ mod tests {
             (&[(409, "AlreadyExists")], 1, Ok(false)),
             (&[(409, "Conflict"), (409, "Conflict"), (201, "")], 3, Ok(true)),
             (&[(409, "Conflict"), (409, "AlreadyExists")], 2, Ok(false)),
-            (&[(409, "Conflict"); 9], TRIES, Err("Conflict")),
+            (&[(409, "Conflict"); 9], MAX_TRIES, Err("Conflict")),
             (&[(403, "Forbidden")], 1, Err("Forbidden")),
             (&[], 1, Err("no answer within 30 seconds")),
         ];
-        for (answers, tries, made) in cases {
-            let (api, asked) = server(answers);
+        for (answers, expected_requests, expected) in cases {
+            let (api, requests) = server(answers);
             let outcome = create(&api, "test", &object).await;
-            let said = outcome.map(|made| made.is_some()).map_err(|error| error.to_string());
-            assert_eq!(asked.load(Ordering::Relaxed), tries, "{answers:?}: {said:?}");
-            match (&said, made) {
-                (Ok(said), Ok(made)) => assert_eq!(*said, made, "{answers:?}"),
-                (Err(said), Err(why)) => assert!(said.contains(why), "{said}"),
-                _ => panic!("{answers:?}: {said:?}, not {made:?}"),
+            let outcome = outcome.map(|created| created.is_some()).map_err(|error| error.to_string());
+            assert_eq!(requests.load(Ordering::Relaxed), expected_requests, "{answers:?}: {outcome:?}");
+            match (&outcome, expected) {
+                (Ok(outcome), Ok(expected)) => assert_eq!(*outcome, expected, "{answers:?}"),
+                (Err(error), Err(expected)) => assert!(error.contains(expected), "{error}"),
+                _ => panic!("{answers:?}: {outcome:?}, not {expected:?}"),
             }
         }
     }

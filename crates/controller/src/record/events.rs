@@ -1,7 +1,6 @@
-//! Events about promotions. Those that people should see where they look at the cluster are Kubernetes events:
-//! that a promotion waits for them, how it ended, and each failure with what to do. All of them, and the steps in
-//! between, go to where `--events-addr` leads: Flux's notification-controller passes them on to a chat or a git
-//! host. Never about housekeeping.
+//! Events about promotions. Kubernetes events report what people should see in the cluster: a promotion waits for
+//! them, how it ended, and each failure with what to do. All of them, and the steps in between, are also sent as
+//! news to `--events-addr`: Flux's notification-controller forwards them to a chat or a git host.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,15 +16,15 @@ use sluice_core::promotion::Phase;
 use sluice_delivery::notification::News;
 use sluice_delivery::{Delivery, FairQueue, Retry, clock};
 
-use super::promotion::{self, Change};
-use super::queue::{NewsQueue, SENDERS, tries};
+use super::promotion::{self, DeliveryKind, RecordChange};
+use super::queue::{MAX_SENDERS, NewsQueue, send_with_retries};
 use crate::metrics::Metrics;
 use crate::timeout::{API_CALL_TIMEOUT, within};
 use crate::watch::parsed_object::UnreadableObject;
 use crate::watch::read_error::api_error_message;
 
-/// The longest note that an event may have, in bytes.
-pub(crate) const LONGEST: usize = 1000;
+/// The longest note of an event, in bytes.
+pub(crate) const MAX_NOTE_BYTES: usize = 1000;
 
 /// Sends events.
 #[derive(Clone)]
@@ -33,22 +32,22 @@ pub struct Events {
     recorder: Recorder,
     metrics: Arc<Metrics>,
     delivery: Delivery,
-    /// Kubernetes events wait here, fair by namespace.
+    /// The queue of Kubernetes events, fair by namespace.
     writes: Arc<FairQueue>,
     queue: NewsQueue,
 }
 
-/// What is said of a change.
+/// What an event reports about a promotion.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// Whether somebody should do something.
+    /// Whether a person should do something.
     pub is_warning: bool,
-    /// One word for what happened.
+    /// What happened, as one word.
     pub reason: String,
-    /// A sentence for what happened.
+    /// What happened, as a sentence.
     pub message: String,
-    /// Whether it is a Kubernetes event too. One promotion by change request costs the API server no more than 8
-    /// writes, events included: the steps that its status tells are news alone.
+    /// Whether it is a Kubernetes event too. A promotion by change request takes at most 8 writes, events
+    /// included: steps that the status shows are news only.
     pub in_cluster: bool,
 }
 
@@ -57,56 +56,56 @@ impl Notice {
         Notice { is_warning, reason: reason.into(), message: message.into(), in_cluster: true }
     }
 
-    /// The same, as news alone.
-    fn aside(self) -> Self {
+    /// The same, as news only.
+    fn into_news_only(self) -> Self {
         Notice { in_cluster: false, ..self }
     }
 }
 
-/// Something that people should know.
+/// An event that is to be sent.
 #[derive(Debug)]
-pub enum Announcement {
-    /// About a promotion of a pipeline.
+pub enum PendingEvent {
+    /// An event about a promotion of a pipeline.
     Promotion(Arc<Pipeline>, Arc<Promotion>, Notice),
-    /// A cluster of a pipeline was lost, with the cause, or is back.
+    /// A cluster of a pipeline was lost, or is back.
     Cluster {
         /// The pipeline.
         pipeline: Arc<Pipeline>,
-        /// The cluster.
+        /// The name of the cluster.
         cluster: String,
-        /// Why it is lost; `None` if it is back.
+        /// Why the cluster is lost; `None` if it is back.
         lost: Option<String>,
     },
-    /// An object of this kind cannot be read: it has no status that could say so.
+    /// An object of this kind cannot be read, so its status cannot say that.
     Unreadable(&'static str, Box<UnreadableObject>),
 }
 
-impl Announcement {
-    /// A change of a promotion's record; `None` if the status alone shows it.
+impl PendingEvent {
+    /// The event about a change of a promotion's record; `None` if only the status shows the change.
     pub fn changed(
         pipeline: &Arc<Pipeline>,
         promotion: &Arc<Promotion>,
         before: &PromotionStatus,
-        change: &Change,
+        change: &RecordChange,
     ) -> Option<Self> {
         notice(before, change).map(|notice| Self::Promotion(pipeline.clone(), promotion.clone(), notice))
     }
 
-    /// A promotion was started.
+    /// The event that a promotion was started.
     pub fn started(pipeline: &Arc<Pipeline>, promotion: &Arc<Promotion>) -> Self {
         let spec = &promotion.spec;
-        let proven = spec.evidence.iter().map(|e| format!("{}/{}", e.environment, e.target));
-        let proven: Vec<String> = proven.collect();
-        let message = match (&spec.trigger, proven.is_empty()) {
+        let healthy_on = spec.evidence.iter().map(|e| format!("{}/{}", e.environment, e.target));
+        let healthy_on: Vec<String> = healthy_on.collect();
+        let message = match (&spec.trigger, healthy_on.is_empty()) {
             (Some(trigger), _) => format!("started by a call with key {}", trigger.key),
-            (None, false) => format!("started: healthy on {}", proven.join(", ")),
+            (None, false) => format!("started: healthy on {}", healthy_on.join(", ")),
             (None, true) => "started".into(),
         };
-        let notice = Notice::new(false, "Started", message).aside();
+        let notice = Notice::new(false, "Started", message).into_news_only();
         Self::Promotion(pipeline.clone(), promotion.clone(), notice)
     }
 
-    /// Someone approved a promotion.
+    /// The event that someone approved a promotion.
     pub fn approved(pipeline: &Arc<Pipeline>, promotion: &Arc<Promotion>, by: &str) -> Self {
         let notice = Notice::new(false, "Approved", format!("approved by {by}"));
         Self::Promotion(pipeline.clone(), promotion.clone(), notice)
@@ -114,33 +113,33 @@ impl Announcement {
 }
 
 impl Events {
-    /// Events in the name of Sluice. News go out by the delivery whose figures the metrics tell.
+    /// A sender of events. Sends news with the delivery that `metrics` counts.
     pub fn new(client: Client, metrics: Arc<Metrics>) -> Self {
         let reporter =
             Reporter { controller: FIELD_MANAGER.into(), instance: std::env::var("HOSTNAME").ok() };
-        let (writes, queue) = (FairQueue::new(SENDERS), NewsQueue::default());
+        let (writes, queue) = (FairQueue::new(MAX_SENDERS), NewsQueue::default());
         let delivery = metrics.delivery().clone();
         Self { recorder: Recorder::new(client, reporter), metrics, delivery, writes, queue }
     }
 
-    /// Writes an event, and sends it to the listener of events.
-    pub fn announce(&self, announcement: Announcement) {
-        match announcement {
-            Announcement::Promotion(pipeline, promotion, notice) => {
+    /// Writes an event, and sends it as news.
+    pub fn send(&self, event: PendingEvent) {
+        match event {
+            PendingEvent::Promotion(pipeline, promotion, notice) => {
                 self.about_promotion(&pipeline, &promotion, notice);
             }
-            Announcement::Cluster { pipeline, cluster, lost } => {
+            PendingEvent::Cluster { pipeline, cluster, lost } => {
                 self.cluster(&pipeline, &cluster, lost.as_deref());
             }
-            Announcement::Unreadable("Pipeline", object) => self.unreadable::<Pipeline>(*object),
-            Announcement::Unreadable(_, object) => self.unreadable::<Promotion>(*object),
+            PendingEvent::Unreadable("Pipeline", object) => self.unreadable::<Pipeline>(*object),
+            PendingEvent::Unreadable(_, object) => self.unreadable::<Promotion>(*object),
         }
     }
 
     fn about_promotion(&self, pipeline: &Pipeline, promotion: &Promotion, notice: Notice) {
         let spec = &promotion.spec;
         let note = cut(&format!("{} into {}: {}", spec.revision, spec.place(), notice.message));
-        self.send(news(promotion, &notice, note.clone()));
+        self.send_news(news(promotion, &notice, note.clone()));
         if !notice.in_cluster {
             return;
         }
@@ -157,7 +156,7 @@ impl Events {
         let (name, namespace) = (pipeline.name_any(), pipeline.namespace().unwrap_or_default());
         let at = clock::now();
         let note = cut(&message);
-        self.send(News {
+        self.send_news(News {
             kind: "Pipeline",
             namespace,
             name: name.clone(),
@@ -172,9 +171,8 @@ impl Events {
         self.publish(event, pipeline.object_ref(&()), name);
     }
 
-    /// Sends news on their way, if anybody listens. What cannot be sent is given up after the last try: the
-    /// status has it.
-    fn send(&self, news: News) {
+    /// Sends news if there is an address for events. News that cannot be sent are dropped after the last try.
+    fn send_news(&self, news: News) {
         if !self.delivery.sends_events() {
             return;
         }
@@ -193,14 +191,14 @@ impl Events {
         if !self.queue.send(format!("{}/{}", news.namespace, news.name), attempt) {
             self.metrics.count_failure("EventsDropped");
             let (object, reason) = (object_of(&news), &news.reason);
-            tracing::warn!(object, reason, "an event is dropped: too many wait for the receiver");
+            tracing::warn!(object, reason, "an event is dropped: too many wait to be sent");
         }
     }
 
     fn unreadable<K: Resource<DynamicType = ()>>(&self, bad: UnreadableObject) {
         let note = format!(
-            "this object cannot be read ({}), and counts as not there; write it as the definition says that \
-             sluice crds prints, and apply that definition too",
+            "this object cannot be read ({}) and is ignored: correct it to match the definition that sluice crds \
+             prints, and apply that definition too",
             bad.error
         );
         let about = ObjectReference {
@@ -215,7 +213,7 @@ impl Events {
         self.publish(event, about, bad.metadata.name.unwrap_or_default());
     }
 
-    /// Tells that a call to the hook server showed a key that is for something else.
+    /// Writes an event that a call to the hook server was signed with a key for something else.
     pub fn wrong_key(&self, pipeline: &Pipeline, note: &str) {
         let event = event(true, "WrongHookKey", note, "Authenticate");
         self.publish(event, pipeline.object_ref(&()), pipeline.name_any());
@@ -225,7 +223,7 @@ impl Events {
         let Self { recorder, metrics, writes, .. } = self.clone();
         tokio::spawn(async move {
             let owner = format!("{}/{name}", about.namespace.as_deref().unwrap_or_default());
-            tries(&writes, &owner, async |_| {
+            send_with_retries(&writes, &owner, async |_| {
                 match within(API_CALL_TIMEOUT, recorder.publish(&event, &about)).await {
                     Ok(()) => {
                         metrics.count_write("Event");
@@ -259,7 +257,7 @@ fn object_of(news: &News) -> String {
     format!("{} {}/{}", news.kind, news.namespace, news.name)
 }
 
-/// What is sent of a promotion.
+/// The news about a promotion.
 fn news(promotion: &Promotion, notice: &Notice, message: String) -> News {
     let spec = &promotion.spec;
     let status = promotion.status.as_ref();
@@ -288,48 +286,48 @@ fn news(promotion: &Promotion, notice: &Notice, message: String) -> News {
     }
 }
 
-/// What people should know of a change.
-pub fn notice(before: &PromotionStatus, change: &Change) -> Option<Notice> {
+/// What an event reports about a change; `None` for no event.
+pub fn notice(before: &PromotionStatus, change: &RecordChange) -> Option<Notice> {
     Some(match change {
-        Change::Proposed(request)
+        RecordChange::Proposed(request)
             if before.change_request.as_ref().map(|r| &r.head_commit) != Some(&request.head_commit) =>
         {
-            let message = promotion::waiting(request, &format!("{} waits to be merged", request.url));
+            let message = promotion::with_notes(request, &format!("{} waits to be merged", request.url));
             Notice::new(!request.notes.is_empty(), "Proposed", message)
         }
-        Change::Waiting { request, why, failed: true } if !before.message.contains(why) => {
+        RecordChange::Waiting { request, why, failed: true } if !before.message.contains(why) => {
             Notice::new(true, "ChecksFailed", format!("{}: {why}", request.url))
         }
-        Change::Delivered { reason: reason @ ("Committed" | "Called"), message, .. } => {
-            Notice::new(false, reason, message)
+        RecordChange::Delivered {
+            kind: kind @ (DeliveryKind::Committed | DeliveryKind::Called),
+            message,
+            ..
+        } => Notice::new(false, kind.reason(), message),
+        // With the notification strategy, the event that delivers the promotion is the Kubernetes event.
+        RecordChange::Delivered { kind, message, .. } => {
+            Notice::new(false, kind.reason(), message).into_news_only()
         }
-        // That of a notification is the event by which it is delivered.
-        Change::Delivered { reason, message, .. } => Notice::new(false, reason, message).aside(),
-        Change::Failed { reason, message, .. } | Change::Trouble { reason, message }
+        RecordChange::Failed { reason, message, .. } | RecordChange::Trouble { reason, message }
             if before.message != *message =>
         {
             Notice::new(true, reason, message)
         }
-        Change::Waits { message, .. } => Notice::new(false, "WaitingForGate", message),
-        Change::Left(request) => {
-            let message =
-                format!("{} stays open: the pipeline names another place now; close it by hand", request.url);
-            Notice::new(true, "LeftOpen", message)
-        }
-        Change::Rejected { message, .. } => Notice::new(true, "Rejected", message),
-        Change::Tampered(why) if before.reason != "Tampered" => Notice::new(true, "Tampered", why),
-        Change::Moved(to) => moved(before, to)?,
+        RecordChange::Waits { message, .. } => Notice::new(false, "WaitingForGate", message),
+        RecordChange::Left(request) => Notice::new(true, "LeftOpen", promotion::left_open_message(request)),
+        RecordChange::Rejected { message, .. } => Notice::new(true, "Rejected", message),
+        RecordChange::Tampered(why) if before.reason != "Tampered" => Notice::new(true, "Tampered", why),
+        RecordChange::Moved(to) => moved_notice(before, to)?,
         _ => return None,
     })
 }
 
-/// What people should know of a decision.
-fn moved(before: &PromotionStatus, to: &Transition) -> Option<Notice> {
+/// What an event reports about a decided change of the phase.
+fn moved_notice(before: &PromotionStatus, to: &Transition) -> Option<Notice> {
     Some(match to.to {
         Phase::Failed | Phase::Rejected => Notice::new(true, to.reason, &to.message),
-        // Its change request was the event that people saw of it.
+        // People saw the event about its change request.
         Phase::Succeeded if before.change_request.is_some() => {
-            Notice::new(false, to.reason, &to.message).aside()
+            Notice::new(false, to.reason, &to.message).into_news_only()
         }
         Phase::Succeeded => Notice::new(false, to.reason, &to.message),
         Phase::Pending if to.reason == "CommitLost" => Notice::new(true, to.reason, &to.message),
@@ -338,10 +336,10 @@ fn moved(before: &PromotionStatus, to: &Transition) -> Option<Notice> {
     })
 }
 
-/// The beginning of a text that fits into an event.
+/// The beginning of a text, as much as fits into an event.
 fn cut(text: &str) -> String {
     let mut text = text.to_string();
-    super::cut(&mut text, LONGEST);
+    super::cut(&mut text, MAX_NOTE_BYTES);
     text
 }
 
@@ -351,12 +349,13 @@ mod tests {
 
     use super::*;
 
-    fn said(before: &PromotionStatus, change: &Change) -> Option<(String, bool, bool)> {
+    /// The reason of the notice, whether it is a warning, and whether it is a Kubernetes event.
+    fn summary_of_notice(before: &PromotionStatus, change: &RecordChange) -> Option<(String, bool, bool)> {
         notice(before, change).map(|n| (n.reason, n.is_warning, n.in_cluster))
     }
 
-    fn moves(to: Phase, reason: &'static str) -> Change {
-        Change::Moved(Transition {
+    fn moved(to: Phase, reason: &'static str) -> RecordChange {
+        RecordChange::Moved(Transition {
             promotion: "p".into(),
             to,
             reason,
@@ -367,12 +366,12 @@ mod tests {
         })
     }
 
-    fn delivered(reason: &'static str) -> Change {
-        Change::Delivered { reason, message: String::new(), commit: None, request: None }
+    fn delivered(kind: DeliveryKind) -> RecordChange {
+        RecordChange::Delivered { kind, message: String::new(), commit: None, request: None }
     }
 
     #[test]
-    fn every_step_is_said_and_a_change_request_costs_the_cluster_one_event() {
+    fn each_step_is_reported_and_a_change_request_costs_the_cluster_one_event() {
         let new = PromotionStatus::default();
         let request = json!({"number": 1, "url": "u", "state": "open", "branch": "b", "headCommit": "c"});
         let request: sluice_api::promotion::ChangeRequest = serde_json::from_value(request).unwrap();
@@ -380,20 +379,20 @@ mod tests {
             PromotionStatus { change_request: Some(request.clone()), ..PromotionStatus::default() };
         let is = |reason: &str, warning, in_cluster| Some((reason.to_string(), warning, in_cluster));
         for (before, change, expected) in [
-            (&new, Change::Proposed(request.clone()), is("Proposed", false, true)),
-            (&proposed, Change::Proposed(request), None),
-            (&proposed, delivered("Merged"), is("Merged", false, false)),
-            (&proposed, moves(Phase::Succeeded, "Succeeded"), is("Succeeded", false, false)),
-            (&new, delivered("Committed"), is("Committed", false, true)),
-            (&new, delivered("AlreadySet"), is("AlreadySet", false, false)),
-            (&new, moves(Phase::Succeeded, "Succeeded"), is("Succeeded", false, true)),
-            (&proposed, moves(Phase::Failed, "Unhealthy"), is("Unhealthy", true, true)),
-            (&new, moves(Phase::Rejected, "Rejected"), is("Rejected", true, true)),
-            (&new, moves(Phase::Pending, "CommitLost"), is("CommitLost", true, true)),
-            (&new, moves(Phase::Pending, "Resumed"), None),
-            (&new, moves(Phase::Superseded, "Superseded"), None),
+            (&new, RecordChange::Proposed(request.clone()), is("Proposed", false, true)),
+            (&proposed, RecordChange::Proposed(request), None),
+            (&proposed, delivered(DeliveryKind::Merged), is("Merged", false, false)),
+            (&proposed, moved(Phase::Succeeded, "Succeeded"), is("Succeeded", false, false)),
+            (&new, delivered(DeliveryKind::Committed), is("Committed", false, true)),
+            (&new, delivered(DeliveryKind::AlreadySet), is("AlreadySet", false, false)),
+            (&new, moved(Phase::Succeeded, "Succeeded"), is("Succeeded", false, true)),
+            (&proposed, moved(Phase::Failed, "Unhealthy"), is("Unhealthy", true, true)),
+            (&new, moved(Phase::Rejected, "Rejected"), is("Rejected", true, true)),
+            (&new, moved(Phase::Pending, "CommitLost"), is("CommitLost", true, true)),
+            (&new, moved(Phase::Pending, "Resumed"), None),
+            (&new, moved(Phase::Superseded, "Superseded"), None),
         ] {
-            assert_eq!(said(before, &change), expected, "{change:?}");
+            assert_eq!(summary_of_notice(before, &change), expected, "{change:?}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! RECORD. What is written to Kubernetes: the status of pipelines, the records of promotions and
-//! events. Statuses are composed by pure functions and written only when they have changed.
+//! RECORD: the objects that the controller writes: the status of pipelines, the records of promotions, and events.
+//! Pure functions compose the statuses.
 
 mod create;
 pub mod events;
@@ -11,10 +11,11 @@ pub mod tampered;
 
 pub use create::create;
 
-/// Shortens a text to so many bytes: what others say has no bound, and what an object may hold has.
-pub(crate) fn cut(text: &mut String, longest: usize) {
-    if text.len() > longest {
-        let end = (0..=longest).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
+/// Shortens a text to at most this many bytes, and an ellipsis. Messages of other programs can be of any length,
+/// and an object cannot.
+pub(crate) fn cut(text: &mut String, max_bytes: usize) {
+    if text.len() > max_bytes {
+        let end = (0..=max_bytes).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
         text.truncate(end);
         text.push('…');
     }

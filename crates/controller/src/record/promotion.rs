@@ -1,5 +1,4 @@
-//! The records of promotions: what a new one says, and what becomes of its status when something
-//! was decided or done. Pure.
+//! The records of promotions: makes new ones, and applies changes to their status. Pure.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -8,31 +7,31 @@ use kube::{Resource, ResourceExt};
 use sluice_api::pipeline::Pipeline;
 use sluice_api::promotion::{
     ChangeRequest, Evidence, GivenApproval, Phase, Promotion, PromotionSpec, PromotionStatus,
+    RecordedRequestState,
 };
 use sluice_core::decide::{NewPromotion, Transition};
 use sluice_core::promotion::Gate;
 
 use super::tampered;
-use crate::act::order::WITHDRAWN;
 use crate::translate;
 
-/// Labels of a Promotion, for selecting.
+/// The label of a Promotion with the name of its pipeline.
 pub const PIPELINE_LABEL: &str = "pipelines.weave.works/pipeline";
-/// Labels of a Promotion, for selecting.
+/// The label of a Promotion with the name of its environment.
 pub const ENVIRONMENT_LABEL: &str = "pipelines.weave.works/environment";
 
-/// Between why a promotion ended and what keeps its change request from being closed.
+/// In a message: after why a promotion ended, and before why its change request could not be closed.
 const STILL_OPEN: &str = "; its change request is still open: ";
 /// The longest message of a record, in bytes.
-const LONGEST: usize = 4000;
+const MAX_MESSAGE_BYTES: usize = 4000;
 
-/// A name as a label's value: that is 63 characters at most, a pipeline's name may be longer.
+/// A name as the value of a label, which has at most 63 characters. The name of a pipeline may be longer.
 pub fn label(text: &str) -> String {
     let cut: String = text.chars().take(63).collect();
     cut.trim_end_matches(|c: char| !c.is_ascii_alphanumeric()).to_string()
 }
 
-/// The object that records an intent.
+/// The record of a new promotion.
 pub fn object(pipeline: &Pipeline, intent: &NewPromotion) -> Promotion {
     let owner = OwnerReference {
         api_version: Pipeline::api_version(&()).into(),
@@ -81,106 +80,135 @@ pub fn object(pipeline: &Pipeline, intent: &NewPromotion) -> Promotion {
     }
 }
 
-/// Something that changes the record of a promotion.
+/// How a promotion was delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeliveryKind {
+    /// Its change request was merged.
+    Merged,
+    /// A commit was pushed.
+    Committed,
+    /// Every value was set already.
+    AlreadySet,
+    /// An event was written.
+    Notified,
+    /// The receiver of a webhook accepted the call.
+    Called,
+}
+
+impl DeliveryKind {
+    /// The reason, as the record and events show it.
+    pub fn reason(self) -> &'static str {
+        match self {
+            DeliveryKind::Merged => "Merged",
+            DeliveryKind::Committed => "Committed",
+            DeliveryKind::AlreadySet => "AlreadySet",
+            DeliveryKind::Notified => "Notified",
+            DeliveryKind::Called => "Called",
+        }
+    }
+}
+
+/// A change of the record of a promotion.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Change {
-    /// It was decided that it is somewhere else now.
+pub enum RecordChange {
+    /// A decision changes its phase.
     Moved(Transition),
-    /// Its gates were looked at.
+    /// It waits for gates.
     Waits {
-        /// Every gate.
+        /// All gates, the open ones too.
         gates: Vec<Gate>,
         /// What it waits for.
         message: String,
     },
     /// Its gates are open, and it is delivered next.
     Passed(Vec<Gate>),
-    /// Its spec is not the one that Sluice wrote: why.
+    /// Its spec is not as Sluice wrote it, for this reason.
     Tampered(String),
     /// Its change request is open.
     Proposed(ChangeRequest),
-    /// Its change request is open, and Sluice merges it as soon as it may.
+    /// Its change request is open, and Sluice merges it as soon as the forge allows that.
     Waiting {
-        /// Which.
+        /// The change request.
         request: ChangeRequest,
         /// What it waits for.
         why: String,
-        /// A check has failed: somebody has to look.
+        /// Whether a check has failed, so that a person should look.
         failed: bool,
     },
-    /// It was merged, committed, or found in place.
+    /// It was delivered: merged, committed, announced, or set already.
     Delivered {
-        /// One word for how.
-        reason: &'static str,
-        /// A sentence for how.
+        /// How it was delivered.
+        kind: DeliveryKind,
+        /// How it was delivered, as a sentence.
         message: String,
         /// The commit that carries it.
         commit: Option<String>,
         /// Its change request, if it has one.
         request: Option<ChangeRequest>,
     },
-    /// Its change request was closed unmerged.
+    /// A person closed its change request without merging it.
     Rejected {
         /// The change request as it is now.
         request: Option<ChangeRequest>,
-        /// A sentence.
+        /// What happened, as a sentence.
         message: String,
     },
-    /// Its change request was merged, with something else in it: it is to be delivered again.
+    /// Its change request was merged without its revision: it is delivered again.
     Missed(ChangeRequest),
-    /// Its change request is carried on by a later promotion.
+    /// A later promotion uses its change request.
     HandedOver,
-    /// Its change request stays where it is: the pipeline does not name that place any more.
+    /// Its change request stays open: the pipeline names another repository or branch now, and Sluice cannot close
+    /// it.
     Left(ChangeRequest),
-    /// Something about an open change request failed; it stays as it is.
+    /// A poll of its change request failed, or closing it. The phase stays.
     Trouble {
-        /// One word for why.
+        /// The reason, as one word.
         reason: &'static str,
         /// What went wrong and what to do.
         message: String,
     },
-    /// Its change request was closed by Sluice, which needs it no more.
+    /// Sluice closed its change request, which is not needed any more.
     Withdrawn,
     /// Delivery failed.
     Failed {
-        /// One word for why.
+        /// The reason, as one word.
         reason: &'static str,
         /// What went wrong and what to do.
         message: String,
-        /// When to try again.
+        /// When it is retried.
         again: Timestamp,
     },
 }
 
-/// The status after a change. A promotion that has ended stays ended: what was still under way then
-/// is added to its story, and does not bring it back.
+/// Returns the status after a change. Only a decision changes the phase of a promotion that has ended: the end of
+/// a side effect that was in flight is noted.
 pub fn apply(
     before: &PromotionStatus,
     spec: &PromotionSpec,
-    change: &Change,
+    change: &RecordChange,
     now: Timestamp,
 ) -> PromotionStatus {
     let mut status = before.clone();
     note(&mut status, change, now);
-    approved(&mut status, spec, now);
+    note_approval(&mut status, spec, now);
     if status.spec_digest.is_empty() {
         status.spec_digest = tampered::digest(spec);
     }
-    let ended = before.phase.has_ended();
-    let by_decision = matches!(change, Change::Moved(_));
-    if let Some((phase, reason, message)) = place(before, change).filter(|_| by_decision || !ended) {
+    let ended = translate::phase(before.phase).has_ended();
+    let by_decision = matches!(change, RecordChange::Moved(_));
+    if let Some((phase, reason, message)) = phase_after(before, change).filter(|_| by_decision || !ended) {
         let name = phase.to_string();
         if status.phase != phase || !status.times.contains_key(&name) {
             status.times.insert(name, translate::time(now));
         }
         (status.phase, status.reason, status.message) = (phase, reason.into(), message);
     }
-    bound(&mut status);
+    shorten(&mut status);
     status
 }
 
-/// Records an approval that counts, with the time at which it was seen.
-fn approved(status: &mut PromotionStatus, spec: &PromotionSpec, now: Timestamp) {
+/// Notes an approval that counts, with the time at which it was read.
+fn note_approval(status: &mut PromotionStatus, spec: &PromotionSpec, now: Timestamp) {
     let Some(approval) = spec.approval_now(status) else { return };
     let (by, retries) = (approval.by.clone(), approval.retries);
     if status.approval.as_ref().is_none_or(|given| (&given.by, given.retries) != (&by, retries)) {
@@ -189,129 +217,139 @@ fn approved(status: &mut PromotionStatus, spec: &PromotionSpec, now: Timestamp) 
     }
 }
 
-/// The most notes about a change request, and the longest text in a gate or a note, in bytes.
-const NOTES: usize = 20;
-const SHORT: usize = 1000;
+/// How many notes about a change request are kept.
+const MAX_NOTES: usize = 20;
+/// The longest message of a gate or a note, in bytes.
+const MAX_NOTE_BYTES: usize = 1000;
 
-/// Bounds what others say in a status: the object has to fit into etcd.
-fn bound(status: &mut PromotionStatus) {
-    super::cut(&mut status.message, LONGEST);
-    status.gates.iter_mut().for_each(|gate| super::cut(&mut gate.message, SHORT));
+/// Shortens the messages of other programs in a status: the object must fit into etcd.
+fn shorten(status: &mut PromotionStatus) {
+    super::cut(&mut status.message, MAX_MESSAGE_BYTES);
+    status.gates.iter_mut().for_each(|gate| super::cut(&mut gate.message, MAX_NOTE_BYTES));
     if let Some(request) = &mut status.change_request {
-        if request.notes.len() > NOTES {
-            let more = request.notes.len() - NOTES + 1;
-            request.notes.truncate(NOTES - 1);
+        if request.notes.len() > MAX_NOTES {
+            let more = request.notes.len() - MAX_NOTES + 1;
+            request.notes.truncate(MAX_NOTES - 1);
             request.notes.push(format!("and {more} more notes"));
         }
-        request.notes.iter_mut().for_each(|note| super::cut(note, SHORT));
-        super::cut(&mut request.url, LONGEST);
+        request.notes.iter_mut().for_each(|note| super::cut(note, MAX_NOTE_BYTES));
+        super::cut(&mut request.url, MAX_MESSAGE_BYTES);
     }
 }
 
-/// What an open change request waits for, and what its forge did not take of what was asked for.
-pub fn waiting(request: &ChangeRequest, what: &str) -> String {
+/// A message about an open change request, with the notes about settings that its forge rejected.
+pub fn with_notes(request: &ChangeRequest, message: &str) -> String {
     let notes = request.notes.iter().map(|note| format!("; {note}"));
-    std::iter::once(what.to_string()).chain(notes).collect()
+    std::iter::once(message.to_string()).chain(notes).collect()
 }
 
-/// Where a change brings a promotion, one word for why, and a sentence.
-fn place<'a>(before: &PromotionStatus, change: &'a Change) -> Option<(Phase, &'a str, String)> {
+/// The phase of a promotion after a change, with the reason and the message. `None` if all three stay.
+fn phase_after<'a>(before: &PromotionStatus, change: &'a RecordChange) -> Option<(Phase, &'a str, String)> {
     Some(match change {
-        Change::Moved(to) => (to.to, to.reason, to.message.clone()),
-        Change::Waits { message, .. } => (Phase::Pending, "WaitingForGate", message.clone()),
-        Change::Passed(_) => (before.phase, "GatesOpen", "its gates are open: it is being delivered".into()),
-        Change::Tampered(why) => (Phase::Failed, "Tampered", why.clone()),
-        Change::Proposed(request) => (
+        RecordChange::Moved(to) => (translate::api_phase(to.to), to.reason, to.message.clone()),
+        RecordChange::Waits { message, .. } => (Phase::Pending, "WaitingForGate", message.clone()),
+        RecordChange::Passed(_) => {
+            (before.phase, "GatesOpen", "its gates are open: it is being delivered".into())
+        }
+        RecordChange::Tampered(why) => (Phase::Failed, "Tampered", why.clone()),
+        RecordChange::Proposed(request) => (
             Phase::Proposed,
             "Proposed",
-            waiting(request, &format!("waits for {} to be merged", request.url)),
+            with_notes(request, &format!("waits for {} to be merged", request.url)),
         ),
-        Change::Waiting { request, why, .. } => {
-            (Phase::Proposed, "Proposed", waiting(request, &format!("{}: {why}", request.url)))
+        RecordChange::Waiting { request, why, .. } => {
+            (Phase::Proposed, "Proposed", with_notes(request, &format!("{}: {why}", request.url)))
         }
-        Change::Delivered { reason, message, .. } => (Phase::Delivered, reason, message.clone()),
-        Change::Rejected { message, .. } => (Phase::Rejected, "Rejected", message.clone()),
-        Change::Withdrawn | Change::HandedOver => return None,
-        Change::Missed(request) => {
+        RecordChange::Delivered { kind, message, .. } => (Phase::Delivered, kind.reason(), message.clone()),
+        RecordChange::Rejected { message, .. } => (Phase::Rejected, "Rejected", message.clone()),
+        RecordChange::Withdrawn | RecordChange::HandedOver => return None,
+        RecordChange::Missed(request) => {
             let message =
-                format!("{} was merged without this revision; looks what is left to do", request.url);
+                format!("{} was merged without this revision; it will be delivered again", request.url);
             (before.phase, "MergedEarlier", message)
         }
-        Change::Left(request) => {
-            let message =
-                format!("{} stays open: the pipeline names another place now; close it by hand", request.url);
-            (before.phase, "LeftOpen", message)
-        }
-        Change::Trouble { reason, message } => (before.phase, reason, message.clone()),
-        Change::Failed { reason, message, .. } => (Phase::Promoting, reason, message.clone()),
+        RecordChange::Left(request) => (before.phase, "LeftOpen", left_open_message(request)),
+        RecordChange::Trouble { reason, message } => (before.phase, reason, message.clone()),
+        RecordChange::Failed { reason, message, .. } => (Phase::Promoting, reason, message.clone()),
     })
 }
 
-/// What a change adds to the story, wherever it brings the promotion.
-fn note(status: &mut PromotionStatus, change: &Change, now: Timestamp) {
+/// The message about a change request that Sluice leaves open.
+pub(super) fn left_open_message(request: &ChangeRequest) -> String {
+    format!(
+        "{} stays open: the pipeline names another repository or branch now; close it by hand",
+        request.url
+    )
+}
+
+/// Notes a change in the status, without the phase.
+fn note(status: &mut PromotionStatus, change: &RecordChange, now: Timestamp) {
     match change {
-        Change::Moved(to) => {
+        RecordChange::Moved(to) => {
             if to.to == sluice_core::promotion::Phase::Pending {
                 status.attempts = 0;
                 status.next_attempt = None;
-                // They are decided anew, and what they said before is not shown until then.
+                // They are decided again, and their last messages are not shown until then.
                 status.gates.clear();
-                // Others who have been told of it once must not take this for a repetition, nor may what was
-                // done for it be found for done. It may have been seen to run with nobody knowing who did it.
-                let came = ["Delivered", "Succeeded"].map(|phase| status.times.remove(phase).is_some());
-                status.round += u32::from(to.is_undone || came.contains(&true));
+                // A new round: receivers must not take the next delivery for a repetition of the last one, and
+                // Sluice must not find the effects of the last one. The promotion may have succeeded without being
+                // delivered.
+                let ended = ["Delivered", "Succeeded"].map(|phase| status.times.remove(phase).is_some());
+                status.round += u32::from(to.is_undone || ended.contains(&true));
             }
             if to.answers.is_some() {
                 status.retried.clone_from(&to.answers);
             }
             status.retries = status.retries.saturating_add(u32::from(to.spends_approval));
         }
-        Change::Waits { gates, .. } | Change::Passed(gates) => status.gates = translate::gates(gates),
-        Change::Tampered(_) => {}
-        Change::Proposed(request) => {
+        RecordChange::Waits { gates, .. } | RecordChange::Passed(gates) => {
+            status.gates = translate::gates(gates)
+        }
+        RecordChange::Tampered(_) => {}
+        RecordChange::Proposed(request) => {
             status.commit = Some(request.head_commit.clone());
             status.change_request = Some(request.clone());
-            delivered_something(status);
+            end_failures(status);
         }
-        Change::Delivered { commit, request, .. } => {
+        RecordChange::Delivered { commit, request, .. } => {
             status.commit = commit.clone().or(status.commit.take());
             status.change_request = request.clone().or(status.change_request.take());
-            delivered_something(status);
-            // Also when the targets were seen healthy before the merge was.
+            end_failures(status);
+            // Also if the targets were healthy before Sluice learned of the merge.
             status.times.entry("Delivered".into()).or_insert_with(|| translate::time(now));
         }
-        Change::Rejected { request, .. } => {
+        RecordChange::Rejected { request, .. } => {
             status.change_request = request.clone().or(status.change_request.take());
         }
-        Change::Withdrawn => {
+        RecordChange::Withdrawn => {
             if let Some(request) = &mut status.change_request {
-                request.state = WITHDRAWN.into();
+                request.state = RecordedRequestState::Withdrawn;
             }
             status.message = status.message.split(STILL_OPEN).next().unwrap_or_default().into();
         }
-        Change::Waiting { request, .. } | Change::Missed(request) | Change::Left(request) => {
-            status.change_request = Some(request.clone())
-        }
-        Change::HandedOver => {
+        RecordChange::Waiting { request, .. }
+        | RecordChange::Missed(request)
+        | RecordChange::Left(request) => status.change_request = Some(request.clone()),
+        RecordChange::HandedOver => {
             if let Some(request) = &mut status.change_request {
-                request.state = "handed over".into();
+                request.state = RecordedRequestState::HandedOver;
             }
         }
-        Change::Trouble { message, .. } if status.phase.has_ended() => {
+        RecordChange::Trouble { message, .. } if translate::phase(status.phase).has_ended() => {
             let ended = status.message.split(STILL_OPEN).next().unwrap_or_default();
             status.message = format!("{ended}{STILL_OPEN}{message}");
         }
-        Change::Trouble { .. } => {}
-        Change::Failed { .. } if status.phase.has_ended() => {}
-        Change::Failed { again, .. } => {
+        RecordChange::Trouble { .. } => {}
+        RecordChange::Failed { .. } if translate::phase(status.phase).has_ended() => {}
+        RecordChange::Failed { again, .. } => {
             status.attempts += 1;
             status.next_attempt = Some(translate::time(*again));
         }
     }
 }
 
-/// After a success, earlier failures are over.
-fn delivered_something(status: &mut PromotionStatus) {
+/// Ends the retries and opens the gates, after a successful delivery.
+fn end_failures(status: &mut PromotionStatus) {
     status.next_attempt = None;
     for gate in &mut status.gates {
         gate.open = true;

@@ -1,5 +1,5 @@
-//! News wait here to be sent: fair by namespace, with a few tries each and a bounded number of each namespace. What
-//! cannot be sent is dropped: news delay, fail and repeat no promotion.
+//! A queue of news to be sent: fair by namespace, with a few tries each and a bounded number for each namespace.
+//! News that cannot be sent are dropped: they delay, fail and repeat no promotion.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use sluice_delivery::{FairQueue, Retry, clock};
 
-/// After each try; what is sent is given up after the last.
+/// The pause after each try. After the last try the news are dropped.
 const PAUSES: [Duration; 4] =
     [Duration::from_secs(1), Duration::from_secs(4), Duration::from_secs(15), Duration::ZERO];
-/// The longest pause, where a receiver says when to try again.
-const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
-/// How many are sent at the same time. Kubernetes events go to the hub, and news to one address, whatever namespace they
-/// are of: none of them is slower than another. A commit status goes to the forge that its pipeline names: one of
-/// another namespace waits for one try at most, since the slots are given to namespaces in turn.
-pub(super) const SENDERS: usize = 4;
-/// How many of one namespace may wait to be sent; what comes then is dropped.
-const MOST_WAITING: usize = 100;
+/// The longest pause that a receiver may ask for.
+const MAX_PAUSE: Duration = Duration::from_secs(3600);
+/// How many are sent at the same time. Kubernetes events go to the hub, and news to one address, so no namespace
+/// is slower than another. Commit statuses go to the forge that the pipeline names: since namespaces get slots in
+/// turn, a slow forge delays another namespace by one try at most.
+pub(super) const MAX_SENDERS: usize = 4;
+/// How many news of one namespace may wait. More are dropped.
+const MAX_WAITING: usize = 100;
 
 /// A queue of news.
 #[derive(Clone)]
@@ -28,34 +28,37 @@ pub struct NewsQueue {
 
 impl Default for NewsQueue {
     fn default() -> Self {
-        NewsQueue { slots: FairQueue::new(SENDERS), waiting: Arc::default() }
+        NewsQueue { slots: FairQueue::new(MAX_SENDERS), waiting: Arc::default() }
     }
 }
 
 impl NewsQueue {
-    /// Has news of an object, named `namespace/name`, sent in a task of their own, as [`tries`] does. Returns `false`
-    /// if too many of the namespace wait already: then nothing is sent.
+    /// Sends news about an object, named `namespace/name`, in a task of their own, as [`send_with_retries`] does.
+    /// Returns `false` and sends nothing if too many of the namespace wait.
     pub fn send<F>(&self, object: String, attempt: impl FnMut(bool) -> F + Send + 'static) -> bool
     where
         F: Future<Output = Result<(), Retry>> + Send + 'static,
     {
         let namespace = object.split('/').next().unwrap_or_default().to_string();
-        if !self.waiting.begin(&namespace) {
+        if !self.waiting.add(&namespace) {
             return false;
         }
         let Self { slots, waiting } = self.clone();
         tokio::spawn(async move {
-            tries(&slots, &object, attempt).await;
-            waiting.end(&namespace);
+            send_with_retries(&slots, &object, attempt).await;
+            waiting.remove(&namespace);
         });
         true
     }
 }
 
-/// Tries to send something about an object, named `namespace/name`, until it is sent, cannot be, or was tried often
-/// enough: each try in its turn. `attempt` is told whether it is the last.
-pub(super) async fn tries<F>(slots: &Arc<FairQueue>, object: &str, mut attempt: impl FnMut(bool) -> F)
-where
+/// Calls `attempt` until it succeeds, a retry makes no sense, or it was called often enough. Each call waits for a
+/// slot in the queue of an object named `namespace/name`. The argument of `attempt` is true in the last call.
+pub(super) async fn send_with_retries<F>(
+    slots: &Arc<FairQueue>,
+    object: &str,
+    mut attempt: impl FnMut(bool) -> F,
+) where
     F: Future<Output = Result<(), Retry>>,
 {
     for (number, pause) in (1..).zip(PAUSES) {
@@ -69,29 +72,29 @@ where
             Err(Retry::Soon) => pause,
             Err(Retry::At(at)) => {
                 let until = Duration::try_from(at.duration_since(clock::now())).unwrap_or_default();
-                until.clamp(pause, LONGEST_PAUSE)
+                until.clamp(pause, MAX_PAUSE)
             }
         };
         tokio::time::sleep(pause).await;
     }
 }
 
-/// How many news wait, by namespace.
+/// The number of waiting news of each namespace.
 #[derive(Debug, Default)]
 struct Waiting(Mutex<HashMap<String, usize>>);
 
 impl Waiting {
-    /// Counts one more of a namespace; `false` if too many wait already.
-    fn begin(&self, namespace: &str) -> bool {
+    /// Adds one of a namespace. Returns `false` if too many wait.
+    fn add(&self, namespace: &str) -> bool {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(namespace.into()).or_default();
-        let has_room = *count < MOST_WAITING;
+        let has_room = *count < MAX_WAITING;
         *count += usize::from(has_room);
         has_room
     }
 
-    /// Counts one less of a namespace.
-    fn end(&self, namespace: &str) {
+    /// Removes one of a namespace.
+    fn remove(&self, namespace: &str) {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = counts.get_mut(namespace) {
             *count = count.saturating_sub(1);
@@ -107,18 +110,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn news_of_one_namespace_take_no_room_from_another() {
+    fn news_of_one_namespace_do_not_use_the_room_of_another() {
         let waiting = Waiting::default();
-        let taken = (0..1000).filter(|_| waiting.begin("busy")).count();
-        assert_eq!((taken, waiting.begin("quiet")), (MOST_WAITING, true));
-        waiting.end("busy");
-        assert!(waiting.begin("busy") && !waiting.begin("busy"));
-        waiting.end("quiet");
+        let added = (0..1000).filter(|_| waiting.add("busy")).count();
+        assert_eq!((added, waiting.add("quiet")), (MAX_WAITING, true));
+        waiting.remove("busy");
+        assert!(waiting.add("busy") && !waiting.add("busy"));
+        waiting.remove("quiet");
         assert_eq!(waiting.0.lock().unwrap().len(), 1);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_cannot_be_sent_is_tried_no_more() {
+    async fn news_are_retried_only_if_a_retry_makes_sense_and_a_few_times() {
         for (answers, expected) in [
             (vec![Ok(())], vec![false]),
             (vec![Err(Retry::OnChange)], vec![false]),
@@ -127,7 +130,7 @@ mod tests {
             (vec![Err(Retry::At(clock::now())); 9], vec![false, false, false, true]),
         ] {
             let (mut answers, mut tried) = (answers.into_iter(), Vec::new());
-            tries(&FairQueue::new(1), "apps/podinfo", |is_last| {
+            send_with_retries(&FairQueue::new(1), "apps/podinfo", |is_last| {
                 tried.push(is_last);
                 std::future::ready(answers.next().unwrap_or(Ok(())))
             })

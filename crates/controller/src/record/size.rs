@@ -1,6 +1,6 @@
-//! The bound on the size of a Pipeline's status. An API server refuses an object that etcd does not take, and
-//! then nothing of the status is written any more. What does not fit is summarized, what matters least first,
-//! and said so. What was proven is kept longest: promotions rest on it. Pure.
+//! The bound on the size of a Pipeline's status. An API server rejects an object that is too large for etcd, and
+//! then no part of the status is written. A status that is too large is shortened, the least important details
+//! first, and a condition says so. Verified revisions are kept longest: promotions depend on them. Pure.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,18 +10,18 @@ use sluice_api::pipeline::{Health, PipelineStatus, TargetStatus, Verified};
 
 use super::cut;
 
-/// The longest object that is written, in bytes of JSON. etcd takes requests of 1.5 MiB
-/// (etcd.io/docs/v3.6/dev-guide/limit), and the bookkeeping of field managers comes on top.
-pub(super) const OBJECT: usize = 1_300_000;
-/// A status up to this size fits beside any spec. Whether a larger one does is looked at.
-pub(super) const SMALL: usize = 256 << 10;
-/// The room that a status has in any case.
-const LEAST: usize = 200 << 10;
+/// The largest object that is written, in bytes of JSON. etcd accepts requests of 1.5 MiB
+/// (etcd.io/docs/v3.6/dev-guide/limit), and `managedFields` come on top.
+pub(super) const MAX_OBJECT_BYTES: usize = 1_300_000;
+/// A status up to this size fits beside any spec. A larger one is checked.
+pub(super) const SMALL_STATUS_BYTES: usize = 256 << 10;
+/// The least room for a status, in bytes.
+const MIN_STATUS_BYTES: usize = 200 << 10;
 
 /// The length of a value as JSON, in bytes.
 pub(super) fn length(value: &impl Serialize) -> usize {
-    struct Count(usize);
-    impl io::Write for Count {
+    struct ByteCounter(usize);
+    impl io::Write for ByteCounter {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0 += bytes.len();
             Ok(bytes.len())
@@ -30,25 +30,26 @@ pub(super) fn length(value: &impl Serialize) -> usize {
             Ok(())
         }
     }
-    let mut count = Count(0);
-    // Counting does not fail, and what has no JSON is not written at all.
+    let mut count = ByteCounter(0);
+    // Counting does not fail, and a value without JSON is not written at all.
     let _ = serde_json::to_writer(&mut count, value);
     count.0
 }
 
-/// The room for a status beside the rest of its object and beside reports, which calls write. The field
-/// manager's bookkeeping of reports can be as long as they are.
+/// The room for a status, in bytes, beside the rest of its object and the reports, which hook calls write. The
+/// `managedFields` of reports can be as long as the reports.
 pub(super) fn room(rest: usize, reports: usize) -> usize {
-    OBJECT.saturating_sub(rest + 2 * reports).max(LEAST)
+    MAX_OBJECT_BYTES.saturating_sub(rest + 2 * reports).max(MIN_STATUS_BYTES)
 }
 
-/// Shortens a status until it has at most `room` bytes, and says what was left out; `None` where it fits.
+/// Shortens a status until it has at most `room` bytes. Returns a message with what was left out, or `None` if it
+/// fits.
 pub fn fit(status: &mut PipelineStatus, room: usize) -> Option<String> {
     if length(status) <= room {
         return None;
     }
     let mut left_out = Vec::new();
-    for step in STEPS {
+    for step in SHORTENING_STEPS {
         if let Some(what) = step(status) {
             left_out.push(what);
         }
@@ -67,16 +68,16 @@ pub fn fit(status: &mut PipelineStatus, room: usize) -> Option<String> {
         left_out.push(format!("details of {shortened} targets that are Failed or Unknown"));
     }
     let mut kept = targets(status).map(|t| t.verified.len()).max().unwrap_or(0).max(most_proofs(status));
-    let mut forgets = false;
+    let mut drops_proofs = false;
     while kept > 1 && length(status) > room {
         kept = kept.div_ceil(2);
         keep_proofs(status, kept);
-        forgets = true;
+        drops_proofs = true;
     }
     let count = targets(status).count();
     let mut message = format!("the status of {count} targets is too large for one object: left out are ");
     message.push_str(&left_out.join(", "));
-    if forgets {
+    if drops_proofs {
         message.push_str(&format!(
             ", and all but the last {kept} revisions that each target was verified at: after a restart an older one \
              is not promoted"
@@ -86,10 +87,11 @@ pub fn fit(status: &mut PipelineStatus, room: usize) -> Option<String> {
     Some(message)
 }
 
-type Step = fn(&mut PipelineStatus) -> Option<String>;
+type ShorteningStep = fn(&mut PipelineStatus) -> Option<String>;
 
-/// What is done one after the other. None of it loses what was proven, and targets that fail come last.
-const STEPS: [Step; 4] = [share_proofs, shorten_promotions, summarize_healthy, summarize_others];
+/// The steps, one after the other. No step loses a verified revision, and failing targets come last.
+const SHORTENING_STEPS: [ShorteningStep; 4] =
+    [share_proofs, shorten_promotions, summarize_healthy, summarize_others];
 
 fn targets(status: &PipelineStatus) -> impl Iterator<Item = &TargetStatus> {
     status.environments.values().flat_map(|e| &e.targets)
@@ -119,7 +121,7 @@ fn share_proofs(status: &mut PipelineStatus) -> Option<String> {
     None
 }
 
-/// The proofs of a target, oldest first, in either form.
+/// The verified revisions of a target, oldest first, from either form.
 pub fn proofs(status: &PipelineStatus, target: &TargetStatus) -> Vec<Verified> {
     let shared = target.proofs.split_whitespace().filter_map(|text| {
         let mut parts = text.splitn(4, '/');
@@ -131,12 +133,12 @@ pub fn proofs(status: &PipelineStatus, target: &TargetStatus) -> Vec<Verified> {
     shared.chain(target.verified.iter().cloned()).collect()
 }
 
-/// The most proofs that a target has in the shared form.
+/// The highest number of proofs that a target has in the shared form.
 fn most_proofs(status: &PipelineStatus) -> usize {
     targets(status).map(|t| t.proofs.split_whitespace().count()).max().unwrap_or(0)
 }
 
-/// Keeps so many of each target's proofs, the newest.
+/// Keeps this many of each target's proofs, the newest ones.
 fn keep_proofs(status: &mut PipelineStatus, kept: usize) {
     let mut all: Vec<Vec<Verified>> = targets(status).map(|t| proofs(status, t)).collect();
     for (target, proofs) in targets_mut(status).zip(&mut all) {
@@ -145,7 +147,7 @@ fn keep_proofs(status: &mut PipelineStatus, kept: usize) {
     share_proofs(status);
 }
 
-/// What is in hand has its whole story in its Promotion.
+/// Shortens the messages of promotions. The Promotions have them in full.
 fn shorten_promotions(status: &mut PipelineStatus) -> Option<String> {
     for target in targets_mut(status) {
         target.promotion.iter_mut().for_each(|promotion| cut(&mut promotion.message, 100));
@@ -162,7 +164,8 @@ fn shorten_promotions(status: &mut PipelineStatus) -> Option<String> {
     None
 }
 
-/// Leaves out what one target shows beside its health, its revision and the beginning of its error.
+/// Leaves out the details of a target except its health, its revision and the beginning of its error. Returns true
+/// if it had workloads.
 fn summarize(target: &mut TargetStatus) -> bool {
     let had_workloads = !target.workloads.is_empty();
     target.workloads.clear();
@@ -179,17 +182,18 @@ fn summarize_healthy(status: &mut PipelineStatus) -> Option<String> {
 }
 
 fn summarize_others(status: &mut PipelineStatus) -> Option<String> {
-    let others = targets_mut(status).filter(|target| target.health != Health::Ready && !is_bad(target));
+    let others = targets_mut(status).filter(|target| target.health != Health::Ready && !is_failing(target));
     let count = others.map(summarize).filter(|had_workloads| *had_workloads).count();
-    (count > 0).then(|| format!("the workloads of {count} targets that are on their way or suspended"))
+    (count > 0)
+        .then(|| format!("the workloads of {count} targets that are progressing, pending or suspended"))
 }
 
-fn is_bad(target: &TargetStatus) -> bool {
+fn is_failing(target: &TargetStatus) -> bool {
     matches!(target.health, Health::Failed | Health::Unknown)
 }
 
-/// Summarizes the targets that fail, but for the first `full` of them, and counts them.
+/// Summarizes the failing targets except the first `full` of them. Returns their number.
 fn shorten_failed(status: &mut PipelineStatus, full: usize) -> usize {
-    let failed = targets_mut(status).filter(|target| is_bad(target)).skip(full);
+    let failed = targets_mut(status).filter(|target| is_failing(target)).skip(full);
     failed.map(summarize).count()
 }

@@ -1,5 +1,5 @@
-//! The status of a pipeline, composed from what was observed, proven and decided. Pure: the same
-//! facts give the same status, so that one that has not changed is not written.
+//! Composes the status of a pipeline from what was observed, verified and decided. Pure: the same facts give the
+//! same status, and a status that has not changed is not written.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,43 +20,43 @@ use crate::hook::condition::HookSecretProblem;
 use crate::observe::reported::{self, Reports};
 use crate::translate;
 
-/// All that a status is composed from.
-pub struct Facts<'a> {
-    /// The object as its owner wrote it.
+/// The facts that a status is composed from.
+pub struct StatusFacts<'a> {
+    /// The pipeline as its owner wrote it.
     pub object: &'a api::Pipeline,
-    /// The status as it was written last.
+    /// The last status.
     pub before: &'a api::PipelineStatus,
-    /// The same as `core` sees it.
+    /// The pipeline as `core` sees it.
     pub pipeline: &'a Pipeline,
     /// What the targets show.
     pub observed: &'a ObservedTargets,
-    /// Targets, by environment, that are shown as they were: they have not been heard of since the
-    /// start.
-    pub unheard: &'a BTreeSet<(String, String)>,
-    /// What the members of targets that cannot be read have reported.
+    /// The targets, by environment and name, whose clusters have not answered since the start. They are shown as
+    /// they were.
+    pub unanswered: &'a BTreeSet<(String, String)>,
+    /// The reports of targets that Sluice cannot read.
     pub reports: &'a Reports,
-    /// What is wrong with the Secrets with hook keys; `None` while that is not known.
+    /// The problem with the Secrets with hook keys, if there is one; `None` while that is not known.
     pub hook_secret: Option<Option<&'a HookSecretProblem>>,
-    /// What they have proven.
+    /// What the targets have verified.
     pub evidence: &'a Evidence,
-    /// What was decided.
+    /// The decision.
     pub decision: &'a Decision,
     /// The records of its promotions.
     pub promotions: &'a [&'a ApiPromotion],
-    /// The clusters that people are told are lost.
+    /// The names of the clusters that count as lost.
     pub lost_clusters: Vec<String>,
-    /// For times that start now.
+    /// The wall clock.
     pub now: Timestamp,
 }
 
-/// The whole status.
-pub fn compose(facts: &Facts<'_>) -> api::PipelineStatus {
+/// Composes the status.
+pub fn compose(facts: &StatusFacts<'_>) -> api::PipelineStatus {
     let mut environments = BTreeMap::new();
     for (i, environment) in facts.pipeline.environments.iter().enumerate() {
         environments.insert(environment.name.clone(), environment_status(facts, environment, i));
     }
     let conditions = conditions(facts, &environments);
-    environments.values_mut().for_each(bound);
+    environments.values_mut().for_each(shorten);
     let mut status = api::PipelineStatus {
         observed_generation: facts.object.metadata.generation.unwrap_or_default(),
         conditions,
@@ -65,39 +65,43 @@ pub fn compose(facts: &Facts<'_>) -> api::PipelineStatus {
         lost_clusters: facts.lost_clusters.clone(),
         ..api::PipelineStatus::default()
     };
-    if size::length(&status) > size::SMALL {
+    if size::length(&status) > size::SMALL_STATUS_BYTES {
         let reports = if facts.reports.is_empty() { 0 } else { reported::size(facts.reports) };
         if let Some(left_out) = size::fit(&mut status, size::room(size::length(facts.object), reports)) {
-            status.conditions.push(made(facts, "Summarized", true, "TooLarge", left_out));
+            status.conditions.push(condition(facts, "Summarized", true, "TooLarge", left_out));
         }
     }
     status
 }
 
-/// The longest that a target's error or a workload's message may be, in bytes.
-const TOLD: usize = 1000;
+/// The longest error of a target or message of a workload, in bytes.
+const MAX_ERROR_BYTES: usize = 1000;
 
-/// Shortens what others say: Flux quotes whole manifests.
-fn bound(environment: &mut api::EnvironmentStatus) {
-    super::cut(&mut environment.message, 4 * TOLD);
+/// Shortens the messages of other programs: Flux quotes whole manifests.
+fn shorten(environment: &mut api::EnvironmentStatus) {
+    super::cut(&mut environment.message, 4 * MAX_ERROR_BYTES);
     for target in &mut environment.targets {
-        super::cut(&mut target.error, TOLD);
-        target.workloads.iter_mut().for_each(|workload| super::cut(&mut workload.message, TOLD));
+        super::cut(&mut target.error, MAX_ERROR_BYTES);
+        target.workloads.iter_mut().for_each(|workload| super::cut(&mut workload.message, MAX_ERROR_BYTES));
     }
 }
 
-fn environment_status(facts: &Facts<'_>, environment: &Environment, place: usize) -> api::EnvironmentStatus {
+fn environment_status(
+    facts: &StatusFacts<'_>,
+    environment: &Environment,
+    place: usize,
+) -> api::EnvironmentStatus {
     let spec = &facts.object.spec.environments[place];
     let before = facts.before.environments.get(&environment.name);
     let mut targets = Vec::new();
     for (name, target) in environment.targets.iter().zip(&spec.targets) {
-        let shown = facts.observed.target(&environment.name, name).cloned().unwrap_or_default();
+        let observed = facts.observed.target(&environment.name, name).cloned().unwrap_or_default();
         let earlier = before.and_then(|b| b.targets.iter().find(|t| t.name == *name));
         let proofs = facts.evidence.of(&environment.name, name);
-        let unheard = facts.unheard.contains(&(environment.name.clone(), name.clone()));
-        let mut status = match earlier.filter(|_| unheard) {
+        let is_unanswered = facts.unanswered.contains(&(environment.name.clone(), name.clone()));
+        let mut status = match earlier.filter(|_| is_unanswered) {
             Some(earlier) => earlier.clone(),
-            None => target_status(facts, name, target, &shown, earlier),
+            None => target_status(facts, name, target, &observed, earlier),
         };
         if target.observe == api::Observe::Push {
             status.reported = reported::time(facts.object, &environment.name, target, name, facts.reports);
@@ -108,22 +112,23 @@ fn environment_status(facts: &Facts<'_>, environment: &Environment, place: usize
             let own = |p: &ApiPromotion| {
                 p.spec.environment == environment.name && p.spec.target.as_ref() == Some(name)
             };
-            status.promotion = in_hand(facts, &own, status.revision.as_ref()).map(promotion_summary);
+            status.promotion =
+                current_promotion(facts, &own, status.revision.as_ref()).map(promotion_summary);
         }
         targets.push(status);
     }
     let first = targets.first().and_then(|t| t.revision.clone());
     let revision = first.filter(|r| targets.iter().all(|t| t.revision.as_ref() == Some(r)));
     let own = |p: &ApiPromotion| p.spec.environment == environment.name;
-    let in_hand = in_hand(facts, &own, revision.as_ref());
-    let waits = in_hand.filter(|p| is_waiting_for_approval(p)).map(|p| p.spec.revision.clone());
+    let current = current_promotion(facts, &own, revision.as_ref());
+    let waits = current.filter(|p| is_waiting_for_approval(p)).map(|p| p.spec.revision.clone());
     api::EnvironmentStatus {
         health: targets.iter().map(|t| t.health).max().unwrap_or_default(),
         revision,
         message: facts.decision.notes.get(&environment.name).map(|n| n.message.clone()).unwrap_or_default(),
         targets,
         waiting_approval: api::WaitingApproval { revision: waits.unwrap_or_default() },
-        promotion: in_hand.map(promotion_summary),
+        promotion: current.map(promotion_summary),
     }
 }
 
@@ -133,29 +138,29 @@ fn is_waiting_for_approval(promotion: &ApiPromotion) -> bool {
     })
 }
 
-/// The promotion into a place that its people want to see: the newest that has not ended, else the
-/// newest that ended in a way that stops the line, unless that runs it all the same.
-fn in_hand<'a>(
-    facts: &Facts<'a>,
-    is_there: &dyn Fn(&ApiPromotion) -> bool,
+/// The promotion to show for an environment or target: the newest one that has not ended. Otherwise the newest
+/// one, if it failed or was rejected and its revision does not run.
+fn current_promotion<'a>(
+    facts: &StatusFacts<'a>,
+    is_own: &dyn Fn(&ApiPromotion) -> bool,
     runs: Option<&String>,
 ) -> Option<&'a ApiPromotion> {
     let newest = |wanted: &dyn Fn(Phase) -> bool| {
-        let of = facts.promotions.iter().filter(|p| is_there(p));
-        of.filter(|p| wanted(phase_of(p))).max_by_key(|p| p.order()).copied()
+        let own = facts.promotions.iter().filter(|p| is_own(p));
+        own.filter(|p| wanted(phase_of(p))).max_by_key(|p| p.order()).copied()
     };
-    let going = newest(&|phase| !phase.has_ended());
+    let open = newest(&|phase| !phase.has_ended());
     let stopped = || {
         let stops = |p: &&ApiPromotion| {
             matches!(phase_of(p), Phase::Failed | Phase::Rejected) && Some(&p.spec.revision) != runs
         };
         newest(&|_| true).filter(stops)
     };
-    going.or_else(stopped)
+    open.or_else(stopped)
 }
 
 fn phase_of(promotion: &ApiPromotion) -> Phase {
-    promotion.status.as_ref().map(|s| s.phase).unwrap_or_default()
+    translate::phase(promotion.status.as_ref().map(|s| s.phase).unwrap_or_default())
 }
 
 fn promotion_summary(promotion: &ApiPromotion) -> api::PromotionSummary {
@@ -165,25 +170,27 @@ fn promotion_summary(promotion: &ApiPromotion) -> api::PromotionSummary {
         revision: promotion.spec.revision.clone(),
         phase: status.phase,
         message: status.message,
-        pull_request: status.change_request.map(|r| api::PullRequestSummary { url: r.url, state: r.state }),
+        pull_request: status
+            .change_request
+            .map(|r| api::PullRequestSummary { url: r.url, state: r.state.into() }),
     }
 }
 
 fn target_status(
-    facts: &Facts<'_>,
+    facts: &StatusFacts<'_>,
     name: &str,
     spec: &api::Target,
-    shown: &ObservedTarget,
+    observed: &ObservedTarget,
     earlier: Option<&api::TargetStatus>,
 ) -> api::TargetStatus {
-    let health = shown.health();
-    // Flux writes a new time whenever it has gone through a Kustomization again: what stays as it is
-    // keeps the time that it had.
-    let unchanged = earlier.filter(|e| e.health == health).and_then(|e| e.since.clone());
+    let health = observed.health();
+    // Flux writes a new time whenever it has reconciled a Kustomization: if the health stays, the time stays.
+    let unchanged =
+        earlier.filter(|e| e.health == translate::api_health(health)).and_then(|e| e.since.clone());
     let by_flux =
-        || shown.members.iter().filter(|m| m.health == health).filter_map(|m| m.since.clone()).max();
+        || observed.members.iter().filter(|m| m.health == health).filter_map(|m| m.since.clone()).max();
     let since = unchanged.or_else(by_flux).unwrap_or_else(|| translate::time(facts.now));
-    let quiet = matches!(health, Health::Ready | Health::Progressing);
+    let has_no_error = matches!(health, Health::Ready | Health::Progressing);
     let app = facts.object.spec.app_ref.clone().unwrap_or_default();
     api::TargetStatus {
         name: name.into(),
@@ -195,26 +202,26 @@ fn target_status(
             cluster_ref: spec.cluster_ref.clone(),
         })
         .filter(|r| *r != api::ClusterAppRef::default()),
-        health,
+        health: translate::api_health(health),
         since: Some(since),
         reported: None,
         ready: health == Health::Ready,
-        revision: shown.revision(&facts.pipeline.tracks).map(|r| r.to_string()),
-        error: if quiet { String::new() } else { shown.complaint() },
-        workloads: shown.members.iter().flat_map(workloads).collect(),
+        revision: observed.revision(&facts.pipeline.tracks).map(|r| r.to_string()),
+        error: if has_no_error { String::new() } else { observed.complaint() },
+        workloads: observed.members.iter().flat_map(workloads).collect(),
         promotion: None,
         verified: Vec::new(),
         proofs: String::new(),
     }
 }
 
-/// A member, followed by what it made.
+/// A member, followed by the workloads that it made.
 fn workloads(member: &Member) -> Vec<api::WorkloadStatus> {
     let own = api::WorkloadStatus {
         kind: member.kind.clone(),
         name: member.name.clone(),
         version: member.version.clone(),
-        health: member.health,
+        health: translate::api_health(member.health),
         message: member.message.clone(),
         images: Vec::new(),
     };
@@ -224,7 +231,7 @@ fn workloads(member: &Member) -> Vec<api::WorkloadStatus> {
             kind: made.kind.clone(),
             name: made.name.clone(),
             version: tags.collect::<Vec<_>>().join(", "),
-            health: made.health,
+            health: translate::api_health(made.health),
             message: made.message.clone(),
             images: made.images.clone(),
         }
@@ -232,16 +239,16 @@ fn workloads(member: &Member) -> Vec<api::WorkloadStatus> {
     std::iter::once(own).chain(made).collect()
 }
 
-fn summary(facts: &Facts<'_>, environments: &BTreeMap<String, api::EnvironmentStatus>) -> api::Summary {
+fn summary(facts: &StatusFacts<'_>, environments: &BTreeMap<String, api::EnvironmentStatus>) -> api::Summary {
     let mut runs = Vec::new();
     let mut promoting = Vec::new();
     for environment in &facts.pipeline.environments {
         let Some(status) = environments.get(&environment.name) else { continue };
-        let shown = status.revision.as_deref().map(crate::observe::trim::short);
+        let revision = status.revision.as_deref().map(crate::observe::trim::short);
         let mixed = if status.targets.iter().any(|t| t.revision.is_some()) { "mixed" } else { "?" };
         let has_failed = status.targets.iter().any(|target| target.health == api::Health::Failed);
         let mark = if has_failed { "✗" } else { "" };
-        runs.push(format!("{}:{}{mark}", environment.name, shown.as_deref().unwrap_or(mixed)));
+        runs.push(format!("{}:{}{mark}", environment.name, revision.as_deref().unwrap_or(mixed)));
         if let Some(promotion) = &status.promotion {
             let revision = crate::observe::trim::short(&promotion.revision);
             promoting.push(format!("{revision}→{} {}", environment.name, promotion.phase));
@@ -250,7 +257,10 @@ fn summary(facts: &Facts<'_>, environments: &BTreeMap<String, api::EnvironmentSt
     api::Summary { environments: runs.join(" "), promoting: promoting.join(", ") }
 }
 
-fn conditions(facts: &Facts<'_>, environments: &BTreeMap<String, api::EnvironmentStatus>) -> Vec<Condition> {
+fn conditions(
+    facts: &StatusFacts<'_>,
+    environments: &BTreeMap<String, api::EnvironmentStatus>,
+) -> Vec<Condition> {
     let notes = facts.pipeline.environments.iter().filter_map(|e| facts.decision.notes.get(&e.name));
     let refused: Vec<String> = notes
         .filter(|n| matches!(n.reason, "StrategyRefused" | "PromotesItsOwnCommits"))
@@ -270,33 +280,33 @@ fn conditions(facts: &Facts<'_>, environments: &BTreeMap<String, api::Environmen
         .filter(|(_, e)| !e.message.is_empty())
         .map(|(name, e)| format!("{name}: {}", e.message))
         .collect();
-    let mut wanted: Vec<(&str, bool, &str, String)> = Vec::new();
+    let mut composed: Vec<(&str, bool, &str, String)> = Vec::new();
     if refused.is_empty() {
         let (ready, reason, message) = readiness(&of, facts.pipeline.suspended);
-        wanted.push(("Ready", ready, reason, message));
+        composed.push(("Ready", ready, reason, message));
     } else {
-        wanted.push(("Stalled", true, "StrategyRefused", refused.join("; ")));
-        wanted.push(("Ready", false, "StrategyRefused", refused.join("; ")));
+        composed.push(("Stalled", true, "StrategyRefused", refused.join("; ")));
+        composed.push(("Ready", false, "StrategyRefused", refused.join("; ")));
     }
     if !moving.is_empty() {
-        wanted.push(("Reconciling", true, "Progressing", format!("on its way: {}", moving.join(", "))));
+        composed.push(("Reconciling", true, "Progressing", format!("on its way: {}", moving.join(", "))));
     }
     let before = || facts.before.conditions.iter().find(|c| c.type_ == condition::CONDITION);
     let hook_secret = match facts.hook_secret {
         Some(problem) => problem.map(|problem| (problem.reason.name(), problem.message.clone())),
-        // After a start it stays as it was until the Secrets were read.
+        // After a start the condition stays as it was until the Secrets were read.
         None => before().map(|before| (before.reason.as_str(), before.message.clone())),
     };
     if let Some((reason, message)) = hook_secret {
-        wanted.push((condition::CONDITION, true, reason, message));
+        composed.push((condition::CONDITION, true, reason, message));
     }
     let first = in_order().find(|(_, e)| !e.message.is_empty());
     if let Some(note) = first.and_then(|(name, _)| facts.decision.notes.get(name)) {
-        wanted.push(("PromotionPending", true, note.reason, pending.join("; ")));
+        composed.push(("PromotionPending", true, note.reason, pending.join("; ")));
     }
-    wanted
+    composed
         .into_iter()
-        .map(|(type_, status, reason, message)| made(facts, type_, status, reason, message))
+        .map(|(type_, status, reason, message)| condition(facts, type_, status, reason, message))
         .collect()
 }
 
@@ -321,11 +331,18 @@ fn readiness<'a>(
     (true, "ReconciliationSucceeded", all.join("; "))
 }
 
-/// The longest message of a condition, in bytes. The API server takes 32,768 characters; a person reads less.
-const LONGEST: usize = 8000;
+/// The longest message of a condition, in bytes. The API server accepts 32,768 characters; a person reads less.
+const MAX_CONDITION_BYTES: usize = 8000;
 
-fn made(facts: &Facts<'_>, type_: &str, status: bool, reason: &str, mut message: String) -> Condition {
-    super::cut(&mut message, LONGEST);
+/// A condition. Its transition time stays if its status stays.
+fn condition(
+    facts: &StatusFacts<'_>,
+    type_: &str,
+    status: bool,
+    reason: &str,
+    mut message: String,
+) -> Condition {
+    super::cut(&mut message, MAX_CONDITION_BYTES);
     let status = if status { "True" } else { "False" };
     let before = facts.before.conditions.iter().find(|c| c.type_ == type_);
     let since = before.filter(|c| c.status == status).map(|c| c.last_transition_time.clone());

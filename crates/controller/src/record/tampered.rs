@@ -1,5 +1,5 @@
-//! Whether a Promotion still is what Sluice recorded. The API server refuses changes of its spec, by the rules
-//! of the CRD; this holds where those rules are not installed, and for Promotions that somebody else created.
+//! Whether a Promotion is still as Sluice recorded it. The rules of the CRD reject changes of its spec; this check
+//! covers clusters without these rules, and Promotions that someone else created.
 
 use std::fmt::Write;
 
@@ -11,8 +11,8 @@ use sluice_core::Revision;
 use sluice_core::pipeline::{Environment, Pipeline};
 use sluice_core::promotion_name::{promotion_name, trigger_name};
 
-/// The highest arrival and sequence that a pipeline reaches by counting. Beyond it the next ones would not be
-/// accepted by the API server, whose limit is twice as high.
+/// The highest arrival and sequence that a pipeline reaches by counting. The API server accepts numbers up to
+/// twice as high, so that it accepts the next ones too.
 const MAX_COUNT: u64 = 1 << 52;
 
 /// Returns why a record cannot be one that Sluice wrote for this pipeline, or `None` if it can be.
@@ -22,8 +22,8 @@ const MAX_COUNT: u64 = 1 << 52;
 pub fn tampered(pipeline: &Pipeline, promotion: &Promotion) -> Option<String> {
     let what = difference(pipeline, promotion)?;
     Some(format!(
-        "this Promotion is not as Sluice recorded it: {what}; nothing is delivered by it. Find out who wrote it, then \
-         remove it: kubectl delete promotion -n {} {}",
+        "this Promotion is not as Sluice recorded it: {what}; Sluice does not deliver it. Find out who wrote it, then \
+         delete it: kubectl delete promotion -n {} {}",
         pipeline.namespace,
         promotion.name_any()
     ))
@@ -59,7 +59,7 @@ fn difference(pipeline: &Pipeline, promotion: &Promotion) -> Option<&'static str
     }
 }
 
-/// Where it goes, as far as its name depends on it.
+/// The environment or target of a promotion, as far as the promotion's name depends on it.
 fn place(spec: &PromotionSpec) -> Environment {
     Environment {
         name: spec.environment.clone(),
@@ -72,7 +72,7 @@ fn place(spec: &PromotionSpec) -> Environment {
 
 /// Returns the SHA-256 of the fields of a spec that never change, in hexadecimal.
 ///
-/// It is compared with what other versions of Sluice wrote: a new field is added only where it is set.
+/// Other versions of Sluice compare it too, so a new field may change the digest only if it is set.
 pub fn digest(spec: &PromotionSpec) -> String {
     let evidence = |e: &sluice_api::promotion::Evidence| json!([e.environment, e.target, e.at]);
     let fields = json!([
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_may_set_is_no_tampering() {
+    fn fields_that_people_may_set_are_no_tampering() {
         for promotion in [recorded(None, None), recorded(Some("eu"), None), recorded(None, Some("build-1"))] {
             assert_eq!(tampered(&pipeline(), &promotion), None);
             let mut set = promotion.clone();
@@ -158,8 +158,8 @@ mod tests {
 
     #[test]
     fn each_changed_field_is_found() {
-        type Change = fn(&mut PromotionSpec);
-        let named: [(&str, Change); 6] = [
+        type SpecEdit = fn(&mut PromotionSpec);
+        let named: [(&str, SpecEdit); 6] = [
             ("pipeline", |s| s.pipeline = "other".into()),
             ("environment", |s| s.environment = "dev".into()),
             ("target", |s| s.target = if s.target.is_some() { None } else { Some("us".into()) }),
@@ -167,7 +167,7 @@ mod tests {
             ("facets", |s| (s.facets, s.revision) = (facets("6.6.6"), "6.6.6".into())),
             ("run", |s| s.run += 1),
         ];
-        let digested: [(&str, Change); 5] = [
+        let digested: [(&str, SpecEdit); 5] = [
             ("arrival", |s| s.arrival = 999_999),
             ("sequence", |s| s.sequence += 1),
             ("replaces", |s| s.replaces.clear()),
@@ -186,7 +186,7 @@ mod tests {
         for (field, change) in named.into_iter().chain(digested) {
             let mut promotion = recorded(None, Some("build-1"));
             change(&mut promotion.spec);
-            assert!(tampered(&pipeline(), &promotion).is_some(), "{field}, of one that was asked for");
+            assert!(tampered(&pipeline(), &promotion).is_some(), "{field}, of one that a call started");
         }
         let mut far = recorded(None, None);
         (far.spec.arrival, far.status) = (MAX_COUNT + 1, None);

@@ -1,4 +1,4 @@
-//! Looks whether the hub's API server has Sluice's admission policy in force, which decides who may approve.
+//! Checks whether Sluice's admission policy, which decides who may approve, is in force on the hub.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -14,18 +14,18 @@ use tokio::sync::mpsc;
 use crate::state::Input;
 use crate::timeout::{API_CALL_TIMEOUT, within};
 
-/// The pause between two looks. Only people change the policy.
-const PAUSE: Duration = Duration::from_secs(60);
-/// The pause while the policy is not in force: whoever installs it wants to see that it is.
-const SHORT_PAUSE: Duration = Duration::from_secs(10);
+/// The pause between two checks. Only people change the policy.
+const CHECK_PAUSE: Duration = Duration::from_secs(60);
+/// The pause while the policy is not in force, so that the status soon shows that someone has installed it.
+const SHORT_CHECK_PAUSE: Duration = Duration::from_secs(10);
 
-/// Reports whether the policy is in force, again and again, until nobody listens any more.
+/// Reports whether the policy is in force, again and again, until the loop ends.
 pub(crate) async fn watch(hub: Client, tx: mpsc::UnboundedSender<Input>) {
-    let mut pause = PAUSE;
+    let mut pause = CHECK_PAUSE;
     loop {
         // An API server that cannot be reached says nothing about its policies.
-        if let Ok(gap) = look(&hub).await {
-            pause = if gap.is_some() { SHORT_PAUSE } else { PAUSE };
+        if let Ok(gap) = check(&hub).await {
+            pause = if gap.is_some() { SHORT_CHECK_PAUSE } else { CHECK_PAUSE };
             if tx.send(Input::ApprovalPolicy(gap)).is_err() {
                 return;
             }
@@ -38,7 +38,7 @@ pub(crate) async fn watch(hub: Client, tx: mpsc::UnboundedSender<Input>) {
 ///
 /// # Errors
 /// When the API server cannot be reached.
-pub async fn look(hub: &Client) -> kube::Result<Option<String>> {
+pub async fn check(hub: &Client) -> kube::Result<Option<String>> {
     let policy = match get::<ValidatingAdmissionPolicy>(hub).await? {
         Ok(policy) => policy,
         Err(why) => return Ok(Some(why)),
@@ -50,7 +50,7 @@ pub async fn look(hub: &Client) -> kube::Result<Option<String>> {
     Ok(admission_policy::gap(policy.as_ref(), binding.as_ref()))
 }
 
-/// The object of Sluice's name, `None` if there is none, or why that is not known.
+/// Returns the object of Sluice's name, `None` if there is none, or a message why the controller may not read it.
 async fn get<K>(hub: &Client) -> kube::Result<Result<Option<K>, String>>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,

@@ -1,5 +1,5 @@
-//! The event by which a promotion is announced in the cluster: the delivery of the notification
-//! strategy. Its name follows from the promotion, so that a second try finds the first one's.
+//! The Kubernetes event that announces a promotion: the delivery of the notification strategy. Its name follows
+//! from the promotion, so that a second try finds the event of the first.
 
 use jiff::Timestamp;
 use k8s_openapi::api::events::v1::Event;
@@ -16,15 +16,15 @@ use crate::act::ActError;
 use crate::metrics::Metrics;
 use crate::record;
 
-/// The longest name.
-const NAME: usize = 253;
+/// The longest name of an object.
+const MAX_NAME_LENGTH: usize = 253;
 
-/// The event for an order, where that is to be announced. In the form of events.k8s.io/v1; the API
-/// server shows the same object as core/v1.
+/// The event for an order of the notification strategy; `None` for another strategy. It is of events.k8s.io/v1;
+/// the API server shows the same object as core/v1.
 pub fn event(pipeline: &Pipeline, promotion: &Promotion, order: &Order, now: Timestamp) -> Option<Event> {
     let DeliveryStrategy::Notification(about) = &order.strategy else { return None };
     let mut note = notification::message(order);
-    record::cut(&mut note, record::events::LONGEST);
+    record::cut(&mut note, record::events::MAX_NOTE_BYTES);
     let instance = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
     Some(Event {
         metadata: ObjectMeta {
@@ -46,15 +46,15 @@ pub fn event(pipeline: &Pipeline, promotion: &Promotion, order: &Order, now: Tim
     })
 }
 
-/// A name of its own for each promotion, and for each time that it was begun anew.
+/// The name of the event, which differs between promotions, and between rounds of a promotion.
 fn name(promotion: &str, identity: &str) -> String {
     let digest: String =
         Sha256::digest(identity.as_bytes()).iter().take(8).map(|b| format!("{b:02x}")).collect();
-    let prefix: String = promotion.chars().take(NAME - digest.len() - 1).collect();
+    let prefix: String = promotion.chars().take(MAX_NAME_LENGTH - digest.len() - 1).collect();
     format!("{}.{digest}", prefix.trim_end_matches(['.', '-']))
 }
 
-/// Writes it, or finds that it was written.
+/// Writes the event, unless it exists.
 pub(super) async fn announce(
     client: Client,
     metrics: &Metrics,
@@ -85,11 +85,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_short_enough_and_apart() {
+    fn names_are_short_enough_and_differ() {
         assert_eq!(name("podinfo-prod-0123456789", "u"), name("podinfo-prod-0123456789", "u"));
         assert_ne!(name("podinfo-prod-0123456789", "u"), name("podinfo-prod-0123456789", "u.1"));
         let long = name(&"a".repeat(253), "u");
-        assert!(long.len() <= NAME && long.starts_with("aaa"), "{long}");
+        assert!(long.len() <= MAX_NAME_LENGTH && long.starts_with("aaa"), "{long}");
         assert!(!name("a-", "u").contains("-."));
     }
 }

@@ -1,4 +1,4 @@
-//! Where the other side of a webhook may report what became of a promotion, and the token that lets it.
+//! The URL and the token with which the receiver of a webhook reports the outcome of a promotion.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt};
@@ -10,29 +10,31 @@ use crate::act::ActError;
 use crate::hook::callback::{TokenClaim, TokenSubject, mint};
 use crate::hook::hmac_keys::{HookKeys, Purpose};
 use crate::key::PipelineKey;
-use crate::secret::{self, Use};
+use crate::secret::{self, SecretUse};
 use crate::timeout::{API_CALL_TIMEOUT, within};
 use crate::watch::read_error::api_error_message;
 
-/// What is needed to let the other side call back.
-pub(super) struct Offer {
+/// Makes the URL and the token for callbacks.
+pub(super) struct CallbackOffer {
+    /// The URL of the hook server.
     url: String,
+    /// The name of the Secret with the callback key.
     secret: String,
 }
 
-impl Offer {
-    /// Of a webhook whose pipeline has a key, where the hook server's address is known.
-    pub(super) fn of(url: Option<&str>, strategy: &Strategy) -> Option<Self> {
+impl CallbackOffer {
+    /// Returns `None` if the strategy is no webhook, or has no Secret, or the URL of the hook server is not known.
+    pub(super) fn new(url: Option<&str>, strategy: &Strategy) -> Option<Self> {
         let secret = strategy.webhook.as_ref().and(strategy.secret_ref.as_ref())?;
         Some(Self { url: url?.into(), secret: secret.name.clone() })
     }
 
-    /// The address to call and the token to show there. `None` if the pipeline's Secret has no
-    /// `callback-key`, or is not for hooks: its owner wants no calls.
+    /// Returns the URL and the token. `None` if the Secret has no `callback-key`, or must not be used for hooks:
+    /// its owner wants no callbacks.
     ///
     /// # Errors
     /// When the Secret cannot be read now.
-    pub(super) async fn made(
+    pub(super) async fn create(
         self,
         client: &Client,
         key: &PipelineKey,
@@ -40,13 +42,13 @@ impl Offer {
     ) -> Result<Option<(String, String)>, ActError> {
         let secrets: Api<Secret> = Api::namespaced(client.clone(), &key.namespace);
         let data = match within(API_CALL_TIMEOUT, secrets.get(&self.secret)).await {
-            Ok(secret) => match secret::data(secret, Use::Hook) {
+            Ok(secret) => match secret::data(secret, SecretUse::Hook) {
                 Ok(data) => data,
                 Err(_) => return Ok(None),
             },
             Err(kube::Error::Api(e)) if matches!(e.code, 403 | 404) => return Ok(None),
             Err(error) => {
-                return Err(ActError::Secret(format!(
+                return Err(ActError::SecretNotRead(format!(
                     "Secret {} in namespace {} cannot be read: {}",
                     self.secret,
                     key.namespace,

@@ -9,7 +9,7 @@ use super::credentials;
 use crate::act::ActError;
 use crate::metrics::Metrics;
 use crate::record::queue::NewsQueue;
-use crate::state::effect::CommitStatus;
+use crate::state::effect::CommitStatusReport;
 
 /// Sends commit statuses, each in a task of its own, with a few tries.
 pub(super) struct CommitStatuses {
@@ -24,8 +24,8 @@ impl CommitStatuses {
         Self { client, delivery, metrics, queue: NewsQueue::default() }
     }
 
-    /// Sends one.
-    pub(super) fn send(&self, status: CommitStatus) {
+    /// Sends a commit status.
+    pub(super) fn send(&self, status: CommitStatusReport) {
         let sending = Arc::new(Sending {
             status,
             client: self.client.clone(),
@@ -38,14 +38,14 @@ impl CommitStatuses {
             async move { sender.send(is_last).await }
         };
         if !self.queue.send(sending.status.pipeline.to_string(), attempt) {
-            sending.give_up("too many wait for their forge");
+            sending.give_up("too many wait to be sent");
         }
     }
 }
 
 /// A commit status that is being sent.
 struct Sending {
-    status: CommitStatus,
+    status: CommitStatusReport,
     client: Client,
     delivery: Delivery,
     metrics: Arc<Metrics>,
@@ -57,7 +57,7 @@ impl Sending {
         let Err(error) = self.attempt().await else { return Ok(()) };
         let retry = retry(&error);
         if matches!(error, ActError::Delivery(DeliveryError::Revoked)) {
-            // There is a newer one to report, or another replica does.
+            // A newer one is reported, or another replica reports it.
         } else if is_last || retry == Retry::OnChange {
             self.give_up(error);
         } else {
@@ -68,7 +68,7 @@ impl Sending {
     }
 
     async fn attempt(&self) -> Result<(), ActError> {
-        let CommitStatus { pipeline, order, secret, request, progress, description, .. } = &self.status;
+        let CommitStatusReport { pipeline, order, secret, request, progress, description, .. } = &self.status;
         let namespace = &pipeline.namespace;
         let credentials = credentials::read(&self.client, namespace, &order.strategy, secret.clone()).await?;
         let order = Order { credentials, ..order.clone() };
@@ -82,18 +82,20 @@ impl Sending {
     }
 }
 
-/// When another try makes sense: when the forge may answer then. What it has refused it would refuse again.
+/// When a retry makes sense: after a failure that may end on its own. The forge would reject a rejected request
+/// again.
 fn retry(error: &ActError) -> Retry {
     match error {
-        ActError::Secret(_) => Retry::Soon,
+        ActError::SecretNotRead(_) => Retry::Soon,
         ActError::Delivery(error) => match (error.retry(), error.reason()) {
             (at @ Retry::At(_), _) => at,
             (_, "Unreachable" | "Timeout") => Retry::Soon,
             _ => Retry::OnChange,
         },
-        ActError::NoSecret(_) | ActError::Locked(_) | ActError::Died(_) | ActError::Event(_) => {
-            Retry::OnChange
-        }
+        ActError::NoSecret(_)
+        | ActError::SecretNotAllowed(_)
+        | ActError::Internal(_)
+        | ActError::Event(_) => Retry::OnChange,
     }
 }
 
@@ -110,7 +112,7 @@ mod tests {
     use crate::key::PipelineKey;
 
     #[tokio::test(start_paused = true)]
-    async fn a_status_that_cannot_be_sent_is_given_up_and_counted() {
+    async fn a_commit_status_that_cannot_be_sent_is_given_up_and_counted() {
         let scratch = Scratch::new("reports").unwrap();
         let (client, delivery, metrics) = unreachable(&scratch);
         let pipeline = PipelineKey { namespace: "apps".into(), name: "podinfo".into() };
@@ -127,7 +129,8 @@ mod tests {
         };
         let (progress, description) = (PromotionProgress::Pending, "waits".into());
         let (promotion, order, secret) = ("p".into(), job.order, job.secret);
-        let status = CommitStatus { pipeline, promotion, order, secret, request, progress, description };
+        let status =
+            CommitStatusReport { pipeline, promotion, order, secret, request, progress, description };
         CommitStatuses::new(client, delivery, metrics.clone()).send(status);
         let failures = "sluice_promotion_failures_total{reason=\"CommitStatusFailed\"} 1";
         let given_up = async {
@@ -139,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_forge_has_refused_is_not_tried_again() {
+    fn a_commit_status_that_a_forge_rejects_is_not_retried() {
         let forge = "git.example.com".to_string();
         let limited = sluice_delivery::ForgeError::RateLimited { forge: forge.clone(), until: clock::now() };
         let at = Retry::At(clock::now());

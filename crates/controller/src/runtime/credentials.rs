@@ -5,21 +5,21 @@ use kube::{Api, Client};
 use sluice_delivery::{Credentials, DeliveryError, DeliveryStrategy};
 
 use crate::act::ActError;
-use crate::secret::{self, Use};
+use crate::secret::{self, SecretUse};
 use crate::timeout::{API_CALL_TIMEOUT, within};
 use crate::watch::read_error::api_error_message;
 
-/// Reads the credentials of an order from the Secret of this name; there are none without one.
+/// Reads the credentials of an order from the Secret of this name. Without a Secret there are none.
 ///
 /// # Errors
-/// When the Secret cannot be read, or is not for this strategy.
+/// When the Secret cannot be read, or must not be used for this strategy.
 pub(super) async fn read(
     client: &Client,
     namespace: &str,
     strategy: &DeliveryStrategy,
     secret: Option<String>,
 ) -> Result<Credentials, ActError> {
-    let Some((name, wanted)) = secret.zip(Use::of(strategy)) else { return Ok(Credentials::default()) };
+    let Some((name, wanted)) = secret.zip(SecretUse::of(strategy)) else { return Ok(Credentials::default()) };
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     match within(API_CALL_TIMEOUT, secrets.get(&name)).await {
         Ok(secret) => {
@@ -33,7 +33,7 @@ pub(super) async fn read(
         Err(kube::Error::Api(e)) if e.code == 403 => Err(ActError::NoSecret(format!(
             "Secret {name} in namespace {namespace} may not be read: grant the controller the verb get on it"
         ))),
-        Err(error) => Err(ActError::Secret(format!(
+        Err(error) => Err(ActError::SecretNotRead(format!(
             "Secret {name} in namespace {namespace} cannot be read: {}",
             api_error_message(&error)
         ))),

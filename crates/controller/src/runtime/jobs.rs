@@ -7,16 +7,16 @@ use sluice_delivery::{Delivery, DeliveryError, DeliveryStrategy as By, FairQueue
 use tokio::sync::mpsc;
 
 use super::announcement;
-use super::callback_offer::Offer;
+use super::callback_offer::CallbackOffer;
 use super::credentials;
-use crate::act::{ActError, Done, Ended};
+use crate::act::{ActError, EndedJob, JobOutcome};
 use crate::metrics::Metrics;
 use crate::state::Input;
 use crate::state::effect::{Job, Work};
 
-/// How many webhooks are called at the same time. A name that is resolved takes one of the 512 threads that Tokio has
-/// for blocking work (docs.rs/tokio, `Builder::max_blocking_threads`), and longer than the call if its DNS server is
-/// slow.
+/// How many webhooks are called at the same time. Resolving a name takes one of Tokio's 512 threads for blocking
+/// work (docs.rs/tokio, `Builder::max_blocking_threads`), and keeps it after the call has timed out if the DNS
+/// server is slow.
 const MAX_WEBHOOKS: usize = 32;
 
 /// Carries out side effects, each in a task of its own.
@@ -47,29 +47,31 @@ impl Jobs {
     pub(super) fn start(&self, job: Job) {
         let jobs = self.clone();
         tokio::spawn(async move {
-            let (fencing_token, failed) = (job.order.fencing_token.clone(), failed_by(&job.work));
+            let (fencing_token, failed) = (job.order.fencing_token.clone(), failure_of(&job.work));
             let (pipeline, place) = (job.pipeline.clone(), job.place.clone());
             let (promotion, strategy) = (kube::ResourceExt::name_any(&*job.promotion), job.strategy.clone());
-            // A task of its own again: a panic in it is reported like any failure.
+            // Another task, so that a panic is reported like any failure.
             let tx = jobs.tx.clone();
             let mut effect = tokio::spawn(async move { jobs.run(job).await });
-            let what = tokio::select! {
-                ended = &mut effect => ended.unwrap_or_else(|died| failed(ActError::Died(died.to_string()))),
-                // What is on its way then is on its own; the next holder of the shard looks for it.
+            let outcome = tokio::select! {
+                ended = &mut effect => ended.unwrap_or_else(|error| failed(ActError::Internal(error.to_string()))),
+                // Requests that were sent may still take effect; the next holder of the shard looks for their
+                // effects.
                 () = fencing_token.term().over() => {
                     effect.abort();
                     failed(DeliveryError::Revoked.into())
                 }
             };
-            // Others may have gone on since: they find what came of it.
-            let what = if fencing_token.term().runs() { what } else { failed(DeliveryError::Revoked.into()) };
-            let done = Done { pipeline, place, promotion, strategy, what };
-            let _ = tx.send(Input::Done(Box::new(done)));
+            // Another replica may act by now, and finds the effect.
+            let outcome =
+                if fencing_token.term().runs() { outcome } else { failed(DeliveryError::Revoked.into()) };
+            let ended = EndedJob { pipeline, place, promotion, strategy, outcome };
+            let _ = tx.send(Input::JobEnded(Box::new(ended)));
         });
     }
 
-    async fn run(self, job: Job) -> Ended {
-        let failed = failed_by(&job.work);
+    async fn run(self, job: Job) -> JobOutcome {
+        let failed = failure_of(&job.work);
         let order = match self.with_credentials(&job).await {
             Ok(order) => order,
             Err(error) => return failed(error),
@@ -78,7 +80,7 @@ impl Jobs {
         match job.work {
             Work::Deliver(pipeline) => {
                 let event = announcement::event(&pipeline, &job.promotion, &order, clock::now());
-                Ended::Delivery(
+                JobOutcome::Delivery(
                     match announcement::announce(self.client, &self.metrics, &order, event).await {
                         Ok(()) => self.delivery.deliver(&order).await.map_err(ActError::from),
                         Err(error) => Err(error),
@@ -90,15 +92,15 @@ impl Jobs {
                     true => self.delivery.advance(&order, &request).await,
                     false => self.delivery.follow(&order, &request).await,
                 };
-                Ended::Follow(followed.map_err(ActError::from))
+                JobOutcome::Follow(followed.map_err(ActError::from))
             }
             Work::Withdraw { request, comment } => {
                 let withdrawn = self.delivery.withdraw(&order, &request, &comment).await;
-                Ended::Withdrawal(withdrawn.map_err(ActError::from))
+                JobOutcome::Withdrawal(withdrawn.map_err(ActError::from))
             }
             Work::CheckCommit(commit) => {
                 let lost = self.delivery.is_lost(&order, &commit).await;
-                Ended::Check(lost.map(|lost| lost.then_some(commit)).map_err(ActError::from))
+                JobOutcome::Check(lost.map(|lost| lost.then_some(commit)).map_err(ActError::from))
             }
         }
     }
@@ -108,8 +110,8 @@ impl Jobs {
         let (client, key) = (&self.client, &job.pipeline);
         let strategy = &job.order.strategy;
         let mut credentials = credentials::read(client, &key.namespace, strategy, job.secret.clone()).await?;
-        if let Some(offer) = Offer::of(self.hook_url.as_deref(), &job.strategy) {
-            credentials.callback = offer.made(client, key, &job.promotion).await?;
+        if let Some(offer) = CallbackOffer::new(self.hook_url.as_deref(), &job.strategy) {
+            credentials.callback = offer.create(client, key, &job.promotion).await?;
         }
         Ok(Order { credentials, ..job.order.clone() })
     }
@@ -121,13 +123,13 @@ impl Jobs {
     }
 }
 
-/// How a failure of this work is reported.
-fn failed_by(work: &Work) -> fn(ActError) -> Ended {
+/// Makes the outcome of this work from an error.
+fn failure_of(work: &Work) -> fn(ActError) -> JobOutcome {
     match work {
-        Work::Deliver(_) => |error| Ended::Delivery(Err(error)),
-        Work::Follow { .. } => |error| Ended::Follow(Err(error)),
-        Work::Withdraw { .. } => |error| Ended::Withdrawal(Err(error)),
-        Work::CheckCommit(_) => |error| Ended::Check(Err(error)),
+        Work::Deliver(_) => |error| JobOutcome::Delivery(Err(error)),
+        Work::Follow { .. } => |error| JobOutcome::Follow(Err(error)),
+        Work::Withdraw { .. } => |error| JobOutcome::Withdrawal(Err(error)),
+        Work::CheckCommit(_) => |error| JobOutcome::Check(Err(error)),
     }
 }
 
@@ -169,23 +171,23 @@ pub(super) mod tests {
         let scratch = Scratch::new("webhooks").unwrap();
         let (client, delivery, metrics) = unreachable(&scratch);
         let jobs = Jobs::new(client, delivery, metrics, None, mpsc::unbounded_channel().0);
-        let (began, mut calls) = mpsc::unbounded_channel();
+        let (begun_tx, mut begun_calls) = mpsc::unbounded_channel();
         let busy = (0..200).map(|n| ("busy", format!("p{n}")));
         for (namespace, name) in busy.chain([("quiet", "p".to_string())]) {
             let key = PipelineKey { namespace: namespace.into(), name };
             let job = job(&key, &json!({"webhook": {"url": "https://ci.example.com/x"}}));
-            let (jobs, began) = (jobs.clone(), began.clone());
+            let (jobs, begun_tx) = (jobs.clone(), begun_tx.clone());
             tokio::spawn(async move {
                 let _slot = jobs.slot(&job).await.unwrap();
-                let _ = began.send(namespace);
+                let _ = begun_tx.send(namespace);
                 std::future::pending::<()>().await
             });
         }
-        // All tasks run in this thread: whatever can begin has begun after this many turns.
+        // All tasks run in this thread: each task that can begin has begun after this many yields.
         for _ in 0..1000 {
             tokio::task::yield_now().await;
         }
-        let begun: Vec<&str> = std::iter::from_fn(|| calls.try_recv().ok()).collect();
+        let begun: Vec<&str> = std::iter::from_fn(|| begun_calls.try_recv().ok()).collect();
         assert!(!begun.is_empty() && begun.len() < MAX_WEBHOOKS, "{}", begun.len());
         assert!(begun.contains(&"quiet"), "{begun:?}");
     }

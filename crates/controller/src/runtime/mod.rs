@@ -21,12 +21,12 @@ use tokio::sync::mpsc;
 use crate::hook::Directory;
 use crate::metrics::Metrics;
 use crate::observe::facts::ClusterKey;
-use crate::options::Options;
+use crate::options::ControllerOptions;
 use crate::record::events::Events;
-use crate::shard::{Order, Shards};
-use crate::state::effect::{Count, Effect, Now, Resync};
+use crate::shard::{LeaseCommand, Shards};
+use crate::state::effect::{Effect, MetricUpdate, Now, Resync};
 use crate::state::status_queue::{StatusOwner, WriteOutcome};
-use crate::state::{Input, Settings, State};
+use crate::state::{Input, State, StateSettings};
 use crate::watch::cluster_sessions::ClusterSessions;
 use crate::watch::read_error::api_error_message;
 use crate::watch::session::KubeconfigSource;
@@ -35,13 +35,13 @@ use jobs::Jobs;
 use records::Records;
 use status_writer::StatusWriter;
 
-/// The longest time without a round of the loop, for liveness.
-const TICK: Duration = Duration::from_secs(5);
-/// How long pipelines are reconciled before the loop takes in what has arrived in the meantime: the work of a namespace
-/// with many pipelines does not delay the events of another one.
-const SLICE: Duration = Duration::from_millis(20);
-/// How many inputs are taken in at once.
-const BATCH: usize = 512;
+/// The longest pause between two rounds of the loop, for liveness.
+const MAX_ROUND_PAUSE: Duration = Duration::from_secs(5);
+/// How long pipelines are reconciled before the loop takes in new inputs, so that a namespace with many pipelines
+/// does not delay the events of another one.
+const RECONCILE_SLICE: Duration = Duration::from_millis(20);
+/// How many inputs are taken in before pipelines are reconciled.
+const MAX_INPUTS: usize = 512;
 
 /// The loop.
 pub struct Runtime {
@@ -58,27 +58,27 @@ pub struct Runtime {
     statuses: StatusWriter,
     commit_statuses: CommitStatuses,
     jobs: Jobs,
-    /// To the task that keeps the Leases.
-    orders: mpsc::UnboundedSender<Order>,
+    /// To the lease manager.
+    lease_commands: mpsc::UnboundedSender<LeaseCommand>,
 }
 
 impl Runtime {
-    /// A loop, and the sender of its inputs. Shards that are handed back are reported to `orders`.
+    /// A loop, and the sender of its inputs. Shards to hand back are reported to `lease_commands`.
     pub fn new(
-        options: Options,
+        options: ControllerOptions,
         hub: Client,
         delivery: Delivery,
         metrics: Arc<Metrics>,
-        orders: mpsc::UnboundedSender<Order>,
+        lease_commands: mpsc::UnboundedSender<LeaseCommand>,
     ) -> (Self, mpsc::UnboundedSender<Input>) {
         let (tx, inputs) = mpsc::unbounded_channel();
-        let settings = Settings {
+        let settings = StateSettings {
             no_cross_namespace_refs: options.no_cross_namespace_refs,
             serves_hooks: options.hook.is_some(),
             history_limit: options.history_limit,
             poll_interval: options.poll_interval,
         };
-        let shards = options.election.as_ref().map_or_else(Shards::all, |e| Shards::of_many(e.shards));
+        let shards = options.election.as_ref().map_or_else(Shards::all, |e| Shards::none_of(e.shards));
         let cluster_sessions = ClusterSessions::new(
             hub.clone(),
             options.insecure_kubeconfig_exec,
@@ -100,7 +100,7 @@ impl Runtime {
             tx: tx.clone(),
             hub,
             metrics,
-            orders,
+            lease_commands,
         };
         (runtime, tx)
     }
@@ -119,7 +119,7 @@ impl Runtime {
             let pause = self.pause();
             tokio::select! {
                 biased;
-                n = self.inputs.recv_many(&mut batch, BATCH) => if n == 0 { return },
+                n = self.inputs.recv_many(&mut batch, MAX_INPUTS) => if n == 0 { return },
                 () = tokio::time::sleep(pause) => {}
             }
             for input in batch.drain(..) {
@@ -127,10 +127,10 @@ impl Runtime {
             }
             self.step(Input::Tick);
             let begun = Instant::now();
-            while self.state.queued() > 0 && begun.elapsed() < SLICE {
+            while self.state.queued() > 0 && begun.elapsed() < RECONCILE_SLICE {
                 self.step(Input::Reconcile);
             }
-            self.show();
+            self.refresh_metrics();
         }
     }
 
@@ -140,11 +140,11 @@ impl Runtime {
             return Duration::ZERO;
         }
         let next = self.state.next_tick().map(|at| at.saturating_duration_since(Instant::now()));
-        next.map_or(TICK, |pause| pause.min(TICK))
+        next.map_or(MAX_ROUND_PAUSE, |pause| pause.min(MAX_ROUND_PAUSE))
     }
 
-    /// Updates the figures of the metrics that the state has.
-    fn show(&self) {
+    /// Updates the metrics that follow from the state.
+    fn refresh_metrics(&self) {
         if self.state.is_ready() {
             self.metrics.set_ready();
         }
@@ -153,16 +153,16 @@ impl Runtime {
         self.metrics.set_clusters(up, all);
     }
 
-    /// Takes in an input, after what concerns the runtime alone.
+    /// Takes in an input.
     fn take_in(&mut self, input: Input) {
         match &input {
-            // A session that was ended since: its events are outdated.
+            // The session has ended since, so its events are outdated.
             Input::Cluster(key, session, ..) if !self.cluster_sessions.is_current(key, *session) => return,
             Input::Called(key) => self.directory.reconcile_begun(key),
             Input::StatusWritten(owner, _, outcome) => self.count_write(owner, outcome),
             _ => {}
         }
-        let is_outcome = matches!(input, Input::Done(_));
+        let is_outcome = matches!(input, Input::JobEnded(_));
         let effects = self.state.step(input, now());
         if is_outcome && effects.iter().any(is_record_write) {
             fault::point("before-outcome");
@@ -200,7 +200,7 @@ impl Runtime {
             Effect::Revoke(fencing_token) => fencing_token.revoke(),
             Effect::EndTerm(term) => term.end(),
             Effect::ReportCommitStatus(status) => self.commit_statuses.send(*status),
-            Effect::Announce(announcement) => self.events.announce(announcement),
+            Effect::SendEvent(event) => self.events.send(event),
             Effect::Connect(key, access, namespaces) => {
                 self.cluster_sessions.start_or_update(&key, access, namespaces)
             }
@@ -210,9 +210,9 @@ impl Runtime {
             Effect::PublishedAll => self.directory.complete(),
             Effect::Later(pause, input) => self.later(pause, *input),
             Effect::Resync(resync) => self.resync(resync),
-            // Without a task that keeps the Leases they expire.
-            Effect::ReleaseShard(shard) => drop(self.orders.send(Order::Closed(shard))),
-            Effect::Count(count) => self.count(count),
+            // If the lease manager has ended, the Leases expire.
+            Effect::ReleaseShard(shard) => drop(self.lease_commands.send(LeaseCommand::HandBack(shard))),
+            Effect::UpdateMetrics(update) => self.update_metrics(update),
         }
     }
 
@@ -233,15 +233,19 @@ impl Runtime {
         });
     }
 
-    fn count(&self, count: Count) {
-        match count {
-            Count::Reconciled => drop(self.metrics.reconciles.inc()),
-            Count::Waited(time) => self.metrics.observe_wait(time),
-            Count::Failed(reason) => self.metrics.count_failure(&reason),
-            Count::Entered(phase) => self.metrics.count_phase(&phase),
-            Count::PromotionCreated => self.metrics.count_write("Promotion"),
-            Count::Steps(namespace, spec, steps) => self.metrics.steps.completed(&namespace, &spec, &steps),
-            Count::ApprovalsChecked(checked) => drop(self.metrics.approvals_checked.set(i64::from(checked))),
+    fn update_metrics(&self, update: MetricUpdate) {
+        match update {
+            MetricUpdate::Reconciled => drop(self.metrics.reconciles.inc()),
+            MetricUpdate::Waited(time) => self.metrics.observe_wait(time),
+            MetricUpdate::Failed(reason) => self.metrics.count_failure(&reason),
+            MetricUpdate::Entered(phase) => self.metrics.count_phase(&phase),
+            MetricUpdate::PromotionCreated => self.metrics.count_write("Promotion"),
+            MetricUpdate::Steps(namespace, spec, steps) => {
+                self.metrics.steps.completed(&namespace, &spec, &steps)
+            }
+            MetricUpdate::ApprovalsChecked(checked) => {
+                self.metrics.approvals_checked.set(i64::from(checked));
+            }
         }
     }
 }

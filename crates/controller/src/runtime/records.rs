@@ -28,12 +28,12 @@ impl Records {
         Api::namespaced(self.client.clone(), &key.namespace)
     }
 
-    /// Creates one, and reports the end.
+    /// Creates a Promotion, and reports the end.
     pub(super) fn create(&self, key: PipelineKey, object: Promotion, fencing_token: FencingToken) {
         let (api, tx) = (self.api(&key), self.tx.clone());
         tokio::spawn(async move {
             fault::point("before-intent");
-            // Without a fencing_token the shard has another holder, and what this one began is forgotten.
+            // Another replica holds the shard, and the state has forgotten this creation.
             if fencing_token.check().is_err() {
                 return;
             }
@@ -44,7 +44,7 @@ impl Records {
         });
     }
 
-    /// Reads one that an earlier try has left, and reports it.
+    /// Reads a Promotion that an earlier try has created, and reports it.
     pub(super) fn read(&self, key: PipelineKey, name: String) {
         let (api, tx) = (self.api(&key), self.tx.clone());
         tokio::spawn(async move {
@@ -53,7 +53,7 @@ impl Records {
         });
     }
 
-    /// Deletes one with this uid. Another one that was created under the same name since is kept.
+    /// Deletes the Promotion with this uid. Another one of the same name is kept.
     pub(super) fn delete(
         &self,
         key: PipelineKey,
@@ -69,7 +69,7 @@ impl Records {
                 && let Err(error) = within(API_CALL_TIMEOUT, api.delete(&name, &params)).await
             {
                 let error = api_error_message(&error);
-                tracing::warn!(pipeline = %key, promotion = name, error, "cannot remove an old promotion");
+                tracing::warn!(pipeline = %key, promotion = name, error, "cannot delete an old promotion");
             }
         });
     }

@@ -1,5 +1,5 @@
-//! Reads what is stored when a shard was taken over. The watches of a replica may lag behind what the last holder wrote:
-//! so everything is read again, and what differs is taken in before anything is decided.
+//! Reads all Pipelines and Promotions when this replica gains a shard. Its watches may lag behind what the last
+//! holder wrote, so the objects that differ are taken in before anything is decided.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -18,12 +18,12 @@ use crate::watch::list;
 use crate::watch::parsed_object::ParsedObject;
 use crate::watch::read_error::api_error_message;
 
-/// The pause after it could not be read the first time; it doubles with each further time.
+/// The pause after the first failure; it doubles with each further failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause: each try lists all Pipelines and Promotions.
 const MAX_PAUSE: Duration = Duration::from_secs(15);
 
-/// Reads everything, as often as it takes; `None` when the terms of all shards are over before.
+/// Reads all objects, and retries until that succeeds. `None` if the terms of all shards end before.
 pub(super) async fn read(client: Client, namespace: Option<String>, resync: Resync) -> Option<StoredState> {
     let Resync { shards, pipelines: known_pipelines, promotions: known_promotions } = resync;
     let mut pause = FIRST_PAUSE;
@@ -35,7 +35,7 @@ pub(super) async fn read(client: Client, namespace: Option<String>, resync: Resy
                 return Some(StoredState { shards, pipelines, pipelines_gone, promotions, promotions_gone });
             }
             Err(error) => {
-                tracing::warn!(error = %api_error_message(&error), "cannot read what the last holder of a shard has left; it will be retried");
+                tracing::warn!(error = %api_error_message(&error), "cannot read what the last holder of a shard wrote; it will be retried");
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(MAX_PAUSE);
             }
@@ -44,7 +44,7 @@ pub(super) async fn read(client: Client, namespace: Option<String>, resync: Resy
     None
 }
 
-/// As much of an object as says whether it is known.
+/// The part of an object that shows whether it is known.
 #[derive(Deserialize)]
 struct Head {
     metadata: HeadMetadata,
@@ -60,6 +60,7 @@ struct HeadMetadata {
     resource_version: String,
 }
 
+/// Returns the objects with another version than the known one, and the known objects that do not exist any more.
 async fn differing<K>(
     client: &Client,
     namespace: Option<&str>,
@@ -72,23 +73,23 @@ where
         Some(namespace) => Api::namespaced(client.clone(), namespace),
         None => Api::all(client.clone()),
     };
-    let (mut objects, mut there) = (Vec::new(), HashSet::new());
+    let (mut objects, mut listed) = (Vec::new(), HashSet::new());
     let each = |text: &[u8]| {
         let head: Head = serde_json::from_slice(text).map_err(kube::Error::SerdeError)?;
         let HeadMetadata { namespace, name, resource_version } = head.metadata;
         let key = PipelineKey { namespace, name };
-        // What is known may be newer than this list by now: that is checked when it is taken in.
+        // The known object may be newer than this list by now: that is checked when the object is taken in.
         let known = known.get(&key);
         if known.is_none_or(|version| *version < resource_version.parse().unwrap_or(0)) {
             let before = if known.is_some() { StoredBefore::Known } else { StoredBefore::Unknown };
-            // The watch reports one that cannot be read.
+            // The watch reports an object that cannot be read.
             let object = ParsedObject::<K>::read(text).map_err(kube::Error::SerdeError)?.0.ok();
             objects.extend(object.map(|object| (object, before)));
         }
-        there.insert(key);
+        listed.insert(key);
         Ok(())
     };
     list::read(client, api.resource_url(), None, &WatchLimits::hub("Pipelines and Promotions"), each).await?;
-    let gone = known.iter().filter(|(key, version)| **version != OURS && !there.contains(*key));
+    let gone = known.iter().filter(|(key, version)| **version != OURS && !listed.contains(*key));
     Ok((objects, gone.map(|(key, version)| (key.clone(), *version)).collect()))
 }

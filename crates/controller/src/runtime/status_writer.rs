@@ -21,12 +21,12 @@ use tokio::sync::mpsc;
 
 use crate::key::version_of;
 use crate::state::Input;
-use crate::state::cached::PipelineHook;
+use crate::state::cached::PipelineHookFields;
 use crate::state::status_queue::{StatusOwner, StatusWrite, StoredObject, WriteOutcome};
 use crate::timeout::{API_CALL_TIMEOUT, within};
 
-/// How many statuses are written side by side: enough to keep an API server busy.
-const CONCURRENT: usize = 32;
+/// How many statuses are written at the same time: enough to keep an API server busy.
+const MAX_CONCURRENT_WRITES: usize = 32;
 
 /// Sends status writes.
 pub struct StatusWriter {
@@ -38,7 +38,7 @@ pub struct StatusWriter {
 impl StatusWriter {
     /// Reports the end of each write to the loop.
     pub fn new(client: Client, tx: mpsc::UnboundedSender<Input>) -> Self {
-        Self { client, tx, queue: FairQueue::new(CONCURRENT) }
+        Self { client, tx, queue: FairQueue::new(MAX_CONCURRENT_WRITES) }
     }
 
     /// Sends a write in a task of its own.
@@ -57,7 +57,7 @@ impl StatusWriter {
                     Box::pin(put(write, client, &key.namespace, name, StoredObject::Promotion)).await
                 }
             };
-            // The receiver ends only with the process.
+            // The loop ends only with the process.
             let _ = tx.send(Input::StatusWritten(owner, number, outcome));
         });
     }
@@ -66,6 +66,7 @@ impl StatusWriter {
 /// How often a write is sent again because someone has edited the object.
 const MAX_TRIES: u32 = 5;
 
+/// Sends a write until it is stored, or its outcome is known.
 async fn put<K>(
     mut write: StatusWrite,
     client: Client,
@@ -80,8 +81,8 @@ where
         + Clone
         + Debug,
 {
-    // Without a version the API server takes a write for whatever has the name: a uid in what is applied
-    // to a status is not compared.
+    // Without a version the API server accepts the write for any object of this name: it does not compare a uid in
+    // an applied status.
     if write.version == 0 && write.uid.is_some() {
         match within(API_CALL_TIMEOUT, get::<K>(&client, namespace, name)).await {
             Ok(Some(stored)) if write.uid == stored.meta().uid => write.version = version_of(stored.meta()),
@@ -104,27 +105,27 @@ where
             Ok(Some(object)) => object,
             Err(error) => return WriteOutcome::Failed(error),
         };
-        // It was deleted, and created again: this status is not about the new one.
+        // The object was deleted and created again: this status is not about the new one.
         if write.uid.is_some() && write.uid != stored.meta().uid {
             return WriteOutcome::Gone;
         }
         if !is_expected(&write, stored.status()) {
             return WriteOutcome::Conflict(Box::new(stored_object(stored)));
         }
-        // Its status is as it was: something else of it was edited.
+        // Its status has not changed: another part of the object was edited.
         write.version = version_of(stored.meta());
     }
     WriteOutcome::Failed(kube::Error::Service("the object is edited all the time".into()))
 }
 
-/// Whether a stored status is one that this replica has written, or may have.
+/// Whether a stored status is one that this replica has written, or may have written.
 fn is_expected<S: DeserializeOwned + LoopFields>(write: &StatusWrite, stored: Option<&S>) -> bool {
     let Some(stored) = stored.map(LoopFields::loop_fields) else { return true };
     let mut expected = write.may_be_stored.iter().chain([&write.status]);
     expected.any(|text| serde_json::from_str::<S>(text.get()).is_ok_and(|status| status == stored))
 }
 
-/// A status of which hook calls write some fields.
+/// A status with fields that hook calls write.
 trait LoopFields: PartialEq {
     /// The status without the fields that hook calls write.
     fn loop_fields(&self) -> Self;
@@ -133,7 +134,7 @@ trait LoopFields: PartialEq {
 impl LoopFields for PipelineStatus {
     fn loop_fields(&self) -> Self {
         let mut status = self.clone();
-        let _ = PipelineHook::take(&mut status);
+        let _ = PipelineHookFields::take(&mut status);
         status
     }
 }
@@ -144,49 +145,49 @@ impl LoopFields for PromotionStatus {
     }
 }
 
-/// What is sent: the object as far as it is ours.
+/// The body of a write: the part of the object that Sluice applies.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Body<'a> {
+struct AppliedObject<'a> {
     api_version: &'a str,
     kind: &'a str,
-    metadata: Name<'a>,
+    metadata: AppliedMetadata<'a>,
     status: &'a RawValue,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Name<'a> {
+struct AppliedMetadata<'a> {
     name: &'a str,
     namespace: &'a str,
-    /// Refused where the object is at another version.
+    /// The API server rejects the write if the object has another version.
     #[serde(skip_serializing_if = "Option::is_none")]
     resource_version: Option<String>,
 }
 
-/// What is read of the answer.
+/// The part of the answer that is read.
 #[derive(Debug, Deserialize)]
-struct Stands {
-    metadata: Version,
+struct WrittenObject {
+    metadata: WrittenMetadata,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Version {
+struct WrittenMetadata {
     resource_version: String,
 }
 
-/// The same JSON, as YAML takes it too: what is applied is read as YAML, which refuses a whole document for
-/// one of these characters (yaml.org/spec/1.2.2, "c-printable"), and messages of workloads and receivers
-/// may have any. Outside of strings JSON has none of them.
-fn printable(json: Vec<u8>) -> Vec<u8> {
-    let is_refused = |c: char| matches!(c, '\u{7f}'..='\u{9f}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}');
-    let Some(text) = std::str::from_utf8(&json).ok().filter(|text| text.contains(is_refused)) else {
+/// Escapes the characters in JSON that YAML rejects (yaml.org/spec/1.2.2, "c-printable"). The API server parses an
+/// applied object as YAML, and messages of workloads and receivers may have any character. JSON has these only in
+/// strings.
+fn escape_for_yaml(json: Vec<u8>) -> Vec<u8> {
+    let is_rejected = |c: char| matches!(c, '\u{7f}'..='\u{9f}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}');
+    let Some(text) = std::str::from_utf8(&json).ok().filter(|text| text.contains(is_rejected)) else {
         return json;
     };
     let mut escaped = String::with_capacity(text.len() + 64);
     for c in text.chars() {
-        match is_refused(c) {
+        match is_rejected(c) {
             true => escaped.push_str(&format!("\\u{:04x}", u32::from(c))),
             false => escaped.push(c),
         }
@@ -194,12 +195,12 @@ fn printable(json: Vec<u8>) -> Vec<u8> {
     escaped.into_bytes()
 }
 
-/// Of the object that stands, only what says which version it is.
+/// Asks for the metadata of the written object alone, which has its version.
 const METADATA: HeaderValue = HeaderValue::from_static(
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json",
 );
 
-/// Reads an object, its status leniently; `None` where it is gone.
+/// Reads an object, and its status leniently; `None` if it does not exist.
 async fn get<K>(client: &Client, namespace: &str, name: &str) -> kube::Result<Option<K>>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned,
@@ -219,9 +220,9 @@ where
 {
     let (api_version, kind) = (K::api_version(&()), K::kind(&()));
     let resource_version = (version > 0).then(|| version.to_string());
-    let metadata = Name { name, namespace, resource_version };
-    let body = Body { api_version: &api_version, kind: &kind, metadata, status };
-    // To look for fields that it does not know, the server would read the status a second time.
+    let metadata = AppliedMetadata { name, namespace, resource_version };
+    let body = AppliedObject { api_version: &api_version, kind: &kind, metadata, status };
+    // To check for unknown fields, the API server would parse the status a second time.
     let params = PatchParams {
         field_validation: Some(ValidationDirective::Ignore),
         ..PatchParams::apply(FIELD_MANAGER).force()
@@ -231,9 +232,9 @@ where
         .patch_subresource("status", name, &params, &Patch::Apply(&body))
         .map_err(kube::Error::BuildRequest)?;
     request.headers_mut().insert(ACCEPT, METADATA);
-    let request = request.map(printable);
-    let stands = within(API_CALL_TIMEOUT, client.request::<Stands>(request)).await?;
-    Ok(stands.metadata.resource_version.parse().unwrap_or(0))
+    let request = request.map(escape_for_yaml);
+    let written = within(API_CALL_TIMEOUT, client.request::<WrittenObject>(request)).await?;
+    Ok(written.metadata.resource_version.parse().unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -241,19 +242,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_yaml_does_not_take_as_it_is_is_escaped_and_reads_the_same() {
-        let said = "boom \u{7f} end â\u{80}\u{99} \u{85} \u{feff}\u{fffe} \u{1b} \u{2028} 🦀 \\u007f \" ä";
-        let value = serde_json::json!({"message": said, "\u{9b}": 1});
-        let sent = printable(serde_json::to_vec(&value).unwrap());
-        assert_eq!(serde_json::from_slice::<serde_json::Value>(&sent).unwrap(), value);
-        // c-printable, without the byte order mark, which readers take for one.
-        let takes = |c: char| {
+    fn characters_that_yaml_rejects_are_escaped_and_read_the_same() {
+        let message = "boom \u{7f} end â\u{80}\u{99} \u{85} \u{feff}\u{fffe} \u{1b} \u{2028} 🦀 \\u007f \" ä";
+        let value = serde_json::json!({"message": message, "\u{9b}": 1});
+        let escaped = escape_for_yaml(serde_json::to_vec(&value).unwrap());
+        assert_eq!(serde_json::from_slice::<serde_json::Value>(&escaped).unwrap(), value);
+        // c-printable, without the byte order mark.
+        let is_accepted = |c: char| {
             matches!(c, '\t' | '\n' | '\r' | ' '..='~' | '\u{a0}'..='\u{fffd}' | '\u{10000}'..)
                 && c != '\u{feff}'
         };
-        let text = String::from_utf8(sent).unwrap();
-        assert!(text.chars().all(takes), "{text:?}");
-        let plain = serde_json::to_vec("as it was").unwrap();
-        assert_eq!(printable(plain.clone()), plain);
+        let text = String::from_utf8(escaped).unwrap();
+        assert!(text.chars().all(is_accepted), "{text:?}");
+        let plain = serde_json::to_vec("unchanged").unwrap();
+        assert_eq!(escape_for_yaml(plain.clone()), plain);
     }
 }

@@ -1,10 +1,10 @@
-//! Which pipeline belongs to which shard.
+//! The assignment of pipelines to shards.
 
 use sha2::{Digest, Sha256};
 
 use crate::key::PipelineKey;
 
-/// The shard of a pipeline. Every replica of every version must say the same.
+/// The shard of a pipeline. All replicas, of all versions, must compute the same.
 pub fn shard_of(key: &PipelineKey, shards: u32) -> u32 {
     let digest = Sha256::digest(format!("{}/{}", key.namespace, key.name));
     let number = digest.iter().take(8).fold(0_u64, |number, byte| number << 8 | u64::from(*byte));

@@ -1,27 +1,27 @@
-//! How Leases are held: how many there are, and when each is renewed, given up and taken over.
+//! The settings of the election: how many shards there are, and when Leases are renewed, given up and taken over.
 
 use std::time::Duration;
 
-/// How shards are held.
+/// How replicas share the shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Election {
-    /// Over how many shards pipelines are split. All replicas must say the same.
+pub struct ElectionOptions {
+    /// The number of shards that pipelines are split over. All replicas must have the same.
     pub shards: u32,
-    /// Where the Leases are.
+    /// The namespace of the Leases.
     pub namespace: String,
-    /// What tells the Leases of one installation from those of another in that namespace.
+    /// The prefix of the Leases' names. It tells the Leases of two installations in one namespace apart.
     pub name: String,
-    /// When what is done.
-    pub pace: Pace,
+    /// When Leases are renewed, given up and taken over.
+    pub timing: LeaseTiming,
 }
 
-/// When a Lease is renewed, given up and taken over. Each is longer than the next.
+/// When a Lease is renewed, given up and taken over. Each time is longer than the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pace {
-    /// How long a Lease that does not change is left to its holder.
+pub struct LeaseTiming {
+    /// How long other replicas leave a Lease that does not change to its holder.
     pub lease_duration: Duration,
-    /// How long its holder acts after it asked for the last renewal that it got.
+    /// How long a holder acts after it sent its last successful renewal.
     pub renew_deadline: Duration,
-    /// How often it asks, and how long it waits after a failure.
+    /// The time between two renewals, and the pause after a failed one.
     pub retry_period: Duration,
 }

@@ -1,4 +1,4 @@
-//! What is told of shards in numbers.
+//! The metrics of shards and replicas.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,16 +8,17 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+/// The labels of `sluice_shard_changes`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Change {
+struct ShardChangeLabels {
     change: &'static str,
 }
 
-/// The numbers about shards and replicas, and whether this one takes part.
+/// The metrics of shards and replicas, and whether the election is ready.
 #[derive(Debug, Default)]
 pub struct ShardMetrics {
     held: Gauge,
-    changes: Family<Change, Counter>,
+    changes: Family<ShardChangeLabels, Counter>,
     replicas: Gauge,
     ready: AtomicBool,
 }
@@ -28,30 +29,30 @@ impl ShardMetrics {
         registry.register("shards_held", "Shards for which this replica acts", new.held.clone());
         registry.register(
             "shard_changes",
-            "Shards that came to this replica or left it, by how",
+            "Shards that this replica gained, released or lost",
             new.changes.clone(),
         );
         registry.register("replicas", "Replicas that take part, as this one sees it", new.replicas.clone());
         new
     }
 
-    /// So many shards are held, and so many replicas take part.
-    pub(crate) fn count(&self, held: usize, replicas: usize) {
+    /// Sets how many shards this replica holds, and how many replicas take part.
+    pub(crate) fn set(&self, held: usize, replicas: usize) {
         self.held.set(held as i64);
         self.replicas.set(replicas as i64);
     }
 
-    /// A shard was gained, released or lost.
-    pub(crate) fn changed(&self, change: &'static str) {
-        self.changes.get_or_create(&Change { change }).inc();
+    /// Counts a shard that was `gained`, `released` or `lost`.
+    pub(crate) fn count_change(&self, change: &'static str) {
+        self.changes.get_or_create(&ShardChangeLabels { change }).inc();
     }
 
-    /// This replica takes part or stands by, or it is the only one.
+    /// Notes that this replica takes part or stands by, or is the only one.
     pub(crate) fn set_ready(&self) {
         self.ready.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it does.
+    /// Whether [`ShardMetrics::set_ready`] was called.
     pub(crate) fn is_ready(&self) -> bool {
         self.ready.load(Ordering::Relaxed)
     }

@@ -1,19 +1,21 @@
-//! Many replicas. Pipelines are split over shards; each shard is a Lease, and its holder acts for its pipelines.
-//! `roster` decides what to hold (pure), `keeper` writes the Leases, and `held_shards` says what this replica has.
+//! Many replicas. Pipelines are split over shards. Each shard has a Lease, and the holder of the Lease acts for
+//! the pipelines of the shard. [`Election`] decides which Leases to hold (pure), [`LeaseManager`] writes them, and
+//! [`Shards`] says for which pipelines this replica acts.
 
 mod assignment;
-mod change;
-pub mod claim;
+pub mod election;
 mod held_shards;
-mod keeper;
+pub mod lease;
+mod lease_manager;
 mod lease_timing;
 mod metrics;
-pub mod roster;
+mod shard_change;
 
 pub use assignment::shard_of;
-pub use change::{ShardChange, StoredBefore, StoredState};
+pub use election::Election;
 pub use held_shards::Shards;
-pub(crate) use held_shards::{HeldShard, Stage};
-pub use keeper::{Keeper, Order};
-pub use lease_timing::{Election, Pace};
+pub(crate) use held_shards::{HeldShard, ShardStage};
+pub use lease_manager::{LeaseCommand, LeaseManager};
+pub use lease_timing::{ElectionOptions, LeaseTiming};
 pub use metrics::ShardMetrics;
+pub use shard_change::{ShardChange, StoredBefore, StoredState};

@@ -11,14 +11,14 @@ use sluice_core::decide::{Action, Decision, Transition};
 use sluice_delivery::{ChangeRequest, ChangeRequestStatus, DeliveryError, Order, OutdatedReason};
 
 use super::State;
-use super::effect::{Count, Effect, Job, Work};
+use super::effect::{Effect, Job, MetricUpdate, Work};
 use super::status_queue::{Basis, StatusOwner, serialize_status};
-use crate::act::outcome::{self, left};
-use crate::act::{ActError, Done, Ended, order, strategy};
+use crate::act::outcome::{self, left_open};
+use crate::act::{ActError, EndedJob, JobOutcome, order, strategy};
 use crate::key::PipelineKey;
 use crate::metrics;
-use crate::record::events::Announcement;
-use crate::record::promotion::{self, Change};
+use crate::record::events::PendingEvent;
+use crate::record::promotion::{self, RecordChange};
 
 /// The comment on a change request that Sluice closes, unless a person rejected its promotion.
 const NOT_NEEDED: &str =
@@ -26,7 +26,7 @@ const NOT_NEEDED: &str =
 
 /// Which strategy a side effect uses.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum On {
+pub(super) enum StrategySource {
     /// The one that the pipeline names for the environment now.
     Environment,
     /// The one that opened the change request.
@@ -59,7 +59,7 @@ impl Prepared {
 }
 
 impl State {
-    /// ACT: records what was decided, and starts what is to be done.
+    /// ACT: records what was decided, and starts side effects.
     pub(super) fn act(&mut self, key: &PipelineKey, decision: &Decision) {
         for action in &decision.actions {
             match action {
@@ -72,11 +72,11 @@ impl State {
                 Action::Withdraw { promotion } => self.withdraw(key, promotion),
                 Action::CheckDelivered { promotion } => self.check_delivered(key, promotion),
                 Action::Pass { promotion, gates } => {
-                    self.change(key, promotion, &Change::Passed(gates.clone()));
+                    self.change(key, promotion, &RecordChange::Passed(gates.clone()));
                 }
-                Action::Move(to) => self.change(key, &to.promotion, &Change::Moved(to.clone())),
+                Action::Move(to) => self.change(key, &to.promotion, &RecordChange::Moved(to.clone())),
                 Action::Wait { promotion, gates, message } => {
-                    let change = Change::Waits { gates: gates.clone(), message: message.clone() };
+                    let change = RecordChange::Waits { gates: gates.clone(), message: message.clone() };
                     self.change(key, promotion, &change);
                 }
             }
@@ -84,14 +84,15 @@ impl State {
     }
 
     /// Changes the status of a record, in memory immediately and on the server as soon as possible.
-    pub(super) fn change(&mut self, key: &PipelineKey, name: &str, change: &Change) {
+    pub(super) fn change(&mut self, key: &PipelineKey, name: &str, change: &RecordChange) {
         let now = self.now.wall;
         let Some(fencing_token) = self.fencing_token(key) else { return };
         let Some(record) = self.record_mut(key, name) else { return };
         let before = record.status();
         let mut status = promotion::apply(&before, &record.object().spec, change, now);
-        if let Change::Moved(to) = change
-            && let Some(approval) = record.cached.hook.key_approval.as_ref().filter(|_| to.spends_approval)
+        if let RecordChange::Moved(to) = change
+            && let Some(approval) =
+                record.cached.hook_fields.key_approval.as_ref().filter(|_| to.spends_approval)
         {
             status.spent_key_approval = Some(approval.signed_at.clone());
         }
@@ -105,7 +106,7 @@ impl State {
         };
         let object =
             Arc::new(ApiPromotion { status: Some(status.clone()), ..record.object().as_ref().clone() });
-        record.cached.kept.0 = object.clone();
+        record.cached.parts.0 = object.clone();
         match serialize_status(&status) {
             Ok(serialized) => {
                 let owner = StatusOwner::Promotion(key.clone(), name.into());
@@ -117,8 +118,8 @@ impl State {
         }
         self.count_change(key, &object, change, &before);
         if let Some(entry) = self.pipelines.get(key) {
-            let announcement = Announcement::changed(entry.object(), &object, &before, change);
-            self.effects.extend(announcement.map(Effect::Announce));
+            let event = PendingEvent::changed(entry.object(), &object, &before, change);
+            self.effects.extend(event.map(Effect::SendEvent));
         }
         self.enqueue(key);
     }
@@ -128,29 +129,29 @@ impl State {
         &mut self,
         key: &PipelineKey,
         object: &ApiPromotion,
-        change: &Change,
+        change: &RecordChange,
         before: &PromotionStatus,
     ) {
         let Some(status) = &object.status else { return };
         let steps = metrics::completed(&object.spec, before, status, self.now.wall);
         if !steps.is_empty() {
             let spec = Box::new(object.spec.clone());
-            self.count(Count::Steps(key.namespace.clone(), spec, steps));
+            self.count(MetricUpdate::Steps(key.namespace.clone(), spec, steps));
         }
         if before.phase == status.phase {
             return;
         }
         let (phase, message, promotion) = (status.phase, &status.message, object.name_any());
         tracing::info!(pipeline = %key, promotion, %phase, message, "promotion");
-        self.count(Count::Entered(phase.to_string()));
-        // Failures on the way were counted when they happened.
-        if let (Change::Moved(_) | Change::Tampered(_), Phase::Failed) = (change, phase) {
-            self.count(Count::Failed(status.reason.clone()));
+        self.count(MetricUpdate::Entered(phase.to_string()));
+        // Failures of side effects were counted when they happened.
+        if let (RecordChange::Moved(_) | RecordChange::Tampered(_), Phase::Failed) = (change, phase) {
+            self.count(MetricUpdate::Failed(status.reason.clone()));
         }
     }
 
     /// Prepares a side effect for a promotion, if it may be started now.
-    pub(super) fn prepare(&self, key: &PipelineKey, name: &str, on: On) -> Option<Prepared> {
+    pub(super) fn prepare(&self, key: &PipelineKey, name: &str, source: StrategySource) -> Option<Prepared> {
         let fencing_token = self.fencing_token(key).filter(|_| self.acts(key))?;
         let entry = self.pipelines.get(key)?;
         let record = self.record(key, name).filter(|record| record.is_stored)?;
@@ -158,16 +159,16 @@ impl State {
         if self.in_flight.contains_key(&(key.clone(), promotion.spec.place())) {
             return None;
         }
-        let strategy = match on {
-            On::Environment => strategy::named(entry.object(), promotion).cloned(),
-            On::Request => strategy::of_request(entry.object(), promotion),
+        let strategy = match source {
+            StrategySource::Environment => strategy::named(entry.object(), promotion).cloned(),
+            StrategySource::Request => strategy::of_request(entry.object(), promotion),
         }?;
         let (mut order, secret) = order::order(entry.object(), promotion, &strategy, record.is_first_try)?;
         order.fencing_token = fencing_token;
         Some(Prepared { order, secret, strategy, promotion: promotion.clone() })
     }
 
-    /// Has a side effect carried out. Only one is in flight for each environment of a pipeline, or target that is
+    /// Starts a side effect. Only one is in flight for each environment of a pipeline, or target that is
     /// promoted on its own.
     fn launch(&mut self, key: &PipelineKey, prepared: Prepared, work: Work) {
         let Prepared { order, secret, strategy, promotion } = prepared;
@@ -178,7 +179,7 @@ impl State {
     }
 
     fn deliver(&mut self, key: &PipelineKey, name: &str) {
-        let Some(prepared) = self.prepare(key, name, On::Environment) else { return };
+        let Some(prepared) = self.prepare(key, name, StrategySource::Environment) else { return };
         if let Some(record) = self.record_mut(key, name) {
             record.is_first_try = false;
         }
@@ -190,43 +191,43 @@ impl State {
         self.launch(key, prepared, Work::Deliver(pipeline));
     }
 
-    /// Makes a change request again on top of its base, since it cannot be merged as it is.
-    fn rebuild(&mut self, key: &PipelineKey, name: &str, stale: OutdatedReason) {
+    /// Rebuilds a change request on top of its base, since it cannot be merged as it is.
+    fn rebuild(&mut self, key: &PipelineKey, name: &str, outdated: OutdatedReason) {
         if self.pipelines.get(key).is_none_or(|entry| entry.model.suspended) {
             return;
         }
-        let Some(mut prepared) = self.prepare(key, name, On::Environment) else { return };
+        let Some(mut prepared) = self.prepare(key, name, StrategySource::Environment) else { return };
         if prepared.promotion.status.as_ref().is_none_or(|status| status.phase != Phase::Proposed) {
             return;
         }
-        prepared.order.rebuild = Some(stale);
-        tracing::info!(pipeline = %key, promotion = name, %stale, "making a change request again");
+        prepared.order.rebuild = Some(outdated);
+        tracing::info!(pipeline = %key, promotion = name, reason = %outdated, "rebuilding a change request");
         self.launch_delivery(key, prepared);
     }
 
     fn follow(&mut self, key: &PipelineKey, name: &str, may_merge: bool) {
         let now = self.now.instant;
-        let due = self.backoff.due(name, now);
+        let due = self.backoff.poll_due(name, now);
         if due > now {
             return self.requeue_at(key, due);
         }
-        let Some(mut prepared) = self.prepare(key, name, On::Request) else { return };
+        let Some(mut prepared) = self.prepare(key, name, StrategySource::Request) else { return };
         let Some(request) = prepared.request() else { return };
         prepared.order.checks_settled = self.backoff.checks_settled(name, &request.head_commit, now);
-        self.backoff.looked(name, now);
-        let next = self.backoff.due(name, now);
+        self.backoff.polled(name, now);
+        let next = self.backoff.poll_due(name, now);
         self.requeue_at(key, next);
         self.launch(key, prepared, Work::Follow { request, may_merge });
     }
 
     fn withdraw(&mut self, key: &PipelineKey, name: &str) {
         let now = self.now.instant;
-        if let Some(due) = self.backoff.withdrawal_waits(name, now) {
+        if let Some(due) = self.backoff.withdrawal_due(name, now) {
             return self.requeue_at(key, due);
         }
-        let Some(prepared) = self.prepare(key, name, On::Request) else { return };
+        let Some(prepared) = self.prepare(key, name, StrategySource::Request) else { return };
         let Some(request) = prepared.request() else { return };
-        self.backoff.withdrawing(name, now);
+        self.backoff.withdrawal_started(name, now);
         let status = prepared.promotion.status.as_ref();
         let rejected = status.filter(|s| s.phase == Phase::Rejected).map(|s| s.message.clone());
         let comment = rejected.unwrap_or_else(|| NOT_NEEDED.into());
@@ -240,24 +241,25 @@ impl State {
         if due > now {
             return self.requeue_at(key, due);
         }
-        let Some(prepared) = self.prepare(key, name, On::Environment) else { return };
+        let Some(prepared) = self.prepare(key, name, StrategySource::Environment) else { return };
         let Some(commit) = prepared.commit() else { return };
-        self.backoff.checking(name, now);
+        self.backoff.check_started(name, now);
         let next = self.backoff.check_due(name, now);
         self.requeue_at(key, next);
         self.launch(key, prepared, Work::CheckCommit(commit));
     }
 
-    /// Begins a promotion again whose commit is gone, if its targets do not run it yet.
-    fn checked(&mut self, key: &PipelineKey, name: &str, checked: Result<Option<String>, ActError>) {
+    /// Handles the end of a check for a delivered commit. If the commit is gone, and the targets do not run it
+    /// yet, starts the promotion again.
+    fn check_ended(&mut self, key: &PipelineKey, name: &str, result: Result<Option<String>, ActError>) {
         let phase = self.record(key, name).map(|record| record.phase());
         let waits = matches!(phase, Some(Phase::Delivered | Phase::Failed));
         let acts = self.pipelines.get(key).is_some_and(|entry| !entry.model.suspended);
-        match checked {
+        match result {
             Ok(Some(commit)) if waits && acts => {
-                let lost = Change::Moved(Transition::of_lost(name.into(), &commit));
+                let lost = RecordChange::Moved(Transition::of_lost(name.into(), &commit));
                 self.backoff.forget(name);
-                self.count(Count::Failed("CommitLost".into()));
+                self.count(MetricUpdate::Failed("CommitLost".into()));
                 self.change(key, name, &lost);
             }
             Ok(_) => {}
@@ -267,44 +269,44 @@ impl State {
         }
     }
 
-    /// Whether a change request is at a place that the pipeline does not name any more, and Sluice has no access to
-    /// it, or had none for long: then it is left to people.
+    /// Whether a change request is in a repository or branch that the pipeline does not name any more, and Sluice
+    /// has no access to it, or has failed to close it for long. It is left to people then.
     fn is_out_of_reach(&self, key: &PipelineKey, name: &str, error: &ActError) -> bool {
         let Some((entry, record)) = self.pipelines.get(key).zip(self.record(key, name)) else { return false };
-        (error.is_lost_access() || self.backoff.has_long_been_withdrawing(name))
+        (error.is_lost_access() || self.backoff.has_withdrawal_stalled(name))
             && strategy::is_outdated(entry.object(), record.object())
     }
 
-    /// Notes of change requests that a later promotion has taken over that they are no longer theirs.
+    /// Marks the records whose change request a later promotion uses.
     pub(super) fn hand_over(&mut self, key: &PipelineKey) {
         let Some(records) = self.promotions.get(key) else { return };
         let all: Vec<&ApiPromotion> = records.values().map(|record| record.object().as_ref()).collect();
-        let over = all.iter().filter(|promotion| strategy::is_handed_over(promotion, &all));
-        let over: Vec<String> = over.map(|promotion| promotion.name_any()).collect();
-        over.iter().for_each(|name| self.change(key, name, &Change::HandedOver));
+        let handed_over = all.iter().filter(|promotion| strategy::is_handed_over(promotion, &all));
+        let names: Vec<String> = handed_over.map(|promotion| promotion.name_any()).collect();
+        names.iter().for_each(|name| self.change(key, name, &RecordChange::HandedOver));
     }
 
     /// Handles the end of a side effect.
-    pub(super) fn done(&mut self, done: Done) {
-        let Done { pipeline: key, place, promotion: name, strategy, what } = done;
+    pub(super) fn job_ended(&mut self, ended: EndedJob) {
+        let EndedJob { pipeline: key, place, promotion: name, strategy, outcome } = ended;
         self.in_flight.remove(&(key.clone(), place));
         if self.fencing_token(&key).is_none() {
             return;
         }
-        let change = match what {
-            Ended::Check(checked) => {
-                self.checked(&key, &name, checked);
+        let change = match outcome {
+            JobOutcome::Check(result) => {
+                self.check_ended(&key, &name, result);
                 None
             }
-            Ended::Follow(Ok(followed)) => match self.followed(&key, &name, followed) {
-                Some(Next::Rebuild(stale)) => {
+            JobOutcome::Follow(Ok(status)) => match self.poll_ended(&key, &name, status) {
+                Some(FollowUp::Rebuild(outdated)) => {
                     self.enqueue(&key);
-                    return self.rebuild(&key, &name, stale);
+                    return self.rebuild(&key, &name, outdated);
                 }
-                Some(Next::Change(change)) => Some(*change),
+                Some(FollowUp::Change(change)) => Some(*change),
                 None => None,
             },
-            what => self.change_after(&key, &name, &strategy, what),
+            outcome => self.change_after(&key, &name, &strategy, outcome),
         };
         if let Some(change) = change {
             self.change_ended(&key, &name, &change);
@@ -312,23 +314,23 @@ impl State {
         self.enqueue(&key);
     }
 
-    /// What follows from a look at an open change request.
-    fn followed(&mut self, key: &PipelineKey, name: &str, followed: ChangeRequestStatus) -> Option<Next> {
+    /// Handles the end of a poll of an open change request.
+    fn poll_ended(&mut self, key: &PipelineKey, name: &str, status: ChangeRequestStatus) -> Option<FollowUp> {
         let now = self.now.instant;
         let open = self.record(key, name).and_then(|record| record.status().change_request);
-        match &followed {
+        match &status {
             ChangeRequestStatus::Waits { .. } => {
-                self.backoff.stale(name, false, now);
+                self.backoff.is_rebuild_due(name, false, now);
             }
             ChangeRequestStatus::Open { stale, .. } => {
-                let is_due = self.backoff.stale(name, stale.is_some(), now);
-                if let Some(stale) = stale.filter(|_| is_due) {
-                    return Some(Next::Rebuild(stale));
+                let is_due = self.backoff.is_rebuild_due(name, stale.is_some(), now);
+                if let Some(outdated) = stale.filter(|_| is_due) {
+                    return Some(FollowUp::Rebuild(outdated));
                 }
             }
             _ => {}
         }
-        outcome::followed(followed, open).map(|change| Next::Change(Box::new(change)))
+        outcome::polled(status, open).map(|change| FollowUp::Change(Box::new(change)))
     }
 
     /// The change of the record when any other side effect has ended.
@@ -337,40 +339,45 @@ impl State {
         key: &PipelineKey,
         name: &str,
         strategy: &Strategy,
-        what: Ended,
-    ) -> Option<Change> {
+        outcome: JobOutcome,
+    ) -> Option<RecordChange> {
         let status = self.record(key, name).map(|record| record.status()).unwrap_or_default();
         let open = status.change_request.clone();
-        match what {
-            // Nothing has failed: the next decision says what is to be done instead.
-            Ended::Delivery(Err(ActError::Delivery(DeliveryError::Revoked)))
-            | Ended::Follow(Err(ActError::Delivery(DeliveryError::Revoked)))
-            | Ended::Withdrawal(Err(ActError::Delivery(DeliveryError::Revoked))) => None,
-            Ended::Delivery(Ok(delivered)) => Some(outcome::delivered(delivered, strategy)),
-            Ended::Withdrawal(Ok(merged @ ChangeRequestStatus::Merged { .. })) => {
-                outcome::followed(merged, open)
+        match outcome {
+            // This is no failure: the next decision says what to do instead.
+            JobOutcome::Delivery(Err(ActError::Delivery(DeliveryError::Revoked)))
+            | JobOutcome::Follow(Err(ActError::Delivery(DeliveryError::Revoked)))
+            | JobOutcome::Withdrawal(Err(ActError::Delivery(DeliveryError::Revoked))) => None,
+            JobOutcome::Delivery(Ok(delivered)) => Some(outcome::delivered(delivered, strategy)),
+            JobOutcome::Withdrawal(Ok(merged @ ChangeRequestStatus::Merged { .. })) => {
+                outcome::polled(merged, open)
             }
-            Ended::Withdrawal(Ok(ChangeRequestStatus::Elsewhere)) => open.map(left),
-            Ended::Withdrawal(Ok(ChangeRequestStatus::HandedOver)) => Some(Change::HandedOver),
-            Ended::Withdrawal(Ok(_)) => Some(Change::Withdrawn),
-            Ended::Withdrawal(Err(error)) if self.is_out_of_reach(key, name, &error) => open.map(left),
-            Ended::Delivery(Err(error)) => Some(outcome::failed(&error, status.attempts, self.now.wall)),
-            Ended::Follow(Err(error)) | Ended::Withdrawal(Err(error)) => {
-                Some(Change::Trouble { reason: error.reason(), message: error.to_string() })
+            JobOutcome::Withdrawal(Ok(ChangeRequestStatus::Elsewhere)) => open.map(left_open),
+            JobOutcome::Withdrawal(Ok(ChangeRequestStatus::HandedOver)) => Some(RecordChange::HandedOver),
+            JobOutcome::Withdrawal(Ok(_)) => Some(RecordChange::Withdrawn),
+            JobOutcome::Withdrawal(Err(error)) if self.is_out_of_reach(key, name, &error) => {
+                open.map(left_open)
             }
-            Ended::Follow(Ok(_)) | Ended::Check(_) => None,
+            JobOutcome::Delivery(Err(error)) => Some(outcome::failed(&error, status.attempts, self.now.wall)),
+            JobOutcome::Follow(Err(error)) | JobOutcome::Withdrawal(Err(error)) => {
+                Some(RecordChange::Trouble { reason: error.reason(), message: error.to_string() })
+            }
+            JobOutcome::Follow(Ok(_)) | JobOutcome::Check(_) => None,
         }
     }
 
     /// Applies the change that follows from the end of a side effect.
-    fn change_ended(&mut self, key: &PipelineKey, name: &str, change: &Change) {
-        if let Change::Failed { reason, .. } | Change::Trouble { reason, .. } = change {
-            self.count(Count::Failed((*reason).into()));
+    fn change_ended(&mut self, key: &PipelineKey, name: &str, change: &RecordChange) {
+        if let RecordChange::Failed { reason, .. } | RecordChange::Trouble { reason, .. } = change {
+            self.count(MetricUpdate::Failed((*reason).into()));
         }
-        if !matches!(change, Change::Proposed(_) | Change::Waiting { .. } | Change::Trouble { .. }) {
+        if !matches!(
+            change,
+            RecordChange::Proposed(_) | RecordChange::Waiting { .. } | RecordChange::Trouble { .. }
+        ) {
             self.backoff.forget(name);
         }
-        if let Change::Failed { again, .. } = change {
+        if let RecordChange::Failed { again, .. } = change {
             let pause = pause_until(*again, self.now.wall);
             self.backoff.failed(name, self.now.instant, pause);
         }
@@ -378,12 +385,12 @@ impl State {
     }
 }
 
-/// What follows from a look at a change request.
-enum Next {
-    /// It is made again, since it cannot be merged as it is.
+/// What follows from a poll of a change request.
+enum FollowUp {
+    /// It is rebuilt, since it cannot be merged as it is.
     Rebuild(OutdatedReason),
     /// Its record changes.
-    Change(Box<Change>),
+    Change(Box<RecordChange>),
 }
 
 /// How long until a time; zero if it has passed.

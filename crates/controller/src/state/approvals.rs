@@ -1,13 +1,14 @@
-//! What is known about the admission policy that decides who may approve.
+//! The admission policy that decides who may approve.
 
 use super::State;
-use super::effect::Count;
+use super::effect::MetricUpdate;
 use crate::key::PipelineKey;
 
 impl State {
-    /// Notes whether the API server checks who approves. Promotions that wait for an approval show it.
-    pub(super) fn approvals_checked(&mut self, gap: Option<String>) {
-        self.count(Count::ApprovalsChecked(gap.is_none()));
+    /// Notes why the API server does not check who approves, or `None` if it does. Promotions that wait for an
+    /// approval show it.
+    pub(super) fn approval_policy_checked(&mut self, gap: Option<String>) {
+        self.count(MetricUpdate::ApprovalsChecked(gap.is_none()));
         if self.approvals_unguarded == gap {
             return;
         }
@@ -44,16 +45,16 @@ mod tests {
             "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1", "facets": {}}});
         insert(&mut state, record(serde_json::from_value(waits).unwrap()));
         let missing = Some("not installed".to_string());
-        for (gap, checked, is_news) in
+        for (gap, checked, is_change) in
             [(None, true, false), (missing.clone(), false, true), (missing, false, false), (None, true, true)]
         {
             state.queue.remove(&key());
             state.effects.clear();
-            state.approvals_checked(gap);
+            state.approval_policy_checked(gap);
             assert!(
-                matches!(&state.effects[..], [Effect::Count(Count::ApprovalsChecked(c))] if *c == checked)
+                matches!(&state.effects[..], [Effect::UpdateMetrics(MetricUpdate::ApprovalsChecked(c))] if *c == checked)
             );
-            assert_eq!(state.queue.len() == 1, is_news);
+            assert_eq!(state.queue.len() == 1, is_change);
         }
     }
 }

@@ -1,6 +1,6 @@
-//! An object of the hub in memory. Three parts of it change independently and are known as of different versions: the
-//! spec and what hook calls stored in its status are as new as the newest object that was read; the rest of its status
-//! is as new as the last acknowledged write, which may be ahead of the watch.
+//! An object of the hub in memory. Three parts of it change independently and are known as of different versions:
+//! the spec and what hook calls stored in its status are as new as the newest object that was read; the rest of
+//! its status is as new as the last acknowledged write, which may be ahead of the watch.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use crate::key::version_of;
 use crate::observe::reported::Reports;
 use crate::state::status_queue::{SerializedStatus, serialize_status};
 
-/// How objects of a kind are kept in memory.
-pub(crate) trait Kept: Sized {
+/// The parts of an object that are kept in memory, without its hook fields.
+pub(crate) trait CachedParts: Sized {
     /// The kind.
     type Object: Resource<DynamicType = ()>;
-    /// What hook calls store in the status, whichever replica takes them. The loop never writes it.
-    type Hook: PartialEq;
+    /// The fields of the status that hook calls write, on any replica. The loop never writes them.
+    type HookFields: PartialEq;
 
     /// Splits an object that was read.
-    fn split(object: Self::Object) -> (Self, Self::Hook);
+    fn split(object: Self::Object) -> (Self, Self::HookFields);
 
     /// Returns the object, for its metadata and spec.
     fn object(&self) -> &Self::Object;
@@ -37,21 +37,21 @@ pub(crate) trait Kept: Sized {
 
 /// An object of the hub in memory.
 #[derive(Debug)]
-pub(crate) struct Cached<K: Kept> {
+pub(crate) struct Cached<K: CachedParts> {
     /// Spec and status.
-    pub kept: K,
-    /// What hook calls have stored.
-    pub hook: K::Hook,
+    pub parts: K,
+    /// The fields of the status that hook calls write.
+    pub hook_fields: K::HookFields,
     /// The version of the newest object that was read, by watch, list or get.
     read_at: u64,
     /// The version of the object at which its status was as it is here. 0 if that is not known.
     status_at: u64,
 }
 
-/// What was new in an object that was read.
+/// What has changed in an object that was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
-    /// No newer object was read before: its spec and hook fields count.
+    /// No newer object was read before, so its spec and hook fields count.
     pub is_latest: bool,
     /// Its owner has edited the spec.
     pub spec: bool,
@@ -61,12 +61,12 @@ pub(crate) struct Changes {
     pub foreign_status: bool,
 }
 
-impl<K: Kept> Cached<K> {
+impl<K: CachedParts> Cached<K> {
     /// An object that is read for the first time.
     pub fn new(object: K::Object) -> Self {
         let version = version_of(object.meta());
-        let (kept, hook) = K::split(object);
-        Self { kept, hook, read_at: version, status_at: version }
+        let (parts, hook_fields) = K::split(object);
+        Self { parts, hook_fields, read_at: version, status_at: version }
     }
 
     /// An object that is being created: it has no version yet.
@@ -91,60 +91,60 @@ impl<K: Kept> Cached<K> {
 
     /// Whether an object that was read is another one, which was deleted or created under the same name.
     pub fn is_other(&self, read: &K::Object) -> bool {
-        self.kept.object().meta().uid != read.meta().uid
+        self.parts.object().meta().uid != read.meta().uid
     }
 
-    /// Takes in an object that was read, except its hook fields, which are returned. While this replica is `writing`
-    /// its status, a differing status is a late copy of an earlier write: the writer notices conflicts.
-    pub fn take_in(&mut self, read: K::Object, writing: bool) -> (Changes, K::Hook) {
+    /// Takes in an object that was read, except its hook fields, which are returned. While this replica is
+    /// `writing` its status, a differing status is a late copy of an earlier write: the writer notices conflicts.
+    pub fn take_in(&mut self, read: K::Object, writing: bool) -> (Changes, K::HookFields) {
         let version = version_of(read.meta());
-        let (read, hook) = K::split(read);
+        let (read, hook_fields) = K::split(read);
         let is_latest = version >= self.read_at;
         let is_news = version > self.status_at;
-        let differs = !self.kept.has_status_of(&read);
-        let spec = is_latest && self.kept.take_spec(&read);
+        let differs = !self.parts.has_status_of(&read);
+        let spec = is_latest && self.parts.take_spec(&read);
         let takes_status = is_news && !(differs && writing);
         if takes_status {
             self.status_at = version;
-            self.kept.take_status(&read);
+            self.parts.take_status(&read);
         }
         self.read_at = self.read_at.max(version);
         let status = takes_status && differs;
-        (Changes { is_latest, spec, status, foreign_status: is_news && differs }, hook)
+        (Changes { is_latest, spec, status, foreign_status: is_news && differs }, hook_fields)
     }
 
-    /// Replaces everything by the object as the API server returned it when it was created.
+    /// Replaces everything by the object that the API server returned when it was created.
     pub fn created(&mut self, object: K::Object) {
         *self = Self::new(object);
     }
 
-    /// A status write was acknowledged with this version.
+    /// Notes that a status write was acknowledged with this version.
     pub fn written(&mut self, version: u64) {
         self.status_at = self.status_at.max(version);
     }
 
-    /// Whether a status write took effect is not known: the next object that is read says.
-    pub fn unsure(&mut self) {
+    /// Notes that it is not known whether a status write took effect. The next object that is read shows it.
+    pub fn mark_status_unknown(&mut self) {
         self.status_at = 0;
     }
 
-    /// Versions start again from an earlier one: the API server was restored from a backup.
+    /// Notes that the API server was restored from a backup, so that versions start again from an earlier one.
     pub fn restored(&mut self) {
         (self.read_at, self.status_at) = (0, 0);
     }
 }
 
-/// What hook calls store in a pipeline's status.
+/// The fields of a pipeline's status that hook calls write.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct PipelineHook {
-    /// What the members of targets that Sluice cannot read have reported.
+pub(crate) struct PipelineHookFields {
+    /// The reports of targets that Sluice cannot read.
     pub reports: Reports,
     /// When a forge last reported a change of a change request.
     pub forge_called: Option<String>,
 }
 
-impl PipelineHook {
-    /// Takes it out of a status.
+impl PipelineHookFields {
+    /// Takes the fields out of a status.
     pub(crate) fn take(status: &mut PipelineStatus) -> Self {
         Self { reports: std::mem::take(&mut status.reports), forge_called: status.forge_called.take() }
     }
@@ -152,27 +152,27 @@ impl PipelineHook {
 
 /// A Pipeline in memory. Thousands are kept, and the status as a tree takes ten times the memory of its JSON.
 #[derive(Debug)]
-pub(crate) struct KeptPipeline {
+pub(crate) struct CachedPipeline {
     /// Metadata and spec, as its owner wrote them.
     pub object: Arc<Pipeline>,
     /// The status that is stored, or is being written.
     pub status: Option<SerializedStatus>,
 }
 
-impl KeptPipeline {
+impl CachedPipeline {
     /// The status that is stored, or is being written.
     pub fn status(&self) -> PipelineStatus {
         self.status.as_ref().and_then(|s| serde_json::from_str(s.get()).ok()).unwrap_or_default()
     }
 }
 
-impl Kept for KeptPipeline {
+impl CachedParts for CachedPipeline {
     type Object = Pipeline;
-    type Hook = PipelineHook;
+    type HookFields = PipelineHookFields;
 
-    fn split(mut object: Pipeline) -> (Self, PipelineHook) {
+    fn split(mut object: Pipeline) -> (Self, PipelineHookFields) {
         let mut status = object.status.take().unwrap_or_default();
-        let hook = PipelineHook::take(&mut status);
+        let hook = PipelineHookFields::take(&mut status);
         let status = serialize_status(&status).ok();
         (Self { object: Arc::new(object), status }, hook)
     }
@@ -198,10 +198,10 @@ impl Kept for KeptPipeline {
     }
 }
 
-/// What hook calls store in a promotion's status.
+/// The fields of a promotion's status that hook calls write.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct PromotionHook {
-    /// What the receiver of a webhook has reported.
+pub(crate) struct PromotionHookFields {
+    /// The report of a webhook's receiver.
     pub report: Option<Callback>,
     /// The approval by key.
     pub key_approval: Option<Box<KeyApproval>>,
@@ -209,15 +209,15 @@ pub(crate) struct PromotionHook {
 
 /// A Promotion in memory, with its status.
 #[derive(Debug)]
-pub(crate) struct KeptPromotion(pub Arc<Promotion>);
+pub(crate) struct CachedPromotion(pub Arc<Promotion>);
 
-impl Kept for KeptPromotion {
+impl CachedParts for CachedPromotion {
     type Object = Promotion;
-    type Hook = PromotionHook;
+    type HookFields = PromotionHookFields;
 
-    fn split(mut object: Promotion) -> (Self, PromotionHook) {
+    fn split(mut object: Promotion) -> (Self, PromotionHookFields) {
         let status = object.status.as_mut();
-        let hook = status.map(|status| PromotionHook {
+        let hook = status.map(|status| PromotionHookFields {
             report: status.callback.take(),
             key_approval: status.key_approval.take(),
         });

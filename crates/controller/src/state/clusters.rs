@@ -1,4 +1,4 @@
-//! What follows from the watch of GitopsClusters and from the events of the clusters themselves.
+//! Handles the watch of GitopsClusters, and the events of the clusters.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -18,14 +18,15 @@ use crate::watch::session::KubeconfigSource;
 use crate::watch::stream::ObjectEvent;
 
 impl State {
-    pub(super) fn clusters_seen(&mut self, seen: Option<ObjectEvent<sluice_api::GitopsCluster>>) {
+    /// Takes in an event of the watch of GitopsClusters; `None` if the hub does not serve that kind.
+    pub(super) fn gitops_cluster_event(&mut self, event: Option<ObjectEvent<sluice_api::GitopsCluster>>) {
         let key = |c: &sluice_api::GitopsCluster| (c.namespace().unwrap_or_default(), c.name_any());
-        self.has_cluster_kind = seen.is_some();
+        self.has_cluster_kind = event.is_some();
         let known = |c: sluice_api::GitopsCluster| {
             let allowed = AllowedNamespaces::of(c.annotations());
             (key(&c), KnownCluster { spec: c.spec, allowed })
         };
-        let users = match seen {
+        let users = match event {
             None => self.set_clusters(HashMap::new()),
             Some(ObjectEvent::Listed(all, _)) => self.set_clusters(all.into_iter().map(known).collect()),
             Some(ObjectEvent::Applied(c)) => {
@@ -77,11 +78,11 @@ impl State {
         places.into_iter().flat_map(|places| places.values().flatten().cloned()).collect()
     }
 
-    /// Why a pipeline may not refer to what a target names; `None` when it may.
+    /// Why a pipeline may not have this target; `None` if it may.
     ///
     /// # Errors
-    /// [`NoAnswerYet`] before that is known.
-    pub(super) fn refuses(
+    /// When that is not known yet.
+    pub(super) fn target_refusal(
         &self,
         pipeline: &PipelineKey,
         cluster: &ClusterKey,
@@ -92,19 +93,19 @@ impl State {
         match cluster {
             ClusterKey::Local => {
                 let hub = self.index.cluster(&ClusterKey::Local);
-                tenancy::refuses_namespace(locked, &target.namespace, from, hub)
+                tenancy::namespace_refusal(locked, &target.namespace, from, hub)
             }
             ClusterKey::Remote { namespace, .. } if namespace == from => Ok(None),
             ClusterKey::Remote { namespace, name } => {
                 let known =
                     self.clusters.as_ref().ok_or(NoAnswerYet)?.get(&(namespace.clone(), name.clone()));
                 let allowed = known.and_then(|known| known.allowed.as_ref());
-                Ok(tenancy::refuses_cluster(locked, cluster, from, allowed))
+                Ok(tenancy::cluster_refusal(locked, cluster, from, allowed))
             }
         }
     }
 
-    /// Has a session with each cluster that a pipeline refers to, and with no other.
+    /// Connects to each cluster that a pipeline refers to, and to no other.
     pub(super) fn settle_fleet(&mut self) {
         if !self.listed.0 {
             return;
@@ -133,7 +134,7 @@ impl State {
         }
     }
 
-    /// Where the kubeconfig of a cluster is; `None` before the hub's clusters are known.
+    /// Where the kubeconfig of a cluster is, or why there is none. `None` before the GitopsClusters are known.
     fn access(&self, key: &ClusterKey) -> Option<Result<KubeconfigSource, String>> {
         let ClusterKey::Remote { namespace, name } = key else { return Some(Ok(KubeconfigSource::Local)) };
         if !self.has_cluster_kind {
@@ -173,6 +174,7 @@ impl State {
         }
     }
 
+    /// Takes in an event of a cluster, and queues the pipelines that it affects.
     pub(super) fn cluster_event(&mut self, key: &ClusterKey, event: ClusterEvent) {
         // Events of a cluster that no pipeline refers to any more do not count.
         let Some(users) = self.users.get(key) else { return };

@@ -1,33 +1,33 @@
-//! Commit statuses: the progress of a promotion, reported on the commit that its merged change request left on the base.
-//! They delay, fail and repeat no promotion. What is reported follows from the record alone, and nothing is stored about
-//! it: after a restart, promotions that are in progress or ended lately are reported again.
+//! Commit statuses: the progress of a promotion, reported on the commit that its merged change request left on the
+//! base. They delay, fail and repeat no promotion. What is reported follows from the record alone, and nothing is
+//! stored about it: after a restart, promotions that are in progress or ended lately are reported again.
 
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use sluice_api::promotion::{Phase, Promotion};
+use sluice_api::promotion::{Phase, Promotion, RecordedRequestState};
 use sluice_delivery::PromotionProgress;
 
 use super::State;
-use super::actions::On;
-use super::effect::{CommitStatus, Effect};
+use super::actions::StrategySource;
+use super::effect::{CommitStatusReport, Effect};
 use super::entries::Reported;
 use crate::act::strategy;
 use crate::key::PipelineKey;
 
-/// How long after its end a promotion is reported that this process has not reported yet.
+/// How long after its end a promotion is still reported.
 const ENDED_LATELY: SignedDuration = SignedDuration::from_mins(10);
 
 impl State {
-    /// Reports what the records say and was not reported yet, if the strategy asks for it. Records that are not as
-    /// Sluice wrote them are left out.
+    /// Reports the progress of promotions that was not reported yet, if the strategy asks for it. Records that are
+    /// not as Sluice wrote them are left out.
     pub(super) fn report_commit_statuses(&mut self, key: &PipelineKey, tampered: &BTreeMap<String, String>) {
         let (Some(entry), Some(records)) = (self.pipelines.get(key), self.promotions.get(key)) else {
             return;
         };
         let candidates = records.iter().filter(|(name, _)| !tampered.contains_key(*name));
         let due = candidates.filter_map(|(name, record)| {
-            let (progress, description) = wanted(record.object(), self.now.wall)?;
+            let (progress, description) = progress(record.object(), self.now.wall)?;
             let round = record.object().status.as_ref().map_or(0, |status| status.round);
             let is_reported =
                 record.reported.as_ref().is_some_and(|r| (r.progress, r.round) == (progress, round));
@@ -35,7 +35,7 @@ impl State {
             is_due.then(|| (name.clone(), progress, description, round))
         });
         for (name, progress, description, round) in due.collect::<Vec<_>>() {
-            let Some(prepared) = self.prepare(key, &name, On::Request) else { continue };
+            let Some(prepared) = self.prepare(key, &name, StrategySource::Request) else { continue };
             let asked = prepared.strategy.pull_request.as_ref().is_some_and(|s| s.commit_statuses);
             let Some(request) = prepared.request().filter(|_| asked) else { continue };
             let reported = Reported { progress, round, fencing_token: prepared.order.fencing_token.clone() };
@@ -43,7 +43,7 @@ impl State {
             if let Some(before) = record.and_then(|record| record.reported.replace(reported)) {
                 self.emit(Effect::Revoke(before.fencing_token));
             }
-            self.emit(Effect::ReportCommitStatus(Box::new(CommitStatus {
+            self.emit(Effect::ReportCommitStatus(Box::new(CommitStatusReport {
                 pipeline: key.clone(),
                 promotion: name,
                 order: prepared.order,
@@ -56,11 +56,13 @@ impl State {
     }
 }
 
-/// What the record of a promotion has to report, if it was delivered by a merge.
-fn wanted(promotion: &Promotion, now: Timestamp) -> Option<(PromotionProgress, String)> {
+/// The progress of a promotion that was delivered by a merge, and a description; `None` if there is nothing to
+/// report.
+fn progress(promotion: &Promotion, now: Timestamp) -> Option<(PromotionProgress, String)> {
     let (spec, status) = (&promotion.spec, promotion.status.as_ref()?);
-    let merged = status.change_request.as_ref().is_some_and(|request| request.state == "merged");
-    if !merged || !status.times.contains_key("Delivered") {
+    let is_merged =
+        status.change_request.as_ref().is_some_and(|request| request.state == RecordedRequestState::Merged);
+    if !is_merged || !status.times.contains_key("Delivered") {
         return None;
     }
     let (place, revision) = (spec.place(), &spec.revision);
@@ -108,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_merged_is_reported_until_it_has_ended_and_a_while_after() {
+    fn a_merged_promotion_is_reported_until_a_while_after_its_end() {
         let (late, now) = ("2026-01-02T02:00:00Z", NOW.parse().unwrap());
         let pending = Some((PromotionProgress::Pending, "waits until prod runs 6.1.8 and is healthy"));
         let failed = Some((PromotionProgress::Failure, "it crashes"));
@@ -128,16 +130,16 @@ mod tests {
             ("Proposed", NOW, "open", None),
             ("Succeeded", NOW, "withdrawn", None),
             ("Rejected", NOW, "closed", None),
-            // What was merged did not bring it: it is being delivered again.
+            // The merge did not bring the revision: it is delivered again.
             ("Promoting", NOW, "merged", None),
         ] {
-            let told = wanted(&promotion(phase, since, request, true), now);
-            let told = told.as_ref().map(|(progress, words)| (*progress, words.as_str()));
-            assert_eq!(told, expected, "{phase} {since} {request}");
+            let reported = progress(&promotion(phase, since, request, true), now);
+            let reported = reported.as_ref().map(|(progress, description)| (*progress, description.as_str()));
+            assert_eq!(reported, expected, "{phase} {since} {request}");
         }
         let mut missed = promotion("Superseded", NOW, "merged", true);
         missed.status.as_mut().unwrap().times.remove("Delivered");
-        assert_eq!(wanted(&missed, now), None);
+        assert_eq!(progress(&missed, now), None);
     }
 
     /// Replaces the record, and returns the progress that is reported and whether an earlier report is revoked.

@@ -1,5 +1,5 @@
-//! When a failed delivery is retried before its pause is over: its pipeline was edited, or the targets show another
-//! revision or source than before. Either may be the fix.
+//! When a failed delivery is retried before its pause is over: its pipeline was edited, or the targets show
+//! another revision or source than before. Either may be the fix.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -12,7 +12,7 @@ use super::entries::may_retry_early;
 use crate::key::PipelineKey;
 
 impl State {
-    /// Has failed deliveries of a pipeline retried soon, if its targets show other revisions or sources than when
+    /// Retries failed deliveries of a pipeline soon, if its targets show other revisions or sources than when
     /// they failed.
     pub(super) fn retry_early(
         &mut self,
@@ -28,10 +28,10 @@ impl State {
         if waiting.is_empty() {
             return;
         }
-        let shown = shown(&entry.model, observed);
+        let targets_hash = targets_hash(&entry.model, observed);
         let mut is_sooner = false;
         for name in waiting {
-            is_sooner |= self.backoff.saw(name, shown, self.now.instant);
+            is_sooner |= self.backoff.targets_observed(name, targets_hash, self.now.instant);
         }
         if is_sooner {
             self.enqueue(key);
@@ -39,9 +39,9 @@ impl State {
     }
 }
 
-/// The revisions and sources that the targets of a pipeline show, as a hash. Their health is left
-/// out: it may change every second, and fixes nothing.
-fn shown(pipeline: &Pipeline, observed: &ObservedTargets) -> u64 {
+/// A hash of the revisions and sources that the targets of a pipeline show. Their health is left out: it may
+/// change every second, and fixes no failure.
+fn targets_hash(pipeline: &Pipeline, observed: &ObservedTargets) -> u64 {
     let mut hash = DefaultHasher::new();
     for environment in &pipeline.environments {
         let targets = environment.targets.iter();
@@ -74,7 +74,7 @@ mod tests {
         serde_json::from_value(object).unwrap()
     }
 
-    /// The name that the promotion of revision 1 into dev has.
+    /// The name of the promotion of revision 1 into dev.
     fn name() -> String {
         let model = crate::translate::pipeline(&pipeline(1, 1));
         let facets = [("HelmRelease/a:chart".to_string(), "1".to_string())].into();
@@ -82,7 +82,7 @@ mod tests {
         sluice_core::promotion_name::promotion_name(&model, &model.environments[0], &revision, 0)
     }
 
-    /// A promotion whose delivery failed, and which is tried again in an hour.
+    /// A promotion whose delivery failed, and which is retried in an hour.
     fn failed(state: &mut State, reason: &str) {
         let later = state.now.wall.checked_add(jiff::SignedDuration::from_hours(1)).unwrap();
         let object = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Promotion",
@@ -94,13 +94,13 @@ mod tests {
         insert(state, record(serde_json::from_value(object).unwrap()));
     }
 
-    /// Whether it is due at the next look.
+    /// Whether its retry is due.
     fn is_due(state: &mut State) -> bool {
         state.load(&key()).unwrap().0[0].next_attempt.unwrap() <= state.now.wall
     }
 
     #[test]
-    fn an_edit_of_the_pipeline_ends_the_pause_also_one_that_nobody_saw() {
+    fn an_edit_of_the_pipeline_ends_the_pause_also_if_no_process_ran_then() {
         for (observed, reason, due) in
             [(1, "NoMarker", false), (0, "NoMarker", true), (0, "RateLimited", false)]
         {
@@ -118,7 +118,7 @@ mod tests {
         let mut state = state();
         failed(&mut state, "NoMarker");
         state.put_pipeline(pipeline(1, 1));
-        let mut see = |version: &str| {
+        let mut is_due_with = |version: &str| {
             let mut observed = ObservedTargets::default();
             let mut target = ObservedTarget::default();
             target.members.extend(super::super::reconcile::tests::runs(version).members);
@@ -127,8 +127,8 @@ mod tests {
             state.retry_early(&key(), &observed, &promotions);
             is_due(&mut state)
         };
-        assert!(!see("1.0.0"));
-        assert!(!see("1.0.0"));
-        assert!(see("1.1.0"));
+        assert!(!is_due_with("1.0.0"));
+        assert!(!is_due_with("1.0.0"));
+        assert!(is_due_with("1.1.0"));
     }
 }

@@ -12,7 +12,7 @@ use sluice_delivery::{ChangeRequest, FencingToken, LeaseTerm, Order, PromotionPr
 use crate::key::PipelineKey;
 use crate::metrics::PromotionStep;
 use crate::observe::facts::ClusterKey;
-use crate::record::events::Announcement;
+use crate::record::events::PendingEvent;
 use crate::state::Input;
 use crate::state::status_queue::StatusWrite;
 use crate::watch::session::KubeconfigSource;
@@ -40,16 +40,16 @@ pub enum Effect {
     ReadPromotion(PipelineKey, String),
     /// Delete a promotion's record of this name and uid.
     DeletePromotion(PipelineKey, String, Option<String>, FencingToken),
-    /// Deliver, or look after a delivery; the end comes back as [`Input::Done`].
+    /// Start a job; the end comes back as [`Input::JobEnded`].
     Start(Box<Job>),
-    /// Revoke the fencing_token of an in-flight side effect.
+    /// Revoke the fencing token of an in-flight side effect.
     Revoke(FencingToken),
-    /// End the term of a shard, and with it all fencing_tokens within.
+    /// End the term of a shard, and with it all fencing tokens within.
     EndTerm(LeaseTerm),
     /// Report a commit status on a forge.
-    ReportCommitStatus(Box<CommitStatus>),
+    ReportCommitStatus(Box<CommitStatusReport>),
     /// Write an event, and send it to the listener of events.
-    Announce(Announcement),
+    SendEvent(PendingEvent),
     /// Keep a session with a cluster, for targets in these namespaces.
     Connect(ClusterKey, KubeconfigSource, BTreeSet<String>),
     /// End the session with a cluster.
@@ -62,21 +62,22 @@ pub enum Effect {
     PublishedAll,
     /// Feed an input back after a while.
     Later(Duration, Box<Input>),
-    /// Read again all Pipelines and Promotions whose versions differ; the answer comes back as [`Input::Resynced`].
+    /// Read again all Pipelines and Promotions whose versions differ; the answer comes back as
+    /// [`Input::Resynced`].
     Resync(Resync),
     /// Hand back the Lease of a shard.
     ReleaseShard(u32),
-    /// Count something in the metrics.
-    Count(Count),
+    /// Update the metrics.
+    UpdateMetrics(MetricUpdate),
 }
 
-/// In place of a version: this replica writes the object, and it is not to be read.
+/// In place of a version: this replica writes the object, so it is not read again.
 pub(crate) const OURS: u64 = u64::MAX;
 
-/// What is to be read again for new shards.
+/// The objects to read again for new shards.
 #[derive(Clone, Debug)]
 pub struct Resync {
-    /// The new shards, each with the term for which this replica has it.
+    /// The new shards, each with its term.
     pub shards: Vec<(u32, LeaseTerm)>,
     /// The known version of each Pipeline.
     pub pipelines: HashMap<PipelineKey, u64>,
@@ -86,7 +87,7 @@ pub struct Resync {
 
 /// Something that the metrics count.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Count {
+pub enum MetricUpdate {
     /// A pipeline was reconciled.
     Reconciled,
     /// A pipeline waited so long from an event to its reconciliation.
@@ -110,7 +111,7 @@ pub struct Job {
     pub pipeline: PipelineKey,
     /// The environment, or the target that is promoted on its own.
     pub place: String,
-    /// What delivery is asked to do, without credentials.
+    /// The order for delivery, without credentials.
     pub order: Order,
     /// The name of the Secret that has the credentials.
     pub secret: Option<String>,
@@ -118,20 +119,20 @@ pub struct Job {
     pub strategy: Strategy,
     /// The promotion's record.
     pub promotion: Arc<Promotion>,
-    /// What is to be done.
+    /// The kind of work.
     pub work: Work,
 }
 
-/// What is to be done in a [`Job`].
+/// The kind of work of a [`Job`].
 #[derive(Debug)]
 pub enum Work {
     /// Deliver the promotion of this pipeline.
     Deliver(Arc<Pipeline>),
-    /// Look at the change request, and merge it if `may_merge`.
+    /// Poll the change request, and merge it if `may_merge`.
     Follow {
         /// The change request.
         request: ChangeRequest,
-        /// Every gate is open.
+        /// Whether every gate is open.
         may_merge: bool,
     },
     /// Close the change request with a comment.
@@ -141,13 +142,13 @@ pub enum Work {
         /// The comment.
         comment: String,
     },
-    /// Look whether this commit is still in its branch.
+    /// Check whether this commit is still in its branch.
     CheckCommit(String),
 }
 
 /// A commit status to be reported.
 #[derive(Debug)]
-pub struct CommitStatus {
+pub struct CommitStatusReport {
     /// The pipeline.
     pub pipeline: PipelineKey,
     /// The promotion's name.
@@ -158,7 +159,7 @@ pub struct CommitStatus {
     pub secret: Option<String>,
     /// The merged change request.
     pub request: ChangeRequest,
-    /// The state.
+    /// The progress of the promotion.
     pub progress: PromotionProgress,
     /// The description.
     pub description: String,

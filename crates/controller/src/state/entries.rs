@@ -1,4 +1,4 @@
-//! The pipelines and promotions in memory, each with what this process alone knows of it.
+//! The pipelines and promotions in memory, with facts that only this process knows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,20 +10,21 @@ use sluice_core::evidence::Evidence;
 use sluice_core::pipeline::Pipeline;
 use sluice_delivery::{FencingToken, PromotionProgress};
 
-use super::cached::{Cached, KeptPipeline, KeptPromotion};
+use super::cached::{Cached, CachedPipeline, CachedPromotion};
 use super::status_pace::Damping;
+use crate::act::RATE_LIMITED;
 use crate::hook::condition::HookSecretProblem;
 use crate::observe::facts::ClusterKey;
 
 /// A pipeline.
 pub(super) struct PipelineEntry {
     /// The object.
-    pub cached: Cached<KeptPipeline>,
+    pub cached: Cached<CachedPipeline>,
     /// The object as `core` sees it.
     pub model: Pipeline,
-    /// What its targets have proven.
+    /// The revisions that its targets have verified.
     pub evidence: Evidence,
-    /// Since when a status that differs from the stored one waits to be written.
+    /// Since when a changed status waits to be written.
     pub differs: Option<Instant>,
     /// When a status was last sent.
     pub sent: Option<Instant>,
@@ -31,20 +32,20 @@ pub(super) struct PipelineEntry {
     pub damping: Damping,
     /// Its owner has edited it since a status was composed for it.
     pub edited: bool,
-    /// When the first event happened that it was not reconciled for.
+    /// When it was queued; `None` if it is not queued.
     pub enqueued: Option<Instant>,
     /// When an event about each of its clusters was last sent.
     pub cluster_events: BTreeMap<ClusterKey, Instant>,
-    /// By their names, the promotions that could not be recorded.
+    /// The promotions that could not be recorded, by name.
     pub unrecorded: BTreeMap<String, Unrecorded>,
-    /// What is wrong with its Secrets with hook keys; `None` until they were read.
+    /// The problem with its Secrets with hook keys, if there is one; `None` until they were read.
     pub hook_secret: Option<Option<HookSecretProblem>>,
 }
 
 impl PipelineEntry {
     /// Metadata and spec.
     pub fn object(&self) -> &Arc<ApiPipeline> {
-        &self.cached.kept.object
+        &self.cached.parts.object
     }
 }
 
@@ -53,14 +54,14 @@ impl PipelineEntry {
 pub(super) struct Unrecorded {
     /// What failed, and what to do.
     pub why: String,
-    /// Recording it is not tried again before.
+    /// When recording it is retried at the earliest.
     pub until: Instant,
     /// The pause after the last failure.
     pub pause: Duration,
 }
 
 impl Unrecorded {
-    /// One that has not failed yet.
+    /// A promotion whose first failure is about to be noted.
     pub fn new(now: Instant) -> Self {
         Self { why: String::new(), until: now, pause: Duration::ZERO }
     }
@@ -69,12 +70,12 @@ impl Unrecorded {
 /// A promotion's record.
 pub(super) struct Record {
     /// The object, as it is stored or being written.
-    pub cached: Cached<KeptPromotion>,
-    /// It exists on the server: only then may anything be done about it.
+    pub cached: Cached<CachedPromotion>,
+    /// It is stored on the hub. Side effects start only then.
     pub is_stored: bool,
-    /// This process made it, and has not tried to deliver it yet.
+    /// This process created it, and has not tried to deliver it yet.
     pub is_first_try: bool,
-    /// What this process has last reported on its commit.
+    /// The last commit status that this process reported.
     pub reported: Option<Reported>,
 }
 
@@ -83,12 +84,12 @@ pub(super) struct Record {
 pub(super) struct Reported {
     pub progress: PromotionProgress,
     pub round: u32,
-    /// Revoked when there is a newer one to report.
+    /// Revoked when a newer commit status is reported.
     pub fencing_token: FencingToken,
 }
 
 impl Record {
-    /// One that this process is creating.
+    /// A record that this process is creating.
     pub fn being_created(object: Promotion) -> Self {
         let cached = Cached::being_created(object);
         Self { cached, is_stored: false, is_first_try: true, reported: None }
@@ -96,10 +97,10 @@ impl Record {
 
     /// The object.
     pub fn object(&self) -> &Arc<Promotion> {
-        &self.cached.kept.0
+        &self.cached.parts.0
     }
 
-    /// The status, empty if nothing was written yet.
+    /// The status; empty if none was written yet.
     pub fn status(&self) -> PromotionStatus {
         self.object().status.clone().unwrap_or_default()
     }
@@ -109,7 +110,7 @@ impl Record {
         self.object().status.as_ref().map(|status| status.phase).unwrap_or_default()
     }
 
-    /// Whether it belongs to this very pipeline, and not to an earlier one of the same name.
+    /// Whether it belongs to this pipeline, and not to an earlier one of the same name.
     pub fn belongs_to(&self, pipeline: &ApiPipeline) -> bool {
         let owners = self.object().metadata.owner_references.iter().flatten();
         let mut owners = owners.filter(|owner| owner.kind == "Pipeline").peekable();
@@ -117,9 +118,9 @@ impl Record {
     }
 }
 
-/// Whether a promotion waits for a retry that may come sooner. A forge that asked for a pause gets it.
+/// Whether a promotion waits for a retry that may come earlier. If a forge asked for the pause, it may not.
 pub(super) fn may_retry_early(object: &Promotion) -> bool {
     object.status.as_ref().is_some_and(|status| {
-        status.phase == Phase::Promoting && status.next_attempt.is_some() && status.reason != "RateLimited"
+        status.phase == Phase::Promoting && status.next_attempt.is_some() && status.reason != RATE_LIMITED
     })
 }

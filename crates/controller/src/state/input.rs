@@ -2,7 +2,7 @@
 
 use sluice_api::{GitopsCluster, Pipeline, Promotion};
 
-use crate::act::Done;
+use crate::act::EndedJob;
 use crate::hook::condition::HookSecretProblem;
 use crate::key::PipelineKey;
 use crate::observe::facts::{ClusterEvent, ClusterKey, ObjectKey};
@@ -21,8 +21,8 @@ pub enum Input {
     Promotions(ObjectEvent<Promotion>),
     /// The watch of GitopsClusters on the hub reports; `None` while the hub does not serve that kind.
     Clusters(Option<ObjectEvent<GitopsCluster>>),
-    /// A session with a cluster, identified by its number, reports an event. The slot bounds how many events of one
-    /// cluster wait here.
+    /// A session with a cluster, identified by its number, reports an event. The slot bounds how many events of
+    /// one cluster wait here.
     Cluster(ClusterKey, u64, ClusterEvent, QueueSlot),
     /// An event of an object of a cluster has been held back for long enough.
     Debounced(ClusterKey, ObjectKey, u64),
@@ -36,7 +36,7 @@ pub enum Input {
     /// [`crate::state::Effect::ReadPromotion`].
     PromotionCreated(PipelineKey, String, Result<Option<Box<Promotion>>, kube::Error>),
     /// A side effect has ended.
-    Done(Box<Done>),
+    JobEnded(Box<EndedJob>),
     /// This replica gains or loses a shard.
     Shard(ShardChange),
     /// Why the API server does not check who approves; `None` while it does.
@@ -45,6 +45,6 @@ pub enum Input {
     Resynced(Box<StoredState>),
     /// Time has passed.
     Tick,
-    /// The next pipeline of the queue is to be reconciled.
+    /// The loop has time to reconcile the next pipeline of the queue.
     Reconcile,
 }

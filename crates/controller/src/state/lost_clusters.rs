@@ -1,5 +1,5 @@
-//! Events about clusters of a pipeline that are lost, or back again. The status names the clusters that people were
-//! told are lost: an event follows from the difference between two statuses, also after a restart.
+//! Events about clusters of a pipeline that are lost, or back again. The status names the clusters that were
+//! reported as lost: events follow from the difference between two statuses, also after a restart.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -8,35 +8,38 @@ use super::entries::PipelineEntry;
 use super::pipelines::watched_targets;
 use crate::observe::facts::ClusterKey;
 use crate::observe::index::{ClusterState, Index};
-use crate::record::events::Announcement;
+use crate::record::events::PendingEvent;
 use crate::translate;
 
 /// The least time between two events about one cluster of a pipeline.
-const PAUSE: Duration = Duration::from_secs(60);
+const MIN_EVENT_PAUSE: Duration = Duration::from_secs(60);
 
 /// The lost clusters of a pipeline, as its next status names them.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Lost {
+pub(super) struct LostClusters {
     /// Their names, in order.
     pub names: Vec<String>,
-    /// When a change may be told that is held back now: an event about the same cluster was sent shortly before.
+    /// When a held-back change may be reported. A change is held back if an event about its cluster was sent
+    /// shortly before.
     pub held_until: Option<Instant>,
 }
 
-/// Returns the clusters that are lost, given whether each is (`None` while it is being connected), which ones the
-/// last status names, and when the last event about each was sent.
+/// Returns the clusters that the next status names as lost. `clusters` says whether each is lost (`None` while it
+/// is being connected), `before` are the lost clusters of the last status, and `sent` is when the last event about
+/// each was sent.
 fn lost(
     clusters: &BTreeMap<ClusterKey, Option<bool>>,
     before: &[String],
     sent: &BTreeMap<ClusterKey, Instant>,
     now: Instant,
-) -> Lost {
-    let mut lost = Lost::default();
+) -> LostClusters {
+    let mut lost = LostClusters::default();
     for (cluster, is_lost) in clusters {
         let name = cluster.to_string();
         let was_lost = before.contains(&name);
         let mut is_lost = is_lost.unwrap_or(was_lost);
-        let due = sent.get(cluster).map(|at| *at + PAUSE).filter(|due| is_lost != was_lost && *due > now);
+        let due =
+            sent.get(cluster).map(|at| *at + MIN_EVENT_PAUSE).filter(|due| is_lost != was_lost && *due > now);
         if let Some(due) = due {
             is_lost = was_lost;
             lost.held_until = Some(lost.held_until.map_or(due, |earlier| earlier.min(due)));
@@ -47,8 +50,8 @@ fn lost(
 }
 
 impl PipelineEntry {
-    /// Returns the clusters whose loss the next status tells, after a status that names those in `before`.
-    pub(super) fn lost_clusters(&self, index: &Index, before: &[String], now: Instant) -> Lost {
+    /// Returns the clusters that the next status names as lost, after a status that names those in `before`.
+    pub(super) fn lost_clusters(&self, index: &Index, before: &[String], now: Instant) -> LostClusters {
         let is_lost = |cluster: &ClusterKey| match index.cluster(cluster)?.state() {
             ClusterState::Lost(_) => Some(true),
             ClusterState::Up => Some(false),
@@ -60,15 +63,15 @@ impl PipelineEntry {
     }
 
     /// Returns an event for each cluster of the pipeline that only one of two statuses names as lost.
-    pub(super) fn cluster_announcements(
+    pub(super) fn new_cluster_events(
         &mut self,
         index: &Index,
         (before, after): (&[String], &[String]),
         now: Instant,
-    ) -> Vec<Announcement> {
+    ) -> Vec<PendingEvent> {
         let clusters: BTreeSet<ClusterKey> = self.watched_clusters().collect();
         self.cluster_events.retain(|cluster, _| clusters.contains(cluster));
-        let mut announcements = Vec::new();
+        let mut events = Vec::new();
         for key in clusters {
             let cluster = key.to_string();
             let is_lost = after.contains(&cluster);
@@ -80,13 +83,13 @@ impl PipelineEntry {
                 ClusterState::Connecting | ClusterState::Up => None,
             });
             let (pipeline, lost) = (self.object().clone(), why.filter(|_| is_lost));
-            announcements.push(Announcement::Cluster { pipeline, cluster, lost });
+            events.push(PendingEvent::Cluster { pipeline, cluster, lost });
             self.cluster_events.insert(key, now);
         }
-        announcements
+        events
     }
 
-    /// The clusters of the targets that Sluice watches; one that has several targets comes several times.
+    /// The clusters of the targets that Sluice watches, once for each target.
     fn watched_clusters(&self) -> impl Iterator<Item = ClusterKey> {
         let namespace = self.object().metadata.namespace.as_deref().unwrap_or_default();
         watched_targets(self.object()).map(move |target| translate::cluster_of(target, namespace))
@@ -107,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_that_flaps_is_told_once_a_minute() {
+    fn a_cluster_that_flaps_is_reported_once_a_minute() {
         let now = Instant::now();
         let at = |seconds| now + Duration::from_secs(seconds);
         let named = [eu().to_string()];
@@ -115,7 +118,7 @@ mod tests {
             (&[][..], Some(true), None, &named[..], None),
             (&[], Some(false), None, &[], None),
             (&named, Some(false), None, &[], None),
-            // While it is being connected nothing is known.
+            // While the cluster is being connected, its state is not known.
             (&named, None, None, &named, None),
             (&[], None, None, &[], None),
             (&[], Some(true), Some(now), &[], Some(at(60))),
@@ -125,40 +128,44 @@ mod tests {
             let sent = sent.map(|at| (eu(), at)).into_iter().collect();
             let clusters = [(eu(), is_lost)].into();
             let next = lost(&clusters, before, &sent, at(1));
-            assert_eq!(next, Lost { names: expected.into(), held_until: held }, "{before:?} {is_lost:?}");
+            assert_eq!(
+                next,
+                LostClusters { names: expected.into(), held_until: held },
+                "{before:?} {is_lost:?}"
+            );
             assert_eq!(lost(&clusters, before, &sent, at(60)).held_until, None);
         }
     }
 
-    /// The status that a new process writes, which finds another one and sees this of the only cluster; and whether
-    /// each announcement is about a loss.
-    fn restarted(status: &serde_json::Value, seen: Vec<ClusterEvent>) -> (serde_json::Value, Vec<bool>) {
+    /// Starts a process that finds a status and receives these events of the only cluster. Returns the status that
+    /// it writes, and whether each event that it sends is about a loss.
+    fn restarted(status: &serde_json::Value, events: Vec<ClusterEvent>) -> (serde_json::Value, Vec<bool>) {
         let mut state = state();
         let target = json!({"namespace": "podinfo", "clusterRef": {"kind": "GitopsCluster", "name": "eu"}});
         let pipeline = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
             "metadata": {"name": "podinfo", "namespace": "apps", "uid": "u", "resourceVersion": "4"},
             "spec": {"environments": [{"name": "dev", "targets": [target]}]}, "status": status});
         state.put_pipeline(serde_json::from_value(pipeline).unwrap());
-        seen.into_iter().for_each(|event| state.cluster_event(&eu(), event));
+        events.into_iter().for_each(|event| state.cluster_event(&eu(), event));
         state.reconcile(&key());
         let announced = state.effects.iter().filter_map(|effect| match effect {
-            Effect::Announce(Announcement::Cluster { lost, .. }) => Some(lost.is_some()),
+            Effect::SendEvent(PendingEvent::Cluster { lost, .. }) => Some(lost.is_some()),
             _ => None,
         });
         let announced = announced.collect();
-        (serde_json::to_value(state.pipelines[&key()].cached.kept.status()).unwrap(), announced)
+        (serde_json::to_value(state.pipelines[&key()].cached.parts.status()).unwrap(), announced)
     }
 
     #[test]
-    fn each_loss_and_return_is_announced_once_whatever_happened_in_between() {
-        // The cluster answers, and the target fails all the same: no kind of Flux is there.
+    fn each_loss_and_return_is_reported_once_also_across_restarts() {
+        // The cluster answers, and the target still fails, because the cluster has no kind of Flux.
         let is_up = || {
             let absent = Kind::ALL.into_iter().map(ClusterEvent::Absent);
             std::iter::once(ClusterEvent::Connected).chain(absent).collect::<Vec<_>>()
         };
         let is_lost = || vec![ClusterEvent::Lost("no route to host".into())];
         let mut status = json!({});
-        for (number, (seen, expected)) in [
+        for (number, (events, expected)) in [
             (is_up(), &[][..]),
             (is_lost(), &[true]),
             (is_lost(), &[]),
@@ -170,7 +177,7 @@ mod tests {
         .enumerate()
         {
             let announced;
-            (status, announced) = restarted(&status, seen);
+            (status, announced) = restarted(&status, events);
             assert_eq!(announced, expected, "{number}");
         }
     }

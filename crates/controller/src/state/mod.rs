@@ -1,5 +1,6 @@
-//! The controller's state. [`State::step`] takes one input and returns the side effects that follow from it. It has no
-//! client and waits for nothing: the runtime carries out the effects and feeds their results back as inputs.
+//! The controller's state. [`State::step`] takes one input and returns the side effects that follow from it. It
+//! has no client and waits for nothing: the runtime carries out the effects and feeds their results back as
+//! inputs.
 
 mod actions;
 mod approvals;
@@ -44,7 +45,7 @@ use crate::observe::facts::{AllowedNamespaces, ClusterKey};
 use crate::observe::index::Index;
 use crate::shard::Shards;
 use crate::watch::parsed_object::UnreadableObject;
-pub use effect::{Count, Effect, Now};
+pub use effect::{Effect, MetricUpdate, Now};
 use entries::{PipelineEntry, Record};
 pub use input::Input;
 use reconcile_queue::ReconcileQueue;
@@ -54,9 +55,9 @@ use timers::Timers;
 
 /// The settings that decisions depend on.
 #[derive(Clone, Debug)]
-pub struct Settings {
-    /// Pipelines may refer only to clusters in their own namespace and to their own namespace on the hub, unless an
-    /// annotation of the referenced object allows more.
+pub struct StateSettings {
+    /// Pipelines may refer only to clusters in their own namespace and to their own namespace on the hub, unless
+    /// an annotation of the referenced object allows more.
     pub no_cross_namespace_refs: bool,
     /// The hook server is running.
     pub serves_hooks: bool,
@@ -66,14 +67,15 @@ pub struct Settings {
     pub poll_interval: Duration,
 }
 
-/// Everything that the controller knows.
+/// The state of the controller.
 pub struct State {
-    settings: Settings,
+    settings: StateSettings,
     now: Now,
     effects: Vec<Effect>,
     pipelines: HashMap<PipelineKey, PipelineEntry>,
     promotions: HashMap<PipelineKey, BTreeMap<String, Record>>,
-    /// The fencing_tokens of side effects in flight, by pipeline and the environment or target that is promoted into.
+    /// The fencing tokens of side effects in flight, by pipeline and the environment or target that is promoted
+    /// into.
     in_flight: HashMap<(PipelineKey, String), FencingToken>,
     statuses: StatusQueue,
     index: Index,
@@ -112,7 +114,7 @@ struct KnownCluster {
 
 impl State {
     /// A state without objects.
-    pub fn new(settings: Settings, shards: Shards, now: Now) -> Self {
+    pub fn new(settings: StateSettings, shards: Shards, now: Now) -> Self {
         State {
             backoff: Backoff::new(settings.poll_interval),
             settings,
@@ -142,23 +144,23 @@ impl State {
         }
     }
 
-    /// Takes in one input and returns what is to be done.
+    /// Takes in one input and returns the effects that follow.
     pub fn step(&mut self, input: Input, now: Now) -> Vec<Effect> {
         self.now = now;
         match input {
-            Input::Pipelines(seen) => self.pipelines_seen(seen),
-            Input::Promotions(seen) => self.promotions_seen(seen),
-            Input::Clusters(seen) => self.clusters_seen(seen),
+            Input::Pipelines(event) => self.pipeline_event(event),
+            Input::Promotions(event) => self.promotion_event(event),
+            Input::Clusters(event) => self.gitops_cluster_event(event),
             Input::Cluster(key, _session, event, _slot) => self.cluster_reported(key, event),
             Input::Debounced(key, object, number) => self.debounced(&key, &object, number),
             Input::Called(key) => self.enqueue(&key),
             Input::HookSecret(key, problem) => self.hook_secret_read(&key, problem),
             Input::StatusWritten(owner, number, outcome) => self.status_written(&owner, number, outcome),
             Input::PromotionCreated(pipeline, name, result) => self.created(&pipeline, &name, result),
-            Input::Done(done) => self.done(*done),
+            Input::JobEnded(ended) => self.job_ended(*ended),
             Input::Shard(change) => self.shard_changed(change),
             Input::Resynced(stored) => self.resynced(*stored),
-            Input::ApprovalPolicy(gap) => self.approvals_checked(gap),
+            Input::ApprovalPolicy(gap) => self.approval_policy_checked(gap),
             Input::Tick => self.tick(),
             Input::Reconcile => self.reconcile_next(),
         }
@@ -167,7 +169,7 @@ impl State {
 
     /// When the next [`Input::Tick`] is due; `None` if only another input makes something due.
     pub fn next_tick(&self) -> Option<Instant> {
-        self.timers.next().into_iter().chain(self.shards.closing()).min()
+        self.timers.next().into_iter().chain(self.shards.next_release()).min()
     }
 
     /// Whether Pipelines and Promotions have been listed: nothing is decided before.
@@ -198,10 +200,10 @@ impl State {
             return;
         }
         while let Some(key) = self.queue.next() {
-            // The replica that has its shard reconciles it; this one does when it gets the shard.
+            // The holder of its shard reconciles it. This replica does when it gains the shard.
             if self.acts(&key) {
-                self.count(Count::Reconciled);
-                // Reconciling finds out when the next time is due.
+                self.count(MetricUpdate::Reconciled);
+                // The reconciliation sets the next time.
                 self.timers.cancel(&key);
                 return self.reconcile(&key);
             }
@@ -212,11 +214,11 @@ impl State {
         self.effects.push(effect);
     }
 
-    fn count(&mut self, count: Count) {
-        self.effects.push(Effect::Count(count));
+    fn count(&mut self, count: MetricUpdate) {
+        self.effects.push(Effect::UpdateMetrics(count));
     }
 
-    /// Has a pipeline reconciled as soon as possible.
+    /// Queues a pipeline to be reconciled.
     fn enqueue(&mut self, key: &PipelineKey) {
         if let Some(entry) = self.pipelines.get_mut(key) {
             entry.enqueued.get_or_insert(self.now.instant);
@@ -224,23 +226,23 @@ impl State {
         }
     }
 
-    /// Has a pipeline reconciled at a time, unless it is reconciled before.
+    /// Queues a pipeline at a time, unless it is reconciled before.
     fn requeue_at(&mut self, key: &PipelineKey, at: Instant) {
         self.timers.set(key, at);
     }
 
-    /// Whether anything may be begun for a pipeline.
+    /// Whether side effects may be started for a pipeline.
     fn acts(&self, key: &PipelineKey) -> bool {
         self.shards.acts(key, self.now.boot)
     }
 
-    /// The fencing_token to write and do things for a pipeline; `None` if another replica has it, or this one has not read
-    /// yet what the last holder left.
+    /// The fencing token for writes and side effects of a pipeline. `None` if another replica holds its shard, or
+    /// if this one has not read yet what the last holder wrote.
     fn fencing_token(&self, key: &PipelineKey) -> Option<FencingToken> {
         self.shards.fencing_token(key, self.now.boot)
     }
 
-    /// Has a status written.
+    /// Queues a status to be written.
     fn write_status(
         &mut self,
         owner: StatusOwner,
@@ -269,42 +271,42 @@ impl State {
                 }
             },
             WriteOutcome::Conflict(stored) => self.status_conflict(owner, *stored),
-            WriteOutcome::Withheld => self.unsure(owner),
+            WriteOutcome::Withheld => self.mark_status_unknown(owner),
             WriteOutcome::Gone | WriteOutcome::Failed(_) => {}
         }
     }
 
-    /// Whether the last status of an object was stored is not known.
-    fn unsure(&mut self, owner: &StatusOwner) {
+    /// Notes that it is not known whether the last status of an object was stored.
+    fn mark_status_unknown(&mut self, owner: &StatusOwner) {
         match owner {
             StatusOwner::Pipeline(key) => {
                 if let Some(entry) = self.pipelines.get_mut(key) {
-                    entry.cached.unsure();
+                    entry.cached.mark_status_unknown();
                 }
             }
             StatusOwner::Promotion(key, name) => {
                 if let Some(record) = self.record_mut(key, name) {
-                    record.cached.unsure();
+                    record.cached.mark_status_unknown();
                 }
             }
         }
     }
 
-    /// Someone else has written a status: the stored one counts. What this replica did since is found again, as
-    /// after a crash.
+    /// Loads a status that someone else has written. Effects of this replica that the status does not have are
+    /// found again, as after a crash.
     fn status_conflict(&mut self, owner: &StatusOwner, stored: StoredObject) {
         tracing::warn!(pipeline = %owner.pipeline(), promotion = owner.promotion(), "another writer has changed this status; the stored one is loaded");
         match (owner, stored) {
-            // An object that is not known any more was removed since.
+            // An object that is not known any more was deleted since.
             (StatusOwner::Pipeline(key), StoredObject::Pipeline(pipeline)) => {
                 if let Some(entry) = self.pipelines.get_mut(key) {
-                    entry.cached.unsure();
+                    entry.cached.mark_status_unknown();
                     self.put_pipeline(pipeline);
                 }
             }
             (StatusOwner::Promotion(key, name), StoredObject::Promotion(promotion)) => {
                 if let Some(record) = self.record_mut(key, name) {
-                    record.cached.unsure();
+                    record.cached.mark_status_unknown();
                     record.is_first_try = false;
                     self.put_promotion(promotion);
                 }

@@ -1,11 +1,11 @@
-//! What follows from the watch of Pipelines.
+//! Handles the watch of Pipelines.
 
 use std::collections::{BTreeMap, HashSet};
 
 use sluice_api::pipeline::{Observe, Pipeline as ApiPipeline, PipelineStatus, Target};
 
 use super::State;
-use super::cached::{Cached, KeptPipeline, PipelineHook};
+use super::cached::{Cached, CachedPipeline, PipelineHookFields};
 use super::effect::Effect;
 use super::entries::{PipelineEntry, may_retry_early};
 use super::status_pace::Damping;
@@ -17,12 +17,13 @@ use crate::translate;
 use crate::watch::stream::ObjectEvent;
 
 impl State {
-    pub(super) fn pipelines_seen(&mut self, seen: ObjectEvent<ApiPipeline>) {
-        match seen {
+    /// Takes in an event of the watch of Pipelines.
+    pub(super) fn pipeline_event(&mut self, event: ObjectEvent<ApiPipeline>) {
+        match event {
             ObjectEvent::Listed(objects, version) => self.pipelines_listed(objects, version),
             ObjectEvent::Applied(object) => self.put_pipeline(object),
             ObjectEvent::Deleted(metadata) => self.forget_pipeline(&PipelineKey::named(&metadata)),
-            // Nothing is done by an older version of it that its owner has replaced.
+            // Its owner has replaced the older version, which must not be used any more.
             ObjectEvent::Unreadable(bad) => {
                 self.forget_pipeline(&PipelineKey::named(&bad.metadata));
                 self.note_unreadable::<ApiPipeline>(bad);
@@ -31,7 +32,7 @@ impl State {
                 tracing::warn!(%error, "cannot watch Pipelines: are the CRDs installed (sluice crds | kubectl apply -f -), and may the controller read them?")
             }
         }
-        // Most events are copies of our own statuses, and change nothing.
+        // Most events are copies of this replica's status writes, and change nothing.
         if std::mem::take(&mut self.users_changed) {
             self.settle_fleet();
         }
@@ -55,8 +56,8 @@ impl State {
             return self.forget_pipeline(&key);
         }
         self.note_readable::<ApiPipeline>(&key);
-        // Its status is this replica's to write, and the watch reports the writes late.
-        let ours = self.fencing_token(&key).is_some();
+        // This replica writes its status, and the watch reports the writes late.
+        let is_own = self.fencing_token(&key).is_some();
         let writing = self.statuses.is_writing(&StatusOwner::Pipeline(key.clone()));
         let Some(entry) = self.pipelines.get_mut(&key) else { return self.new_pipeline(key, object) };
         if entry.cached.is_other(&object) {
@@ -67,35 +68,35 @@ impl State {
             return;
         }
         let before = entry.object().clone();
-        let (changes, hook) = entry.cached.take_in(object, ours && writing);
-        if changes.foreign_status && !ours {
-            entry.evidence = translate::evidence(Some(&entry.cached.kept.status()));
+        let (changes, hook) = entry.cached.take_in(object, is_own && writing);
+        if changes.foreign_status && !is_own {
+            entry.evidence = translate::evidence(Some(&entry.cached.parts.status()));
         }
         if changes.spec {
             entry.model = translate::pipeline(entry.object());
             entry.edited = true;
-            // Side effects in flight were begun for what the owner wanted before.
+            // Side effects in flight were started for the spec before.
             self.revoke_in_flight(&key);
             self.remove_user(&key, &before);
             self.add_user(&key);
         }
-        let called = changes.is_latest && self.take_pipeline_hook(&key, hook);
-        if changes.spec || changes.status || called {
+        let is_called = changes.is_latest && self.take_pipeline_hook_fields(&key, hook);
+        if changes.spec || changes.status || is_called {
             self.enqueue(&key);
         }
     }
 
-    /// Takes in what hook calls have stored in the newest object that was read. Returns whether it is new.
-    fn take_pipeline_hook(&mut self, key: &PipelineKey, hook: PipelineHook) -> bool {
-        let Some(entry) = self.pipelines.get_mut(key).filter(|entry| entry.cached.hook != hook) else {
+    /// Takes in the hook fields of the newest object that was read. Returns whether they have changed.
+    fn take_pipeline_hook_fields(&mut self, key: &PipelineKey, hook: PipelineHookFields) -> bool {
+        let Some(entry) = self.pipelines.get_mut(key).filter(|entry| entry.cached.hook_fields != hook) else {
             return false;
         };
-        let before = std::mem::replace(&mut entry.cached.hook, hook);
-        if before.forge_called != entry.cached.hook.forge_called {
+        let before = std::mem::replace(&mut entry.cached.hook_fields, hook);
+        if before.forge_called != entry.cached.hook_fields.forge_called {
             for (name, record) in self.promotions.get(key).into_iter().flatten() {
-                self.backoff.look_soon(name, self.now.instant);
+                self.backoff.poll_soon(name, self.now.instant);
                 if may_retry_early(record.object()) {
-                    self.backoff.try_soon(name, self.now.instant);
+                    self.backoff.retry_soon(name, self.now.instant);
                 }
             }
         }
@@ -106,8 +107,8 @@ impl State {
         if self.pipelines.contains_key(&key) {
             self.forget_pipeline(&key);
         }
-        let cached = Cached::<KeptPipeline>::new(object);
-        let (object, status) = (cached.kept.object.clone(), cached.kept.status());
+        let cached = Cached::<CachedPipeline>::new(object);
+        let (object, status) = (cached.parts.object.clone(), cached.parts.status());
         if let Some(differences) = predecessor::differences(&object, &status) {
             tracing::info!(pipeline = %key, differences, "taken over from pipeline-controller; see docs/coming-from-weave.md");
         }
@@ -167,7 +168,7 @@ impl State {
         self.timers.cancel(key);
     }
 
-    /// Revokes the fencing_tokens of all side effects in flight for a pipeline.
+    /// Revokes the fencing tokens of all side effects in flight for a pipeline.
     pub(super) fn revoke_in_flight(&mut self, key: &PipelineKey) {
         let fencing_tokens = self
             .in_flight
@@ -217,13 +218,19 @@ mod tests {
                 "status": {"reports": {"dev/eu/HelmRelease/podinfo": report}}});
             state.put_pipeline(serde_json::from_value(object).unwrap());
             let entry = state.pipelines.values().next().unwrap();
-            entry.cached.hook.reports.values().map(|report| report.revision.clone()).collect::<String>()
+            entry
+                .cached
+                .hook_fields
+                .reports
+                .values()
+                .map(|report| report.revision.clone())
+                .collect::<String>()
         };
         assert_eq!(runs_after(5, "6.1.8"), "6.1.8");
-        // Read when a shard was taken over; the watch reports the earlier version later.
+        // It is read when a shard is gained; the watch reports the earlier version later.
         assert_eq!(runs_after(9, "6.1.9"), "6.1.9");
         assert_eq!(runs_after(7, "6.1.8"), "6.1.9");
-        // The target really goes back.
+        // The target really runs the earlier revision again.
         assert_eq!(runs_after(10, "6.1.8"), "6.1.8");
     }
 
@@ -254,33 +261,34 @@ mod tests {
         assert!(state.pipelines[&key].model.suspended);
     }
 
-    /// What an API server has stored of one Pipeline, version after version: someone edits it, a hook call
-    /// stores something, and this replica's status replaces the stored one.
+    /// A change of a stored Pipeline: someone edits it, a hook call writes its fields, or this replica writes its
+    /// status.
     #[derive(Clone, Copy, Debug)]
-    enum Change {
+    enum StoredChange {
         Edit,
         Call,
         Status,
     }
 
-    fn change() -> impl Strategy<Value = Change> {
-        prop_oneof![Just(Change::Edit), Just(Change::Call), Just(Change::Status)]
+    fn change() -> impl Strategy<Value = StoredChange> {
+        prop_oneof![Just(StoredChange::Edit), Just(StoredChange::Call), Just(StoredChange::Status)]
     }
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
-        /// Acknowledgements overtake watch events, events come late, and objects are read in between: once all
-        /// events were delivered in their order, every part is known as it is stored.
+        /// Acknowledgements overtake watch events, events come late, and objects are read in between. Once all
+        /// events were delivered in their order, every part in memory is as it is stored.
         #[test]
-        fn no_part_of_a_pipeline_is_lost_however_events_and_answers_are_mixed(
+        fn no_part_of_a_pipeline_is_lost_in_any_order_of_events_and_answers(
             changes in proptest::collection::vec((change(), 0usize..12), 1..20),
             stale in proptest::collection::vec(any::<proptest::sample::Index>(), 0..4),
         ) {
-                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             let _guard = runtime.enter();
             let mut state = state();
-            // Every version of the object; and by version, after how many events its answer is there.
+            // Every version of the object; and for each status write, after how many events its answer arrives,
+            // its version and its number.
             let mut versions = vec![stored(1, 1, false)];
             let mut answers: Vec<(usize, usize, i64)> = Vec::new();
             let mut written = 0;
@@ -288,14 +296,14 @@ mod tests {
                 let mut next = versions[n].clone();
                 next.metadata.resource_version = Some((n + 2).to_string());
                 match change {
-                    Change::Edit => {
+                    StoredChange::Edit => {
                         next.spec.suspend = !next.spec.suspend;
                         next.metadata.generation = next.metadata.generation.map(|g| g + 1);
                     }
-                    Change::Call => {
+                    StoredChange::Call => {
                         next.status.get_or_insert_default().forge_called = Some(format!("call {n}"));
                     }
-                    Change::Status => {
+                    StoredChange::Status => {
                         written += 1;
                         next.status.get_or_insert_default().observed_generation = written;
                         // Answers come in the order of the writes, and may be ahead of every event.
@@ -311,18 +319,18 @@ mod tests {
                 for (_, version, written) in answers.iter().filter(|(at, ..)| *at == n) {
                     let entry = state.pipelines.values_mut().next().unwrap();
                     let status = sluice_api::PipelineStatus { observed_generation: *written, ..Default::default() };
-                    entry.cached.kept.status = serialize_status(&status).ok();
+                    entry.cached.parts.status = serialize_status(&status).ok();
                     entry.cached.written(*version as u64);
                 }
             }
-            // Other ways of reading lag behind.
+            // Reads that lag behind.
             stale.iter().for_each(|index| state.put_pipeline(index.get(&versions).clone()));
             let entry = state.pipelines.values().next().unwrap();
             prop_assert_eq!(entry.model.suspended, last.spec.suspend);
             prop_assert_eq!(entry.object().metadata.generation, last.metadata.generation);
             let status = last.status.unwrap_or_default();
-            prop_assert_eq!(&entry.cached.hook.forge_called, &status.forge_called);
-            prop_assert_eq!(entry.cached.kept.status().observed_generation, status.observed_generation);
+            prop_assert_eq!(&entry.cached.hook_fields.forge_called, &status.forge_called);
+            prop_assert_eq!(entry.cached.parts.status().observed_generation, status.observed_generation);
         }
     }
 }

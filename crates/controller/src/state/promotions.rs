@@ -1,4 +1,4 @@
-//! What follows from the watch of Promotions.
+//! Handles the watch of Promotions.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -11,16 +11,17 @@ use super::effect::Effect;
 use super::entries::Record;
 use super::status_queue::StatusOwner;
 use crate::key::{PipelineKey, version_of, went_back};
-use crate::record::events::Announcement;
+use crate::record::events::PendingEvent;
 use crate::watch::stream::ObjectEvent;
 
 impl State {
-    pub(super) fn promotions_seen(&mut self, seen: ObjectEvent<Promotion>) {
-        match seen {
+    /// Takes in an event of the watch of Promotions.
+    pub(super) fn promotion_event(&mut self, event: ObjectEvent<Promotion>) {
+        match event {
             ObjectEvent::Listed(objects, version) => self.promotions_listed(objects, version),
             ObjectEvent::Applied(object) => self.put_promotion(object),
             ObjectEvent::Deleted(metadata) => self.forget_promotion(&PipelineKey::named(&metadata)),
-            // Its name stays taken, so that its promotion is not begun a second time.
+            // The object still has its name, so the promotion is not created a second time.
             ObjectEvent::Unreadable(bad) => {
                 self.forget_promotion(&PipelineKey::named(&bad.metadata));
                 self.note_unreadable::<Promotion>(bad);
@@ -35,8 +36,8 @@ impl State {
         let back = went_back(&mut self.listed_at.1, version);
         let listed: HashSet<(PipelineKey, String)> =
             objects.iter().map(|object| (PipelineKey::of_promotion(object), object.name_any())).collect();
-        // A record that was written after the list was read exists all the same; the watch that follows reports what
-        // becomes of it. One that the watch has not reported yet may be created later.
+        // A record that was written after the list was read may exist; the watch that follows reports if it is
+        // deleted. A record that is being created may be created later.
         let may_exist = |record: &Record| match record.cached.status_at() {
             0 => !record.is_stored,
             written => !back && written > version,
@@ -94,22 +95,23 @@ impl State {
 
     /// Takes in a record that was not known, or known as another object, or is being created.
     fn new_promotion(&mut self, key: PipelineKey, name: String, object: Promotion) {
-        let ours = self.fencing_token(&key).is_some();
+        let is_own = self.fencing_token(&key).is_some();
         let known = self.record(&key, &name);
         if known.is_some_and(|known| known.is_stored) {
             self.statuses.forget(&StatusOwner::Promotion(key.clone(), name.clone()));
         }
         let known = self.record(&key, &name);
         let is_new = known.is_none();
-        // Whether a record that is being created is this replica's says the answer to its creation.
+        // The answer to its creation says whether this replica created it.
         let is_stored = known.is_none_or(|known| known.is_stored);
-        let is_first_try = ours && known.is_some_and(|known| known.is_first_try);
+        let is_first_try = is_own && known.is_some_and(|known| known.is_first_try);
         let record = Record { cached: Cached::new(object), is_stored, is_first_try, reported: None };
-        // A call has started it; what this replica starts is announced when it was created.
-        let started = is_new && record.object().status.is_none() && record.object().spec.trigger.is_some();
-        if let Some(entry) = self.pipelines.get(&key).filter(|_| ours && started) {
-            let started = Announcement::started(entry.object(), record.object());
-            self.emit(Effect::Announce(started));
+        // A hook call started it. For a promotion that this replica starts, the event is sent when it is created.
+        let is_started_by_call =
+            is_new && record.object().status.is_none() && record.object().spec.trigger.is_some();
+        if let Some(entry) = self.pipelines.get(&key).filter(|_| is_own && is_started_by_call) {
+            let started = PendingEvent::started(entry.object(), record.object());
+            self.emit(Effect::SendEvent(started));
         }
         self.promotions.entry(key.clone()).or_default().insert(name, record);
         self.enqueue(&key);
@@ -117,35 +119,35 @@ impl State {
 
     /// Takes in a newer or older version of a known record.
     fn update_promotion(&mut self, key: &PipelineKey, name: &str, object: Promotion) {
-        let ours = self.fencing_token(key).is_some();
+        let is_own = self.fencing_token(key).is_some();
         let writing = self.statuses.is_writing(&StatusOwner::Promotion(key.clone(), name.into()));
         let Some(record) = self.record_mut(key, name) else { return };
         let before = record.object().clone();
-        let (changes, hook) = record.cached.take_in(object, ours && writing);
-        record.is_first_try &= ours;
-        let approved_by_key = hook.key_approval.is_some() && record.cached.hook.key_approval.is_none();
-        let called = changes.is_latest && record.cached.hook != hook;
-        if called {
-            record.cached.hook = hook;
+        let (changes, hook) = record.cached.take_in(object, is_own && writing);
+        record.is_first_try &= is_own;
+        let approved_by_key = hook.key_approval.is_some() && record.cached.hook_fields.key_approval.is_none();
+        let is_called = changes.is_latest && record.cached.hook_fields != hook;
+        if is_called {
+            record.cached.hook_fields = hook;
         }
         let record = record.object().clone();
         let approver = approver(&before, &record, approved_by_key).filter(|_| changes.is_latest);
-        if let (Some(by), Some(entry)) = (approver, self.pipelines.get(key).filter(|_| ours)) {
-            let approved = Announcement::approved(entry.object(), &record, &by);
-            self.emit(Effect::Announce(approved));
+        if let (Some(by), Some(entry)) = (approver, self.pipelines.get(key).filter(|_| is_own)) {
+            let approved = PendingEvent::approved(entry.object(), &record, &by);
+            self.emit(Effect::SendEvent(approved));
         }
-        // The side effect in flight was begun before someone rejected the promotion.
+        // The side effect in flight was started before someone rejected the promotion.
         if changes.is_latest && before.spec.rejection != record.spec.rejection {
             let fencing_token = self.in_flight.get(&(key.clone(), record.spec.place())).cloned();
             self.effects.extend(fencing_token.map(Effect::Revoke));
         }
-        if changes.spec || changes.status || called {
+        if changes.spec || changes.status || is_called {
             self.enqueue(key);
         }
     }
 }
 
-/// Returns who has approved a promotion between two versions of it.
+/// Returns the approver of a promotion that was approved between two versions of it.
 fn approver(before: &Promotion, after: &Promotion, by_key: bool) -> Option<String> {
     let approval = after.spec.approval.as_ref();
     let person = approval.filter(|approval| before.spec.approval.as_ref() != Some(approval));
@@ -176,13 +178,13 @@ mod tests {
         PipelineKey::of_promotion(&promotion(1))
     }
 
-    /// Its creation is not answered yet.
+    /// Adds a record whose creation has not been answered.
     fn creating(state: &mut State) {
         let guess = Record::being_created(promotion(0));
         state.promotions.entry(key()).or_default().insert("podinfo-prod".into(), guess);
     }
 
-    /// Whether it is stored, and is this process's own first try.
+    /// Whether the record is stored, and whether it is the first try.
     fn known(state: &State) -> Option<(bool, bool)> {
         state.promotions.get(&key())?.get("podinfo-prod").map(|r| (r.is_stored, r.is_first_try))
     }
@@ -193,37 +195,37 @@ mod tests {
         creating(&mut state);
         state.created(&key(), "podinfo-prod", Ok(Some(Box::new(promotion(7)))));
         assert_eq!(known(&state), Some((true, true)));
-        state.promotions_seen(ObjectEvent::Listed(Vec::new(), 6));
+        state.promotion_event(ObjectEvent::Listed(Vec::new(), 6));
         assert_eq!(known(&state), Some((true, true)));
-        state.promotions_seen(ObjectEvent::Listed(Vec::new(), 8));
-        assert_eq!(known(&state), None, "it was removed");
+        state.promotion_event(ObjectEvent::Listed(Vec::new(), 8));
+        assert_eq!(known(&state), None, "it was deleted");
 
-        state.promotions_seen(ObjectEvent::Applied(promotion(9)));
-        state.promotions_seen(ObjectEvent::Listed(Vec::new(), 5));
+        state.promotion_event(ObjectEvent::Applied(promotion(9)));
+        state.promotion_event(ObjectEvent::Listed(Vec::new(), 5));
         assert_eq!(known(&state), None, "the server was restored from before");
     }
 
     #[test]
     fn the_answer_to_the_creation_says_who_created_a_record() {
-        let made = || Ok(Some(Box::new(promotion(7))));
+        let created = || Ok(Some(Box::new(promotion(7))));
         let lost = || Err(timed_out(API_CALL_TIMEOUT));
-        for (answer, seen, alone) in [
-            (made as fn() -> kube::Result<_>, Some((true, true)), Some((true, true))),
-            // One of its name stands: another try's. It is read, where the watch has not told of it.
+        for (answer, if_watched, if_not_watched) in [
+            (created as fn() -> kube::Result<_>, Some((true, true)), Some((true, true))),
+            // A record of this name exists, from another try. It is read if the watch has not reported it.
             (|| Ok(None), Some((true, false)), Some((false, false))),
-            // Nobody knows whether it was made, but for the watch.
+            // Only the watch can say whether it was created.
             (lost, Some((true, false)), None),
         ] {
             let mut state = state();
             creating(&mut state);
-            state.promotions_seen(ObjectEvent::Applied(promotion(7)));
+            state.promotion_event(ObjectEvent::Applied(promotion(7)));
             assert_eq!(known(&state), Some((false, true)), "nothing is done before the answer");
             state.created(&key(), "podinfo-prod", answer());
-            assert_eq!(known(&state), seen);
+            assert_eq!(known(&state), if_watched);
             state.promotions.clear();
             creating(&mut state);
             state.created(&key(), "podinfo-prod", answer());
-            assert_eq!(known(&state), alone);
+            assert_eq!(known(&state), if_not_watched);
         }
     }
 

@@ -1,10 +1,10 @@
-//! Whatever happens in whatever order: what the state asks for keeps the promises P1 to P9, and when faults stop
-//! everything comes to rest where it should.
+//! Properties of random histories: the effects of the state keep the promises P1 to P9, and when faults stop, the
+//! newest revision arrives everywhere and the controller comes to rest.
 
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::simulation::{ENVIRONMENTS, Fault, Simulation};
+use super::simulation::{ControllerSimulation, ENVIRONMENTS, EffectFault};
 
 /// One thing that happens.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ enum Happening {
     Event,
     RepeatEvent(Index),
     ClusterEvent,
-    CarryOut(Index, Fault),
+    CarryOut(Index, EffectFault),
     Answer(Index),
     Pass(u64),
     SetClock(i64),
@@ -27,8 +27,8 @@ enum Happening {
     Restart,
 }
 
-fn fault() -> impl Strategy<Value = Fault> {
-    prop_oneof![6 => Just(Fault::None), 1 => Just(Fault::Refused), 1 => Just(Fault::AnswerLost)]
+fn fault() -> impl Strategy<Value = EffectFault> {
+    prop_oneof![6 => Just(EffectFault::None), 1 => Just(EffectFault::Refused), 1 => Just(EffectFault::AnswerLost)]
 }
 
 fn happening() -> impl Strategy<Value = Happening> {
@@ -53,26 +53,26 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
-fn happens(observed: &mut Simulation, happening: &Happening) {
+fn apply(simulation: &mut ControllerSimulation, happening: &Happening) {
     let environment = |index: &Index| ENVIRONMENTS[index.index(ENVIRONMENTS.len())];
     let nth = |index: &Index| index.index(1000);
     match happening {
-        Happening::Release(healthy) => observed.release(*healthy),
-        Happening::Health(index, healthy) => observed.set_healthy(environment(index), *healthy),
-        Happening::ApplyFiles(index, healthy) => observed.apply_files(environment(index), *healthy),
-        Happening::Suspend(suspend) => observed.suspend(*suspend),
-        Happening::Approve(index) => observed.approve(nth(index)),
-        Happening::Reject(index) => observed.reject(nth(index)),
-        Happening::Delete(index) => observed.delete(nth(index)),
-        Happening::Event => observed.deliver_event(),
-        Happening::RepeatEvent(index) => observed.repeat_event(nth(index)),
-        Happening::ClusterEvent => observed.deliver_cluster_event(),
-        Happening::CarryOut(index, fault) => observed.carry_out(nth(index), *fault),
-        Happening::Answer(index) => observed.answer(nth(index)),
-        Happening::Pass(seconds) => observed.pass(*seconds),
-        Happening::SetClock(offset) => observed.set_clock(*offset),
-        Happening::Relist => observed.relist(),
-        Happening::Restart => observed.begin(),
+        Happening::Release(healthy) => simulation.release(*healthy),
+        Happening::Health(index, healthy) => simulation.set_healthy(environment(index), *healthy),
+        Happening::ApplyFiles(index, healthy) => simulation.apply_files(environment(index), *healthy),
+        Happening::Suspend(suspend) => simulation.suspend(*suspend),
+        Happening::Approve(index) => simulation.approve(nth(index)),
+        Happening::Reject(index) => simulation.reject(nth(index)),
+        Happening::Delete(index) => simulation.delete(nth(index)),
+        Happening::Event => simulation.deliver_event(),
+        Happening::RepeatEvent(index) => simulation.repeat_event(nth(index)),
+        Happening::ClusterEvent => simulation.deliver_cluster_event(),
+        Happening::CarryOut(index, fault) => simulation.carry_out(nth(index), *fault),
+        Happening::Answer(index) => simulation.answer(nth(index)),
+        Happening::Pass(seconds) => simulation.pass(*seconds),
+        Happening::SetClock(offset) => simulation.set_clock(*offset),
+        Happening::Relist => simulation.relist(),
+        Happening::Restart => simulation.begin(),
     }
 }
 
@@ -87,44 +87,44 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 3000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens_the_promises_hold_and_the_newest_revision_arrives(
+    fn in_any_history_the_promises_hold_and_the_newest_revision_arrives(
         manual in prop::bool::weighted(0.2),
         happenings in prop::collection::vec(happening(), 1..120),
     ) {
-        let mut observed = Simulation::new(manual);
-        happenings.iter().for_each(|happening| happens(&mut observed, happening));
-        observed.suspend(false);
-        observed.settle();
-        observed.check_knowledge();
+        let mut simulation = ControllerSimulation::new(manual);
+        happenings.iter().for_each(|happening| apply(&mut simulation, happening));
+        simulation.suspend(false);
+        simulation.settle();
+        simulation.check_memory();
         // P3 and P4: without rejections and approvals, everything runs what dev runs.
-        let newest = observed.fleet["dev"].version;
-        if !manual && !observed.any_rejected() {
+        let newest = simulation.fleet["dev"].version;
+        if !manual && !simulation.any_rejected() {
             for environment in ENVIRONMENTS {
-                prop_assert_eq!(observed.fleet[environment].version, newest, "{}: {}", environment, observed.summary());
+                prop_assert_eq!(simulation.fleet[environment].version, newest, "{}: {}", environment, simulation.summary());
             }
         }
         // P5: at rest nothing is written or done.
-        let before = (observed.creations, observed.pipeline_writes, observed.promotion_writes);
+        let before = (simulation.creations, simulation.pipeline_writes, simulation.promotion_writes);
         for _ in 0..20 {
-            observed.pass(600);
+            simulation.pass(600);
         }
-        prop_assert_eq!((observed.creations, observed.pipeline_writes, observed.promotion_writes), before);
+        prop_assert_eq!((simulation.creations, simulation.pipeline_writes, simulation.promotion_writes), before);
     }
 }
 
 #[test]
 fn a_target_that_flaps_every_second_costs_few_writes() {
-    let mut observed = Simulation::new(false);
-    observed.settle();
-    let before = observed.pipeline_writes;
+    let mut simulation = ControllerSimulation::new(false);
+    simulation.settle();
+    let before = simulation.pipeline_writes;
     for second in 0..600 {
-        observed.set_healthy("prod", second % 2 == 0);
-        observed.deliver_cluster_event();
-        observed.pass(1);
-        observed.carry_out(0, Fault::None);
-        observed.answer(0);
-        observed.deliver_event();
+        simulation.set_healthy("prod", second % 2 == 0);
+        simulation.deliver_cluster_event();
+        simulation.pass(1);
+        simulation.carry_out(0, EffectFault::None);
+        simulation.answer(0);
+        simulation.deliver_event();
     }
-    let writes = observed.pipeline_writes - before;
+    let writes = simulation.pipeline_writes - before;
     assert!((3..60).contains(&writes), "{writes} writes in ten minutes");
 }

@@ -14,11 +14,11 @@ use sluice_delivery::FencingToken;
 
 use super::State;
 use super::actions::pause_until;
-use super::effect::{Count, Effect};
+use super::effect::{Effect, MetricUpdate};
 use super::entries::{PipelineEntry, Record, may_retry_early};
 use super::status_pace::{self, Pace};
 use super::status_queue::{Basis, StatusOwner, serialize_status};
-use super::stored_time::Field;
+use super::stored_time::TimeField;
 use crate::act::outcome::max_pause;
 use crate::hook::approval_request;
 use crate::hook::condition::HookSecretProblem;
@@ -27,37 +27,37 @@ use crate::key::PipelineKey;
 use crate::observe::facts::ClusterKey;
 use crate::observe::reported;
 use crate::observe::target::{self, NoAnswerYet, TargetQuery};
-use crate::record::promotion::Change;
+use crate::record::promotion::RecordChange;
 use crate::record::{status, tampered};
 use crate::translate;
 
 /// How long a cluster that a pipeline refers to for the first time may take to answer before its targets count as
 /// Unknown; until then they are shown as they were.
-const GRACE: Duration = Duration::from_secs(20);
-/// How long a pipeline waits for a cluster that is new to this process when others have answered.
-const HOLD: Duration = Duration::from_secs(2);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long a pipeline waits for a cluster that is new to this process if its other clusters have answered.
+const NEW_CLUSTER_WAIT: Duration = Duration::from_secs(2);
 
-/// What was loaded and observed before the decision.
-pub(super) struct Observed {
+/// The facts that were loaded and observed before the decision.
+pub(super) struct LoadedFacts {
     observed: ObservedTargets,
-    /// Targets, by environment, whose clusters have not answered since the start.
-    unheard: BTreeSet<(String, String)>,
+    /// ObservationProgress, by environment, whose clusters have not answered since the start.
+    unanswered: BTreeSet<(String, String)>,
     promotions: Vec<Promotion>,
     /// Records that are not as Sluice wrote them, by name, and why. They are not counted.
     tampered: BTreeMap<String, String>,
 }
 
-/// What a pipeline's targets show.
+/// What the targets of a pipeline show, while they are observed one after the other.
 #[derive(Default)]
-struct Targets {
+struct ObservationProgress {
     observed: ObservedTargets,
-    /// Targets, by environment, whose clusters have not answered since the start.
-    unheard: BTreeSet<(String, String)>,
+    /// ObservationProgress, by environment, whose clusters have not answered since the start.
+    unanswered: BTreeSet<(String, String)>,
     /// A target was read, or its cluster has had time to answer.
     any_answered: bool,
     /// A cluster is so new that the decision waits for its answer.
-    any_held: bool,
-    /// When to look again.
+    any_new: bool,
+    /// When to observe them again.
     again_in: Option<Duration>,
 }
 
@@ -65,22 +65,22 @@ impl State {
     /// Loads, observes, decides, acts and records for one pipeline.
     pub(super) fn reconcile(&mut self, key: &PipelineKey) {
         let Some((promotions, tampered)) = self.load(key) else { return };
-        let Some((observed, unheard)) = self.observe(key) else { return };
-        let observed = Observed { observed, unheard, promotions, tampered };
-        let Some(decision) = self.decide(key, &observed) else { return };
+        let Some((observed, unanswered)) = self.observe(key) else { return };
+        let facts = LoadedFacts { observed, unanswered, promotions, tampered };
+        let Some(decision) = self.decide(key, &facts) else { return };
         self.act(key, &decision);
-        self.record_outcome(key, &observed, &decision);
+        self.record_outcome(key, &facts, &decision);
     }
 
-    /// INTAKE: the promotions of the pipeline, and the records that are not as Sluice wrote them, by name. `None` if
-    /// the pipeline is gone.
+    /// INTAKE: the promotions of the pipeline, and the records that are not as Sluice wrote them, by name. `None`
+    /// if the pipeline is gone.
     pub(super) fn load(&mut self, key: &PipelineKey) -> Option<(Vec<Promotion>, BTreeMap<String, String>)> {
         self.hand_over(key);
         let entry = self.pipelines.get_mut(key)?;
         let waited = entry.enqueued.take();
         let is_edited = std::mem::take(&mut entry.edited);
         if let Some(since) = waited {
-            self.count(Count::Waited(self.now.instant.saturating_duration_since(since)));
+            self.count(MetricUpdate::Waited(self.now.instant.saturating_duration_since(since)));
         }
         if is_edited {
             self.retry_failed_now(key);
@@ -98,93 +98,95 @@ impl State {
         }
         promotions.iter_mut().for_each(|promotion| self.complete(key, promotion));
         for (name, why) in &tampered {
-            self.change(key, name, &Change::Tampered(why.clone()));
+            self.change(key, name, &RecordChange::Tampered(why.clone()));
         }
         Some((promotions, tampered))
     }
 
-    /// Its owner has edited the pipeline: its failed deliveries are retried now.
+    /// Retries the failed deliveries of a pipeline now, since its owner has edited it.
     fn retry_failed_now(&mut self, key: &PipelineKey) {
         let Some(entry) = self.pipelines.get(key) else { return };
         for (name, record) in self.promotions.get(key).into_iter().flatten() {
             if record.belongs_to(entry.object()) && may_retry_early(record.object()) {
-                self.backoff.try_now(name, self.now.instant);
+                self.backoff.retry_now(name, self.now.instant);
             }
         }
     }
 
-    /// Completes a promotion by what its object does not say: limited times, and what hook calls have stored.
+    /// Completes a promotion by facts that its object does not have: limited times, and hook fields.
     fn complete(&mut self, key: &PipelineKey, promotion: &mut Promotion) {
         let Some(record) = self.promotions.get(key).and_then(|r| r.get(&promotion.name)) else { return };
-        let (object, hook) = (record.object(), &record.cached.hook);
+        let (object, hook_fields) = (record.object(), &record.cached.hook_fields);
         let reason = object.status.as_ref().map_or("", |status| &status.reason);
         let (name, clocks) = (&promotion.name, (self.now.wall, self.now.instant));
         let times = &mut self.stored_times;
         let next = promotion
             .next_attempt
-            .map(|at| times.read(name, Field::NextAttempt, at, max_pause(reason), clocks))
-            .map(|at| self.backoff.next_try(name, at, clocks));
+            .map(|at| times.read(name, TimeField::NextAttempt, at, max_pause(reason), clocks))
+            .map(|at| self.backoff.next_retry(name, at, clocks));
         let delivered =
-            promotion.delivered.map(|at| times.read(name, Field::Delivered, at, Duration::ZERO, clocks));
-        let report = hook.report.as_ref().and_then(|report| translate::receiver_report(report, object));
+            promotion.delivered.map(|at| times.read(name, TimeField::Delivered, at, Duration::ZERO, clocks));
+        let report =
+            hook_fields.report.as_ref().and_then(|report| translate::receiver_report(report, object));
         (promotion.next_attempt, promotion.delivered, promotion.report) = (next, delivered, report);
-        promotion.approved |= approval_request::counts(object, hook.key_approval.as_deref());
+        promotion.approved |= approval_request::counts(object, hook_fields.key_approval.as_deref());
     }
 
     /// OBSERVE: what the targets show, and which of them have not answered yet. `None` while it is too early to
     /// decide anything.
     fn observe(&mut self, key: &PipelineKey) -> Option<(ObservedTargets, BTreeSet<(String, String)>)> {
-        let mut targets = Targets::default();
+        let mut targets = ObservationProgress::default();
         let entry = self.pipelines.get(key)?;
         for (environment, model) in entry.object().spec.environments.iter().zip(&entry.model.environments) {
             for (spec, name) in environment.targets.iter().zip(&model.targets) {
-                self.observe_target(key, (&environment.name, name), spec, &mut targets);
+                self.add_target(key, (&environment.name, name), spec, &mut targets);
             }
         }
-        let Targets { observed, unheard, any_answered, any_held, again_in } = targets;
+        let ObservationProgress { observed, unanswered, any_answered, any_new, again_in } = targets;
         if let Some(pause) = again_in {
             self.requeue_at(key, self.now.instant + pause.max(Duration::from_millis(100)));
         }
-        (again_in.is_none() || (any_answered && !any_held)).then_some((observed, unheard))
+        (again_in.is_none() || (any_answered && !any_new)).then_some((observed, unanswered))
     }
 
-    fn observe_target(
+    /// Adds what one target shows.
+    fn add_target(
         &self,
         key: &PipelineKey,
         (environment, name): (&String, &String),
         spec: &ApiTarget,
-        targets: &mut Targets,
+        targets: &mut ObservationProgress,
     ) {
         let cluster = translate::cluster_of(spec, &key.namespace);
-        let shown = self.shown(key, (environment, name), spec, &cluster);
+        let result = self.observe_target(key, (environment, name), spec, &cluster);
         let age = self.used_for(&cluster);
-        targets.any_answered |= shown.is_ok() || age >= GRACE;
-        if shown.is_err() && age < GRACE {
-            targets.unheard.insert((environment.clone(), name.clone()));
-            let pause = if age < HOLD { HOLD } else { GRACE } - age;
+        targets.any_answered |= result.is_ok() || age >= ANSWER_TIMEOUT;
+        if result.is_err() && age < ANSWER_TIMEOUT {
+            targets.unanswered.insert((environment.clone(), name.clone()));
+            let pause = if age < NEW_CLUSTER_WAIT { NEW_CLUSTER_WAIT } else { ANSWER_TIMEOUT } - age;
             targets.again_in = Some(targets.again_in.map_or(pause, |soonest| soonest.min(pause)));
-            targets.any_held |= age < HOLD;
+            targets.any_new |= age < NEW_CLUSTER_WAIT;
         }
-        let shown = shown.unwrap_or_else(|NoAnswerYet| {
+        let shown = result.unwrap_or_else(|NoAnswerYet| {
             ObservedTarget::unreadable(format!("{cluster} has not answered yet"))
         });
         targets.observed.insert(environment, name, shown);
     }
 
     /// What one target shows.
-    fn shown(
+    fn observe_target(
         &self,
         key: &PipelineKey,
         (environment, name): (&String, &String),
         spec: &ApiTarget,
         cluster: &ClusterKey,
     ) -> Result<ObservedTarget, NoAnswerYet> {
-        if let Some(refused) = self.refuses(key, cluster, spec)? {
+        if let Some(refused) = self.target_refusal(key, cluster, spec)? {
             return Ok(ObservedTarget::unreadable(refused));
         }
         let Some(entry) = self.pipelines.get(key) else { return Err(NoAnswerYet) };
         if spec.observe == Observe::Push {
-            let reports = &entry.cached.hook.reports;
+            let reports = &entry.cached.hook_fields.reports;
             return Ok(reported::observe(entry.object(), environment, spec, name, reports));
         }
         let question = TargetQuery {
@@ -198,21 +200,21 @@ impl State {
     }
 
     /// DECIDE: what follows from all that is known.
-    fn decide(&mut self, key: &PipelineKey, observed: &Observed) -> Option<Decision> {
-        self.retry_early(key, &observed.observed, &observed.promotions);
+    fn decide(&mut self, key: &PipelineKey, facts: &LoadedFacts) -> Option<Decision> {
+        self.retry_early(key, &facts.observed, &facts.promotions);
         let now = self.now.wall;
         let entry = self.pipelines.get_mut(key)?;
-        let counted = observed.promotions.iter().map(|p| p.arrival).max().unwrap_or(0);
-        entry.evidence = entry.evidence.updated(&entry.model, &observed.observed, counted, now);
+        let counted = facts.promotions.iter().map(|p| p.arrival).max().unwrap_or(0);
+        entry.evidence = entry.evidence.updated(&entry.model, &facts.observed, counted, now);
         let mut decision = decide(Facts {
             pipeline: &entry.model,
-            observed: &observed.observed,
+            observed: &facts.observed,
             evidence: &entry.evidence,
-            promotions: &observed.promotions,
+            promotions: &facts.promotions,
             unguarded: self.approvals_unguarded.as_deref(),
             now,
         });
-        keep_names_taken(&mut decision, &observed.tampered);
+        keep_names_taken(&mut decision, &facts.tampered);
         self.note_unrecorded(key, &mut decision);
         Some(decision)
     }
@@ -238,15 +240,15 @@ impl State {
     }
 
     /// RECORD: the status if it has changed, commit statuses, and the removal of old records.
-    fn record_outcome(&mut self, key: &PipelineKey, observed: &Observed, decision: &Decision) {
-        self.report_commit_statuses(key, &observed.tampered);
-        self.prune(key, &history::surplus(&observed.promotions, self.settings.history_limit));
+    fn record_outcome(&mut self, key: &PipelineKey, facts: &LoadedFacts, decision: &Decision) {
+        self.report_commit_statuses(key, &facts.tampered);
+        self.prune(key, &history::surplus(&facts.promotions, self.settings.history_limit));
         if let Some(wake) = decision.wake {
             self.requeue_at(key, self.now.instant + pause_until(wake, self.now.wall));
         }
         let Some(fencing_token) = self.fencing_token(key) else { return };
-        let Some(before) = self.pipelines.get(key).map(|entry| entry.cached.kept.status()) else { return };
-        let Some(status) = self.compose_status(key, observed, decision, &before) else { return };
+        let Some(before) = self.pipelines.get(key).map(|entry| entry.cached.parts.status()) else { return };
+        let Some(status) = self.compose_status(key, facts, decision, &before) else { return };
         let is_busy = self.is_pipeline_busy(key);
         let now = self.now.instant;
         let Some(entry) = self.pipelines.get_mut(key) else { return };
@@ -254,7 +256,7 @@ impl State {
             entry.differs = None;
             return;
         }
-        let failed = status_pace::of_health_alone(&before, &status);
+        let failed = status_pace::newly_failed_if_only_health_changed(&before, &status);
         let due = entry.status_due(&before, &status, failed.as_deref(), is_busy, now);
         if due > now {
             return self.requeue_at(key, due);
@@ -273,25 +275,25 @@ impl State {
     fn compose_status(
         &mut self,
         key: &PipelineKey,
-        observed: &Observed,
+        facts: &LoadedFacts,
         decision: &Decision,
         before: &PipelineStatus,
     ) -> Option<PipelineStatus> {
         let entry = self.pipelines.get(key)?;
         let records = self.promotions.get(key).into_iter().flatten();
         let is_own = |(name, record): &(&String, &Record)| {
-            record.belongs_to(entry.object()) && !observed.tampered.contains_key(*name)
+            record.belongs_to(entry.object()) && !facts.tampered.contains_key(*name)
         };
         let promotions: Vec<&ApiPromotion> =
             records.filter(is_own).map(|(_, record)| record.object().as_ref()).collect();
         let lost = entry.lost_clusters(&self.index, &before.lost_clusters, self.now.instant);
-        let status = status::compose(&status::Facts {
+        let status = status::compose(&status::StatusFacts {
             object: entry.object(),
             before,
             pipeline: &entry.model,
-            observed: &observed.observed,
-            unheard: &observed.unheard,
-            reports: &entry.cached.hook.reports,
+            observed: &facts.observed,
+            unanswered: &facts.unanswered,
+            reports: &entry.cached.hook_fields.reports,
             hook_secret: hook_secret(entry, self.settings.serves_hooks),
             evidence: &entry.evidence,
             decision,
@@ -321,14 +323,14 @@ impl State {
         let Some(entry) = self.pipelines.get_mut(key) else { return };
         let basis = Basis {
             version: entry.cached.status_at(),
-            status: entry.cached.kept.status.replace(serialized.clone()),
+            status: entry.cached.parts.status.replace(serialized.clone()),
             uid: entry.object().uid(),
         };
         (entry.differs, entry.sent) = (None, Some(now));
         let lost = (&before.lost_clusters[..], &status.lost_clusters[..]);
-        let announcements = entry.cluster_announcements(&self.index, lost, now);
+        let events = entry.new_cluster_events(&self.index, lost, now);
         self.write_status(StatusOwner::Pipeline(key.clone()), serialized, basis, fencing_token);
-        self.effects.extend(announcements.into_iter().map(Effect::Announce));
+        self.effects.extend(events.into_iter().map(Effect::SendEvent));
     }
 }
 
@@ -338,7 +340,7 @@ impl PipelineEntry {
         &mut self,
         before: &PipelineStatus,
         status: &PipelineStatus,
-        failed: Option<&[status_pace::Place]>,
+        failed: Option<&[status_pace::TargetId]>,
         is_busy: bool,
         now: Instant,
     ) -> Instant {
@@ -347,8 +349,8 @@ impl PipelineEntry {
             sent: self.sent,
             damped: failed.and_then(|failed| self.damping.until(failed, now)),
             busy: is_busy,
-            health: status_pace::tells_of_health(before, status),
-            delivered: status_pace::tells_of_delivery(before, status),
+            health: status_pace::has_health_changed(before, status),
+            delivered: status_pace::is_newly_delivered(before, status),
         };
         pace.due()
     }
@@ -362,8 +364,8 @@ fn hook_secret(entry: &PipelineEntry, serves_hooks: bool) -> Option<Option<&Hook
     entry.hook_secret.as_ref().map(Option::as_ref)
 }
 
-/// Does not record a promotion again whose name is taken by a record that is not as Sluice wrote it: the API server
-/// would refuse it, and that record is evidence.
+/// Drops the start of a promotion whose name a tampered record has. The API server would reject the new record,
+/// and the tampered one is evidence.
 fn keep_names_taken(decision: &mut Decision, tampered: &BTreeMap<String, String>) {
     let Decision { actions, notes, .. } = decision;
     actions.retain(|action| {
@@ -406,17 +408,17 @@ pub(crate) mod tests {
     }
 
     /// dev runs 1.1.0, and prod this.
-    fn observed(prod: &str, (promotions, tampered): (Vec<Promotion>, BTreeMap<String, String>)) -> Observed {
+    fn facts(prod: &str, (promotions, tampered): (Vec<Promotion>, BTreeMap<String, String>)) -> LoadedFacts {
         let mut observed = ObservedTargets::default();
         observed.insert("dev", "d", runs("1.1.0"));
         observed.insert("prod", "p", runs(prod));
-        Observed { observed, unheard: BTreeSet::new(), promotions, tampered }
+        LoadedFacts { observed, unanswered: BTreeSet::new(), promotions, tampered }
     }
 
-    type Forge = fn(&mut serde_json::Value);
+    type Tampering = fn(&mut serde_json::Value);
 
-    /// Records that somebody has changed: they are not about what their name says any more.
-    const FORGED: [(&str, Forge); 5] = [
+    /// Tampered records: their spec or owner does not match their name any more.
+    const TAMPERED: [(&str, Tampering); 5] = [
         ("run", |object| {
             (object["spec"]["run"], object["status"]["phase"]) = (7.into(), "Cancelled".into());
         }),
@@ -426,9 +428,9 @@ pub(crate) mod tests {
         ("owner", |object| object["metadata"]["ownerReferences"][0]["uid"] = "other".into()),
     ];
 
-    /// Answers each creation with `AlreadyExists`, and each read with the record as `forge` has changed it. Returns
-    /// how many creations there were.
-    fn answer_forged(state: &mut State, forge: Forge) -> usize {
+    /// Answers each creation with `AlreadyExists`, and each read with the record as `tamper` has changed it.
+    /// Returns how many creations there were.
+    fn answer_tampered(state: &mut State, tamper: Tampering) -> usize {
         let (mut creations, mut pending) = (0, std::mem::take(&mut state.effects));
         let mut stored = json!(null);
         while let Some(effect) = pending.pop() {
@@ -437,7 +439,7 @@ pub(crate) mod tests {
                     creations += 1;
                     stored = serde_json::to_value(&*object).unwrap();
                     stored["metadata"]["resourceVersion"] = "9".into();
-                    forge(&mut stored);
+                    tamper(&mut stored);
                     (key, object.name_any(), None)
                 }
                 Effect::ReadPromotion(key, name) => {
@@ -452,17 +454,17 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_record_that_was_changed_is_not_created_again_and_again() {
-        for (field, forge) in FORGED {
+    fn a_tampered_record_is_not_created_again() {
+        for (field, tamper) in TAMPERED {
             let mut state = state();
             state.put_pipeline(pipeline());
             let (mut noted, mut creations) = (None, 0);
             for _ in 0..50 {
                 let loaded = state.load(&key()).unwrap();
-                let decision = state.decide(&key(), &observed("1.0.0", loaded)).unwrap();
+                let decision = state.decide(&key(), &facts("1.0.0", loaded)).unwrap();
                 noted = decision.notes.get("prod").map(|note| (note.reason, note.message.clone()));
                 state.act(&key(), &decision);
-                creations += answer_forged(&mut state, forge);
+                creations += answer_tampered(&mut state, tamper);
             }
             assert_eq!(creations, 1, "{field}");
             let (reason, message) = noted.unwrap_or_default();
@@ -481,12 +483,12 @@ pub(crate) mod tests {
         state.put_pipeline(pipeline());
         let mut pauses = Vec::new();
         for _ in 0..8 {
-            let refused = Err(crate::timeout::timed_out(crate::timeout::API_CALL_TIMEOUT));
+            let timed_out = Err(crate::timeout::timed_out(crate::timeout::API_CALL_TIMEOUT));
             let object: sluice_api::Promotion = serde_json::from_value(json!({"metadata": {"name": "a"},
                 "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1.1.0", "facets": {}}}))
             .unwrap();
             insert(&mut state, Record::being_created(object));
-            state.created(&key(), "a", refused);
+            state.created(&key(), "a", timed_out);
             pauses.push(state.pipelines[&key()].unrecorded["a"].pause.as_secs());
         }
         assert_eq!(pauses, [10, 20, 40, 80, 160, 300, 300, 300]);
@@ -530,21 +532,21 @@ pub(crate) mod tests {
         let cluster = serde_json::from_value(json!({"kind": "GitopsCluster", "name": "eu"})).unwrap();
         pipeline.spec.environments[1].targets[0].cluster_ref = Some(cluster);
         state.put_pipeline(pipeline);
-        // The hub was used from the start. The other cluster is new.
+        // The hub is used from the start. The other cluster is new.
         let eu = ClusterKey::Remote { namespace: "apps".into(), name: "eu".into() };
         let second = |seconds| at(start, seconds);
         state.first_used.extend([(ClusterKey::Local, second(0).instant), (eu, second(100).instant)]);
-        let mut unheard_at = |seconds| {
+        let mut unanswered_at = |seconds| {
             state.now = second(seconds);
-            state.observe(&key()).map(|(_, unheard)| unheard.len())
+            state.observe(&key()).map(|(_, unanswered)| unanswered.len())
         };
-        assert_eq!(unheard_at(100), None, "it is held for a moment");
-        assert_eq!(unheard_at(100 + HOLD.as_secs()), Some(1), "no answer of it is expected yet");
-        assert_eq!(unheard_at(100 + GRACE.as_secs()), Some(0), "both count as unreadable");
+        assert_eq!(unanswered_at(100), None, "the pipeline waits for it");
+        assert_eq!(unanswered_at(100 + NEW_CLUSTER_WAIT.as_secs()), Some(1), "it may still answer");
+        assert_eq!(unanswered_at(100 + ANSWER_TIMEOUT.as_secs()), Some(0), "both count as unreadable");
     }
 
     #[test]
-    fn the_status_says_what_could_not_be_recorded_while_it_is_wanted() {
+    fn the_status_says_what_could_not_be_recorded_as_long_as_it_is_wanted() {
         let mut state = state();
         let key = key();
         state.put_pipeline(pipeline());
@@ -554,7 +556,7 @@ pub(crate) mod tests {
                 let refused = Unrecorded { why: "no room".into(), ..Unrecorded::new(state.now.instant) };
                 entry.unrecorded.insert(name.into(), refused);
             }
-            let decision = state.decide(&key, &observed(prod, Default::default())).unwrap();
+            let decision = state.decide(&key, &facts(prod, Default::default())).unwrap();
             let started = decision.actions.iter().find_map(|action| match action {
                 Action::Start(intent) => Some(intent.name.clone()),
                 _ => None,
@@ -568,7 +570,7 @@ pub(crate) mod tests {
             let (_, note) = decide("1.0.0", Some(&wanted));
             assert_eq!(note, Some(("RecordFailed", "no room".into())));
         }
-        // Somebody has brought it there by hand. When it is wanted again, it is a new attempt.
+        // Someone has promoted it by hand. When it is wanted again, it is a new attempt.
         assert_eq!(decide("1.1.0", None), (None, None));
         assert_eq!(decide("1.0.0", None), (Some(wanted), None));
     }

@@ -1,4 +1,4 @@
-//! The pipelines that are to be reconciled, fair by namespace: the namespaces are served one after the other, and
+//! A queue of pipelines to reconcile, fair by namespace: the namespaces are served one after the other, and
 //! the pipelines of each in the order in which they were added. Pure.
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -10,7 +10,7 @@ use crate::key::PipelineKey;
 pub(crate) struct ReconcileQueue {
     /// The namespaces with pipelines that wait, in the order in which they are served.
     namespaces: VecDeque<String>,
-    /// Their pipelines. Some of them may have been removed since.
+    /// The pipelines of each. Some of them may have been removed since.
     queues: HashMap<String, VecDeque<PipelineKey>>,
     waiting: HashSet<PipelineKey>,
 }
@@ -73,7 +73,7 @@ mod tests {
         }
         queue.insert(key("quiet/app"));
         assert_eq!(queue.next(), Some(key("busy/app-0")));
-        // It is added again immediately, as a pipeline is that never settles.
+        // It is added again immediately, like a pipeline that changes all the time.
         queue.insert(key("busy/app-0"));
         assert_eq!(queue.next(), Some(key("quiet/app")));
         let rest: Vec<_> = std::iter::from_fn(|| queue.next()).collect();
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn each_waits_once_and_what_was_removed_does_not() {
+    fn each_pipeline_waits_once_and_a_removed_one_does_not() {
         let mut queue = ReconcileQueue::default();
         for text in ["a/x", "a/y", "b/x", "a/x", "a/y"] {
             queue.insert(key(text));

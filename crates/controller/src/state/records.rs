@@ -1,5 +1,5 @@
-//! Recording what was decided: the Promotion is created before anything else is done about it. A name that is taken, or
-//! a server that refuses, is tried again after a pause that grows. Also removes old records.
+//! Creates the records of promotions, before any side effect of them, and deletes old ones. A creation that fails
+//! is retried after a pause that grows.
 
 use std::time::{Duration, Instant};
 
@@ -8,11 +8,11 @@ use sluice_api::promotion::Promotion as ApiPromotion;
 use sluice_core::decide::NewPromotion;
 
 use super::State;
-use super::effect::{Count, Effect};
+use super::effect::{Effect, MetricUpdate};
 use super::entries::{Record, Unrecorded};
 use crate::act::outcome::MAX_PAUSE;
 use crate::key::{PipelineKey, version_of};
-use crate::record::events::Announcement;
+use crate::record::events::PendingEvent;
 use crate::record::promotion;
 use crate::watch::read_error::api_error_message;
 
@@ -22,29 +22,31 @@ const FIRST_PAUSE: Duration = Duration::from_secs(10);
 impl State {
     /// Whether recording this promotion may be tried now, or else when.
     pub(super) fn may_record(&self, key: &PipelineKey, name: &str) -> Result<(), Instant> {
-        let refused = self.pipelines.get(key).and_then(|entry| entry.unrecorded.get(name));
-        refused.map(|r| r.until).filter(|until| *until > self.now.instant).map_or(Ok(()), Err)
+        let unrecorded = self.pipelines.get(key).and_then(|entry| entry.unrecorded.get(name));
+        unrecorded
+            .map(|unrecorded| unrecorded.until)
+            .filter(|until| *until > self.now.instant)
+            .map_or(Ok(()), Err)
     }
 
     /// Notes why a promotion could not be recorded. The status says so as long as the promotion is wanted, and the
     /// next try waits, longer each time.
     fn not_recorded(&mut self, key: &PipelineKey, name: &str, why: String) {
-        self.count(Count::Failed("RecordFailed".into()));
+        self.count(MetricUpdate::Failed("RecordFailed".into()));
         let now = self.now.instant;
         let Some(entry) = self.pipelines.get_mut(key) else { return };
-        let refused = entry.unrecorded.entry(name.into()).or_insert_with(|| Unrecorded::new(now));
-        refused.pause = (refused.pause * 2).clamp(FIRST_PAUSE, MAX_PAUSE);
-        (refused.why, refused.until) = (why, now + refused.pause);
+        let unrecorded = entry.unrecorded.entry(name.into()).or_insert_with(|| Unrecorded::new(now));
+        unrecorded.pause = (unrecorded.pause * 2).clamp(FIRST_PAUSE, MAX_PAUSE);
+        (unrecorded.why, unrecorded.until) = (why, now + unrecorded.pause);
         self.enqueue(key);
     }
 
-    /// Records an intent. It counts as started immediately, but nothing is done about it before it is stored on the
-    /// server.
+    /// Creates the record of a promotion. The promotion counts as started immediately, but its side effects start
+    /// only when the record is stored.
     pub(super) fn start(&mut self, key: &PipelineKey, intent: &NewPromotion) {
-        // A record of this name exists, and is not about this promotion, else it would not be started: creating it
-        // again fails each time.
+        // A record of this name exists and is about another promotion, so creating this one would always fail.
         if let Some(taken) = self.record(key, &intent.name) {
-            let why = is_taken(&intent.revision.to_string(), &intent.name, taken.object());
+            let why = name_taken(&intent.revision.to_string(), &intent.name, taken.object());
             return self.not_recorded(key, &intent.name, why);
         }
         let Some(fencing_token) = self.fencing_token(key) else { return };
@@ -67,7 +69,7 @@ impl State {
             // Someone has moved the record of this name to another pipeline.
             Ok(Some(object)) if PipelineKey::of_promotion(&object) != *key => {
                 if let Some(guess) = self.promotions.get_mut(key).and_then(|records| records.remove(name)) {
-                    let why = is_taken(&guess.object().spec.revision, name, &object);
+                    let why = name_taken(&guess.object().spec.revision, name, &object);
                     self.not_recorded(key, name, why);
                 }
             }
@@ -78,32 +80,33 @@ impl State {
         }
     }
 
-    /// The server has returned the record.
+    /// Handles a record that is stored.
     fn stored(&mut self, key: &PipelineKey, name: &str, mut object: ApiPromotion) {
         object.metadata.managed_fields = None;
-        // A later list does not have it: it was deleted before its answer arrived.
+        // A later list does not have it, so it was deleted before the answer arrived.
         let is_older_than_list = version_of(&object.metadata) <= self.listed_at.1;
         if self.record(key, name).is_some_and(|known| known.cached.read_at() == 0) && is_older_than_list {
             return self.forget_record(key, name);
         }
         if let Some(record) = self.record_mut(key, name).filter(|record| !record.is_stored) {
             record.is_stored = true;
-            // Otherwise the watch was faster, and may have reported a newer version.
+            // Otherwise the watch has reported it before, or a newer version.
             if version_of(&object.metadata) > record.cached.read_at() {
                 record.cached.created(object);
             }
             let (is_new, object) = (record.is_first_try, record.object().clone());
             if is_new {
-                self.count(Count::PromotionCreated);
+                self.count(MetricUpdate::PromotionCreated);
             }
             if let Some(entry) = self.pipelines.get(key).filter(|_| is_new) {
-                let started = Announcement::started(entry.object(), &object);
-                self.emit(Effect::Announce(started));
+                let started = PendingEvent::started(entry.object(), &object);
+                self.emit(Effect::SendEvent(started));
             }
         }
         self.enqueue(key);
     }
 
+    /// Handles a creation that failed because a record of this name exists.
     fn exists_already(&mut self, key: &PipelineKey, name: &str) {
         let Some(record) = self.record_mut(key, name).filter(|record| !record.is_stored) else { return };
         record.is_first_try = false;
@@ -114,6 +117,7 @@ impl State {
         }
     }
 
+    /// Handles a creation that failed, or whose answer was lost.
     fn creation_failed(&mut self, key: &PipelineKey, name: &str, error: &kube::Error) {
         let Some(record) = self.record(key, name) else { return };
         let error = api_error_message(error);
@@ -130,7 +134,7 @@ impl State {
         self.not_recorded(key, name, why);
     }
 
-    /// The watch has reported the record, so it exists. Another process may have created it.
+    /// Handles a record that the watch has reported. Another process may have created it.
     fn found(&mut self, key: &PipelineKey, name: &str) {
         if let Some(record) = self.record_mut(key, name).filter(|record| !record.is_stored) {
             (record.is_first_try, record.is_stored) = (false, true);
@@ -138,7 +142,7 @@ impl State {
         self.enqueue(key);
     }
 
-    /// Removes old records that nobody needs.
+    /// Deletes old records.
     pub(super) fn prune(&mut self, key: &PipelineKey, names: &[String]) {
         let Some(fencing_token) = self.fencing_token(key) else { return };
         for name in names {
@@ -150,8 +154,8 @@ impl State {
     }
 }
 
-/// Why a promotion of this revision is not recorded: an object of its name is about something else.
-fn is_taken(revision: &str, name: &str, by: &ApiPromotion) -> String {
+/// The message that a promotion cannot be recorded because an object of its name is about something else.
+fn name_taken(revision: &str, name: &str, by: &ApiPromotion) -> String {
     let by = &by.spec;
     format!(
         "{revision} cannot be recorded: Promotion {name} exists, and was changed after Sluice created it (it is \

@@ -1,4 +1,4 @@
-//! What follows when this replica gains or loses a shard.
+//! Handles shards that this replica gains and loses.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -10,36 +10,36 @@ use super::effect::{Effect, OURS, Resync};
 use super::entries::Record;
 use super::status_queue::StatusOwner;
 use crate::key::PipelineKey;
-use crate::shard::{HeldShard, ShardChange, Stage, StoredBefore, StoredState};
+use crate::shard::{HeldShard, ShardChange, ShardStage, StoredBefore, StoredState};
 use crate::translate;
 
-/// How long side effects in flight may take to end when a shard is handed back: then they are cut off, and the next
-/// holder finds what they did.
-const CLOSING_TIME: Duration = Duration::from_millis(500);
+/// How long side effects in flight may take to end before a shard is handed back. After that they are cut off, and
+/// the next holder finds their effects.
+const CLOSING_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl State {
-    /// A shard comes or goes.
+    /// Takes in that this replica gains or loses a shard.
     pub(super) fn shard_changed(&mut self, change: ShardChange) {
         match change {
             ShardChange::Gained(shard, term) => {
-                self.shards.held.insert(shard, HeldShard { term, stage: Stage::New });
+                self.shards.held.insert(shard, HeldShard { term, stage: ShardStage::New });
             }
             ShardChange::Closing(shard) => {
                 if let Some(held) = self.shards.held.get_mut(&shard) {
-                    held.stage = Stage::Closing(self.now.instant + CLOSING_TIME);
+                    held.stage = ShardStage::Closing(self.now.instant + CLOSING_TIMEOUT);
                 }
             }
             ShardChange::Lost(shard) => self.shard_lost(shard),
         }
     }
 
-    /// Reads what the last holders of new shards have left, and hands back shards that are closing.
+    /// Reads what the last holders of new shards wrote, and hands back shards that are closing.
     pub(super) fn settle_shards(&mut self) {
         if self.is_ready() {
             self.resync();
         }
         let is_over = |(shard, held): (&u32, &HeldShard)| match held.stage {
-            Stage::Closing(until) if until <= self.now.instant || !self.is_busy(*shard) => Some(*shard),
+            ShardStage::Closing(until) if until <= self.now.instant || !self.is_busy(*shard) => Some(*shard),
             _ => None,
         };
         let over: Vec<u32> = self.shards.held.iter().filter_map(is_over).collect();
@@ -51,7 +51,7 @@ impl State {
 
     /// Whether anything is in flight for a shard.
     fn is_busy(&self, shard: u32) -> bool {
-        let of = |key: &PipelineKey| self.shards.of(key) == shard;
+        let of = |key: &PipelineKey| self.shards.shard_of(key) == shard;
         let recording = |(key, records): (&PipelineKey, &BTreeMap<String, Record>)| {
             of(key) && records.values().any(|record| !record.is_stored)
         };
@@ -61,10 +61,10 @@ impl State {
     }
 
     fn resync(&mut self) {
-        let new = self.shards.held.iter_mut().filter(|(_, held)| held.stage == Stage::New);
+        let new = self.shards.held.iter_mut().filter(|(_, held)| held.stage == ShardStage::New);
         let shards: Vec<(u32, LeaseTerm)> = new
             .map(|(shard, held)| {
-                held.stage = Stage::Reading;
+                held.stage = ShardStage::Reading;
                 (*shard, held.term.clone())
             })
             .collect();
@@ -89,9 +89,9 @@ impl State {
         (pipelines.collect(), promotions.collect())
     }
 
-    /// Takes in what the last holders of shards have left, and begins to act for them.
+    /// Takes in what the last holders of new shards wrote, and begins to act for the shards.
     pub(super) fn resynced(&mut self, stored: StoredState) {
-        // The watches may have reported more since: what has been created or removed.
+        // The watches may have reported since that objects were created or deleted.
         for (key, version) in &stored.pipelines_gone {
             if self.pipelines.get(key).is_some_and(|entry| entry.cached.known_at() == *version) {
                 self.forget_pipeline(key);
@@ -118,10 +118,10 @@ impl State {
             self.settle_fleet();
         }
         for (shard, term) in stored.shards {
-            // It may have been lost since, and may even have come back: then it is read again.
-            let held = self.shards.held.get_mut(&shard).filter(|held| held.stage == Stage::Reading);
+            // It may have been lost since, and gained again: then it is read again.
+            let held = self.shards.held.get_mut(&shard).filter(|held| held.stage == ShardStage::Reading);
             if let Some(held) = held.filter(|_| term.runs_at(self.now.boot)) {
-                held.stage = Stage::Acting;
+                held.stage = ShardStage::Acting;
                 self.begin(shard);
             }
         }
@@ -133,33 +133,34 @@ impl State {
         in_namespace.find_map(|(_, records)| records.get(&named.name))
     }
 
+    /// Begins to act for a shard.
     fn begin(&mut self, shard: u32) {
-        let of_shard = self.pipelines.keys().filter(|key| self.shards.of(key) == shard);
+        let of_shard = self.pipelines.keys().filter(|key| self.shards.shard_of(key) == shard);
         let keys: Vec<PipelineKey> = of_shard.cloned().collect();
         tracing::info!(shard, pipelines = keys.len(), "acting for shard");
         for key in &keys {
             if let Some(entry) = self.pipelines.get_mut(key) {
-                // The time while others acted is no delay.
+                // The time while another replica acted is not counted as waiting.
                 entry.enqueued = None;
             }
             self.enqueue(key);
         }
-        self.announce_unreadable(shard);
+        self.send_unreadable_events(shard);
     }
 
-    /// Stops acting for a shard. From now on the watches say what is known of its pipelines.
+    /// Stops acting for a shard. From then on the watches update its pipelines.
     fn shard_lost(&mut self, shard: u32) {
         let Some(held) = self.shards.held.remove(&shard) else { return };
         tracing::info!(shard, "no longer acting for shard");
         self.emit(Effect::EndTerm(held.term));
         let shards = &self.shards;
-        let of = |key: &PipelineKey| shards.of(key) == shard;
+        let of = |key: &PipelineKey| shards.shard_of(key) == shard;
         let in_flight = self.in_flight.iter().filter(|((key, _), _)| of(key));
         self.effects.extend(in_flight.map(|(_, fencing_token)| Effect::Revoke(fencing_token.clone())));
         let writing = self.statuses.owners().filter(|owner| of(owner.pipeline()));
         let writing: Vec<StatusOwner> = writing.cloned().collect();
         for (_, entry) in self.pipelines.iter_mut().filter(|(key, _)| of(key)) {
-            entry.evidence = translate::evidence(Some(&entry.cached.kept.status()));
+            entry.evidence = translate::evidence(Some(&entry.cached.parts.status()));
             entry.differs = None;
             entry.unrecorded.clear();
         }
@@ -170,7 +171,7 @@ impl State {
         }
         for owner in writing {
             self.statuses.forget(&owner);
-            self.unsure(&owner);
+            self.mark_status_unknown(&owner);
         }
     }
 }
@@ -192,17 +193,17 @@ mod tests {
     }
 
     #[test]
-    fn what_was_removed_or_created_again_while_it_was_read_stays_so() {
+    fn objects_deleted_or_created_again_during_a_resync_stay_so() {
         let mut state = state();
         let key = PipelineKey::named(&pipeline(4).metadata);
-        // It was edited, then read, then removed; the watch has reported all of that.
+        // It was edited, then read, then deleted; the watch has reported all of that.
         let read =
             StoredState { pipelines: vec![(pipeline(5), StoredBefore::Known)], ..StoredState::default() };
         state.put_pipeline(pipeline(4));
         state.forget_pipeline(&key);
         state.resynced(read);
         assert!(!state.pipelines.contains_key(&key));
-        // It was removed, then read, then created again.
+        // It was deleted, then read, then created again.
         state.put_pipeline(pipeline(9));
         state.resynced(StoredState { pipelines_gone: vec![(key.clone(), 4)], ..StoredState::default() });
         assert!(state.pipelines.contains_key(&key));

@@ -6,31 +6,31 @@ use kube::ResourceExt;
 use sluice_api::pipeline::{Pipeline, PipelineStatus};
 use sluice_api::promotion::{Promotion, PromotionStatus};
 
-use super::cached::PipelineHook;
+use super::cached::PipelineHookFields;
 use super::status_queue::{StatusOwner, StatusWrite, StoredObject, WriteOutcome};
 
-/// An event of the watches.
+/// An event of the hub's watches.
 #[derive(Clone)]
-pub(super) enum Event {
+pub(super) enum HubEvent {
     Pipeline(Pipeline),
     Promotion(Promotion),
     Deleted(Promotion),
 }
 
-/// The API server.
+/// The API server of the hub.
 #[derive(Default)]
-pub(super) struct Server {
+pub(super) struct SimulatedHub {
     pub version: u64,
     pub pipeline: Option<Pipeline>,
     pub promotions: BTreeMap<String, Promotion>,
     /// Every Promotion that was ever created.
     pub created: BTreeSet<String>,
-    pub log: Vec<Event>,
+    pub log: Vec<HubEvent>,
     /// How many events of the log were delivered.
     pub delivered: usize,
 }
 
-impl Server {
+impl SimulatedHub {
     pub(super) fn nth(&self, index: usize) -> Option<String> {
         self.promotions.keys().nth(index % self.promotions.len().max(1)).cloned()
     }
@@ -42,13 +42,13 @@ impl Server {
 
     pub(super) fn store_pipeline(&mut self, mut object: Pipeline) {
         object.metadata.resource_version = self.next_version();
-        self.log.push(Event::Pipeline(object.clone()));
+        self.log.push(HubEvent::Pipeline(object.clone()));
         self.pipeline = Some(object);
     }
 
     pub(super) fn store_promotion(&mut self, mut object: Promotion) -> Promotion {
         object.metadata.resource_version = self.next_version();
-        self.log.push(Event::Promotion(object.clone()));
+        self.log.push(HubEvent::Promotion(object.clone()));
         self.promotions.insert(object.name_any(), object.clone());
         object
     }
@@ -98,6 +98,6 @@ impl Server {
 /// A status without what hook calls store.
 pub(super) fn loop_fields(status: Option<PipelineStatus>) -> PipelineStatus {
     let mut status = status.unwrap_or_default();
-    let _ = PipelineHook::take(&mut status);
+    let _ = PipelineHookFields::take(&mut status);
     status
 }

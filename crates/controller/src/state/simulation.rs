@@ -1,5 +1,5 @@
-//! A world for the state of the controller: an API server, a git repository, a cluster with Flux and people. Each effect
-//! is carried out when the test says so, its answer arrives when the test says so, and both may fail or get lost.
+//! Simulates what the controller's state works with: an API server, a git repository, a cluster with Flux, and
+//! people. The test says when each effect is carried out and when its answer arrives. Both may fail or get lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Error;
@@ -13,11 +13,11 @@ use sluice_api::promotion::{Approval, Promotion, Rejection};
 use sluice_delivery::{Delivered, DeliveryError, EditError, FencingToken};
 
 use super::effect::{Job, Work};
-use super::simulated_server::{Event, Server, loop_fields};
+use super::simulated_server::{HubEvent, SimulatedHub, loop_fields};
 use super::status_queue::{StatusWrite, WriteOutcome};
 use super::tests::{WALL, key, state_at};
 use super::*;
-use crate::act::{ActError, Done, Ended};
+use crate::act::{ActError, EndedJob, JobOutcome};
 use crate::observe::facts::{ClusterEvent, Fact, Kind, ObjectKey};
 use crate::observe::trim;
 use crate::timeout::{API_CALL_TIMEOUT, timed_out};
@@ -27,12 +27,12 @@ use crate::watch::stream::ObjectEvent;
 /// The environments, in order. Each has one target in a namespace of its name.
 pub(super) const ENVIRONMENTS: [&str; 3] = ["dev", "staging", "prod"];
 
-/// How long it takes until everything has come to rest: longer than any pause and deadline, in seconds.
+/// How long everything takes to come to rest: longer than any pause and deadline, in seconds.
 const SETTLING_TIME: u64 = 2 * 3600;
 
-/// What becomes of an effect that is carried out.
+/// A fault while an effect is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum EffectFault {
     None,
     /// It does not take effect, and fails.
     Refused,
@@ -42,25 +42,25 @@ pub(super) enum Fault {
 
 /// What an environment runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Running {
+pub(super) struct RunningVersion {
     pub version: u32,
     pub is_healthy: bool,
 }
 
-/// The world.
-pub(super) struct Simulation {
+/// The controller's state, and everything around it.
+pub(super) struct ControllerSimulation {
     pub state: State,
     start: Instant,
     /// Seconds since the start, by the monotonic clock.
     pub elapsed: u64,
     /// How far the wall clock is off.
     wall_offset: i64,
-    server: Server,
+    server: SimulatedHub,
     /// The version in the files of each environment.
     files: BTreeMap<&'static str, u32>,
     /// By promotion and round.
     commits: BTreeSet<(String, u32)>,
-    pub fleet: BTreeMap<&'static str, Running>,
+    pub fleet: BTreeMap<&'static str, RunningVersion>,
     cluster_events: Vec<ClusterEvent>,
     pending: Vec<Effect>,
     answers: Vec<Input>,
@@ -77,7 +77,7 @@ pub(super) struct Simulation {
     pub jobs: usize,
 }
 
-impl Simulation {
+impl ControllerSimulation {
     pub(super) fn new(manual: bool) -> Self {
         let start = Instant::now();
         let mut simulation = Self {
@@ -85,10 +85,10 @@ impl Simulation {
             start,
             elapsed: 0,
             wall_offset: 0,
-            server: Server { version: 10, ..Server::default() },
+            server: SimulatedHub { version: 10, ..SimulatedHub::default() },
             files: ENVIRONMENTS.map(|environment| (environment, 1)).into(),
             commits: BTreeSet::new(),
-            fleet: ENVIRONMENTS.map(|e| (e, Running { version: 1, is_healthy: true })).into(),
+            fleet: ENVIRONMENTS.map(|e| (e, RunningVersion { version: 1, is_healthy: true })).into(),
             cluster_events: Vec::new(),
             pending: Vec::new(),
             answers: Vec::new(),
@@ -112,7 +112,7 @@ impl Simulation {
         now
     }
 
-    // What people and the cluster do.
+    // Actions of people and of the cluster.
 
     fn create_pipeline(&mut self, manual: bool) {
         let environment = |name: &&str| json!({"name": name, "targets": [{"namespace": name, "name": name}]});
@@ -166,29 +166,29 @@ impl Simulation {
             return;
         };
         self.server.version += 1;
-        self.server.log.push(Event::Deleted(object));
+        self.server.log.push(HubEvent::Deleted(object));
     }
 
     /// A new version runs in dev.
     pub(super) fn release(&mut self, is_healthy: bool) {
         let version = self.fleet["dev"].version + 1;
-        self.run("dev", Running { version, is_healthy });
+        self.run("dev", RunningVersion { version, is_healthy });
     }
 
     pub(super) fn set_healthy(&mut self, environment: &'static str, is_healthy: bool) {
         let version = self.fleet[environment].version;
-        self.run(environment, Running { version, is_healthy });
+        self.run(environment, RunningVersion { version, is_healthy });
     }
 
     /// Flux applies what the files of an environment say.
     pub(super) fn apply_files(&mut self, environment: &'static str, is_healthy: bool) {
         let version = self.files[environment];
         if environment != "dev" && version != self.fleet[environment].version {
-            self.run(environment, Running { version, is_healthy });
+            self.run(environment, RunningVersion { version, is_healthy });
         }
     }
 
-    fn run(&mut self, environment: &'static str, running: Running) {
+    fn run(&mut self, environment: &'static str, running: RunningVersion) {
         self.fleet.insert(environment, running);
         if running.is_healthy {
             self.proven.entry(environment).or_default().insert(running.version);
@@ -196,7 +196,7 @@ impl Simulation {
         self.cluster_events.push(reported(environment, running));
     }
 
-    // What happens to the controller.
+    // Inputs of the controller.
 
     /// A process starts, without memory. Effects in flight are cut off.
     pub(super) fn begin(&mut self) {
@@ -226,13 +226,13 @@ impl Simulation {
         self.server.delivered = self.server.log.len();
         let pipelines: Vec<Pipeline> = self.server.pipeline.iter().cloned().collect();
         let promotions: Vec<Promotion> = self.server.promotions.values().cloned().collect();
-        pipelines.iter().for_each(|pipeline| self.knows(pipeline));
+        pipelines.iter().for_each(|pipeline| self.note_known(pipeline));
         let version = self.server.version;
         self.step(Input::Pipelines(ObjectEvent::Listed(pipelines, version)));
         self.step(Input::Promotions(ObjectEvent::Listed(promotions, version)));
     }
 
-    fn knows(&mut self, pipeline: &Pipeline) {
+    fn note_known(&mut self, pipeline: &Pipeline) {
         let version = crate::key::version_of(&pipeline.metadata);
         if version >= self.newest_known {
             (self.newest_known, self.suspended_as_known) = (version, pipeline.spec.suspend);
@@ -247,31 +247,31 @@ impl Simulation {
         }
     }
 
-    /// Delivers again an event that was delivered before, as an object that was read before and arrives late.
+    /// Delivers an event again, like an object that was read earlier and arrives late.
     pub(super) fn repeat_event(&mut self, index: usize) {
         let delivered = &self.server.log[..self.server.delivered];
         let is_deleted = |object: &Promotion| {
             let deleted =
-                |event: &Event| matches!(event, Event::Deleted(other) if other.uid() == object.uid());
+                |event: &HubEvent| matches!(event, HubEvent::Deleted(other) if other.uid() == object.uid());
             delivered.iter().any(deleted)
         };
         let event = delivered.get(index % delivered.len().max(1)).cloned();
         // The watch that reports a deletion reports nothing older after it.
         match event {
-            Some(Event::Promotion(object)) if is_deleted(&object) => {}
-            Some(event @ (Event::Promotion(_) | Event::Pipeline(_))) => self.event(event),
-            Some(Event::Deleted(_)) | None => {}
+            Some(HubEvent::Promotion(object)) if is_deleted(&object) => {}
+            Some(event @ (HubEvent::Promotion(_) | HubEvent::Pipeline(_))) => self.event(event),
+            Some(HubEvent::Deleted(_)) | None => {}
         }
     }
 
-    fn event(&mut self, event: Event) {
+    fn event(&mut self, event: HubEvent) {
         match event {
-            Event::Pipeline(pipeline) => {
-                self.knows(&pipeline);
+            HubEvent::Pipeline(pipeline) => {
+                self.note_known(&pipeline);
                 self.step(Input::Pipelines(ObjectEvent::Applied(pipeline)));
             }
-            Event::Promotion(promotion) => self.step(Input::Promotions(ObjectEvent::Applied(promotion))),
-            Event::Deleted(promotion) => {
+            HubEvent::Promotion(promotion) => self.step(Input::Promotions(ObjectEvent::Applied(promotion))),
+            HubEvent::Deleted(promotion) => {
                 self.step(Input::Promotions(ObjectEvent::Deleted(promotion.metadata)))
             }
         }
@@ -306,18 +306,18 @@ impl Simulation {
         self.wall_offset = offset;
     }
 
-    /// Gives the state an input, and has it reconcile what is due then.
+    /// Gives the state an input, and has it reconcile all pipelines in its queue.
     fn step(&mut self, input: Input) {
         let effects = self.state.step(input, self.now());
-        effects.into_iter().for_each(|effect| self.emitted(effect));
+        effects.into_iter().for_each(|effect| self.keep_effect(effect));
         while self.state.queued() > 0 {
             let effects = self.state.step(Input::Reconcile, self.now());
-            effects.into_iter().for_each(|effect| self.emitted(effect));
+            effects.into_iter().for_each(|effect| self.keep_effect(effect));
         }
     }
 
     /// Checks an effect, and keeps it until it is carried out.
-    fn emitted(&mut self, effect: Effect) {
+    fn keep_effect(&mut self, effect: Effect) {
         match effect {
             Effect::Later(pause, input) => self.later.push((self.elapsed + pause.as_secs().max(1), *input)),
             Effect::Revoke(fencing_token) => fencing_token.revoke(),
@@ -346,7 +346,7 @@ impl Simulation {
         }
     }
 
-    /// P2: each environment before has run the revision healthily.
+    /// Checks P2: the environment before was healthy with the revision.
     fn check_proven(&self, promotion: &Promotion) {
         let place = ENVIRONMENTS.iter().position(|e| *e == promotion.spec.environment).unwrap();
         let (before, version) = (ENVIRONMENTS[place - 1], version_of(&promotion.spec.revision));
@@ -357,7 +357,7 @@ impl Simulation {
         let other =
             self.pending.iter().any(|e| matches!(e, Effect::Start(other) if other.place == job.place));
         let unanswered =
-            self.answers.iter().any(|i| matches!(i, Input::Done(done) if done.place == job.place));
+            self.answers.iter().any(|i| matches!(i, Input::JobEnded(done) if done.place == job.place));
         assert!(!other && !unanswered, "P1: two side effects are in flight for {}", job.place);
         let name = job.promotion.name_any();
         assert!(self.server.created.contains(&name), "{name} is delivered and was never recorded");
@@ -372,10 +372,10 @@ impl Simulation {
         assert!(approved || !is_manual, "P7: {name} is delivered without an approval");
     }
 
-    // What becomes of effects.
+    // Effects.
 
     /// Carries out an effect that is pending.
-    pub(super) fn carry_out(&mut self, index: usize, fault: Fault) {
+    pub(super) fn carry_out(&mut self, index: usize, fault: EffectFault) {
         if self.pending.is_empty() {
             return;
         }
@@ -394,7 +394,7 @@ impl Simulation {
                 let is_same = self.server.promotions.get(&name).is_some_and(|object| object.uid() == uid);
                 if let Some(object) = is_same.then(|| self.server.promotions.remove(&name)).flatten() {
                     self.server.version += 1;
-                    self.server.log.push(Event::Deleted(object));
+                    self.server.log.push(HubEvent::Deleted(object));
                 }
                 None
             }
@@ -412,14 +412,14 @@ impl Simulation {
         }
     }
 
-    fn write(&mut self, write: StatusWrite, fault: Fault) -> Option<Input> {
+    fn write(&mut self, write: StatusWrite, fault: EffectFault) -> Option<Input> {
         let (owner, number) = (write.owner.clone(), write.number);
         let failed = || WriteOutcome::Failed(timed_out(API_CALL_TIMEOUT));
         let outcome = match fault {
-            Fault::Refused => failed(),
+            EffectFault::Refused => failed(),
             _ => self.server.write(write),
         };
-        let outcome = if fault == Fault::AnswerLost { failed() } else { outcome };
+        let outcome = if fault == EffectFault::AnswerLost { failed() } else { outcome };
         Some(Input::StatusWritten(owner, number, outcome))
     }
 
@@ -428,11 +428,11 @@ impl Simulation {
         key: PipelineKey,
         mut object: Promotion,
         fencing_token: &FencingToken,
-        fault: Fault,
+        fault: EffectFault,
     ) -> Option<Input> {
         let name = object.name_any();
         fencing_token.check().ok()?;
-        if fault == Fault::Refused {
+        if fault == EffectFault::Refused {
             return Some(Input::PromotionCreated(key, name, Err(timed_out(API_CALL_TIMEOUT))));
         }
         let created = if self.server.promotions.contains_key(&name) {
@@ -442,34 +442,36 @@ impl Simulation {
             self.server.created.insert(name.clone());
             Some(Box::new(self.server.store_promotion(object)))
         };
-        let answer = if fault == Fault::AnswerLost { Err(timed_out(API_CALL_TIMEOUT)) } else { Ok(created) };
+        let answer =
+            if fault == EffectFault::AnswerLost { Err(timed_out(API_CALL_TIMEOUT)) } else { Ok(created) };
         Some(Input::PromotionCreated(key, name, answer))
     }
 
-    fn perform(&mut self, job: Job, fault: Fault) -> Input {
+    fn perform(&mut self, job: Job, fault: EffectFault) -> Input {
         let Job { pipeline, place, order, strategy, promotion, work, .. } = job;
         let name = promotion.name_any();
         let failed = || match fault {
-            Fault::Refused => DeliveryError::Edit(EditError::NoMarker {
+            EffectFault::Refused => DeliveryError::Edit(EditError::NoMarker {
                 repository: "fleet".into(),
                 branch: "main".into(),
                 marker: "m".into(),
             }),
             _ => DeliveryError::CacheFolder { path: "/".into(), source: Error::other("no answer") },
         };
-        let what = match work {
-            Work::CheckCommit(_) => Ended::Check(Ok(None)),
+        let outcome = match work {
+            Work::CheckCommit(_) => JobOutcome::Check(Ok(None)),
             Work::Deliver(_) if order.fencing_token.check().is_err() => {
-                Ended::Delivery(Err(ActError::Delivery(DeliveryError::Revoked)))
+                JobOutcome::Delivery(Err(ActError::Delivery(DeliveryError::Revoked)))
             }
             Work::Deliver(_) => {
-                let effect = (fault != Fault::Refused).then(|| self.commit(&name, order.round, &promotion));
-                let delivered = effect.filter(|_| fault == Fault::None);
-                Ended::Delivery(delivered.ok_or_else(|| ActError::Delivery(failed())))
+                let effect =
+                    (fault != EffectFault::Refused).then(|| self.commit(&name, order.round, &promotion));
+                let delivered = effect.filter(|_| fault == EffectFault::None);
+                JobOutcome::Delivery(delivered.ok_or_else(|| ActError::Delivery(failed())))
             }
             Work::Follow { .. } | Work::Withdraw { .. } => unreachable!("the strategy commits"),
         };
-        Input::Done(Box::new(Done { pipeline, place, promotion: name, strategy, what }))
+        Input::JobEnded(Box::new(EndedJob { pipeline, place, promotion: name, strategy, outcome }))
     }
 
     /// Commits as delivery does: an earlier commit of the same promotion and round is found again.
@@ -487,9 +489,9 @@ impl Simulation {
         Delivered::Committed { commit }
     }
 
-    // How it ends.
+    // The end of a test.
 
-    /// Everything works and arrives, in order; targets become healthy, and hours pass.
+    /// Carries out and delivers everything in order, with healthy targets, until nothing happens for hours.
     pub(super) fn settle(&mut self) {
         self.set_clock(0);
         for environment in ENVIRONMENTS {
@@ -502,7 +504,7 @@ impl Simulation {
                 self.deliver_cluster_event();
             }
             if !self.pending.is_empty() {
-                self.carry_out(0, Fault::None);
+                self.carry_out(0, EffectFault::None);
             }
             self.answer(0);
             ENVIRONMENTS.iter().for_each(|environment| self.apply_files(environment, true));
@@ -521,15 +523,15 @@ impl Simulation {
                 _ => return,
             }
         }
-        panic!("it does not come to rest: {:?}", self.pending.last());
+        panic!("the controller does not come to rest: {:?}", self.pending.last());
     }
 
-    /// The state knows what the server has stored.
-    pub(super) fn check_knowledge(&self) {
+    /// Checks that the state has in memory what the server has stored.
+    pub(super) fn check_memory(&self) {
         let stored = self.server.pipeline.as_ref().unwrap();
         let entry = &self.state.pipelines[&key()];
         assert_eq!(entry.object().spec, stored.spec, "an edit is lost");
-        assert_eq!(entry.cached.kept.status(), loop_fields(stored.status.clone()), "a status is lost");
+        assert_eq!(entry.cached.parts.status(), loop_fields(stored.status.clone()), "a status is lost");
         let records = self.state.promotions.get(&key());
         let known: BTreeMap<_, _> =
             records.into_iter().flatten().map(|(name, r)| (name.clone(), r.object().as_ref())).collect();
@@ -545,7 +547,7 @@ impl Simulation {
         self.server.promotions.values().any(|object| object.spec.rejection.is_some())
     }
 
-    /// Why nothing more happens, for messages.
+    /// What everything has come to, for the messages of failing tests.
     pub(super) fn summary(&self) -> String {
         let phase = |object: &Promotion| {
             let status = object.status.clone().unwrap_or_default();
@@ -565,7 +567,7 @@ fn version_of(revision: &str) -> u32 {
 }
 
 /// The event of a HelmRelease that runs a version.
-fn reported(environment: &str, running: Running) -> ClusterEvent {
+fn reported(environment: &str, running: RunningVersion) -> ClusterEvent {
     let status = if running.is_healthy { "True" } else { "False" };
     let chart = format!("1.0.{}", running.version);
     let object = json!({

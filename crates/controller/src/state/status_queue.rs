@@ -1,5 +1,5 @@
-//! Status writes: one at a time for each object, the newest status last. A status that is replaced while another one
-//! is being written is never sent. A failed write is repeated until it is stored or its object is gone.
+//! Status writes: one at a time for each object, the newest status last. A status that is replaced while another
+//! one is being written is never sent. A failed write is repeated until it is stored or its object is gone.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ pub struct StatusWrite {
     pub uid: Option<String>,
     /// Statuses that may be stored. Any other one was written by someone else.
     pub may_be_stored: Vec<SerializedStatus>,
-    /// The write is sent only while this fencing_token holds.
+    /// The write is sent only while this fencing token is valid.
     pub fencing_token: FencingToken,
 }
 
@@ -108,14 +108,14 @@ pub enum WriteOutcome {
     Gone,
     /// Someone else has written the status since the version that it was composed for.
     Conflict(Box<StoredObject>),
-    /// It was not sent: its fencing_token was revoked.
+    /// It was not sent: its fencing token was revoked.
     Withheld,
-    /// It failed and is to be repeated.
+    /// It failed, and is repeated.
     Failed(kube::Error),
 }
 
-/// How many statuses of unknown fate are remembered for an object. When a forgotten one turns out to be stored, it
-/// counts as written by someone else: the stored status is then loaded, as after a restart.
+/// How many statuses with an unknown outcome are remembered for an object. If a forgotten one turns out to be
+/// stored, it counts as written by someone else: the stored status is loaded, as after a restart.
 const MAX_UNKNOWN: usize = 8;
 /// The pause after the first failed write; it doubles with each further failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -191,8 +191,8 @@ impl StatusQueue {
         self.pending.contains_key(owner)
     }
 
-    /// Handles the end of a write. Returns `None` if the write does not count, because its object was forgotten since;
-    /// else the next write of the object, if there is one.
+    /// Handles the end of a write. Returns `None` if the write does not count, because its object was forgotten
+    /// since; else the next write of the object, if there is one.
     pub fn ended(
         &mut self,
         owner: &StatusOwner,
@@ -242,8 +242,8 @@ impl Pending {
         }
     }
 
-    /// Remembers a status whose write has no known outcome, and forgets the oldest such one when there are too many.
-    /// The first is the one that is known to have been stored, and is kept.
+    /// Remembers a status whose write has no known outcome, and forgets the oldest such one when there are too
+    /// many. The first is the one that is known to have been stored, and is kept.
     fn remember(&mut self, sent: SerializedStatus) {
         if self.may_be_stored.len() > MAX_UNKNOWN {
             self.may_be_stored.remove(1);
@@ -257,9 +257,9 @@ fn may_be_stored(error: &kube::Error) -> bool {
     !matches!(error, kube::Error::Api(status) if (400..500).contains(&status.code))
 }
 
-/// A bound on the writes of one status, whatever causes them: another writer of the same status, for example, that
-/// answers each write with its own. A generic cell rate: [`WriteRates::BURST`] writes without a pause, then one for
-/// each [`WriteRates::PERIOD`].
+/// A bound on the writes of one status, for any cause: another writer of the same status, for example, that
+/// answers each write with its own. A generic cell rate: [`WriteRates::BURST`] writes without a pause, then one
+/// for each [`WriteRates::PERIOD`].
 #[derive(Debug, Default)]
 struct WriteRates {
     /// When each object may again write a whole burst. An object without an entry may now.
@@ -317,16 +317,16 @@ mod tests {
         }
         let write = fail(200, timed_out(API_CALL_TIMEOUT));
         assert_eq!(write.may_be_stored.len(), MAX_UNKNOWN + 1);
-        assert_eq!(write.may_be_stored[0].get(), status(0).get(), "the one that was stored");
+        assert_eq!(write.may_be_stored[0].get(), status(0).get(), "the stored one");
         assert_eq!((write.status.get(), write.pause), (status(200).get(), MAX_PAUSE));
-        // What the server has refused is not stored.
+        // A status that the server has rejected is not stored.
         let refused = kube::core::Status::failure("no", "Forbidden").with_code(403);
         let after = fail(500, kube::Error::Api(refused.boxed()));
         assert_eq!(after.may_be_stored.last().unwrap().get(), write.may_be_stored.last().unwrap().get());
     }
 
     #[test]
-    fn two_writers_of_one_status_do_not_answer_each_other_without_end() {
+    fn two_writers_of_one_status_do_not_answer_each_other_endlessly() {
         let (mut rates, begun) = (WriteRates::default(), Instant::now());
         let (mut now, mut writes) = (begun, 0u32);
         // Each write is answered immediately by the other writer, and is due again.

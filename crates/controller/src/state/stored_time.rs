@@ -1,15 +1,15 @@
-//! Times that objects store, as this process counts them. A stored time was taken from another clock, or from
-//! this one before it was set: it may lie a day ahead. It is limited when it is first read and counted down by
-//! the monotonic clock from then on, so that neither a wrong clock nor one that is set stalls anything. Pure.
+//! Times that objects store, corrected by this process. A stored time comes from another clock, or from this one
+//! before it was set, and may be a day ahead. It is limited when it is first read, and counted down by the
+//! monotonic clock from then on, so that no wrong clock and no setting of a clock delays anything. Pure.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 
-/// Which time of a promotion.
+/// A stored time of a promotion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Field {
+pub enum TimeField {
     /// `status.nextAttempt`.
     NextAttempt,
     /// `status.times.Delivered`.
@@ -19,36 +19,36 @@ pub enum Field {
 /// The stored times that were read, by promotion.
 #[derive(Debug, Default)]
 pub struct StoredTimes {
-    known: HashMap<(String, Field), Known>,
+    known: HashMap<(String, TimeField), KnownTime>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownTime {
     stored: Timestamp,
-    /// How far ahead it lay when it was first read, limited; negative where it was past.
+    /// How far ahead it was when it was first read, limited; negative if it was past.
     ahead: SignedDuration,
     /// When it was first read.
     since: Instant,
-    /// What is added to the stored time.
+    /// The correction that is added to the stored time.
     shift: SignedDuration,
 }
 
-/// Smaller differences between the two clocks are not corrected, so that a time that is shown stays the same.
+/// Smaller differences between the clocks are not corrected, so that shown times stay the same.
 const TOLERANCE: SignedDuration = SignedDuration::from_secs(2);
 
 impl StoredTimes {
-    /// A stored time on the wall clock as it is `now`, which lay at most `longest` ahead when it was first
-    /// read.
+    /// Returns a stored time by the wall clock as it is `now`. When it is first read, it counts as at most
+    /// `longest` ahead.
     pub fn read(
         &mut self,
         promotion: &str,
-        field: Field,
+        field: TimeField,
         stored: Timestamp,
         longest: Duration,
         now: (Timestamp, Instant),
     ) -> Timestamp {
         let longest = SignedDuration::try_from(longest).unwrap_or(SignedDuration::MAX);
-        let first = || Known {
+        let first = || KnownTime {
             stored,
             ahead: stored.duration_since(now.0).min(longest),
             since: now.1,
@@ -67,9 +67,9 @@ impl StoredTimes {
         stored.checked_add(known.shift).unwrap_or(stored)
     }
 
-    /// Forgets the times of a promotion that is gone.
+    /// Forgets the times of a promotion.
     pub fn forget(&mut self, promotion: &str) {
-        for field in [Field::NextAttempt, Field::Delivered] {
+        for field in [TimeField::NextAttempt, TimeField::Delivered] {
             self.known.remove(&(promotion.to_string(), field));
         }
     }
@@ -94,7 +94,7 @@ mod tests {
             let moment = now.checked_add(SignedDuration::from_secs(seconds)).unwrap();
             let read = times.read(
                 "a",
-                Field::NextAttempt,
+                TimeField::NextAttempt,
                 stored,
                 LONGEST,
                 (moment, start + Duration::from_secs(seconds as u64)),
@@ -104,8 +104,11 @@ mod tests {
         // A different stored time, or another promotion, starts a new count.
         let later = (at("2026-01-02T03:06:00Z"), start + Duration::from_secs(360));
         let other = at("2026-01-02T03:06:30Z");
-        assert_eq!(times.read("a", Field::NextAttempt, other, LONGEST, later), other);
-        assert_eq!(times.read("b", Field::NextAttempt, stored, LONGEST, later), at("2026-01-02T03:11:00Z"));
+        assert_eq!(times.read("a", TimeField::NextAttempt, other, LONGEST, later), other);
+        assert_eq!(
+            times.read("b", TimeField::NextAttempt, stored, LONGEST, later),
+            at("2026-01-02T03:11:00Z")
+        );
         times.forget("a");
         assert_eq!(times.known.len(), 1);
     }
@@ -122,23 +125,31 @@ mod tests {
         ] {
             let mut times = StoredTimes::default();
             let first = (at("2026-01-02T04:00:00Z"), start);
-            assert_eq!(times.read("a", Field::NextAttempt, stored, LONGEST, first), stored);
-            assert_eq!(times.read("a", Field::NextAttempt, stored, LONGEST, (at(wall), after(4))), at(due));
+            assert_eq!(times.read("a", TimeField::NextAttempt, stored, LONGEST, first), stored);
+            assert_eq!(
+                times.read("a", TimeField::NextAttempt, stored, LONGEST, (at(wall), after(4))),
+                at(due)
+            );
         }
     }
 
     #[test]
-    fn what_is_past_was_not_later_than_now() {
+    fn a_past_time_is_never_later_than_now() {
         let (mut times, start) = (StoredTimes::default(), Instant::now());
         let stored = at("2026-01-03T03:00:00Z");
-        let first =
-            times.read("a", Field::Delivered, stored, Duration::ZERO, (at("2026-01-02T03:00:00Z"), start));
+        let first = times.read(
+            "a",
+            TimeField::Delivered,
+            stored,
+            Duration::ZERO,
+            (at("2026-01-02T03:00:00Z"), start),
+        );
         assert_eq!(first, at("2026-01-02T03:00:00Z"));
-        // Half an hour later it was half an hour ago, whatever the object says.
+        // Half an hour later it is half an hour ago, although the stored time is still ahead.
         let now = (at("2026-01-02T03:30:00Z"), start + Duration::from_secs(1800));
-        assert_eq!(times.read("a", Field::Delivered, stored, Duration::ZERO, now), first);
-        // Small differences between clocks show nowhere.
+        assert_eq!(times.read("a", TimeField::Delivered, stored, Duration::ZERO, now), first);
+        // Small differences between clocks are ignored.
         let near = at("2026-01-02T03:30:01Z");
-        assert_eq!(times.read("b", Field::Delivered, near, Duration::ZERO, now), near);
+        assert_eq!(times.read("b", TimeField::Delivered, near, Duration::ZERO, now), near);
     }
 }

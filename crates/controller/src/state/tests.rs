@@ -1,4 +1,4 @@
-//! What the tests of the state share.
+//! Fixtures of the tests of the state.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ pub(super) fn state() -> State {
 
 /// The same, at a point in time.
 pub(super) fn state_at(now: Now) -> State {
-    let settings = Settings {
+    let settings = StateSettings {
         no_cross_namespace_refs: false,
         serves_hooks: false,
         history_limit: 20,
@@ -38,19 +38,19 @@ pub(super) fn key() -> PipelineKey {
     PipelineKey { namespace: "apps".into(), name: "podinfo".into() }
 }
 
-/// A record as it is read.
+/// A record that was read.
 pub(super) fn record(object: sluice_api::Promotion) -> Record {
     let cached = cached::Cached::new(object);
     Record { cached, is_stored: true, is_first_try: false, reported: None }
 }
 
-/// Makes a record known.
+/// Adds a record to the state.
 pub(super) fn insert(state: &mut State, record: Record) {
     let name = kube::ResourceExt::name_any(record.object().as_ref());
     state.promotions.entry(key()).or_default().insert(name, record);
 }
 
-/// A pipeline of dev and prod that commits.
+/// A pipeline with dev and prod, and the strategy `commit`.
 pub(super) fn pipeline() -> sluice_api::Pipeline {
     let target = |name: &str| json!([{"namespace": format!("podinfo-{name}"), "name": name}]);
     let strategy = json!({"commit": {"url": "https://git.example.com/acme/fleet.git", "branch": "main"}});

@@ -1,4 +1,4 @@
-//! When pipelines are reconciled next, without an event. Pure.
+//! When pipelines are reconciled next if no event comes before. Pure.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;

@@ -1,5 +1,5 @@
-//! Objects that cannot be read. The replica that acts for the pipeline of that name writes an event about it, also when
-//! it begins to act later.
+//! Objects that cannot be read. The replica that acts for the pipeline of that name writes an event about it, also
+//! when it begins to act later.
 
 use kube::Resource;
 use sluice_api::Pipeline;
@@ -7,7 +7,7 @@ use sluice_api::Pipeline;
 use super::State;
 use super::effect::Effect;
 use crate::key::PipelineKey;
-use crate::record::events::Announcement;
+use crate::record::events::PendingEvent;
 use crate::watch::parsed_object::UnreadableObject;
 
 impl State {
@@ -15,7 +15,7 @@ impl State {
     pub(super) fn note_unreadable<K: Resource<DynamicType = ()>>(&mut self, object: UnreadableObject) {
         let (key, kind) = (PipelineKey::named(&object.metadata), kind::<K>());
         if self.acts(&key) {
-            self.emit(Effect::Announce(Announcement::Unreadable(kind, Box::new(object.clone()))));
+            self.emit(Effect::SendEvent(PendingEvent::Unreadable(kind, Box::new(object.clone()))));
         }
         self.unreadable.insert((kind, key), object);
     }
@@ -27,12 +27,12 @@ impl State {
         }
     }
 
-    /// Writes events about those of a shard.
-    pub(super) fn announce_unreadable(&mut self, shard: u32) {
-        let of_shard = self.unreadable.iter().filter(|((_, key), _)| self.shards.of(key) == shard);
+    /// Writes events about the unreadable objects of a shard.
+    pub(super) fn send_unreadable_events(&mut self, shard: u32) {
+        let of_shard = self.unreadable.iter().filter(|((_, key), _)| self.shards.shard_of(key) == shard);
         let announced =
-            of_shard.map(|((kind, _), object)| Announcement::Unreadable(kind, Box::new(object.clone())));
-        self.effects.extend(announced.map(Effect::Announce));
+            of_shard.map(|((kind, _), object)| PendingEvent::Unreadable(kind, Box::new(object.clone())));
+        self.effects.extend(announced.map(Effect::SendEvent));
     }
 }
 

@@ -1,5 +1,5 @@
-//! Statuses that are written late, against a real API server: an edit of the spec does not prevent them, a status of
-//! another replica does.
+//! Status writes that arrive late, against a real API server: they are stored after an edit of the spec, and
+//! rejected after a status of another replica.
 
 use std::time::Duration;
 
@@ -32,15 +32,15 @@ fn basis(version: u64, status: &PromotionStatus) -> Result<Basis> {
 }
 
 #[tokio::test]
-async fn the_end_of_a_write_that_was_forgotten_ends_no_other() -> Result<()> {
+async fn the_end_of_a_forgotten_write_does_not_count_for_a_newer_one() -> Result<()> {
     // No server listens there.
     let mut config = Config::new("http://127.0.0.1:9".parse()?);
     config.default_retry = false;
     let mut writer = Writer::new(Client::try_from(config)?);
-    // A shard is lost while a status of it is written, and comes back.
-    let over = FencingToken::within(LeaseTerm::until(Duration::ZERO));
+    // A shard is lost while one of its statuses is written, and is gained again.
+    let ended = FencingToken::within(LeaseTerm::until(Duration::ZERO));
     let then = serialize_status(&status(Phase::Promoting, "then"))?;
-    writer.push(&owner(), then, Basis::default(), over);
+    writer.push(&owner(), then, Basis::default(), ended);
     writer.queue.forget(&owner());
     let now = serialize_status(&status(Phase::Promoting, "now"))?;
     writer.push(&owner(), now, Basis::default(), FencingToken::default());
@@ -48,7 +48,7 @@ async fn the_end_of_a_write_that_was_forgotten_ends_no_other() -> Result<()> {
     for _ in 0..2 {
         let (outcome, counts) = writer.ended(&owner()).await?;
         counted.push((matches!(outcome, WriteOutcome::Withheld), counts));
-        ensure!(writer.queue.is_writing(&owner()), "{outcome:?} has ended what is written now");
+        ensure!(writer.queue.is_writing(&owner()), "{outcome:?} has ended the newer write");
     }
     counted.sort_unstable();
     ensure!(counted == [(false, true), (true, false)], "{counted:?}");
@@ -76,7 +76,7 @@ async fn a_late_status_is_written_after_an_edit_and_not_after_another_status() -
     let begun = status(Phase::Promoting, "begun");
     let made: u64 = api.get("podinfo-1").await?.resource_version().context("a version")?.parse()?;
 
-    // A person approves in between: the status is as it was.
+    // A person approves in between: the status does not change.
     let approved = json!({"spec": {"approval": {"by": "admin", "revision": "1.1.0"}}});
     api.patch("podinfo-1", &PatchParams::default(), &Patch::Merge(&approved)).await?;
     let none = PromotionStatus::default();
@@ -85,7 +85,7 @@ async fn a_late_status_is_written_after_an_edit_and_not_after_another_status() -
     let WriteOutcome::Stored(first) = outcome else { anyhow::bail!("{outcome:?}") };
     ensure!(first > made && api.get("podinfo-1").await?.spec.approval.is_some());
 
-    // Another replica takes over and goes on; the write of the first one comes late.
+    // Another replica takes over and writes; the write of the first one arrives late.
     let proposed = status(Phase::Proposed, "by the second");
     let outcome = two
         .write(&owner(), serialize_status(&proposed)?, basis(first, &begun)?, FencingToken::default())
@@ -100,16 +100,16 @@ async fn a_late_status_is_written_after_an_edit_and_not_after_another_status() -
     ensure!(found.status.as_ref() == Some(&proposed), "{found:?}");
     ensure!(api.get("podinfo-1").await?.status == Some(proposed.clone()));
 
-    // The answer was lost: the status is stored already, and is this replica's own.
+    // The answer was lost: the stored status is this replica's own.
     let outcome = two
         .write(&owner(), serialize_status(&proposed)?, basis(first, &begun)?, FencingToken::default())
         .await?;
     ensure!(matches!(outcome, WriteOutcome::Stored(_)), "{outcome:?}");
 
-    // Without a valid term nothing is written.
-    let over = FencingToken::within(LeaseTerm::until(sluice_delivery::since_boot()));
+    // After the end of the term nothing is written.
+    let ended = FencingToken::within(LeaseTerm::until(sluice_delivery::since_boot()));
     let version: u64 = api.get("podinfo-1").await?.resource_version().context("a version")?.parse()?;
-    let outcome = two.write(&owner(), serialize_status(&failed)?, basis(version, &proposed)?, over).await?;
+    let outcome = two.write(&owner(), serialize_status(&failed)?, basis(version, &proposed)?, ended).await?;
     ensure!(matches!(outcome, WriteOutcome::Withheld), "{outcome:?}");
     Ok(())
 }
@@ -127,7 +127,7 @@ async fn a_late_status_does_not_land_on_an_object_that_was_created_again() -> Re
     let new = api.get("podinfo-1").await?;
     ensure!(old.uid() != new.uid());
     let mut writer = Writer::new(client);
-    // Whether or not the version of the old one is known.
+    // With and without the version of the old object.
     for version in [0, old.resource_version().context("a version")?.parse()?] {
         let basis = Basis { version, status: None, uid: old.uid() };
         let delivered = serialize_status(&status(Phase::Delivered, "of the old one"))?;
@@ -136,7 +136,7 @@ async fn a_late_status_does_not_land_on_an_object_that_was_created_again() -> Re
         ensure!(!writer.queue.is_writing(&owner()));
     }
     ensure!(api.get("podinfo-1").await?.status.is_none());
-    // The new one is written as usual.
+    // The new object is written as usual.
     let basis = Basis { version: 0, status: None, uid: new.uid() };
     let promoting = serialize_status(&status(Phase::Promoting, "of the new one"))?;
     let outcome = writer.write(&owner(), promoting, basis, FencingToken::default()).await?;

@@ -1,7 +1,8 @@
-//! Which replica holds which shard: a table of what one does, and many of them on a network that
-//! delays, loses and repeats, with clocks that go apart and processes that are stopped.
+//! Which replica holds which shard: scenarios of a few replicas, and random ones on a network that delays and
+//! loses messages, with clocks that differ and processes that are stopped. Also status writes that arrive late,
+//! and the largest status.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says no by panicking")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod late;
 mod network;

@@ -1,148 +1,157 @@
-//! An API server and replicas, in a time that the test owns.
+//! A simulated API server and replicas, in a time that the test sets.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sluice_controller::shard::Pace;
-use sluice_controller::shard::claim::{Claim, Name};
-use sluice_controller::shard::roster::{Outcome, Roster, Step};
+use sluice_controller::shard::election::{LeaseOutcome, LeaseRequest};
+use sluice_controller::shard::lease::{LeaseName, LeaseRecord};
+use sluice_controller::shard::{Election, LeaseTiming};
 
-pub const PACE: Pace = Pace {
+pub const TIMING: LeaseTiming = LeaseTiming {
     lease_duration: Duration::from_secs(10),
     renew_deadline: Duration::from_secs(8),
     retry_period: Duration::from_secs(2),
 };
 
-/// The Leases as they stand.
+/// The API server.
 #[derive(Default)]
 pub struct Server {
-    pub leases: BTreeMap<Name, Claim>,
-    /// Of the last change.
+    pub leases: BTreeMap<LeaseName, LeaseRecord>,
+    /// The version of the last change.
     pub version: u64,
 }
 
 impl Server {
-    pub fn all(&self) -> Vec<(Name, Claim)> {
-        self.leases.iter().map(|(name, claim)| (name.clone(), claim.clone())).collect()
+    pub fn all(&self) -> Vec<(LeaseName, LeaseRecord)> {
+        self.leases.iter().map(|(name, record)| (name.clone(), record.clone())).collect()
     }
 
-    /// Does what an API server does: all of it or nothing, and only to the version that was named.
-    pub fn take(&mut self, step: &Step) -> Outcome {
-        let (name, version) = match step {
-            Step::Write(name, claim) => (name, &claim.version),
-            Step::Remove(name, version) => (name, version),
-            Step::Survey => panic!("not a write"),
+    /// Carries out a write or a deletion, if the request names the stored version.
+    pub fn handle(&mut self, request: &LeaseRequest) -> LeaseOutcome {
+        let (name, version) = match request {
+            LeaseRequest::Write(name, record) => (name, &record.version),
+            LeaseRequest::Delete(name, version) => (name, version),
+            LeaseRequest::List => panic!("not a write"),
         };
-        let stands = self.leases.get(name);
-        if stands.map_or("", |claim| claim.version.as_str()) != version {
-            return Outcome::Otherwise(stands.cloned());
+        let stored = self.leases.get(name);
+        if stored.map_or("", |record| record.version.as_str()) != version {
+            return stored.cloned().map_or(LeaseOutcome::Absent, LeaseOutcome::Conflict);
         }
         self.version += 1;
-        match step {
-            Step::Write(name, claim) => {
-                let claim = Claim { version: self.version.to_string(), ..claim.clone() };
-                self.leases.insert(name.clone(), claim.clone());
-                Outcome::Stands(claim)
+        match request {
+            LeaseRequest::Write(name, record) => {
+                let record = LeaseRecord { version: self.version.to_string(), ..record.clone() };
+                self.leases.insert(name.clone(), record.clone());
+                LeaseOutcome::Stored(record)
             }
             _ => {
                 self.leases.remove(name);
-                Outcome::Otherwise(None)
+                LeaseOutcome::Absent
             }
         }
     }
 
-    /// Who holds each of the shards.
+    /// The holder of each shard.
     pub fn holders(&self, shards: u32) -> Vec<Option<String>> {
-        (0..shards).map(|n| self.leases.get(&Name::Shard(n)).and_then(|c| c.holder.clone())).collect()
+        let holder = |n| self.leases.get(&LeaseName::Shard(n)).and_then(|record| record.holder.clone());
+        (0..shards).map(holder).collect()
     }
 }
 
-/// On its way between a replica and the server.
+/// A message between a replica and the server.
 enum Message {
-    /// To the server, to be answered after so many milliseconds or never.
-    Asked(Step, Duration, Option<u64>),
-    /// To the replica.
-    Answered(Name, Duration, Outcome),
-    Surveyed(Option<Vec<(Name, Claim)>>, Duration),
-    Heard(Name, Option<Claim>),
+    /// To the server: a request, the replica's time at which it was sent, and after how many milliseconds the
+    /// answer arrives; `None` if the answer is lost.
+    Request(LeaseRequest, Duration, Option<u64>),
+    /// To the replica: the answer to a write or a deletion.
+    Answer(LeaseName, Duration, LeaseOutcome),
+    /// To the replica: the answer to a list.
+    List(Option<Vec<(LeaseName, LeaseRecord)>>, Duration),
+    /// To the replica: an event of its watch.
+    Event(LeaseName, Option<LeaseRecord>),
 }
 
-/// A replica with its own clock and its own way to the server.
+/// A replica with its own clock and its own connection to the server.
 pub struct Replica {
     pub name: String,
     pub shards: u32,
-    pub roster: Roster,
-    /// Its clock, in thousandths of the true one's pace, and what it showed at the beginning.
-    rate: u64,
-    offset: u64,
-    mail: Vec<(u64, usize, Message)>,
+    pub election: Election,
+    /// How far its clock moves in a true second, in milliseconds.
+    clock_rate: u64,
+    /// What its clock shows at the beginning, in milliseconds.
+    clock_offset: u64,
+    /// Messages by the time at which they arrive and their number.
+    messages: Vec<(u64, usize, Message)>,
     sent: usize,
-    heard: BTreeMap<Name, Claim>,
-    heard_version: u64,
-    /// Until when it is stopped, and until when its watch tells nothing.
+    watched: BTreeMap<LeaseName, LeaseRecord>,
+    watched_version: u64,
+    /// Until when the process is stopped.
     pub stopped: u64,
-    pub deaf: u64,
+    /// Until when its watch reports nothing.
+    pub watch_silent: u64,
     pub dead: bool,
 }
 
 impl Replica {
-    pub fn new(name: &str, shards: u32, rate: u64, offset: u64) -> Self {
-        let mut roster = Roster::new(name, shards, PACE);
-        roster.listed(Vec::new(), Duration::from_millis(offset));
+    pub fn new(name: &str, shards: u32, clock_rate: u64, clock_offset: u64) -> Self {
+        let mut election = Election::new(name, shards, TIMING);
+        election.observe_all(Vec::new(), Duration::from_millis(clock_offset));
         Replica {
             name: name.into(),
             shards,
-            roster,
-            rate,
-            offset,
-            mail: Vec::new(),
+            election,
+            clock_rate,
+            clock_offset,
+            messages: Vec::new(),
             sent: 0,
-            heard: BTreeMap::new(),
-            heard_version: 0,
+            watched: BTreeMap::new(),
+            watched_version: 0,
             stopped: 0,
-            deaf: 0,
+            watch_silent: 0,
             dead: false,
         }
     }
 
     pub fn clock(&self, now: u64) -> Duration {
-        Duration::from_micros((self.offset + now) * 1000 + now * self.rate - now * 1000)
+        Duration::from_micros((self.clock_offset + now) * 1000 + now * self.clock_rate - now * 1000)
     }
 
-    /// The shards that it would act for at this very moment, whatever it has got to know.
+    /// The shards that the replica acts for: their terms run by its clock, whatever messages it has not read yet.
     pub fn acts(&self, now: u64) -> Vec<u32> {
         if self.dead {
             return Vec::new();
         }
         let clock = self.clock(now);
-        self.roster.held().into_iter().filter(|(_, t)| t.until > clock).map(|(n, _)| n).collect()
+        let held = self.election.held_shards().into_iter();
+        held.filter(|(_, lease)| lease.until > clock).map(|(shard, _)| shard).collect()
     }
 
     fn send(&mut self, at: u64, message: Message) {
         self.sent += 1;
-        self.mail.push((at, self.sent, message));
+        self.messages.push((at, self.sent, message));
     }
 
-    /// Lets a moment pass. `delay` says how long the next message takes, `lost` whether an answer is.
-    pub fn turn(
+    /// Delivers the messages that are due, and sends requests. `delay` returns how long the next message takes,
+    /// and `is_lost` whether the next answer is lost.
+    pub fn advance(
         &mut self,
         server: &mut Server,
         now: u64,
         mut delay: impl FnMut() -> u64,
-        mut lost: impl FnMut() -> bool,
+        mut is_lost: impl FnMut() -> bool,
     ) {
         self.watch(server, now);
-        // What was sent arrives, whatever has become of the sender.
-        let (due, later) = std::mem::take(&mut self.mail).into_iter().partition(|(at, _, _)| *at <= now);
-        self.mail = later;
+        // Requests arrive even if their sender is stopped or dead.
+        let (due, later) = std::mem::take(&mut self.messages).into_iter().partition(|(at, _, _)| *at <= now);
+        self.messages = later;
         let mut due: Vec<_> = due;
         due.sort_by_key(|(at, sent, _)| (*at, *sent));
         for (at, sent, message) in due {
             match message {
-                Message::Asked(step, asked, back) => self.arrives(server, now, &step, asked, back),
-                // A process that is stopped finds its mail when it goes on.
-                message if self.stopped > now => self.mail.push((at.max(self.stopped), sent, message)),
-                message if !self.dead => self.reads(now, message),
+                Message::Request(request, sent, back) => self.arrive(server, now, &request, sent, back),
+                // A process that is stopped reads its messages when it continues.
+                message if self.stopped > now => self.messages.push((at.max(self.stopped), sent, message)),
+                message if !self.dead => self.read(now, message),
                 _ => {}
             }
         }
@@ -150,58 +159,65 @@ impl Replica {
             return;
         }
         let clock = self.clock(now);
-        let closing: Vec<u32> =
-            self.roster.held().into_iter().filter(|(_, t)| t.closing).map(|(n, _)| n).collect();
-        closing.into_iter().for_each(|shard| self.roster.closed(shard));
-        for step in self.roster.steps(clock) {
-            let back = (!lost()).then(&mut delay);
-            let message = Message::Asked(step, clock, back);
+        let held = self.election.held_shards().into_iter();
+        let closing: Vec<u32> = held.filter(|(_, lease)| lease.is_closing).map(|(shard, _)| shard).collect();
+        closing.into_iter().for_each(|shard| self.election.shard_closed(shard));
+        for request in self.election.requests(clock) {
+            let back = (!is_lost()).then(&mut delay);
+            let message = Message::Request(request, clock, back);
             self.send(now + delay(), message);
         }
     }
 
-    /// Tells it what has changed, in order, unless its watch lags behind.
+    /// Sends the events of the replica's watch, unless the watch is silent.
     fn watch(&mut self, server: &Server, now: u64) {
-        if self.deaf > now || self.dead || self.heard_version == server.version {
+        if self.watch_silent > now || self.dead || self.watched_version == server.version {
             return;
         }
-        self.heard_version = server.version;
-        let names: Vec<Name> = self.heard.keys().chain(server.leases.keys()).cloned().collect();
+        self.watched_version = server.version;
+        let names: Vec<LeaseName> = self.watched.keys().chain(server.leases.keys()).cloned().collect();
         for name in names {
-            let stands = server.leases.get(&name);
-            if self.heard.get(&name) != stands {
-                match stands {
-                    Some(claim) => drop(self.heard.insert(name.clone(), claim.clone())),
-                    None => drop(self.heard.remove(&name)),
+            let stored = server.leases.get(&name);
+            if self.watched.get(&name) != stored {
+                match stored {
+                    Some(record) => drop(self.watched.insert(name.clone(), record.clone())),
+                    None => drop(self.watched.remove(&name)),
                 }
-                self.send(now, Message::Heard(name, stands.cloned()));
+                self.send(now, Message::Event(name, stored.cloned()));
             }
         }
     }
 
-    fn arrives(&mut self, server: &mut Server, now: u64, step: &Step, asked: Duration, back: Option<u64>) {
-        // It gives up waiting long before its right to act ends.
+    fn arrive(
+        &mut self,
+        server: &mut Server,
+        now: u64,
+        request: &LeaseRequest,
+        sent: Duration,
+        back: Option<u64>,
+    ) {
+        // A replica stops waiting for an answer long before its term ends.
         let at = now + back.unwrap_or(3000);
-        let name = match step {
-            Step::Survey => {
+        let name = match request {
+            LeaseRequest::List => {
                 let all = back.map(|_| server.all());
-                return self.send(at, Message::Surveyed(all, asked));
+                return self.send(at, Message::List(all, sent));
             }
-            Step::Write(name, _) | Step::Remove(name, _) => name.clone(),
+            LeaseRequest::Write(name, _) | LeaseRequest::Delete(name, _) => name.clone(),
         };
-        let outcome = server.take(step);
-        let told = if back.is_some() { outcome } else { Outcome::Failed };
-        self.send(at, Message::Answered(name, asked, told));
+        let outcome = server.handle(request);
+        let answer = if back.is_some() { outcome } else { LeaseOutcome::Unknown };
+        self.send(at, Message::Answer(name, sent, answer));
     }
 
-    fn reads(&mut self, now: u64, message: Message) {
+    fn read(&mut self, now: u64, message: Message) {
         let clock = self.clock(now);
         match message {
-            Message::Answered(name, asked, outcome) => self.roster.ended(&name, asked, outcome, clock),
-            Message::Surveyed(all, asked) => self.roster.surveyed(all, asked, clock),
-            Message::Heard(name, Some(claim)) => self.roster.seen(name, claim, clock),
-            Message::Heard(name, None) => self.roster.gone(&name, clock),
-            Message::Asked(..) => {}
+            Message::Answer(name, sent, outcome) => self.election.request_ended(&name, sent, outcome, clock),
+            Message::List(all, sent) => self.election.list_ended(all, sent, clock),
+            Message::Event(name, Some(record)) => self.election.observe(name, record, clock),
+            Message::Event(name, None) => self.election.observe_deleted(&name, clock),
+            Message::Request(..) => {}
         }
     }
 }

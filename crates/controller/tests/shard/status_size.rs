@@ -1,5 +1,5 @@
 //! The status of the largest fleet that one Pipeline can name, against a real API server: it is written,
-//! nothing that was proven is lost, and what fails is told in full.
+//! no verified revision is lost, and failures are shown in full.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ use crate::writer::Writer;
 const MEMBERS: usize = 9;
 const FAILING: (&str, &str) = ("e7", "target-99");
 
-/// 16 environments of 128 targets, each in the namespace of its number.
+/// 16 environments of 128 targets, each in a namespace with its number.
 fn fleet() -> Result<Pipeline> {
     let target = |n: usize| json!({"namespace": format!("podinfo-{n}"), "name": format!("target-{n}")});
     let environments: Vec<_> = (0..16)
@@ -68,8 +68,8 @@ fn target(health: Health) -> ObservedTarget {
     ObservedTarget { error: None, members: (0..MEMBERS).map(member).collect() }
 }
 
-/// Ten revisions of each target, which are the same everywhere.
-fn proven(object: &Pipeline) -> Result<Evidence> {
+/// Ten verified revisions of each target, the same for all.
+fn verified(object: &Pipeline) -> Result<Evidence> {
     let at: Timestamp = "2026-11-21T10:00:00Z".parse()?;
     let revision = |n: usize| {
         let facet = |m: usize| (format!("HelmRelease/podinfo-{m}:chart"), format!("6.1.{n}"));
@@ -94,8 +94,8 @@ fn status(object: &Pipeline, evidence: &Evidence, health: Health) -> Result<Pipe
     for environment in &object.spec.environments {
         for name in environment.target_names() {
             let fails = (environment.name.as_str(), name.as_str()) == FAILING;
-            let shown = target(if fails { Health::Failed } else { health });
-            observed.insert(&environment.name, &name, shown);
+            let observed_target = target(if fails { Health::Failed } else { health });
+            observed.insert(&environment.name, &name, observed_target);
         }
     }
     Ok(compose(&StatusFacts {
@@ -114,7 +114,7 @@ fn status(object: &Pipeline, evidence: &Evidence, health: Health) -> Result<Pipe
     }))
 }
 
-/// Writes a status as the controller does.
+/// Writes a status like the controller.
 async fn write(client: &Client, status: &PipelineStatus) -> Result<WriteOutcome> {
     let key = PipelineKey { namespace: "default".into(), name: "podinfo".into() };
     let (owner, status) = (StatusOwner::Pipeline(key), serialize_status(status)?);
@@ -122,15 +122,15 @@ async fn write(client: &Client, status: &PipelineStatus) -> Result<WriteOutcome>
 }
 
 #[tokio::test]
-async fn the_status_of_the_largest_fleet_is_written_and_keeps_what_was_proven() -> Result<()> {
+async fn the_status_of_the_largest_fleet_is_written_with_all_verified_revisions() -> Result<()> {
     let plane = ControlPlane::start().await?;
     let cluster = plane.cluster("largest").await?;
     cluster.install_sluice_crds().await?;
     let client = cluster.client().await?;
     let api: Api<Pipeline> = Api::namespaced(client.clone(), "default");
     let object = api.create(&PostParams::default(), &fleet()?).await?;
-    let evidence = proven(&object)?;
-    // All targets are well but one; then all of them fail.
+    let evidence = verified(&object)?;
+    // All targets but one are healthy; then all fail.
     for health in [Health::Ready, Health::Failed] {
         let composed = status(&object, &evidence, health)?;
         let begun = std::time::Instant::now();
@@ -142,7 +142,7 @@ async fn the_status_of_the_largest_fleet_is_written_and_keeps_what_was_proven() 
         );
         ensure!(matches!(outcome, WriteOutcome::Stored(_)), "{health:?}: {outcome:?}");
         let stored = api.get(&object.name_any()).await?.status.context("a status")?;
-        ensure!(translate::evidence(Some(&stored)) == evidence, "{health:?}: something proven is lost");
+        ensure!(translate::evidence(Some(&stored)) == evidence, "{health:?}: a verified revision is lost");
         let summarized = stored.conditions.iter().find(|c| c.type_ == "Summarized").context("a condition")?;
         ensure!(summarized.message.contains("too large for one object"), "{}", summarized.message);
         let targets: Vec<_> = stored.environments.values().flat_map(|e| &e.targets).collect();

@@ -1,4 +1,4 @@
-//! Writes statuses as the loop does.
+//! Writes statuses like the loop.
 
 use anyhow::{Context, Result, ensure};
 use kube::Client;
@@ -11,7 +11,7 @@ use sluice_delivery::FencingToken;
 use std::time::Instant;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// A queue of writes and what sends them.
+/// A queue of status writes, and their sender.
 pub struct Writer {
     pub queue: StatusQueue,
     sender: StatusWriter,
@@ -24,7 +24,7 @@ impl Writer {
         Self { queue: StatusQueue::default(), sender: StatusWriter::new(client, tx), ended }
     }
 
-    /// Has a status written.
+    /// Queues a status, and sends it if no other write of the object is in flight.
     pub fn push(
         &mut self,
         owner: &StatusOwner,
@@ -36,10 +36,10 @@ impl Writer {
         write.into_iter().for_each(|write| self.sender.send(write));
     }
 
-    /// Waits until a write has ended. Returns its outcome, and whether it counts.
+    /// Waits until a write has ended. Returns its outcome, and whether it counts for the queue.
     pub async fn ended(&mut self, owner: &StatusOwner) -> Result<(WriteOutcome, bool)> {
-        let Input::StatusWritten(of, number, outcome) = self.ended.recv().await.context("it ended")? else {
-            anyhow::bail!("something else ended")
+        let Input::StatusWritten(of, number, outcome) = self.ended.recv().await.context("an input")? else {
+            anyhow::bail!("another input")
         };
         ensure!(of == *owner);
         let next = self.queue.ended(owner, number, &outcome, Instant::now());
@@ -48,7 +48,7 @@ impl Writer {
         Ok((outcome, counts))
     }
 
-    /// Writes a status, and waits until that has ended.
+    /// Writes a status, and waits for the outcome.
     pub async fn write(
         &mut self,
         owner: &StatusOwner,

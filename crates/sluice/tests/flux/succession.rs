@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use kube::api::ListParams;
-use sluice_api::promotion::Phase;
+use sluice_api::promotion::{Phase, RecordedRequestState};
 use sluice_testkit::eventually;
 
 use crate::fleet::{By, ENVIRONMENTS, Fleet, Shape};
@@ -97,7 +97,9 @@ async fn check_records(fleet: &Fleet) -> Result<()> {
         ensure!(matches!(status.phase, Phase::Succeeded | Phase::Superseded), "{promotion:?}");
         ensure!(!promotion.spec.evidence.is_empty() && !status.message.is_empty(), "{promotion:?}");
         // A promotion that was delivered by the merge of an earlier change request has a closed one.
-        let Some(request) = status.change_request.filter(|r| r.state == "merged") else { continue };
+        let Some(request) = status.change_request.filter(|r| r.state == RecordedRequestState::Merged) else {
+            continue;
+        };
         // A superseded promotion may have shared its change request with a merged one, or was in flight
         // when a person merged an earlier state of it.
         let was_delivered = status.times.contains_key("Delivered");
