@@ -4,7 +4,7 @@
 use anyhow::{Result, ensure};
 use kube::api::ListParams;
 use serde_json::{Value, json};
-use sluice_testkit::fire::{Door, Fault, Plan};
+use sluice_testkit::fault_injection::{Fault, FaultPlan, FaultProxy};
 use sluice_testkit::{ForgeRepo, eventually, shared_gitea};
 
 use crate::place::{Place, SOON, revision};
@@ -281,7 +281,7 @@ fn a_promotion_is_reported_on_the_commit_of_its_merge_and_goes_on_where_its_forg
         let gitea = shared_gitea().await?;
         let file = format!("version: 6.1.5 # {{\"$promotion\": \"{n}:podinfo:prod\"}}\n");
         let repo = gitea.create_repo(n, &[("prod.yaml", &file)]).await?;
-        let door = Door::before_address(gitea.url())?;
+        let fault_proxy = FaultProxy::in_front_of_url(gitea.url())?;
         place.forge_secret().await?;
         for environment in ["dev", "prod"] {
             releases::create(place.leaf(environment), n, "podinfo", json!({})).await?;
@@ -289,7 +289,7 @@ fn a_promotion_is_reported_on_the_commit_of_its_merge_and_goes_on_where_its_forg
         }
         let by = pull_request(&repo).replace("secretRef", "commitStatuses: true, secretRef");
         // The pages of change requests have the address that Gitea knows itself by.
-        place.apply(&pipeline(n, &by.replace(gitea.url(), &door.url()))).await?;
+        place.apply(&pipeline(n, &by.replace(gitea.url(), &fault_proxy.url()))).await?;
         let controller = Controller::start(&place.shared.hub, n, &[])?;
         let tail = |error: anyhow::Error| error.context(controller.tail());
         place.until("podinfo", "all runs 6.1.5", |p| revision(p, "prod") == "6.1.5").await?;
@@ -300,10 +300,10 @@ fn a_promotion_is_reported_on_the_commit_of_its_merge_and_goes_on_where_its_forg
             place
                 .until_story("podinfo", "prod", &[story, &[&format!("{version} Proposed")]].concat())
                 .await?;
-            door.plan(match story {
-                [] => Plan::Quiet,
+            fault_proxy.set_plan(match story {
+                [] => FaultPlan::Quiet,
                 // The first report.
-                _ => Plan::Change { call: 1, fault: Fault::Refused(403) },
+                _ => FaultPlan::Change { call: 1, fault: Fault::Refused(403) },
             });
             repo.merge(repo.pulls("open").await?[0].number).await?;
             place.until_story("podinfo", "prod", &[story, &[&format!("{version} Delivered")]].concat()).await
@@ -317,7 +317,8 @@ fn a_promotion_is_reported_on_the_commit_of_its_merge_and_goes_on_where_its_forg
         let refused = || async {
             let log = std::fs::read_to_string(controller.log())?;
             let line = log.lines().find(|line| line.contains("a commit status is given up"));
-            let line = line.ok_or_else(|| anyhow::anyhow!("nothing was refused: {:?}", door.calls()))?;
+            let line =
+                line.ok_or_else(|| anyhow::anyhow!("nothing was refused: {:?}", fault_proxy.calls()))?;
             let words = ["podinfo-prod", "may not write commit statuses", "write:repository"];
             ensure!(words.iter().all(|words| line.contains(words)), "{line}");
             Ok(())

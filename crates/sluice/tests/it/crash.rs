@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
-use sluice_testkit::fire::{Blow, Clash};
+use sluice_testkit::fault_injection::{ConflictInjector, WriteFault};
 use sluice_testkit::{ForgeRepo, shared_gitea};
 
 use crate::place::{Place, SOON, revision};
@@ -47,7 +47,7 @@ struct Scene {
     place: Place,
     repo: ForgeRepo,
     controller: Controller,
-    _clash: Clash,
+    _conflicts: ConflictInjector,
 }
 
 impl Scene {
@@ -56,9 +56,9 @@ impl Scene {
         let gitea = shared_gitea().await?;
         let repo = gitea.create_repo(&place.namespace, &[("README.md", "fleet\n")]).await?;
         place.forge_secret().await?;
-        let clash = Clash::before(&place.shared.hub, &[Blow::Conflict])?;
-        let controller = Controller::start_at(clash.kubeconfig_path(), &place.namespace, &[], &[])?;
-        Ok(Scene { place, repo, controller, _clash: clash })
+        let conflicts = ConflictInjector::in_front_of(&place.shared.hub, &[WriteFault::Conflict])?;
+        let controller = Controller::start_at(conflicts.kubeconfig_path(), &place.namespace, &[], &[])?;
+        Ok(Scene { place, repo, controller, _conflicts: conflicts })
     }
 
     /// An application at 1.0.0 in both environments, and a pipeline for it.

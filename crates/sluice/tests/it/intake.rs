@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use anyhow::{Context, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use sluice_testkit::fire::{Blow, Clash};
+use sluice_testkit::fault_injection::{ConflictInjector, WriteFault};
 use sluice_testkit::{eventually, shared_gitea};
 
 use crate::place::{Place, SOON, revision};
@@ -124,8 +124,9 @@ fn ci_asks_the_forge_says_that_it_was_merged_and_flux_reports_what_runs() -> Res
         let hook = format!("--hook-addr={address}");
         // Long enough that nothing below is found by looking.
         let flags = [&*hook, "--poll-interval=10m"];
-        let clash = Clash::before(&place.shared.hub, &[Blow::Conflict, Blow::Lost])?;
-        let controller = Controller::start_at(clash.kubeconfig_path(), n, &flags, &[])?;
+        let conflicts =
+            ConflictInjector::in_front_of(&place.shared.hub, &[WriteFault::Conflict, WriteFault::Lost])?;
+        let controller = Controller::start_at(conflicts.kubeconfig_path(), n, &flags, &[])?;
         repo.add_webhook(&format!("http://{address}/forge/{n}/podinfo"), FORGE_KEY).await?;
         let hooks = Hooks { address, namespace: n.into(), http: reqwest::Client::new() };
         // prod first: where nobody knows what it runs, what dev runs would be promoted into it.

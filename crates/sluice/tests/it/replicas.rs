@@ -12,7 +12,7 @@ use kube::api::{Api, ListParams};
 use serde_json::json;
 use sluice_controller::key::PipelineKey;
 use sluice_controller::shard::shard_of;
-use sluice_testkit::fire::{Blow, Clash};
+use sluice_testkit::fault_injection::{ConflictInjector, WriteFault};
 use sluice_testkit::{Cluster, GitServer, Repo, eventually, shared_gitea};
 
 use crate::crash::{marked, pipeline};
@@ -46,16 +46,16 @@ struct Scene {
     repo: Repo,
     replicas: Vec<Controller>,
     /// What is between the replicas and the hub, if anything.
-    clash: Option<Clash>,
+    conflicts: Option<ConflictInjector>,
 }
 
 impl Scene {
-    async fn new(clash: impl FnOnce(&Cluster) -> Result<Option<Clash>>) -> Result<Scene> {
+    async fn new(conflicts: impl FnOnce(&Cluster) -> Result<Option<ConflictInjector>>) -> Result<Scene> {
         let place = Place::new("replicas").await?;
         let repo = place.shared.git.create_repo(&place.namespace, &[("README.md", "fleet\n")])?;
         place.secret("git", &[("username", GitServer::USER), ("password", GitServer::PASSWORD)]).await?;
-        let clash = clash(&place.shared.hub)?;
-        let mut scene = Scene { place, repo, replicas: Vec::new(), clash };
+        let conflicts = conflicts(&place.shared.hub)?;
+        let mut scene = Scene { place, repo, replicas: Vec::new(), conflicts };
         for place in 0..3 {
             let replica = scene.replica(place)?;
             scene.replicas.push(replica);
@@ -65,8 +65,8 @@ impl Scene {
 
     fn replica(&self, place: usize) -> Result<Controller> {
         let shards = format!("--shards={SHARDS}");
-        let hub = match &self.clash {
-            Some(clash) => clash.kubeconfig_path(),
+        let hub = match &self.conflicts {
+            Some(conflicts) => conflicts.kubeconfig_path(),
             None => self.place.shared.hub.kubeconfig_path(),
         };
         Controller::replica(&format!("host-{place}"), hub, &self.place.namespace, &[&shards])
@@ -221,7 +221,8 @@ const LONGER: Duration = Duration::from_secs(15);
 #[test]
 fn leases_are_kept_and_handed_back_where_each_write_of_them_clashes() -> Result<()> {
     run(async {
-        let scene = Scene::new(|hub| Clash::before(hub, &[Blow::Conflict]).map(Some)).await?;
+        let scene =
+            Scene::new(|hub| ConflictInjector::in_front_of(hub, &[WriteFault::Conflict]).map(Some)).await?;
         scene.until_even().await?;
         // Held by the same for so long that it was renewed again and again.
         let holders = eventually(SOON, || async {
@@ -309,7 +310,8 @@ fn two_that_both_believe_to_be_alone_make_nothing_twice() -> Result<()> {
         for (repo, names) in [(&repo, &commits[..]), (&*forge, &requests[..])] {
             let log = repo.log("main")?;
             for name in names {
-                let carries = |c: &&sluice_testkit::Commit| c.subject.contains(&format!("Promote {name} "));
+                let carries =
+                    |c: &&sluice_testkit::LoggedCommit| c.subject.contains(&format!("Promote {name} "));
                 let made = log.iter().filter(carries).count();
                 ensure!(made == 2, "{name}: {made} commits of {log:?}");
             }

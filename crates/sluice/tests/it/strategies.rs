@@ -16,7 +16,7 @@ use kube::api::{Api, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use sluice_api::Promotion;
-use sluice_testkit::fire::{Blow, Clash};
+use sluice_testkit::fault_injection::{ConflictInjector, WriteFault};
 
 use crate::place::{Place, SOON, revision};
 use crate::process::Controller;
@@ -120,16 +120,16 @@ pub fn hmac(key: &[u8], message: &[u8]) -> String {
     outer.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// The writes of its controller to the hub clash.
+/// The writes of its controller to the hub meet conflicts.
 struct Scene {
     place: Place,
     receiver: Receiver,
     controller: Controller,
-    _clash: Clash,
+    _conflicts: ConflictInjector,
 }
 
 impl Scene {
-    async fn new(each: &'static [Blow]) -> Result<Scene> {
+    async fn new(each: &'static [WriteFault]) -> Result<Scene> {
         let place = Place::new("strategies").await?;
         let receiver = Receiver::start().await?;
         let headers = format!("X-Api-Key: {API_KEY}\n");
@@ -137,9 +137,9 @@ impl Scene {
         let flags = receiver.flags();
         let mut flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         flags.push("--log-level=debug");
-        let clash = Clash::before(&place.shared.hub, each)?;
-        let controller = Controller::start_at(clash.kubeconfig_path(), &place.namespace, &flags, &[])?;
-        Ok(Scene { place, receiver, controller, _clash: clash })
+        let conflicts = ConflictInjector::in_front_of(&place.shared.hub, each)?;
+        let controller = Controller::start_at(conflicts.kubeconfig_path(), &place.namespace, &flags, &[])?;
+        Ok(Scene { place, receiver, controller, _conflicts: conflicts })
     }
 
     /// By a call of a path of the receiver.
@@ -204,7 +204,7 @@ spec:
 #[test]
 fn one_pipeline_by_notification_and_one_by_webhook() -> Result<()> {
     run(async {
-        let scene = Scene::new(&[Blow::Conflict, Blow::Lost]).await?;
+        let scene = Scene::new(&[WriteFault::Conflict, WriteFault::Lost]).await?;
         scene.application("told", "{notification: {}}", "30m").await?;
         scene.application("called", &scene.webhook("/called"), "30m").await?;
         for name in ["told", "called"] {
@@ -285,7 +285,7 @@ async fn no_secret_is_told(scene: &Scene) -> Result<()> {
 #[test]
 fn what_the_other_side_answers_decides() -> Result<()> {
     run(async {
-        let scene = Scene::new(&[Blow::Conflict, Blow::Lost]).await?;
+        let scene = Scene::new(&[WriteFault::Conflict, WriteFault::Lost]).await?;
         let refusal = "there is no job for s3cret-token-of-the-webhook\n";
         scene.receiver.answers("/refuses", &[(404, refusal), (404, refusal)]);
         scene.receiver.answers("/busy", &[(503, "later"), (500, "oops")]);
@@ -338,7 +338,7 @@ fn what_the_other_side_answers_decides() -> Result<()> {
 #[test]
 fn without_the_flags_nothing_inside_is_called() -> Result<()> {
     run(async {
-        let mut scene = Scene::new(&[Blow::Conflict, Blow::Lost]).await?;
+        let mut scene = Scene::new(&[WriteFault::Conflict, WriteFault::Lost]).await?;
         scene.controller = Controller::start(&scene.place.shared.hub, &scene.place.namespace, &[])?;
         scene.application("inside", &scene.webhook("/inside"), "30m").await?;
         scene.runs("inside", "dev", "1.1.0").await?;
@@ -366,7 +366,7 @@ async fn survives(scene: &mut Scene, name: &str, point: &str) -> Result<Promotio
 #[test]
 fn a_webhook_is_repeated_only_with_its_key_wherever_the_controller_dies() -> Result<()> {
     run(async {
-        let mut scene = Scene::new(&[Blow::Conflict]).await?;
+        let mut scene = Scene::new(&[WriteFault::Conflict]).await?;
         let points = [
             ("before-intent", 1),
             ("after-intent", 1),
@@ -391,7 +391,7 @@ fn a_webhook_is_repeated_only_with_its_key_wherever_the_controller_dies() -> Res
 #[test]
 fn a_notification_is_one_event_wherever_the_controller_dies() -> Result<()> {
     run(async {
-        let mut scene = Scene::new(&[Blow::Conflict]).await?;
+        let mut scene = Scene::new(&[WriteFault::Conflict]).await?;
         let points = [
             "before-intent",
             "after-intent",

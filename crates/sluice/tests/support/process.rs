@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use sluice_testkit::{Cluster, Leash, Scratch};
+use sluice_testkit::{Cluster, ProcessGuard, Scratch};
 
 /// A running controller that looks after one namespace.
 pub struct Controller {
@@ -15,7 +15,7 @@ pub struct Controller {
     extra: Vec<String>,
     variables: Vec<(String, PathBuf)>,
     scratch: Scratch,
-    running: Option<Leash>,
+    running: Option<ProcessGuard>,
 }
 
 impl Controller {
@@ -81,7 +81,7 @@ impl Controller {
             Some(point) => command.env("SLUICE_FAULT_POINT", point),
             None => command.env_remove("SLUICE_FAULT_POINT"),
         };
-        self.running = Some(Leash::start("sluice", &command, &self.log())?);
+        self.running = Some(ProcessGuard::start("sluice", &command, &self.log())?);
         Ok(())
     }
 
@@ -114,7 +114,7 @@ impl Controller {
         self.running()?.terminate()
     }
 
-    fn running(&self) -> Result<&Leash> {
+    fn running(&self) -> Result<&ProcessGuard> {
         self.running.as_ref().context("it does not run")
     }
 

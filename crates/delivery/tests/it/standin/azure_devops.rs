@@ -5,7 +5,7 @@
 //! and the pages of statuses and policies.
 
 use serde_json::{Value, json};
-use sluice_testkit::Commit;
+use sluice_testkit::LoggedCommit;
 
 use super::github::message;
 use super::statuses::Words;
@@ -314,7 +314,7 @@ impl super::Shape for Shape {
         json!({"count": page.len(), "value": page})
     }
 
-    fn commit(&self, commit: &Commit) -> Value {
+    fn commit(&self, commit: &LoggedCommit) -> Value {
         json!({"commitId": commit.sha, "comment": message(commit), "parents": commit.parents})
     }
 

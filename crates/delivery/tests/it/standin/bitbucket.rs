@@ -5,7 +5,7 @@
 //! A second POST for the same branches returns the pull request that is open.
 
 use serde_json::{Value, json};
-use sluice_testkit::Commit;
+use sluice_testkit::LoggedCommit;
 
 use super::github::{message, parents};
 use super::statuses::BITBUCKET;
@@ -209,7 +209,7 @@ impl super::Shape for Shape {
         list
     }
 
-    fn commit(&self, commit: &Commit) -> Value {
+    fn commit(&self, commit: &LoggedCommit) -> Value {
         json!({"type": "commit", "hash": commit.sha, "message": message(commit), "parents": parents(commit, "hash")})
     }
 

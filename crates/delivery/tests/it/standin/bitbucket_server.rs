@@ -6,7 +6,7 @@
 //! Left out: fields that no adapter reads, tasks, and auto-merge.
 
 use serde_json::{Value, json};
-use sluice_testkit::Commit;
+use sluice_testkit::LoggedCommit;
 
 use super::github::{message, parents};
 use super::statuses::{BITBUCKET, Words};
@@ -214,7 +214,7 @@ impl super::Shape for Shape {
         })
     }
 
-    fn commit(&self, commit: &Commit) -> Value {
+    fn commit(&self, commit: &LoggedCommit) -> Value {
         json!({
             "id": commit.sha, "displayId": &commit.sha[..11], "message": message(commit),
             "parents": parents(commit, "id"),

@@ -6,7 +6,7 @@
 //! headers of pages.
 
 use serde_json::{Value, json};
-use sluice_testkit::Commit;
+use sluice_testkit::LoggedCommit;
 
 use super::github::{add, change, message, open, parents, review, show};
 use super::statuses::{GITHUB, Words};
@@ -238,7 +238,7 @@ impl super::Shape for Shape {
         page.into()
     }
 
-    fn commit(&self, commit: &Commit) -> Value {
+    fn commit(&self, commit: &LoggedCommit) -> Value {
         json!({"sha": commit.sha, "commit": {"message": message(commit)}, "parents": parents(commit, "sha")})
     }
 

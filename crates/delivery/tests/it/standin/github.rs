@@ -5,8 +5,8 @@
 //! no adapter reads, the `Link` header, secondary limits, merges that a ruleset refuses, and plans without drafts.
 
 use serde_json::{Value, json};
-use sluice_testkit::Commit;
-use sluice_testkit::fire::github::{self, Listing, Refusal};
+use sluice_testkit::LoggedCommit;
+use sluice_testkit::fault_injection::github::{self, ApiError, PullQuery};
 
 use super::graphql::Query;
 use super::statuses::GITHUB;
@@ -59,7 +59,7 @@ impl super::Shape for Shape {
         match (method, path.as_slice()) {
             ("GET", []) => Ok(ParsedCall::Repository),
             ("GET", ["pulls"]) => {
-                let Listing { head, all, from, size } = Listing::read("acme", |name| request.query(name));
+                let PullQuery { head, all, from, size } = PullQuery::read("acme", |name| request.query(name));
                 Ok(ParsedCall::List(ListQuery { own: head.is_some(), head, open: !all, from, size }))
             }
             ("POST", ["pulls"]) => open(request),
@@ -238,7 +238,7 @@ impl super::Shape for Shape {
         page.into()
     }
 
-    fn commit(&self, commit: &Commit) -> Value {
+    fn commit(&self, commit: &LoggedCommit) -> Value {
         github::commit(&commit.sha, &message(commit), &commit.parents)
     }
 
@@ -251,20 +251,20 @@ impl super::Shape for Shape {
     }
 
     fn refuse(&self, why: Rejection<'_>) -> Answer {
-        github::refusal(match &why {
-            Rejection::Unauthorized => Refusal::BadCredentials,
+        github::error_answer(match &why {
+            Rejection::Unauthorized => ApiError::BadCredentials,
             Rejection::Query(errors) => return (200, json!({"errors": errors})),
             Rejection::Exists(pull) => {
-                return github::refusal(Refusal::Exists(&format!("acme:{}", pull.head)));
+                return github::error_answer(ApiError::Exists(&format!("acme:{}", pull.head)));
             }
-            Rejection::NoBranch => Refusal::NoBranch,
-            Rejection::Bad(what) => Refusal::Other(422, what),
-            Rejection::HeadMoved => Refusal::HeadMoved,
+            Rejection::NoBranch => ApiError::NoBranch,
+            Rejection::Bad(what) => ApiError::Other(422, what),
+            Rejection::HeadMoved => ApiError::HeadMoved,
             Rejection::NotMergeable(obstacle) => {
-                return github::refusal(Refusal::Other(405, &refusal(obstacle)));
+                return github::error_answer(ApiError::Other(405, &refusal(obstacle)));
             }
-            Rejection::NoCommit => Refusal::Other(422, "No commit found for SHA"),
-            _ => Refusal::NotFound,
+            Rejection::NoCommit => ApiError::Other(422, "No commit found for SHA"),
+            _ => ApiError::NotFound,
         })
     }
 }
@@ -340,7 +340,7 @@ pub(super) fn change(request: &Request, number: u64) -> Result<ParsedCall, Rejec
 }
 
 pub(super) fn show(pull: &Pull) -> Value {
-    let mut value = github::pull_request(&github::PullRequest {
+    let mut value = github::pull_request(&github::PullRequestFields {
         number: pull.number,
         title: &pull.title,
         body: &pull.body,
@@ -358,11 +358,11 @@ pub(super) fn show(pull: &Pull) -> Value {
     value
 }
 
-pub(super) fn message(commit: &Commit) -> String {
+pub(super) fn message(commit: &LoggedCommit) -> String {
     format!("{}\n\n{}", commit.subject, commit.body)
 }
 
 /// The parents of a commit, each with its id under a key.
-pub(super) fn parents(commit: &Commit, key: &str) -> Vec<Value> {
+pub(super) fn parents(commit: &LoggedCommit, key: &str) -> Vec<Value> {
     commit.parents.iter().map(|parent| json!({key: parent})).collect()
 }

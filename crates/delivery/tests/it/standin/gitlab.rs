@@ -8,7 +8,7 @@
 //! reads, the headers of pages, and quick actions.
 
 use serde_json::{Value, json};
-use sluice_testkit::Commit;
+use sluice_testkit::LoggedCommit;
 
 use super::github::message;
 use super::statuses::{Status, Words};
@@ -234,7 +234,7 @@ impl super::Shape for Shape {
         page.into()
     }
 
-    fn commit(&self, commit: &Commit) -> Value {
+    fn commit(&self, commit: &LoggedCommit) -> Value {
         json!({"id": commit.sha, "message": message(commit), "parent_ids": commit.parents})
     }
 

@@ -31,7 +31,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use sluice_delivery::ForgeKind;
-use sluice_testkit::{Commit, GitServer, Repo};
+use sluice_testkit::{GitServer, LoggedCommit, Repo};
 
 use accounts::{PEOPLE, number_of};
 pub use accounts::{author, joe};
@@ -342,7 +342,7 @@ trait Shape: Send + Sync {
     fn stranger(&self, what: MetadataKind, author: bool) -> Option<Rejection<'static>>;
     /// Facts for a merge; `None` if the forge has no such facts. If they come in pages, the page that begins at `from`.
     fn tell(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value>;
-    fn commit(&self, commit: &Commit) -> Value;
+    fn commit(&self, commit: &LoggedCommit) -> Value;
     /// The selected part of an answer.
     fn select(&self, _request: &Request, answer: Value) -> Value {
         answer
@@ -538,7 +538,7 @@ async fn answer(
         _ if beside.is_some() => beside.as_deref().unwrap(),
         Some(path) if path.is_empty() || path.starts_with('/') => path,
         _ if uri.path().starts_with(shape.clone_path()) => {
-            return git::pass_on(&served, method, uri, headers, body).await;
+            return git::forward(&served, method, uri, headers, body).await;
         }
         _ => {
             let (status, value) = shape.refuse(Rejection::NoPath);
