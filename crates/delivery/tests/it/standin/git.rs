@@ -13,11 +13,11 @@ pub(super) async fn forward(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response<Body> {
-    let path = uri.path_and_query().unwrap().as_str().replacen(served.shape.clone_path(), "/fleet", 1);
+    let path = uri.path_and_query().unwrap().as_str().replacen(served.api.clone_path(), "/fleet", 1);
     let client = plain_client();
     let mut request = client.request(method, format!("{}{path}", served.git)).body(body);
     for (name, value) in &headers {
-        if name == "authorization" && value == served.shape.git_login().as_str() {
+        if name == "authorization" && value == served.api.git_login().as_str() {
             request = request.header(name, basic(GitServer::USER, GitServer::PASSWORD));
         } else if name != "host" && name != "content-length" && name != "transfer-encoding" {
             request = request.header(name, value);
