@@ -30,7 +30,7 @@ fn parse_arguments() -> Result<Arguments> {
             bail!("usage: demo [--once] PATH-OF-SLUICE");
         }
     }
-    let binary = binary.context("usage: demo [--once] PATH-OF-SLUICE; make demo knows the path")?;
+    let binary = binary.context("usage: demo [--once] PATH-OF-SLUICE; make demo passes the path")?;
     let binary = std::path::absolute(binary)?;
     if !binary.is_file() {
         bail!("{} does not exist; run make demo, which builds it", binary.display());

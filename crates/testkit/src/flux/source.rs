@@ -39,9 +39,9 @@ async fn revision_of_git(cached: &DynamicObject, url: &str, context: &StandInCon
     if let (Some(commit), None) = (field("commit"), field("branch")) {
         return Ok(format!("sha1:{commit}"));
     }
-    let (shown, reference) = match (field("name"), field("tag"), field("semver")) {
+    let (name, reference) = match (field("name"), field("tag"), field("semver")) {
         (Some(name), _, _) => (name.to_owned(), name.to_owned()),
-        (_, _, Some(_)) => bail!("the stand-in for Flux does not know spec.ref.semver"),
+        (_, _, Some(_)) => bail!("the stand-in for Flux does not support spec.ref.semver"),
         (_, Some(tag), _) => (tag.to_owned(), format!("refs/tags/{tag}")),
         _ => {
             let branch = field("branch").unwrap_or("master");
@@ -50,7 +50,7 @@ async fn revision_of_git(cached: &DynamicObject, url: &str, context: &StandInCon
     };
     let credentials = context.credentials(cached).await?;
     let sha = context.remotes.commit(url, &reference, credentials.as_ref()).await?;
-    Ok(format!("{shown}@sha1:{sha}"))
+    Ok(format!("{name}@sha1:{sha}"))
 }
 
 /// Writes the revision of an OCIRepository: its tag, with a digest of its name.

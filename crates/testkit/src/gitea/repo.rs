@@ -276,7 +276,7 @@ impl ForgeRepo {
         let credentials = ApiCredentials::Password(name.to_owned(), PASSWORD.to_owned());
         let api = Api { url: self.api.url.clone(), credentials };
         let path = self.path(&format!("pulls/{number}/reviews"));
-        api.post(&path, json!({"event": event, "body": "I have seen it"})).await.map(drop)
+        api.post(&path, json!({"event": event, "body": "reviewed"})).await.map(drop)
     }
 
     /// Calls the API of the repository, for calls without a method here. `path` is the part after

@@ -150,7 +150,7 @@ impl super::ForgeApi for AzureDevOpsApi {
                     .ok_or(CallRejection::Bad("not as it is asked"))?;
                 let n =
                     id.strip_prefix("vstfs:///CodeReview/CodeReviewId/p-1/").ok_or(CallRejection::NoPath)?;
-                Ok(ParsedCall::Tell { what: "policies", from: 0, of: PullSelector::Number(number(n)?) })
+                Ok(ParsedCall::Facts { what: "policies", from: 0, of: PullSelector::Number(number(n)?) })
             }
             ("GET", ["pullrequests", n, what @ ("statuses" | "iterations")]) => {
                 if *what == "statuses" && request.query("api-version") != Some("6.0-preview.1") {
@@ -159,10 +159,10 @@ impl super::ForgeApi for AzureDevOpsApi {
                     ));
                 }
                 let what = if *what == "statuses" { "own statuses" } else { "iterations" };
-                Ok(ParsedCall::Tell { what, from: 0, of: PullSelector::Number(number(n)?) })
+                Ok(ParsedCall::Facts { what, from: 0, of: PullSelector::Number(number(n)?) })
             }
             ("GET", ["commits", sha, "statuses"]) => {
-                Ok(ParsedCall::Tell { what: "statuses", from: 0, of: PullSelector::Id((*sha).into()) })
+                Ok(ParsedCall::Facts { what: "statuses", from: 0, of: PullSelector::Id((*sha).into()) })
             }
             ("POST", ["pullrequests", n, "labels"]) => {
                 request.only(&["name"])?;
@@ -249,11 +249,11 @@ impl super::ForgeApi for AzureDevOpsApi {
         }
     }
 
-    fn stranger(&self, _what: MetadataKind, _author: bool) -> Option<CallRejection<'static>> {
+    fn user_rejection(&self, _what: MetadataKind, _author: bool) -> Option<CallRejection<'static>> {
         Some(CallRejection::Bad("The reviewer identity could not be found."))
     }
 
-    fn tell(&self, what: &'static str, pull: &Pull, _from: usize) -> Option<Value> {
+    fn facts(&self, what: &'static str, pull: &Pull, _from: usize) -> Option<Value> {
         if what == "own statuses" {
             // The oldest status of a context is still listed.
             let one = |(id, (name, is, of)): (usize, &(String, CheckOutcome, Option<u64>))| {
@@ -321,7 +321,7 @@ impl super::ForgeApi for AzureDevOpsApi {
         json!({"commitId": commit.sha, "comment": message(commit), "parents": commit.parents})
     }
 
-    fn refuse(&self, why: CallRejection<'_>) -> ForgeAnswer {
+    fn error_answer(&self, why: CallRejection<'_>) -> ForgeAnswer {
         let error = |message: &str, key: &str| {
             let name =
                 format!("Microsoft.TeamFoundation.Git.Server.{key}, Microsoft.TeamFoundation.Git.Server");

@@ -72,12 +72,12 @@ impl super::ForgeApi for BitbucketApi {
                 })
             }
             ("GET", ["pullrequests", n]) => match request.query("fields") {
-                Some("+destination.branch.default_merge_strategy") => Ok(ParsedCall::Tell {
+                Some("+destination.branch.default_merge_strategy") => Ok(ParsedCall::Facts {
                     what: "with strategy",
                     from: 0,
                     of: PullSelector::Number(number(n)?),
                 }),
-                Some(_) => Err(CallRejection::Bad("fields: not one that this stand-in knows")),
+                Some(_) => Err(CallRejection::Bad("fields: unknown to this stand-in")),
                 None => Ok(ParsedCall::Read(number(n)?)),
             },
             ("GET", ["pullrequests", n, "merge", "task-status", "7f3c"]) => Ok(ParsedCall::Task(number(n)?)),
@@ -106,14 +106,14 @@ impl super::ForgeApi for BitbucketApi {
             }
             ("GET", ["commit", sha, "statuses"]) => {
                 let from = (request.number("page", 1) - 1) * 100;
-                Ok(ParsedCall::Tell { what: "statuses", from, of: PullSelector::Head((*sha).into()) })
+                Ok(ParsedCall::Facts { what: "statuses", from, of: PullSelector::Head((*sha).into()) })
             }
             ("GET", ["pullrequests", n, "conflicts"]) => {
-                Ok(ParsedCall::Tell { what: "elsewhere", from: 0, of: PullSelector::Number(number(n)?) })
+                Ok(ParsedCall::Facts { what: "elsewhere", from: 0, of: PullSelector::Number(number(n)?) })
             }
             ("GET", ["file-conflicts", compared]) => {
                 let head = compared.split("..").next().unwrap_or_default();
-                Ok(ParsedCall::Tell { what: "conflicts", from: 0, of: PullSelector::Head(head.into()) })
+                Ok(ParsedCall::Facts { what: "conflicts", from: 0, of: PullSelector::Head(head.into()) })
             }
             ("POST", ["pullrequests", n, "merge"]) => {
                 request.only(&["type", "merge_strategy", "message"])?;
@@ -158,14 +158,14 @@ impl super::ForgeApi for BitbucketApi {
         value
     }
 
-    fn stranger(&self, _what: MetadataKind, author: bool) -> Option<CallRejection<'static>> {
+    fn user_rejection(&self, _what: MetadataKind, author: bool) -> Option<CallRejection<'static>> {
         Some(CallRejection::Bad(match author {
             true => "Sluice is the author and cannot be included as a reviewer.",
             false => "reviewers: Malformed reviewers list",
         }))
     }
 
-    fn tell(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value> {
+    fn facts(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value> {
         let file = json!({"path": "apps/prod.yaml", "scenario": "content"});
         match what {
             "with strategy" => {
@@ -215,7 +215,7 @@ impl super::ForgeApi for BitbucketApi {
         json!({"type": "commit", "hash": commit.sha, "message": message(commit), "parents": parents(commit, "hash")})
     }
 
-    fn refuse(&self, why: CallRejection<'_>) -> ForgeAnswer {
+    fn error_answer(&self, why: CallRejection<'_>) -> ForgeAnswer {
         let error = |message: &str| json!({"type": "error", "error": {"message": message}});
         match why {
             CallRejection::Unauthorized => {

@@ -80,9 +80,7 @@ impl super::ForgeApi for BitbucketServerApi {
                 };
                 let known = ["at", "direction", "state", "order", "limit", "start"];
                 if request.query.iter().any(|(key, _)| !known.contains(&key.as_str())) {
-                    return Err(CallRejection::Bad(
-                        "the query has a parameter that this stand-in does not know",
-                    ));
+                    return Err(CallRejection::Bad("the query has an unknown parameter"));
                 }
                 let (from, size) = (request.number("start", 0), request.number("limit", 25));
                 Ok(ParsedCall::List(ListQuery { head, own: false, open, from, size }))
@@ -119,10 +117,10 @@ impl super::ForgeApi for BitbucketServerApi {
             }
             ("GET", ["..", "build-status", "commits", sha]) => {
                 let from = request.number("start", 0);
-                Ok(ParsedCall::Tell { what: "builds", from, of: PullSelector::Id((*sha).into()) })
+                Ok(ParsedCall::Facts { what: "builds", from, of: PullSelector::Id((*sha).into()) })
             }
             ("GET", ["pull-requests", n, "merge"]) => {
-                Ok(ParsedCall::Tell { what: "merge", from: 0, of: PullSelector::Number(number(n)?) })
+                Ok(ParsedCall::Facts { what: "merge", from: 0, of: PullSelector::Number(number(n)?) })
             }
             ("POST", ["pull-requests", n, "merge"]) => {
                 let version = request.query("version").map_or(u64::MAX, |v| v.parse().unwrap());
@@ -190,11 +188,11 @@ impl super::ForgeApi for BitbucketServerApi {
         json!({"user": {"name": names[0]}, "role": "REVIEWER", "approved": false, "status": "UNAPPROVED"})
     }
 
-    fn stranger(&self, _what: MetadataKind, author: bool) -> Option<CallRejection<'static>> {
+    fn user_rejection(&self, _what: MetadataKind, author: bool) -> Option<CallRejection<'static>> {
         Some(if author { CallRejection::Bad("the author is no reviewer") } else { CallRejection::NoPull })
     }
 
-    fn tell(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value> {
+    fn facts(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value> {
         if what == "builds" {
             let one = |(name, is): &(&str, CheckOutcome)| json!({"key": name, "name": name, "state": is.word("SUCCESSFUL", "INPROGRESS", "FAILED")});
             let (reported, next) = pull.reported_from(from, 100);
@@ -224,7 +222,7 @@ impl super::ForgeApi for BitbucketServerApi {
         })
     }
 
-    fn refuse(&self, why: CallRejection<'_>) -> ForgeAnswer {
+    fn error_answer(&self, why: CallRejection<'_>) -> ForgeAnswer {
         let error = |message: &str, name: &str| json!({"errors": [{"context": null, "message": message, "exceptionName": name}]});
         match why {
             CallRejection::Unauthorized => {

@@ -72,7 +72,7 @@ impl StandInServer {
                 let style = book.pulls.last().map_or(Style::Merge, |pull| pull.style);
                 json!({"id": 1, "name": "fleet", "default_merge_style": style.word("merge", "squash", "rebase")})
             }
-            ParsedCall::Tell { what, from, of } => {
+            ParsedCall::Facts { what, from, of } => {
                 let pull = match of {
                     PullSelector::Number(number) => pull(&mut book, number)?,
                     PullSelector::Id(sha) => {
@@ -81,13 +81,13 @@ impl StandInServer {
                     PullSelector::Head(name) => {
                         let pull =
                             book.pulls.iter().find(|p| p.sha == name).ok_or(CallRejection::NoCommit)?;
-                        let shown = Pull { sha: book.resolve(&name), ..pull.clone() };
-                        let told = api.tell(what, &shown, from).ok_or(CallRejection::NoPull)?;
-                        return Ok((api.status(call), told));
+                        let named = Pull { sha: book.resolve(&name), ..pull.clone() };
+                        let facts = api.facts(what, &named, from).ok_or(CallRejection::NoPull)?;
+                        return Ok((api.status(call), facts));
                     }
                     PullSelector::Base => book.pulls.last_mut().ok_or(CallRejection::NoPull)?,
                 };
-                api.tell(what, pull, from).ok_or(CallRejection::NoPull)?
+                api.facts(what, pull, from).ok_or(CallRejection::NoPull)?
             }
             ParsedCall::Merge { number, head, version, style, message, queue } => {
                 let meddle = std::mem::take(&mut book.meddle);
@@ -102,7 +102,7 @@ impl StandInServer {
                 if queue {
                     pull.queued = true;
                     let status = if self.kind == ForgeKind::GitLab { 201 } else { 200 };
-                    return Ok((status, api.tell("queued", pull, 0).unwrap()));
+                    return Ok((status, api.facts("queued", pull, 0).unwrap()));
                 }
                 if let Some(other) = style.filter(|style| *style != pull.style) {
                     return Err(CallRejection::NotMergeable(Obstacle::Style(other)));
@@ -111,13 +111,13 @@ impl StandInServer {
                     pull.merging = Some((pull.style, message));
                     let slow = self.kind == ForgeKind::Bitbucket;
                     return Ok(match slow {
-                        true => (202, api.tell("slow merge", pull, 0).unwrap()),
+                        true => (202, api.facts("slow merge", pull, 0).unwrap()),
                         false => (200, api.pull(pull, false)),
                     });
                 }
                 if has_queue {
                     pull.queued = true;
-                    return Ok((200, api.tell("queued", pull, 0).unwrap()));
+                    return Ok((200, api.facts("queued", pull, 0).unwrap()));
                 }
                 pull.land(self.kind, &self.repo, pull.style, message);
                 pull.version += 1;
@@ -130,7 +130,7 @@ impl StandInServer {
                 if done && let Some((style, message)) = pull.merging.take() {
                     pull.land(self.kind, &self.repo, style, message);
                 }
-                api.tell("task", pull, 0).unwrap()
+                api.facts("task", pull, 0).unwrap()
             }
             ParsedCall::List(wanted) => self.list(&book, &wanted),
             ParsedCall::Between { base, head } => {
@@ -290,7 +290,7 @@ impl StandInServer {
             let may = name == "jane" || name == joe(self.kind) || (author && author_may);
             if what == MetadataKind::Label || may {
                 known.push(name);
-            } else if let Some(why) = self.api.stranger(what, author) {
+            } else if let Some(why) = self.api.user_rejection(what, author) {
                 return Err(why);
             }
         }
@@ -322,7 +322,7 @@ impl StandInServer {
         if let Some(there) = book.pulls.iter().find(same) {
             return Ok(match api.returns_the_first() {
                 true => (200, api.pull(there, false)),
-                false => api.refuse(CallRejection::Exists(there)),
+                false => api.error_answer(CallRejection::Exists(there)),
             });
         }
         if body.chars().count() > api.longest() || title.chars().count() > 255 {

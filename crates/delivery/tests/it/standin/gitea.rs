@@ -81,14 +81,14 @@ impl super::ForgeApi for GiteaApi {
                 Ok(ParsedCall::List(ListQuery { open, from, size, ..ListQuery::default() }))
             }
             ("GET", ["pulls", n, "reviews"]) => {
-                Ok(ParsedCall::Tell { what: "reviews", from: 0, of: PullSelector::Number(number(n)?) })
+                Ok(ParsedCall::Facts { what: "reviews", from: 0, of: PullSelector::Number(number(n)?) })
             }
             ("GET", ["pulls", base, head]) => {
                 Ok(ParsedCall::Between { base: (*base).into(), head: (*head).into() })
             }
             ("POST", ["pulls"]) => match request.body.get("draft") {
                 // A draft is marked in the title only.
-                Some(_) => Err(CallRejection::Bad("the body has a field that nobody knows")),
+                Some(_) => Err(CallRejection::Bad("the body has an unknown field")),
                 None => open(request),
             },
             ("GET", ["pulls", n]) => Ok(ParsedCall::Read(number(n)?)),
@@ -132,18 +132,18 @@ impl super::ForgeApi for GiteaApi {
             }
             ("POST", ["pulls", n, "requested_reviewers"]) => review(request, number(n)?),
             ("GET", ["branches", "main"]) => {
-                Ok(ParsedCall::Tell { what: "branch", from: 0, of: PullSelector::Base })
+                Ok(ParsedCall::Facts { what: "branch", from: 0, of: PullSelector::Base })
             }
             ("GET", ["commits", sha, "status"]) => {
                 if request.number("limit", 30) != 50 {
                     return Err(CallRejection::Bad("this stand-in has pages of 50"));
                 }
                 let from = (request.number("page", 1) - 1) * 50;
-                Ok(ParsedCall::Tell { what: "status", from, of: PullSelector::Head((*sha).into()) })
+                Ok(ParsedCall::Facts { what: "status", from, of: PullSelector::Head((*sha).into()) })
             }
             ("GET", ["statuses", sha]) => {
                 let from = (request.number("page", 1) - 1) * 50;
-                Ok(ParsedCall::Tell { what: "all statuses", from, of: PullSelector::Id((*sha).into()) })
+                Ok(ParsedCall::Facts { what: "all statuses", from, of: PullSelector::Id((*sha).into()) })
             }
             ("POST", ["pulls", n, "merge"]) => {
                 request.only(&["Do", "head_commit_id", "MergeMessageField"])?;
@@ -158,7 +158,7 @@ impl super::ForgeApi for GiteaApi {
                 Ok(ParsedCall::Merge { number, head, version: None, style, message, queue: false })
             }
             ("GET", ["git", "refs", "pull", n, "head"]) => {
-                Ok(ParsedCall::Tell { what: "ref", from: 0, of: PullSelector::Number(number(n)?) })
+                Ok(ParsedCall::Facts { what: "ref", from: 0, of: PullSelector::Number(number(n)?) })
             }
             ("POST", ["statuses", sha]) => {
                 request.only(&["state", "context", "description", "target_url"])?;
@@ -195,7 +195,7 @@ impl super::ForgeApi for GiteaApi {
         }
     }
 
-    fn stranger(&self, what: MetadataKind, author: bool) -> Option<CallRejection<'static>> {
+    fn user_rejection(&self, what: MetadataKind, author: bool) -> Option<CallRejection<'static>> {
         Some(match (what, author) {
             (MetadataKind::Reviewer, true) => CallRejection::Bad("poster of pr can't be reviewer"),
             (MetadataKind::Reviewer, false) => CallRejection::NoPull,
@@ -204,7 +204,7 @@ impl super::ForgeApi for GiteaApi {
         })
     }
 
-    fn tell(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value> {
+    fn facts(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value> {
         Some(match what {
             "ref" => {
                 let name = |number: u64| format!("refs/pull/{number}/head");
@@ -250,15 +250,15 @@ impl super::ForgeApi for GiteaApi {
         json!({"sha": commit.sha, "commit": {"message": message(commit)}, "parents": parents(commit, "sha")})
     }
 
-    fn refuse(&self, why: CallRejection<'_>) -> ForgeAnswer {
-        let told = |status: u16, message: &str| {
+    fn error_answer(&self, why: CallRejection<'_>) -> ForgeAnswer {
+        let with_message = |status: u16, message: &str| {
             (status, json!({"message": message, "url": "http://forge/api/swagger"}))
         };
         match why {
-            CallRejection::Unauthorized => told(401, "invalid username, password or token"),
+            CallRejection::Unauthorized => with_message(401, "invalid username, password or token"),
             CallRejection::Exists(pull) => {
                 let (number, head, base) = (pull.number, &pull.head, &pull.base);
-                told(
+                with_message(
                     409,
                     &format!(
                         "pull request already exists for these targets [id: {number}, issue_id: {number}, head_repo_id: 1, \
@@ -266,10 +266,10 @@ impl super::ForgeApi for GiteaApi {
                     ),
                 )
             }
-            CallRejection::HeadMoved => told(409, "head out of date"),
-            CallRejection::NotMergeable(obstacle) => told(405, &refusal(&obstacle)),
-            CallRejection::Bad(what) => told(422, what),
-            CallRejection::Internal => told(500, ""),
+            CallRejection::HeadMoved => with_message(409, "head out of date"),
+            CallRejection::NotMergeable(obstacle) => with_message(405, &refusal(&obstacle)),
+            CallRejection::Bad(what) => with_message(422, what),
+            CallRejection::Internal => with_message(500, ""),
             _ => (404, json!({"message": "not found", "url": "http://forge/api/swagger", "errors": null})),
         }
     }

@@ -150,7 +150,7 @@ impl super::ForgeApi for GitHubApi {
         CallRejection::NotMergeable(Obstacle::Conflicts)
     }
 
-    fn stranger(&self, what: MetadataKind, author: bool) -> Option<CallRejection<'static>> {
+    fn user_rejection(&self, what: MetadataKind, author: bool) -> Option<CallRejection<'static>> {
         let words = match (what, author) {
             (MetadataKind::Assignee, false) => return None,
             (_, true) => "Review cannot be requested from pull request author.",
@@ -159,7 +159,7 @@ impl super::ForgeApi for GitHubApi {
         Some(CallRejection::Bad(words))
     }
 
-    fn tell(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value> {
+    fn facts(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value> {
         let entry = pull.queued.then(|| json!({"state": "QUEUED"}));
         if what == "queued" {
             return Some(json!({"data": {"enqueuePullRequest": {"mergeQueueEntry": {"id": "MQE_1"}}}}));
@@ -251,7 +251,7 @@ impl super::ForgeApi for GitHubApi {
         }
     }
 
-    fn refuse(&self, why: CallRejection<'_>) -> ForgeAnswer {
+    fn error_answer(&self, why: CallRejection<'_>) -> ForgeAnswer {
         github::error_answer(match &why {
             CallRejection::Unauthorized => ApiError::BadCredentials,
             CallRejection::Query(errors) => return (200, json!({"errors": errors})),
@@ -305,7 +305,7 @@ fn graphql(request: &ForgeRequest) -> Result<ParsedCall, CallRejection<'static>>
         let number =
             request.body["variables"]["number"].as_u64().filter(|_| here).ok_or(CallRejection::NoPath)?;
         let from = request.text("/variables/after").map_or(0, |after| after.parse().unwrap());
-        return Ok(ParsedCall::Tell { what: "readiness", from, of: PullSelector::Number(number) });
+        return Ok(ParsedCall::Facts { what: "readiness", from, of: PullSelector::Number(number) });
     }
     let id = request.text("/variables/id").ok_or(CallRejection::Bad("id is missing"))?;
     let number = id.strip_prefix("PR_").and_then(|n| n.parse().ok()).ok_or(CallRejection::NoPull)?;

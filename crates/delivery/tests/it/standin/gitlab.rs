@@ -54,7 +54,8 @@ impl super::ForgeApi for GitLabApi {
 
     fn statuses(&self, of_pipelines: &[&ReportedStatus]) -> Option<Value> {
         let word = |is: CheckOutcome| is.word("success", "pending", "failed");
-        let one = |s: &&ReportedStatus| json!({"name": s.context, "status": word(s.is), "pipeline_id": s.pipeline});
+        let one =
+            |s: &&ReportedStatus| json!({"name": s.context, "status": word(s.is), "pipeline_id": s.pipeline});
         Some(of_pipelines.iter().map(one).collect())
     }
 
@@ -89,9 +90,7 @@ impl super::ForgeApi for GitLabApi {
                 let known =
                     ["source_branch", "source_project_id", "state", "order_by", "sort", "per_page", "page"];
                 if request.query.iter().any(|(key, _)| !known.contains(&key.as_str())) {
-                    return Err(CallRejection::Bad(
-                        "the query has a parameter that this stand-in does not know",
-                    ));
+                    return Err(CallRejection::Bad("the query has an unknown parameter"));
                 }
                 let size = request.number("per_page", 20).min(100);
                 Ok(ParsedCall::List(ListQuery {
@@ -154,13 +153,13 @@ impl super::ForgeApi for GitLabApi {
                 if request.query("pipeline_id") != Some(PIPELINE.to_string().as_str()) {
                     return Err(CallRejection::Bad("it shows the jobs of other pipelines, too"));
                 }
-                Ok(ParsedCall::Tell { what: "statuses", from: 0, of: PullSelector::Id((*sha).into()) })
+                Ok(ParsedCall::Facts { what: "statuses", from: 0, of: PullSelector::Id((*sha).into()) })
             }
             ("GET", ["merge_requests", n, "approvals"]) => {
-                Ok(ParsedCall::Tell { what: "approvals", from: 0, of: PullSelector::Number(number(n)?) })
+                Ok(ParsedCall::Facts { what: "approvals", from: 0, of: PullSelector::Number(number(n)?) })
             }
             ("GET", ["merge_trains", "merge_requests", n]) => {
-                Ok(ParsedCall::Tell { what: "train", from: 0, of: PullSelector::Number(number(n)?) })
+                Ok(ParsedCall::Facts { what: "train", from: 0, of: PullSelector::Number(number(n)?) })
             }
             ("PUT", ["merge_requests", n, "merge"]) | ("POST", ["merge_trains", "merge_requests", n]) => {
                 let queue = method == "POST";
@@ -214,11 +213,11 @@ impl super::ForgeApi for GitLabApi {
         value
     }
 
-    fn stranger(&self, _what: MetadataKind, _author: bool) -> Option<CallRejection<'static>> {
+    fn user_rejection(&self, _what: MetadataKind, _author: bool) -> Option<CallRejection<'static>> {
         Some(CallRejection::Bad("there is no such user"))
     }
 
-    fn tell(&self, what: &'static str, pull: &Pull, _from: usize) -> Option<Value> {
+    fn facts(&self, what: &'static str, pull: &Pull, _from: usize) -> Option<Value> {
         let word = |is: CheckOutcome| is.word("success", "running", "failed");
         Some(match what {
             "statuses" => {
@@ -241,7 +240,7 @@ impl super::ForgeApi for GitLabApi {
         json!({"id": commit.sha, "message": message(commit), "parent_ids": commit.parents})
     }
 
-    fn refuse(&self, why: CallRejection<'_>) -> ForgeAnswer {
+    fn error_answer(&self, why: CallRejection<'_>) -> ForgeAnswer {
         match why {
             CallRejection::Unauthorized => (401, json!({"message": "401 Unauthorized"})),
             CallRejection::Exists(pull) => {
@@ -277,7 +276,7 @@ fn added(request: &ForgeRequest, number: u64) -> Result<Option<ParsedCall>, Call
         let Some(ids) = request.body[key].as_array() else { continue };
         let name = |id: &Value| PEOPLE.get(id.as_u64()?.checked_sub(1)? as usize).map(|n| n.to_string());
         let names: Option<Vec<String>> = ids.iter().map(name).collect();
-        let names = names.ok_or(CallRejection::Bad("an id is nobody's"))?;
+        let names = names.ok_or(CallRejection::Bad("no user has this id"))?;
         return Ok(Some(ParsedCall::Add { number, what, names, replaces: true }));
     }
     Ok(None)

@@ -169,7 +169,7 @@ enum ParsedCall {
     },
     NewLabel(String),
     /// Facts about a pull request that only a merge needs.
-    Tell {
+    Facts {
         what: &'static str,
         from: usize,
         of: PullSelector,
@@ -217,7 +217,7 @@ impl ParsedCall {
             | ParsedCall::Assignable
             | ParsedCall::Labels { .. }
             | ParsedCall::NewLabel(_) => CallKind::Look,
-            ParsedCall::Tell { .. } | ParsedCall::Statuses(..) => CallKind::Tell,
+            ParsedCall::Facts { .. } | ParsedCall::Statuses(..) => CallKind::Tell,
             ParsedCall::Merge { .. } => CallKind::Merge,
             ParsedCall::Read(_) => CallKind::Read,
             ParsedCall::Task(_) => CallKind::Look,
@@ -339,15 +339,15 @@ trait ForgeApi: Send + Sync {
         true
     }
     /// The rejection of a person; `None` for a person who is silently skipped.
-    fn stranger(&self, what: MetadataKind, author: bool) -> Option<CallRejection<'static>>;
+    fn user_rejection(&self, what: MetadataKind, author: bool) -> Option<CallRejection<'static>>;
     /// Facts for a merge; `None` if the forge has no such facts. If they come in pages, the page that begins at `from`.
-    fn tell(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value>;
+    fn facts(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value>;
     fn commit(&self, commit: &LoggedCommit) -> Value;
     /// The selected part of an answer.
     fn select(&self, _request: &ForgeRequest, answer: Value) -> Value {
         answer
     }
-    fn refuse(&self, why: CallRejection<'_>) -> ForgeAnswer;
+    fn error_answer(&self, why: CallRejection<'_>) -> ForgeAnswer;
     /// The newest status of each pipeline, if statuses are in pipelines: then a pending status cannot be set to pending.
     fn statuses(&self, _of_pipelines: &[&ReportedStatus]) -> Option<Value> {
         None
@@ -541,7 +541,7 @@ async fn answer(
             return git::forward(&served, method, uri, headers, body).await;
         }
         _ => {
-            let (status, value) = api.refuse(CallRejection::NoPath);
+            let (status, value) = api.error_answer(CallRejection::NoPath);
             return reply(&served, status, &value, (uri.path(), &headers));
         }
     };
@@ -588,7 +588,7 @@ async fn answer(
     let (name, expected) = api.login();
     let known = request.headers.get(name).is_some_and(|h| h == expected.as_str());
     let done = if known { ask.and_then(|ask| served.act(ask)) } else { Err(CallRejection::Unauthorized) };
-    let (status, value) = done.unwrap_or_else(|why| api.refuse(why));
+    let (status, value) = done.unwrap_or_else(|rejection| api.error_answer(rejection));
     if matches!(trouble, ForgeFault::Lose) {
         // A body that ends early closes the connection.
         return Response::builder().status(200).header("content-length", "1000").body(broken()).unwrap();
