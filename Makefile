@@ -15,8 +15,8 @@ TEST_THREADS ?= 2
 BUILD_DEADLINE ?= 3600
 TEST_DEADLINE ?= 3600
 BENCH_DEADLINE ?= 3600
-FIRE_DEADLINE ?= 3600
-# What the fire draws from, and how often everything happens.
+CHAOS_DEADLINE ?= 3600
+# The seed of the chaos tests' faults, and their number of rounds.
 SEED ?= 1
 ROUNDS ?= 3
 
@@ -46,16 +46,16 @@ test: ## Run every test, on real servers
 	@.ci/within $(BUILD_DEADLINE) 'compiling the tests' cargo test --workspace --no-run
 	@.ci/within $(TEST_DEADLINE) 'the tests' cargo test --workspace -- --test-threads=$(TEST_THREADS)
 
-.PHONY: fire
-fire: ## Try what is promised under fire, at large (SEED=1 ROUNDS=3)
+.PHONY: chaos
+chaos: ## Run the chaos tests with all faults (SEED=1 ROUNDS=3)
 	@.ci/need rust git cc servers
 	@.ci/within $(BUILD_DEADLINE) 'building the servers' $(servers) controlplane >/dev/null
 	@.ci/within $(BUILD_DEADLINE) 'fetching the CRDs of Flux' $(servers) crds >/dev/null
 	@.ci/within $(BUILD_DEADLINE) 'compiling the tests' cargo test -p sluice-delivery -p sluice --no-run
-	@SLUICE_FIRE_SEED=$(SEED) SLUICE_FIRE_ROUNDS=$(ROUNDS) .ci/within $(FIRE_DEADLINE) 'the fire' \
-	  cargo test -p sluice-delivery --test it -- --nocapture --test-threads=1 fire:: queue::
-	@SLUICE_FIRE_SEED=$(SEED) SLUICE_FIRE_ROUNDS=$(ROUNDS) .ci/within $(FIRE_DEADLINE) 'the fire' \
-	  cargo test -p sluice --test fire -- --nocapture
+	@SLUICE_CHAOS_SEED=$(SEED) SLUICE_CHAOS_ROUNDS=$(ROUNDS) .ci/within $(CHAOS_DEADLINE) 'the chaos tests of deliveries' \
+	  cargo test -p sluice-delivery --test it -- --nocapture --test-threads=1 chaos:: queue::
+	@SLUICE_CHAOS_SEED=$(SEED) SLUICE_CHAOS_ROUNDS=$(ROUNDS) .ci/within $(CHAOS_DEADLINE) 'the chaos test of the controller' \
+	  cargo test -p sluice --test chaos -- --nocapture
 
 .PHONY: lint
 lint: ## Check format, lints, dependencies, generated files and the architecture

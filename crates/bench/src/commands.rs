@@ -1,48 +1,48 @@
-//! The binary itself, and what a person waits for at the command line.
+//! The size of the binary, and the duration of commands.
 
 use crate::controller::run;
-use crate::fleet::Fleet;
-use crate::options::{Options, Row};
-use crate::outside::megabytes;
-use crate::table::{Table, Verdict, percentile, time};
+use crate::fleet::PipelineFleet;
+use crate::options::{BenchOptions, Measurement};
+use crate::process_stats::megabytes;
+use crate::table::{BudgetVerdict, ResultTable, percentile, time};
 use anyhow::{Context, Result};
 use std::time::Duration;
 
-/// The size of the release binary.
-pub fn size(options: &Options, table: &mut Table) -> Result<()> {
-    if options.wants(Row::Size) {
+/// Measures the size of the release binary.
+pub fn size(options: &BenchOptions, table: &mut ResultTable) -> Result<()> {
+    if options.wants(Measurement::Size) {
         let bytes = std::fs::metadata(&options.sluice)?.len();
-        table.add("stripped binary", "≤ 30 MB", megabytes(bytes), Verdict::of(bytes <= 30_000_000));
+        table.add("stripped binary", "≤ 30 MB", megabytes(bytes), BudgetVerdict::of(bytes <= 30_000_000));
     }
     Ok(())
 }
 
-/// `sluice --help`.
-pub fn help(options: &Options, table: &mut Table) -> Result<()> {
-    if !options.wants(Row::Help) {
+/// Measures `sluice --help`.
+pub fn help(options: &BenchOptions, table: &mut ResultTable) -> Result<()> {
+    if !options.wants(Measurement::Help) {
         return Ok(());
     }
-    let (middle, text) = several(50, || run(&options.sluice, &["--help"]))?;
-    table.add("sluice --help", "≤ 10 ms", text, Verdict::of(middle <= Duration::from_millis(10)));
+    let (median, text) = median_of(50, || run(&options.sluice, &["--help"]))?;
+    table.add("sluice --help", "≤ 10 ms", text, BudgetVerdict::of(median <= Duration::from_millis(10)));
     Ok(())
 }
 
-/// `sluice get` on the whole fleet, which has a promotion for each pipeline by then.
-pub async fn list(options: &Options, fleet: &Fleet, table: &mut Table) -> Result<()> {
-    fleet.make_promotions().await?;
+/// Measures `sluice get` on the whole fleet, with a promotion of each pipeline.
+pub async fn list(options: &BenchOptions, fleet: &PipelineFleet, table: &mut ResultTable) -> Result<()> {
+    fleet.create_promotions().await?;
     let kubeconfig = fleet.cluster.kubeconfig_path();
-    let kubeconfig = kubeconfig.to_str().context("a path that is not text")?;
+    let kubeconfig = kubeconfig.to_str().context("the path is not text")?;
     for what in ["pipelines", "promotions", "targets"] {
         for form in ["table", "wide", "json", "yaml"] {
             let arguments = ["get", what, "-A", "-o", form, "--kubeconfig", kubeconfig];
-            let (middle, text) = several(10, || run(&options.sluice, &arguments))?;
+            let (median, text) = median_of(10, || run(&options.sluice, &arguments))?;
             let row = format!("sluice get {what} -o {form} on {}", fleet.size);
-            // The budget is for what people look at; the rest is for comparison.
+            // The budget is for the tables; the rest is for comparison.
             let (budget, verdict) = match (what, form) {
                 ("pipelines", "table" | "wide") => {
-                    ("≤ 0.5 s", Verdict::of(middle <= Duration::from_millis(500)))
+                    ("≤ 0.5 s", BudgetVerdict::of(median <= Duration::from_millis(500)))
                 }
-                _ => ("", Verdict::None),
+                _ => ("", BudgetVerdict::None),
             };
             table.add(&row, budget, text, verdict);
         }
@@ -50,9 +50,9 @@ pub async fn list(options: &Options, fleet: &Fleet, table: &mut Table) -> Result
     Ok(())
 }
 
-/// The middle of several runs, and a text with the best and the worst of them too.
-fn several(n: usize, mut once: impl FnMut() -> Result<Duration>) -> Result<(Duration, String)> {
-    let runs = (0..n).map(|_| once()).collect::<Result<Vec<_>>>()?;
+/// Returns the median of several runs, and a text with the median, the minimum and the maximum.
+fn median_of(n: usize, mut run_once: impl FnMut() -> Result<Duration>) -> Result<(Duration, String)> {
+    let runs = (0..n).map(|_| run_once()).collect::<Result<Vec<_>>>()?;
     let at = |percent| percentile(&runs, percent);
     let text = format!("{} (of {n}: {} to {})", time(at(50)), time(at(0)), time(at(100)));
     Ok((at(50), text))

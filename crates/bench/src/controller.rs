@@ -1,121 +1,131 @@
-//! The controller as users run it: the release binary, as a process of its own.
+//! Runs the release binary as a controller.
 
-use crate::options::Options;
+use crate::options::BenchOptions;
 use anyhow::{Context, Result, bail};
-use sluice_testkit::{Cluster, Leash, Scratch};
+use sluice_testkit::{Cluster, ProcessGuard, Scratch};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// A running controller; dropping it ends it.
-pub struct Controller {
-    leash: Leash,
-    metrics: String,
+pub struct ControllerProcess {
+    process: ProcessGuard,
+    metrics_url: String,
     http: reqwest::Client,
-    /// When it was started.
-    pub begun: Instant,
+    /// The time of the start.
+    pub started: Instant,
     _scratch: Scratch,
 }
 
-impl Controller {
-    /// Starts it on a cluster, with an empty cache of repositories.
+impl ControllerProcess {
+    /// Starts a controller on a cluster, with an empty cache of repositories.
     ///
     /// # Errors
-    /// When it cannot be started.
-    pub fn start(options: &Options, cluster: &Cluster) -> Result<Controller> {
-        Controller::start_with(options, cluster, &["--hook-addr=0"])
+    /// It cannot be started.
+    pub fn start(options: &BenchOptions, cluster: &Cluster) -> Result<ControllerProcess> {
+        ControllerProcess::start_with(options, cluster, &["--hook-addr=0"])
     }
 
-    /// The same with further flags.
+    /// Starts a controller with further flags.
     ///
     /// # Errors
-    /// When it cannot be started.
-    pub fn start_with(options: &Options, cluster: &Cluster, flags: &[&str]) -> Result<Controller> {
+    /// It cannot be started.
+    pub fn start_with(
+        options: &BenchOptions,
+        cluster: &Cluster,
+        flags: &[&str],
+    ) -> Result<ControllerProcess> {
         let scratch = Scratch::new("bench")?;
-        let metrics = Controller::free_address()?;
+        let metrics = ControllerProcess::free_address()?;
         let mut command = Command::new(&options.sluice);
         command.arg("controller").arg("--kubeconfig").arg(cluster.kubeconfig_path());
         command.arg(format!("--metrics-addr={metrics}")).arg("--health-addr=0").args(flags);
         command.arg("--cache-dir").arg(scratch.folder("cache")?);
         command.args(["--log-encoding=console", "--insecure-git-http"]);
-        // One that is killed and started again waits for no Lease to run out.
+        // A restarted controller would wait for the Lease of the killed one to expire.
         if !flags.contains(&"--leader-elect") {
             command.arg("--leader-elect=false");
         }
         if !flags.iter().any(|flag| flag.starts_with("--poll-interval")) {
             command.arg("--poll-interval=2s");
         }
-        let begun = Instant::now();
-        let leash = Leash::start("sluice", &command, &scratch.path().join("sluice.log"))?;
-        let metrics = format!("http://{metrics}/metrics");
-        Ok(Controller { leash, metrics, http: reqwest::Client::new(), begun, _scratch: scratch })
+        let started = Instant::now();
+        let process = ProcessGuard::start("sluice", &command, &scratch.path().join("sluice.log"))?;
+        let metrics_url = format!("http://{metrics}/metrics");
+        Ok(ControllerProcess {
+            process,
+            metrics_url,
+            http: reqwest::Client::new(),
+            started,
+            _scratch: scratch,
+        })
     }
 
-    /// An address of this machine that nobody listens on.
+    /// Returns a free address of this machine.
     ///
     /// # Errors
-    /// When there is none.
+    /// No port is free.
     pub fn free_address() -> Result<String> {
         Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.to_string())
     }
 
-    /// Its process id.
+    /// The process id.
     pub fn pid(&self) -> u32 {
-        self.leash.pid()
+        self.process.pid()
     }
 
-    /// Asks it to end.
+    /// Sends SIGTERM.
     ///
     /// # Errors
-    /// When it does not run.
+    /// The process has ended.
     pub fn terminate(&self) -> Result<()> {
-        self.leash.terminate()
+        self.process.terminate()
     }
 
-    /// The end of its log.
+    /// Returns the end of the log.
     pub fn log(&self) -> String {
-        self.leash.log_tail()
+        self.process.log_tail()
     }
 
-    /// The sum of its metrics whose lines begin so; 0 where there is none yet.
+    /// Returns the sum of the metrics whose lines begin with `start`; 0 if there are none yet.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// The controller does not answer.
     pub async fn metric(&self, start: &str) -> Result<f64> {
-        let text = self.http.get(&self.metrics).send().await?.text().await?;
+        let text = self.http.get(&self.metrics_url).send().await?.text().await?;
         let lines = text.lines().filter(|line| line.starts_with(start));
         Ok(lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum())
     }
 
-    /// Waits until it has read its clusters and each of so many pipelines had its turn after that;
-    /// returns how long that took from the start of the process.
+    /// Waits until the controller has read its clusters and reconciled as many pipelines; returns the time since the
+    /// start of the process.
     ///
     /// # Errors
-    /// When it ends before, or takes longer than two minutes.
+    /// The controller ends, or takes longer than two minutes.
     pub async fn settled(&mut self, pipelines: usize) -> Result<Duration> {
-        while self.begun.elapsed() < Duration::from_secs(120) {
-            self.leash.check()?;
+        while self.started.elapsed() < Duration::from_secs(120) {
+            self.process.check()?;
             let up = self.metric("sluice_clusters{state=\"up\"}").await.unwrap_or_default();
             let due = self.metric("sluice_due_pipelines").await.unwrap_or(1.0);
-            let turns = self.metric("sluice_turns_total").await.unwrap_or_default();
-            if up > 0.0 && due == 0.0 && turns >= pipelines as f64 {
-                return Ok(self.begun.elapsed());
+            let reconciliations = self.metric("sluice_turns_total").await.unwrap_or_default();
+            if up > 0.0 && due == 0.0 && reconciliations >= pipelines as f64 {
+                return Ok(self.started.elapsed());
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        bail!("the controller did not come to rest:\n{}", self.log())
+        bail!("the controller did not settle:\n{}", self.log())
     }
 }
 
-/// Runs the binary once, and tells how long it took.
+/// Runs the binary once, and returns the duration.
 ///
 /// # Errors
-/// When it cannot be run or fails.
+/// The binary cannot be run, or fails.
 pub fn run(sluice: &Path, arguments: &[&str]) -> Result<Duration> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let output = Command::new(sluice).args(arguments).output().context("cannot run sluice")?;
-    let took = begun.elapsed();
+    let took = started.elapsed();
     if !output.status.success() {
         bail!("sluice {} failed: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
     }

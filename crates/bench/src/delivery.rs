@@ -1,9 +1,9 @@
-//! A cluster with an application that is really promoted, from dev into staging.
+//! A cluster with applications that Sluice promotes from dev into staging, with real deliveries.
 
-use crate::controller::Controller;
+use crate::controller::ControllerProcess;
 use crate::fleet::{set_healthy, write};
 use crate::objects::{self, HELM, NAMESPACES, SLUICE, VERSION};
-use crate::table::say;
+use crate::table::progress;
 use crate::watch::{Watch, field};
 use anyhow::{Context, Result, bail};
 use axum::http::{Method, Request};
@@ -12,38 +12,38 @@ use serde_json::{Value, json};
 use sluice_testkit::{Cluster, ControlPlane};
 use std::time::{Duration, Instant};
 
-/// How long one step of a promotion may take.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// The environments of the applications here.
+/// The time limit of one step of a promotion.
+const STEP_TIMEOUT: Duration = Duration::from_secs(60);
+/// The environments of each application.
 const ENVIRONMENTS: [&str; 2] = ["dev", "staging"];
 
-/// The cluster.
-pub struct Ground {
-    /// The cluster itself.
+/// A cluster, with a client.
+pub struct DeliveryCluster {
+    /// The cluster.
     pub cluster: Cluster,
-    /// A plain client for it.
+    /// A client with the rights of an administrator.
     pub client: Client,
 }
 
-/// An application with a pipeline of its name, in a namespace of its name.
+/// An application. Its pipeline and its namespace have the same name.
 pub struct Application<'a> {
-    ground: &'a Ground,
+    cluster: &'a DeliveryCluster,
     name: &'a str,
     promotions: String,
 }
 
-impl Ground {
-    /// Starts the cluster, with nothing on it but kinds.
-    pub async fn prepare(plane: &ControlPlane) -> Result<Ground> {
+impl DeliveryCluster {
+    /// Starts the cluster, and installs the CRDs.
+    pub async fn prepare(plane: &ControlPlane) -> Result<DeliveryCluster> {
         let cluster = plane.cluster("delivery").await?;
         cluster.install_flux_crds().await?;
         cluster.install_sluice_crds().await?;
         let client = cluster.client().await?;
-        say("a cluster to deliver on is ready");
-        Ok(Ground { cluster, client })
+        progress("the cluster for deliveries is ready");
+        Ok(DeliveryCluster { cluster, client })
     }
 
-    /// Makes an application that runs in all environments, with a Secret `git` for its strategy.
+    /// Creates an application that runs in all environments, with a Secret `git` for its strategy.
     pub async fn application<'a>(
         &'a self,
         name: &'a str,
@@ -64,18 +64,18 @@ impl Ground {
         let pipeline = objects::pipeline(name, name, &ENVIRONMENTS, &json!({"strategy": strategy}));
         make(&format!("{SLUICE}/namespaces/{name}/pipelines"), pipeline).await?;
         let promotions = format!("{SLUICE}/namespaces/{name}/promotions");
-        Ok(Application { ground: self, name, promotions })
+        Ok(Application { cluster: self, name, promotions })
     }
 }
 
 impl Application<'_> {
-    /// Lets it run a chart version healthily in an environment.
-    pub async fn runs(&self, environment: &str, version: &str) -> Result<()> {
-        set_healthy(&self.ground.client, self.name, environment, version).await
+    /// Makes the application healthy with a chart version in an environment.
+    pub async fn set_healthy(&self, environment: &str, version: &str) -> Result<()> {
+        set_healthy(&self.cluster.client, self.name, environment, version).await
     }
 
-    /// Lets Flux begin to bring a change to an environment.
-    pub async fn upgrades(&self, environment: &str) -> Result<()> {
+    /// Writes the status of the beginning of an upgrade in an environment.
+    pub async fn set_upgrading(&self, environment: &str) -> Result<()> {
         let namespace = objects::namespace(self.name, environment);
         let url = format!("{HELM}/namespaces/{namespace}/helmreleases/{}/status", self.name);
         let condition = |type_: &str, status: &str| {
@@ -83,12 +83,12 @@ impl Application<'_> {
                 "observedGeneration": 1, "lastTransitionTime": "2025-01-01T00:00:00Z"})
         };
         let conditions = [condition("Reconciling", "True"), condition("Ready", "Unknown")];
-        write(&self.ground.client, Method::PATCH, &url, &json!({"status": {"conditions": conditions}})).await
+        write(&self.cluster.client, Method::PATCH, &url, &json!({"status": {"conditions": conditions}})).await
     }
 
-    /// Watches for the record of the next promotion: when it is there.
+    /// Watches for the next Promotion. The returned future has the time of its creation.
     pub async fn next_record(&self) -> Result<impl Future<Output = Result<Instant>> + use<>> {
-        let mut watch = Watch::begin(&self.ground.client, &self.promotions).await?;
+        let mut watch = Watch::begin(&self.cluster.client, &self.promotions).await?;
         Ok(async move {
             loop {
                 let line = watch.next().await?;
@@ -99,13 +99,18 @@ impl Application<'_> {
         })
     }
 
-    /// Waits until the promotion of a version is in a phase, and returns it.
-    pub async fn reaches(&self, version: &str, phase: &str, controller: &Controller) -> Result<Value> {
-        let begun = Instant::now();
+    /// Waits until the promotion of a version is in a phase, and returns the Promotion.
+    pub async fn until_phase(
+        &self,
+        version: &str,
+        phase: &str,
+        controller: &ControllerProcess,
+    ) -> Result<Value> {
+        let started = Instant::now();
         let mut last = Value::Null;
-        while begun.elapsed() < PATIENCE {
+        while started.elapsed() < STEP_TIMEOUT {
             let list: Value =
-                self.ground.client.request(Request::get(&self.promotions).body(Vec::new())?).await?;
+                self.cluster.client.request(Request::get(&self.promotions).body(Vec::new())?).await?;
             let found =
                 list["items"].as_array().into_iter().flatten().find(|p| p["spec"]["revision"] == version);
             last = found.cloned().unwrap_or_default();
@@ -118,11 +123,11 @@ impl Application<'_> {
     }
 
     /// Waits until the pipeline has a status.
-    pub async fn observed(&self) -> Result<()> {
+    pub async fn until_observed(&self) -> Result<()> {
         let url = format!("{SLUICE}/namespaces/{0}/pipelines/{0}", self.name);
-        let begun = Instant::now();
-        while begun.elapsed() < PATIENCE {
-            let pipeline: Value = self.ground.client.request(Request::get(&url).body(Vec::new())?).await?;
+        let started = Instant::now();
+        while started.elapsed() < STEP_TIMEOUT {
+            let pipeline: Value = self.cluster.client.request(Request::get(&url).body(Vec::new())?).await?;
             if pipeline["status"]["observedGeneration"] == 1 {
                 return Ok(());
             }
@@ -132,7 +137,7 @@ impl Application<'_> {
     }
 }
 
-/// The number of a promotion's change request.
+/// Returns the number of a promotion's change request.
 pub fn number(promotion: &Value) -> Result<u64> {
-    promotion["status"]["changeRequest"]["number"].as_u64().context("a promotion without a change request")
+    promotion["status"]["changeRequest"]["number"].as_u64().context("the promotion has no change request")
 }

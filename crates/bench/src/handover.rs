@@ -1,11 +1,11 @@
-//! Three replicas share the pipelines; one is killed, then one is told to end. How long until others hold
-//! its shards, and until a change of every pipeline's workload, made in that moment, is in its status.
+//! Three replicas share the pipelines. One is killed, then one is terminated: the time until other replicas hold its
+//! shards, and until a simultaneous change of every pipeline's workload is in the statuses.
 
-use crate::controller::Controller;
+use crate::controller::ControllerProcess;
 use crate::fleet::{set_healthy, write};
 use crate::objects::{self, HELM, NAMESPACES, SLUICE};
-use crate::options::Options;
-use crate::table::{Table, Verdict, time, times};
+use crate::options::BenchOptions;
+use crate::table::{BudgetVerdict, ResultTable, time, times};
 use anyhow::{Result, ensure};
 use axum::http::{Method, Request};
 use futures::future::try_join_all;
@@ -15,74 +15,75 @@ use sluice_testkit::{Cluster, ControlPlane, eventually};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// Where the pipelines are, and the Leases.
+/// The namespace of the pipelines and the Leases.
 const NAMESPACE: &str = "handover";
-/// The one environment.
+/// The only environment.
 const ENVIRONMENT: &str = "dev";
-/// How many replicas, and as many shards.
+/// The number of replicas, and of shards.
 const REPLICAS: usize = 3;
-/// How many pipelines: every shard has some.
+/// The number of pipelines: enough that every shard has some.
 const APPLICATIONS: usize = 24;
-/// How long anything may take before it counts as lost.
-const PATIENCE: Duration = Duration::from_secs(90);
+/// The time limit of each wait.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// How a replica ends.
 #[derive(Clone, Copy)]
-enum End {
+enum ReplicaEnd {
     Killed,
-    ToldTo,
+    Terminated,
 }
 
-/// Ends replicas, and times the others.
-pub async fn measure(options: &Options, plane: &ControlPlane, table: &mut Table) -> Result<()> {
+/// Ends replicas, and measures the takeover by the others.
+pub async fn measure(options: &BenchOptions, plane: &ControlPlane, table: &mut ResultTable) -> Result<()> {
     let hub = plane.cluster("handover").await?;
     let client = prepare(&hub).await?;
     let start = || {
         let shards = format!("--shards={REPLICAS}");
         let leases = format!("--leader-election-namespace={NAMESPACE}");
-        Controller::start_with(options, &hub, &["--hook-addr=0", "--leader-elect", &leases, &shards])
+        ControllerProcess::start_with(options, &hub, &["--hook-addr=0", "--leader-elect", &leases, &shards])
     };
     let mut replicas = (0..REPLICAS).map(|_| start()).collect::<Result<Vec<_>>>()?;
     let mut version = 0;
-    for (end, said, budget) in [(End::Killed, "is killed", 15), (End::ToldTo, "is told to end (SIGTERM)", 1)]
+    for (end, description, budget) in
+        [(ReplicaEnd::Killed, "is killed", 15), (ReplicaEnd::Terminated, "is terminated (SIGTERM)", 1)]
     {
-        let (mut held, mut shown) = (Vec::new(), Vec::new());
+        let (mut held_after, mut observed_after) = (Vec::new(), Vec::new());
         for _ in 0..options.repeat {
             until(&client, revisions, |all| all.iter().all(|revision| !revision.is_empty())).await?;
             let before = until(&client, holders, |all| all.len() == REPLICAS).await?;
             let victim = replicas.remove(0);
             version += 1;
             let version = format!("7.0.{version}");
-            let begun = Instant::now();
+            let started = Instant::now();
             let ending = match end {
-                End::Killed => {
+                ReplicaEnd::Killed => {
                     drop(victim);
                     None
                 }
-                End::ToldTo => {
+                ReplicaEnd::Terminated => {
                     victim.terminate()?;
                     Some(victim)
                 }
             };
             let changes = (0..APPLICATIONS).map(|i| set(&client, i, &version));
-            let taken = async {
-                let others =
+            let takeover = async {
+                let are_others =
                     |all: &BTreeSet<String>| !all.is_empty() && all.is_subset(&before) && *all != before;
-                until(&client, holders, others).await?;
-                anyhow::Ok(begun.elapsed())
+                until(&client, holders, are_others).await?;
+                anyhow::Ok(started.elapsed())
             };
-            let (_, taken) = tokio::try_join!(try_join_all(changes), taken)?;
-            held.push(taken);
+            let (_, taken_over) = tokio::try_join!(try_join_all(changes), takeover)?;
+            held_after.push(taken_over);
             until(&client, revisions, |all| all.iter().all(|revision| *revision == version)).await?;
-            shown.push(begun.elapsed());
+            observed_after.push(started.elapsed());
             drop(ending);
             replicas.push(start()?);
         }
-        let most = held.iter().max().copied().unwrap_or_default();
-        let what = format!("one replica of {REPLICAS} {said}: others hold its shards after");
-        let text = format!("{} (statuses by them: {})", times(&held), times(&shown));
+        let most = held_after.iter().max().copied().unwrap_or_default();
+        let what = format!("one replica of {REPLICAS} {description}: others hold its shards after");
+        let text = format!("{} (statuses by them: {})", times(&held_after), times(&observed_after));
         let allowed = Duration::from_secs(budget);
-        table.add(&what, &format!("≤ {}", time(allowed)), text, Verdict::of(most <= allowed));
+        table.add(&what, &format!("≤ {}", time(allowed)), text, BudgetVerdict::of(most <= allowed));
     }
     Ok(())
 }
@@ -95,7 +96,7 @@ async fn set(client: &Client, number: usize, version: &str) -> Result<()> {
     set_healthy(client, &name(number), ENVIRONMENT, version).await
 }
 
-/// A cluster with applications and their pipelines.
+/// Creates the applications and their pipelines.
 async fn prepare(hub: &Cluster) -> Result<Client> {
     hub.install_flux_crds().await?;
     hub.install_sluice_crds().await?;
@@ -117,21 +118,21 @@ async fn prepare(hub: &Cluster) -> Result<Client> {
     Ok(client)
 }
 
-/// Asks until what is found is as wanted.
+/// Repeats a query until its result passes `check`.
 async fn until<T: std::fmt::Debug>(
     client: &Client,
-    find: impl AsyncFn(&Client) -> Result<T>,
-    wanted: impl Fn(&T) -> bool,
+    query: impl AsyncFn(&Client) -> Result<T>,
+    check: impl Fn(&T) -> bool,
 ) -> Result<T> {
-    eventually(PATIENCE, || async {
-        let found = find(client).await?;
-        ensure!(wanted(&found), "{found:?}");
-        Ok(found)
+    eventually(WAIT_TIMEOUT, || async {
+        let result = query(client).await?;
+        ensure!(check(&result), "{result:?}");
+        Ok(result)
     })
     .await
 }
 
-/// Who holds shards; nobody while a shard has no holder.
+/// Returns the holders of the shards; none while a shard has no holder.
 async fn holders(client: &Client) -> Result<BTreeSet<String>> {
     let url = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases");
     let all: Value = client.request(Request::get(url).body(Vec::new())?).await?;
@@ -144,7 +145,7 @@ async fn holders(client: &Client) -> Result<BTreeSet<String>> {
     Ok(holders.filter(|all| all.len() == REPLICAS).unwrap_or_default().into_iter().collect())
 }
 
-/// What each pipeline's status says that its environment runs.
+/// Returns the revision of the environment in each pipeline's status.
 async fn revisions(client: &Client) -> Result<Vec<String>> {
     let url = format!("{SLUICE}/namespaces/{NAMESPACE}/pipelines");
     let all: Value = client.request(Request::get(url).body(Vec::new())?).await?;

@@ -1,11 +1,11 @@
-//! Signed calls of the hook server, as notification-controller makes them, over connections that stay.
+//! Signed calls of the hook server, as of notification-controller, over persistent connections.
 
-use crate::controller::Controller;
-use crate::delivery::Ground;
+use crate::controller::ControllerProcess;
+use crate::delivery::DeliveryCluster;
 use crate::objects::{HELM_RELEASE, VERSION, namespace};
-use crate::options::Options;
-use crate::outside::processor_time;
-use crate::table::{Table, Verdict, percentile, say, time};
+use crate::options::BenchOptions;
+use crate::process_stats::processor_time;
+use crate::table::{BudgetVerdict, ResultTable, percentile, progress, time};
 use anyhow::{Result, ensure};
 use ring::hmac;
 use serde_json::json;
@@ -14,46 +14,50 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Connections that call side by side.
+/// The number of concurrent connections.
 const CONNECTIONS: usize = 32;
-/// How long calls go on before they are counted, and while they are.
-const TIMES: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(10)];
-/// The application whose Flux calls.
+/// The duration of the warm-up, and of the measurement.
+const DURATIONS: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(10)];
+/// The application in the calls.
 const APPLICATION: &str = "hooked";
-/// The key of its pipeline.
+/// The HMAC key of its pipeline.
 const KEY: &str = "a key of 32 bytes and of no value";
 
-/// Calls as fast as answers come.
-pub async fn measure(options: &Options, ground: &Ground, table: &mut Table) -> Result<()> {
+/// Measures calls: each connection calls again after each answer.
+pub async fn measure(
+    options: &BenchOptions,
+    cluster: &DeliveryCluster,
+    table: &mut ResultTable,
+) -> Result<()> {
     let strategy = json!({"notification": {}, "secretRef": {"name": "git"}});
-    let application = ground.application(APPLICATION, json!({"hmac-key": KEY}), strategy).await?;
-    let address = Controller::free_address()?;
+    let application = cluster.application(APPLICATION, json!({"hmac-key": KEY}), strategy).await?;
+    let address = ControllerProcess::free_address()?;
     let hook = format!("--hook-addr={address}");
     let arguments = [hook.as_str(), "--hook-peer-rate=0", "--hook-pipeline-rate=0"];
-    let mut controller = Controller::start_with(options, &ground.cluster, &arguments)?;
+    let mut controller = ControllerProcess::start_with(options, &cluster.cluster, &arguments)?;
     controller.settled(0).await?;
-    application.observed().await?;
+    application.until_observed().await?;
     let call = call(&address);
-    let [warm, counted] = TIMES;
-    say(&format!("{CONNECTIONS} connections call for {} s", counted.as_secs()));
-    side_by_side(&address, &call, warm).await?;
-    let (begun, before) = (Instant::now(), processor_time(controller.pid())?);
-    let waits = side_by_side(&address, &call, counted).await?;
-    let (took, used) = (begun.elapsed(), processor_time(controller.pid())? - before);
+    let [warm_up, measured] = DURATIONS;
+    progress(&format!("{CONNECTIONS} connections call for {} s", measured.as_secs()));
+    call_concurrently(&address, &call, warm_up).await?;
+    let (started, before) = (Instant::now(), processor_time(controller.pid())?);
+    let waits = call_concurrently(&address, &call, measured).await?;
+    let (took, used) = (started.elapsed(), processor_time(controller.pid())? - before);
     let rate = waits.len() as f64 / took.as_secs_f64();
     let at = |percent| percentile(&waits, percent);
     let good = rate >= 15_000.0 && at(99) <= Duration::from_millis(8);
     let text = format!("{rate:.0} a second, p50 {}, p99 {}", time(at(50)), time(at(99)));
     let what = format!("signed webhook, {CONNECTIONS} connections");
-    table.add(&what, "≥ 15,000 a second, p99 ≤ 8 ms", text, Verdict::of(good));
+    table.add(&what, "≥ 15,000 a second, p99 ≤ 8 ms", text, BudgetVerdict::of(good));
     let each = used.checked_div(u32::try_from(waits.len())?).unwrap_or_default();
     let shares = used.as_secs_f64() / took.as_secs_f64() * 100.0;
     let text = format!("{} a call, {shares:.0} % of a processor", time(each));
-    table.add("  the controller's own processor time", "", text, Verdict::None);
+    table.add("  processor time of the controller", "", text, BudgetVerdict::None);
     Ok(())
 }
 
-/// One call, head and body.
+/// Returns one call, head and body.
 fn call(address: &str) -> Vec<u8> {
     let body = json!({
         "involvedObject": {"kind": "HelmRelease", "namespace": namespace(APPLICATION, "dev"), "name": APPLICATION,
@@ -82,12 +86,12 @@ fn call(address: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Calls over all connections for a while; how long each answer took.
-async fn side_by_side(address: &str, call: &[u8], during: Duration) -> Result<Vec<Duration>> {
+/// Calls over all connections for a duration; returns the times of all answers.
+async fn call_concurrently(address: &str, call: &[u8], during: Duration) -> Result<Vec<Duration>> {
     let end = Instant::now() + during;
     let calls = (0..CONNECTIONS).map(|_| {
         let (address, call) = (address.to_string(), call.to_vec());
-        tokio::spawn(async move { one_after_the_other(&address, &call, end).await })
+        tokio::spawn(async move { call_repeatedly(&address, &call, end).await })
     });
     let mut waits = Vec::new();
     for ended in futures::future::join_all(calls).await {
@@ -96,20 +100,20 @@ async fn side_by_side(address: &str, call: &[u8], during: Duration) -> Result<Ve
     Ok(waits)
 }
 
-async fn one_after_the_other(address: &str, call: &[u8], end: Instant) -> Result<Vec<Duration>> {
+async fn call_repeatedly(address: &str, call: &[u8], end: Instant) -> Result<Vec<Duration>> {
     let mut stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let (mut waits, mut answer) = (Vec::new(), Vec::with_capacity(4096));
     while Instant::now() < end {
-        let begun = Instant::now();
+        let started = Instant::now();
         stream.write_all(call).await?;
         answer.clear();
-        // Accepted without a word: the answer ends with its head.
+        // The answer has no body: it ends with its head.
         while !answer.ends_with(b"\r\n\r\n") {
             ensure!(stream.read_buf(&mut answer).await? > 0, "the connection was closed");
         }
         ensure!(answer.starts_with(b"HTTP/1.1 202 "), "not accepted: {}", String::from_utf8_lossy(&answer));
-        waits.push(begun.elapsed());
+        waits.push(started.elapsed());
     }
     Ok(waits)
 }

@@ -1,11 +1,11 @@
-//! A pipeline over three leaf clusters, one frozen (it accepts connections and never answers), one
-//! that refuses them, one that works: how long a change on the last takes to show in status.
+//! A pipeline on three leaf clusters: one is frozen (it accepts connections and does not answer), one refuses
+//! connections, one works. The time until a change on the working cluster is in the pipeline's status.
 
-use crate::controller::Controller;
+use crate::controller::ControllerProcess;
 use crate::fleet::{set_healthy, write};
 use crate::objects::{self, HELM, NAMESPACES, SLUICE, VERSION};
-use crate::options::Options;
-use crate::table::{Table, Verdict, percentile, time};
+use crate::options::BenchOptions;
+use crate::table::{BudgetVerdict, ResultTable, percentile, time};
 use crate::watch::Watch;
 use anyhow::{Context, Result, bail};
 use axum::http::{Method, Request};
@@ -14,26 +14,26 @@ use serde_json::{Value, json};
 use sluice_testkit::{Cluster, ControlPlane};
 use std::time::{Duration, Instant};
 
-/// The application; its pipeline has its name, and is in a namespace of its name.
+/// The application. Its pipeline and the namespace of that have the same name.
 const APPLICATION: &str = "shop";
-/// Its one environment.
+/// The only environment.
 const ENVIRONMENT: &str = "dev";
-/// The leaf clusters; the last one goes on working.
-const LEAVES: [&str; 3] = ["frozen", "refused", "sound"];
-/// The pause between two changes: enough of them fall before, while and after the troubles are seen.
+/// The leaf clusters; the last one keeps working.
+const LEAVES: [&str; 3] = ["frozen", "refused", "working"];
+/// The pause between two changes, so that there are changes before, while and after Sluice notices the broken clusters.
 const PAUSE: Duration = Duration::from_millis(800);
-/// How long a change may take before it counts as lost.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The time limit of a change.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Changes the cluster that works, and times its status.
-pub async fn measure(options: &Options, plane: &ControlPlane, table: &mut Table) -> Result<()> {
+/// Changes the working cluster, and measures the time until the change is in the status.
+pub async fn measure(options: &BenchOptions, plane: &ControlPlane, table: &mut ResultTable) -> Result<()> {
     let hub = plane.cluster("isolation-hub").await?;
-    let (frozen, refused, sound) =
+    let (frozen, refused, working) =
         tokio::try_join!(leaf(plane, LEAVES[0]), leaf(plane, LEAVES[1]), leaf(plane, LEAVES[2]))?;
-    let client = prepare(&hub, &[&frozen, &refused, &sound]).await?;
-    let leaf = sound.client().await?;
-    let controller = Controller::start(options, &hub)?;
-    all_seen(&client, &controller).await?;
+    let client = prepare(&hub, &[&frozen, &refused, &working]).await?;
+    let leaf = working.client().await?;
+    let controller = ControllerProcess::start(options, &hub)?;
+    until_observed(&client, &controller).await?;
     frozen.freeze()?;
     refused.stop();
     let mut watch = Watch::begin(&client, &pipelines()).await?;
@@ -42,19 +42,19 @@ pub async fn measure(options: &Options, plane: &ControlPlane, table: &mut Table)
         let version = format!("6.2.{n}");
         set_healthy(&leaf, APPLICATION, ENVIRONMENT, &version).await?;
         let changed = Instant::now();
-        let shown = shows(&mut watch, &version);
-        let Ok(shown) = tokio::time::timeout(PATIENCE, shown).await else {
-            bail!("{version} does not show:\n{}", controller.log());
+        let observed = until_in_status(&mut watch, &version);
+        let Ok(observed) = tokio::time::timeout(CHANGE_TIMEOUT, observed).await else {
+            bail!("{version} is not in the status:\n{}", controller.log());
         };
-        shown?;
+        observed?;
         waits.push(changed.elapsed());
         tokio::time::sleep_until((changed + PAUSE).into()).await;
     }
     let at = |percent| time(percentile(&waits, percent));
     let text = format!("p50 {}, p99 {} (most {})", at(50), at(99), at(100));
     let what = "one cluster frozen, one refused: change on the third → in status";
-    table.add(what, "≤ 1 s", text, Verdict::of(percentile(&waits, 100) <= Duration::from_secs(1)));
-    // What is frozen cannot end by itself.
+    table.add(what, "≤ 1 s", text, BudgetVerdict::of(percentile(&waits, 100) <= Duration::from_secs(1)));
+    // A frozen server cannot end.
     frozen.thaw()
 }
 
@@ -70,7 +70,7 @@ async fn leaf(plane: &ControlPlane, name: &str) -> Result<Cluster> {
     Ok(cluster)
 }
 
-/// Makes the leaves and the pipeline known to the hub.
+/// Creates the GitopsClusters and the pipeline on the hub.
 async fn prepare(hub: &Cluster, leaves: &[&Cluster]) -> Result<Client> {
     hub.install_flux_crds().await?;
     hub.install_sluice_crds().await?;
@@ -102,22 +102,22 @@ fn pipelines() -> String {
     format!("{SLUICE}/namespaces/{APPLICATION}/pipelines")
 }
 
-/// Waits until all targets agree on what they run.
-async fn all_seen(client: &Client, controller: &Controller) -> Result<()> {
-    let begun = Instant::now();
+/// Waits until all targets have the same revision in the status.
+async fn until_observed(client: &Client, controller: &ControllerProcess) -> Result<()> {
+    let started = Instant::now();
     let url = format!("{}/{APPLICATION}", pipelines());
-    while begun.elapsed() < PATIENCE {
+    while started.elapsed() < CHANGE_TIMEOUT {
         let pipeline: Value = client.request(Request::get(&url).body(Vec::new())?).await?;
         if pipeline["status"]["environments"][ENVIRONMENT]["revision"] == VERSION {
             return Ok(());
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    bail!("not every cluster was read:\n{}", controller.log())
+    bail!("Sluice has not read every cluster:\n{}", controller.log())
 }
 
-/// Waits until a status tells of a revision.
-async fn shows(watch: &mut Watch, version: &str) -> Result<()> {
+/// Waits until a status has a revision.
+async fn until_in_status(watch: &mut Watch, version: &str) -> Result<()> {
     let wanted = format!("\"revision\":\"{version}\"");
     while !watch.next().await.context("the hub's watch ended")?.contains(&wanted) {}
     Ok(())

@@ -1,11 +1,10 @@
-//! `make bench`: measures what Sluice has promised to cost, on real servers on this machine, and
-//! prints one table: what, budget, measured, verdict. Name rows to measure only those; see
-//! `options.rs` for the flags. Nothing is counted by Sluice's own word where another can count it:
-//! writes are those that the API server counted, memory and processor time those of the kernel.
+//! `make bench`: measures Sluice's costs on real servers on this machine, and prints one table: what, budget, measured,
+//! verdict. Arguments select measurements; `options.rs` has the flags. The figures come from outside of Sluice where
+//! possible: writes from the API server, memory and processor time from the kernel.
 
+mod burst;
 mod commands;
 mod controller;
-mod crowd;
 mod delivery;
 mod fleet;
 mod handover;
@@ -13,7 +12,7 @@ mod hooks;
 mod isolation;
 mod objects;
 mod options;
-mod outside;
+mod process_stats;
 mod reaction;
 mod repository;
 mod request;
@@ -24,19 +23,19 @@ mod watch;
 mod writes;
 
 use anyhow::Result;
-use fleet::{Fleet, MadeOf};
-use options::{Options, Row};
+use fleet::{FleetSize, PipelineFleet};
+use options::{BenchOptions, Measurement};
 use serde_json::json;
 use sluice_testkit::ControlPlane;
 use std::process::ExitCode;
-use table::Table;
+use table::ResultTable;
 
 #[tokio::main(worker_threads = 2)]
 async fn main() -> ExitCode {
     match run().await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // The chain of causes; Debug would add a backtrace where the environment asks for one.
+            // The chain of causes. `Debug` may add a backtrace.
             eprintln!("✗ {error:#}");
             ExitCode::FAILURE
         }
@@ -44,66 +43,66 @@ async fn main() -> ExitCode {
 }
 
 async fn run() -> Result<()> {
-    let Some(options) = Options::read(std::env::args().skip(1))? else { return Ok(()) };
-    let mut table = Table::default();
+    let Some(options) = BenchOptions::read(std::env::args().skip(1))? else { return Ok(()) };
+    let mut table = ResultTable::default();
     let outcome = measure(&options, &mut table).await;
-    // What was measured before a failure is worth showing.
+    // Also after an error, for the measurements before it.
     table.print();
     outcome
 }
 
-async fn measure(options: &Options, table: &mut Table) -> Result<()> {
+async fn measure(options: &BenchOptions, table: &mut ResultTable) -> Result<()> {
     commands::size(options, table)?;
     commands::help(options, table)?;
-    if options.wants_any(&Row::ON_A_FLEET) {
+    if options.wants_any(&Measurement::ON_A_FLEET) {
         let plane = ControlPlane::start().await?;
         on_a_fleet(options, &plane, table).await?;
     }
-    if options.wants_any(&Row::OF_DELIVERY) {
+    if options.wants_any(&Measurement::OF_DELIVERY) {
         let plane = ControlPlane::start().await?;
-        let ground = delivery::Ground::prepare(&plane).await?;
-        if options.wants(Row::Repository) {
-            repository::measure(options, &ground, table).await?;
+        let cluster = delivery::DeliveryCluster::prepare(&plane).await?;
+        if options.wants(Measurement::Repository) {
+            repository::measure(options, &cluster, table).await?;
         }
-        if options.wants(Row::Request) {
-            request::measure(options, &ground, table).await?;
+        if options.wants(Measurement::Request) {
+            request::measure(options, &cluster, table).await?;
         }
-        if options.wants(Row::Hooks) {
-            hooks::measure(options, &ground, table).await?;
+        if options.wants(Measurement::Hooks) {
+            hooks::measure(options, &cluster, table).await?;
         }
     }
-    if options.wants(Row::Crowd) {
-        crowd::measure(options, &ControlPlane::start().await?, table).await?;
+    if options.wants(Measurement::Burst) {
+        burst::measure(options, &ControlPlane::start().await?, table).await?;
     }
-    if options.wants(Row::Isolation) {
+    if options.wants(Measurement::Isolation) {
         isolation::measure(options, &ControlPlane::start().await?, table).await?;
     }
-    if options.wants(Row::Handover) {
+    if options.wants(Measurement::Handover) {
         handover::measure(options, &ControlPlane::start().await?, table).await?;
     }
     Ok(())
 }
 
-async fn on_a_fleet(options: &Options, plane: &ControlPlane, table: &mut Table) -> Result<()> {
-    // A person has to approve each promotion, so that nothing is delivered here.
+async fn on_a_fleet(options: &BenchOptions, plane: &ControlPlane, table: &mut ResultTable) -> Result<()> {
+    // Promotions need an approval, so that Sluice delivers nothing.
     let promotion = |_| {
         json!({"manual": true,
             "strategy": {"commit": {"url": "https://git.invalid/acme/fleet.git", "branch": "main"}}})
     };
     let (pipelines, deployments) = (options.pipelines, options.deployments);
-    let made_of = MadeOf { pipelines, deployments, promotion: &promotion };
-    let fleet = Fleet::build(plane, made_of).await?;
+    let size = FleetSize { pipelines, deployments, promotion: &promotion };
+    let fleet = PipelineFleet::build(plane, size).await?;
     start::measure(options, &fleet, table).await?;
-    if options.wants_any(&[Row::Restart, Row::Rest, Row::Reaction]) {
+    if options.wants_any(&[Measurement::Restart, Measurement::Rest, Measurement::Reaction]) {
         let controller = start::restart(options, &fleet, table).await?;
-        if options.wants(Row::Rest) {
+        if options.wants(Measurement::Rest) {
             rest::measure(options, &fleet, &controller, table).await?;
         }
-        if options.wants(Row::Reaction) {
+        if options.wants(Measurement::Reaction) {
             reaction::measure(options, &fleet, &controller, table).await?;
         }
     }
-    if options.wants(Row::List) {
+    if options.wants(Measurement::List) {
         commands::list(options, &fleet, table).await?;
     }
     Ok(())

@@ -1,19 +1,19 @@
-//! The objects that everything is measured on, with the fields that real controllers write.
+//! The objects of the measurements, with the fields that real controllers write.
 
 use serde_json::{Value, json};
 
 /// The environments of every pipeline, in order; each has one target.
 pub const ENVIRONMENTS: [&str; 3] = ["dev", "staging", "prod"];
-/// The chart version that runs everywhere at first.
+/// The first chart version of all targets.
 pub const VERSION: &str = "6.1.5";
 
-/// The path of namespaces.
+/// The API path of namespaces.
 pub const NAMESPACES: &str = "/api/v1/namespaces";
-/// The version of HelmReleases.
+/// The API version of HelmReleases.
 pub const HELM_RELEASE: &str = "helm.toolkit.fluxcd.io/v2";
-/// The path of all HelmReleases.
+/// The API path of HelmReleases, without the namespace.
 pub const HELM: &str = "/apis/helm.toolkit.fluxcd.io/v2";
-/// The path of our own kinds.
+/// The API path of Sluice's kinds, without the namespace.
 pub const SLUICE: &str = "/apis/pipelines.weave.works/v1alpha1";
 
 const DIGEST: &str = "sha256:f6f1ebf1e1c4a4ab9e7d9bd4d6f4e5dd24c4e5d34fe6a4d2d6ea6b9e0ab7b5c2";
@@ -57,15 +57,14 @@ pub fn helm_release(application: &str, environment: &str) -> Value {
     })
 }
 
-/// The status of a HelmRelease that runs a chart version healthily: everything helm-controller
-/// writes after an upgrade.
+/// The status of a healthy HelmRelease: all fields that helm-controller writes after an upgrade.
 pub fn healthy(application: &str, environment: &str, version: &str) -> Value {
     let namespace = namespace(application, environment);
-    let said = format!(
+    let message = format!(
         "Helm upgrade succeeded for release {namespace}/{application}.v2 with chart {application}@{version}"
     );
     let condition = |type_: &str| {
-        json!({"type": type_, "status": "True", "reason": "UpgradeSucceeded", "message": said,
+        json!({"type": type_, "status": "True", "reason": "UpgradeSucceeded", "message": message,
             "observedGeneration": 1, "lastTransitionTime": NOW})
     };
     let snapshot = |number: i64, status: &str, version: &str| {
@@ -93,7 +92,7 @@ pub fn healthy(application: &str, environment: &str, version: &str) -> Value {
     }})
 }
 
-/// A Deployment as that release makes it.
+/// The Deployment of the HelmRelease.
 pub fn deployment(application: &str, environment: &str) -> Value {
     let namespace = namespace(application, environment);
     let labels = json!({"app.kubernetes.io/name": application});
@@ -120,7 +119,7 @@ pub fn deployment(application: &str, environment: &str) -> Value {
     })
 }
 
-/// The status of that Deployment once its pods run.
+/// The status of the Deployment when its pods run.
 pub fn rolled_out() -> Value {
     let condition = |type_: &str, reason: &str| {
         json!({"type": type_, "status": "True", "reason": reason, "message": "as it should be",
@@ -136,7 +135,7 @@ pub fn rolled_out() -> Value {
 }
 
 /// A pipeline of an application through all environments.
-pub fn pipeline(application: &str, place: &str, environments: &[&str], promotion: &Value) -> Value {
+pub fn pipeline(application: &str, namespace_name: &str, environments: &[&str], promotion: &Value) -> Value {
     let environments: Vec<Value> = environments
         .iter()
         .map(|name| json!({"name": name, "targets": [{"namespace": namespace(application, name)}]}))
@@ -144,7 +143,7 @@ pub fn pipeline(application: &str, place: &str, environments: &[&str], promotion
     json!({
         "apiVersion": "pipelines.weave.works/v1alpha1",
         "kind": "Pipeline",
-        "metadata": {"name": application, "namespace": place},
+        "metadata": {"name": application, "namespace": namespace_name},
         "spec": {
             "appRef": {"apiVersion": HELM_RELEASE, "kind": "HelmRelease", "name": application},
             "environments": environments,
@@ -170,7 +169,7 @@ pub fn promotion(application: &str, name: &str) -> Value {
     })
 }
 
-/// What came of it.
+/// The status of a succeeded promotion.
 pub fn succeeded() -> Value {
     json!({"status": {
         "phase": "Succeeded",

@@ -1,12 +1,12 @@
-//! What to measure, and how large.
+//! The command line: what to measure, and the sizes.
 
 use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// One thing that can be measured.
+/// One measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Row {
+pub enum Measurement {
     /// The size of the binary.
     Size,
     /// `sluice --help`.
@@ -15,67 +15,74 @@ pub enum Row {
     Start,
     /// A start with nothing changed.
     Restart,
-    /// Doing nothing.
+    /// The costs while nothing happens.
     Rest,
-    /// From a healthy workload to the record of a promotion.
+    /// The time from a healthy workload to the record of a promotion.
     Reaction,
     /// `sluice get pipelines`.
     List,
     /// A promotion into a large repository.
     Repository,
-    /// What one promotion by change request costs.
+    /// The costs of one promotion by change request.
     Request,
     /// Signed calls of the hook server.
     Hooks,
-    /// Many revisions at once.
-    Crowd,
-    /// A change on a cluster beside broken ones.
+    /// Many revisions at the same time.
+    Burst,
+    /// A change on a cluster while other clusters are broken.
     Isolation,
-    /// Shards that pass from one replica to others.
+    /// The takeover of shards by other replicas.
     Handover,
 }
 
-impl Row {
-    const ALL: [(&'static str, Row); 13] = [
-        ("size", Row::Size),
-        ("help", Row::Help),
-        ("start", Row::Start),
-        ("restart", Row::Restart),
-        ("rest", Row::Rest),
-        ("reaction", Row::Reaction),
-        ("list", Row::List),
-        ("repository", Row::Repository),
-        ("request", Row::Request),
-        ("hooks", Row::Hooks),
-        ("crowd", Row::Crowd),
-        ("isolation", Row::Isolation),
-        ("handover", Row::Handover),
+impl Measurement {
+    const ALL: [(&'static str, Measurement); 13] = [
+        ("size", Measurement::Size),
+        ("help", Measurement::Help),
+        ("start", Measurement::Start),
+        ("restart", Measurement::Restart),
+        ("rest", Measurement::Rest),
+        ("reaction", Measurement::Reaction),
+        ("list", Measurement::List),
+        ("repository", Measurement::Repository),
+        ("request", Measurement::Request),
+        ("hooks", Measurement::Hooks),
+        ("burst", Measurement::Burst),
+        ("isolation", Measurement::Isolation),
+        ("handover", Measurement::Handover),
     ];
-    /// Those that need thousands of pipelines.
-    pub const ON_A_FLEET: [Row; 5] = [Row::Start, Row::Restart, Row::Rest, Row::Reaction, Row::List];
-    /// Those that need applications on a cluster of their own.
-    pub const OF_DELIVERY: [Row; 3] = [Row::Repository, Row::Request, Row::Hooks];
+    /// The measurements that need thousands of pipelines.
+    pub const ON_A_FLEET: [Measurement; 5] = [
+        Measurement::Start,
+        Measurement::Restart,
+        Measurement::Rest,
+        Measurement::Reaction,
+        Measurement::List,
+    ];
+    /// The measurements that need applications with real deliveries.
+    pub const OF_DELIVERY: [Measurement; 3] =
+        [Measurement::Repository, Measurement::Request, Measurement::Hooks];
 }
 
-/// What was asked for.
+/// The parsed command line.
 #[derive(Debug)]
-pub struct Options {
-    rows: Vec<Row>,
+pub struct BenchOptions {
+    selected: Vec<Measurement>,
     /// The binary to measure.
     pub sluice: PathBuf,
-    /// How many pipelines, with three targets each.
+    /// The number of pipelines, with three targets each.
     pub pipelines: usize,
     /// Whether each target runs a Deployment too.
     pub deployments: bool,
-    /// How often to measure what has a beginning and an end.
+    /// The number of repetitions of starts, change requests and ended replicas.
     pub repeat: usize,
-    /// How long to watch doing nothing.
+    /// The duration of the measurement at rest.
     pub rest: Duration,
-    /// How long to keep changing workloads, ten times a second.
+    /// The duration of workload changes, ten a second.
     pub reaction: Duration,
-    /// How many revisions are promoted at once.
-    pub crowd: usize,
-    /// How many changes to make beside broken clusters.
+    /// The number of revisions promoted at the same time.
+    pub burst: usize,
+    /// The number of changes while other clusters are broken.
     pub changes: usize,
 }
 
@@ -83,30 +90,30 @@ const HELP: &str = "\
 Measures the budgets of Sluice and prints one table.
 
 Usage: bench [flags] [size] [help] [start] [restart] [rest] [reaction] [list] [repository] [request]
-             [hooks] [crowd] [isolation] [handover]
+             [hooks] [burst] [isolation] [handover]
 
   --sluice FILE       the binary to measure (default: target/release/sluice)
-  --pipelines N       how many pipelines, three targets each (default 2000)
-  --deployments       a Deployment in each target besides its HelmRelease
-  --repeat N          how often to start, and to end a replica (default 2)
-  --rest SECONDS      how long to watch doing nothing (default 60; the budget says 600)
-  --reaction SECONDS  how long to change ten workloads a second (default 30)
-  --crowd N           how many revisions to promote at once (default 1000)
-  --changes N         how many changes to make beside broken clusters (default 40)
+  --pipelines N       the number of pipelines, with three targets each (default 2000)
+  --deployments       add a Deployment to each target besides its HelmRelease
+  --repeat N          the number of starts and of ended replicas (default 2)
+  --rest SECONDS      the duration of the measurement at rest (default 60; the budget is for 600)
+  --reaction SECONDS  the duration of workload changes, ten a second (default 30)
+  --burst N           the number of revisions to promote at the same time (default 1000)
+  --changes N         the number of changes while other clusters are broken (default 40)
 ";
 
-impl Options {
-    /// Reads the arguments; `None` when only help was wanted.
-    pub fn read(arguments: impl Iterator<Item = String>) -> Result<Option<Options>> {
-        let mut options = Options {
-            rows: Vec::new(),
+impl BenchOptions {
+    /// Parses the arguments. Returns `None` after printing the help.
+    pub fn read(arguments: impl Iterator<Item = String>) -> Result<Option<BenchOptions>> {
+        let mut options = BenchOptions {
+            selected: Vec::new(),
             sluice: built_binary()?,
             pipelines: 2000,
             deployments: false,
             repeat: 2,
             rest: Duration::from_secs(60),
             reaction: Duration::from_secs(30),
-            crowd: 1000,
+            burst: 1000,
             changes: 40,
         };
         let mut arguments = arguments;
@@ -122,35 +129,35 @@ impl Options {
                 "--deployments" => options.deployments = true,
                 "--repeat" => options.repeat = value()?.parse::<usize>()?.max(1),
                 "--rest" => options.rest = Duration::from_secs(value()?.parse()?),
-                "--crowd" => options.crowd = value()?.parse::<usize>()?.max(1),
+                "--burst" => options.burst = value()?.parse::<usize>()?.max(1),
                 "--changes" => options.changes = value()?.parse::<usize>()?.max(1),
                 "--reaction" => options.reaction = Duration::from_secs(value()?.parse()?),
-                row => match Row::ALL.iter().find(|(name, _)| *name == row) {
-                    Some((_, row)) => options.rows.push(*row),
-                    None => bail!("there is no row {row}\n{HELP}"),
+                other => match Measurement::ALL.iter().find(|(name, _)| *name == other) {
+                    Some((_, measurement)) => options.selected.push(*measurement),
+                    None => bail!("unknown measurement {other}\n{HELP}"),
                 },
             }
         }
         if !options.sluice.is_file() {
-            bail!("{} is not there: cargo build --release -p sluice", options.sluice.display());
+            bail!("{} does not exist; run cargo build --release -p sluice", options.sluice.display());
         }
         Ok(Some(options))
     }
 
-    /// Whether to measure a row; all of them when none was named.
-    pub fn wants(&self, row: Row) -> bool {
-        self.rows.is_empty() || self.rows.contains(&row)
+    /// Returns true if a measurement is selected. Without arguments all are.
+    pub fn wants(&self, measurement: Measurement) -> bool {
+        self.selected.is_empty() || self.selected.contains(&measurement)
     }
 
-    /// Whether to measure any of these rows.
-    pub fn wants_any(&self, rows: &[Row]) -> bool {
-        rows.iter().any(|row| self.wants(*row))
+    /// Returns true if any of these measurements is selected.
+    pub fn wants_any(&self, measurements: &[Measurement]) -> bool {
+        measurements.iter().any(|measurement| self.wants(*measurement))
     }
 }
 
-/// The release binary beside this program's own profile folder.
+/// Returns the path of the release binary in the target folder of this program.
 fn built_binary() -> Result<PathBuf> {
-    let this = std::env::current_exe().context("cannot tell where this program is")?;
-    let target = this.ancestors().nth(2).context("this program is in no target folder")?;
+    let this = std::env::current_exe().context("cannot find this program")?;
+    let target = this.ancestors().nth(2).context("this program is not in a target folder")?;
     Ok(target.join("release/sluice"))
 }

@@ -1,57 +1,58 @@
-//! From a workload that turns healthy at a new version to the record of its promotion.
+//! The time from a workload that becomes healthy with a new version to the record of its promotion.
 
-use crate::controller::Controller;
-use crate::fleet::{Fleet, PLACE, set_healthy};
+use crate::controller::ControllerProcess;
+use crate::fleet::{PIPELINES_NAMESPACE, PipelineFleet, set_healthy};
 use crate::objects::SLUICE;
-use crate::options::Options;
-use crate::outside::processor_time;
-use crate::table::{Table, Verdict, percentile, say, time};
+use crate::options::BenchOptions;
+use crate::process_stats::processor_time;
+use crate::table::{BudgetVerdict, ResultTable, percentile, progress, time};
 use crate::watch::{Watch, field};
 use crate::writes::Writes;
 use anyhow::{Context, Result, bail};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Changes a second.
+/// The number of changes per second.
 const RATE: u32 = 10;
-/// How long after the last change its promotion is waited for.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The time limit for promotions after the last change.
+const PROMOTION_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Lets workloads turn healthy, each of another pipeline, and times the records.
+/// Makes workloads of different pipelines healthy, and measures the time until the records.
 pub async fn measure(
-    options: &Options,
-    fleet: &Fleet,
-    controller: &Controller,
-    table: &mut Table,
+    options: &BenchOptions,
+    fleet: &PipelineFleet,
+    controller: &ControllerProcess,
+    table: &mut ResultTable,
 ) -> Result<()> {
-    let wanted = (options.reaction.as_secs() as usize * RATE as usize).min(fleet.size);
-    say(&format!("{wanted} workloads turn healthy, {RATE} a second"));
-    let mut watch = Watch::begin(&fleet.client, &format!("{SLUICE}/namespaces/{PLACE}/promotions")).await?;
+    let changes = (options.reaction.as_secs() as usize * RATE as usize).min(fleet.size);
+    progress(&format!("{changes} workloads become healthy, {RATE} a second"));
+    let mut watch =
+        Watch::begin(&fleet.client, &format!("{SLUICE}/namespaces/{PIPELINES_NAMESPACE}/promotions")).await?;
     let recorded = tokio::spawn(async move {
-        let mut seen = HashMap::new();
-        while seen.len() < wanted {
+        let mut times = HashMap::new();
+        while times.len() < changes {
             let line = watch.next().await?;
             let now = Instant::now();
-            let name =
-                field(&line, "\"pipelines.weave.works/pipeline\":\"").context("a promotion of nothing")?;
-            seen.entry(name.to_owned()).or_insert(now);
+            let name = field(&line, "\"pipelines.weave.works/pipeline\":\"")
+                .context("the promotion has no pipeline")?;
+            times.entry(name.to_owned()).or_insert(now);
         }
-        anyhow::Ok(seen)
+        anyhow::Ok(times)
     });
-    let before = (Writes::so_far(&fleet.client).await?, processor_time(controller.pid())?);
+    let before = (Writes::total(&fleet.client).await?, processor_time(controller.pid())?);
     let mut changed = HashMap::new();
     let mut clock = tokio::time::interval(Duration::from_secs(1) / RATE);
-    for application in fleet.applications().take(wanted) {
+    for application in fleet.applications().take(changes) {
         clock.tick().await;
         set_healthy(&fleet.client, &application, "dev", "6.2.0").await?;
         changed.insert(application, Instant::now());
     }
-    let Ok(recorded) = tokio::time::timeout(PATIENCE, recorded).await else {
-        bail!("not every change was followed by a promotion:\n{}", controller.log());
+    let Ok(recorded) = tokio::time::timeout(PROMOTION_TIMEOUT, recorded).await else {
+        bail!("some changes have no promotion:\n{}", controller.log());
     };
     let recorded = recorded??;
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let writes = Writes::so_far(&fleet.client).await?.since(&before.0, &["helmreleases/status"]);
+    let writes = Writes::total(&fleet.client).await?.since(&before.0, &["helmreleases/status"]);
     let used = processor_time(controller.pid())? - before.1;
     let waits: Vec<Duration> = changed
         .iter()
@@ -59,16 +60,16 @@ pub async fn measure(
         .collect();
     let at = |percent| percentile(&waits, percent);
     let text = format!("p50 {}, p99 {} (most {})", time(at(50)), time(at(99)), time(at(100)));
-    let good = waits.len() == wanted && at(99) <= Duration::from_millis(100);
-    let what = format!("workload turns healthy → promotion recorded, {RATE} a second");
-    table.add(&what, "p99 ≤ 100 ms", text, Verdict::of(good));
-    let each = writes.count() as f64 / wanted as f64;
-    let used = time(used / u32::try_from(wanted)?);
+    let good = waits.len() == changes && at(99) <= Duration::from_millis(100);
+    let what = format!("workload becomes healthy → promotion recorded, {RATE} a second");
+    table.add(&what, "p99 ≤ 100 ms", text, BudgetVerdict::of(good));
+    let each = writes.count() as f64 / changes as f64;
+    let used = time(used / u32::try_from(changes)?);
     table.add(
         "  for each: API writes, processor",
         "",
         format!("{each:.2} ({writes}), {used}"),
-        Verdict::None,
+        BudgetVerdict::None,
     );
     Ok(())
 }

@@ -1,9 +1,9 @@
-//! A promotion into a repository with many files and a long history of large ones.
+//! A promotion into a repository with many files and large files in its history.
 
-use crate::controller::Controller;
-use crate::delivery::Ground;
-use crate::options::Options;
-use crate::table::{Table, Verdict, percentile, say, time, times};
+use crate::controller::ControllerProcess;
+use crate::delivery::DeliveryCluster;
+use crate::options::BenchOptions;
+use crate::table::{BudgetVerdict, ResultTable, percentile, progress, time, times};
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 use sluice_testkit::{GitServer, Repo};
@@ -13,64 +13,71 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 const FILES: usize = 10_000;
-/// Commits, each with another megabyte that nothing can make smaller.
+/// The number of commits with one incompressible megabyte each.
 const LARGE_COMMITS: usize = 200;
 const MEGABYTE: usize = 1_000_000;
-/// Promotions that are measured, after the first one, which finds no cache.
+/// The number of measured promotions, without the first one, which has no cache.
 const PROMOTIONS: usize = 5;
-/// The file that is promoted.
+/// The file with the promoted version.
 const FILE: &str = "apps/podinfo/staging/release.yaml";
 
-/// Promotes by commit, with a commit of somebody else's before each.
-pub async fn measure(options: &Options, ground: &Ground, table: &mut Table) -> Result<()> {
+/// Promotes by commit, with another commit before each.
+pub async fn measure(
+    options: &BenchOptions,
+    cluster: &DeliveryCluster,
+    table: &mut ResultTable,
+) -> Result<()> {
     let server = GitServer::start()?;
-    let repo = server.create_repo("fleet", &[(FILE, &marked())])?;
-    let begun = Instant::now();
+    let repo = server.create_repo("fleet", &[(FILE, &marked_file())])?;
+    let started = Instant::now();
     fill(repo.folder())?;
-    say(&format!("{FILES} files and {LARGE_COMMITS} MB of history made in {}", time(begun.elapsed())));
+    progress(&format!(
+        "{FILES} files and {LARGE_COMMITS} MB of history created in {}",
+        time(started.elapsed())
+    ));
     let secret = json!({"username": GitServer::USER, "password": GitServer::PASSWORD});
     let strategy = json!({"commit": {"url": repo.url(), "branch": "main", "secretRef": {"name": "git"}}});
-    let application = ground.application("podinfo", secret, strategy).await?;
-    let mut controller = Controller::start(options, &ground.cluster)?;
+    let application = cluster.application("podinfo", secret, strategy).await?;
+    let mut controller = ControllerProcess::start(options, &cluster.cluster)?;
     controller.settled(0).await?;
-    application.observed().await?;
+    application.until_observed().await?;
     let (mut recorded, mut healthy) = (Vec::new(), Vec::new());
     for n in 0..=PROMOTIONS {
         let version = format!("6.2.{n}");
         repo.commit("main", "something else", &[("docs/notes.md", &format!("note {n}\n"))])?;
         let before = head(&repo)?;
         let record = tokio::spawn(application.next_record().await?);
-        application.runs("dev", &version).await?;
-        let turned = Instant::now();
-        let pushed = pushed_after(&repo, &before, &controller).await?;
+        application.set_healthy("dev", &version).await?;
+        let became_healthy = Instant::now();
+        let pushed = until_pushed(&repo, &before, &controller).await?;
         recorded.push(pushed.saturating_duration_since(record.await??));
-        healthy.push(pushed.saturating_duration_since(turned));
-        application.runs("staging", &version).await?;
-        application.reaches(&version, "Succeeded", &controller).await?;
+        healthy.push(pushed.saturating_duration_since(became_healthy));
+        application.set_healthy("staging", &version).await?;
+        application.until_phase(&version, "Succeeded", &controller).await?;
     }
     let requests = repo.requests();
-    say(&format!("{} promotions made these requests of the server: {requests:?}", PROMOTIONS + 1));
+    progress(&format!("{} promotions made these requests of the server: {requests:?}", PROMOTIONS + 1));
     let good = percentile(&recorded[1..], 100) <= Duration::from_millis(500);
     let what = format!("promotion into {FILES} files and {LARGE_COMMITS} MB of history: recorded → pushed");
-    table.add(&what, "≤ 0.5 s", times(&recorded[1..]), Verdict::of(good));
-    table.add("  workload turns healthy → pushed", "", times(&healthy[1..]), Verdict::None);
-    table.add("  recorded → pushed without a cache", "", times(&recorded[..1]), Verdict::None);
+    table.add(&what, "≤ 0.5 s", times(&recorded[1..]), BudgetVerdict::of(good));
+    table.add("  workload becomes healthy → pushed", "", times(&healthy[1..]), BudgetVerdict::None);
+    table.add("  recorded → pushed without a cache", "", times(&recorded[..1]), BudgetVerdict::None);
     Ok(())
 }
 
-fn marked() -> String {
+fn marked_file() -> String {
     "spec:\n  chart:\n    spec:\n      version: 6.1.5 # {\"$promotion\": \"podinfo:podinfo:staging\"}\n"
         .to_owned()
 }
 
-/// The end of `main`, without running git for it.
+/// Returns the newest commit of `main` without running git.
 fn head(repo: &Repo) -> Result<String> {
     std::fs::read_to_string(repo.folder().join("refs/heads/main")).context("no branch main")
 }
 
-async fn pushed_after(repo: &Repo, before: &str, controller: &Controller) -> Result<Instant> {
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(60) {
+async fn until_pushed(repo: &Repo, before: &str, controller: &ControllerProcess) -> Result<Instant> {
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(60) {
         if head(repo)? != before {
             return Ok(Instant::now());
         }
@@ -87,9 +94,9 @@ fn fill(folder: &Path) -> Result<()> {
     let mut git = command.stdin(Stdio::piped()).spawn().context("cannot run git")?;
     let input = git.stdin.take().context("git has no input")?;
     feed(&mut BufWriter::new(input))?;
-    let ended = git.wait()?;
-    if !ended.success() {
-        bail!("git fast-import failed: {ended}");
+    let status = git.wait()?;
+    if !status.success() {
+        bail!("git fast-import failed: {status}");
     }
     Ok(())
 }
@@ -102,10 +109,10 @@ fn feed(input: &mut impl Write) -> Result<()> {
         writeln!(input, "M 100644 inline apps/team-{:02}/app-{n:05}/release.yaml", n % 50)?;
         write!(input, "data {}\n{text}\n", text.len())?;
     }
-    let mut noise = Noise(0x9E37_79B9_7F4A_7C15);
+    let mut random = RandomBytes(0x9E37_79B9_7F4A_7C15);
     for n in 0..LARGE_COMMITS {
         commit(input, "a new picture")?;
-        let bytes = noise.bytes(MEGABYTE);
+        let bytes = random.bytes(MEGABYTE);
         writeln!(input, "M 100644 inline pictures/{}.png", n % 10)?;
         writeln!(input, "data {}", bytes.len())?;
         input.write_all(&bytes)?;
@@ -121,7 +128,7 @@ fn commit(input: &mut impl Write, message: &str) -> Result<()> {
     Ok(writeln!(input, "data {}\n{message}", message.len())?)
 }
 
-/// A HelmRelease of 40 lines that nobody promotes.
+/// A HelmRelease of 40 lines without a marker.
 fn manifest(n: usize) -> String {
     let mut text = format!(
         "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata:\n  name: app-{n:05}\n\
@@ -133,10 +140,10 @@ fn manifest(n: usize) -> String {
     text
 }
 
-/// Bytes without any order in them, the same each time.
-struct Noise(u64);
+/// Pseudorandom bytes, the same in each run.
+struct RandomBytes(u64);
 
-impl Noise {
+impl RandomBytes {
     fn bytes(&mut self, n: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(n + 8);
         while bytes.len() < n {

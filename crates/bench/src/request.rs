@@ -1,66 +1,70 @@
-//! What one promotion by change request costs: writes to the API server, traffic with git, calls
-//! of the forge. The forge is a real Gitea.
+//! The costs of one promotion by change request: writes to the API server, git operations and calls of the forge, which
+//! is a real Gitea.
 
-use crate::controller::Controller;
-use crate::delivery::{Ground, number};
-use crate::options::Options;
-use crate::table::{Table, Verdict, say, time};
+use crate::controller::ControllerProcess;
+use crate::delivery::{DeliveryCluster, number};
+use crate::options::BenchOptions;
+use crate::table::{BudgetVerdict, ResultTable, progress, time};
 use crate::writes::Writes;
 use anyhow::Result;
 use serde_json::json;
 use sluice_testkit::{Gitea, eventually};
 use std::time::{Duration, Instant};
 
-/// What this program writes itself while it measures.
-const OWN: [&str; 1] = ["helmreleases/status"];
-/// As long as a hasty person needs to merge.
-const PERSON: Duration = Duration::from_secs(2);
-/// How long after the end of a promotion writes still count as its own.
-const AFTERMATH: Duration = Duration::from_secs(3);
+/// The resources that this program writes during the measurement.
+const OWN_WRITES: [&str; 1] = ["helmreleases/status"];
+/// The time that a fast person takes to merge.
+const PERSON_DELAY: Duration = Duration::from_secs(2);
+/// The time after a promotion in which writes still count for it.
+const SETTLING_TIME: Duration = Duration::from_secs(3);
 
 /// Promotes by change request, several times.
-pub async fn measure(options: &Options, ground: &Ground, table: &mut Table) -> Result<()> {
+pub async fn measure(
+    options: &BenchOptions,
+    cluster: &DeliveryCluster,
+    table: &mut ResultTable,
+) -> Result<()> {
     let gitea = Gitea::start().await?;
     let file = "spec:\n  chart:\n    version: 6.1.5 # {\"$promotion\": \"webshop:webshop:staging\"}\n";
     let repo = gitea.create_repo("fleet", &[("apps/webshop/staging.yaml", file)]).await?;
-    // Gitea takes a new repository for an empty one until it has seen its first push.
+    // Gitea rejects calls for a new repository until it has indexed the first push.
     eventually(Duration::from_secs(20), || repo.pulls("all")).await?;
     let strategy = json!({"pull-request":
         {"type": "gitea", "url": repo.url(), "baseBranch": "main", "secretRef": {"name": "git"}}});
-    let application = ground.application("webshop", json!({"token": gitea.token()}), strategy).await?;
-    let mut controller = Controller::start(options, &ground.cluster)?;
+    let application = cluster.application("webshop", json!({"token": gitea.token()}), strategy).await?;
+    let mut controller = ControllerProcess::start(options, &cluster.cluster)?;
     controller.settled(0).await?;
-    application.observed().await?;
+    application.until_observed().await?;
     let mut costs = Vec::new();
     for n in 0..options.repeat {
         let version = format!("6.2.{n}");
-        tokio::time::sleep(AFTERMATH).await;
-        let before = (Writes::so_far(&ground.client).await?, Traffic::so_far(&controller).await?);
-        let begun = Instant::now();
-        application.runs("dev", &version).await?;
-        let proposed = application.reaches(&version, "Proposed", &controller).await?;
-        say(&format!("promotion {n}: healthy → proposed in {}", time(begun.elapsed())));
-        tokio::time::sleep(PERSON).await;
+        tokio::time::sleep(SETTLING_TIME).await;
+        let before = (Writes::total(&cluster.client).await?, Traffic::total(&controller).await?);
+        let started = Instant::now();
+        application.set_healthy("dev", &version).await?;
+        let proposed = application.until_phase(&version, "Proposed", &controller).await?;
+        progress(&format!("promotion {n}: healthy → proposed in {}", time(started.elapsed())));
+        tokio::time::sleep(PERSON_DELAY).await;
         repo.merge(number(&proposed)?).await?;
-        application.reaches(&version, "Delivered", &controller).await?;
-        application.upgrades("staging").await?;
-        tokio::time::sleep(PERSON).await;
-        application.runs("staging", &version).await?;
-        application.reaches(&version, "Succeeded", &controller).await?;
-        tokio::time::sleep(AFTERMATH).await;
-        let writes = Writes::so_far(&ground.client).await?.since(&before.0, &OWN);
-        costs.push((writes, Traffic::so_far(&controller).await?.since(&before.1)));
+        application.until_phase(&version, "Delivered", &controller).await?;
+        application.set_upgrading("staging").await?;
+        tokio::time::sleep(PERSON_DELAY).await;
+        application.set_healthy("staging", &version).await?;
+        application.until_phase(&version, "Succeeded", &controller).await?;
+        tokio::time::sleep(SETTLING_TIME).await;
+        let writes = Writes::total(&cluster.client).await?.since(&before.0, &OWN_WRITES);
+        costs.push((writes, Traffic::total(&controller).await?.since(&before.1)));
     }
     let texts: Vec<String> = costs.iter().map(|(w, _)| format!("{} ({w})", w.count())).collect();
     let good = costs.iter().all(|(writes, _)| writes.count() <= 8);
-    table.add("promotion by change request: API writes", "≤ 8", texts.join("; "), Verdict::of(good));
+    table.add("promotion by change request: API writes", "≤ 8", texts.join("; "), BudgetVerdict::of(good));
     let texts: Vec<String> = costs.iter().map(|(_, t)| t.to_string()).collect();
     let good = costs.iter().all(|(_, traffic)| traffic.fetches <= 1 && traffic.pushes <= 1);
-    table.add("  git and forge", "≤ 1 fetch, 1 push", texts.join("; "), Verdict::of(good));
+    table.add("  git and forge", "≤ 1 fetch, 1 push", texts.join("; "), BudgetVerdict::of(good));
     Ok(())
 }
 
-/// What went to git servers and forges, by the controller's own count.
+/// The git operations and the calls of forges, as counted by the controller.
 #[derive(Debug)]
 struct Traffic {
     fetches: u64,
@@ -69,7 +73,7 @@ struct Traffic {
 }
 
 impl Traffic {
-    async fn so_far(controller: &Controller) -> Result<Traffic> {
+    async fn total(controller: &ControllerProcess) -> Result<Traffic> {
         let count = async |name: &str| controller.metric(name).await.map(|n| n as u64);
         Ok(Traffic {
             fetches: count("sluice_git_operations{operation=\"fetch\"}").await?,

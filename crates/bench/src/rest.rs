@@ -1,30 +1,30 @@
-//! Doing nothing: what the controller costs while nothing happens.
+//! The costs of the controller while nothing happens.
 
-use crate::controller::Controller;
-use crate::fleet::Fleet;
-use crate::options::Options;
-use crate::outside::{held_memory, megabytes, processor_time};
-use crate::table::{Table, Verdict, say};
+use crate::controller::ControllerProcess;
+use crate::fleet::PipelineFleet;
+use crate::options::BenchOptions;
+use crate::process_stats::{megabytes, processor_time, resident_memory};
+use crate::table::{BudgetVerdict, ResultTable, progress};
 use crate::writes::Writes;
 use anyhow::Result;
 
-/// Watches a controller at rest.
+/// Measures a controller at rest.
 pub async fn measure(
-    options: &Options,
-    fleet: &Fleet,
-    controller: &Controller,
-    table: &mut Table,
+    options: &BenchOptions,
+    fleet: &PipelineFleet,
+    controller: &ControllerProcess,
+    table: &mut ResultTable,
 ) -> Result<()> {
-    say(&format!("at rest for {} s", options.rest.as_secs()));
-    let before = (Writes::so_far(&fleet.client).await?, processor_time(controller.pid())?);
+    progress(&format!("at rest for {} s", options.rest.as_secs()));
+    let before = (Writes::total(&fleet.client).await?, processor_time(controller.pid())?);
     tokio::time::sleep(options.rest).await;
     let used = processor_time(controller.pid())? - before.1;
-    let writes = Writes::so_far(&fleet.client).await?.since(&before.0, &[]);
+    let writes = Writes::total(&fleet.client).await?.since(&before.0, &[]);
     let share = 100.0 * used.as_secs_f64() / options.rest.as_secs_f64();
     let what = format!("at rest, {} s: API writes", options.rest.as_secs());
-    table.add(&what, "0", writes.to_string(), Verdict::of(writes.count() == 0));
-    table.add("  processor", "< 1 % of a core", format!("{share:.2} %"), Verdict::of(share < 1.0));
-    let held = megabytes(held_memory(controller.pid())?);
-    table.add("  memory held", "", held, Verdict::None);
+    table.add(&what, "0", writes.to_string(), BudgetVerdict::of(writes.count() == 0));
+    table.add("  processor", "< 1 % of a core", format!("{share:.2} %"), BudgetVerdict::of(share < 1.0));
+    let memory = megabytes(resident_memory(controller.pid())?);
+    table.add("  memory", "", memory, BudgetVerdict::None);
     Ok(())
 }

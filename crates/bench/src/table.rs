@@ -1,44 +1,44 @@
-//! The table at the end, and figures as people read them.
+//! The result table, and the format of figures.
 
 use std::time::Duration;
 
-/// What was measured so far.
+/// The results so far.
 #[derive(Debug, Default)]
-pub struct Table {
+pub struct ResultTable {
     lines: Vec<[String; 4]>,
 }
 
-/// Whether a budget was held.
+/// Whether a figure is within its budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// It was.
+pub enum BudgetVerdict {
+    /// Within the budget.
     Held,
-    /// It was not.
+    /// Over the budget.
     Missed,
-    /// There is no budget: the figure is for comparison.
+    /// Without a budget: the figure is for comparison.
     None,
 }
 
-impl Verdict {
-    /// Held when `good`.
-    pub fn of(good: bool) -> Verdict {
-        if good { Verdict::Held } else { Verdict::Missed }
+impl BudgetVerdict {
+    /// Returns `Held` or `Missed`.
+    pub fn of(good: bool) -> BudgetVerdict {
+        if good { BudgetVerdict::Held } else { BudgetVerdict::Missed }
     }
 }
 
-impl Table {
-    /// Adds a line, and shows it at once to whoever waits.
-    pub fn add(&mut self, what: &str, budget: &str, measured: String, verdict: Verdict) {
-        let sign = match verdict {
-            Verdict::Held => "✔ held",
-            Verdict::Missed => "✗ missed",
-            Verdict::None => "",
+impl ResultTable {
+    /// Adds a line, and prints it immediately on stderr.
+    pub fn add(&mut self, what: &str, budget: &str, measured: String, verdict: BudgetVerdict) {
+        let mark = match verdict {
+            BudgetVerdict::Held => "✔ held",
+            BudgetVerdict::Missed => "✗ missed",
+            BudgetVerdict::None => "",
         };
-        say(&format!("{what}: {measured} {sign}"));
-        self.lines.push([what.into(), budget.into(), measured, sign.into()]);
+        progress(&format!("{what}: {measured} {mark}"));
+        self.lines.push([what.into(), budget.into(), measured, mark.into()]);
     }
 
-    /// Prints everything as a table that Markdown understands.
+    /// Prints all lines as a Markdown table.
     pub fn print(&self) {
         let head = ["what", "budget", "measured", "verdict"].map(String::from);
         let width = |column: usize| {
@@ -56,12 +56,12 @@ impl Table {
     }
 }
 
-/// Tells what goes on, apart from the table.
-pub fn say(text: &str) {
+/// Prints progress on stderr.
+pub fn progress(text: &str) {
     eprintln!("► {text}");
 }
 
-/// A duration with a sensible unit.
+/// Formats a duration with a suitable unit.
 pub fn time(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();
     match seconds {
@@ -71,15 +71,15 @@ pub fn time(duration: Duration) -> String {
     }
 }
 
-/// Several durations, in the order in which they were measured.
+/// Formats several durations, in order.
 pub fn times(durations: &[Duration]) -> String {
     durations.iter().map(|d| time(*d)).collect::<Vec<_>>().join(", ")
 }
 
-/// The duration that so many percent of all do not exceed.
+/// Returns a percentile of durations.
 pub fn percentile(durations: &[Duration], percent: usize) -> Duration {
     let mut sorted = durations.to_vec();
     sorted.sort();
-    let place = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
-    sorted.get(place).copied().unwrap_or_default()
+    let index = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
+    sorted.get(index).copied().unwrap_or_default()
 }

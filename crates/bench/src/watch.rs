@@ -1,12 +1,12 @@
-//! A watch that costs next to nothing: lines as the API server sends them, not one of them parsed.
-//! This program runs beside what it measures, and must not take its processor.
+//! A watch that returns the lines of the API server without parsing them. This program runs on the same processors as
+//! what it measures, and must use little of them.
 
 use anyhow::{Context, Result, bail};
 use futures::{AsyncBufRead, AsyncBufReadExt, StreamExt};
 use kube::Client;
 use std::pin::Pin;
 
-/// A watch of one kind on the whole cluster, from now on.
+/// A watch of one path, from now on.
 pub struct Watch {
     client: Client,
     path: String,
@@ -17,23 +17,23 @@ pub struct Watch {
 type Lines = futures::io::Lines<Pin<Box<dyn AsyncBufRead + Send>>>;
 
 impl Watch {
-    /// Begins a watch of `path`, for example `/api/v1/namespaces`; what was there before is not told.
+    /// Begins a watch of `path`, for example `/api/v1/namespaces`, without the existing objects.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// The API server rejects it.
     pub async fn begin(client: &Client, path: &str) -> Result<Watch> {
         let list = axum::http::Request::get(format!("{path}?limit=1")).body(Vec::new())?;
         let list = client.request_text(list).await?;
-        let version = field(&list, VERSION).context("a list without a version")?.to_owned();
+        let version = field(&list, VERSION).context("the list has no version")?.to_owned();
         let lines = lines(client, path, &version).await?;
         Ok(Watch { client: client.clone(), path: path.to_owned(), version, lines })
     }
 
-    /// The next event, as it came. An API server that is short of processor time ends watches; then
-    /// this one goes on from where it was.
+    /// Returns the line of the next event. If the API server ends the watch, because it is short of processor time, the
+    /// watch continues at the last event.
     ///
     /// # Errors
-    /// When the API server does not know any more what came next.
+    /// The API server no longer has the next event.
     pub async fn next(&mut self) -> Result<String> {
         loop {
             if let Some(line) = self.lines.next().await {
@@ -60,7 +60,7 @@ async fn lines(client: &Client, path: &str, version: &str) -> Result<Lines> {
     Ok(stream.lines())
 }
 
-/// What stands in a text after `key`, up to the next quotation mark.
+/// Returns the part of a text between `key` and the next quotation mark.
 pub fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.split_once(key)?.1.split('"').next()
 }

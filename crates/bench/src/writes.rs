@@ -1,22 +1,22 @@
-//! Writes as the API server counted them, by what was written.
+//! The number of writes, as counted by the API server.
 
 use anyhow::Result;
 use kube::Client;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// How often each resource was written, whatever the answer; leases do not count.
+/// The number of writes of each resource, with any answer, without leases.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Writes(BTreeMap<String, u64>);
 
 const WRITING: [&str; 6] = ["POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"];
 
 impl Writes {
-    /// All writes since the API server started.
+    /// Returns all writes since the API server started.
     ///
     /// # Errors
-    /// When its metrics cannot be read.
-    pub async fn so_far(client: &Client) -> Result<Writes> {
+    /// The metrics of the API server cannot be read.
+    pub async fn total(client: &Client) -> Result<Writes> {
         let request = axum::http::Request::get("/metrics").body(Vec::new())?;
         let text = client.request_text(request).await?;
         let mut writes = BTreeMap::new();
@@ -27,19 +27,19 @@ impl Writes {
             }
             let part = label(labels, "subresource");
             let slash = if part.is_empty() { "" } else { "/" };
-            let what = format!("{}{slash}{part}", label(labels, "resource"));
-            *writes.entry(what).or_default() += count.parse::<f64>().unwrap_or_default() as u64;
+            let resource = format!("{}{slash}{part}", label(labels, "resource"));
+            *writes.entry(resource).or_default() += count.parse::<f64>().unwrap_or_default() as u64;
         }
         Ok(Writes(writes))
     }
 
-    /// What was written since `earlier`, without what this program wrote itself.
+    /// Returns the writes since `earlier`, without the resources in `own`.
     pub fn since(&self, earlier: &Writes, own: &[&str]) -> Writes {
         let new = self.0.iter().map(|(what, n)| (what.clone(), n - earlier.0.get(what).unwrap_or(&0)));
         Writes(new.filter(|(what, n)| *n > 0 && !own.contains(&what.as_str())).collect())
     }
 
-    /// How many there were.
+    /// Returns the number of all writes.
     pub fn count(&self) -> u64 {
         self.0.values().sum()
     }

@@ -1,8 +1,7 @@
 //! HTTP clients that trust the certificates of the system and of a caFile, and the causes of their errors.
 
 use std::error::Error;
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use reqwest::{Client, ClientBuilder};
@@ -13,6 +12,16 @@ use rustls::pki_types::pem::PemObject;
 use crate::hex::sha256_hex;
 use crate::lock::lock;
 use crate::lru::Lru;
+
+/// The root certificates of the system, read once per process: that takes longer than most requests.
+static SYSTEM_ROOTS: LazyLock<RootCertStore> = LazyLock::new(|| {
+    let mut roots = RootCertStore::empty();
+    for certificate in rustls_native_certs::load_native_certs().certs {
+        // A certificate that cannot be read is not trusted.
+        let _ = roots.add(certificate);
+    }
+    roots
+});
 
 /// The most clients that are kept: each has the roots of an authority of its own.
 const MAX_CLIENTS: usize = 64;
@@ -68,11 +77,7 @@ pub(crate) fn last_cause(error: reqwest::Error) -> String {
 
 /// A TLS configuration that trusts the authorities of the system, and the certificates of a caFile.
 fn trust(ca_file: Option<&[u8]>) -> Result<rustls::ClientConfig, String> {
-    let mut roots = RootCertStore::empty();
-    for certificate in rustls_native_certs::load_native_certs().certs {
-        // A certificate that cannot be read is not trusted.
-        let _ = roots.add(certificate);
-    }
+    let mut roots = SYSTEM_ROOTS.clone();
     if let Some(pem) = ca_file {
         let mut count = 0;
         for certificate in CertificateDer::pem_slice_iter(pem) {

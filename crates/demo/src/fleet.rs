@@ -1,15 +1,15 @@
-//! Everything around Sluice: the API servers, the git server with its repository, and the stand-in
-//! for Flux on each leaf cluster.
+//! The servers around Sluice: the API servers, the git server with a repository, and the stand-in for Flux on each leaf
+//! cluster.
 
 use crate::manifests::{self, NAMESPACE};
-use crate::say;
+use crate::output;
 use anyhow::{Context, Result, bail, ensure};
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Map, Value, json};
 use sluice_testkit::{
-    Cluster, ControlPlane, GitServer, Options, PATIENCE, Repo, Scratch, StandIn, eventually, flux_crds,
-    install_crds,
+    Cluster, ControlPlane, FluxOptions, FluxStandIn, GitServer, Repo, Scratch, WAIT_TIMEOUT, eventually,
+    flux_crds, install_crds,
 };
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,55 +18,55 @@ use std::time::Duration;
 /// The names of the leaf clusters.
 const LEAVES: [&str; 2] = ["dev", "live"];
 
-/// What Sluice works on. The order matters: fields are dropped from the first to the last.
-pub struct Fleet {
-    _flux: Vec<StandIn>,
+/// The servers of the demo. Fields are dropped in this order.
+pub struct DemoFleet {
+    _flux: Vec<FluxStandIn>,
     _git: GitServer,
-    /// The repository that Flux reads and Sluice commits to.
+    /// The repository that Flux reads and Sluice changes.
     pub repo: Repo,
-    /// The cluster that holds the Pipeline.
+    /// The cluster with the Pipeline.
     pub hub: Cluster,
     leaves: Vec<Cluster>,
     scratch: Scratch,
 }
 
-impl Fleet {
-    /// Starts everything and brings every environment to the first version.
-    pub async fn start() -> Result<Fleet> {
-        say::action("starting a hub and two leaf clusters, dev and live: real API servers, without nodes");
+impl DemoFleet {
+    /// Starts all servers, and makes them known to each other.
+    pub async fn start() -> Result<DemoFleet> {
+        output::action("starting a hub and two leaf clusters, dev and live: real API servers, without nodes");
         let plane = ControlPlane::start().await?;
         let (hub, dev, live) =
             tokio::try_join!(hub(&plane), leaf(&plane, LEAVES[0]), leaf(&plane, LEAVES[1]))?;
-        say::done("the API servers answer");
+        output::done("the API servers answer");
         let git = GitServer::start()?;
         let files = manifests::repository();
         let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
         let repo = git.create_repo("fleet", &files)?;
-        say::done(&format!("a git server serves the repository {}", repo.url()));
+        output::done(&format!("a git server serves the repository {}", repo.url()));
         let leaves = vec![dev, live];
         let mut flux = Vec::new();
         for cluster in &leaves {
             flux.push(stand_in(cluster.kubeconfig()).await?);
         }
-        say::done("on each leaf cluster runs a STAND-IN FOR FLUX: it reads the repository and writes the");
-        say::more("status that Flux would write; no pods run");
+        output::done("a STAND-IN FOR FLUX runs on each leaf cluster: it reads the repository and writes the");
+        output::more("status that Flux would write; no pods run");
         let scratch = Scratch::new("demo")?;
-        let fleet = Fleet { _flux: flux, _git: git, repo, hub, leaves, scratch };
-        fleet.introduce().await?;
+        let fleet = DemoFleet { _flux: flux, _git: git, repo, hub, leaves, scratch };
+        fleet.connect().await?;
         Ok(fleet)
     }
 
-    /// A folder that goes with everything else.
+    /// The folder of the demo, which is removed at the end.
     pub fn folder(&self) -> &Path {
         self.scratch.path()
     }
 
-    /// The kubeconfig with a context for each cluster; the hub's is the current one.
+    /// The kubeconfig with a context for each cluster. The current context is the hub.
     pub fn kubeconfig(&self) -> PathBuf {
         self.folder().join("kubeconfig")
     }
 
-    /// The kubeconfig of the controller, with the rights that `deploy/` grants and no others.
+    /// The kubeconfig of the controller, with only the rights that `deploy/` grants.
     pub fn controller_kubeconfig(&self) -> PathBuf {
         self.folder().join("controller.kubeconfig")
     }
@@ -76,8 +76,8 @@ impl Fleet {
         self.folder().join("fleet")
     }
 
-    /// Tells the hub of the leaves and the leaves of the repository.
-    async fn introduce(&self) -> Result<()> {
+    /// Registers the leaf clusters on the hub and the repository on the leaf clusters, and writes the kubeconfigs.
+    async fn connect(&self) -> Result<()> {
         let mut hub = manifests::git_secret(GitServer::USER, GitServer::PASSWORD)?;
         for cluster in &self.leaves {
             hub.push_str("---\n");
@@ -93,16 +93,16 @@ impl Fleet {
         std::fs::write(self.controller_kubeconfig(), self.hub.user(manifests::USER, None)?)?;
         self.hub.apply_yaml(&hub).await?;
         let all = std::iter::once(&self.hub).chain(&self.leaves);
-        std::fs::write(self.kubeconfig(), joined(all)?)?;
+        std::fs::write(self.kubeconfig(), joined_kubeconfig(all)?)?;
         self.clone_repository()
     }
 
-    /// Waits until Flux has brought every environment to what the repository says.
+    /// Waits until Flux has applied the repository in every environment.
     pub async fn settle(&self) -> Result<()> {
         for cluster in &self.leaves {
             let api: Api<DynamicObject> = Api::all_with(cluster.client().await?, &helm_release());
             let wanted = manifests::releases_on(cluster.name());
-            eventually(PATIENCE, || async {
+            eventually(WAIT_TIMEOUT, || async {
                 let releases = api.list(&ListParams::default()).await?.items;
                 let ready = releases.iter().filter(|r| is_ready(&r.data)).count();
                 ensure!(ready == wanted, "{ready} of {wanted} HelmReleases on {} are Ready", cluster.name());
@@ -126,7 +126,7 @@ impl Fleet {
         git(&checkout, &["config", "user.email", "you@example.com"])
     }
 
-    /// What a person types to release a version into dev.
+    /// The command with which a person releases a version into dev.
     pub fn release_command(&self, version: &str) -> String {
         format!(
             "(cd {} && git pull -q && sed -i 's/version: .*/version: {version}/' {file} && \
@@ -153,7 +153,7 @@ impl Fleet {
 
 async fn hub(plane: &ControlPlane) -> Result<Cluster> {
     let cluster = plane.cluster("hub").await?;
-    // Of the kinds that tests use the hub needs only the one that names clusters.
+    // The hub needs only GitopsCluster of these kinds.
     let mut crds = flux_crds()?;
     crds.retain(|crd| crd.spec.names.kind == "GitopsCluster");
     install_crds(&cluster.client().await?, crds).await?;
@@ -167,16 +167,16 @@ async fn leaf(plane: &ControlPlane, name: &str) -> Result<Cluster> {
     Ok(cluster)
 }
 
-/// Slower than in tests, so that one can see what happens; still faster than Flux.
-async fn stand_in(kubeconfig: String) -> Result<StandIn> {
-    let options = Options {
+/// Starts a stand-in that is slower than in tests, so that a person can follow it, and faster than Flux.
+async fn stand_in(kubeconfig: String) -> Result<FluxStandIn> {
+    let options = FluxOptions {
         git_poll: Duration::from_secs(1),
         progressing: Duration::from_millis(700),
         rollout: Duration::from_millis(1500),
-        ..Options::default()
+        ..FluxOptions::default()
     };
-    // It makes a runtime of its own, which is not allowed inside ours.
-    tokio::task::spawn_blocking(move || StandIn::start(&kubeconfig, options)).await?
+    // On another thread: it makes its own runtime, which is not allowed inside this one.
+    tokio::task::spawn_blocking(move || FluxStandIn::start(&kubeconfig, options)).await?
 }
 
 fn helm_release() -> ApiResource {
@@ -191,7 +191,7 @@ fn is_ready(object: &Value) -> bool {
 fn git(folder: &Path, arguments: &[&str]) -> Result<()> {
     let mut command = Command::new("git");
     command.current_dir(folder).args(arguments);
-    // Nobody's own settings, and no question that nobody answers.
+    // Without the settings of the user, and without prompts.
     command
         .env("GIT_CONFIG_GLOBAL", "/dev/null")
         .env("GIT_CONFIG_NOSYSTEM", "1")
@@ -203,8 +203,8 @@ fn git(folder: &Path, arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// One kubeconfig with the contexts of several; the first is the current one.
-fn joined<'a>(clusters: impl Iterator<Item = &'a Cluster>) -> Result<String> {
+/// Returns one kubeconfig with the contexts of several clusters. The first is the current one.
+fn joined_kubeconfig<'a>(clusters: impl Iterator<Item = &'a Cluster>) -> Result<String> {
     let mut whole = Map::new();
     for cluster in clusters {
         let one: Value = serde_saphyr::from_str(&cluster.kubeconfig()).context("not a kubeconfig")?;

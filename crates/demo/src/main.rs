@@ -1,26 +1,26 @@
-//! `make demo`: Sluice on real API servers and real git, from nothing. Only Flux is a stand-in, and
-//! the output says so. With `--once` it approves by itself, ends with `demo: ok` and leaves nothing
-//! behind; without, it stays until Ctrl-C, and a person approves.
+//! `make demo`: Sluice on real API servers and real git. Only Flux is a stand-in, and the output says so. With `--once`,
+//! the demo approves the promotion, ends with `demo: ok` and leaves nothing behind. Without it, a person approves, and
+//! the demo runs until Ctrl-C.
 
 mod fleet;
+mod hub_view;
 mod manifests;
-mod say;
+mod output;
+mod scenario;
 mod sluice;
-mod story;
-mod tale;
 
 use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// What was asked for on the command line.
-struct Asked {
+/// The command line.
+struct Arguments {
     once: bool,
     binary: PathBuf,
 }
 
-fn asked() -> Result<Asked> {
+fn parse_arguments() -> Result<Arguments> {
     let mut once = false;
     let mut binary = None;
     for argument in std::env::args_os().skip(1) {
@@ -30,47 +30,46 @@ fn asked() -> Result<Asked> {
             bail!("usage: demo [--once] PATH-OF-SLUICE");
         }
     }
-    let binary = binary.context("usage: demo [--once] PATH-OF-SLUICE; make demo knows the path")?;
+    let binary = binary.context("usage: demo [--once] PATH-OF-SLUICE; make demo passes the path")?;
     let binary = std::path::absolute(binary)?;
     if !binary.is_file() {
-        bail!("there is no {}: run make demo, which builds it", binary.display());
+        bail!("{} does not exist; run make demo, which builds it", binary.display());
     }
-    Ok(Asked { once, binary })
+    Ok(Arguments { once, binary })
 }
 
 fn main() -> ExitCode {
-    let ended = asked().and_then(|asked| {
+    let ended = parse_arguments().and_then(|arguments| {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        runtime.block_on(run(&asked))
+        runtime.block_on(run(&arguments))
     });
     match ended {
         Ok(code) => code,
         Err(error) => {
-            say::failed(&format!("{error:#}"));
+            output::failed(&format!("{error:#}"));
             ExitCode::FAILURE
         }
     }
 }
 
-/// Tells the story until it ends or somebody ends it. Everything that was started is dropped, and so
-/// ended, on the way out.
-async fn run(asked: &Asked) -> Result<ExitCode> {
+/// Runs the scenario until it ends or a signal comes. All servers are dropped, and so ended, at the return.
+async fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut terminated = signal(SignalKind::terminate())?;
-    let told = tokio::select! {
-        told = story::tell(asked.once, &asked.binary) => Some(told),
+    let outcome = tokio::select! {
+        outcome = scenario::run(arguments.once, &arguments.binary) => Some(outcome),
         _ = interrupted.recv() => None,
         _ = terminated.recv() => None,
     };
-    match told {
+    match outcome {
         Some(Ok(())) => {
             println!("demo: ok");
             Ok(ExitCode::SUCCESS)
         }
         Some(Err(error)) => Err(error),
-        None if asked.once => bail!("interrupted; everything that was started has ended"),
+        None if arguments.once => bail!("interrupted; all servers have ended"),
         None => {
-            say::done("everything that was started has ended");
+            output::done("all servers have ended");
             Ok(ExitCode::SUCCESS)
         }
     }

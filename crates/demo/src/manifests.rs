@@ -1,33 +1,33 @@
-//! The objects of the demo, as a user would write them.
+//! The objects of the demo, as a user writes them.
 
 use anyhow::Result;
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The namespace on the hub that holds the Pipeline, the clusters and their Secrets.
+/// The namespace on the hub of the Pipeline, the GitopsClusters and their Secrets.
 pub const NAMESPACE: &str = "apps";
-/// The version that every environment runs at first.
+/// The first version of every environment.
 pub const FIRST: &str = "6.1.5";
 /// The version that the demo releases.
 pub const NEXT: &str = "6.1.8";
-/// The file whose version is that of dev.
+/// The file with the version of dev.
 pub const DEV_FILE: &str = "clusters/dev/podinfo.yaml";
 
-/// The user as whom Sluice works on every cluster: the service account of `deploy/`.
+/// The user of Sluice on every cluster: the service account of `deploy/`.
 pub const USER: &str = "system:serviceaccount:sluice-system:sluice";
-/// What `deploy/` grants it on the hub.
+/// The rights that `deploy/` grants to that user on the hub.
 pub const HUB_RIGHTS: [&str; 3] = [
     include_str!("../../../deploy/namespace.yaml"),
     include_str!("../../../deploy/reader/role.yaml"),
     include_str!("../../../deploy/rbac.yaml"),
 ];
-/// What `deploy/target` grants it on a cluster with targets.
+/// The rights that `deploy/target` grants to that user on a cluster with targets.
 pub const TARGET_RIGHTS: [&str; 2] =
     [include_str!("../../../deploy/reader/role.yaml"), include_str!("../../../deploy/target/account.yaml")];
 
-/// The files of the repository: one HelmRelease for each environment. Those behind dev carry a
-/// marker where Sluice sets the version.
+/// The files of the repository: one HelmRelease for each environment. Those of staging and prod have a marker at the
+/// version, which Sluice sets.
 pub fn repository() -> Vec<(&'static str, String)> {
     vec![
         (DEV_FILE, release("podinfo", "")),
@@ -36,7 +36,7 @@ pub fn repository() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// How many HelmReleases the repository has for a cluster.
+/// Returns the number of HelmReleases in the repository for a cluster.
 pub fn releases_on(cluster: &str) -> usize {
     repository().iter().filter(|(path, _)| path.starts_with(&format!("clusters/{cluster}/"))).count()
 }
@@ -79,7 +79,7 @@ spec:
     )
 }
 
-/// What `flux bootstrap` leaves on a cluster: the source and the Kustomization of its folder.
+/// The objects that `flux bootstrap` creates on a cluster: the source and the Kustomization of its folder.
 pub fn bootstrap(cluster: &str, url: &str, user: &str, password: &str) -> Result<String> {
     let secret = secret("fleet", "flux-system", &[("username", user), ("password", password)])?;
     Ok(format!(
@@ -105,7 +105,7 @@ spec:
     ))
 }
 
-/// A leaf cluster as the hub knows it: a GitopsCluster, and the Secret with its kubeconfig.
+/// The objects of a leaf cluster on the hub: a GitopsCluster, and the Secret with its kubeconfig.
 pub fn cluster(name: &str, kubeconfig: &str) -> Result<String> {
     let secret = secret(&format!("{name}-kubeconfig"), NAMESPACE, &[("value", kubeconfig)])?;
     Ok(format!(
@@ -119,7 +119,7 @@ spec:
     ))
 }
 
-/// The credentials with which Sluice commits.
+/// The Secret with the git credentials of Sluice.
 pub fn git_secret(user: &str, password: &str) -> Result<String> {
     secret("fleet-git", NAMESPACE, &[("username", user), ("password", password)])
 }
@@ -134,7 +134,7 @@ fn secret(name: &str, namespace: &str, fields: &[(&str, &str)]) -> Result<String
     Ok(format!("{object}\n"))
 }
 
-/// The pipeline: staging by itself, prod when a person has approved.
+/// The Pipeline: staging automatically, prod after an approval.
 pub fn pipeline(url: &str) -> String {
     let commit = format!("commit: {{url: '{url}', branch: main, secretRef: {{name: fleet-git}}}}");
     format!(

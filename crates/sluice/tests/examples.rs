@@ -10,7 +10,7 @@ use kube::api::PostParams;
 use serde_json::{Value, json};
 use sluice_api::GitopsCluster;
 use sluice_api::cluster::gitops_cluster_resource;
-use sluice_testkit::{PATIENCE, Shared, connect, eventually, parse_yaml, shared};
+use sluice_testkit::{Shared, WAIT_TIMEOUT, connect, eventually, parse_yaml, shared};
 use std::path::{Path, PathBuf};
 
 fn folder(name: &str) -> PathBuf {
@@ -177,7 +177,7 @@ async fn deploy_grants_what_is_needed_and_no_more() -> Result<()> {
     for (asks, allowed) in [(&NEEDED[..], true), (&REFUSED[..], false)] {
         for (group, resource, verb) in asks {
             // The authorizer gets a new role from its watch after a moment.
-            eventually(PATIENCE, || async {
+            eventually(WAIT_TIMEOUT, || async {
                 let review = review(group, resource, verb);
                 let answer = reviews.create(&PostParams::default(), &review).await?;
                 let may = answer.status.context("an answer")?.allowed;

@@ -1,5 +1,5 @@
-//! Server-side apply of any objects, as `kubectl apply --server-side -f` does it: tests write YAML
-//! as users do, and the stand-in for Flux applies what it finds in git.
+//! Server-side apply of any objects, like `kubectl apply --server-side -f`: for the YAML in tests, and for the stand-in
+//! for Flux, which applies manifests from git.
 
 use anyhow::{Context, Result, anyhow};
 use kube::Client;
@@ -10,13 +10,13 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// How long a kind may take to be served after its CRD was applied.
-const SERVED_DEADLINE: Duration = Duration::from_secs(60);
+/// How long the API server may take to serve a kind after its CRD was applied.
+const SERVED_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Reads the objects of a YAML text with any number of documents; empty ones are left out.
+/// Parses the objects of a YAML text with any number of documents. Skips empty documents.
 ///
 /// # Errors
-/// When it is not YAML.
+/// The text is not YAML.
 pub fn parse_yaml(yaml: &str) -> Result<Vec<Value>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(yaml).map_err(|e| anyhow!("{e}"))?;
     let mut objects = Vec::new();
@@ -33,16 +33,16 @@ pub fn parse_yaml(yaml: &str) -> Result<Vec<Value>> {
     Ok(objects)
 }
 
-/// Applies objects under a field manager, taking fields over from others. CRDs and namespaces go
-/// first, whatever the order, and the kinds of a CRD are waited for.
+/// Applies objects as a field manager, and takes fields over from other managers. Applies CRDs and namespaces first, and
+/// waits for the kinds of the CRDs.
 ///
 /// # Errors
-/// When an object has no kind or name, its kind is not served, or the API server refuses it.
+/// An object has no kind or name, its kind is not served, or the API server rejects it.
 pub async fn apply(client: &Client, manager: &str, objects: Vec<Value>) -> Result<Vec<DynamicObject>> {
     apply_in(client, manager, "default", objects).await
 }
 
-/// Like [`apply`], with a namespace for objects that need one and name none.
+/// Like [`apply`], with a default namespace for objects without one.
 pub(crate) async fn apply_in(
     client: &Client,
     manager: &str,
@@ -50,15 +50,14 @@ pub(crate) async fn apply_in(
     mut objects: Vec<Value>,
 ) -> Result<Vec<DynamicObject>> {
     sort(&mut objects);
-    let brings_kinds = objects.first().is_some_and(|o| o["kind"] == "CustomResourceDefinition");
+    let has_crds = objects.first().is_some_and(|o| o["kind"] == "CustomResourceDefinition");
     let mut kinds = HashMap::new();
     let mut applied = Vec::with_capacity(objects.len());
     for value in objects {
-        let object: DynamicObject =
-            serde_json::from_value(value).context("this is not a Kubernetes object")?;
+        let object: DynamicObject = serde_json::from_value(value).context("not a Kubernetes object")?;
         let types = object.types.clone().ok_or_else(|| anyhow!("an object without apiVersion and kind"))?;
         if !kinds.contains_key(&types) {
-            kinds.insert(types.clone(), resolve(client, &types, brings_kinds).await?);
+            kinds.insert(types.clone(), resolve(client, &types, has_crds).await?);
         }
         let name = format!("{} {}", types.kind, object.metadata.name.as_deref().unwrap_or("without a name"));
         let (resource, capabilities) = &kinds[&types];
@@ -67,12 +66,12 @@ pub(crate) async fn apply_in(
         let params = PatchParams::apply(manager).force();
         let key = object.metadata.name.clone().ok_or_else(|| anyhow!("{name}"))?;
         let done = api.patch(&key, &params, &Patch::Apply(&object)).await;
-        applied.push(done.map_err(plainly).with_context(|| format!("cannot apply {name}"))?);
+        applied.push(done.map_err(api_error).with_context(|| format!("cannot apply {name}"))?);
     }
     Ok(applied)
 }
 
-/// Puts what others need first.
+/// Moves CRDs to the beginning, then namespaces: other objects need them.
 pub(crate) fn sort(objects: &mut [Value]) {
     objects.sort_by_key(|object| match object["kind"].as_str() {
         Some("CustomResourceDefinition") => 0,
@@ -84,14 +83,14 @@ pub(crate) fn sort(objects: &mut [Value]) {
 async fn resolve(client: &Client, types: &TypeMeta, wait: bool) -> Result<(ApiResource, ApiCapabilities)> {
     let gvk = GroupVersionKind::try_from(types)?;
     let look = async || Ok(pinned_kind(client, &gvk).await?);
-    let found = if wait { crate::eventually(SERVED_DEADLINE, look).await } else { look().await };
+    let found = if wait { crate::eventually(SERVED_TIMEOUT, look).await } else { look().await };
     found.with_context(|| {
         format!("{} {} is not served here: install its CRD first", types.api_version, types.kind)
     })
 }
 
-/// The API server's own words, where an error has them: kube prints the whole answer three times.
-pub(crate) fn plainly(error: kube::Error) -> anyhow::Error {
+/// Reduces an error to the message of the API server: kube's error prints the whole answer three times.
+pub(crate) fn api_error(error: kube::Error) -> anyhow::Error {
     match error {
         kube::Error::Api(status) => anyhow!("{} ({})", status.message, status.code),
         other => other.into(),
@@ -110,12 +109,12 @@ fn api_for(
     }
 }
 
-/// Deletes an object, unless it is gone.
+/// Deletes an object, if it exists.
 pub(crate) async fn delete(client: &Client, types: &TypeMeta, namespace: &str, name: &str) -> Result<()> {
     let (resource, capabilities) = resolve(client, types, false).await?;
     match api_for(client, &resource, &capabilities, namespace).delete(name, &DeleteParams::background()).await
     {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        other => other.map(drop).map_err(plainly),
+        other => other.map(drop).map_err(api_error),
     }
 }

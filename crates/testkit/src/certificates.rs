@@ -1,5 +1,5 @@
-//! The certificates of a test cluster. Made here and not by the API server, so that tests can have
-//! users with few rights, and users whose certificate has expired.
+//! The certificates of a test cluster. The testkit makes them, not the API server, so that tests can have users with
+//! few rights and users with an expired certificate.
 
 use anyhow::{Context, Result};
 use rcgen::{
@@ -7,17 +7,17 @@ use rcgen::{
     KeyUsagePurpose, date_time_ymd,
 };
 
-/// A certificate and its key, both as PEM.
+/// A certificate and its private key, as PEM.
 #[derive(Debug, Clone)]
 pub(crate) struct Identity {
     pub certificate: String,
     pub key: String,
 }
 
-/// Whether a certificate is good today.
+/// Whether a certificate is valid today.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Validity {
-    Good,
+    Valid,
     Expired,
 }
 
@@ -37,12 +37,12 @@ impl Authority {
         Ok(Authority { issuer })
     }
 
-    /// The authority's own certificate, as PEM.
+    /// Returns the certificate of the authority, as PEM.
     pub fn pem(&self) -> String {
         self.issuer.pem()
     }
 
-    /// A certificate for a server on this machine.
+    /// Returns a certificate for a server on this machine.
     pub fn server(&self) -> Result<Identity> {
         let names = ["localhost", "127.0.0.1", "kubernetes.default.svc"].map(str::to_owned);
         let mut params = CertificateParams::new(names)?;
@@ -51,7 +51,7 @@ impl Authority {
         self.sign(params)
     }
 
-    /// A certificate for a user: Kubernetes reads the name from CN and the group from O.
+    /// Returns a certificate for a user. Kubernetes reads the name from CN and the group from O.
     pub fn client(&self, user: &str, group: Option<&str>, validity: Validity) -> Result<Identity> {
         let mut params = CertificateParams::new(Vec::<String>::new())?;
         params.distinguished_name.push(DnType::CommonName, user);
@@ -74,7 +74,7 @@ impl Authority {
     }
 }
 
-/// The key pair that signs service account tokens, private and public, as PEM.
+/// Returns a key pair to sign service account tokens: the private and the public key, as PEM.
 pub(crate) fn signing_key() -> Result<(String, String)> {
     let pair = KeyPair::generate()?;
     Ok((pair.serialize_pem(), pair.public_key_pem()))

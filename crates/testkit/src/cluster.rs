@@ -1,11 +1,11 @@
-//! A cluster without nodes: a real kube-apiserver with RBAC, certificates of its own, and nobody
-//! who runs pods. It can stop, hang and come back on the same port with the same objects.
+//! A cluster without nodes: a real kube-apiserver with RBAC and its own certificates, where no pods run. It can be
+//! stopped, frozen and started again on the same port with the same objects.
 
 use crate::certificates::{Identity, Validity, signing_key};
-use crate::control_plane::Ground;
 use crate::kubeconfig::{Credential, connect, kubeconfig};
+use crate::plane_state::PlaneState;
 use crate::servers::{controlplane_folder, start_on_free_port, start_ready};
-use crate::{Leash, apply, crds};
+use crate::{ProcessGuard, apply, crds};
 use anyhow::{Context, Result, anyhow};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
@@ -15,29 +15,29 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The field manager under which tests write.
+/// The field manager of what tests write.
 const FIELD_MANAGER: &str = "testkit";
 
 /// One kube-apiserver. Dropping it ends the server; its objects stay in the control plane's etcd.
 ///
-/// It holds no client and nothing else that belongs to a runtime, so it may live in a static.
+/// It can be kept in a static, because it holds no client and nothing else that belongs to a runtime.
 pub struct Cluster {
-    // The server is dropped before the ground it stands on.
-    server: Mutex<Option<Leash>>,
+    // The server is dropped before the etcd that it uses.
+    server: Mutex<Option<ProcessGuard>>,
     name: String,
     port: u16,
     folder: PathBuf,
     admin: Identity,
-    ground: Arc<Ground>,
+    plane: Arc<PlaneState>,
 }
 
 impl Cluster {
-    pub(crate) async fn start_on(ground: Arc<Ground>, name: &str) -> Result<Cluster> {
-        let folder = ground.scratch.folder(name)?;
-        let admin = ground.authority.client("admin", Some("system:masters"), Validity::Good)?;
-        write_certificates(&ground, &folder)?;
+    pub(crate) async fn start_on(plane: Arc<PlaneState>, name: &str) -> Result<Cluster> {
+        let folder = plane.scratch.folder(name)?;
+        let admin = plane.authority.client("admin", Some("system:masters"), Validity::Valid)?;
+        write_certificates(&plane, &folder)?;
         let mut cluster =
-            Cluster { server: Mutex::new(None), name: name.to_owned(), port: 0, folder, admin, ground };
+            Cluster { server: Mutex::new(None), name: name.to_owned(), port: 0, folder, admin, plane };
         let (server, port) = start_on_free_port(|port| cluster.launch(port))
             .await
             .with_context(|| format!("cannot start the API server of cluster {name}"))?;
@@ -47,18 +47,18 @@ impl Cluster {
         Ok(cluster)
     }
 
-    async fn launch(&self, port: u16) -> Result<Leash> {
+    async fn launch(&self, port: u16) -> Result<ProcessGuard> {
         let command = self.command(port)?;
         let log = self.folder.join("kube-apiserver.log");
         let admin = self.kubeconfig_for(port, &Credential::Certificate(&self.admin));
-        start_ready("kube-apiserver", &command, &log, || ready(admin.clone())).await
+        start_ready("kube-apiserver", &command, &log, || check_ready(admin.clone())).await
     }
 
     fn command(&self, port: u16) -> Result<Command> {
         let mut command = Command::new(controlplane_folder()?.join("kube-apiserver"));
         let file = |name: &str| self.folder.join(name).display().to_string();
         command.args([
-            format!("--etcd-servers={}", self.ground.etcd_url),
+            format!("--etcd-servers={}", self.plane.etcd_url),
             format!("--etcd-prefix=/{}", self.name),
             format!("--secure-port={port}"),
             format!("--tls-cert-file={}", file("server.crt")),
@@ -73,9 +73,9 @@ impl Cluster {
             "--service-account-issuer=https://kubernetes.default.svc",
             "--authorization-mode=RBAC",
             "--service-cluster-ip-range=10.0.0.0/24",
-            // Nobody makes the service accounts that this one would ask for.
+            // This plugin needs service accounts that no controller creates here.
             "--disable-admission-plugins=ServiceAccount",
-            // What follows only saves memory and time to start.
+            // These flags only save memory and time to start.
             "--endpoint-reconciler-type=none",
             "--enable-priority-and-fairness=false",
             "--profiling=false",
@@ -84,54 +84,54 @@ impl Cluster {
         Ok(command)
     }
 
-    /// The cluster's name.
+    /// The name of the cluster.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The address of its API server.
+    /// The address of the API server.
     pub fn url(&self) -> String {
         url(self.port)
     }
 
-    /// The process id of its API server, while it runs.
+    /// The process id of the API server; `None` while it is stopped.
     pub fn pid(&self) -> Option<u32> {
-        self.server.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(Leash::pid)
+        self.server.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(ProcessGuard::pid)
     }
 
-    /// A kubeconfig of an administrator, with everything in it.
+    /// A kubeconfig for an administrator, which names no files.
     pub fn kubeconfig(&self) -> String {
         self.kubeconfig_for(self.port, &Credential::Certificate(&self.admin))
     }
 
-    /// A file with [`Cluster::kubeconfig`], for programs that want one.
+    /// A file with [`Cluster::kubeconfig`], for programs that read one.
     pub fn kubeconfig_path(&self) -> PathBuf {
         self.folder.join("kubeconfig")
     }
 
-    /// A kubeconfig whose user's certificate has expired: the API server answers 401.
+    /// Returns a kubeconfig with an expired certificate: the API server answers 401.
     ///
     /// # Errors
-    /// When no certificate can be made.
+    /// The certificate cannot be made.
     pub fn expired_kubeconfig(&self) -> Result<String> {
-        let identity = self.ground.authority.client("admin", Some("system:masters"), Validity::Expired)?;
+        let identity = self.plane.authority.client("admin", Some("system:masters"), Validity::Expired)?;
         Ok(self.kubeconfig_for(self.port, &Credential::Certificate(&identity)))
     }
 
-    /// A kubeconfig for a user who may do nothing but what RBAC objects that you apply allow.
+    /// Returns a kubeconfig for a user with the rights that RBAC objects of the test grant, and no others.
     ///
     /// # Errors
-    /// When no certificate can be made.
+    /// The certificate cannot be made.
     pub fn user(&self, name: &str, group: Option<&str>) -> Result<String> {
-        let identity = self.ground.authority.client(name, group, Validity::Good)?;
+        let identity = self.plane.authority.client(name, group, Validity::Valid)?;
         Ok(self.kubeconfig_for(self.port, &Credential::Certificate(&identity)))
     }
 
-    /// A kubeconfig with a bearer token of a service account, which is made when missing. The
-    /// token dies with the service account.
+    /// Returns a kubeconfig with a token of a service account, and creates the service account if it is missing. The
+    /// token is valid until the service account is deleted.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// The API server rejects a request.
     pub async fn service_account(&self, namespace: &str, name: &str) -> Result<String> {
         let object = json!({"apiVersion": "v1", "kind": "ServiceAccount",
             "metadata": {"name": name, "namespace": namespace}});
@@ -143,55 +143,56 @@ impl Cluster {
         };
         let accounts: Api<ServiceAccount> = Api::namespaced(client, namespace);
         let answer = accounts.create_token_request(name, &PostParams::default(), &request).await?;
-        let token = answer.status.ok_or_else(|| anyhow!("the API server made no token for {name}"))?.token;
+        let token =
+            answer.status.ok_or_else(|| anyhow!("the API server returned no token for {name}"))?.token;
         Ok(self.kubeconfig_for(self.port, &Credential::Token(&token)))
     }
 
     fn kubeconfig_for(&self, port: u16, credential: &Credential<'_>) -> String {
-        kubeconfig(&self.name, &url(port), &self.ground.authority.pem(), credential)
+        kubeconfig(&self.name, &url(port), &self.plane.authority.pem(), credential)
     }
 
-    /// A new client with an administrator's rights; it belongs to the runtime that calls this.
+    /// Returns a new client with the rights of an administrator. It belongs to the runtime of the caller.
     ///
     /// # Errors
-    /// When the client cannot be made; nothing is sent yet.
+    /// The client cannot be made. Nothing is sent yet.
     pub async fn client(&self) -> Result<kube::Client> {
         connect(&self.kubeconfig()).await
     }
 
-    /// Applies objects written as YAML, several documents if need be; namespaces and CRDs first.
+    /// Applies the objects of a YAML text with any number of documents; CRDs and namespaces first.
     ///
     /// # Errors
-    /// When it is not YAML, or the API server refuses an object.
+    /// The text is not YAML, or the API server rejects an object.
     pub async fn apply_yaml(&self, yaml: &str) -> Result<Vec<DynamicObject>> {
         apply(&self.client().await?, FIELD_MANAGER, crate::parse_yaml(yaml)?).await
     }
 
-    /// Makes a namespace, unless it is there.
+    /// Creates a namespace, unless it exists.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// The API server rejects it.
     pub async fn namespace(&self, name: &str) -> Result<()> {
         let api: Api<Namespace> = Api::all(self.client().await?);
         let object = serde_json::from_value(json!({"metadata": {"name": name}}))?;
         match api.create(&PostParams::default(), &object).await {
             Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
-            other => other.map(drop).with_context(|| format!("cannot make the namespace {name}")),
+            other => other.map(drop).with_context(|| format!("cannot create the namespace {name}")),
         }
     }
 
     /// Installs the CRDs of Flux and of GitopsCluster, and waits until they are served.
     ///
     /// # Errors
-    /// When they cannot be fetched, or the API server refuses one.
+    /// They cannot be fetched, or the API server rejects one.
     pub async fn install_flux_crds(&self) -> Result<()> {
         crds::install(&self.client().await?, crds::read_flux()?).await
     }
 
-    /// Installs Sluice's own CRDs and their admission policy, and waits until the kinds are served.
+    /// Installs Sluice's CRDs and their admission policy, and waits until the kinds are served.
     ///
     /// # Errors
-    /// When the API server refuses one.
+    /// The API server rejects one.
     pub async fn install_sluice_crds(&self) -> Result<()> {
         let client = self.client().await?;
         crds::install(&client, sluice_api::all_crds()).await?;
@@ -200,53 +201,53 @@ impl Cluster {
         apply(&client, FIELD_MANAGER, policy.into()).await.map(drop)
     }
 
-    /// Installs Sluice's own CRDs as a later version may have them: where this version knows some words, they accept
-    /// any. What is stored with another word cannot be read by this version.
+    /// Installs Sluice's CRDs as a later version may have them: without `enum` lists. This version cannot read objects
+    /// with values that it does not know.
     ///
     /// # Errors
-    /// When the API server refuses one.
+    /// The API server rejects one.
     pub async fn install_later_sluice_crds(&self) -> Result<()> {
         let mut crds = sluice_api::all_crds();
         for schema in crds.iter_mut().flat_map(|crd| &mut crd.spec.versions).filter_map(|v| v.schema.as_mut())
         {
-            schema.open_api_v3_schema.iter_mut().for_each(crds::accept_any_word);
+            schema.open_api_v3_schema.iter_mut().for_each(crds::remove_enums);
         }
         crds::install(&self.client().await?, crds).await
     }
 
-    /// Ends the API server at once. Its objects and its port stay for [`Cluster::start`].
+    /// Kills the API server. [`Cluster::start`] starts it again on the same port, with the same objects.
     pub fn stop(&self) {
         drop(self.server.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
-    /// Starts the API server again, on the same port, with the same objects and certificates.
+    /// Starts the API server again, on the same port, with the same objects and certificates. Kills it first if it runs.
     ///
     /// # Errors
-    /// When it does not become ready, or another process took the port meanwhile.
+    /// It does not become ready, or another process took the port.
     pub async fn start(&self) -> Result<()> {
         self.stop();
-        let leash = self.launch(self.port).await?;
-        *self.server.lock().unwrap_or_else(PoisonError::into_inner) = Some(leash);
+        let server = self.launch(self.port).await?;
+        *self.server.lock().unwrap_or_else(PoisonError::into_inner) = Some(server);
         Ok(())
     }
 
-    /// Makes the API server hang: it accepts connections and answers nothing until [`Cluster::thaw`].
+    /// Freezes the API server: it accepts connections and answers nothing until [`Cluster::thaw`].
     ///
     /// # Errors
-    /// When it does not run.
+    /// It does not run.
     pub fn freeze(&self) -> Result<()> {
-        self.running(Leash::freeze)
+        self.with_running(ProcessGuard::freeze)
     }
 
     /// Ends a [`Cluster::freeze`].
     ///
     /// # Errors
-    /// When it does not run.
+    /// It does not run.
     pub fn thaw(&self) -> Result<()> {
-        self.running(Leash::thaw)
+        self.with_running(ProcessGuard::thaw)
     }
 
-    fn running(&self, act: impl Fn(&Leash) -> Result<()>) -> Result<()> {
+    fn with_running(&self, act: impl Fn(&ProcessGuard) -> Result<()>) -> Result<()> {
         let server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
         act(server.as_ref().ok_or_else(|| anyhow!("cluster {} is stopped: start() it first", self.name))?)
     }
@@ -256,11 +257,11 @@ fn url(port: u16) -> String {
     format!("https://127.0.0.1:{port}")
 }
 
-fn write_certificates(ground: &Ground, folder: &Path) -> Result<()> {
-    let server = ground.authority.server()?;
+fn write_certificates(plane: &PlaneState, folder: &Path) -> Result<()> {
+    let server = plane.authority.server()?;
     let (private, public) = signing_key()?;
     let files = [
-        ("ca.crt", ground.authority.pem()),
+        ("ca.crt", plane.authority.pem()),
         ("server.crt", server.certificate),
         ("server.key", server.key),
         ("tokens.key", private),
@@ -272,9 +273,9 @@ fn write_certificates(ground: &Ground, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-async fn ready(kubeconfig: String) -> Result<()> {
+async fn check_ready(kubeconfig: String) -> Result<()> {
     let client = connect(&kubeconfig).await?;
     let request = axum::http::Request::get("/readyz").body(Vec::new())?;
     let answer = client.request_text(request).await?;
-    if answer == "ok" { Ok(()) } else { Err(anyhow!("/readyz says {answer}")) }
+    if answer == "ok" { Ok(()) } else { Err(anyhow!("/readyz answers {answer}")) }
 }

@@ -1,4 +1,4 @@
-//! The CRDs of Flux, of GitopsCluster and of Sluice, so that real schemas judge what tests write.
+//! The CRDs of Flux, of GitopsCluster and of Sluice, so that API servers validate what tests write.
 
 use crate::servers::crds_folder;
 use anyhow::{Context, Result};
@@ -12,12 +12,12 @@ use kube::runtime::wait::await_condition;
 use kube::{Client, ResourceExt};
 use std::time::Duration;
 
-const ESTABLISHED_DEADLINE: Duration = Duration::from_secs(120);
+const ESTABLISHED_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The CRDs of Flux and of GitopsCluster, from the Go modules that `hack/controlplane` pins.
+/// Reads the CRDs of Flux and of GitopsCluster, from the Go modules that `hack/controlplane` pins.
 ///
 /// # Errors
-/// When they cannot be fetched or read.
+/// They cannot be fetched or read.
 pub fn read_flux() -> Result<Vec<CustomResourceDefinition>> {
     let folder = crds_folder()?;
     let mut crds = Vec::new();
@@ -36,7 +36,7 @@ pub fn read_flux() -> Result<Vec<CustomResourceDefinition>> {
 /// Applies CRDs and waits until their kinds are served.
 ///
 /// # Errors
-/// When the API server refuses one, or does not serve its kind in time.
+/// The API server rejects one, or does not serve its kind in time.
 pub async fn install(client: &Client, crds: Vec<CustomResourceDefinition>) -> Result<()> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     try_join_all(crds.into_iter().map(|crd| install_one(api.clone(), crd))).await?;
@@ -45,28 +45,28 @@ pub async fn install(client: &Client, crds: Vec<CustomResourceDefinition>) -> Re
 
 async fn install_one(api: Api<CustomResourceDefinition>, mut crd: CustomResourceDefinition) -> Result<()> {
     let name = crd.name_any();
-    // A generated CRD carries an empty status, which is the API server's to write.
+    // A generated CRD has an empty status, which only the API server may write.
     crd.status = None;
     let params = PatchParams::apply("testkit").force();
     api.patch(&name, &params, &Patch::Apply(&crd))
         .await
-        .map_err(crate::apply::plainly)
-        .with_context(|| format!("the API server refuses the CRD {name}"))?;
+        .map_err(crate::apply::api_error)
+        .with_context(|| format!("the API server rejects the CRD {name}"))?;
     let established = await_condition(api, &name, is_crd_established());
-    tokio::time::timeout(ESTABLISHED_DEADLINE, established)
+    tokio::time::timeout(ESTABLISHED_TIMEOUT, established)
         .await
-        .with_context(|| format!("the CRD {name} is not served after {ESTABLISHED_DEADLINE:?}"))??;
+        .with_context(|| format!("the CRD {name} is not served after {ESTABLISHED_TIMEOUT:?}"))??;
     Ok(())
 }
 
-/// Removes the lists of accepted words from a schema.
-pub(crate) fn accept_any_word(schema: &mut JSONSchemaProps) {
+/// Removes all `enum` lists from a schema.
+pub(crate) fn remove_enums(schema: &mut JSONSchemaProps) {
     schema.enum_ = None;
-    schema.properties.iter_mut().flat_map(|p| p.values_mut()).for_each(accept_any_word);
+    schema.properties.iter_mut().flat_map(|p| p.values_mut()).for_each(remove_enums);
     if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
-        accept_any_word(items);
+        remove_enums(items);
     }
     if let Some(JSONSchemaPropsOrBool::Schema(more)) = &mut schema.additional_properties {
-        accept_any_word(more);
+        remove_enums(more);
     }
 }

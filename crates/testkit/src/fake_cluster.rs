@@ -1,5 +1,4 @@
-//! A server that claims to be a cluster: it has a certificate and a kubeconfig, and answers as a test wants,
-//! for instance as no good API server does.
+//! A server that a kubeconfig presents as a cluster. It answers as a test wants, for example as no API server does.
 
 use std::sync::Arc;
 
@@ -10,21 +9,21 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
+use crate::background_server::BackgroundServer;
 use crate::certificates::Authority;
 use crate::kubeconfig::{Credential, install_tls_provider, kubeconfig};
-use crate::listening::Listening;
 
-/// A running server; dropping it ends it.
+/// A running server with a certificate. Dropping it ends it.
 pub struct FakeCluster {
     kubeconfig: String,
-    _listening: Listening,
+    _server: BackgroundServer,
 }
 
 impl FakeCluster {
-    /// Starts one that answers by this router.
+    /// Starts a server that answers with this router.
     ///
     /// # Errors
-    /// When there is no free port.
+    /// No port is free.
     pub fn start(name: &str, router: axum::Router) -> Result<FakeCluster> {
         install_tls_provider();
         let authority = Authority::new()?;
@@ -35,24 +34,24 @@ impl FakeCluster {
             .with_no_client_auth()
             .with_single_cert(chain.context("not a certificate")?, key)?;
         let acceptor = TlsAcceptor::from(Arc::new(config));
-        let listening = Listening::start(name, move |listener| async move {
+        let server = BackgroundServer::start(name, move |listener| async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let (acceptor, router) = (acceptor.clone(), router.clone());
                 tokio::spawn(async move {
                     let Ok(stream) = acceptor.accept(stream).await else { return };
                     let service = TowerToHyperService::new(router);
                     let http = hyper::server::conn::http1::Builder::new();
-                    // The client ends the connection when it has had enough.
+                    // An error is a connection that the client closed.
                     let _ = http.serve_connection(TokioIo::new(stream), service).await;
                 });
             }
         })?;
-        let server = listening.url().replace("http://", "https://");
-        let kubeconfig = kubeconfig(name, &server, &authority.pem(), &Credential::Token("token"));
-        Ok(FakeCluster { kubeconfig, _listening: listening })
+        let url = server.url().replace("http://", "https://");
+        let kubeconfig = kubeconfig(name, &url, &authority.pem(), &Credential::Token("token"));
+        Ok(FakeCluster { kubeconfig, _server: server })
     }
 
-    /// The kubeconfig by which it is reached.
+    /// The kubeconfig for the server.
     pub fn kubeconfig(&self) -> &str {
         &self.kubeconfig
     }

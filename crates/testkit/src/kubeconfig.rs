@@ -1,17 +1,17 @@
-//! Kubeconfigs that hold everything they need: Sluice refuses those that name files.
+//! Kubeconfigs that contain their certificates and keys: Sluice rejects kubeconfigs that name files.
 
 use crate::certificates::Identity;
 use anyhow::{Context, Result};
 use base64::Engine;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
-/// How a kubeconfig's user proves who they are.
+/// The credentials of a kubeconfig's user.
 pub(crate) enum Credential<'a> {
     Certificate(&'a Identity),
     Token(&'a str),
 }
 
-/// A kubeconfig with one cluster, one user and one context, all named `name`.
+/// Returns a kubeconfig with one cluster, one user and one context, all named `name`.
 pub(crate) fn kubeconfig(name: &str, server: &str, authority: &str, credential: &Credential<'_>) -> String {
     let ca = encode(authority);
     let user = match credential {
@@ -34,11 +34,11 @@ fn encode(text: &str) -> String {
     base64::engine::general_purpose::STANDARD.encode(text)
 }
 
-/// A client for the current context of a kubeconfig. It belongs to the runtime that calls this:
-/// make one for each test and never keep one in a static.
+/// Returns a client for the current context of a kubeconfig. The client belongs to the runtime of the caller: make one
+/// for each test, and keep none in a static.
 ///
 /// # Errors
-/// When the text is not a kubeconfig, or names a cluster or user that is not in it.
+/// The text is not a kubeconfig, or names a cluster or user that is not in it.
 pub async fn connect(kubeconfig: &str) -> Result<kube::Client> {
     install_tls_provider();
     let parsed = Kubeconfig::from_yaml(kubeconfig).context("this is not a kubeconfig")?;
@@ -46,8 +46,8 @@ pub async fn connect(kubeconfig: &str) -> Result<kube::Client> {
     Ok(kube::Client::try_from(config)?)
 }
 
-/// Makes ring the process's TLS provider: with two of them compiled in, rustls refuses to choose.
+/// Makes ring the TLS provider of the process. rustls does not choose if two are compiled in.
 pub(crate) fn install_tls_provider() {
-    // The answer is an error when there is one already, which is as good.
+    // An error means that there is a provider already.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }

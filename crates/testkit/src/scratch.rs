@@ -1,14 +1,14 @@
-//! A temporary folder that goes away with us, however we go. `tempfile` alone leaves its folder
-//! behind when a test is killed, and a control plane leaves 100 MB.
+//! A temporary folder that is removed when the process ends in any way. `tempfile` alone leaves its folder behind when
+//! a test is killed, and the folder of a control plane holds 100 MB.
 
-use crate::leash::{await_end, spawn_keeper};
+use crate::process_guard::{spawn_watchdog, wait_for_end};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command};
 
-/// Removes `$1` at the end of standard input; again while servers that were killed at the same
-/// moment still write to it.
-const KEEPER: &str = r#"
+/// Removes `$1` at the end of standard input. Tries again while servers that were killed at the same time still write
+/// to it.
+const WATCHDOG: &str = r#"
 exec 1>/dev/null
 cat >/dev/null
 for pause in 0.05 0.1 0.2 0.5 1 2; do
@@ -17,40 +17,40 @@ for pause in 0.05 0.1 0.2 0.5 1 2; do
 done
 "#;
 
-/// A temporary folder, removed when dropped and also when the process is killed.
+/// A temporary folder. It is removed on drop, and when the process is killed.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
-    keeper: Child,
+    watchdog: Child,
     pipe: Option<ChildStdin>,
 }
 
 impl Scratch {
-    /// Makes a folder whose name starts with `sluice-` and `name`.
+    /// Creates a folder whose name starts with `sluice-` and `name`.
     ///
     /// # Errors
-    /// When the system's folder for temporary files cannot be written to.
+    /// The system's folder for temporary files is not writable.
     pub fn new(name: &str) -> Result<Scratch> {
         let folder = tempfile::Builder::new()
             .prefix(&format!("sluice-{name}-"))
             .tempdir()
-            .context("cannot make a temporary folder: set TMPDIR to one that can be written to")?;
+            .context("cannot make a temporary folder; set TMPDIR to a writable folder")?;
         let mut sh = Command::new("sh");
-        sh.args(["-c", KEEPER, "keeper"]).arg(folder.path()).current_dir("/");
-        let mut keeper = spawn_keeper(&mut sh)?;
-        let pipe = keeper.stdin.take();
-        Ok(Scratch { path: folder.keep(), keeper, pipe })
+        sh.args(["-c", WATCHDOG, "watchdog"]).arg(folder.path()).current_dir("/");
+        let mut watchdog = spawn_watchdog(&mut sh)?;
+        let pipe = watchdog.stdin.take();
+        Ok(Scratch { path: folder.keep(), watchdog, pipe })
     }
 
-    /// The folder.
+    /// The path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A new folder in it.
+    /// Creates a folder in it, unless it exists, and returns its path.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// The folder cannot be created.
     pub fn folder(&self, name: &str) -> Result<PathBuf> {
         let path = self.path.join(name);
         std::fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
@@ -61,6 +61,6 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         drop(self.pipe.take());
-        await_end(&mut self.keeper);
+        wait_for_end(&mut self.watchdog);
     }
 }

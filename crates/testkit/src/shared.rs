@@ -1,104 +1,128 @@
-//! The servers that all tests of one process share. A control plane takes seconds to start, and
-//! tests keep apart by using namespaces and repositories of their own.
+//! The servers that all tests of one process share. A cluster takes seconds to start, so tests use their own namespaces
+//! and repositories instead of their own servers.
 
 use crate::{Cluster, ControlPlane, GitServer, Gitea};
 use anyhow::{Context, Result, anyhow};
-use std::time::Duration;
 use tokio::sync::OnceCell;
 
-/// A hub and three leaf clusters with all CRDs, and a git server.
+/// A hub, three leaf clusters and a git server. The leaf clusters start when a test needs them.
 pub struct Shared {
-    /// Where Sluice runs: its own CRDs, those of Flux and GitopsCluster.
+    /// The cluster for Sluice, with Sluice's CRDs and those of Flux and of GitopsCluster.
     pub hub: Cluster,
-    /// A target cluster, with the CRDs of Flux.
-    pub dev: Cluster,
-    /// A target cluster, with the CRDs of Flux.
-    pub staging: Cluster,
-    /// A target cluster, with the CRDs of Flux.
-    pub prod: Cluster,
-    /// Git over authenticated HTTP.
+    /// Git over HTTP with passwords.
     pub git: GitServer,
-    /// What the clusters stand on.
+    /// The control plane of the clusters.
     pub plane: ControlPlane,
+    leaves: Once<Leaves>,
 }
 
-/// What starting something once came to; kept as text, since every test must be told.
+/// Three clusters for targets, with the CRDs of Flux.
+pub struct Leaves {
+    /// The cluster for the environment dev.
+    pub dev: Cluster,
+    /// The cluster for the environment staging.
+    pub staging: Cluster,
+    /// The cluster for the environment prod.
+    pub prod: Cluster,
+}
+
+/// A value that is made once. An error is kept as text, because every caller gets it.
 type Once<T> = OnceCell<std::result::Result<T, String>>;
 
 static SHARED: Once<Shared> = Once::const_new();
 static GITEA: Once<Gitea> = Once::const_new();
 static SLUICE_CRDS: Once<()> = Once::const_new();
 
-/// The servers that this process's tests share, started by whoever asks first. Never stop or
-/// freeze these: start a [`ControlPlane`] of your own for that.
+/// Returns the shared servers of this process; the first call starts them. Tests must not stop or freeze them: start a
+/// [`ControlPlane`] for that.
 ///
 /// # Errors
-/// When they cannot be started; every later call says the same.
+/// They cannot be started; every later call returns the same error.
 pub async fn shared() -> Result<&'static Shared> {
     let shared = shared_flux().await?;
     let install = async || shared.hub.install_sluice_crds().await.map_err(|e| format!("{e:#}"));
     let outcome = SLUICE_CRDS.get_or_init(install).await;
-    outcome.as_ref().map_err(|e| anyhow!("the hub cannot have Sluice's own CRDs: {e}"))?;
+    outcome.as_ref().map_err(|e| anyhow!("cannot install Sluice's CRDs on the hub: {e}"))?;
     Ok(shared)
 }
 
-/// The same servers, for tests that need no kind of Sluice's own.
+/// Returns the shared servers without Sluice's CRDs on the hub.
 ///
 /// # Errors
-/// When they cannot be started; every later call says the same.
+/// They cannot be started; every later call returns the same error.
 pub async fn shared_flux() -> Result<&'static Shared> {
-    let outcome = SHARED.get_or_init(async || apart(start()).await.map_err(|e| format!("{e:#}"))).await;
+    let outcome = SHARED.get_or_init(|| on_own_runtime(start())).await;
     outcome.as_ref().map_err(|e| anyhow!("the shared servers did not start: {e}"))
 }
 
-/// The forge that this process's tests share; give each test repositories of its own.
+/// Returns the shared Gitea of this process; the first call starts it. Each test needs its own repositories.
 ///
 /// # Errors
-/// When it cannot be started; every later call says the same.
+/// It cannot be started; every later call returns the same error.
 pub async fn shared_gitea() -> Result<&'static Gitea> {
-    let outcome = GITEA.get_or_init(async || apart(Gitea::start()).await.map_err(|e| format!("{e:#}"))).await;
+    let outcome = GITEA.get_or_init(|| on_own_runtime(Gitea::start())).await;
     outcome.as_ref().map_err(|e| anyhow!("the shared Gitea did not start: {e}"))
 }
 
-/// Starts something on a thread and runtime of its own: the test that came first may time out or
-/// fail, and its runtime goes with it.
-async fn apart<T: Send + 'static>(start: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+/// Runs `start` on its own thread and runtime: the runtime of the first test ends with that test, which may time out.
+async fn on_own_runtime<T: Send + 'static>(
+    start: impl Future<Output = Result<T>> + Send + 'static,
+) -> std::result::Result<T, String> {
     let (send, receive) = tokio::sync::oneshot::channel();
-    std::thread::Builder::new().name("shared-servers".into()).spawn(move || {
+    let thread = std::thread::Builder::new().name("shared-servers".into()).spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let outcome = match runtime {
             Ok(runtime) => runtime.block_on(start),
             Err(e) => Err(e.into()),
         };
-        // Nobody listens any more when the test that asked has ended.
+        // An error means that the waiting test has ended.
         let _ = send.send(outcome);
-    })?;
-    receive.await.context("the thread that starts the shared servers died")?
+    });
+    let outcome = async {
+        thread?;
+        receive.await.context("the thread that starts the shared servers panicked")?
+    };
+    outcome.await.map_err(|e| format!("{e:#}"))
 }
 
 impl Shared {
-    /// Servers of one's own, for a process whose tests stop and restart them.
+    /// Starts servers for a process whose tests stop and restart them.
     ///
     /// # Errors
-    /// When they cannot be started.
+    /// They cannot be started.
     pub async fn start() -> Result<Shared> {
         let shared = start().await?;
         shared.hub.install_sluice_crds().await?;
         Ok(shared)
     }
+
+    /// Returns the leaf clusters; the first call starts them.
+    ///
+    /// # Errors
+    /// They cannot be started; every later call returns the same error.
+    pub async fn leaves(&self) -> Result<&Leaves> {
+        let outcome = self.leaves.get_or_init(|| on_own_runtime(start_leaves(self.plane.clone()))).await;
+        outcome.as_ref().map_err(|e| anyhow!("the shared leaf clusters did not start: {e}"))
+    }
 }
 
 async fn start() -> Result<Shared> {
     let plane = ControlPlane::start().await?;
-    let cluster = async |name: &str| {
-        let cluster = plane.cluster(name).await?;
-        cluster.install_flux_crds().await?;
-        anyhow::Ok(cluster)
-    };
-    let (hub, dev, staging, prod) =
-        tokio::try_join!(cluster("hub"), cluster("dev"), cluster("staging"), cluster("prod"))?;
-    Ok(Shared { hub, dev, staging, prod, git: GitServer::start()?, plane })
+    let hub = start_cluster(&plane, "hub").await?;
+    Ok(Shared { hub, git: GitServer::start()?, plane, leaves: Once::const_new() })
 }
 
-/// How long a test waits for something that takes a moment on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(90);
+async fn start_leaves(plane: ControlPlane) -> Result<Leaves> {
+    let (dev, staging, prod) = tokio::try_join!(
+        start_cluster(&plane, "dev"),
+        start_cluster(&plane, "staging"),
+        start_cluster(&plane, "prod")
+    )?;
+    Ok(Leaves { dev, staging, prod })
+}
+
+async fn start_cluster(plane: &ControlPlane, name: &str) -> Result<Cluster> {
+    let cluster = plane.cluster(name).await?;
+    cluster.install_flux_crds().await?;
+    Ok(cluster)
+}

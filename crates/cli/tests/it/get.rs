@@ -3,7 +3,7 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 use sluice_cli::Exit;
-use sluice_testkit::{ControlPlane, PATIENCE, eventually, install_crds};
+use sluice_testkit::{ControlPlane, WAIT_TIMEOUT, eventually, install_crds};
 
 use crate::hub::{place, running, sluice_as};
 
@@ -119,7 +119,7 @@ async fn promotions_are_filtered() -> Result<()> {
     place.promotion("one", "dev", json!({"phase": "Succeeded"})).await?;
     place.promotion("two", "prod", json!({"phase": "Pending", "message": "waits for approval"})).await?;
     // A list may be a moment older than the last write.
-    eventually(PATIENCE, || async {
+    eventually(WAIT_TIMEOUT, || async {
         let names = place.sluice(&["get", "promotions", "-o", "name"]).await.out;
         anyhow::ensure!(names.lines().count() == 2, "{names}");
         Ok(())

@@ -9,7 +9,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use sluice_api::{Pipeline, Promotion};
 use sluice_cli::Exit;
-use sluice_testkit::{PATIENCE, connect, eventually};
+use sluice_testkit::{WAIT_TIMEOUT, connect, eventually};
 
 use crate::hub::{Ran, TestNamespace, place, running, servers, sluice_as};
 
@@ -115,7 +115,7 @@ async fn people(name: &str) -> Result<People> {
     };
     // The API server observes roles and policies by watches, a moment later.
     let dry = PatchParams { dry_run: true, ..PatchParams::default() };
-    eventually(PATIENCE, || async {
+    eventually(WAIT_TIMEOUT, || async {
         let (eve, api) = (&people.eve, people.eve.promotions());
         let error = message_of(api.patch("p", &dry, &Patch::Merge(approval("eve"))).await);
         ensure!(
@@ -231,7 +231,7 @@ async fn a_rejection_names_user_and_reason_and_only_an_approver_can_retry() -> R
     servers().await?.hub.apply_yaml(&patcher.to_string()).await?;
     bind(&place, "patches-promotions", "User", "vic").await?;
     let later = json!({"spec": {"retry": "2099-11-21T10:00:00Z"}});
-    eventually(PATIENCE, || async {
+    eventually(WAIT_TIMEOUT, || async {
         match vic.patch("q", later.clone()).await {
             Err(error)
                 if error
@@ -266,7 +266,7 @@ async fn only_the_controller_creates_promotions_and_writes_statuses() -> Result<
         .unwrap()
     };
     let dry = PostParams { dry_run: true, ..PostParams::default() };
-    eventually(PATIENCE, || async {
+    eventually(WAIT_TIMEOUT, || async {
         let error = message_of(ted.promotions().create(&dry, &new("forged")).await);
         let wanted = "ted may not create promotions rights-record/forged: only the controller does, with the verb record";
         ensure!(error.as_ref().is_err_and(|error| error.contains(wanted)), "{error:?}");
@@ -305,7 +305,7 @@ async fn only_the_controller_creates_promotions_and_writes_statuses() -> Result<
     hub.apply_yaml(&deployed("reader/role.yaml")?).await?;
     hub.apply_yaml(&deployed("rbac.yaml")?).await?;
     let sluice = User::with(&place, "sluice", &hub.service_account("sluice-system", "sluice").await?).await?;
-    eventually(PATIENCE, || async {
+    eventually(WAIT_TIMEOUT, || async {
         message_of(sluice.promotions().create(&dry, &new("recorded")).await).map_err(anyhow::Error::msg)
     })
     .await?;

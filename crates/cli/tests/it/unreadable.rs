@@ -8,7 +8,7 @@ use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 use sluice_api::{Pipeline, Promotion};
 use sluice_cli::Exit;
-use sluice_testkit::{Cluster, ControlPlane, PATIENCE, eventually};
+use sluice_testkit::{Cluster, ControlPlane, WAIT_TIMEOUT, eventually};
 
 use crate::hub::{TestNamespace, place_on, running};
 
@@ -41,7 +41,7 @@ async fn is_approved(place: &TestNamespace, name: &str) -> Result<bool> {
 async fn next_second(place: &TestNamespace, name: &str) -> Result<()> {
     let made = place.promotions().get_metadata(name).await?.creation_timestamp();
     let made = made.map(|time| time.0.as_second()).unwrap_or_default();
-    eventually(PATIENCE, || async {
+    eventually(WAIT_TIMEOUT, || async {
         ensure!(Timestamp::now().as_second() > made);
         Ok(())
     })

@@ -1,7 +1,7 @@
 //! One fixture for all forges: the same steps run with a stand-in or with real Gitea.
 
 use sluice_delivery::{Credentials, DeliveryStrategy, ForgeKind, Order, Settings};
-use sluice_testkit::fire::{Door, Fault, Plan};
+use sluice_testkit::fault_injection::{Fault, FaultPlan, FaultProxy};
 use sluice_testkit::{ForgeRepo, Gitea, Repo, shared_gitea};
 
 use crate::fixture::{self, FILE, git_user, yaml};
@@ -12,11 +12,11 @@ pub enum ForgeFixture {
     Gitea(RealGitea),
 }
 
-/// A repository at real Gitea, with a door before it where answers are to be lost.
+/// A repository at real Gitea, with a fault proxy in front of it where answers are to be lost.
 pub struct RealGitea {
     gitea: &'static Gitea,
     pub repo: ForgeRepo,
-    door: Option<Door>,
+    fault_proxy: Option<FaultProxy>,
 }
 
 /// A change request as tests look at it.
@@ -43,8 +43,8 @@ fn words(style: Style) -> &'static str {
 }
 
 impl RealGitea {
-    fn door(&self) -> &Door {
-        self.door.as_ref().expect("a door")
+    fn fault_proxy(&self) -> &FaultProxy {
+        self.fault_proxy.as_ref().expect("a fault proxy")
     }
 }
 
@@ -65,7 +65,7 @@ impl ForgeFixture {
         while repo.pulls("all").await.is_err() {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
-        ForgeFixture::Gitea(RealGitea { gitea, repo, door: None })
+        ForgeFixture::Gitea(RealGitea { gitea, repo, fault_proxy: None })
     }
 
     /// A token of real Gitea with these scopes only.
@@ -75,18 +75,20 @@ impl ForgeFixture {
         Credentials { token: Some(token), ..Credentials::default() }
     }
 
-    /// RealGitea Gitea behind a door, at which [`ForgeFixture::lose`] waits.
-    pub async fn gitea_behind_a_door(name: &str) -> ForgeFixture {
+    /// Real Gitea behind a fault proxy, at which [`ForgeFixture::lose`] waits.
+    pub async fn gitea_behind_a_fault_proxy(name: &str) -> ForgeFixture {
         let ForgeFixture::Gitea(real) = ForgeFixture::gitea(name).await else { unreachable!() };
-        let door = Door::before_address(real.gitea.url()).unwrap();
-        ForgeFixture::Gitea(RealGitea { door: Some(door), ..real })
+        let fault_proxy = FaultProxy::in_front_of_url(real.gitea.url()).unwrap();
+        ForgeFixture::Gitea(RealGitea { fault_proxy: Some(fault_proxy), ..real })
     }
 
     /// The answer to this one is lost, counted from the next, of the calls that change something.
     pub fn lose(&self, call: usize) {
         match self {
             ForgeFixture::StandIn(s) => s.book(|book| book.loses = call),
-            ForgeFixture::Gitea(real) => drop(real.door().plan(Plan::Change { call, fault: Fault::Lost })),
+            ForgeFixture::Gitea(real) => {
+                drop(real.fault_proxy().set_plan(FaultPlan::Change { call, fault: Fault::Lost }))
+            }
         }
     }
 
@@ -94,7 +96,7 @@ impl ForgeFixture {
     pub fn has_lost(&self) -> bool {
         match self {
             ForgeFixture::StandIn(s) => s.book(|book| book.loses == 0),
-            ForgeFixture::Gitea(real) => real.door().faults() > 0,
+            ForgeFixture::Gitea(real) => real.fault_proxy().faults() > 0,
         }
     }
 
@@ -128,10 +130,10 @@ impl ForgeFixture {
     pub fn order(&self, version: &str) -> Order {
         let (forge, url, credentials) = match self {
             ForgeFixture::StandIn(s) => (s.kind, s.url.clone(), git_user()),
-            ForgeFixture::Gitea(RealGitea { gitea, repo, door }) => {
+            ForgeFixture::Gitea(RealGitea { gitea, repo, fault_proxy }) => {
                 let token = Some(gitea.token().to_string());
-                let url = match door {
-                    Some(door) => repo.url().replace(gitea.url(), &door.url()),
+                let url = match fault_proxy {
+                    Some(fault_proxy) => repo.url().replace(gitea.url(), &fault_proxy.url()),
                     None => repo.url().to_string(),
                 };
                 (ForgeKind::Gitea, url, Credentials { token, ..Credentials::default() })
@@ -166,7 +168,7 @@ impl ForgeFixture {
                 s.pulls().into_iter().map(seen).collect()
             }
             ForgeFixture::Gitea(RealGitea { repo, .. }) => {
-                let seen = |p: sluice_testkit::Pull| ShownChangeRequest {
+                let seen = |p: sluice_testkit::GiteaPull| ShownChangeRequest {
                     number: p.number,
                     body: p.body,
                     open: p.state == "open",
@@ -250,8 +252,8 @@ impl ForgeFixture {
     /// Somebody who may review and be assigned.
     pub async fn joe(&self) -> String {
         if let ForgeFixture::Gitea(RealGitea { gitea, repo, .. }) = self {
-            gitea.create_person("joe").await.unwrap();
-            repo.admit("joe").await.unwrap();
+            gitea.create_user("joe").await.unwrap();
+            repo.add_collaborator("joe").await.unwrap();
         }
         crate::standin::joe(self.kind()).into()
     }
@@ -393,7 +395,7 @@ impl ForgeFixture {
                     &["push", "--quiet", "--force", &repo.url_with_token(), &target],
                     "",
                 );
-                repo.until_known(branch).await.unwrap();
+                repo.until_indexed(branch).await.unwrap();
             }
         }
     }
@@ -403,7 +405,7 @@ impl ForgeFixture {
         match self {
             ForgeFixture::StandIn(s) => s.change(number, |pull| pull.base = base.into()),
             ForgeFixture::Gitea(RealGitea { repo, .. }) => {
-                repo.until_known(base).await.unwrap();
+                repo.until_indexed(base).await.unwrap();
                 repo.edit(number, serde_json::json!({"base": base})).await.unwrap();
             }
         }

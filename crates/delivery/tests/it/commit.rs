@@ -204,11 +204,11 @@ async fn values_that_cannot_be_set_are_reported_with_what_to_do() {
     repo.commit_changes(
         "main",
         "latin 1",
-        &[sluice_testkit::Change::Write("b.yaml", &[b"# \xfc\n", yaml("1").as_bytes()].concat())],
+        &[sluice_testkit::FileChange::Write("b.yaml", &[b"# \xfc\n", yaml("1").as_bytes()].concat())],
     )
     .unwrap();
     fails("UnparsableFile", &["b.yaml", "UTF-8"]).await;
-    repo.commit_changes("main", "gone", &[sluice_testkit::Change::Remove("b.yaml")]).unwrap();
+    repo.commit_changes("main", "gone", &[sluice_testkit::FileChange::Remove("b.yaml")]).unwrap();
     let both = yaml("1").replace("prod\"", "prod\", \"value\": \"app\"");
     repo.commit("main", "asks for what is not there", &[("c.yaml", &both)]).unwrap();
     fails("UnknownFacet", &["c.yaml:3", "app"]).await;

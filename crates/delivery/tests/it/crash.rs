@@ -208,7 +208,7 @@ async fn so_do_they_a_death_at_any_other_time() {
         assert!(matches!(done, Delivered::Committed { .. }), "{done:?}");
         assert_eq!(repo.read("main", FILE).unwrap(), yaml(&format!("6.2.{i}")));
         let log = repo.log("main").unwrap();
-        let of_it = |c: &&sluice_testkit::Commit| c.body.contains(&format!("{}\n", order.promotion));
+        let of_it = |c: &&sluice_testkit::LoggedCommit| c.body.contains(&format!("{}\n", order.promotion));
         assert_eq!(log.iter().filter(of_it).count(), 1, "{log:#?}");
     }
 }

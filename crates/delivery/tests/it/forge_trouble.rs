@@ -241,7 +241,7 @@ async fn whichever_answer_is_lost_nothing_is_done_twice() {
 
 #[tokio::test]
 async fn whichever_answer_of_a_real_gitea_is_lost_nothing_is_done_twice() {
-    any_answer_can_be_lost(&ForgeFixture::gitea_behind_a_door("lost-answers").await).await;
+    any_answer_can_be_lost(&ForgeFixture::gitea_behind_a_fault_proxy("lost-answers").await).await;
 }
 
 /// Plays the same again with each answer lost, of the calls that change something: one is opened, replaced and

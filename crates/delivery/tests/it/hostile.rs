@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use sluice_delivery::{Delivered, DeliveryStrategy};
-use sluice_testkit::{Change, GitServer, Repo};
+use sluice_testkit::{FileChange, GitServer, Repo};
 
 use crate::any_forge::ForgeFixture;
 use crate::commit::{server, to_main};
@@ -224,7 +224,8 @@ async fn marked_files_that_differ_have_one_budget() {
     let padding = "# padding\n".repeat((3 << 20) / 10);
     let files: Vec<(String, String)> =
         (0..12).map(|n| (format!("{n}.yaml"), format!("{}# {n}\n{padding}", yaml("6.1.5")))).collect();
-    let changes: Vec<Change<'_>> = files.iter().map(|(p, t)| Change::Write(p, t.as_bytes())).collect();
+    let changes: Vec<FileChange<'_>> =
+        files.iter().map(|(p, t)| FileChange::Write(p, t.as_bytes())).collect();
     repo.commit_changes("main", "attack", &changes).unwrap();
     let (reason, says) = tokio::task::spawn_blocking(move || attack(&repo)).await.unwrap();
     assert_eq!(reason, "RepositoryTooLarge", "{says}");

@@ -56,7 +56,7 @@ pub async fn whichever_way_its_forge_has_sluices_merge_is_its_own(fixture: Forge
         assert_eq!(fixture.repo().branches().unwrap(), ["main"], "{style:?}");
         // Whoever reads the history later finds it, too.
         let log = fixture.repo().log("main").unwrap();
-        let says_so = |commit: &&sluice_testkit::Commit| {
+        let says_so = |commit: &&sluice_testkit::LoggedCommit| {
             commit.body.contains(&format!("Sluice-Promotion: {}\n", order.promotion))
         };
         let found = log.iter().find(says_so).unwrap_or_else(|| panic!("{style:?}: {log:#?}"));

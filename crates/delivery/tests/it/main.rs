@@ -11,10 +11,10 @@
 
 mod any_forge;
 mod cache;
+mod chaos;
 mod commit;
 mod contract;
 mod crash;
-mod fire;
 mod fixture;
 mod forge_trouble;
 mod forge_words;

@@ -40,7 +40,7 @@ pub async fn waits(delivery: &Delivery, order: &Order, request: &ChangeRequest) 
 /// Looks until it cannot be merged as it is, at the head that was pushed.
 pub async fn turns_stale(delivery: &Delivery, order: &Order, request: &ChangeRequest, why: OutdatedReason) {
     let stale = ChangeRequestStatus::Open { head: request.head_commit.clone(), stale: Some(why) };
-    sluice_testkit::eventually(sluice_testkit::PATIENCE, || async {
+    sluice_testkit::eventually(sluice_testkit::WAIT_TIMEOUT, || async {
         let followed = delivery.advance(order, request).await?;
         anyhow::ensure!(followed == stale, "{followed:?}");
         Ok(())
@@ -256,7 +256,7 @@ async fn a_change_request_closed_during_its_replacement_is_rejected() {
         let fetches = bench.delivery.stats().git_fetches;
         fixture.repo().tap().hang(true);
         let meanwhile = async {
-            sluice_testkit::eventually(sluice_testkit::PATIENCE, || async {
+            sluice_testkit::eventually(sluice_testkit::WAIT_TIMEOUT, || async {
                 anyhow::ensure!(bench.delivery.stats().git_fetches > fetches, "it has not looked yet");
                 Ok(())
             })

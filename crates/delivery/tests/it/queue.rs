@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use sluice_delivery::{Delivered, DeliveryStrategy, ForgeKind, Order};
-use sluice_testkit::fire::{Fault, Forge, Hosted, Plan, State};
+use sluice_testkit::fault_injection::{ChaosForge, Fault, FaultPlan, HostedRepo, PullState};
 
-use crate::fire::is_large;
+use crate::chaos::is_large;
 use crate::fixture::{again, bench, bench_with, order};
 
 /// The file of an application, with the marker for its own pipeline.
@@ -17,11 +17,11 @@ fn file(i: usize, version: &str) -> (String, String) {
     (format!("apps/{i}.yaml"), text)
 }
 
-fn hosted(forge: &Forge, applications: usize) -> Hosted {
+fn hosted(forge: &ChaosForge, applications: usize) -> HostedRepo {
     named(forge, "fleet", applications)
 }
 
-fn named(forge: &Forge, name: &str, applications: usize) -> Hosted {
+fn named(forge: &ChaosForge, name: &str, applications: usize) -> HostedRepo {
     let files: Vec<(String, String)> = (0..applications).map(|i| file(i, "1.0.0")).collect();
     let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
     forge.create_repo(name, &files).unwrap()
@@ -38,11 +38,11 @@ fn at_version(i: usize, strategy: DeliveryStrategy, version: &str) -> Order {
     Order { promotion, pipeline: format!("app-{i}"), revision, ..order(strategy, version) }
 }
 
-fn committed(hosted: &Hosted) -> DeliveryStrategy {
+fn committed(hosted: &HostedRepo) -> DeliveryStrategy {
     DeliveryStrategy::Commit { url: hosted.url.clone(), branch: "main".into() }
 }
 
-fn proposed(hosted: &Hosted) -> DeliveryStrategy {
+fn proposed(hosted: &HostedRepo) -> DeliveryStrategy {
     DeliveryStrategy::PullRequest {
         forge: ForgeKind::GitHub,
         url: hosted.url.clone(),
@@ -54,7 +54,7 @@ fn proposed(hosted: &Hosted) -> DeliveryStrategy {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn commits_to_one_branch_wait_for_each_other_and_share_their_fetches() {
     let many = if is_large() { 200 } else { 60 };
-    let forge = Forge::start().unwrap();
+    let forge = ChaosForge::start().unwrap();
     let hosted = hosted(&forge, many);
     let bench = bench();
     let started = Instant::now();
@@ -68,7 +68,7 @@ async fn commits_to_one_branch_wait_for_each_other_and_share_their_fetches() {
         "{many} commits in {took:?}: {} fetches, {} pushes, {:?}",
         stats.git_fetches,
         stats.git_pushes,
-        forge.door().counts()
+        forge.fault_proxy().counts()
     );
     assert_eq!(stats.git_pushes, many as u64, "a push was refused");
     // One for whoever comes first, and one for files that a partial clone leaves out.
@@ -94,13 +94,13 @@ async fn commits_to_one_branch_wait_for_each_other_and_share_their_fetches() {
     let stats = next.delivery.stats();
     // The first has asked before the others came.
     assert!(stats.git_fetches <= 3 && stats.git_pushes == 0, "{stats:?}");
-    forge.unbroken().unwrap();
+    forge.check_invariants().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn change_requests_to_one_branch_have_a_push_each_and_share_their_fetches() {
     const MANY: usize = 40;
-    let forge = Forge::start().unwrap();
+    let forge = ChaosForge::start().unwrap();
     let hosted = hosted(&forge, MANY);
     let bench = bench();
     // All are opened, and then all updated in place.
@@ -112,22 +112,22 @@ async fn change_requests_to_one_branch_have_a_push_each_and_share_their_fetches(
         }
         let (took, stats) = (started.elapsed(), bench.delivery.stats());
         let fetches = stats.git_fetches - before.git_fetches;
-        println!("{MANY} change requests in {took:?}: {fetches} fetches, {:?}", forge.door().counts());
+        println!("{MANY} change requests in {took:?}: {fetches} fetches, {:?}", forge.fault_proxy().counts());
         // One for whoever comes first, one for those who wait then, one for files of a partial clone.
         assert!(fetches <= 3 + took.as_secs(), "{fetches} fetches in {took:?}");
         assert_eq!((stats.git_pushes, stats.calls("POST")), (MANY as u64 * waves, MANY as u64));
     }
-    let open = forge.requests(&hosted).into_iter().filter(|r| r.state == State::Open).count();
+    let open = forge.requests(&hosted).into_iter().filter(|r| r.state == PullState::Open).count();
     assert_eq!(open, MANY);
     assert_eq!(forge.merge(&hosted), MANY);
     let (path, text) = file(MANY - 1, "1.2.0");
     assert_eq!(hosted.repo.read("main", &path).unwrap(), text);
-    forge.unbroken().unwrap();
+    forge.check_invariants().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deliveries_that_share_a_fetch_see_earlier_and_foreign_pushes() {
-    let forge = Forge::start().unwrap();
+    let forge = ChaosForge::start().unwrap();
     let hosted = hosted(&forge, 2);
     let bench = bench();
     let orders: Vec<Order> = (0..2).map(|i| of_application(i, committed(&hosted))).collect();
@@ -149,7 +149,7 @@ async fn place_of_the_last(many: usize, of: impl Fn(usize) -> [String; 3]) -> (u
     };
     let files: Vec<(String, String)> = (0..=many).map(file).collect();
     let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
-    let forge = Forge::start().unwrap();
+    let forge = ChaosForge::start().unwrap();
     let hosted = forge.create_repo("fleet", &files).unwrap();
     let bench = bench();
     let order = |n: usize| {
@@ -191,7 +191,7 @@ async fn a_namespace_with_many_pipelines_delays_another_by_one_commit() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pipeline_with_many_calls_is_not_ahead_of_another_with_one() {
     const MANY: usize = 80;
-    let forge = Forge::start().unwrap();
+    let forge = ChaosForge::start().unwrap();
     let hosted = hosted(&forge, 2);
     let bench = bench();
     let [busy, other] = [0, 1].map(|i| of_application(i, proposed(&hosted)));
@@ -215,10 +215,10 @@ async fn a_pipeline_with_many_calls_is_not_ahead_of_another_with_one() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hanging_forge_delays_only_its_own_deliveries() {
-    let (hanging, lively) = (Forge::start().unwrap(), Forge::start().unwrap());
+    let (hanging, lively) = (ChaosForge::start().unwrap(), ChaosForge::start().unwrap());
     let here = hosted(&lively, 2);
     let bench = bench_with(|o| (o.deadline, o.processes) = (Duration::from_secs(120), 2));
-    hanging.door().plan(Plan::Always(Fault::Silent));
+    hanging.fault_proxy().set_plan(FaultPlan::Always(Fault::Silent));
     let stuck: Vec<_> = (0..12)
         .map(|i| {
             let there = named(&hanging, &format!("fleet-{i}"), 12);
@@ -228,7 +228,7 @@ async fn a_hanging_forge_delays_only_its_own_deliveries() {
         })
         .collect();
     sluice_testkit::eventually(Duration::from_secs(60), async || {
-        anyhow::ensure!(hanging.door().calls().len() > 1, "nobody has called");
+        anyhow::ensure!(hanging.fault_proxy().calls().len() > 1, "nobody has called");
         Ok(())
     })
     .await

@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use kube::api::{Api, ApiResource, DynamicObject};
 use serde_json::json;
-use sluice_testkit::fire::Forge;
-use sluice_testkit::{ForgeRepo, GitServer, Gitea, Options, Repo, StandIn, eventually, shared_gitea};
+use sluice_testkit::fault_injection::ChaosForge;
+use sluice_testkit::{FluxOptions, FluxStandIn, ForgeRepo, GitServer, Gitea, Repo, eventually, shared_gitea};
 use tokio::task::JoinSet;
 
 use crate::history::Deliveries;
@@ -43,9 +43,9 @@ pub struct Fleet {
     pub teams: Vec<Team>,
     shape: Shape,
     /// The forge of all repositories, instead of Gitea and a plain git server.
-    fire: Option<Arc<Forge>>,
+    chaos_forge: Option<Arc<ChaosForge>>,
     /// They end with the test, so that they do not act on its objects during the following tests.
-    _flux: Vec<StandIn>,
+    _flux: Vec<FluxStandIn>,
 }
 
 /// A team: its applications, each with a pipeline of the same name, in one repository.
@@ -71,13 +71,13 @@ impl Fleet {
         place: TestNamespace,
         shape: Shape,
         git_poll: Duration,
-        fire: Option<Arc<Forge>>,
+        chaos_forge: Option<Arc<ChaosForge>>,
     ) -> Result<Fleet> {
         let namespace = Some(place.namespace.clone());
-        let options = Options { git_poll, namespace, ..Options::default() };
+        let options = FluxOptions { git_poll, namespace, ..FluxOptions::default() };
         let leaves = ENVIRONMENTS.iter().map(|e| place.leaf(e).kubeconfig());
-        let flux = leaves.map(|k| StandIn::start(&k, options.clone())).collect::<Result<_>>()?;
-        Ok(Fleet { place, shape, teams: Vec::new(), fire, _flux: flux })
+        let flux = leaves.map(|k| FluxStandIn::start(&k, options.clone())).collect::<Result<_>>()?;
+        Ok(Fleet { place, shape, teams: Vec::new(), chaos_forge, _flux: flux })
     }
 
     /// Creates a team whose applications run at a version in every environment, with their pipelines.
@@ -85,14 +85,14 @@ impl Fleet {
         let repository = format!("{}-{name}", self.place.namespace);
         let readme = [("README.md", "fleet\n")];
         let plain = (GitServer::FLUX, GitServer::FLUX_PASSWORD);
-        let (repo, url, forge, flux) = match (by, &self.fire) {
-            (_, Some(fire)) => {
+        let (repo, url, forge, flux) = match (by, &self.chaos_forge) {
+            (_, Some(chaos_forge)) => {
                 let (user, password) = (GitServer::USER, GitServer::PASSWORD);
-                let user = [("username", user), ("password", password), ("token", Forge::TOKEN)];
+                let user = [("username", user), ("password", password), ("token", ChaosForge::TOKEN)];
                 self.place.secret(name, &user).await?;
-                let hosted = fire.create_repo(&repository, &readme)?;
+                let hosted = chaos_forge.create_repo(&repository, &readme)?;
                 if by == By::Merging {
-                    fire.leave_merging(&hosted);
+                    chaos_forge.leave_merging_to_sluice(&hosted);
                 }
                 (hosted.repo, hosted.url, None, plain)
             }
@@ -199,7 +199,7 @@ impl Fleet {
             Shape::Kustomize => ("kustomize.toolkit.fluxcd.io/v1", "Kustomization"),
         };
         let (url, secret) = (&team.url, &team.name);
-        let forge = if self.fire.is_some() { "github" } else { "gitea" };
+        let forge = if self.chaos_forge.is_some() { "github" } else { "gitea" };
         let strategy = match team.by {
             By::PullRequest | By::Merging => {
                 let merge = if team.by == By::Merging { "WhenGreen" } else { "Never" };
@@ -225,8 +225,8 @@ impl Fleet {
     /// Merges every open pull request that can be merged now. Fails if two are open for one environment of
     /// a pipeline.
     pub async fn merge_all(&self) -> Result<()> {
-        if let Some(fire) = self.fire.clone() {
-            tokio::task::spawn_blocking(move || fire.merge_all()).await?;
+        if let Some(chaos_forge) = self.chaos_forge.clone() {
+            tokio::task::spawn_blocking(move || chaos_forge.merge_all()).await?;
         }
         let mut all = JoinSet::new();
         for forge in self.teams.iter().filter_map(|team| team.forge.clone()) {
@@ -240,7 +240,7 @@ impl Fleet {
 
     /// Returns the number of open pull requests.
     pub async fn open_pulls(&self) -> Result<usize> {
-        let mut open = self.fire.as_ref().map_or(0, |fire| fire.open());
+        let mut open = self.chaos_forge.as_ref().map_or(0, |chaos_forge| chaos_forge.open_requests());
         for forge in self.teams.iter().filter_map(|team| team.forge.as_ref()) {
             open += forge.pulls("open").await?.len();
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, bail, ensure};
-use sluice_testkit::{Commit, Repo};
+use sluice_testkit::{LoggedCommit, Repo};
 
 const TRAILER: &str = "Sluice-Promotion: ";
 
@@ -32,7 +32,7 @@ impl Deliveries {
     }
 }
 
-fn is_by_ci_or_merge(commit: &Commit) -> bool {
+fn is_by_ci_or_merge(commit: &LoggedCommit) -> bool {
     commit.parents.len() == 2 || commit.author == "testkit <testkit@example.com>"
 }
 

@@ -4,7 +4,7 @@
 use anyhow::{Result, ensure};
 use kube::api::ListParams;
 use serde_json::{Value, json};
-use sluice_testkit::fire::{Door, Fault, Plan};
+use sluice_testkit::fault_injection::{Fault, FaultPlan, FaultProxy};
 use sluice_testkit::{ForgeRepo, eventually, shared_gitea};
 
 use crate::place::{SOON, TestNamespace, revision};
@@ -282,7 +282,7 @@ fn commit_statuses_are_reported_and_a_forge_that_refuses_them_stops_no_promotion
         let gitea = shared_gitea().await?;
         let file = format!("version: 6.1.5 # {{\"$promotion\": \"{n}:podinfo:prod\"}}\n");
         let repo = gitea.create_repo(n, &[("prod.yaml", &file)]).await?;
-        let door = Door::before_address(gitea.url())?;
+        let fault_proxy = FaultProxy::in_front_of_url(gitea.url())?;
         place.forge_secret().await?;
         for environment in ["dev", "prod"] {
             releases::create(place.leaf(environment), n, "podinfo", json!({})).await?;
@@ -290,7 +290,7 @@ fn commit_statuses_are_reported_and_a_forge_that_refuses_them_stops_no_promotion
         }
         let by = pull_request(&repo).replace("secretRef", "commitStatuses: true, secretRef");
         // The web addresses of change requests have Gitea's own address.
-        place.apply(&pipeline(n, &by.replace(gitea.url(), &door.url()))).await?;
+        place.apply(&pipeline(n, &by.replace(gitea.url(), &fault_proxy.url()))).await?;
         let controller = Controller::start(&place.shared.hub, n, &[])?;
         let tail = |error: anyhow::Error| error.context(controller.tail());
         place.until("podinfo", "all runs 6.1.5", |p| revision(p, "prod") == "6.1.5").await?;
@@ -301,10 +301,10 @@ fn commit_statuses_are_reported_and_a_forge_that_refuses_them_stops_no_promotion
             place
                 .until_promotions("podinfo", "prod", &[before, &[&format!("{version} Proposed")]].concat())
                 .await?;
-            door.plan(match before {
-                [] => Plan::Quiet,
+            fault_proxy.set_plan(match before {
+                [] => FaultPlan::Quiet,
                 // The first commit status.
-                _ => Plan::Change { call: 1, fault: Fault::Refused(403) },
+                _ => FaultPlan::Change { call: 1, fault: Fault::Refused(403) },
             });
             repo.merge(repo.pulls("open").await?[0].number).await?;
             place
@@ -320,7 +320,8 @@ fn commit_statuses_are_reported_and_a_forge_that_refuses_them_stops_no_promotion
         let refused = || async {
             let log = std::fs::read_to_string(controller.log())?;
             let line = log.lines().find(|line| line.contains("a commit status is given up"));
-            let line = line.ok_or_else(|| anyhow::anyhow!("no status was refused: {:?}", door.calls()))?;
+            let line =
+                line.ok_or_else(|| anyhow::anyhow!("no status was refused: {:?}", fault_proxy.calls()))?;
             let parts = ["podinfo-prod", "may not write commit statuses", "write:repository"];
             ensure!(parts.iter().all(|part| line.contains(part)), "{line}");
             Ok(())

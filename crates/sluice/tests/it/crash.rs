@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
-use sluice_testkit::fire::{Blow, Clash};
+use sluice_testkit::fault_injection::{ConflictInjector, WriteFault};
 use sluice_testkit::{ForgeRepo, shared_gitea};
 
 use crate::place::{SOON, TestNamespace, revision};
@@ -48,7 +48,7 @@ struct CrashFixture {
     place: TestNamespace,
     repo: ForgeRepo,
     controller: Controller,
-    _clash: Clash,
+    _conflicts: ConflictInjector,
 }
 
 impl CrashFixture {
@@ -57,9 +57,9 @@ impl CrashFixture {
         let gitea = shared_gitea().await?;
         let repo = gitea.create_repo(&place.namespace, &[("README.md", "fleet\n")]).await?;
         place.forge_secret().await?;
-        let clash = Clash::before(&place.shared.hub, &[Blow::Conflict])?;
-        let controller = Controller::start_at(clash.kubeconfig_path(), &place.namespace, &[], &[])?;
-        Ok(CrashFixture { place, repo, controller, _clash: clash })
+        let conflicts = ConflictInjector::in_front_of(&place.shared.hub, &[WriteFault::Conflict])?;
+        let controller = Controller::start_at(conflicts.kubeconfig_path(), &place.namespace, &[], &[])?;
+        Ok(CrashFixture { place, repo, controller, _conflicts: conflicts })
     }
 
     /// Creates an application at 1.0.0 in both environments, with a pipeline.

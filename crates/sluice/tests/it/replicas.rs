@@ -12,7 +12,7 @@ use kube::api::{Api, ListParams};
 use serde_json::json;
 use sluice_controller::key::PipelineKey;
 use sluice_controller::shard::shard_of;
-use sluice_testkit::fire::{Blow, Clash};
+use sluice_testkit::fault_injection::{ConflictInjector, WriteFault};
 use sluice_testkit::{Cluster, GitServer, Repo, eventually, shared_gitea};
 
 use crate::crash::{marked, pipeline};
@@ -46,16 +46,18 @@ struct ReplicaFixture {
     repo: Repo,
     replicas: Vec<Controller>,
     /// Injects faults between the replicas and the hub, if the test wants them.
-    clash: Option<Clash>,
+    conflicts: Option<ConflictInjector>,
 }
 
 impl ReplicaFixture {
-    async fn new(clash: impl FnOnce(&Cluster) -> Result<Option<Clash>>) -> Result<ReplicaFixture> {
+    async fn new(
+        conflicts: impl FnOnce(&Cluster) -> Result<Option<ConflictInjector>>,
+    ) -> Result<ReplicaFixture> {
         let place = TestNamespace::new("replicas").await?;
         let repo = place.shared.git.create_repo(&place.namespace, &[("README.md", "fleet\n")])?;
         place.secret("git", &[("username", GitServer::USER), ("password", GitServer::PASSWORD)]).await?;
-        let clash = clash(&place.shared.hub)?;
-        let mut fixture = ReplicaFixture { place, repo, replicas: Vec::new(), clash };
+        let conflicts = conflicts(&place.shared.hub)?;
+        let mut fixture = ReplicaFixture { place, repo, replicas: Vec::new(), conflicts };
         for index in 0..3 {
             let replica = fixture.replica(index)?;
             fixture.replicas.push(replica);
@@ -65,8 +67,8 @@ impl ReplicaFixture {
 
     fn replica(&self, index: usize) -> Result<Controller> {
         let shards = format!("--shards={SHARDS}");
-        let hub = match &self.clash {
-            Some(clash) => clash.kubeconfig_path(),
+        let hub = match &self.conflicts {
+            Some(conflicts) => conflicts.kubeconfig_path(),
             None => self.place.shared.hub.kubeconfig_path(),
         };
         Controller::replica(&format!("host-{index}"), hub, &self.place.namespace, &[&shards])
@@ -226,7 +228,9 @@ const LONGER_THAN_A_LEASE: Duration = Duration::from_secs(15);
 #[test]
 fn leases_are_kept_and_released_even_if_each_write_conflicts_once() -> Result<()> {
     run(async {
-        let fixture = ReplicaFixture::new(|hub| Clash::before(hub, &[Blow::Conflict]).map(Some)).await?;
+        let fixture =
+            ReplicaFixture::new(|hub| ConflictInjector::in_front_of(hub, &[WriteFault::Conflict]).map(Some))
+                .await?;
         fixture.until_each_holds_a_shard().await?;
         // The same replica has held each Lease for so long that it was renewed several times.
         let holders = eventually(SOON, || async {
@@ -314,7 +318,8 @@ fn two_controllers_without_an_election_make_no_promotion_twice() -> Result<()> {
         for (repo, names) in [(&repo, &commits[..]), (&*forge, &requests[..])] {
             let log = repo.log("main")?;
             for name in names {
-                let carries = |c: &&sluice_testkit::Commit| c.subject.contains(&format!("Promote {name} "));
+                let carries =
+                    |c: &&sluice_testkit::LoggedCommit| c.subject.contains(&format!("Promote {name} "));
                 let made = log.iter().filter(carries).count();
                 ensure!(made == 2, "{name}: {made} commits of {log:?}");
             }

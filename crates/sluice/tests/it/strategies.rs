@@ -16,7 +16,7 @@ use kube::api::{Api, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use sluice_api::Promotion;
-use sluice_testkit::fire::{Blow, Clash};
+use sluice_testkit::fault_injection::{ConflictInjector, WriteFault};
 
 use crate::place::{SOON, TestNamespace, revision};
 use crate::process::Controller;
@@ -126,11 +126,11 @@ struct StrategyFixture {
     place: TestNamespace,
     receiver: Receiver,
     controller: Controller,
-    _clash: Clash,
+    _conflicts: ConflictInjector,
 }
 
 impl StrategyFixture {
-    async fn new(each: &'static [Blow]) -> Result<StrategyFixture> {
+    async fn new(each: &'static [WriteFault]) -> Result<StrategyFixture> {
         let place = TestNamespace::new("strategies").await?;
         let receiver = Receiver::start().await?;
         let headers = format!("X-Api-Key: {API_KEY}\n");
@@ -138,9 +138,9 @@ impl StrategyFixture {
         let flags = receiver.flags();
         let mut flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         flags.push("--log-level=debug");
-        let clash = Clash::before(&place.shared.hub, each)?;
-        let controller = Controller::start_at(clash.kubeconfig_path(), &place.namespace, &flags, &[])?;
-        Ok(StrategyFixture { place, receiver, controller, _clash: clash })
+        let conflicts = ConflictInjector::in_front_of(&place.shared.hub, each)?;
+        let controller = Controller::start_at(conflicts.kubeconfig_path(), &place.namespace, &flags, &[])?;
+        Ok(StrategyFixture { place, receiver, controller, _conflicts: conflicts })
     }
 
     /// Returns the strategy that calls a path of the receiver.
@@ -205,7 +205,7 @@ spec:
 #[test]
 fn a_promotion_sends_one_event_by_notification_and_one_call_by_webhook() -> Result<()> {
     run(async {
-        let fixture = StrategyFixture::new(&[Blow::Conflict, Blow::Lost]).await?;
+        let fixture = StrategyFixture::new(&[WriteFault::Conflict, WriteFault::Lost]).await?;
         fixture.application("notified", "{notification: {}}", "30m").await?;
         fixture.application("called", &fixture.webhook("/called"), "30m").await?;
         for name in ["notified", "called"] {
@@ -295,7 +295,7 @@ async fn no_text_has_a_secret(fixture: &StrategyFixture) -> Result<()> {
 #[test]
 fn the_receivers_answers_decide_whether_a_call_is_retried() -> Result<()> {
     run(async {
-        let fixture = StrategyFixture::new(&[Blow::Conflict, Blow::Lost]).await?;
+        let fixture = StrategyFixture::new(&[WriteFault::Conflict, WriteFault::Lost]).await?;
         let refusal = "there is no job for s3cret-token-of-the-webhook\n";
         fixture.receiver.set_answers("/refuses", &[(404, refusal), (404, refusal)]);
         fixture.receiver.set_answers("/busy", &[(503, "later"), (500, "oops")]);
@@ -349,7 +349,7 @@ fn the_receivers_answers_decide_whether_a_call_is_retried() -> Result<()> {
 #[test]
 fn without_the_flags_no_private_address_is_called() -> Result<()> {
     run(async {
-        let mut fixture = StrategyFixture::new(&[Blow::Conflict, Blow::Lost]).await?;
+        let mut fixture = StrategyFixture::new(&[WriteFault::Conflict, WriteFault::Lost]).await?;
         fixture.controller = Controller::start(&fixture.place.shared.hub, &fixture.place.namespace, &[])?;
         fixture.application("inside", &fixture.webhook("/inside"), "30m").await?;
         fixture.runs("inside", "dev", "1.1.0").await?;
@@ -377,7 +377,7 @@ async fn promote_with_crash(fixture: &mut StrategyFixture, name: &str, point: &s
 #[test]
 fn a_webhook_is_repeated_only_with_the_same_key_wherever_the_controller_dies() -> Result<()> {
     run(async {
-        let mut fixture = StrategyFixture::new(&[Blow::Conflict]).await?;
+        let mut fixture = StrategyFixture::new(&[WriteFault::Conflict]).await?;
         let points = [
             ("before-intent", 1),
             ("after-intent", 1),
@@ -402,7 +402,7 @@ fn a_webhook_is_repeated_only_with_the_same_key_wherever_the_controller_dies() -
 #[test]
 fn a_notification_is_one_event_wherever_the_controller_dies() -> Result<()> {
     run(async {
-        let mut fixture = StrategyFixture::new(&[Blow::Conflict]).await?;
+        let mut fixture = StrategyFixture::new(&[WriteFault::Conflict]).await?;
         let points = [
             "before-intent",
             "after-intent",

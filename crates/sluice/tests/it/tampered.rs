@@ -8,7 +8,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use sluice_api::promotion::Phase;
 use sluice_api::{Pipeline, Promotion};
-use sluice_testkit::{Cluster, ControlPlane, PATIENCE, eventually, install_crds};
+use sluice_testkit::{Cluster, ControlPlane, WAIT_TIMEOUT, eventually, install_crds};
 
 use crate::process::Controller;
 use crate::{releases, run};
@@ -57,7 +57,7 @@ async fn until(
     revision: &str,
     condition: impl Fn(&Promotion) -> bool,
 ) -> Result<Promotion> {
-    eventually(PATIENCE, || async {
+    eventually(WAIT_TIMEOUT, || async {
         let all = api.list(&Default::default()).await?.items;
         let found = all.iter().find(|p| p.spec.revision == revision && condition(p)).cloned();
         found.with_context(|| format!("{all:#?}"))
@@ -90,7 +90,7 @@ fn a_changed_or_forged_promotion_is_not_delivered() -> Result<()> {
         let (promotions, pipelines): (Api<Promotion>, Api<Pipeline>) =
             (Api::namespaced(client.clone(), "apps"), Api::namespaced(client, "apps"));
         let params = PatchParams::default();
-        eventually(PATIENCE, || async {
+        eventually(WAIT_TIMEOUT, || async {
             let status = pipelines.get("app").await?.status.unwrap_or_default();
             let seen =
                 status.environments.get("prod").is_some_and(|e| e.revision.as_deref() == Some("1.0.0"));
@@ -125,7 +125,7 @@ fn a_changed_or_forged_promotion_is_not_delivered() -> Result<()> {
                 .get("prod")
                 .is_some_and(|e| e.message.contains("is not as Sluice recorded it"))
         };
-        eventually(PATIENCE, || async {
+        eventually(WAIT_TIMEOUT, || async {
             let pipeline = pipelines.get("app").await?;
             ensure!(names_the_problem(&pipeline), "{:?}", pipeline.status);
             Ok(())
@@ -148,7 +148,7 @@ fn a_changed_or_forged_promotion_is_not_delivered() -> Result<()> {
                 "arrival": 999_999, "sequence": 999_999, "approval": {"by": "eve", "revision": "6.6.6"}},
         }))?;
         promotions.create(&PostParams::default(), &made).await?;
-        eventually(PATIENCE, || async {
+        eventually(WAIT_TIMEOUT, || async {
             let status = pipelines.get("app").await?.status.unwrap_or_default();
             let prod = status.environments.get("prod").context("prod")?;
             ensure!(prod.message.contains("6.6.6 waits: it is not proven in dev"), "{}", prod.message);

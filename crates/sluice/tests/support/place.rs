@@ -10,7 +10,7 @@ use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
 use sluice_api::{Pipeline, Promotion};
-use sluice_testkit::{Cluster, Shared, eventually, shared, shared_gitea};
+use sluice_testkit::{Cluster, Leaves, Shared, eventually, shared, shared_gitea};
 
 static NEXT: AtomicU32 = AtomicU32::new(1);
 
@@ -20,6 +20,7 @@ pub const SOON: Duration = Duration::from_secs(90);
 /// The namespace of a test on all clusters.
 pub struct TestNamespace {
     pub shared: &'static Shared,
+    pub leaves: &'static Leaves,
     pub namespace: String,
     pub client: Client,
 }
@@ -33,11 +34,12 @@ impl TestNamespace {
     /// Creates a namespace on these servers.
     pub async fn on(shared: &'static Shared, name: &str) -> Result<TestNamespace> {
         let namespace = format!("{name}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let place = TestNamespace { shared, client: shared.hub.client().await?, namespace };
-        for cluster in [&shared.hub, &shared.dev, &shared.staging, &shared.prod] {
+        let leaves = shared.leaves().await?;
+        let place = TestNamespace { shared, leaves, client: shared.hub.client().await?, namespace };
+        for cluster in [&shared.hub, &leaves.dev, &leaves.staging, &leaves.prod] {
             cluster.namespace(&place.namespace).await?;
         }
-        for leaf in [&shared.dev, &shared.staging, &shared.prod] {
+        for leaf in [&leaves.dev, &leaves.staging, &leaves.prod] {
             place.gitops_cluster(leaf.name(), &leaf.kubeconfig()).await?;
         }
         Ok(place)
@@ -46,9 +48,9 @@ impl TestNamespace {
     /// Returns a leaf cluster by its name.
     pub fn leaf(&self, name: &str) -> &'static Cluster {
         match name {
-            "dev" => &self.shared.dev,
-            "staging" => &self.shared.staging,
-            _ => &self.shared.prod,
+            "dev" => &self.leaves.dev,
+            "staging" => &self.leaves.staging,
+            _ => &self.leaves.prod,
         }
     }
 

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use sluice_testkit::{Cluster, Leash, Scratch};
+use sluice_testkit::{Cluster, ProcessGuard, Scratch};
 
 /// A controller process that handles the pipelines of one namespace.
 pub struct Controller {
@@ -15,7 +15,7 @@ pub struct Controller {
     extra: Vec<String>,
     variables: Vec<(String, PathBuf)>,
     scratch: Scratch,
-    running: Option<Leash>,
+    running: Option<ProcessGuard>,
 }
 
 impl Controller {
@@ -82,7 +82,7 @@ impl Controller {
             Some(point) => command.env("SLUICE_FAULT_POINT", point),
             None => command.env_remove("SLUICE_FAULT_POINT"),
         };
-        self.running = Some(Leash::start("sluice", &command, &self.log())?);
+        self.running = Some(ProcessGuard::start("sluice", &command, &self.log())?);
         Ok(())
     }
 
@@ -115,7 +115,7 @@ impl Controller {
         self.running()?.terminate()
     }
 
-    fn running(&self) -> Result<&Leash> {
+    fn running(&self) -> Result<&ProcessGuard> {
         self.running.as_ref().context("the controller does not run")
     }
 

@@ -1,33 +1,32 @@
-//! From the files of a commit to objects, as kustomize-controller does it in plain cases: a folder
-//! of manifests, or a kustomization file with `resources`, `namespace` and `images`. What it does
-//! not know is an error, since a test that passes by accident is worse than one that fails.
+//! Builds the objects of a commit's files like kustomize-controller in simple cases: a folder of manifests, or a
+//! kustomization file with `resources`, `namespace` and `images`. An unsupported field is an error: a test must not pass
+//! by accident.
 
-use super::checkout::Tree;
+use super::checkout::CommitTree;
 use serde_json::{Value, json};
 
-/// Why there are no objects: a reason of Flux and its message.
+/// An error with the reason and message of Flux.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct BuildError {
     pub reason: &'static str,
     pub message: String,
 }
 
-fn failed(message: impl Into<String>) -> BuildError {
+fn build_failed(message: impl Into<String>) -> BuildError {
     BuildError { reason: "BuildFailed", message: message.into() }
 }
 
-/// The fields of a kustomization file that make no difference here.
-const HARMLESS: [&str; 4] = ["apiVersion", "kind", "metadata", "sortOptions"];
+/// The fields of a kustomization file that the stand-in ignores.
+const IGNORED: [&str; 4] = ["apiVersion", "kind", "metadata", "sortOptions"];
 
-/// The files of a commit, as [`build`] needs them.
+/// The files of a commit, for [`build`].
 pub(crate) trait Files {
-    /// All paths.
     fn paths(&self) -> &[String];
-    /// One file's text.
+    /// Returns the content of a text file.
     fn text(&self, path: &str) -> Option<String>;
 }
 
-impl Files for Tree {
+impl Files for CommitTree {
     fn paths(&self) -> &[String] {
         &self.paths
     }
@@ -37,9 +36,9 @@ impl Files for Tree {
     }
 }
 
-/// The objects that a Kustomization's `spec` makes of a commit's files.
+/// Builds the objects of a Kustomization's `spec` from a commit's files.
 pub(crate) fn build(files: &dyn Files, spec: &Value) -> Result<Vec<Value>, BuildError> {
-    let path = normal("", spec["path"].as_str().unwrap_or("./"));
+    let path = join("", spec["path"].as_str().unwrap_or("./"));
     let inside = |p: &String| path.is_empty() || p.starts_with(&format!("{path}/"));
     if !files.paths().iter().any(inside) {
         let message = format!(
@@ -47,7 +46,7 @@ pub(crate) fn build(files: &dyn Files, spec: &Value) -> Result<Vec<Value>, Build
         );
         return Err(BuildError { reason: "ArtifactFailed", message });
     }
-    let mut objects = folder(files, &path, &spec["postBuild"]["substitute"], 0)?;
+    let mut objects = build_folder(files, &path, &spec["postBuild"]["substitute"], 0)?;
     if let Some(namespace) = spec["targetNamespace"].as_str() {
         set_namespace(&mut objects, namespace);
     }
@@ -55,26 +54,37 @@ pub(crate) fn build(files: &dyn Files, spec: &Value) -> Result<Vec<Value>, Build
     Ok(objects)
 }
 
-fn folder(files: &dyn Files, path: &str, variables: &Value, depth: u8) -> Result<Vec<Value>, BuildError> {
+fn build_folder(
+    files: &dyn Files,
+    path: &str,
+    variables: &Value,
+    depth: u8,
+) -> Result<Vec<Value>, BuildError> {
     if depth > 16 {
-        return Err(failed(format!("the kustomization files of {path} refer to each other in a circle")));
+        return Err(build_failed(format!(
+            "the kustomization files of {path} refer to each other in a circle"
+        )));
     }
     let names = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
-    let found = names.iter().find_map(|name| files.text(&normal(path, name)));
-    let Some(text) = found else { return all_below(files, path, variables) };
-    let file = parse(&text, &normal(path, "kustomization.yaml"))?.into_iter().next().unwrap_or_default();
+    let found = names.iter().find_map(|name| files.text(&join(path, name)));
+    let Some(text) = found else { return all_manifests(files, path, variables) };
+    let file = parse(&text, &join(path, "kustomization.yaml"))?.into_iter().next().unwrap_or_default();
     let mut objects = Vec::new();
     for (field, value) in file.as_object().into_iter().flatten() {
         match field.as_str() {
             "resources" => {
                 for resource in value.as_array().into_iter().flatten() {
-                    let target = normal(path, resource.as_str().unwrap_or_default());
-                    objects.extend(one(files, &target, variables, depth)?);
+                    let target = join(path, resource.as_str().unwrap_or_default());
+                    objects.extend(build_resource(files, &target, variables, depth)?);
                 }
             }
             "namespace" | "images" => {}
-            harmless if HARMLESS.contains(&harmless) => {}
-            other => return Err(failed(format!("the stand-in for Flux does not know `{other}` in {path}"))),
+            ignored if IGNORED.contains(&ignored) => {}
+            other => {
+                return Err(build_failed(format!(
+                    "the stand-in for Flux does not support `{other}` in {path}"
+                )));
+            }
         }
     }
     if let Some(namespace) = file["namespace"].as_str() {
@@ -84,17 +94,22 @@ fn folder(files: &dyn Files, path: &str, variables: &Value, depth: u8) -> Result
     Ok(objects)
 }
 
-fn one(files: &dyn Files, target: &str, variables: &Value, depth: u8) -> Result<Vec<Value>, BuildError> {
+fn build_resource(
+    files: &dyn Files,
+    target: &str,
+    variables: &Value,
+    depth: u8,
+) -> Result<Vec<Value>, BuildError> {
     if let Some(text) = files.text(target) {
         return parse(&substitute(text, variables), target);
     }
     if files.paths().iter().any(|p| p.starts_with(&format!("{target}/"))) {
-        return folder(files, target, variables, depth + 1);
+        return build_folder(files, target, variables, depth + 1);
     }
-    Err(failed(format!("accumulating resources from '{target}': no such file or directory")))
+    Err(build_failed(format!("accumulating resources from '{target}': no such file or directory")))
 }
 
-fn all_below(files: &dyn Files, path: &str, variables: &Value) -> Result<Vec<Value>, BuildError> {
+fn all_manifests(files: &dyn Files, path: &str, variables: &Value) -> Result<Vec<Value>, BuildError> {
     let inside = |p: &&String| path.is_empty() || p.starts_with(&format!("{path}/"));
     let manifest = |p: &&String| p.ends_with(".yaml") || p.ends_with(".yml");
     let mut objects = Vec::new();
@@ -106,14 +121,14 @@ fn all_below(files: &dyn Files, path: &str, variables: &Value) -> Result<Vec<Val
 }
 
 fn parse(text: &str, path: &str) -> Result<Vec<Value>, BuildError> {
-    let place = format!("failed to decode Kubernetes YAML from /tmp/kustomization/{path}");
+    let prefix = format!("failed to decode Kubernetes YAML from /tmp/kustomization/{path}");
     let objects = crate::parse_yaml(text).map_err(|e| {
         let first = e.to_string().lines().next().unwrap_or_default().to_owned();
-        failed(format!("{place}: MalformedYAMLError: yaml: {first}"))
+        build_failed(format!("{prefix}: MalformedYAMLError: yaml: {first}"))
     })?;
-    let nameless = objects.iter().any(|o| o["kind"].is_null());
-    if nameless && !path.ends_with("kustomization.yaml") {
-        return Err(failed(format!("{place}: missing Resource metadata")));
+    let has_no_kind = objects.iter().any(|o| o["kind"].is_null());
+    if has_no_kind && !path.ends_with("kustomization.yaml") {
+        return Err(build_failed(format!("{prefix}: missing Resource metadata")));
     }
     Ok(objects)
 }
@@ -125,8 +140,8 @@ fn substitute(mut text: String, variables: &Value) -> String {
     text
 }
 
-/// A path in a folder, without dots and slashes that mean nothing.
-fn normal(folder: &str, path: &str) -> String {
+/// Joins a folder and a path, and resolves `.` and `..`.
+fn join(folder: &str, path: &str) -> String {
     let mut parts: Vec<&str> = folder.split('/').filter(|p| !p.is_empty()).collect();
     for part in path.split('/') {
         match part {
@@ -139,9 +154,9 @@ fn normal(folder: &str, path: &str) -> String {
 }
 
 fn set_namespace(objects: &mut [Value], namespace: &str) {
-    let without = ["Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"];
+    let cluster_scoped = ["Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"];
     for object in objects {
-        if !without.iter().any(|kind| object["kind"] == *kind) {
+        if !cluster_scoped.iter().any(|kind| object["kind"] == *kind) {
             object["metadata"]["namespace"] = json!(namespace);
         }
     }
@@ -160,7 +175,7 @@ fn set_image(value: &mut Value, image: &Value) {
             for (key, field) in fields {
                 match field.as_str() {
                     Some(old) if key == "image" => {
-                        if let Some(new) = replaced(old, image) {
+                        if let Some(new) = replacement(old, image) {
                             *field = json!(new);
                         }
                     }
@@ -172,7 +187,8 @@ fn set_image(value: &mut Value, image: &Value) {
     }
 }
 
-fn replaced(old: &str, image: &Value) -> Option<String> {
+/// Returns the new image, if the entry of `images` is for this image.
+fn replacement(old: &str, image: &Value) -> Option<String> {
     let bare = old.split('@').next().unwrap_or(old);
     let (name, tag) = match bare.rsplit_once(':') {
         Some((name, tag)) if !tag.contains('/') => (name, Some(tag)),
@@ -194,9 +210,9 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    struct Texts(Vec<String>, BTreeMap<String, String>);
+    struct TextFiles(Vec<String>, BTreeMap<String, String>);
 
-    impl Files for Texts {
+    impl Files for TextFiles {
         fn paths(&self) -> &[String] {
             &self.0
         }
@@ -206,15 +222,15 @@ mod tests {
         }
     }
 
-    fn texts(files: &[(&str, &str)]) -> Texts {
+    fn texts(files: &[(&str, &str)]) -> TextFiles {
         let map: BTreeMap<String, String> = files.iter().map(|(p, t)| ((*p).into(), (*t).into())).collect();
-        Texts(map.keys().cloned().collect(), map)
+        TextFiles(map.keys().cloned().collect(), map)
     }
 
     const POD: &str = "kind: Pod\nmetadata: {name: a}\nspec: {containers: [{image: 'r.io:5000/a:1'}]}\n";
 
     #[test]
-    fn a_folder_of_manifests_is_taken_whole() {
+    fn all_manifests_of_a_folder_are_built() {
         let files =
             texts(&[("apps/a/x.yaml", POD), ("apps/a/b/y.yml", "kind: A\n---\nkind: B\n"), ("z.yaml", "}")]);
         let kinds = |path| -> Vec<_> {
@@ -226,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kustomization_file_says_what_is_taken() {
+    fn a_kustomization_file_names_the_resources() {
         let overlay = "resources: [../base]\nnamespace: team\nimages: [{name: 'r.io:5000/a', newTag: '2'}]\n";
         let files = texts(&[
             ("base/kustomization.yaml", "resources: [pod.yaml]"),
@@ -241,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn the_object_may_change_images_namespace_and_variables() {
+    fn the_kustomization_sets_images_namespace_and_variables() {
         let files = texts(&[("a/x.yaml", &POD.replace("a:1", "a:${v}"))]);
         let spec = json!({"path": "a", "targetNamespace": "t", "postBuild": {"substitute": {"v": "7"}},
             "images": [{"name": "r.io:5000/a", "newName": "b"}]});
@@ -251,11 +267,11 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_built_says_why() {
+    fn build_errors_have_the_reason_and_message_of_flux() {
         let files = texts(&[("a/x.yaml", "a: [b\n"), ("p/kustomization.yaml", "patches: []")]);
         let error = |path| build(&files, &json!({"path": path})).unwrap_err();
         assert_eq!(error("none").reason, "ArtifactFailed");
         assert!(error("a").message.contains("a/x.yaml: MalformedYAMLError"), "{:?}", error("a"));
-        assert!(error("p").message.contains("does not know `patches`"));
+        assert!(error("p").message.contains("does not support `patches`"));
     }
 }

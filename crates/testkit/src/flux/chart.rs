@@ -1,49 +1,56 @@
-//! Which chart a HelmRelease asks for, and the one Deployment that stands for all it would make.
+//! The chart of a HelmRelease, and the one Deployment that the stand-in applies instead of the chart's objects.
 
+use super::context::StandInContext;
 use super::history::digest;
-use super::world::World;
 use anyhow::{Context, Result, anyhow, bail};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-/// A chart at a version.
+/// A chart with a version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Chart {
     pub name: String,
     pub version: String,
     pub app_version: String,
-    /// The digest of the OCI artifact that it comes from.
+    /// The digest of the OCI artifact, for a chart from an OCIRepository.
     pub digest: Option<String>,
 }
 
+/// The fields of a HelmRelease's `spec` that the stand-in does not support.
+const UNSUPPORTED: [&str; 3] = ["releaseName", "targetNamespace", "storageNamespace"];
+
 impl Chart {
-    /// The chart that a release asks for now.
-    pub async fn of(release: &DynamicObject, world: &World) -> Result<Chart> {
+    /// Returns the chart of a release.
+    pub async fn of(release: &DynamicObject, context: &StandInContext) -> Result<Chart> {
+        if let Some(field) = UNSUPPORTED.iter().find(|field| !release.data["spec"][**field].is_null()) {
+            bail!("the stand-in for Flux does not support spec.{field}");
+        }
         let namespace = release.namespace().unwrap_or_default();
         let (template, reference) =
             (&release.data["spec"]["chart"]["spec"], &release.data["spec"]["chartRef"]);
         if !reference.is_null() {
-            return Chart::from_oci(reference, &namespace, world).await;
+            return Chart::from_oci(reference, &namespace, context).await;
         }
         let path = template["chart"].as_str().context("spec.chart.spec.chart is missing")?;
         let name = last_part(path);
         if template["sourceRef"]["kind"] == "GitRepository" {
-            return Chart::from_git(&name, path, &template["sourceRef"], &namespace, world).await;
+            return Chart::from_git(&name, path, &template["sourceRef"], &namespace, context).await;
         }
         let version = template["version"].as_str().unwrap_or("*");
         if !version.starts_with(|c: char| c.is_ascii_digit()) || version.contains([' ', '*', 'x', '|']) {
-            bail!("the stand-in for Flux needs an exact version, not '{version}'");
+            bail!("the stand-in for Flux supports exact versions only, not '{version}'");
         }
         let app_version = without_build(version);
         Ok(Chart { name, version: version.to_owned(), app_version, digest: None })
     }
 
-    async fn from_oci(reference: &Value, namespace: &str, world: &World) -> Result<Chart> {
-        let source = world.source(reference, namespace).await?.context("the chart's source is not there")?;
+    async fn from_oci(reference: &Value, namespace: &str, context: &StandInContext) -> Result<Chart> {
+        let source =
+            context.source(reference, namespace).await?.context("the chart's source does not exist")?;
         let revision = source.data["status"]["artifact"]["revision"].as_str();
         let revision = revision.context("the chart's source has no artifact")?;
-        let (tag, digest) = revision.split_once('@').context("the chart's source has a digest and no tag")?;
+        let (tag, digest) = revision.split_once('@').context("the chart's source has no tag")?;
         let short: String = digest.trim_start_matches("sha256:").chars().take(12).collect();
         let url = source.data["spec"]["url"].as_str().unwrap_or_default();
         Ok(Chart {
@@ -59,18 +66,19 @@ impl Chart {
         path: &str,
         reference: &Value,
         namespace: &str,
-        world: &World,
+        context: &StandInContext,
     ) -> Result<Chart> {
-        let source = world.source(reference, namespace).await?.context("the chart's source is not there")?;
+        let source =
+            context.source(reference, namespace).await?.context("the chart's source does not exist")?;
         let revision = source.data["status"]["artifact"]["revision"].as_str();
         let sha =
             revision.and_then(|r| r.rsplit_once("sha1:")).context("the chart's source has no artifact")?;
         let url = source.data["spec"]["url"].as_str().unwrap_or_default().to_owned();
-        let who = world.credentials(&source).await?;
-        let (checkouts, sha) = (world.checkouts.clone(), sha.1.to_owned());
+        let credentials = context.credentials(&source).await?;
+        let (checkouts, sha) = (context.checkouts.clone(), sha.1.to_owned());
         let file = format!("{}/Chart.yaml", path.trim_start_matches("./").trim_end_matches('/'));
-        let wanted = file.clone();
-        let read = move || anyhow::Ok(checkouts.tree(&url, &sha, who.as_ref())?.read(&wanted));
+        let path = file.clone();
+        let read = move || anyhow::Ok(checkouts.tree(&url, &sha, credentials.as_ref())?.read(&path));
         let text = tokio::task::spawn_blocking(read).await??;
         let text = text.ok_or_else(|| anyhow!("{file}: no such file or directory"))?;
         let chart = crate::parse_yaml(&text)?.into_iter().next().unwrap_or_default();
@@ -81,7 +89,7 @@ impl Chart {
     }
 }
 
-/// A version without what comes after the plus.
+/// Returns a version without its build metadata, which begins with a plus.
 pub(crate) fn without_build(version: &str) -> String {
     version.split('+').next().unwrap_or(version).to_owned()
 }
@@ -90,46 +98,25 @@ fn last_part(path: &str) -> String {
     path.trim_end_matches('/').rsplit('/').next().unwrap_or(path).to_owned()
 }
 
-/// The digest of a release's values, as Flux prints it.
+/// Returns the digest of a release's values, in Flux's format.
 pub(crate) fn config_digest(release: &DynamicObject) -> String {
     let values = &release.data["spec"]["values"];
     digest(if values.is_null() { String::new() } else { values.to_string() }.as_bytes())
 }
 
-/// The name that Helm knows a release by.
-pub(crate) fn release_name(release: &DynamicObject) -> String {
-    let spec = &release.data["spec"];
-    match (spec["releaseName"].as_str(), spec["targetNamespace"].as_str()) {
-        (Some(name), _) => name.to_owned(),
-        (None, Some(target)) => format!("{target}-{}", release.name_any()),
-        (None, None) => release.name_any(),
-    }
-}
-
-/// Where a release's objects go.
-pub(crate) fn release_namespace(release: &DynamicObject) -> String {
-    let target = release.data["spec"]["targetNamespace"].as_str().map(str::to_owned);
-    target.or_else(|| release.namespace()).unwrap_or_default()
-}
-
-/// The Deployment that a release makes. Its image follows the values that charts usually have.
+/// Returns the Deployment of a release. Its tag is the value `image.tag`, by default the chart's `appVersion`.
 pub(crate) fn workload(release: &DynamicObject, chart: &Chart) -> Value {
     let values = &release.data["spec"]["values"];
-    let name = release_name(release);
-    let repository = values["image"]["repository"].as_str().unwrap_or("ghcr.io/stefanprodan/podinfo");
-    let tag = match &values["image"]["tag"] {
-        Value::String(tag) => tag.clone(),
-        Value::Null => chart.app_version.clone(),
-        other => other.to_string(),
-    };
+    let name = release.name_any();
+    let tag = values["image"]["tag"].as_str().unwrap_or(&chart.app_version);
     let selector = json!({"app.kubernetes.io/name": name});
-    let containers = json!([{"name": chart.name, "image": format!("{repository}:{tag}")}]);
+    let containers = json!([{"name": chart.name, "image": format!("ghcr.io/stefanprodan/podinfo:{tag}")}]);
     json!({
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {
             "name": name,
-            "namespace": release_namespace(release),
+            "namespace": release.namespace(),
             "labels": {
                 "app.kubernetes.io/managed-by": "Helm",
                 "app.kubernetes.io/name": name,
@@ -138,7 +125,7 @@ pub(crate) fn workload(release: &DynamicObject, chart: &Chart) -> Value {
             },
         },
         "spec": {
-            "replicas": values["replicaCount"].as_i64().unwrap_or(1),
+            "replicas": 1,
             "selector": {"matchLabels": selector},
             "template": {"metadata": {"labels": selector}, "spec": {"containers": containers}},
         },

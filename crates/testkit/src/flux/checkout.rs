@@ -1,6 +1,6 @@
-//! The files of one commit, read from a bare repository that fetches one commit deep.
+//! Reads the files of a commit through a bare repository that fetches single commits.
 
-use super::remote::Credentials;
+use super::remote::GitCredentials;
 use crate::Scratch;
 use crate::git::{git, read, run};
 use anyhow::{Context, Result, bail};
@@ -9,41 +9,46 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Bare repositories, one for each address.
+/// The bare repositories, one for each address.
 pub(crate) struct Checkouts {
     scratch: Scratch,
-    places: Mutex<HashMap<String, Arc<Mutex<Checkout>>>>,
+    by_url: Mutex<HashMap<String, Arc<Mutex<Checkout>>>>,
 }
 
-/// A bare repository, and the commit that was last asked for.
+/// A bare repository, and the last commit that was read from it.
 struct Checkout {
     folder: PathBuf,
-    last: Option<(String, Arc<Tree>)>,
+    last: Option<(String, Arc<CommitTree>)>,
 }
 
 impl Checkouts {
-    /// Those of this process: the stand-ins of several clusters read the same commits.
+    /// Returns the repositories of this process: the stand-ins of several clusters read the same commits.
     pub fn shared() -> Result<Arc<Checkouts>> {
         static SHARED: Mutex<Weak<Checkouts>> = Mutex::new(Weak::new());
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(checkouts) = shared.upgrade() {
             return Ok(checkouts);
         }
-        let checkouts = Arc::new(Checkouts { scratch: Scratch::new("flux")?, places: Mutex::default() });
+        let checkouts = Arc::new(Checkouts { scratch: Scratch::new("flux")?, by_url: Mutex::default() });
         *shared = Arc::downgrade(&checkouts);
         Ok(checkouts)
     }
 
-    /// The files of a commit, fetched unless they are here. Blocks: git is another process.
-    pub fn tree(&self, url: &str, sha: &str, who: Option<&Credentials>) -> Result<Arc<Tree>> {
-        let place = {
-            let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-            let folder = self.scratch.path().join(format!("{}.git", places.len()));
-            let made = || Arc::new(Mutex::new(Checkout { folder, last: None }));
-            Arc::clone(places.entry(url.to_owned()).or_insert_with(made))
+    /// Returns the files of a commit; fetches them if needed. Blocks, because git is another process.
+    pub fn tree(
+        &self,
+        url: &str,
+        sha: &str,
+        credentials: Option<&GitCredentials>,
+    ) -> Result<Arc<CommitTree>> {
+        let checkout = {
+            let mut by_url = self.by_url.lock().unwrap_or_else(PoisonError::into_inner);
+            let folder = self.scratch.path().join(format!("{}.git", by_url.len()));
+            let new = || Arc::new(Mutex::new(Checkout { folder, last: None }));
+            Arc::clone(by_url.entry(url.to_owned()).or_insert_with(new))
         };
-        let mut checkout = place.lock().unwrap_or_else(PoisonError::into_inner);
-        // Several objects read one commit, one after the other.
+        let mut checkout = checkout.lock().unwrap_or_else(PoisonError::into_inner);
+        // Several objects read the same commit in succession.
         if let Some((_, tree)) = checkout.last.as_ref().filter(|(last, _)| last == sha) {
             return Ok(Arc::clone(tree));
         }
@@ -53,19 +58,19 @@ impl Checkouts {
             read(folder, &["init", "--quiet", "--bare", "."])?;
         }
         if read(folder, &["cat-file", "-e", &format!("{sha}^{{tree}}")]).is_err() {
-            fetch(folder, url, sha, who)?;
+            fetch(folder, url, sha, credentials)?;
         }
-        let tree = Arc::new(Tree::load(folder, sha)?);
+        let tree = Arc::new(CommitTree::load(folder, sha)?);
         checkout.last = Some((sha.to_owned(), Arc::clone(&tree)));
         Ok(tree)
     }
 }
 
-fn fetch(folder: &Path, url: &str, sha: &str, who: Option<&Credentials>) -> Result<()> {
+fn fetch(folder: &Path, url: &str, sha: &str, credentials: Option<&GitCredentials>) -> Result<()> {
     let mut command = git(folder);
     command.args(["fetch", "--quiet", "--depth=1", "--no-tags", url, sha]);
-    if let Some(who) = who {
-        let pair = format!("{}:{}", who.user, who.password);
+    if let Some(GitCredentials { user, password }) = credentials {
+        let pair = format!("{user}:{password}");
         let value = base64::engine::general_purpose::STANDARD.encode(pair);
         command.env("GIT_CONFIG_COUNT", "1").env("GIT_CONFIG_KEY_0", "http.extraHeader");
         command.env("GIT_CONFIG_VALUE_0", format!("Authorization: Basic {value}"));
@@ -79,15 +84,15 @@ fn fetch(folder: &Path, url: &str, sha: &str, who: Option<&Credentials>) -> Resu
 
 /// The files of one commit.
 #[derive(Debug)]
-pub(crate) struct Tree {
+pub(crate) struct CommitTree {
     pub paths: Vec<String>,
-    /// Without those that are not text.
+    /// The content of the text files, by path.
     texts: HashMap<String, String>,
 }
 
-impl Tree {
-    /// Reads all files with one run of git: one for each file takes longer than all the rest.
-    fn load(folder: &Path, sha: &str) -> Result<Tree> {
+impl CommitTree {
+    /// Reads all files with one run of git: a run for each file would take too long.
+    fn load(folder: &Path, sha: &str) -> Result<CommitTree> {
         let listed = run(folder, &["ls-tree", "-r", "-z", "--format=%(objectname) %(path)", sha], b"")?;
         let listed = String::from_utf8_lossy(&listed);
         let files: Vec<(&str, &str)> = listed.split('\0').filter_map(|line| line.split_once(' ')).collect();
@@ -100,16 +105,17 @@ impl Tree {
             texts.extend(String::from_utf8(text.to_vec()).ok().map(|text| ((*path).to_owned(), text)));
             content = rest;
         }
-        Ok(Tree { paths: files.iter().map(|(_, path)| (*path).to_owned()).collect(), texts })
+        Ok(CommitTree { paths: files.iter().map(|(_, path)| (*path).to_owned()).collect(), texts })
     }
 
-    /// A file's text, if there is such a file.
+    /// Returns the content of a text file, if it exists.
     pub fn read(&self, path: &str) -> Option<String> {
         self.texts.get(path).cloned()
     }
 }
 
-/// One object of what `cat-file --batch` writes (`id type size`, the content), and the rest.
+/// Returns the content of the first object in the output of `cat-file --batch`, and the rest. An object is a line
+/// `id type size`, the content and a line break.
 fn object(batch: &[u8]) -> Option<(&[u8], &[u8])> {
     let (head, rest) = batch.split_at_checked(batch.iter().position(|byte| *byte == b'\n')? + 1)?;
     let size = std::str::from_utf8(head).ok()?.trim_end().rsplit(' ').next()?.parse().ok()?;

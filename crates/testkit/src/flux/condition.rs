@@ -1,12 +1,12 @@
-//! Conditions and status patches in the way of Flux: abnormal conditions are there only while
-//! they are true, and nothing is written that says what is written already.
+//! Conditions and status patches as Flux writes them: abnormal conditions exist only while they are true, and an
+//! unchanged status is not written.
 
 use anyhow::Result;
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
-/// A condition to be written.
+/// A condition to write.
 #[derive(Debug, Clone)]
 pub(crate) struct Condition {
     kind: &'static str,
@@ -29,8 +29,8 @@ impl Condition {
     }
 }
 
-/// All of an object's conditions, ready for its status: in the given order, with the time of the
-/// last transition kept where the status of a condition stays the same.
+/// Returns the conditions of an object for its status, in the given order. Keeps the transition time of a condition if
+/// its status and reason are unchanged.
 pub(crate) fn conditions(object: &DynamicObject, wanted: &[Condition]) -> Value {
     let generation = object.metadata.generation.unwrap_or_default();
     let render = |condition: &Condition| {
@@ -53,7 +53,7 @@ pub(crate) fn conditions(object: &DynamicObject, wanted: &[Condition]) -> Value 
     wanted.iter().map(render).collect()
 }
 
-/// The conditions of a workload, which have times and no generation.
+/// Returns the conditions of a workload, which have an update time and no generation.
 pub(crate) fn conditions_of_workload(object: &DynamicObject, wanted: &[(&str, &str, &str, &str)]) -> Value {
     let render = |(kind, status, reason, message): &(&str, &str, &str, &str)| {
         let old = find(object, kind).filter(|old| old["status"] == *status);
@@ -74,12 +74,12 @@ pub(crate) fn conditions_of_workload(object: &DynamicObject, wanted: &[(&str, &s
     wanted.iter().map(render).collect()
 }
 
-/// A condition that an object has.
+/// Returns a condition of an object.
 pub(crate) fn find<'a>(object: &'a DynamicObject, kind: &str) -> Option<&'a Value> {
     object.data["status"]["conditions"].as_array()?.iter().find(|c| c["type"] == kind)
 }
 
-/// Whether an object is Ready at its present generation, and nothing says that it is not.
+/// Returns true if an object is Ready at its current generation, and not Reconciling or Stalled.
 pub(crate) fn is_ready(object: &DynamicObject) -> bool {
     let generation = object.metadata.generation.unwrap_or_default();
     let ready = find(object, "Ready");
@@ -88,12 +88,12 @@ pub(crate) fn is_ready(object: &DynamicObject) -> bool {
         && find(object, "Stalled").is_none()
 }
 
-/// The time as Flux writes it.
+/// Returns the current time in Flux's format.
 pub(crate) fn now() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Writes fields of an object's status, unless they are there; null removes one.
+/// Writes fields of an object's status, if they differ. Null removes a field.
 pub(crate) async fn write(
     api: &Api<DynamicObject>,
     manager: &str,
@@ -107,7 +107,7 @@ pub(crate) async fn write(
     }
     let params = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
     let patch = Patch::Merge(json!({ "status": fields }));
-    api.patch_status(&object.name_any(), &params, &patch).await.map_err(crate::apply::plainly)
+    api.patch_status(&object.name_any(), &params, &patch).await.map_err(crate::apply::api_error)
 }
 
 fn merge(target: &mut Value, fields: &Value) {

@@ -1,6 +1,6 @@
-//! The wiring: which watch leads to which part, and which source concerns whom.
+//! Runs the controllers: which watch triggers which one, and which objects use which source.
 
-use super::world::World;
+use super::context::StandInContext;
 use super::{deployment, helm, kind, kustomization, source};
 use anyhow::Result;
 use futures::StreamExt;
@@ -16,107 +16,107 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How soon a watch or a piece of work that failed is tried again.
-const RETRY: Duration = Duration::from_millis(300);
+/// The delay before a failed watch or reconciliation is tried again.
+const RETRY_DELAY: Duration = Duration::from_millis(300);
 
-/// Runs all parts until the future is dropped.
-pub(crate) async fn run(world: Arc<World>) {
-    let git = controller(&world, &kind::source("GitRepository"));
-    let oci = controller(&world, &kind::source("OCIRepository"));
-    let repositories = controller(&world, &kind::source("HelmRepository"));
-    let deployments = controller(&world, &kind::deployment());
-    let kustomizations = controller(&world, &kind::kustomization());
-    let kustomizations = following(kustomizations, &world, &kind::kustomization());
-    let releases = following(controller(&world, &kind::helm_release()), &world, &kind::helm_release());
+/// Runs all controllers until the future is dropped.
+pub(crate) async fn run(context: Arc<StandInContext>) {
+    let git = controller(&context, &kind::source("GitRepository"));
+    let oci = controller(&context, &kind::source("OCIRepository"));
+    let repositories = controller(&context, &kind::source("HelmRepository"));
+    let deployments = controller(&context, &kind::deployment());
+    let kustomizations = controller(&context, &kind::kustomization());
+    let kustomizations = watching_sources(kustomizations, &context, &kind::kustomization());
+    let releases =
+        watching_sources(controller(&context, &kind::helm_release()), &context, &kind::helm_release());
     tokio::join!(
-        drive(git, &world, |object, world| async move { source::git(&object, &world).await }),
-        drive(oci, &world, |object, world| async move { source::oci(&object, &world).await }),
-        drive(repositories, &world, |object, world| async move { source::helm(&object, &world).await }),
-        drive(
-            deployments,
-            &world,
-            |object, world| async move { deployment::reconcile(&object, &world).await }
-        ),
-        drive(kustomizations, &world, |object, world| async move {
-            kustomization::reconcile(&object, &world).await
+        drive(git, &context, |object, context| async move { source::git(&object, &context).await }),
+        drive(oci, &context, |object, context| async move { source::oci(&object, &context).await }),
+        drive(repositories, &context, |object, context| async move { source::helm(&object, &context).await }),
+        drive(deployments, &context, |object, context| async move {
+            deployment::reconcile(&object, &context).await
         }),
-        drive(releases, &world, |object, world| async move { helm::reconcile(&object, &world).await }),
+        drive(kustomizations, &context, |object, context| async move {
+            kustomization::reconcile(&object, &context).await
+        }),
+        drive(releases, &context, |object, context| async move { helm::reconcile(&object, &context).await }),
     );
 }
 
-fn controller(world: &World, resource: &ApiResource) -> Controller<DynamicObject> {
-    Controller::new_with(world.watched(resource), watcher::Config::default(), resource.clone())
-        .trigger_backoff(Steady)
+fn controller(context: &StandInContext, resource: &ApiResource) -> Controller<DynamicObject> {
+    Controller::new_with(context.watched(resource), watcher::Config::default(), resource.clone())
+        .trigger_backoff(ConstantBackoff)
 }
 
-/// Lets a controller look again at what names a source when that source has changed.
-fn following(
+/// Makes a controller reconcile the objects of a source when the source changes.
+fn watching_sources(
     mut controller: Controller<DynamicObject>,
-    world: &World,
+    context: &StandInContext,
     resource: &ApiResource,
 ) -> Controller<DynamicObject> {
     for kind in ["GitRepository", "OCIRepository"] {
-        let api = world.watched(&kind::source(kind));
+        let api = context.watched(&kind::source(kind));
         let (store, resource) = (controller.store(), resource.clone());
-        let concerned = move |source: DynamicObject| concerned(&store, &resource, kind, &source);
+        let users = move |source: DynamicObject| users_of(&store, &resource, kind, &source);
         let config = watcher::Config::default();
-        controller = controller.watches_with(api, kind::source(kind), config, concerned);
+        controller = controller.watches_with(api, kind::source(kind), config, users);
     }
     controller
 }
 
-fn concerned(
+/// Returns the objects that use a source.
+fn users_of(
     store: &Store<DynamicObject>,
     resource: &ApiResource,
     kind: &str,
     source: &DynamicObject,
 ) -> Vec<ObjectRef<DynamicObject>> {
     let (namespace, name) = (source.namespace(), source.name_any());
-    let names_it = |object: &DynamicObject, reference: &Value| {
-        let of_kind = reference["kind"] == kind && reference["name"] == name.as_str();
-        let elsewhere = reference["namespace"].as_str().map(str::to_owned);
-        of_kind && elsewhere.or_else(|| object.namespace()) == namespace
+    let refers_to_source = |object: &DynamicObject, reference: &Value| {
+        let same_name = reference["kind"] == kind && reference["name"] == name.as_str();
+        let other_namespace = reference["namespace"].as_str().map(str::to_owned);
+        same_name && other_namespace.or_else(|| object.namespace()) == namespace
     };
     let objects = store.state().into_iter();
-    let hit = objects.filter(|object| {
+    let users = objects.filter(|object| {
         let spec = &object.data["spec"];
         let references = [&spec["sourceRef"], &spec["chartRef"], &spec["chart"]["spec"]["sourceRef"]];
-        references.into_iter().any(|reference| names_it(object, reference))
+        references.into_iter().any(|reference| refers_to_source(object, reference))
     });
-    hit.map(|object| ObjectRef::from_obj_with(&*object, resource.clone())).collect()
+    users.map(|object| ObjectRef::from_obj_with(&*object, resource.clone())).collect()
 }
 
-/// Runs one controller. What fails is tried again; a test sees in the status what went wrong.
-async fn drive<F, Fut>(controller: Controller<DynamicObject>, world: &Arc<World>, reconcile: F)
+/// Runs one controller. A failed reconciliation is tried again.
+async fn drive<F, Fut>(controller: Controller<DynamicObject>, context: &Arc<StandInContext>, reconcile: F)
 where
-    F: Fn(Arc<DynamicObject>, Arc<World>) -> Fut,
+    F: Fn(Arc<DynamicObject>, Arc<StandInContext>) -> Fut,
     Fut: Future<Output = Result<Action>> + Send + 'static,
 {
-    let work = |object: Arc<DynamicObject>, world: Arc<World>| {
+    let work = |object: Arc<DynamicObject>, context: Arc<StandInContext>| {
         let name = object.name_any();
-        let attempt = reconcile(object, world);
+        let attempt = reconcile(object, context);
         async move {
             Ok::<_, Infallible>(attempt.await.unwrap_or_else(|e| {
                 tracing::debug!("stand-in for Flux: {name}: {e:#}");
-                Action::requeue(RETRY)
+                Action::requeue(RETRY_DELAY)
             }))
         }
     };
-    let results = controller.run(work, |_, _, _| Action::requeue(RETRY), Arc::clone(world));
+    let results = controller.run(work, |_, _, _| Action::requeue(RETRY_DELAY), Arc::clone(context));
     results.for_each(|_| async {}).await;
 }
 
-/// Tries a broken watch again at a steady pace: a cluster that comes back is noticed at once.
-struct Steady;
+/// A constant delay before a broken watch is tried again, so that a restarted cluster is noticed soon.
+struct ConstantBackoff;
 
-impl Iterator for Steady {
+impl Iterator for ConstantBackoff {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
-        Some(RETRY)
+        Some(RETRY_DELAY)
     }
 }
 
-impl Backoff for Steady {
+impl Backoff for ConstantBackoff {
     fn reset(&mut self) {}
 }

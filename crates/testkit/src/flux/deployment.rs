@@ -1,11 +1,11 @@
-//! The part of the Deployment controller and of the machines that run pods: a Deployment rolls out
-//! and is available a moment later, unless its owner was told never to be healthy.
+//! Replaces the Deployment controller and the nodes: a Deployment becomes available after a delay, unless its owner has
+//! [`FluxFailure::NeverHealthy`].
 
 use super::condition::{conditions_of_workload, write};
-use super::fault::Failure;
+use super::context::StandInContext;
+use super::fault::FluxFailure;
 use super::health::deployment_is_current;
 use super::kind;
-use super::world::World;
 use anyhow::Result;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -15,28 +15,28 @@ use std::time::Duration;
 
 const MANAGER: &str = "kube-controller-manager";
 
-/// How soon a Deployment that is never to be healthy is looked at again: it may have been healed.
-const AGAIN: Duration = Duration::from_millis(200);
+/// The interval for checking whether the failure of a Deployment was removed.
+const FAILURE_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Lets a Deployment roll out.
-pub(crate) async fn reconcile(seen: &DynamicObject, world: &World) -> Result<Action> {
-    if seen.metadata.deletion_timestamp.is_some() {
+/// Rolls a Deployment out.
+pub(crate) async fn reconcile(cached: &DynamicObject, context: &StandInContext) -> Result<Action> {
+    if cached.metadata.deletion_timestamp.is_some() {
         return Ok(Action::await_change());
     }
-    let api = world.api(&kind::deployment(), &seen.namespace().unwrap_or_default());
-    // What the watch shows may be older than what this very function wrote a moment ago, and
-    // writing from it would roll a finished Deployment out a second time.
-    let Some(object) = api.get_opt(&seen.name_any()).await? else { return Ok(Action::await_change()) };
+    let api = context.api(&kind::deployment(), &cached.namespace().unwrap_or_default());
+    // The cached object may be older than the last write of this function. Writing from it would roll a finished
+    // Deployment out again.
+    let Some(object) = api.get_opt(&cached.name_any()).await? else { return Ok(Action::await_change()) };
     let images = object.data["spec"]["template"]["spec"].to_string();
-    let never = world.faults.of_owner(&object, &images) == Some(Failure::NeverHealthy);
-    if deployment_is_current(&object) && !never {
+    let never_healthy = context.failures.matching_owner(&object, &images) == Some(FluxFailure::NeverHealthy);
+    if deployment_is_current(&object) && !never_healthy {
         return Ok(Action::await_change());
     }
     let rolling = write(&api, MANAGER, &object, rolling_out(&object)).await?;
-    if never {
-        return Ok(Action::requeue(AGAIN));
+    if never_healthy {
+        return Ok(Action::requeue(FAILURE_CHECK_INTERVAL));
     }
-    tokio::time::sleep(world.options.rollout).await;
+    tokio::time::sleep(context.options.rollout).await;
     write(&api, MANAGER, &rolling, available(&rolling)).await?;
     Ok(Action::await_change())
 }
@@ -47,7 +47,7 @@ fn replicas(object: &DynamicObject) -> i64 {
 
 fn rolling_out(object: &DynamicObject) -> Value {
     let wanted = replicas(object);
-    let told = format!("ReplicaSet \"{}\" is progressing.", object.name_any());
+    let message = format!("ReplicaSet \"{}\" is progressing.", object.name_any());
     let down = "Deployment does not have minimum availability.";
     json!({
         "observedGeneration": object.metadata.generation,
@@ -58,14 +58,14 @@ fn rolling_out(object: &DynamicObject) -> Value {
         "availableReplicas": null,
         "conditions": conditions_of_workload(object, &[
             ("Available", "False", "MinimumReplicasUnavailable", down),
-            ("Progressing", "True", "ReplicaSetUpdated", &told),
+            ("Progressing", "True", "ReplicaSetUpdated", &message),
         ]),
     })
 }
 
 fn available(object: &DynamicObject) -> Value {
     let wanted = replicas(object);
-    let told = format!("ReplicaSet \"{}\" has successfully progressed.", object.name_any());
+    let message = format!("ReplicaSet \"{}\" has successfully progressed.", object.name_any());
     let up = "Deployment has minimum availability.";
     json!({
         "observedGeneration": object.metadata.generation,
@@ -76,7 +76,7 @@ fn available(object: &DynamicObject) -> Value {
         "availableReplicas": wanted,
         "conditions": conditions_of_workload(object, &[
             ("Available", "True", "MinimumReplicasAvailable", up),
-            ("Progressing", "True", "NewReplicaSetAvailable", &told),
+            ("Progressing", "True", "NewReplicaSetAvailable", &message),
         ]),
     })
 }

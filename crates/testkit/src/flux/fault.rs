@@ -1,4 +1,4 @@
-//! Failures on demand: what is to go wrong, for which object, at which revision.
+//! Failures that a test requests for an object at a revision.
 
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -6,45 +6,43 @@ use std::sync::{Mutex, PoisonError};
 
 /// How an object fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failure {
-    /// The manifests or the chart's templates do not make objects: `BuildFailed` on a
-    /// Kustomization, `UpgradeFailed` before anything is applied on a HelmRelease.
+pub enum FluxFailure {
+    /// The manifests or the chart's templates are wrong: `BuildFailed` for a Kustomization, `UpgradeFailed` for a
+    /// HelmRelease. Nothing is applied.
     BuildFailed,
-    /// The cluster refuses what was made: `ReconciliationFailed` or `UpgradeFailed`.
+    /// The cluster rejects the objects: `ReconciliationFailed` or `UpgradeFailed`.
     UpgradeFailed,
-    /// It is applied and never gets healthy: `HealthCheckFailed` or `UpgradeFailed` at once,
-    /// without waiting for the timeout.
+    /// The objects are applied and not healthy: `HealthCheckFailed` or `UpgradeFailed`, without waiting for the timeout.
     HealthCheckFailed,
-    /// Its Deployments never become available. The object itself says so only if it waits for
-    /// them, and only after its own timeout.
+    /// The Deployments never become available. The object fails only if it waits for them, after its timeout.
     NeverHealthy,
-    /// It has given up: `Stalled=True`.
+    /// No more tries: `Stalled=True`.
     Stalled,
 }
 
 #[derive(Debug, Clone)]
-struct Fault {
+struct RequestedFailure {
     kind: String,
     namespace: String,
     name: String,
     matching: String,
-    how: Failure,
+    failure: FluxFailure,
 }
 
-/// All failures that were asked for and not healed.
+/// All requested failures that were not healed.
 #[derive(Debug, Default)]
-pub(crate) struct Faults(Mutex<Vec<Fault>>);
+pub(crate) struct RequestedFailures(Mutex<Vec<RequestedFailure>>);
 
-impl Faults {
-    pub fn add(&self, kind: &str, namespace: &str, name: &str, matching: &str, how: Failure) {
-        let fault = Fault {
+impl RequestedFailures {
+    pub fn add(&self, kind: &str, namespace: &str, name: &str, matching: &str, failure: FluxFailure) {
+        let requested = RequestedFailure {
             kind: kind.to_owned(),
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             matching: matching.to_owned(),
-            how,
+            failure,
         };
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(fault);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(requested);
     }
 
     pub fn heal(&self, kind: &str, namespace: &str, name: &str) {
@@ -53,31 +51,32 @@ impl Faults {
             .retain(|f| (f.kind.as_str(), f.namespace.as_str(), f.name.as_str()) != (kind, namespace, name));
     }
 
-    /// What is to go wrong for an object whose revision, version or images are in `text`.
-    pub fn of(&self, kind: &str, namespace: &str, name: &str, text: &str) -> Option<Failure> {
+    /// Returns the failure of an object. `text` contains its revision, version or images.
+    pub fn matching(&self, kind: &str, namespace: &str, name: &str, text: &str) -> Option<FluxFailure> {
         let faults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let hit = |f: &&Fault| {
+        let matches = |f: &&RequestedFailure| {
             (f.kind.as_str(), f.namespace.as_str(), f.name.as_str()) == (kind, namespace, name)
                 && text.contains(&f.matching)
         };
-        faults.iter().find(hit).map(|f| f.how)
+        faults.iter().find(matches).map(|f| f.failure)
     }
 
-    /// The same for the Kustomization or HelmRelease that a workload's labels name.
-    pub fn of_owner(&self, workload: &DynamicObject, text: &str) -> Option<Failure> {
+    /// Returns the failure of the Kustomization or HelmRelease in a workload's labels.
+    pub fn matching_owner(&self, workload: &DynamicObject, text: &str) -> Option<FluxFailure> {
         let owner = |kind: &str, group: &str| {
             let label = |key: &str| workload.labels().get(&format!("{group}/{key}"));
-            self.of(kind, label("namespace")?, label("name")?, text)
+            self.matching(kind, label("namespace")?, label("name")?, text)
         };
         owner("Kustomization", "kustomize.toolkit.fluxcd.io")
             .or_else(|| owner("HelmRelease", "helm.toolkit.fluxcd.io"))
     }
 
-    /// All that is asked for this object, now or at another revision; empty when nothing is.
-    pub fn asked(&self, kind: &str, namespace: &str, name: &str) -> String {
+    /// Describes all failures requested for an object, at any revision; empty if there are none.
+    pub fn description(&self, kind: &str, namespace: &str, name: &str) -> String {
         let faults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mine =
-            |f: &&Fault| (f.kind.as_str(), f.namespace.as_str(), f.name.as_str()) == (kind, namespace, name);
-        faults.iter().filter(mine).map(|f| format!("{} {:?};", f.matching, f.how)).collect()
+        let of_object = |f: &&RequestedFailure| {
+            (f.kind.as_str(), f.namespace.as_str(), f.name.as_str()) == (kind, namespace, name)
+        };
+        faults.iter().filter(of_object).map(|f| format!("{} {:?};", f.matching, f.failure)).collect()
     }
 }

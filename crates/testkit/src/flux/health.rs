@@ -1,9 +1,9 @@
-//! When a workload is healthy, by the rules of kstatus that Flux itself uses.
+//! The health of a workload, by the rules of kstatus, which Flux uses.
 
 use super::condition::{find, is_ready};
 use kube::api::DynamicObject;
 
-/// Whether an applied object is what it should be: `Current`, in the word of kstatus.
+/// Returns true if an applied object is `Current` in the terms of kstatus.
 pub(crate) fn is_current(object: &DynamicObject) -> bool {
     let kind = object.types.as_ref().map_or("", |t| t.kind.as_str());
     match kind {
@@ -12,7 +12,7 @@ pub(crate) fn is_current(object: &DynamicObject) -> bool {
     }
 }
 
-/// The same for a Deployment, whose kind a watch may not tell.
+/// Returns true if a Deployment is `Current`. Objects of a watch may have no kind.
 pub(crate) fn deployment_is_current(object: &DynamicObject) -> bool {
     let (spec, status) = (&object.data["spec"], &object.data["status"]);
     let number = |field: &str| status[field].as_i64().unwrap_or_default();

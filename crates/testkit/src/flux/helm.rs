@@ -1,15 +1,17 @@
-//! The part of helm-controller: from a chart version and values to a release and a status.
+//! Replaces helm-controller: installs or upgrades a release and writes its status.
 
-use super::chart::{Chart, config_digest, release_name, release_namespace, workload};
+use super::chart::{Chart, config_digest, workload};
 use super::condition::{Condition, conditions, find, is_ready, now, write};
-use super::fault::Failure;
+use super::context::StandInContext;
+use super::fault::FluxFailure;
 use super::health::is_current;
-use super::history::{digest, duration, parse_duration, timeout};
+use super::history::{digest, format_duration, format_timeout, parse_duration};
 use super::inventory::{inventory, prune};
 use super::kind;
-use super::kustomization::{AGAIN, FINALIZER, LOOK, look, set_finalizers, with_finalizer};
-use super::source::requested;
-use super::world::World;
+use super::kustomization::{
+    FAILURE_CHECK_INTERVAL, FINALIZER, HEALTH_CHECK_INTERVAL, current_object, set_finalizers, with_finalizer,
+};
+use super::source::requested_at;
 use anyhow::Result;
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject};
@@ -19,207 +21,212 @@ use std::time::{Duration, Instant};
 
 const MANAGER: &str = "helm-controller";
 
-/// How many releases are kept in a status when all is well.
-const KEPT: usize = 2;
+/// The number of releases in the history after a success.
+const MAX_RELEASES: usize = 2;
 
-/// Brings a HelmRelease to its chart and values, if it is not there.
-pub(crate) async fn reconcile(seen: &DynamicObject, world: &World) -> Result<Action> {
-    let (namespace, name) = (seen.namespace().unwrap_or_default(), seen.name_any());
-    let api = world.api(&kind::helm_release(), &namespace);
-    if seen.metadata.deletion_timestamp.is_some() {
-        return finalize(seen, &api, world).await;
+/// Installs or upgrades a HelmRelease, if its chart or values changed.
+pub(crate) async fn reconcile(cached: &DynamicObject, context: &StandInContext) -> Result<Action> {
+    let (namespace, name) = (cached.namespace().unwrap_or_default(), cached.name_any());
+    let api = context.api(&kind::helm_release(), &namespace);
+    if cached.metadata.deletion_timestamp.is_some() {
+        return finalize(cached, &api, context).await;
     }
-    if seen.data["spec"]["suspend"] == true {
+    if cached.data["spec"]["suspend"] == true {
         return Ok(Action::await_change());
     }
-    let chart = Chart::of(seen, world).await;
-    let asked = world.faults.asked("HelmRelease", &namespace, &name);
-    let what = format!("{chart:?} {:?} {} {asked}", seen.metadata.generation, requested(seen));
-    let next = if asked.is_empty() { Action::await_change() } else { Action::requeue(AGAIN) };
-    if world.tried(seen, &what) {
+    let chart = Chart::of(cached, context).await;
+    let failures = context.failures.description("HelmRelease", &namespace, &name);
+    let attempt = format!("{chart:?} {:?} {} {failures}", cached.metadata.generation, requested_at(cached));
+    let next =
+        if failures.is_empty() { Action::await_change() } else { Action::requeue(FAILURE_CHECK_INTERVAL) };
+    if context.is_attempted(cached, &attempt) {
         return Ok(next);
     }
     let object = api.get(&name).await?;
-    let object = with_finalizer(&object, &api, world).await?;
+    let object = with_finalizer(&object, &api, context).await?;
     match chart {
-        Err(e) => no_chart(&api, &object, &format!("{e:#}")).await?,
-        Ok(chart) if released(&object, &chart) => confirm(&api, &object).await?,
-        Ok(chart) => Run::new(world, &api, object, &chart).go().await?,
+        Err(e) => write_no_chart(&api, &object, &format!("{e:#}")).await?,
+        Ok(chart) if is_released(&object, &chart) => confirm(&api, &object).await?,
+        Ok(chart) => ReleaseRun::new(context, &api, object, &chart).run().await?,
     }
-    world.note(seen, &what);
+    context.record_attempt(cached, &attempt);
     Ok(next)
 }
 
-/// Whether the release that is deployed is the one that is asked for.
-fn released(object: &DynamicObject, chart: &Chart) -> bool {
+/// Returns true if the deployed release has this chart and the object's values.
+fn is_released(object: &DynamicObject, chart: &Chart) -> bool {
     let last = &object.data["status"]["history"][0];
-    let up = find(object, "Ready").is_some_and(|c| c["status"] == "True");
-    up && last["status"] == "deployed"
+    let is_ready = find(object, "Ready").is_some_and(|c| c["status"] == "True");
+    is_ready
+        && last["status"] == "deployed"
         && last["chartVersion"] == chart.version.as_str()
         && last["configDigest"] == config_digest(object).as_str()
 }
 
-/// Says of a new generation that nothing had to be done for it.
+/// Updates the generation in the status of a release that needs no upgrade.
 async fn confirm(api: &Api<DynamicObject>, object: &DynamicObject) -> Result<()> {
     let status = &object.data["status"];
-    let handled = requested(object).is_null() || status["lastHandledReconcileAt"] == requested(object);
+    let handled = requested_at(object).is_null() || status["lastHandledReconcileAt"] == requested_at(object);
     if is_ready(object) && status["observedGeneration"].as_i64() == object.metadata.generation && handled {
         return Ok(());
     }
-    let again = |kind: &'static str| {
+    let unchanged = |kind: &'static str| {
         let old = find(object, kind)?;
         Some(Condition::yes(kind, old["reason"].as_str()?, old["message"].as_str()?))
     };
-    let wanted: Vec<Condition> = ["Ready", "Released"].into_iter().filter_map(again).collect();
+    let wanted: Vec<Condition> = ["Ready", "Released"].into_iter().filter_map(unchanged).collect();
     let fields = json!({
         "conditions": conditions(object, &wanted),
         "lastAttemptedGeneration": object.metadata.generation,
         "observedGeneration": object.metadata.generation,
-        "lastHandledReconcileAt": requested(object),
+        "lastHandledReconcileAt": requested_at(object),
     });
     write(api, MANAGER, object, fields).await?;
     Ok(())
 }
 
-async fn no_chart(api: &Api<DynamicObject>, object: &DynamicObject, why: &str) -> Result<()> {
-    let place = format!("{0}/{0}-{1}", object.namespace().unwrap_or_default(), object.name_any());
+async fn write_no_chart(api: &Api<DynamicObject>, object: &DynamicObject, cause: &str) -> Result<()> {
+    let chart = format!("{0}/{0}-{1}", object.namespace().unwrap_or_default(), object.name_any());
     let wanted = [
         Condition::yes("Reconciling", "ProgressingWithRetry", "Fulfilling prerequisites"),
-        Condition::no("Ready", "SourceNotReady", &format!("HelmChart '{place}' is not ready: {why}")),
+        Condition::no("Ready", "SourceNotReady", &format!("HelmChart '{chart}' is not ready: {cause}")),
     ];
     write(api, MANAGER, object, json!({"conditions": conditions(object, &wanted)})).await?;
     Ok(())
 }
 
-async fn finalize(seen: &DynamicObject, api: &Api<DynamicObject>, world: &World) -> Result<Action> {
-    if seen.finalizers().iter().any(|f| f == FINALIZER) {
-        if seen.data["spec"]["suspend"] != true {
-            prune(world, &seen.data["status"]["inventory"], &Value::Null).await?;
+async fn finalize(
+    cached: &DynamicObject,
+    api: &Api<DynamicObject>,
+    context: &StandInContext,
+) -> Result<Action> {
+    if cached.finalizers().iter().any(|f| f == FINALIZER) {
+        if cached.data["spec"]["suspend"] != true {
+            prune(context, &cached.data["status"]["inventory"], &Value::Null).await?;
         }
-        set_finalizers(seen, api, |finalizers| finalizers.retain(|f| f != FINALIZER)).await?;
+        set_finalizers(cached, api, |finalizers| finalizers.retain(|f| f != FINALIZER)).await?;
     }
     Ok(Action::await_change())
 }
 
 /// One install or upgrade.
-struct Run<'a> {
-    world: &'a World,
+struct ReleaseRun<'a> {
+    context: &'a StandInContext,
     api: &'a Api<DynamicObject>,
     object: DynamicObject,
     chart: &'a Chart,
     /// `install` or `upgrade`.
     action: &'static str,
-    /// The release's number.
+    /// The version of the release, from 1.
     number: i64,
     started: Instant,
 }
 
-impl<'a> Run<'a> {
+impl<'a> ReleaseRun<'a> {
     fn new(
-        world: &'a World,
+        context: &'a StandInContext,
         api: &'a Api<DynamicObject>,
         object: DynamicObject,
         chart: &'a Chart,
-    ) -> Run<'a> {
+    ) -> ReleaseRun<'a> {
         let history = object.data["status"]["history"].as_array();
         let deployed = history.is_some_and(|h| h.iter().any(|r| r["status"] != "failed"));
         let newest = object.data["status"]["history"][0]["version"].as_i64().unwrap_or_default();
         let action = if deployed { "upgrade" } else { "install" };
-        Run { world, api, object, chart, action, number: newest + 1, started: Instant::now() }
+        ReleaseRun { context, api, object, chart, action, number: newest + 1, started: Instant::now() }
     }
 
-    async fn go(mut self) -> Result<()> {
-        self.progress().await?;
-        tokio::time::sleep(self.world.options.progressing).await;
+    async fn run(mut self) -> Result<()> {
+        self.write_progress().await?;
+        tokio::time::sleep(self.context.options.progressing).await;
         let namespace = self.object.namespace().unwrap_or_default();
-        let made = workload(&self.object, self.chart);
-        let text = json!([self.chart.version, made]).to_string();
-        match self.world.faults.of("HelmRelease", &namespace, &self.object.name_any(), &text) {
-            Some(Failure::BuildFailed) => {
-                let told = "execution error at (templates/deployment.yaml:4:49): made to fail by the test";
-                return self.fail(told, false).await;
+        let manifest = workload(&self.object, self.chart);
+        let text = json!([self.chart.version, manifest]).to_string();
+        match self.context.failures.matching("HelmRelease", &namespace, &self.object.name_any(), &text) {
+            Some(FluxFailure::BuildFailed) => {
+                let message = "execution error at (templates/deployment.yaml:4:49): made to fail by the test";
+                return self.fail(message, false).await;
             }
-            Some(Failure::UpgradeFailed) => return self.fail("made to fail by the test", true).await,
-            Some(Failure::HealthCheckFailed) => return self.fail("context deadline exceeded", true).await,
-            Some(Failure::Stalled) => return self.stall().await,
-            Some(Failure::NeverHealthy) | None => {}
+            Some(FluxFailure::UpgradeFailed) => return self.fail("made to fail by the test", true).await,
+            Some(FluxFailure::HealthCheckFailed) => {
+                return self.fail("context deadline exceeded", true).await;
+            }
+            Some(FluxFailure::Stalled) => return self.stall().await,
+            Some(FluxFailure::NeverHealthy) | None => {}
         }
-        let applied = match crate::apply::apply_in(&self.world.client, MANAGER, &namespace, vec![made]).await
-        {
-            Ok(applied) => applied,
-            Err(e) => return self.fail(&format!("{e:#}"), true).await,
-        };
+        let applied =
+            match crate::apply::apply_in(&self.context.client, MANAGER, &namespace, vec![manifest]).await {
+                Ok(applied) => applied,
+                Err(e) => return self.fail(&format!("{e:#}"), true).await,
+            };
         let inventory = inventory(&applied);
-        prune(self.world, &self.object.data["status"]["inventory"], &inventory).await?;
-        match self.wait(&applied).await? {
-            Some(late) => self.fail(&late, true).await,
+        prune(self.context, &self.object.data["status"]["inventory"], &inventory).await?;
+        match self.wait_until_healthy(&applied).await? {
+            Some(timeout) => self.fail(&timeout, true).await,
             None => self.succeed(inventory).await,
         }
     }
 
     fn timeout(&self) -> Duration {
         let spec = self.object.data["spec"]["timeout"].as_str();
-        spec.and_then(parse_duration).unwrap_or(self.world.options.health_timeout)
+        spec.and_then(parse_duration).unwrap_or(self.context.options.health_timeout)
     }
 
-    async fn progress(&mut self) -> Result<()> {
-        let told = format!("Running '{}' action with timeout of {}", self.action, timeout(self.timeout()));
+    async fn write_progress(&mut self) -> Result<()> {
+        let message =
+            format!("Running '{}' action with timeout of {}", self.action, format_timeout(self.timeout()));
         let mut wanted = vec![
-            Condition::yes("Reconciling", "Progressing", &told),
-            Condition::unknown("Ready", "Progressing", &told),
+            Condition::yes("Reconciling", "Progressing", &message),
+            Condition::unknown("Ready", "Progressing", &message),
         ];
-        wanted.extend(kept(&self.object, "Released"));
-        let template = !self.object.data["spec"]["chart"].is_null();
+        wanted.extend(unchanged(&self.object, "Released"));
+        let has_template = !self.object.data["spec"]["chart"].is_null();
         let namespace = self.object.namespace().unwrap_or_default();
-        let place = format!("{namespace}/{namespace}-{}", self.object.name_any());
+        let chart = format!("{namespace}/{namespace}-{}", self.object.name_any());
         let fields = json!({
             "conditions": conditions(&self.object, &wanted),
-            "helmChart": if template { json!(place) } else { Value::Null },
+            "helmChart": if has_template { json!(chart) } else { Value::Null },
             "lastAttemptedConfigDigest": config_digest(&self.object),
             "lastAttemptedGeneration": self.object.metadata.generation,
             "lastAttemptedReleaseAction": self.action,
             "lastAttemptedRevision": self.chart.version,
             "lastAttemptedRevisionDigest": self.chart.digest,
-            "storageNamespace": self.object.data["spec"]["storageNamespace"].as_str().unwrap_or(&namespace),
+            "storageNamespace": namespace,
         });
         self.object = write(self.api, MANAGER, &self.object, fields).await?;
         Ok(())
     }
 
-    /// Waits until the release's workload is healthy; otherwise what is told when it is too late.
-    async fn wait(&self, applied: &[DynamicObject]) -> Result<Option<String>> {
-        let action = &self.object.data["spec"][self.action];
-        if action["disableWait"] == true {
-            return Ok(None);
-        }
+    /// Waits until the objects of the release are healthy. Returns the message of a timeout.
+    async fn wait_until_healthy(&self, applied: &[DynamicObject]) -> Result<Option<String>> {
         let end = Instant::now() + self.timeout();
         for object in applied {
-            while !is_current(&look(object, self.world).await?) {
+            while !is_current(&current_object(object, self.context).await?) {
                 if Instant::now() > end {
-                    let place = format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any());
-                    let told = format!("resource Deployment/{place} not ready. status: InProgress");
-                    return Ok(Some(format!("{told}\ncontext deadline exceeded")));
+                    let name = format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any());
+                    let message = format!("resource Deployment/{name} not ready. status: InProgress");
+                    return Ok(Some(format!("{message}\ncontext deadline exceeded")));
                 }
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(HEALTH_CHECK_INTERVAL).await;
             }
         }
         Ok(None)
     }
 
-    /// `podinfo/podinfo.v2 with chart podinfo@6.1.6`, with the number only where Helm made one.
-    fn release(&self, numbered: bool) -> String {
-        let (namespace, name) = (release_namespace(&self.object), release_name(&self.object));
+    /// Returns the release as in messages: `podinfo/podinfo.v2 with chart podinfo@6.1.6`; the number is optional.
+    fn release_text(&self, numbered: bool) -> String {
+        let (namespace, name) = (self.object.namespace().unwrap_or_default(), self.object.name_any());
         let number = if numbered { format!(".v{}", self.number) } else { String::new() };
         format!("{namespace}/{name}{number} with chart {}@{}", self.chart.name, self.chart.version)
     }
 
-    /// `UpgradeSucceeded` and its like.
+    /// Returns a reason such as `UpgradeSucceeded`.
     fn reason(&self, outcome: &str) -> String {
         format!("{}{outcome}", if self.action == "install" { "Install" } else { "Upgrade" })
     }
 
-    /// The release as a record of the history.
-    fn snapshot(&self, status: &str) -> Value {
+    /// Returns the history record of the release.
+    fn record(&self, status: &str) -> Value {
         let first = self.object.data["status"]["history"][0]["firstDeployed"].as_str().map(str::to_owned);
         let mut record = json!({
             "action": self.action,
@@ -228,11 +235,11 @@ impl<'a> Run<'a> {
             "chartName": self.chart.name,
             "chartVersion": self.chart.version,
             "configDigest": config_digest(&self.object),
-            "digest": digest(format!("{} {status} {}", self.release(true), now()).as_bytes()),
+            "digest": digest(format!("{} {status} {}", self.release_text(true), now()).as_bytes()),
             "firstDeployed": first.unwrap_or_else(now),
             "lastDeployed": now(),
-            "name": release_name(&self.object),
-            "namespace": release_namespace(&self.object),
+            "name": self.object.name_any(),
+            "namespace": self.object.namespace(),
             "status": status,
             "version": self.number,
         });
@@ -251,15 +258,16 @@ impl<'a> Run<'a> {
                 record.as_object_mut().map(|fields| fields.remove("action"));
             }
         }
-        records.insert(0, self.snapshot(status));
-        records.truncate(if status == "deployed" { KEPT } else { KEPT + 2 });
+        records.insert(0, self.record(status));
+        records.truncate(if status == "deployed" { MAX_RELEASES } else { MAX_RELEASES + 2 });
         Value::Array(records)
     }
 
     async fn succeed(self, inventory: Value) -> Result<()> {
-        let told = format!("Helm {} succeeded for release {}", self.action, self.release(true));
+        let message = format!("Helm {} succeeded for release {}", self.action, self.release_text(true));
         let reason = self.reason("Succeeded");
-        let wanted = [Condition::yes("Ready", &reason, &told), Condition::yes("Released", &reason, &told)];
+        let wanted =
+            [Condition::yes("Ready", &reason, &message), Condition::yes("Released", &reason, &message)];
         let fields = json!({
             "conditions": conditions(&self.object, &wanted),
             "history": self.history("deployed"),
@@ -269,18 +277,20 @@ impl<'a> Run<'a> {
             "installFailures": null,
             "upgradeFailures": null,
         });
-        self.end(fields).await
+        self.write_outcome(fields).await
     }
 
-    /// `recorded`: Helm got as far as making a release that failed.
-    async fn fail(self, why: &str, recorded: bool) -> Result<()> {
-        let told = format!("Helm {} failed for release {}: {why}", self.action, self.release(false));
+    /// Writes a failure. `recorded` is true if Helm has made a release, which failed.
+    async fn fail(self, cause: &str, recorded: bool) -> Result<()> {
+        let message =
+            format!("Helm {} failed for release {}: {cause}", self.action, self.release_text(false));
         let reason = self.reason("Failed");
-        let doing = format!("Running '{}' action with timeout of {}", self.action, timeout(self.timeout()));
+        let action =
+            format!("Running '{}' action with timeout of {}", self.action, format_timeout(self.timeout()));
         let wanted = [
-            Condition::yes("Reconciling", "Progressing", &doing),
-            Condition::no("Ready", &reason, &told),
-            Condition::no("Released", &reason, &told),
+            Condition::yes("Reconciling", "Progressing", &action),
+            Condition::no("Ready", &reason, &message),
+            Condition::no("Released", &reason, &message),
         ];
         let mut fields =
             json!({"conditions": conditions(&self.object, &wanted), "failures": self.failures()});
@@ -288,17 +298,18 @@ impl<'a> Run<'a> {
             fields["history"] = self.history("failed");
             fields[format!("{}Failures", self.action)] = json!(1);
         }
-        self.end(fields).await
+        self.write_outcome(fields).await
     }
 
     async fn stall(self) -> Result<()> {
-        let told = format!("Helm {} failed for release {}: made to fail", self.action, self.release(false));
+        let message =
+            format!("Helm {} failed for release {}: made to fail", self.action, self.release_text(false));
         let reason = self.reason("Failed");
         let retries = format!("Failed to {} after 1 attempt(s)", self.action);
         let wanted = [
             Condition::yes("Stalled", "RetriesExceeded", &retries),
-            Condition::no("Ready", &reason, &told),
-            Condition::no("Released", &reason, &told),
+            Condition::no("Ready", &reason, &message),
+            Condition::no("Released", &reason, &message),
         ];
         let fields = json!({
             "conditions": conditions(&self.object, &wanted),
@@ -306,25 +317,25 @@ impl<'a> Run<'a> {
             "history": self.history("failed"),
             "observedGeneration": self.object.metadata.generation,
         });
-        self.end(fields).await
+        self.write_outcome(fields).await
     }
 
     fn failures(&self) -> i64 {
         self.object.data["status"]["failures"].as_i64().unwrap_or_default() + 1
     }
 
-    async fn end(self, mut fields: Value) -> Result<()> {
-        fields["lastAttemptedReleaseActionDuration"] = json!(duration(self.started.elapsed()));
-        if !requested(&self.object).is_null() {
-            fields["lastHandledReconcileAt"] = requested(&self.object);
+    async fn write_outcome(self, mut fields: Value) -> Result<()> {
+        fields["lastAttemptedReleaseActionDuration"] = json!(format_duration(self.started.elapsed()));
+        if !requested_at(&self.object).is_null() {
+            fields["lastHandledReconcileAt"] = requested_at(&self.object);
         }
         write(self.api, MANAGER, &self.object, fields).await?;
         Ok(())
     }
 }
 
-/// A condition of an object as it is, to be written again.
-fn kept(object: &DynamicObject, kind: &'static str) -> Option<Condition> {
+/// Returns a condition of an object unchanged.
+fn unchanged(object: &DynamicObject, kind: &'static str) -> Option<Condition> {
     let old = find(object, kind)?;
     let (reason, message) = (old["reason"].as_str()?, old["message"].as_str()?);
     Some(match old["status"].as_str()? {

@@ -1,20 +1,20 @@
-//! The records that Flux keeps in a status: what was reconciled or released, newest first.
+//! The history in a status: the reconciliations or releases, newest first. And durations in Go's format.
 
 use super::condition::now;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::time::Duration;
 
-/// How many records of a Kustomization are kept.
-const KEPT: usize = 5;
+/// The number of records in the history of a Kustomization.
+const MAX_RECORDS: usize = 5;
 
-/// A digest as Flux prints it.
+/// Returns a digest in Flux's format.
 pub(crate) fn digest(bytes: &[u8]) -> String {
     let hex: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
     format!("sha256:{hex}")
 }
 
-/// A Kustomization's history with one more reconciliation of what has this digest.
+/// Returns a Kustomization's history with one more reconciliation of the manifests with this digest.
 pub(crate) fn reconciled(
     history: &Value,
     digest: &str,
@@ -30,33 +30,33 @@ pub(crate) fn reconciled(
         "digest": digest,
         "firstReconciled": first,
         "lastReconciled": now(),
-        "lastReconciledDuration": duration(took),
+        "lastReconciledDuration": format_duration(took),
         "lastReconciledStatus": status,
         "metadata": {"revision": revision},
         "totalReconciliations": old["totalReconciliations"].as_i64().unwrap_or_default() + 1,
     });
     records.insert(0, record);
-    records.truncate(KEPT);
+    records.truncate(MAX_RECORDS);
     Value::Array(records)
 }
 
-/// A duration as Go prints it.
-pub(crate) fn duration(took: Duration) -> String {
+/// Formats a duration like Go.
+pub(crate) fn format_duration(took: Duration) -> String {
     match took.as_secs_f64() {
         seconds if seconds >= 1.0 => format!("{seconds}s"),
         seconds => format!("{}ms", seconds * 1000.0),
     }
 }
 
-/// A timeout as Go prints it: `5m0s`.
-pub(crate) fn timeout(of: Duration) -> String {
-    match (of.as_secs() / 60, of.as_secs() % 60) {
+/// Formats a timeout like Go: `5m0s`.
+pub(crate) fn format_timeout(timeout: Duration) -> String {
+    match (timeout.as_secs() / 60, timeout.as_secs() % 60) {
         (0, seconds) => format!("{seconds}s"),
         (minutes, seconds) => format!("{minutes}m{seconds}s"),
     }
 }
 
-/// Reads a duration as Go writes it: `1m30s`, `500ms`.
+/// Parses a duration in Go's format: `1m30s`, `500ms`.
 pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     let mut total = Duration::ZERO;
     let mut rest = text;
@@ -83,16 +83,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_those_of_go() {
-        assert_eq!(timeout(Duration::from_secs(300)), "5m0s");
-        assert_eq!(timeout(Duration::from_secs(20)), "20s");
+    fn durations_have_the_format_of_go() {
+        assert_eq!(format_timeout(Duration::from_secs(300)), "5m0s");
+        assert_eq!(format_timeout(Duration::from_secs(20)), "20s");
         assert_eq!(parse_duration("1m30s"), Some(Duration::from_secs(90)));
         assert_eq!(parse_duration("500ms"), Some(Duration::from_millis(500)));
         assert_eq!(parse_duration("soon"), None);
     }
 
     #[test]
-    fn the_same_manifests_are_counted_and_others_are_added() {
+    fn the_same_manifests_are_counted_and_others_get_a_new_record() {
         let second = Duration::from_secs(1);
         let once = reconciled(&Value::Null, "sha256:a", "main@sha1:1", "ReconciliationSucceeded", second);
         let twice = reconciled(&once, "sha256:a", "main@sha1:1", "ReconciliationSucceeded", second);

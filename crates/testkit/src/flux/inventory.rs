@@ -1,13 +1,13 @@
-//! What an object of Flux has made: the entries of its status, and removing those that went.
+//! The inventory in a status: the applied objects. Deletes the objects that are no longer in it.
 
-use super::world::World;
+use super::context::StandInContext;
 use anyhow::Result;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube::core::TypeMeta;
 use serde_json::{Value, json};
 
-/// The inventory of applied objects, as Flux writes it.
+/// Returns the inventory of applied objects.
 pub(crate) fn inventory(applied: &[DynamicObject]) -> Value {
     json!({ "entries": applied.iter().map(entry).collect::<Vec<_>>() })
 }
@@ -20,8 +20,8 @@ fn entry(object: &DynamicObject) -> Value {
     json!({"id": format!("{namespace}_{name}_{group}_{}", types.kind), "v": version})
 }
 
-/// Deletes what the old inventory holds and the new one does not.
-pub(crate) async fn prune(world: &World, old: &Value, new: &Value) -> Result<()> {
+/// Deletes the objects of the old inventory that are not in the new one.
+pub(crate) async fn prune(context: &StandInContext, old: &Value, new: &Value) -> Result<()> {
     let entries = |inventory: &Value| inventory["entries"].as_array().cloned().unwrap_or_default();
     let kept = entries(new);
     for entry in entries(old) {
@@ -29,7 +29,7 @@ pub(crate) async fn prune(world: &World, old: &Value, new: &Value) -> Result<()>
             continue;
         }
         if let Some((types, namespace, name)) = parse(&entry) {
-            crate::apply::delete(&world.client, &types, &namespace, &name).await?;
+            crate::apply::delete(&context.client, &types, &namespace, &name).await?;
         }
     }
     Ok(())
@@ -50,15 +50,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_written_and_read() {
+    fn entries_are_formatted_and_parsed() {
         let object: DynamicObject =
             serde_json::from_value(json!({"apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": {"name": "a", "namespace": "n"}}))
             .unwrap();
-        let written = entry(&object);
-        assert_eq!(written, json!({"id": "n_a_apps_Deployment", "v": "v1"}));
+        let formatted = entry(&object);
+        assert_eq!(formatted, json!({"id": "n_a_apps_Deployment", "v": "v1"}));
         let types = TypeMeta { api_version: "apps/v1".into(), kind: "Deployment".into() };
-        assert_eq!(parse(&written), Some((types, "n".into(), "a".into())));
+        assert_eq!(parse(&formatted), Some((types, "n".into(), "a".into())));
         let service = parse(&json!({"id": "default_podinfo__Service", "v": "v1"})).unwrap();
         assert_eq!((service.0.api_version.as_str(), service.2.as_str()), ("v1", "podinfo"));
     }

@@ -1,4 +1,4 @@
-//! The kinds that the stand-in works on, in the versions that current Flux writes.
+//! The kinds that the stand-in reconciles, in the versions of current Flux.
 
 use kube::core::{ApiResource, GroupVersionKind};
 
@@ -21,7 +21,7 @@ pub(crate) fn deployment() -> ApiResource {
 
 fn kind(group: &str, version: &str, kind: &str) -> ApiResource {
     let mut resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
-    // The plural of Repository is guessed right; that of HelmRelease too. Say it all the same.
+    // Explicit, so that the plural does not depend on kube's guess.
     resource.plural = match kind {
         "GitRepository" => "gitrepositories".into(),
         "OCIRepository" => "ocirepositories".into(),

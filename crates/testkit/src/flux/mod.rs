@@ -1,16 +1,15 @@
-//! A stand-in for Flux on one cluster. Flux itself needs its images and a place to run them; this
-//! reads real git, applies to a real API server, and writes the status that the real controllers
-//! write: same order, same fields, same field managers (seen in captured objects). It also plays
-//! the part of the Deployment controller, since nobody runs pods here.
+//! A stand-in for Flux on one cluster: Flux itself needs its images and nodes. The stand-in reads real git, applies to a
+//! real API server, and writes the status of the real controllers, with the order, fields and field managers of captured
+//! objects. It also writes the status of Deployments, because no pods run here.
 //!
-//! It is not Flux. It knows no Helm templates (a release becomes one Deployment), no `patches` in
-//! a kustomization file, no decryption, no remote clusters, no signatures, no OCI registry, and
-//! never reconciles without a reason: nothing is written while nothing changes.
+//! It does not support Helm templates (a release becomes one Deployment), `patches` in a kustomization file, decryption,
+//! remote clusters, signatures and OCI registries. It writes nothing while nothing changes.
 
 mod build;
 mod chart;
 mod checkout;
 mod condition;
+mod context;
 mod controllers;
 mod deployment;
 mod fault;
@@ -24,8 +23,7 @@ mod options;
 mod remote;
 mod source;
 mod stand_in;
-mod world;
 
-pub use fault::Failure;
-pub use options::Options;
-pub use stand_in::StandIn;
+pub use fault::FluxFailure;
+pub use options::FluxOptions;
+pub use stand_in::FluxStandIn;

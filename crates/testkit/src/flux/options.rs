@@ -1,29 +1,28 @@
-//! How fast the stand-in is. The defaults are those of tests; a demo takes its time.
+//! The speed of the stand-in. The defaults are for tests; the demo is slower.
 
 use std::time::Duration;
 
-/// The stand-in's clockwork.
+/// The settings of the stand-in.
 #[derive(Debug, Clone)]
-pub struct Options {
-    /// How often a git repository is asked for its branch. Several sources of one repository
-    /// share the question.
+pub struct FluxOptions {
+    /// The interval for reading the branches of a git repository. Several sources share one request.
     pub git_poll: Duration,
-    /// How long an object shows that it is progressing before its outcome shows.
+    /// How long an object is `Progressing` before its outcome is written.
     pub progressing: Duration,
-    /// How long a Deployment rolls out until it is available.
+    /// How long a Deployment takes to become available.
     pub rollout: Duration,
-    /// How long health is waited for when the object names no `timeout`.
+    /// The timeout of health checks for objects without `timeout`.
     pub health_timeout: Duration,
-    /// Whether objects get Flux's finalizer, and what they made is removed with them. Switch it
-    /// off where objects are deleted after the stand-in has stopped.
+    /// Whether objects get Flux's finalizer, so that their applied objects are deleted with them. Switch it off if
+    /// objects are deleted after the stand-in has stopped.
     pub finalizers: bool,
-    /// The one namespace whose objects it looks after; all of them when there is none.
+    /// The namespace of the objects to reconcile; `None` for all namespaces.
     pub namespace: Option<String>,
 }
 
-impl Default for Options {
+impl Default for FluxOptions {
     fn default() -> Self {
-        Options {
+        FluxOptions {
             git_poll: Duration::from_millis(200),
             progressing: Duration::from_millis(100),
             rollout: Duration::from_millis(100),

@@ -1,5 +1,5 @@
-//! Asking a git server where a branch is, with one small HTTP request: `git ls-remote` would do
-//! the same with three processes, five times a second.
+//! Reads the references of a git server with one small HTTP request. `git ls-remote` needs three processes, and the
+//! stand-in asks five times a second.
 
 use anyhow::{Context, Result, anyhow, bail};
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// User and password for a git server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Credentials {
+pub(crate) struct GitCredentials {
     pub user: String,
     pub password: String,
 }
@@ -16,53 +16,60 @@ pub(crate) struct Credentials {
 /// The references of a repository, by their full names.
 type References = HashMap<String, String>;
 
-/// Whom is asked, and as whom.
-type Question = (String, Option<Credentials>);
+/// An address, and the credentials for it.
+type RemoteKey = (String, Option<GitCredentials>);
 
-/// What servers said last. All stand-ins of a process know it together: each question costs the
-/// server a process or two.
-static KNOWN: LazyLock<Mutex<HashMap<Question, (Instant, References)>>> = LazyLock::new(Mutex::default);
+/// The last answers of the servers, for all stand-ins of the process: each request costs the server a process or two.
+static CACHE: LazyLock<Mutex<HashMap<RemoteKey, (Instant, References)>>> = LazyLock::new(Mutex::default);
 
-/// Asks servers, when what they said last is too old.
+/// Reads references, from the cache if they are recent.
 pub(crate) struct Remotes {
     client: reqwest::Client,
-    fresh: Duration,
+    /// How long a cached answer is valid.
+    max_age: Duration,
 }
 
 impl Remotes {
-    pub fn new(fresh: Duration) -> Result<Remotes> {
+    pub fn new(poll_interval: Duration) -> Result<Remotes> {
         crate::kubeconfig::install_tls_provider();
-        let client = reqwest::Client::builder().timeout(Duration::from_secs(20)).build()?;
-        Ok(Remotes { client, fresh: fresh.mul_f32(0.9) })
+        // Without root certificates: the git servers of tests have no TLS.
+        let client =
+            reqwest::Client::builder().timeout(Duration::from_secs(20)).tls_certs_only([]).build()?;
+        Ok(Remotes { client, max_age: poll_interval.mul_f32(0.9) })
     }
 
-    /// The commit that a reference such as `refs/heads/main` points to.
-    pub async fn commit(&self, url: &str, reference: &str, who: Option<&Credentials>) -> Result<String> {
-        let references = self.references(url, who).await?;
+    /// Returns the commit of a reference such as `refs/heads/main`.
+    pub async fn commit(
+        &self,
+        url: &str,
+        reference: &str,
+        credentials: Option<&GitCredentials>,
+    ) -> Result<String> {
+        let references = self.references(url, credentials).await?;
         references.get(reference).cloned().with_context(|| {
             let short = reference.rsplit('/').next().unwrap_or(reference);
             format!("couldn't find remote ref \"{short}\"")
         })
     }
 
-    async fn references(&self, url: &str, who: Option<&Credentials>) -> Result<References> {
-        let key = (url.to_owned(), who.cloned());
-        if let Some((when, references)) = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(&key)
-            && when.elapsed() < self.fresh
+    async fn references(&self, url: &str, credentials: Option<&GitCredentials>) -> Result<References> {
+        let key = (url.to_owned(), credentials.cloned());
+        if let Some((when, references)) = CACHE.lock().unwrap_or_else(PoisonError::into_inner).get(&key)
+            && when.elapsed() < self.max_age
         {
             return Ok(references.clone());
         }
-        let references = self.ask(url, who).await?;
-        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert(key, (Instant::now(), references.clone()));
+        let references = self.request(url, credentials).await?;
+        let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.insert(key, (Instant::now(), references.clone()));
         Ok(references)
     }
 
-    async fn ask(&self, url: &str, who: Option<&Credentials>) -> Result<References> {
+    async fn request(&self, url: &str, credentials: Option<&GitCredentials>) -> Result<References> {
         let address = format!("{}/info/refs?service=git-upload-pack", url.trim_end_matches('/'));
         let mut request = self.client.get(address);
-        if let Some(who) = who {
-            request = request.basic_auth(&who.user, Some(&who.password));
+        if let Some(GitCredentials { user, password }) = credentials {
+            request = request.basic_auth(user, Some(password));
         }
         let answer = request.send().await.map_err(|e| anyhow!("{}", root_cause(&e)))?;
         match answer.status().as_u16() {
@@ -82,11 +89,12 @@ fn root_cause(error: &dyn std::error::Error) -> String {
     cause.to_string()
 }
 
-/// Reads git's advertisement: lines that begin with their own length in four hexadecimal digits.
+/// Parses git's list of references: lines that begin with their own length in four hexadecimal digits.
 fn parse(mut bytes: &[u8]) -> Result<References> {
     let mut references = References::new();
     while let Some((digits, _)) = bytes.split_at_checked(4) {
-        let length = usize::from_str_radix(std::str::from_utf8(digits)?, 16).context("this is not git")?;
+        let length =
+            usize::from_str_radix(std::str::from_utf8(digits)?, 16).context("not an answer of git")?;
         let (line, rest) = bytes.split_at_checked(length.max(4)).context("the answer was cut off")?;
         bytes = rest;
         let text = String::from_utf8_lossy(line.get(4..).unwrap_or_default());
@@ -105,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_advertisement_is_read() {
+    fn the_list_of_references_is_parsed() {
         let line = |text: &str| format!("{:04x}{text}\n", text.len() + 5);
         let head = line("aaaa0000000000000000000000000000000000aa HEAD\0multi_ack side-band");
         let main = line("bbbb0000000000000000000000000000000000bb refs/heads/main");

@@ -1,10 +1,10 @@
-//! The part of source-controller: what revision a source has. Git is asked; the registries and
-//! chart repositories of a stand-in have whatever is asked of them.
+//! Replaces source-controller: writes the revision of a source. The stand-in asks real git servers. It does not ask
+//! registries and chart repositories: every tag and chart exists.
 
 use super::condition::{Condition, conditions, find, is_ready, now, write};
+use super::context::StandInContext;
 use super::history::digest;
 use super::kind;
-use super::world::World;
 use anyhow::{Result, bail};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -13,83 +13,89 @@ use serde_json::{Value, json};
 
 const MANAGER: &str = "gotk-source-controller";
 
-/// Looks at a GitRepository's branch and writes what it found, and comes back to look again.
-pub(crate) async fn git(seen: &DynamicObject, world: &World) -> Result<Action> {
-    if seen.data["spec"]["suspend"] == true {
+/// Reads the branch of a GitRepository, writes its revision, and polls again later.
+pub(crate) async fn git(cached: &DynamicObject, context: &StandInContext) -> Result<Action> {
+    if cached.data["spec"]["suspend"] == true {
         return Ok(Action::await_change());
     }
-    let again = Action::requeue(world.options.git_poll);
-    let url = seen.data["spec"]["url"].as_str().unwrap_or_default();
-    match revision_of_git(seen, url, world).await {
+    let again = Action::requeue(context.options.git_poll);
+    let url = cached.data["spec"]["url"].as_str().unwrap_or_default();
+    match revision_of_git(cached, url, context).await {
         Ok(revision) => {
-            found(seen, "GitRepository", &revision, "stored artifact for revision", world).await?
+            found(cached, "GitRepository", &revision, "stored artifact for revision", context).await?
         }
         Err(e) => {
-            let told =
+            let message =
                 format!("failed to checkout and determine revision: unable to list remote for '{url}': {e}");
-            not_found(seen, &told, world).await?;
+            not_found(cached, &message, context).await?;
         }
     }
     Ok(again)
 }
 
-async fn revision_of_git(seen: &DynamicObject, url: &str, world: &World) -> Result<String> {
-    let reference = &seen.data["spec"]["ref"];
+async fn revision_of_git(cached: &DynamicObject, url: &str, context: &StandInContext) -> Result<String> {
+    let reference = &cached.data["spec"]["ref"];
     let field = |name: &str| reference[name].as_str();
     if let (Some(commit), None) = (field("commit"), field("branch")) {
         return Ok(format!("sha1:{commit}"));
     }
-    let (pointer, full) = match (field("name"), field("tag"), field("semver")) {
+    let (name, reference) = match (field("name"), field("tag"), field("semver")) {
         (Some(name), _, _) => (name.to_owned(), name.to_owned()),
-        (_, _, Some(_)) => bail!("the stand-in for Flux does not know spec.ref.semver"),
+        (_, _, Some(_)) => bail!("the stand-in for Flux does not support spec.ref.semver"),
         (_, Some(tag), _) => (tag.to_owned(), format!("refs/tags/{tag}")),
         _ => {
             let branch = field("branch").unwrap_or("master");
             (branch.to_owned(), format!("refs/heads/{branch}"))
         }
     };
-    let who = world.credentials(seen).await?;
-    let sha = world.remotes.commit(url, &full, who.as_ref()).await?;
-    Ok(format!("{pointer}@sha1:{sha}"))
+    let credentials = context.credentials(cached).await?;
+    let sha = context.remotes.commit(url, &reference, credentials.as_ref()).await?;
+    Ok(format!("{name}@sha1:{sha}"))
 }
 
-/// An OCIRepository has the tag that it asks for, with a digest that follows from its name.
-pub(crate) async fn oci(seen: &DynamicObject, world: &World) -> Result<Action> {
-    if seen.data["spec"]["suspend"] == true {
+/// Writes the revision of an OCIRepository: its tag, with a digest of its name.
+pub(crate) async fn oci(cached: &DynamicObject, context: &StandInContext) -> Result<Action> {
+    if cached.data["spec"]["suspend"] == true {
         return Ok(Action::await_change());
     }
-    let (spec, reference) = (&seen.data["spec"], &seen.data["spec"]["ref"]);
+    let (spec, reference) = (&cached.data["spec"], &cached.data["spec"]["ref"]);
     let tag = reference["tag"].as_str().unwrap_or("latest");
     let url = spec["url"].as_str().unwrap_or_default();
     let revision = match reference["digest"].as_str() {
         Some(digest) => digest.to_owned(),
         None => format!("{tag}@{}", digest(format!("{url}:{tag}").as_bytes())),
     };
-    found(seen, "OCIRepository", &revision, "stored artifact for digest", world).await?;
+    found(cached, "OCIRepository", &revision, "stored artifact for digest", context).await?;
     Ok(Action::await_change())
 }
 
-/// A HelmRepository has an index, whose content nobody looks at.
-pub(crate) async fn helm(seen: &DynamicObject, world: &World) -> Result<Action> {
-    if seen.data["spec"]["suspend"] != true && seen.data["spec"]["type"] != "oci" {
-        let revision = digest(seen.data["spec"]["url"].as_str().unwrap_or_default().as_bytes());
-        found(seen, "HelmRepository", &revision, "stored artifact: revision", world).await?;
+/// Writes the revision of a HelmRepository: a digest of its address.
+pub(crate) async fn helm(cached: &DynamicObject, context: &StandInContext) -> Result<Action> {
+    if cached.data["spec"]["suspend"] != true && cached.data["spec"]["type"] != "oci" {
+        let revision = digest(cached.data["spec"]["url"].as_str().unwrap_or_default().as_bytes());
+        found(cached, "HelmRepository", &revision, "stored artifact: revision", context).await?;
     }
     Ok(Action::await_change())
 }
 
-async fn found(seen: &DynamicObject, kind: &str, revision: &str, told: &str, world: &World) -> Result<()> {
-    let handled = requested(seen);
-    let what = format!("{revision} {:?} {handled}", seen.metadata.generation);
-    if world.tried(seen, &what) {
+async fn found(
+    cached: &DynamicObject,
+    kind: &str,
+    revision: &str,
+    message: &str,
+    context: &StandInContext,
+) -> Result<()> {
+    let handled = requested_at(cached);
+    let attempt = format!("{revision} {:?} {handled}", cached.metadata.generation);
+    if context.is_attempted(cached, &attempt) {
         return Ok(());
     }
-    let (namespace, name) = (seen.namespace().unwrap_or_default(), seen.name_any());
-    let api = world.api(&kind::source(kind), &namespace);
+    let (namespace, name) = (cached.namespace().unwrap_or_default(), cached.name_any());
+    let api = context.api(&kind::source(kind), &namespace);
     let object = api.get(&name).await?;
     let current = is_ready(&object) && object.data["status"]["artifact"]["revision"] == revision;
     if !current || object.data["status"]["lastHandledReconcileAt"] != handled {
-        let message = format!("{told} '{revision}'");
+        let message = format!("{message} '{revision}'");
         let file = revision.rsplit(':').next().unwrap_or(revision);
         let path = format!("{}/{namespace}/{name}/{file}.tar.gz", kind.to_lowercase());
         let fields = json!({
@@ -110,32 +116,32 @@ async fn found(seen: &DynamicObject, kind: &str, revision: &str, told: &str, wor
         });
         write(&api, MANAGER, &object, fields).await?;
     }
-    world.note(seen, &what);
+    context.record_attempt(cached, &attempt);
     Ok(())
 }
 
-async fn not_found(seen: &DynamicObject, told: &str, world: &World) -> Result<()> {
-    let what = format!("{told} {:?}", seen.metadata.generation);
-    if world.tried(seen, &what) {
+async fn not_found(cached: &DynamicObject, message: &str, context: &StandInContext) -> Result<()> {
+    let attempt = format!("{message} {:?}", cached.metadata.generation);
+    if context.is_attempted(cached, &attempt) {
         return Ok(());
     }
-    let api = world.api(&kind::source("GitRepository"), &seen.namespace().unwrap_or_default());
-    let object = api.get(&seen.name_any()).await?;
+    let api = context.api(&kind::source("GitRepository"), &cached.namespace().unwrap_or_default());
+    let object = api.get(&cached.name_any()).await?;
     let mut wanted = vec![
         Condition::yes("Reconciling", "ProgressingWithRetry", "building artifact"),
-        Condition::no("Ready", "GitOperationFailed", told),
-        Condition::yes("FetchFailed", "GitOperationFailed", told),
+        Condition::no("Ready", "GitOperationFailed", message),
+        Condition::yes("FetchFailed", "GitOperationFailed", message),
     ];
     if let Some(stored) = find(&object, "ArtifactInStorage") {
         let message = stored["message"].as_str().unwrap_or_default();
         wanted.push(Condition::yes("ArtifactInStorage", "Succeeded", message));
     }
     write(&api, MANAGER, &object, json!({"conditions": conditions(&object, &wanted)})).await?;
-    world.note(seen, &what);
+    context.record_attempt(cached, &attempt);
     Ok(())
 }
 
-/// What `flux reconcile` wrote on an object; null when nobody asked.
-pub(crate) fn requested(object: &DynamicObject) -> Value {
+/// Returns the annotation that `flux reconcile` writes; null if the object has none.
+pub(crate) fn requested_at(object: &DynamicObject) -> Value {
     object.annotations().get("reconcile.fluxcd.io/requestedAt").map_or(Value::Null, |at| json!(at))
 }

@@ -1,75 +1,75 @@
-//! The handle of a stand-in: it runs on a thread of its own, so that it serves a test of any
-//! runtime and a demo alike, and ends when it is dropped.
+//! Starts and stops a stand-in. It runs on its own thread, so that it serves tests of any runtime.
 
 use super::checkout::Checkouts;
+use super::context::StandInContext;
 use super::controllers;
-use super::fault::{Failure, Faults};
-use super::options::Options;
-use super::world::World;
+use super::fault::{FluxFailure, RequestedFailures};
+use super::options::FluxOptions;
 use anyhow::{Context, Result};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 
-/// A stand-in for Flux on one cluster, running until it is dropped.
-pub struct StandIn {
-    faults: Arc<Faults>,
+/// A stand-in for Flux on one cluster. It runs until it is dropped.
+pub struct FluxStandIn {
+    failures: Arc<RequestedFailures>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl StandIn {
-    /// Starts it on the cluster of a kubeconfig. One a cluster, or one a namespace of it: two would
-    /// write over each other.
+impl FluxStandIn {
+    /// Starts a stand-in on the cluster of a kubeconfig: one for a cluster, or one for a namespace. Two for the same
+    /// objects would overwrite each other's statuses.
     ///
     /// # Errors
-    /// When the kubeconfig is none, or no thread or folder can be made. A cluster that does not
-    /// answer is tried again until it does.
-    pub fn start(kubeconfig: &str, options: Options) -> Result<StandIn> {
-        let faults = Arc::new(Faults::default());
+    /// The kubeconfig is invalid, or no thread or folder can be made. A cluster that does not answer is no error: the
+    /// stand-in tries again.
+    pub fn start(kubeconfig: &str, options: FluxOptions) -> Result<FluxStandIn> {
+        let failures = Arc::new(RequestedFailures::default());
         let checkouts = Checkouts::shared()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel();
-        let (told, outcome) = mpsc::channel();
-        let (kubeconfig, asked) = (kubeconfig.to_owned(), Arc::clone(&faults));
+        let (report, outcome) = mpsc::channel();
+        let (kubeconfig, shared_failures) = (kubeconfig.to_owned(), Arc::clone(&failures));
         let thread = std::thread::Builder::new().name("flux-stand-in".into()).spawn(move || {
             runtime.block_on(async {
-                // Here, since a client belongs to the runtime that makes it.
-                let world = crate::connect(&kubeconfig).await;
-                match world.and_then(|client| World::new(client, options, asked, checkouts)) {
-                    Err(e) => drop(told.send(Err(e))),
-                    Ok(world) => {
-                        drop(told.send(Ok(())));
+                // On this thread, because a client belongs to the runtime that makes it.
+                let client = crate::connect(&kubeconfig).await;
+                match client
+                    .and_then(|client| StandInContext::new(client, options, shared_failures, checkouts))
+                {
+                    Err(e) => drop(report.send(Err(e))),
+                    Ok(context) => {
+                        drop(report.send(Ok(())));
                         tokio::select! {
-                            () = controllers::run(Arc::new(world)) => {}
+                            () = controllers::run(Arc::new(context)) => {}
                             _ = stopped => {}
                         }
                     }
                 }
             });
         })?;
-        outcome.recv().context("the stand-in for Flux died when it started")??;
-        Ok(StandIn { faults, stop: Some(stop), thread: Some(thread) })
+        outcome.recv().context("the stand-in for Flux panicked when it started")??;
+        Ok(FluxStandIn { failures, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Lets an object fail in a certain way, from the next time that it has something to do: at
-    /// each revision, version or image that contains `matching` (the empty text matches all).
-    /// `kind` is `Kustomization` or `HelmRelease`.
-    pub fn fail(&self, kind: &str, namespace: &str, name: &str, matching: &str, how: Failure) {
-        self.faults.add(kind, namespace, name, matching, how);
+    /// Makes an object fail at each revision, version or image that contains `matching`; the empty text matches all.
+    /// `kind` is `Kustomization` or `HelmRelease`. The object fails from its next reconciliation on.
+    pub fn fail(&self, kind: &str, namespace: &str, name: &str, matching: &str, failure: FluxFailure) {
+        self.failures.add(kind, namespace, name, matching, failure);
     }
 
-    /// Takes back every failure of an object; it then tries again by itself.
+    /// Removes all failures of an object. The stand-in then tries again.
     pub fn heal(&self, kind: &str, namespace: &str, name: &str) {
-        self.faults.heal(kind, namespace, name);
+        self.failures.heal(kind, namespace, name);
     }
 }
 
-impl Drop for StandIn {
+impl Drop for FluxStandIn {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic in there has been reported already.
+            // An error is a panic of the thread, which was printed already.
             let _ = thread.join();
         }
     }

@@ -1,5 +1,5 @@
-//! One request through `git http-backend`, the program that git ships for web servers. Bodies are
-//! streamed both ways, since a push may be larger than anyone wants in memory.
+//! Answers a request with `git http-backend`, git's program for web servers. Bodies are streamed in both directions,
+//! because a push may be large.
 
 use super::program::hermetic;
 use anyhow::{Context, Result, anyhow, bail};
@@ -12,7 +12,7 @@ use std::process::Stdio;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-/// Runs git for a request below `root` and turns what it writes into a response.
+/// Runs git for a request below `root` and returns its output as the response.
 pub(crate) async fn answer(root: &Path, user: &str, request: Request<Body>) -> Result<Response<Body>> {
     let mut child = command(root, user, &request).spawn().context("cannot run git http-backend")?;
     let stdin = child.stdin.take().ok_or_else(|| anyhow!("git has no input"))?;
@@ -50,8 +50,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// Hands the request's body to git. An error means that one of the two hung up, which shows in
-/// the answer.
+/// Writes the request's body to git. An error means that git or the client closed its end; the answer shows it.
 async fn feed(body: Body, mut stdin: ChildStdin) {
     let mut chunks = body.into_data_stream();
     while let Some(Ok(chunk)) = chunks.next().await {
@@ -76,7 +75,7 @@ async fn read_head(output: &mut BufReader<ChildStdout>) -> Result<axum::http::re
     }
 }
 
-/// The rest of git's output. The child travels along, so that it is killed when the client leaves.
+/// Streams the rest of git's output. The stream owns the child, so that git is killed when the client disconnects.
 fn stream(child: Child, output: BufReader<ChildStdout>) -> Body {
     Body::from_stream(unfold((child, output), |(mut child, mut output)| async move {
         let mut chunk = vec![0; 32 * 1024];

@@ -1,7 +1,7 @@
-//! A real git server: `git http-backend` behind HTTP with passwords, as a company's own server has
-//! it. It counts what is asked of it, and can fail, hang, or lose an answer after the work is done.
-//! And a real sshd, for addresses that want it.
+//! A real git server: `git http-backend` over HTTP with passwords, and a real sshd for SSH addresses. The HTTP server
+//! counts requests, and can reject them, hang, or lose an answer after the work is done.
 
+mod accounts;
 mod cgi;
 mod program;
 mod repo;
@@ -9,7 +9,7 @@ mod server;
 mod ssh;
 mod tap;
 
-pub use repo::{Change, Commit, Landing, Repo};
+pub use repo::{FileChange, Landing, LoggedCommit, Repo};
 pub use server::GitServer;
 pub use ssh::SshServer;
 pub use tap::{Requests, Tap};

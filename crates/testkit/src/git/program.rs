@@ -1,11 +1,11 @@
-//! Runs the git program, without the configuration of whoever runs the tests.
+//! Runs the git program without the configuration of the user who runs the tests.
 
 use anyhow::{Context, Result, bail};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-/// A git command in `folder` that sees no configuration but the repository's own.
+/// Returns a git command in `folder` that reads no configuration except the repository's.
 pub(crate) fn git(folder: &Path) -> Command {
     let mut command = Command::new("git");
     command.current_dir(folder);
@@ -15,7 +15,7 @@ pub(crate) fn git(folder: &Path) -> Command {
     command
 }
 
-/// The environment that keeps git to itself: no user or system configuration, no questions.
+/// Environment variables for git: no user or system configuration, no prompts, a fixed author.
 pub(crate) fn hermetic() -> [(&'static str, &'static str); 8] {
     [
         ("GIT_CONFIG_NOSYSTEM", "1"),
@@ -29,7 +29,7 @@ pub(crate) fn hermetic() -> [(&'static str, &'static str); 8] {
     ]
 }
 
-/// Runs git and returns what it wrote; `input` is its standard input.
+/// Runs git with `input` as its standard input, and returns its output.
 pub(crate) fn run(folder: &Path, args: &[&str], input: &[u8]) -> Result<Vec<u8>> {
     let child = git(folder)
         .args(args)
@@ -38,30 +38,29 @@ pub(crate) fn run(folder: &Path, args: &[&str], input: &[u8]) -> Result<Vec<u8>>
         .stderr(Stdio::piped())
         .spawn()
         .context("cannot run git: install it")?;
-    let output = converse(child, input)?;
+    let output = exchange(child, input)?;
     if !output.status.success() {
         bail!("git {} failed: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
     }
     Ok(output.stdout)
 }
 
-/// Feeds a process and reads what it writes, at the same time: it may stop reading until somebody does.
-fn converse(mut child: Child, input: &[u8]) -> std::io::Result<Output> {
+/// Writes the input of a process and reads its output at the same time: a full output pipe would block the process.
+fn exchange(mut child: Child, input: &[u8]) -> std::io::Result<Output> {
     let stdin = child.stdin.take();
     std::thread::scope(|scope| {
-        let fed = scope.spawn(move || stdin.map_or(Ok(()), |mut stdin| stdin.write_all(input)));
+        let writer = scope.spawn(move || stdin.map_or(Ok(()), |mut stdin| stdin.write_all(input)));
         let output = child.wait_with_output()?;
-        // One that failed says why itself, and may have hung up on us.
-        match fed.join() {
+        // A process that failed may have closed its input. Its own message says why it failed.
+        match writer.join() {
             Ok(Err(error)) if output.status.success() => Err(error),
             _ => Ok(output),
         }
     })
 }
 
-/// Like [`run`] without input, for what git prints as text; the last line's end is cut off.
+/// Runs git without input, and returns its output as text without the last line break.
 pub(crate) fn read(folder: &Path, args: &[&str]) -> Result<String> {
-    let output =
-        String::from_utf8(run(folder, args, b"")?).context("git wrote something that is not text")?;
+    let output = String::from_utf8(run(folder, args, b"")?).context("the output of git is not text")?;
     Ok(output.trim_end_matches('\n').to_owned())
 }

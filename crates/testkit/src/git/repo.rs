@@ -1,7 +1,7 @@
-//! A repository on the server, as its owner sees it: commits made and read without HTTP, so that
-//! what a test does is not counted with what Sluice does.
+//! A repository on the server for its owner: the test commits and reads without HTTP, so that its requests are not
+//! counted with those of Sluice.
 
-use super::GitServer;
+use super::accounts::{PASSWORD, USER};
 use super::program::{read, run};
 use super::tap::{Requests, Tap};
 use anyhow::{Context, Result, anyhow};
@@ -10,30 +10,30 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How commits are asked for.
+/// The format of a commit for `git log`: see [`parse_commit`].
 const FORMAT: &str = "--format=%H%x00%P%x00%an <%ae>%x00%s%x00%b%x01";
 
-/// One commit, as `git log` tells it.
+/// One commit, as `git log` prints it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Commit {
-    /// The commit's id.
+pub struct LoggedCommit {
+    /// The id of the commit.
     pub sha: String,
-    /// The ids of those it follows.
+    /// The ids of its parents.
     pub parents: Vec<String>,
-    /// Who made the change, as `Name <address>`.
+    /// The author, as `Name <address>`.
     pub author: String,
-    /// The first line of its message.
+    /// The first line of the message.
     pub subject: String,
-    /// The rest of its message, trailers included.
+    /// The rest of the message, with its trailers.
     pub body: String,
 }
 
-/// What a commit does to one file.
+/// The change of one file in a commit.
 #[derive(Debug, Clone, Copy)]
-pub enum Change<'a> {
-    /// The file's whole new content.
+pub enum FileChange<'a> {
+    /// The path, and the new content of the file.
     Write(&'a str, &'a [u8]),
-    /// The file goes away.
+    /// The path of the file to remove.
     Remove(&'a str),
 }
 
@@ -62,37 +62,37 @@ impl Repo {
         Ok(Repo { name: name.to_owned(), folder, url, tap })
     }
 
-    /// A repository that another server keeps in a folder of this machine.
+    /// Returns a repository of another server, in a folder of this machine.
     pub(crate) fn at(name: &str, folder: PathBuf, url: String) -> Repo {
         Repo { name: name.to_owned(), folder, url, tap: Arc::default() }
     }
 
-    /// Its name, without `.git`.
+    /// The name, without `.git`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its address, without a password in it.
+    /// The address, without a password.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Its address with user and password, for a git program that is told nothing else.
+    /// The address with user and password, for a git program without other credentials.
     pub fn url_with_password(&self) -> String {
-        // The characters of the password that mean something in an address.
-        let password = GitServer::PASSWORD.replace(' ', "%20").replace('/', "%2F").replace('?', "%3F");
-        self.url.replacen("http://", &format!("http://{}:{password}@", GitServer::USER), 1)
+        // The characters of the password that have a meaning in a URL.
+        let password = PASSWORD.replace(' ', "%20").replace('/', "%2F").replace('?', "%3F");
+        self.url.replacen("http://", &format!("http://{}:{password}@", USER), 1)
     }
 
-    /// Its folder on disk.
+    /// The folder on disk.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Has the server's git run a script at a push: `pre-receive`, `update`, `post-receive`.
+    /// Installs a hook that the server's git runs at a push: `pre-receive`, `update`, `post-receive`.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// The hook cannot be written.
     pub fn hook(&self, name: &str, script: &str) -> Result<()> {
         let folder = self.folder.join("hooks");
         std::fs::create_dir_all(&folder)?;
@@ -102,43 +102,42 @@ impl Repo {
         Ok(())
     }
 
-    /// Requests to this repository.
+    /// Returns the number of requests to this repository.
     pub fn requests(&self) -> Requests {
         self.tap.requests()
     }
 
-    /// Makes requests to this repository fail, hang, or lose their answer.
+    /// Makes requests to this repository fail, hang or lose their answer.
     pub fn tap(&self) -> &Tap {
         &self.tap
     }
 
-    /// Commits files to a branch, made from `main` when it is new, and returns the commit's id.
+    /// Commits files to a branch and returns the id of the commit. A new branch starts at `main`.
     ///
     /// # Errors
-    /// When git fails, for example because the branch moved at the same moment.
+    /// git fails, for example because the branch moved at the same time.
     pub fn commit(&self, branch: &str, message: &str, files: &[(&str, &str)]) -> Result<String> {
-        let changes: Vec<Change<'_>> =
-            files.iter().map(|(path, text)| Change::Write(path, text.as_bytes())).collect();
+        let changes: Vec<FileChange<'_>> =
+            files.iter().map(|(path, text)| FileChange::Write(path, text.as_bytes())).collect();
         self.commit_changes(branch, message, &changes)
     }
 
-    /// Commits changes of any sort; otherwise like [`Repo::commit`].
+    /// Commits changes of any kind; otherwise like [`Repo::commit`].
     ///
     /// # Errors
-    /// When git fails.
-    pub fn commit_changes(&self, branch: &str, message: &str, changes: &[Change<'_>]) -> Result<String> {
+    /// git fails.
+    pub fn commit_changes(&self, branch: &str, message: &str, changes: &[FileChange<'_>]) -> Result<String> {
         self.import(&format!("refs/heads/{branch}"), branch, message, changes)
             .with_context(|| format!("cannot commit to {branch} of {}", self.name))
     }
 
-    /// Makes a commit that follows the end of `branch`, or of `main` when there is none, and lets
-    /// `reference` point to it.
+    /// Creates a commit on top of `branch`, or of `main` if the branch does not exist, and sets `reference` to it.
     pub(crate) fn import(
         &self,
         reference: &str,
         branch: &str,
         message: &str,
-        changes: &[Change<'_>],
+        changes: &[FileChange<'_>],
     ) -> Result<String> {
         let mut input = format!("commit {reference}\n").into_bytes();
         let now = jiff::Timestamp::now().as_second();
@@ -149,11 +148,11 @@ impl Repo {
         }
         for change in changes {
             match change {
-                Change::Write(path, content) => {
+                FileChange::Write(path, content) => {
                     input.extend(format!("M 100644 inline {path}\n").bytes());
                     push_data(&mut input, content);
                 }
-                Change::Remove(path) => input.extend(format!("D {path}\n").bytes()),
+                FileChange::Remove(path) => input.extend(format!("D {path}\n").bytes()),
             }
         }
         run(&self.folder, &["fast-import", "--quiet", "--date-format=raw"], &input)?;
@@ -165,33 +164,33 @@ impl Repo {
         read(&self.folder, args)
     }
 
-    /// A file's content at the end of a branch.
+    /// Returns the content of a file in the newest commit of a branch.
     ///
     /// # Errors
-    /// When there is no such branch or file, or it is not text.
+    /// The branch or file does not exist, or the file is not text.
     pub fn read(&self, branch: &str, path: &str) -> Result<String> {
         let bytes = run(&self.folder, &["cat-file", "blob", &format!("refs/heads/{branch}:{path}")], b"")
             .with_context(|| format!("no file {path} on branch {branch} of {}", self.name))?;
         String::from_utf8(bytes).with_context(|| format!("{path} is not text"))
     }
 
-    /// The paths of all files at the end of a branch.
+    /// Returns the paths of all files in the newest commit of a branch.
     ///
     /// # Errors
-    /// When there is no such branch.
+    /// The branch does not exist.
     pub fn files(&self, branch: &str) -> Result<Vec<String>> {
         let text = read(&self.folder, &["ls-tree", "-r", "--name-only", &format!("refs/heads/{branch}")])?;
         Ok(text.lines().map(str::to_owned).collect())
     }
 
-    /// The commit at the end of a branch.
+    /// Returns the newest commit of a branch.
     ///
     /// # Errors
-    /// When there is no such branch.
+    /// The branch does not exist.
     pub fn head(&self, branch: &str) -> Result<String> {
-        // As git keeps what was changed lately; everything else it tells itself.
-        let written = std::fs::read_to_string(self.folder.join("refs/heads").join(branch));
-        if let Ok(sha) = written.map(|text| text.trim().to_owned())
+        // git keeps recently changed branches in files. For others, git itself is asked.
+        let file = std::fs::read_to_string(self.folder.join("refs/heads").join(branch));
+        if let Ok(sha) = file.map(|text| text.trim().to_owned())
             && sha.len() == 40
         {
             return Ok(sha);
@@ -200,10 +199,10 @@ impl Repo {
             .map_err(|_| anyhow!("no branch {branch} in {}", self.name))
     }
 
-    /// All branches, in the order of their names.
+    /// Returns all branches, sorted by name.
     ///
     /// # Errors
-    /// When git fails.
+    /// git fails.
     pub fn branches(&self) -> Result<Vec<String>> {
         let text = read(&self.folder, &["for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads"])?;
         Ok(text.lines().map(str::to_owned).collect())
@@ -212,27 +211,27 @@ impl Repo {
     /// Removes a branch.
     ///
     /// # Errors
-    /// When there is no such branch.
+    /// The branch does not exist.
     pub fn remove_branch(&self, branch: &str) -> Result<()> {
         read(&self.folder, &["update-ref", "-d", &format!("refs/heads/{branch}"), &self.head(branch)?])?;
         Ok(())
     }
 
-    /// The commits of a branch, newest first.
+    /// Returns the commits of a branch, newest first.
     ///
     /// # Errors
-    /// When there is no such branch.
-    pub fn log(&self, branch: &str) -> Result<Vec<Commit>> {
+    /// The branch does not exist.
+    pub fn log(&self, branch: &str) -> Result<Vec<LoggedCommit>> {
         let text = read(&self.folder, &["log", FORMAT, &format!("refs/heads/{branch}")])?;
         let commits = text.split('\u{1}').map(|record| record.trim_start_matches('\n'));
         commits.filter(|record| !record.is_empty()).map(parse_commit).collect()
     }
 
-    /// A commit by its id or the beginning of that, whichever branch it is in or was in once.
+    /// Returns a commit by its id or the beginning of its id, also of a deleted branch.
     ///
     /// # Errors
-    /// When there is none.
-    pub fn commit_of(&self, id: &str) -> Result<Commit> {
+    /// The commit does not exist.
+    pub fn commit_of(&self, id: &str) -> Result<LoggedCommit> {
         if id.len() < 7 || !id.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Err(anyhow!("{id:?} is not the id of a commit"));
         }
@@ -240,10 +239,10 @@ impl Repo {
         parse_commit(text.trim_end().trim_end_matches('\u{1}'))
     }
 
-    /// What a commit changed, as git prints it.
+    /// Returns the diff of a commit, as git prints it.
     ///
     /// # Errors
-    /// When there is no such commit.
+    /// The commit does not exist.
     pub fn diff(&self, sha: &str) -> Result<String> {
         read(&self.folder, &["show", "--format=", "--unified=0", "--no-color", "--no-renames", sha])
     }
@@ -251,7 +250,7 @@ impl Repo {
     /// Merges a branch into another with a merge commit, as a person does on a forge.
     ///
     /// # Errors
-    /// When they conflict: this takes the merged branch's whole tree, so it must contain the other.
+    /// The branch is not on top of the other.
     pub fn merge(&self, branch: &str, into: &str) -> Result<String> {
         let (head, base) = (self.head(branch)?, self.head(into)?);
         read(&self.folder, &["merge-base", "--is-ancestor", &base, &head])
@@ -259,11 +258,11 @@ impl Repo {
         self.land(&head, into, Landing::Merge(&format!("Merge {branch} into {into}")))
     }
 
-    /// Gives the commit at the end of a branch another message, as `git commit --amend` and a forced push do, and
-    /// returns what it is then.
+    /// Changes the message of the newest commit of a branch, as `git commit --amend` and a forced push do, and returns
+    /// the new commit.
     ///
     /// # Errors
-    /// When there is no such branch, or its commit is the first.
+    /// The branch does not exist, or its newest commit is the first one.
     pub fn amend(&self, branch: &str, message: &str) -> Result<String> {
         let head = self.head(branch)?;
         let args = ["commit-tree", &format!("{head}^{{tree}}"), "-p", &format!("{head}^")];
@@ -272,11 +271,11 @@ impl Repo {
         Ok(amended)
     }
 
-    /// Brings a commit into a branch in one of the ways that forges have, and returns the commit at its end.
+    /// Merges a commit into a branch with one of the merge methods of forges, and returns the new head of the branch.
     ///
     /// # Errors
-    /// When they conflict, or the branch has moved.
-    pub fn land(&self, head: &str, into: &str, how: Landing<'_>) -> Result<String> {
+    /// There is a conflict, or the branch has moved.
+    pub fn land(&self, head: &str, into: &str, landing: Landing<'_>) -> Result<String> {
         let base = self.head(into)?;
         let tree = read(&self.folder, &["merge-tree", "--write-tree", &base, head])?;
         let tree = tree.lines().next().unwrap_or_default();
@@ -287,7 +286,7 @@ impl Repo {
                 String::from_utf8(run(&self.folder, &args, message.as_bytes())?)?.trim().to_owned(),
             )
         };
-        let end = match how {
+        let end = match landing {
             Landing::Merge(message) => commit(tree, &[&base, head], message)?,
             Landing::Squash(message) => commit(tree, &[&base], message)?,
             Landing::SquashAndMerge(message) => {
@@ -309,18 +308,18 @@ impl Repo {
     }
 }
 
-/// How a change request is brought into its base, with the message of the commit that is made.
+/// The merge method of a change request, with the message of the new commit.
 #[derive(Clone, Copy, Debug)]
 pub enum Landing<'a> {
-    /// A commit with both as its parents.
+    /// A merge commit.
     Merge(&'a str),
-    /// One commit in place of all.
+    /// One commit with all changes.
     Squash(&'a str),
-    /// The same, and a merge of it, as GitLab does.
+    /// One commit with all changes, and a merge commit of it, as GitLab does.
     SquashAndMerge(&'a str),
-    /// Each commit made anew; the base must be below them.
+    /// Each commit again, with a new id; the head must be on top of the base.
     Rebase,
-    /// As they are; the base must be below them.
+    /// The commits unchanged; the head must be on top of the base.
     FastForward,
 }
 
@@ -347,12 +346,12 @@ fn push_data(input: &mut Vec<u8>, data: &[u8]) {
     input.push(b'\n');
 }
 
-fn parse_commit(record: &str) -> Result<Commit> {
+fn parse_commit(record: &str) -> Result<LoggedCommit> {
     let fields: Vec<&str> = record.split('\0').collect();
     let [sha, parents, author, subject, body] = fields[..] else {
-        return Err(anyhow!("git log wrote what was not asked for: {record:?}"));
+        return Err(anyhow!("unexpected output of git log: {record:?}"));
     };
-    Ok(Commit {
+    Ok(LoggedCommit {
         sha: sha.to_owned(),
         parents: parents.split_whitespace().map(str::to_owned).collect(),
         author: author.to_owned(),

@@ -1,10 +1,11 @@
-//! The HTTP side: who may ask, which repository, and what is counted.
+//! The HTTP server: authentication, repositories, and counting of requests.
 
+use super::accounts;
 use super::cgi;
 use super::repo::Repo;
-use super::tap::{Kind, Requests, Tap};
+use super::tap::{RequestKind, Requests, Tap};
 use crate::Scratch;
-use crate::listening::Listening;
+use crate::background_server::BackgroundServer;
 use anyhow::{Result, anyhow};
 use axum::Router;
 use axum::body::Body;
@@ -15,70 +16,72 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A git server on 127.0.0.1. It runs on a thread of its own, so it serves tests of any runtime;
-/// dropping it ends it and removes its repositories.
+/// A git server on 127.0.0.1. It runs on its own thread, so that it serves tests of any runtime. Dropping it ends it and
+/// removes its repositories.
 pub struct GitServer {
-    state: Arc<Served>,
-    listening: Listening,
+    state: Arc<ServerState>,
+    server: BackgroundServer,
 }
 
-struct Served {
+struct ServerState {
     root: PathBuf,
-    whole: Tap,
+    /// For the requests to all repositories.
+    tap: Tap,
+    /// For the requests to each repository, by name.
     taps: Mutex<HashMap<String, Arc<Tap>>>,
     _scratch: Scratch,
 }
 
 impl GitServer {
     /// A user who may read and push.
-    pub const USER: &'static str = "sluice";
+    pub const USER: &'static str = accounts::USER;
     /// The password of [`GitServer::USER`].
-    pub const PASSWORD: &'static str = "open sesame/+?";
-    /// A user who may read and not push.
-    pub const READER: &'static str = "reader";
+    pub const PASSWORD: &'static str = accounts::PASSWORD;
+    /// A user who may only read.
+    pub const READER: &'static str = accounts::READER;
     /// The password of [`GitServer::READER`].
-    pub const READER_PASSWORD: &'static str = "look but do not touch";
-    /// The user for Flux, or a stand-in for it: may read, is not counted, and meets no faults. What
-    /// [`Requests`] says is then what Sluice asked.
-    pub const FLUX: &'static str = "flux";
+    pub const READER_PASSWORD: &'static str = accounts::READER_PASSWORD;
+    /// The user for Flux or its stand-in, who may only read. The requests of this user are not counted and meet no
+    /// faults, so that [`Requests`] counts those of Sluice.
+    pub const FLUX: &'static str = accounts::FLUX;
     /// The password of [`GitServer::FLUX`].
-    pub const FLUX_PASSWORD: &'static str = "reconcile";
+    pub const FLUX_PASSWORD: &'static str = accounts::FLUX_PASSWORD;
 
     /// Starts a server without repositories.
     ///
     /// # Errors
-    /// When there is no port or no temporary folder to be had.
+    /// No port is free, or no temporary folder can be made.
     pub fn start() -> Result<GitServer> {
         let scratch = Scratch::new("git")?;
         let root = scratch.folder("repos")?;
         let state =
-            Arc::new(Served { root, whole: Tap::default(), taps: Mutex::default(), _scratch: scratch });
+            Arc::new(ServerState { root, tap: Tap::default(), taps: Mutex::default(), _scratch: scratch });
         let router = router(Arc::clone(&state));
-        let listening = Listening::start("git-server", async move |listener| {
-            // It ends with the listener only.
+        let server = BackgroundServer::start("git-server", async move |listener| {
+            // It ends only with the listener.
             let _ = axum::serve(listener, router).await;
         })?;
-        Ok(GitServer { state, listening })
+        Ok(GitServer { state, server })
     }
 
-    /// The server's address, without a password in it.
+    /// The address of the server, without a password.
     pub fn url(&self) -> String {
-        self.listening.url()
+        self.server.url()
     }
 
-    /// The same server, to be served at another door.
+    /// Returns the router of this server, to serve it at another address too.
     pub(crate) fn router(&self) -> Router {
         router(Arc::clone(&self.state))
     }
 
-    /// Makes a repository whose branch `main` holds one commit with these files.
+    /// Creates a repository whose branch `main` holds one commit with these files.
     ///
     /// # Errors
-    /// When there is one of this name, or git fails.
+    /// The repository exists, or git fails.
     pub fn create_repo(&self, name: &str, files: &[(&str, &str)]) -> Result<Repo> {
         let folder = self.state.root.join(format!("{name}.git"));
         if folder.exists() {
-            return Err(anyhow!("there is a repository {name} already: give each test one of its own"));
+            return Err(anyhow!("the repository {name} exists: give each test its own"));
         }
         let tap = Arc::new(Tap::default());
         let repo = Repo::create(name, folder, format!("{}/{name}.git", self.url()), Arc::clone(&tap))?;
@@ -87,95 +90,95 @@ impl GitServer {
         Ok(repo)
     }
 
-    /// Makes a repository that is as another is now.
-    pub(crate) fn copy_repo(&self, of: &Repo, name: &str) -> Result<Repo> {
+    /// Copies a repository as it is now.
+    pub(crate) fn copy_repo(&self, original: &Repo, name: &str) -> Result<Repo> {
         let (folder, tap) = (self.state.root.join(format!("{name}.git")), Arc::new(Tap::default()));
-        let repo = of.copy(name, folder, format!("{}/{name}.git", self.url()), Arc::clone(&tap))?;
+        let repo = original.copy(name, folder, format!("{}/{name}.git", self.url()), Arc::clone(&tap))?;
         self.state.taps.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), tap);
         Ok(repo)
     }
 
-    /// Requests to all repositories together.
+    /// Returns the number of requests to all repositories together.
     pub fn requests(&self) -> Requests {
-        self.state.whole.requests()
+        self.state.tap.requests()
     }
 
-    /// Breaks or counts the whole server; see [`Repo::tap`] for one repository of it.
+    /// Counts requests and injects faults for all repositories; see [`Repo::tap`] for one repository.
     pub fn tap(&self) -> &Tap {
-        &self.state.whole
+        &self.state.tap
     }
 
-    /// The next `n` requests to any repository are answered 503.
+    /// The next `n` requests to any repository are answered with 503.
     pub fn fail_next(&self, n: usize) {
-        self.state.whole.fail_next(n);
+        self.state.tap.fail_next(n);
     }
 
     /// While on, requests to any repository wait.
     pub fn hang(&self, on: bool) {
-        self.state.whole.hang(on);
+        self.state.tap.hang(on);
     }
 }
 
-fn router(state: Arc<Served>) -> Router {
+fn router(state: Arc<ServerState>) -> Router {
     Router::new().fallback(serve).with_state(state)
 }
 
-async fn serve(State(state): State<Arc<Served>>, request: Request<Body>) -> Response<Body> {
+async fn serve(State(state): State<Arc<ServerState>>, request: Request<Body>) -> Response<Body> {
     let name = request.uri().path().trim_start_matches('/').split(".git/").next().unwrap_or_default();
     let tap = state.taps.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
-    let Some(tap) = tap else { return plain(StatusCode::NOT_FOUND, "there is no such repository") };
-    let (user, kind) = (authenticated(&request), kind_of(&request));
-    let flux = user == Some(GitServer::FLUX);
+    let Some(tap) = tap else { return plain(StatusCode::NOT_FOUND, "the repository does not exist") };
+    let (user, kind) = (authenticated(&request), request_kind(&request));
+    let is_flux = user == Some(GitServer::FLUX);
     let count = |kind| {
-        state.whole.count(kind);
+        state.tap.count(kind);
         tap.count(kind);
     };
-    if !flux {
-        state.whole.pass().await;
-        tap.pass().await;
-        if state.whole.takes_failure() || tap.takes_failure() {
+    if !is_flux {
+        state.tap.wait_while_hanging().await;
+        tap.wait_while_hanging().await;
+        if state.tap.take_failure() || tap.take_failure() {
             return plain(StatusCode::SERVICE_UNAVAILABLE, "made to fail by the test");
         }
     }
     let Some(user) = user else {
-        count(Kind::Refused);
+        count(RequestKind::Refused);
         return challenge();
     };
-    if user != GitServer::USER && writes(&request) {
-        count(Kind::Refused);
+    if user != GitServer::USER && is_push(&request) {
+        count(RequestKind::Refused);
         return plain(StatusCode::FORBIDDEN, "this user may read only");
     }
-    if !flux {
+    if !is_flux {
         count(kind);
     }
-    let lost = kind == Kind::Push && (state.whole.takes_loss() || tap.takes_loss());
+    let is_lost = kind == RequestKind::Push && (state.tap.take_loss() || tap.take_loss());
     let answer = cgi::answer(&state.root, user, request).await;
     match answer {
-        Ok(answer) if lost => lose(answer).await,
+        Ok(answer) if is_lost => lose(answer).await,
         Ok(answer) => answer,
         Err(e) => plain(StatusCode::INTERNAL_SERVER_ERROR, &format!("{e:#}")),
     }
 }
 
-/// Lets git finish its work, and tells the client nothing of it.
+/// Waits until git has finished, and replaces its answer with 502.
 async fn lose(answer: Response<Body>) -> Response<Body> {
     let _ = axum::body::to_bytes(answer.into_body(), usize::MAX).await;
-    plain(StatusCode::BAD_GATEWAY, "the answer was made to get lost by the test")
+    plain(StatusCode::BAD_GATEWAY, "the test lost this answer")
 }
 
-fn kind_of(request: &Request<Body>) -> Kind {
+fn request_kind(request: &Request<Body>) -> RequestKind {
     let path = request.uri().path();
     if path.ends_with("/git-receive-pack") {
-        Kind::Push
+        RequestKind::Push
     } else if path.ends_with("/git-upload-pack") {
-        Kind::Fetch
+        RequestKind::Fetch
     } else {
-        Kind::Ls
+        RequestKind::Ls
     }
 }
 
-fn writes(request: &Request<Body>) -> bool {
-    kind_of(request) == Kind::Push || request.uri().query() == Some("service=git-receive-pack")
+fn is_push(request: &Request<Body>) -> bool {
+    request_kind(request) == RequestKind::Push || request.uri().query() == Some("service=git-receive-pack")
 }
 
 fn authenticated(request: &Request<Body>) -> Option<&'static str> {

@@ -1,8 +1,8 @@
-//! git over SSH: a real sshd that runs as whoever runs the tests and lets one key in.
+//! git over SSH: a real sshd that runs as the user of the tests and accepts one key.
 
 use super::repo::Repo;
 use crate::servers::{start_on_free_port, start_ready};
-use crate::{Leash, Scratch};
+use crate::{ProcessGuard, Scratch};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,13 +10,13 @@ use std::sync::Arc;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
-/// sshd starts itself anew for each connection and wants to know its whole path for that.
+/// sshd starts itself again for each connection, and needs its absolute path for that.
 const SSHD: &str = "/usr/sbin/sshd";
 
-/// An SSH server on 127.0.0.1 that serves bare repositories. Dropping it ends it and removes them.
+/// An SSH server on 127.0.0.1 with bare repositories. Dropping it ends it and removes the repositories.
 pub struct SshServer {
-    // Dropped in this order: the server before the folder it reads.
-    _server: Leash,
+    // Dropped in this order: the server before its folder.
+    _server: ProcessGuard,
     port: u16,
     user: String,
     folder: PathBuf,
@@ -24,12 +24,12 @@ pub struct SshServer {
 }
 
 impl SshServer {
-    /// Starts a server without repositories; installs the program where that can be done.
+    /// Starts a server without repositories. Installs sshd if it is missing, as `make test` does.
     ///
     /// # Errors
-    /// When there is no sshd and it cannot be installed, or it does not become ready.
+    /// sshd is missing and cannot be installed, or does not become ready.
     pub async fn start() -> Result<SshServer> {
-        need_sshd()?;
+        install_sshd()?;
         let scratch = Scratch::new("ssh")?;
         let folder = scratch.path().to_owned();
         let key = new_key(&folder, "identity")?;
@@ -45,10 +45,10 @@ impl SshServer {
         Ok(SshServer { _server: server, port, user, folder, _scratch: scratch })
     }
 
-    /// Makes a repository whose branch `main` holds one commit with these files.
+    /// Creates a repository whose branch `main` holds one commit with these files.
     ///
     /// # Errors
-    /// When there is one of this name, or git fails.
+    /// The repository exists, or git fails.
     pub fn create_repo(&self, name: &str, files: &[(&str, &str)]) -> Result<Repo> {
         let folder = self.folder.join(format!("{name}.git"));
         let url = format!("ssh://{}@127.0.0.1:{}{}", self.user, self.port, folder.display());
@@ -57,57 +57,57 @@ impl SshServer {
         Ok(repo)
     }
 
-    /// The private key that is let in.
+    /// The accepted private key.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// The key cannot be read.
     pub fn identity(&self) -> Result<Vec<u8>> {
         Ok(std::fs::read(self.folder.join("identity"))?)
     }
 
-    /// A private key that is not let in; with a passphrase, the one that is, locked by it.
+    /// Returns a private key that is not accepted. With a passphrase: the accepted key, encrypted with it.
     ///
     /// # Errors
-    /// When `ssh-keygen` fails.
+    /// `ssh-keygen` fails.
     pub fn other_identity(&self, passphrase: &str) -> Result<Vec<u8>> {
         if passphrase.is_empty() {
-            return Ok(std::fs::read(new_key(&self.folder, "stranger")?)?);
+            return Ok(std::fs::read(new_key(&self.folder, "other")?)?);
         }
-        let locked = self.folder.join("locked");
-        std::fs::copy(self.folder.join("identity"), &locked)?;
-        keygen(&["-p", "-P", "", "-N", passphrase], &locked)?;
-        Ok(std::fs::read(locked)?)
+        let encrypted = self.folder.join("encrypted");
+        std::fs::copy(self.folder.join("identity"), &encrypted)?;
+        keygen(&["-p", "-P", "", "-N", passphrase], &encrypted)?;
+        Ok(std::fs::read(encrypted)?)
     }
 
-    /// The line of `known_hosts` for this server.
+    /// The `known_hosts` line of this server.
     ///
     /// # Errors
-    /// When the key cannot be read.
+    /// The key cannot be read.
     pub fn known_hosts(&self) -> Result<String> {
-        self.known_as("host.pub")
+        self.known_hosts_line("host.pub")
     }
 
-    /// The same line with another server's key.
+    /// A `known_hosts` line of this server with a wrong key.
     ///
     /// # Errors
-    /// When `ssh-keygen` fails.
+    /// `ssh-keygen` fails.
     pub fn wrong_known_hosts(&self) -> Result<String> {
-        new_key(&self.folder, "impostor")?;
-        self.known_as("impostor.pub")
+        new_key(&self.folder, "wrong-host")?;
+        self.known_hosts_line("wrong-host.pub")
     }
 
-    fn known_as(&self, key: &str) -> Result<String> {
+    fn known_hosts_line(&self, key: &str) -> Result<String> {
         let key = std::fs::read_to_string(self.folder.join(key))?;
         Ok(format!("[127.0.0.1]:{} {}\n", self.port, key.trim()))
     }
 }
 
-/// Finds sshd, or installs it as `make test` does.
-fn need_sshd() -> Result<()> {
+/// Installs sshd if it is missing.
+fn install_sshd() -> Result<()> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.ci/need");
     let status = Command::new(&script).arg("sshd").stdin(Stdio::null()).status();
     if !status.with_context(|| format!("cannot run {}", script.display()))?.success() {
-        bail!("there is no sshd: see above what to install");
+        bail!("sshd is missing: see above what to install");
     }
     Ok(())
 }
@@ -126,8 +126,8 @@ fn keygen(args: &[&str], path: &Path) -> Result<()> {
     Ok(())
 }
 
-async fn launch(folder: &Path, port: u16) -> Result<Leash> {
-    // Where root runs it, sshd wants this folder, which otherwise its service makes.
+async fn launch(folder: &Path, port: u16) -> Result<ProcessGuard> {
+    // Run by root, sshd needs this folder, which its service usually creates.
     let _ = std::fs::create_dir_all("/run/sshd");
     let config = folder.join("sshd_config");
     std::fs::write(&config, settings(folder, port))?;
@@ -149,7 +149,7 @@ fn settings(folder: &Path, port: u16) -> String {
          AuthorizedKeysFile {folder}/authorized_keys\n\
          AuthenticationMethods publickey\n\
          PermitRootLogin prohibit-password\n\
-         # The scratch folder's parents are everybody's.\n\
+         # All users may write to the parents of the scratch folder.\n\
          StrictModes no\n\
          UsePAM no\n\
          UseDNS no\n\

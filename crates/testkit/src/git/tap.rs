@@ -1,31 +1,31 @@
-//! What passes between a repository and its clients: counted, and broken on demand.
+//! Counts the requests of a repository, and injects faults into them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::watch;
 
-/// Requests that were answered, by kind; those of the user for Flux are not among them.
+/// The number of answered requests by kind, without those of the user for Flux.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Requests {
-    /// References were listed: `GET info/refs`, which every fetch and push begins with.
+    /// `GET info/refs`: lists references. Every fetch and push begins with it.
     pub ls: usize,
-    /// Objects were fetched: `POST git-upload-pack`. Protocol 2 lists references this way too.
+    /// `POST git-upload-pack`: fetches objects. Protocol 2 also lists references with it.
     pub fetch: usize,
-    /// Something was pushed: `POST git-receive-pack`.
+    /// `POST git-receive-pack`: pushes.
     pub push: usize,
-    /// The password was wrong, or a reader tried to push.
+    /// Requests with a wrong password, and pushes of a user who may only read.
     pub refused: usize,
 }
 
-/// The kinds that [`Requests`] counts.
+/// The kinds of requests, as in [`Requests`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum RequestKind {
     Ls,
     Fetch,
     Push,
     Refused,
 }
 
-/// Counts requests, and makes them fail, hang, or lose their answer.
+/// Counts requests, and makes them fail, hang or lose their answer.
 #[derive(Debug)]
 pub struct Tap {
     counts: [AtomicUsize; 4],
@@ -43,41 +43,42 @@ impl Default for Tap {
 }
 
 impl Tap {
-    /// What was asked so far.
+    /// Returns the number of requests so far.
     pub fn requests(&self) -> Requests {
         let [ls, fetch, push, refused] = self.counts.each_ref().map(|c| c.load(Ordering::SeqCst));
         Requests { ls, fetch, push, refused }
     }
 
-    /// The next `n` requests are answered 503 and nothing else happens.
+    /// The next `n` requests are answered with 503 and have no effect.
     pub fn fail_next(&self, n: usize) {
         self.failing.store(n, Ordering::SeqCst);
     }
 
-    /// The next `n` pushes take effect, and the client is told 502: the answer got lost.
+    /// The next `n` pushes have their effect and are answered with 502, as if their answer got lost.
     pub fn lose_next_pushes(&self, n: usize) {
         self.losing.store(n, Ordering::SeqCst);
     }
 
-    /// While on, requests wait; they go on when it is switched off.
+    /// While on, requests wait. They continue when it is switched off.
     pub fn hang(&self, on: bool) {
         self.hanging.send_replace(on);
     }
 
-    pub(crate) fn count(&self, kind: Kind) {
+    pub(crate) fn count(&self, kind: RequestKind) {
         self.counts[kind as usize].fetch_add(1, Ordering::SeqCst);
     }
 
-    pub(crate) fn takes_failure(&self) -> bool {
+    pub(crate) fn take_failure(&self) -> bool {
         take(&self.failing)
     }
 
-    pub(crate) fn takes_loss(&self) -> bool {
+    pub(crate) fn take_loss(&self) -> bool {
         take(&self.losing)
     }
 
-    pub(crate) async fn pass(&self) {
-        // The sender lives as long as we do, so there is no error to handle.
+    /// Waits while requests hang.
+    pub(crate) async fn wait_while_hanging(&self) {
+        // The sender lives as long as `self`, so there is no error.
         let _ = self.hanging.subscribe().wait_for(|on| !on).await;
     }
 }

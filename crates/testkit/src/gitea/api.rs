@@ -1,22 +1,22 @@
-//! Calls of Gitea's API. A client is made for each call: one that is kept belongs to the runtime of
-//! the test that made it.
+//! Calls of Gitea's API. Each call makes its own client, because a client belongs to the runtime of the test that made
+//! it.
 
 use anyhow::{Context, Result, bail};
 use reqwest::Method;
 use serde_json::Value;
 use std::time::Duration;
 
-/// Gitea on SQLite takes its time when a busy machine has it do much at once.
-const DEADLINE: Duration = Duration::from_secs(120);
+/// The time limit of a call; long, because Gitea on SQLite is slow on a busy machine.
+const CALL_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The administrator, who owns the repositories.
 pub(super) const USER: &str = "sluice";
 /// The password of every user.
 pub(super) const PASSWORD: &str = "open barley/+?";
 
-/// Who calls.
+/// The credentials of a call.
 #[derive(Debug, Clone)]
-pub(crate) enum Caller {
+pub(crate) enum ApiCredentials {
     Password(String, String),
     Token(String),
 }
@@ -25,19 +25,19 @@ pub(crate) enum Caller {
 #[derive(Debug, Clone)]
 pub(crate) struct Api {
     pub url: String,
-    pub caller: Caller,
+    pub credentials: ApiCredentials,
 }
 
 impl Api {
-    /// Sends `body`, unless it is null, and returns the answer's JSON (null when there is none).
+    /// Sends `body`, unless it is null, and returns the JSON of the answer; null if the answer has none.
     pub async fn call(&self, method: Method, path: &str, body: &Value) -> Result<Value> {
         crate::kubeconfig::install_tls_provider();
-        // It speaks no TLS, and reading this machine's certificates takes longer than most calls.
-        let client = reqwest::Client::builder().timeout(DEADLINE).tls_certs_only([]).build()?;
+        // Without root certificates: Gitea is called without TLS, and reading them takes longer than most calls.
+        let client = reqwest::Client::builder().timeout(CALL_TIMEOUT).tls_certs_only([]).build()?;
         let mut request = client.request(method.clone(), format!("{}/api/v1{path}", self.url));
-        request = match &self.caller {
-            Caller::Password(user, password) => request.basic_auth(user, Some(password)),
-            Caller::Token(token) => request.header("authorization", format!("token {token}")),
+        request = match &self.credentials {
+            ApiCredentials::Password(user, password) => request.basic_auth(user, Some(password)),
+            ApiCredentials::Token(token) => request.header("authorization", format!("token {token}")),
         };
         if !body.is_null() {
             request = request.json(body);

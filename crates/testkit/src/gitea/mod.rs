@@ -1,9 +1,8 @@
-//! Gitea as the forge that tests and the demo propose changes to: pull requests, reviews, merges
-//! and webhooks as a company's own forge has them, with nothing imitated.
+//! A real Gitea as the forge of the tests: with pull requests, reviews, merges and webhooks.
 
 mod api;
 mod repo;
 mod server;
 
-pub use repo::{ForgeRepo, Pull};
+pub use repo::{ForgeRepo, GiteaPull};
 pub use server::Gitea;

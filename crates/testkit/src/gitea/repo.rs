@@ -1,8 +1,8 @@
-//! A repository on Gitea and its pull requests, as a person at the forge acts on them. Reading
-//! looks at the files on disk, so that it is not counted with what Sluice asks.
+//! A repository on Gitea and its pull requests, with the actions of a person at the forge. Reads of the repository use
+//! the files on disk, so that they are not counted with Sluice's requests.
 
-use super::api::{Api, Caller, PASSWORD, USER};
-use crate::git::{Change, Repo};
+use super::api::{Api, ApiCredentials, PASSWORD, USER};
+use crate::git::{FileChange, Repo};
 use anyhow::{Context, Result, ensure};
 use reqwest::Method;
 use serde::Deserialize;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::ops::Deref;
 use std::path::PathBuf;
 
-/// A repository on Gitea. What [`Repo`] can read, this can too: `repo.read("main", "a.yaml")`.
+/// A repository on Gitea. It has the methods of [`Repo`] too: `repo.read("main", "a.yaml")`.
 #[derive(Debug, Clone)]
 pub struct ForgeRepo {
     api: Api,
@@ -18,43 +18,43 @@ pub struct ForgeRepo {
     token: String,
 }
 
-/// A pull request, as far as tests look at it.
+/// The fields of a pull request that tests read.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Pull {
-    /// Its number in the repository.
+pub struct GiteaPull {
+    /// The number in the repository.
     pub number: u64,
-    /// Its page.
+    /// The address of the page.
     #[serde(rename = "html_url")]
     pub url: String,
-    /// Its title.
+    /// The title.
     pub title: String,
-    /// Its text.
+    /// The description.
     #[serde(default)]
     pub body: String,
     /// `open` or `closed`.
     pub state: String,
-    /// Whether it can be merged, as far as Gitea knows: not while it is checking that.
+    /// Whether it can be merged; false while Gitea checks this.
     #[serde(default)]
     pub mergeable: bool,
     /// Whether it was merged.
     #[serde(default)]
     pub merged: bool,
-    /// The branch with the change.
+    /// The head branch.
     pub head: Side,
-    /// The branch that it is to be merged into.
+    /// The base branch.
     pub base: Side,
-    /// What it is labelled with.
+    /// The labels.
     #[serde(default)]
     pub labels: Vec<Label>,
-    /// Who is asked to review it.
+    /// The requested reviewers.
     #[serde(default)]
     pub requested_reviewers: Option<Vec<Person>>,
-    /// Who is to see to it.
+    /// The assignees.
     #[serde(default)]
     pub assignees: Option<Vec<Person>>,
 }
 
-/// Somebody with an account.
+/// A user of Gitea.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Person {
     /// The name.
@@ -64,17 +64,17 @@ pub struct Person {
 /// One of the two branches of a pull request.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Side {
-    /// The branch's name.
+    /// The name of the branch.
     #[serde(rename = "ref")]
     pub branch: String,
-    /// The commit at its end.
+    /// The newest commit of the branch.
     pub sha: String,
 }
 
 /// A label of a pull request.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Label {
-    /// The label's text.
+    /// The text.
     pub name: String,
 }
 
@@ -83,20 +83,20 @@ impl ForgeRepo {
         ForgeRepo { api, disk: Repo::at(name, folder, url), token: token.to_owned() }
     }
 
-    /// Its address for git, with a token in it.
+    /// The address for git, with a token.
     pub fn url_with_token(&self) -> String {
         let user = format!("http://{}:{}@", USER, self.token);
         format!("{}.git", self.disk.url().replacen("http://", &user, 1))
     }
 
-    /// Pushes a commit to a branch, made from `main` when it is new, and returns the commit's id.
+    /// Pushes a commit to a branch and returns the id of the commit. A new branch starts at `main`.
     ///
     /// # Errors
-    /// When the push is refused.
+    /// Gitea rejects the push.
     pub fn commit(&self, branch: &str, message: &str, files: &[(&str, &str)]) -> Result<String> {
-        let changes: Vec<Change<'_>> =
-            files.iter().map(|(path, text)| Change::Write(path, text.as_bytes())).collect();
-        // The objects are made where Gitea keeps its own; only the push tells Gitea about them.
+        let changes: Vec<FileChange<'_>> =
+            files.iter().map(|(path, text)| FileChange::Write(path, text.as_bytes())).collect();
+        // The objects are created in Gitea's own folder. Gitea learns of them by the push.
         let reference = format!("refs/testkit/{branch}");
         let sha = self.disk.import(&reference, branch, message, &changes)?;
         let target = format!("{sha}:refs/heads/{branch}");
@@ -106,20 +106,20 @@ impl ForgeRepo {
         Ok(sha)
     }
 
-    /// Pull requests in a state: `open`, `closed` or `all`.
+    /// Returns the pull requests in a state: `open`, `closed` or `all`.
     ///
     /// # Errors
-    /// When Gitea refuses.
-    pub async fn pulls(&self, state: &str) -> Result<Vec<Pull>> {
+    /// Gitea rejects the call.
+    pub async fn pulls(&self, state: &str) -> Result<Vec<GiteaPull>> {
         let answer = self.api.get(&self.path(&format!("pulls?state={state}&limit=50"))).await?;
         serde_json::from_value(answer).context("Gitea's list of pull requests has changed")
     }
 
-    /// One pull request.
+    /// Returns one pull request.
     ///
     /// # Errors
-    /// When there is none of this number.
-    pub async fn pull(&self, number: u64) -> Result<Pull> {
+    /// The pull request does not exist.
+    pub async fn pull(&self, number: u64) -> Result<GiteaPull> {
         let answer = self.api.get(&self.path(&format!("pulls/{number}"))).await?;
         serde_json::from_value(answer).context("Gitea's pull request has changed")
     }
@@ -127,80 +127,84 @@ impl ForgeRepo {
     /// Opens a pull request, as a person would.
     ///
     /// # Errors
-    /// When there is one for this branch, or the branch has no change.
-    pub async fn open_pull(&self, head: &str, base: &str, title: &str) -> Result<Pull> {
-        self.until_known(head).await?;
-        self.until_known(base).await?;
+    /// The branch has an open pull request, or no change.
+    pub async fn open_pull(&self, head: &str, base: &str, title: &str) -> Result<GiteaPull> {
+        self.until_indexed(head).await?;
+        self.until_indexed(base).await?;
         let body = json!({"head": head, "base": base, "title": title});
         let answer = self.api.post(&self.path("pulls"), body).await?;
         serde_json::from_value(answer).context("Gitea's pull request has changed")
     }
 
-    /// Waits until Gitea's own records know the end of a branch. It accepts a push first and takes
-    /// note later, and answers 404 in between.
+    /// Waits until Gitea's database has the newest commit of a branch. Gitea accepts a push before that, and answers with
+    /// 404 in between.
     ///
     /// # Errors
-    /// When it takes too long, or there is no such branch.
-    pub async fn until_known(&self, branch: &str) -> Result<()> {
+    /// It takes too long, or the branch does not exist.
+    pub async fn until_indexed(&self, branch: &str) -> Result<()> {
         let sha = self.disk.head(branch)?;
         let path = self.path(&format!("branches/{branch}"));
-        crate::eventually(crate::PATIENCE, async || {
-            let known = self.api.get(&path).await?;
-            ensure!(known["commit"]["id"] == sha.as_str(), "Gitea does not know {sha} on {branch} yet");
+        crate::eventually(crate::WAIT_TIMEOUT, async || {
+            let indexed = self.api.get(&path).await?;
+            ensure!(indexed["commit"]["id"] == sha.as_str(), "Gitea does not have {sha} on {branch} yet");
             Ok(())
         })
         .await
     }
 
-    /// Merges a pull request with a merge commit. Gitea needs a moment to know whether a new one
-    /// can be merged, so this waits for that.
+    /// Merges a pull request with a merge commit. Waits until Gitea has checked whether it can be merged.
     ///
     /// # Errors
-    /// When it stays unmergeable.
+    /// It cannot be merged.
     pub async fn merge(&self, number: u64) -> Result<()> {
         self.merge_by(number, "merge").await
     }
 
-    /// Merges a pull request in a way that Gitea offers: `merge`, `rebase`, `rebase-merge`,
-    /// `squash`.
+    /// Merges a pull request with one of Gitea's merge methods: `merge`, `rebase`, `rebase-merge`, `squash`.
     ///
     /// # Errors
-    /// When it stays unmergeable.
+    /// It cannot be merged.
     pub async fn merge_by(&self, number: u64, style: &str) -> Result<()> {
         let path = self.path(&format!("pulls/{number}/merge"));
-        crate::eventually(crate::PATIENCE, async || {
+        crate::eventually(crate::WAIT_TIMEOUT, async || {
             self.api.post(&path, json!({"Do": style})).await.map(drop)
         })
         .await
     }
 
-    /// Waits until Gitea itself knows what was pushed to a pull request last: a review is of what it knows.
+    /// Waits until Gitea has updated a pull request to the newest commit of its branch. A review is for the commit that
+    /// Gitea has.
     ///
     /// # Errors
-    /// When it takes too long, or there is none of this number.
+    /// It takes too long, or the pull request does not exist.
     pub async fn until_pushed(&self, number: u64) -> Result<()> {
         let branch = self.pull(number).await?.head.branch;
-        crate::eventually(crate::PATIENCE, async || {
-            let known = self.disk.git(&["rev-parse", &format!("refs/pull/{number}/head")])?;
-            ensure!(known.trim() == self.disk.head(&branch)?, "Gitea still knows {known}");
+        crate::eventually(crate::WAIT_TIMEOUT, async || {
+            let indexed = self.disk.git(&["rev-parse", &format!("refs/pull/{number}/head")])?;
+            ensure!(indexed.trim() == self.disk.head(&branch)?, "Gitea still has {indexed}");
             Ok(())
         })
         .await
     }
 
-    /// Waits until Gitea itself knows that the base of a pull request has moved on, where a rule has it
-    /// refuse those: it counts the commits some time after they were pushed, and merges until then.
+    /// Waits until Gitea rejects a merge because the base has newer commits, as a rule of the repository demands. Gitea
+    /// counts the commits some time after a push, and merges until then.
     ///
     /// # Errors
-    /// When it takes too long, there is no such rule, or something else stands in the way.
+    /// It takes too long, there is no such rule, or Gitea rejects the merge for another reason.
     pub async fn until_behind(&self, number: u64) -> Result<()> {
         let path = self.path(&format!("pulls/{number}/merge"));
-        // What may be merged is looked at before the head is, and no commit has this id.
-        let never = json!({"Do": "merge", "head_commit_id": "0".repeat(40)});
-        crate::eventually(crate::PATIENCE, async || {
-            let said =
-                self.api.post(&path, never.clone()).await.err().map(|e| e.to_string()).unwrap_or_default();
-            ensure!(said.contains("behind the base branch"), "Gitea says {said:?}");
+        // Gitea checks the rules before the head, and no commit has this id: nothing is merged.
+        let wrong_head = json!({"Do": "merge", "head_commit_id": "0".repeat(40)});
+        crate::eventually(crate::WAIT_TIMEOUT, async || {
+            let error = self
+                .api
+                .post(&path, wrong_head.clone())
+                .await
+                .err()
+                .map(|e| e.to_string())
+                .unwrap_or_default();
+            ensure!(error.contains("behind the base branch"), "Gitea answers {error:?}");
             Ok(())
         })
         .await
@@ -209,15 +213,15 @@ impl ForgeRepo {
     /// Closes a pull request without merging it.
     ///
     /// # Errors
-    /// When there is none of this number.
+    /// The pull request does not exist.
     pub async fn close(&self, number: u64) -> Result<()> {
         self.edit(number, json!({"state": "closed"})).await
     }
 
-    /// Opens a closed pull request again.
+    /// Reopens a closed pull request.
     ///
     /// # Errors
-    /// When it was merged, or its branch is gone.
+    /// It was merged, or its branch was deleted.
     pub async fn reopen(&self, number: u64) -> Result<()> {
         self.edit(number, json!({"state": "open"})).await
     }
@@ -225,26 +229,26 @@ impl ForgeRepo {
     /// Changes a pull request's title, body or state, as a person would.
     ///
     /// # Errors
-    /// When Gitea refuses.
+    /// Gitea rejects the call.
     pub async fn edit(&self, number: u64, fields: Value) -> Result<()> {
         let path = self.path(&format!("pulls/{number}"));
         self.api.call(Method::PATCH, &path, &fields).await.map(drop)
     }
 
-    /// The comments of a pull request.
+    /// Returns the comments of a pull request.
     ///
     /// # Errors
-    /// When there is none of this number.
+    /// The pull request does not exist.
     pub async fn comments(&self, number: u64) -> Result<Vec<String>> {
         let answer = self.api.get(&self.path(&format!("issues/{number}/comments"))).await?;
         let comments = answer.as_array().cloned().unwrap_or_default();
         Ok(comments.iter().filter_map(|c| c["body"].as_str().map(str::to_owned)).collect())
     }
 
-    /// Lets Gitea call `url` about pull requests and pushes, signed with `secret`.
+    /// Adds a webhook: Gitea calls `url` for pull requests and pushes, signed with `secret`.
     ///
     /// # Errors
-    /// When Gitea refuses.
+    /// Gitea rejects the call.
     pub async fn add_webhook(&self, url: &str, secret: &str) -> Result<()> {
         let body = json!({
             "type": "gitea",
@@ -255,31 +259,31 @@ impl ForgeRepo {
         self.api.post(&self.path("hooks"), body).await.map(drop)
     }
 
-    /// Lets somebody write to the repository.
+    /// Grants a user the right to write to the repository.
     ///
     /// # Errors
-    /// When there is nobody of this name.
-    pub async fn admit(&self, name: &str) -> Result<()> {
+    /// The user does not exist.
+    pub async fn add_collaborator(&self, name: &str) -> Result<()> {
         let path = self.path(&format!("collaborators/{name}"));
         self.api.call(Method::PUT, &path, &json!({"permission": "write"})).await.map(drop)
     }
 
-    /// Somebody reviews a pull request as it is now: `APPROVED` or `REQUEST_CHANGES`.
+    /// Adds the review of a user to a pull request as it is now: `APPROVED` or `REQUEST_CHANGES`.
     ///
     /// # Errors
-    /// When they may not.
+    /// The user may not review it.
     pub async fn review(&self, number: u64, name: &str, event: &str) -> Result<()> {
-        let caller = Caller::Password(name.to_owned(), PASSWORD.to_owned());
-        let api = Api { url: self.api.url.clone(), caller };
+        let credentials = ApiCredentials::Password(name.to_owned(), PASSWORD.to_owned());
+        let api = Api { url: self.api.url.clone(), credentials };
         let path = self.path(&format!("pulls/{number}/reviews"));
-        api.post(&path, json!({"event": event, "body": "I have seen it"})).await.map(drop)
+        api.post(&path, json!({"event": event, "body": "reviewed"})).await.map(drop)
     }
 
-    /// Any call of the repository's API, for what has no method of its own here: `path` is what
-    /// comes after `/api/v1/repos/{owner}/{name}/`.
+    /// Calls the API of the repository, for calls without a method here. `path` is the part after
+    /// `/api/v1/repos/{owner}/{name}/`.
     ///
     /// # Errors
-    /// When Gitea refuses.
+    /// Gitea rejects the call.
     pub async fn api(&self, method: &str, path: &str, body: Value) -> Result<Value> {
         self.api.call(method.parse()?, &self.path(path), &body).await
     }

@@ -1,20 +1,20 @@
-//! Starting Gitea: one folder with everything it writes, SQLite, no ssh, no calls to the outside.
+//! Starts Gitea: with one folder for all its files, SQLite, no SSH, and no calls to other servers.
 
-use super::api::{Api, Caller, PASSWORD, USER};
+use super::api::{Api, ApiCredentials, PASSWORD, USER};
 use super::repo::ForgeRepo;
-use crate::servers::{forge_folder, start_on_free_port, start_ready};
-use crate::{Leash, Scratch};
+use crate::servers::{forge_folder, probe, start_on_free_port, start_ready};
+use crate::{ProcessGuard, Scratch};
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A running Gitea. Dropping it ends the server and removes all it wrote.
+/// A running Gitea. Dropping it ends the server and removes its files.
 ///
-/// It holds nothing that belongs to a runtime, so it may live in a static.
+/// It can be kept in a static, because it holds nothing that belongs to a runtime.
 pub struct Gitea {
-    // Dropped in this order: the server before the folder it writes to.
-    _server: Leash,
+    // Dropped in this order: the server before its folder.
+    _server: ProcessGuard,
     url: String,
     token: String,
     folder: PathBuf,
@@ -24,13 +24,13 @@ pub struct Gitea {
 impl Gitea {
     /// The administrator, who owns the repositories.
     pub const USER: &'static str = USER;
-    /// The administrator's password.
+    /// The password of the administrator, and of every other user.
     pub const PASSWORD: &'static str = PASSWORD;
 
     /// Starts a server with an administrator and no repositories.
     ///
     /// # Errors
-    /// When the binary cannot be found or built, or the server does not become ready.
+    /// The binary cannot be found or built, or the server does not become ready.
     pub async fn start() -> Result<Gitea> {
         let binaries = forge_folder()?;
         let scratch = Scratch::new("gitea")?;
@@ -48,32 +48,32 @@ impl Gitea {
         Ok(gitea)
     }
 
-    /// The server's address.
+    /// The address of the server.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// A token of the administrator that may do everything.
+    /// A token of the administrator with all scopes.
     pub fn token(&self) -> &str {
         &self.token
     }
 
-    /// A token of the administrator with these scopes only, such as `read:repository`.
+    /// Creates a token of the administrator with these scopes only, such as `read:repository`.
     ///
     /// # Errors
-    /// When there is one of this name, or Gitea knows no such scope.
+    /// A token of this name exists, or a scope does not exist.
     pub async fn token_for(&self, name: &str, scopes: &[&str]) -> Result<String> {
-        let caller = Caller::Password(Self::USER.to_owned(), Self::PASSWORD.to_owned());
-        let api = Api { url: self.url.clone(), caller };
+        let credentials = ApiCredentials::Password(Self::USER.to_owned(), Self::PASSWORD.to_owned());
+        let api = Api { url: self.url.clone(), credentials };
         let path = format!("/users/{}/tokens", Self::USER);
         let answer = api.post(&path, json!({"name": name, "scopes": scopes})).await?;
-        answer["sha1"].as_str().map(str::to_owned).context("Gitea made no token")
+        answer["sha1"].as_str().map(str::to_owned).context("Gitea returned no token")
     }
 
-    /// Makes a repository whose branch `main` holds one commit with these files.
+    /// Creates a repository whose branch `main` holds one commit with these files.
     ///
     /// # Errors
-    /// When there is one of this name.
+    /// The repository exists.
     pub async fn create_repo(&self, name: &str, files: &[(&str, &str)]) -> Result<ForgeRepo> {
         let api = self.api();
         let wanted = json!({"name": name, "default_branch": "main", "private": true});
@@ -82,33 +82,33 @@ impl Gitea {
         let url = format!("{}/{}/{name}", self.url, Self::USER);
         let repo = ForgeRepo::new(api, name, folder, url, &self.token);
         repo.commit("main", "initial commit", files)?;
-        repo.until_known("main").await?;
+        repo.until_indexed("main").await?;
         Ok(repo)
     }
 
-    /// Makes somebody with an account, unless there is one of this name.
+    /// Creates a user, unless the user exists.
     ///
     /// # Errors
-    /// When Gitea refuses.
-    pub async fn create_person(&self, name: &str) -> Result<()> {
+    /// Gitea rejects the call.
+    pub async fn create_user(&self, name: &str) -> Result<()> {
         if self.api().get(&format!("/users/{name}")).await.is_ok() {
             return Ok(());
         }
-        let person = json!({
+        let user = json!({
             "username": name, "email": format!("{name}@example.com"), "password": Self::PASSWORD,
             "must_change_password": false,
         });
-        match self.api().post("/admin/users", person).await {
-            // Another test was faster.
+        match self.api().post("/admin/users", user).await {
+            // Another test has created the user meanwhile.
             Err(error) if !error.to_string().contains("already exists") => Err(error),
             _ => Ok(()),
         }
     }
 
-    /// All requests so far, as `METHOD path status`: what a test counts forge calls with.
+    /// Returns all requests so far, as `METHOD path status`, from the access log.
     ///
     /// # Errors
-    /// When the server's access log cannot be read.
+    /// The access log cannot be read.
     pub fn requests(&self) -> Result<Vec<String>> {
         let text = std::fs::read_to_string(self.folder.join("log/access.log"))?;
         let lines = text.lines().filter_map(|line| line.split_once("access: "));
@@ -116,40 +116,32 @@ impl Gitea {
     }
 
     fn api(&self) -> Api {
-        Api { url: self.url.clone(), caller: Caller::Token(self.token.clone()) }
+        Api { url: self.url.clone(), credentials: ApiCredentials::Token(self.token.clone()) }
     }
 
     fn create_administrator(&self, binaries: &Path) -> Result<()> {
-        let mut command = program(binaries, &self.folder);
+        let mut command = gitea_command(binaries, &self.folder);
         command.args(["admin", "user", "create", "--admin", "--must-change-password=false"]);
         command.args(["--username", Self::USER, "--password", Self::PASSWORD]);
         command.args(["--email", "sluice@example.com"]);
         let output = command.output().context("cannot run gitea")?;
         if !output.status.success() {
-            let said = [output.stdout, output.stderr].concat();
-            bail!("cannot create Gitea's administrator: {}", String::from_utf8_lossy(&said));
+            let output = [output.stdout, output.stderr].concat();
+            bail!("cannot create Gitea's administrator: {}", String::from_utf8_lossy(&output));
         }
         Ok(())
     }
 }
 
-async fn launch(binaries: &Path, folder: &Path, port: u16) -> Result<Leash> {
+async fn launch(binaries: &Path, folder: &Path, port: u16) -> Result<ProcessGuard> {
     std::fs::write(folder.join("app.ini"), settings(binaries, folder, port))?;
-    let mut command = program(binaries, folder);
+    let mut command = gitea_command(binaries, folder);
     command.arg("web");
     let url = format!("http://127.0.0.1:{port}/api/healthz");
-    start_ready("gitea", &command, &folder.join("gitea.log"), || {
-        let url = url.clone();
-        async move {
-            crate::kubeconfig::install_tls_provider();
-            reqwest::get(url).await?.error_for_status()?;
-            Ok(())
-        }
-    })
-    .await
+    start_ready("gitea", &command, &folder.join("gitea.log"), || probe(url.clone())).await
 }
 
-fn program(binaries: &Path, folder: &Path) -> Command {
+fn gitea_command(binaries: &Path, folder: &Path) -> Command {
     let mut command = Command::new(binaries.join("gitea"));
     command.arg("--config").arg(folder.join("app.ini")).arg("--work-path").arg(folder);
     command.env("HOME", folder).current_dir(folder);
@@ -182,7 +174,7 @@ ROOT = {folder}/repositories
 DEFAULT_BRANCH = main
 [security]
 INSTALL_LOCK = true
-; Passwords of a test need no protection, and a slow hash would count in every call.
+; The passwords of tests need no protection, and a slow hash would slow down every call.
 PASSWORD_HASH_ALGO = pbkdf2$1$20
 [log]
 ROOT_PATH = {folder}/log

@@ -1,4 +1,4 @@
-//! The stand-in for Flux writes what Flux writes, in the order in which Flux does.
+//! The stand-in for Flux writes the statuses of Flux, in the same order.
 
 mod helm;
 mod kustomization;
@@ -8,41 +8,43 @@ use anyhow::{Context, Result, ensure};
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
-use sluice_testkit::{Cluster, ControlPlane, GitServer, Options, PATIENCE, Repo, StandIn, eventually};
+use sluice_testkit::{
+    Cluster, ControlPlane, FluxOptions, FluxStandIn, GitServer, Repo, WAIT_TIMEOUT, eventually,
+};
 use std::time::Duration;
 use tokio::sync::OnceCell;
 
-/// A cluster with a stand-in, shared by the tests of this module; each has its own namespace.
-pub struct Stage {
+/// A cluster with a stand-in for all tests of this module; each test has its own namespace.
+pub struct FluxFixture {
     pub cluster: Cluster,
     pub git: GitServer,
-    pub flux: StandIn,
+    pub flux: FluxStandIn,
 }
 
-/// Slow enough for a test to see each step, on a busy machine too.
-fn options() -> Options {
-    Options {
+/// Slow enough to observe each step, also on a busy machine.
+fn options() -> FluxOptions {
+    FluxOptions {
         progressing: Duration::from_millis(150),
         rollout: Duration::from_millis(150),
-        ..Options::default()
+        ..FluxOptions::default()
     }
 }
 
-pub async fn stage() -> Result<&'static Stage> {
-    static STAGE: OnceCell<Stage> = OnceCell::const_new();
-    STAGE
+pub async fn fixture() -> Result<&'static FluxFixture> {
+    static FIXTURE: OnceCell<FluxFixture> = OnceCell::const_new();
+    FIXTURE
         .get_or_try_init(async || {
             let plane = ControlPlane::start().await?;
             let cluster = plane.cluster("leaf").await?;
             cluster.install_flux_crds().await?;
-            let flux = StandIn::start(&cluster.kubeconfig(), options())?;
-            Ok(Stage { cluster, git: GitServer::start()?, flux })
+            let flux = FluxStandIn::start(&cluster.kubeconfig(), options())?;
+            Ok(FluxFixture { cluster, git: GitServer::start()?, flux })
         })
         .await
 }
 
-impl Stage {
-    /// A namespace with a repository of the same name, and a GitRepository `fleet` that reads it.
+impl FluxFixture {
+    /// Creates a namespace, a repository of the same name, and a GitRepository `fleet` for it.
     pub async fn repository(&self, namespace: &str, files: &[(&str, &str)]) -> Result<Repo> {
         self.cluster.namespace(namespace).await?;
         let repo = self.git.create_repo(namespace, files)?;
@@ -87,13 +89,13 @@ pub async fn merge(api: &Api<DynamicObject>, name: &str, patch: Value) -> Result
     Ok(())
 }
 
-/// Waits until an object's status is as `check` wants it.
+/// Waits until an object's status passes `check`.
 pub async fn until(
     api: &Api<DynamicObject>,
     name: &str,
     check: impl Fn(&Value) -> bool,
 ) -> Result<DynamicObject> {
-    eventually(PATIENCE, || async {
+    eventually(WAIT_TIMEOUT, || async {
         let object = api.get(name).await?;
         ensure!(check(&object.data["status"]), "{:#}", object.data["status"]);
         Ok(object)
@@ -111,7 +113,7 @@ pub fn reason(status: &Value, kind: &str) -> String {
     format!("{}/{}", found["status"].as_str().unwrap_or("-"), found["reason"].as_str().unwrap_or("-"))
 }
 
-/// The names and types of all fields below a value, without what is in lists after the first.
+/// Returns the names and types of all fields below a value. Of a list, it returns the first element only.
 pub fn shape(value: &Value) -> Value {
     match value {
         Value::Object(fields) => fields.iter().map(|(k, v)| (k.clone(), shape(v))).collect(),
@@ -127,18 +129,18 @@ pub fn revision(repo: &Repo) -> Result<String> {
 }
 
 #[test]
-fn it_goes_on_when_its_cluster_comes_back() -> Result<()> {
+fn it_continues_after_a_restart_of_its_cluster() -> Result<()> {
     crate::run(async {
         let plane = ControlPlane::start().await?;
         let cluster = plane.cluster("restless").await?;
         cluster.install_flux_crds().await?;
-        let flux = StandIn::start(&cluster.kubeconfig(), options())?;
+        let flux = FluxStandIn::start(&cluster.kubeconfig(), options())?;
         let git = GitServer::start()?;
-        let stage = Stage { cluster, git, flux };
-        stage.cluster.stop();
-        stage.cluster.start().await?;
-        stage.repository("back", &[("a", "b")]).await?;
-        let sources = stage.api("GitRepository", "back").await?;
+        let fixture = FluxFixture { cluster, git, flux };
+        fixture.cluster.stop();
+        fixture.cluster.start().await?;
+        fixture.repository("back", &[("a", "b")]).await?;
+        let sources = fixture.api("GitRepository", "back").await?;
         until(&sources, "fleet", |s| reason(s, "Ready") == "True/Succeeded").await?;
         Ok(())
     })

@@ -1,7 +1,7 @@
-//! The git server is one: passwords, partial fetches, pushes, and the faults that tests ask for.
+//! The git server: passwords, partial fetches, pushes, and the faults of tests.
 
 use anyhow::{Context, Result, ensure};
-use sluice_testkit::{Change, GitServer, Repo, Requests, Scratch};
+use sluice_testkit::{FileChange, GitServer, Repo, Requests, Scratch};
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -19,13 +19,13 @@ fn git(folder: &Path, args: &[&str]) -> Result<Output> {
     Ok(command.output()?)
 }
 
-fn must(folder: &Path, args: &[&str]) -> Result<String> {
+fn succeeds(folder: &Path, args: &[&str]) -> Result<String> {
     let output = git(folder, args)?;
     ensure!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
     Ok(String::from_utf8(output.stdout)?)
 }
 
-fn refused(folder: &Path, args: &[&str]) -> Result<String> {
+fn fails(folder: &Path, args: &[&str]) -> Result<String> {
     let output = git(folder, args)?;
     ensure!(!output.status.success(), "git {args:?} must fail");
     Ok(String::from_utf8(output.stderr)?)
@@ -48,12 +48,12 @@ fn a_wrong_password_is_refused_and_a_reader_cannot_push() -> Result<()> {
     let Fixture { server, repo, scratch } = fixture(&[("a", "1")])?;
     let here = scratch.path();
     let wrong = repo.url().replacen("http://", "http://sluice:wrong@", 1);
-    ensure!(refused(here, &["ls-remote", &wrong])?.contains("Authentication failed"));
-    refused(here, &["ls-remote", repo.url()])?;
-    ensure!(refused(here, &["ls-remote", &format!("{}/none.git", server.url())])?.contains("not found"));
+    ensure!(fails(here, &["ls-remote", &wrong])?.contains("Authentication failed"));
+    fails(here, &["ls-remote", repo.url()])?;
+    ensure!(fails(here, &["ls-remote", &format!("{}/none.git", server.url())])?.contains("not found"));
     let reader = repo.url().replacen("http://", "http://reader:look%20but%20do%20not%20touch@", 1);
-    must(here, &["clone", "--quiet", &reader, "clone"])?;
-    ensure!(refused(&here.join("clone"), &["push", "origin", "main:other"])?.contains("403"));
+    succeeds(here, &["clone", "--quiet", &reader, "clone"])?;
+    ensure!(fails(&here.join("clone"), &["push", "origin", "main:other"])?.contains("403"));
     ensure!(repo.requests().refused >= 3, "{:?}", repo.requests());
     ensure!(repo.requests().push == 0);
     Ok(())
@@ -65,20 +65,21 @@ fn a_partial_fetch_leaves_large_files_out_and_a_push_arrives() -> Result<()> {
     let Fixture { server: _server, repo, scratch } = fixture(&[("small", "1"), ("large", &large)])?;
     repo.commit("main", "second", &[("small", "2")])?;
     let cache = scratch.folder("cache")?;
-    must(&cache, &["init", "--quiet", "--bare", "."])?;
-    must(&cache, &["remote", "add", "origin", &repo.url_with_password()])?;
-    must(
+    succeeds(&cache, &["init", "--quiet", "--bare", "."])?;
+    succeeds(&cache, &["remote", "add", "origin", &repo.url_with_password()])?;
+    succeeds(
         &cache,
         &["fetch", "--quiet", "--depth=1", "--filter=blob:limit=64k", "origin", "+main:refs/heads/main"],
     )?;
-    assert_eq!(must(&cache, &["rev-list", "--count", "main"])?.trim(), "1");
-    let missing = must(&cache, &["rev-list", "--objects", "--missing=print", "main"])?;
+    assert_eq!(succeeds(&cache, &["rev-list", "--count", "main"])?.trim(), "1");
+    let missing = succeeds(&cache, &["rev-list", "--objects", "--missing=print", "main"])?;
     assert_eq!(missing.lines().filter(|l| l.starts_with('?')).count(), 1);
-    assert_eq!(must(&cache, &["cat-file", "blob", "main:small"])?, "2");
-    let asked = Requests { ls: 1, fetch: repo.requests().fetch, push: 0, refused: repo.requests().refused };
-    assert_eq!(repo.requests(), asked);
+    assert_eq!(succeeds(&cache, &["cat-file", "blob", "main:small"])?, "2");
+    let expected =
+        Requests { ls: 1, fetch: repo.requests().fetch, push: 0, refused: repo.requests().refused };
+    assert_eq!(repo.requests(), expected);
 
-    must(&cache, &["push", "--quiet", "origin", "main:refs/heads/proposal"])?;
+    succeeds(&cache, &["push", "--quiet", "origin", "main:refs/heads/proposal"])?;
     assert_eq!(repo.head("proposal")?, repo.head("main")?);
     assert_eq!(repo.requests().push, 1);
     Ok(())
@@ -88,9 +89,9 @@ fn a_partial_fetch_leaves_large_files_out_and_a_push_arrives() -> Result<()> {
 fn a_large_push_is_streamed_whole() -> Result<()> {
     let Fixture { server: _server, repo, scratch } = fixture(&[("a", "1")])?;
     let here = scratch.path();
-    must(here, &["clone", "--quiet", &repo.url_with_password(), "clone"])?;
+    succeeds(here, &["clone", "--quiet", &repo.url_with_password(), "clone"])?;
     let clone = here.join("clone");
-    // Not compressible, and more than git's http.postBuffer of 1 MiB: it goes out in chunks.
+    // Not compressible and larger than git's http.postBuffer of 1 MiB, so that git sends it in chunks.
     let mut state = 1u64;
     let noise: Vec<u8> = std::iter::repeat_with(|| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -99,28 +100,28 @@ fn a_large_push_is_streamed_whole() -> Result<()> {
     .take(3_000_000)
     .collect();
     std::fs::write(clone.join("noise"), &noise)?;
-    must(&clone, &["add", "."])?;
-    must(&clone, &["commit", "--quiet", "-m", "noise"])?;
-    must(&clone, &["push", "--quiet", "origin", "HEAD:main"])?;
+    succeeds(&clone, &["add", "."])?;
+    succeeds(&clone, &["commit", "--quiet", "-m", "noise"])?;
+    succeeds(&clone, &["push", "--quiet", "origin", "HEAD:main"])?;
     ensure!(repo.files("main")? == ["a", "noise"]);
-    must(here, &["clone", "--quiet", &repo.url_with_password(), "again"])?;
+    succeeds(here, &["clone", "--quiet", &repo.url_with_password(), "again"])?;
     ensure!(std::fs::read(here.join("again/noise"))? == noise);
     Ok(())
 }
 
 #[test]
-fn faults_are_made_on_demand() -> Result<()> {
+fn requests_fail_hang_and_lose_their_answer_on_demand() -> Result<()> {
     let Fixture { server, repo, scratch } = fixture(&[("a", "1")])?;
     let here = scratch.path();
     let url = repo.url_with_password();
     server.fail_next(1);
-    ensure!(refused(here, &["ls-remote", &url])?.contains("503"));
-    must(here, &["clone", "--quiet", &url, "clone"])?;
+    ensure!(fails(here, &["ls-remote", &url])?.contains("503"));
+    succeeds(here, &["clone", "--quiet", &url, "clone"])?;
 
     let clone = here.join("clone");
     repo.tap().lose_next_pushes(1);
-    ensure!(refused(&clone, &["push", "origin", "HEAD:refs/heads/lost"])?.contains("502"));
-    assert_eq!(repo.head("lost")?, repo.head("main")?, "the push took effect all the same");
+    ensure!(fails(&clone, &["push", "origin", "HEAD:refs/heads/lost"])?.contains("502"));
+    assert_eq!(repo.head("lost")?, repo.head("main")?, "the push had its effect");
 
     repo.tap().hang(true);
     let mut waiting = Command::new("git").args(["ls-remote", "--quiet", &url, "none"]).spawn()?;
@@ -132,7 +133,7 @@ fn faults_are_made_on_demand() -> Result<()> {
 }
 
 #[test]
-fn the_owner_sees_what_happened() -> Result<()> {
+fn the_owner_reads_and_changes_the_repository_without_http() -> Result<()> {
     let Fixture { server: _server, repo, scratch: _scratch } =
         fixture(&[("a.yaml", "tag: 1 # mark\nother: x\n"), ("b", "b")])?;
     let first = repo.head("main")?;
@@ -151,7 +152,7 @@ fn the_owner_sees_what_happened() -> Result<()> {
     let merged = repo.merge("work", "main")?;
     assert_eq!(repo.log("main")?[0].parents, [first, second]);
     assert_eq!(repo.head("main")?, merged);
-    repo.commit_changes("main", "drop b", &[Change::Remove("b")])?;
+    repo.commit_changes("main", "drop b", &[FileChange::Remove("b")])?;
     assert_eq!(repo.files("main")?, ["a.yaml"]);
     repo.remove_branch("work")?;
     assert_eq!(repo.branches()?, ["main"]);

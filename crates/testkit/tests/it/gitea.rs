@@ -1,9 +1,9 @@
-//! Gitea does what a forge does: pull requests, merges, partial fetches, webhooks.
+//! Gitea as a forge: pull requests, merges, partial fetches, webhooks.
 
 use crate::run;
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
-use sluice_testkit::{PATIENCE, Scratch, eventually, shared_gitea};
+use sluice_testkit::{Scratch, WAIT_TIMEOUT, eventually, shared_gitea};
 use std::process::Command;
 
 #[test]
@@ -43,7 +43,7 @@ fn a_pull_request_is_closed_unmerged_and_opened_again() -> Result<()> {
 }
 
 #[test]
-fn a_partial_fetch_works_and_a_token_with_few_rights_cannot_push() -> Result<()> {
+fn a_partial_fetch_works_and_a_read_only_token_cannot_push() -> Result<()> {
     run(async {
         let gitea = shared_gitea().await?;
         let large = "x".repeat(100_000);
@@ -77,9 +77,10 @@ fn requests_are_counted_and_webhooks_are_sent() -> Result<()> {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         repo.add_webhook(&format!("http://{}/hook", listener.local_addr()?), "secret").await?;
         repo.commit("main", "second", &[("a", "2")])?;
-        let (stream, _) = tokio::time::timeout(PATIENCE, listener.accept()).await.context("no webhook")??;
+        let (stream, _) =
+            tokio::time::timeout(WAIT_TIMEOUT, listener.accept()).await.context("no webhook")??;
         drop(stream);
-        eventually(PATIENCE, || async {
+        eventually(WAIT_TIMEOUT, || async {
             let requests = gitea.requests()?;
             ensure!(
                 requests.iter().any(|r| r == "POST /api/v1/repos/sluice/hooked/hooks 201"),

@@ -1,13 +1,13 @@
-//! The test kit against the real servers: what other tests stand on is proven here.
+//! Tests of the testkit with the real servers.
 
 mod cluster;
-mod fire;
+mod fault_injection;
 mod flux;
 mod git;
 mod gitea;
-mod leash;
+mod process_guard;
 
-/// Two worker threads: some tests wait for a server that a third thread feeds.
+/// Runs a test with two worker threads: some tests block one while a server of the runtime must answer.
 fn run(test: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(2).enable_all().build()?.block_on(test)

@@ -1,10 +1,10 @@
-//! The people with an account, by the names and numbers of each forge.
+//! The users of the forges, with the names and numbers of each forge.
 
 use sluice_delivery::ForgeKind;
 
 use super::{Pull, StandIn};
 
-/// Somebody who may review and be assigned, as a forge names people.
+/// Returns the name of a user who may review and be assigned.
 pub fn joe(kind: ForgeKind) -> &'static str {
     match kind {
         ForgeKind::Bitbucket => "{504c3b62-8120-4f0c-a7bc-87800b9d6f70}",
@@ -13,7 +13,7 @@ pub fn joe(kind: ForgeKind) -> &'static str {
     }
 }
 
-/// Whose token it is.
+/// Returns the name of the user of the token.
 pub fn author(kind: ForgeKind) -> &'static str {
     match kind {
         ForgeKind::Bitbucket => "{aaaa3b62-8120-4f0c-a7bc-87800b9d6f70}",
@@ -22,7 +22,7 @@ pub fn author(kind: ForgeKind) -> &'static str {
     }
 }
 
-/// The numbers of people, where they have some.
+/// The users of forges where users have numbers: the index plus one.
 pub(super) const PEOPLE: [&str; 3] = ["jane", "joe", "sluice"];
 
 pub(super) fn number_of(name: &str) -> Option<usize> {
@@ -30,7 +30,7 @@ pub(super) fn number_of(name: &str) -> Option<usize> {
 }
 
 impl StandIn {
-    /// Somebody else opens one, from a branch of the repository.
+    /// Another user opens a change request from a branch of the repository.
     pub fn open_by_hand(&self, head: &str, sha: &str) {
         self.book(|b| {
             let (number, text) = (b.pulls.len() as u64 + 1, String::from);
@@ -39,7 +39,7 @@ impl StandIn {
         });
     }
 
-    /// Somebody opens one from a copy of the repository, out of a branch of this name.
+    /// Another user opens a change request from a branch with this name in a fork.
     pub fn open_from_a_fork(&self, head: &str) {
         self.book(|b| {
             let number = b.pulls.len() as u64 + 1;

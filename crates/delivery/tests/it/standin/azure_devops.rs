@@ -5,19 +5,19 @@
 //! and the pages of statuses and policies.
 
 use serde_json::{Value, json};
-use sluice_testkit::Commit;
+use sluice_testkit::LoggedCommit;
 
 use super::github::message;
-use super::statuses::Words;
+use super::statuses::StatusFormat;
 use super::{
-    Answer, CallKind, CheckOutcome, ListQuery, MetadataKind, ParsedCall, Pull, PullChange, PullSelector,
-    Rejection, Request, Style, TOKEN, basic,
+    CallKind, CallRejection, CheckOutcome, ForgeAnswer, ForgeRequest, ListQuery, MetadataKind, ParsedCall,
+    Pull, PullChange, PullSelector, Style, TOKEN, basic,
 };
 
-pub(super) struct Shape;
+pub(super) struct AzureDevOpsApi;
 
 /// "GitStatus" of learn.microsoft.com/rest/api/azure/devops/git/statuses/create.
-const STATUS: Words = Words {
+const STATUS: StatusFormat = StatusFormat {
     context: "/context/name",
     description: "/description",
     url: "/targetUrl",
@@ -28,12 +28,12 @@ const STATUS: Words = Words {
 const BRANCH: &str = "refs/heads/";
 const VERSIONS: [&str; 2] = ["6.0", "6.0-preview.1"];
 
-impl super::Shape for Shape {
+impl super::ForgeApi for AzureDevOpsApi {
     fn clone_path(&self) -> &'static str {
         "/acme/platform/_git/fleet"
     }
 
-    fn api(&self) -> &'static str {
+    fn base_path(&self) -> &'static str {
         "/acme/platform/_apis/git/repositories/fleet"
     }
 
@@ -65,14 +65,16 @@ impl super::Shape for Shape {
         if call == CallKind::Open { 201 } else { 200 }
     }
 
-    fn read(&self, request: &Request) -> Result<ParsedCall, Rejection<'static>> {
+    fn read(&self, request: &ForgeRequest) -> Result<ParsedCall, CallRejection<'static>> {
         if request.query("api-version").is_none() && request.method != "GET" {
-            return Err(Rejection::Bad("No api-version was supplied for the request."));
+            return Err(CallRejection::Bad("No api-version was supplied for the request."));
         }
         if request.query("api-version").is_some_and(|version| !VERSIONS.contains(&version)) {
-            return Err(Rejection::Bad("The requested REST API version is out of range for this server."));
+            return Err(CallRejection::Bad(
+                "The requested REST API version is out of range for this server.",
+            ));
         }
-        let number = |text: &str| text.parse().map_err(|_| Rejection::NoPath);
+        let number = |text: &str| text.parse().map_err(|_| CallRejection::NoPath);
         let (method, path) = request.parts();
         match (method, path.as_slice()) {
             ("GET", []) => Ok(ParsedCall::Repository),
@@ -80,7 +82,7 @@ impl super::Shape for Shape {
                 let open = match request.query("searchCriteria.status").unwrap_or("active") {
                     "active" => true,
                     "all" => false,
-                    _ => return Err(Rejection::Bad("The status is not one of those that there are.")),
+                    _ => return Err(CallRejection::Bad("The status is not one of those that there are.")),
                 };
                 let head = request.query("searchCriteria.sourceRefName");
                 let head = head.map(|h| h.strip_prefix(BRANCH).unwrap_or("?").to_string());
@@ -91,10 +93,10 @@ impl super::Shape for Shape {
                 request.only(&["sourceRefName", "targetRefName", "title", "description", "isDraft"])?;
                 let branch = |key: &str| {
                     let name = request.text(key).and_then(|r| r.strip_prefix(BRANCH).map(String::from));
-                    name.ok_or(Rejection::Bad("A ref is written out."))
+                    name.ok_or(CallRejection::Bad("A ref is written out."))
                 };
                 Ok(ParsedCall::Open {
-                    title: request.text("/title").ok_or(Rejection::Bad("title is missing"))?,
+                    title: request.text("/title").ok_or(CallRejection::Bad("title is missing"))?,
                     body: request.text("/description").unwrap_or_default(),
                     head: branch("/sourceRefName")?,
                     base: branch("/targetRefName")?,
@@ -114,12 +116,12 @@ impl super::Shape for Shape {
                 if request.text("/status").as_deref() == Some("completed") {
                     let style = request.text("/completionOptions/mergeStrategy").unwrap_or_default();
                     if !["", "noFastForward", "squash", "rebase", "rebaseMerge"].contains(&style.as_str()) {
-                        return Err(Rejection::Bad("mergeStrategy is not one that there is"));
+                        return Err(CallRejection::Bad("mergeStrategy is not one that there is"));
                     }
                     let style = Style::of(&style, "noFastForward", "squash", "rebase");
                     let message = request.text("/completionOptions/mergeCommitMessage");
                     let head = request.text("/lastMergeSourceCommit/commitId");
-                    let head = Some(head.ok_or(Rejection::Bad("nothing holds it to a head"))?);
+                    let head = Some(head.ok_or(CallRejection::Bad("nothing holds it to a head"))?);
                     let style = Some(style.unwrap_or(Style::Merge));
                     return Ok(ParsedCall::Merge {
                         number: number(n)?,
@@ -145,30 +147,31 @@ impl super::Shape for Shape {
                 let id = request
                     .query("artifactId")
                     .filter(|_| preview)
-                    .ok_or(Rejection::Bad("not as it is asked"))?;
-                let n = id.strip_prefix("vstfs:///CodeReview/CodeReviewId/p-1/").ok_or(Rejection::NoPath)?;
-                Ok(ParsedCall::Tell { what: "policies", from: 0, of: PullSelector::Number(number(n)?) })
+                    .ok_or(CallRejection::Bad("not as it is asked"))?;
+                let n =
+                    id.strip_prefix("vstfs:///CodeReview/CodeReviewId/p-1/").ok_or(CallRejection::NoPath)?;
+                Ok(ParsedCall::Facts { what: "policies", from: 0, of: PullSelector::Number(number(n)?) })
             }
             ("GET", ["pullrequests", n, what @ ("statuses" | "iterations")]) => {
                 if *what == "statuses" && request.query("api-version") != Some("6.0-preview.1") {
-                    return Err(Rejection::Bad(
+                    return Err(CallRejection::Bad(
                         "The requested version 6.0 of the resource is under preview.",
                     ));
                 }
                 let what = if *what == "statuses" { "own statuses" } else { "iterations" };
-                Ok(ParsedCall::Tell { what, from: 0, of: PullSelector::Number(number(n)?) })
+                Ok(ParsedCall::Facts { what, from: 0, of: PullSelector::Number(number(n)?) })
             }
             ("GET", ["commits", sha, "statuses"]) => {
-                Ok(ParsedCall::Tell { what: "statuses", from: 0, of: PullSelector::Id((*sha).into()) })
+                Ok(ParsedCall::Facts { what: "statuses", from: 0, of: PullSelector::Id((*sha).into()) })
             }
             ("POST", ["pullrequests", n, "labels"]) => {
                 request.only(&["name"])?;
                 if request.query("api-version") != Some("6.0-preview.1") {
-                    return Err(Rejection::Bad(
+                    return Err(CallRejection::Bad(
                         "The requested version 6.0 of the resource is under preview.",
                     ));
                 }
-                let name = request.text("/name").ok_or(Rejection::Bad("name is missing"))?;
+                let name = request.text("/name").ok_or(CallRejection::Bad("name is missing"))?;
                 Ok(super::github::add(number(n)?, MetadataKind::Label, vec![name]))
             }
             ("PUT", ["pullrequests", n, "reviewers", id]) => {
@@ -178,18 +181,18 @@ impl super::Shape for Shape {
             ("POST", ["pullrequests", n, "threads"]) => {
                 request.only(&["comments", "status"])?;
                 let text =
-                    request.text("/comments/0/content").ok_or(Rejection::Bad("a comment is missing"))?;
+                    request.text("/comments/0/content").ok_or(CallRejection::Bad("a comment is missing"))?;
                 Ok(ParsedCall::Comment { number: number(n)?, text })
             }
             ("POST", ["commits", sha, "statuses"]) => {
                 request.only(&["context", "targetUrl", "state", "description"])?;
                 if request.text("/context/genre").as_deref() != Some("sluice") {
-                    return Err(Rejection::Bad("the genre is who reports"));
+                    return Err(CallRejection::Bad("the genre is who reports"));
                 }
-                STATUS.read(request, sha)
+                STATUS.parse(request, sha)
             }
             ("GET", ["commits", id]) => Ok(ParsedCall::Commit((*id).into())),
-            _ => Err(Rejection::NoPath),
+            _ => Err(CallRejection::NoPath),
         }
     }
 
@@ -220,7 +223,7 @@ impl super::Shape for Shape {
             "repository": {"id": "3411ebc1-d5aa-464f-9615-0b527bc66719", "name": "fleet", "project": {"id": "p-1"}},
             "url": format!("http://forge/acme/_apis/git/repositories/3411ebc1/pullRequests/{}", pull.number),
         });
-        // A commit that it is tested with, until it is merged.
+        // The commit for tests, until it is merged.
         if status_of_merge == "succeeded" {
             let commit = pull.merged.clone().unwrap_or("2".repeat(40));
             value["lastMergeCommit"] = json!({"commitId": commit});
@@ -246,13 +249,13 @@ impl super::Shape for Shape {
         }
     }
 
-    fn stranger(&self, _what: MetadataKind, _author: bool) -> Option<Rejection<'static>> {
-        Some(Rejection::Bad("The reviewer identity could not be found."))
+    fn user_rejection(&self, _what: MetadataKind, _author: bool) -> Option<CallRejection<'static>> {
+        Some(CallRejection::Bad("The reviewer identity could not be found."))
     }
 
-    fn tell(&self, what: &'static str, pull: &Pull, _from: usize) -> Option<Value> {
+    fn facts(&self, what: &'static str, pull: &Pull, _from: usize) -> Option<Value> {
         if what == "own statuses" {
-            // The oldest of a context is still there.
+            // The oldest status of a context is still listed.
             let one = |(id, (name, is, of)): (usize, &(String, CheckOutcome, Option<u64>))| {
                 let state = is.word("succeeded", "pending", "failed");
                 json!({"id": id + 1, "state": state, "context": {"genre": null, "name": name}, "iterationId": of})
@@ -303,7 +306,7 @@ impl super::Shape for Shape {
             one
         };
         policies.extend(pull.optional.iter().map(optional));
-        // One that is started by hand, and approvals that are good to have.
+        // One check that is started by hand, and optional approvals.
         policies.push(json!({"configuration": {"isEnabled": true, "isBlocking": false}, "status": "queued"}));
         let settings = json!({"minimumApproverCount": 1});
         policies.push(json!({"configuration": {"isEnabled": true, "isBlocking": false, "settings": settings}, "status": "running"}));
@@ -314,11 +317,11 @@ impl super::Shape for Shape {
         json!({"count": page.len(), "value": page})
     }
 
-    fn commit(&self, commit: &Commit) -> Value {
+    fn commit(&self, commit: &LoggedCommit) -> Value {
         json!({"commitId": commit.sha, "comment": message(commit), "parents": commit.parents})
     }
 
-    fn refuse(&self, why: Rejection<'_>) -> Answer {
+    fn error_answer(&self, why: CallRejection<'_>) -> ForgeAnswer {
         let error = |message: &str, key: &str| {
             let name =
                 format!("Microsoft.TeamFoundation.Git.Server.{key}, Microsoft.TeamFoundation.Git.Server");
@@ -328,32 +331,32 @@ impl super::Shape for Shape {
             })
         };
         match why {
-            // Its page to sign in, in place of a refusal.
-            Rejection::Unauthorized => (203, json!("<html>Azure DevOps Services | Sign In</html>")),
-            Rejection::Exists(_) => {
+            // Azure DevOps answers with its sign-in page.
+            CallRejection::Unauthorized => (203, json!("<html>Azure DevOps Services | Sign In</html>")),
+            CallRejection::Exists(_) => {
                 let message =
                     "TF401179: An active pull request for the source and target branch already exists.";
                 (409, error(message, "GitPullRequestExistsException"))
             }
-            Rejection::NoPull => (
+            CallRejection::NoPull => (
                 404,
                 error(
                     "TF401180: The requested pull request was not found.",
                     "GitPullRequestNotFoundException",
                 ),
             ),
-            Rejection::HeadMoved => {
+            CallRejection::HeadMoved => {
                 let message = "TF401192: The source branch has been modified since the last merge attempt.";
                 (409, error(message, "GitPullRequestStaleException"))
             }
-            Rejection::NotMergeable(obstacle) => {
+            CallRejection::NotMergeable(obstacle) => {
                 (403, error(&obstacle.to_string(), "GitPullRequestUpdateRejectedByPolicyException"))
             }
-            Rejection::NotOpen => {
+            CallRejection::NotOpen => {
                 let message = "TF401181: The pull request cannot be edited due to its state.";
                 (400, error(message, "GitPullRequestNotEditableException"))
             }
-            Rejection::Bad(what) => (400, error(what, "InvalidArgumentValueException")),
+            CallRejection::Bad(what) => (400, error(what, "InvalidArgumentValueException")),
             _ => (
                 404,
                 error(

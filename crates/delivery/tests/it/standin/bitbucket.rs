@@ -5,26 +5,26 @@
 //! A second POST for the same branches returns the pull request that is open.
 
 use serde_json::{Value, json};
-use sluice_testkit::Commit;
+use sluice_testkit::LoggedCommit;
 
 use super::github::{message, parents};
 use super::statuses::BITBUCKET;
 use super::{
-    Answer, CheckOutcome, ListQuery, MetadataKind, ParsedCall, Pull, PullChange, PullSelector, Rejection,
-    Request, Style, TOKEN, basic,
+    CallRejection, CheckOutcome, ForgeAnswer, ForgeRequest, ListQuery, MetadataKind, ParsedCall, Pull,
+    PullChange, PullSelector, Style, TOKEN, basic,
 };
 
-pub(super) struct Shape;
+pub(super) struct BitbucketApi;
 
-/// Where the task of a slow merge is asked about.
+/// The path of the task of a slow merge.
 const TASK: &str = "/2.0/repositories/acme/fleet/pullrequests/1/merge/task-status/7f3c";
 
-impl super::Shape for Shape {
+impl super::ForgeApi for BitbucketApi {
     fn clone_path(&self) -> &'static str {
         "/acme/fleet"
     }
 
-    fn api(&self) -> &'static str {
+    fn base_path(&self) -> &'static str {
         "/2.0/repositories/acme/fleet"
     }
 
@@ -44,7 +44,7 @@ impl super::Shape for Shape {
         false
     }
 
-    // Not documented, and not excluded either.
+    // Not documented, and not excluded by the documentation.
     fn reads_commits_by_name(&self) -> bool {
         true
     }
@@ -53,15 +53,16 @@ impl super::Shape for Shape {
         true
     }
 
-    fn read(&self, request: &Request) -> Result<ParsedCall, Rejection<'static>> {
-        let number = |text: &str| text.parse().map_err(|_| Rejection::NoPath);
+    fn read(&self, request: &ForgeRequest) -> Result<ParsedCall, CallRejection<'static>> {
+        let number = |text: &str| text.parse().map_err(|_| CallRejection::NoPath);
         let (method, path) = request.parts();
         match (method, path.as_slice()) {
             ("GET", []) => Ok(ParsedCall::Repository),
             ("GET", ["pullrequests"]) => list(request),
             ("POST", ["pullrequests"]) => {
                 request.only(&["title", "description", "source", "destination", "draft"])?;
-                let text = |key: &str| request.text(key).ok_or(Rejection::Bad("title or source is missing"));
+                let text =
+                    |key: &str| request.text(key).ok_or(CallRejection::Bad("title or source is missing"));
                 Ok(ParsedCall::Open {
                     title: text("/title")?,
                     body: request.text("/description").unwrap_or_default(),
@@ -71,18 +72,18 @@ impl super::Shape for Shape {
                 })
             }
             ("GET", ["pullrequests", n]) => match request.query("fields") {
-                Some("+destination.branch.default_merge_strategy") => Ok(ParsedCall::Tell {
+                Some("+destination.branch.default_merge_strategy") => Ok(ParsedCall::Facts {
                     what: "with strategy",
                     from: 0,
                     of: PullSelector::Number(number(n)?),
                 }),
-                Some(_) => Err(Rejection::Bad("fields: not one that this stand-in knows")),
+                Some(_) => Err(CallRejection::Bad("fields: unknown to this stand-in")),
                 None => Ok(ParsedCall::Read(number(n)?)),
             },
             ("GET", ["pullrequests", n, "merge", "task-status", "7f3c"]) => Ok(ParsedCall::Task(number(n)?)),
             ("PUT", ["pullrequests", n]) => {
                 request.only(&["title", "description", "destination", "reviewers"])?;
-                // Those that are not named are taken off it.
+                // Users that are not in the list are removed.
                 let reviewers = request.body["reviewers"].as_array().into_iter().flatten();
                 let id = |r: &Value| r["uuid"].as_str().or(r["account_id"].as_str()).unwrap().to_string();
                 let reviewers = reviewers.map(id).collect();
@@ -99,34 +100,35 @@ impl super::Shape for Shape {
                 Ok(ParsedCall::Close { number: number(n)?, version: None })
             }
             ("POST", ["pullrequests", n, "comments"]) => {
-                let text = request.text("/content/raw").ok_or(Rejection::Bad("content.raw is missing"))?;
+                let text =
+                    request.text("/content/raw").ok_or(CallRejection::Bad("content.raw is missing"))?;
                 Ok(ParsedCall::Comment { number: number(n)?, text })
             }
             ("GET", ["commit", sha, "statuses"]) => {
                 let from = (request.number("page", 1) - 1) * 100;
-                Ok(ParsedCall::Tell { what: "statuses", from, of: PullSelector::Head((*sha).into()) })
+                Ok(ParsedCall::Facts { what: "statuses", from, of: PullSelector::Head((*sha).into()) })
             }
             ("GET", ["pullrequests", n, "conflicts"]) => {
-                Ok(ParsedCall::Tell { what: "elsewhere", from: 0, of: PullSelector::Number(number(n)?) })
+                Ok(ParsedCall::Facts { what: "elsewhere", from: 0, of: PullSelector::Number(number(n)?) })
             }
             ("GET", ["file-conflicts", compared]) => {
                 let head = compared.split("..").next().unwrap_or_default();
-                Ok(ParsedCall::Tell { what: "conflicts", from: 0, of: PullSelector::Head(head.into()) })
+                Ok(ParsedCall::Facts { what: "conflicts", from: 0, of: PullSelector::Head(head.into()) })
             }
             ("POST", ["pullrequests", n, "merge"]) => {
                 request.only(&["type", "merge_strategy", "message"])?;
                 let style = request.text("/merge_strategy").unwrap_or("merge_commit".into());
                 let style = Style::of(&style, "merge_commit", "squash", "fast_forward");
-                let style = Some(style.ok_or(Rejection::Bad("merge_strategy: not one that there is"))?);
+                let style = Some(style.ok_or(CallRejection::Bad("merge_strategy: not one that there is"))?);
                 let (number, message) = (number(n)?, request.text("/message"));
                 Ok(ParsedCall::Merge { number, head: None, version: None, style, message, queue: false })
             }
             ("POST", ["commit", sha, "statuses", "build"]) => {
                 request.only(&["key", "name", "state", "url", "description"])?;
-                BITBUCKET.read(request, sha)
+                BITBUCKET.parse(request, sha)
             }
             ("GET", ["commit", id]) => Ok(ParsedCall::Commit((*id).into())),
-            _ => Err(Rejection::NoPath),
+            _ => Err(CallRejection::NoPath),
         }
     }
 
@@ -149,21 +151,21 @@ impl super::Shape for Shape {
             "merge_commit": pull.merged.as_deref().map(short), "draft": pull.draft, "queued": pull.queued,
         });
         if !listed {
-            // Lists go without them, "for performance reasons".
+            // Lists omit the reviewers "for performance reasons".
             let reviewers: Vec<Value> = pull.reviewers.iter().map(|r| json!({"uuid": r})).collect();
             value["reviewers"] = reviewers.into();
         }
         value
     }
 
-    fn stranger(&self, _what: MetadataKind, author: bool) -> Option<Rejection<'static>> {
-        Some(Rejection::Bad(match author {
+    fn user_rejection(&self, _what: MetadataKind, author: bool) -> Option<CallRejection<'static>> {
+        Some(CallRejection::Bad(match author {
             true => "Sluice is the author and cannot be included as a reviewer.",
             false => "reviewers: Malformed reviewers list",
         }))
     }
 
-    fn tell(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value> {
+    fn facts(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value> {
         let file = json!({"path": "apps/prod.yaml", "scenario": "content"});
         match what {
             "with strategy" => {
@@ -209,41 +211,41 @@ impl super::Shape for Shape {
         list
     }
 
-    fn commit(&self, commit: &Commit) -> Value {
+    fn commit(&self, commit: &LoggedCommit) -> Value {
         json!({"type": "commit", "hash": commit.sha, "message": message(commit), "parents": parents(commit, "hash")})
     }
 
-    fn refuse(&self, why: Rejection<'_>) -> Answer {
+    fn error_answer(&self, why: CallRejection<'_>) -> ForgeAnswer {
         let error = |message: &str| json!({"type": "error", "error": {"message": message}});
         match why {
-            Rejection::Unauthorized => {
+            CallRejection::Unauthorized => {
                 (401, error("Token is invalid, expired, or not supported for this endpoint."))
             }
-            Rejection::NotOpen => (400, error("This pull request is already closed.")),
-            Rejection::NotMergeable(obstacle) => (400, error(&obstacle.to_string())),
-            Rejection::NoBranch => (400, error("source: branch not found")),
-            Rejection::Bad(what) => (400, error(what)),
+            CallRejection::NotOpen => (400, error("This pull request is already closed.")),
+            CallRejection::NotMergeable(obstacle) => (400, error(&obstacle.to_string())),
+            CallRejection::NoBranch => (400, error("source: branch not found")),
+            CallRejection::Bad(what) => (400, error(what)),
             _ => (404, error("Resource not found")),
         }
     }
 }
 
-/// By default only the open ones; a filter names the branch and the states, and no parameter `state` counts
-/// beside it. A page holds 50 at most.
-fn list(request: &Request) -> Result<ParsedCall, Rejection<'static>> {
+/// Lists open pull requests by default. A filter selects the branch and the states, and replaces the parameter `state`.
+/// A page has at most 50 entries.
+fn list(request: &ForgeRequest) -> Result<ParsedCall, CallRejection<'static>> {
     let size = request.number("pagelen", 10);
     if size > 50 {
-        return Err(Rejection::Bad("Invalid pagelen"));
+        return Err(CallRejection::Bad("Invalid pagelen"));
     }
     let (mut head, mut open) = (None, request.query("state").is_none_or(|state| state == "OPEN"));
     if let Some(q) = request.query("q") {
         let named = q.strip_prefix("source.branch.name=\"").and_then(|rest| rest.split_once('"'));
-        let (name, states) = named.ok_or(Rejection::Bad("Invalid filter"))?;
+        let (name, states) = named.ok_or(CallRejection::Bad("Invalid filter"))?;
         let states = states.replace("state=", "");
         open = match states.as_str() {
             " AND (\"OPEN\")" => true,
             "" | " AND (\"OPEN\" OR \"MERGED\" OR \"DECLINED\" OR \"SUPERSEDED\")" => false,
-            _ => return Err(Rejection::Bad("Invalid filter")),
+            _ => return Err(CallRejection::Bad("Invalid filter")),
         };
         head = Some(name.to_string());
     }

@@ -2,29 +2,29 @@
 //! (developer.atlassian.com/server/bitbucket/rest/v904, "Pull Requests", "Deprecated: build status", "Repository").
 //!
 //! The description has statuses and fields, and not which exception is answered with which; these are the ones of
-//! recorded answers. Too few rights are answered with 401, as a token is that nobody knows.
+//! recorded answers. Too few rights are answered with 401, like an unknown token.
 //! Left out: fields that no adapter reads, tasks, and auto-merge.
 
 use serde_json::{Value, json};
-use sluice_testkit::Commit;
+use sluice_testkit::LoggedCommit;
 
 use super::github::{message, parents};
-use super::statuses::{BITBUCKET, Words};
+use super::statuses::{BITBUCKET, StatusFormat};
 use super::{
-    Answer, CallKind, CheckOutcome, ListQuery, MetadataKind, Obstacle, ParsedCall, Pull, PullChange,
-    PullSelector, Rejection, Request, TOKEN,
+    CallKind, CallRejection, CheckOutcome, ForgeAnswer, ForgeRequest, ListQuery, MetadataKind, Obstacle,
+    ParsedCall, Pull, PullChange, PullSelector, TOKEN,
 };
 
-pub(super) struct Shape;
+pub(super) struct BitbucketServerApi;
 
 const BRANCH: &str = "refs/heads/";
 
-impl super::Shape for Shape {
+impl super::ForgeApi for BitbucketServerApi {
     fn clone_path(&self) -> &'static str {
         "/bitbucket/scm/ACME/fleet"
     }
 
-    fn api(&self) -> &'static str {
+    fn base_path(&self) -> &'static str {
         "/bitbucket/rest/api/1.0/projects/ACME/repos/fleet"
     }
 
@@ -60,34 +60,34 @@ impl super::Shape for Shape {
         32_768
     }
 
-    fn read(&self, request: &Request) -> Result<ParsedCall, Rejection<'static>> {
-        let number = |text: &str| text.parse().map_err(|_| Rejection::NoPath);
+    fn read(&self, request: &ForgeRequest) -> Result<ParsedCall, CallRejection<'static>> {
+        let number = |text: &str| text.parse().map_err(|_| CallRejection::NoPath);
         let (method, path) = request.parts();
         match (method, path.as_slice()) {
             ("GET", []) => Ok(ParsedCall::Repository),
             ("GET", ["pull-requests"]) => {
-                // Without a direction they are those that go to the branch.
+                // Without a direction, the list has the pull requests into the branch.
                 let head = match (request.query("at"), request.query("direction")) {
                     (Some(at), Some("OUTGOING")) => {
-                        Some(at.strip_prefix(BRANCH).ok_or(Rejection::Bad("at is no ref"))?.to_string())
+                        Some(at.strip_prefix(BRANCH).ok_or(CallRejection::Bad("at is no ref"))?.to_string())
                     }
-                    _ => return Err(Rejection::Bad("at and direction are asked for here")),
+                    _ => return Err(CallRejection::Bad("at and direction are asked for here")),
                 };
                 let open = match request.query("state").unwrap_or("OPEN") {
                     "OPEN" => true,
                     "ALL" => false,
-                    _ => return Err(Rejection::Bad("state is not one of those that there are")),
+                    _ => return Err(CallRejection::Bad("state is not one of those that there are")),
                 };
                 let known = ["at", "direction", "state", "order", "limit", "start"];
                 if request.query.iter().any(|(key, _)| !known.contains(&key.as_str())) {
-                    return Err(Rejection::Bad("the query has a parameter that this stand-in does not know"));
+                    return Err(CallRejection::Bad("the query has an unknown parameter"));
                 }
                 let (from, size) = (request.number("start", 0), request.number("limit", 25));
                 Ok(ParsedCall::List(ListQuery { head, own: false, open, from, size }))
             }
             ("POST", ["pull-requests"]) => {
                 request.only(&["title", "description", "fromRef", "toRef", "draft"])?;
-                let title = request.text("/title").ok_or(Rejection::Bad("title is missing"))?;
+                let title = request.text("/title").ok_or(CallRejection::Bad("title is missing"))?;
                 let body = request.text("/description").unwrap_or_default();
                 let (head, base) = (branch(request, "fromRef")?, branch(request, "toRef")?);
                 let draft = request.body["draft"] == true;
@@ -96,10 +96,11 @@ impl super::Shape for Shape {
             ("GET", ["pull-requests", n]) => Ok(ParsedCall::Read(number(n)?)),
             ("PUT", ["pull-requests", n]) => {
                 request.only(&["version", "title", "description", "toRef", "reviewers"])?;
-                // Those that are not named are taken off it.
+                // Users that are not in the list are removed.
                 let reviewers = request.body["reviewers"].as_array().into_iter().flatten();
                 let reviewers = reviewers.map(|r| r["user"]["name"].as_str().unwrap().to_string()).collect();
-                let version = request.body["version"].as_u64().ok_or(Rejection::Bad("version is missing"))?;
+                let version =
+                    request.body["version"].as_u64().ok_or(CallRejection::Bad("version is missing"))?;
                 let change = PullChange {
                     title: request.text("/title"),
                     body: request.text("/description"),
@@ -110,16 +111,16 @@ impl super::Shape for Shape {
                 Ok(ParsedCall::Update { number: number(n)?, change })
             }
             ("POST", ["pull-requests", n, "decline"]) => {
-                // Without a version it is one that none has: -1.
+                // Without a version, the version is -1, which no pull request has.
                 let version = request.query("version").map_or(u64::MAX, |v| v.parse().unwrap());
                 Ok(ParsedCall::Close { number: number(n)?, version: Some(version) })
             }
             ("GET", ["..", "build-status", "commits", sha]) => {
                 let from = request.number("start", 0);
-                Ok(ParsedCall::Tell { what: "builds", from, of: PullSelector::Id((*sha).into()) })
+                Ok(ParsedCall::Facts { what: "builds", from, of: PullSelector::Id((*sha).into()) })
             }
             ("GET", ["pull-requests", n, "merge"]) => {
-                Ok(ParsedCall::Tell { what: "merge", from: 0, of: PullSelector::Number(number(n)?) })
+                Ok(ParsedCall::Facts { what: "merge", from: 0, of: PullSelector::Number(number(n)?) })
             }
             ("POST", ["pull-requests", n, "merge"]) => {
                 let version = request.query("version").map_or(u64::MAX, |v| v.parse().unwrap());
@@ -130,22 +131,22 @@ impl super::Shape for Shape {
             ("POST", ["pull-requests", n, "participants"]) => {
                 request.only(&["user", "role"])?;
                 if request.text("/role").as_deref() != Some("REVIEWER") {
-                    return Err(Rejection::Bad("role is not one that there is"));
+                    return Err(CallRejection::Bad("role is not one that there is"));
                 }
-                let name = request.text("/user/name").ok_or(Rejection::Bad("user.name is missing"))?;
+                let name = request.text("/user/name").ok_or(CallRejection::Bad("user.name is missing"))?;
                 Ok(super::github::add(number(n)?, MetadataKind::Reviewer, vec![name]))
             }
             ("POST", ["pull-requests", n, "comments"]) => {
-                let text = request.text("/text").ok_or(Rejection::Bad("text is missing"))?;
+                let text = request.text("/text").ok_or(CallRejection::Bad("text is missing"))?;
                 Ok(ParsedCall::Comment { number: number(n)?, text })
             }
-            // The second one is that of servers before 7.4, which later ones keep.
+            // The second path is that of servers before 7.4, which later ones keep.
             ("POST", ["commits", sha, "builds"] | ["..", "build-status", "commits", sha]) => {
                 request.only(&["key", "name", "state", "url", "description"])?;
-                Words { longest: (255, 255, 450), ..BITBUCKET }.read(request, sha)
+                StatusFormat { longest: (255, 255, 450), ..BITBUCKET }.parse(request, sha)
             }
             ("GET", ["commits", id]) => Ok(ParsedCall::Commit((*id).into())),
-            _ => Err(Rejection::NoPath),
+            _ => Err(CallRejection::NoPath),
         }
     }
 
@@ -157,7 +158,7 @@ impl super::Shape for Shape {
         };
         let repository = |key: &str| json!({"slug": "fleet", "project": {"key": key}});
         let outcome = if pull.conflicts { "CONFLICTED" } else { "CLEAN" };
-        // Only a look whether it can be merged has it worked out anew.
+        // Only a call for the mergeability computes it again.
         let outcome = if pull.is_known() { outcome } else { "UNKNOWN" };
         let mut properties = json!({"mergeResult": {"outcome": outcome, "current": pull.is_known()}});
         if let Some(commit) = &pull.merged {
@@ -187,17 +188,17 @@ impl super::Shape for Shape {
         json!({"user": {"name": names[0]}, "role": "REVIEWER", "approved": false, "status": "UNAPPROVED"})
     }
 
-    fn stranger(&self, _what: MetadataKind, author: bool) -> Option<Rejection<'static>> {
-        Some(if author { Rejection::Bad("the author is no reviewer") } else { Rejection::NoPull })
+    fn user_rejection(&self, _what: MetadataKind, author: bool) -> Option<CallRejection<'static>> {
+        Some(if author { CallRejection::Bad("the author is no reviewer") } else { CallRejection::NoPull })
     }
 
-    fn tell(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value> {
+    fn facts(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value> {
         if what == "builds" {
             let one = |(name, is): &(&str, CheckOutcome)| json!({"key": name, "name": name, "state": is.word("SUCCESSFUL", "INPROGRESS", "FAILED")});
             let (reported, next) = pull.reported_from(from, 100);
             return Some(self.list(reported.iter().map(one).collect(), from, next));
         }
-        // Approvals of an earlier head still count here.
+        // Approvals of an earlier head still count.
         let missing = pull.needs.saturating_sub(pull.approvals.len());
         let words = format!("You still need {missing} approval before this pull request can be merged.");
         let veto = (missing > 0).then(|| json!({"summaryMessage": "Not all", "detailedMessage": words}));
@@ -214,38 +215,38 @@ impl super::Shape for Shape {
         })
     }
 
-    fn commit(&self, commit: &Commit) -> Value {
+    fn commit(&self, commit: &LoggedCommit) -> Value {
         json!({
             "id": commit.sha, "displayId": &commit.sha[..11], "message": message(commit),
             "parents": parents(commit, "id"),
         })
     }
 
-    fn refuse(&self, why: Rejection<'_>) -> Answer {
+    fn error_answer(&self, why: CallRejection<'_>) -> ForgeAnswer {
         let error = |message: &str, name: &str| json!({"errors": [{"context": null, "message": message, "exceptionName": name}]});
         match why {
-            Rejection::Unauthorized => {
+            CallRejection::Unauthorized => {
                 let message = "Authentication failed. Please check your credentials and try again.";
                 (401, error(message, "com.atlassian.bitbucket.auth.IncorrectPasswordAuthenticationException"))
             }
-            Rejection::Exists(pull) => {
+            CallRejection::Exists(pull) => {
                 let message = "Only one pull request may be open for a given source and target branch";
                 let mut value = error(message, "com.atlassian.bitbucket.pull.DuplicatePullRequestException");
                 value["errors"][0]["existingPullRequest"] = self.pull(pull, false);
                 (409, value)
             }
-            Rejection::OutOfDate => {
+            CallRejection::OutOfDate => {
                 let message = "You are attempting to modify a pull request based on out-of-date information.";
                 (409, error(message, "com.atlassian.bitbucket.pull.PullRequestOutOfDateException"))
             }
-            Rejection::NotMergeable(Obstacle::Conflicts) => {
+            CallRejection::NotMergeable(Obstacle::Conflicts) => {
                 let message = "The pull request has conflicts which must be resolved manually.";
                 let mut value =
                     error(message, "com.atlassian.bitbucket.pull.PullRequestMergeVetoedException");
                 (value["errors"][0]["conflicted"], value["errors"][0]["vetoes"]) = (true.into(), json!([]));
                 (409, value)
             }
-            Rejection::NotMergeable(obstacle) => {
+            CallRejection::NotMergeable(obstacle) => {
                 let (words, message) = (obstacle.to_string(), "Repository hook vetoed the merge");
                 let mut value =
                     error(message, "com.atlassian.bitbucket.pull.PullRequestMergeVetoedException");
@@ -254,11 +255,11 @@ impl super::Shape for Shape {
                     json!([{"summaryMessage": "Not all", "detailedMessage": words}]);
                 (409, value)
             }
-            Rejection::NotOpen => {
+            CallRejection::NotOpen => {
                 let message = "The pull request is not open.";
                 (409, error(message, "com.atlassian.bitbucket.pull.IllegalPullRequestStateException"))
             }
-            Rejection::Bad(what) => {
+            CallRejection::Bad(what) => {
                 (400, error(what, "com.atlassian.bitbucket.validation.ArgumentValidationException"))
             }
             _ => (404, error("Not found.", "com.atlassian.bitbucket.NoSuchResourceException")),
@@ -274,11 +275,11 @@ fn reviewer(pull: &Pull, name: &str) -> Value {
     })
 }
 
-/// A branch of the repository, as it has to be written.
-fn branch(request: &Request, side: &str) -> Result<String, Rejection<'static>> {
+/// Parses a branch of the repository.
+fn branch(request: &ForgeRequest, side: &str) -> Result<String, CallRejection<'static>> {
     let at = |path: &str| request.text(&format!("/{side}/{path}"));
     let here = at("repository/slug").as_deref() == Some("fleet")
         && at("repository/project/key").as_deref() == Some("ACME");
-    let id = at("id").filter(|_| here).ok_or(Rejection::Bad("a ref needs its id and its repository"))?;
-    id.strip_prefix(BRANCH).map(String::from).ok_or(Rejection::Bad("a ref is written out"))
+    let id = at("id").filter(|_| here).ok_or(CallRejection::Bad("a ref needs its id and its repository"))?;
+    id.strip_prefix(BRANCH).map(String::from).ok_or(CallRejection::Bad("a ref is written out"))
 }

@@ -1,21 +1,21 @@
-//! Checks and approvals of a change request, with the words of each forge.
+//! Checks and approvals of a change request.
 
 use super::{Pull, Style};
 
 /// Why a change request is not merged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Obstacle {
-    /// The forge has not worked out yet whether it can be.
+    /// The forge has not computed the mergeability yet.
     Unknown,
     Conflicts,
     Draft,
     /// This check is not green.
     Check(String),
-    /// So many approvals are missing.
+    /// The number of missing approvals.
     Approvals(usize),
     Behind,
     Merged,
-    /// It may not be merged in this way.
+    /// This merge method is not allowed.
     Style(Style),
 }
 
@@ -34,7 +34,7 @@ impl std::fmt::Display for Obstacle {
     }
 }
 
-/// How a check has gone.
+/// The outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckOutcome {
     Green,
@@ -43,7 +43,7 @@ pub enum CheckOutcome {
 }
 
 impl CheckOutcome {
-    /// The word of a forge for it.
+    /// Selects the name of this outcome.
     pub(super) fn word(
         self,
         green: &'static str,
@@ -59,7 +59,7 @@ impl CheckOutcome {
 }
 
 impl Pull {
-    /// The checks of its head that have reported.
+    /// Returns the reported checks of the head.
     pub(super) fn reported(&self) -> Vec<(&str, CheckOutcome)> {
         self.reported_on(&self.sha)
     }
@@ -69,7 +69,7 @@ impl Pull {
         of_it.map(|(name, is, _)| (name.as_str(), *is)).collect()
     }
 
-    /// A page of them, and where the next one begins.
+    /// Returns a page of the reported checks of the head, and the start of the next page.
     pub(super) fn reported_from(
         &self,
         from: usize,
@@ -80,14 +80,14 @@ impl Pull {
         (all.into_iter().skip(from).take(size).collect(), next)
     }
 
-    /// The checks that are required, reported or not.
+    /// Returns the required checks; those without a report are pending.
     pub(super) fn required(&self) -> Vec<(&str, CheckOutcome)> {
         let of = |name: &str| self.reported().iter().rev().find(|(n, _)| *n == name).map(|(_, is)| *is);
         self.requires.iter().map(|name| (name.as_str(), of(name).unwrap_or(CheckOutcome::Pending))).collect()
     }
 
-    /// All that have reported on a commit, as one.
-    pub(super) fn altogether(&self, commit: &str) -> CheckOutcome {
+    /// Returns the combined outcome of the reported checks of a commit.
+    pub(super) fn combined(&self, commit: &str) -> CheckOutcome {
         let all: Vec<CheckOutcome> = self.reported_on(commit).iter().map(|(_, is)| *is).collect();
         match all.contains(&CheckOutcome::Failed) {
             true => CheckOutcome::Failed,
@@ -96,17 +96,17 @@ impl Pull {
         }
     }
 
-    /// How many approvals of its head are missing.
+    /// Returns the number of missing approvals of the head.
     pub(super) fn missing(&self) -> usize {
         self.needs.saturating_sub(self.approvals.iter().filter(|sha| **sha == self.sha).count())
     }
 
-    /// Whether its forge knows by now if it can be merged.
+    /// Returns true if the forge has computed the mergeability.
     pub(super) fn is_known(&self) -> bool {
         self.unknown_for == 0
     }
 
-    /// Why it is not merged.
+    /// Returns the reason why it cannot be merged.
     pub(super) fn obstacle(&self) -> Option<Obstacle> {
         if self.conflicts {
             return Some(Obstacle::Conflicts);

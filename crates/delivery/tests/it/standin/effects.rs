@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use sluice_delivery::ForgeKind;
 
 use super::{
-    Answer, CallKind, CheckOutcome, ForgeState, ListQuery, MetadataKind, Obstacle, PEOPLE, ParsedCall, Pull,
-    PullSelector, Rejection, StandInServer, Style, author, joe, number_of,
+    CallKind, CallRejection, CheckOutcome, ForgeAnswer, ForgeState, ListQuery, MetadataKind, Obstacle,
+    PEOPLE, ParsedCall, Pull, PullSelector, StandInServer, Style, author, joe, number_of,
 };
 
 impl Pull {
@@ -29,7 +29,7 @@ impl Pull {
 }
 
 impl ForgeState {
-    /// The commit that a name stands for.
+    /// Returns the commit of a branch or tag; other names unchanged.
     fn resolve(&self, name: &str) -> String {
         let known = self.names.iter().find(|(known, _)| known == name);
         known.map_or(name, |(_, commit)| commit).to_string()
@@ -37,7 +37,7 @@ impl ForgeState {
 }
 
 impl StandInServer {
-    pub(super) fn act(&self, ask: ParsedCall) -> Result<Answer, Rejection<'static>> {
+    pub(super) fn act(&self, ask: ParsedCall) -> Result<ForgeAnswer, CallRejection<'static>> {
         let torn = matches!(ask, ParsedCall::List(_) | ParsedCall::Read(_))
             && std::mem::take(&mut self.book.lock().unwrap().torn);
         if !torn {
@@ -50,8 +50,8 @@ impl StandInServer {
         done
     }
 
-    fn carry_out(&self, ask: ParsedCall) -> Result<Answer, Rejection<'static>> {
-        let (shape, call) = (&self.shape, ask.call());
+    fn carry_out(&self, ask: ParsedCall) -> Result<ForgeAnswer, CallRejection<'static>> {
+        let (api, call) = (&self.api, ask.call());
         let mut book = self.book.lock().unwrap();
         self.time_passes(&mut book);
         for pull in book.pulls.iter_mut().filter(|p| !p.fork) {
@@ -72,21 +72,22 @@ impl StandInServer {
                 let style = book.pulls.last().map_or(Style::Merge, |pull| pull.style);
                 json!({"id": 1, "name": "fleet", "default_merge_style": style.word("merge", "squash", "rebase")})
             }
-            ParsedCall::Tell { what, from, of } => {
+            ParsedCall::Facts { what, from, of } => {
                 let pull = match of {
                     PullSelector::Number(number) => pull(&mut book, number)?,
                     PullSelector::Id(sha) => {
-                        book.pulls.iter_mut().find(|p| p.sha == sha).ok_or(Rejection::NoCommit)?
+                        book.pulls.iter_mut().find(|p| p.sha == sha).ok_or(CallRejection::NoCommit)?
                     }
                     PullSelector::Head(name) => {
-                        let pull = book.pulls.iter().find(|p| p.sha == name).ok_or(Rejection::NoCommit)?;
-                        let shown = Pull { sha: book.resolve(&name), ..pull.clone() };
-                        let told = shape.tell(what, &shown, from).ok_or(Rejection::NoPull)?;
-                        return Ok((shape.status(call), told));
+                        let pull =
+                            book.pulls.iter().find(|p| p.sha == name).ok_or(CallRejection::NoCommit)?;
+                        let named = Pull { sha: book.resolve(&name), ..pull.clone() };
+                        let facts = api.facts(what, &named, from).ok_or(CallRejection::NoPull)?;
+                        return Ok((api.status(call), facts));
                     }
-                    PullSelector::Base => book.pulls.last_mut().ok_or(Rejection::NoPull)?,
+                    PullSelector::Base => book.pulls.last_mut().ok_or(CallRejection::NoPull)?,
                 };
-                shape.tell(what, pull, from).ok_or(Rejection::NoPull)?
+                api.facts(what, pull, from).ok_or(CallRejection::NoPull)?
             }
             ParsedCall::Merge { number, head, version, style, message, queue } => {
                 let meddle = std::mem::take(&mut book.meddle);
@@ -101,26 +102,26 @@ impl StandInServer {
                 if queue {
                     pull.queued = true;
                     let status = if self.kind == ForgeKind::GitLab { 201 } else { 200 };
-                    return Ok((status, shape.tell("queued", pull, 0).unwrap()));
+                    return Ok((status, api.facts("queued", pull, 0).unwrap()));
                 }
                 if let Some(other) = style.filter(|style| *style != pull.style) {
-                    return Err(Rejection::NotMergeable(Obstacle::Style(other)));
+                    return Err(CallRejection::NotMergeable(Obstacle::Style(other)));
                 }
                 if takes > 0 {
                     pull.merging = Some((pull.style, message));
                     let slow = self.kind == ForgeKind::Bitbucket;
                     return Ok(match slow {
-                        true => (202, shape.tell("slow merge", pull, 0).unwrap()),
-                        false => (200, shape.pull(pull, false)),
+                        true => (202, api.facts("slow merge", pull, 0).unwrap()),
+                        false => (200, api.pull(pull, false)),
                     });
                 }
                 if has_queue {
                     pull.queued = true;
-                    return Ok((200, shape.tell("queued", pull, 0).unwrap()));
+                    return Ok((200, api.facts("queued", pull, 0).unwrap()));
                 }
                 pull.land(self.kind, &self.repo, pull.style, message);
                 pull.version += 1;
-                shape.merged(pull)
+                api.merged(pull)
             }
             ParsedCall::Task(number) => {
                 book.merge_takes = book.merge_takes.saturating_sub(1);
@@ -129,21 +130,21 @@ impl StandInServer {
                 if done && let Some((style, message)) = pull.merging.take() {
                     pull.land(self.kind, &self.repo, style, message);
                 }
-                shape.tell("task", pull, 0).unwrap()
+                api.facts("task", pull, 0).unwrap()
             }
             ParsedCall::List(wanted) => self.list(&book, &wanted),
             ParsedCall::Between { base, head } => {
                 let found = book.pulls.iter().find(|p| !p.fork && p.head == head && p.base == base);
-                shape.pull(found.ok_or(Rejection::NoPull)?, false)
+                api.pull(found.ok_or(CallRejection::NoPull)?, false)
             }
-            ParsedCall::Read(number) => shape.pull(pull(&mut book, number)?, false),
+            ParsedCall::Read(number) => api.pull(pull(&mut book, number)?, false),
             ParsedCall::Open { title, body, head, base, draft } => {
                 let before = book.pulls.len();
                 let answer = self.open(&mut book, title, body, head, base)?;
                 let opened = book.pulls.len() > before;
                 let Some(pull) = book.pulls.last_mut().filter(|_| opened) else { return Ok(answer) };
                 pull.draft = draft;
-                return Ok((answer.0, shape.pull(pull, false)));
+                return Ok((answer.0, api.pull(pull, false)));
             }
             ParsedCall::Add { number, what, names, replaces } => {
                 let mut names = self.known(what, names)?;
@@ -153,7 +154,7 @@ impl StandInServer {
                 }
                 let pull = pull(&mut book, number)?;
                 pull.add(what, &names, replaces);
-                return Ok((shape.added_status(what), shape.added(pull, what, &names)));
+                return Ok((api.added_status(what), api.added(pull, what, &names)));
             }
             ParsedCall::User(name) => match number_of(&name) {
                 Some(id) => json!([{"id": id, "username": name}]),
@@ -171,13 +172,13 @@ impl StandInServer {
             ParsedCall::Update { number, change } => {
                 let pull = pull(&mut book, number)?;
                 if change.version.is_some_and(|version| version != pull.version) {
-                    return Err(Rejection::OutOfDate);
+                    return Err(CallRejection::OutOfDate);
                 }
-                if !pull.open && !shape.can_update_closed() {
-                    return Err(Rejection::NotOpen);
+                if !pull.open && !api.can_update_closed() {
+                    return Err(CallRejection::NotOpen);
                 }
-                if change.body.as_ref().is_some_and(|body| body.chars().count() > shape.longest()) {
-                    return Err(Rejection::Bad("the description is too long"));
+                if change.body.as_ref().is_some_and(|body| body.chars().count() > api.longest()) {
+                    return Err(CallRejection::Bad("the description is too long"));
                 }
                 if let Some(reviewers) = &change.reviewers {
                     self.known(MetadataKind::Reviewer, reviewers.clone())?;
@@ -187,18 +188,18 @@ impl StandInServer {
                 pull.base = change.base.unwrap_or(pull.base.clone());
                 pull.reviewers = change.reviewers.unwrap_or(pull.reviewers.clone());
                 pull.version += 1;
-                shape.pull(pull, false)
+                api.pull(pull, false)
             }
             ParsedCall::Close { number, version } => {
                 let pull = pull(&mut book, number)?;
                 if version.is_some_and(|version| version != pull.version) {
-                    return Err(Rejection::OutOfDate);
+                    return Err(CallRejection::OutOfDate);
                 }
-                if !pull.open && !shape.can_update_closed() {
-                    return Err(Rejection::NotOpen);
+                if !pull.open && !api.can_update_closed() {
+                    return Err(CallRejection::NotOpen);
                 }
                 (pull.open, pull.version) = (false, pull.version + 1);
-                shape.pull(pull, false)
+                api.pull(pull, false)
             }
             ParsedCall::Comment { number, text } => {
                 pull(&mut book, number)?.comments.push(text);
@@ -208,37 +209,37 @@ impl StandInServer {
                 let mut newest = BTreeMap::new();
                 let of_it = book.statuses.iter().filter(|s| (&s.commit, &s.context) == (&commit, &context));
                 newest.extend(of_it.map(|status| (status.pipeline, status)));
-                shape.statuses(&newest.into_values().collect::<Vec<_>>()).ok_or(Rejection::NoPath)?
+                api.statuses(&newest.into_values().collect::<Vec<_>>()).ok_or(CallRejection::NoPath)?
             }
             ParsedCall::Report(mut status) => {
-                self.repo.commit_of(&status.commit).map_err(|_| Rejection::NoCommit)?;
+                self.repo.commit_of(&status.commit).map_err(|_| CallRejection::NoCommit)?;
                 let pipeline = status.pipeline.unwrap_or(book.pipeline);
-                let has_pipelines = shape.statuses(&[]).is_some();
+                let has_pipelines = api.statuses(&[]).is_some();
                 status.pipeline = has_pipelines.then_some(pipeline);
                 let before = book.status(&status).map(|before| before.is);
                 if has_pipelines
                     && (before, status.is) == (Some(CheckOutcome::Pending), CheckOutcome::Pending)
                 {
-                    return Err(Rejection::NoTransition);
+                    return Err(CallRejection::NoTransition);
                 }
                 book.statuses.push(status);
-                if shape.status(call) == 204 { Value::Null } else { json!({"id": book.statuses.len()}) }
+                if api.status(call) == 204 { Value::Null } else { json!({"id": book.statuses.len()}) }
             }
             ParsedCall::Commit(id) => {
-                let id = if shape.reads_commits_by_name() { book.resolve(&id) } else { id };
-                // Also one of a branch that was deleted: they keep what was proposed.
-                shape.commit(&self.repo.commit_of(&id).map_err(|_| Rejection::NoCommit)?)
+                let id = if api.reads_commits_by_name() { book.resolve(&id) } else { id };
+                // Also commits of deleted branches: forges keep the commits of change requests.
+                api.commit(&self.repo.commit_of(&id).map_err(|_| CallRejection::NoCommit)?)
             }
         };
-        Ok((shape.status(call), value))
+        Ok((api.status(call), value))
     }
 
-    /// What a forge does on its own between two calls.
+    /// Applies what the forge does between two calls.
     fn time_passes(&self, book: &mut ForgeState) {
         for pull in &mut book.pulls {
             pull.unknown_for = pull.unknown_for.saturating_sub(1);
         }
-        // Bitbucket Cloud is asked about the task of a merge instead.
+        // For Bitbucket Cloud, the calls for the merge task do this.
         if self.kind == ForgeKind::Bitbucket || book.merge_takes == 0 {
             return;
         }
@@ -251,44 +252,45 @@ impl StandInServer {
         }
     }
 
-    /// Whether it may be merged.
+    /// Checks whether a change request may be merged.
     fn may_merge(
         &self,
         pull: &Pull,
         head: Option<String>,
         version: Option<u64>,
-    ) -> Result<(), Rejection<'static>> {
+    ) -> Result<(), CallRejection<'static>> {
         if !pull.open {
-            return Err(self.shape.ended(pull));
+            return Err(self.api.ended(pull));
         }
-        // Others work it out when they are asked.
+        // Other forges compute the mergeability at the call.
         let later = matches!(
             self.kind,
             ForgeKind::GitHub | ForgeKind::GitLab | ForgeKind::Gitea | ForgeKind::Forgejo
         );
         let unknown = (later && !pull.is_known()).then_some(Obstacle::Unknown);
-        let obstacle = unknown.or_else(|| pull.obstacle()).map(Rejection::NotMergeable);
-        let moved = head.is_some_and(|head| head != pull.sha).then_some(Rejection::HeadMoved);
-        let outdated = version.is_some_and(|version| version != pull.version).then_some(Rejection::OutOfDate);
-        let first = match self.shape.looks_at_the_head_first() {
+        let obstacle = unknown.or_else(|| pull.obstacle()).map(CallRejection::NotMergeable);
+        let moved = head.is_some_and(|head| head != pull.sha).then_some(CallRejection::HeadMoved);
+        let outdated =
+            version.is_some_and(|version| version != pull.version).then_some(CallRejection::OutOfDate);
+        let first = match self.api.looks_at_the_head_first() {
             true => moved.or(outdated).or(obstacle),
             false => obstacle.or(moved).or(outdated),
         };
         first.map_or(Ok(()), Err)
     }
 
-    /// Those of the names that stand for somebody who may.
-    fn known(&self, what: MetadataKind, names: Vec<String>) -> Result<Vec<String>, Rejection<'static>> {
+    /// Returns the names of users who may be added.
+    fn known(&self, what: MetadataKind, names: Vec<String>) -> Result<Vec<String>, CallRejection<'static>> {
         let mut known = Vec::new();
         for name in names {
             let author = name == author(self.kind);
-            // GitLab lets the author review, and Gitea the author be assigned.
+            // GitLab accepts the author as a reviewer, and Gitea as an assignee.
             let is_gitea = matches!(self.kind, ForgeKind::Gitea | ForgeKind::Forgejo);
             let author_may = self.kind == ForgeKind::GitLab || (is_gitea && what == MetadataKind::Assignee);
             let may = name == "jane" || name == joe(self.kind) || (author && author_may);
             if what == MetadataKind::Label || may {
                 known.push(name);
-            } else if let Some(why) = self.shape.stranger(what, author) {
+            } else if let Some(why) = self.api.user_rejection(what, author) {
                 return Err(why);
             }
         }
@@ -304,7 +306,7 @@ impl StandInServer {
         let all: Vec<&Pull> = book.pulls.iter().rev().filter(fits).collect();
         let page = all.iter().skip(wanted.from).take(wanted.size);
         let next = Some(wanted.from + wanted.size).filter(|next| *next < all.len());
-        self.shape.list(page.map(|p| self.shape.pull(p, true)).collect(), wanted.from, next)
+        self.api.list(page.map(|p| self.api.pull(p, true)).collect(), wanted.from, next)
     }
 
     fn open(
@@ -314,26 +316,26 @@ impl StandInServer {
         body: String,
         head: String,
         base: String,
-    ) -> Result<Answer, Rejection<'static>> {
-        let shape = &self.shape;
+    ) -> Result<ForgeAnswer, CallRejection<'static>> {
+        let api = &self.api;
         let same = |p: &&Pull| p.open && !p.fork && p.head == head && p.base == base;
         if let Some(there) = book.pulls.iter().find(same) {
-            return Ok(match shape.returns_the_first() {
-                true => (200, shape.pull(there, false)),
-                false => shape.refuse(Rejection::Exists(there)),
+            return Ok(match api.returns_the_first() {
+                true => (200, api.pull(there, false)),
+                false => api.error_answer(CallRejection::Exists(there)),
             });
         }
-        if body.chars().count() > shape.longest() || title.chars().count() > 255 {
-            return Err(Rejection::Bad("the title or the description is too long"));
+        if body.chars().count() > api.longest() || title.chars().count() > 255 {
+            return Err(CallRejection::Bad("the title or the description is too long"));
         }
-        let sha = self.repo.head(&head).map_err(|_| Rejection::NoBranch)?;
+        let sha = self.repo.head(&head).map_err(|_| CallRejection::NoBranch)?;
         let pull = Pull::new(book.pulls.len() as u64 + 1, title, body, head, base, sha);
         book.pulls.push(pull.clone());
-        Ok((shape.status(CallKind::Open), shape.pull(&pull, false)))
+        Ok((api.status(CallKind::Open), api.pull(&pull, false)))
     }
 }
 
-fn pull(book: &mut ForgeState, number: u64) -> Result<&mut Pull, Rejection<'static>> {
-    let index = usize::try_from(number).unwrap().checked_sub(1).ok_or(Rejection::NoPull)?;
-    book.pulls.get_mut(index).ok_or(Rejection::NoPull)
+fn pull(book: &mut ForgeState, number: u64) -> Result<&mut Pull, CallRejection<'static>> {
+    let index = usize::try_from(number).unwrap().checked_sub(1).ok_or(CallRejection::NoPull)?;
+    book.pulls.get_mut(index).ok_or(CallRejection::NoPull)
 }

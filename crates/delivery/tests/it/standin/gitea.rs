@@ -2,29 +2,29 @@
 //! services/pull/check.go, modules/structs), which also runs beside it in the contract; and Forgejo, which kept that
 //! API. Of Forgejo, only its empty answer about statuses was compared (routers/api/v1/repo/status.go).
 //!
-//! Gitea ignores fields that it does not know; here they are refused. Left out: fields that no adapter reads, and the
+//! Gitea ignores unknown fields; the stand-in rejects them. Left out: fields that no adapter reads, and the
 //! headers of pages.
 
 use serde_json::{Value, json};
-use sluice_testkit::Commit;
+use sluice_testkit::LoggedCommit;
 
 use super::github::{add, change, message, open, parents, review, show};
-use super::statuses::{GITHUB, Words};
+use super::statuses::{GITHUB, StatusFormat};
 use super::{
-    Answer, CallKind, CheckOutcome, ListQuery, MetadataKind, Obstacle, ParsedCall, Pull, PullSelector,
-    Rejection, Request, Style, TOKEN, basic, named,
+    CallKind, CallRejection, CheckOutcome, ForgeAnswer, ForgeRequest, ListQuery, MetadataKind, Obstacle,
+    ParsedCall, Pull, PullSelector, Style, TOKEN, basic, named,
 };
 
-pub(super) struct Shape {
+pub(super) struct GiteaApi {
     pub(super) is_forgejo: bool,
 }
 
-impl super::Shape for Shape {
+impl super::ForgeApi for GiteaApi {
     fn clone_path(&self) -> &'static str {
         "/acme/fleet"
     }
 
-    fn api(&self) -> &'static str {
+    fn base_path(&self) -> &'static str {
         "/api/v1/repos/acme/fleet"
     }
 
@@ -57,16 +57,20 @@ impl super::Shape for Shape {
         Value::Null
     }
 
-    fn ended(&self, pull: &Pull) -> Rejection<'static> {
-        if pull.merged.is_some() { Rejection::NotMergeable(Obstacle::Merged) } else { Rejection::NoPull }
+    fn ended(&self, pull: &Pull) -> CallRejection<'static> {
+        if pull.merged.is_some() {
+            CallRejection::NotMergeable(Obstacle::Merged)
+        } else {
+            CallRejection::NoPull
+        }
     }
 
     fn looks_at_the_head_first(&self) -> bool {
         false
     }
 
-    fn read(&self, request: &Request) -> Result<ParsedCall, Rejection<'static>> {
-        let number = |text: &str| text.parse().map_err(|_| Rejection::NoPath);
+    fn read(&self, request: &ForgeRequest) -> Result<ParsedCall, CallRejection<'static>> {
+        let number = |text: &str| text.parse().map_err(|_| CallRejection::NoPath);
         let (method, path) = request.parts();
         match (method, path.as_slice()) {
             ("GET", []) => Ok(ParsedCall::Repository),
@@ -77,20 +81,20 @@ impl super::Shape for Shape {
                 Ok(ParsedCall::List(ListQuery { open, from, size, ..ListQuery::default() }))
             }
             ("GET", ["pulls", n, "reviews"]) => {
-                Ok(ParsedCall::Tell { what: "reviews", from: 0, of: PullSelector::Number(number(n)?) })
+                Ok(ParsedCall::Facts { what: "reviews", from: 0, of: PullSelector::Number(number(n)?) })
             }
             ("GET", ["pulls", base, head]) => {
                 Ok(ParsedCall::Between { base: (*base).into(), head: (*head).into() })
             }
             ("POST", ["pulls"]) => match request.body.get("draft") {
-                // Only a title says that it is one.
-                Some(_) => Err(Rejection::Bad("the body has a field that nobody knows")),
+                // A draft is marked in the title only.
+                Some(_) => Err(CallRejection::Bad("the body has an unknown field")),
                 None => open(request),
             },
             ("GET", ["pulls", n]) => Ok(ParsedCall::Read(number(n)?)),
             ("PATCH", ["pulls", n]) => change(request, number(n)?),
             ("POST", ["issues", n, "comments"]) => {
-                let text = request.text("/body").ok_or(Rejection::Bad("body is missing"))?;
+                let text = request.text("/body").ok_or(CallRejection::Bad("body is missing"))?;
                 Ok(ParsedCall::Comment { number: number(n)?, text })
             }
             ("GET", ["labels"]) => {
@@ -99,8 +103,10 @@ impl super::Shape for Shape {
             }
             ("POST", ["labels"]) => {
                 request.only(&["name", "color"])?;
-                request.text("/color").ok_or(Rejection::Bad("a label needs a color"))?;
-                Ok(ParsedCall::NewLabel(request.text("/name").ok_or(Rejection::Bad("a label needs a name"))?))
+                request.text("/color").ok_or(CallRejection::Bad("a label needs a color"))?;
+                Ok(ParsedCall::NewLabel(
+                    request.text("/name").ok_or(CallRejection::Bad("a label needs a name"))?,
+                ))
             }
             ("POST", ["issues", n, "labels"]) => {
                 request.only(&["labels"])?;
@@ -110,7 +116,7 @@ impl super::Shape for Shape {
                 Ok(add(
                     number(n)?,
                     MetadataKind::Label,
-                    ids.ok_or(Rejection::Bad("labels are numbers here"))?,
+                    ids.ok_or(CallRejection::Bad("labels are numbers here"))?,
                 ))
             }
             ("GET", ["assignees"]) => Ok(ParsedCall::Assignable),
@@ -126,38 +132,40 @@ impl super::Shape for Shape {
             }
             ("POST", ["pulls", n, "requested_reviewers"]) => review(request, number(n)?),
             ("GET", ["branches", "main"]) => {
-                Ok(ParsedCall::Tell { what: "branch", from: 0, of: PullSelector::Base })
+                Ok(ParsedCall::Facts { what: "branch", from: 0, of: PullSelector::Base })
             }
             ("GET", ["commits", sha, "status"]) => {
                 if request.number("limit", 30) != 50 {
-                    return Err(Rejection::Bad("this stand-in has pages of 50"));
+                    return Err(CallRejection::Bad("this stand-in has pages of 50"));
                 }
                 let from = (request.number("page", 1) - 1) * 50;
-                Ok(ParsedCall::Tell { what: "status", from, of: PullSelector::Head((*sha).into()) })
+                Ok(ParsedCall::Facts { what: "status", from, of: PullSelector::Head((*sha).into()) })
             }
             ("GET", ["statuses", sha]) => {
                 let from = (request.number("page", 1) - 1) * 50;
-                Ok(ParsedCall::Tell { what: "all statuses", from, of: PullSelector::Id((*sha).into()) })
+                Ok(ParsedCall::Facts { what: "all statuses", from, of: PullSelector::Id((*sha).into()) })
             }
             ("POST", ["pulls", n, "merge"]) => {
                 request.only(&["Do", "head_commit_id", "MergeMessageField"])?;
                 let style = Style::of(&request.text("/Do").unwrap_or_default(), "merge", "squash", "rebase");
-                let style = Some(style.ok_or(Rejection::Bad("Do is not one that there is"))?);
+                let style = Some(style.ok_or(CallRejection::Bad("Do is not one that there is"))?);
                 let (number, message) = (number(n)?, request.text("/MergeMessageField"));
                 let head = Some(
-                    request.text("/head_commit_id").ok_or(Rejection::Bad("nothing holds it to a head"))?,
+                    request
+                        .text("/head_commit_id")
+                        .ok_or(CallRejection::Bad("nothing holds it to a head"))?,
                 );
                 Ok(ParsedCall::Merge { number, head, version: None, style, message, queue: false })
             }
             ("GET", ["git", "refs", "pull", n, "head"]) => {
-                Ok(ParsedCall::Tell { what: "ref", from: 0, of: PullSelector::Number(number(n)?) })
+                Ok(ParsedCall::Facts { what: "ref", from: 0, of: PullSelector::Number(number(n)?) })
             }
             ("POST", ["statuses", sha]) => {
                 request.only(&["state", "context", "description", "target_url"])?;
-                Words { longest: (usize::MAX, usize::MAX, usize::MAX), ..GITHUB }.read(request, sha)
+                StatusFormat { longest: (usize::MAX, usize::MAX, usize::MAX), ..GITHUB }.parse(request, sha)
             }
             ("GET", ["git", "commits", id]) => Ok(ParsedCall::Commit((*id).into())),
-            _ => Err(Rejection::NoPath),
+            _ => Err(CallRejection::NoPath),
         }
     }
 
@@ -187,16 +195,16 @@ impl super::Shape for Shape {
         }
     }
 
-    fn stranger(&self, what: MetadataKind, author: bool) -> Option<Rejection<'static>> {
+    fn user_rejection(&self, what: MetadataKind, author: bool) -> Option<CallRejection<'static>> {
         Some(match (what, author) {
-            (MetadataKind::Reviewer, true) => Rejection::Bad("poster of pr can't be reviewer"),
-            (MetadataKind::Reviewer, false) => Rejection::NoPull,
-            // It takes somebody whom it does not know for an error of its own.
-            _ => Rejection::Internal,
+            (MetadataKind::Reviewer, true) => CallRejection::Bad("poster of pr can't be reviewer"),
+            (MetadataKind::Reviewer, false) => CallRejection::NoPull,
+            // Gitea answers an unknown user with an internal error.
+            _ => CallRejection::Internal,
         })
     }
 
-    fn tell(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value> {
+    fn facts(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value> {
         Some(match what {
             "ref" => {
                 let name = |number: u64| format!("refs/pull/{number}/head");
@@ -238,19 +246,19 @@ impl super::Shape for Shape {
         page.into()
     }
 
-    fn commit(&self, commit: &Commit) -> Value {
+    fn commit(&self, commit: &LoggedCommit) -> Value {
         json!({"sha": commit.sha, "commit": {"message": message(commit)}, "parents": parents(commit, "sha")})
     }
 
-    fn refuse(&self, why: Rejection<'_>) -> Answer {
-        let told = |status: u16, message: &str| {
+    fn error_answer(&self, why: CallRejection<'_>) -> ForgeAnswer {
+        let with_message = |status: u16, message: &str| {
             (status, json!({"message": message, "url": "http://forge/api/swagger"}))
         };
         match why {
-            Rejection::Unauthorized => told(401, "invalid username, password or token"),
-            Rejection::Exists(pull) => {
+            CallRejection::Unauthorized => with_message(401, "invalid username, password or token"),
+            CallRejection::Exists(pull) => {
                 let (number, head, base) = (pull.number, &pull.head, &pull.base);
-                told(
+                with_message(
                     409,
                     &format!(
                         "pull request already exists for these targets [id: {number}, issue_id: {number}, head_repo_id: 1, \
@@ -258,16 +266,16 @@ impl super::Shape for Shape {
                     ),
                 )
             }
-            Rejection::HeadMoved => told(409, "head out of date"),
-            Rejection::NotMergeable(obstacle) => told(405, &refusal(&obstacle)),
-            Rejection::Bad(what) => told(422, what),
-            Rejection::Internal => told(500, ""),
+            CallRejection::HeadMoved => with_message(409, "head out of date"),
+            CallRejection::NotMergeable(obstacle) => with_message(405, &refusal(&obstacle)),
+            CallRejection::Bad(what) => with_message(422, what),
+            CallRejection::Internal => with_message(500, ""),
             _ => (404, json!({"message": "not found", "url": "http://forge/api/swagger", "errors": null})),
         }
     }
 }
 
-/// Why a merge is refused (`CheckPullMergeable` and `CheckPullBranchProtections`).
+/// Returns why a merge is rejected (`CheckPullMergeable` and `CheckPullBranchProtections`).
 fn refusal(obstacle: &Obstacle) -> String {
     let words = match obstacle {
         Obstacle::Unknown | Obstacle::Conflicts => "Please try again later",

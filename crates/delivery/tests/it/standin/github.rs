@@ -5,24 +5,24 @@
 //! no adapter reads, the `Link` header, secondary limits, merges that a ruleset refuses, and plans without drafts.
 
 use serde_json::{Value, json};
-use sluice_testkit::Commit;
-use sluice_testkit::fire::github::{self, Listing, Refusal};
+use sluice_testkit::LoggedCommit;
+use sluice_testkit::fault_injection::github::{self, ApiError, PullQuery};
 
 use super::graphql::Query;
 use super::statuses::GITHUB;
 use super::{
-    Answer, CheckOutcome, ListQuery, MetadataKind, Obstacle, ParsedCall, Pull, PullChange, PullSelector,
-    Rejection, Request, Style, TOKEN, basic, named,
+    CallRejection, CheckOutcome, ForgeAnswer, ForgeRequest, ListQuery, MetadataKind, Obstacle, ParsedCall,
+    Pull, PullChange, PullSelector, Style, TOKEN, basic, named,
 };
 
-pub(super) struct Shape;
+pub(super) struct GitHubApi;
 
-impl super::Shape for Shape {
+impl super::ForgeApi for GitHubApi {
     fn clone_path(&self) -> &'static str {
         "/acme/fleet"
     }
 
-    fn api(&self) -> &'static str {
+    fn base_path(&self) -> &'static str {
         "/api/v3/repos/acme/fleet"
     }
 
@@ -50,23 +50,23 @@ impl super::Shape for Shape {
         ]
     }
 
-    fn read(&self, request: &Request) -> Result<ParsedCall, Rejection<'static>> {
+    fn read(&self, request: &ForgeRequest) -> Result<ParsedCall, CallRejection<'static>> {
         if request.headers.get("x-github-api-version").is_some_and(|version| version != "2022-11-28") {
-            return Err(Rejection::Bad("the version of the API is not one that there is"));
+            return Err(CallRejection::Bad("the version of the API is not one that there is"));
         }
-        let number = |text: &str| text.parse().map_err(|_| Rejection::NoPath);
+        let number = |text: &str| text.parse().map_err(|_| CallRejection::NoPath);
         let (method, path) = request.parts();
         match (method, path.as_slice()) {
             ("GET", []) => Ok(ParsedCall::Repository),
             ("GET", ["pulls"]) => {
-                let Listing { head, all, from, size } = Listing::read("acme", |name| request.query(name));
+                let PullQuery { head, all, from, size } = PullQuery::read("acme", |name| request.query(name));
                 Ok(ParsedCall::List(ListQuery { own: head.is_some(), head, open: !all, from, size }))
             }
             ("POST", ["pulls"]) => open(request),
             ("GET", ["pulls", n]) => Ok(ParsedCall::Read(number(n)?)),
             ("PATCH", ["pulls", n]) => change(request, number(n)?),
             ("POST", ["issues", n, "comments"]) => {
-                let text = request.text("/body").ok_or(Rejection::Bad("body is missing"))?;
+                let text = request.text("/body").ok_or(CallRejection::Bad("body is missing"))?;
                 Ok(ParsedCall::Comment { number: number(n)?, text })
             }
             ("POST", ["issues", n, "labels"]) => {
@@ -83,17 +83,18 @@ impl super::Shape for Shape {
                 request.only(&["sha", "merge_method", "commit_message"])?;
                 let style = request.text("/merge_method").unwrap_or("merge".into());
                 let style = Style::of(&style, "merge", "squash", "rebase");
-                let style = Some(style.ok_or(Rejection::Bad("merge_method is not one that there is"))?);
-                let head = Some(request.text("/sha").ok_or(Rejection::Bad("nothing holds it to a head"))?);
+                let style = Some(style.ok_or(CallRejection::Bad("merge_method is not one that there is"))?);
+                let head =
+                    Some(request.text("/sha").ok_or(CallRejection::Bad("nothing holds it to a head"))?);
                 let (number, message) = (number(n)?, request.text("/commit_message"));
                 Ok(ParsedCall::Merge { number, head, version: None, style, message, queue: false })
             }
             ("POST", ["statuses", sha]) => {
                 request.only(&["state", "context", "description", "target_url"])?;
-                GITHUB.read(request, sha)
+                GITHUB.parse(request, sha)
             }
             ("GET", ["git", "commits", id]) => Ok(ParsedCall::Commit((*id).into())),
-            _ => Err(Rejection::NoPath),
+            _ => Err(CallRejection::NoPath),
         }
     }
 
@@ -118,7 +119,7 @@ impl super::Shape for Shape {
         } else if !pull.is_known() {
             value["mergeable"] = Value::Null;
         }
-        // The commit that it is tested with, until it is merged.
+        // The commit for tests, until it is merged.
         value["merge_commit_sha"] = match &pull.merged {
             Some(merged) => merged.as_str().into(),
             None if pull.is_known() => "2".repeat(40).into(),
@@ -145,20 +146,20 @@ impl super::Shape for Shape {
         json!({"sha": pull.merged, "merged": true, "message": "Pull Request successfully merged"})
     }
 
-    fn ended(&self, _pull: &Pull) -> Rejection<'static> {
-        Rejection::NotMergeable(Obstacle::Conflicts)
+    fn ended(&self, _pull: &Pull) -> CallRejection<'static> {
+        CallRejection::NotMergeable(Obstacle::Conflicts)
     }
 
-    fn stranger(&self, what: MetadataKind, author: bool) -> Option<Rejection<'static>> {
+    fn user_rejection(&self, what: MetadataKind, author: bool) -> Option<CallRejection<'static>> {
         let words = match (what, author) {
             (MetadataKind::Assignee, false) => return None,
             (_, true) => "Review cannot be requested from pull request author.",
             _ => "Reviews may only be requested from collaborators.",
         };
-        Some(Rejection::Bad(words))
+        Some(CallRejection::Bad(words))
     }
 
-    fn tell(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value> {
+    fn facts(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value> {
         let entry = pull.queued.then(|| json!({"state": "QUEUED"}));
         if what == "queued" {
             return Some(json!({"data": {"enqueuePullRequest": {"mergeQueueEntry": {"id": "MQE_1"}}}}));
@@ -182,7 +183,7 @@ impl super::Shape for Shape {
         let more = json!({"hasNextPage": next.is_some(), "endCursor": next.map(|n| n.to_string())});
         let reviews: Vec<Value> =
             pull.approvals.iter().map(|sha| json!({"state": "APPROVED", "commit": {"oid": sha}})).collect();
-        // Approvals of an earlier head still count for it.
+        // Approvals of an earlier head still count.
         let decision = match pull.needs {
             0 => Value::Null,
             needs if pull.approvals.len() >= needs => "APPROVED".into(),
@@ -191,7 +192,7 @@ impl super::Shape for Shape {
         let requires: Value = pull.requires.clone().into();
         let blocked =
             pull.required().iter().any(|(_, is)| *is != CheckOutcome::Green) || decision == "REVIEW_REQUIRED";
-        let reported = pull.altogether(&pull.sha);
+        let reported = pull.combined(&pull.sha);
         let state = match () {
             () if !pull.is_known() => "UNKNOWN",
             () if pull.conflicts => "DIRTY",
@@ -208,7 +209,7 @@ impl super::Shape for Shape {
         };
         let allows = |style: Style| pull.style == style;
         let (merge, squash, rebase) = (allows(Style::Merge), allows(Style::Squash), allows(Style::Rebase));
-        // No reviews nor rules, and none that apply to who asks, is nothing.
+        // Null without reported checks, and without rules for the caller.
         let rollup = match pull.reported().is_empty() {
             true => Value::Null,
             false => json!({"contexts": {"pageInfo": more, "nodes": contexts}}),
@@ -227,7 +228,7 @@ impl super::Shape for Shape {
             "baseRef": {"refUpdateRule": rule},
             "commits": {"nodes": [{"commit": {"oid": pull.sha, "statusCheckRollup": rollup}}]},
         });
-        // What the viewer used last says nothing of what the repository allows.
+        // The last method of the viewer is not the one that the repository allows.
         Some(json!({"data": {"repository": {
             "viewerDefaultMergeMethod": if merge { "SQUASH" } else { "MERGE" }, "mergeCommitAllowed": merge,
             "squashMergeAllowed": squash, "rebaseMergeAllowed": rebase, "pullRequest": pull,
@@ -238,11 +239,11 @@ impl super::Shape for Shape {
         page.into()
     }
 
-    fn commit(&self, commit: &Commit) -> Value {
+    fn commit(&self, commit: &LoggedCommit) -> Value {
         github::commit(&commit.sha, &message(commit), &commit.parents)
     }
 
-    fn select(&self, request: &Request, answer: Value) -> Value {
+    fn select(&self, request: &ForgeRequest, answer: Value) -> Value {
         let query = request.text("/query").filter(|_| request.path.last().is_some_and(|p| p == "graphql"));
         match query.map(|query| Query::parse(&query)) {
             Some(Ok(query)) if answer["data"].is_object() => json!({"data": query.select(&answer["data"])}),
@@ -250,27 +251,27 @@ impl super::Shape for Shape {
         }
     }
 
-    fn refuse(&self, why: Rejection<'_>) -> Answer {
-        github::refusal(match &why {
-            Rejection::Unauthorized => Refusal::BadCredentials,
-            Rejection::Query(errors) => return (200, json!({"errors": errors})),
-            Rejection::Exists(pull) => {
-                return github::refusal(Refusal::Exists(&format!("acme:{}", pull.head)));
+    fn error_answer(&self, why: CallRejection<'_>) -> ForgeAnswer {
+        github::error_answer(match &why {
+            CallRejection::Unauthorized => ApiError::BadCredentials,
+            CallRejection::Query(errors) => return (200, json!({"errors": errors})),
+            CallRejection::Exists(pull) => {
+                return github::error_answer(ApiError::Exists(&format!("acme:{}", pull.head)));
             }
-            Rejection::NoBranch => Refusal::NoBranch,
-            Rejection::Bad(what) => Refusal::Other(422, what),
-            Rejection::HeadMoved => Refusal::HeadMoved,
-            Rejection::NotMergeable(obstacle) => {
-                return github::refusal(Refusal::Other(405, &refusal(obstacle)));
+            CallRejection::NoBranch => ApiError::NoBranch,
+            CallRejection::Bad(what) => ApiError::Other(422, what),
+            CallRejection::HeadMoved => ApiError::HeadMoved,
+            CallRejection::NotMergeable(obstacle) => {
+                return github::error_answer(ApiError::Other(405, &merge_error(obstacle)));
             }
-            Rejection::NoCommit => Refusal::Other(422, "No commit found for SHA"),
-            _ => Refusal::NotFound,
+            CallRejection::NoCommit => ApiError::Other(422, "No commit found for SHA"),
+            _ => ApiError::NotFound,
         })
     }
 }
 
-/// Why a merge is refused.
-fn refusal(obstacle: &Obstacle) -> String {
+/// Returns why a merge is rejected.
+fn merge_error(obstacle: &Obstacle) -> String {
     match obstacle {
         Obstacle::Unknown | Obstacle::Conflicts => "Pull Request is not mergeable".into(),
         Obstacle::Draft => "Pull Request is still a draft".into(),
@@ -283,11 +284,11 @@ fn refusal(obstacle: &Obstacle) -> String {
     }
 }
 
-/// The two calls of the other API that are made.
-fn graphql(request: &Request) -> Result<ParsedCall, Rejection<'static>> {
+/// Parses the two GraphQL calls.
+fn graphql(request: &ForgeRequest) -> Result<ParsedCall, CallRejection<'static>> {
     request.only(&["query", "variables"])?;
-    let query = request.text("/query").ok_or(Rejection::Bad("query is missing"))?;
-    Query::parse(&query).map_err(Rejection::Query)?;
+    let query = request.text("/query").ok_or(CallRejection::Bad("query is missing"))?;
+    Query::parse(&query).map_err(CallRejection::Query)?;
     let accepts = request
         .headers
         .get_all("accept")
@@ -295,20 +296,20 @@ fn graphql(request: &Request) -> Result<ParsedCall, Rejection<'static>> {
         .any(|h| h == "application/vnd.github.merge-info-preview+json");
     if query.contains("mergeStateStatus") && !accepts {
         let message = "Field 'mergeStateStatus' doesn't exist on type 'PullRequest'";
-        return Err(Rejection::Query(
+        return Err(CallRejection::Query(
             json!([{"message": message, "extensions": {"code": "undefinedField"}}]),
         ));
     }
     if !query.starts_with("mutation") {
         let here = request.text("/variables/owner").as_deref() == Some("acme");
         let number =
-            request.body["variables"]["number"].as_u64().filter(|_| here).ok_or(Rejection::NoPath)?;
+            request.body["variables"]["number"].as_u64().filter(|_| here).ok_or(CallRejection::NoPath)?;
         let from = request.text("/variables/after").map_or(0, |after| after.parse().unwrap());
-        return Ok(ParsedCall::Tell { what: "readiness", from, of: PullSelector::Number(number) });
+        return Ok(ParsedCall::Facts { what: "readiness", from, of: PullSelector::Number(number) });
     }
-    let id = request.text("/variables/id").ok_or(Rejection::Bad("id is missing"))?;
-    let number = id.strip_prefix("PR_").and_then(|n| n.parse().ok()).ok_or(Rejection::NoPull)?;
-    let head = Some(request.text("/variables/head").ok_or(Rejection::Bad("nothing holds it to a head"))?);
+    let id = request.text("/variables/id").ok_or(CallRejection::Bad("id is missing"))?;
+    let number = id.strip_prefix("PR_").and_then(|n| n.parse().ok()).ok_or(CallRejection::NoPull)?;
+    let head = Some(request.text("/variables/head").ok_or(CallRejection::Bad("nothing holds it to a head"))?);
     Ok(ParsedCall::Merge { number, head, version: None, style: None, message: None, queue: true })
 }
 
@@ -316,21 +317,21 @@ pub(super) fn add(number: u64, what: MetadataKind, names: Vec<String>) -> Parsed
     ParsedCall::Add { number, what, names, replaces: false }
 }
 
-pub(super) fn review(request: &Request, number: u64) -> Result<ParsedCall, Rejection<'static>> {
+pub(super) fn review(request: &ForgeRequest, number: u64) -> Result<ParsedCall, CallRejection<'static>> {
     request.only(&["reviewers", "team_reviewers"])?;
     let teams = request.list("team_reviewers").into_iter().map(|team| format!("acme/{team}"));
     Ok(add(number, MetadataKind::Reviewer, request.list("reviewers").into_iter().chain(teams).collect()))
 }
 
-pub(super) fn open(request: &Request) -> Result<ParsedCall, Rejection<'static>> {
+pub(super) fn open(request: &ForgeRequest) -> Result<ParsedCall, CallRejection<'static>> {
     request.only(&["title", "body", "head", "base", "draft"])?;
     let draft = request.body["draft"] == true;
-    let text = |key: &str| request.text(key).ok_or(Rejection::Bad("title, head or base is missing"));
+    let text = |key: &str| request.text(key).ok_or(CallRejection::Bad("title, head or base is missing"));
     let body = request.text("/body").unwrap_or_default();
     Ok(ParsedCall::Open { title: text("/title")?, body, head: text("/head")?, base: text("/base")?, draft })
 }
 
-pub(super) fn change(request: &Request, number: u64) -> Result<ParsedCall, Rejection<'static>> {
+pub(super) fn change(request: &ForgeRequest, number: u64) -> Result<ParsedCall, CallRejection<'static>> {
     request.only(&["title", "body", "base", "state"])?;
     if request.text("/state").as_deref() == Some("closed") {
         return Ok(ParsedCall::Close { number, version: None });
@@ -340,7 +341,7 @@ pub(super) fn change(request: &Request, number: u64) -> Result<ParsedCall, Rejec
 }
 
 pub(super) fn show(pull: &Pull) -> Value {
-    let mut value = github::pull_request(&github::PullRequest {
+    let mut value = github::pull_request(&github::PullRequestFields {
         number: pull.number,
         title: &pull.title,
         body: &pull.body,
@@ -358,11 +359,11 @@ pub(super) fn show(pull: &Pull) -> Value {
     value
 }
 
-pub(super) fn message(commit: &Commit) -> String {
+pub(super) fn message(commit: &LoggedCommit) -> String {
     format!("{}\n\n{}", commit.subject, commit.body)
 }
 
 /// The parents of a commit, each with its id under a key.
-pub(super) fn parents(commit: &Commit, key: &str) -> Vec<Value> {
+pub(super) fn parents(commit: &LoggedCommit, key: &str) -> Vec<Value> {
     commit.parents.iter().map(|parent| json!({key: parent})).collect()
 }

@@ -4,26 +4,26 @@
 //! lib/api/commit_statuses.rb and app/services/ci/create_commit_status_service.rb for commit statuses, notes, users and
 //! approvals by docs.gitlab.com/api.
 //!
-//! GitLab ignores fields and parameters that it does not know; here they are refused. Left out: fields that no adapter
+//! GitLab ignores unknown fields and parameters; the stand-in rejects them. Left out: fields that no adapter
 //! reads, the headers of pages, and quick actions.
 
 use serde_json::{Value, json};
-use sluice_testkit::Commit;
+use sluice_testkit::LoggedCommit;
 
 use super::github::message;
-use super::statuses::{Status, Words};
+use super::statuses::{ReportedStatus, StatusFormat};
 use super::{
-    Answer, CheckOutcome, ListQuery, MetadataKind, PEOPLE, ParsedCall, Pull, PullChange, PullSelector,
-    Rejection, Request, TOKEN, basic, number_of,
+    CallRejection, CheckOutcome, ForgeAnswer, ForgeRequest, ListQuery, MetadataKind, PEOPLE, ParsedCall,
+    Pull, PullChange, PullSelector, TOKEN, basic, number_of,
 };
 
-pub(super) struct Shape;
+pub(super) struct GitLabApi;
 
-/// The number of every merge request's pipeline.
+/// The id of the pipeline of every merge request.
 const PIPELINE: u64 = 5;
 
 /// docs.gitlab.com/api/commits, "Set commit pipeline status".
-const STATUS: Words = Words {
+const STATUS: StatusFormat = StatusFormat {
     context: "/name",
     description: "/description",
     url: "/target_url",
@@ -31,12 +31,12 @@ const STATUS: Words = Words {
     states: ["pending", "success", "failed"],
 };
 
-impl super::Shape for Shape {
+impl super::ForgeApi for GitLabApi {
     fn clone_path(&self) -> &'static str {
         "/acme/team/fleet"
     }
 
-    fn api(&self) -> &'static str {
+    fn base_path(&self) -> &'static str {
         "/api/v4/projects/acme%2Fteam%2Ffleet"
     }
 
@@ -52,9 +52,10 @@ impl super::Shape for Shape {
         basic("oauth2", TOKEN)
     }
 
-    fn statuses(&self, of_pipelines: &[&Status]) -> Option<Value> {
+    fn statuses(&self, of_pipelines: &[&ReportedStatus]) -> Option<Value> {
         let word = |is: CheckOutcome| is.word("success", "pending", "failed");
-        let one = |s: &&Status| json!({"name": s.context, "status": word(s.is), "pipeline_id": s.pipeline});
+        let one =
+            |s: &&ReportedStatus| json!({"name": s.context, "status": word(s.is), "pipeline_id": s.pipeline});
         Some(of_pipelines.iter().map(one).collect())
     }
 
@@ -76,20 +77,20 @@ impl super::Shape for Shape {
         ]
     }
 
-    fn read(&self, request: &Request) -> Result<ParsedCall, Rejection<'static>> {
-        let number = |text: &str| text.parse().map_err(|_| Rejection::NoPath);
+    fn read(&self, request: &ForgeRequest) -> Result<ParsedCall, CallRejection<'static>> {
+        let number = |text: &str| text.parse().map_err(|_| CallRejection::NoPath);
         let (method, path) = request.parts();
         match (method, path.as_slice()) {
             ("GET", []) => Ok(ParsedCall::Repository),
             ("GET", ["merge_requests"]) => {
                 let state = request.query("state").unwrap_or("all");
                 if !["all", "opened", "closed", "locked", "merged"].contains(&state) {
-                    return Err(Rejection::Bad("state does not have a valid value"));
+                    return Err(CallRejection::Bad("state does not have a valid value"));
                 }
                 let known =
                     ["source_branch", "source_project_id", "state", "order_by", "sort", "per_page", "page"];
                 if request.query.iter().any(|(key, _)| !known.contains(&key.as_str())) {
-                    return Err(Rejection::Bad("the query has a parameter that this stand-in does not know"));
+                    return Err(CallRejection::Bad("the query has an unknown parameter"));
                 }
                 let size = request.number("per_page", 20).min(100);
                 Ok(ParsedCall::List(ListQuery {
@@ -102,7 +103,7 @@ impl super::Shape for Shape {
             }
             ("POST", ["merge_requests"]) => {
                 request.only(&["source_branch", "target_branch", "title", "description"])?;
-                let text = |key: &str| request.text(key).ok_or(Rejection::Bad("title is missing"));
+                let text = |key: &str| request.text(key).ok_or(CallRejection::Bad("title is missing"));
                 Ok(ParsedCall::Open {
                     title: text("/title")?,
                     body: request.text("/description").unwrap_or_default(),
@@ -127,7 +128,7 @@ impl super::Shape for Shape {
                 }
                 match request.text("/state_event").as_deref() {
                     Some("close") => return Ok(ParsedCall::Close { number: number(n)?, version: None }),
-                    Some(_) => return Err(Rejection::Bad("state_event does not have a valid value")),
+                    Some(_) => return Err(CallRejection::Bad("state_event does not have a valid value")),
                     None => {}
                 }
                 let (title, body) = (request.text("/title"), request.text("/description"));
@@ -138,11 +139,11 @@ impl super::Shape for Shape {
                 })
             }
             ("POST", ["merge_requests", n, "notes"]) => {
-                let text = request.text("/body").ok_or(Rejection::Bad("body is missing"))?;
+                let text = request.text("/body").ok_or(CallRejection::Bad("body is missing"))?;
                 Ok(ParsedCall::Comment { number: number(n)?, text })
             }
             ("GET", ["..", "users"]) => Ok(ParsedCall::User(
-                request.query("username").ok_or(Rejection::Bad("username is missing"))?.into(),
+                request.query("username").ok_or(CallRejection::Bad("username is missing"))?.into(),
             )),
             ("GET", ["repository", "commits", sha, "statuses"]) if request.query("name").is_some() => {
                 let context = request.query("name").unwrap_or_default().to_string();
@@ -150,32 +151,33 @@ impl super::Shape for Shape {
             }
             ("GET", ["repository", "commits", sha, "statuses"]) => {
                 if request.query("pipeline_id") != Some(PIPELINE.to_string().as_str()) {
-                    return Err(Rejection::Bad("it shows the jobs of other pipelines, too"));
+                    return Err(CallRejection::Bad("it shows the jobs of other pipelines, too"));
                 }
-                Ok(ParsedCall::Tell { what: "statuses", from: 0, of: PullSelector::Id((*sha).into()) })
+                Ok(ParsedCall::Facts { what: "statuses", from: 0, of: PullSelector::Id((*sha).into()) })
             }
             ("GET", ["merge_requests", n, "approvals"]) => {
-                Ok(ParsedCall::Tell { what: "approvals", from: 0, of: PullSelector::Number(number(n)?) })
+                Ok(ParsedCall::Facts { what: "approvals", from: 0, of: PullSelector::Number(number(n)?) })
             }
             ("GET", ["merge_trains", "merge_requests", n]) => {
-                Ok(ParsedCall::Tell { what: "train", from: 0, of: PullSelector::Number(number(n)?) })
+                Ok(ParsedCall::Facts { what: "train", from: 0, of: PullSelector::Number(number(n)?) })
             }
             ("PUT", ["merge_requests", n, "merge"]) | ("POST", ["merge_trains", "merge_requests", n]) => {
                 let queue = method == "POST";
                 request.only(if queue { &["sha"] } else { &["sha", "squash_commit_message"] })?;
-                let head = Some(request.text("/sha").ok_or(Rejection::Bad("nothing holds it to a head"))?);
+                let head =
+                    Some(request.text("/sha").ok_or(CallRejection::Bad("nothing holds it to a head"))?);
                 let (number, message) = (number(n)?, request.text("/squash_commit_message"));
                 Ok(ParsedCall::Merge { number, head, version: None, style: None, message, queue })
             }
             ("POST", ["statuses", sha]) => {
                 request.only(&["state", "ref", "name", "description", "target_url", "pipeline_id"])?;
                 if request.text("/ref").as_deref() != Some("main") {
-                    return Err(Rejection::Bad("it is to stand on the base"));
+                    return Err(CallRejection::Bad("it is to stand on the base"));
                 }
-                STATUS.read(request, sha)
+                STATUS.parse(request, sha)
             }
             ("GET", ["repository", "commits", id]) => Ok(ParsedCall::Commit((*id).into())),
-            _ => Err(Rejection::NoPath),
+            _ => Err(CallRejection::NoPath),
         }
     }
 
@@ -211,11 +213,11 @@ impl super::Shape for Shape {
         value
     }
 
-    fn stranger(&self, _what: MetadataKind, _author: bool) -> Option<Rejection<'static>> {
-        Some(Rejection::Bad("there is no such user"))
+    fn user_rejection(&self, _what: MetadataKind, _author: bool) -> Option<CallRejection<'static>> {
+        Some(CallRejection::Bad("there is no such user"))
     }
 
-    fn tell(&self, what: &'static str, pull: &Pull, _from: usize) -> Option<Value> {
+    fn facts(&self, what: &'static str, pull: &Pull, _from: usize) -> Option<Value> {
         let word = |is: CheckOutcome| is.word("success", "running", "failed");
         Some(match what {
             "statuses" => {
@@ -234,39 +236,38 @@ impl super::Shape for Shape {
         page.into()
     }
 
-    fn commit(&self, commit: &Commit) -> Value {
+    fn commit(&self, commit: &LoggedCommit) -> Value {
         json!({"id": commit.sha, "message": message(commit), "parent_ids": commit.parents})
     }
 
-    fn refuse(&self, why: Rejection<'_>) -> Answer {
+    fn error_answer(&self, why: CallRejection<'_>) -> ForgeAnswer {
         match why {
-            Rejection::Unauthorized => (401, json!({"message": "401 Unauthorized"})),
-            Rejection::Exists(pull) => {
+            CallRejection::Unauthorized => (401, json!({"message": "401 Unauthorized"})),
+            CallRejection::Exists(pull) => {
                 let text = format!(
                     "Another open merge request already exists for this source branch: !{}",
                     pull.number
                 );
                 (409, json!({"message": [text]}))
             }
-            Rejection::NoCommit => (404, json!({"message": "404 Commit Not Found"})),
-            Rejection::HeadMoved => (409, json!({"message": "SHA does not match HEAD of source branch"})),
-            Rejection::NoTransition => {
+            CallRejection::NoCommit => (404, json!({"message": "404 Commit Not Found"})),
+            CallRejection::HeadMoved => (409, json!({"message": "SHA does not match HEAD of source branch"})),
+            CallRejection::NoTransition => {
                 let words = "Cannot transition status via :enqueue from :pending (Reason(s): Status cannot \
                              transition via \"enqueue\")";
                 (400, json!({"message": words}))
             }
-            Rejection::NotMergeable(_) | Rejection::NotOpen => {
+            CallRejection::NotMergeable(_) | CallRejection::NotOpen => {
                 (405, json!({"message": "405 Method Not Allowed"}))
             }
-            Rejection::Bad(what) => (400, json!({"error": what})),
+            CallRejection::Bad(what) => (400, json!({"error": what})),
             _ => (404, json!({"message": "404 Not found"})),
         }
     }
 }
 
-/// What is added by a change of the whole; people by their numbers, and those that are not named are taken
-/// off it.
-fn added(request: &Request, number: u64) -> Result<Option<ParsedCall>, Rejection<'static>> {
+/// Parses an update that replaces a whole list. Users are numbers; those that are not in the list are removed.
+fn added(request: &ForgeRequest, number: u64) -> Result<Option<ParsedCall>, CallRejection<'static>> {
     if let Some(labels) = request.text("/add_labels") {
         let names = labels.split(',').map(String::from).collect();
         return Ok(Some(ParsedCall::Add { number, what: MetadataKind::Label, names, replaces: false }));
@@ -275,13 +276,13 @@ fn added(request: &Request, number: u64) -> Result<Option<ParsedCall>, Rejection
         let Some(ids) = request.body[key].as_array() else { continue };
         let name = |id: &Value| PEOPLE.get(id.as_u64()?.checked_sub(1)? as usize).map(|n| n.to_string());
         let names: Option<Vec<String>> = ids.iter().map(name).collect();
-        let names = names.ok_or(Rejection::Bad("an id is nobody's"))?;
+        let names = names.ok_or(CallRejection::Bad("no user has this id"))?;
         return Ok(Some(ParsedCall::Add { number, what, names, replaces: true }));
     }
     Ok(None)
 }
 
-/// A place in the merge train.
+/// Returns a car of the merge train.
 fn car() -> Value {
     json!({"id": 1, "status": "fresh", "merged_at": null})
 }
@@ -309,7 +310,7 @@ fn merge_status(pull: &Pull) -> &'static str {
 fn pipeline(pull: &Pull) -> Value {
     let Some((_, _, last)) = pull.checks.last() else { return Value::Null };
     let sha = if pull.reported().is_empty() { last } else { &pull.sha };
-    let status = pull.altogether(sha).word("success", "running", "failed");
+    let status = pull.combined(sha).word("success", "running", "failed");
     match pull.results.iter().find(|(of, _)| of == sha) {
         Some((_, result)) => {
             json!({"id": PIPELINE, "sha": result, "ref": format!("refs/merge-requests/{}/merge", pull.number), "status": status})

@@ -1,16 +1,15 @@
-//! The part of GitHub's GraphQL schema that is called, out of github.com/octokit/graphql-schema, schema.graphql at
-//! commit 82ff2d4 of 2026-07-22. A query that names a field or an argument that is not in it is refused, and only
-//! what a query selects is answered.
+//! The used part of GitHub's GraphQL schema, from github.com/octokit/graphql-schema, schema.graphql at commit 82ff2d4 of
+//! 2026-07-22. A query with an unknown field or argument is rejected, and the answer has only the selected fields.
 
 use serde_json::{Map, Value, json};
 
-/// A type, a field of it, the type of that field and its arguments.
-type Known = (&'static str, &'static str, &'static str, &'static [&'static str]);
+/// A type, a field of the type, the type of the field, and the arguments of the field.
+type SchemaField = (&'static str, &'static str, &'static str, &'static [&'static str]);
 
 const PAGED: &[&str] = &["after", "before", "first", "last"];
 const OF_PULL: &[&str] = &["pullRequestId", "pullRequestNumber"];
 
-const SCHEMA: &[Known] = &[
+const SCHEMA: &[SchemaField] = &[
     ("Query", "repository", "Repository", &["followRenames", "name", "owner"]),
     ("Mutation", "enqueuePullRequest", "EnqueuePullRequestPayload", &["input"]),
     ("EnqueuePullRequestInput", "expectedHeadOid", "GitObjectID", &[]),
@@ -100,17 +99,17 @@ impl Query {
         Ok(Query(fields))
     }
 
-    /// What the query selects of an answer.
+    /// Returns the selected part of an answer.
     pub(super) fn select(&self, value: &Value) -> Value {
         select(&self.0, value)
     }
 }
 
-/// A character, with room around it where it is a token by itself.
+/// Returns a character, with spaces around it if it is a token.
 fn spaced(c: char) -> [Option<char>; 3] {
-    let alone = matches!(c, '{' | '}' | '(' | ')' | ':' | '[' | ']');
-    let room = alone.then_some(' ');
-    [room, Some(if c == ',' { ' ' } else { c }), room]
+    let is_token = matches!(c, '{' | '}' | '(' | ')' | ':' | '[' | ']');
+    let space = is_token.then_some(' ');
+    [space, Some(if c == ',' { ' ' } else { c }), space]
 }
 
 type Tokens<'a> = std::iter::Peekable<std::str::SplitWhitespace<'a>>;

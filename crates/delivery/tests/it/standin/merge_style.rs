@@ -1,11 +1,11 @@
-//! The ways in which each forge merges change requests.
+//! The merge methods of each forge.
 
 use sluice_delivery::ForgeKind;
 use sluice_testkit::{Landing, Repo};
 
 use super::Pull;
 
-/// How a change request is merged.
+/// A merge method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     Merge,
@@ -16,7 +16,7 @@ pub enum Style {
 impl Style {
     pub const ALL: [Style; 3] = [Style::Merge, Style::Squash, Style::Rebase];
 
-    /// The word of a forge for it.
+    /// Selects the name of this method.
     pub(super) fn word(
         self,
         merge: &'static str,
@@ -30,7 +30,7 @@ impl Style {
         }
     }
 
-    /// The one that a forge has a word for.
+    /// Returns the method with a name.
     pub(super) fn of(
         word: &str,
         merge: &'static str,
@@ -42,7 +42,7 @@ impl Style {
 }
 
 impl Pull {
-    /// Brings what it proposes into its base, in the way that the forge has of a style.
+    /// Merges the change request as the forge does with this method.
     pub(super) fn land(&mut self, kind: ForgeKind, repo: &Repo, style: Style, message: Option<String>) {
         let title = match style {
             Style::Merge => format!("Merge {} into {}", self.head, self.base),
@@ -50,7 +50,7 @@ impl Pull {
         };
         let message = match (kind, message) {
             (_, None) => title,
-            // A squash's, and no other's.
+            // GitLab uses the message for a squash only.
             (ForgeKind::GitLab, Some(_)) if style == Style::Merge => title,
             (
                 ForgeKind::GitHub | ForgeKind::Gitea | ForgeKind::Forgejo | ForgeKind::BitbucketServer,

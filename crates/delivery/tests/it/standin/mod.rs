@@ -1,6 +1,6 @@
-//! Stand-ins for forges in front of a real git server, which fail on demand. Their state and the effects of calls are the
-//! same for all. Each forge has a file with its paths, fields, states and rejections, by its documentation. Calls that are
-//! not documented are rejected.
+//! Stand-ins for forges in front of a real git server, with faults on demand. The state and the effects of calls are the
+//! same for all forges. Each forge has a file with its documented paths, fields, states and errors. Calls that are not
+//! documented are rejected.
 
 mod accounts;
 mod azure_devops;
@@ -31,7 +31,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use sluice_delivery::ForgeKind;
-use sluice_testkit::{Commit, GitServer, Repo};
+use sluice_testkit::{GitServer, LoggedCommit, Repo};
 
 use accounts::{PEOPLE, number_of};
 pub use accounts::{author, joe};
@@ -39,15 +39,15 @@ pub use checks::CheckOutcome;
 use checks::Obstacle;
 pub use merge_style::Style;
 use reply::{broken, dripping, reply};
-use request::{PullSelector, Request};
-use statuses::Status;
+use request::{ForgeRequest, PullSelector};
+use statuses::ReportedStatus;
 
 /// What happens to a call instead of an answer.
 #[derive(Clone)]
 pub enum ForgeFault {
-    /// Answer this, and do nothing.
+    /// Answer this, without an effect.
     Answer(u16, Vec<(&'static str, String)>, &'static str),
-    /// Do it, and close the connection without an answer.
+    /// Apply the call, and close the connection without an answer.
     Lose,
     /// Never answer.
     Hang,
@@ -78,7 +78,7 @@ pub struct Pull {
     pub labels: Vec<String>,
     pub reviewers: Vec<String>,
     pub assignees: Vec<String>,
-    /// At forges where the title does not say it.
+    /// For forges where drafts are not marked in the title.
     pub draft: bool,
     pub conflicts: bool,
     /// How many more calls are answered before the forge knows whether this head can be merged.
@@ -169,7 +169,7 @@ enum ParsedCall {
     },
     NewLabel(String),
     /// Facts about a pull request that only a merge needs.
-    Tell {
+    Facts {
         what: &'static str,
         from: usize,
         of: PullSelector,
@@ -203,7 +203,7 @@ enum ParsedCall {
     Commit(String),
     /// The statuses on a commit, of a name.
     Statuses(String, String),
-    Report(Status),
+    Report(ReportedStatus),
     Repository,
 }
 
@@ -217,7 +217,7 @@ impl ParsedCall {
             | ParsedCall::Assignable
             | ParsedCall::Labels { .. }
             | ParsedCall::NewLabel(_) => CallKind::Look,
-            ParsedCall::Tell { .. } | ParsedCall::Statuses(..) => CallKind::Tell,
+            ParsedCall::Facts { .. } | ParsedCall::Statuses(..) => CallKind::Tell,
             ParsedCall::Merge { .. } => CallKind::Merge,
             ParsedCall::Read(_) => CallKind::Read,
             ParsedCall::Task(_) => CallKind::Look,
@@ -231,7 +231,7 @@ impl ParsedCall {
     }
 }
 
-/// Which ones a list is to have.
+/// The parameters of a list.
 #[derive(Default)]
 struct ListQuery {
     head: Option<String>,
@@ -253,7 +253,7 @@ struct PullChange {
 }
 
 /// Why a call is rejected.
-enum Rejection<'a> {
+enum CallRejection<'a> {
     Unauthorized,
     NoPath,
     NoPull,
@@ -272,14 +272,14 @@ enum Rejection<'a> {
     Internal,
 }
 
-type Answer = (u16, Value);
+type ForgeAnswer = (u16, Value);
 
 /// The API of one forge.
-trait Shape: Send + Sync {
+trait ForgeApi: Send + Sync {
     /// The path in the repository's address, without `.git`.
     fn clone_path(&self) -> &'static str;
     /// The path of the repository in the API.
-    fn api(&self) -> &'static str;
+    fn base_path(&self) -> &'static str;
     /// Paths of the API outside of the repository, and their names in `read`.
     fn beside(&self) -> &'static [(&'static str, &'static str)] {
         &[]
@@ -313,8 +313,8 @@ trait Shape: Send + Sync {
         vec![]
     }
     /// Parses a call.
-    fn read(&self, request: &Request) -> Result<ParsedCall, Rejection<'static>>;
-    /// The object of a pull request, in a list or alone.
+    fn read(&self, request: &ForgeRequest) -> Result<ParsedCall, CallRejection<'static>>;
+    /// Returns the JSON object of a pull request, in a list or alone.
     fn pull(&self, pull: &Pull, listed: bool) -> Value;
     /// A page of a list. `next` is where the next page begins.
     fn list(&self, page: Vec<Value>, from: usize, next: Option<usize>) -> Value;
@@ -331,25 +331,25 @@ trait Shape: Send + Sync {
         self.pull(pull, false)
     }
     /// Why a closed pull request is not merged.
-    fn ended(&self, _pull: &Pull) -> Rejection<'static> {
-        Rejection::NotOpen
+    fn ended(&self, _pull: &Pull) -> CallRejection<'static> {
+        CallRejection::NotOpen
     }
     /// Whether a merge for another head is rejected for that reason first.
     fn looks_at_the_head_first(&self) -> bool {
         true
     }
     /// The rejection of a person; `None` for a person who is silently skipped.
-    fn stranger(&self, what: MetadataKind, author: bool) -> Option<Rejection<'static>>;
+    fn user_rejection(&self, what: MetadataKind, author: bool) -> Option<CallRejection<'static>>;
     /// Facts for a merge; `None` if the forge has no such facts. If they come in pages, the page that begins at `from`.
-    fn tell(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value>;
-    fn commit(&self, commit: &Commit) -> Value;
+    fn facts(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value>;
+    fn commit(&self, commit: &LoggedCommit) -> Value;
     /// The selected part of an answer.
-    fn select(&self, _request: &Request, answer: Value) -> Value {
+    fn select(&self, _request: &ForgeRequest, answer: Value) -> Value {
         answer
     }
-    fn refuse(&self, why: Rejection<'_>) -> Answer;
+    fn error_answer(&self, why: CallRejection<'_>) -> ForgeAnswer;
     /// The newest status of each pipeline, if statuses are in pipelines: then a pending status cannot be set to pending.
-    fn statuses(&self, _of_pipelines: &[&Status]) -> Option<Value> {
+    fn statuses(&self, _of_pipelines: &[&ReportedStatus]) -> Option<Value> {
         None
     }
     /// The status of a success.
@@ -358,15 +358,15 @@ trait Shape: Send + Sync {
     }
 }
 
-fn shape(kind: ForgeKind) -> Arc<dyn Shape> {
+fn forge_api(kind: ForgeKind) -> Arc<dyn ForgeApi> {
     match kind {
-        ForgeKind::GitHub => Arc::new(github::Shape),
-        ForgeKind::GitLab => Arc::new(gitlab::Shape),
-        ForgeKind::Gitea => Arc::new(gitea::Shape { is_forgejo: false }),
-        ForgeKind::Forgejo => Arc::new(gitea::Shape { is_forgejo: true }),
-        ForgeKind::Bitbucket => Arc::new(bitbucket::Shape),
-        ForgeKind::BitbucketServer => Arc::new(bitbucket_server::Shape),
-        ForgeKind::AzureDevOps => Arc::new(azure_devops::Shape),
+        ForgeKind::GitHub => Arc::new(github::GitHubApi),
+        ForgeKind::GitLab => Arc::new(gitlab::GitLabApi),
+        ForgeKind::Gitea => Arc::new(gitea::GiteaApi { is_forgejo: false }),
+        ForgeKind::Forgejo => Arc::new(gitea::GiteaApi { is_forgejo: true }),
+        ForgeKind::Bitbucket => Arc::new(bitbucket::BitbucketApi),
+        ForgeKind::BitbucketServer => Arc::new(bitbucket_server::BitbucketServerApi),
+        ForgeKind::AzureDevOps => Arc::new(azure_devops::AzureDevOpsApi),
         other => panic!("no stand-in for {other:?}"),
     }
 }
@@ -378,7 +378,7 @@ pub struct ForgeState {
     /// Branches or tags that are named like a commit, and where they end.
     pub names: Vec<(String, String)>,
     /// What was reported on commits.
-    pub statuses: Vec<Status>,
+    pub statuses: Vec<ReportedStatus>,
     /// The newest pipeline of each commit, at GitLab.
     pub pipeline: u64,
     /// Whether a commit is pushed to the branch just before the next merge.
@@ -408,7 +408,7 @@ pub struct StandIn {
 #[derive(Clone)]
 struct StandInServer {
     kind: ForgeKind,
-    shape: Arc<dyn Shape>,
+    api: Arc<dyn ForgeApi>,
     repo: Repo,
     git: String,
     book: Arc<Mutex<ForgeState>>,
@@ -425,9 +425,9 @@ impl StandIn {
         let git = GitServer::start().unwrap();
         let repo = git.create_repo("fleet", files).unwrap();
         let book = Arc::new(Mutex::new(ForgeState::default()));
-        let shape = shape(kind);
-        let path = shape.clone_path();
-        let served = StandInServer { kind, shape, repo: repo.clone(), git: git.url(), book: book.clone() };
+        let api = forge_api(kind);
+        let path = api.clone_path();
+        let served = StandInServer { kind, api, repo: repo.clone(), git: git.url(), book: book.clone() };
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}{path}.git", listener.local_addr().unwrap());
         let router = Router::new().fallback(answer).with_state(served);
@@ -529,31 +529,31 @@ async fn answer(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response<Body> {
-    let shape = served.shape.clone();
-    let beside = shape
+    let api = served.api.clone();
+    let beside = api
         .beside()
         .iter()
         .find_map(|(place, called)| uri.path().strip_prefix(place).map(|rest| format!("{called}{rest}")));
-    let path = match uri.path().strip_prefix(shape.api()) {
+    let path = match uri.path().strip_prefix(api.base_path()) {
         _ if beside.is_some() => beside.as_deref().unwrap(),
         Some(path) if path.is_empty() || path.starts_with('/') => path,
-        _ if uri.path().starts_with(shape.clone_path()) => {
-            return git::pass_on(&served, method, uri, headers, body).await;
+        _ if uri.path().starts_with(api.clone_path()) => {
+            return git::forward(&served, method, uri, headers, body).await;
         }
         _ => {
-            let (status, value) = shape.refuse(Rejection::NoPath);
+            let (status, value) = api.error_answer(CallRejection::NoPath);
             return reply(&served, status, &value, (uri.path(), &headers));
         }
     };
     let query = url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
-    let request = Request {
+    let request = ForgeRequest {
         method: method.clone(),
         path: path.split('/').filter(|part| !part.is_empty()).map(plain).collect(),
         query: query.map(|(k, v)| (k.into_owned(), v.into_owned())).collect(),
         body: serde_json::from_slice(&body).unwrap_or_default(),
         headers: headers.clone(),
     };
-    let ask = shape.read(&request);
+    let ask = api.read(&request);
     let trouble = {
         let mut book = served.book.lock().unwrap();
         book.calls.push(format!("{method} {path}"));
@@ -585,14 +585,14 @@ async fn answer(
     if matches!(trouble, ForgeFault::Hang) {
         std::future::pending::<()>().await;
     }
-    let (name, expected) = shape.login();
+    let (name, expected) = api.login();
     let known = request.headers.get(name).is_some_and(|h| h == expected.as_str());
-    let done = if known { ask.and_then(|ask| served.act(ask)) } else { Err(Rejection::Unauthorized) };
-    let (status, value) = done.unwrap_or_else(|why| shape.refuse(why));
+    let done = if known { ask.and_then(|ask| served.act(ask)) } else { Err(CallRejection::Unauthorized) };
+    let (status, value) = done.unwrap_or_else(|rejection| api.error_answer(rejection));
     if matches!(trouble, ForgeFault::Lose) {
         // A body that ends early closes the connection.
         return Response::builder().status(200).header("content-length", "1000").body(broken()).unwrap();
     }
-    let value = shape.select(&request, value);
+    let value = api.select(&request, value);
     reply(&served, status, &value, (uri.path(), &headers))
 }

@@ -1,32 +1,32 @@
-//! A call to a stand-in.
+//! Calls to a stand-in.
 
 use axum::http::{HeaderMap, Method};
 use serde_json::Value;
 
-use super::Rejection;
+use super::CallRejection;
 
-/// Which change request.
+/// Selects a change request.
 pub(super) enum PullSelector {
     Number(u64),
-    /// By the id of its head, or by a branch or tag of that name, which is preferred.
+    /// By its head commit. A branch or tag with that name is preferred.
     Head(String),
-    /// By the id of its head.
+    /// By its head commit.
     Id(String),
-    /// The newest.
+    /// The newest one.
     Base,
 }
 
-/// A call as it came.
-pub(super) struct Request {
+/// A decoded call.
+pub(super) struct ForgeRequest {
     pub(super) method: Method,
-    /// What comes after the repository's place, part by part.
+    /// The parts of the path after that of the repository.
     pub(super) path: Vec<String>,
     pub(super) query: Vec<(String, String)>,
     pub(super) body: Value,
     pub(super) headers: HeaderMap,
 }
 
-impl Request {
+impl ForgeRequest {
     pub(super) fn parts(&self) -> (&str, Vec<&str>) {
         (self.method.as_str(), self.path.iter().map(String::as_str).collect())
     }
@@ -35,8 +35,8 @@ impl Request {
         self.query.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
     }
 
-    pub(super) fn number(&self, key: &str, usual: usize) -> usize {
-        self.query(key).map_or(usual, |v| v.parse().unwrap())
+    pub(super) fn number(&self, key: &str, default: usize) -> usize {
+        self.query(key).map_or(default, |v| v.parse().unwrap())
     }
 
     /// A text of the body.
@@ -50,12 +50,12 @@ impl Request {
         list.map(|one| one.as_str().unwrap().to_string()).collect()
     }
 
-    /// Fails where the body has what a forge does not know.
-    pub(super) fn only(&self, known: &[&str]) -> Result<(), Rejection<'static>> {
-        let fields = self.body.as_object().ok_or(Rejection::Bad("the body is no object"))?;
+    /// Rejects a body with other fields.
+    pub(super) fn only(&self, known: &[&str]) -> Result<(), CallRejection<'static>> {
+        let fields = self.body.as_object().ok_or(CallRejection::Bad("the body is not an object"))?;
         match fields.keys().all(|key| known.contains(&key.as_str())) {
             true => Ok(()),
-            false => Err(Rejection::Bad("the body has a field that nobody knows")),
+            false => Err(CallRejection::Bad("the body has an unknown field")),
         }
     }
 }

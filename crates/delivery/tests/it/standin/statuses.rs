@@ -1,33 +1,33 @@
-//! Commit statuses, with the words of each forge.
+//! Commit statuses, in the format of each forge.
 
-use super::{CheckOutcome, ForgeState, ParsedCall, Rejection, Request};
+use super::{CallRejection, CheckOutcome, ForgeRequest, ForgeState, ParsedCall};
 
 /// A status of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
+pub struct ReportedStatus {
     pub commit: String,
-    /// What it is known by there.
+    /// The name of the status.
     pub context: String,
     pub is: CheckOutcome,
     pub description: String,
     pub url: Option<String>,
-    /// The pipeline that has it, at GitLab.
+    /// The pipeline of the status, at GitLab.
     pub pipeline: Option<u64>,
 }
 
-/// Where a forge has the parts of a status in its answer and calls, as JSON pointers, and what it takes.
-pub(super) struct Words {
+/// The fields of a status in calls and answers, as JSON pointers, and their limits.
+pub(super) struct StatusFormat {
     pub(super) context: &'static str,
     pub(super) description: &'static str,
     pub(super) url: &'static str,
-    /// The longest context, description and url that it takes.
+    /// The maximum lengths of context, description and url.
     pub(super) longest: (usize, usize, usize),
-    /// The words for pending, green and failed.
+    /// The states for pending, green and failed.
     pub(super) states: [&'static str; 3],
 }
 
-/// As GitHub has it, and Gitea after it.
-pub(super) const GITHUB: Words = Words {
+/// The format of GitHub, which Gitea has too.
+pub(super) const GITHUB: StatusFormat = StatusFormat {
     context: "/context",
     description: "/description",
     url: "/target_url",
@@ -35,8 +35,8 @@ pub(super) const GITHUB: Words = Words {
     states: ["pending", "success", "failure"],
 };
 
-/// As both Bitbuckets have it.
-pub(super) const BITBUCKET: Words = Words {
+/// The format of Bitbucket Cloud and Bitbucket Data Center.
+pub(super) const BITBUCKET: StatusFormat = StatusFormat {
     context: "/key",
     description: "/description",
     url: "/url",
@@ -44,20 +44,31 @@ pub(super) const BITBUCKET: Words = Words {
     states: ["INPROGRESS", "SUCCESSFUL", "FAILED"],
 };
 
-impl Words {
-    /// What a call reports on a commit.
-    pub(super) fn read(&self, request: &Request, commit: &str) -> Result<ParsedCall, Rejection<'static>> {
+impl StatusFormat {
+    /// Parses a call that reports a status of a commit.
+    pub(super) fn parse(
+        &self,
+        request: &ForgeRequest,
+        commit: &str,
+    ) -> Result<ParsedCall, CallRejection<'static>> {
         let text = |at: &str, most: usize| {
             let text = request
                 .text(at)
                 .filter(|text| !text.is_empty())
-                .ok_or(Rejection::Bad("a field is missing"))?;
-            if text.chars().count() > most { Err(Rejection::Bad("a field is too long")) } else { Ok(text) }
+                .ok_or(CallRejection::Bad("a field is missing"))?;
+            if text.chars().count() > most {
+                Err(CallRejection::Bad("a field is too long"))
+            } else {
+                Ok(text)
+            }
         };
         let state = request.text("/state").unwrap_or_default();
-        let is =
-            self.states.iter().position(|word| *word == state).ok_or(Rejection::Bad("state is not one"))?;
-        let status = Status {
+        let is = self
+            .states
+            .iter()
+            .position(|word| *word == state)
+            .ok_or(CallRejection::Bad("the state is unknown"))?;
+        let status = ReportedStatus {
             commit: commit.into(),
             context: text(self.context, self.longest.0)?,
             is: [CheckOutcome::Pending, CheckOutcome::Green, CheckOutcome::Failed][is],
@@ -70,9 +81,9 @@ impl Words {
 }
 
 impl ForgeState {
-    /// The newest status of this name on a commit, in the same pipeline.
-    pub(super) fn status(&self, of: &Status) -> Option<&Status> {
-        let known = |s: &Status| (s.commit.clone(), s.context.clone(), s.pipeline);
-        self.statuses.iter().rev().find(|status| known(status) == known(of))
+    /// Returns the newest status with the same commit, name and pipeline.
+    pub(super) fn status(&self, like: &ReportedStatus) -> Option<&ReportedStatus> {
+        let key = |s: &ReportedStatus| (s.commit.clone(), s.context.clone(), s.pipeline);
+        self.statuses.iter().rev().find(|status| key(status) == key(like))
     }
 }

@@ -1,10 +1,10 @@
 use super::watch::statuses;
-use super::{condition, merge, reason, shape, stage, until};
+use super::{condition, fixture, merge, reason, shape, until};
 use crate::run;
 use anyhow::{Context, Result, ensure};
 use kube::ResourceExt;
 use serde_json::{Value, json};
-use sluice_testkit::Failure;
+use sluice_testkit::FluxFailure;
 
 fn object(namespace: &str, version: &str, more: &str) -> String {
     format!(
@@ -36,33 +36,33 @@ fn version(version: &str) -> Value {
 }
 
 #[test]
-fn it_goes_through_the_steps_of_flux() -> Result<()> {
+fn it_writes_the_statuses_of_flux_in_order() -> Result<()> {
     run(async {
-        let stage = stage().await?;
-        stage.cluster.namespace("hr-steps").await?;
-        stage.cluster.apply_yaml(&object("hr-steps", "6.1.5", "")).await?;
-        let api = stage.api("HelmRelease", "hr-steps").await?;
+        let fixture = fixture().await?;
+        fixture.cluster.namespace("hr-steps").await?;
+        fixture.cluster.apply_yaml(&object("hr-steps", "6.1.5", "")).await?;
+        let api = fixture.api("HelmRelease", "hr-steps").await?;
         let installed = until(&api, "podinfo", deployed("6.1.5")).await?;
         assert_eq!(reason(&installed.data["status"], "Released"), "True/InstallSucceeded");
         assert_eq!(installed.data["status"]["history"][0]["action"], "install");
 
         merge(&api, "podinfo", version("6.1.6")).await?;
-        let seen = statuses(&api, "podinfo", &installed, deployed("6.1.6")).await?;
+        let observed = statuses(&api, "podinfo", &installed, deployed("6.1.6")).await?;
         let progress =
-            seen.iter().find(|s| reason(s, "Reconciling") == "True/Progressing").context("progress")?;
+            observed.iter().find(|s| reason(s, "Reconciling") == "True/Progressing").context("progress")?;
         assert_eq!(reason(progress, "Ready"), "Unknown/Progressing");
         assert_eq!(condition(progress, "Ready")["message"], "Running 'upgrade' action with timeout of 5m0s");
         assert_eq!(progress["lastAttemptedRevision"], "6.1.6");
         assert_eq!(progress["history"][0]["chartVersion"], "6.1.5");
         assert_eq!(progress["observedGeneration"], 1);
-        let done = seen.last().context("seen")?;
-        let told = "Helm upgrade succeeded for release hr-steps/podinfo.v2 with chart podinfo@6.1.6";
-        assert_eq!(condition(done, "Ready")["message"], told);
+        let done = observed.last().context("no status")?;
+        let message = "Helm upgrade succeeded for release hr-steps/podinfo.v2 with chart podinfo@6.1.6";
+        assert_eq!(condition(done, "Ready")["message"], message);
         assert_eq!(done["history"][1]["status"], "superseded");
         assert_eq!(done["observedGeneration"], 2);
         assert_eq!(shape(done), shape(&captured_upgraded()));
 
-        let deployment = stage.api("Deployment", "hr-steps").await?.get("podinfo").await?;
+        let deployment = fixture.api("Deployment", "hr-steps").await?.get("podinfo").await?;
         assert_eq!(deployment.labels()["helm.toolkit.fluxcd.io/name"], "podinfo");
         let image = &deployment.data["spec"]["template"]["spec"]["containers"][0]["image"];
         assert_eq!(image, "ghcr.io/stefanprodan/podinfo:6.1.6");
@@ -70,7 +70,7 @@ fn it_goes_through_the_steps_of_flux() -> Result<()> {
     })
 }
 
-/// A status as it was captured from helm-controller after an upgrade.
+/// A status captured from helm-controller after an upgrade.
 fn captured_upgraded() -> Value {
     json!({
         "conditions": [{
@@ -95,14 +95,14 @@ fn captured_upgraded() -> Value {
 }
 
 #[test]
-fn a_failed_upgrade_keeps_the_old_release_and_healing_mends_it() -> Result<()> {
+fn a_failed_upgrade_keeps_the_old_release_and_removing_the_failure_recovers_it() -> Result<()> {
     run(async {
-        let stage = stage().await?;
-        stage.cluster.namespace("hr-fail").await?;
-        stage.cluster.apply_yaml(&object("hr-fail", "6.1.6", "")).await?;
-        let api = stage.api("HelmRelease", "hr-fail").await?;
+        let fixture = fixture().await?;
+        fixture.cluster.namespace("hr-fail").await?;
+        fixture.cluster.apply_yaml(&object("hr-fail", "6.1.6", "")).await?;
+        let api = fixture.api("HelmRelease", "hr-fail").await?;
         until(&api, "podinfo", deployed("6.1.6")).await?;
-        stage.flux.fail("HelmRelease", "hr-fail", "podinfo", "6.1.7", Failure::BuildFailed);
+        fixture.flux.fail("HelmRelease", "hr-fail", "podinfo", "6.1.7", FluxFailure::BuildFailed);
         merge(&api, "podinfo", version("6.1.7")).await?;
         let failed = until(&api, "podinfo", |s| reason(s, "Ready") == "False/UpgradeFailed").await?;
         let status = &failed.data["status"];
@@ -110,14 +110,14 @@ fn a_failed_upgrade_keeps_the_old_release_and_healing_mends_it() -> Result<()> {
         assert_eq!((&status["failures"], &status["lastAttemptedRevision"]), (&json!(1), &json!("6.1.7")));
         assert_eq!(status["history"][0]["chartVersion"], "6.1.6");
 
-        stage.flux.heal("HelmRelease", "hr-fail", "podinfo");
+        fixture.flux.heal("HelmRelease", "hr-fail", "podinfo");
         until(&api, "podinfo", deployed("6.1.7")).await?;
 
-        stage.flux.fail("HelmRelease", "hr-fail", "podinfo", "6.1.8", Failure::Stalled);
+        fixture.flux.fail("HelmRelease", "hr-fail", "podinfo", "6.1.8", FluxFailure::Stalled);
         merge(&api, "podinfo", version("6.1.8")).await?;
         let stalled = until(&api, "podinfo", |s| reason(s, "Stalled") == "True/RetriesExceeded").await?;
         assert_eq!(stalled.data["status"]["history"][0]["status"], "failed");
-        stage.flux.heal("HelmRelease", "hr-fail", "podinfo");
+        fixture.flux.heal("HelmRelease", "hr-fail", "podinfo");
         until(&api, "podinfo", deployed("6.1.8")).await?;
         Ok(())
     })
@@ -126,15 +126,15 @@ fn a_failed_upgrade_keeps_the_old_release_and_healing_mends_it() -> Result<()> {
 #[test]
 fn pods_that_never_start_fail_the_upgrade_after_its_timeout() -> Result<()> {
     run(async {
-        let stage = stage().await?;
-        stage.cluster.namespace("hr-health").await?;
-        stage.flux.fail("HelmRelease", "hr-health", "podinfo", "6.1.8", Failure::NeverHealthy);
-        stage.cluster.apply_yaml(&object("hr-health", "6.1.8", "timeout: 5s")).await?;
-        let api = stage.api("HelmRelease", "hr-health").await?;
+        let fixture = fixture().await?;
+        fixture.cluster.namespace("hr-health").await?;
+        fixture.flux.fail("HelmRelease", "hr-health", "podinfo", "6.1.8", FluxFailure::NeverHealthy);
+        fixture.cluster.apply_yaml(&object("hr-health", "6.1.8", "timeout: 5s")).await?;
+        let api = fixture.api("HelmRelease", "hr-health").await?;
         let failed = until(&api, "podinfo", |s| reason(s, "Ready") == "False/InstallFailed").await?;
         let message = condition(&failed.data["status"], "Ready")["message"].as_str().unwrap_or_default();
         ensure!(message.contains("Deployment/hr-health/podinfo not ready"), "{message}");
-        stage.flux.heal("HelmRelease", "hr-health", "podinfo");
+        fixture.flux.heal("HelmRelease", "hr-health", "podinfo");
         until(&api, "podinfo", deployed("6.1.8")).await?;
         Ok(())
     })
@@ -143,14 +143,14 @@ fn pods_that_never_start_fail_the_upgrade_after_its_timeout() -> Result<()> {
 #[test]
 fn values_make_a_new_release_and_other_fields_do_not() -> Result<()> {
     run(async {
-        let stage = stage().await?;
-        stage.cluster.namespace("hr-values").await?;
-        stage.cluster.apply_yaml(&object("hr-values", "1.0.0", "values: {image: {tag: '2.0'}}")).await?;
-        let api = stage.api("HelmRelease", "hr-values").await?;
+        let fixture = fixture().await?;
+        fixture.cluster.namespace("hr-values").await?;
+        fixture.cluster.apply_yaml(&object("hr-values", "1.0.0", "values: {image: {tag: '2.0'}}")).await?;
+        let api = fixture.api("HelmRelease", "hr-values").await?;
         until(&api, "podinfo", deployed("1.0.0")).await?;
         merge(&api, "podinfo", json!({"spec": {"values": {"image": {"tag": "2.1"}}}})).await?;
         until(&api, "podinfo", |s| s["history"][0]["version"] == 2 && deployed("1.0.0")(s)).await?;
-        let deployment = stage.api("Deployment", "hr-values").await?.get("podinfo").await?;
+        let deployment = fixture.api("Deployment", "hr-values").await?.get("podinfo").await?;
         let image = &deployment.data["spec"]["template"]["spec"]["containers"][0]["image"];
         assert_eq!(image, "ghcr.io/stefanprodan/podinfo:2.1");
 
@@ -165,9 +165,9 @@ fn values_make_a_new_release_and_other_fields_do_not() -> Result<()> {
 #[test]
 fn a_chart_from_oci_carries_its_digest_and_one_from_git_its_own_version() -> Result<()> {
     run(async {
-        let stage = stage().await?;
+        let fixture = fixture().await?;
         let chart = "apiVersion: v2\nname: podinfo\nversion: 6.1.5\nappVersion: v6\n";
-        let repo = stage.repository("hr-sources", &[("charts/podinfo/Chart.yaml", chart)]).await?;
+        let repo = fixture.repository("hr-sources", &[("charts/podinfo/Chart.yaml", chart)]).await?;
         let yaml = "
 apiVersion: source.toolkit.fluxcd.io/v1
 kind: OCIRepository
@@ -186,8 +186,8 @@ spec:
   interval: 1m
   chart: {spec: {chart: ./charts/podinfo, sourceRef: {kind: GitRepository, name: fleet}}}
 ";
-        stage.cluster.apply_yaml(yaml).await?;
-        let api = stage.api("HelmRelease", "hr-sources").await?;
+        fixture.cluster.apply_yaml(yaml).await?;
+        let api = fixture.api("HelmRelease", "hr-sources").await?;
         let released = until(&api, "from-oci", |s| condition(s, "Ready")["status"] == "True").await?;
         let last = &released.data["status"]["history"][0];
         let version = last["chartVersion"].as_str().unwrap_or_default();

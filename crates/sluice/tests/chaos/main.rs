@@ -1,7 +1,6 @@
-//! The whole under fire: every fault at forge and git, API servers and etcd that restart, wires that
-//! are cut and go dead, somebody who writes to everything that Sluice writes to, a controller that is
-//! killed, two that both believe they lead, and a clock that jumps. A binary of its own, since it
-//! stops servers that other tests share.
+//! The chaos test of the whole controller: every fault in calls to the forge and git, restarts of API servers and etcd,
+//! closed and stalled connections, another writer on every object that Sluice writes, a controller that is killed, two
+//! leaders, and a clock that jumps. It has its own binary because it stops servers that other tests share.
 
 #![allow(
     clippy::unwrap_used,
@@ -30,14 +29,16 @@ use anyhow::Result;
 use std::time::Duration;
 use trial::Size;
 
-/// How long all rounds may take.
-const DEADLINE: Duration = Duration::from_secs(3000);
+/// The time limit of all rounds.
+const TIMEOUT: Duration = Duration::from_secs(3000);
 
 #[test]
-fn exactly_once_under_fire() -> Result<()> {
+fn every_revision_is_delivered_exactly_once() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
-        let trial = trial::run(Size::asked_for()?);
-        tokio::time::timeout(DEADLINE, trial).await.map_err(|_| anyhow::anyhow!("the fire took too long"))?
+        let trial = trial::run(Size::from_env()?);
+        tokio::time::timeout(TIMEOUT, trial)
+            .await
+            .map_err(|_| anyhow::anyhow!("the chaos test took too long"))?
     })
 }

@@ -1,7 +1,6 @@
-//! A child process that cannot outlive us. Destructors do not run when a test is killed, and the
-//! system calls that would help need `unsafe`; a pipe does the same. A shell starts the server and
-//! reads a pipe that only we hold the other end of: when we drop it, or die in any way, the shell
-//! sees the end of the pipe and kills the server.
+//! A child process that ends with this process. Destructors do not run when a test is killed, and the system calls for
+//! this purpose need `unsafe`. A shell, the watchdog, starts the server and reads a pipe from this process. The pipe
+//! ends when this process drops it or ends in any way; then the watchdog kills the server.
 
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
@@ -10,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Starts `"$@"` with its output in the file `$1`, prints its process id, and kills it at the end
-/// of standard input. Ends with the server's own exit code when that ends first.
-const KEEPER: &str = r#"
+/// Starts `"$@"` with its output in the file `$1`, prints its process id, and kills it at the end of standard input.
+/// If the server ends first, the watchdog ends with the same exit code.
+const WATCHDOG: &str = r#"
 log=$1; shift
 exec 3<&0
 "$@" </dev/null >>"$log" 2>&1 3<&- &
@@ -26,29 +25,28 @@ kill -KILL "$watch" 2>/dev/null
 exit "$code"
 "#;
 
-/// How long a killed server may take to be gone.
-const END_DEADLINE: Duration = Duration::from_secs(10);
+/// How long drop waits for the end of a killed server.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A running server. Dropping it ends the server and waits until it is gone.
+/// A running server. Dropping it kills the server and waits until it has ended.
 #[derive(Debug)]
-pub struct Leash {
+pub struct ProcessGuard {
     name: String,
     log: PathBuf,
     pid: u32,
-    keeper: Child,
+    watchdog: Child,
     pipe: Option<ChildStdin>,
 }
 
-impl Leash {
-    /// Starts `command` (its program, arguments, folder and environment) with its output appended
-    /// to `log`.
+impl ProcessGuard {
+    /// Starts `command` (program, arguments, folder and environment) and appends its output to `log`.
     ///
     /// # Errors
-    /// When there is no `sh`, or the process cannot be started. A program that ends at once is not
-    /// an error here: see [`Leash::ended`].
-    pub fn start(name: &str, command: &Command, log: &Path) -> Result<Leash> {
+    /// There is no `sh`, or the process cannot be started. A program that ends immediately is no error here: see
+    /// [`ProcessGuard::ended`].
+    pub fn start(name: &str, command: &Command, log: &Path) -> Result<ProcessGuard> {
         let mut sh = Command::new("sh");
-        sh.args(["-c", KEEPER, "keeper"]).arg(log).arg(command.get_program()).args(command.get_args());
+        sh.args(["-c", WATCHDOG, "watchdog"]).arg(log).arg(command.get_program()).args(command.get_args());
         if let Some(folder) = command.get_current_dir() {
             sh.current_dir(folder);
         }
@@ -58,37 +56,37 @@ impl Leash {
                 None => sh.env_remove(key),
             };
         }
-        let mut keeper = spawn_keeper(&mut sh).with_context(|| format!("cannot start {name}"))?;
-        let pipe = keeper.stdin.take();
+        let mut watchdog = spawn_watchdog(&mut sh).with_context(|| format!("cannot start {name}"))?;
+        let pipe = watchdog.stdin.take();
         let mut line = String::new();
-        if let Some(stdout) = keeper.stdout.take() {
+        if let Some(stdout) = watchdog.stdout.take() {
             BufReader::new(stdout).read_line(&mut line)?;
         }
         let pid =
             line.trim().parse().with_context(|| format!("{name} did not start: see {}", log.display()))?;
-        Ok(Leash { name: name.to_owned(), log: log.to_owned(), pid, keeper, pipe })
+        Ok(ProcessGuard { name: name.to_owned(), log: log.to_owned(), pid, watchdog, pipe })
     }
 
-    /// The server's process id.
+    /// The process id of the server.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// The server's exit status, once it ended by itself.
+    /// Returns the exit status of a server that ended on its own.
     pub fn ended(&mut self) -> Option<ExitStatus> {
-        self.keeper.try_wait().ok().flatten()
+        self.watchdog.try_wait().ok().flatten()
     }
 
-    /// Fails, with the end of its log, when the server has ended.
+    /// Checks that the server runs.
     ///
     /// # Errors
-    /// The server is gone.
+    /// The server has ended; the error holds the end of its log.
     pub fn check(&mut self) -> Result<()> {
         let Some(status) = self.ended() else { return Ok(()) };
         bail!("{} ended early ({status}); the end of its log:\n{}", self.name, self.log_tail());
     }
 
-    /// The last lines that the server wrote.
+    /// Returns the last 20 lines of the server's log.
     pub fn log_tail(&self) -> String {
         let text = std::fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
@@ -96,26 +94,26 @@ impl Leash {
         lines[lines.len().saturating_sub(20)..].join("\n")
     }
 
-    /// Stops the server's clock, so to say: it keeps its connections and answers nothing.
+    /// Stops the server with SIGSTOP: it keeps its connections and answers nothing.
     ///
     /// # Errors
-    /// When the signal cannot be sent.
+    /// The signal cannot be sent.
     pub fn freeze(&self) -> Result<()> {
         self.signal("STOP")
     }
 
-    /// Lets a frozen server go on.
+    /// Continues a frozen server.
     ///
     /// # Errors
-    /// When the signal cannot be sent.
+    /// The signal cannot be sent.
     pub fn thaw(&self) -> Result<()> {
         self.signal("CONT")
     }
 
-    /// Asks the server to end; [`Leash::ended`] tells when it has.
+    /// Sends SIGTERM to the server, and does not wait: see [`ProcessGuard::ended`].
     ///
     /// # Errors
-    /// When the signal cannot be sent.
+    /// The signal cannot be sent.
     pub fn terminate(&self) -> Result<()> {
         self.signal("TERM")
     }
@@ -130,28 +128,28 @@ impl Leash {
     }
 }
 
-impl Drop for Leash {
+impl Drop for ProcessGuard {
     fn drop(&mut self) {
         drop(self.pipe.take());
-        await_end(&mut self.keeper);
+        wait_for_end(&mut self.watchdog);
     }
 }
 
-/// Starts a shell that reads our pipe, in its own process group: Ctrl-C in a terminal is for us to
-/// handle, and must not take the servers away under our feet.
-pub(crate) fn spawn_keeper(sh: &mut Command) -> Result<Child> {
+/// Starts a watchdog with a pipe to this process, in its own process group: Ctrl-C in a terminal must reach this
+/// process only, and not end the servers first.
+pub(crate) fn spawn_watchdog(sh: &mut Command) -> Result<Child> {
     sh.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     sh.spawn().context("cannot run sh: it must be on PATH")
 }
 
-/// Waits for a keeper whose pipe was closed.
-pub(crate) fn await_end(keeper: &mut Child) {
+/// Waits for a watchdog whose pipe was closed.
+pub(crate) fn wait_for_end(watchdog: &mut Child) {
     let started = Instant::now();
-    while started.elapsed() < END_DEADLINE {
-        if !matches!(keeper.try_wait(), Ok(None)) {
+    while started.elapsed() < END_TIMEOUT {
+        if !matches!(watchdog.try_wait(), Ok(None)) {
             return;
         }
         std::thread::sleep(Duration::from_millis(2));
     }
-    tracing::warn!(pid = keeper.id(), "a server is still there {END_DEADLINE:?} after it was killed");
+    tracing::warn!(pid = watchdog.id(), "a killed server has not ended after {END_TIMEOUT:?}");
 }

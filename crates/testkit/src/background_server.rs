@@ -1,21 +1,20 @@
-//! A server of our own on a thread of its own, so that it serves tests of any runtime and outlives
-//! each of them.
+//! A server of the testkit on a thread and runtime of its own: it serves tests of any runtime and outlives each of them.
 
 use anyhow::{Context, Result};
 use std::thread::JoinHandle;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
-/// A server on 127.0.0.1; dropping it ends it.
-pub(crate) struct Listening {
+/// A server on 127.0.0.1. Dropping it ends it.
+pub(crate) struct BackgroundServer {
     port: u16,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Listening {
-    /// Serves on a free port; `name` is the thread's.
-    pub(crate) fn start<F, Fut>(name: &str, serve: F) -> Result<Listening>
+impl BackgroundServer {
+    /// Starts a server on a free port. `name` is the name of its thread.
+    pub(crate) fn start<F, Fut>(name: &str, serve: F) -> Result<BackgroundServer>
     where
         F: FnOnce(TcpListener) -> Fut + Send + 'static,
         Fut: Future<Output = ()>,
@@ -33,28 +32,26 @@ impl Listening {
                     _ = stopped => {}
                 }
             });
-            // What still waits there for somebody is nobody's any more.
+            // Does not wait for blocking tasks: nobody needs their results any more.
             runtime.shutdown_background();
         })?;
-        Ok(Listening { port, stop: Some(stop), thread: Some(thread) })
+        Ok(BackgroundServer { port, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Its port.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its address.
     pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 }
 
-impl Drop for Listening {
+impl Drop for BackgroundServer {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic in there has been reported already.
+            // An error is a panic of the thread, which was printed already.
             let _ = thread.join();
         }
     }

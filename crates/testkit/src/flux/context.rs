@@ -1,9 +1,9 @@
-//! What all parts of one stand-in share.
+//! The state that all controllers of one stand-in share.
 
 use super::checkout::Checkouts;
-use super::fault::Faults;
-use super::options::Options;
-use super::remote::{Credentials, Remotes};
+use super::fault::RequestedFailures;
+use super::options::FluxOptions;
+use super::remote::{GitCredentials, Remotes};
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DynamicObject};
@@ -13,36 +13,38 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub(crate) struct World {
+pub(crate) struct StandInContext {
     pub client: Client,
-    pub options: Options,
-    pub faults: Arc<Faults>,
+    pub options: FluxOptions,
+    pub failures: Arc<RequestedFailures>,
     pub remotes: Remotes,
     pub checkouts: Arc<Checkouts>,
+    /// The last attempt at each object, by its UID.
     attempts: Mutex<HashMap<String, String>>,
+    /// The objects that each Kustomization applied last, by its UID.
     applied: Mutex<HashMap<String, Vec<Applied>>>,
 }
 
-/// What an object was applied as, and what came of it.
+/// A manifest, and the applied object.
 type Applied = (Value, DynamicObject);
 
-impl World {
+impl StandInContext {
     pub fn new(
         client: Client,
-        options: Options,
-        faults: Arc<Faults>,
+        options: FluxOptions,
+        failures: Arc<RequestedFailures>,
         checkouts: Arc<Checkouts>,
-    ) -> Result<World> {
+    ) -> Result<StandInContext> {
         let remotes = Remotes::new(options.git_poll)?;
         let (attempts, applied) = Default::default();
-        Ok(World { client, options, faults, remotes, checkouts, attempts, applied })
+        Ok(StandInContext { client, options, failures, remotes, checkouts, attempts, applied })
     }
 
     pub fn api(&self, resource: &ApiResource, namespace: &str) -> Api<DynamicObject> {
         Api::namespaced_with(self.client.clone(), namespace, resource)
     }
 
-    /// The objects of a kind that this stand-in looks after.
+    /// The objects of a kind to reconcile.
     pub fn watched(&self, resource: &ApiResource) -> Api<DynamicObject> {
         match &self.options.namespace {
             Some(namespace) => self.api(resource, namespace),
@@ -50,39 +52,39 @@ impl World {
         }
     }
 
-    /// Whether this very thing was tried for an object already. A watch tells of our own writes,
-    /// and of old ones after new ones: without this every failure would be tried for ever.
-    pub fn tried(&self, object: &DynamicObject, what: &str) -> bool {
+    /// Returns true if this was the last attempt at an object. The watch also delivers the stand-in's own writes, and old
+    /// events after new ones: without this check, every failure would be repeated for ever.
+    pub fn is_attempted(&self, object: &DynamicObject, attempt: &str) -> bool {
         let attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
-        attempts.get(&object.uid().unwrap_or_default()).is_some_and(|last| last == what)
+        attempts.get(&object.uid().unwrap_or_default()).is_some_and(|last| last == attempt)
     }
 
-    pub fn note(&self, object: &DynamicObject, what: &str) {
+    pub fn record_attempt(&self, object: &DynamicObject, attempt: &str) {
         let mut attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
-        attempts.insert(object.uid().unwrap_or_default(), what.to_owned());
+        attempts.insert(object.uid().unwrap_or_default(), attempt.to_owned());
     }
 
-    /// What a Kustomization has applied last; whoever takes it brings something in its place.
-    pub fn take_applied(&self, by: &DynamicObject) -> Vec<Applied> {
+    /// Takes the objects that a Kustomization applied last. The caller stores the new ones.
+    pub fn take_applied(&self, kustomization: &DynamicObject) -> Vec<Applied> {
         let mut applied = self.applied.lock().unwrap_or_else(PoisonError::into_inner);
-        applied.remove(&by.uid().unwrap_or_default()).unwrap_or_default()
+        applied.remove(&kustomization.uid().unwrap_or_default()).unwrap_or_default()
     }
 
-    pub fn keep_applied(&self, by: &DynamicObject, objects: Vec<Applied>) {
+    pub fn store_applied(&self, kustomization: &DynamicObject, objects: Vec<Applied>) {
         let mut applied = self.applied.lock().unwrap_or_else(PoisonError::into_inner);
-        applied.insert(by.uid().unwrap_or_default(), objects);
+        applied.insert(kustomization.uid().unwrap_or_default(), objects);
     }
 
-    /// The source that a `sourceRef` or `chartRef` names, if it is there.
+    /// Returns the source of a `sourceRef` or `chartRef`, if it exists.
     pub async fn source(&self, reference: &Value, namespace: &str) -> Result<Option<DynamicObject>> {
         let kind = reference["kind"].as_str().unwrap_or("GitRepository");
         let namespace = reference["namespace"].as_str().unwrap_or(namespace);
-        let name = reference["name"].as_str().context("a reference to a source without a name")?;
+        let name = reference["name"].as_str().context("the reference to the source has no name")?;
         Ok(self.api(&super::kind::source(kind), namespace).get_opt(name).await?)
     }
 
-    /// User and password for a source, where it names a Secret.
-    pub async fn credentials(&self, source: &DynamicObject) -> Result<Option<Credentials>> {
+    /// Returns user and password of a source with a Secret.
+    pub async fn credentials(&self, source: &DynamicObject) -> Result<Option<GitCredentials>> {
         let Some(name) = source.data["spec"]["secretRef"]["name"].as_str() else { return Ok(None) };
         let namespace = source.namespace().unwrap_or_default();
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &namespace);
@@ -93,6 +95,6 @@ impl World {
             let bytes = secret.data.as_ref().and_then(|data| data.get(key));
             bytes.map(|b| String::from_utf8_lossy(&b.0).into_owned()).unwrap_or_default()
         };
-        Ok(Some(Credentials { user: field("username"), password: field("password") }))
+        Ok(Some(GitCredentials { user: field("username"), password: field("password") }))
     }
 }

@@ -1,8 +1,8 @@
-//! A door before a server: every call through it gets a number and a name, is written down, and
-//! meets what the plan has for it. What is behind the door knows nothing of it.
+//! A proxy in front of a server. It numbers, names and records every call, and injects the fault that the plan has for
+//! the call. The server behind it needs no change.
 
-use super::plan::{Fault, Plan};
-use crate::listening::Listening;
+use super::plan::{Fault, FaultPlan};
+use crate::background_server::BackgroundServer;
 use anyhow::Result;
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -19,113 +19,122 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// How late a slow answer is.
-const LATE: Duration = Duration::from_millis(300);
-/// In how many seconds whoever calls too often may come again.
-const COME_AGAIN: u32 = 1;
+/// The delay of [`Fault::Slow`].
+const SLOW_DELAY: Duration = Duration::from_millis(300);
+/// The `Retry-After` header of an answer with 429, in seconds.
+const RETRY_AFTER_SECONDS: u32 = 1;
 
-/// A call that came through a door.
+/// A call that came through a proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Call {
-    /// Which it was, from one, since the plan was laid.
+pub struct RecordedCall {
+    /// The number of the call since the plan was set, from 1.
     pub number: usize,
-    /// What was asked, with `n` for numbers and names: `POST pulls`, `git push`.
+    /// The method and path, with `n` for numbers and names: `POST pulls`. Calls of git have names: `git push`.
     pub operation: String,
-    /// What it met.
+    /// The injected fault.
     pub fault: Option<Fault>,
 }
 
-/// The door. Dropping it ends its server.
-pub struct Door {
-    listening: Listening,
-    seen: Arc<Seen>,
+/// The proxy. Dropping it ends it.
+pub struct FaultProxy {
+    server: BackgroundServer,
+    log: Arc<CallLog>,
 }
 
 #[derive(Default)]
-struct Seen {
-    calls: Mutex<(Plan, Vec<Call>)>,
-    /// Of git, in bodies, both ways.
+struct CallLog {
+    calls: Mutex<(FaultPlan, Vec<RecordedCall>)>,
+    /// The bytes in the bodies of git's requests and answers.
     git_bytes: AtomicU64,
 }
 
-impl Door {
-    /// Opens a door before a server.
+impl FaultProxy {
+    /// Starts a proxy in front of a router.
     ///
     /// # Errors
-    /// When there is no free port.
-    pub fn before(router: Router) -> Result<Door> {
-        let seen = Arc::new(Seen::default());
-        let shown = Arc::clone(&seen);
-        let listening = Listening::start("door", async move |listener| serve(listener, router, shown).await)?;
-        Ok(Door { listening, seen })
+    /// No port is free.
+    pub fn in_front_of(router: Router) -> Result<FaultProxy> {
+        let log = Arc::new(CallLog::default());
+        let shared = Arc::clone(&log);
+        let server = BackgroundServer::start("fault-proxy", async move |listener| {
+            serve(listener, router, shared).await
+        })?;
+        Ok(FaultProxy { server, log })
     }
 
-    /// Opens a door before a server at an address.
+    /// Starts a proxy in front of the server at an address without TLS.
     ///
     /// # Errors
-    /// When there is no free port.
-    pub fn before_address(url: &str) -> Result<Door> {
+    /// No port is free.
+    pub fn in_front_of_url(url: &str) -> Result<FaultProxy> {
         crate::kubeconfig::install_tls_provider();
-        let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build()?;
+        // Without root certificates: the server has no TLS, and reading them takes long.
+        let client = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .tls_certs_only([])
+            .build()?;
         let to = url.to_owned();
-        Door::before(Router::new().fallback(async move |request| pass_on(&client, &to, request).await))
+        FaultProxy::in_front_of(
+            Router::new().fallback(async move |request| forward(&client, &to, request).await),
+        )
     }
 
-    /// Its address.
+    /// The address of the proxy.
     pub fn url(&self) -> String {
-        self.listening.url()
+        self.server.url()
     }
 
-    /// Lays a plan; calls are numbered from one again, and those that were written down are returned.
-    pub fn plan(&self, plan: Plan) -> Vec<Call> {
-        std::mem::replace(&mut *self.seen.lock(), (plan, Vec::new())).1
+    /// Sets the plan, numbers calls from 1 again, and returns the calls recorded until now.
+    pub fn set_plan(&self, plan: FaultPlan) -> Vec<RecordedCall> {
+        std::mem::replace(&mut *self.log.lock(), (plan, Vec::new())).1
     }
 
-    /// The calls since the plan was laid.
-    pub fn calls(&self) -> Vec<Call> {
-        self.seen.lock().1.clone()
+    /// Returns the calls since the plan was set.
+    pub fn calls(&self) -> Vec<RecordedCall> {
+        self.log.lock().1.clone()
     }
 
-    /// How often each operation was asked for.
+    /// Returns the number of calls of each operation since the plan was set.
     pub fn counts(&self) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
-        for call in &self.seen.lock().1 {
+        for call in &self.log.lock().1 {
             *counts.entry(call.operation.clone()).or_default() += 1;
         }
         counts
     }
 
-    /// How many bytes git has sent and received through it, without heads of calls and answers.
+    /// Returns the bytes that git sent and received through the proxy, without the headers.
     pub fn git_bytes(&self) -> u64 {
-        self.seen.git_bytes.load(Ordering::Relaxed)
+        self.log.git_bytes.load(Ordering::Relaxed)
     }
 
-    /// How many calls met a fault.
+    /// Returns the number of calls with a fault since the plan was set.
     pub fn faults(&self) -> usize {
-        self.seen.lock().1.iter().filter(|call| call.fault.is_some()).count()
+        self.log.lock().1.iter().filter(|call| call.fault.is_some()).count()
     }
 }
 
-impl Seen {
-    fn lock(&self) -> MutexGuard<'_, (Plan, Vec<Call>)> {
+impl CallLog {
+    fn lock(&self) -> MutexGuard<'_, (FaultPlan, Vec<RecordedCall>)> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note(&self, operation: String) -> Option<Fault> {
+    /// Records a call and returns its fault.
+    fn record(&self, operation: String) -> Option<Fault> {
         let (plan, calls) = &mut *self.lock();
         let number = calls.len() + 1;
         let changes = calls.iter().filter(|call| is_change(&call.operation)).count();
         let fault = plan.at(number, is_change(&operation).then_some(changes + 1));
-        calls.push(Call { number, operation, fault });
+        calls.push(RecordedCall { number, operation, fault });
         fault
     }
 }
 
-async fn serve(listener: TcpListener, router: Router, seen: Arc<Seen>) {
-    answer_each(listener, move |request| meet(request, router.clone(), Arc::clone(&seen))).await;
+async fn serve(listener: TcpListener, router: Router, log: Arc<CallLog>) {
+    answer_each(listener, move |request| answer(request, router.clone(), Arc::clone(&log))).await;
 }
 
-/// Answers each call of each connection. An error ends the connection without an answer.
+/// Answers each call of each connection. An error closes the connection without an answer.
 pub(super) async fn answer_each<F>(
     listener: TcpListener,
     answer: impl Fn(Request<Incoming>) -> F + Clone + Send + 'static,
@@ -135,7 +144,7 @@ pub(super) async fn answer_each<F>(
     while let Ok((stream, _)) = listener.accept().await {
         let answer = answer.clone();
         tokio::spawn(async move {
-            // An error is a connection that was ended, from here or there.
+            // An error is a connection that the client or `answer` closed.
             let _ = hyper::server::conn::http1::Builder::new()
                 .serve_connection(TokioIo::new(stream), service_fn(answer))
                 .await;
@@ -143,53 +152,57 @@ pub(super) async fn answer_each<F>(
     }
 }
 
-/// An error ends the connection without an answer.
-async fn meet(request: Request<Incoming>, router: Router, seen: Arc<Seen>) -> Result<Response<Body>, Error> {
-    let ended = || Error::from(ErrorKind::ConnectionAborted);
+/// Answers a call, with its fault. An error closes the connection without an answer.
+async fn answer(
+    request: Request<Incoming>,
+    router: Router,
+    log: Arc<CallLog>,
+) -> Result<Response<Body>, Error> {
+    let closed = || Error::from(ErrorKind::ConnectionAborted);
     let operation = operation(&request);
     let is_git = operation.starts_with("git ");
-    let fault = seen.note(operation);
+    let fault = log.record(operation);
     match fault {
-        Some(Fault::Slow) => tokio::time::sleep(LATE).await,
+        Some(Fault::Slow) => tokio::time::sleep(SLOW_DELAY).await,
         Some(Fault::Refused(status)) => return refusal(status),
-        Some(Fault::Dropped) => return Err(ended()),
+        Some(Fault::Dropped) => return Err(closed()),
         Some(Fault::Silent) => std::future::pending().await,
         _ => {}
     }
-    let weighed = |body: Body| if is_git { weighed(body, Arc::clone(&seen)) } else { body };
-    let request = request.map(|body| weighed(Body::new(body)));
+    let counted = |body: Body| if is_git { counted(body, Arc::clone(&log)) } else { body };
+    let request = request.map(|body| counted(Body::new(body)));
     let Ok(answer) = TowerToHyperService::new(router).call(request).await;
-    let answer = answer.map(weighed);
+    let answer = answer.map(counted);
     match fault {
         None | Some(Fault::Slow) => Ok(answer),
         Some(fault) => spoil(fault, answer).await,
     }
 }
 
-/// The same, and what goes through it is counted.
-fn weighed(body: Body, seen: Arc<Seen>) -> Body {
+/// Adds the bytes of a body to [`CallLog::git_bytes`] as they pass.
+fn counted(body: Body, log: Arc<CallLog>) -> Body {
     let count = move |chunk: &Bytes| {
-        seen.git_bytes.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+        log.git_bytes.fetch_add(chunk.len() as u64, Ordering::Relaxed);
     };
     Body::from_stream(body.into_data_stream().inspect_ok(count))
 }
 
-/// The answer of the server at this address, unchanged; of one that cannot be reached, 502.
-async fn pass_on(client: &reqwest::Client, to: &str, request: Request<Body>) -> Response<Body> {
+/// Returns the answer of the server at an address, unchanged; 502 if the server cannot be reached.
+async fn forward(client: &reqwest::Client, to: &str, request: Request<Body>) -> Response<Body> {
     let (head, body) = request.into_parts();
     let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
     let mut headers = head.headers;
-    // It goes on in one piece.
+    // The request is forwarded in one piece.
     headers.remove(header::TRANSFER_ENCODING);
-    let asked = client.request(head.method, format!("{to}{path}")).headers(headers);
-    let answered = async {
+    let request = client.request(head.method, format!("{to}{path}")).headers(headers);
+    let answer = async {
         let whole = axum::body::to_bytes(body, usize::MAX).await.map_err(Error::other)?;
-        asked.body(whole).send().await.map_err(Error::other)
+        request.body(whole).send().await.map_err(Error::other)
     };
-    match answered.await {
+    match answer.await {
         Ok(answer) => Response::from(answer).map(Body::new),
         Err(error) => {
-            tracing::warn!(%error, "nobody is behind the door");
+            tracing::warn!(%error, "cannot reach the server behind the fault proxy");
             let mut answer = Response::new(Body::empty());
             *answer.status_mut() = axum::http::StatusCode::BAD_GATEWAY;
             answer
@@ -197,10 +210,10 @@ async fn pass_on(client: &reqwest::Client, to: &str, request: Request<Body>) -> 
     }
 }
 
-/// What becomes of the answer to something that was done.
+/// Applies a fault to the answer of a call that had its effect.
 async fn spoil(fault: Fault, answer: Response<Body>) -> Result<Response<Body>, Error> {
     let (mut head, body) = answer.into_parts();
-    // What git does ends when its answer does.
+    // git finishes its work when its answer ends.
     let whole = axum::body::to_bytes(body, usize::MAX).await.map_err(Error::other)?;
     let half = whole.slice(..whole.len() / 2);
     let length = whole.len();
@@ -221,17 +234,17 @@ async fn spoil(fault: Fault, answer: Response<Body>) -> Result<Response<Body>, E
 fn refusal(status: u16) -> Result<Response<Body>, Error> {
     let mut answer = Response::builder().status(status);
     if status == 429 {
-        answer = answer.header(header::RETRY_AFTER, COME_AGAIN);
+        answer = answer.header(header::RETRY_AFTER, RETRY_AFTER_SECONDS);
     }
     answer.body(Body::from(r#"{"message": "made to fail by the plan"}"#)).map_err(Error::other)
 }
 
-/// Whether a call changes something when it is done.
+/// Returns true if an operation changes something.
 fn is_change(operation: &str) -> bool {
     operation == "git push" || !["git ", "GET "].iter().any(|start| operation.starts_with(start))
 }
 
-/// What a call asks for, without names and numbers.
+/// Returns the operation of a call, without names and numbers.
 fn operation(request: &Request<Incoming>) -> String {
     let path = request.uri().path();
     let query = request.uri().query().unwrap_or_default();
@@ -243,8 +256,8 @@ fn operation(request: &Request<Incoming>) -> String {
         _ => {
             let below = path.split("/repos/").last().unwrap_or(path);
             let parts = below.split('/').skip(2).map(|part| {
-                let name = part.len() > 20 || part.bytes().all(|b| b.is_ascii_digit());
-                if name { "n" } else { part }
+                let is_name = part.len() > 20 || part.bytes().all(|b| b.is_ascii_digit());
+                if is_name { "n" } else { part }
             });
             format!("{} {}", request.method(), parts.collect::<Vec<_>>().join("/"))
         }

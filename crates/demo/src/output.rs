@@ -1,42 +1,41 @@
-//! What the demo prints: short lines with the signs that Flux's users know, and commands as one
-//! would type them. All of it goes to stdout: it is the demo's only result.
+//! The output of the demo on stdout: short lines with the signs of Flux's command line, and commands.
 
-/// Something is being done.
+/// Prints that something begins.
 pub fn action(text: &str) {
     println!("► {text}");
 }
 
-/// Something was done.
+/// Prints that something is done.
 pub fn done(text: &str) {
     println!("✔ {text}");
 }
 
-/// Something is waited for.
+/// Prints that the demo waits for something.
 pub fn waiting(text: &str) {
     println!("◎ {text}");
 }
 
-/// Something went wrong.
+/// Prints an error.
 pub fn failed(text: &str) {
     println!("✗ {text}");
 }
 
-/// A line that belongs to the one above it.
+/// Prints a line that continues the previous one.
 pub fn more(text: &str) {
     println!("  {text}");
 }
 
-/// A command as one would type it.
+/// Prints a command as a person types it.
 pub fn command(typed: &str) {
     println!("\n$ {typed}");
 }
 
-/// What a command printed.
+/// Prints the output of a command.
 pub fn printed(text: &str) {
     println!("{}", text.trim_end());
 }
 
-/// An empty line: something new begins.
+/// Prints an empty line, before a new step.
 pub fn pause() {
     println!();
 }

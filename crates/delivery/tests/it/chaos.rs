@@ -10,16 +10,16 @@ use sluice_delivery::{
     ChangeRequest, ChangeRequestStatus, Delivered, DeliveryError, DeliveryStrategy, ForgeKind, MergeMode,
     Order, Retry, Settings,
 };
-use sluice_testkit::fire::{Fault, Forge, Hosted, Plan, State};
+use sluice_testkit::fault_injection::{ChaosForge, Fault, FaultPlan, HostedRepo, PullState};
 
 use crate::fixture::{Bench, FILE, again, bench, bench_with, order, yaml};
 
-/// How long one run of git or one call may take here.
-const DEADLINE: Duration = Duration::from_secs(3);
-/// The most tries after one fault, with a few more for a slow machine.
-const TRIES: usize = 12;
+/// The time limit of one run of git or one call.
+const CALL_TIMEOUT: Duration = Duration::from_secs(3);
+/// The maximum number of tries after one fault, with a few more for a slow machine.
+const MAX_TRIES: usize = 12;
 
-/// Work at a forge, and its state before.
+/// Something to deliver, and the state of the forge before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Scenario {
     /// The first change request for an environment.
@@ -66,11 +66,11 @@ const SCENARIOS: [Scenario; 13] = [
     Scenario::FindsCommit,
 ];
 
-/// One scenario with a repository of its own.
+/// One run of a scenario, with its own repository.
 struct ScenarioRun<'a> {
     scenario: Scenario,
-    forge: &'a Forge,
-    hosted: Hosted,
+    forge: &'a ChaosForge,
+    hosted: HostedRepo,
     bench: Bench,
     order: Order,
     request: Option<ChangeRequest>,
@@ -83,23 +83,24 @@ enum End {
     Followed(ChangeRequestStatus),
 }
 
-fn process() -> Bench {
-    bench_with(|o| o.deadline = DEADLINE)
+/// Returns a delivery without state, as after a restart of the controller.
+fn new_process() -> Bench {
+    bench_with(|o| o.deadline = CALL_TIMEOUT)
 }
 
-/// A scenario as it is before it begins: made once, and copied for each time it is played.
+/// The start of a scenario: made once, and copied for each run.
 struct ScenarioStart {
     scenario: Scenario,
-    hosted: Hosted,
+    hosted: HostedRepo,
     order: Order,
     request: Option<ChangeRequest>,
-    /// What is called when nothing goes wrong.
+    /// The operations of the calls without a fault.
     calls: Vec<String>,
 }
 
 impl ScenarioStart {
-    /// Brings a repository to where the scenario begins, and plays it once.
-    async fn make(scenario: Scenario, forge: &Forge) -> ScenarioStart {
+    /// Prepares a repository for the scenario, and runs it once.
+    async fn prepare(scenario: Scenario, forge: &ChaosForge) -> ScenarioStart {
         let hosted = forge.create_repo(&format!("{scenario:?}"), &[(FILE, &yaml("6.1.5"))]).unwrap();
         let url = hosted.url.clone();
         let strategy = match scenario {
@@ -121,23 +122,23 @@ impl ScenarioStart {
         };
         let (earlier, this) = (order(strategy.clone(), "6.1.8"), order(strategy, "6.2.0"));
         let (bench, mut request) = (bench(), None);
-        let mut stage = async |order: &Order| match bench.delivery.deliver(order).await.unwrap() {
+        let mut deliver = async |order: &Order| match bench.delivery.deliver(order).await.unwrap() {
             Delivered::Proposed { request: made, .. } => request = Some(made),
             _ => request = None,
         };
         let order = match scenario {
             Scenario::Opens | Scenario::Commits => this,
             Scenario::Replaces => {
-                stage(&earlier).await;
+                deliver(&earlier).await;
                 this
             }
             Scenario::FindsItNeedless => {
-                stage(&earlier).await;
+                deliver(&earlier).await;
                 hosted.repo.commit("main", "by hand", &[(FILE, &yaml("6.2.0"))]).unwrap();
                 this
             }
             Scenario::Finds | Scenario::FindsMerged | Scenario::FindsClosed | Scenario::FindsCommit => {
-                stage(&this).await;
+                deliver(&this).await;
                 again(&this)
             }
             Scenario::Withdraws
@@ -145,7 +146,7 @@ impl ScenarioStart {
             | Scenario::FollowsMerged
             | Scenario::Merges
             | Scenario::LeavesUnreviewed => {
-                stage(&this).await;
+                deliver(&this).await;
                 this
             }
         };
@@ -162,14 +163,16 @@ impl ScenarioStart {
             }
             _ => {}
         }
-        let mut model = ScenarioStart { scenario, hosted, order, request, calls: Vec::new() };
-        forge.door().plan(Plan::Quiet);
-        model.stage(forge).play(false).await.unwrap();
-        model.calls = forge.door().plan(Plan::Quiet).into_iter().map(|call| call.operation).collect();
-        model
+        let mut start = ScenarioStart { scenario, hosted, order, request, calls: Vec::new() };
+        forge.fault_proxy().set_plan(FaultPlan::Quiet);
+        start.new_run(forge).run(false).await.unwrap();
+        start.calls =
+            forge.fault_proxy().set_plan(FaultPlan::Quiet).into_iter().map(|call| call.operation).collect();
+        start
     }
 
-    fn stage<'a>(&self, forge: &'a Forge) -> ScenarioRun<'a> {
+    /// Copies the repository for a run.
+    fn new_run<'a>(&self, forge: &'a ChaosForge) -> ScenarioRun<'a> {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
         let name = format!("fleet-{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let hosted = forge.copy_repo(&self.hosted, &name).unwrap();
@@ -180,11 +183,11 @@ impl ScenarioStart {
             }
             _ => {}
         }
-        let full = |name: &str| format!("/{name}/");
-        request
-            .iter_mut()
-            .for_each(|r| r.url = r.url.replace(&full(self.hosted.repo.name()), &full(hosted.repo.name())));
-        ScenarioRun { scenario: self.scenario, forge, hosted, bench: process(), order, request }
+        let in_path = |name: &str| format!("/{name}/");
+        request.iter_mut().for_each(|r| {
+            r.url = r.url.replace(&in_path(self.hosted.repo.name()), &in_path(hosted.repo.name()))
+        });
+        ScenarioRun { scenario: self.scenario, forge, hosted, bench: new_process(), order, request }
     }
 }
 
@@ -204,61 +207,62 @@ impl ScenarioRun<'_> {
         }
     }
 
-    /// Tries until it is done; says how often, and what failed first.
-    async fn play(&mut self, restarts: bool) -> Result<usize, String> {
-        let mut said = Vec::new();
-        for tries in 1..=TRIES {
+    /// Tries until the scenario is done. Returns the number of tries.
+    async fn run(&mut self, restarts: bool) -> Result<usize, String> {
+        let mut errors = Vec::new();
+        for tries in 1..=MAX_TRIES {
             match self.act().await {
-                // It is looked at again, as long as it is open.
+                // An open change request is checked again.
                 Ok(End::Followed(ChangeRequestStatus::Waits { why, .. }))
                     if self.scenario == Scenario::Merges =>
                 {
-                    said.push(why)
+                    errors.push(why)
                 }
-                Ok(end) => return self.judge(&end).map(|()| tries).map_err(|e| format!("{e}; {said:?}")),
+                Ok(end) => return self.check(&end).map(|()| tries).map_err(|e| format!("{e}; {errors:?}")),
                 Err(error) if error.retry() == Retry::OnChange => {
-                    return Err(format!("only a person could help: {error}"));
+                    return Err(format!("the error is not retried: {error}"));
                 }
-                Err(error) => said.push(error.to_string()),
+                Err(error) => errors.push(error.to_string()),
             }
             self.order.retried = true;
             if restarts {
-                self.bench = process();
+                self.bench = new_process();
             }
         }
-        Err(format!("not done after {TRIES} tries: {said:?}"))
+        Err(format!("not done after {MAX_TRIES} tries: {errors:?}"))
     }
 
-    /// How it must be when it is done.
-    fn judge(&self, end: &End) -> Result<(), String> {
-        let calls = self.forge.door().calls();
+    /// Checks the result of a scenario that is done.
+    fn check(&self, end: &End) -> Result<(), String> {
+        let calls = self.forge.fault_proxy().calls();
         let denied = calls.iter().any(|call| {
             call.operation == "GET git/commits/n" && matches!(call.fault, Some(Fault::Refused(404 | 422)))
         });
         let requests = self.forge.requests(&self.hosted);
-        let open: Vec<_> = requests.iter().filter(|r| r.state == State::Open).collect();
+        let open: Vec<_> = requests.iter().filter(|r| r.state == PullState::Open).collect();
         let main = self.hosted.repo.read("main", FILE).unwrap();
         let log = self.hosted.repo.log("main").unwrap();
-        let carried = log.iter().filter(|c| c.body.contains(&format!("{}\n", self.order.promotion))).count();
+        let deliveries =
+            log.iter().filter(|c| c.body.contains(&format!("{}\n", self.order.promotion))).count();
         let proposes =
             |merged| matches!(end, End::Delivered(Delivered::Proposed { merged: m, .. }) if *m == merged);
         let new = yaml("6.2.0");
-        let (right, counts) = match self.scenario {
+        let (is_right, expected) = match self.scenario {
             Scenario::Opens | Scenario::Replaces | Scenario::Finds => {
-                let shown = open.first().is_some_and(|r| {
+                let is_shown = open.first().is_some_and(|r| {
                     r.title.contains("6.2.0 ") && self.hosted.repo.read(&r.head, FILE).unwrap() == new
                 });
-                (proposes(false) && shown, (1, 1, 0))
+                (proposes(false) && is_shown, (1, 1, 0))
             }
-            // A forge that does not show the merge is answered by the base: what it holds is delivered.
+            // If the forge denies the merge commit, the base shows that the revision is delivered.
             Scenario::FindsMerged => {
-                let set = matches!(end, End::Delivered(Delivered::AlreadySet { .. }));
-                ((proposes(true) || denied && set) && main == new, (1, 0, 1))
+                let already_set = matches!(end, End::Delivered(Delivered::AlreadySet { .. }));
+                ((proposes(true) || denied && already_set) && main == new, (1, 0, 1))
             }
             Scenario::FollowsMerged | Scenario::Merges => {
-                let right = |ours: &bool| *ours || denied;
+                let is_expected = |ours: &bool| *ours || denied;
                 (
-                    matches!(end, End::Followed(ChangeRequestStatus::Merged { ours, .. }) if right(ours)),
+                    matches!(end, End::Followed(ChangeRequestStatus::Merged { ours, .. }) if is_expected(ours)),
                     (1, 0, 1),
                 )
             }
@@ -267,8 +271,8 @@ impl ScenarioRun<'_> {
                 (matches!(end, End::Delivered(Delivered::AlreadySet { .. })), (1, 0, 0))
             }
             Scenario::Withdraws => {
-                let said = requests[0].comments.len() <= 1;
-                (*end == End::Followed(ChangeRequestStatus::Closed) && said, (1, 0, 0))
+                let one_comment = requests[0].comments.len() <= 1;
+                (*end == End::Followed(ChangeRequestStatus::Closed) && one_comment, (1, 0, 0))
             }
             Scenario::LeavesUnreviewed => {
                 (matches!(end, End::Followed(ChangeRequestStatus::Waits { .. })), (1, 1, 0))
@@ -278,15 +282,17 @@ impl ScenarioRun<'_> {
                 (matches!(end, End::Delivered(Delivered::Committed { .. })) && main == new, (0, 0, 1))
             }
         };
-        let found = (requests.len(), open.len(), carried);
-        if !right || found != counts {
-            return Err(format!("{found:?}, not {counts:?} (all, open, carried): {end:?} {requests:#?}"));
+        let counts = (requests.len(), open.len(), deliveries);
+        if !is_right || counts != expected {
+            return Err(format!(
+                "{counts:?}, not {expected:?} (change requests, open, deliveries): {end:?} {requests:#?}"
+            ));
         }
-        self.forge.unbroken().map_err(|e| e.to_string())
+        self.forge.check_invariants().map_err(|e| e.to_string())
     }
 }
 
-/// What one worker has seen.
+/// The results of all workers.
 #[derive(Default)]
 struct Tally {
     cases: usize,
@@ -296,8 +302,8 @@ struct Tally {
     wrong: Vec<String>,
 }
 
-/// Whether a call need not meet a fault, unless the large fire is asked for: for git, one status is as
-/// good as another, and a fetch is the same whoever makes it.
+/// Returns true if the small chaos test skips a fault of a call, because the case equals another: statuses make no
+/// difference for git, and a fetch is the same in several scenarios.
 fn is_like_another(scenario: Scenario, operation: Option<&String>, fault: Fault) -> bool {
     let Some(operation) = operation.filter(|operation| operation.starts_with("git ") && !is_large()) else {
         return false;
@@ -308,33 +314,33 @@ fn is_like_another(scenario: Scenario, operation: Option<&String>, fault: Fault)
     fetches || like.contains(&fault) || matches!(fault, Fault::Hidden | Fault::Slow)
 }
 
-/// Whether the large fire is asked for.
+/// Returns true in the large chaos test.
 pub fn is_large() -> bool {
-    std::env::var_os("SLUICE_FIRE_ROUNDS").is_some()
+    std::env::var_os("SLUICE_CHAOS_ROUNDS").is_some()
 }
 
-/// Plays one fault at each call of a scenario, until there are no more calls.
+/// Runs a scenario with one fault at each of its calls, one run for each call.
 async fn inject_fault(
-    model: &ScenarioStart,
+    start: &ScenarioStart,
     fault: Fault,
     restarts: bool,
-    forge: &Forge,
+    forge: &ChaosForge,
     tally: &Mutex<Tally>,
 ) {
-    let scenario = model.scenario;
+    let scenario = start.scenario;
     for call in 1.. {
-        if is_like_another(scenario, model.calls.get(call - 1), fault) {
+        if is_like_another(scenario, start.calls.get(call - 1), fault) {
             continue;
         }
-        let mut stage = model.stage(forge);
-        forge.door().plan(Plan::Once { call, fault });
+        let mut run = start.new_run(forge);
+        forge.fault_proxy().set_plan(FaultPlan::Once { call, fault });
         let started = Instant::now();
-        let outcome = stage.play(restarts).await;
-        let calls = forge.door().plan(Plan::Quiet);
+        let outcome = run.run(restarts).await;
+        let calls = forge.fault_proxy().set_plan(FaultPlan::Quiet);
         let Some(met) = calls.get(call - 1) else { return };
         let mut tally = tally.lock().unwrap();
         tally.cases += 1;
-        tally.rebuilds += stage.bench.delivery.stats().git_rebuilds;
+        tally.rebuilds += run.bench.delivery.stats().git_rebuilds;
         tally.slowest = tally.slowest.max(started.elapsed());
         match outcome {
             Ok(tries) => *tally.tries.entry(tries).or_default() += 1,
@@ -346,7 +352,7 @@ async fn inject_fault(
     }
 }
 
-/// How many play side by side, each with a forge of its own: most of them wait for git.
+/// The number of parallel workers, each with its own forge: they mostly wait for git.
 const WORKERS: usize = 4;
 
 #[test]
@@ -360,19 +366,19 @@ fn every_fault_at_every_call_of_every_delivery() {
             }
         }
     }
-    // What waits longest comes first, and is waited for side by side.
+    // The slowest cases first, so that they run in parallel.
     cases.sort_by_key(|(_, fault, _)| *fault != Fault::Silent);
     let (next, tally) = (AtomicUsize::new(0), Mutex::new(Tally::default()));
     let work = || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let forge = Forge::start().unwrap();
-        let mut models = BTreeMap::new();
+        let forge = ChaosForge::start().unwrap();
+        let mut starts = BTreeMap::new();
         while let Some((scenario, fault, restarts)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
             runtime.block_on(async {
-                if !models.contains_key(scenario) {
-                    models.insert(*scenario, ScenarioStart::make(*scenario, &forge).await);
+                if !starts.contains_key(scenario) {
+                    starts.insert(*scenario, ScenarioStart::prepare(*scenario, &forge).await);
                 }
-                inject_fault(&models[scenario], *fault, *restarts, &forge, &tally).await;
+                inject_fault(&starts[scenario], *fault, *restarts, &forge, &tally).await;
             });
         }
     };
@@ -381,7 +387,7 @@ fn every_fault_at_every_call_of_every_delivery() {
     let Tally { cases, rebuilds, slowest, tries, wrong } = tally.into_inner().unwrap();
     let took = started.elapsed();
     println!(
-        "{cases} faults, one at a time, in {took:?}: tries {tries:?}, slowest {slowest:?}, caches built anew {rebuilds}"
+        "{cases} faults, one at a time, in {took:?}: tries {tries:?}, slowest {slowest:?}, caches rebuilt {rebuilds}"
     );
     assert!(wrong.is_empty(), "{} of {cases}:\n{}", wrong.len(), wrong.join("\n"));
     assert!(cases > 300, "only {cases} cases");
