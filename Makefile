@@ -84,6 +84,6 @@ forge: ## Build Gitea; the last line is its folder
 	@$(servers) forge
 
 .PHONY: crds
-crds: ## Write deploy/crds.yaml anew from the code
+crds: ## Write deploy/crds.yaml from the code
 	@.ci/need rust cc
 	@crds=$$(cargo run --quiet -p sluice -- crds); printf '%s\n' "$$crds" > deploy/crds.yaml

@@ -1,5 +1,5 @@
 //! Addresses of repositories and APIs. Only a few schemes are allowed, no text that git would read as an option, no
-//! password, and only hosts that `--allowed-hosts` fencing_tokens.
+//! password, and only hosts that `--allowed-hosts` names.
 
 use std::net::Ipv6Addr;
 use std::str::FromStr;

@@ -10,6 +10,7 @@ use std::process::Command;
 
 mod architecture {
     pub mod imports;
+    pub mod language;
 }
 
 use architecture::imports;

@@ -42,7 +42,7 @@ pub(super) fn refusal(
         message: format!(
             "{} tracks the revision of the source, and {} is promoted into by commits to {} (branch {}), \
              which the targets read: it would promote its own commits for ever. Set spec.tracks to what \
-             shall move on, for example [images], or promote into another branch",
+             should be promoted, for example [images], or promote into another branch",
             facts.pipeline.name, environment.name, written.url, written.branch
         ),
     })

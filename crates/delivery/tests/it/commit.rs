@@ -3,7 +3,7 @@
 use sluice_delivery::{Delivered, DeliveryStrategy, Order};
 use sluice_testkit::{GitServer, Repo};
 
-use crate::fixture::{FILE, again, begun_anew, bench, bench_with, git, order, yaml};
+use crate::fixture::{FILE, again, bench, bench_with, git, order, started_again, yaml};
 
 pub fn server(files: &[(&str, &str)]) -> (GitServer, Repo) {
     let server = GitServer::start().unwrap();
@@ -65,7 +65,7 @@ async fn a_reverted_value_is_committed_once_in_each_round() {
     let mut seen = vec![bench().delivery.deliver(&order).await.unwrap()];
     for round in 1..3 {
         repo.commit("main", "revert", &[(FILE, &yaml("6.1.5"))]).unwrap();
-        order = begun_anew(&order);
+        order = started_again(&order);
         let done = bench().delivery.deliver(&order).await.unwrap();
         assert_eq!(done, Delivered::Committed { commit: repo.head("main").unwrap() });
         assert_eq!(repo.read("main", FILE).unwrap(), yaml("6.1.8"));
@@ -83,7 +83,7 @@ async fn a_reverted_value_is_committed_once_in_each_round() {
         seen.push(done);
     }
     repo.commit("main", "by hand", &[(FILE, &yaml("6.1.8"))]).unwrap();
-    let done = bench().delivery.deliver(&begun_anew(&order)).await.unwrap();
+    let done = bench().delivery.deliver(&started_again(&order)).await.unwrap();
     assert_eq!(done, Delivered::AlreadySet { commit: repo.head("main").unwrap() });
 }
 

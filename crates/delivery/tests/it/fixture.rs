@@ -57,8 +57,8 @@ pub fn again(order: &Order) -> Order {
     Order { retried: true, ..order.clone() }
 }
 
-/// It was delivered, and is begun anew.
-pub fn begun_anew(order: &Order) -> Order {
+/// A delivered order that is started again.
+pub fn started_again(order: &Order) -> Order {
     Order { round: order.round + 1, ..again(order) }
 }
 

@@ -189,7 +189,7 @@ async fn a_commit_of_another_process_is_not_repeated_on_top_of_newer_ones() {
     let message = |promotion: &str| format!("Promote\n\nSluice-Promotion: {promotion}\n");
     let same = repo.commit("other", &message(&order.promotion), &[(FILE, &yaml("6.1.8"))]).unwrap();
     let newer = repo.commit("other", &message("apps/podinfo-prod-6.2.0"), &[(FILE, &yaml("6.2.0"))]).unwrap();
-    // Another controller, which believes that it leads, is faster by two promotions.
+    // Another controller, whose lease has ended without its notice, is faster by two promotions.
     let script = "[ -e done ] && exit 0\ntouch done\nunset GIT_QUARANTINE_PATH\n\
                   git update-ref refs/heads/main refs/heads/other";
     repo.hook("update", script).unwrap();

@@ -176,7 +176,7 @@ async fn a_commit_is_pushed_with_what_is_lent() {
         assert_eq!(done, Delivered::Committed { commit: fixture.repo().head("main").unwrap() });
     }
     assert_eq!(fixture.repo().log("main").unwrap().len(), 2);
-    assert_eq!(desk.calls().len(), 4, "what was taken back is asked for anew, once");
+    assert_eq!(desk.calls().len(), 4, "what was taken back is asked for again, once");
 }
 
 #[tokio::test]

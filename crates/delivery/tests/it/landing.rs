@@ -5,7 +5,7 @@ use sluice_delivery::{ChangeRequestStatus, Delivered, Delivery, ForgeKind, Merge
 
 use crate::any_forge::ForgeFixture;
 use crate::contract::proposed;
-use crate::fixture::{FILE, again, begun_anew, bench, git, yaml};
+use crate::fixture::{FILE, again, bench, git, started_again, yaml};
 use crate::forge_trouble::everywhere;
 use crate::merging::is_merged;
 use crate::standin::{CallKind, ForgeFault, Style};
@@ -54,7 +54,7 @@ pub async fn whichever_way_its_forge_has_sluices_merge_is_its_own(fixture: Forge
         fixture.allow_only(request.number, style).await;
         is_merged(&bench.delivery, &order, &request).await;
         assert_eq!(fixture.repo().branches().unwrap(), ["main"], "{style:?}");
-        // Whoever reads the history later finds it, too.
+        // A later reader of the history finds the commit as well.
         let log = fixture.repo().log("main").unwrap();
         let says_so = |commit: &&sluice_testkit::LoggedCommit| {
             commit.body.contains(&format!("Sluice-Promotion: {}\n", order.promotion))
@@ -98,7 +98,7 @@ pub async fn what_an_earlier_round_has_merged_is_brought_again_and_once(fixture:
         fixture.merge_by(earlier.number, style).await;
         fixture.commit("take it back", &[(FILE, &yaml("6.1.5"))]);
         was_merged(&bench.delivery, &order, earlier.number).await;
-        order = begun_anew(&order);
+        order = started_again(&order);
         let later = proposed(&bench.delivery, &order).await;
         assert_ne!(later.number, earlier.number);
         assert_eq!(fixture.repo().read(&later.branch, FILE).unwrap(), yaml("6.1.8"));
@@ -113,8 +113,8 @@ pub async fn what_an_earlier_round_has_merged_is_brought_again_and_once(fixture:
         other => panic!("{other:?}"),
     }
     was_merged(&bench.delivery, &order, earlier.number).await;
-    // Begun anew although nobody took it back, there is nothing to do.
-    let done = bench.delivery.deliver(&begun_anew(&order)).await.unwrap();
+    // Started again although the change was not reverted, there is nothing to do.
+    let done = bench.delivery.deliver(&started_again(&order)).await.unwrap();
     assert_eq!(done, Delivered::AlreadySet { commit: fixture.repo().head("main").unwrap() });
 }
 
@@ -130,7 +130,7 @@ async fn an_answer_that_is_lost_in_a_later_round_does_not_bring_back_the_merge_o
             fixture.merge_by(first.number, Style::Squash).await;
             fixture.commit("take it back", &[(FILE, &yaml("6.1.5"))]);
             fixture.standin().trouble(CallKind::Open, trouble);
-            let order = begun_anew(&order);
+            let order = started_again(&order);
             let second = match bench.delivery.deliver(&order).await {
                 Ok(Delivered::Proposed { request, merged: false }) => request,
                 Ok(other) => panic!("{other:?}"),
@@ -149,15 +149,15 @@ async fn an_open_change_request_of_an_earlier_round_is_used_again_and_a_closed_o
     everywhere(async |fixture| {
         let (bench, order) = (bench(), fixture.order("6.1.8"));
         let first = proposed(&bench.delivery, &order).await;
-        let anew = begun_anew(&order);
-        assert_eq!(proposed(&bench.delivery, &anew).await.number, first.number);
+        let again = started_again(&order);
+        assert_eq!(proposed(&bench.delivery, &again).await.number, first.number);
         assert_eq!(fixture.pulls().await.len(), 1);
         fixture.close(first.number).await;
-        match bench.delivery.deliver(&anew).await.unwrap() {
+        match bench.delivery.deliver(&again).await.unwrap() {
             Delivered::Rejected { request } => assert_eq!(request.number, first.number),
             other => panic!("{other:?}"),
         }
-        let later = begun_anew(&anew);
+        let later = started_again(&again);
         assert_ne!(proposed(&bench.delivery, &later).await.number, first.number);
     })
     .await;

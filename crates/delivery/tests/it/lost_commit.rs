@@ -4,7 +4,7 @@ use sluice_delivery::{Delivered, Order};
 use sluice_testkit::Repo;
 
 use crate::commit::{server, to_main};
-use crate::fixture::{FILE, again, begun_anew, bench, git, yaml};
+use crate::fixture::{FILE, again, bench, git, started_again, yaml};
 
 /// Delivers 6.1.8 to main; the order, the commit, and the commit before it.
 async fn delivered(repo: &Repo) -> (Order, String, String) {
@@ -35,7 +35,7 @@ async fn a_commit_that_a_forced_push_removed_is_noticed_and_made_again_once() {
     // Somebody has gone on from there.
     repo.commit("main", "other", &[("other.yaml", "a: 1\n")]).unwrap();
     assert!(is_lost(&order, &commit).await);
-    let next = begun_anew(&order);
+    let next = started_again(&order);
     let done = bench().delivery.deliver(&next).await.unwrap();
     let head = repo.head("main").unwrap();
     assert_eq!(done, Delivered::Committed { commit: head.clone() });

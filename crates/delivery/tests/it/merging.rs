@@ -360,7 +360,7 @@ async fn a_page_in_place_of_an_answer_lets_nothing_be_merged() {
         let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
         let request = proposed(&bench.delivery, &order).await;
         fixture.check(request.number, "ci/build", CheckOutcome::Green).await;
-        // Bitbucket tells of conflicts aside, and is asked once: what it says there decides nothing.
+        // Bitbucket reports conflicts in a separate call, which is made once and decides nothing.
         bench.delivery.follow(&order, &request).await.unwrap();
         fixture.standin().trouble(CallKind::Tell, ForgeFault::Answer(200, vec![], "<html>"));
         let error = bench.delivery.advance(&order, &request).await.unwrap_err();

@@ -71,7 +71,7 @@ async fn commits_to_one_branch_wait_for_each_other_and_share_their_fetches() {
         forge.fault_proxy().counts()
     );
     assert_eq!(stats.git_pushes, many as u64, "a push was refused");
-    // One for whoever comes first, and one for files that a partial clone leaves out.
+    // One for the first delivery, and one for files that a partial clone leaves out.
     assert!(stats.git_fetches <= 2 + took.as_secs(), "{} fetches in {took:?}", stats.git_fetches);
     let log = hosted.repo.log("main").unwrap();
     let carried: BTreeSet<&str> = log
@@ -113,7 +113,7 @@ async fn change_requests_to_one_branch_have_a_push_each_and_share_their_fetches(
         let (took, stats) = (started.elapsed(), bench.delivery.stats());
         let fetches = stats.git_fetches - before.git_fetches;
         println!("{MANY} change requests in {took:?}: {fetches} fetches, {:?}", forge.fault_proxy().counts());
-        // One for whoever comes first, one for those who wait then, one for files of a partial clone.
+        // One for the first delivery, one for those who wait then, one for files of a partial clone.
         assert!(fetches <= 3 + took.as_secs(), "{fetches} fetches in {took:?}");
         assert_eq!((stats.git_pushes, stats.calls("POST")), (MANY as u64 * waves, MANY as u64));
     }

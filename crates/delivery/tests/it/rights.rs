@@ -46,7 +46,7 @@ fn to_nowhere() -> Order {
     crate::fixture::order(strategy, "1.0.0")
 }
 
-/// The good ones are delivered, and of the others each hears that it may not read, and nothing else.
+/// The good orders are delivered. Each of the others gets an error that names the missing permission and no content.
 async fn nothing_is_told(good: Vec<Order>, evil: Vec<Order>) {
     let bench = bench();
     let all: Vec<&Order> = good.iter().chain(&evil).collect();
@@ -81,7 +81,7 @@ async fn credentials_without_read_access_see_nothing_of_earlier_deliveries() {
 async fn nor_behind_their_change_requests() {
     let fixture = ForgeFixture::of(ForgeKind::GitHub).await;
     let of_other = yaml("6.1.5").replace("podinfo", "other");
-    fixture.commit("what nobody shall know", &[(PATH, HIDDEN), ("other.yaml", &of_other)]);
+    fixture.commit("content that must stay hidden", &[(PATH, HIDDEN), ("other.yaml", &of_other)]);
     let good = fixture.order("6.1.8");
     // The first asks for its own branch alone; the second for those of all who wait by then.
     let promotion = "apps/other-prod".to_string();

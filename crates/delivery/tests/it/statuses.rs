@@ -171,7 +171,7 @@ async fn nothing_is_reported_where_nothing_may_be_sent() {
     fixture.standin().calls();
     let closed = bench_with(|options| options.insecure_http = false);
     closed.delivery.report(&order, &request, PromotionProgress::Success, "").await.unwrap_err();
-    // Whoever reports next has taken its fencing_token back.
+    // A later report has revoked the fencing token of this one.
     order.fencing_token.revoke();
     let late = bench().delivery.report(&order, &request, PromotionProgress::Success, "").await.unwrap_err();
     assert_eq!(late.reason(), "Stopped");

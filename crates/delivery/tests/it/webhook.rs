@@ -243,7 +243,7 @@ async fn a_requested_pause_is_kept() {
 }
 
 #[tokio::test]
-async fn every_try_has_the_same_key_until_the_promotion_is_begun_anew() {
+async fn every_try_has_the_same_key_until_the_promotion_is_started_again() {
     let receiver = Receiver::start().await;
     let bench = open();
     receiver.reply(Reply::With(503, vec![], String::new())).reply(Reply::Hang);
@@ -251,8 +251,8 @@ async fn every_try_has_the_same_key_until_the_promotion_is_begun_anew() {
         let order = to(&receiver.url(), Announcement { attempt, ..about() });
         assert_eq!(bench.delivery.deliver(&order).await.is_ok(), attempt == 3);
     }
-    let anew = fixture::begun_anew(&to(&receiver.url(), about()));
-    bench.delivery.deliver(&anew).await.unwrap();
+    let again = fixture::started_again(&to(&receiver.url(), about()));
+    bench.delivery.deliver(&again).await.unwrap();
     let calls = receiver.calls();
     let keys: Vec<_> = calls.iter().map(|call| call.header("idempotency-key").unwrap()).collect();
     let uid = about().uid;
