@@ -166,8 +166,8 @@ impl Election {
 
     /// The identity of a replica that splits pipelines over another number of shards, and that number. As long as
     /// there is one, this replica stands by.
-    pub fn incompatible_replica(&self) -> Option<(&str, u32)> {
-        self.incompatible().map(|(identity, lease)| (identity, lease.record.shards.unwrap_or_default()))
+    pub fn incompatible_replica(&self, now: Moment) -> Option<(&str, u32)> {
+        self.incompatible(now).map(|(identity, lease)| (identity, lease.record.shards.unwrap_or_default()))
     }
 
     /// The identity of the holder of a shard, as far as is known.
@@ -186,6 +186,10 @@ impl Election {
     pub fn observe(&mut self, name: LeaseName, record: LeaseRecord, now: Moment) {
         if self.held.contains_key(&name) {
             return;
+        }
+        // A finalizer may keep the Lease of a replica for ever.
+        if record.is_terminating && matches!(name, LeaseName::Replica(_)) {
+            return self.observe_deleted(&name, now);
         }
         if self.others.get(&name).is_some_and(|known| known.record.version == record.version) {
             return;
@@ -234,7 +238,7 @@ impl Election {
         // A replica that joined earlier is in the list. Of two incompatible ones that join at the same time both
         // may give way: each comes back after another pause.
         if self.membership == Membership::Joining {
-            let is_compatible = self.incompatible().is_none();
+            let is_compatible = self.incompatible(now).is_none();
             self.membership = if is_compatible { Membership::Member } else { Membership::Absent };
             self.member_changed = now;
         }
@@ -383,7 +387,7 @@ impl Election {
                 .collect();
         }
         let pauses = self.member_changed > Moment::ZERO && now < self.member_changed + self.rejoin_pause();
-        if pauses || self.incompatible().is_some() || !self.may_send(&name, now) {
+        if pauses || self.incompatible(now).is_some() || !self.may_send(&name, now) {
             return Vec::new();
         }
         let record = self.own_record(self.others.get(&name), Some(self.shards));
@@ -479,12 +483,16 @@ impl Election {
         let before = before.map(|lease| &lease.record);
         let holder = Some(self.identity());
         let is_same = before.is_none_or(|record| record.holder == holder);
+        let transitions = before.map_or(0, |record| record.transitions);
+        // The count is for people. Anyone who may write Leases can set it, and the API server refuses negative ones.
+        let transitions = transitions.checked_add(i32::from(!is_same)).unwrap_or(0);
         LeaseRecord {
             holder,
             duration: self.timing.lease_duration,
-            transitions: before.map_or(0, |record| record.transitions) + i32::from(!is_same),
+            transitions,
             shards,
             version: before.map(|record| record.version.clone()).unwrap_or_default(),
+            is_terminating: false,
         }
     }
 
@@ -522,11 +530,13 @@ impl Election {
         record.shards != Some(self.shards)
     }
 
-    fn incompatible(&self) -> Option<(&str, &ObservedLease)> {
+    /// A replica with another number of shards that may still act: its Lease has not expired.
+    fn incompatible(&self, now: Moment) -> Option<(&str, &ObservedLease)> {
+        let may_act = |lease: &ObservedLease| {
+            self.is_incompatible(&lease.record) && now < lease.since + self.duration(&lease.record)
+        };
         self.other_replicas().find_map(|(name, lease)| match name {
-            LeaseName::Replica(identity) if self.is_incompatible(&lease.record) => {
-                Some((identity.as_str(), lease))
-            }
+            LeaseName::Replica(identity) if may_act(lease) => Some((identity.as_str(), lease)),
             _ => None,
         })
     }

@@ -34,7 +34,11 @@ impl LeaseName {
     pub fn parse(object_name: &str, installation: &str) -> Option<LeaseName> {
         let rest = object_name.strip_prefix(installation)?.strip_prefix('.')?;
         match rest.strip_prefix("shard-") {
-            Some(number) => number.parse().ok().map(LeaseName::Shard),
+            // `shard-00` is another object than `shard-0`, and not one that a replica has written.
+            Some(digits) => {
+                let number = digits.parse::<u32>().ok().filter(|number| number.to_string() == digits)?;
+                Some(LeaseName::Shard(number))
+            }
             // An identity has no dot. A name with a dot belongs to another installation.
             None => {
                 let identity = rest.strip_prefix("replica-").filter(|id| !id.contains('.'))?;
@@ -57,6 +61,8 @@ pub struct LeaseRecord {
     pub shards: Option<u32>,
     /// The object's version; empty if the Lease does not exist.
     pub version: String,
+    /// True if the Lease was deleted, and exists only until its finalizers are removed.
+    pub is_terminating: bool,
 }
 
 impl LeaseRecord {
@@ -70,6 +76,7 @@ impl LeaseRecord {
             transitions: spec.lease_transitions.unwrap_or_default(),
             shards: lease.annotations().get(SHARDS).and_then(|n| n.parse().ok()),
             version: lease.resource_version().unwrap_or_default(),
+            is_terminating: lease.metadata.deletion_timestamp.is_some(),
         }
     }
 
@@ -112,7 +119,15 @@ mod tests {
                 }
             }
         }
-        for object_name in ["sluice", "sluice.shard-", "sluice.shard-x", "sluice.replica", "other.shard-1"] {
+        for object_name in [
+            "sluice",
+            "sluice.shard-",
+            "sluice.shard-x",
+            "sluice.shard-00",
+            "sluice.shard-+1",
+            "sluice.replica",
+            "other.shard-1",
+        ] {
             assert_eq!(LeaseName::parse(object_name, "sluice"), None, "{object_name}");
         }
     }
@@ -125,6 +140,7 @@ mod tests {
             transitions: 3,
             shards: Some(4),
             version: "7".into(),
+            is_terminating: false,
         };
         let released = LeaseRecord { holder: None, ..record.clone() };
         for record in [record, released] {

@@ -191,7 +191,7 @@ impl LeaseManager {
     /// Logs who holds which shard, and whether this replica stands by, if that has changed.
     fn log_changes(&mut self) {
         let is_member = self.election.is_member();
-        let incompatible = self.election.incompatible_replica().filter(|_| !is_member);
+        let incompatible = self.election.incompatible_replica(since_boot()).filter(|_| !is_member);
         let incompatible = incompatible.map(|(identity, shards)| (identity.to_string(), shards));
         if is_member || incompatible.is_some() {
             self.metrics.shards.set_ready();

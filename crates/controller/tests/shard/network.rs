@@ -19,6 +19,8 @@ pub struct Server {
     pub leases: BTreeMap<LeaseName, LeaseRecord>,
     /// The version of the last change.
     pub version: u64,
+    /// Refuses to delete Leases.
+    pub keeps_replicas: bool,
 }
 
 impl Server {
@@ -36,6 +38,17 @@ impl Server {
         let stored = self.leases.get(name);
         if stored.map_or("", |record| record.version.as_str()) != version {
             return stored.cloned().map_or(LeaseOutcome::Absent, LeaseOutcome::Conflict);
+        }
+        // The API server refuses such a Lease (ValidateLeaseSpec in pkg/apis/coordination/validation of Kubernetes 1.36).
+        if matches!(request, LeaseRequest::Write(_, record) if record.transitions < 0) {
+            return LeaseOutcome::Unknown;
+        }
+        if self.keeps_replicas && matches!(request, LeaseRequest::Delete(..)) {
+            return LeaseOutcome::Unknown;
+        }
+        // The finalizer of a Lease that was deleted keeps it.
+        if matches!(request, LeaseRequest::Delete(..)) && stored.is_some_and(|record| record.is_terminating) {
+            return LeaseOutcome::Absent;
         }
         self.version += 1;
         match request {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use sluice_controller::shard::lease::LeaseName;
+use sluice_controller::shard::lease::{LeaseName, LeaseRecord};
 
 use crate::network::{Replica, Server, TIMING};
 
@@ -178,7 +178,7 @@ fn a_replica_with_another_number_of_shards_waits_until_the_others_are_gone() {
     replicas.push(Replica::new("d", 4, 1000, 0));
     let now = pass(&mut server, &mut replicas, now, now + 20_000);
     assert!(replicas[3].acts(now).is_empty());
-    let (name, shards) = replicas[3].election.incompatible_replica().unwrap();
+    let (name, shards) = replicas[3].election.incompatible_replica(replicas[3].clock(now)).unwrap();
     assert_eq!((name, shards), ("a", 1));
     replicas[0].election.leave();
     replicas[1].dead = true;
@@ -221,4 +221,47 @@ fn a_foreign_lease_with_a_duration_of_years_does_not_stop_the_replicas_for_long(
         now = pass(&mut server, &mut replicas, now, now + 1000);
         assert!(now < stopped + 300_000, "no replica acts");
     }
+}
+
+#[test]
+fn a_foreign_lease_with_the_highest_number_of_transitions_is_taken_when_it_has_expired() {
+    let (mut server, mut replicas) = three_replicas(1);
+    let now = pass(&mut server, &mut replicas, 0, 5000);
+    server.version += 1;
+    let version = server.version.to_string();
+    let lease = server.leases.get_mut(&LeaseName::Shard(0)).unwrap();
+    (lease.holder, lease.duration) = (Some("stranger".into()), Duration::from_secs(1));
+    (lease.transitions, lease.version) = (i32::MAX, version);
+    let now = pass(&mut server, &mut replicas, now, now + 10_000);
+    assert_eq!(acting_for(&replicas, now).concat(), [0]);
+}
+
+#[test]
+fn a_deleted_lease_of_an_incompatible_replica_that_a_finalizer_keeps_delays_no_replica() {
+    let (mut server, mut replicas) = three_replicas(1);
+    let evil = LeaseRecord {
+        holder: Some("evil".into()),
+        duration: Duration::from_secs(i32::MAX as u64),
+        transitions: 0,
+        shards: Some(7),
+        version: "1".into(),
+        is_terminating: true,
+    };
+    server.version = 1;
+    server.leases.insert(LeaseName::Replica("evil".into()), evil);
+    let now = pass(&mut server, &mut replicas, 0, 5000);
+    assert_eq!(acting_for(&replicas, now).concat(), [0]);
+}
+
+#[test]
+fn the_lease_of_an_incompatible_replica_that_cannot_be_deleted_counts_until_it_has_expired() {
+    let (mut server, mut replicas) = three_replicas(1);
+    let now = pass(&mut server, &mut replicas, 0, 5000);
+    assert_eq!(acting_for(&replicas, now).concat(), [0]);
+    replicas.iter_mut().for_each(|replica| replica.dead = true);
+    replicas.push(Replica::new("d", 4, 1000, 0));
+    // The API server refuses to delete: the requests of this replica to do so fail.
+    server.keeps_replicas = true;
+    let now = pass(&mut server, &mut replicas, now, now + 30_000);
+    assert_eq!(replicas[3].acts(now), [0, 1, 2, 3]);
 }
