@@ -161,6 +161,19 @@ fn waiting_since(promotion: &Promotion) -> Timestamp {
     pending.unwrap_or(Timestamp::MIN)
 }
 
+/// Returns the earliest time at which an approval of the current try may be signed. The first try accepts the clock of
+/// an approver that is behind. A later try must not accept a body of the try before it: not by an approver whose
+/// clock is ahead, and not within the second in which the wait began.
+fn earliest_signature(promotion: &Promotion) -> Timestamp {
+    let began = waiting_since(promotion);
+    let is_first_try = promotion.status.as_ref().is_none_or(|status| status.retries == 0);
+    let earliest = match is_first_try {
+        true => began.checked_sub(CLOCK_TOLERANCE),
+        false => began.checked_add(CLOCK_TOLERANCE + SignedDuration::from_secs(1)),
+    };
+    earliest.unwrap_or(began)
+}
+
 /// Returns the change that an approval makes to the status of a promotion.
 pub fn status_change(
     promotion: &Promotion,
@@ -184,9 +197,11 @@ pub fn status_change(
     // then. A start that is ahead of this clock was recorded by a wrong clock, and is not compared.
     let began = waiting_since(promotion);
     let is_ahead = |at: Timestamp| at.duration_since(signature.now) > MAX_CLOCK_AHEAD;
-    if !is_ahead(began) && signature.signed_at + CLOCK_TOLERANCE < began {
+    let earliest = earliest_signature(promotion);
+    if !is_ahead(began) && signature.signed_at < earliest {
         return StatusChange::Rejected(format!(
-            "the body was signed at {}, and {} has waited since {began}: sign a new body with the current time",
+            "the body was signed at {}, and {} waits for one that is signed at {earliest} or later: sign a new body \
+             with the current time",
             signature.signed_at,
             promotion.name_any()
         ));

@@ -186,6 +186,24 @@ fn a_body_that_was_signed_before_a_retry_does_not_approve_the_next_try_even_if_i
     }
 }
 
+#[test]
+fn a_retried_promotion_takes_no_body_that_a_fast_clock_may_have_signed_before_the_retry() {
+    let mut status = waiting("2026-11-22T09:59:00Z", None, None);
+    status["retries"] = 1.into();
+    for (signed_at, accepted) in [
+        ("2026-11-22T09:58:59Z", false),
+        ("2026-11-22T09:59:00Z", false),
+        ("2026-11-22T09:59:02.9Z", false),
+        ("2026-11-22T09:59:03Z", true),
+    ] {
+        let request_body = request("apps/podinfo", "prod", "6.1.9", signed_at);
+        let signature =
+            ApprovalSignature { secret: "keys", key_id: "abc", signed_at: at(signed_at), now: at(NOW) };
+        let change = status_change(&promotion("fresh", "6.1.9", &status), &request_body, signature);
+        assert_eq!(matches!(change, StatusChange::Write(_)), accepted, "{signed_at}: {change:?}");
+    }
+}
+
 /// The stored approval was signed and recorded while the clocks of caller and hub were a day ahead.
 #[test]
 fn a_stored_time_ahead_of_the_clock_delays_no_approval_and_permits_no_replay() {
