@@ -133,11 +133,9 @@ impl ChangeRequestJob<'_> {
         request: &ChangeRequest,
         found: &ForgeChangeRequest,
     ) -> DeliveryResult<ChangeRequestStatus> {
-        let (settings, base) = (self.target.settings, self.target.base);
-        if found.base != base {
-            let why =
-                format!("it goes to {} now, and not to {base}: change that back, or close it", found.base);
-            return Ok(waits(why, request.queued));
+        let settings = self.target.settings;
+        if let Some(status) = self.retargeted(request, found) {
+            return Ok(status);
         }
         if found.is_draft {
             return Ok(waits("it is a draft until a person says that it is ready", false));
@@ -158,6 +156,11 @@ impl ChangeRequestJob<'_> {
             let stale = Some(OutdatedReason::NotOwn);
             return Ok(ChangeRequestStatus::Open { head: readiness.head.clone(), stale });
         }
+        // No forge merges only into a given base branch, and the checks above take a while.
+        let now = self.forge.get(request.number).await?;
+        if let Some(status) = now.as_ref().and_then(|now| self.retargeted(request, now)) {
+            return Ok(status);
+        }
         self.order.fencing_token.check()?;
         fault::point("before-merge");
         let message = &commit_message::merge_message(self.order);
@@ -165,6 +168,13 @@ impl ChangeRequestJob<'_> {
         let merged = self.forge.merge(&call).await;
         fault::point("after-merge");
         self.after_merge(request, &readiness, merged).await
+    }
+
+    /// The status of a change request that goes to another base branch than the order's.
+    fn retargeted(&self, request: &ChangeRequest, found: &ForgeChangeRequest) -> Option<ChangeRequestStatus> {
+        let base = self.target.base;
+        let why = format!("it goes to {} now, and not to {base}: change that back, or close it", found.base);
+        (found.base != base).then(|| waits(why, request.queued))
     }
 
     /// The status of a change request that cannot be merged now.

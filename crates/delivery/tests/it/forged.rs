@@ -3,7 +3,7 @@
 
 use sluice_core::setters::{Update, UpdateTarget};
 use sluice_delivery::{
-    ChangeRequestStatus, Delivered, Delivery, DeliveryStrategy, Order, OutdatedReason, Values,
+    ChangeRequestStatus, Delivered, Delivery, DeliveryStrategy, ForgeKind, Order, OutdatedReason, Values,
 };
 
 use crate::any_forge::ForgeFixture;
@@ -240,6 +240,23 @@ pub async fn what_goes_to_another_branch_by_now_is_not_merged(fixture: ForgeFixt
         ("it goes to release now, and not to main: change that back, or close it", false)
     );
     assert!(fixture.pulls().await[0].open);
+}
+
+#[tokio::test]
+async fn what_gets_another_base_branch_while_it_is_checked_is_not_merged() {
+    for forge in ForgeKind::ALL {
+        let fixture = ForgeFixture::of(forge).await;
+        let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
+        let request = proposed(&bench.delivery, &order).await;
+        fixture.place("release", &fixture.repo().head("main").unwrap()).await;
+        fixture.standin().book(|book| book.retargets = Some("release".into()));
+        let (why, _) = waits(&bench.delivery, &order, &request).await;
+        assert_eq!(
+            why, "it goes to release now, and not to main: change that back, or close it",
+            "{forge:?}"
+        );
+        assert!(fixture.pulls().await[0].open, "{forge:?}");
+    }
 }
 
 pub async fn what_has_gone_to_another_branch_is_not_delivered_nor_rejected(fixture: ForgeFixture) {

@@ -137,7 +137,15 @@ impl StandInServer {
                 let found = book.pulls.iter().find(|p| !p.fork && p.head == head && p.base == base);
                 api.pull(found.ok_or(CallRejection::NoPull)?, false)
             }
-            ParsedCall::Read(number) => api.pull(pull(&mut book, number)?, false),
+            ParsedCall::Read(number) => {
+                let shown = api.pull(pull(&mut book, number)?, false);
+                // Somebody is faster than the next call.
+                if let Some(base) = book.retargets.take() {
+                    let pull = pull(&mut book, number)?;
+                    (pull.base, pull.version) = (base, pull.version + 1);
+                }
+                shown
+            }
             ParsedCall::Open { title, body, head, base, draft } => {
                 let before = book.pulls.len();
                 let answer = self.open(&mut book, title, body, head, base)?;

@@ -383,6 +383,8 @@ pub struct ForgeState {
     pub pipeline: u64,
     /// Whether a commit is pushed to the branch just before the next merge.
     pub meddle: bool,
+    /// The base branch that somebody gives to all pull requests when the next one was read.
+    pub retargets: Option<String>,
     /// Whether the next answer shows merged pull requests as closed: it was read in the middle of the merge.
     pub torn: bool,
     pub calls: Vec<String>,
