@@ -52,7 +52,7 @@ pub(crate) async fn run(args: &Status, io: &mut Io<'_>) -> Outcome {
     }
     io.line("")?;
     let rows: Vec<Row> = environments.iter().map(|line| row(line, now)).collect();
-    let columns = vec!["ENVIRONMENT", "RUNS", "HEALTH", "SINCE", "TARGETS", "AFTER", "INCOMING", "IS"];
+    let columns = vec!["ENVIRONMENT", "RUNS", "HEALTH", "SINCE", "TARGETS", "AFTER", "INCOMING", "STATE"];
     let mut table = Table::new(columns, io.color);
     table.fit(&rows);
     table.header(io.out)?;
@@ -81,6 +81,6 @@ fn row(line: &Line, now: Timestamp) -> Row {
         Cell::new(format!("{}/{}", line.ready.0, line.ready.1)),
         Cell::new(line.after.join(",")),
         Cell::new(incoming.unwrap_or_default()),
-        Cell::new(format!("{:?}", line.situation)),
+        Cell::new(line.situation.words()),
     ]
 }

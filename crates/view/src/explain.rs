@@ -28,6 +28,20 @@ pub enum Situation {
     Unknown,
 }
 
+impl Situation {
+    /// Returns the situation in ordinary words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Situation::UpToDate => "up to date",
+            Situation::Observed => "only observed",
+            Situation::Moving => "moving",
+            Situation::Waiting => "waiting",
+            Situation::Blocked => "needs a person",
+            Situation::Unknown => "unknown",
+        }
+    }
+}
+
 /// Why an environment (or target) gets a revision, or why it does not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -192,10 +206,11 @@ fn promotion_sentences(
             draft.next.push(format!("sluice retry {promotion_name} -n {namespace}"));
         }
         Phase::Rejected => {
-            draft.say(
-                Situation::Blocked,
-                format!("{revision} was rejected for {here}{}", because(&status.message)),
-            );
+            let sentence = match status.message.starts_with("rejected by ") {
+                true => format!("{revision} was {} ({here})", status.message),
+                false => format!("{revision} was rejected for {here}{}", because(&status.message)),
+            };
+            draft.say(Situation::Blocked, sentence);
             draft.next.push(format!("sluice retry {promotion_name} -n {namespace}"));
         }
         Phase::Succeeded | Phase::Superseded | Phase::Cancelled => {}
@@ -211,6 +226,9 @@ fn pending(
     let closed: Vec<_> = status.gates.iter().filter(|gate| !gate.open).collect();
     for gate in &closed {
         let message = if gate.message.is_empty() { "waits" } else { &gate.message };
+        // The command is among those to run next.
+        let command = format!(": sluice approve -n {namespace} {promotion}");
+        let message = message.strip_suffix(&command).unwrap_or(message);
         draft.say(Situation::Blocked, format!("{revision} {message}"));
         if GateKind::named(&gate.name).is_some() {
             draft.next.push(format!("sluice approve {promotion} -n {namespace}"));

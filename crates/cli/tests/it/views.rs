@@ -26,9 +26,9 @@ async fn one_screen_shows_the_cause_and_the_next_command() -> Result<()> {
     insta::assert_snapshot!(ran.steady(), @r"
     status/podinfo
 
-    ENVIRONMENT RUNS HEALTH SINCE TARGETS AFTER INCOMING IS
-    dev 6.1.8 Ready AGE 1/1 - - Observed
-    prod 6.1.5 Ready AGE 1/1 dev 6.1.8 Pending Blocked
+    ENVIRONMENT RUNS HEALTH SINCE TARGETS AFTER INCOMING STATE
+    dev 6.1.8 Ready AGE 1/1 - - only observed
+    prod 6.1.5 Ready AGE 1/1 dev 6.1.8 Pending needs a person
 
     prod: 6.1.5, Ready
     6.1.8 waits for approval

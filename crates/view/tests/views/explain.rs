@@ -46,7 +46,7 @@ fn a_closed_gate_names_the_command_that_opens_it() {
     let pending = promotion("prod", 1, json!({"phase": "Pending", "gates": [gate]}));
     insta::assert_snapshot!(prod(&behind(), &[pending]), @r"
     Blocked
-    6.1.8 waits for approval: sluice approve -n apps podinfo-prod-1
+    6.1.8 waits for approval
     ► sluice approve podinfo-prod-1 -n apps
     ");
 }
