@@ -5,7 +5,7 @@ use clap_complete::ArgValueCompleter;
 use jiff::Timestamp;
 use sluice_api::Promotion;
 use sluice_view::explain::{Explanation, explain};
-use sluice_view::story::{Happening, story};
+use sluice_view::story::{StoryEvent, story};
 
 use crate::cluster_flags::ClusterFlags;
 use crate::complete::{environments, promotions_and_pipelines};
@@ -93,7 +93,7 @@ fn tell(promotion: &Promotion, output: Option<DataFormat>, io: &mut Io<'_>) -> O
     }
     let spec = &promotion.spec;
     io.line(format!("{} {} into {}", spec.pipeline, spec.revision, spec.place()))?;
-    for Happening { at, what } in &story {
+    for StoryEvent { at, what } in &story {
         io.line(format!("  {:<20} {what}", at))?;
     }
     Ok(())

@@ -4,7 +4,7 @@ use clap::Args;
 use clap_complete::ArgValueCompleter;
 use jiff::Timestamp;
 use sluice_core::observed::Health;
-use sluice_view::status::{Line, Status as View, status};
+use sluice_view::status::{EnvironmentLine, PipelineScreen, status};
 
 use crate::age::since_text;
 use crate::cluster_flags::ClusterFlags;
@@ -45,7 +45,7 @@ pub(crate) async fn run(args: &Status, io: &mut Io<'_>) -> Outcome {
     if let Some(format) = args.output {
         return Ok(view(format, "PipelineStatus", &shown, io.out)?);
     }
-    let View { namespace, name, suspended, trouble, environments, cause } = &shown;
+    let PipelineScreen { namespace, name, suspended, trouble, environments, cause } = &shown;
     io.line(format!("{namespace}/{name}{}", if *suspended { " (suspended)" } else { "" }))?;
     if let Some(trouble) = trouble {
         io.line(format!("  {trouble}"))?;
@@ -64,7 +64,7 @@ pub(crate) async fn run(args: &Status, io: &mut Io<'_>) -> Outcome {
     Ok(())
 }
 
-fn row(line: &Line, now: Timestamp) -> Row {
+fn row(line: &EnvironmentLine, now: Timestamp) -> Row {
     let tone = match line.health {
         Health::Ready => Tone::Good,
         Health::Progressing => Tone::Busy,

@@ -14,7 +14,7 @@ use crate::place::{Place, status_of};
 /// A pipeline on one screen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Status {
+pub struct PipelineScreen {
     /// The Pipeline's namespace.
     pub namespace: String,
     /// The Pipeline's name.
@@ -25,7 +25,7 @@ pub struct Status {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
     /// The environments (or targets), in order.
-    pub environments: Vec<Line>,
+    pub environments: Vec<EnvironmentLine>,
     /// Why the first environment that needs attention does not move, and what to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Explanation>,
@@ -34,7 +34,7 @@ pub struct Status {
 /// One environment (or target).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Line {
+pub struct EnvironmentLine {
     /// The environment, or `environment/target`.
     pub environment: String,
     /// The environments before it.
@@ -58,7 +58,7 @@ pub struct Line {
 }
 
 /// Returns a pipeline on one screen. `promotions` are those of its namespace.
-pub fn status(pipeline: &Pipeline, promotions: &[Promotion], now: Timestamp) -> Status {
+pub fn status(pipeline: &Pipeline, promotions: &[Promotion], now: Timestamp) -> PipelineScreen {
     let explanations = explain(pipeline, promotions, now);
     let name = pipeline.metadata.name.clone().unwrap_or_default();
     let own: Vec<Promotion> = promotions.iter().filter(|p| p.spec.pipeline == name).cloned().collect();
@@ -69,7 +69,7 @@ pub fn status(pipeline: &Pipeline, promotions: &[Promotion], now: Timestamp) -> 
     let cause = attention.iter().find_map(|wanted| explanations.iter().find(|e| e.situation == *wanted));
     let conditions = pipeline.status.as_ref().map_or(&[][..], |status| &status.conditions);
     let ready = conditions.iter().find(|condition| condition.type_ == "Ready");
-    Status {
+    PipelineScreen {
         namespace: pipeline.metadata.namespace.clone().unwrap_or_default(),
         name,
         suspended: pipeline.spec.suspend,
@@ -79,7 +79,7 @@ pub fn status(pipeline: &Pipeline, promotions: &[Promotion], now: Timestamp) -> 
     }
 }
 
-fn line(place: &Place<'_>, explained: &Explanation, promotions: &[Promotion]) -> Line {
+fn line(place: &Place<'_>, explained: &Explanation, promotions: &[Promotion]) -> EnvironmentLine {
     let newest = place.promotions(promotions).into_iter().next();
     let incoming = newest.map(|p| (p.spec.revision.clone(), status_of(p).phase));
     let incoming = incoming.filter(|(revision, phase)| {
@@ -87,7 +87,7 @@ fn line(place: &Place<'_>, explained: &Explanation, promotions: &[Promotion]) ->
         !is_over && (!phase.has_ended() || Some(revision.as_str()) != place.revision())
     });
     let worst: Vec<_> = place.targets().filter(|target| target.health == explained.health).collect();
-    Line {
+    EnvironmentLine {
         environment: place.name(),
         after: place.after.iter().map(|name| name.to_string()).collect(),
         runs: explained.runs.clone(),

@@ -9,7 +9,7 @@ use crate::place::status_of;
 
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Happening {
+pub struct StoryEvent {
     /// When, in RFC 3339; empty if that was not recorded.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub at: String,
@@ -17,23 +17,23 @@ pub struct Happening {
     pub what: String,
 }
 
-impl Happening {
+impl StoryEvent {
     fn new(at: impl Into<String>, what: impl Into<String>) -> Self {
-        Happening { at: at.into(), what: what.into() }
+        StoryEvent { at: at.into(), what: what.into() }
     }
 }
 
 /// Returns what happened to a promotion, in the order of time. What has no recorded time comes last.
-pub fn story(promotion: &Promotion) -> Vec<Happening> {
+pub fn story(promotion: &Promotion) -> Vec<StoryEvent> {
     let (spec, status) = (&promotion.spec, status_of(promotion));
     let mut story = Vec::new();
     for proof in &spec.evidence {
         let what = format!("{}/{} ran {} healthily", proof.environment, proof.target, spec.revision);
-        story.push(Happening::new(&proof.at, what));
+        story.push(StoryEvent::new(&proof.at, what));
     }
     if let Some(trigger) = &spec.trigger {
         let what = format!("a call of /trigger with key {} requested {}", trigger.key, spec.revision);
-        story.push(Happening::new(&trigger.at, what));
+        story.push(StoryEvent::new(&trigger.at, what));
     }
     if let Some(created) = &promotion.metadata.creation_timestamp {
         let replaces = match spec.replaces.as_str() {
@@ -41,21 +41,21 @@ pub fn story(promotion: &Promotion) -> Vec<Happening> {
             replaces => format!(" in place of {replaces}"),
         };
         let what = format!("the promotion of {} into {}{replaces} was started", spec.revision, spec.place());
-        story.push(Happening::new(created.0.to_string(), what));
+        story.push(StoryEvent::new(created.0.to_string(), what));
     }
     if let Some(approval) = &status.approval {
-        story.push(Happening::new(&approval.at, format!("{} approved it", approval.by)));
+        story.push(StoryEvent::new(&approval.at, format!("{} approved it", approval.by)));
     }
     if let Some(approval) = &status.key_approval {
         let what = format!("the key {} of Secret {} approved it", approval.key, approval.secret);
-        story.push(Happening::new(&approval.at, what));
+        story.push(StoryEvent::new(&approval.at, what));
     }
     if let Some(report) = &status.callback {
         let message = if report.message.is_empty() { String::new() } else { format!(": {}", report.message) };
-        story.push(Happening::new(&report.at, format!("the receiver reported {:?}{message}", report.state)));
+        story.push(StoryEvent::new(&report.at, format!("the receiver reported {:?}{message}", report.state)));
     }
     for (phase, at) in &status.times {
-        story.extend(phase_of(phase).and_then(|phase| Some(Happening::new(at, entered(promotion, phase)?))));
+        story.extend(phase_of(phase).and_then(|phase| Some(StoryEvent::new(at, entered(promotion, phase)?))));
     }
     // Stable: what happened in one second stays in this order.
     story.sort_by(|a, b| a.at.is_empty().cmp(&b.at.is_empty()).then_with(|| a.at.cmp(&b.at)));
