@@ -29,7 +29,8 @@ pub struct TargetQuery<'a> {
     pub target: &'a TargetSpec,
     /// The target's cluster.
     pub cluster: &'a ClusterKey,
-    /// The facets that identify a revision of the pipeline. Empty for the default facet of each member.
+    /// The facets that identify a revision of the pipeline. If there are none, the default facet of each member
+    /// does.
     pub tracks: &'a [Track],
 }
 
@@ -235,7 +236,7 @@ fn member(
     facets.extend(images(&tree.workloads, flux.default_facet, query)?);
     let (health, message) = tree.worst;
     if flux.default_facet == DefaultFacet::Images && !tree.complete {
-        // A part of the images would be another revision than all of them.
+        // Only some of the images would be another revision than all of them.
         facets.clear();
     }
     let source = flux.git_source.as_ref().and_then(|(namespace, name)| {
@@ -316,7 +317,7 @@ impl OwnedTree<'_> {
             }
             match fact {
                 Fact::Workload(workload) => {
-                    // An outdated image and current images of other workloads are not a revision.
+                    // An outdated image together with current images of other workloads is not a revision.
                     if let (DefaultFacet::Images, Some(KindState::Unreadable(why))) =
                         (flux.default_facet, cluster.kind_state(owned.kind, &owned.namespace))
                     {
