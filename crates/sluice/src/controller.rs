@@ -78,7 +78,7 @@ pub struct Flags {
     /// Author of commits; forges show a signature as verified if the address belongs to the key's owner
     #[arg(long, value_name = "NAME <ADDRESS>", default_value = sluice_controller::DEFAULT_AUTHOR)]
     git_author: String,
-    /// Timeout of one run of git; also of other outgoing calls, which have a limit of 30s
+    /// Timeout of one run of git; other outgoing calls have the same timeout, but 30s at most
     #[arg(long, default_value = "2m", value_parser = duration)]
     delivery_timeout: Duration,
     /// Refuse targets on clusters, and in hub namespaces, of other namespaces than the Pipeline's, unless their

@@ -123,7 +123,7 @@ async fn failed_promotions_are_retried_by_pipeline_environment_and_label() -> Re
     place.promotion("a-replaced", "late", json!({"phase": "Failed"})).await?;
     place.promotion("b-newer", "late", json!({"phase": "Succeeded"})).await?;
     place.promotions().patch("a-replaced", &PatchParams::default(), &label).await?;
-    let none = "no promotion has failed, or waits for its next attempt\n";
+    let none = "no promotion has failed or waits for its next attempt\n";
     for arguments in [
         &["retry", "--failed", "--pipeline", "other"][..],
         &["retry", "--failed", "-e", "staging"],
