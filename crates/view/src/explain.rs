@@ -143,7 +143,8 @@ fn arguments(pipeline: &Pipeline) -> String {
     format!("{name} -n {}", pipeline.metadata.namespace.as_deref().unwrap_or("default"))
 }
 
-/// Whether a promotion explains nothing any more: it has ended, or the environment runs its revision.
+/// Whether a promotion explains nothing any more: it succeeded, was replaced or was cancelled, or the environment
+/// runs its revision.
 fn has_arrived(promotion: &Promotion, place: &Place<'_>) -> bool {
     let status = status_of(promotion);
     match status.phase {

@@ -35,7 +35,8 @@ pub struct StatusFacts<'a> {
     pub unanswered: &'a BTreeSet<(String, String)>,
     /// The reports of targets that Sluice cannot read.
     pub reports: &'a Reports,
-    /// The problem with the Secrets that hold hook keys, if there is one. The outer `None`: not known yet.
+    /// The problem with the Secrets that hold hook keys, if there is one. The outer `Option` is `None` while that
+    /// is not known.
     pub hook_secret: Option<Option<&'a HookSecretProblem>>,
     /// Which targets have verified which revisions.
     pub evidence: &'a Evidence,

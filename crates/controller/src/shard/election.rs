@@ -81,8 +81,8 @@ enum Membership {
     Leaving,
 }
 
-/// The durations of replicas of one installation differ by this factor at most. A longer duration in a Lease is
-/// cut, because someone else wrote the Lease, and it would stop all replicas for as long.
+/// The durations of replicas of one installation differ by this factor at most. A longer duration was written by
+/// someone else. It is cut, because it would stop all replicas for that time.
 const MAX_DURATION_FACTOR: u32 = 20;
 
 /// The election as one replica sees it.
@@ -198,7 +198,7 @@ impl Election {
         self.others.insert(name, ObservedLease { record, since: now });
     }
 
-    /// Takes in that a Lease was deleted.
+    /// Handles the deletion of a Lease.
     pub fn observe_deleted(&mut self, name: &LeaseName, now: Moment) {
         match (name, self.others.get_mut(name)) {
             // A person has deleted the Lease, and its holder may act until the holder notices that.
@@ -242,7 +242,7 @@ impl Election {
         }
     }
 
-    /// Takes in the end of a write or a deletion that was sent at a moment.
+    /// Handles the end of a write or a deletion. `sent` is the time at which the request was sent.
     pub fn request_ended(&mut self, name: &LeaseName, sent: Moment, outcome: LeaseOutcome, now: Moment) {
         self.in_flight.remove(name);
         self.failed.remove(name);
@@ -270,7 +270,7 @@ impl Election {
         }
     }
 
-    /// Notes that this replica holds a Lease, by a request that was sent at a moment.
+    /// Notes that this replica holds a Lease, after a request that was sent at the time `sent`.
     fn note_held(&mut self, name: &LeaseName, record: LeaseRecord, sent: Moment) {
         self.others.remove(name);
         let before = self.held.get(name);
@@ -342,7 +342,7 @@ impl Election {
         requests
     }
 
-    /// When [`Election::requests`] may return requests again if nothing is taken in before.
+    /// When [`Election::requests`] may return requests again, if nothing else happens before.
     pub fn next_requests_at(&self, now: Moment) -> Option<Moment> {
         let held = self.held.values().flat_map(|lease| {
             [lease.renewed + self.timing.retry_period, lease.renewed + self.timing.renew_deadline]

@@ -357,8 +357,8 @@ impl PipelineEntry {
     }
 }
 
-/// The problem with the Secrets that hold a pipeline's hook keys, if there is one. The outer `None`: not known
-/// yet.
+/// The problem with the Secrets that hold a pipeline's hook keys, if there is one. The outer `Option` is `None`
+/// while that is not known.
 fn hook_secret(entry: &PipelineEntry, serves_hooks: bool) -> Option<Option<&HookSecretProblem>> {
     if !serves_hooks || secret_names::hook_secrets(entry.object()).is_empty() {
         return Some(None);

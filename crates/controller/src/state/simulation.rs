@@ -256,7 +256,7 @@ impl ControllerSimulation {
             delivered.iter().any(deleted)
         };
         let event = delivered.get(index % delivered.len().max(1)).cloned();
-        // The watch that reports a deletion reports nothing older after it.
+        // After the deletion of an object, its watch reports no earlier event of the object.
         match event {
             Some(HubEvent::Promotion(object)) if is_deleted(&object) => {}
             Some(event @ (HubEvent::Promotion(_) | HubEvent::Pipeline(_))) => self.event(event),
