@@ -242,12 +242,12 @@ fn check(promotion: &Promotion, pipeline: Option<&Pipeline>) -> ChangeCheck {
     let waits = status.is_some_and(|s| s.next_attempt.is_some());
     if !matches!(at, Phase::Failed | Phase::Rejected | Phase::Succeeded) && !waits {
         let why = match at {
-            Phase::Pending => "is not tried yet, it is Pending",
+            Phase::Pending => "was not tried yet: it is Pending",
             Phase::Superseded => "was superseded by a newer revision",
             Phase::Cancelled => "was cancelled",
-            Phase::Promoting => "is being delivered, nothing has failed",
-            Phase::Proposed => "is proposed, nothing has failed",
-            _ => "is delivered, nothing has failed",
+            Phase::Promoting => "is being delivered: nothing has failed",
+            Phase::Proposed => "is proposed: nothing has failed",
+            _ => "is delivered: nothing has failed",
         };
         return ChangeCheck::Refuse(format!("{what} {why}{}", status_message(promotion)), None);
     }

@@ -292,7 +292,7 @@ fn predecessor(before: &Place<'_>, place: &Place<'_>, draft: &mut Draft) {
         draft.add(
             Situation::Waiting,
             format!(
-                "{from} proves nothing newer: its target {} is {}{since}{detail}",
+                "No newer revision is proven in {from}: its target {} is {}{since}{detail}",
                 target.name, target.health
             ),
         );

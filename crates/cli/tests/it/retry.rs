@@ -33,7 +33,7 @@ async fn a_promotion_in_progress_is_not_retried() -> Result<()> {
     place.promotion("p", "prod", json!({"phase": "Proposed"})).await?;
     let ran = place.sluice(&["retry", "p"]).await;
     assert_eq!(ran.exit, Exit::Refused);
-    insta::assert_snapshot!(ran.err, @"✗ podinfo 6.1.8 into prod is proposed, nothing has failed");
+    insta::assert_snapshot!(ran.err, @"✗ podinfo 6.1.8 into prod is proposed: nothing has failed");
     assert_eq!(place.promotions().get("p").await?.spec.retry, None);
     Ok(())
 }

@@ -287,8 +287,8 @@ impl OwnedTree<'_> {
         if depth == 0 {
             let (kind, name) = (key.kind.name(), &key.name);
             return Err(MembersError::Unreadable(format!(
-                "{kind} {name} is nested in more than {MAX_NESTING} Flux objects, each owned by the one before: name one \
-                 that is nearer to its workloads in the Pipeline"
+                "{kind} {name} is nested in more than {MAX_NESTING} Flux objects, each owned by the one before: in the \
+                 Pipeline, name one that is nearer to the workloads"
             )));
         }
         if flux.on_another_cluster {
@@ -437,7 +437,7 @@ fn images(
         let cluster = query.cluster;
         return Err(MembersError::Unreadable(format!(
             "the images of one member on {cluster} are too large for a revision: more than {} KiB together; split it \
-             into several members, or write to spec.tracks what identifies its revision",
+             into several members, or list the facets of its revision in spec.tracks",
             MAX_IMAGES_BYTES >> 10
         )));
     }

@@ -290,7 +290,7 @@ fn conditions(
         composed.push(("Ready", false, "StrategyRefused", refused.join("; ")));
     }
     if !moving.is_empty() {
-        composed.push(("Reconciling", true, "Progressing", format!("on its way: {}", moving.join(", "))));
+        composed.push(("Reconciling", true, "Progressing", format!("changing: {}", moving.join(", "))));
     }
     let before = || facts.before.conditions.iter().find(|c| c.type_ == condition::CONDITION);
     let hook_secret = match facts.hook_secret {

@@ -106,7 +106,7 @@ fn a_predecessor_that_is_not_healthy_proves_nothing() {
     }));
     insta::assert_snapshot!(prod(&held, &[]), @r"
     Waiting
-    staging proves nothing newer: its target staging is Failed since 2026-11-21T11:50:00Z: HelmRelease/podinfo: Helm upgrade failed: timed out
+    No newer revision is proven in staging: its target staging is Failed since 2026-11-21T11:50:00Z: HelmRelease/podinfo: Helm upgrade failed: timed out
     ");
 }
 
