@@ -23,8 +23,8 @@ pub struct Lenient<K> {
     pub left_out: Vec<String>,
 }
 
-/// How many single parts are left out at most. After that many, whole environments are left out, and after as many again
-/// the whole status, because each part costs one more parse.
+/// The most single parts that are left out. After them, as many whole environments are left out at most, and then
+/// the whole status. Each part that is left out costs one more parse.
 const MAX_PARTS: usize = 16;
 
 /// The most characters of an error message, which may quote the unreadable value.
@@ -174,7 +174,7 @@ fn salvage<K: DeserializeOwned>(mut tree: Value, first: serde_json::Error) -> se
         };
         let depth = match left_out.len() {
             n if n < MAX_PARTS => usize::MAX,
-            // status, environments, and the name of one.
+            // Three steps: `status`, `environments`, and the name of an environment.
             n if n < 2 * MAX_PARTS => 3,
             _ => 1,
         };

@@ -54,7 +54,7 @@ pub struct PromotionSpec {
     /// How many times this revision was promoted into this environment before.
     #[serde(default)]
     pub run: u32,
-    /// When the revision became the candidate, in the order of arrivals over the whole pipeline.
+    /// The place of the revision in the order in which revisions of the pipeline became candidates.
     #[serde(default)]
     pub arrival: u64,
     /// The number of the promotion among those into the same environment.
@@ -84,8 +84,8 @@ pub struct PromotionSpec {
 }
 
 impl Promotion {
-    /// Returns the order of promotions into one environment (or target). No two promotions are equal in it: the name
-    /// decides between two that were requested at the same time.
+    /// Returns the order of promotions into one environment (or target). The name decides between two promotions
+    /// that were requested at the same time, so no two are equal.
     pub fn order(&self) -> (u64, &str) {
         (self.spec.sequence, self.metadata.name.as_deref().unwrap_or_default())
     }
@@ -244,7 +244,7 @@ pub struct PromotionStatus {
     /// call writes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_approval: Option<Box<KeyApproval>>,
-    /// When the approval by key was signed that an earlier try has used. It does not count any more.
+    /// When the approval by key that an earlier try has used was signed. That approval does not count any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent_key_approval: Option<String>,
     /// The SHA-256 of the immutable fields of the spec, as the controller first read them.
@@ -332,7 +332,7 @@ pub struct ChangeRequest {
     /// The address of the change request, for people.
     pub url: String,
     /// `open`, `merged`, `closed` by a person, `withdrawn` by Sluice, `handed over` to a later
-    /// promotion, or `left` open where Sluice cannot close it.
+    /// promotion, or `left` open if Sluice cannot close it.
     #[schemars(with = "String")]
     pub state: RecordedRequestState,
     /// The source branch.
@@ -345,7 +345,7 @@ pub struct ChangeRequest {
     /// True if Sluice added this head commit to the forge's merge queue. It is not added twice.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub queued: bool,
-    /// The strategy that opened the change request. It is used to close the change request, even if the pipeline has another
+    /// The strategy that opened the change request. Sluice uses it to close the change request, even if the pipeline has another
     /// strategy then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<PullRequestStrategy>,

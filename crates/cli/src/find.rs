@@ -35,8 +35,9 @@ pub(crate) struct PromotionArgs {
 
 /// Returns the promotion that the arguments name.
 ///
-/// Of several into one environment it is the newest for which `fits` is true, else the newest that no other has replaced:
-/// the command then reports what is wrong with that one. With a revision, the pipeline's name is enough.
+/// If there are several into one environment, it is the newest one for which `fits` is true. If there is none, it
+/// is the newest one that no other has replaced, and the command reports what is wrong with it. With a revision,
+/// the pipeline's name is enough.
 ///
 /// # Errors
 /// When there is no such promotion, or when an unreadable object may be the promotion.
@@ -151,7 +152,8 @@ fn uncertain(bad: &Unreadable<PromotionSpec>, chosen: Option<&Promotion>) -> Fai
     ))
 }
 
-/// Returns the promotion to change: the newest that fits, else the newest waiting, else the newest not replaced.
+/// Returns the promotion to change: the newest one that fits, else the newest one that waits, else the newest one
+/// that was not replaced.
 fn choose(mut promotions: Vec<Promotion>, fits: &dyn Fn(&Promotion) -> bool) -> Option<Promotion> {
     promotions.sort_by_cached_key(|p| {
         let replaced = matches!(phase(p), Phase::Superseded | Phase::Cancelled);

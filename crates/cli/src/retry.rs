@@ -41,7 +41,7 @@ use crate::terminal::{Io, Symbol};
   sluice retry --failed -l 'pipelines.weave.works/pipeline in (podinfo, search)' -A
 
 It needs the verbs get, list, patch and retry on promotions.pipelines.weave.works (the ClusterRole sluice-editor), and \
-approve as well where a person rejected the promotion.")]
+approve as well if a person rejected the promotion.")]
 pub struct Retry {
     /// The promotion's name; or, together with --environment, the pipeline's
     #[arg(
@@ -96,16 +96,16 @@ async fn retry_failed(args: &Retry, connection: &Connection, io: &mut Io<'_>) ->
         objects::list::<Promotion>(connection, namespace, &ListParams::default()).await?;
     let (pipeline, environment) = (args.pipeline.as_deref(), args.environment.as_deref());
     let mut meant = failed(items, pipeline, environment);
-    let mut told: Vec<&Unreadable<PromotionSpec>> =
+    let mut skipped: Vec<&Unreadable<PromotionSpec>> =
         unreadable.iter().filter(|bad| bad.may_be(|spec| is_meant(spec, pipeline, environment))).collect();
     if let Some(selector) = &args.selector {
         let labelled = labelled(connection, namespace, selector).await?;
         meant.retain(|promotion| labelled.contains(&promotion.uid()));
-        told.retain(|bad| labelled.contains(&bad.metadata.uid));
+        skipped.retain(|bad| labelled.contains(&bad.metadata.uid));
     }
-    objects::warn::<Promotion, _>(told.into_iter(), io);
+    objects::warn::<Promotion, _>(skipped.into_iter(), io);
     if meant.is_empty() {
-        io.note("no promotion has failed, or waits for its next attempt");
+        io.note("no promotion has failed or waits for its next attempt");
         return Ok(());
     }
     let (mut first, mut refused) = (None, 0);
@@ -195,7 +195,7 @@ fn failed(all: Vec<Promotion>, pipeline: Option<&str>, environment: Option<&str>
     all.into_iter().zip(keep).filter_map(|(promotion, keep)| keep.then_some(promotion)).collect()
 }
 
-/// Returns the request for another try: the current time, or a later one if that is not after the last request.
+/// Returns the request for another try: the current time, but at least one second after the last request.
 fn retry_token(promotion: &Promotion) -> Value {
     let now = Timestamp::now();
     let before = promotion.spec.retry.as_ref().and_then(|text| text.parse::<Timestamp>().ok());
@@ -242,12 +242,12 @@ fn check(promotion: &Promotion, pipeline: Option<&Pipeline>) -> ChangeCheck {
     let waits = status.is_some_and(|s| s.next_attempt.is_some());
     if !matches!(at, Phase::Failed | Phase::Rejected | Phase::Succeeded) && !waits {
         let why = match at {
-            Phase::Pending => "is not tried yet, it is Pending",
+            Phase::Pending => "was not tried yet: it is Pending",
             Phase::Superseded => "was superseded by a newer revision",
             Phase::Cancelled => "was cancelled",
-            Phase::Promoting => "is being delivered, nothing has failed",
-            Phase::Proposed => "is proposed, nothing has failed",
-            _ => "is delivered, nothing has failed",
+            Phase::Promoting => "is being delivered: nothing has failed",
+            Phase::Proposed => "is proposed: nothing has failed",
+            _ => "is delivered: nothing has failed",
         };
         return ChangeCheck::Refuse(format!("{what} {why}{}", status_message(promotion)), None);
     }

@@ -26,7 +26,7 @@ pub fn cluster_refusal(
         )),
         None if locked => Some(format!(
             "{cluster} is not in the Pipeline's own namespace, which --no-cross-namespace-refs forbids: name a \
-             GitopsCluster in namespace {from}, or list {from} in the annotation {ALLOWED_NAMESPACES} of that one"
+             GitopsCluster in namespace {from}, or list {from} in the annotation {ALLOWED_NAMESPACES} of {cluster}"
         )),
         None => None,
     }

@@ -1,8 +1,8 @@
-//! P10: a file edited by Sluice differs from before in the bytes of the values it set, and in nothing
-//! else. Files are drawn from nothing but bytes, so that a failing one shrinks; what they hold after
-//! the edit is read by another reader than the one that edits. `PROPTEST_CASES` says how many.
+//! P10: an edit by Sluice changes the bytes of the values that it sets, and nothing else. Files are generated from
+//! bytes, so that proptest can shrink a failing one. After the edit, another YAML reader than the editor's reads
+//! the file. `PROPTEST_CASES` sets the number of files.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says no by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod setters {
     pub mod generated_file;
@@ -25,7 +25,7 @@ fn config() -> ProptestConfig {
     config
 }
 
-/// A revision of anything at all, and of an image's tag.
+/// A revision with any text as source revision, and the tag of an image.
 fn revision(source: &str, tag: &str) -> Revision {
     let facets = [("Kustomization/app:source", source), ("Kustomization/app:image:ghcr.io/x/app", tag)];
     let facets: BTreeMap<_, _> = facets.iter().map(|(k, v)| (k.parse().unwrap(), v.to_string())).collect();
@@ -52,7 +52,7 @@ const ODD: &[&str] = &[
     "# {\"$promotion\": \"ns:app:prod\"}",
 ];
 
-/// Values that look like anything but a version.
+/// Values that rarely look like a version.
 fn value() -> impl Strategy<Value = String> {
     prop_oneof![
         6 => prop::sample::select(ODD).prop_map(String::from),
@@ -64,7 +64,7 @@ fn value() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Takes the file apart again: nothing but the slots differs. Gives what now stands in the slots.
+/// Checks that an edited file differs from the generated one in its slots only. Returns the texts in the slots.
 fn slots_of<'t>(drawn: &Drawn, text: &'t str) -> Vec<&'t str> {
     let mut rest = text;
     let mut slots = Vec::new();
@@ -77,7 +77,7 @@ fn slots_of<'t>(drawn: &Drawn, text: &'t str) -> Vec<&'t str> {
                     .unwrap_or_else(|| panic!("{fixed:?} is not at {rest:?}"));
             }
             Piece::Slot(_) => {
-                // What follows a slot is its comment, which has a number of its own.
+                // After a slot comes its comment, which contains a number that no other comment has.
                 let Some(Piece::Fixed(next)) = pieces.peek() else { panic!("a slot without a comment") };
                 let end = rest.find(next.as_str()).unwrap_or_else(|| panic!("{next:?} is not in {rest:?}"));
                 slots.push(&rest[..end]);
@@ -94,7 +94,7 @@ fn put(documents: &mut [Value], path: &generated_file::Path, new: &str) {
     *place.unwrap_or_else(|| panic!("nothing at {path:?}")) = Value::String(new.into());
 }
 
-/// What a file holds, without its values: keys, lists and their lengths.
+/// Returns the structure of a file without its values: keys, lists and their lengths.
 fn shape(text: &str) -> Result<Vec<Value>, serde_saphyr::Error> {
     fn blank(value: &mut Value) {
         match value {

@@ -78,15 +78,15 @@ pub struct Flags {
     /// Author of commits; forges show a signature as verified if the address belongs to the key's owner
     #[arg(long, value_name = "NAME <ADDRESS>", default_value = sluice_controller::DEFAULT_AUTHOR)]
     git_author: String,
-    /// Timeout of one run of git; also of other outgoing calls, which have a limit of 30s
+    /// Timeout of one run of git; other outgoing calls have the same timeout, but 30s at most
     #[arg(long, default_value = "2m", value_parser = duration)]
     delivery_timeout: Duration,
-    /// Refuse targets on clusters, and in hub namespaces, of other namespaces than the Pipeline's, unless their
-    /// annotation pipelines.weave.works/allowed-namespaces lists the Pipeline's
+    /// Refuse GitopsClusters in other namespaces than the Pipeline's, and targets in other namespaces of the hub,
+    /// unless their annotation pipelines.weave.works/allowed-namespaces lists the Pipeline's namespace
     #[arg(long)]
     no_cross_namespace_refs: bool,
     /// Run the programs that a cluster's kubeconfig names; a user who may write such a Secret can then run
-    /// programs
+    /// programs on the controller's machine
     #[arg(long)]
     insecure_kubeconfig_exec: bool,
     /// Memory for the objects observed on all clusters, in MiB; one cluster may have a third of it
@@ -97,7 +97,7 @@ pub struct Flags {
     #[arg(long, value_name = "URL", value_parser = web_address)]
     events_addr: Option<String>,
     /// Allowed hosts of repositories and forges: git.example.com, or *.example.com for its subdomains, with :8443
-    /// or :* for other ports than the usual one of https, http and ssh. Default is any host
+    /// or :* for ports other than the defaults of https, http and ssh. Default is any host
     #[arg(long, value_name = "HOST[:PORT],...", value_delimiter = ',')]
     allowed_hosts: Vec<AllowedHost>,
     /// Let the webhook strategy call http addresses, which sends headers and bodies without encryption

@@ -1,5 +1,5 @@
-//! Why an environment gets a revision, or why it does not: in sentences, from what the controller has recorded, with what
-//! to do next. The first sentence is the cause.
+//! Explains in sentences why an environment gets a revision or why it does not, and what to do next. It uses only
+//! what the controller has recorded. The first sentence is the cause.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -18,13 +18,13 @@ pub enum Situation {
     UpToDate,
     /// Sluice writes nothing here: no predecessor, or no policy.
     Observed,
-    /// A promotion is on its way and needs nobody.
+    /// A promotion is in progress, and no person has to act.
     Moving,
     /// A promotion or a newer revision waits for something that changes without a person.
     Waiting,
     /// A person has to act.
     Blocked,
-    /// The controller has not said anything about it yet.
+    /// The controller has not reported on it yet.
     Unknown,
 }
 
@@ -85,7 +85,7 @@ impl Draft {
         Draft { situation: Situation::UpToDate, sentences: Vec::new(), next: Vec::new(), until: None }
     }
 
-    fn say(&mut self, situation: Situation, sentence: impl Into<String>) {
+    fn add(&mut self, situation: Situation, sentence: impl Into<String>) {
         if self.sentences.is_empty() {
             self.situation = situation;
         }
@@ -98,15 +98,15 @@ fn one(pipeline: &Pipeline, place: &Place<'_>, promotions: &[Promotion], now: Ti
     if controller_has_reported(pipeline, place, &mut draft) {
         suspension(pipeline, place, &mut draft);
         let newest = place.promotions(promotions).into_iter().next();
-        let under_way = newest.filter(|p| !has_arrived(p, place));
-        if let Some(promotion) = under_way {
+        let current = newest.filter(|p| !has_arrived(p, place));
+        if let Some(promotion) = current {
             promotion_sentences(pipeline, place, promotion, now, &mut draft);
         }
-        note(place, under_way, &mut draft);
-        if under_way.is_none() {
+        note(place, current, &mut draft);
+        if current.is_none() {
             predecessors(pipeline, place, &mut draft);
         }
-        own_targets(place, under_way, &mut draft);
+        own_targets(place, current, &mut draft);
     }
     let Draft { situation, sentences, mut next, until } = draft;
     next.dedup();
@@ -121,12 +121,13 @@ fn one(pipeline: &Pipeline, place: &Place<'_>, promotions: &[Promotion], now: Ti
     }
 }
 
-/// Says so if the controller has not reported on the latest spec. Returns false if there is nothing to go by.
+/// Adds a sentence if the controller has not reported on the latest spec. Returns false if it has reported nothing
+/// at all on this environment.
 fn controller_has_reported(pipeline: &Pipeline, place: &Place<'_>, draft: &mut Draft) -> bool {
     let generation = pipeline.metadata.generation.unwrap_or_default();
     let seen = pipeline.status.as_ref().map_or(0, |status| status.observed_generation);
     if place.status.is_none() {
-        draft.say(
+        draft.add(
             Situation::Unknown,
             "The controller has not reported on this environment yet. If this lasts, see whether it runs: kubectl get \
              pods -n sluice-system",
@@ -134,7 +135,7 @@ fn controller_has_reported(pipeline: &Pipeline, place: &Place<'_>, draft: &mut D
         return false;
     }
     if seen < generation {
-        draft.say(
+        draft.add(
             Situation::Unknown,
             "The controller has not seen the last change of the Pipeline yet. If this lasts, see whether it runs: kubectl \
              get pods -n sluice-system",
@@ -145,7 +146,7 @@ fn controller_has_reported(pipeline: &Pipeline, place: &Place<'_>, draft: &mut D
 
 fn suspension(pipeline: &Pipeline, place: &Place<'_>, draft: &mut Draft) {
     if pipeline.spec.suspend && place.policy.is_some() && !place.after.is_empty() {
-        draft.say(Situation::Blocked, "The pipeline is suspended: nothing is promoted until it is resumed.");
+        draft.add(Situation::Blocked, "The pipeline is suspended: nothing is promoted until it is resumed.");
         draft.next.push(format!("sluice resume {}", arguments(pipeline)));
     }
 }
@@ -156,7 +157,8 @@ fn arguments(pipeline: &Pipeline) -> String {
     format!("{name} -n {}", pipeline.metadata.namespace.as_deref().unwrap_or("default"))
 }
 
-/// Whether a promotion says nothing about the present any more.
+/// Whether a promotion explains nothing any more: it succeeded, was replaced or was cancelled, or the environment
+/// runs its revision.
 fn has_arrived(promotion: &Promotion, place: &Place<'_>) -> bool {
     let status = status_of(promotion);
     match status.phase {
@@ -182,7 +184,7 @@ fn promotion_sentences(
     match status.phase {
         Phase::Pending => pending(&status, (revision, &here), (promotion_name, namespace), draft),
         Phase::Promoting => {
-            draft.say(
+            draft.add(
                 Situation::Waiting,
                 format!("The delivery of {revision} into {here} failed{}", because(&status.message)),
             );
@@ -192,17 +194,17 @@ fn promotion_sentences(
         Phase::Proposed => {
             let request = status.change_request.as_ref();
             let link = request.map(|r| format!("#{} ({})", r.number, r.url)).unwrap_or_default();
-            draft.say(
+            draft.add(
                 Situation::Waiting,
                 format!("{revision} waits in change request {link}{}", because(&status.message)),
             );
         }
-        Phase::Delivered => draft.say(
+        Phase::Delivered => draft.add(
             Situation::Moving,
             format!("{revision} is delivered, and {here} does not run it yet{}", because(&status.message)),
         ),
         Phase::Failed => {
-            draft.say(Situation::Blocked, format!("{revision} failed in {here}{}", because(&status.message)));
+            draft.add(Situation::Blocked, format!("{revision} failed in {here}{}", because(&status.message)));
             draft.next.push(format!("sluice retry {promotion_name} -n {namespace}"));
         }
         Phase::Rejected => {
@@ -210,7 +212,7 @@ fn promotion_sentences(
                 true => format!("{revision} was {} ({here})", status.message),
                 false => format!("{revision} was rejected for {here}{}", because(&status.message)),
             };
-            draft.say(Situation::Blocked, sentence);
+            draft.add(Situation::Blocked, sentence);
             draft.next.push(format!("sluice retry {promotion_name} -n {namespace}"));
         }
         Phase::Succeeded | Phase::Superseded | Phase::Cancelled => {}
@@ -229,14 +231,14 @@ fn pending(
         // The command is among those to run next.
         let command = format!(": sluice approve -n {namespace} {promotion}");
         let message = message.strip_suffix(&command).unwrap_or(message);
-        draft.say(Situation::Blocked, format!("{revision} {message}"));
+        draft.add(Situation::Blocked, format!("{revision} {message}"));
         if GateKind::named(&gate.name).is_some() {
             draft.next.push(format!("sluice approve {promotion} -n {namespace}"));
         }
     }
     if closed.is_empty() {
         let why = if status.message.is_empty() { "it is being recorded" } else { &status.message };
-        draft.say(Situation::Moving, format!("{revision} is about to be delivered into {here}: {why}"));
+        draft.add(Situation::Moving, format!("{revision} is about to be delivered into {here}: {why}"));
     }
 }
 
@@ -253,7 +255,7 @@ fn attempts(status: &PromotionStatus, now: Timestamp, draft: &mut Draft) {
         1..120 => format!("The next attempt is in {seconds} seconds."),
         _ => format!("The next attempt is in {} minutes.", seconds / 60),
     };
-    draft.say(Situation::Waiting, format!("It was tried {tries}. {when}"));
+    draft.add(Situation::Waiting, format!("It was tried {tries}. {when}"));
     draft.until = Some(text.clone());
 }
 
@@ -262,23 +264,23 @@ fn note(place: &Place<'_>, promotion: Option<&Promotion>, draft: &mut Draft) {
     let Some(message) = place.status.map(|status| status.message.as_str()).filter(|m| !m.is_empty()) else {
         return;
     };
-    let told =
+    let is_repeated =
         draft.sentences.iter().any(|sentence| sentence.contains(message) || message.contains(sentence));
     let of_promotion = promotion.is_some_and(|p| {
         let status = status_of(p);
         status.gates.iter().any(|gate| !gate.message.is_empty() && message.contains(&gate.message))
             || !status.message.is_empty() && message.contains(&status.message)
     });
-    if !told && !of_promotion {
-        draft.say(Situation::Waiting, sentence(message));
+    if !is_repeated && !of_promotion {
+        draft.add(Situation::Waiting, sentence(message));
     }
 }
 
-/// Why the predecessors give nothing newer to an environment in which nothing is under way.
+/// Explains why the predecessors offer nothing newer, for an environment without a current promotion.
 fn predecessors(pipeline: &Pipeline, place: &Place<'_>, draft: &mut Draft) {
     let here = place.name();
     if place.after.is_empty() {
-        return draft.say(
+        return draft.add(
             Situation::Observed,
             format!(
                 "{here} is a first environment: people, CI or Flux change it, and Sluice only observes it."
@@ -286,7 +288,7 @@ fn predecessors(pipeline: &Pipeline, place: &Place<'_>, draft: &mut Draft) {
         );
     }
     if place.policy.is_none() {
-        return draft.say(
+        return draft.add(
             Situation::Observed,
             format!("{here} has no promotion in the spec: Sluice observes it and writes nothing into it."),
         );
@@ -305,10 +307,10 @@ fn predecessor(before: &Place<'_>, place: &Place<'_>, draft: &mut Draft) {
     for target in &unready {
         let detail = if target.error.is_empty() { String::new() } else { format!(": {}", target.error) };
         let since = target.since.as_ref().map(|since| format!(" since {since}")).unwrap_or_default();
-        draft.say(
+        draft.add(
             Situation::Waiting,
             format!(
-                "{from} proves nothing newer: its target {} is {}{since}{detail}",
+                "No newer revision is proven in {from}: its target {} is {}{since}{detail}",
                 target.name, target.health
             ),
         );
@@ -318,14 +320,14 @@ fn predecessor(before: &Place<'_>, place: &Place<'_>, draft: &mut Draft) {
     }
     match (before.revision(), place.revision()) {
         (Some(proven), Some(runs)) if proven == runs => {
-            draft.say(Situation::UpToDate, format!("{here} runs {runs}, as {from} does."));
+            draft.add(Situation::UpToDate, format!("{here} runs {runs}, as {from} does."));
         }
         (Some(proven), runs) => {
             let runs = runs.unwrap_or("different revisions");
-            draft.say(Situation::Waiting, format!("{from} runs {proven}; {here} runs {runs}."));
+            draft.add(Situation::Waiting, format!("{from} runs {proven}; {here} runs {runs}."));
         }
         (None, _) => {
-            draft.say(Situation::Waiting, format!("The targets of {from} do not run the same revision yet."));
+            draft.add(Situation::Waiting, format!("The targets of {from} do not run the same revision yet."));
         }
     }
 }
@@ -340,7 +342,7 @@ fn own_targets(place: &Place<'_>, promotion: Option<&Promotion>, draft: &mut Dra
                 Health::Failed | Health::Unknown => Situation::Blocked,
                 _ => Situation::Waiting,
             };
-            draft.say(situation, text);
+            draft.add(situation, text);
         }
     }
 }

@@ -222,12 +222,12 @@ pub struct PromotionPolicy {
     /// True if a person must approve each revision before it is promoted into the environment.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub manual: bool,
-    /// Of each environment it comes after, how many targets must have run the revision healthily:
+    /// How many targets of each predecessor must have run the revision healthily:
     /// a number, or a percentage such as `100%`. Default 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "int_or_percent")]
     pub min_ready_targets: Option<IntOrPercent>,
-    /// Promote a revision that is older than what the environment runs without asking.
+    /// Promote a revision even if the environment runs a newer one. Default is to wait for an approval.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_downgrade: bool,
     /// How long a delivered revision may take to run healthily before its promotion counts as
@@ -239,19 +239,19 @@ pub struct PromotionPolicy {
     /// How a revision is delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<Strategy>,
-    /// An older form. It is refused, with the form to write.
+    /// An older form. The API server rejects it and says what to write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "anything")]
     pub pull_request: Option<serde_json::Value>,
-    /// An older form. It is refused, with the form to write.
+    /// An older form. The API server rejects it and says what to write.
     #[serde(default, rename = "pull-request", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "anything")]
     pub pull_request_without_strategy: Option<serde_json::Value>,
-    /// An older form. It is refused, with the form to write.
+    /// An older form. The API server rejects it and says what to write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "anything")]
     pub notification: Option<serde_json::Value>,
-    /// An older form. It is refused, with the form to write.
+    /// An older form. The API server rejects it and says what to write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "anything")]
     pub webhook: Option<serde_json::Value>,

@@ -78,7 +78,7 @@ pub struct PullRequestStrategy {
     #[schemars(length(min = 1, max = 255))]
     pub base_branch: String,
     /// Secret in the Pipeline's namespace: `token` for the forge, or `githubAppID` and
-    /// `githubAppPrivateKey`; for git, where that is not enough, `username` and `password`, or
+    /// `githubAppPrivateKey`; for git, if that is not enough, `username` and `password`, or
     /// `identity` and `known_hosts`; optionally `caFile`; to sign commits `signingKey`.
     pub secret_ref: SecretRef,
     /// The values to set, for repositories without markers. Markers are then ignored.

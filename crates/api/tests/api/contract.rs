@@ -290,7 +290,7 @@ fn every_field_that_sluice_reads_of_a_source_exists_in_some_kind_of_source() {
     // The kinds share one type: a field that all of them lack exists in none.
     let in_none = kinds.iter().map(lacking).reduce(|a, b| &a & &b).unwrap_or_default();
     assert_eq!(in_none, BTreeSet::new());
-    // What the views read of each kind.
+    // The fields that the views read of each kind.
     for (kind, field) in [
         ("GitRepository", "spec.url"),
         ("GitRepository", "spec.ref.commit"),

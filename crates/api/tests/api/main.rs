@@ -1,6 +1,6 @@
 //! The API on a real API server: the definitions and rules, manifests of users, and the fields of Flux that Sluice reads.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says no by panicking")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod admitted;
 mod contract;

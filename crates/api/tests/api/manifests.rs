@@ -12,7 +12,7 @@ async fn applies(yaml: &str) {
 async fn refused(yaml: &str, sentence: &str) {
     let error = judge_yaml(yaml).await.expect_err(yaml);
     assert!(error.contains(sentence), "{error}");
-    // What to write is not buried under what else could be error.
+    // The message that says what to write is the only one.
     assert_eq!(error.matches("Invalid value").count(), 1, "{error}");
 }
 

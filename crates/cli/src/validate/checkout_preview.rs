@@ -64,7 +64,7 @@ pub(super) fn preview(
     let environments = pipeline.spec.environments.iter().enumerate();
     let wanted = environments.filter(|(_, e)| only.is_none_or(|only| only == e.name));
     let preview = |(at, environment)| match preview_of(pipeline, at, environment, files, asked) {
-        // Only calls of /trigger promote into it. Without them it needs no marker.
+        // Only calls of /trigger promote into a first environment. Without them it needs no marker.
         preview if preview.error.is_some() && only.is_none() && pipeline.spec.after(at).is_empty() => {
             EnvironmentPreview {
                 values: Vec::new(),
@@ -191,7 +191,7 @@ impl Destination<'_> {
                 true => self.marked(files, &revision),
                 false => self.listed(updates, files, &revision),
             };
-            // If the tracked facets depend on the clusters, the facets that the files ask for are taken.
+            // If the tracked facets depend on the clusters, the preview uses the facets that the files ask for.
             match done {
                 Err(UpdateError::Set(SetError::UnknownFacet { choice, .. })) if open && facets.len() < 64 => {
                     if std::mem::take(&mut guessed) {

@@ -79,7 +79,7 @@ fn of_text(source: &str, text: &str, must_parse: bool, found: &mut ManifestSet) 
 /// An object that is not validated.
 enum Other {
     Ignored,
-    /// It may be meant as a Pipeline: a sentence about it.
+    /// The object may be meant as a Pipeline. The text is a sentence that says why.
     Suspicious(String),
 }
 

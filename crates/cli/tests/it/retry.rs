@@ -33,7 +33,7 @@ async fn a_promotion_in_progress_is_not_retried() -> Result<()> {
     place.promotion("p", "prod", json!({"phase": "Proposed"})).await?;
     let ran = place.sluice(&["retry", "p"]).await;
     assert_eq!(ran.exit, Exit::Refused);
-    insta::assert_snapshot!(ran.err, @"✗ podinfo 6.1.8 into prod is proposed, nothing has failed");
+    insta::assert_snapshot!(ran.err, @"✗ podinfo 6.1.8 into prod is proposed: nothing has failed");
     assert_eq!(place.promotions().get("p").await?.spec.retry, None);
     Ok(())
 }
@@ -123,7 +123,7 @@ async fn failed_promotions_are_retried_by_pipeline_environment_and_label() -> Re
     place.promotion("a-replaced", "late", json!({"phase": "Failed"})).await?;
     place.promotion("b-newer", "late", json!({"phase": "Succeeded"})).await?;
     place.promotions().patch("a-replaced", &PatchParams::default(), &label).await?;
-    let none = "no promotion has failed, or waits for its next attempt\n";
+    let none = "no promotion has failed or waits for its next attempt\n";
     for arguments in [
         &["retry", "--failed", "--pipeline", "other"][..],
         &["retry", "--failed", "-e", "staging"],

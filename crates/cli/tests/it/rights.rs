@@ -78,7 +78,7 @@ async fn bind(place: &TestNamespace, role: &str, kind: &str, name: &str) -> Resu
     servers().await?.hub.apply_yaml(&binding.to_string()).await.map(drop)
 }
 
-/// jane may approve, joe by his group; eve edits pipelines, vic looks.
+/// jane may approve, and so may joe because of his group. eve may edit pipelines, vic may only read.
 struct People {
     place: TestNamespace,
     jane: User,

@@ -126,7 +126,7 @@ async fn all_that_failed(hub: &Cluster) -> Result<()> {
     let ran = place.sluice(&["retry", "--failed", "-l", "team=web"]).await;
     assert_eq!(
         (ran.exit, ran.err.as_str()),
-        (Exit::Ok, "no promotion has failed, or waits for its next attempt\n")
+        (Exit::Ok, "no promotion has failed or waits for its next attempt\n")
     );
     Ok(())
 }

@@ -28,7 +28,7 @@ async fn only_changed_rows_are_printed() -> Result<()> {
         err.lines(1).await
     };
     tokio::select! {
-        exit = watching => panic!("ended by itself: {exit:?}"),
+        exit = watching => panic!("ended on its own: {exit:?}"),
         changed = changing => changed?,
     }
     let ran = Ran { exit: sluice_cli::Exit::Ok, out: out.text(), err: err.text() };

@@ -118,8 +118,9 @@ impl Backoff {
         retry.due = Some(retry.due.map_or(soon, |due| due.min(soon)));
     }
 
-    /// Notes whether the forge reports the change request as outdated. Returns true if it is to be rebuilt: when
-    /// the forge has reported that for [`MIN_OUTDATED_TIME`], and after a doubled pause each time.
+    /// Notes whether the forge reports the change request as outdated. Returns true if it must be rebuilt now. The
+    /// first time is when the forge has reported that for [`MIN_OUTDATED_TIME`]. The pause doubles after each
+    /// rebuild.
     pub fn is_rebuild_due(&mut self, promotion: &str, is_outdated: bool, now: Instant) -> bool {
         let Some(poll) = self.polls.get_mut(promotion) else { return false };
         if !is_outdated {
@@ -136,7 +137,7 @@ impl Backoff {
         is_due
     }
 
-    /// Notes the head commit. Returns true if its checks would have begun to report by now.
+    /// Notes the head commit. Returns true if its first check has had enough time to report.
     pub fn checks_settled(&mut self, promotion: &str, head: &str, now: Instant) -> bool {
         let Some(poll) = self.polls.get_mut(promotion) else { return false };
         match &poll.head {
@@ -250,7 +251,7 @@ mod tests {
             backoff.polled("a", now);
             polls += 1;
         }
-        // A peer polls each open change request 12 times an hour, forever.
+        // A comparable controller polls each open change request 12 times an hour, forever.
         assert!(polls < 700, "{polls} polls in the first day");
         assert_eq!(backoff.poll_due("a", now) - now, Duration::from_secs(600));
         backoff.forget("a");
@@ -322,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_of_the_forge_causes_a_poll_now_and_a_bounded_number() {
+    fn a_report_of_the_forge_causes_a_poll_now_and_many_reports_cause_few() {
         let start = Instant::now();
         let second = Duration::from_secs(1);
         let mut backoff = Backoff::new(30 * second);

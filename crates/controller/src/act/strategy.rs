@@ -32,8 +32,8 @@ pub fn of_request(pipeline: &Pipeline, promotion: &Promotion) -> Option<ApiStrat
     }
 }
 
-/// Whether the strategy of the pipeline, or the one that opened the change request, writes commit statuses. Which
-/// of both counts is decided by [`of_request`].
+/// Whether the strategy of the pipeline, or the one that opened the change request, writes commit statuses.
+/// [`of_request`] decides which of the two counts.
 pub fn may_report(pipeline: &Pipeline, promotion: &Promotion) -> bool {
     let named = named(pipeline, promotion).and_then(|s| s.pull_request.as_ref());
     named.into_iter().chain(opened_by(promotion)).any(|s| s.commit_statuses)

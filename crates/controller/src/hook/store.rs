@@ -1,6 +1,7 @@
-//! Writes of the hook server to the API server. Any replica accepts any call. It reads the current object and
-//! changes a part of its status that only the hook server writes, unless another write was faster. The replica
-//! that acts for the pipeline gets the change from its watch, and after a restart from its list.
+//! Writes of the hook server to the API server. Any replica accepts any call. The replica reads the current object
+//! and changes the part of its status that only the hook server writes. If another write was faster, the replica
+//! tries again. The replica that acts for the pipeline gets the change from its watch, and after a restart from
+//! its list.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -97,9 +98,9 @@ pub enum TriggerOutcome {
     /// The promotions of the request, one for each lane of the first environment; and whether this request created
     /// one.
     Recorded(Vec<Promotion>, bool),
-    /// The idempotency key has asked for this other revision before.
+    /// An earlier request with this idempotency key asked for this other revision.
     OtherRevision(String),
-    /// The values are no revision of this pipeline: what to write instead.
+    /// The values are not a revision of this pipeline. The text says what to write instead.
     Invalid(String),
     /// The pipeline does not exist.
     PipelineGone,
@@ -206,7 +207,8 @@ impl Store {
             Ok(listed) => listed.map_err(StoreError::from),
             Err(_) => return Err(Unavailable::RetryLater),
         };
-        // If the body may have approved an unreadable promotion before, it approves no other one.
+        // An unreadable promotion may be the one that this body approved before. Then the body approves no other
+        // one.
         let all = listed.and_then(|List { items, unreadable }| {
             let may_be_for = |p: &&Unreadable<_>| p.may_be(|spec| approval::is_for(request, spec));
             let concerned = unreadable.iter().find(may_be_for);
@@ -237,7 +239,8 @@ impl Store {
         Ok(ApprovalOutcome::Recorded(approved.into_iter().cloned().collect(), new))
     }
 
-    /// Records the promotions that a request asks for, unless they are recorded. They are delivered later.
+    /// Records the promotions that a request asks for, unless they are recorded already. The controller's loop
+    /// delivers them later.
     ///
     /// # Errors
     /// When the promotions cannot be recorded now, or a promotion that decides about the request cannot be read.
@@ -314,8 +317,8 @@ impl Store {
     }
 }
 
-/// The promotions of a pipeline. Earlier requests follow from the specs, so a promotion with an unreadable status
-/// is included, but it cannot be the answer to a call.
+/// The promotions of a pipeline. Specs are enough to find earlier requests, so promotions with an unreadable
+/// status are included. But they cannot be the answer to a call.
 struct KnownPromotions {
     all: Vec<Promotion>,
     unreadable: Vec<Unreadable<PromotionSpec>>,
@@ -356,9 +359,9 @@ where
     })
 }
 
-/// Records a forge's call with the pipeline's next write, which starts as soon as it may. Calls before the start
-/// of a write share its outcome. A later call waits for the write after it: what that call reports may be newer
-/// than the check which the first write starts.
+/// Records a forge's call with the pipeline's next write, which starts as soon as it may. Calls that come before a
+/// write starts share its outcome. A later call waits for the next write, because it may report a change that came
+/// after the check that the first write starts.
 async fn write_with_others<F>(
     calls: &ForgeCalls,
     pipeline: &PipelineKey,

@@ -103,7 +103,7 @@ pub fn check_names_pipeline(
 /// last, or if there is none, those that follow from the spec of the pipeline.
 ///
 /// # Errors
-/// When neither decides: what to write into the pipeline.
+/// When neither has facets. The text says what to write into the pipeline.
 pub fn revision_shape(pipeline: &Pipeline) -> Result<BTreeSet<FacetKey>, String> {
     let model = translate::pipeline(pipeline);
     let Some((spec, first)) = pipeline.spec.environments.first().zip(model.environments.first()) else {
@@ -243,11 +243,11 @@ pub fn records(
         .collect()
 }
 
-/// Returns the promotions of earlier requests with the key if this request must not add one of `records` to them.
-/// It must not if the pipeline promoted into the environment as a whole then and promotes into each target now, or
-/// the reverse. It must not if another request came later either, since a missing promotion is then one for a new
-/// target. In every other case an earlier request has created only some of its promotions, and the result is
-/// `None`.
+/// Returns the promotions of earlier requests with the key if they are complete, so that this request must not add
+/// any of `records`. They are complete in two cases. First, the pipeline promotes into each target now, and
+/// promoted into the environment as a whole then, or the reverse. Second, a request with another key came later,
+/// because a missing promotion is then for a target that is new. Otherwise an earlier request may have created
+/// only some of its promotions, and the result is `None`.
 pub fn complete_promotions<'a>(
     pipeline: &Pipeline,
     key: &str,

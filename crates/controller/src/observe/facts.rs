@@ -174,7 +174,7 @@ pub struct FluxFact {
     pub owner: Option<ObjectKey>,
     /// Of a Kustomization, the generation and the source's revision that Flux last tried to apply.
     pub attempt: Option<(i64, String)>,
-    /// The status only reports that Flux reconciles the object.
+    /// The status reports nothing but a reconciliation in progress.
     pub is_reconciling: bool,
     /// The health that the object itself reports.
     pub status: HealthStatus,

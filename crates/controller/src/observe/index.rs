@@ -5,7 +5,8 @@ use std::hash::Hash;
 
 use super::facts::{ClusterEvent, ClusterKey, Fact, FluxFact, Kind, ObjectKey};
 
-/// The most Flux objects of which each owns the next. A Kustomization that owns a HelmRelease is two.
+/// The longest chain of Flux objects in which each one owns the next. A Kustomization that owns a HelmRelease is a
+/// chain of two.
 pub const MAX_NESTING: usize = 8;
 
 /// The observed state of all clusters.

@@ -73,7 +73,7 @@ fn location(target: &TargetSpec) -> String {
     format!("in namespace {} of cluster {cluster}", target.namespace)
 }
 
-/// Returns the state of a member. `tracks` is whether the pipeline has `spec.tracks`.
+/// Returns the state of a member. `tracks` is true if the pipeline has `spec.tracks`.
 fn member((kind, name): &(&str, &str), report: Option<&Report>, tracks: bool, location: &str) -> Member {
     let default_facet = match (*kind, report) {
         ("HelmRelease", _) => DefaultFacet::Chart,

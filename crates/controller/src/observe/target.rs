@@ -29,7 +29,8 @@ pub struct TargetQuery<'a> {
     pub target: &'a TargetSpec,
     /// The target's cluster.
     pub cluster: &'a ClusterKey,
-    /// The facets that identify a revision of the pipeline. Empty for the default facet of each member.
+    /// The facets that identify a revision of the pipeline. If there are none, the default facet of each member
+    /// does.
     pub tracks: &'a [Track],
 }
 
@@ -235,7 +236,7 @@ fn member(
     facets.extend(images(&tree.workloads, flux.default_facet, query)?);
     let (health, message) = tree.worst;
     if flux.default_facet == DefaultFacet::Images && !tree.complete {
-        // A part of the images would be another revision than all of them.
+        // Only some of the images would be another revision than all of them.
         facets.clear();
     }
     let source = flux.git_source.as_ref().and_then(|(namespace, name)| {
@@ -286,8 +287,8 @@ impl OwnedTree<'_> {
         if depth == 0 {
             let (kind, name) = (key.kind.name(), &key.name);
             return Err(MembersError::Unreadable(format!(
-                "{kind} {name} is nested in more than {MAX_NESTING} Flux objects, each owned by the one before: name one \
-                 that is nearer to its workloads in the Pipeline"
+                "{kind} {name} is nested in more than {MAX_NESTING} Flux objects, each owned by the one before: in the \
+                 Pipeline, name one that is nearer to the workloads"
             )));
         }
         if flux.on_another_cluster {
@@ -316,7 +317,7 @@ impl OwnedTree<'_> {
             }
             match fact {
                 Fact::Workload(workload) => {
-                    // An outdated image and current images of other workloads are not a revision.
+                    // An outdated image together with current images of other workloads is not a revision.
                     if let (DefaultFacet::Images, Some(KindState::Unreadable(why))) =
                         (flux.default_facet, cluster.kind_state(owned.kind, &owned.namespace))
                     {
@@ -436,7 +437,7 @@ fn images(
         let cluster = query.cluster;
         return Err(MembersError::Unreadable(format!(
             "the images of one member on {cluster} are too large for a revision: more than {} KiB together; split it \
-             into several members, or write to spec.tracks what identifies its revision",
+             into several members, or list the facets of its revision in spec.tracks",
             MAX_IMAGES_BYTES >> 10
         )));
     }

@@ -118,7 +118,7 @@ fn release_of(object: &HelmRelease, status: &FluxStatus) -> ReleaseName {
     release_name(&name, &namespace).unwrap_or_default()
 }
 
-/// Splits facets into the valid ones and the invalid ones, each of these with the reason.
+/// Splits facets into valid ones, and invalid ones with the reason for each.
 fn split_by_validity(facets: BTreeMap<Facet, String>) -> (BTreeMap<Facet, String>, Vec<(Facet, String)>) {
     let mut valid = BTreeMap::new();
     let mut invalid = Vec::new();

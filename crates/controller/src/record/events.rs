@@ -47,7 +47,7 @@ pub struct Notice {
     /// What happened, as a sentence.
     pub message: String,
     /// Whether it is a Kubernetes event too. A promotion by change request takes at most 8 writes, events
-    /// included: steps that the status shows are news only.
+    /// included. So steps that the status shows anyway are only sent as news.
     pub in_cluster: bool,
 }
 
@@ -56,7 +56,7 @@ impl Notice {
         Notice { is_warning, reason: reason.into(), message: message.into(), in_cluster: true }
     }
 
-    /// The same, as news only.
+    /// Returns the same notice, as news without a Kubernetes event.
     fn into_news_only(self) -> Self {
         Notice { in_cluster: false, ..self }
     }
@@ -113,7 +113,7 @@ impl PendingEvent {
 }
 
 impl Events {
-    /// A sender of events. Sends news with the delivery that `metrics` counts.
+    /// Returns a sender of events. It sends news with the [`Delivery`] of `metrics`.
     pub fn new(client: Client, metrics: Arc<Metrics>) -> Self {
         let reporter =
             Reporter { controller: FIELD_MANAGER.into(), instance: std::env::var("HOSTNAME").ok() };
@@ -213,7 +213,7 @@ impl Events {
         self.publish(event, about, bad.metadata.name.unwrap_or_default());
     }
 
-    /// Writes an event that a call to the hook server was signed with a key for something else.
+    /// Writes the event that a caller signed a call of the hook server with a key for another purpose.
     pub fn wrong_key(&self, pipeline: &Pipeline, note: &str) {
         let event = event(true, "WrongHookKey", note, "Authenticate");
         self.publish(event, pipeline.object_ref(&()), pipeline.name_any());
@@ -325,7 +325,7 @@ pub fn notice(before: &PromotionStatus, change: &RecordChange) -> Option<Notice>
 fn moved_notice(before: &PromotionStatus, to: &Transition) -> Option<Notice> {
     Some(match to.to {
         Phase::Failed | Phase::Rejected => Notice::new(true, to.reason, &to.message),
-        // People saw the event about its change request.
+        // The event about its change request was the Kubernetes event.
         Phase::Succeeded if before.change_request.is_some() => {
             Notice::new(false, to.reason, &to.message).into_news_only()
         }

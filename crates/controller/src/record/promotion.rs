@@ -20,7 +20,7 @@ pub const PIPELINE_LABEL: &str = "pipelines.weave.works/pipeline";
 /// The label of a Promotion with the name of its environment.
 pub const ENVIRONMENT_LABEL: &str = "pipelines.weave.works/environment";
 
-/// In a message: after why a promotion ended, and before why its change request could not be closed.
+/// The text between two parts of a message: why a promotion ended, and why its change request could not be closed.
 const STILL_OPEN: &str = "; its change request is still open: ";
 /// The longest message of a record, in bytes.
 const MAX_MESSAGE_BYTES: usize = 4000;
@@ -122,7 +122,7 @@ pub enum RecordChange {
     },
     /// Its gates are open, and it is delivered next.
     Passed(Vec<Gate>),
-    /// Its spec is not as Sluice wrote it, for this reason.
+    /// Its spec is not as Sluice wrote it. The text says what is wrong.
     Tampered(String),
     /// Its change request is open.
     Proposed(ChangeRequest),
@@ -160,7 +160,7 @@ pub enum RecordChange {
     /// Its change request stays open: the pipeline names another repository or branch now, and Sluice cannot close
     /// it.
     Left(ChangeRequest),
-    /// A poll of its change request failed, or closing it. The phase stays.
+    /// A poll of its change request failed, or Sluice could not close it. The phase stays.
     Trouble {
         /// The reason, as one word.
         reason: &'static str,
@@ -180,8 +180,8 @@ pub enum RecordChange {
     },
 }
 
-/// Returns the status after a change. Only a decision changes the phase of a promotion that has ended: the end of
-/// a side effect that was in flight is noted.
+/// Returns the status after a change. Only a decision changes the phase of a promotion that has ended. The end of
+/// a side effect that was still in flight changes the other fields only.
 pub fn apply(
     before: &PromotionStatus,
     spec: &PromotionSpec,
@@ -289,11 +289,11 @@ fn note(status: &mut PromotionStatus, change: &RecordChange, now: Timestamp) {
             if to.to == sluice_core::promotion::Phase::Pending {
                 status.attempts = 0;
                 status.next_attempt = None;
-                // They are decided again, and their last messages are not shown until then.
+                // The gates are decided again. Until then their last messages are not shown.
                 status.gates.clear();
-                // A new round: receivers must not take the next delivery for a repetition of the last one, and
-                // Sluice must not find the effects of the last one. The promotion may have succeeded without being
-                // delivered.
+                // After a delivery a new round begins, so that receivers do not take the next delivery for a
+                // repetition, and Sluice does not find the effects of the last one. A promotion may also have
+                // succeeded without a delivery.
                 let ended = ["Delivered", "Succeeded"].map(|phase| status.times.remove(phase).is_some());
                 status.round += u32::from(to.is_undone || ended.contains(&true));
             }
@@ -315,7 +315,7 @@ fn note(status: &mut PromotionStatus, change: &RecordChange, now: Timestamp) {
             status.commit = commit.clone().or(status.commit.take());
             status.change_request = request.clone().or(status.change_request.take());
             end_failures(status);
-            // Also if the targets were healthy before Sluice learned of the merge.
+            // This time is needed even if the targets were healthy before Sluice learned of the merge.
             status.times.entry("Delivered".into()).or_insert_with(|| translate::time(now));
         }
         RecordChange::Rejected { request, .. } => {

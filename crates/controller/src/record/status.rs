@@ -30,14 +30,15 @@ pub struct StatusFacts<'a> {
     pub pipeline: &'a Pipeline,
     /// What the targets show.
     pub observed: &'a ObservedTargets,
-    /// The targets, by environment and name, whose clusters have not answered since the start. They are shown as
-    /// they were.
+    /// The targets, by environment and name, whose clusters have not answered since the start. The status shows
+    /// them as before.
     pub unanswered: &'a BTreeSet<(String, String)>,
     /// The reports of targets that Sluice cannot read.
     pub reports: &'a Reports,
-    /// The problem with the Secrets with hook keys, if there is one; `None` while that is not known.
+    /// The problem with the Secrets that hold hook keys, if there is one. The outer `Option` is `None` while that
+    /// is not known.
     pub hook_secret: Option<Option<&'a HookSecretProblem>>,
-    /// What the targets have verified.
+    /// Which targets have verified which revisions.
     pub evidence: &'a Evidence,
     /// The decision.
     pub decision: &'a Decision,
@@ -289,7 +290,7 @@ fn conditions(
         composed.push(("Ready", false, "StrategyRefused", refused.join("; ")));
     }
     if !moving.is_empty() {
-        composed.push(("Reconciling", true, "Progressing", format!("on its way: {}", moving.join(", "))));
+        composed.push(("Reconciling", true, "Progressing", format!("changing: {}", moving.join(", "))));
     }
     let before = || facts.before.conditions.iter().find(|c| c.type_ == condition::CONDITION);
     let hook_secret = match facts.hook_secret {

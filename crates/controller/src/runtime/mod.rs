@@ -112,7 +112,7 @@ impl Runtime {
 
     /// Runs until all senders of inputs are gone.
     pub async fn run(mut self) {
-        // Most hubs are a cluster of their own pipelines: it is read along with them.
+        // Most hubs have targets themselves, so the session with the hub starts immediately.
         self.cluster_sessions.start_or_update(&ClusterKey::Local, KubeconfigSource::Local, BTreeSet::new());
         let mut batch = Vec::new();
         loop {

@@ -3,8 +3,9 @@
 //!
 //! Only the clock of this machine counts. A Lease has expired if this replica has not seen it change for the
 //! Lease's duration. The replica that takes it names the version that has expired, and the API server rejects any
-//! other. So neither a wrong clock of another machine nor a watch that lags behind leads to two holders. A holder
-//! counts its time from before it sent a renewal, and stops before others may begin.
+//! other. So neither a wrong clock of another machine nor a watch that lags behind leads to two holders. A
+//! holder's time counts from the moment before it sent its last renewal, and ends before other replicas may take
+//! the Lease.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -36,7 +37,7 @@ pub enum LeaseOutcome {
     Conflict(LeaseRecord),
     /// The Lease does not exist: it was deleted, now or before.
     Absent,
-    /// Whether anything was done is not known.
+    /// It is not known whether the API server carried out the request.
     Unknown,
 }
 
@@ -80,8 +81,8 @@ enum Membership {
     Leaving,
 }
 
-/// Replicas of one installation differ in their durations by this factor at most. A Lease with a longer duration
-/// was written by someone else, and would stop all replicas for as long.
+/// The durations of replicas of one installation differ by this factor at most. A longer duration was written by
+/// someone else. It is cut, because it would stop all replicas for that time.
 const MAX_DURATION_FACTOR: u32 = 20;
 
 /// The election as one replica sees it.
@@ -93,7 +94,7 @@ pub struct Election {
     shards: u32,
     timing: LeaseTiming,
     membership: Membership,
-    /// When this replica last became a member, or was sent away.
+    /// When this replica last became a member, or last stopped being one.
     member_changed: Moment,
     has_listed: bool,
     held: BTreeMap<LeaseName, HeldLease>,
@@ -103,8 +104,8 @@ pub struct Election {
     is_listing: bool,
     /// When the last request for a Lease was sent, if it failed.
     failed: BTreeMap<LeaseName, Moment>,
-    /// Replicas that did not take a shard that was theirs to take, and have not written a Lease since. They may be
-    /// dead, with Leases that have not expired, and are not waited for again.
+    /// Replicas that did not take a free shard when it was their turn, and have not written a Lease since. They
+    /// may have died before their Leases expired. This replica does not wait for them again.
     unresponsive: BTreeSet<String>,
 }
 
@@ -182,7 +183,8 @@ impl Election {
         self.members(now).len()
     }
 
-    /// Takes in a Lease that was read. Those that this replica holds are as its own requests ended.
+    /// Takes in a Lease that was read. A Lease that this replica holds is ignored, because the answers to its own
+    /// requests report its state.
     pub fn observe(&mut self, name: LeaseName, record: LeaseRecord, now: Moment) {
         if self.held.contains_key(&name) {
             return;
@@ -200,10 +202,10 @@ impl Election {
         self.others.insert(name, ObservedLease { record, since: now });
     }
 
-    /// Takes in that a Lease was deleted.
+    /// Handles the deletion of a Lease.
     pub fn observe_deleted(&mut self, name: &LeaseName, now: Moment) {
         match (name, self.others.get_mut(name)) {
-            // A person has deleted it, and its holder may act until it notices.
+            // A person has deleted the Lease, and its holder may act until the holder notices that.
             (LeaseName::Shard(_), Some(lease)) if lease.record.holder.is_some() => {
                 if !lease.record.version.is_empty() {
                     (lease.record.version, lease.since) = (String::new(), now);
@@ -235,8 +237,8 @@ impl Election {
             return;
         };
         self.observe_all(all, now);
-        // A replica that joined earlier is in the list. Of two incompatible ones that join at the same time both
-        // may give way: each comes back after another pause.
+        // A replica that joined earlier is in the list. If two incompatible replicas join at the same time, both
+        // may give way. Each joins again after a different pause.
         if self.membership == Membership::Joining {
             let is_compatible = self.incompatible(now).is_none();
             self.membership = if is_compatible { Membership::Member } else { Membership::Absent };
@@ -244,7 +246,7 @@ impl Election {
         }
     }
 
-    /// Takes in the end of a write or a deletion that was sent at a moment.
+    /// Handles the end of a write or a deletion. `sent` is the time at which the request was sent.
     pub fn request_ended(&mut self, name: &LeaseName, sent: Moment, outcome: LeaseOutcome, now: Moment) {
         self.in_flight.remove(name);
         self.failed.remove(name);
@@ -272,7 +274,7 @@ impl Election {
         }
     }
 
-    /// Notes that this replica holds a Lease, by a request that was sent at a moment.
+    /// Notes that this replica holds a Lease, after a request that was sent at the time `sent`.
     fn note_held(&mut self, name: &LeaseName, record: LeaseRecord, sent: Moment) {
         self.others.remove(name);
         let before = self.held.get(name);
@@ -344,7 +346,7 @@ impl Election {
         requests
     }
 
-    /// When [`Election::requests`] may return requests again if nothing is taken in before.
+    /// When [`Election::requests`] may return requests again, if nothing else happens before.
     pub fn next_requests_at(&self, now: Moment) -> Option<Moment> {
         let held = self.held.values().flat_map(|lease| {
             [lease.renewed + self.timing.retry_period, lease.renewed + self.timing.renew_deadline]
@@ -378,7 +380,7 @@ impl Election {
     /// Creates the Lease of this replica, unless an incompatible replica has one.
     fn join(&self, now: Moment) -> Vec<LeaseRequest> {
         let name = self.own_name();
-        // A replica that was sent away deletes its Lease before it joins again.
+        // A replica that gave way to an incompatible one deletes its own Lease before it joins again.
         if let Some(own) = self.held.get(&name) {
             let may_send = self.may_send(&name, now);
             return may_send
@@ -417,9 +419,9 @@ impl Election {
         }
     }
 
-    /// Takes the free shards that are this replica's to take. Each is for the replica with the fewest shards. If
-    /// that replica does not take it, the shard is for the next one: the first may be dead, with a Lease that has
-    /// not expired.
+    /// Takes free shards if it is this replica's turn. A free shard is for the replica with the fewest shards. If
+    /// that replica does not take it in time, the shard is for the next one, because the first one may have died
+    /// before its Lease expired.
     fn take_free_shards(&mut self, now: Moment) -> Vec<LeaseRequest> {
         let mut counts = self.shard_counts(now);
         let mut requests = Vec::new();
@@ -464,8 +466,8 @@ impl Election {
         requests
     }
 
-    /// Deletes the Leases of replicas that have ended: those of incompatible ones as soon as they have expired,
-    /// since this replica stands by for them.
+    /// Deletes the Leases of replicas that have ended. The Lease of an incompatible replica is deleted as soon as
+    /// it has expired, because this replica waits for that; any other Lease after twice its duration.
     fn delete_expired_replicas(&self, now: Moment) -> Vec<LeaseRequest> {
         let mut requests = Vec::new();
         for (name, lease) in self.other_replicas() {
@@ -496,8 +498,8 @@ impl Election {
         }
     }
 
-    /// How long a Lease that does not change is left to its holder: as the Lease says, since its holder relies on
-    /// it, up to [`MAX_DURATION_FACTOR`] times this replica's own duration.
+    /// How long a Lease that does not change belongs to its holder. That is the duration in the Lease, on which
+    /// the holder relies, but at most [`MAX_DURATION_FACTOR`] times this replica's own duration.
     fn duration(&self, record: &LeaseRecord) -> Duration {
         let own = self.timing.lease_duration;
         if record.duration.is_zero() { own } else { record.duration.min(own * MAX_DURATION_FACTOR) }
@@ -573,14 +575,14 @@ impl Election {
         counts
     }
 
-    /// How long a free shard is left to the replicas with fewer shards, of which there are `rank`. A replica that
-    /// takes it too early has one shard too many, and hands it back.
+    /// How long this replica leaves a free shard to the `rank` replicas whose turn comes first. A replica that
+    /// takes a shard too early has one too many, and hands it back.
     fn take_delay(&self, rank: usize) -> Duration {
         self.timing.retry_period / 8 * u32::try_from(rank).unwrap_or(u32::MAX)
     }
 
-    /// How long this replica stays away after it was sent away. It follows from the identity, so that it differs
-    /// between replicas.
+    /// How long a replica that stopped being a member waits before it joins again. The pause is computed from the
+    /// identity, so it differs between replicas.
     fn rejoin_pause(&self) -> Duration {
         let hash =
             self.identity().bytes().fold(7_u32, |n, byte| n.wrapping_mul(31).wrapping_add(u32::from(byte)));

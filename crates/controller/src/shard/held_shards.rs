@@ -42,7 +42,7 @@ impl Shards {
         Self { count: None, held: BTreeMap::new() }
     }
 
-    /// The shards of a replica that holds none yet of this number.
+    /// The shards of a replica that holds none yet. `count` is the number of all shards.
     pub fn none_of(count: u32) -> Self {
         Self { count: Some(count), held: BTreeMap::new() }
     }

@@ -88,7 +88,7 @@ impl LeaseManager {
         Self { options, api, election, terms, metrics, tx, requests, logged }
     }
 
-    /// Runs until [`LeaseCommand::Leave`], and until everything is handed back then.
+    /// Runs until [`LeaseCommand::Leave`], and then until everything is handed back.
     pub async fn run(mut self, mut commands: UnboundedReceiver<LeaseCommand>) {
         let (watch_tx, mut events) = unbounded_channel();
         let api: ParsedObjectApi<Lease> =
@@ -145,8 +145,8 @@ impl LeaseManager {
     /// Extends, begins and ends terms for the shards that the election holds.
     fn update_terms(&mut self) {
         let held = self.election.held_shards();
-        // A term that was over when its renewal came is lost and gained again, so that what was not done in
-        // between is found as after any other gain.
+        // If a term had ended before its renewal came, the shard is reported as lost and gained again. So the loop
+        // finds the work that was not done in between.
         let is_extended = |(shard, granted): &(&u32, &GrantedTerm)| {
             held.get(*shard).is_some_and(|lease| granted.term.extend(lease.until))
         };
@@ -159,7 +159,7 @@ impl LeaseManager {
     /// Ends the term of a shard.
     fn lose(&mut self, shard: u32) {
         let Some(granted) = self.terms.remove(&shard) else { return };
-        // First of all: in-flight side effects check the term, before the loop learns of its end.
+        // The term ends first, because in-flight side effects check it before the loop learns of its end.
         granted.term.end();
         self.metrics.shards.count_change(if granted.is_closing { "released" } else { "lost" });
         self.report(ShardChange::Lost(shard));
@@ -330,8 +330,7 @@ async fn delete(api: &Api<Lease>, name: &str, version: String) -> kube::Result<O
     api.delete(name, &params).await.map(|_| None)
 }
 
-/// Waits for the end of a request, which returns the record that is stored then. After a conflict, reads the
-/// Lease.
+/// Waits for the end of a request, which returns the stored record. After a conflict, reads the Lease.
 async fn end_of(
     name: LeaseName,
     sent: Moment,
@@ -343,7 +342,8 @@ async fn end_of(
         Ok(stored) => stored.map_or(LeaseOutcome::Absent, LeaseOutcome::Stored),
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {
             match within(LEASE_CALL_TIMEOUT, api.get_opt(&name.object_name(installation))).await {
-                // The Lease could not be created, without its namespace or because of a quota: nobody else has it.
+                // The Lease could not be created, because its namespace is missing or a quota is used up. No other
+                // replica holds it.
                 Ok(None) if is_without_namespace(&status) || status.is_conflict() => {
                     return EndedRequest::Failed(name, sent, kube::Error::Api(status));
                 }

@@ -32,8 +32,8 @@ pub struct StoredState {
     pub promotions_gone: Vec<(PipelineKey, u64)>,
 }
 
-/// Whether an object was known before everything was read. An object that was known, and is not any more when the
-/// result is taken in, was removed in the meantime.
+/// Whether an object was known before everything was read. An object that was known then, but is not known when
+/// the result is taken in, was removed in the meantime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoredBefore {
     /// Known at an earlier version.

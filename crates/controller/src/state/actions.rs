@@ -47,8 +47,8 @@ impl Prepared {
         self.promotion.status.as_ref()?.change_request.as_ref().map(order::change_request)
     }
 
-    /// The commit that delivered the promotion, if it is known to have been in the branch: the head of a change
-    /// request may have been squashed.
+    /// The commit that delivered the promotion, if it is known to have been in the branch. The head of a change
+    /// request is not known to be, because the merge may have squashed it.
     fn commit(&self) -> Option<String> {
         let status = self.promotion.status.as_ref()?;
         let is_head = |commit: &&String| {
@@ -168,8 +168,8 @@ impl State {
         Some(Prepared { order, secret, strategy, promotion: promotion.clone() })
     }
 
-    /// Starts a side effect. Only one is in flight for each environment of a pipeline, or target that is
-    /// promoted on its own.
+    /// Starts a side effect. At most one is in flight for each environment of a pipeline, or for each target if
+    /// targets are promoted separately.
     fn launch(&mut self, key: &PipelineKey, prepared: Prepared, work: Work) {
         let Prepared { order, secret, strategy, promotion } = prepared;
         let (pipeline, place) = (key.clone(), promotion.spec.place());
@@ -269,8 +269,8 @@ impl State {
         }
     }
 
-    /// Whether a change request is in a repository or branch that the pipeline does not name any more, and Sluice
-    /// has no access to it, or has failed to close it for long. It is left to people then.
+    /// Whether Sluice leaves a change request to people. The pipeline names another repository or branch now, and
+    /// Sluice has lost access to the old one or has failed to close the change request for a long time.
     fn is_out_of_reach(&self, key: &PipelineKey, name: &str, error: &ActError) -> bool {
         let Some((entry, record)) = self.pipelines.get(key).zip(self.record(key, name)) else { return false };
         (error.is_lost_access() || self.backoff.has_withdrawal_stalled(name))
@@ -344,7 +344,7 @@ impl State {
         let status = self.record(key, name).map(|record| record.status()).unwrap_or_default();
         let open = status.change_request.clone();
         match outcome {
-            // This is no failure: the next decision says what to do instead.
+            // A revoked side effect has not failed. The next decision says what to do instead.
             JobOutcome::Delivery(Err(ActError::Delivery(DeliveryError::Revoked)))
             | JobOutcome::Follow(Err(ActError::Delivery(DeliveryError::Revoked)))
             | JobOutcome::Withdrawal(Err(ActError::Delivery(DeliveryError::Revoked))) => None,

@@ -44,7 +44,7 @@ pub(crate) struct Cached<K: CachedParts> {
     pub hook_fields: K::HookFields,
     /// The version of the newest object that was read, by watch, list or get.
     read_at: u64,
-    /// The version of the object at which its status was as it is here. 0 if that is not known.
+    /// The version of the object that had the status which is kept here; 0 if it is not known.
     status_at: u64,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Changes {
     pub spec: bool,
     /// Another writer has changed the status, and it was taken.
     pub status: bool,
-    /// The status is a newer one than is known, and differs.
+    /// The status is newer than the known one, and differs from it.
     pub foreign_status: bool,
 }
 
@@ -79,7 +79,7 @@ impl<K: CachedParts> Cached<K> {
         self.read_at
     }
 
-    /// The version of the object at which its status was as it is here, 0 if that is not known.
+    /// The version of the object that had the status which is kept here; 0 if it is not known.
     pub fn status_at(&self) -> u64 {
         self.status_at
     }

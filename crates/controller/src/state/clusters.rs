@@ -48,7 +48,8 @@ impl State {
         self.settle_fleet();
     }
 
-    /// Replaces all clusters. Returns the pipelines that use one which lists other namespaces than before.
+    /// Replaces all clusters. Returns the pipelines that use a cluster whose list of allowed namespaces has
+    /// changed.
     fn set_clusters(&mut self, all: HashMap<(String, String), KnownCluster>) -> Vec<PipelineKey> {
         let allowed = |clusters: &HashMap<(String, String), KnownCluster>, key: &ClusterKey| {
             let ClusterKey::Remote { namespace, name } = key else { return None };
@@ -61,8 +62,8 @@ impl State {
         users
     }
 
-    /// Replaces one cluster, or removes it. Returns the pipelines that use it if it lists other namespaces than
-    /// before.
+    /// Replaces one cluster, or removes it. Returns the pipelines that use it if its list of allowed namespaces
+    /// has changed.
     fn set_cluster(&mut self, key: (String, String), now: Option<KnownCluster>) -> Vec<PipelineKey> {
         let clusters = self.clusters.get_or_insert_default();
         let allowed = now.as_ref().and_then(|now| now.allowed.clone());

@@ -71,7 +71,7 @@ pub enum Effect {
     UpdateMetrics(MetricUpdate),
 }
 
-/// In place of a version: this replica writes the object, so it is not read again.
+/// Stands for the version of an object that this replica writes. Such an object is not read again.
 pub(crate) const OURS: u64 = u64::MAX;
 
 /// The objects to read again for new shards.
@@ -90,7 +90,7 @@ pub struct Resync {
 pub enum MetricUpdate {
     /// A pipeline was reconciled.
     Reconciled,
-    /// A pipeline waited so long from an event to its reconciliation.
+    /// The time that a pipeline waited from an event to its reconciliation.
     Waited(Duration),
     /// Something failed, with this reason.
     Failed(String),

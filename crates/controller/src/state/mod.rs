@@ -132,7 +132,7 @@ impl State {
             unreadable: BTreeMap::new(),
             clusters: None,
             has_cluster_kind: true,
-            // Most hubs are a cluster of their own pipelines: it is read from the start, and no longer if no
+            // Most hubs have targets themselves. So the hub is watched from the start, until it is known that no
             // pipeline has a target there.
             users: BTreeMap::from([(ClusterKey::Local, BTreeMap::new())]),
             first_used: BTreeMap::new(),
@@ -182,7 +182,7 @@ impl State {
         if self.is_ready() { self.queue.len() } else { 0 }
     }
 
-    /// How many clusters are connected, and how many pipelines refer to.
+    /// The number of connected clusters, and the number of all clusters that pipelines refer to.
     pub fn clusters_up(&self) -> (usize, usize) {
         self.index.clusters_up()
     }
@@ -200,7 +200,8 @@ impl State {
             return;
         }
         while let Some(key) = self.queue.next() {
-            // The holder of its shard reconciles it. This replica does when it gains the shard.
+            // If another replica holds the shard, that replica reconciles the pipeline. This one does so when it
+            // gains the shard.
             if self.acts(&key) {
                 self.count(MetricUpdate::Reconciled);
                 // The reconciliation sets the next time.
@@ -226,7 +227,7 @@ impl State {
         }
     }
 
-    /// Queues a pipeline at a time, unless it is reconciled before.
+    /// Queues a pipeline at the given time, unless it is reconciled earlier.
     fn requeue_at(&mut self, key: &PipelineKey, at: Instant) {
         self.timers.set(key, at);
     }
@@ -292,12 +293,12 @@ impl State {
         }
     }
 
-    /// Loads a status that someone else has written. Effects of this replica that the status does not have are
-    /// found again, as after a crash.
+    /// Loads a status that another writer has stored. Effects of this replica that are missing in it are found
+    /// again, as after a crash.
     fn status_conflict(&mut self, owner: &StatusOwner, stored: StoredObject) {
         tracing::warn!(pipeline = %owner.pipeline(), promotion = owner.promotion(), "another writer has changed this status; the stored one is loaded");
         match (owner, stored) {
-            // An object that is not known any more was deleted since.
+            // If the object is not known any more, it was deleted since.
             (StatusOwner::Pipeline(key), StoredObject::Pipeline(pipeline)) => {
                 if let Some(entry) = self.pipelines.get_mut(key) {
                     entry.cached.mark_status_unknown();

@@ -56,7 +56,7 @@ impl State {
             return self.forget_pipeline(&key);
         }
         self.note_readable::<ApiPipeline>(&key);
-        // This replica writes its status, and the watch reports the writes late.
+        // This replica writes the status of the object, and the watch reports these writes late.
         let is_own = self.fencing_token(&key).is_some();
         let writing = self.statuses.is_writing(&StatusOwner::Pipeline(key.clone()));
         let Some(entry) = self.pipelines.get_mut(&key) else { return self.new_pipeline(key, object) };
@@ -75,7 +75,7 @@ impl State {
         if changes.spec {
             entry.model = translate::pipeline(entry.object());
             entry.edited = true;
-            // Side effects in flight were started for the spec before.
+            // Side effects in flight were started for the previous spec.
             self.revoke_in_flight(&key);
             self.remove_user(&key, &before);
             self.add_user(&key);
@@ -191,7 +191,7 @@ fn is_edited_since(object: &ApiPipeline, status: &PipelineStatus) -> bool {
     object.metadata.generation.is_some_and(|now| now != status.observed_generation)
 }
 
-/// The targets of a pipeline that Sluice watches; the others report.
+/// Returns the targets of a pipeline that Sluice watches. Flux reports on the other targets.
 pub(super) fn watched_targets(object: &ApiPipeline) -> impl Iterator<Item = &Target> {
     let targets = object.spec.environments.iter().flat_map(|environment| &environment.targets);
     targets.filter(|target| target.observe == Observe::Watch)
@@ -227,7 +227,7 @@ mod tests {
                 .collect::<String>()
         };
         assert_eq!(runs_after(5, "6.1.8"), "6.1.8");
-        // It is read when a shard is gained; the watch reports the earlier version later.
+        // This replica gains the shard and reads the object; the watch reports the earlier version later.
         assert_eq!(runs_after(9, "6.1.9"), "6.1.9");
         assert_eq!(runs_after(7, "6.1.8"), "6.1.9");
         // The target really runs the earlier revision again.
@@ -278,7 +278,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
         /// Acknowledgements overtake watch events, events come late, and objects are read in between. Once all
-        /// events were delivered in their order, every part in memory is as it is stored.
+        /// events were delivered in order, every part of the object in memory equals the stored one.
         #[test]
         fn no_part_of_a_pipeline_is_lost_in_any_order_of_events_and_answers(
             changes in proptest::collection::vec((change(), 0usize..12), 1..20),

@@ -1,4 +1,4 @@
-//! One reconciliation of one pipeline: the five verbs, one after the other.
+//! One reconciliation of one pipeline, in five steps: load, observe, decide, act, record.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ use crate::record::{status, tampered};
 use crate::translate;
 
 /// How long a cluster that a pipeline refers to for the first time may take to answer before its targets count as
-/// Unknown; until then they are shown as they were.
+/// Unknown. Until then the status shows them as before.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a pipeline waits for a cluster that is new to this process if its other clusters have answered.
 const NEW_CLUSTER_WAIT: Duration = Duration::from_secs(2);
@@ -40,24 +40,24 @@ const NEW_CLUSTER_WAIT: Duration = Duration::from_secs(2);
 /// The facts that were loaded and observed before the decision.
 pub(super) struct LoadedFacts {
     observed: ObservedTargets,
-    /// ObservationProgress, by environment, whose clusters have not answered since the start.
+    /// Targets, by environment, whose clusters have not answered since the start.
     unanswered: BTreeSet<(String, String)>,
     promotions: Vec<Promotion>,
     /// Records that are not as Sluice wrote them, by name, and why. They are not counted.
     tampered: BTreeMap<String, String>,
 }
 
-/// What the targets of a pipeline show, while they are observed one after the other.
+/// The states of a pipeline's targets that were observed so far, one after the other.
 #[derive(Default)]
 struct ObservationProgress {
     observed: ObservedTargets,
-    /// ObservationProgress, by environment, whose clusters have not answered since the start.
+    /// Targets, by environment, whose clusters have not answered since the start.
     unanswered: BTreeSet<(String, String)>,
     /// A target was read, or its cluster has had time to answer.
     any_answered: bool,
     /// A cluster is so new that the decision waits for its answer.
     any_new: bool,
-    /// When to observe them again.
+    /// When to observe the targets again.
     again_in: Option<Duration>,
 }
 
@@ -113,7 +113,7 @@ impl State {
         }
     }
 
-    /// Completes a promotion by facts that its object does not have: limited times, and hook fields.
+    /// Adds facts to a promotion that its object does not have: limited times, and what the hook server wrote.
     fn complete(&mut self, key: &PipelineKey, promotion: &mut Promotion) {
         let Some(record) = self.promotions.get(key).and_then(|r| r.get(&promotion.name)) else { return };
         let (object, hook_fields) = (record.object(), &record.cached.hook_fields);
@@ -199,7 +199,7 @@ impl State {
         target::observe(&question, self.index.cluster(cluster))
     }
 
-    /// DECIDE: what follows from all that is known.
+    /// DECIDE: the decision that follows from the loaded and observed facts.
     fn decide(&mut self, key: &PipelineKey, facts: &LoadedFacts) -> Option<Decision> {
         self.retry_early(key, &facts.observed, &facts.promotions);
         let now = self.now.wall;
@@ -219,7 +219,7 @@ impl State {
         Some(decision)
     }
 
-    /// Adds to a decision why promotions that it wants could not be recorded.
+    /// Adds a note to a decision for each promotion that it wants and that could not be recorded.
     fn note_unrecorded(&mut self, key: &PipelineKey, decision: &mut Decision) {
         let Some(entry) = self.pipelines.get_mut(key) else { return };
         let starts = decision.actions.iter().filter_map(|action| match action {
@@ -307,7 +307,8 @@ impl State {
         Some(status)
     }
 
-    /// Has a pipeline's status written, and announces the clusters that it names as lost or back.
+    /// Requests the write of a pipeline's status, and announces the clusters that the status newly names as lost
+    /// or back.
     fn write_pipeline_status(
         &mut self,
         key: &PipelineKey,
@@ -356,7 +357,8 @@ impl PipelineEntry {
     }
 }
 
-/// What is wrong with the Secrets with hook keys of a pipeline; `None` while that is not known.
+/// The problem with the Secrets that hold a pipeline's hook keys, if there is one. The outer `Option` is `None`
+/// while that is not known.
 fn hook_secret(entry: &PipelineEntry, serves_hooks: bool) -> Option<Option<&HookSecretProblem>> {
     if !serves_hooks || secret_names::hook_secrets(entry.object()).is_empty() {
         return Some(None);
@@ -364,8 +366,8 @@ fn hook_secret(entry: &PipelineEntry, serves_hooks: bool) -> Option<Option<&Hook
     entry.hook_secret.as_ref().map(Option::as_ref)
 }
 
-/// Drops the start of a promotion whose name a tampered record has. The API server would reject the new record,
-/// and the tampered one is evidence.
+/// Drops the start of a promotion if a tampered record already has its name. The API server would reject the new
+/// record, and the tampered one is evidence.
 fn keep_names_taken(decision: &mut Decision, tampered: &BTreeMap<String, String>) {
     let Decision { actions, notes, .. } = decision;
     actions.retain(|action| {
@@ -407,7 +409,7 @@ pub(crate) mod tests {
         ObservedTarget { error: None, members: vec![member] }
     }
 
-    /// dev runs 1.1.0, and prod this.
+    /// Facts in which dev runs 1.1.0, and prod runs the version `prod`.
     fn facts(prod: &str, (promotions, tampered): (Vec<Promotion>, BTreeMap<String, String>)) -> LoadedFacts {
         let mut observed = ObservedTargets::default();
         observed.insert("dev", "d", runs("1.1.0"));
@@ -478,7 +480,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_pause_before_a_promotion_is_recorded_again_grows_and_has_an_end() {
+    fn the_pause_before_a_promotion_is_recorded_again_grows_up_to_a_limit() {
         let mut state = state();
         state.put_pipeline(pipeline());
         let mut pauses = Vec::new();

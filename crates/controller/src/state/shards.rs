@@ -118,7 +118,7 @@ impl State {
             self.settle_fleet();
         }
         for (shard, term) in stored.shards {
-            // It may have been lost since, and gained again: then it is read again.
+            // A shard may have been lost and gained again since. Then another read is in progress for it.
             let held = self.shards.held.get_mut(&shard).filter(|held| held.stage == ShardStage::Reading);
             if let Some(held) = held.filter(|_| term.runs_at(self.now.boot)) {
                 held.stage = ShardStage::Acting;
@@ -165,7 +165,8 @@ impl State {
             entry.unrecorded.clear();
         }
         for (_, records) in self.promotions.iter_mut().filter(|(key, _)| of(key)) {
-            // A record that is being created is the next holder's, unless the watch has reported it.
+            // This replica forgets a record that is being created, unless the watch has reported it: the next
+            // holder creates it.
             records.retain(|_, record| record.is_stored || record.cached.status_at() > 0);
             records.values_mut().for_each(|r| (r.is_stored, r.is_first_try) = (true, false));
         }

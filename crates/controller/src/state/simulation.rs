@@ -27,16 +27,16 @@ use crate::watch::stream::ObjectEvent;
 /// The environments, in order. Each has one target in a namespace of its name.
 pub(super) const ENVIRONMENTS: [&str; 3] = ["dev", "staging", "prod"];
 
-/// How long everything takes to come to rest: longer than any pause and deadline, in seconds.
+/// Seconds that [`ControllerSimulation::settle`] may take: longer than any pause and deadline of the controller.
 const SETTLING_TIME: u64 = 2 * 3600;
 
 /// A fault while an effect is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EffectFault {
     None,
-    /// It does not take effect, and fails.
+    /// The effect does not take place, and the answer is an error.
     Refused,
-    /// It takes effect, and the answer is lost.
+    /// The effect takes place, and the answer is lost.
     AnswerLost,
 }
 
@@ -53,24 +53,24 @@ pub(super) struct ControllerSimulation {
     start: Instant,
     /// Seconds since the start, by the monotonic clock.
     pub elapsed: u64,
-    /// How far the wall clock is off.
+    /// Seconds by which the wall clock is ahead of the monotonic clock.
     wall_offset: i64,
     server: SimulatedHub,
     /// The version in the files of each environment.
     files: BTreeMap<&'static str, u32>,
-    /// By promotion and round.
+    /// The commits, by promotion and round.
     commits: BTreeSet<(String, u32)>,
     pub fleet: BTreeMap<&'static str, RunningVersion>,
     cluster_events: Vec<ClusterEvent>,
     pending: Vec<Effect>,
     answers: Vec<Input>,
     later: Vec<(u64, Input)>,
-    /// What each environment has run healthily.
+    /// The versions that were healthy in each environment.
     proven: BTreeMap<&'static str, BTreeSet<u32>>,
-    /// Whether the newest Pipeline that the state was given is suspended.
+    /// Whether the newest Pipeline that the state has received is suspended.
     suspended_as_known: bool,
     newest_known: u64,
-    /// Effects by kind, for bounds.
+    /// How many effects there were of each kind. Tests check that these numbers stay small.
     pub creations: usize,
     pub pipeline_writes: usize,
     pub promotion_writes: usize,
@@ -180,7 +180,7 @@ impl ControllerSimulation {
         self.run(environment, RunningVersion { version, is_healthy });
     }
 
-    /// Flux applies what the files of an environment say.
+    /// Flux applies the files of an environment.
     pub(super) fn apply_files(&mut self, environment: &'static str, is_healthy: bool) {
         let version = self.files[environment];
         if environment != "dev" && version != self.fleet[environment].version {
@@ -198,7 +198,7 @@ impl ControllerSimulation {
 
     // Inputs of the controller.
 
-    /// A process starts, without memory. Effects in flight are cut off.
+    /// A new controller process starts, without memory. Effects in flight are lost.
     pub(super) fn begin(&mut self) {
         self.state = state_at(self.now());
         self.pending.clear();
@@ -247,7 +247,7 @@ impl ControllerSimulation {
         }
     }
 
-    /// Delivers an event again, like an object that was read earlier and arrives late.
+    /// Delivers an earlier event again, as when an object that was read earlier arrives late.
     pub(super) fn repeat_event(&mut self, index: usize) {
         let delivered = &self.server.log[..self.server.delivered];
         let is_deleted = |object: &Promotion| {
@@ -256,7 +256,7 @@ impl ControllerSimulation {
             delivered.iter().any(deleted)
         };
         let event = delivered.get(index % delivered.len().max(1)).cloned();
-        // The watch that reports a deletion reports nothing older after it.
+        // After the deletion of an object, its watch reports no earlier event of the object.
         match event {
             Some(HubEvent::Promotion(object)) if is_deleted(&object) => {}
             Some(event @ (HubEvent::Promotion(_) | HubEvent::Pipeline(_))) => self.event(event),
@@ -346,7 +346,7 @@ impl ControllerSimulation {
         }
     }
 
-    /// Checks P2: the environment before was healthy with the revision.
+    /// Checks P2: the previous environment was healthy with the revision.
     fn check_proven(&self, promotion: &Promotion) {
         let place = ENVIRONMENTS.iter().position(|e| *e == promotion.spec.environment).unwrap();
         let (before, version) = (ENVIRONMENTS[place - 1], version_of(&promotion.spec.revision));
@@ -474,7 +474,7 @@ impl ControllerSimulation {
         Input::JobEnded(Box::new(EndedJob { pipeline, place, promotion: name, strategy, outcome }))
     }
 
-    /// Commits as delivery does: an earlier commit of the same promotion and round is found again.
+    /// Commits as delivery does: a second delivery of the same promotion and round finds the earlier commit.
     fn commit(&mut self, name: &str, round: u32, promotion: &Promotion) -> Delivered {
         let commit = format!("{name}.{round}");
         let environment = ENVIRONMENTS.iter().find(|e| **e == promotion.spec.environment).unwrap();
@@ -547,7 +547,7 @@ impl ControllerSimulation {
         self.server.promotions.values().any(|object| object.spec.rejection.is_some())
     }
 
-    /// What everything has come to, for the messages of failing tests.
+    /// The state of all objects, for the messages of failing tests.
     pub(super) fn summary(&self) -> String {
         let phase = |object: &Promotion| {
             let status = object.status.clone().unwrap_or_default();

@@ -9,7 +9,7 @@ use sluice_api::promotion::Phase;
 
 /// The least time between two writes of one pipeline's status.
 pub const MIN_WRITE_PAUSE: Duration = Duration::from_millis(700);
-/// How long a status waits for a change that is about to follow. People see it within a second.
+/// How long a status waits for a change that is about to follow. People still see the status within a second.
 pub const SHORT_WAIT: Duration = Duration::from_millis(800);
 /// How long a status without changes of health waits for a side effect in flight; the promotion's record shows the
 /// rest immediately. A fetch, a push and the calls that open a change request take about four seconds with a

@@ -132,15 +132,15 @@ pub struct StatusQueue {
 
 #[derive(Debug)]
 struct Pending {
-    /// Distinguishes it from an earlier one of the same object that was forgotten.
+    /// Distinguishes this write from an earlier one of the same object that was forgotten.
     number: u64,
     next: Option<SerializedStatus>,
     writing: SerializedStatus,
     failures: u32,
     version: u64,
     uid: Option<String>,
-    /// The statuses that may be stored: the last one that is known to be, and at most [`MAX_UNKNOWN`] later ones
-    /// whose write failed without a definite answer.
+    /// The statuses that may be stored: the last one that is known to be stored, and at most [`MAX_UNKNOWN`] later
+    /// ones whose write failed without a definite answer.
     may_be_stored: Vec<SerializedStatus>,
     fencing_token: FencingToken,
 }
@@ -242,8 +242,8 @@ impl Pending {
         }
     }
 
-    /// Remembers a status whose write has no known outcome, and forgets the oldest such one when there are too
-    /// many. The first is the one that is known to have been stored, and is kept.
+    /// Remembers a status whose write has no known outcome. If there are too many, it forgets the oldest of them.
+    /// It keeps the first entry, which is known to have been stored.
     fn remember(&mut self, sent: SerializedStatus) {
         if self.may_be_stored.len() > MAX_UNKNOWN {
             self.may_be_stored.remove(1);
@@ -257,22 +257,23 @@ fn may_be_stored(error: &kube::Error) -> bool {
     !matches!(error, kube::Error::Api(status) if (400..500).contains(&status.code))
 }
 
-/// A bound on the writes of one status, for any cause: another writer of the same status, for example, that
-/// answers each write with its own. A generic cell rate: [`WriteRates::BURST`] writes without a pause, then one
-/// for each [`WriteRates::PERIOD`].
+/// Limits how often each status is written, whatever the cause. For example, another program may answer each write
+/// with a write of its own. The limit is a generic cell rate: [`WriteRates::BURST`] writes without a pause, then
+/// one for each [`WriteRates::PERIOD`].
 #[derive(Debug, Default)]
 struct WriteRates {
-    /// When each object may again write a whole burst. An object without an entry may now.
+    /// When each object may write a whole burst again. An object without an entry may do so now.
     full_at: HashMap<StatusOwner, Instant>,
     purge_at: usize,
 }
 
 impl WriteRates {
-    /// How many writes are sent without a pause: more than a rollout over many targets takes, each target a write.
+    /// How many writes are sent without a pause. A rollout over many targets takes fewer, with one write for each
+    /// target.
     const BURST: u32 = 100;
     /// The time between two writes in the long run.
     const PERIOD: Duration = Duration::from_secs(3);
-    /// The number of entries from which on those that have no effect are removed.
+    /// Entries without effect are removed when there are this many entries.
     const MANY: usize = 256;
 
     /// Counts a write of an object and returns the pause before it.

@@ -96,7 +96,7 @@ impl TooLarge {
 pub struct WatchLimits {
     /// The server and the kind, for the log.
     pub source: String,
-    /// `None` for a trusted server, as the hub is for Pipelines: then only the size of one object is limited.
+    /// `None` for a trusted server, such as the hub for Pipelines. Then only the size of one object is limited.
     untrusted: Option<UntrustedLimits>,
 }
 
@@ -123,7 +123,8 @@ impl WatchLimits {
         WatchLimits { source, untrusted: Some(UntrustedLimits { memory, queue, lists }) }
     }
 
-    /// Returns the record that spaces the lists of the watch; `None` for a trusted server.
+    /// Returns the earlier lists of the watch, which determine when it may list again; `None` for a trusted
+    /// server.
     pub fn lists(&self) -> Option<&ScopeLists> {
         self.untrusted.as_ref().map(|untrusted| &untrusted.lists)
     }
@@ -156,7 +157,7 @@ impl WatchLimits {
         ChangeCount { limited: self.untrusted.is_some(), left: MAX_BURST, updated: Instant::now() }
     }
 
-    /// Whether the objects added since the last list exceed the memory. Only a new list can tell how much of it
+    /// Whether the objects added since the last list exceed the memory. Only a new list shows how many of them
     /// Sluice still keeps.
     pub fn has_outgrown(&self) -> bool {
         self.untrusted.as_ref().is_some_and(|untrusted| untrusted.memory.charge().is_err())

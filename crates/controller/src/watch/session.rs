@@ -74,7 +74,7 @@ pub struct Session {
     pub memory: Arc<ObservedMemory>,
     /// The queue of this cluster's events.
     pub queue: Arc<EventQueue>,
-    /// The record that spaces the lists of this cluster.
+    /// The earlier lists of this cluster, which determine when it may be listed again.
     pub lists: Arc<Lists>,
 }
 

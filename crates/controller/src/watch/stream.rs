@@ -1,5 +1,5 @@
 //! A watch of one kind that continues after errors: it lists the objects, follows their changes, and lists again
-//! if the changes cannot be followed from where they stopped. Each object is trimmed before the next one is read.
+//! if it cannot resume from the last change. Each object is trimmed before the next one is read.
 
 use std::fmt::{self, Debug};
 use std::ops::ControlFlow;
@@ -66,7 +66,7 @@ impl fmt::Display for WatchFailure {
 
 /// How long Sluice asks the server to keep a watch open, in seconds.
 const WATCH_SECONDS: u32 = 290;
-/// How long after that an open watch counts as broken.
+/// How long after [`WATCH_SECONDS`] a watch that is still open counts as broken.
 const WATCH_MARGIN: Duration = Duration::from_secs(15);
 /// The limit for the response headers of a watch.
 const WATCH_START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -126,7 +126,7 @@ struct Follower<K, F, G> {
     on_event: G,
     /// The next pause after a failure.
     pause: Duration,
-    /// The changes of all watches, one after the other.
+    /// Counts the changes of all watches of this follower together.
     changes: ChangeCount,
     log_limit: LogLimit,
 }
@@ -213,7 +213,7 @@ where
         ControlFlow::Continue(())
     }
 
-    /// Reads all objects. Reports a failure, and returns `None` then.
+    /// Reads all objects. After a failure, reports it and returns `None`.
     async fn list<T, E>(&mut self) -> ControlFlow<E, Option<PendingList<T>>>
     where
         F: Fn(K) -> Option<T>,
@@ -225,8 +225,7 @@ where
             match ParsedObject::<K>::within(text, &self.limits).map_err(kube::Error::SerdeError)?.0 {
                 Ok(object) => objects.extend((self.trim)(object)),
                 Err(object) if unreadable.len() < MAX_UNREADABLE => unreadable.push(object),
-                // An object that is neither listed nor reported counts as absent, which an unreadable one does
-                // too.
+                // An object that is not in the list counts as absent, as an unreadable one does.
                 Err(_) => {}
             }
             Ok(())

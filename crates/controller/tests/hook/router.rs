@@ -224,13 +224,13 @@ fn call_with_key() -> impl Strategy<Value = GeneratedCall> {
     prop::sample::select(all)
 }
 
-/// A good call that was tampered with: one character of what is shown, its end, the body that is signed or the
-/// place is another.
+/// A valid call with one change: of a character of the shown key or signature, of its end, of the signed body, or
+/// of the pipeline in the path.
 fn call_with_almost_a_key() -> impl Strategy<Value = GeneratedCall> {
     (call_with_key(), any::<prop::sample::Index>(), 0..4).prop_map(|(mut call, at, how)| {
         let is_signed = call.path.starts_with("/forge") && call.headers[0].1.len() > 40;
         let value = &mut call.headers[0].1;
-        // The user's name that Azure DevOps shows is anything.
+        // Any user name is allowed for Azure DevOps, so only the end of the value is changed.
         let first = if value.starts_with(b"Basic ") { value.len() - 20 } else { 0 };
         let at = first + at.index(value.len() - first);
         match how {
@@ -251,7 +251,7 @@ async fn answer(hook: &HookServer, call: &GeneratedCall, path: &str) -> Option<A
     for (name, value) in &call.headers {
         request = request.header(*name, value.as_slice());
     }
-    // What is no URI or header does not get through HTTP either.
+    // A text that is not a valid URI or header could not be sent by HTTP either.
     let request = request.body(Full::new(Bytes::from(call.body.clone()))).ok()?;
     let answer = hook.answer(IpAddr::V4(Ipv4Addr::LOCALHOST), request).await;
     let (head, body) = answer.into_parts();

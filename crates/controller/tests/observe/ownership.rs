@@ -112,7 +112,7 @@ fn a_change_of_a_workload_that_is_not_owned_affects_no_target() {
     assert!(!affects_apps(applied(&mut index, &forged(by))));
 }
 
-/// A chain of objects of which each owns the next must not exhaust the stack.
+/// A chain of objects in which each one owns the next must not exhaust the stack.
 #[test]
 fn a_chain_of_flux_objects_is_followed_to_a_limited_depth() {
     let name = |n: usize| if n == 0 { "podinfo".to_string() } else { format!("k{n}") };

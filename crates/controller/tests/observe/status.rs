@@ -219,7 +219,7 @@ fn other_conditions_exist_only_while_they_are_true_and_list_environments_in_orde
         .note("prod", "WaitingForGate", "waits for staging");
     let expected = [
         ["Ready", "True", "ReconciliationSucceeded", "all targets were read"],
-        ["Reconciling", "True", "Progressing", "on its way: dev/eu, staging/one"],
+        ["Reconciling", "True", "Progressing", "changing: dev/eu, staging/one"],
         ["PromotionPending", "True", "WaitingForTargets", "staging: waits for dev; prod: waits for staging"],
     ];
     assert_eq!(fixture.conditions(), expected.map(|row| row.map(String::from)));

@@ -150,7 +150,7 @@ fn a_status_shows_the_revision_of_each_target_and_the_promotion_in_progress() {
       status: "True"
       type: Ready
     - lastTransitionTime: "2026-11-21T09:00:00Z"
-      message: "on its way: prod/prod-podinfo"
+      message: "changing: prod/prod-podinfo"
       observedGeneration: 1
       reason: Progressing
       status: "True"

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::network::{Replica, Server};
 
-/// Something that happens to a replica, for so many milliseconds.
+/// Something that happens to a replica, for the given number of milliseconds.
 #[derive(Clone, Debug)]
 enum ReplicaFault {
     Stopped(u64),

@@ -33,8 +33,8 @@ pub(super) fn advance(
     }
     if let Some(outdated) = facts.promotions.iter().find(|p| is_in_the_way(environment, p)) {
         let message = format!(
-            "{} waits until the change request of {} is closed, which is open where the pipeline proposes nothing \
-             any more; of that one: {}",
+            "{} waits until the change request of {} is closed, which is open in a place that the \
+             pipeline no longer uses; its promotion says: {}",
             open.revision, outdated.revision, outdated.message,
         );
         return decision.note(environment, "WaitingForWithdrawal", message);

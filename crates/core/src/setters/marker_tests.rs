@@ -1,4 +1,5 @@
-//! Whole files in, whole files out; in the tables `M` is the marker `# {"$promotion": "ns:app:prod"}`.
+//! Tests whole files before and after an edit. In the tables `#M` stands for the marker `# {"$promotion":
+//! "ns:app:prod"}`.
 
 use super::*;
 use crate::revision::Revision;
@@ -75,7 +76,7 @@ fn only_the_value_changes() {
 }
 
 #[test]
-fn what_cannot_be_set_is_said_and_what_is_not_ours_is_left() {
+fn a_bad_marker_has_a_reason_and_other_comments_are_ignored() {
     for (text, expected) in [
         ("", "no marker"),
         ("v: 1\n", "no marker"),
@@ -151,8 +152,8 @@ fn plain_values_become_quoted_when_they_would_not_be_strings() {
     ] {
         assert_eq!(edited("v: 1.10 #M\n", value), format!("v: {expected} #M\n"));
     }
-    assert_eq!(edited("v: 1.10 #M\n", "1.10"), "v: \"1.10\" #M\n", "a float is not set already");
-    assert_eq!(edited("v: !!str 1.10 #M\n", "1.10"), "v: !!str 1.10 #M\n", "a string is");
+    assert_eq!(edited("v: 1.10 #M\n", "1.10"), "v: \"1.10\" #M\n", "a float is not the same value");
+    assert_eq!(edited("v: !!str 1.10 #M\n", "1.10"), "v: !!str 1.10 #M\n", "a string is the same value");
     assert_eq!(edited("v: [a #M\n  ]\n", "b,c"), "v: [\"b,c\" #M\n  ]\n");
     assert_eq!(edited("v: 1 #M\n", ""), "EmptyValue");
 }
@@ -194,7 +195,7 @@ fn the_marker_says_which_value() {
 }
 
 #[test]
-fn a_target_is_set_alone_and_then_every_marker_names_its_own() {
+fn one_target_is_set_alone_if_every_marker_names_its_target() {
     let text = "- 1 # {\"$promotion\": \"ns:app:prod\", \"target\": \"eu\"}\n\
                 - 1 # {\"$promotion\": \"ns:app:prod\", \"target\": \"us\"}\n\
                 - 1 # {\"$promotion\": \"ns:app:prod\"}\n";
@@ -306,7 +307,7 @@ fn a_file_of_too_many_parts_or_markers_is_named() {
         assert_eq!(error.reason(), "FileNotRead");
         assert!(expected.iter().all(|part| error.to_string().contains(part)), "{error}");
     }
-    // The file of others is none of ours.
+    // A file with markers of other pipelines only is ignored, however large it is.
     assert_eq!(
         set_to(&parts(200_000).replace("#M", "# {\"$promotion\": \"a:b:c\"}"), &revision, None),
         Ok(None)

@@ -1,5 +1,5 @@
-//! A YAML file as the events of its parser, and the value beside a comment: before it on the same line, or on the line
-//! below.
+//! Parses a YAML file into events, and finds the value that a comment belongs to: before the comment on the same
+//! line, or on the line below.
 
 use std::ops::Range;
 
@@ -35,7 +35,7 @@ enum TokenKind {
     Alias,
     /// A bracket or brace.
     Flow,
-    /// The begin or end of a document.
+    /// The beginning or end of a document.
     Document,
 }
 
@@ -95,7 +95,7 @@ impl ParseError {
         ParseError::NotYaml { line: line(&line_starts, at), column, message: message.into() }
     }
 
-    /// Returns the error for a file that must be readable. `why` says what refers to it.
+    /// Returns the error for a file that must be readable. `why` says what refers to the file.
     pub(super) fn into_set_error(self, path: &str, why: &'static str) -> SetError {
         let at = |line| Location { path: path.into(), line };
         match self {
@@ -327,7 +327,7 @@ fn tokens(events: &[(Event<'_>, Span)]) -> Vec<Token> {
     tokens
 }
 
-/// Records the begin of a node. Returns whether the node is a key, and whether it is within a flow collection.
+/// Records the beginning of a node. Returns whether the node is a key, and whether it is within a flow collection.
 fn enter(open: &mut [OpenCollection]) -> (bool, bool) {
     let flow = open.iter().any(|collection| collection.flow);
     let Some(parent) = open.last_mut().filter(|collection| collection.mapping) else { return (false, flow) };

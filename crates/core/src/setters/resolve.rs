@@ -17,7 +17,7 @@ pub(super) struct FoundScalar {
 /// Why a field leads to no scalar, with the event at which the search ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ResolveError {
-    /// Nothing is there: what is there instead.
+    /// Nothing is there. The text says what is there instead.
     Missing(usize, String),
     /// Several scalars are there.
     Several(Vec<usize>),
@@ -111,7 +111,7 @@ impl ParsedDocument<'_> {
         }
     }
 
-    /// Returns what there is if a step leads nowhere.
+    /// Returns a text that says what is there instead if a step leads nowhere.
     fn instead(&self, node: usize, step: &Step, parent: &str) -> String {
         let place = if parent.is_empty() { "the document" } else { parent };
         let is_list = matches!(self.events.get(node), Some((Event::SequenceStart(..), _)));
@@ -242,7 +242,7 @@ fn is_node(event: &Event<'_>) -> bool {
     matches!(event, Event::Scalar(..) | Event::Alias(_) | Event::SequenceStart(..) | Event::MappingStart(..))
 }
 
-/// Returns the things with commas between them: at most `most`, and the number of the others.
+/// Joins texts with commas: at most `most` of them, and the number of the others.
 pub(super) fn listed(mut things: Vec<String>, most: usize) -> String {
     let more = things.len().saturating_sub(most);
     things.truncate(most);

@@ -25,7 +25,7 @@ pub struct Update {
     pub name: Option<String>,
     /// The path of the value in the object.
     pub field: String,
-    /// The facet of the revision that is the value; default is the only one.
+    /// The facet of the revision to set as the value; default is the revision's only facet.
     pub value: Option<String>,
     /// The workload of the facet, as `kind/name`.
     pub workload: Option<String>,
@@ -82,7 +82,7 @@ impl UpdateEntry {
         for part in parts(update.path.trim_start_matches("./").trim_start_matches('/')) {
             let part = part.map_err(|problem| bad("path", problem))?;
             let text = part.fill(place).map_err(|problem| bad("path", problem))?;
-            // A lone brace is a plain character: the alternatives of globs would be placeholders here.
+            // A lone brace is a plain character: `{...}` is a placeholder here, not the alternatives of a glob.
             path.push_str(&if part.is_literal() { text.replace('}', "[}]") } else { globset::escape(text) });
             plain.push_str(text);
         }
@@ -109,8 +109,8 @@ impl UpdateEntry {
 
     /// Returns true if the entry names a file of this path.
     pub(super) fn means(&self, path: &str) -> bool {
-        let prefix_length = self.pattern.text.get(..self.prefix_length).unwrap_or_default();
-        path.starts_with(prefix_length)
+        let prefix = self.pattern.text.get(..self.prefix_length).unwrap_or_default();
+        path.starts_with(prefix)
             && (path.ends_with(".yaml") || path.ends_with(".yml"))
             && self.pattern.matches(path)
     }
@@ -213,7 +213,7 @@ impl UpdateEntry {
         }
     }
 
-    /// The one document that has the field, and how that ends.
+    /// Returns the only document that has the field, with the result of the search in it.
     fn only_field(
         &self,
         files: &[UpdateFile<'_>],

@@ -1,4 +1,4 @@
-//! Whole files and whole lists in; what is set, or the word for why nothing is.
+//! Tests whole files and `update` lists: the files after the edit, or the reason why nothing is set.
 
 use super::*;
 use crate::revision::Revision;
@@ -26,7 +26,7 @@ fn places() -> Vec<UpdateTarget> {
     vec![place("eu", Some("eu-1")), place("us", None)]
 }
 
-/// What becomes of all files, those that are not touched included.
+/// Returns all files after the edit, including those that it does not change.
 fn updated(files: &[(&str, &str)], updates: &[Update]) -> Result<Vec<String>, UpdateError> {
     let plan = Plan::new(updates, &places(), None)?;
     let paths: Vec<&str> = files.iter().map(|(path, _)| *path).collect();
@@ -43,7 +43,7 @@ fn updated(files: &[(&str, &str)], updates: &[Update]) -> Result<Vec<String>, Up
 }
 
 #[test]
-fn the_one_value_that_is_meant_is_set() {
+fn an_entry_sets_its_one_value() {
     let several = format!("---\n{}---\n{RELEASE}", RELEASE.replace("name: podinfo", "name: other"));
     let manifest = "spec:\r\n  containers:\r\n  - {name: sidecar, image: x/side:1}\r\n  - name: app\r\n    \
                     image: 'x/app:6.1.5' # c\r\n";
@@ -68,7 +68,7 @@ fn the_one_value_that_is_meant_is_set() {
 }
 
 #[test]
-fn a_value_that_is_right_already_is_a_success() {
+fn a_value_that_is_set_already_is_a_success() {
     let text = RELEASE.replace("6.1.5", "6.1.8");
     let plan = Plan::new(&[entry("a.yaml", "", "spec.chart.spec.version")], &places(), None).unwrap();
     let done = plan.set(&[("a.yaml", &text)], &revision(&[("HelmRelease/podinfo:chart", "6.1.8")])).unwrap();
@@ -89,7 +89,7 @@ fn placeholders_mean_each_target() {
     let files = [("apps/eu.yaml", "v: 1.0"), ("apps/us.yaml", "v: 1.0"), ("apps/ap.yaml", "v: 1.0")];
     let done = updated(&files, &[entry("{namespace}/{target}.yaml", "", "v")]);
     assert_eq!(done, Ok(["v: 6.1.8", "v: 6.1.8", "v: 1.0"].map(String::from).to_vec()));
-    // What stands for a placeholder is no pattern.
+    // The value of a placeholder is not a pattern.
     let plan = Plan::new(
         &[entry("{target}.yaml", "", "v")],
         &[UpdateTarget { target: "[a]*".into(), ..UpdateTarget::default() }],
@@ -98,12 +98,12 @@ fn placeholders_mean_each_target() {
     assert_eq!(plan.unwrap().select(&["a.yaml", "[a]*.yaml"]).unwrap().into_iter().collect::<Vec<_>>(), [1]);
 }
 
-/// Files, an entry, and the word and words that it is refused with.
+/// Files, an entry, and the reason and the parts of the message with which the entry is refused.
 type Row<'a> = (&'a [(&'a str, &'a str)], Update, &'a str, &'a [&'a str]);
 
 #[test]
 #[allow(clippy::too_many_lines, reason = "a table")]
-fn what_is_missing_or_ambiguous_is_named() {
+fn errors_name_missing_and_ambiguous_values() {
     let two = format!("{RELEASE}---\n{RELEASE}");
     let other = RELEASE.replace("name: podinfo", "name: other");
     let release = |path: &str| entry(path, "HelmRelease/podinfo", "spec.chart.spec.version");
@@ -187,7 +187,7 @@ fn what_is_missing_or_ambiguous_is_named() {
         let says = error.to_string();
         assert!(words.iter().all(|word| says.contains(word)), "{says}");
     }
-    // A template beside it matters only where it may hold what is meant.
+    // A template that is not YAML is an error only if it may contain the wanted field.
     let files = [("a.yaml", "{{- x }}\ny: z"), ("b.yaml", "v: 1.0")];
     assert_eq!(updated(&files, &[entry("*.yaml", "", "v")]).unwrap()[1], "v: 6.1.8");
 }
@@ -212,7 +212,7 @@ fn two_entries_may_mean_one_value_if_they_agree() {
 }
 
 #[test]
-fn a_target_that_is_promoted_into_by_itself_shares_nothing() {
+fn a_target_that_is_promoted_into_separately_shares_no_value() {
     let set = |path: &str, target: &str| {
         let plan = Plan::new(&[entry(path, "", "v")], &places(), Some(target))?;
         plan.select(&["eu.yaml", "us.yaml"]).map(|selected| selected.into_iter().collect::<Vec<_>>())
@@ -252,7 +252,7 @@ fn a_pattern_of_many_stars_takes_no_longer_than_another() {
         let path = format!("{}/x.yaml", "a".repeat(200));
         let _ = done.send(plan.select(&[path.as_str()]).is_err());
     });
-    // What backtracks does not end in the time of the universe.
+    // A matcher with backtracking would practically never end.
     assert_eq!(has_ended.recv_timeout(std::time::Duration::from_secs(60)), Ok(true));
 }
 

@@ -1,4 +1,4 @@
-//! What is held until a person lets it pass. A is 1.0.0, B is 1.1.0, C is 1.2.0.
+//! Gates that hold a promotion until a person approves it. A is 1.0.0, B is 1.1.0, C is 1.2.0.
 
 use sluice_core::decide::Action;
 use sluice_core::evidence::Evidence;
@@ -12,7 +12,7 @@ fn an_unreported_target_holds_a_promotion_until_a_report_or_an_approval() {
     let mut sim = Simulation::new(&[("dev", &["d"]), ("prod", &["eu", "us"])]);
     let mut silent = shows("", Health::Unknown);
     silent.members.iter_mut().for_each(|m| m.facets.clear());
-    // As after its status was lost: nothing is remembered of it either.
+    // As after the status was lost: there is no evidence about the target either.
     sim.evidence = Evidence::default();
     sim.observed.insert("prod", "us", silent);
     sim.runs("dev", "d", B, Health::Ready);
@@ -27,14 +27,14 @@ fn an_unreported_target_holds_a_promotion_until_a_report_or_an_approval() {
     reports.runs("prod", "us", A, Health::Ready);
     reports.settle();
     assert_eq!(reports.phases("prod"), ["1.1.0 Proposed"]);
-    // What was proposed before it was there is not held for it.
+    // A promotion that was proposed before the target became silent is not held for it.
     let mut proposed = reports.clone();
     proposed.observed.insert("prod", "us", sim.observed.target("prod", "us").unwrap().clone());
     proposed.evidence = Evidence::default();
     proposed.step();
     let merges = |action: &Action| matches!(action, Action::Follow { may_merge: true, .. });
     assert!(proposed.last.actions.iter().any(merges), "{:?}", proposed.last);
-    // It runs something newer, and that is another matter.
+    // The target reports a newer revision, so another gate holds the promotion.
     sim.runs("prod", "us", C, Health::Ready);
     sim.settle();
     assert!(sim.note("prod").contains("it is older than 1.2.0"), "{}", sim.note("prod"));

@@ -1,4 +1,4 @@
-//! What keeps a pipeline from promoting its own commits where the sources of its targets cannot be seen.
+//! Guards against a pipeline that promotes its own commits, if Sluice cannot read the sources of its targets.
 
 use sluice_core::observed::Health;
 use sluice_core::repository::Repository;
@@ -8,8 +8,8 @@ use sluice_core::tracks::Track;
 
 use crate::simulation::{Simulation, shows};
 
-/// dev and prod of a pipeline that tracks the revision of the source, with commits for prod to `main` of
-/// the fleet repository. What dev reads is `source`, as far as it can be seen.
+/// dev and prod of a pipeline that tracks the revision of the source, with commits for prod to `main` of the fleet
+/// repository. dev follows the repository `source`; `None` if Sluice cannot read it.
 fn tracks_source(dev: &str, source: Option<Repository>) -> Simulation {
     let mut sim = Simulation::new(&[("dev", &["d"]), ("prod", &["p"])]);
     sim.pipeline.tracks = vec![Track::Facet(Facet::Source)];
@@ -33,21 +33,21 @@ fn tracks_source(dev: &str, source: Option<Repository>) -> Simulation {
 
 #[test]
 fn nothing_is_committed_while_a_source_with_the_same_branch_cannot_be_read() {
-    // The GitRepository cannot be seen, and its branch has the name of the one that is written to.
+    // Sluice cannot read the GitRepository, and its branch has the same name as the branch that Sluice writes to.
     let mut sim = tracks_source("main@sha1:bb", None);
     assert_eq!(sim.promotions, []);
     let note = sim.last.notes.get("prod").unwrap();
     assert_eq!(note.reason, "SourceNotReadable");
     assert!(note.message.contains("dev/d") && note.message.contains("GitRepository"), "{}", note.message);
-    // It is seen, and is another repository.
+    // Sluice can read the GitRepository, and it is another repository.
     let app = Repository { url: "https://git.example/app.git".into(), branch: "main".into() };
     let seen = tracks_source("main@sha1:bb", Some(app));
     assert_eq!(seen.phases("prod"), ["main@sha1:bb Delivered"]);
-    // Of one that cannot be read, the last revision that it proved names the branch.
+    // If a target cannot be read, the last revision that it proved names its branch.
     sim.cannot_be_read("dev", "d");
     sim.settle();
     assert_eq!(sim.promotions, []);
-    // Commits to main are never read by what follows another branch, or no branch at all.
+    // A target that follows another branch, or no branch, never gets the commits to main.
     for revision in ["dev@sha1:bb", "v1.0.0@sha1:bb", "sha1:bb", "sha256:bb"] {
         let other = tracks_source(revision, None);
         assert_eq!(other.phases("prod"), [format!("{revision} Delivered")]);

@@ -1,5 +1,5 @@
-//! Helm gives up on a release: the promotion of exactly that revision fails with Helm's cause at once, and
-//! succeeds all the same when the targets run it after that.
+//! Helm gives up on a release: the promotion of exactly that revision fails immediately, with Helm's cause. It
+//! still succeeds if the targets run the revision later.
 
 use sluice_core::observed::{Health, ObservedTarget};
 use sluice_core::promotion::Phase;
@@ -9,7 +9,7 @@ use sluice_core::tracks::Track;
 use crate::simulation::{Simulation, shows};
 use crate::table::{A, B, proposed};
 
-/// Helm has tried a chart for the last time, and the one before it runs.
+/// A target where Helm gave up on a chart. The previous chart runs.
 fn gave_up_on(tried: &str) -> ObservedTarget {
     let mut shown = shows(A, Health::Failed);
     shown.members[0].gave_up = [(Facet::Chart, tried.to_string())].into();
@@ -17,7 +17,7 @@ fn gave_up_on(tried: &str) -> ObservedTarget {
     shown
 }
 
-/// B is merged into staging, which shows this.
+/// B is merged into staging, whose target is in the state `shown`.
 fn delivered(shown: ObservedTarget) -> Simulation {
     let mut sim = proposed();
     sim.observed.insert("staging", "s", shown);
@@ -27,7 +27,7 @@ fn delivered(shown: ObservedTarget) -> Simulation {
 }
 
 #[test]
-fn a_promotion_fails_at_once_with_the_cause_of_helm() {
+fn a_promotion_fails_immediately_with_the_cause_of_helm() {
     let mut sim = delivered(gave_up_on(B));
     assert_eq!(sim.phases("staging"), ["1.1.0 Failed"]);
     let promotion = sim.promotions.iter().find(|p| p.environment == "staging").unwrap();
@@ -59,8 +59,8 @@ fn image() -> Facet {
     Facet::Image("ghcr.io/acme/web".into())
 }
 
-/// A pipeline that tracks an image, the chart too or not, delivers image 2. The state that Helm gave up on in staging
-/// has these facets, and image 1 was healthy there before.
+/// Returns the phase of the promotion after a pipeline with these `tracks` has delivered image 2 into staging.
+/// Helm gave up there on a state with the facets `gave_up`. Image 1 was healthy there before.
 fn image_delivered(tracks: &[Facet], gave_up: &[(Facet, &str)]) -> Phase {
     let mut sim = Simulation::three();
     sim.pipeline.tracks = tracks.iter().cloned().map(Track::Facet).collect();
@@ -80,17 +80,17 @@ fn image_delivered(tracks: &[Facet], gave_up: &[(Facet, &str)]) -> Phase {
 }
 
 #[test]
-fn an_image_fails_at_once_too_and_a_failure_from_before_the_delivery_does_not_count() {
+fn an_image_fails_immediately_and_a_failure_before_the_delivery_does_not_count() {
     let chart = || (Facet::Chart, A);
     for (tracks, gave_up, expected) in [
         (vec![image()], vec![chart(), (image(), "2")], Phase::Failed),
         (vec![image()], vec![chart(), (image(), "1")], Phase::Delivered),
-        // The values do not name the image: which one Helm gave up on is not certain.
+        // The values do not name the image, so it is not certain which image Helm gave up on.
         (vec![image()], vec![chart()], Phase::Delivered),
         (vec![image(), Facet::Chart], vec![chart(), (image(), "2")], Phase::Failed),
         (vec![image(), Facet::Chart], vec![chart(), (image(), "1")], Phase::Delivered),
         (vec![image(), Facet::Chart], vec![chart()], Phase::Delivered),
-        // The chart is what was healthy before: it need not be known.
+        // The promoted chart was healthy before, so the chart that Helm gave up on need not be known.
         (vec![image(), Facet::Chart], vec![(image(), "2")], Phase::Failed),
     ] {
         assert_eq!(image_delivered(&tracks, &gave_up), expected, "{tracks:?} {gave_up:?}");

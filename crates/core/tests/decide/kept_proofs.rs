@@ -1,5 +1,5 @@
-//! What is remembered of a fast environment until a slow one has caught up with it: dev and perf both come
-//! before prod, and perf takes its time.
+//! Which proofs of a fast environment are kept until a slow one has caught up. prod depends on dev and perf, and
+//! perf is slow.
 
 use proptest::prelude::*;
 use sluice_core::evidence::{Evidence, MAX_PROOFS, MIN_PROOFS};
@@ -8,7 +8,7 @@ use sluice_core::pipeline::MinReady;
 
 use crate::simulation::{Simulation, revision, shows};
 
-/// dev → perf, and prod after both.
+/// dev → perf, and prod depends on both.
 fn diamond() -> Simulation {
     let mut sim = Simulation::three();
     sim.pipeline.environments[1].name = "perf".into();
@@ -22,7 +22,7 @@ fn version(n: usize) -> String {
     format!("1.{n}.0")
 }
 
-/// One more look at the targets.
+/// Observes the targets once more.
 fn look(sim: &mut Simulation) {
     sim.evidence = sim.evidence.updated(&sim.pipeline, &sim.observed, 0, sim.now);
 }
@@ -60,12 +60,12 @@ proptest! {
             sim.runs("perf", "s", &version(taken), health);
             look(&mut sim);
             prop_assert_eq!(candidate(&sim), if fails { before } else { Some(version(taken)) });
-            // P5 and P8: the same look again, and one by a controller that was restarted, change nothing.
+            // P5 and P8: the same observation again changes nothing.
             let known = sim.evidence.clone();
             look(&mut sim);
             prop_assert_eq!(&sim.evidence, &known);
         }
-        // What perf has caught up with is not kept.
+        // Proofs of revisions that perf has caught up with are not kept.
         sim.runs("perf", "s", &version(newest), Health::Ready);
         look(&mut sim);
         prop_assert!(sim.evidence.of("dev", "d").len() <= MIN_PROOFS);
@@ -128,7 +128,7 @@ fn many_targets_share_the_limit_of_a_pipeline() {
     }
     let kept: usize = targets.iter().map(|t| sim.evidence.of("dev", t).len()).sum();
     assert!(kept <= 2000, "{kept}");
-    // And what it is stuck at is among it.
+    // The revision at which the last target is stuck is among the kept proofs of each other target.
     for target in &targets[..127] {
         let proofs = sim.evidence.of("dev", target);
         assert!(proofs.iter().any(|p| p.revision == revision(&version(1))), "{target}");

@@ -28,7 +28,8 @@ fn a_change_request_may_be_merged_only_while_all_gates_are_open() {
     };
     assert_eq!(may(&approved), [true]);
     assert_eq!(may(&|sim| sim.policy_of("staging").refused = Some("not that way".into())), [false]);
-    // What is older than what runs there by now waits for a person; that one goes on to prod.
+    // If staging runs a newer revision by now, the older one waits for a person. The newer one is proposed for
+    // prod.
     assert_eq!(may(&|sim| sim.runs("staging", "s", "1.2.0", Health::Ready)), [false, true]);
     let unseen =
         |sim: &mut Simulation| sim.observed.insert("staging", "s", ObservedTarget::unreadable("gone"));

@@ -207,7 +207,7 @@ impl HealthyRuns {
 fn play(sim: &mut Simulation, events: &[Event], planted: fn(&mut Simulation)) -> Result<(), String> {
     let mut seen = HealthyRuns::default();
     seen.look(sim);
-    // What ran at the start was proven before the history began.
+    // The revisions that run at the start were proven before the history began.
     VERSIONS[..1].iter().for_each(|v| {
         for e in &sim.pipeline.environments {
             e.targets.iter().for_each(|t| seen.0.push((e.name.clone(), t.clone(), revision(v))));
@@ -270,7 +270,7 @@ fn check(before: &Simulation, after: &Simulation, seen: &HealthyRuns) -> Result<
     Ok(())
 }
 
-/// The phases of a simulation without anything that names stand for.
+/// The phases of a simulation by environment, without any names.
 fn phases(sim: &Simulation) -> Vec<Vec<String>> {
     sim.pipeline.environments.iter().map(|e| sim.phases(&e.name)).collect()
 }

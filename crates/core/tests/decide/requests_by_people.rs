@@ -1,4 +1,4 @@
-//! What people write into promotions, and what nobody may: approvals, rejections, retries and forged records.
+//! What people may write into promotions (approvals, rejections, retries), and what they may not (forged records).
 //! A is 1.0.0, B is 1.1.0, C is 1.2.0.
 
 use sluice_core::decide::Action;
@@ -18,7 +18,7 @@ fn waiting() -> Simulation {
     sim
 }
 
-/// A record that somebody wrote by hand, as far ahead as numbers go.
+/// A record that somebody wrote by hand, with the highest possible numbers.
 fn forged(sim: &Simulation, version: &str, phase: Phase) -> Promotion {
     Promotion {
         name: format!("staging-{version}"),
@@ -47,7 +47,7 @@ fn unproven_revisions_are_not_delivered_whatever_the_record_says() {
                 "{}",
                 sim.note("staging")
             );
-            // It is no evidence for what comes after, and a newer revision takes its place.
+            // The record is no evidence for later environments, and a newer revision replaces it.
             assert_eq!(sim.phases("prod"), Vec::<String>::new());
             sim.runs("dev", "d", C, Health::Ready);
             sim.settle();
@@ -91,7 +91,8 @@ fn a_rejection_ends_an_undelivered_promotion_and_closes_its_change_request() {
     assert_eq!(pending.effects, []);
     let (opened, closed) = (Effect::Opened("staging".into(), B.into()), Effect::Closed("staging".into()));
     assert_eq!(proposed.effects, [opened, closed]);
-    // Neither an approval brings it back, given before or after, nor a retry that was asked for before it; a newer revision comes all the same.
+    // An approval, before or after the rejection, does not revive the promotion; neither does an earlier retry
+    // request. A newer revision is still promoted.
     pending.promotions[0].approved = true;
     pending.settle();
     assert_eq!(pending.phases("staging"), ["1.1.0 Rejected"]);
@@ -178,7 +179,8 @@ fn a_retry_of_a_promotion_that_has_not_failed_is_declined_and_does_not_count_lat
         let answer = answer.unwrap();
         assert_eq!((answer.to, answer.answers.as_deref()), (phase, Some("2026-11-22T10:00:00Z")));
         assert!(answer.message.ends_with(why), "{}", answer.message);
-        // A person who closes the change request after that has said no.
+        // If a person closes the change request later, that rejection counts, because the retry request is
+        // answered.
         assert_eq!(sim.promotions[0].retry, None);
     }
 }

@@ -1,4 +1,5 @@
-//! What goes on when its cause is gone, and what is made again. B is 1.1.0, C is 1.2.0.
+//! Promotions that continue when the cause of a failure is gone, and commits that are made again. B is 1.1.0, C is
+//! 1.2.0.
 
 use jiff::SignedDuration;
 use sluice_core::decide::Action;
@@ -22,7 +23,7 @@ fn a_failed_delivery_succeeds_after_its_owner_has_corrected_the_cause() {
     sim.now += SignedDuration::from_mins(1);
     sim.settle();
     assert_eq!(sim.phases("staging"), ["1.1.0 Proposed"]);
-    // A person who does not want to wait, and a newer revision, need not.
+    // A retry by a person does not wait for the next attempt, and neither does a newer revision.
     retried.promotions[0].retry = Some("2026".into());
     retried.settle();
     assert_eq!(retried.phases("staging"), ["1.1.0 Proposed"]);
@@ -43,7 +44,7 @@ fn a_promotion_that_failed_before_delivery_waits_for_a_retry_by_a_person() {
     assert_eq!(sim.phases("staging"), ["1.1.0 Proposed"]);
 }
 
-/// B was committed for staging, which does not show it.
+/// B was committed for staging, which does not run it yet.
 fn committed() -> Simulation {
     let mut sim = Simulation::three();
     sim.commits = true;
@@ -70,7 +71,7 @@ fn a_commit_that_a_forced_push_removed_is_made_again() {
     assert_eq!(sim.phases("staging"), ["1.1.0 Delivered"]);
     assert_eq!((sim.effects.len(), sim.undone.as_slice()), (before + 1, &[B.to_string()][..]));
     assert!(sim.promotions[0].approved, "it is the revision that was approved");
-    // Also when it was given up, for as long as it is wanted.
+    // The commit is made again even if the promotion has failed, as long as its revision is wanted.
     sim.now += SignedDuration::from_mins(31);
     sim.settle();
     assert_eq!(sim.phases("staging"), ["1.1.0 Failed"]);
@@ -93,7 +94,7 @@ fn a_branch_is_checked_only_while_the_targets_do_not_run_the_delivered_revision(
     assert_eq!(after(|sim| sim.runs("staging", "s", B, Health::Failed)), 0);
     assert_eq!(after(|sim| sim.runs("staging", "s", B, Health::Ready)), 0);
     assert_eq!(after(|sim| sim.pipeline.suspended = true), 0);
-    // A webhook writes to no branch; and what is not the candidate any more is not made again.
+    // A webhook writes to no branch. A commit whose revision is not the candidate any more is not made again.
     assert_eq!(after(|sim| sim.policy_of("staging").writes_to = None), 0);
     assert_eq!(
         after(|sim| {

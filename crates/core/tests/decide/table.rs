@@ -141,7 +141,7 @@ fn an_approval_of_b_does_not_count_for_c() {
     sim.settle();
     sim.runs("staging", "s", C, Health::Progressing);
     sim.merge("staging");
-    // The approval comes in the very moment in which C takes B's place.
+    // The approval arrives at the moment in which C replaces B.
     let waiting = |sim: &Simulation| {
         let of = sim.promotions.iter().find(|p| p.environment == "prod" && p.phase == Phase::Pending);
         of.unwrap().name.clone()
@@ -213,8 +213,8 @@ fn a_resumed_promotion_is_not_superseded_by_earlier_ones() {
     sim.runs("prod", "p", C, Health::Ready);
     sim.settle();
     assert_eq!(sim.phases("prod"), ["1.1.0 Superseded", "1.2.0 Succeeded"]);
-    // One of two goes back: what enough have proven is the first again. Flux takes its time with it, and the
-    // clock was set back.
+    // One of the two targets goes back, so B is again the newest revision that enough targets have proven. Flux is
+    // slow to deploy it, and the clock was set back.
     sim.now -= minute * 60;
     sim.runs("dev", "eu", B, Health::Ready);
     let before = sim.effects.len();
@@ -451,7 +451,7 @@ fn a_retry_of_a_waiting_promotion_tries_once_and_then_waits_again() {
     sim.promotions[0].retry = Some("now".into());
     sim.step();
     assert_eq!((sim.promotions[0].phase, &sim.promotions[0].retry), (Phase::Pending, &None));
-    // It fails again: the next try waits, and the word that was answered does not count twice.
+    // The delivery fails again. The next try waits, because a retry request counts once.
     sim.promotions[0].next_attempt = Some(later);
     sim.promotions[0].phase = Phase::Promoting;
     assert_eq!(sim.step(), 0);

@@ -6,7 +6,7 @@ use sluice_core::promotion::Phase;
 
 use crate::simulation::Simulation;
 
-/// dev with one target, prod with two that are promoted into one by one; all at 1.0.0 before.
+/// dev with one target, and prod with two that are promoted into one by one. All run 1.0.0.
 fn one_by_one() -> Simulation {
     let mut sim = Simulation::new(&[("dev", &["d"]), ("prod", &["eu", "us"])]);
     sim.policy_of("prod").per_target = true;
@@ -25,7 +25,7 @@ fn each_target_has_its_own_promotion_and_none_waits_for_another() {
         targets[0].1.starts_with("app-prod-eu-") && targets[1].1.starts_with("app-prod-us-"),
         "{targets:?}"
     );
-    // eu is merged; us stays proposed, and is taken over by what comes next.
+    // The change request of eu is merged. That of us stays open, and the next revision takes it over.
     sim.merge("prod");
     sim.runs("prod", "eu", "1.1.0", Health::Ready);
     sim.settle();
@@ -46,7 +46,7 @@ fn a_requested_revision_goes_into_each_target_separately() {
     sim.trigger("dev", "1.1.0", "build-1");
     assert_eq!(sim.phases("dev"), ["1.1.0 Proposed", "1.1.0 Proposed"]);
     assert_eq!(sim.open_requests("dev").len(), 2);
-    // eu is merged; us is taken over by what is asked for next.
+    // The change request of eu is merged. The next request takes over that of us.
     sim.merge("dev");
     sim.runs("dev", "eu", "1.1.0", Health::Ready);
     sim.settle();
@@ -54,7 +54,7 @@ fn a_requested_revision_goes_into_each_target_separately() {
     sim.trigger("dev", "1.2.0", "build-2");
     assert_eq!(sim.promotion("dev-us-build-1").phase, Phase::Superseded);
     assert_eq!(sim.open_requests("dev"), ["1.2.0", "1.2.0"]);
-    // What eu has proven goes on from there.
+    // The revision that eu has proven is promoted into prod.
     assert_eq!(sim.phases("prod"), ["1.1.0 Proposed"]);
 }
 
@@ -98,7 +98,7 @@ fn regrouping_closes_open_change_requests_before_others_are_opened() {
     assert!(sim.promotions[2].message.contains("prod has no target us any more"));
     sim.policy_of("prod").per_target = false;
     sim.settle();
-    // The same purpose has the same record again.
+    // A promotion with the same purpose uses the same record again.
     assert_eq!(sim.phases("prod")[0], "1.1.0 Proposed");
     assert_eq!(sim.open_requests("prod").len(), 1);
 }

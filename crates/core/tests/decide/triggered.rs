@@ -1,4 +1,4 @@
-//! What is asked for from outside goes into the first environment, and what those who were called say of it.
+//! Revisions that a caller of `/trigger` requests for the first environment, and reports of webhook receivers.
 
 use sluice_core::observed::Health;
 use sluice_core::promotion::{Phase, ReceiverReport};
@@ -14,7 +14,7 @@ fn a_requested_revision_goes_into_the_first_environment_and_on_from_there() {
     let mut sim = Simulation::three();
     sim.trigger("dev", B, "build-1");
     assert_eq!(sim.phases("dev"), ["1.1.0 Proposed"]);
-    assert_eq!(sim.step(), 0, "it is left in peace");
+    assert_eq!(sim.step(), 0, "nothing more is done");
     sim.merge("dev");
     assert_eq!(sim.phases("staging"), Vec::<String>::new());
     sim.runs("dev", "d", B, Health::Ready);
@@ -23,7 +23,7 @@ fn a_requested_revision_goes_into_the_first_environment_and_on_from_there() {
         (sim.phases("dev"), sim.phases("staging")),
         (vec!["1.1.0 Succeeded".into()], vec!["1.1.0 Proposed".into()])
     );
-    // Asked for again by another key: it runs there.
+    // Another key requests the same revision, which runs there already.
     sim.trigger("dev", B, "build-2");
     assert_eq!(sim.phases("dev"), ["1.1.0 Succeeded", "1.1.0 Succeeded"]);
     assert_eq!(sim.requests.len(), 2);
@@ -53,14 +53,14 @@ fn simultaneous_requests_have_one_order_whichever_is_seen_first() {
         let mut sim = Simulation::three();
         sim.trigger("dev", B, "build-1");
         sim.trigger("dev", C, "build-2");
-        // Two replicas have counted in the same moment.
+        // Two replicas have given the same sequence number at the same moment.
         sim.promotions.iter_mut().for_each(|p| p.sequence = 1);
         if turned {
             sim.promotions.reverse();
         }
         sim.settle();
         sim.merge("dev");
-        // Both are one change request's: what the first has of it is not taken back.
+        // Both promotions have the same change request, so Sluice does not close that of the first one.
         assert_eq!(sim.promotion("dev-build-1").phase, Phase::Superseded, "{turned}");
         assert_eq!(sim.promotion("dev-build-2").phase, Phase::Delivered, "{turned}");
         sim.promotion("dev-build-1").phase = Phase::Delivered;
@@ -101,7 +101,7 @@ fn gates_suspension_and_unreadable_targets_hold_a_requested_revision() {
     sim.runs("dev", "d", A, Health::Ready);
     sim.settle();
     assert_eq!(sim.phases("dev"), ["1.1.0 Proposed"]);
-    // Going back is held there too.
+    // A downgrade is held in the first environment too.
     sim.policy_of("dev").manual = false;
     sim.trigger("dev", "0.9.0", "build-2");
     assert!(sim.note("dev").contains("older than 1.0.0"), "{}", sim.note("dev"));
@@ -144,7 +144,7 @@ fn the_receivers_report_counts_except_for_success() {
     sim.settle();
     assert_eq!(sim.phases("staging"), ["1.1.0 Failed"]);
     assert_eq!(sim.promotion(&name).message, "the receiver reports that it has failed: disk full");
-    // What runs there after all has arrived after all.
+    // If the targets run the revision later, the promotion succeeds after all.
     sim.runs("staging", "s", B, Health::Ready);
     sim.settle();
     assert_eq!(sim.phases("staging"), ["1.1.0 Succeeded"]);
@@ -165,7 +165,7 @@ fn a_failure_that_the_receiver_fixed_needs_no_retry() {
     assert_eq!(sim.phases("staging"), ["1.1.0 Delivered"]);
     let waits = "the receiver reports that it is done: run 8; waits for the targets to run it";
     assert_eq!(sim.promotion(&name).message, waits);
-    // From then on it is a word like any other.
+    // From then on `Done` counts as in any other promotion.
     sim.promotion(&name).report = Some(ReceiverReport::Done("run 8".into()));
     sim.settle();
     assert_eq!(sim.step(), 0, "and nothing more");

@@ -1,16 +1,16 @@
-//! Draws YAML files: every choice is a byte. What is drawn is known piece by piece, so that a test
-//! can tell which bytes are values to set and where a reader has to find them.
+//! Generates YAML files: each byte of the input is one choice. A generated file is kept in pieces, so that a test
+//! knows which bytes are values to set, and where a YAML reader must find these values.
 
 /// A part of a file.
 #[derive(Debug)]
 pub enum Piece {
-    /// Stays as it is.
+    /// A text that an edit must not change.
     Fixed(String),
     /// A value with one of our markers after it, as written in the file.
     Slot(String),
 }
 
-/// What is to be set in a slot.
+/// The kind of value that is set in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The source's revision.
@@ -19,23 +19,23 @@ pub enum Kind {
     Image,
 }
 
-/// Where a reader finds a value: which document, and the JSON pointer in it.
+/// Where a reader finds a value: the number of the document, and a JSON pointer in it.
 #[derive(Clone, Debug)]
 pub struct Path {
     pub document: usize,
     pub pointer: String,
 }
 
-/// A value to set, and all places where it shows (an anchor's aliases too).
+/// A value to set, and all places where a reader finds it (aliases of its anchor too).
 #[derive(Debug)]
 pub struct Slot {
     pub kind: Kind,
-    /// How it stands in the file.
+    /// The value as written in the file.
     pub old: String,
     pub paths: Vec<Path>,
 }
 
-/// A file.
+/// A generated file.
 #[derive(Debug, Default)]
 pub struct Drawn {
     pub pieces: Vec<Piece>,
@@ -102,14 +102,14 @@ struct Pen<'b> {
     drawn: Drawn,
     newline: &'static str,
     document: usize,
-    /// Keys and anchors are numbered, each number is used once.
+    /// The last number of a key or anchor. Each number is used once.
     names: usize,
-    /// Anchors of this document: of which slot.
+    /// The anchors of this document by number, each with the index of its slot.
     anchors: Vec<(usize, usize)>,
     depth: usize,
 }
 
-/// The file that these choices make.
+/// Generates the file for these choices.
 pub fn file(choices: &[u8]) -> Drawn {
     let mut pen = Pen {
         choices,
@@ -148,7 +148,7 @@ pub fn file(choices: &[u8]) -> Drawn {
 }
 
 impl Pen<'_> {
-    /// A choice below `n`; the first of all when the bytes are used up.
+    /// Returns a choice below `n`, and 0 when all bytes are used.
     fn pick(&mut self, n: usize) -> usize {
         let choice = self.choices.get(self.next).copied().unwrap_or_default();
         self.next += 1;
@@ -183,7 +183,7 @@ impl Pen<'_> {
         }
     }
 
-    /// What may stand between two lines.
+    /// Writes what may be between two lines: nothing, an empty line or a comment.
     fn between(&mut self, indent: usize) {
         match self.pick(10) {
             0 => self.write("\n\n"),
@@ -196,7 +196,7 @@ impl Pen<'_> {
         }
     }
 
-    /// A block mapping or sequence, from the start of a line.
+    /// Writes a block mapping or sequence, from the start of a line.
     fn block(&mut self, indent: usize, pointer: &str) {
         let sequence = self.pick(3) == 0;
         let entries = 1 + self.pick(4);
@@ -245,7 +245,7 @@ impl Pen<'_> {
         format!("{pointer}/{name}")
     }
 
-    /// What stands behind `key:` or `-`, to the end of the line or lines.
+    /// Writes the node after `key:` or `-`, to the end of its line or lines.
     fn node(&mut self, indent: usize, pointer: &str) {
         let deep = self.depth > 5 || self.done();
         match self.pick(if deep { 7 } else { 12 }) {
@@ -275,7 +275,7 @@ impl Pen<'_> {
         }
     }
 
-    /// Scalars over several lines, with text in them that looks like YAML.
+    /// Writes a scalar over several lines that contains text which looks like YAML.
     fn lines(&mut self, indent: usize) {
         let pad = " ".repeat(indent + 2);
         let text = match self.pick(6) {
@@ -289,7 +289,7 @@ impl Pen<'_> {
         self.write(&text);
     }
 
-    /// A flow collection over several lines, and in it slots.
+    /// Writes a flow collection over several lines, with slots in it.
     fn flow(&mut self, indent: usize, pointer: &str) {
         let sequence = self.pick(2) == 0;
         let pad = " ".repeat(indent + 1 + self.pick(3));
@@ -336,7 +336,7 @@ impl Pen<'_> {
         self.value(pointer, "", end);
     }
 
-    /// A value to set, with its marker. `comma` goes between, `end` behind.
+    /// Writes a value to set and its marker, with `comma` between them and `end` after them.
     fn value(&mut self, pointer: &str, comma: &str, end: &str) {
         let number = self.name();
         let image = self.pick(6) == 0;

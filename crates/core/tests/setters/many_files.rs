@@ -1,5 +1,5 @@
-//! A hundred thousand files each, drawn from numbers that count up: the same ones every time, fast
-//! enough for every run. `SETTERS_CASES` says how many, `SETTERS_FIRST` which is the first.
+//! Each test edits 100,000 files, generated from the numbers 0, 1, 2 and so on. So the files are the same in every
+//! run. `SETTERS_CASES` sets how many, `SETTERS_FIRST` the first number.
 
 use serde_json::Value;
 use sluice_core::Revision;
@@ -16,7 +16,7 @@ fn cases() -> std::ops::Range<u64> {
     first..first + number("SETTERS_CASES", 100_000)
 }
 
-/// Bytes that look random, the same for the same number (splitmix64).
+/// Pseudo-random bytes; the same number gives the same bytes (splitmix64).
 struct Chance(u64);
 
 impl Chance {
@@ -59,7 +59,7 @@ const VALUES: &[&str] = &[
     "1e3",
 ];
 
-/// The field that leads to where a reader finds a value; none for one that no key tells apart.
+/// Returns the field that leads to a JSON pointer; `None` if the pointer has no key.
 fn field(pointer: &str) -> Option<String> {
     let mut field = String::new();
     for step in pointer.split('/').skip(1) {
@@ -104,7 +104,7 @@ fn assert_set(case: u64, drawn: &Drawn, listed: &[&Slot], edited: &EditedFile, s
     for (slot, raw) in drawn.slots.iter().zip(raw) {
         let before = &slot.old;
         if !listed.iter().any(|one| std::ptr::eq(*one, slot)) {
-            assert_eq!(raw, before, "case {case}: nobody asked for this one");
+            assert_eq!(raw, before, "case {case}: this value was not to be changed");
             continue;
         }
         for path in &slot.paths {
@@ -147,7 +147,7 @@ fn fields_in_many_files() {
         let drawn = generated_file::file(&chance.bytes(32));
         let source = chance.one(VALUES);
         let (text, revision) = (drawn.text(), revision(source, "2.0"));
-        // Some of the values, each by the field that leads to it.
+        // Sets some of the values, each by the field that leads to it.
         let fields = drawn.slots.iter().filter_map(|slot| Some((slot, field(&slot.paths[0].pointer)?)));
         let fields: Vec<_> = fields.filter(|_| chance.below(3) > 0).collect();
         let updates: Vec<Update> =
@@ -160,7 +160,7 @@ fn fields_in_many_files() {
             assert_set(case, &drawn, &listed, &edited, source);
             set += edited.values.len();
         }
-        // What shows by an alias is refused.
+        // A field that leads to an alias is refused.
         let alias =
             drawn.slots.iter().find_map(|slot| Some((slot.kind, field(&slot.paths.get(1)?.pointer)?)));
         if let Some((kind, field)) = alias {
@@ -172,7 +172,7 @@ fn fields_in_many_files() {
     assert!(set > cases().count() / 2 && aliases > cases().count() / 5000, "{set} values, {aliases} aliases");
 }
 
-/// Breaks a file: bytes cut out, put in, or others in their place.
+/// Damages a file: removes, inserts or replaces bytes.
 fn damaged(chance: &mut Chance, mut file: Vec<u8>) -> Vec<u8> {
     for _ in 0..=chance.below(3) {
         let (at, byte) = (chance.below(file.len() + 1), u8::try_from(chance.below(256)).unwrap());
@@ -187,8 +187,8 @@ fn damaged(chance: &mut Chance, mut file: Vec<u8>) -> Vec<u8> {
     file
 }
 
-/// Neither markers nor fields cause a panic, whatever the bytes are, nor an edit that would have to be
-/// taken back; what is set is set for good.
+/// Whatever the bytes are, markers and fields cause neither a panic nor an edit that changes more than the values.
+/// A second edit changes nothing.
 #[test]
 fn many_damaged_files_cause_no_panic() {
     let mut set = 0;

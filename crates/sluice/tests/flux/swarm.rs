@@ -1,4 +1,4 @@
-//! Fifty pipelines of ten teams, by pull requests and by commits, with always many promotions in flight. The
+//! Fifty pipelines of ten teams, by pull requests and by commits, with many promotions in flight at any time. The
 //! controller is killed every few seconds, ten times, with its temporary files kept or removed. No promotion is
 //! lost, and none is made twice.
 

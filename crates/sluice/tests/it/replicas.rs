@@ -99,8 +99,8 @@ impl ReplicaFixture {
         .await
     }
 
-    /// Starts deliveries, which hang, for pipelines of every shard. Returns the names of the pipelines, and the
-    /// holder of the
+    /// Starts deliveries, which hang, for pipelines of every shard. Returns the names of the pipelines, the holder
+    /// of the first shard, and the number of that holder.
     async fn start_deliveries(&self, round: &str) -> Result<(Vec<String>, String, usize)> {
         let key = |name: &String| PipelineKey { namespace: self.place.namespace.clone(), name: name.clone() };
         let mut names: Vec<String> = Vec::new();

@@ -30,7 +30,7 @@ pub struct ChaosForge {
 /// A repository at the forge.
 #[derive(Clone, Debug)]
 pub struct HostedRepo {
-    /// The repository for its owner and Flux: without the fault proxy.
+    /// The repository as its owner and Flux reach it, without the fault proxy.
     pub repo: Repo,
     /// The address through the fault proxy.
     pub url: String,
@@ -93,8 +93,8 @@ impl ChaosForge {
         lock(&self.records).repos.values_mut().map(RepoRecords::open_requests).sum()
     }
 
-    /// A person reviews all open change requests of a repository, and merges those without a conflict at the reviewed
-    /// head; every third one by squashing. Returns the number of merges.
+    /// A person reviews all open change requests of a repository, and merges those without a conflict at the
+    /// reviewed head, every third one by squashing. Returns the number of merges.
     pub fn merge(&self, hosted: &HostedRepo) -> usize {
         self.merge_in(hosted.repo.name())
     }
@@ -172,7 +172,7 @@ async fn check_after_push(
     let answer = next.run(request).await;
     let Some(name) = path.strip_suffix(".git/git-receive-pack") else { return answer };
     let (head, body) = answer.into_parts();
-    // A push is complete when its answer is.
+    // A push is complete once its answer is complete.
     let whole = axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default();
     lock(&records).check_main(name.trim_start_matches('/'));
     Response::from_parts(head, Body::from(whole))
@@ -230,7 +230,7 @@ impl ApiRequest {
         })
     }
 
-    /// Returns a text of the body.
+    /// Returns a field of the body that is text.
     fn text(&self, key: &str) -> Option<String> {
         self.body[key].as_str().map(str::to_owned)
     }

@@ -280,7 +280,7 @@ impl<'a> ReleaseRun<'a> {
         self.write_outcome(fields).await
     }
 
-    /// Writes a failure. `recorded` is true if Helm has made a release, which failed.
+    /// Writes a failure. `recorded` is true if Helm stored the failed release in its history.
     async fn fail(self, cause: &str, recorded: bool) -> Result<()> {
         let message =
             format!("Helm {} failed for release {}: {cause}", self.action, self.release_text(false));

@@ -1,5 +1,5 @@
-//! A repository on the server for its owner: the test commits and reads without HTTP, so that its requests are not
-//! counted with those of Sluice.
+//! A repository on the git server. Tests commit and read here without HTTP, so that the server does not count
+//! these requests together with those of Sluice.
 
 use super::accounts::{PASSWORD, USER};
 use super::program::{read, run};
@@ -188,7 +188,7 @@ impl Repo {
     /// # Errors
     /// The branch does not exist.
     pub fn head(&self, branch: &str) -> Result<String> {
-        // git keeps recently changed branches in files. For others, git itself is asked.
+        // git keeps recently changed branches in files. Other branches are read with a git command.
         let file = std::fs::read_to_string(self.folder.join("refs/heads").join(branch));
         if let Ok(sha) = file.map(|text| text.trim().to_owned())
             && sha.len() == 40

@@ -6,7 +6,7 @@ use sluice_view::explain::{Situation, explain};
 
 use crate::fixture::{now, pipeline, promotion, runs, target};
 
-/// Returns what is said about prod, as lines.
+/// Returns the explanation of prod, as lines.
 fn prod(pipeline: &Pipeline, promotions: &[Promotion]) -> String {
     let all = explain(pipeline, promotions, now());
     let prod = all.iter().find(|e| e.environment == "prod").unwrap();
@@ -106,12 +106,12 @@ fn a_predecessor_that_is_not_healthy_proves_nothing() {
     }));
     insta::assert_snapshot!(prod(&held, &[]), @r"
     Waiting
-    staging proves nothing newer: its target staging is Failed since 2026-11-21T11:50:00Z: HelmRelease/podinfo: Helm upgrade failed: timed out
+    No newer revision is proven in staging: its target staging is Failed since 2026-11-21T11:50:00Z: HelmRelease/podinfo: Helm upgrade failed: timed out
     ");
 }
 
 #[test]
-fn what_the_controller_has_noted_comes_before_what_follows_from_it() {
+fn the_note_of_the_controller_comes_before_its_consequences() {
     let mut noted = behind();
     let environments = &mut noted.status.as_mut().unwrap().environments;
     environments.get_mut("prod").unwrap().message =
@@ -153,7 +153,7 @@ fn a_suspended_pipeline_says_so_first() {
 }
 
 #[test]
-fn without_a_status_the_controller_is_the_suspect() {
+fn without_a_status_the_explanation_points_to_the_controller() {
     let mut silent = behind();
     silent.status = None;
     let all = explain(&silent, &[], now());

@@ -6,7 +6,7 @@ use sluice_view::story::story;
 use crate::fixture::promotion;
 
 #[test]
-fn a_promotion_tells_everything_in_the_order_of_time() {
+fn the_story_has_every_recorded_step_in_the_order_of_time() {
     let status = json!({
         "phase": "Succeeded", "message": "prod runs 6.1.8, healthily", "commit": "1eabc9a4",
         "times": {"Pending": "2026-11-21T11:01:00Z", "Promoting": "2026-11-21T11:03:00Z",
