@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use sluice_core::Revision;
+use sluice_core::pipeline::MergeMode;
 use sluice_core::setters::{Update, UpdateTarget};
 
 use crate::credentials::Credentials;
@@ -135,18 +136,6 @@ impl Settings {
         template::check_title(self.title.as_deref())?;
         template::check_body(self.body.as_deref().unwrap_or_default())
     }
-}
-
-/// Whether Sluice merges a change request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MergeMode {
-    /// People merge it.
-    #[default]
-    Never,
-    /// As soon as checks and approvals allow it.
-    WhenGreen,
-    /// As soon as checks and approvals allow it, by the merge queue of the forge.
-    Queue,
 }
 
 /// What the receiver of a notification or webhook learns about a promotion, beside the order.

@@ -3,6 +3,7 @@
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sluice_core::pipeline::MergeMode;
 
 use super::references::SecretRef;
 
@@ -128,8 +129,8 @@ pub struct PullRequestStrategy {
     /// When Sluice merges the change request: `Never`; `WhenGreen`, when it has the checks and approvals that the forge
     /// requires; or `Queue`, by the merge queue of GitHub or Bitbucket Cloud or the merge train of GitLab. Sluice merges only
     /// the commit that it pushed. Default `Never`.
-    #[serde(default, skip_serializing_if = "Merge::is_never")]
-    pub merge: Merge,
+    #[serde(default, skip_serializing_if = "MergeMode::is_never")]
+    pub merge: MergeMode,
     /// Delete the source branch after the merge, unless another user has pushed to it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub delete_branch: bool,
@@ -141,24 +142,6 @@ pub struct PullRequestStrategy {
     /// separately; every marker then names its `"target"`. Default Environment.
     #[serde(default, skip_serializing_if = "Per::is_environment")]
     pub per: Per,
-}
-
-/// When Sluice merges a change request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum Merge {
-    /// Never: people merge it.
-    #[default]
-    Never,
-    /// When its checks and approvals allow it.
-    WhenGreen,
-    /// When its checks and approvals allow it, by the merge queue of the forge.
-    Queue,
-}
-
-impl Merge {
-    fn is_never(&self) -> bool {
-        *self == Merge::Never
-    }
 }
 
 /// The targets of one change request.

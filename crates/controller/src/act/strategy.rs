@@ -1,11 +1,9 @@
 //! Which strategy a promotion uses: the one that the pipeline names now, or the one that opened its change request.
 
-use sluice_api::pipeline::{
-    Merge as ApiMerge, Pipeline, PromotionPolicy, PullRequestStrategy, Strategy as ApiStrategy,
-};
+use sluice_api::pipeline::{Pipeline, PromotionPolicy, PullRequestStrategy, Strategy as ApiStrategy};
 use sluice_api::promotion::{ChangeRequest as ApiChangeRequest, Promotion};
 use sluice_core::repository::Repository;
-use sluice_delivery::{MergeMode, Settings};
+use sluice_delivery::Settings;
 
 /// How an environment of a pipeline is promoted into.
 pub fn policy<'a>(pipeline: &'a Pipeline, environment: &str) -> Option<&'a PromotionPolicy> {
@@ -76,11 +74,7 @@ pub fn settings(asked: &PullRequestStrategy) -> Settings {
         title: asked.title.clone(),
         body: asked.body.clone(),
         branch: asked.branch.clone(),
-        merge: match asked.merge {
-            ApiMerge::Never => MergeMode::Never,
-            ApiMerge::WhenGreen => MergeMode::WhenGreen,
-            ApiMerge::Queue => MergeMode::Queue,
-        },
+        merge: asked.merge,
         delete_branch: asked.delete_branch,
         api_url: asked.api_url.clone(),
     }

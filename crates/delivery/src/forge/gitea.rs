@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use sluice_core::pipeline::MergeMode;
 
-use super::api::{ForgeFuture, ListFilter, MergeCall, impl_forge};
+use super::api::{AddCall, ForgeFuture, ListFilter, MergeCall, impl_forge};
 use super::authorization::AuthScheme;
 use super::change_request::{
     ChangeRequestList, ChangeRequestState, ForgeChangeRequest, ForgeCommit, MergedHead, Metadata,
@@ -21,7 +22,6 @@ use super::json::{self, names, text, without_prefix};
 use super::pager::{self, ListPage, Reach};
 use super::readiness::{Check, CheckState, Readiness, approvals};
 use crate::forge_kind::ForgeKind;
-use crate::order::MergeMode;
 use crate::outcome::ChangeRequest;
 
 /// The prefixes of drafts, unless the server is configured otherwise (docs.gitea.com/usage/pull-request).
@@ -239,12 +239,7 @@ impl Gitea {
         self.0.update(number, proposal, &title(proposal)).await
     }
 
-    async fn add(
-        &self,
-        found: &ForgeChangeRequest,
-        kind: MetadataKind,
-        names: &[String],
-    ) -> ForgeResult<Vec<String>> {
+    async fn add(&self, AddCall { found, kind, names }: AddCall<'_>) -> ForgeResult<Vec<String>> {
         let (http, number) = (&self.0.http, found.request.number);
         Ok(match kind {
             MetadataKind::Label => {
