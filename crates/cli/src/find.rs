@@ -19,7 +19,7 @@ use crate::connection::Connection;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::objects;
 use crate::reference;
-use crate::suggest::instead;
+use crate::suggest::{instead, no_environment};
 use crate::terminal::Io;
 
 /// The arguments that name a promotion.
@@ -175,14 +175,10 @@ async fn no_promotion(connection: &Connection, pipeline: &str, environment: Opti
                 return Failure::new(Exit::NotFound, format!("pipeline {pipeline} has no promotion"));
             };
             let names: Vec<String> = found.spec.environments.iter().map(|e| e.name.clone()).collect();
-            let message = match names.iter().any(|n| n == environment) {
-                true => format!("pipeline {pipeline} has no promotion into {environment}"),
-                false => {
-                    let end = instead(environment, &names, "environments", &format!("pipeline {pipeline}"));
-                    format!("pipeline {pipeline} has no environment {environment}{end}")
-                }
-            };
-            Failure::new(Exit::NotFound, message)
+            if !names.iter().any(|name| name == environment) {
+                return no_environment(pipeline, environment, &names);
+            }
+            Failure::new(Exit::NotFound, format!("pipeline {pipeline} has no promotion into {environment}"))
         }
     }
 }

@@ -1,15 +1,11 @@
 //! Requests of `sluice get`. The output format decides which form of the objects is requested. Lists come from the API
 //! server's cache, as for controllers: that is cheap for the cluster, and at most a moment old.
 
-use std::fmt::Debug;
-
 use kube::api::{DynamicObject, GetParams, ListParams, ObjectMeta};
-use kube::core::{ApiResource, NamespaceScope, Request};
+use kube::core::{ApiResource, Request};
 use kube::{Api, Resource};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
-use serde_json::value::RawValue;
 use sluice_api::lenient::is_missing_object;
 
 use super::listing::Listing;
@@ -19,32 +15,17 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::find;
 
 /// Returns the API of a kind in the requested namespaces.
-pub(super) fn api<K>(connection: &Connection, view: &View, resource: &K::DynamicType) -> Api<K>
-where
-    K: Resource<Scope: NamespaceScope>,
-{
-    let everywhere = Api::all_with(connection.client.clone(), resource);
+pub(super) fn api<L: Listing>(connection: &Connection, view: &View) -> Api<DynamicObject> {
+    let resource = ApiResource::erase::<L::Item>(&());
     match view.all_namespaces {
-        true => everywhere,
-        false => everywhere.constrain(&connection.namespace),
+        true => Api::all_with(connection.client.clone(), &resource),
+        false => Api::namespaced_with(connection.client.clone(), &connection.namespace, &resource),
     }
 }
 
-/// Reads the requested objects with all their fields.
-pub(super) async fn read<K, L: Listing>(
-    connection: &Connection,
-    listing: &L,
-    view: &View,
-    resource: &K::DynamicType,
-) -> Outcome<Vec<K>>
-where
-    K: Resource<Scope: NamespaceScope> + Clone + Debug + DeserializeOwned,
-{
-    let api: Api<K> = api(connection, view, resource);
-    let Some(name) = listing.name() else {
-        let objects = api.list(&view.params()).await;
-        return Ok(objects.map_err(|e| connection.explain(e))?.items);
-    };
+/// Reads the objects of the requested name with all their fields.
+async fn named<L: Listing>(connection: &Connection, name: &str, view: &View) -> Outcome<Vec<DynamicObject>> {
+    let api = api::<L>(connection, view);
     let found = match view.all_namespaces {
         true => {
             let params = ListParams::default().match_any().fields(&format!("metadata.name={name}"));
@@ -112,10 +93,8 @@ pub(super) async fn objects<L: Listing>(
     struct List {
         items: Vec<Value>,
     }
-    if listing.name().is_some() {
-        let resource = ApiResource::erase::<L::Item>(&());
-        let found: Vec<DynamicObject> = read(connection, listing, view, &resource).await?;
-        return found.into_iter().map(whole).collect();
+    if let Some(name) = listing.name() {
+        return named::<L>(connection, name, view).await?.into_iter().map(whole).collect();
     }
     let mut list: List =
         serde_json::from_str(&list_text::<L>(connection, view, None).await?).map_err(unreadable)?;
@@ -123,22 +102,6 @@ pub(super) async fn objects<L: Listing>(
         metadata.remove("managedFields");
     }
     Ok(list.items)
-}
-
-/// Reads all items one by one. An unreadable object becomes an item with the error.
-pub(super) async fn all<L: Listing>(connection: &Connection, view: &View) -> Outcome<Vec<L::Item>> {
-    #[derive(Deserialize)]
-    struct List<'a> {
-        #[serde(borrow)]
-        items: Vec<&'a RawValue>,
-    }
-    let text = list_text::<L>(connection, view, None).await?;
-    let list: List<'_> = serde_json::from_str(&text).map_err(unreadable)?;
-    let seen = list.items.into_iter().map(|item| match serde_json::from_str(item.get()) {
-        Ok(seen) => Ok(seen),
-        Err(_) => item_from::<L>(&serde_json::from_str(item.get()).map_err(unreadable)?),
-    });
-    seen.collect()
 }
 
 /// Returns the API server's answer to a list request, in the format of the `accept` header.

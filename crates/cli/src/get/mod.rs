@@ -111,7 +111,6 @@ async fn read<L: Listing>(listing: &L, view: &View, connection: &Connection) -> 
     }
     let mut seen = match seen {
         Some(seen) => seen,
-        None if listing.name().is_none() => fetch::all::<L>(connection, view).await?,
         None => {
             let objects = objects(connection, listing, view).await?;
             objects.iter().map(item_from::<L>).collect::<Outcome<_>>()?

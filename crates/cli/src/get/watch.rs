@@ -9,7 +9,6 @@ use futures::StreamExt;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
-use kube::core::ApiResource;
 use kube::runtime::watcher::{self, Event, watcher};
 use serde_json::Value;
 
@@ -54,8 +53,7 @@ pub(super) async fn run<L: Listing>(
     if let Some(name) = listing.name() {
         config = config.fields(&format!("metadata.name={name}"));
     }
-    let resource = ApiResource::erase::<L::Item>(&());
-    let stream = watcher(api::<DynamicObject>(connection, view, &resource), config);
+    let stream = watcher(api::<L>(connection, view), config);
     let mut events = pin!(kube::runtime::WatchStreamExt::default_backoff(stream));
     let mut interrupt = pin!(tokio::signal::ctrl_c());
     let table = Table::new(listing.columns(view.shape()), io.color);

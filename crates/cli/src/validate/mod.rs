@@ -18,7 +18,7 @@ use sluice_core::Facet;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::{self, DataFormat};
 use crate::reference;
-use crate::suggest::instead;
+use crate::suggest::{instead, no_environment};
 use crate::terminal::{Io, Symbol};
 use checkout_preview::EnvironmentPreview;
 use read::{Document, ManifestSet};
@@ -203,11 +203,7 @@ fn report(
 fn check_environment(args: &Validate, pipeline: &Pipeline) -> Outcome {
     let names: Vec<String> = pipeline.spec.environments.iter().map(|e| e.name.clone()).collect();
     match &args.environment {
-        Some(wanted) if !names.contains(wanted) => {
-            let end = instead(wanted, &names, "environments", "it");
-            let why = format!("pipeline {} has no environment {wanted}{end}", pipeline.name_any());
-            Err(Failure::new(Exit::NotFound, why))
-        }
+        Some(wanted) if !names.contains(wanted) => Err(no_environment(&pipeline.name_any(), wanted, &names)),
         _ => Ok(()),
     }
 }
