@@ -24,6 +24,17 @@ pub enum Format {
     Name,
 }
 
+impl Format {
+    /// Returns the format of data; `None` if the format is for people.
+    pub fn data(self) -> Option<DataFormat> {
+        match self {
+            Format::Json => Some(DataFormat::Json),
+            Format::Yaml => Some(DataFormat::Yaml),
+            Format::Table | Format::Wide | Format::Name => None,
+        }
+    }
+}
+
 /// The formats of commands that print only data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DataFormat {

@@ -109,10 +109,6 @@ impl Listing for Pipelines {
         "pipelines"
     }
 
-    fn sort(&self, seen: &mut Vec<ListedPipeline>) {
-        seen.sort_by_cached_key(|s| (s.namespace(), s.name_any()));
-    }
-
     fn columns(&self, shape: Shape) -> Vec<&'static str> {
         let mut columns = vec!["NAME", "APPLICATION", "ENVIRONMENTS", "READY", "PROMOTING", "AGE"];
         if shape.namespaces {
