@@ -185,10 +185,7 @@ impl Order {
         if let Some(target) = &self.target {
             last = format!("{last}@{}", component(target));
         }
-        let branch = match &self.strategy {
-            DeliveryStrategy::PullRequest { settings, .. } => settings.branch.as_deref(),
-            _ => None,
-        };
+        let branch = self.settings().and_then(|settings| settings.branch.as_deref());
         if branch == Some(template::OF_PREDECESSOR) {
             return format!("promotion-{}-{}-{last}", component(&self.namespace), component(&self.pipeline));
         }
@@ -212,6 +209,14 @@ impl Order {
         fingerprint([self.known_by().as_bytes(), content.as_bytes()])
     }
 
+    /// What the change request should look like, if the order is delivered by one.
+    fn settings(&self) -> Option<&Settings> {
+        match &self.strategy {
+            DeliveryStrategy::PullRequest { settings, .. } => Some(settings),
+            _ => None,
+        }
+    }
+
     /// The repository; empty for a notification or webhook.
     pub(crate) fn repository(&self) -> &str {
         match &self.strategy {
@@ -222,10 +227,7 @@ impl Order {
 
     /// The addresses of APIs in the pipeline and in its Secret.
     pub(crate) fn api_urls(&self) -> [Option<&str>; 2] {
-        let of_strategy = match &self.strategy {
-            DeliveryStrategy::PullRequest { settings, .. } => settings.api_url.as_deref(),
-            _ => None,
-        };
+        let of_strategy = self.settings().and_then(|settings| settings.api_url.as_deref());
         [of_strategy, self.credentials.app.as_ref().and_then(|app| app.base.as_deref())]
     }
 

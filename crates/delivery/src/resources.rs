@@ -82,10 +82,7 @@ impl Resources {
     /// The repository at its forge.
     pub(crate) fn forge(&self, order: &Order, kind: ForgeKind, url: &str) -> DeliveryResult<Box<dyn Forge>> {
         let address = self.address(order, url)?;
-        let api = match &order.strategy {
-            DeliveryStrategy::PullRequest { settings, .. } => settings.api_url.as_deref(),
-            _ => None,
-        };
+        let [api, _] = order.api_urls();
         self.check_api(api, &order.credentials)?;
         let api = api.map(|api| self.options.allowed_hosts.api(api)).transpose()?;
         Ok(connect(kind, &ForgeConnection::new(order, address.with_api(api), &self.forges))?)

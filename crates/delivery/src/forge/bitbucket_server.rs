@@ -169,9 +169,7 @@ impl BitbucketServer {
 
     async fn update(&self, number: u64, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {
         let answer = self.change(number, PullRequestChange::Text(proposal)).await?;
-        parse(&answer)
-            .and_then(ForgeChangeRequest::checked)
-            .ok_or_else(|| self.http.unreadable("a change request"))
+        self.http.checked(parse(&answer))
     }
 
     async fn add(&self, AddCall { found, kind, names }: AddCall<'_>) -> ForgeResult<Vec<String>> {
