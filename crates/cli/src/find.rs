@@ -6,7 +6,7 @@ use std::fmt::Debug;
 
 use clap::Args;
 use clap_complete::ArgValueCompleter;
-use kube::api::{ListParams, PartialObjectMeta};
+use kube::api::{ListParams, ObjectMeta};
 use kube::core::NamespaceScope;
 use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
@@ -196,38 +196,20 @@ where
         Err(_) if !everywhere => all.constrain(here).list_metadata(&params).await,
         found => found,
     };
-    let there = found.map(|list| list.items).unwrap_or_default();
+    let there: Vec<ObjectMeta> =
+        found.map(|l| l.items).unwrap_or_default().into_iter().map(|o| o.metadata).collect();
     let (kind, kinds) = (K::kind(&()).to_ascii_lowercase(), K::plural(&()));
     let place = if everywhere { "the cluster".into() } else { format!("namespace {here}") };
-    Failure::new(
-        Exit::NotFound,
-        format!(
-            "there is no {kind} {name} in {place}{}",
-            alternatives(name, &there, &kinds, here, everywhere)
-        ),
-    )
-}
-
-/// Returns the end of the message: another namespace with the object, or existing names.
-fn alternatives<K>(
-    name: &str,
-    there: &[PartialObjectMeta<K>],
-    kinds: &str,
-    here: &str,
-    everywhere: bool,
-) -> String
-where
-    K: Resource<DynamicType = ()>,
-{
-    let namespace = |o: &PartialObjectMeta<K>| o.metadata.namespace.clone().unwrap_or_default();
-    let elsewhere = there.iter().find(|o| o.metadata.name.as_deref() == Some(name));
-    if let Some(elsewhere) = elsewhere {
-        return format!("; there is one in namespace {0}: add -n {0}", namespace(elsewhere));
-    }
-    let near = there.iter().filter(|o| everywhere || namespace(o) == here);
-    let names: Vec<String> = near.filter_map(|o| o.metadata.name.clone()).collect();
-    let place = if everywhere { "the cluster".to_owned() } else { format!("namespace {here}") };
-    instead(name, &names, kinds, &place)
+    let namespace = |object: &ObjectMeta| object.namespace.clone().unwrap_or_default();
+    let end = match there.iter().find(|object| object.name.as_deref() == Some(name)) {
+        Some(elsewhere) => format!("; there is one in namespace {0}: add -n {0}", namespace(elsewhere)),
+        None => {
+            let near = there.iter().filter(|object| everywhere || namespace(object) == *here);
+            let names: Vec<String> = near.filter_map(|object| object.name.clone()).collect();
+            instead(name, &names, &kinds, &place)
+        }
+    };
+    Failure::new(Exit::NotFound, format!("there is no {kind} {name} in {place}{end}"))
 }
 
 #[cfg(test)]
