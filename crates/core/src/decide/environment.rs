@@ -64,7 +64,7 @@ fn promote(
 ) {
     promotions.iter().for_each(|p| decline_unwanted_retry(lane, p, candidate, decision));
     let current = promotions.iter().filter(|p| p.revision == candidate.revision && p.run == candidate.run);
-    current.for_each(|p| check_delivered(lane, policy, p, decision));
+    current.for_each(|p| check_delivered(lane, p, decision));
     match open {
         Some(open) if open.revision == candidate.revision => {
             advance(lane, policy, open, decision);

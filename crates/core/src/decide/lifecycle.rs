@@ -5,7 +5,6 @@ use super::running::{complaint, runs};
 use super::{Action, Decision, Facts, Lane, Transition};
 use crate::evidence::Candidate;
 use crate::observed::Member;
-use crate::pipeline::Policy;
 use crate::promotion::{CALLBACK_FAILED, Phase, Promotion, ReceiverReport};
 use crate::revision::Revision;
 
@@ -109,14 +108,10 @@ fn decline_early_retry(promotion: &Promotion, decision: &mut Decision) {
 
 /// Has the branch of a delivered promotion checked if the targets do not run its revision: a forced push may have
 /// removed its commit.
-pub(super) fn check_delivered(
-    lane: Lane<'_>,
-    policy: &Policy,
-    promotion: &Promotion,
-    decision: &mut Decision,
-) {
+pub(super) fn check_delivered(lane: Lane<'_>, promotion: &Promotion, decision: &mut Decision) {
+    let writes = lane.environment.policy.as_ref().is_some_and(|policy| policy.writes_to.is_some());
     let waits = matches!(promotion.phase, Phase::Delivered | Phase::Failed) && promotion.delivered.is_some();
-    if waits && policy.writes_to.is_some() && !runs(lane, &promotion.revision) {
+    if waits && writes && !runs(lane, &promotion.revision) {
         decision.actions.push(Action::CheckDelivered { promotion: promotion.name.clone() });
     }
 }

@@ -4,7 +4,7 @@ use super::guard::{held, refusal, unseen_source};
 use super::lifecycle::cancel;
 use super::{Action, Decision, Lane, Transition, gates};
 use crate::pipeline::{Environment, Policy};
-use crate::promotion::{Gate, Phase, Promotion};
+use crate::promotion::{Phase, Promotion};
 
 /// Takes the open promotion of the wanted revision one step further.
 pub(super) fn advance(lane: Lane<'_>, policy: &Policy, open: &Promotion, decision: &mut Decision) {
@@ -33,22 +33,18 @@ pub(super) fn advance(lane: Lane<'_>, policy: &Policy, open: &Promotion, decisio
         );
         return decision.note(lane.environment, "WaitingForWithdrawal", message);
     }
-    if pass_gates(open, gates::verdicts(lane, policy, open), lane.environment, decision) {
+    if pass_gates(lane, policy, open, decision) {
         try_delivery(lane, open, decision);
     }
 }
 
 /// Returns true if all gates of a promotion are open. Otherwise notes what it waits for.
-fn pass_gates(
-    open: &Promotion,
-    gates: Vec<Gate>,
-    environment: &Environment,
-    decision: &mut Decision,
-) -> bool {
+fn pass_gates(lane: Lane<'_>, policy: &Policy, open: &Promotion, decision: &mut Decision) -> bool {
+    let gates = gates::verdicts(lane, policy, open);
     let shut: Vec<&str> = gates.iter().filter(|g| !g.open).map(|g| g.message.as_str()).collect();
     if !shut.is_empty() {
         let message = shut.join("; ");
-        decision.note(environment, "WaitingForGate", format!("{} {message}", open.revision));
+        decision.note(lane.environment, "WaitingForGate", format!("{} {message}", open.revision));
         if open.gates != gates {
             decision.actions.push(Action::Wait { promotion: open.name.clone(), gates, message });
         }

@@ -73,7 +73,7 @@ fn promote(lane: Lane<'_>, policy: &Policy, newest: &Promotion, decision: &mut D
             );
         }
     } else if newest.phase != Phase::Succeeded || newest.retry.is_some() {
-        check_delivered(lane, policy, newest, decision);
+        check_delivered(lane, newest, decision);
         let action = resume(lane, newest, decision);
         decision.actions.extend(action);
     }
