@@ -188,8 +188,7 @@ impl AzureDevOps {
                 url: self.page_url(number)?,
                 branch: branch("sourceRefName")?,
                 head_commit: commit("lastMergeSourceCommit"),
-                notes: Vec::new(),
-                queued: false,
+                ..ChangeRequest::default()
             },
             base: branch("targetRefName")?,
             title: text(&value["title"])?,

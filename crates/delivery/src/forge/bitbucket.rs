@@ -379,8 +379,7 @@ fn parse(value: &Value) -> Option<ForgeChangeRequest> {
             url: text(&value["links"]["html"]["href"])?,
             branch: text(&value["source"]["branch"]["name"])?,
             head_commit: text(&value["source"]["commit"]["hash"]).unwrap_or_default(),
-            notes: Vec::new(),
-            queued: false,
+            ..ChangeRequest::default()
         },
         base: text(&value["destination"]["branch"]["name"])?,
         title: text(&value["title"])?,

@@ -335,8 +335,7 @@ fn parse(value: &Value) -> Option<ForgeChangeRequest> {
             url: text(&value["links"]["self"][0]["href"])?,
             branch: branch("fromRef")?,
             head_commit: text(&value["fromRef"]["latestCommit"])?,
-            notes: Vec::new(),
-            queued: false,
+            ..ChangeRequest::default()
         },
         base: branch("toRef")?,
         title: text(&value["title"])?,

@@ -60,13 +60,9 @@ impl GitHub {
 }
 
 impl GitHub {
-    /// Calls the GraphQL API, which alone has required checks and the merge queue.
-    async fn graphql(&self, query: &str, variables: Value) -> ForgeResult<Value> {
-        self.ask(query, variables).await.map(|(data, _)| data)
-    }
-
-    /// The same, and whether checks are hidden: fine-grained tokens may not read them.
-    async fn ask(&self, query: &str, variables: Value) -> ForgeResult<(Value, bool)> {
+    /// Calls the GraphQL API, which alone has required checks and the merge queue. Returns the data, and whether checks are
+    /// hidden: fine-grained tokens may not read them.
+    async fn graphql(&self, query: &str, variables: Value) -> ForgeResult<(Value, bool)> {
         // At GitHub Enterprise Server it is /api/graphql, beside /api/v3.
         let http = &self.0.http;
         let up = usize::from(http.url(&[], &[]).path().ends_with("/v3"));
@@ -323,7 +319,7 @@ impl GitHub {
                 READINESS.replace("QUEUE", queue).replace("STATE", state).replace("REQUIRED", required);
             let (owner, name, number) = (&self.0.owner, &self.0.name, found.request.number);
             let variables = json!({"owner": owner, "name": name, "number": number, "after": after});
-            let (data, hidden) = match self.ask(&query, variables).await {
+            let (data, hidden) = match self.graphql(&query, variables).await {
                 Err(ForgeError::Refused { says, .. })
                     if says.contains(&format!("'{state}' doesn't exist")) =>
                 {
@@ -417,8 +413,7 @@ fn parse(value: &Value) -> Option<ForgeChangeRequest> {
             url: text(&value["html_url"])?,
             branch: text(&value["head"]["ref"])?,
             head_commit: text(&value["head"]["sha"])?,
-            notes: Vec::new(),
-            queued: false,
+            ..ChangeRequest::default()
         },
         base: text(&value["base"]["ref"])?,
         title: text(&value["title"])?,

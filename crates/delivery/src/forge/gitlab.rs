@@ -400,8 +400,7 @@ fn parse(value: &Value) -> Option<ForgeChangeRequest> {
             url: text(&value["web_url"])?,
             branch: text(&value["source_branch"])?,
             head_commit: text(&value["sha"]).unwrap_or_default(),
-            notes: Vec::new(),
-            queued: false,
+            ..ChangeRequest::default()
         },
         base: text(&value["target_branch"])?,
         title: title.into(),
