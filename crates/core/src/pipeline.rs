@@ -125,10 +125,3 @@ pub enum MergeMode {
     /// When its checks and approvals allow it, by the merge queue of the forge.
     Queue,
 }
-
-impl MergeMode {
-    /// Returns true for the default, which is not serialized.
-    pub fn is_never(&self) -> bool {
-        *self == MergeMode::Never
-    }
-}

@@ -83,11 +83,11 @@ impl Resources {
 
     /// The repository at its forge.
     pub(crate) fn forge(&self, order: &Order, kind: ForgeKind, url: &str) -> DeliveryResult<Box<dyn Forge>> {
-        let address = self.address(order, url)?;
+        let mut address = self.address(order, url)?;
         let [api, _] = order.api_urls();
         self.check_api(api, &order.credentials)?;
-        let api = api.map(|api| self.options.allowed_hosts.api(api)).transpose()?;
-        Ok(connect(kind, &ForgeConnection::new(order, address.with_api(api), &self.forges))?)
+        address.api = api.map(|api| self.options.allowed_hosts.api(api)).transpose()?;
+        Ok(connect(kind, &ForgeConnection::new(order, address, &self.forges))?)
     }
 
     /// Rejects the address of an API that people write, if the credentials must not be sent to it.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use sluice_core::pipeline::MergeMode;
 
 use super::references::SecretRef;
+use crate::schema::is_default;
 
 /// Exactly one strategy to deliver a revision, and the Secret with the keys for calls of the hook server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
@@ -129,7 +130,7 @@ pub struct PullRequestStrategy {
     /// When Sluice merges the change request: `Never`; `WhenGreen`, when it has the checks and approvals that the forge
     /// requires; or `Queue`, by the merge queue of GitHub or Bitbucket Cloud or the merge train of GitLab. Sluice merges only
     /// the commit that it pushed. Default `Never`.
-    #[serde(default, skip_serializing_if = "MergeMode::is_never")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub merge: MergeMode,
     /// Delete the source branch after the merge, unless another user has pushed to it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -140,7 +141,7 @@ pub struct PullRequestStrategy {
     pub commit_statuses: bool,
     /// `Environment`: one change request for all targets of the environment. `Target`: one for each target, merged
     /// separately; every marker then names its `"target"`. Default Environment.
-    #[serde(default, skip_serializing_if = "Per::is_environment")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub per: Per,
 }
 
@@ -152,12 +153,6 @@ pub enum Per {
     Environment,
     /// One target.
     Target,
-}
-
-impl Per {
-    fn is_environment(&self) -> bool {
-        *self == Per::Environment
-    }
 }
 
 fn main_branch() -> String {
