@@ -2,8 +2,6 @@
 //! unknown versions of Flux can be read.
 
 mod condition;
-pub mod image;
-pub mod notification;
 mod source;
 mod source_ref;
 
@@ -11,10 +9,7 @@ use kube::core::Object;
 use serde::{Deserialize, Serialize};
 
 pub use condition::FluxCondition;
-pub use source::{
-    Artifact, ORIGIN_REVISION, ORIGIN_SOURCE, SOURCE_GROUP, Source, SourceReference, SourceSpec,
-    SourceStatus, Verification,
-};
+pub use source::{Source, SourceReference, SourceSpec};
 pub use source_ref::SourceRef;
 
 /// `kustomize.toolkit.fluxcd.io`, v1 or older.
@@ -33,8 +28,6 @@ pub const HELM_GROUP: &str = "helm.toolkit.fluxcd.io";
 pub struct KustomizationSpec {
     /// True if Flux does not reconcile the object.
     pub suspend: bool,
-    /// The folder in the source.
-    pub path: Option<String>,
     /// The source of the manifests.
     pub source_ref: SourceRef,
     /// True if Ready means that all objects it made are healthy.
@@ -69,8 +62,6 @@ pub struct HelmReleaseSpec {
     pub suspend: bool,
     /// A chart by name and version.
     pub chart: Option<ChartTemplate>,
-    /// A chart by reference to an OCIRepository or HelmChart.
-    pub chart_ref: Option<SourceRef>,
     /// Present if Helm installs the chart into another cluster.
     pub kube_config: Option<KubeConfigRef>,
     /// The name of the Helm release; default is `[<targetNamespace>-]<name>`.
@@ -107,10 +98,6 @@ pub struct ChartTemplate {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ChartSpec {
-    /// The chart's name, or its path in a git source.
-    pub chart: String,
-    /// A version or a range of versions.
-    pub version: Option<String>,
     /// The source of the chart.
     pub source_ref: SourceRef,
 }
@@ -125,14 +112,10 @@ pub struct FluxStatus {
     pub conditions: Vec<FluxCondition>,
     /// Kustomization, and HelmRelease before v2: the last applied revision.
     pub last_applied_revision: Option<String>,
-    /// Kustomization: the revision that the artifact of its OCI source was built from.
-    pub last_applied_origin_revision: Option<String>,
     /// The last attempted revision.
     pub last_attempted_revision: Option<String>,
     /// HelmRelease: the digest of the last attempted OCI artifact.
     pub last_attempted_revision_digest: Option<String>,
-    /// HelmRelease: the HelmChart that Flux made for its chart template, as `namespace/name`.
-    pub helm_chart: Option<String>,
     /// The objects that it made.
     pub inventory: Option<Inventory>,
     /// HelmRelease: the releases, newest first. Kustomization (since Flux 2.7): the applied revisions, which Sluice does not
@@ -178,8 +161,6 @@ pub struct Snapshot {
     pub version: i64,
     /// deployed, superseded, failed and so on.
     pub status: String,
-    /// The chart's name.
-    pub chart_name: String,
     /// The chart's version, possibly with a digest as build metadata.
     pub chart_version: String,
     /// The chart's appVersion.

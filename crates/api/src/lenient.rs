@@ -178,7 +178,7 @@ fn salvage<K: DeserializeOwned>(mut tree: Value, first: serde_json::Error) -> se
             n if n < 2 * MAX_PARTS => 3,
             _ => 1,
         };
-        if !remove(&mut tree, error.path(), depth) {
+        if remove(&mut tree, error.path(), depth).is_none() {
             return Err(first);
         }
         let part = format!("{}: {}", error.path(), error.inner());
@@ -187,36 +187,25 @@ fn salvage<K: DeserializeOwned>(mut tree: Value, first: serde_json::Error) -> se
 }
 
 /// Removes the value at a path of the status, or the value that contains it at most `depth` steps from the root. Returns
-/// false if nothing was removed.
-fn remove(tree: &mut Value, path: &Path, depth: usize) -> bool {
-    let mut steps = path.iter().take(depth).peekable();
-    if !matches!(steps.peek(), Some(Segment::Map { key }) if key == "status") {
-        return false;
+/// the removed value.
+fn remove(tree: &mut Value, path: &Path, depth: usize) -> Option<Value> {
+    // The rest of the path after an unknown step has no value.
+    let steps = path.iter().take(depth).take_while(|s| !matches!(s, Segment::Enum { .. } | Segment::Unknown));
+    let steps: Vec<&Segment> = steps.collect();
+    let (last, parents) = steps.split_last()?;
+    if !matches!(steps[0], Segment::Map { key } if key == "status") {
+        return None;
     }
-    let mut at = tree;
-    while let Some(step) = steps.next() {
-        // The rest of the path after an unknown step has no value.
-        let is_last = matches!(steps.peek(), None | Some(Segment::Enum { .. } | Segment::Unknown));
-        at = match (step, at) {
-            (Segment::Map { key }, Value::Object(map)) if is_last => return map.remove(key).is_some(),
-            (Segment::Seq { index }, Value::Array(all)) if is_last => {
-                return *index < all.len() && {
-                    all.remove(*index);
-                    true
-                };
-            }
-            (Segment::Map { key }, Value::Object(map)) => match map.get_mut(key) {
-                Some(next) => next,
-                None => return false,
-            },
-            (Segment::Seq { index }, Value::Array(all)) => match all.get_mut(*index) {
-                Some(next) => next,
-                None => return false,
-            },
-            _ => return false,
-        };
+    let parent = parents.iter().try_fold(tree, |at, step| match step {
+        Segment::Map { key } => at.get_mut(key),
+        Segment::Seq { index } => at.get_mut(*index),
+        Segment::Enum { .. } | Segment::Unknown => None,
+    })?;
+    match (last, parent) {
+        (Segment::Map { key }, Value::Object(fields)) => fields.remove(key),
+        (Segment::Seq { index }, Value::Array(items)) if *index < items.len() => Some(items.remove(*index)),
+        _ => None,
     }
-    false
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ pub use sluice_core::promotion::Phase;
 
 use crate::pipeline::PullRequestStrategy;
 pub use crate::recorded_request_state::RecordedRequestState;
-use crate::schema::{date_time, is_zero};
+use crate::schema::{date_time, is_default};
 
 /// The promotion of one revision into one environment.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -161,7 +161,7 @@ pub struct Approval {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub revision: String,
     /// The approved try: `status.retries` at the time of the approval.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub retries: u32,
     /// The time that the approver stated. Only approvals that an earlier version of Sluice stored have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -181,7 +181,7 @@ pub struct Rejection {
     /// The rejected revision: `spec.revision`.
     pub revision: String,
     /// The rejected try: `status.retries` at the time of the rejection.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub retries: u32,
 }
 
@@ -195,7 +195,7 @@ pub struct GivenApproval {
     #[schemars(schema_with = "date_time")]
     pub at: String,
     /// The approved try.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub retries: u32,
 }
 
@@ -219,7 +219,7 @@ pub struct PromotionStatus {
     #[serde(default)]
     pub attempts: u32,
     /// How many times the promotion was delivered and started again. Notifications and webhooks are then sent again.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub round: u32,
     /// When the delivery is retried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -252,7 +252,7 @@ pub struct PromotionStatus {
     pub spec_digest: String,
     /// How many times the promotion was started again after it had ended or passed its gates. Approvals and
     /// rejections of earlier tries do not count any more.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub retries: u32,
     /// The last approval that counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -7,7 +7,7 @@ pub(crate) fn date_time(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({ "type": "string", "pattern": pattern })
 }
 
-/// Returns true for a number that is not serialized.
-pub(crate) fn is_zero(n: &u32) -> bool {
-    *n == 0
+/// Returns true for the default of a field, which is not serialized.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 
 use clap::Args;
 use clap_complete::ArgValueCompleter;
-use kube::api::{ListParams, PartialObjectMeta};
+use kube::api::{ListParams, ObjectMeta};
 use kube::core::NamespaceScope;
 use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
@@ -19,7 +19,7 @@ use crate::connection::Connection;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::objects;
 use crate::reference;
-use crate::suggest::instead;
+use crate::suggest::{instead, no_environment};
 use crate::terminal::Io;
 
 /// The arguments that name a promotion.
@@ -177,14 +177,10 @@ async fn no_promotion(connection: &Connection, pipeline: &str, environment: Opti
                 return Failure::new(Exit::NotFound, format!("pipeline {pipeline} has no promotion"));
             };
             let names: Vec<String> = found.spec.environments.iter().map(|e| e.name.clone()).collect();
-            let message = match names.iter().any(|n| n == environment) {
-                true => format!("pipeline {pipeline} has no promotion into {environment}"),
-                false => {
-                    let end = instead(environment, &names, "environments", &format!("pipeline {pipeline}"));
-                    format!("pipeline {pipeline} has no environment {environment}{end}")
-                }
-            };
-            Failure::new(Exit::NotFound, message)
+            if !names.iter().any(|name| name == environment) {
+                return no_environment(pipeline, environment, &names);
+            }
+            Failure::new(Exit::NotFound, format!("pipeline {pipeline} has no promotion into {environment}"))
         }
     }
 }
@@ -202,38 +198,20 @@ where
         Err(_) if !everywhere => all.constrain(here).list_metadata(&params).await,
         found => found,
     };
-    let there = found.map(|list| list.items).unwrap_or_default();
+    let there: Vec<ObjectMeta> =
+        found.map(|l| l.items).unwrap_or_default().into_iter().map(|o| o.metadata).collect();
     let (kind, kinds) = (K::kind(&()).to_ascii_lowercase(), K::plural(&()));
     let place = if everywhere { "the cluster".into() } else { format!("namespace {here}") };
-    Failure::new(
-        Exit::NotFound,
-        format!(
-            "there is no {kind} {name} in {place}{}",
-            alternatives(name, &there, &kinds, here, everywhere)
-        ),
-    )
-}
-
-/// Returns the end of the message: another namespace with the object, or existing names.
-fn alternatives<K>(
-    name: &str,
-    there: &[PartialObjectMeta<K>],
-    kinds: &str,
-    here: &str,
-    everywhere: bool,
-) -> String
-where
-    K: Resource<DynamicType = ()>,
-{
-    let namespace = |o: &PartialObjectMeta<K>| o.metadata.namespace.clone().unwrap_or_default();
-    let elsewhere = there.iter().find(|o| o.metadata.name.as_deref() == Some(name));
-    if let Some(elsewhere) = elsewhere {
-        return format!("; there is one in namespace {0}: add -n {0}", namespace(elsewhere));
-    }
-    let near = there.iter().filter(|o| everywhere || namespace(o) == here);
-    let names: Vec<String> = near.filter_map(|o| o.metadata.name.clone()).collect();
-    let place = if everywhere { "the cluster".to_owned() } else { format!("namespace {here}") };
-    instead(name, &names, kinds, &place)
+    let namespace = |object: &ObjectMeta| object.namespace.clone().unwrap_or_default();
+    let end = match there.iter().find(|object| object.name.as_deref() == Some(name)) {
+        Some(elsewhere) => format!("; there is one in namespace {0}: add -n {0}", namespace(elsewhere)),
+        None => {
+            let near = there.iter().filter(|object| everywhere || namespace(object) == *here);
+            let names: Vec<String> = near.filter_map(|object| object.name.clone()).collect();
+            instead(name, &names, &kinds, &place)
+        }
+    };
+    Failure::new(Exit::NotFound, format!("there is no {kind} {name} in {place}{end}"))
 }
 
 #[cfg(test)]

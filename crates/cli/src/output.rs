@@ -24,6 +24,17 @@ pub enum Format {
     Name,
 }
 
+impl Format {
+    /// Returns the format of data; `None` if the format is for people.
+    pub fn data(self) -> Option<DataFormat> {
+        match self {
+            Format::Json => Some(DataFormat::Json),
+            Format::Yaml => Some(DataFormat::Yaml),
+            Format::Table | Format::Wide | Format::Name => None,
+        }
+    }
+}
+
 /// The formats of commands that print only data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DataFormat {
@@ -67,8 +78,8 @@ pub fn list(mut objects: Vec<Value>, named: bool) -> Value {
 }
 
 /// Returns a YAML document that ends in a line break. Strings that YAML 1.1 would read as something else
-/// (`yes`, `1e3`) are quoted, because kubectl reads YAML 1.1. Characters that are unsafe on a terminal
-/// are escaped.
+/// (`yes`, `1e3`) are quoted, because kubectl reads YAML 1.1. A document with characters that are unsafe on a
+/// terminal, which the serializer does not escape, is written as JSON: that is YAML, too.
 ///
 /// # Errors
 /// When the value cannot be written as YAML.
@@ -77,17 +88,7 @@ pub fn yaml(value: &impl Serialize) -> io::Result<String> {
     if !text.chars().any(|c| c != '\n' && safe_text::is_unsafe(c)) {
         return Ok(text);
     }
-    // The serializer does not escape all unsafe characters. Each string with such a character is replaced by a
-    // placeholder that the text does not contain, and the placeholder by the string in double quotes.
-    let mark = (0..).map(|n: u32| format!("sluice-{n}-")).find(|mark| !text.contains(mark.as_str()));
-    let mut quoted = Quoted { mark: mark.unwrap_or_default(), strings: Vec::new() };
-    let mut value = serde_json::to_value(value)?;
-    quoted.replace(&mut value);
-    let mut text = raw_yaml(&value)?;
-    for (n, string) in quoted.strings.iter().enumerate() {
-        text = text.replacen(&quoted.placeholder(n), string, 1);
-    }
-    Ok(text)
+    Ok(safe_text::yaml_of_json(&serde_json::to_string_pretty(value)?).into_owned() + "\n")
 }
 
 fn raw_yaml(value: &impl Serialize) -> io::Result<String> {
@@ -97,59 +98,6 @@ fn raw_yaml(value: &impl Serialize) -> io::Result<String> {
         text.push('\n');
     }
     Ok(text)
-}
-
-/// Strings that are written as double-quoted scalars in place of placeholders.
-struct Quoted {
-    mark: String,
-    strings: Vec<String>,
-}
-
-impl Quoted {
-    /// Returns the placeholder of a string. The last letter keeps number 1 from being a part of number 10.
-    fn placeholder(&self, number: usize) -> String {
-        format!("{}{number}x", self.mark)
-    }
-
-    fn replace(&mut self, value: &mut Value) {
-        match value {
-            Value::String(text) => self.replace_text(text),
-            Value::Array(items) => items.iter_mut().for_each(|item| self.replace(item)),
-            Value::Object(fields) => {
-                for (mut key, mut field) in std::mem::take(fields) {
-                    self.replace_text(&mut key);
-                    self.replace(&mut field);
-                    fields.insert(key, field);
-                }
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
-        }
-    }
-
-    fn replace_text(&mut self, text: &mut String) {
-        if text.chars().any(safe_text::is_unsafe) {
-            let placeholder = self.placeholder(self.strings.len());
-            self.strings.push(double_quoted(text));
-            *text = placeholder;
-        }
-    }
-}
-
-/// Returns a double-quoted YAML scalar with the unsafe characters escaped (YAML 1.2.2, section 5.7).
-fn double_quoted(text: &str) -> String {
-    let mut quoted = String::from('"');
-    for c in text.chars() {
-        match c {
-            '"' => quoted.push_str("\\\""),
-            '\\' => quoted.push_str("\\\\"),
-            '\n' => quoted.push_str("\\n"),
-            '\t' => quoted.push_str("\\t"),
-            // YAML has no surrogate pairs.
-            c if safe_text::is_unsafe(c) => quoted.push_str(&format!("\\U{:08X}", u32::from(c))),
-            c => quoted.push(c),
-        }
-    }
-    quoted + "\""
 }
 
 #[cfg(test)]

@@ -32,8 +32,25 @@ fn is_break(c: char) -> bool {
     matches!(c, '\t' | '\n' | '\u{b}' | '\u{c}' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// Returns JSON with the unsafe characters escaped. Outside of strings, JSON has no unsafe characters except line breaks.
+/// Returns JSON with the unsafe characters escaped as `\uXXXX`, above U+FFFF as a surrogate pair.
 pub fn json(json: &str) -> Cow<'_, str> {
+    escaped(json, |c, safe| {
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            let _ = write!(safe, "\\u{unit:04x}");
+        }
+    })
+}
+
+/// Returns JSON with the unsafe characters escaped as YAML does, which has no surrogate pairs: `\UXXXXXXXX`
+/// (YAML 1.2.2, section 5.7).
+pub fn yaml_of_json(json: &str) -> Cow<'_, str> {
+    escaped(json, |c, safe| {
+        let _ = write!(safe, "\\U{:08X}", u32::from(c));
+    })
+}
+
+/// Escapes the unsafe characters of JSON. Outside of strings, JSON has none except line breaks.
+fn escaped(json: &str, escape: impl Fn(char, &mut String)) -> Cow<'_, str> {
     let is_raw = |c: char| c != '\n' && is_unsafe(c);
     if !json.chars().any(is_raw) {
         return Cow::Borrowed(json);
@@ -43,13 +60,6 @@ pub fn json(json: &str) -> Cow<'_, str> {
         if is_raw(c) { escape(c, &mut safe) } else { safe.push(c) }
     }
     Cow::Owned(safe)
-}
-
-/// Writes the escape of a character in JSON: `\uXXXX`, a surrogate pair above U+FFFF.
-fn escape(c: char, out: &mut String) {
-    for unit in c.encode_utf16(&mut [0; 2]) {
-        let _ = write!(out, "\\u{unit:04x}");
-    }
 }
 
 #[cfg(test)]

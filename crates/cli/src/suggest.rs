@@ -2,6 +2,8 @@
 
 use strsim::levenshtein;
 
+use crate::exit::{Exit, Failure};
+
 /// Returns the end of a message that says that a name does not exist. `kinds` is the plural of the kind; `here` names
 /// the place, for example `namespace apps`.
 pub(crate) fn instead(asked: &str, there: &[String], kinds: &str, here: &str) -> String {
@@ -16,6 +18,12 @@ pub(crate) fn instead(asked: &str, there: &[String], kinds: &str, here: &str) ->
         Some(_) if there.len() <= 10 => format!("; there are: {}", there.join(", ")),
         Some(_) => format!("; there are {} others", there.len()),
     }
+}
+
+/// Returns the failure of a command that names an environment which a pipeline does not have.
+pub(crate) fn no_environment(pipeline: &str, asked: &str, there: &[String]) -> Failure {
+    let end = instead(asked, there, "environments", &format!("pipeline {pipeline}"));
+    Failure::new(Exit::NotFound, format!("pipeline {pipeline} has no environment {asked}{end}"))
 }
 
 /// Returns the existing name that is similar to an unknown one.

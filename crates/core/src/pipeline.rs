@@ -1,6 +1,8 @@
 //! A pipeline as its owner wrote it, as plain values with every default filled in.
 
 use jiff::SignedDuration;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::promotion::Promotion;
 use crate::repository::Repository;
@@ -110,4 +112,16 @@ mod tests {
         assert_eq!(MinReady::Count(0).of(3), 1);
         assert_eq!(MinReady::Count(5).of(3), 5);
     }
+}
+
+/// When Sluice merges a change request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum MergeMode {
+    /// Never: people merge it.
+    #[default]
+    Never,
+    /// When its checks and approvals allow it.
+    WhenGreen,
+    /// When its checks and approvals allow it, by the merge queue of the forge.
+    Queue,
 }

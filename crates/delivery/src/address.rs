@@ -108,11 +108,6 @@ impl RepositoryAddress {
         Ok(RepositoryAddress { text, scheme: url.scheme().into(), host, api: None, port, path })
     }
 
-    /// The same, with the address of an API.
-    pub(crate) fn with_api(self, api: Option<String>) -> Self {
-        RepositoryAddress { api, ..self }
-    }
-
     /// The path before the owner, the owner, and the name.
     pub(crate) fn repository(&self) -> Result<(&str, &str, &str), AddressError> {
         let none = || AddressError::NoOwner(self.text.clone());

@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use crate::commit_message;
 use crate::edit::{edit, is_set};
 use crate::error::DeliveryResult;
 use crate::fault;
@@ -64,11 +63,10 @@ async fn commit(
         if edit.files.is_empty() {
             return Ok(Delivered::AlreadySet { commit: base.id });
         }
-        let message = commit_message::message(order, &edit.values, &edit.onto);
-        let text = resources.commit_text(order, message);
-        let commit = repository.commit(&base.id, &edit.files, &text).await?;
+        let new = resources.new_commit(order, edit);
+        let commit = repository.commit(&base.id, &new).await?;
         repository.remember_own(branch, &order.content_key(), &commit);
-        let made = Commit::made(commit.clone(), base.id, text.message);
+        let made = Commit::made(commit.clone(), base.id, new.message);
         order.fencing_token.check()?;
         fault::point("before-push");
         let before = repository.begin_push(branch);

@@ -1,6 +1,7 @@
 //! Text of other systems, cleaned for statuses and logs: error messages in answers, and names.
 
 use serde_json::Value;
+use sluice_core::value::is_unsafe;
 
 /// The most characters of an error message that are shown.
 const MAX_MESSAGE_CHARS: usize = 300;
@@ -18,7 +19,7 @@ pub(crate) fn message(json: &Value, without: impl Fn(&str) -> String) -> String 
 }
 
 /// Returns foreign text as one line of at most this many characters, without escape sequences, control characters
-/// and characters that change the direction or the width of text.
+/// and characters that nobody sees.
 pub(crate) fn clean(text: &str, most: usize) -> String {
     let mut line = String::new();
     let mut chars = text.chars();
@@ -30,17 +31,13 @@ pub(crate) fn clean(text: &str, most: usize) -> String {
         }
         match c {
             '\u{1b}' => skip_escape(&mut chars),
-            '\u{61c}'
-            | '\u{200b}'..='\u{200f}'
-            | '\u{202a}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}'
-            | '\u{feff}' => {}
             c if c.is_control() || c.is_whitespace() => {
                 if !line.is_empty() && !line.ends_with(' ') {
                     line.push(' ');
                     count += 1;
                 }
             }
+            c if is_unsafe(c) => {}
             c => {
                 line.push(c);
                 count += 1;

@@ -27,14 +27,8 @@ static SYSTEM_ROOTS: LazyLock<RootCertStore> = LazyLock::new(|| {
 const MAX_CLIENTS: usize = 64;
 
 /// HTTP clients by the certificates that they trust.
-#[derive(Debug)]
-pub(crate) struct HttpClients(Mutex<Lru<Client>>);
-
-impl Default for HttpClients {
-    fn default() -> Self {
-        HttpClients(Mutex::new(Lru::new(MAX_CLIENTS)))
-    }
-}
+#[derive(Debug, Default)]
+pub(crate) struct HttpClients(Mutex<Lru<Client, MAX_CLIENTS>>);
 
 impl HttpClients {
     /// A client that also trusts the certificates of a caFile and does not follow redirects. `variant` is the name of the

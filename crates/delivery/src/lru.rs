@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-/// Values by name, each with a weight in a unit of the owner's choice (entries, bytes).
+/// Values by name, each with a weight in a unit of the owner's choice (entries, bytes). They weigh at most `LIMIT`
+/// together.
 #[derive(Debug)]
-pub(crate) struct Lru<V> {
+pub(crate) struct Lru<V, const LIMIT: usize> {
     entries: HashMap<String, LruEntry<V>>,
     /// The names in the order of their last use, oldest first.
     order: BTreeMap<u64, String>,
     uses: u64,
     weight: usize,
-    limit: usize,
 }
 
 #[derive(Debug)]
@@ -20,12 +20,13 @@ struct LruEntry<V> {
     used: u64,
 }
 
-impl<V> Lru<V> {
-    /// An empty map whose values weigh at most `limit` together.
-    pub(crate) fn new(limit: usize) -> Self {
-        Lru { entries: HashMap::new(), order: BTreeMap::new(), uses: 0, weight: 0, limit }
+impl<V, const LIMIT: usize> Default for Lru<V, LIMIT> {
+    fn default() -> Self {
+        Lru { entries: HashMap::new(), order: BTreeMap::new(), uses: 0, weight: 0 }
     }
+}
 
+impl<V, const LIMIT: usize> Lru<V, LIMIT> {
     /// Returns the value of a name, which counts as a use.
     pub(crate) fn get(&mut self, name: &str) -> Option<&mut V> {
         let entry = self.entries.get_mut(name)?;
@@ -39,14 +40,14 @@ impl<V> Lru<V> {
     /// Sets the value of a name. One that is heavier than the limit is not kept.
     pub(crate) fn insert(&mut self, name: String, value: V, weight: usize) {
         self.remove(&name);
-        if weight > self.limit {
+        if weight > LIMIT {
             return;
         }
         self.uses += 1;
         self.order.insert(self.uses, name.clone());
         self.entries.insert(name, LruEntry { value, weight, used: self.uses });
         self.weight += weight;
-        while self.weight > self.limit {
+        while self.weight > LIMIT {
             let Some((_, oldest)) = self.order.pop_first() else { return };
             self.forget(&oldest);
         }
@@ -78,7 +79,7 @@ impl<V> Lru<V> {
     }
 }
 
-impl<V: Clone + Default> Lru<V> {
+impl<V: Clone + Default, const LIMIT: usize> Lru<V, LIMIT> {
     /// Returns the value of a name; a default one of weight 1 is made if there is none.
     pub(crate) fn or_default(&mut self, name: String) -> V {
         if let Some(value) = self.get(&name) {
@@ -94,7 +95,7 @@ impl<V: Clone + Default> Lru<V> {
 mod tests {
     use super::*;
 
-    fn names(lru: &Lru<u32>) -> Vec<&str> {
+    fn names(lru: &Lru<u32, 3>) -> Vec<&str> {
         let mut names: Vec<&str> = lru.iter().map(|(name, _)| name.as_str()).collect();
         names.sort_unstable();
         names
@@ -102,7 +103,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_is_dropped() {
-        let mut lru = Lru::new(3);
+        let mut lru = Lru::default();
         for (name, value) in [("a", 1), ("b", 2), ("c", 3)] {
             lru.insert(name.into(), value, 1);
         }

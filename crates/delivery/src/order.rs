@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use sluice_core::Revision;
+use sluice_core::pipeline::MergeMode;
 use sluice_core::setters::{Update, UpdateTarget};
 
 use crate::credentials::Credentials;
@@ -133,21 +134,8 @@ impl Settings {
     /// When a text cannot be used. The error says what to write instead.
     pub fn check(&self) -> Result<(), TemplateError> {
         template::check_title(self.title.as_deref())?;
-        template::check_body(self.body.as_deref().unwrap_or_default())?;
-        self.branch.as_deref().map_or(Ok(()), template::check_branch)
+        template::check_body(self.body.as_deref().unwrap_or_default())
     }
-}
-
-/// Whether Sluice merges a change request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MergeMode {
-    /// People merge it.
-    #[default]
-    Never,
-    /// As soon as checks and approvals allow it.
-    WhenGreen,
-    /// As soon as checks and approvals allow it, by the merge queue of the forge.
-    Queue,
 }
 
 /// What the receiver of a notification or webhook learns about a promotion, beside the order.
@@ -197,10 +185,7 @@ impl Order {
         if let Some(target) = &self.target {
             last = format!("{last}@{}", component(target));
         }
-        let branch = match &self.strategy {
-            DeliveryStrategy::PullRequest { settings, .. } => settings.branch.as_deref(),
-            _ => None,
-        };
+        let branch = self.settings().and_then(|settings| settings.branch.as_deref());
         if branch == Some(template::OF_PREDECESSOR) {
             return format!("promotion-{}-{}-{last}", component(&self.namespace), component(&self.pipeline));
         }
@@ -224,6 +209,14 @@ impl Order {
         fingerprint([self.known_by().as_bytes(), content.as_bytes()])
     }
 
+    /// What the change request should look like, if the order is delivered by one.
+    fn settings(&self) -> Option<&Settings> {
+        match &self.strategy {
+            DeliveryStrategy::PullRequest { settings, .. } => Some(settings),
+            _ => None,
+        }
+    }
+
     /// The repository; empty for a notification or webhook.
     pub(crate) fn repository(&self) -> &str {
         match &self.strategy {
@@ -234,10 +227,7 @@ impl Order {
 
     /// The addresses of APIs in the pipeline and in its Secret.
     pub(crate) fn api_urls(&self) -> [Option<&str>; 2] {
-        let of_strategy = match &self.strategy {
-            DeliveryStrategy::PullRequest { settings, .. } => settings.api_url.as_deref(),
-            _ => None,
-        };
+        let of_strategy = self.settings().and_then(|settings| settings.api_url.as_deref());
         [of_strategy, self.credentials.app.as_ref().and_then(|app| app.base.as_deref())]
     }
 

@@ -1,7 +1,7 @@
 //! Results of a delivery, and what became of a change request: plain values for the controller.
 
 /// A change request at a forge.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChangeRequest {
     /// Its number in its repository.
     pub number: u64,

@@ -5,12 +5,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::address::RepositoryAddress;
+use crate::commit_message;
 use crate::credentials::{Credentials, GitHubApp};
+use crate::edit::FileEdits;
 use crate::error::{DeliveryError, DeliveryResult};
 use crate::fair_queue::{FairQueues, Slot};
 use crate::forge::{AppTokens, Forge, ForgeConnection, ForgeShared, connect};
 use crate::forge_kind::ForgeKind;
-use crate::git::{CachePool, CommitText, Git, GitError, LockedRepository, RepositoryAccess};
+use crate::git::{CachePool, Git, GitError, LockedRepository, NewCommit, RepositoryAccess};
 use crate::hex::sha256_hex;
 use crate::notification::EventSender;
 use crate::options::DeliveryOptions;
@@ -81,14 +83,11 @@ impl Resources {
 
     /// The repository at its forge.
     pub(crate) fn forge(&self, order: &Order, kind: ForgeKind, url: &str) -> DeliveryResult<Box<dyn Forge>> {
-        let address = self.address(order, url)?;
-        let api = match &order.strategy {
-            DeliveryStrategy::PullRequest { settings, .. } => settings.api_url.as_deref(),
-            _ => None,
-        };
+        let mut address = self.address(order, url)?;
+        let [api, _] = order.api_urls();
         self.check_api(api, &order.credentials)?;
-        let api = api.map(|api| self.options.allowed_hosts.api(api)).transpose()?;
-        Ok(connect(kind, &ForgeConnection::new(order, address.with_api(api), &self.forges))?)
+        address.api = api.map(|api| self.options.allowed_hosts.api(api)).transpose()?;
+        Ok(connect(kind, &ForgeConnection::new(order, address, &self.forges))?)
     }
 
     /// Rejects the address of an API that people write, if the credentials must not be sent to it.
@@ -150,9 +149,10 @@ impl Resources {
         Ok(repository.lock((&self.git, &self.counters), access, head).await)
     }
 
-    /// Author, date and message of a commit for an order.
-    pub(crate) fn commit_text(&self, order: &Order, message: String) -> CommitText {
-        CommitText { author: self.options.author.clone(), date: order.created, message }
+    /// The commit of an order with these changes.
+    pub(crate) fn new_commit(&self, order: &Order, edit: FileEdits) -> NewCommit {
+        let message = commit_message::message(order, &edit.values, &edit.onto);
+        NewCommit { files: edit.files, author: self.options.author.clone(), date: order.created, message }
     }
 
     /// Waits until no other delivery works on a branch. Deliveries with another API for the same branch do not wait,

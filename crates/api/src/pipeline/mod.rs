@@ -7,6 +7,8 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::schema::is_default;
+
 mod references;
 mod status;
 mod strategy;
@@ -185,7 +187,7 @@ pub struct Target {
     pub cluster_ref: Option<ClusterRef>,
     /// How Sluice observes the target. `Watch`, the default, reads its cluster. `Push` is for a cluster that Sluice cannot
     /// reach: Flux on that cluster reports the state by signed events.
-    #[serde(default, skip_serializing_if = "Observe::is_watch")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub observe: Observe,
     /// More members of this target, by kind and name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -201,12 +203,6 @@ pub enum Observe {
     Watch,
     /// Flux on the target's cluster reports by signed events; no GitopsCluster is needed.
     Push,
-}
-
-impl Observe {
-    fn is_watch(&self) -> bool {
-        *self == Self::Watch
-    }
 }
 
 /// How revisions are promoted into an environment.

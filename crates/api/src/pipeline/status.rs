@@ -9,7 +9,7 @@ pub use sluice_core::observed::Health;
 
 use super::references::ClusterRef;
 use crate::promotion::Phase;
-use crate::schema::{date_time, is_zero};
+use crate::schema::{date_time, is_default};
 
 /// The observed state of the targets, and the promotions in progress.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -219,7 +219,7 @@ pub struct Verified {
     /// The number of its arrival, counted over the whole pipeline.
     pub arrival: u64,
     /// How many times the target had come back to this revision before.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub run: u32,
     /// When the revision was first seen healthy.
     #[schemars(schema_with = "date_time")]

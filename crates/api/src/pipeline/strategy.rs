@@ -3,8 +3,10 @@
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sluice_core::pipeline::MergeMode;
 
 use super::references::SecretRef;
+use crate::schema::is_default;
 
 /// Exactly one strategy to deliver a revision, and the Secret with the keys for calls of the hook server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
@@ -128,8 +130,8 @@ pub struct PullRequestStrategy {
     /// When Sluice merges the change request: `Never`; `WhenGreen`, when it has the checks and approvals that the forge
     /// requires; or `Queue`, by the merge queue of GitHub or Bitbucket Cloud or the merge train of GitLab. Sluice merges only
     /// the commit that it pushed. Default `Never`.
-    #[serde(default, skip_serializing_if = "Merge::is_never")]
-    pub merge: Merge,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub merge: MergeMode,
     /// Delete the source branch after the merge, unless another user has pushed to it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub delete_branch: bool,
@@ -139,26 +141,8 @@ pub struct PullRequestStrategy {
     pub commit_statuses: bool,
     /// `Environment`: one change request for all targets of the environment. `Target`: one for each target, merged
     /// separately; every marker then names its `"target"`. Default Environment.
-    #[serde(default, skip_serializing_if = "Per::is_environment")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub per: Per,
-}
-
-/// When Sluice merges a change request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum Merge {
-    /// Never: people merge it.
-    #[default]
-    Never,
-    /// When its checks and approvals allow it.
-    WhenGreen,
-    /// When its checks and approvals allow it, by the merge queue of the forge.
-    Queue,
-}
-
-impl Merge {
-    fn is_never(&self) -> bool {
-        *self == Merge::Never
-    }
 }
 
 /// The targets of one change request.
@@ -169,12 +153,6 @@ pub enum Per {
     Environment,
     /// One target.
     Target,
-}
-
-impl Per {
-    fn is_environment(&self) -> bool {
-        *self == Per::Environment
-    }
 }
 
 fn main_branch() -> String {

@@ -9,17 +9,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use serde::Serialize;
 use serde_json::{Value, json};
 use sluice_api::cluster::GitopsClusterSpec;
-use sluice_api::flux::image::{
-    ImagePolicySpec, ImagePolicyStatus, ImageRef, ImageUpdateAutomationSpec, ImageUpdateAutomationStatus,
-    OrderChoice, PolicyChoice, SemverChoice, UpdatePath,
-};
-use sluice_api::flux::notification::{
-    AlertSpec, ObjectsRef, ProviderRef, ProviderSpec, ReceiverSpec, ReceiverStatus,
-};
 use sluice_api::flux::{
-    Artifact, ChartSpec, ChartTemplate, FluxCondition, FluxStatus, HealthCheck, HelmAction, HelmReleaseSpec,
-    Inventory, InventoryEntry, KubeConfigRef, KustomizationSpec, Snapshot, SourceRef, SourceReference,
-    SourceSpec, SourceStatus, Verification,
+    ChartSpec, ChartTemplate, FluxCondition, FluxStatus, HealthCheck, HelmAction, HelmReleaseSpec, Inventory,
+    InventoryEntry, KubeConfigRef, KustomizationSpec, Snapshot, SourceRef, SourceReference, SourceSpec,
 };
 use sluice_api::pipeline::SecretRef;
 
@@ -36,7 +28,6 @@ fn source_ref() -> SourceRef {
 fn kustomization() -> KustomizationSpec {
     KustomizationSpec {
         suspend: true,
-        path: some("p"),
         source_ref: source_ref(),
         wait: true,
         health_checks: vec![HealthCheck { kind: "k".into(), name: "n".into(), namespace: "ns".into() }],
@@ -45,11 +36,10 @@ fn kustomization() -> KustomizationSpec {
 }
 
 fn helm_release() -> HelmReleaseSpec {
-    let spec = ChartSpec { chart: "c".into(), version: some("v"), source_ref: source_ref() };
+    let spec = ChartSpec { source_ref: source_ref() };
     HelmReleaseSpec {
         suspend: true,
         chart: Some(ChartTemplate { spec }),
-        chart_ref: Some(source_ref()),
         kube_config: Some(KubeConfigRef {}),
         release_name: some("r"),
         target_namespace: some("t"),
@@ -76,8 +66,6 @@ fn status() -> FluxStatus {
         observed_generation: Some(1),
         conditions: conditions(),
         last_applied_revision: some("r"),
-        last_applied_origin_revision: some("r"),
-        helm_chart: some("h"),
         last_attempted_revision: some("r"),
         last_attempted_revision_digest: some("d"),
         inventory: Some(Inventory { entries: vec![InventoryEntry { id: "i".into() }] }),
@@ -86,7 +74,6 @@ fn status() -> FluxStatus {
             namespace: "ns".into(),
             version: 1,
             status: "s".into(),
-            chart_name: "n".into(),
             chart_version: "c".into(),
             app_version: some("a"),
             oci_digest: some("d"),
@@ -94,91 +81,15 @@ fn status() -> FluxStatus {
     }
 }
 
-fn source() -> (SourceSpec, SourceStatus) {
+fn git_repository() -> SourceSpec {
     let reference = SourceReference {
         branch: some("b"),
         name: some("n"),
         tag: some("t"),
         semver: some("s"),
         commit: some("c"),
-        digest: some("d"),
     };
-    let metadata = Default::default();
-    let artifact = Artifact { revision: "r".into(), last_update_time: "t".into(), metadata };
-    let spec = SourceSpec {
-        url: "u".into(),
-        reference: Some(reference),
-        suspend: true,
-        verify: Some(Verification {}),
-        endpoint: "e".into(),
-        bucket_name: "b".into(),
-        chart: "c".into(),
-        version: "v".into(),
-        source_ref: Some(source_ref()),
-    };
-    let status = SourceStatus {
-        observed_generation: Some(1),
-        conditions: conditions(),
-        artifact: Some(artifact),
-        observed_source_artifact_revision: "r".into(),
-    };
-    (spec, status)
-}
-
-fn image_policy() -> (ImagePolicySpec, ImagePolicyStatus) {
-    let order = || Some(OrderChoice { order: "asc".into() });
-    let policy = PolicyChoice {
-        semver: Some(SemverChoice { range: "r".into() }),
-        alphabetical: order(),
-        numerical: order(),
-    };
-    let status = ImagePolicyStatus {
-        observed_generation: Some(1),
-        conditions: conditions(),
-        latest_ref: Some(ImageRef { name: "n".into(), tag: "t".into(), digest: "d".into() }),
-    };
-    (ImagePolicySpec { suspend: true, policy }, status)
-}
-
-fn image_update_automation() -> (ImageUpdateAutomationSpec, ImageUpdateAutomationStatus) {
-    let spec = ImageUpdateAutomationSpec {
-        suspend: true,
-        source_ref: source_ref(),
-        update: Some(UpdatePath { path: "p".into() }),
-    };
-    let status = ImageUpdateAutomationStatus {
-        observed_generation: Some(1),
-        conditions: conditions(),
-        last_push_time: some("t"),
-        last_push_commit: some("c"),
-        observed_policies: Default::default(),
-    };
-    (spec, status)
-}
-
-fn objects() -> Vec<ObjectsRef> {
-    let (kind, name) = ("k".into(), "n".into());
-    vec![ObjectsRef { kind, name, namespace: some("ns"), match_labels: Default::default() }]
-}
-
-fn receiver() -> (ReceiverSpec, ReceiverStatus) {
-    let spec = ReceiverSpec { suspend: true, type_: "t".into(), resources: objects() };
-    let status =
-        ReceiverStatus { observed_generation: Some(1), conditions: conditions(), webhook_path: "p".into() };
-    (spec, status)
-}
-
-fn alert() -> AlertSpec {
-    AlertSpec {
-        suspend: true,
-        provider_ref: ProviderRef { name: "n".into() },
-        event_sources: objects(),
-        event_severity: "info".into(),
-    }
-}
-
-fn provider() -> ProviderSpec {
-    ProviderSpec { suspend: true, type_: "t".into(), address: "a".into() }
+    SourceSpec { url: "u".into(), reference: Some(reference) }
 }
 
 fn gitops_cluster() -> GitopsClusterSpec {
@@ -188,10 +99,6 @@ fn gitops_cluster() -> GitopsClusterSpec {
 
 fn object(spec: impl Serialize, status: impl Serialize) -> Value {
     json!({"spec": spec, "status": status})
-}
-
-fn pair<S: Serialize, T: Serialize>((spec, status): (S, T)) -> Value {
-    object(spec, status)
 }
 
 /// Returns the paths of all fields of a value, without lists.
@@ -243,9 +150,7 @@ fn every_field_that_sluice_reads_exists_in_flux() {
     let crds = sluice_testkit::flux_crds().unwrap();
     // Kustomization and HelmRelease share the type of their status. Each lacks some fields of the other.
     let helms_own = [
-        "status.helmChart",
         "status.history.appVersion",
-        "status.history.chartName",
         "status.history.chartVersion",
         "status.history.name",
         "status.history.namespace",
@@ -254,20 +159,11 @@ fn every_field_that_sluice_reads_exists_in_flux() {
         "status.history.version",
         "status.lastAttemptedRevisionDigest",
     ];
-    let table: [(&str, &str, Value, &[&str]); 8] = [
+    let table: [(&str, &str, Value, &[&str]); 4] = [
         ("Kustomization", "v1", object(kustomization(), status()), &helms_own),
-        (
-            "HelmRelease",
-            "v2",
-            object(helm_release(), status()),
-            &["status.lastAppliedOriginRevision", "status.lastAppliedRevision"],
-        ),
+        ("HelmRelease", "v2", object(helm_release(), status()), &["status.lastAppliedRevision"]),
+        ("GitRepository", "v1", object(git_repository(), json!({})), &[]),
         ("GitopsCluster", "v1alpha1", object(gitops_cluster(), json!({})), &[]),
-        ("ImagePolicy", "v1", pair(image_policy()), &[]),
-        ("ImageUpdateAutomation", "v1", pair(image_update_automation()), &[]),
-        ("Receiver", "v1", pair(receiver()), &[]),
-        ("Alert", "v1beta3", json!({"spec": alert()}), &[]),
-        ("Provider", "v1beta3", json!({"spec": provider()}), &[]),
     ];
     for (kind, version, value, lacking) in table {
         let found = missing(&crds, kind, &value);
@@ -278,41 +174,11 @@ fn every_field_that_sluice_reads_exists_in_flux() {
 }
 
 #[test]
-fn every_field_that_sluice_reads_of_a_source_exists_in_some_kind_of_source() {
-    let crds = sluice_testkit::flux_crds().unwrap();
-    let sources = crds.iter().filter(|c| c.spec.group == sluice_api::flux::SOURCE_GROUP);
-    let kinds: Vec<&str> = sources.map(|c| c.spec.names.kind.as_str()).collect();
-    assert_eq!(kinds.len(), 6, "{kinds:?}");
-    let lacking = |kind: &&str| -> BTreeSet<String> {
-        let found = missing(&crds, kind, &pair(source()));
-        found.into_iter().flat_map(|(_, fields)| fields).collect()
-    };
-    // The kinds share one type: a field that all of them lack exists in none.
-    let in_none = kinds.iter().map(lacking).reduce(|a, b| &a & &b).unwrap_or_default();
-    assert_eq!(in_none, BTreeSet::new());
-    // The fields that the views read of each kind.
-    for (kind, field) in [
-        ("GitRepository", "spec.url"),
-        ("GitRepository", "spec.ref.commit"),
-        ("OCIRepository", "spec.ref.digest"),
-        ("HelmRepository", "spec.url"),
-        ("HelmChart", "status.observedSourceArtifactRevision"),
-        ("Bucket", "spec.bucketName"),
-        ("ExternalArtifact", "spec.sourceRef.namespace"),
-    ] {
-        assert!(!lacking(&kind).contains(field), "{kind} has no {field}");
-    }
-}
-
-#[test]
 fn groups_and_names_are_those_of_flux() {
     let crds = sluice_testkit::flux_crds().unwrap();
     let group = |kind: &str| crds.iter().find(|c| c.spec.names.kind == kind).map(|c| c.spec.group.clone());
     assert_eq!(group("Kustomization").as_deref(), Some(sluice_api::flux::KUSTOMIZE_GROUP));
     assert_eq!(group("HelmRelease").as_deref(), Some(sluice_api::flux::HELM_GROUP));
-    assert_eq!(group("GitRepository").as_deref(), Some(sluice_api::flux::SOURCE_GROUP));
-    assert_eq!(group("ImagePolicy").as_deref(), Some(sluice_api::flux::image::IMAGE_GROUP));
-    assert_eq!(group("Receiver").as_deref(), Some(sluice_api::flux::notification::NOTIFICATION_GROUP));
     let cluster = sluice_api::cluster::gitops_cluster_resource();
     let crd = crds.iter().find(|c| c.spec.names.kind == cluster.kind).unwrap();
     assert_eq!((&crd.spec.group, &crd.spec.names.plural), (&cluster.group, &cluster.plural));

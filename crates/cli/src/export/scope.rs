@@ -7,10 +7,10 @@ use sluice_api::pipeline::{Environment, Target};
 use super::names::comment_text;
 use crate::cluster_flags::ClusterFlags;
 use crate::connection::{API_CALL_TIMEOUT, Connection};
-use crate::exit::{Exit, Failure, Outcome};
+use crate::exit::Outcome;
 use crate::find;
 use crate::objects;
-use crate::suggest::instead;
+use crate::suggest::no_environment;
 
 /// Returns the pipeline of this name, and the connection to its cluster.
 pub(super) async fn pipeline(connect: &ClusterFlags, name: &str) -> Outcome<(Connection, Pipeline)> {
@@ -28,13 +28,7 @@ pub(super) fn environments<'a>(pipeline: &'a Pipeline, name: Option<&str>) -> Ou
     let found: Vec<_> = all.iter().filter(|e| e.name == name).collect();
     if found.is_empty() {
         let known: Vec<String> = all.iter().map(|e| e.name.clone()).collect();
-        let why = format!("pipeline {} has no environment {name}", pipeline.name_any());
-        return Err(Failure::new(Exit::NotFound, why).hinted(instead(
-            name,
-            &known,
-            "environments",
-            "in that pipeline",
-        )));
+        return Err(no_environment(&pipeline.name_any(), name, &known));
     }
     Ok(found)
 }

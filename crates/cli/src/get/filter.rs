@@ -5,10 +5,10 @@ use sluice_api::Pipeline;
 
 use super::view::View;
 use crate::connection::Connection;
-use crate::exit::{Exit, Failure, Outcome};
+use crate::exit::Outcome;
 use crate::find;
 use crate::objects;
-use crate::suggest::instead;
+use crate::suggest::no_environment;
 
 /// The pipeline and the environment whose promotions are shown, if flags name them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,9 +38,7 @@ impl PromotionFilter<'_> {
         match self.environment {
             // A promotion into one target is `prod/eu`.
             Some(wanted) if !known.iter().any(|e| *e == wanted || wanted.starts_with(&format!("{e}/"))) => {
-                let end = instead(wanted, &known, "environments", &format!("pipeline {name}"));
-                let why = format!("pipeline {name} has no environment {wanted}{end}");
-                Err(Failure::new(Exit::NotFound, why))
+                Err(no_environment(name, wanted, &known))
             }
             _ => Ok(()),
         }

@@ -46,8 +46,10 @@ pub(crate) trait Listing {
     fn wants(&self, _item: &Self::Item) -> bool {
         true
     }
-    /// Sorts the objects for the output.
-    fn sort(&self, _items: &mut Vec<Self::Item>) {}
+    /// Sorts the objects for the output; default is by namespace and name.
+    fn sort(&self, items: &mut Vec<Self::Item>) {
+        items.sort_by_cached_key(|item| (item.namespace(), item.name_any()));
+    }
     /// Returns the names of the columns.
     fn columns(&self, shape: Shape) -> Vec<&'static str>;
     /// Returns the rows of one object.
@@ -69,8 +71,15 @@ pub(crate) trait Listing {
     }
 }
 
+/// The requested listing, the flags that choose the objects, and the cluster.
+pub(super) struct Query<'a, L> {
+    pub listing: &'a L,
+    pub view: &'a View,
+    pub connection: &'a Connection,
+}
+
 /// Returns the message for an empty result.
-pub(super) fn none_found<L: Listing>(listing: &L, view: &View, connection: &Connection) -> String {
+pub(super) fn none_found<L: Listing>(Query { listing, view, connection }: &Query<'_, L>) -> String {
     let labels = view.selector.as_ref().map(|labels| format!(" with labels {labels}")).unwrap_or_default();
     let labels = listing.filter().map(|filter| filter.describe()).unwrap_or_default() + &labels;
     match view.all_namespaces {

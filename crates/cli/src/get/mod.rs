@@ -14,11 +14,11 @@ mod watch;
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 
-use self::fetch::{item_from, objects};
-use self::listing::{Listing, none_found};
+use self::fetch::item_from;
+use self::listing::{Listing, Query, none_found};
 use self::view::View;
 use crate::cluster_flags::ClusterFlags;
-use crate::connection::{API_CALL_TIMEOUT, Connection};
+use crate::connection::API_CALL_TIMEOUT;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::{self, DataFormat, Format};
 use crate::table::{Row, Table};
@@ -71,68 +71,49 @@ pub(crate) async fn run(args: &Get, io: &mut Io<'_>) -> Outcome {
 async fn show<L: Listing>(listing: &L, args: &Get, io: &mut Io<'_>) -> Outcome {
     let view = &args.view;
     if let (Some(name), Some(_)) = (listing.name(), &view.selector) {
-        return Err(Failure::new(
-            Exit::Usage,
-            format!("{name} is one by its name, and --selector picks many"),
-        )
-        .hinted("leave one of them out"));
+        let why = format!("{name} is one by its name, and --selector picks many");
+        return Err(Failure::new(Exit::Usage, why).hinted("leave one of them out"));
     }
     let read_timeout = (!view.watch).then_some(API_CALL_TIMEOUT);
-    let connection = args.cluster.open(read_timeout)?;
+    let query = Query { listing, view, connection: &args.cluster.open(read_timeout)? };
     if view.watch {
-        return watch::run(listing, view, &connection, io).await;
+        return watch::run(&query, io).await;
     }
-    match view.output {
-        Format::Table | Format::Wide => {
-            let seen = read(listing, view, &connection).await?;
-            if let (Some(filter), []) = (listing.filter(), &seen[..]) {
-                filter.check(view, &connection).await?;
-            }
-            table(listing, view, &seen, &connection, io)
-        }
-        Format::Name => {
-            let seen = read(listing, view, &connection).await?;
-            if let (Some(filter), []) = (listing.filter(), &seen[..]) {
-                filter.check(view, &connection).await?;
-            }
-            let mut names = seen.iter().flat_map(|s| listing.names(s));
-            Ok(names.try_for_each(|name| io.line(name))?)
-        }
-        Format::Json => documents(listing, view, DataFormat::Json, &connection, io).await,
-        Format::Yaml => documents(listing, view, DataFormat::Yaml, &connection, io).await,
+    if let Some(format) = view.output.data() {
+        return documents(&query, format, io).await;
     }
+    let seen = read(&query).await?;
+    if let (Some(filter), []) = (listing.filter(), &seen[..]) {
+        filter.check(view, query.connection).await?;
+    }
+    if view.output == Format::Name {
+        let mut names = seen.iter().flat_map(|s| listing.names(s));
+        return Ok(names.try_for_each(|name| io.line(name))?);
+    }
+    table(&query, &seen, io)
 }
 
 /// Reads the objects that a listing shows, in its order.
-async fn read<L: Listing>(listing: &L, view: &View, connection: &Connection) -> Outcome<Vec<L::Item>> {
+async fn read<L: Listing>(query: &Query<'_, L>) -> Outcome<Vec<L::Item>> {
     let mut seen = None;
-    if listing.name().is_none() && !L::CELLS.is_empty() {
-        seen = fetch::columns::<L>(connection, view).await?;
+    if query.listing.name().is_none() && !L::CELLS.is_empty() {
+        seen = fetch::columns(query).await?;
     }
     let mut seen = match seen {
         Some(seen) => seen,
-        None if listing.name().is_none() => fetch::all::<L>(connection, view).await?,
-        None => {
-            let objects = objects(connection, listing, view).await?;
-            objects.iter().map(item_from::<L>).collect::<Outcome<_>>()?
-        }
+        None => fetch::objects(query).await?.iter().map(item_from::<L>).collect::<Outcome<_>>()?,
     };
-    seen.retain(|s| listing.wants(s));
-    listing.sort(&mut seen);
+    seen.retain(|s| query.listing.wants(s));
+    query.listing.sort(&mut seen);
     Ok(seen)
 }
 
-fn table<L: Listing>(
-    listing: &L,
-    view: &View,
-    seen: &[L::Item],
-    connection: &Connection,
-    io: &mut Io<'_>,
-) -> Outcome {
+fn table<L: Listing>(query: &Query<'_, L>, seen: &[L::Item], io: &mut Io<'_>) -> Outcome {
+    let Query { listing, view, .. } = query;
     let (shape, now) = (view.shape(), Timestamp::now());
     let rows: Vec<Row> = seen.iter().flat_map(|s| listing.rows(s, shape, now)).collect();
     if rows.is_empty() {
-        io.note(&none_found(listing, view, connection));
+        io.note(&none_found(query));
         return Ok(());
     }
     let mut table = Table::new(listing.columns(shape), io.color);
@@ -148,20 +129,14 @@ fn table<L: Listing>(
     Ok(())
 }
 
-async fn documents<L: Listing>(
-    listing: &L,
-    view: &View,
-    format: DataFormat,
-    connection: &Connection,
-    io: &mut Io<'_>,
-) -> Outcome {
+async fn documents<L: Listing>(query: &Query<'_, L>, format: DataFormat, io: &mut Io<'_>) -> Outcome {
     let mut documents = Vec::new();
-    for value in objects(connection, listing, view).await? {
+    for value in fetch::objects(query).await? {
         let seen = item_from::<L>(&value)?;
-        if listing.wants(&seen) {
-            documents.extend(listing.documents(value, &seen));
+        if query.listing.wants(&seen) {
+            documents.extend(query.listing.documents(value, &seen));
         }
     }
-    let named = listing.name().is_some();
+    let named = query.listing.name().is_some();
     Ok(output::data(format, &output::list(documents, named), io.out)?)
 }

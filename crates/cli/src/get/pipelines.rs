@@ -7,7 +7,8 @@ use kube::ResourceExt;
 use kube::api::ObjectMeta;
 use serde::Deserialize;
 use sluice_api::Pipeline;
-use sluice_api::pipeline::Summary;
+use sluice_api::flux::FluxCondition;
+use sluice_api::pipeline::{AppRef, Summary};
 
 use super::fetch::lean_metadata;
 use super::listing::{Listing, NOT_OBSERVED, fields};
@@ -51,29 +52,14 @@ pub(crate) struct ListedPipeline {
 #[serde(rename_all = "camelCase", default)]
 struct Spec {
     suspend: bool,
-    app_ref: Option<App>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-struct App {
-    name: String,
+    app_ref: Option<AppRef>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Status {
-    conditions: Vec<ListedCondition>,
+    conditions: Vec<FluxCondition>,
     summary: Option<Summary>,
-}
-
-/// A condition.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct ListedCondition {
-    #[serde(rename = "type")]
-    type_: String,
-    status: String,
-    message: String,
 }
 
 impl Listing for Pipelines {
@@ -84,20 +70,19 @@ impl Listing for Pipelines {
     fn from_cells(metadata: ObjectMeta, cells: Vec<String>) -> Option<ListedPipeline> {
         let [name, environments, ready, promoting, message, suspended] = fields(cells);
         let known = !ready.is_empty();
-        let said = ListedCondition { type_: "Ready".into(), status: ready, message };
+        let condition = ready_condition(ready, message);
         Some(ListedPipeline {
             metadata,
-            spec: Spec { suspend: suspended == "true", app_ref: Some(App { name }) },
+            spec: Spec { suspend: suspended == "true", app_ref: Some(AppRef { name, ..AppRef::default() }) },
             status: Some(Status {
-                conditions: known.then_some(said).into_iter().collect(),
+                conditions: known.then_some(condition).into_iter().collect(),
                 summary: Some(Summary { environments, promoting }),
             }),
         })
     }
 
     fn unreadable(metadata: ObjectMeta, message: String) -> ListedPipeline {
-        let ready = ListedCondition { type_: "Ready".into(), status: "Unknown".into(), message };
-        let status = Status { conditions: vec![ready], summary: None };
+        let status = Status { conditions: vec![ready_condition("Unknown".into(), message)], summary: None };
         ListedPipeline { metadata, spec: Spec::default(), status: Some(status) }
     }
 
@@ -107,10 +92,6 @@ impl Listing for Pipelines {
 
     fn plural(&self) -> &'static str {
         "pipelines"
-    }
-
-    fn sort(&self, seen: &mut Vec<ListedPipeline>) {
-        seen.sort_by_cached_key(|s| (s.namespace(), s.name_any()));
     }
 
     fn columns(&self, shape: Shape) -> Vec<&'static str> {
@@ -149,7 +130,11 @@ impl Listing for Pipelines {
     }
 }
 
-fn readiness(ready: Option<&ListedCondition>) -> Cell {
+fn ready_condition(status: String, message: String) -> FluxCondition {
+    FluxCondition { type_: "Ready".into(), status, message, ..FluxCondition::default() }
+}
+
+fn readiness(ready: Option<&FluxCondition>) -> Cell {
     match ready.map(|c| c.status.as_str()) {
         Some("True") => Cell::new("True").tone(Tone::Good),
         Some("False") => Cell::new("False").tone(Tone::Bad),

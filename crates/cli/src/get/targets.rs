@@ -3,7 +3,6 @@
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use jiff::Timestamp;
-use kube::ResourceExt;
 use kube::api::ObjectMeta;
 use serde_json::Value;
 use sluice_api::pipeline::Health;
@@ -47,10 +46,6 @@ impl Listing for Targets {
 
     fn plural(&self) -> &'static str {
         "pipelines"
-    }
-
-    fn sort(&self, seen: &mut Vec<ListedTargets>) {
-        seen.sort_by_cached_key(|s| (s.namespace(), s.name_any()));
     }
 
     fn columns(&self, shape: Shape) -> Vec<&'static str> {

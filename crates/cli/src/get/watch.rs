@@ -9,13 +9,11 @@ use futures::StreamExt;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
-use kube::core::ApiResource;
 use kube::runtime::watcher::{self, Event, watcher};
 use serde_json::Value;
 
 use super::fetch::{api, item_from, whole};
-use super::listing::{Listing, none_found};
-use super::view::View;
+use super::listing::{Listing, Query, none_found};
 use crate::connection::Connection;
 use crate::exit::{Failure, Outcome};
 use crate::find;
@@ -28,8 +26,7 @@ type Key = (String, String);
 
 /// The state of a watch: what was printed last.
 struct WatchView<'a, L: Listing> {
-    listing: &'a L,
-    view: &'a View,
+    query: &'a Query<'a, L>,
     table: Table,
     headed: bool,
     started: bool,
@@ -43,24 +40,19 @@ struct Last {
     rows: Vec<Row>,
 }
 
-pub(super) async fn run<L: Listing>(
-    listing: &L,
-    view: &View,
-    connection: &Connection,
-    io: &mut Io<'_>,
-) -> Outcome {
+pub(super) async fn run<L: Listing>(query: &Query<'_, L>, io: &mut Io<'_>) -> Outcome {
+    let Query { listing, view, connection } = query;
     let mut config = watcher::Config::default().any_semantic();
     config.label_selector.clone_from(&view.selector);
     if let Some(name) = listing.name() {
         config = config.fields(&format!("metadata.name={name}"));
     }
-    let resource = ApiResource::erase::<L::Item>(&());
-    let stream = watcher(api::<DynamicObject>(connection, view, &resource), config);
+    let stream = watcher(api(query), config);
     let mut events = pin!(kube::runtime::WatchStreamExt::default_backoff(stream));
     let mut interrupt = pin!(tokio::signal::ctrl_c());
     let table = Table::new(listing.columns(view.shape()), io.color);
     let mut shown =
-        WatchView { listing, view, table, headed: view.no_headers, started: false, last: BTreeMap::new() };
+        WatchView { query, table, headed: view.no_headers, started: false, last: BTreeMap::new() };
     let mut initial = Vec::new();
     loop {
         let event = tokio::select! {
@@ -81,7 +73,7 @@ pub(super) async fn run<L: Listing>(
                     if let Some(name) = listing.name() {
                         return Err(find::missing::<L::Item>(connection, name, view.all_namespaces).await);
                     }
-                    io.progress(Symbol::Waiting, &none_found(listing, view, connection));
+                    io.progress(Symbol::Waiting, &none_found(query));
                 }
                 shown.replace(objects, io)?;
             }
@@ -130,22 +122,23 @@ impl<L: Listing> WatchView<'_, L> {
             let value = whole(object)?;
             let s = item_from::<L>(&value)?;
             let last = self.last.entry(key);
-            if !self.listing.wants(&s) || matches!(&last, Entry::Occupied(o) if o.get().version == version) {
+            if !self.query.listing.wants(&s)
+                || matches!(&last, Entry::Occupied(o) if o.get().version == version)
+            {
                 continue;
             }
             last.or_default().version = version;
-            values.extend(self.listing.documents(value, &s));
+            values.extend(self.query.listing.documents(value, &s));
             seen.push(s);
         }
-        self.listing.sort(&mut seen);
-        match self.view.output {
-            Format::Table | Format::Wide => self.lines(&seen, io)?,
-            Format::Name => {
-                let mut names = seen.iter().flat_map(|s| self.listing.names(s));
+        self.query.listing.sort(&mut seen);
+        match (self.query.view.output, self.query.view.output.data()) {
+            (_, Some(format)) => documents(&values, format, io)?,
+            (Format::Name, None) => {
+                let mut names = seen.iter().flat_map(|s| self.query.listing.names(s));
                 names.try_for_each(|name| io.line(name))?;
             }
-            Format::Json => documents(&values, DataFormat::Json, io)?,
-            Format::Yaml => documents(&values, DataFormat::Yaml, io)?,
+            (_, None) => self.lines(&seen, io)?,
         }
         Ok(io.flush()?)
     }
@@ -163,10 +156,10 @@ impl<L: Listing> WatchView<'_, L> {
     }
 
     fn changed(&mut self, seen: &[L::Item]) -> Vec<Row> {
-        let (shape, now) = (self.view.shape(), Timestamp::now());
+        let (shape, now) = (self.query.view.shape(), Timestamp::now());
         let mut changed = Vec::new();
         for s in seen {
-            let rows = self.listing.rows(s, shape, now);
+            let rows = self.query.listing.rows(s, shape, now);
             let last = self.last.entry((s.namespace().unwrap_or_default(), s.name_any())).or_default();
             changed.extend(rows.iter().filter(|row| !last.rows.iter().any(|l| same(l, row))).cloned());
             last.rows = rows;

@@ -18,7 +18,7 @@ use sluice_core::Facet;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::{self, DataFormat};
 use crate::reference;
-use crate::suggest::instead;
+use crate::suggest::{instead, no_environment};
 use crate::terminal::{Io, Symbol};
 use checkout_preview::EnvironmentPreview;
 use read::{Document, ManifestSet};
@@ -103,9 +103,7 @@ pub(crate) fn run(args: &Validate, io: &mut Io<'_>) -> Outcome {
     for source in sources(args)? {
         read::pipelines(&source, &mut found)?;
     }
-    let ManifestSet { documents, others } = found;
-    let names: Vec<String> = documents.iter().map(name).collect();
-    let documents = chosen(args, documents, &names, &others)?;
+    let documents = chosen(args, found)?;
     let files = args.checkout.as_deref().map(read::yaml_files).transpose()?;
     let api_version = Pipeline::api_version(&()).into_owned();
     let crd = sluice_api::all_crds().remove(0);
@@ -142,16 +140,12 @@ fn name(document: &Document) -> String {
 }
 
 /// Returns the documents to validate: all, or those with the requested name.
-fn chosen(
-    args: &Validate,
-    documents: Vec<Document>,
-    names: &[String],
-    others: &[String],
-) -> Outcome<Vec<Document>> {
+fn chosen(args: &Validate, ManifestSet { documents, others }: ManifestSet) -> Outcome<Vec<Document>> {
+    let names: Vec<String> = documents.iter().map(name).collect();
     match &args.name {
         None if documents.is_empty() => {
             let failure = Failure::new(Exit::NotFound, "there is no Pipeline in what was read");
-            Err(match others {
+            Err(match &others[..] {
                 [] => failure,
                 [first] => failure.hinted(first),
                 [first, rest @ ..] => failure.hinted(format!("{first}; and {} more", rest.len())),
@@ -162,7 +156,7 @@ fn chosen(
             Ok(documents.into_iter().filter(|document| name(document) == *wanted).collect())
         }
         Some(wanted) => {
-            let end = instead(wanted, names, "pipelines", "what was read");
+            let end = instead(wanted, &names, "pipelines", "what was read");
             Err(Failure::new(Exit::NotFound, format!("there is no pipeline {wanted}{end}")))
         }
     }
@@ -203,11 +197,7 @@ fn report(
 fn check_environment(args: &Validate, pipeline: &Pipeline) -> Outcome {
     let names: Vec<String> = pipeline.spec.environments.iter().map(|e| e.name.clone()).collect();
     match &args.environment {
-        Some(wanted) if !names.contains(wanted) => {
-            let end = instead(wanted, &names, "environments", "it");
-            let why = format!("pipeline {} has no environment {wanted}{end}", pipeline.name_any());
-            Err(Failure::new(Exit::NotFound, why))
-        }
+        Some(wanted) if !names.contains(wanted) => Err(no_environment(&pipeline.name_any(), wanted, &names)),
         _ => Ok(()),
     }
 }

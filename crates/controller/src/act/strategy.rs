@@ -1,12 +1,10 @@
 //! Which strategy a promotion uses: the one that the pipeline names now, or the one that opened its change
 //! request. Pure.
 
-use sluice_api::pipeline::{
-    Merge as ApiMerge, Pipeline, PromotionPolicy, PullRequestStrategy, Strategy as ApiStrategy,
-};
+use sluice_api::pipeline::{Pipeline, PromotionPolicy, PullRequestStrategy, Strategy as ApiStrategy};
 use sluice_api::promotion::{ChangeRequest as ApiChangeRequest, Promotion, RecordedRequestState};
 use sluice_core::repository::Repository;
-use sluice_delivery::{MergeMode, Settings};
+use sluice_delivery::Settings;
 
 /// The promotion policy of an environment.
 pub fn policy<'a>(pipeline: &'a Pipeline, environment: &str) -> Option<&'a PromotionPolicy> {
@@ -78,11 +76,7 @@ pub fn settings(strategy: &PullRequestStrategy) -> Settings {
         title: strategy.title.clone(),
         body: strategy.body.clone(),
         branch: strategy.branch.clone(),
-        merge: match strategy.merge {
-            ApiMerge::Never => MergeMode::Never,
-            ApiMerge::WhenGreen => MergeMode::WhenGreen,
-            ApiMerge::Queue => MergeMode::Queue,
-        },
+        merge: strategy.merge,
         delete_branch: strategy.delete_branch,
         api_url: strategy.api_url.clone(),
     }

@@ -5,40 +5,42 @@ use super::lifecycle::{cancel, check_delivered, settle};
 use super::running::{runs, workloads};
 use super::start::replace;
 use super::step::advance;
-use super::{Action, Decision, Facts, triggered};
+use super::{Action, Decision, Facts, Lane, triggered};
 use crate::evidence::{Candidate, Shortfall};
 use crate::observed::ObservedTarget;
-use crate::pipeline::{Environment, Policy};
+use crate::pipeline::Policy;
 use crate::promotion::{Phase, Promotion};
 
 /// Decides what to do for an environment, as returned by [`Environment::lanes`].
-pub(super) fn decide(facts: Facts<'_>, environment: &Environment, decision: &mut Decision) {
-    let mut promotions: Vec<&Promotion> = facts.promotions.iter().filter(|p| environment.is_of(p)).collect();
+pub(super) fn decide(lane: Lane<'_>, decision: &mut Decision) {
+    let mut promotions: Vec<&Promotion> =
+        lane.facts.promotions.iter().filter(|p| lane.environment.is_of(p)).collect();
     promotions.sort_by_key(|p| p.order());
-    let proven = environment.policy.as_ref().filter(|_| !environment.depends_on.is_empty());
-    let proven = proven.and_then(|p| facts.evidence.candidate(facts.pipeline, environment, p.min_ready));
+    let proven = lane.environment.policy.as_ref().filter(|_| !lane.environment.depends_on.is_empty());
+    let proven = proven
+        .and_then(|p| lane.facts.evidence.candidate(lane.facts.pipeline, lane.environment, p.min_ready));
     let proven = proven.map(|candidate| in_rejected_run(candidate, &promotions));
-    let mut settle = |p| settle(facts, environment, (&promotions, proven.as_ref()), p, decision);
+    let mut settle = |p| settle(lane, (&promotions, proven.as_ref()), p, decision);
     let settled: Vec<bool> = promotions.iter().map(|p| settle(p)).collect();
     let open =
         promotions.iter().zip(&settled).rev().find(|(p, done)| p.phase.is_open() && !**done).map(|(p, _)| *p);
-    let Some(policy) = &environment.policy else {
+    let Some(policy) = &lane.environment.policy else {
         if let Some(open) = open {
-            cancel(facts, open, "the environment has no promotion any more".into(), decision);
+            cancel(lane.facts, open, "the environment has no promotion any more".into(), decision);
         }
         return;
     };
-    follow(facts, open, decision);
-    if facts.pipeline.suspended {
+    follow(lane.facts, open, decision);
+    if lane.facts.pipeline.suspended {
         return;
     }
-    if environment.depends_on.is_empty() {
+    if lane.environment.depends_on.is_empty() {
         let all: Vec<(&Promotion, bool)> = promotions.into_iter().zip(settled).collect();
-        return triggered::decide(facts, environment, policy, &all, decision);
+        return triggered::decide(lane, policy, &all, decision);
     }
-    note_upcoming(facts, environment, policy, proven.as_ref(), decision);
-    if let Some(candidate) = proven.and_then(|c| fit(facts, environment, c, decision)) {
-        promote(facts, environment, policy, (open, &promotions), &candidate, decision);
+    note_upcoming(lane, policy, proven.as_ref(), decision);
+    if let Some(candidate) = proven.and_then(|c| fit(lane, c, decision)) {
+        promote(lane, policy, (open, &promotions), &candidate, decision);
     }
 }
 
@@ -54,19 +56,18 @@ fn follow(facts: Facts<'_>, open: Option<&Promotion>, decision: &mut Decision) {
 
 /// Promotes the candidate: advances its open promotion, or starts one.
 fn promote(
-    facts: Facts<'_>,
-    environment: &Environment,
+    lane: Lane<'_>,
     policy: &Policy,
     (open, promotions): (Option<&Promotion>, &[&Promotion]),
     candidate: &Candidate,
     decision: &mut Decision,
 ) {
-    promotions.iter().for_each(|p| decline_unwanted_retry(facts, environment, p, candidate, decision));
+    promotions.iter().for_each(|p| decline_unwanted_retry(lane, p, candidate, decision));
     let current = promotions.iter().filter(|p| p.revision == candidate.revision && p.run == candidate.run);
-    current.for_each(|p| check_delivered(facts, environment, policy, p, decision));
+    current.for_each(|p| check_delivered(lane, p, decision));
     match open {
         Some(open) if open.revision == candidate.revision => {
-            advance(facts, environment, policy, open, decision);
+            advance(lane, policy, open, decision);
         }
         // The proof of the newer revision may be lost, for example with the status. The older candidate does
         // not replace it, and a record alone does not deliver a revision that nothing proves.
@@ -75,31 +76,26 @@ fn promote(
                 "{} waits: it is not proven in {}, and {} is older; it goes on when enough targets run it healthily, \
                  or a newer revision takes its place",
                 open.revision,
-                environment.depends_on.join(", "),
+                lane.environment.depends_on.join(", "),
                 candidate.revision
             );
-            decision.note(environment, "NotProven", message);
+            decision.note(lane.environment, "NotProven", message);
         }
-        _ => replace(facts, environment, policy, (open, promotions), candidate, decision),
+        _ => replace(lane, policy, (open, promotions), candidate, decision),
     }
 }
 
 /// Returns the part of a candidate that this environment has workloads for.
-fn fit(
-    facts: Facts<'_>,
-    environment: &Environment,
-    candidate: Candidate,
-    decision: &mut Decision,
-) -> Option<Candidate> {
-    let workloads = workloads(facts, environment, &candidate.revision, decision)?;
+fn fit(lane: Lane<'_>, candidate: Candidate, decision: &mut Decision) -> Option<Candidate> {
+    let workloads = workloads(lane, &candidate.revision, decision)?;
     let revision = candidate.revision.restricted_to(&workloads);
     if revision.is_none() {
         let message = format!(
             "{} waits: no workload here has the kind and name of one in {}; workloads are matched by these",
             candidate.revision,
-            environment.depends_on.join(", ")
+            lane.environment.depends_on.join(", ")
         );
-        decision.note(environment, "NoWorkloads", message);
+        decision.note(lane.environment, "NoWorkloads", message);
     }
     Some(Candidate { revision: revision?, ..candidate })
 }
@@ -113,17 +109,11 @@ fn in_rejected_run(candidate: Candidate, promotions: &[&Promotion]) -> Candidate
 }
 
 /// Declines another try of a promotion that has ended and whose revision is not wanted here.
-fn decline_unwanted_retry(
-    facts: Facts<'_>,
-    environment: &Environment,
-    ended: &Promotion,
-    candidate: &Candidate,
-    decision: &mut Decision,
-) {
-    let why = if runs(facts, environment, &ended.revision) {
-        format!("{} runs {} already", environment.name, ended.revision)
+fn decline_unwanted_retry(lane: Lane<'_>, ended: &Promotion, candidate: &Candidate, decision: &mut Decision) {
+    let why = if runs(lane, &ended.revision) {
+        format!("{} runs {} already", lane.environment.name, ended.revision)
     } else if ended.revision != candidate.revision || ended.run != candidate.run {
-        format!("{} is what goes into {} now", candidate.revision, environment.name)
+        format!("{} is what goes into {} now", candidate.revision, lane.environment.name)
     } else {
         return;
     };
@@ -133,16 +123,11 @@ fn decline_unwanted_retry(
 }
 
 /// Notes which targets a newer revision than the candidate waits for.
-fn note_upcoming(
-    facts: Facts<'_>,
-    environment: &Environment,
-    policy: &Policy,
-    proven: Option<&Candidate>,
-    decision: &mut Decision,
-) {
-    let upcoming = facts.evidence.upcoming(facts.pipeline, environment, policy.min_ready, proven);
+fn note_upcoming(lane: Lane<'_>, policy: &Policy, proven: Option<&Candidate>, decision: &mut Decision) {
+    let upcoming =
+        lane.facts.evidence.upcoming(lane.facts.pipeline, lane.environment, policy.min_ready, proven);
     if let Some(short) = upcoming {
-        decision.note(environment, "WaitingForTargets", waiting_for(facts, &short));
+        decision.note(lane.environment, "WaitingForTargets", waiting_for(lane.facts, &short));
     }
 }
 

@@ -1,20 +1,15 @@
 //! Gates: the conditions that must be met before a promotion is delivered.
 
-use super::Facts;
-use crate::pipeline::{Environment, Policy};
+use super::{Facts, Lane};
+use crate::pipeline::Policy;
 use crate::promotion::{Gate, GateKind, Promotion};
 
 /// Returns the gates that apply to a promotion, open and closed ones.
-pub(super) fn verdicts(
-    facts: Facts<'_>,
-    environment: &Environment,
-    policy: &Policy,
-    promotion: &Promotion,
-) -> Vec<Gate> {
+pub(super) fn verdicts(lane: Lane<'_>, policy: &Policy, promotion: &Promotion) -> Vec<Gate> {
     let gates = [
-        approval(facts, policy, promotion),
-        downgrade(facts, environment, policy, promotion),
-        unreported(facts, environment, policy, promotion),
+        approval(lane.facts, policy, promotion),
+        downgrade(lane, policy, promotion),
+        unreported(lane, policy, promotion),
     ];
     gates.into_iter().flatten().collect()
 }
@@ -39,45 +34,36 @@ fn approval(facts: Facts<'_>, policy: &Policy, promotion: &Promotion) -> Option<
 
 /// Holds a revision that is older than the running one. A revision that cannot be compared counts as older if the
 /// environment has run it before.
-fn downgrade(
-    facts: Facts<'_>,
-    environment: &Environment,
-    policy: &Policy,
-    promotion: &Promotion,
-) -> Option<Gate> {
+fn downgrade(lane: Lane<'_>, policy: &Policy, promotion: &Promotion) -> Option<Gate> {
     if policy.allow_downgrade {
         return None;
     }
-    let running = environment.targets.iter().filter_map(|t| {
-        let shown = facts.observed.target(&environment.name, t)?.revision(&facts.pipeline.tracks);
-        shown.or_else(|| facts.evidence.of(&environment.name, t).last().map(|p| p.revision.clone()))
+    let running = lane.environment.targets.iter().filter_map(|t| {
+        let shown = lane.observed(t)?.revision(&lane.facts.pipeline.tracks);
+        shown.or_else(|| lane.proofs(t).last().map(|p| p.revision.clone()))
     });
     let newer = running.filter(|r| !promotion.revision.is_run_by(r)).find(|r| {
         let by_version = promotion.revision.is_older_than(r);
-        by_version.unwrap_or_else(|| facts.evidence.has_run(environment, &promotion.revision))
+        by_version.unwrap_or_else(|| lane.facts.evidence.has_run(lane.environment, &promotion.revision))
     })?;
-    let why = format!("it is older than {newer}, which {} runs", environment.name);
-    Some(held(facts, promotion, GateKind::Downgrade, &why))
+    let why = format!("it is older than {newer}, which {} runs", lane.environment.name);
+    Some(held(lane.facts, promotion, GateKind::Downgrade, &why))
 }
 
 /// Holds a revision if it is unknown what a target runs: that may be something newer. A promotion that a caller of
 /// `/trigger` requested is not held, and neither is one that was proposed already.
-fn unreported(
-    facts: Facts<'_>,
-    environment: &Environment,
-    policy: &Policy,
-    promotion: &Promotion,
-) -> Option<Gate> {
+fn unreported(lane: Lane<'_>, policy: &Policy, promotion: &Promotion) -> Option<Gate> {
     let passed = promotion.trigger.is_some() || promotion.open_request().is_some();
     if policy.allow_downgrade || passed {
         return None;
     }
-    let (unreported, shown) = environment.targets.iter().find_map(|t| {
-        let silent = facts.observed.target(&environment.name, t).filter(|shown| shown.has_said_nothing())?;
-        facts.evidence.of(&environment.name, t).is_empty().then_some((t, silent))
+    let (unreported, shown) = lane.environment.targets.iter().find_map(|t| {
+        let silent = lane.observed(t).filter(|shown| shown.has_said_nothing())?;
+        lane.proofs(t).is_empty().then_some((t, silent))
     })?;
-    let why = format!("nobody knows what {}/{unreported} runs ({})", environment.name, shown.complaint());
-    Some(held(facts, promotion, GateKind::Unreported, &why))
+    let why =
+        format!("nobody knows what {}/{unreported} runs ({})", lane.environment.name, shown.complaint());
+    Some(held(lane.facts, promotion, GateKind::Unreported, &why))
 }
 
 /// Returns a note for the message if the API server does not check who approves.

@@ -1,39 +1,28 @@
 //! The guard against endless promotions: a pipeline that tracks the revision of a source and commits to the same source
 //! would promote its own commits.
 
-use super::{Facts, Note};
+use super::{Facts, Lane, Note};
 use crate::observed::Member;
-use crate::pipeline::{Environment, Policy};
+use crate::pipeline::Policy;
 use crate::repository::Repository;
 use crate::revision::{Facet, Revision};
 use crate::tracks::DefaultFacet;
 
 /// Returns why nothing may be written for this environment now: by [`refusal`] or [`unseen_source`].
-pub(super) fn held(
-    facts: Facts<'_>,
-    environment: &Environment,
-    policy: &Policy,
-    revision: &Revision,
-) -> Option<Note> {
-    refusal(facts, environment, policy, revision)
-        .or_else(|| unseen_source(facts, environment, policy, revision))
+pub(super) fn held(lane: Lane<'_>, policy: &Policy, revision: &Revision) -> Option<Note> {
+    refusal(lane, policy, revision).or_else(|| unseen_source(lane, policy, revision))
 }
 
 /// Returns why nothing can be promoted into this environment until its owner changes the pipeline.
-pub(super) fn refusal(
-    facts: Facts<'_>,
-    environment: &Environment,
-    policy: &Policy,
-    revision: &Revision,
-) -> Option<Note> {
+pub(super) fn refusal(lane: Lane<'_>, policy: &Policy, revision: &Revision) -> Option<Note> {
     if let Some(refused) = &policy.refused {
         return Some(Note { reason: "StrategyRefused", message: refused.clone() });
     }
     let written = policy.writes_to.as_ref()?;
     let reads_it =
-        facts.pipeline.environments.iter().flat_map(|e| e.targets.iter().map(move |t| (e, t))).any(
+        lane.facts.pipeline.environments.iter().flat_map(|e| e.targets.iter().map(move |t| (e, t))).any(
             |(e, t)| {
-                let members = facts.observed.target(&e.name, t).map_or(&[][..], |t| &t.members);
+                let members = lane.facts.observed.target(&e.name, t).map_or(&[][..], |t| &t.members);
                 members.iter().any(|m| m.source.as_ref().is_some_and(|s| s.is_same(written)))
             },
         );
@@ -43,22 +32,17 @@ pub(super) fn refusal(
             "{} tracks the revision of the source, and {} is promoted into by commits to {} (branch {}), \
              which the targets read: it would promote its own commits for ever. Set spec.tracks to what \
              should be promoted, for example [images], or promote into another branch",
-            facts.pipeline.name, environment.name, written.url, written.branch
+            lane.facts.pipeline.name, lane.environment.name, written.url, written.branch
         ),
     })
 }
 
 /// Returns why it is unknown whether the targets read the branch that the promotion writes to: a source that cannot be
 /// read follows a branch of the same name. Nothing is written until the source can be read.
-pub(super) fn unseen_source(
-    facts: Facts<'_>,
-    environment: &Environment,
-    policy: &Policy,
-    revision: &Revision,
-) -> Option<Note> {
+pub(super) fn unseen_source(lane: Lane<'_>, policy: &Policy, revision: &Revision) -> Option<Note> {
     let written = policy.writes_to.as_ref().filter(|_| is_by_source(revision))?;
-    let all = facts.pipeline.environments.iter().flat_map(|e| e.targets.iter().map(move |t| (e, t)));
-    let mut places = all.filter(|(e, t)| may_read(facts, &e.name, t, written));
+    let all = lane.facts.pipeline.environments.iter().flat_map(|e| e.targets.iter().map(move |t| (e, t)));
+    let mut places = all.filter(|(e, t)| may_read(lane.facts, &e.name, t, written));
     let (unseen, target) = places.next()?;
     let unseen = &unseen.name;
     Some(Note {
@@ -69,7 +53,7 @@ pub(super) fn unseen_source(
              read the GitRepository of {unseen}/{target}, promote into a branch of another name, or set spec.tracks \
              to what moves on, for example [images]",
             branch = written.branch,
-            into = environment.name,
+            into = lane.environment.name,
             url = written.url,
         ),
     })

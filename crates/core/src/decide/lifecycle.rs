@@ -2,10 +2,9 @@
 //! of one that has ended.
 
 use super::running::{complaint, runs};
-use super::{Action, Decision, Facts, Transition};
+use super::{Action, Decision, Facts, Lane, Transition};
 use crate::evidence::Candidate;
 use crate::observed::Member;
-use crate::pipeline::{Environment, Policy};
 use crate::promotion::{CALLBACK_FAILED, Phase, Promotion, ReceiverReport};
 use crate::revision::Revision;
 
@@ -19,8 +18,7 @@ pub(super) fn cancel(facts: Facts<'_>, promotion: &Promotion, message: String, d
 /// Ends a promotion that was seen healthy, was superseded after its delivery, or was not healthy in time. Returns
 /// true if the promotion got another phase.
 pub(super) fn settle(
-    facts: Facts<'_>,
-    environment: &Environment,
+    lane: Lane<'_>,
     (all, proven): (&[&Promotion], Option<&Candidate>),
     promotion: &Promotion,
     decision: &mut Decision,
@@ -31,9 +29,9 @@ pub(super) fn settle(
     if promotion.phase.has_ended() && !late && rejected.is_none() {
         return false;
     }
-    let runs_now = (late || !promotion.phase.has_ended()) && runs(facts, environment, &promotion.revision);
-    if runs_now && facts.evidence.has_settled(environment, &promotion.revision) {
-        let message = format!("{} runs {}, healthily", environment.name, promotion.revision);
+    let runs_now = (late || !promotion.phase.has_ended()) && runs(lane, &promotion.revision);
+    if runs_now && lane.facts.evidence.has_settled(lane.environment, &promotion.revision) {
+        let message = format!("{} runs {}, healthily", lane.environment.name, promotion.revision);
         decision.record(promotion, Phase::Succeeded, "Succeeded", message);
         return true;
     }
@@ -52,7 +50,7 @@ pub(super) fn settle(
     decline_early_retry(promotion, decision);
     promotion.phase == Phase::Delivered
         && (supersede_delivered(all, proven, promotion, decision)
-            || fail_delivered(facts, environment, promotion, decision))
+            || fail_delivered(lane, promotion, decision))
 }
 
 /// Supersedes a delivered promotion if a later one was delivered before it was seen healthy.
@@ -74,22 +72,17 @@ fn supersede_delivered(
 }
 
 /// Fails a delivered promotion if Helm has given up on its revision, or if its timeout has passed.
-fn fail_delivered(
-    facts: Facts<'_>,
-    environment: &Environment,
-    promotion: &Promotion,
-    decision: &mut Decision,
-) -> bool {
-    if has_given_up(facts, environment, promotion) {
-        let message = format!("Flux will not try it again: {}", complaint(facts, environment, promotion));
+fn fail_delivered(lane: Lane<'_>, promotion: &Promotion, decision: &mut Decision) -> bool {
+    if has_given_up(lane, promotion) {
+        let message = format!("Flux will not try it again: {}", complaint(lane, promotion));
         decision.record(promotion, Phase::Failed, "Unhealthy", message);
         return true;
     }
-    let timeout = environment.policy.as_ref().map(|p| p.timeout);
+    let timeout = lane.environment.policy.as_ref().map(|p| p.timeout);
     let deadline = timeout.zip(promotion.delivered).and_then(|(t, d)| d.checked_add(t).ok());
     match deadline {
-        Some(deadline) if deadline <= facts.now => {
-            let message = format!("not healthy in time: {}", complaint(facts, environment, promotion));
+        Some(deadline) if deadline <= lane.facts.now => {
+            let message = format!("not healthy in time: {}", complaint(lane, promotion));
             decision.record(promotion, Phase::Failed, "Unhealthy", message);
             true
         }
@@ -115,25 +108,20 @@ fn decline_early_retry(promotion: &Promotion, decision: &mut Decision) {
 
 /// Has the branch of a delivered promotion checked if the targets do not run its revision: a forced push may have
 /// removed its commit.
-pub(super) fn check_delivered(
-    facts: Facts<'_>,
-    environment: &Environment,
-    policy: &Policy,
-    promotion: &Promotion,
-    decision: &mut Decision,
-) {
+pub(super) fn check_delivered(lane: Lane<'_>, promotion: &Promotion, decision: &mut Decision) {
+    let writes = lane.environment.policy.as_ref().is_some_and(|policy| policy.writes_to.is_some());
     let waits = matches!(promotion.phase, Phase::Delivered | Phase::Failed) && promotion.delivered.is_some();
-    if waits && policy.writes_to.is_some() && !runs(facts, environment, &promotion.revision) {
+    if waits && writes && !runs(lane, &promotion.revision) {
         decision.actions.push(Action::CheckDelivered { promotion: promotion.name.clone() });
     }
 }
 
 /// Returns true if Helm has given up on exactly this revision on some target. The promotion still succeeds if the
 /// targets run the revision later.
-fn has_given_up(facts: Facts<'_>, environment: &Environment, promotion: &Promotion) -> bool {
-    environment.targets.iter().any(|name| {
-        let target = facts.observed.target(&environment.name, name).filter(|target| target.error.is_none());
-        let last = facts.evidence.of(&environment.name, name).last().map(|proof| &proof.revision);
+fn has_given_up(lane: Lane<'_>, promotion: &Promotion) -> bool {
+    lane.environment.targets.iter().any(|name| {
+        let target = lane.observed(name).filter(|target| target.error.is_none());
+        let last = lane.proofs(name).last().map(|proof| &proof.revision);
         let mut members = target.iter().flat_map(|target| &target.members);
         members.any(|member| gave_up_on(member, &promotion.revision, last))
     })
@@ -190,13 +178,8 @@ fn apply_report(promotion: &Promotion, report: &ReceiverReport, decision: &mut D
 
 /// Returns how an ended promotion of the wanted revision starts again: on request of a person, or automatically if
 /// only circumstances had ended it. Otherwise notes why it does not start again.
-pub(super) fn resume(
-    facts: Facts<'_>,
-    environment: &Environment,
-    earlier: &Promotion,
-    decision: &mut Decision,
-) -> Option<Action> {
-    let retry = format!("sluice retry -n {} {}", facts.pipeline.namespace, earlier.name);
+pub(super) fn resume(lane: Lane<'_>, earlier: &Promotion, decision: &mut Decision) -> Option<Action> {
+    let retry = format!("sluice retry -n {} {}", lane.facts.pipeline.namespace, earlier.name);
     let again = |reason, message: &str, spends_approval| {
         let to = Transition::of(earlier, Phase::Pending, reason, message.into());
         Transition { answers: earlier.retry.clone(), spends_approval, ..to }
@@ -206,9 +189,9 @@ pub(super) fn resume(
             // A promotion that was proposed or delivered has used its approval.
             let passed = earlier.request.is_some() || earlier.delivered.is_some();
             // A later promotion that was delivered has to be replaced, even if this one was delivered before it.
-            let later = |p: &&Promotion| environment.is_of(p) && p.order() > earlier.order();
+            let later = |p: &&Promotion| lane.environment.is_of(p) && p.order() > earlier.order();
             let is_undone =
-                facts.promotions.iter().filter(later).any(|p| was_delivered(p) || p.delivered.is_some());
+                lane.facts.promotions.iter().filter(later).any(|p| was_delivered(p) || p.delivered.is_some());
             let again = again("Resumed", "it is the newest revision again", passed);
             Some(Action::Move(Transition { is_undone, ..again }))
         }
@@ -221,7 +204,7 @@ pub(super) fn resume(
                 "{} {ended} and will not be retried automatically: {}; {retry} tries again",
                 earlier.revision, earlier.message
             );
-            decision.note(environment, "Ended", message);
+            decision.note(lane.environment, "Ended", message);
             None
         }
         (Phase::Succeeded, None) => {
@@ -229,7 +212,7 @@ pub(super) fn resume(
                 "{} was promoted before, and something else runs here now; {retry} promotes it again",
                 earlier.revision
             );
-            decision.note(environment, "Ended", message);
+            decision.note(lane.environment, "Ended", message);
             None
         }
         _ => None,

@@ -18,6 +18,7 @@ mod withdrawal;
 pub use action::{Action, NewPromotion, Transition};
 pub use decision::{Decision, Note};
 pub use facts::Facts;
+use facts::Lane;
 
 use crate::pipeline::Environment;
 use crate::promotion::{Phase, Promotion};
@@ -26,10 +27,10 @@ use crate::promotion::{Phase, Promotion};
 pub fn decide(facts: Facts<'_>) -> Decision {
     let mut decision = Decision::default();
     let lanes: Vec<Environment> = facts.pipeline.environments.iter().flat_map(Environment::lanes).collect();
-    for lane in &lanes {
+    for environment in &lanes {
         let mut own = Decision::default();
-        environment::decide(facts, lane, &mut own);
-        decision.join(lane, own);
+        environment::decide(Lane { facts, environment }, &mut own);
+        decision.join(environment, own);
     }
     for promotion in facts.promotions {
         let known = lanes.iter().any(|lane| lane.is_of(promotion));

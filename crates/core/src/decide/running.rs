@@ -2,23 +2,22 @@
 
 use std::collections::BTreeSet;
 
-use super::{Decision, Facts};
+use super::{Decision, Lane};
 use crate::observed::{Health, ObservedTarget};
-use crate::pipeline::Environment;
 use crate::promotion::Promotion;
 use crate::revision::Revision;
 
 /// Returns true if all targets run the revision, healthily or not. For a target that cannot be read, the last
 /// revision that it has proven counts.
-pub(super) fn runs(facts: Facts<'_>, environment: &Environment, revision: &Revision) -> bool {
-    environment.targets.iter().all(|name| {
-        let shown = facts.observed.target(&environment.name, name).filter(|t| t.error.is_none());
+pub(super) fn runs(lane: Lane<'_>, revision: &Revision) -> bool {
+    lane.environment.targets.iter().all(|name| {
+        let shown = lane.observed(name).filter(|t| t.error.is_none());
         match shown {
-            Some(target) => {
-                target.revision(&facts.pipeline.tracks).is_some_and(|running| revision.is_run_by(&running))
-            }
+            Some(target) => target
+                .revision(&lane.facts.pipeline.tracks)
+                .is_some_and(|running| revision.is_run_by(&running)),
             None => {
-                let last = facts.evidence.of(&environment.name, name).last();
+                let last = lane.proofs(name).last();
                 last.is_some_and(|p| revision.is_run_by(&p.revision))
             }
         }
@@ -27,24 +26,23 @@ pub(super) fn runs(facts: Facts<'_>, environment: &Environment, revision: &Revis
 
 /// Returns the kinds and names of an environment's workloads. If there are none, notes why the revision waits.
 pub(super) fn workloads<'a>(
-    facts: Facts<'a>,
-    environment: &Environment,
+    lane: Lane<'a>,
     revision: &Revision,
     decision: &mut Decision,
 ) -> Option<BTreeSet<(&'a str, &'a str)>> {
     let shown: Vec<&'a ObservedTarget> =
-        environment.targets.iter().filter_map(|t| facts.observed.target(&environment.name, t)).collect();
+        lane.environment.targets.iter().filter_map(|t| lane.observed(t)).collect();
     let readable: Vec<&'a ObservedTarget> = shown.iter().copied().filter(|t| t.error.is_none()).collect();
     if readable.is_empty() {
         let why = shown.first().and_then(|t| t.error.clone()).unwrap_or_default();
         let message = format!("{revision} waits: no target can be read: {why}");
-        decision.note(environment, "TargetNotReadable", message);
+        decision.note(lane.environment, "TargetNotReadable", message);
         return None;
     }
     let workloads: BTreeSet<(&'a str, &'a str)> = readable.iter().flat_map(|t| t.workloads()).collect();
     if workloads.is_empty() {
         let message = format!("{revision} waits: no target has a workload of this pipeline yet");
-        decision.note(environment, "NoWorkloads", message);
+        decision.note(lane.environment, "NoWorkloads", message);
         return None;
     }
     Some(workloads)
@@ -52,22 +50,22 @@ pub(super) fn workloads<'a>(
 
 /// Returns why a revision has to wait for a target that is progressing towards an unknown revision, which may be this
 /// one. A failed target is not waited for.
-pub(super) fn unsettled(facts: Facts<'_>, environment: &Environment, revision: &Revision) -> Option<String> {
-    let unknown = environment.targets.iter().find(|name| {
-        facts.observed.target(&environment.name, name).is_some_and(|t| {
+pub(super) fn unsettled(lane: Lane<'_>, revision: &Revision) -> Option<String> {
+    let unknown = lane.environment.targets.iter().find(|name| {
+        lane.observed(name).is_some_and(|t| {
             matches!(t.health(), Health::Pending | Health::Progressing)
-                && t.revision(&facts.pipeline.tracks).is_none()
+                && t.revision(&lane.facts.pipeline.tracks).is_none()
         })
     })?;
     Some(format!("{revision} waits until it is known what {unknown} runs: it is still progressing"))
 }
 
 /// Returns the targets that keep a promotion from success, each with the message of its worst workload.
-pub(super) fn complaint(facts: Facts<'_>, environment: &Environment, promotion: &Promotion) -> String {
+pub(super) fn complaint(lane: Lane<'_>, promotion: &Promotion) -> String {
     let of_target = |name: &String| {
-        let message = match facts.observed.target(&environment.name, name) {
+        let message = match lane.observed(name) {
             Some(target) if !target.complaint().is_empty() => target.complaint(),
-            Some(target) => match target.revision(&facts.pipeline.tracks) {
+            Some(target) => match target.revision(&lane.facts.pipeline.tracks) {
                 Some(r) if !promotion.revision.is_run_by(&r) => {
                     format!("it still runs {r}; look whether its source has the new commit")
                 }
@@ -77,5 +75,5 @@ pub(super) fn complaint(facts: Facts<'_>, environment: &Environment, promotion: 
         };
         Some(format!("{name}: {message}"))
     };
-    environment.targets.iter().filter_map(of_target).collect::<Vec<_>>().join("; ")
+    lane.environment.targets.iter().filter_map(of_target).collect::<Vec<_>>().join("; ")
 }

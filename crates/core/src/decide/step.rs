@@ -2,59 +2,49 @@
 
 use super::guard::{held, refusal, unseen_source};
 use super::lifecycle::cancel;
-use super::{Action, Decision, Facts, Transition, gates};
+use super::{Action, Decision, Lane, Transition, gates};
 use crate::pipeline::{Environment, Policy};
-use crate::promotion::{Gate, Phase, Promotion};
+use crate::promotion::{Phase, Promotion};
 
 /// Takes the open promotion of the wanted revision one step further.
-pub(super) fn advance(
-    facts: Facts<'_>,
-    environment: &Environment,
-    policy: &Policy,
-    open: &Promotion,
-    decision: &mut Decision,
-) {
+pub(super) fn advance(lane: Lane<'_>, policy: &Policy, open: &Promotion, decision: &mut Decision) {
     if open.phase == Phase::Proposed && open.open_request().is_some() && !open.is_outdated() {
         // A gate that has closed since the proposal keeps the change request unmerged.
-        let gates = gates::verdicts(facts, environment, policy, open);
-        if gates.iter().all(|gate| gate.open) && held(facts, environment, policy, &open.revision).is_none() {
+        let gates = gates::verdicts(lane, policy, open);
+        if gates.iter().all(|gate| gate.open) && held(lane, policy, &open.revision).is_none() {
             decision.allow_merge(open);
         }
         return;
     }
-    if let Some(refused) = refusal(facts, environment, policy, &open.revision) {
-        cancel(facts, open, refused.message.clone(), decision);
-        decision.notes.insert(environment.name.clone(), refused);
+    if let Some(refused) = refusal(lane, policy, &open.revision) {
+        cancel(lane.facts, open, refused.message.clone(), decision);
+        decision.notes.insert(lane.environment.name.clone(), refused);
         return;
     }
-    if let Some(unseen) = unseen_source(facts, environment, policy, &open.revision) {
-        decision.notes.insert(environment.name.clone(), unseen);
+    if let Some(unseen) = unseen_source(lane, policy, &open.revision) {
+        decision.notes.insert(lane.environment.name.clone(), unseen);
         return;
     }
-    if let Some(outdated) = facts.promotions.iter().find(|p| is_in_the_way(environment, p)) {
+    if let Some(outdated) = lane.facts.promotions.iter().find(|p| is_in_the_way(lane.environment, p)) {
         let message = format!(
             "{} waits until the change request of {} is closed, which is open in a place that the \
              pipeline no longer uses; its promotion says: {}",
             open.revision, outdated.revision, outdated.message,
         );
-        return decision.note(environment, "WaitingForWithdrawal", message);
+        return decision.note(lane.environment, "WaitingForWithdrawal", message);
     }
-    if pass_gates(open, gates::verdicts(facts, environment, policy, open), environment, decision) {
-        try_delivery(facts, environment, open, decision);
+    if pass_gates(lane, policy, open, decision) {
+        try_delivery(lane, open, decision);
     }
 }
 
 /// Returns true if all gates of a promotion are open. Otherwise notes what it waits for.
-fn pass_gates(
-    open: &Promotion,
-    gates: Vec<Gate>,
-    environment: &Environment,
-    decision: &mut Decision,
-) -> bool {
+fn pass_gates(lane: Lane<'_>, policy: &Policy, open: &Promotion, decision: &mut Decision) -> bool {
+    let gates = gates::verdicts(lane, policy, open);
     let shut: Vec<&str> = gates.iter().filter(|g| !g.open).map(|g| g.message.as_str()).collect();
     if !shut.is_empty() {
         let message = shut.join("; ");
-        decision.note(environment, "WaitingForGate", format!("{} {message}", open.revision));
+        decision.note(lane.environment, "WaitingForGate", format!("{} {message}", open.revision));
         if open.gates != gates {
             decision.actions.push(Action::Wait { promotion: open.name.clone(), gates, message });
         }
@@ -67,7 +57,7 @@ fn pass_gates(
 }
 
 /// Answers a retry request, waits for the time of the next attempt, or delivers.
-fn try_delivery(facts: Facts<'_>, environment: &Environment, open: &Promotion, decision: &mut Decision) {
+fn try_delivery(lane: Lane<'_>, open: &Promotion, decision: &mut Decision) {
     if let Some(token) = &open.retry {
         let message = "a person requested another try".into();
         let to = Transition::of(open, Phase::Pending, "Retried", message);
@@ -75,8 +65,8 @@ fn try_delivery(facts: Facts<'_>, environment: &Environment, open: &Promotion, d
         return;
     }
     match open.next_attempt {
-        Some(time) if time > facts.now => {
-            decision.note(environment, "Retrying", open.message.clone());
+        Some(time) if time > lane.facts.now => {
+            decision.note(lane.environment, "Retrying", open.message.clone());
             decision.requeue_at(time);
         }
         _ => decision.actions.push(Action::Deliver { promotion: open.name.clone() }),

@@ -5,15 +5,14 @@ use super::guard::refusal;
 use super::lifecycle::{cancel, check_delivered, resume};
 use super::running::{runs, workloads};
 use super::step::advance;
-use super::{Decision, Facts};
-use crate::pipeline::{Environment, Policy};
+use super::{Decision, Lane};
+use crate::pipeline::Policy;
 use crate::promotion::{Phase, Promotion};
 
 /// Decides about the requested promotions, which are sorted by their order. The flag of each says whether this
 /// decision has ended it already.
 pub(super) fn decide(
-    facts: Facts<'_>,
-    environment: &Environment,
+    lane: Lane<'_>,
     policy: &Policy,
     promotions: &[(&Promotion, bool)],
     decision: &mut Decision,
@@ -24,16 +23,16 @@ pub(super) fn decide(
     {
         let message = format!(
             "{} has no predecessors any more: its revisions are requested by /trigger",
-            environment.name
+            lane.environment.name
         );
-        cancel(facts, promotion, message, decision);
+        cancel(lane.facts, promotion, message, decision);
     }
     let requested: Vec<(&Promotion, bool)> =
         promotions.iter().filter(|(p, _)| p.trigger.is_some()).copied().collect();
     let Some(((newest, settled), earlier)) = requested.split_last() else { return };
     supersede(earlier, newest, decision);
     if !settled {
-        promote(facts, environment, policy, newest, decision);
+        promote(lane, policy, newest, decision);
     }
 }
 
@@ -56,29 +55,26 @@ fn supersede(earlier: &[(&Promotion, bool)], newest: &Promotion, decision: &mut 
 }
 
 /// Advances or resumes the promotion that was requested last.
-fn promote(
-    facts: Facts<'_>,
-    environment: &Environment,
-    policy: &Policy,
-    newest: &Promotion,
-    decision: &mut Decision,
-) {
-    if let Some(refused) = refusal(facts, environment, policy, &newest.revision) {
+fn promote(lane: Lane<'_>, policy: &Policy, newest: &Promotion, decision: &mut Decision) {
+    if let Some(refused) = refusal(lane, policy, &newest.revision) {
         if newest.phase.is_open() && newest.open_request().is_none() {
-            cancel(facts, newest, refused.message.clone(), decision);
+            cancel(lane.facts, newest, refused.message.clone(), decision);
         }
-        decision.notes.insert(environment.name.clone(), refused);
+        decision.notes.insert(lane.environment.name.clone(), refused);
     } else if newest.phase.is_open() {
-        if workloads(facts, environment, &newest.revision, decision).is_some() {
-            advance(facts, environment, policy, newest, decision);
+        if workloads(lane, &newest.revision, decision).is_some() {
+            advance(lane, policy, newest, decision);
         }
-    } else if runs(facts, environment, &newest.revision) {
+    } else if runs(lane, &newest.revision) {
         if newest.phase.has_ended() {
-            decision.decline_retry(newest, &format!("{} runs {} already", environment.name, newest.revision));
+            decision.decline_retry(
+                newest,
+                &format!("{} runs {} already", lane.environment.name, newest.revision),
+            );
         }
     } else if newest.phase != Phase::Succeeded || newest.retry.is_some() {
-        check_delivered(facts, environment, policy, newest, decision);
-        let action = resume(facts, environment, newest, decision);
+        check_delivered(lane, newest, decision);
+        let action = resume(lane, newest, decision);
         decision.actions.extend(action);
     }
 }

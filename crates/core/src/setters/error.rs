@@ -158,28 +158,4 @@ impl SetError {
             SetError::ChangedTooMuch { .. } => "ChangedTooMuch",
         }
     }
-
-    /// Returns the location of the value, of the marker or of the syntax error.
-    pub fn at(&self) -> &Location {
-        match self {
-            SetError::BadMarker { at, .. }
-            | SetError::MisplacedMarker { at, .. }
-            | SetError::TwoMarkers { at, .. }
-            | SetError::FlowCollection { at }
-            | SetError::Alias { at }
-            | SetError::BlockScalar { at, .. }
-            | SetError::MultilineScalar { at, .. }
-            | SetError::TaggedValue { at, .. }
-            | SetError::AmbiguousValue { at, .. }
-            | SetError::UnknownFacet { at, .. }
-            | SetError::EmptyValue { at, .. }
-            | SetError::ImageMismatch { at, .. }
-            | SetError::ImageWithoutTag { at, .. }
-            | SetError::NotATag { at, .. }
-            | SetError::UnparsableFile { at, .. }
-            | SetError::FileTooLarge { at, .. }
-            | SetError::TooManyMarkers { at, .. }
-            | SetError::ChangedTooMuch { at, .. } => at,
-        }
-    }
 }

@@ -211,7 +211,8 @@ fn one_target_is_set_alone_if_every_marker_names_its_target() {
         }
     }
     let error = set_to(text, &revision, Some("eu")).unwrap_err();
-    assert_eq!((error.reason(), error.at().line), ("BadMarker", 3));
+    assert_eq!(error.reason(), "BadMarker");
+    assert!(error.to_string().starts_with("apps/prod.yaml:3: "), "{error}");
     assert!(error.to_string().contains(r#"{"$promotion": "ns:app:prod", "target": "eu"}"#), "{error}");
     let only_us = text.lines().nth(1).unwrap();
     assert_eq!(set_to(only_us, &revision, Some("eu")), Ok(None));
@@ -260,7 +261,6 @@ fn messages_name_file_and_line_and_what_to_write() {
     ] {
         let error = set_to(text, revision, None).unwrap_err();
         assert!(error.to_string().starts_with(expected), "{error}");
-        assert_eq!(format!("{}", error.at()), expected.split(": ").next().unwrap());
     }
 }
 

@@ -39,39 +39,24 @@ enum TokenKind {
     Document,
 }
 
-/// The token before a comment on its line.
+/// What is beside a comment, before it on its line or on the line below.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Before {
-    /// The value of this event.
+pub(super) enum Beside {
+    /// The value of this event; `flow` within `[...]` or `{...}`.
     Value { event: usize, flow: bool },
-    /// No token: the comment is alone on its line.
-    Nothing,
     /// The `|` or `>` of a block scalar.
     BlockScalar,
     /// The alias `*name`.
     Alias,
-    /// A bracket or brace.
-    Flow,
-    /// A key whose value is empty or on other lines, or an explicit key.
-    Key,
-    /// A dash, anchor, tag or `---` without a value on this line.
-    Syntax,
-}
-
-/// The value on the line below a comment that is alone on its line.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Below {
-    /// The value of this event.
-    Value(usize),
-    /// The `|` or `>` of a block scalar.
-    BlockScalar,
-    /// The alias `*name`.
-    Alias,
-    /// A bracket or brace, or a value in a collection of these.
+    /// A bracket or brace; on the line below also a value in a collection of these.
     Flow,
     /// No single value: the place of the comment, such as `above an empty line`.
     Other(&'static str),
 }
+
+/// The places of comments that follow no value on their line.
+const AFTER_A_KEY: Beside = Beside::Other("after a key that has no value on this line");
+const ON_NO_VALUE: Beside = Beside::Other("on a line without a value");
 
 /// A file that cannot be parsed.
 #[derive(Debug)]
@@ -166,14 +151,14 @@ impl<'t> ParsedDocument<'t> {
         })
     }
 
-    /// Returns the token before the comment that begins at this byte.
-    pub(super) fn before(&self, comment: usize) -> Before {
+    /// Returns what is before the comment that begins at this byte; `None` if the comment is alone on its line.
+    pub(super) fn before(&self, comment: usize) -> Option<Beside> {
         let line = self.line_starts.partition_point(|start| *start <= comment).saturating_sub(1);
         let line_start = self.line_starts.get(line).copied().unwrap_or_default();
         let indent = self.text.get(line_start..comment).unwrap_or_default();
         // The parser counts white space below a block scalar as a part of it.
         if indent.trim_start_matches('\u{feff}').trim().is_empty() {
-            return Before::Nothing;
+            return None;
         }
         let end = self.tokens.partition_point(|token| token.range.start < comment);
         let last = self.tokens[..end].last();
@@ -182,22 +167,22 @@ impl<'t> ParsedDocument<'t> {
         let gap = self.text.get(gap_start..comment).unwrap_or_default().trim();
         let gap = if line_start == 0 { gap.trim_start_matches('\u{feff}') } else { gap };
         let word = gap.rsplit(char::is_whitespace).next().unwrap_or_default();
-        match (last.map(|token| (token.kind, token.event)), gap) {
-            (Some((TokenKind::Value { flow }, event)), "") => Before::Value { event, flow },
-            (Some((TokenKind::Value { flow: true }, event)), ",") => Before::Value { event, flow: true },
-            (Some((TokenKind::Alias, _)), "" | ",") => Before::Alias,
-            (Some((TokenKind::Flow, _)), "" | ",") => Before::Flow,
-            (Some((TokenKind::Key, _)), "" | "," | ":") => Before::Key,
-            (Some((TokenKind::Document, _)), "") => Before::Syntax,
-            _ if word.starts_with(['|', '>']) => Before::BlockScalar,
-            _ if word == ":" => Before::Key,
-            _ => Before::Syntax,
-        }
+        Some(match (last.map(|token| (token.kind, token.event)), gap) {
+            (Some((TokenKind::Value { flow }, event)), "") => Beside::Value { event, flow },
+            (Some((TokenKind::Value { flow: true }, event)), ",") => Beside::Value { event, flow: true },
+            (Some((TokenKind::Alias, _)), "" | ",") => Beside::Alias,
+            (Some((TokenKind::Flow, _)), "" | ",") => Beside::Flow,
+            (Some((TokenKind::Key, _)), "" | "," | ":") => AFTER_A_KEY,
+            (Some((TokenKind::Document, _)), "") => ON_NO_VALUE,
+            _ if word.starts_with(['|', '>']) => Beside::BlockScalar,
+            _ if word == ":" => AFTER_A_KEY,
+            _ => ON_NO_VALUE,
+        })
     }
 
     /// Returns the value on the line below the comment at these bytes, which is alone on its line. Lines with further
     /// markers may be between them.
-    pub(super) fn below(&self, comment: Range<usize>) -> Below {
+    pub(super) fn below(&self, comment: Range<usize>) -> Beside {
         let line = self.line_starts.partition_point(|start| *start <= comment.start);
         let start = self.line_starts.get(line.saturating_sub(1)).copied().unwrap_or_default();
         let indent = self.text.get(start..comment.start).unwrap_or_default();
@@ -209,19 +194,19 @@ impl<'t> ParsedDocument<'t> {
             let content = text.trim();
             match content.strip_prefix('#') {
                 Some(comment) if comment.trim_start().starts_with('{') => {}
-                Some(_) => return Below::Other("above a comment"),
-                None if content.is_empty() => return Below::Other("above an empty line"),
+                Some(_) => return Beside::Other("above a comment"),
+                None if content.is_empty() => return Beside::Other("above an empty line"),
                 None if text.len() - text.trim_start().len() != column => {
-                    return Below::Other("above a line that is indented differently");
+                    return Beside::Other("above a line that is indented differently");
                 }
                 None => return self.value_of(start + column..end),
             }
         }
-        Below::Other("above the end of the file")
+        Beside::Other("above the end of the file")
     }
 
     /// Returns the only value of a line: of its key, or of its entry of a list.
-    fn value_of(&self, line: Range<usize>) -> Below {
+    fn value_of(&self, line: Range<usize>) -> Beside {
         let first = self.tokens.partition_point(|token| token.range.start < line.start);
         let mut tokens = self.tokens.get(first..).unwrap_or_default().iter().peekable();
         let text = |range: Range<usize>| self.text.get(range).unwrap_or_default();
@@ -231,8 +216,8 @@ impl<'t> ParsedDocument<'t> {
         };
         let Some(token) = tokens.next_if(|token| token.range.start < line.end) else {
             return match is_block(line) {
-                true => Below::BlockScalar,
-                false => Below::Other("above a line without a value"),
+                true => Beside::BlockScalar,
+                false => Beside::Other("above a line without a value"),
             };
         };
         let mut before = text(line.start..token.range.start).split_whitespace();
@@ -245,18 +230,18 @@ impl<'t> ParsedDocument<'t> {
             _ => None,
         };
         if let Some(place) = other {
-            return Below::Other(place);
+            return Beside::Other(place);
         }
         let value = match token.kind {
             TokenKind::Key => tokens.next_if(|value| value.range.start < line.end),
             _ => Some(token),
         };
         match value.map(|value| (value.kind, value.event)) {
-            Some((TokenKind::Value { flow: false }, event)) => Below::Value(event),
-            Some((TokenKind::Alias, _)) => Below::Alias,
-            Some((TokenKind::Value { flow: true } | TokenKind::Flow, _)) => Below::Flow,
-            None if is_block(token.range.end..line.end) => Below::BlockScalar,
-            _ => Below::Other("above a key that has no value on its line"),
+            Some((TokenKind::Value { flow: false }, event)) => Beside::Value { event, flow: false },
+            Some((TokenKind::Alias, _)) => Beside::Alias,
+            Some((TokenKind::Value { flow: true } | TokenKind::Flow, _)) => Beside::Flow,
+            None if is_block(token.range.end..line.end) => Beside::BlockScalar,
+            _ => Beside::Other("above a key that has no value on its line"),
         }
     }
 
@@ -392,13 +377,13 @@ mod tests {
             let document = ParsedDocument::parse(text, MAX_FILE_EVENTS).unwrap();
             let found = document.before(document.comments().next().unwrap().1.start);
             let found = match found {
-                Before::Value { .. } => "value",
-                Before::Nothing => "nothing",
-                Before::BlockScalar => "block",
-                Before::Alias => "alias",
-                Before::Flow => "flow",
-                Before::Key => "key",
-                Before::Syntax => "syntax",
+                Some(Beside::Value { .. }) => "value",
+                None => "nothing",
+                Some(Beside::BlockScalar) => "block",
+                Some(Beside::Alias) => "alias",
+                Some(Beside::Flow) => "flow",
+                Some(found) if found == AFTER_A_KEY => "key",
+                Some(Beside::Other(_)) => "syntax",
             };
             assert_eq!(found, expected, "{text:?}");
         }
@@ -442,11 +427,11 @@ mod tests {
         ] {
             let document = ParsedDocument::parse(text, MAX_FILE_EVENTS).unwrap();
             let found = match document.below(document.comments().next().unwrap().1) {
-                Below::Value(event) => format!("value {}", document.event_text(event)),
-                Below::BlockScalar => "block".into(),
-                Below::Alias => "alias".into(),
-                Below::Flow => "flow".into(),
-                Below::Other(place) => place.into(),
+                Beside::Value { event, .. } => format!("value {}", document.event_text(event)),
+                Beside::BlockScalar => "block".into(),
+                Beside::Alias => "alias".into(),
+                Beside::Flow => "flow".into(),
+                Beside::Other(place) => place.into(),
             };
             assert_eq!(found, expected, "{text:?}");
         }

@@ -7,7 +7,7 @@ use super::edit::{self, Edit, EditedFile, ScalarRequest};
 use super::error::{Asker, Location, SetError};
 use super::limits::MAX_FILE_EVENTS;
 use super::marker::{self, MARKER_KEY, Marker, MarkerComment, mentions};
-use super::parsed_document::{Before, Below, ParsedDocument};
+use super::parsed_document::{Beside, ParsedDocument};
 use crate::revision::Revision;
 
 /// The markers to set: those of an environment of a pipeline, for all its targets or for one.
@@ -138,7 +138,7 @@ impl MarkedFile<'_, '_> {
         }
         let before = self.document.before(range.start);
         // A line that is commented out with its marker, or a text about markers.
-        if before == Before::Nothing && !comment.trim_start().starts_with('{') {
+        if before.is_none() && !comment.trim_start().starts_with('{') {
             return Ok(None);
         }
         let at = self.at(range.start);
@@ -152,47 +152,19 @@ impl MarkedFile<'_, '_> {
             let instead = format!("{{\"{MARKER_KEY}\": \"{}\", \"target\": \"{target}\"}}", self.name);
             return Err(SetError::BadMarker { at, problem, instead });
         }
-        match self.value(before, range) {
-            Ok((event, flow)) => {
+        match before.unwrap_or_else(|| self.document.below(range)) {
+            Beside::Value { event, flow } => {
                 let choice = marker.choice(self.wanted.revision, &at, self.name)?;
                 let request =
                     ScalarRequest { choice: &choice, revision: self.wanted.revision, asker: Asker::Marker };
                 edit::replace(self.document, event, flow, &request, &at).map(Some)
             }
-            Err(ValueError::BlockScalar) => Err(SetError::BlockScalar { at, asker: Asker::Marker }),
-            Err(ValueError::Alias) => Err(SetError::Alias { at }),
-            Err(ValueError::Flow) => Err(SetError::FlowCollection { at }),
-            Err(ValueError::Misplaced(place)) => Err(SetError::MisplacedMarker { at, place }),
+            Beside::BlockScalar => Err(SetError::BlockScalar { at, asker: Asker::Marker }),
+            Beside::Alias => Err(SetError::Alias { at }),
+            Beside::Flow => Err(SetError::FlowCollection { at }),
+            Beside::Other(place) => Err(SetError::MisplacedMarker { at, place }),
         }
     }
-
-    /// Returns the value that the comment at these bytes means, and whether it is within `[...]` or `{...}`.
-    fn value(&self, before: Before, comment: Range<usize>) -> Result<(usize, bool), ValueError> {
-        match before {
-            Before::Value { event, flow } => Ok((event, flow)),
-            Before::BlockScalar => Err(ValueError::BlockScalar),
-            Before::Alias => Err(ValueError::Alias),
-            Before::Flow => Err(ValueError::Flow),
-            Before::Key => Err(ValueError::Misplaced("after a key that has no value on this line")),
-            Before::Syntax => Err(ValueError::Misplaced("on a line without a value")),
-            Before::Nothing => match self.document.below(comment) {
-                Below::Value(event) => Ok((event, false)),
-                Below::BlockScalar => Err(ValueError::BlockScalar),
-                Below::Alias => Err(ValueError::Alias),
-                Below::Flow => Err(ValueError::Flow),
-                Below::Other(place) => Err(ValueError::Misplaced(place)),
-            },
-        }
-    }
-}
-
-/// Why a marker has no value beside it.
-enum ValueError {
-    BlockScalar,
-    Alias,
-    Flow,
-    /// The place of the comment.
-    Misplaced(&'static str),
 }
 
 fn contains(bytes: &[u8], part: &[u8]) -> bool {

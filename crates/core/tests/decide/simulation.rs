@@ -116,7 +116,7 @@ impl Simulation {
         };
         let mut sim = Self {
             pipeline,
-            observed: observed,
+            observed,
             evidence: Evidence::default(),
             promotions: Vec::new(),
             requests: Vec::new(),

@@ -3,7 +3,7 @@
 
 use crate::error::DeliveryResult;
 use crate::fencing::FencingToken;
-use crate::forge::{Forge, ForgeChangeRequest, ForgeResult, MetadataKind};
+use crate::forge::{AddCall, Forge, ForgeChangeRequest, ForgeResult, MetadataKind};
 use crate::order::Settings;
 
 /// Adds the missing labels, reviewers and assignees. Returns a sentence for each name that the forge rejected.
@@ -23,7 +23,7 @@ pub(crate) async fn add(
         let names = missing(wanted, has);
         if !names.is_empty() {
             token.check()?;
-            add_all(forge, found, kind, &names, &mut notes).await?;
+            add_all(forge, AddCall { found, kind, names: &names }, &mut notes).await?;
         }
     }
     Ok(notes)
@@ -31,31 +31,22 @@ pub(crate) async fn add(
 
 /// Adds all names in one call. If the forge rejects it, adds each name in a call of its own, so that one rejected name
 /// does not affect the others.
-async fn add_all(
-    forge: &dyn Forge,
-    found: &ForgeChangeRequest,
-    kind: MetadataKind,
-    names: &[String],
-    notes: &mut Vec<String>,
-) -> ForgeResult<()> {
-    match forge.add(found, kind, names).await {
-        Ok(has) => {
+async fn add_all(forge: &dyn Forge, call: AddCall<'_>, notes: &mut Vec<String>) -> ForgeResult<()> {
+    match (forge.add(call).await, call.names) {
+        (Ok(has), names) => {
             let ignored = missing(names, &has);
-            notes.extend(ignored.iter().map(|name| note(kind, name, "the forge did not take it")));
-            Ok(())
+            notes.extend(ignored.iter().map(|name| note(call.kind, name, "the forge did not take it")));
         }
-        Err(error) if !error.is_refusal() => Err(error),
-        Err(error) => {
-            if let [name] = names {
-                notes.push(note(kind, name, &error.cause()));
-                return Ok(());
-            }
+        (Err(error), _) if !error.is_refusal() => return Err(error),
+        (Err(error), [name]) => notes.push(note(call.kind, name, &error.cause())),
+        (Err(_), names) => {
             for name in names {
-                Box::pin(add_all(forge, found, kind, std::slice::from_ref(name), notes)).await?;
+                let one = AddCall { names: std::slice::from_ref(name), ..call };
+                Box::pin(add_all(forge, one, notes)).await?;
             }
-            Ok(())
         }
     }
+    Ok(())
 }
 
 /// The names that are missing. No forge distinguishes names by upper and lower case.

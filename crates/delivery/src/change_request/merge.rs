@@ -1,6 +1,8 @@
 //! Follows a change request to its end, and merges it if the strategy asks for that: only the commit that Sluice
 //! pushed, and only when the forge reports that exactly this commit can be merged.
 
+use sluice_core::pipeline::MergeMode;
+
 use super::job::ChangeRequestJob;
 use crate::commit_message;
 use crate::error::{DeliveryError, DeliveryResult};
@@ -9,7 +11,7 @@ use crate::forge::{
     ChangeRequestState, ForgeChangeRequest, ForgeError, ForgeResult, ListFilter, MergeCall, Readiness,
 };
 use crate::markdown;
-use crate::order::{MergeMode, Order};
+use crate::order::Order;
 use crate::outcome::{ChangeRequest, ChangeRequestStatus, OutdatedReason};
 use crate::resources::Resources;
 

@@ -4,10 +4,9 @@
 use std::time::Instant;
 
 use super::job::ChangeRequestJob;
-use crate::commit_message;
 use crate::edit::edit;
 use crate::error::{DeliveryError, DeliveryResult};
-use crate::git::{ChangedFile, Commit, CommitText, LockedRepository};
+use crate::git::{Commit, LockedRepository, NewCommit};
 use crate::resources::is_final;
 
 impl ChangeRequestJob<'_> {
@@ -36,8 +35,8 @@ impl ChangeRequestJob<'_> {
             repository.fetch_commit(parent).await?;
         }
         if !repository.remembers_own(base, &content, &commit.id) {
-            let Some((files, text)) = self.commit_on(repository, parent).await? else { return Ok(false) };
-            if !repository.is_made_of(commit, (parent, &files, &text)).await? {
+            let Some(new) = self.commit_on(repository, parent).await? else { return Ok(false) };
+            if !repository.is_made_of(commit, parent, &new).await? {
                 return Ok(false);
             }
             repository.remember_own(base, &content, &commit.id);
@@ -45,24 +44,22 @@ impl ChangeRequestJob<'_> {
         if parent == tip {
             return Ok(true);
         }
-        let Some((files, text)) = self.commit_on(repository, tip).await? else { return Ok(false) };
-        Ok(repository.merges_to((tip, commit), (&files, &text)).await?)
+        let Some(new) = self.commit_on(repository, tip).await? else { return Ok(false) };
+        Ok(repository.merges_to(tip, commit, &new).await?)
     }
 
-    /// The files and the text of the commit that Sluice makes for the order on top of another commit; `None` if there
-    /// is nothing to set.
+    /// The commit that Sluice makes for the order on top of another commit; `None` if there is nothing to set.
     async fn commit_on(
         &self,
         repository: &mut LockedRepository<'_>,
         onto: &str,
-    ) -> DeliveryResult<Option<(Vec<ChangedFile>, CommitText)>> {
-        let edit = match edit(self.order, repository, (self.target.base, onto)).await {
-            Err(DeliveryError::Edit(_)) => return Ok(None),
-            edit => edit?,
-        };
-        let message = commit_message::message(self.order, &edit.values, &edit.onto);
-        let text = self.resources.commit_text(self.order, message);
-        Ok((!edit.files.is_empty()).then_some((edit.files, text)))
+    ) -> DeliveryResult<Option<NewCommit>> {
+        match edit(self.order, repository, (self.target.base, onto)).await {
+            Err(DeliveryError::Edit(_)) => Ok(None),
+            edit => {
+                Ok(Some(self.resources.new_commit(self.order, edit?)).filter(|new| !new.files.is_empty()))
+            }
+        }
     }
 
     /// Whether a commit of the head branch is Sluice's own. A commit that this process knows is not compared again,

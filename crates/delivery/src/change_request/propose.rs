@@ -7,7 +7,6 @@ use super::body;
 use super::body_marker;
 use super::job::{ChangeRequestJob, ChangeRequestTarget};
 use super::labels_and_reviewers;
-use crate::commit_message;
 use crate::edit::edit;
 use crate::error::{DeliveryError, DeliveryResult};
 use crate::fault;
@@ -193,22 +192,21 @@ impl ChangeRequestJob<'_> {
             if edit.files.is_empty() {
                 return Ok(HeadState::NotNeeded { base: tips.base.id, existed });
             }
-            let message = commit_message::message(order, &edit.values, &edit.onto);
-            let text = self.resources.commit_text(order, message);
             let proposal = self.proposal(&edit.values)?;
+            let new = self.resources.new_commit(order, edit);
             if let Some(head) = &tips.head {
                 // The message says what the files held before. If the base has changed in other files, another push
                 // would only cause another review, unless the forge wants the commit on top of the base.
                 let in_place =
                     order.rebuild != Some(OutdatedReason::Behind) || head.parents == [tip.as_str()];
                 if in_place
-                    && head.message.trim() == text.message.trim()
+                    && head.message.trim() == new.message.trim()
                     && self.is_own(repository, tip, head).await?
                 {
                     return Ok(HeadState::Ready { commit: head.id.clone(), existed, found: true, proposal });
                 }
             }
-            let commit = repository.commit(tip, &edit.files, &text).await?;
+            let commit = repository.commit(tip, &new).await?;
             repository.remember_own(base, &order.content_key(), &commit);
             order.fencing_token.check()?;
             fault::point("before-push");

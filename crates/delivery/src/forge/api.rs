@@ -3,6 +3,7 @@
 use std::pin::Pin;
 
 use jiff::Timestamp;
+use sluice_core::pipeline::MergeMode;
 
 use super::change_request::{
     ChangeRequestList, ChangeRequestState, ForgeChangeRequest, ForgeCommit, MergeMessage, MergedHead,
@@ -11,7 +12,6 @@ use super::change_request::{
 use super::commit_status::CommitStatus;
 use super::error::ForgeResult;
 use super::readiness::Readiness;
-use crate::order::MergeMode;
 
 /// The result of a call to a forge, when it comes.
 pub(crate) type ForgeFuture<'a, T> = Pin<Box<dyn Future<Output = ForgeResult<T>> + Send + 'a>>;
@@ -25,6 +25,14 @@ pub(crate) struct MergeCall<'a> {
     pub(crate) mode: MergeMode,
     /// Not used for a queue, or for a merge without a commit of its own.
     pub(crate) message: &'a MergeMessage,
+}
+
+/// Which labels or people to add to which change request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AddCall<'a> {
+    pub(crate) found: &'a ForgeChangeRequest,
+    pub(crate) kind: MetadataKind,
+    pub(crate) names: &'a [String],
 }
 
 /// Which change requests from a branch are listed.
@@ -54,12 +62,7 @@ pub(crate) trait Forge: Send + Sync {
 
     /// Adds labels, reviewers or assignees to an open change request, and returns those that it has then; none is
     /// removed. Fails as a whole if the forge rejects one of the names.
-    fn add<'a>(
-        &'a self,
-        found: &'a ForgeChangeRequest,
-        kind: MetadataKind,
-        names: &'a [String],
-    ) -> ForgeFuture<'a, Vec<String>>;
+    fn add<'a>(&'a self, call: AddCall<'a>) -> ForgeFuture<'a, Vec<String>>;
 
     /// Closes a change request without merging it.
     fn close<'a>(&'a self, number: u64) -> ForgeFuture<'a, ()>;
@@ -119,7 +122,7 @@ macro_rules! impl_forge {
                 list(head: &'a str, base: &'a str, filter: ListFilter) -> ChangeRequestList;
                 open(proposal: &'a Proposal) -> ForgeChangeRequest;
                 update(number: u64, proposal: &'a Proposal) -> ForgeChangeRequest;
-                add(found: &'a ForgeChangeRequest, kind: MetadataKind, names: &'a [String]) -> Vec<String>;
+                add(call: AddCall<'a>) -> Vec<String>;
                 readiness(found: &'a ForgeChangeRequest, mode: MergeMode) -> Readiness;
                 merge(call: &'a MergeCall<'a>) -> ();
                 comment(number: u64, text: &'a str) -> ();

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
+use sluice_core::pipeline::MergeMode;
 
-use super::api::{ListFilter, MergeCall, impl_forge};
+use super::api::{AddCall, ListFilter, MergeCall, impl_forge};
 use super::authorization::AuthScheme;
 use super::change_request::{
     ChangeRequestList, ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
@@ -20,7 +21,6 @@ use super::pager::{self, ListPage, Reach};
 use super::readiness::{Check, CheckState, Readiness, approvals};
 use crate::address::{AddressError, RepositoryAddress};
 use crate::forge_kind::ForgeKind;
-use crate::order::MergeMode;
 use crate::outcome::ChangeRequest;
 
 /// Supported by the service, and by every server since 2020.
@@ -188,8 +188,7 @@ impl AzureDevOps {
                 url: self.page_url(number)?,
                 branch: branch("sourceRefName")?,
                 head_commit: commit("lastMergeSourceCommit"),
-                notes: Vec::new(),
-                queued: false,
+                ..ChangeRequest::default()
             },
             base: branch("targetRefName")?,
             title: text(&value["title"])?,
@@ -296,12 +295,7 @@ impl AzureDevOps {
     }
 
     // "Pull Request Labels - Create", "Pull Request Reviewers - Create Pull Request Reviewer".
-    async fn add(
-        &self,
-        found: &ForgeChangeRequest,
-        kind: MetadataKind,
-        names: &[String],
-    ) -> ForgeResult<Vec<String>> {
+    async fn add(&self, AddCall { found, kind, names }: AddCall<'_>) -> ForgeResult<Vec<String>> {
         let mut there = Vec::new();
         for name in names {
             let path = ["pullrequests", &found.request.number.to_string()];

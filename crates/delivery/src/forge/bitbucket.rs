@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use reqwest::header::LOCATION;
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
+use sluice_core::pipeline::MergeMode;
 
-use super::api::{ListFilter, MergeCall, impl_forge};
+use super::api::{AddCall, ListFilter, MergeCall, impl_forge};
 use super::authorization::AuthScheme;
 use super::change_request::{
     ChangeRequestList, ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
@@ -22,7 +23,6 @@ use super::pager::{self, ListPage, Reach};
 use super::readiness::{Check, CheckState, Readiness};
 use crate::address::{AddressError, RepositoryAddress};
 use crate::forge_kind::ForgeKind;
-use crate::order::MergeMode;
 use crate::outcome::ChangeRequest;
 
 /// The length of a whole commit id.
@@ -207,12 +207,7 @@ impl Bitbucket {
         self.http.change(Method::PUT, self.one(number, &[]), &body, parse).await
     }
 
-    async fn add(
-        &self,
-        found: &ForgeChangeRequest,
-        kind: MetadataKind,
-        names: &[String],
-    ) -> ForgeResult<Vec<String>> {
+    async fn add(&self, AddCall { found, kind, names }: AddCall<'_>) -> ForgeResult<Vec<String>> {
         if kind != MetadataKind::Reviewer {
             return Err(self.http.lacks("labels and assignees"));
         }
@@ -384,8 +379,7 @@ fn parse(value: &Value) -> Option<ForgeChangeRequest> {
             url: text(&value["links"]["html"]["href"])?,
             branch: text(&value["source"]["branch"]["name"])?,
             head_commit: text(&value["source"]["commit"]["hash"]).unwrap_or_default(),
-            notes: Vec::new(),
-            queued: false,
+            ..ChangeRequest::default()
         },
         base: text(&value["destination"]["branch"]["name"])?,
         title: text(&value["title"])?,

@@ -5,8 +5,9 @@
 use jiff::Timestamp;
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
+use sluice_core::pipeline::MergeMode;
 
-use super::api::{ListFilter, MergeCall, impl_forge};
+use super::api::{AddCall, ListFilter, MergeCall, impl_forge};
 use super::authorization::AuthScheme;
 use super::change_request::{
     ChangeRequestList, ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
@@ -20,7 +21,6 @@ use super::pager::{self, ListPage, Reach};
 use super::readiness::{Check, CheckState, Readiness, approvals};
 use crate::address::{AddressError, RepositoryAddress};
 use crate::forge_kind::ForgeKind;
-use crate::order::MergeMode;
 use crate::outcome::ChangeRequest;
 
 const BRANCH: &str = "refs/heads/";
@@ -169,17 +169,10 @@ impl BitbucketServer {
 
     async fn update(&self, number: u64, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {
         let answer = self.change(number, PullRequestChange::Text(proposal)).await?;
-        parse(&answer)
-            .and_then(ForgeChangeRequest::checked)
-            .ok_or_else(|| self.http.unreadable("a change request"))
+        self.http.checked(parse(&answer))
     }
 
-    async fn add(
-        &self,
-        found: &ForgeChangeRequest,
-        kind: MetadataKind,
-        names: &[String],
-    ) -> ForgeResult<Vec<String>> {
+    async fn add(&self, AddCall { found, kind, names }: AddCall<'_>) -> ForgeResult<Vec<String>> {
         if kind != MetadataKind::Reviewer {
             return Err(self.http.lacks("labels and assignees"));
         }
@@ -342,8 +335,7 @@ fn parse(value: &Value) -> Option<ForgeChangeRequest> {
             url: text(&value["links"]["self"][0]["href"])?,
             branch: branch("fromRef")?,
             head_commit: text(&value["fromRef"]["latestCommit"])?,
-            notes: Vec::new(),
-            queued: false,
+            ..ChangeRequest::default()
         },
         base: branch("toRef")?,
         title: text(&value["title"])?,

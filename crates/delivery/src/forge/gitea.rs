@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use sluice_core::pipeline::MergeMode;
 
-use super::api::{ForgeFuture, ListFilter, MergeCall, impl_forge};
+use super::api::{AddCall, ForgeFuture, ListFilter, MergeCall, impl_forge};
 use super::authorization::AuthScheme;
 use super::change_request::{
     ChangeRequestList, ChangeRequestState, ForgeChangeRequest, ForgeCommit, MergedHead, Metadata,
@@ -21,7 +22,6 @@ use super::json::{self, names, text, without_prefix};
 use super::pager::{self, ListPage, Reach};
 use super::readiness::{Check, CheckState, Readiness, approvals};
 use crate::forge_kind::ForgeKind;
-use crate::order::MergeMode;
 use crate::outcome::ChangeRequest;
 
 /// The prefixes of drafts, unless the server is configured otherwise (docs.gitea.com/usage/pull-request).
@@ -109,30 +109,21 @@ impl Gitea {
     async fn statuses(&self, commit: &str) -> ForgeResult<Vec<Check>> {
         let kind = self.0.http.kind;
         let path = ["commits", commit, "status"];
-        match self.entries_of(Some(commit), &path, "statuses", |one| check(one, kind)).await {
+        match self.entries(Some(commit), &path, "statuses", |one| check(one, kind)).await {
             Err(ForgeError::OtherCommit { answered, .. }) if answered.is_empty() => {}
             done => return done,
         }
         let with_id = |one: &Value| (one["id"].as_u64(), check(one, kind));
-        let mut all = self.entries(&["statuses", commit], "", with_id).await?;
+        let mut all = self.entries(None, &["statuses", commit], "", with_id).await?;
         all.sort_by_key(|(id, _)| *id);
         let newest: BTreeMap<String, Check> =
             all.into_iter().map(|(_, check)| (check.name.clone(), check)).collect();
         Ok(newest.into_values().collect())
     }
 
-    /// All entries of a list, each reduced to the needed part. The answer is the list, or has it under a key.
+    /// All entries of a list, each reduced to the needed part. The answer is the list, or has it under a key. With a
+    /// commit, the answer must be about this commit.
     async fn entries<T>(
-        &self,
-        path: &[&str],
-        key: &str,
-        reduce: impl Fn(&Value) -> T,
-    ) -> ForgeResult<Vec<T>> {
-        self.entries_of(None, path, key, reduce).await
-    }
-
-    /// The same of answers that must be about this commit.
-    async fn entries_of<T>(
         &self,
         commit: Option<&str>,
         path: &[&str],
@@ -161,7 +152,7 @@ impl Gitea {
     /// ids only since 1.22.
     async fn label_ids(&self, names: &[String]) -> ForgeResult<Vec<u64>> {
         let label = |l: &Value| Some((text(&l["name"])?, l["id"].as_u64()?));
-        let labels = self.entries(&["labels"], "", label).await?;
+        let labels = self.entries(None, &["labels"], "", label).await?;
         let known: Vec<(String, u64)> = labels.into_iter().flatten().collect();
         let mut ids = Vec::new();
         for name in names {
@@ -239,12 +230,7 @@ impl Gitea {
         self.0.update(number, proposal, &title(proposal)).await
     }
 
-    async fn add(
-        &self,
-        found: &ForgeChangeRequest,
-        kind: MetadataKind,
-        names: &[String],
-    ) -> ForgeResult<Vec<String>> {
+    async fn add(&self, AddCall { found, kind, names }: AddCall<'_>) -> ForgeResult<Vec<String>> {
         let (http, number) = (&self.0.http, found.request.number);
         Ok(match kind {
             MetadataKind::Label => {
@@ -284,7 +270,7 @@ impl Gitea {
         let number = found.request.number.to_string();
         let branch = http.get(self.0.url(&["branches", &found.base], &[])).await?;
         let statuses = self.statuses(head).await?;
-        let reviews = self.entries(&["pulls", &number, "reviews"], "", Review::read).await?;
+        let reviews = self.entries(None, &["pulls", &number, "reviews"], "", Review::read).await?;
         // Only the last review of each reviewer with write access is official.
         let of_head = |r: &&Review| !r.stale && r.commit == head;
         let given = reviews.iter().filter(|r| r.approves && of_head(r)).count() as u64;
@@ -432,8 +418,7 @@ fn parse(value: &Value) -> Option<ForgeChangeRequest> {
             // The label keeps the name of a deleted branch; `ref` changes.
             branch: text(&value["head"]["label"])?,
             head_commit: text(&value["head"]["sha"])?,
-            notes: Vec::new(),
-            queued: false,
+            ..ChangeRequest::default()
         },
         base: text(&value["base"]["ref"])?,
         title: title.into(),

@@ -3,8 +3,9 @@
 use reqwest::Method;
 use reqwest::header::{ACCEPT, HeaderValue};
 use serde_json::{Value, json};
+use sluice_core::pipeline::MergeMode;
 
-use super::api::{ListFilter, MergeCall, impl_forge};
+use super::api::{AddCall, ListFilter, MergeCall, impl_forge};
 use super::authorization::AuthScheme;
 use super::change_request::{
     ChangeRequestList, ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
@@ -19,7 +20,6 @@ use super::pager::{self, Cursor, ListPage, Reach};
 use super::readiness::{Check, CheckState, Readiness, approvals};
 use crate::address::{AddressError, RepositoryAddress};
 use crate::forge_kind::ForgeKind;
-use crate::order::MergeMode;
 use crate::outcome::ChangeRequest;
 
 /// The fields that are read of answers.
@@ -60,13 +60,9 @@ impl GitHub {
 }
 
 impl GitHub {
-    /// Calls the GraphQL API, which alone has required checks and the merge queue.
-    async fn graphql(&self, query: &str, variables: Value) -> ForgeResult<Value> {
-        self.ask(query, variables).await.map(|(data, _)| data)
-    }
-
-    /// The same, and whether checks are hidden: fine-grained tokens may not read them.
-    async fn ask(&self, query: &str, variables: Value) -> ForgeResult<(Value, bool)> {
+    /// Calls the GraphQL API, which alone has required checks and the merge queue. Returns the data, and whether checks are
+    /// hidden: fine-grained tokens may not read them.
+    async fn graphql(&self, query: &str, variables: Value) -> ForgeResult<(Value, bool)> {
         // At GitHub Enterprise Server it is /api/graphql, beside /api/v3.
         let http = &self.0.http;
         let up = usize::from(http.url(&[], &[]).path().ends_with("/v3"));
@@ -284,12 +280,7 @@ impl GitHub {
     }
 
     // docs.github.com/rest/issues/labels, /rest/issues/assignees, /rest/pulls/review-requests.
-    async fn add(
-        &self,
-        found: &ForgeChangeRequest,
-        kind: MetadataKind,
-        names: &[String],
-    ) -> ForgeResult<Vec<String>> {
+    async fn add(&self, AddCall { found, kind, names }: AddCall<'_>) -> ForgeResult<Vec<String>> {
         let (http, number) = (&self.0.http, found.request.number);
         Ok(match kind {
             MetadataKind::Label => {
@@ -328,7 +319,7 @@ impl GitHub {
                 READINESS.replace("QUEUE", queue).replace("STATE", state).replace("REQUIRED", required);
             let (owner, name, number) = (&self.0.owner, &self.0.name, found.request.number);
             let variables = json!({"owner": owner, "name": name, "number": number, "after": after});
-            let (data, hidden) = match self.ask(&query, variables).await {
+            let (data, hidden) = match self.graphql(&query, variables).await {
                 Err(ForgeError::Refused { says, .. })
                     if says.contains(&format!("'{state}' doesn't exist")) =>
                 {
@@ -422,8 +413,7 @@ fn parse(value: &Value) -> Option<ForgeChangeRequest> {
             url: text(&value["html_url"])?,
             branch: text(&value["head"]["ref"])?,
             head_commit: text(&value["head"]["sha"])?,
-            notes: Vec::new(),
-            queued: false,
+            ..ChangeRequest::default()
         },
         base: text(&value["base"]["ref"])?,
         title: text(&value["title"])?,

@@ -42,17 +42,11 @@ const MAX_TOKENS: usize = 4_096;
 const MAX_TOKEN_BYTES: usize = 4_096;
 
 /// The tokens of GitHub Apps, by App and repository.
-#[derive(Debug)]
-pub(crate) struct AppTokens(Mutex<Lru<TokenCell>>);
+#[derive(Debug, Default)]
+pub(crate) struct AppTokens(Mutex<Lru<TokenCell, MAX_TOKENS>>);
 
 /// One token, or the lock of the delivery that requests it.
 type TokenCell = Arc<tokio::sync::Mutex<Option<AppToken>>>;
-
-impl Default for AppTokens {
-    fn default() -> Self {
-        AppTokens(Mutex::new(Lru::new(MAX_TOKENS)))
-    }
-}
 
 struct AppToken {
     text: String,
@@ -99,7 +93,7 @@ impl AppTokens {
         self.tokens().remove(&key(app, address));
     }
 
-    fn tokens(&self) -> MutexGuard<'_, Lru<TokenCell>> {
+    fn tokens(&self) -> MutexGuard<'_, Lru<TokenCell, MAX_TOKENS>> {
         lock(&self.0)
     }
 }

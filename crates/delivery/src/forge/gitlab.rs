@@ -3,8 +3,9 @@
 
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
+use sluice_core::pipeline::MergeMode;
 
-use super::api::{ListFilter, MergeCall, impl_forge};
+use super::api::{AddCall, ListFilter, MergeCall, impl_forge};
 use super::authorization::AuthScheme;
 use super::change_request::{
     ChangeRequestList, ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
@@ -18,7 +19,6 @@ use super::pager::{self, ListPage, Reach};
 use super::readiness::{Check, CheckState, Readiness, approvals};
 use crate::address::{AddressError, RepositoryAddress};
 use crate::forge_kind::ForgeKind;
-use crate::order::MergeMode;
 use crate::outcome::ChangeRequest;
 
 /// The most entries of a page (docs.gitlab.com/api/rest, "Pagination").
@@ -204,12 +204,7 @@ impl GitLab {
         self.http.change(Method::PUT, self.one(number), &body, parse).await
     }
 
-    async fn add(
-        &self,
-        found: &ForgeChangeRequest,
-        kind: MetadataKind,
-        names: &[String],
-    ) -> ForgeResult<Vec<String>> {
+    async fn add(&self, AddCall { found, kind, names }: AddCall<'_>) -> ForgeResult<Vec<String>> {
         let url = self.one(found.request.number);
         let (key, field) = match kind {
             MetadataKind::Label => {
@@ -405,8 +400,7 @@ fn parse(value: &Value) -> Option<ForgeChangeRequest> {
             url: text(&value["web_url"])?,
             branch: text(&value["source_branch"])?,
             head_commit: text(&value["sha"]).unwrap_or_default(),
-            notes: Vec::new(),
-            queued: false,
+            ..ChangeRequest::default()
         },
         base: text(&value["target_branch"])?,
         title: title.into(),

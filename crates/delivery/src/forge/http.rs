@@ -314,9 +314,12 @@ impl ForgeHttp {
         parse: impl Fn(&Value) -> Option<ForgeChangeRequest>,
     ) -> ForgeResult<ForgeChangeRequest> {
         let answer = self.call(ApiCall::new(method, url).with_body(body)).await?;
-        parse(&answer)
-            .and_then(ForgeChangeRequest::checked)
-            .ok_or_else(|| self.unreadable("a change request"))
+        self.checked(parse(&answer))
+    }
+
+    /// A change request of an answer, if it could be read and can be used.
+    pub(super) fn checked(&self, parsed: Option<ForgeChangeRequest>) -> ForgeResult<ForgeChangeRequest> {
+        parsed.and_then(ForgeChangeRequest::checked).ok_or_else(|| self.unreadable("a change request"))
     }
 
     /// Reads one change request. It counts as gone only if its repository exists.
@@ -363,8 +366,7 @@ impl ForgeHttp {
         match (reply.status, known) {
             (304, Some((_, found))) => Ok(Some(found)),
             (200..300, _) => {
-                let found = reply.json.as_ref().and_then(parse).and_then(ForgeChangeRequest::checked);
-                let mut found = found.ok_or_else(|| self.unreadable("a change request"))?;
+                let mut found = self.checked(reply.json.as_ref().and_then(parse))?;
                 // Only the state is needed here, and many change requests are cached.
                 found.body = String::new();
                 if let Some(etag) = reply.headers.get(ETAG) {
@@ -540,13 +542,8 @@ impl ForgeHttp {
     }
 }
 
+/// The method of a call in metrics.
 fn label(method: &Method) -> &'static str {
-    match *method {
-        Method::GET => "GET",
-        Method::POST => "POST",
-        Method::PATCH => "PATCH",
-        Method::PUT => "PUT",
-        Method::DELETE => "DELETE",
-        _ => "other",
-    }
+    let known = ["GET", "POST", "PATCH", "PUT"];
+    known.into_iter().find(|known| *method == **known).unwrap_or("other")
 }

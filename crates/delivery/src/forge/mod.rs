@@ -26,7 +26,7 @@ mod readiness;
 mod response;
 mod shared;
 
-pub(crate) use api::{Forge, ListFilter, MergeCall};
+pub(crate) use api::{AddCall, Forge, ListFilter, MergeCall};
 pub(crate) use change_request::{
     ChangeRequestState, ForgeChangeRequest, MergeMessage, MergedHead, MetadataKind, Proposal,
 };

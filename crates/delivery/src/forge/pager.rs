@@ -117,43 +117,35 @@ where
     F: Future<Output = ForgeResult<ListPage<ForgeChangeRequest>>>,
 {
     let mut list = ChangeRequestList::default();
-    match read_change_requests(http, (head, base), reach, page, &mut list.found).await {
+    let found = &mut list.found;
+    let read = async {
+        let (mut cursor, mut bytes) = (Cursor::from(0), 0);
+        while let Some(at) = cursor.at(http, 0)? {
+            let ListPage { entries, next } = page(at).await?;
+            let oldest = entries.last().map(|last| last.created);
+            let wanted =
+                entries.into_iter().filter(|entry| entry.request.branch == head && entry.base == base);
+            for entry in wanted.filter_map(ForgeChangeRequest::checked) {
+                bytes += entry.weight();
+                if bytes > MAX_CHANGE_REQUEST_BYTES {
+                    return Err(http.too_large(format!("more than 2 MiB of change requests from {head}")));
+                }
+                found.push(entry);
+            }
+            let is_done = match reach {
+                Reach::First => !found.is_empty(),
+                Reach::Since(since) => oldest.is_some_and(|oldest| oldest < earliest(since)),
+                Reach::End => false,
+            };
+            cursor.advance(next.filter(|_| !is_done));
+        }
+        Ok(())
+    };
+    match read.await {
         Err(ForgeError::TooLarge { forge, what }) => {
             list.unread = Some(ForgeError::ListTooLarge { forge, head: head.into(), what });
         }
         read => read?,
     }
     Ok(list)
-}
-
-async fn read_change_requests<F>(
-    http: &ForgeHttp,
-    (head, base): (&str, &str),
-    reach: Reach,
-    page: impl Fn(u64) -> F,
-    found: &mut Vec<ForgeChangeRequest>,
-) -> Result<(), ForgeError>
-where
-    F: Future<Output = ForgeResult<ListPage<ForgeChangeRequest>>>,
-{
-    let (mut cursor, mut bytes) = (Cursor::from(0), 0);
-    while let Some(at) = cursor.at(http, 0)? {
-        let ListPage { entries, next } = page(at).await?;
-        let oldest = entries.last().map(|last| last.created);
-        let wanted = entries.into_iter().filter(|entry| entry.request.branch == head && entry.base == base);
-        for entry in wanted.filter_map(ForgeChangeRequest::checked) {
-            bytes += entry.weight();
-            if bytes > MAX_CHANGE_REQUEST_BYTES {
-                return Err(http.too_large(format!("more than 2 MiB of change requests from {head}")));
-            }
-            found.push(entry);
-        }
-        let is_done = match reach {
-            Reach::First => !found.is_empty(),
-            Reach::Since(since) => oldest.is_some_and(|oldest| oldest < earliest(since)),
-            Reach::End => false,
-        };
-        cursor.advance(next.filter(|_| !is_done));
-    }
-    Ok(())
 }

@@ -37,14 +37,8 @@ pub(super) enum CallPurpose {
 const MAX_BUDGETS: usize = 10_000;
 
 /// The budgets of all credentials, by host and fingerprint.
-#[derive(Debug)]
-pub(crate) struct RateBudgets(Mutex<Lru<Arc<CredentialBudget>>>);
-
-impl Default for RateBudgets {
-    fn default() -> Self {
-        RateBudgets(Mutex::new(Lru::new(MAX_BUDGETS)))
-    }
-}
+#[derive(Debug, Default)]
+pub(crate) struct RateBudgets(Mutex<Lru<Arc<CredentialBudget>, MAX_BUDGETS>>);
 
 impl RateBudgets {
     /// The budget of a credential, known by its fingerprint, at a host.

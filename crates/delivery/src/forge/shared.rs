@@ -30,11 +30,11 @@ pub(crate) struct ForgeShared {
     pub(super) clients: HttpClients,
     pub(crate) budgets: RateBudgets,
     /// Change requests with their `ETag`, for conditional calls.
-    pub(super) change_requests: Mutex<Lru<(HeaderValue, ForgeChangeRequest)>>,
+    pub(super) change_requests: Mutex<Lru<(HeaderValue, ForgeChangeRequest), MAX_CACHED_BYTES>>,
     /// Whole ids of commits, by the short ids of a forge.
-    pub(super) commit_ids: Mutex<Lru<String>>,
+    pub(super) commit_ids: Mutex<Lru<String, MAX_COMMIT_IDS>>,
     /// Cached answers about conflicts.
-    pub(super) conflicts: Mutex<Lru<(Instant, bool)>>,
+    pub(super) conflicts: Mutex<Lru<(Instant, bool), MAX_CONFLICT_ANSWERS>>,
     pub(super) large: LargeResponses,
     /// The hosts that an address in a Secret may name.
     pub(super) hosts: AllowedHosts,
@@ -47,9 +47,9 @@ impl ForgeShared {
             timeout: timeout.min(CALL_TIMEOUT),
             clients: HttpClients::default(),
             budgets: RateBudgets::default(),
-            change_requests: Mutex::new(Lru::new(MAX_CACHED_BYTES)),
-            commit_ids: Mutex::new(Lru::new(MAX_COMMIT_IDS)),
-            conflicts: Mutex::new(Lru::new(MAX_CONFLICT_ANSWERS)),
+            change_requests: Mutex::default(),
+            commit_ids: Mutex::default(),
+            conflicts: Mutex::default(),
             large: LargeResponses::default(),
             hosts,
         }

@@ -17,14 +17,15 @@ use crate::forge_kind::ForgeKind;
 pub(crate) struct RepositoryAccess {
     pub(crate) address: RepositoryAddress,
     credentials: Credentials,
-    fingerprint: String,
+    /// A fingerprint of the credentials: answers to other credentials are not valid for these.
+    pub(super) fingerprint: String,
     /// The pipeline, as `namespace/name`, in whose queue the delivery waits.
-    pipeline: String,
+    pub(super) pipeline: String,
     forge: Option<ForgeKind>,
     ca_file: Option<NamedTempFile>,
     ssh: Option<(NamedTempFile, NamedTempFile)>,
-    /// The folder for temporary files with secrets.
-    folder: PathBuf,
+    /// The folder for files with secrets, which nobody else may read.
+    pub(super) folder: PathBuf,
 }
 
 /// The key that signs commits, and its passphrase.
@@ -71,33 +72,15 @@ impl RepositoryAccess {
         })
     }
 
-    pub(super) fn pipeline(&self) -> &str {
-        &self.pipeline
-    }
-
     /// The key that signs commits, if there is one.
     pub(super) fn signing_key(&self) -> Option<SigningKey<'_>> {
         let key = self.credentials.signing_key.as_deref()?;
         Some(SigningKey { key, passphrase: self.credentials.signing_passphrase.as_deref() })
     }
 
-    /// The folder for files that nobody else may read.
-    pub(super) fn folder(&self) -> &Path {
-        &self.folder
-    }
-
     /// The name of the repository in messages.
     pub(super) fn name(&self) -> &str {
         &self.address.text
-    }
-
-    /// A fingerprint of the credentials: answers to other credentials are not valid for these.
-    pub(super) fn fingerprint(&self) -> &str {
-        &self.fingerprint
-    }
-
-    pub(super) fn host(&self) -> &str {
-        &self.address.host
     }
 
     pub(super) fn redact(&self, text: &str) -> String {

@@ -45,7 +45,7 @@ pub(crate) struct Cache {
     /// When somebody else last pushed to a branch that was known.
     pub(super) foreign_push: Option<Instant>,
     /// The commits that Sluice itself has made.
-    pub(super) own_commits: Lru<()>,
+    pub(super) own_commits: Lru<(), MAX_OWN_COMMITS>,
 }
 
 impl Cache {
@@ -60,7 +60,7 @@ impl Cache {
             history: None,
             branch: None,
             foreign_push: None,
-            own_commits: Lru::new(MAX_OWN_COMMITS),
+            own_commits: Lru::default(),
         }
     }
 

@@ -11,9 +11,10 @@ use super::error::{GitError, GitResult};
 use super::repository::LockedRepository;
 use super::sign::{self, Signer};
 
-/// Author, date and message of a commit.
+/// A commit to make: the files that it changes, author, date and message.
 #[derive(Clone, Debug)]
-pub(crate) struct CommitText {
+pub(crate) struct NewCommit {
+    pub(crate) files: Vec<ChangedFile>,
     /// `Name <address>`.
     pub(crate) author: String,
     pub(crate) date: Timestamp,
@@ -30,13 +31,8 @@ pub(crate) struct ChangedFile {
 
 impl LockedRepository<'_> {
     /// Makes the commit and returns its id.
-    pub(crate) async fn commit(
-        &self,
-        base: &str,
-        files: &[ChangedFile],
-        text: &CommitText,
-    ) -> GitResult<String> {
-        let id = self.commit_unsigned(base, files, text).await?;
+    pub(crate) async fn commit(&self, base: &str, new: &NewCommit) -> GitResult<String> {
+        let id = self.commit_unsigned(base, new).await?;
         let Some(signer) = Signer::new(self.git, &self.access)? else { return Ok(id) };
         let unsigned = self.git.run(self.local(["cat-file", "commit", &id])).await?;
         let signature = signer.sign(&unsigned).await?;
@@ -44,13 +40,8 @@ impl LockedRepository<'_> {
     }
 
     /// Makes the commit without a signature and returns its id.
-    pub(super) async fn commit_unsigned(
-        &self,
-        base: &str,
-        files: &[ChangedFile],
-        text: &CommitText,
-    ) -> GitResult<String> {
-        let stream = stream(base, files, text)
+    pub(super) async fn commit_unsigned(&self, base: &str, new: &NewCommit) -> GitResult<String> {
+        let stream = stream(base, new)
             .map_err(|e| GitError::Cache { repository: self.access.name().into(), says: e.to_string() })?;
         let args = ["fast-import", "--quiet", "--force", "--done", "--date-format=raw"];
         let out = self.git.run(self.local(args).with_input(stream)).await?;
@@ -75,16 +66,16 @@ fn check_id(access: &RepositoryAccess, doing: &str, id: &str) -> GitResult<()> {
     Err(GitError::Failed { repository: access.name().into(), doing: doing.into(), says })
 }
 
-fn stream(base: &str, files: &[ChangedFile], text: &CommitText) -> std::io::Result<Vec<u8>> {
+fn stream(base: &str, new: &NewCommit) -> std::io::Result<Vec<u8>> {
     let mut out = Vec::new();
-    let when = text.date.as_second();
+    let when = new.date.as_second();
     writeln!(out, "commit refs/sluice/made")?;
     writeln!(out, "mark :1")?;
-    writeln!(out, "author {} {when} +0000", text.author)?;
-    writeln!(out, "committer {} {when} +0000", text.author)?;
-    data(&mut out, text.message.as_bytes())?;
+    writeln!(out, "author {} {when} +0000", new.author)?;
+    writeln!(out, "committer {} {when} +0000", new.author)?;
+    data(&mut out, new.message.as_bytes())?;
     writeln!(out, "from {base}")?;
-    for file in files {
+    for file in &new.files {
         write!(out, "M {} inline ", file.mode)?;
         quote(&mut out, &file.path)?;
         writeln!(out)?;

@@ -149,68 +149,57 @@ impl GitError {
     }
 }
 
-/// A run of git that failed.
-#[derive(Clone)]
-struct FailedRun {
-    repository: String,
-    doing: String,
-    says: String,
-}
-
 const BROKEN_KEY: &str = "cannot be read by ssh: put the whole file into the Secret that ssh-keygen wrote";
 
-/// Makes the error of a failed run.
-type ErrorOfRun = fn(FailedRun) -> GitError;
+/// The phrases of a run that a limit has ended. Signals 24 and 25 are the limits for processor time and for the size of a
+/// file. Signal 11 is the end of git's stack, by a tree in a tree in a tree.
+const LIMIT_PHRASES: &str = "out of memory|cannot allocate memory|died of signal 24|died of signal 25|file too large\
+                             |died of signal 11";
 
-/// Phrases of git, curl and ssh in lower case, separated by `|`, and their meaning. The first match counts. Signals 24 and
-/// 25 are the limits for processor time and for the size of a file. Signal 11 is the end of git's stack, by a tree in a tree
-/// in a tree.
+/// Makes the error of a repository whose git printed this.
+type ErrorOfRun = fn(String, String) -> GitError;
+
+/// Phrases of git, curl and ssh in lower case, separated by `|`, and their meaning. The first match counts.
 const PHRASES: &[(&str, ErrorOfRun)] = &[
-    (
-        "out of memory|cannot allocate memory|died of signal 24|died of signal 25|file too large\
-         |died of signal 11",
-        |f| GitError::TooLarge { repository: f.repository, doing: f.doing, says: f.says },
-    ),
-    ("cannot run ssh|ssh: not found|no user exists for uid", |f| GitError::NoSsh {
-        repository: f.repository,
-        says: f.says,
+    ("cannot run ssh|ssh: not found|no user exists for uid", |repository, says| GitError::NoSsh {
+        repository,
+        says,
     }),
-    ("host key verification failed|remote host identification has changed", |f| GitError::HostKey {
-        repository: f.repository,
-        says: f.says,
+    ("host key verification failed|remote host identification has changed", |repository, says| {
+        GitError::HostKey { repository, says }
     }),
-    ("load key \"", |f| GitError::Identity { repository: f.repository, is: BROKEN_KEY }),
-    ("permission denied (|too many authentication failures", |f| GitError::Authentication {
-        repository: f.repository,
-        says: f.says,
+    ("load key \"", |repository, _| GitError::Identity { repository, is: BROKEN_KEY }),
+    ("permission denied (|too many authentication failures", |repository, says| GitError::Authentication {
+        repository,
+        says,
     }),
     (
         "ssl certificate problem|server certificate verification failed|certificate subject name\
          |no alternative certificate subject name|error setting certificate",
-        |f| GitError::Certificate { repository: f.repository, says: f.says },
+        |repository, says| GitError::Certificate { repository, says },
     ),
     (
         "unable to update url base from redirection|returned error: 301|returned error: 302\
          |returned error: 307|returned error: 308",
-        |f| GitError::Redirected { repository: f.repository, says: f.says },
+        |repository, says| GitError::Redirected { repository, says },
     ),
-    ("returned error: 429", |f| GitError::TooManyCalls { repository: f.repository, says: f.says }),
+    ("returned error: 429", |repository, says| GitError::TooManyCalls { repository, says }),
     (
         "returned error: 401|returned error: 403|authentication failed|could not read username\
          |could not read password",
-        |f| GitError::Authentication { repository: f.repository, says: f.says },
+        |repository, says| GitError::Authentication { repository, says },
     ),
-    ("returned error: 404", |f| GitError::NoRepository { repository: f.repository, says: f.says }),
-    ("returned error: 5", |f| GitError::Unreachable { repository: f.repository, says: f.says }),
-    ("repository not found|does not appear to be a git repository|could not be found", |f| {
-        GitError::NoRepository { repository: f.repository, says: f.says }
+    ("returned error: 404", |repository, says| GitError::NoRepository { repository, says }),
+    ("returned error: 5", |repository, says| GitError::Unreachable { repository, says }),
+    ("repository not found|does not appear to be a git repository|could not be found", |repository, says| {
+        GitError::NoRepository { repository, says }
     }),
     (
         "could not resolve host|failed to connect|couldn't connect|connection refused\
          |connection timed out|connection reset|connection closed|operation too slow\
          |operation timed out|empty reply from server|recv failure|unable to access\
          |hung up unexpectedly|unexpected disconnect|early eof|could not read from remote repository",
-        |f| GitError::Unreachable { repository: f.repository, says: f.says },
+        |repository, says| GitError::Unreachable { repository, says },
     ),
 ];
 
@@ -249,25 +238,19 @@ pub(super) fn read(repository: &str, doing: &str, words: &Stderr) -> GitError {
         let branch = rest.lines().next().unwrap_or_default().trim();
         return GitError::NoBranch { repository, branch: branch.trim_start_matches("refs/heads/").into() };
     }
-    let failure = FailedRun { repository, doing: doing.into(), says };
     if lower.contains("repository '") && lower.contains("' not found") {
-        return GitError::NoRepository { repository: failure.repository, says: failure.says };
+        return GitError::NoRepository { repository, says };
     }
-    let has_phrase = |phrases: &str| phrases.split('|').any(|phrase| lower.contains(phrase));
-    let known =
-        PHRASES.iter().find(|(phrases, _)| has_phrase(phrases)).map(|(_, error)| error(failure.clone()));
-    match known {
+    let (doing, has) =
+        (doing.to_string(), |phrases: &str| phrases.split('|').any(|phrase| lower.contains(phrase)));
+    match PHRASES.iter().find(|(phrases, _)| has(phrases)) {
         // The list of refs is the only one without a limit that a fetch or a push keeps in growing memory.
-        Some(GitError::TooLarge { repository, doing, says })
-            if matches!(doing.as_str(), "fetch" | "push") && lower.contains("realloc failed") =>
-        {
+        _ if has(LIMIT_PHRASES) && matches!(&*doing, "fetch" | "push") && has("realloc failed") => {
             GitError::TooManyRefs { repository, doing, says }
         }
-        Some(error) => error,
-        None => {
-            let FailedRun { repository, doing, says } = failure;
-            GitError::Failed { repository, doing, says }
-        }
+        _ if has(LIMIT_PHRASES) => GitError::TooLarge { repository, doing, says },
+        Some((_, error)) => error(repository, says),
+        None => GitError::Failed { repository, doing, says },
     }
 }
 

@@ -45,7 +45,7 @@ impl LockedRepository<'_> {
     }
 
     fn known_tips(&mut self, branch: &str, since: Instant) -> Option<Tips> {
-        let fingerprint = self.access.fingerprint().to_string();
+        let fingerprint = self.access.fingerprint.clone();
         let wanted = self.wanted.as_ref().map(|wanted| wanted.name().to_string());
         let known = self.branch.as_mut()?;
         let base = known.tip.clone();
@@ -61,7 +61,7 @@ impl LockedRepository<'_> {
     /// the caller.
     async fn fetch(&mut self, base: &str, heads: &[String]) -> GitResult<Tips> {
         self.check_branch(base)?;
-        let fingerprint = self.access.fingerprint().to_string();
+        let fingerprint = self.access.fingerprint.clone();
         if let Some(known) = &mut self.branch {
             known.fetches.remove(&fingerprint);
         }

@@ -27,7 +27,7 @@ mod stale_locks;
 pub(crate) use access::RepositoryAccess;
 pub(crate) use cache_pool::CachePool;
 pub(crate) use commit::Commit;
-pub(crate) use create_commit::{ChangedFile, CommitText};
+pub(crate) use create_commit::{ChangedFile, NewCommit};
 pub use error::GitError;
 pub(crate) use files::{ReadFile, UnreadFile, UnreadReason};
 pub(crate) use push::{PushMode, Pushed};

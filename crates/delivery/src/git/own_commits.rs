@@ -1,7 +1,7 @@
 //! Recognizes commits that Sluice itself made, or would make: byte by byte, never by their message.
 
 use super::commit::Commit;
-use super::create_commit::{ChangedFile, CommitText};
+use super::create_commit::NewCommit;
 use super::error::{GitError, GitResult};
 use super::repository::LockedRepository;
 use super::sign::{self, Signer};
@@ -27,14 +27,10 @@ impl LockedRepository<'_> {
         self.own_commits.get(&key).is_some()
     }
 
-    /// Whether a commit is the one that Sluice makes of these files on top of `parent`: the same tree, author,
+    /// Whether a commit is this new one on top of `parent`: the same tree, author,
     /// date and message, and a signature by the signing key of the Secret if there is such a key.
-    pub(crate) async fn is_made_of(
-        &self,
-        commit: &Commit,
-        (parent, files, text): (&str, &[ChangedFile], &CommitText),
-    ) -> GitResult<bool> {
-        let id = self.commit_unsigned(parent, files, text).await?;
+    pub(crate) async fn is_made_of(&self, commit: &Commit, parent: &str, new: &NewCommit) -> GitResult<bool> {
+        let id = self.commit_unsigned(parent, new).await?;
         if self.access.signing_key().is_none() {
             return Ok(commit.id == id);
         }
@@ -50,15 +46,11 @@ impl LockedRepository<'_> {
         }
     }
 
-    /// Whether a merge of a commit into `tip` gives the tree that Sluice commits on top of `tip` with these files. The
+    /// Whether a merge of a commit into `tip` gives the tree of this new commit on top of `tip`. The
     /// commit's parent is the base of the merge. A file that was renamed since counts as a conflict.
-    pub(crate) async fn merges_to(
-        &self,
-        (tip, commit): (&str, &Commit),
-        (files, text): (&[ChangedFile], &CommitText),
-    ) -> GitResult<bool> {
+    pub(crate) async fn merges_to(&self, tip: &str, commit: &Commit, new: &NewCommit) -> GitResult<bool> {
         let [parent] = &commit.parents[..] else { return Ok(false) };
-        let wanted = self.commit_unsigned(tip, files, text).await?;
+        let wanted = self.commit_unsigned(tip, new).await?;
         let [base, ours, theirs, wanted] = self.trees_of([parent, tip, &commit.id, &wanted]).await?;
         let base = self.commit_of_tree(&base, None).await?;
         let ours = self.commit_of_tree(&ours, Some(&base)).await?;

@@ -173,8 +173,7 @@ impl LockedRepository<'_> {
         if missing.is_empty() {
             return Ok(());
         }
-        let mut input: String = missing.into_iter().collect::<Vec<_>>().join("\n");
-        input.push('\n');
+        let input: String = missing.into_iter().flat_map(|id| [id, "\n"]).collect();
         let args = [
             "-c",
             "fetch.negotiationAlgorithm=noop",
@@ -263,11 +262,7 @@ impl LockedRepository<'_> {
         if wanted.is_empty() {
             return Ok(());
         }
-        let mut input = String::with_capacity(wanted.len() * 41);
-        for entry in &wanted {
-            input.push_str(&entry.id);
-            input.push('\n');
-        }
+        let input: String = wanted.iter().flat_map(|entry| [entry.id.as_str(), "\n"]).collect();
         let mut lost = false;
         let mut wanted = wanted.into_iter();
         let call = self.local(["cat-file", "--batch"]).with_input(input.into_bytes());

@@ -80,14 +80,14 @@ impl CachedRepository {
         head: Option<(&str, &str)>,
     ) -> LockedRepository<'a> {
         let wanted = head.map(|(base, head)| self.want(&access, base, head));
-        let slot = self.queue.acquire(access.pipeline()).await;
+        let slot = self.queue.acquire(&access.pipeline).await;
         let cache = self.cache.clone().lock_owned().await;
         let (repository, rebuilt) = (self, false);
         LockedRepository { git, counters, access, cache, repository, rebuilt, _slot: slot, wanted }
     }
 
     fn want(self: &Arc<Self>, access: &RepositoryAccess, base: &str, head: &str) -> WantedHead {
-        let branch = (access.fingerprint().to_string(), base.to_string(), head.to_string());
+        let branch = (access.fingerprint.clone(), base.to_string(), head.to_string());
         self.wanted().insert(branch.clone());
         WantedHead { repository: self.clone(), branch }
     }

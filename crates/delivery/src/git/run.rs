@@ -109,7 +109,7 @@ impl<'a> GitRun<'a> {
         environment: Vec<(&'static str, OsString)>,
     ) -> Self {
         let other = Some(OtherProgram { program, install, environment });
-        GitRun { other, ..GitRun::local(access.folder(), access, args) }
+        GitRun { other, ..GitRun::local(&access.folder, access, args) }
     }
 
     /// A run that connects to the host of the repository.
@@ -245,7 +245,7 @@ impl Git {
         if !small.lacks_memory {
             return Ok(small);
         }
-        let _slot = self.memory.large(call.access.pipeline()).await;
+        let _slot = self.memory.large(&call.access.pipeline).await;
         if call.other.is_none() {
             // Only one run at a time uses a cache: the locks are those of the run that was ended.
             let _ = remove_stale_locks(call.dir, 0);
@@ -258,9 +258,12 @@ impl Git {
         call: &GitRun<'_>,
         read: impl FnOnce(ChildStdout) -> F,
     ) -> GitResult<EndedRun<T>> {
-        let queue =
-            if call.remote { self.hosts.of(call.access.host(), self.processes) } else { self.local.clone() };
-        let _slot = queue.acquire(call.access.pipeline()).await;
+        let queue = if call.remote {
+            self.hosts.of(&call.access.address.host, self.processes)
+        } else {
+            self.local.clone()
+        };
+        let _slot = queue.acquire(&call.access.pipeline).await;
         self.run_once(call, read, RunSize::Small).await
     }
 
@@ -274,7 +277,7 @@ impl Git {
         let not_run = |source| call.not_run(source);
         let child = self.command(call, size).spawn().map_err(not_run)?;
         let mut group = ProcessGroup::new(child);
-        let measured = group.pid().map(|pid| self.memory.measure(pid, call.access.pipeline(), size));
+        let measured = group.pid().map(|pid| self.memory.measure(pid, &call.access.pipeline, size));
         let timeout = if call.remote { self.timeout } else { self.timeout.min(LOCAL_TIMEOUT) };
         let talk = converse(&mut group, &call.input, read);
         let Ok(ended) = tokio::time::timeout(timeout, talk).await else {

@@ -82,7 +82,7 @@ impl<'a> Signer<'a> {
     }
 
     fn file(&self, bytes: &[u8]) -> GitResult<NamedTempFile> {
-        private_file(self.access.folder(), bytes).map_err(|e| self.unwritten(&e))
+        private_file(&self.access.folder, bytes).map_err(|e| self.unwritten(&e))
     }
 
     fn bad_key(&self, is: impl Into<String>) -> GitError {
@@ -99,7 +99,7 @@ impl<'a> Signer<'a> {
         text.push(b'\n');
         let file = self.file(&text)?;
         let mut environment = vec![("SSH_ASKPASS_REQUIRE", OsString::from("force"))];
-        let asked = self.key.passphrase.map(|_| askpass(self.access.folder())).transpose();
+        let asked = self.key.passphrase.map(|_| askpass(&self.access.folder)).transpose();
         let asked = asked.map_err(|e| self.unwritten(&e))?;
         environment.push(("SSH_ASKPASS", asked.as_ref().map_or("/bin/false".into(), |path| path.into())));
         environment.extend(self.key.passphrase.map(|text| ("SLUICE_PASSPHRASE", text.into())));
@@ -149,7 +149,7 @@ impl<'a> Signer<'a> {
 
     /// Runs gpg with a keyring that holds the Secret's key alone.
     async fn in_keyring(&self, args: impl IntoIterator<Item = OsString>, input: &[u8]) -> GitResult<Output> {
-        let keyring = tempfile::Builder::new().prefix("gpg-").tempdir_in(self.access.folder());
+        let keyring = tempfile::Builder::new().prefix("gpg-").tempdir_in(&self.access.folder);
         let keyring = keyring.map_err(|e| self.unwritten(&e))?;
         let passphrase = self.file(self.key.passphrase.unwrap_or_default().as_bytes())?;
         let gpg = |more: Vec<OsString>, input: &[u8]| {
