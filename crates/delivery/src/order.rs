@@ -134,7 +134,8 @@ impl Settings {
     /// When a text cannot be used. The error says what to write instead.
     pub fn check(&self) -> Result<(), TemplateError> {
         template::check_title(self.title.as_deref())?;
-        template::check_body(self.body.as_deref().unwrap_or_default())
+        template::check_body(self.body.as_deref().unwrap_or_default())?;
+        self.branch.as_deref().map_or(Ok(()), template::check_branch)
     }
 }
 
