@@ -99,14 +99,14 @@ proptest! {
     fn in_any_history_the_promises_hold_and_the_newest_revision_arrives(
         manual in prop::bool::weighted(0.2),
         happenings in prop::collection::vec(happening(), 1..120),
-        restarts in prop::bool::weighted(0.3),
+        takes_over in prop::bool::weighted(0.3),
     ) {
         let mut simulation = ControllerSimulation::new(manual);
         happenings.iter().for_each(|happening| apply(&mut simulation, happening));
         simulation.suspend(false);
         simulation.set_clock(0);
-        if restarts {
-            simulation.begin();
+        if takes_over {
+            simulation.fail_with_fast_clock();
         }
         simulation.settle();
         simulation.check_memory();

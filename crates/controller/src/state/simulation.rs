@@ -247,6 +247,21 @@ impl ControllerSimulation {
         }
     }
 
+    /// Deliveries of a process whose clock is a day fast fail. Then another process takes over.
+    pub(super) fn fail_with_fast_clock(&mut self) {
+        self.set_clock(86_400);
+        for _ in 0..40 {
+            self.deliver_event();
+            self.deliver_cluster_event();
+            let is_job = matches!(self.pending.first(), Some(Effect::Start(_)));
+            self.carry_out(0, if is_job { EffectFault::Refused } else { EffectFault::None });
+            self.answer(0);
+            self.pass(1);
+        }
+        self.set_clock(0);
+        self.begin();
+    }
+
     /// A status write of an earlier process arrives.
     pub(super) fn late_write(&mut self, index: usize) {
         if !self.late_writes.is_empty() {
