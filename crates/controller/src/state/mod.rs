@@ -21,9 +21,13 @@ mod reconcile_queue;
 mod records;
 mod shards;
 #[cfg(test)]
+mod simulated_clusters;
+#[cfg(test)]
 mod simulated_server;
 #[cfg(test)]
 mod simulation;
+#[cfg(test)]
+mod simulation_checks;
 pub mod status_pace;
 pub mod status_queue;
 pub mod stored_time;

@@ -25,6 +25,9 @@ enum Happening {
     SetClock(i64),
     Relist,
     Restart,
+    MoveProd(bool),
+    Outage,
+    LateWrite(Index),
 }
 
 fn fault() -> impl Strategy<Value = EffectFault> {
@@ -47,9 +50,12 @@ fn happening() -> impl Strategy<Value = Happening> {
         14 => (index(), fault()).prop_map(|(i, fault)| Happening::CarryOut(i, fault)),
         14 => index().prop_map(Happening::Answer),
         6 => prop_oneof![1u64..5, 30u64..900].prop_map(Happening::Pass),
-        1 => prop_oneof![Just(0), Just(86_400), Just(-86_400)].prop_map(Happening::SetClock),
-        1 => Just(Happening::Relist),
+        2 => prop_oneof![Just(0), Just(86_400), Just(-86_400)].prop_map(Happening::SetClock),
+        2 => Just(Happening::Relist),
         1 => Just(Happening::Restart),
+        1 => any::<bool>().prop_map(Happening::MoveProd),
+        1 => Just(Happening::Outage),
+        1 => index().prop_map(Happening::LateWrite),
     ]
 }
 
@@ -73,6 +79,9 @@ fn apply(simulation: &mut ControllerSimulation, happening: &Happening) {
         Happening::SetClock(offset) => simulation.set_clock(*offset),
         Happening::Relist => simulation.relist(),
         Happening::Restart => simulation.begin(),
+        Happening::MoveProd(is_remote) => simulation.move_prod(*is_remote),
+        Happening::Outage => simulation.outage(),
+        Happening::LateWrite(index) => simulation.late_write(nth(index)),
     }
 }
 
@@ -90,10 +99,15 @@ proptest! {
     fn in_any_history_the_promises_hold_and_the_newest_revision_arrives(
         manual in prop::bool::weighted(0.2),
         happenings in prop::collection::vec(happening(), 1..120),
+        takes_over in prop::bool::weighted(0.3),
     ) {
         let mut simulation = ControllerSimulation::new(manual);
         happenings.iter().for_each(|happening| apply(&mut simulation, happening));
         simulation.suspend(false);
+        simulation.set_clock(0);
+        if takes_over {
+            simulation.fail_with_fast_clock();
+        }
         simulation.settle();
         simulation.check_memory();
         // P3 and P4: without rejections and approvals, everything runs what dev runs.

@@ -28,6 +28,8 @@ pub(super) struct SimulatedHub {
     pub log: Vec<HubEvent>,
     /// How many events of the log were delivered.
     pub delivered: usize,
+    /// A list that was read and not delivered yet: the objects, its version and the length of the log.
+    pub listed: Option<(Vec<Pipeline>, Vec<Promotion>, u64, usize)>,
 }
 
 impl SimulatedHub {
@@ -51,6 +53,29 @@ impl SimulatedHub {
         self.log.push(HubEvent::Promotion(object.clone()));
         self.promotions.insert(object.name_any(), object.clone());
         object
+    }
+
+    /// Lists all objects.
+    pub(super) fn list(&mut self) {
+        let (pipelines, promotions) =
+            (self.pipeline.iter().cloned().collect(), self.promotions.values().cloned().collect());
+        self.listed = Some((pipelines, promotions, self.version, self.log.len()));
+    }
+
+    /// Whether the watches have something to deliver.
+    pub(super) fn has_news(&self) -> bool {
+        self.listed.is_some() || self.delivered < self.log.len()
+    }
+
+    /// Stores a status write of a process that has ended, if its object still has the version that it names.
+    pub(super) fn write_late(&mut self, write: StatusWrite) {
+        let version = match &write.owner {
+            StatusOwner::Pipeline(_) => self.pipeline.as_ref().and_then(|object| object.resource_version()),
+            StatusOwner::Promotion(_, name) => self.promotions.get(name).and_then(|o| o.resource_version()),
+        };
+        if version == Some(write.version.to_string()) {
+            self.write(write);
+        }
     }
 
     /// Writes a status as `runtime/status_writer.rs` and the API server do.

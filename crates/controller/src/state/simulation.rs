@@ -8,35 +8,34 @@ use std::time::Instant;
 use jiff::SignedDuration;
 use kube::ResourceExt;
 use serde_json::json;
-use sluice_api::pipeline::Pipeline;
+use sluice_api::pipeline::{Pipeline, PipelineStatus};
 use sluice_api::promotion::{Approval, Promotion, Rejection};
 use sluice_delivery::{Delivered, DeliveryError, EditError, FencingToken};
 
 use super::effect::{Job, Work};
-use super::simulated_server::{HubEvent, SimulatedHub, loop_fields};
-use super::status_queue::{StatusWrite, WriteOutcome};
-use super::tests::{WALL, key, state_at};
+use super::simulated_clusters::helm_release;
+use super::simulated_server::{HubEvent, SimulatedHub};
+use super::status_queue::{StatusWrite, StoredObject, WriteOutcome};
+use super::tests::state_at;
 use super::*;
 use crate::act::{ActError, EndedJob, JobOutcome};
-use crate::observe::facts::{ClusterEvent, Fact, Kind, ObjectKey};
-use crate::observe::trim;
+use crate::observe::facts::ClusterEvent;
 use crate::timeout::{API_CALL_TIMEOUT, timed_out};
-use crate::watch::limit::EventQueue;
 use crate::watch::stream::ObjectEvent;
 
 /// The environments, in order. Each has one target in a namespace of its name.
 pub(super) const ENVIRONMENTS: [&str; 3] = ["dev", "staging", "prod"];
 
-/// Seconds that [`ControllerSimulation::settle`] may take: longer than any pause and deadline of the controller.
+/// How long everything takes to come to rest: longer than any pause and deadline, in seconds.
 const SETTLING_TIME: u64 = 2 * 3600;
 
 /// A fault while an effect is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EffectFault {
     None,
-    /// The effect does not take place, and the answer is an error.
+    /// It does not take effect, and fails.
     Refused,
-    /// The effect takes place, and the answer is lost.
+    /// It takes effect, and the answer is lost.
     AnswerLost,
 }
 
@@ -53,24 +52,35 @@ pub(super) struct ControllerSimulation {
     start: Instant,
     /// Seconds since the start, by the monotonic clock.
     pub elapsed: u64,
-    /// Seconds by which the wall clock is ahead of the monotonic clock.
+    /// How far the wall clock is off.
     wall_offset: i64,
-    server: SimulatedHub,
+    pub(super) server: SimulatedHub,
     /// The version in the files of each environment.
     files: BTreeMap<&'static str, u32>,
-    /// The commits, by promotion and round.
+    /// By promotion and round.
     commits: BTreeSet<(String, u32)>,
     pub fleet: BTreeMap<&'static str, RunningVersion>,
-    cluster_events: Vec<ClusterEvent>,
-    pending: Vec<Effect>,
-    answers: Vec<Input>,
+    /// What the clusters report, each batch at the same time.
+    pub(super) cluster_events: Vec<(ClusterKey, Vec<ClusterEvent>)>,
+    /// Since when each cluster is used.
+    pub(super) connected: BTreeMap<ClusterKey, u64>,
+    pub(super) pending: Vec<Effect>,
+    pub(super) answers: Vec<Input>,
+    /// Status writes of earlier processes that were sent and have not arrived.
+    late_writes: Vec<StatusWrite>,
+    /// Creations that were answered with a conflict: when, and the uid of the object that exists.
+    pub(super) refused: BTreeMap<String, (u64, Option<String>)>,
+    /// Deliveries that took effect, by uid and round.
+    pub(super) delivered: BTreeSet<(Option<String>, u32)>,
+    /// The last status of the Pipeline that the state wrote or read at its start.
+    pub(super) last_status: PipelineStatus,
     later: Vec<(u64, Input)>,
-    /// The versions that were healthy in each environment.
-    proven: BTreeMap<&'static str, BTreeSet<u32>>,
-    /// Whether the newest Pipeline that the state has received is suspended.
-    suspended_as_known: bool,
+    /// What each environment has run healthily.
+    pub(super) proven: BTreeMap<&'static str, BTreeSet<u32>>,
+    /// Whether the newest Pipeline that the state was given is suspended.
+    pub(super) suspended_as_known: bool,
     newest_known: u64,
-    /// How many effects there were of each kind. Tests check that these numbers stay small.
+    /// Effects by kind, for bounds.
     pub creations: usize,
     pub pipeline_writes: usize,
     pub promotion_writes: usize,
@@ -90,8 +100,13 @@ impl ControllerSimulation {
             commits: BTreeSet::new(),
             fleet: ENVIRONMENTS.map(|e| (e, RunningVersion { version: 1, is_healthy: true })).into(),
             cluster_events: Vec::new(),
+            connected: BTreeMap::new(),
             pending: Vec::new(),
             answers: Vec::new(),
+            late_writes: Vec::new(),
+            refused: BTreeMap::new(),
+            delivered: BTreeSet::new(),
+            last_status: PipelineStatus::default(),
             later: Vec::new(),
             proven: ENVIRONMENTS.map(|environment| (environment, BTreeSet::from([1]))).into(),
             suspended_as_known: false,
@@ -180,7 +195,7 @@ impl ControllerSimulation {
         self.run(environment, RunningVersion { version, is_healthy });
     }
 
-    /// Flux applies the files of an environment.
+    /// Flux applies what the files of an environment say.
     pub(super) fn apply_files(&mut self, environment: &'static str, is_healthy: bool) {
         let version = self.files[environment];
         if environment != "dev" && version != self.fleet[environment].version {
@@ -193,43 +208,99 @@ impl ControllerSimulation {
         if running.is_healthy {
             self.proven.entry(environment).or_default().insert(running.version);
         }
-        self.cluster_events.push(reported(environment, running));
+        let applied = || {
+            let (key, fact) = helm_release(environment, running);
+            vec![ClusterEvent::Applied(key, fact)]
+        };
+        let reporting =
+            self.connected.keys().filter(|cluster| **cluster == ClusterKey::Local || environment == "prod");
+        self.cluster_events.extend(reporting.map(|cluster| (cluster.clone(), applied())));
+    }
+
+    /// The owner moves the target of prod to another cluster, which has the same namespace and HelmRelease.
+    pub(super) fn move_prod(&mut self, is_remote: bool) {
+        let Some(mut pipeline) = self.server.pipeline.clone() else { return };
+        let cluster = json!({"kind": "GitopsCluster", "name": "eu"});
+        let cluster = is_remote.then(|| serde_json::from_value(cluster).unwrap());
+        let target = &mut pipeline.spec.environments[2].targets[0];
+        if target.cluster_ref.is_some() != is_remote {
+            target.cluster_ref = cluster;
+            pipeline.metadata.generation = pipeline.metadata.generation.map(|generation| generation + 1);
+            self.server.store_pipeline(pipeline);
+        }
+    }
+
+    /// All status writes fail for a while, during which prod flaps. The first one is stored all the same.
+    pub(super) fn outage(&mut self) {
+        for n in 0..14 {
+            self.set_healthy("prod", n % 2 == 0);
+            while !self.cluster_events.is_empty() {
+                self.deliver_cluster_event();
+            }
+            self.pass(35);
+            let fault = if n == 0 { EffectFault::AnswerLost } else { EffectFault::Refused };
+            let is_write = |effect: &Effect| matches!(effect, Effect::WriteStatus(_));
+            if let Some(index) = self.pending.iter().position(is_write) {
+                self.carry_out(index, fault);
+                self.answer(self.answers.len() - 1);
+            }
+        }
+    }
+
+    /// Deliveries of a process whose clock is a day fast fail. Then another process takes over.
+    pub(super) fn fail_with_fast_clock(&mut self) {
+        self.set_clock(86_400);
+        for _ in 0..40 {
+            self.deliver_event();
+            self.deliver_cluster_event();
+            let is_job = matches!(self.pending.first(), Some(Effect::Start(_)));
+            self.carry_out(0, if is_job { EffectFault::Refused } else { EffectFault::None });
+            self.answer(0);
+            self.pass(1);
+        }
+        self.set_clock(0);
+        self.begin();
+    }
+
+    /// A status write of an earlier process arrives.
+    pub(super) fn late_write(&mut self, index: usize) {
+        if !self.late_writes.is_empty() {
+            let write = self.late_writes.remove(index % self.late_writes.len());
+            self.server.write_late(write);
+        }
     }
 
     // Inputs of the controller.
 
-    /// A new controller process starts, without memory. Effects in flight are lost.
+    /// A process starts, without memory. Effects in flight are cut off; status writes may arrive later.
     pub(super) fn begin(&mut self) {
         self.state = state_at(self.now());
-        self.pending.clear();
+        let sent = std::mem::take(&mut self.pending).into_iter().filter_map(|effect| match effect {
+            Effect::WriteStatus(write) => Some(write),
+            _ => None,
+        });
+        self.late_writes.extend(sent);
         self.answers.clear();
         self.later.clear();
+        self.refused.clear();
+        self.connected.clear();
+        self.cluster_events.clear();
         (self.suspended_as_known, self.newest_known) = (false, 0);
-        self.relist();
-        let fleet = self.fleet.clone();
-        self.cluster_events =
-            fleet.iter().map(|(environment, running)| reported(environment, *running)).collect();
-        self.cluster(ClusterEvent::Connected);
-        for kind in Kind::ALL {
-            let namespace = |name: &str| {
-                let key = ObjectKey { kind, namespace: String::new(), name: name.into() };
-                (key, Fact::Namespace { allowed: None })
-            };
-            let namespaces = ENVIRONMENTS.iter().map(|name| namespace(name)).collect();
-            let listed = if kind == Kind::Namespace { namespaces } else { Vec::new() };
-            self.cluster(ClusterEvent::Listed(kind, None, listed));
+        self.last_status = self.server.pipeline.as_ref().and_then(|p| p.status.clone()).unwrap_or_default();
+        let eu = json!({"apiVersion": "gitops.weave.works/v1alpha1", "kind": "GitopsCluster",
+            "metadata": {"name": "eu", "namespace": "apps"}, "spec": {"secretRef": {"name": "eu"}}});
+        let clusters = ObjectEvent::Listed(vec![serde_json::from_value(eu).unwrap()], 1);
+        self.step(Input::Clusters(Some(clusters)));
+        self.server.list();
+        self.deliver_event();
+        while !self.cluster_events.is_empty() {
+            self.deliver_cluster_event();
         }
     }
 
-    /// The watches of the hub list everything again.
+    /// The watches of the hub list everything again. The next event delivers the list.
     pub(super) fn relist(&mut self) {
-        self.server.delivered = self.server.log.len();
-        let pipelines: Vec<Pipeline> = self.server.pipeline.iter().cloned().collect();
-        let promotions: Vec<Promotion> = self.server.promotions.values().cloned().collect();
-        pipelines.iter().for_each(|pipeline| self.note_known(pipeline));
-        let version = self.server.version;
-        self.step(Input::Pipelines(ObjectEvent::Listed(pipelines, version)));
-        self.step(Input::Promotions(ObjectEvent::Listed(promotions, version)));
+        self.server.list();
     }
 
     fn note_known(&mut self, pipeline: &Pipeline) {
@@ -241,13 +312,20 @@ impl ControllerSimulation {
 
     /// Delivers the next event of the watches.
     pub(super) fn deliver_event(&mut self) {
-        if let Some(event) = self.server.log.get(self.server.delivered).cloned() {
+        if let Some((pipelines, promotions, version, end)) = self.server.listed.take() {
+            self.server.delivered = end;
+            pipelines.iter().for_each(|pipeline| self.note_known(pipeline));
+            self.step(Input::Pipelines(ObjectEvent::Listed(pipelines, version)));
+            let writing = self.writing();
+            self.step(Input::Promotions(ObjectEvent::Listed(promotions, version)));
+            self.check_still_writing(&writing);
+        } else if let Some(event) = self.server.log.get(self.server.delivered).cloned() {
             self.server.delivered += 1;
             self.event(event);
         }
     }
 
-    /// Delivers an earlier event again, as when an object that was read earlier arrives late.
+    /// Delivers an event again, like an object that was read earlier and arrives late.
     pub(super) fn repeat_event(&mut self, index: usize) {
         let delivered = &self.server.log[..self.server.delivered];
         let is_deleted = |object: &Promotion| {
@@ -256,7 +334,7 @@ impl ControllerSimulation {
             delivered.iter().any(deleted)
         };
         let event = delivered.get(index % delivered.len().max(1)).cloned();
-        // After the deletion of an object, its watch reports no earlier event of the object.
+        // The watch that reports a deletion reports nothing older after it.
         match event {
             Some(HubEvent::Promotion(object)) if is_deleted(&object) => {}
             Some(event @ (HubEvent::Promotion(_) | HubEvent::Pipeline(_))) => self.event(event),
@@ -277,19 +355,6 @@ impl ControllerSimulation {
         }
     }
 
-    /// Delivers the next event of the cluster.
-    pub(super) fn deliver_cluster_event(&mut self) {
-        if !self.cluster_events.is_empty() {
-            let event = self.cluster_events.remove(0);
-            self.cluster(event);
-        }
-    }
-
-    fn cluster(&mut self, event: ClusterEvent) {
-        let slot = std::sync::Arc::new(EventQueue::default()).slot();
-        self.step(Input::Cluster(ClusterKey::Local, 1, event, slot));
-    }
-
     /// Time passes by all clocks.
     pub(super) fn pass(&mut self, seconds: u64) {
         self.elapsed += seconds;
@@ -307,7 +372,7 @@ impl ControllerSimulation {
     }
 
     /// Gives the state an input, and has it reconcile all pipelines in its queue.
-    fn step(&mut self, input: Input) {
+    pub(super) fn step(&mut self, input: Input) {
         let effects = self.state.step(input, self.now());
         effects.into_iter().for_each(|effect| self.keep_effect(effect));
         while self.state.queued() > 0 {
@@ -322,8 +387,7 @@ impl ControllerSimulation {
             Effect::Later(pause, input) => self.later.push((self.elapsed + pause.as_secs().max(1), *input)),
             Effect::Revoke(fencing_token) => fencing_token.revoke(),
             Effect::WriteStatus(write) => {
-                assert!(write.uid.is_some(), "a status write could change another object of the same name");
-                assert!(write.may_be_stored.len() <= 10, "statuses are remembered without a bound");
+                self.check_write(&write);
                 match write.owner {
                     StatusOwner::Pipeline(_) => self.pipeline_writes += 1,
                     StatusOwner::Promotion(..) => self.promotion_writes += 1,
@@ -331,8 +395,7 @@ impl ControllerSimulation {
                 self.pending.push(Effect::WriteStatus(write));
             }
             Effect::CreatePromotion(key, object, fencing_token) => {
-                assert!(!self.suspended_as_known, "P7: a promotion starts while the pipeline is suspended");
-                self.check_proven(&object);
+                self.check_creation(&object);
                 self.creations += 1;
                 self.pending.push(Effect::CreatePromotion(key, object, fencing_token));
             }
@@ -342,34 +405,13 @@ impl ControllerSimulation {
                 self.pending.push(Effect::Start(job));
             }
             Effect::ReadPromotion(..) | Effect::DeletePromotion(..) => self.pending.push(effect),
+            Effect::Connect(cluster, ..) => self.connect(cluster),
+            Effect::Disconnect(cluster) => {
+                self.connected.remove(&cluster);
+                self.cluster_events.retain(|(other, _)| *other != cluster);
+            }
             _ => {}
         }
-    }
-
-    /// Checks P2: the previous environment was healthy with the revision.
-    fn check_proven(&self, promotion: &Promotion) {
-        let place = ENVIRONMENTS.iter().position(|e| *e == promotion.spec.environment).unwrap();
-        let (before, version) = (ENVIRONMENTS[place - 1], version_of(&promotion.spec.revision));
-        assert!(self.proven[before].contains(&version), "P2: {version} was never healthy in {before}");
-    }
-
-    fn check_job(&self, job: &Job) {
-        let other =
-            self.pending.iter().any(|e| matches!(e, Effect::Start(other) if other.place == job.place));
-        let unanswered =
-            self.answers.iter().any(|i| matches!(i, Input::JobEnded(done) if done.place == job.place));
-        assert!(!other && !unanswered, "P1: two side effects are in flight for {}", job.place);
-        let name = job.promotion.name_any();
-        assert!(self.server.created.contains(&name), "{name} is delivered and was never recorded");
-        if !matches!(job.work, Work::Deliver(_)) {
-            return;
-        }
-        assert!(!self.suspended_as_known, "P7: {name} is delivered while the pipeline is suspended");
-        self.check_proven(&job.promotion);
-        let is_manual =
-            self.server.pipeline.as_ref().and_then(|p| p.spec.promotion.as_ref()).is_some_and(|p| p.manual);
-        let approved = job.promotion.spec.approval.is_some();
-        assert!(approved || !is_manual, "P7: {name} is delivered without an approval");
     }
 
     // Effects.
@@ -408,7 +450,23 @@ impl ControllerSimulation {
     pub(super) fn answer(&mut self, index: usize) {
         if !self.answers.is_empty() {
             let answer = self.answers.remove(index % self.answers.len());
+            self.note_conflict(&answer);
             self.step(answer);
+        }
+    }
+
+    fn note_conflict(&mut self, answer: &Input) {
+        match answer {
+            Input::PromotionCreated(_, name, Ok(None)) => {
+                let uid = self.server.promotions.get(name).and_then(|object| object.uid());
+                self.refused.insert(name.clone(), (self.elapsed, uid));
+            }
+            Input::StatusWritten(_, _, WriteOutcome::Conflict(stored)) => {
+                if let StoredObject::Pipeline(pipeline) = &**stored {
+                    self.note_known(pipeline);
+                }
+            }
+            _ => {}
         }
     }
 
@@ -448,6 +506,12 @@ impl ControllerSimulation {
     }
 
     fn perform(&mut self, job: Job, fault: EffectFault) -> Input {
+        let takes_effect = matches!(job.work, Work::Deliver(_))
+            && job.order.fencing_token.check().is_ok()
+            && fault != EffectFault::Refused;
+        if takes_effect {
+            self.check_delivery(&job);
+        }
         let Job { pipeline, place, order, strategy, promotion, work, .. } = job;
         let name = promotion.name_any();
         let failed = || match fault {
@@ -474,7 +538,7 @@ impl ControllerSimulation {
         Input::JobEnded(Box::new(EndedJob { pipeline, place, promotion: name, strategy, outcome }))
     }
 
-    /// Commits as delivery does: a second delivery of the same promotion and round finds the earlier commit.
+    /// Commits as delivery does: an earlier commit of the same promotion and round is found again.
     fn commit(&mut self, name: &str, round: u32, promotion: &Promotion) -> Delivered {
         let commit = format!("{name}.{round}");
         let environment = ENVIRONMENTS.iter().find(|e| **e == promotion.spec.environment).unwrap();
@@ -493,13 +557,12 @@ impl ControllerSimulation {
 
     /// Carries out and delivers everything in order, with healthy targets, until nothing happens for hours.
     pub(super) fn settle(&mut self) {
-        self.set_clock(0);
         for environment in ENVIRONMENTS {
             self.set_healthy(environment, true);
         }
         let end = self.elapsed + SETTLING_TIME;
         for _ in 0..2000 {
-            while self.server.delivered < self.server.log.len() || !self.cluster_events.is_empty() {
+            while self.server.has_news() || !self.cluster_events.is_empty() {
                 self.deliver_event();
                 self.deliver_cluster_event();
             }
@@ -510,7 +573,7 @@ impl ControllerSimulation {
             ENVIRONMENTS.iter().for_each(|environment| self.apply_files(environment, true));
             let is_quiet =
                 self.pending.is_empty() && self.answers.is_empty() && self.cluster_events.is_empty();
-            if !is_quiet || self.server.delivered < self.server.log.len() {
+            if !is_quiet || self.server.has_news() {
                 continue;
             }
             let tick = self
@@ -519,65 +582,15 @@ impl ControllerSimulation {
                 .map(|at| at.saturating_duration_since(self.now().instant).as_secs() + 1);
             let later = self.later.iter().map(|(at, _)| at.saturating_sub(self.elapsed)).min();
             match tick.into_iter().chain(later).min() {
-                Some(pause) if self.elapsed < end => self.pass(pause),
+                Some(pause) if self.elapsed < end => self.pass(pause.min(end - self.elapsed)),
                 _ => return,
             }
         }
         panic!("the controller does not come to rest: {:?}", self.pending.last());
     }
-
-    /// Checks that the state has in memory what the server has stored.
-    pub(super) fn check_memory(&self) {
-        let stored = self.server.pipeline.as_ref().unwrap();
-        let entry = &self.state.pipelines[&key()];
-        assert_eq!(entry.object().spec, stored.spec, "an edit is lost");
-        assert_eq!(entry.cached.parts.status(), loop_fields(stored.status.clone()), "a status is lost");
-        let records = self.state.promotions.get(&key());
-        let known: BTreeMap<_, _> =
-            records.into_iter().flatten().map(|(name, r)| (name.clone(), r.object().as_ref())).collect();
-        assert_eq!(known.keys().collect::<Vec<_>>(), self.server.promotions.keys().collect::<Vec<_>>());
-        for (name, object) in known {
-            assert_eq!(object.spec, self.server.promotions[&name].spec, "an edit of {name} is lost");
-            assert_eq!(object.status, self.server.promotions[&name].status, "a status of {name} is lost");
-        }
-    }
-
-    /// Whether a person has rejected a promotion.
-    pub(super) fn any_rejected(&self) -> bool {
-        self.server.promotions.values().any(|object| object.spec.rejection.is_some())
-    }
-
-    /// The state of all objects, for the messages of failing tests.
-    pub(super) fn summary(&self) -> String {
-        let phase = |object: &Promotion| {
-            let status = object.status.clone().unwrap_or_default();
-            format!("{}: {:?} {} {}", object.name_any(), status.phase, status.reason, status.message)
-        };
-        let promotions: Vec<String> = self.server.promotions.values().map(phase).collect();
-        let status =
-            self.server.pipeline.as_ref().and_then(|pipeline| pipeline.status.clone()).unwrap_or_default();
-        let conditions: Vec<String> = status.conditions.iter().map(|c| c.message.clone()).collect();
-        format!("{:?} {promotions:#?} {conditions:?}", self.fleet)
-    }
 }
 
 /// A chart version as a number.
-fn version_of(revision: &str) -> u32 {
+pub(super) fn version_of(revision: &str) -> u32 {
     revision.split('.').next_back().unwrap().parse().unwrap()
-}
-
-/// The event of a HelmRelease that runs a version.
-fn reported(environment: &str, running: RunningVersion) -> ClusterEvent {
-    let status = if running.is_healthy { "True" } else { "False" };
-    let chart = format!("1.0.{}", running.version);
-    let object = json!({
-        "apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
-        "metadata": {"namespace": environment, "name": "podinfo", "generation": 2},
-        "spec": {"chart": {"spec": {"chart": "podinfo", "sourceRef": {"kind": "HelmRepository", "name": "charts"}}}},
-        "status": {"observedGeneration": 2,
-            "conditions": [{"type": "Ready", "status": status, "reason": "Upgrade", "message": "Helm",
-                "observedGeneration": 2, "lastTransitionTime": WALL}],
-            "history": [{"version": 4, "status": "deployed", "chartVersion": chart}]}});
-    let object = serde_json::from_value(object).unwrap();
-    ClusterEvent::Applied(trim::key(Kind::HelmRelease, &object), trim::helm_release(&object))
 }

@@ -1,0 +1,148 @@
+//! The checks of the simulation: of each effect when the state asks for it, and of everything at the end.
+
+use std::collections::BTreeMap;
+
+use kube::ResourceExt;
+use sluice_api::pipeline::{Health, PipelineStatus};
+use sluice_api::promotion::{Phase, Promotion};
+
+use super::effect::{Effect, Job, Work};
+use super::simulated_server::loop_fields;
+use super::simulation::{ControllerSimulation, ENVIRONMENTS, version_of};
+use super::status_queue::{StatusOwner, StatusWrite};
+use super::tests::key;
+use super::*;
+
+/// How long a cluster that is used for the first time may take to answer, in seconds.
+const ANSWER_TIME: u64 = 20;
+/// The least pause after a creation that was answered with a conflict, in seconds.
+const CREATION_PAUSE: u64 = 10;
+
+impl ControllerSimulation {
+    pub(super) fn check_write(&mut self, write: &StatusWrite) {
+        assert!(write.uid.is_some(), "a status write could change another object of the same name");
+        assert!(write.may_be_stored.len() <= 10, "statuses are remembered without a bound");
+        if write.owner == StatusOwner::Pipeline(key()) {
+            let status: PipelineStatus = serde_json::from_str(write.status.get()).unwrap();
+            self.check_grace_period(&status);
+            self.last_status = status;
+        }
+    }
+
+    /// Checks that a target is shown as it was while its cluster may still answer.
+    fn check_grace_period(&self, status: &PipelineStatus) {
+        let health = |status: &PipelineStatus| status.environments.get("prod").map(|prod| prod.health);
+        let is_new = self.connected.values().any(|since| self.elapsed < since + ANSWER_TIME);
+        let is_lost =
+            health(status) == Some(Health::Unknown) && self.last_status.environments.contains_key("prod");
+        let was_lost = health(&self.last_status) == Some(Health::Unknown);
+        assert!(!is_new || !is_lost || was_lost, "a cluster that may still answer counts as lost");
+    }
+
+    pub(super) fn check_creation(&self, promotion: &Promotion) {
+        let name = promotion.name_any();
+        assert!(!self.suspended_as_known, "P7: {name} starts while the pipeline is suspended");
+        let exists =
+            |uid: &Option<String>| self.server.promotions.get(&name).is_some_and(|o| o.uid() == *uid);
+        let refused = self.refused.get(&name).filter(|(_, uid)| exists(uid));
+        let is_early = refused.is_some_and(|(at, _)| self.elapsed < at + CREATION_PAUSE);
+        assert!(!is_early, "P5: the creation of {name}, which exists, is repeated without a pause");
+        self.check_proven(promotion);
+    }
+
+    /// Checks P1 and P7 when a delivery takes effect.
+    pub(super) fn check_delivery(&mut self, job: &Job) {
+        let name = job.promotion.name_any();
+        assert!(!self.suspended_as_known, "P7: {name} takes effect after the suspension");
+        let is_new = self.delivered.insert((job.promotion.uid(), job.order.round));
+        assert!(is_new || job.order.retried, "P1: {name} is delivered a second time");
+    }
+
+    /// The promotions whose status is being written, by name and uid.
+    pub(super) fn writing(&self) -> BTreeMap<String, Option<String>> {
+        let names = self.state.statuses.owners().filter_map(StatusOwner::promotion);
+        names
+            .filter_map(|name| Some((name.into(), self.state.record(&key(), name)?.object().uid())))
+            .collect()
+    }
+
+    /// Checks that no write of a promotion that is still known was dropped.
+    pub(super) fn check_still_writing(&self, before: &BTreeMap<String, Option<String>>) {
+        let after = self.writing();
+        for (name, uid) in before {
+            let is_known =
+                self.state.record(&key(), name).is_some_and(|record| record.object().uid() == *uid);
+            assert!(!is_known || after.contains_key(name), "a list drops the pending status write of {name}");
+        }
+    }
+
+    /// Checks P1: a delivery that is recorded is not repeated.
+    fn check_not_recorded(&self, job: &Job) {
+        let name = job.promotion.name_any();
+        let stored = self.server.promotions.get(&name).filter(|o| o.uid() == job.promotion.uid());
+        let status = stored.and_then(|object| object.status.clone()).unwrap_or_default();
+        let is_recorded = status.round == job.order.round && status.phase == Phase::Delivered;
+        assert!(!is_recorded, "P1: {name} is delivered again");
+    }
+
+    /// Checks P2: the environment before was healthy with the revision.
+    pub(super) fn check_proven(&self, promotion: &Promotion) {
+        let place = ENVIRONMENTS.iter().position(|e| *e == promotion.spec.environment).unwrap();
+        let (before, version) = (ENVIRONMENTS[place - 1], version_of(&promotion.spec.revision));
+        assert!(self.proven[before].contains(&version), "P2: {version} was never healthy in {before}");
+    }
+
+    pub(super) fn check_job(&self, job: &Job) {
+        let other =
+            self.pending.iter().any(|e| matches!(e, Effect::Start(other) if other.place == job.place));
+        let unanswered =
+            self.answers.iter().any(|i| matches!(i, Input::JobEnded(done) if done.place == job.place));
+        assert!(!other && !unanswered, "P1: two side effects are in flight for {}", job.place);
+        let name = job.promotion.name_any();
+        assert!(self.server.created.contains(&name), "{name} is delivered and was never recorded");
+        if !matches!(job.work, Work::Deliver(_)) {
+            return;
+        }
+        assert!(!self.suspended_as_known, "P7: {name} is delivered while the pipeline is suspended");
+        self.check_not_recorded(job);
+        self.check_proven(&job.promotion);
+        let is_manual =
+            self.server.pipeline.as_ref().and_then(|p| p.spec.promotion.as_ref()).is_some_and(|p| p.manual);
+        let approved = job.promotion.spec.approval.is_some();
+        assert!(approved || !is_manual, "P7: {name} is delivered without an approval");
+    }
+
+    /// Checks that the state has in memory what the server has stored.
+    pub(super) fn check_memory(&self) {
+        let stored = self.server.pipeline.as_ref().unwrap();
+        let entry = &self.state.pipelines[&key()];
+        assert_eq!(entry.object().spec, stored.spec, "an edit is lost");
+        assert_eq!(entry.cached.parts.status(), loop_fields(stored.status.clone()), "a status is lost");
+        let records = self.state.promotions.get(&key());
+        let known: BTreeMap<_, _> =
+            records.into_iter().flatten().map(|(name, r)| (name.clone(), r.object().as_ref())).collect();
+        assert_eq!(known.keys().collect::<Vec<_>>(), self.server.promotions.keys().collect::<Vec<_>>());
+        for (name, object) in known {
+            assert_eq!(object.spec, self.server.promotions[&name].spec, "an edit of {name} is lost");
+            assert_eq!(object.status, self.server.promotions[&name].status, "a status of {name} is lost");
+        }
+    }
+
+    /// Whether a person has rejected a promotion.
+    pub(super) fn any_rejected(&self) -> bool {
+        self.server.promotions.values().any(|object| object.spec.rejection.is_some())
+    }
+
+    /// What everything has come to, for the messages of failing tests.
+    pub(super) fn summary(&self) -> String {
+        let phase = |object: &Promotion| {
+            let status = object.status.clone().unwrap_or_default();
+            format!("{}: {:?} {} {}", object.name_any(), status.phase, status.reason, status.message)
+        };
+        let promotions: Vec<String> = self.server.promotions.values().map(phase).collect();
+        let status =
+            self.server.pipeline.as_ref().and_then(|pipeline| pipeline.status.clone()).unwrap_or_default();
+        let conditions: Vec<String> = status.conditions.iter().map(|c| c.message.clone()).collect();
+        format!("{:?} {promotions:#?} {conditions:?}", self.fleet)
+    }
+}
