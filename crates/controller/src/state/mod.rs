@@ -104,6 +104,8 @@ pub struct State {
     listed: (bool, bool),
     /// The versions of the last lists of Pipelines and of Promotions.
     listed_at: (u64, u64),
+    /// The version up to which the watch of Promotions has reported everything.
+    promotions_watched_to: u64,
     queue: ReconcileQueue,
     timers: Timers,
 }
@@ -143,6 +145,7 @@ impl State {
             users_changed: false,
             listed: (false, false),
             listed_at: (0, 0),
+            promotions_watched_to: 0,
             queue: ReconcileQueue::default(),
             timers: Timers::default(),
         }

@@ -19,8 +19,14 @@ impl State {
     pub(super) fn promotion_event(&mut self, event: ObjectEvent<Promotion>) {
         match event {
             ObjectEvent::Listed(objects, version) => self.promotions_listed(objects, version),
-            ObjectEvent::Applied(object) => self.put_promotion(object),
-            ObjectEvent::Deleted(metadata) => self.forget_promotion(&PipelineKey::named(&metadata)),
+            ObjectEvent::Applied(object) => {
+                self.promotions_watched_to = self.promotions_watched_to.max(version_of(&object.metadata));
+                self.put_promotion(object);
+            }
+            ObjectEvent::Deleted(metadata) => {
+                self.promotions_watched_to = self.promotions_watched_to.max(version_of(&metadata));
+                self.forget_promotion(&PipelineKey::named(&metadata));
+            }
             // The object still has its name, so the promotion is not created a second time.
             ObjectEvent::Unreadable(bad) => {
                 self.forget_promotion(&PipelineKey::named(&bad.metadata));
@@ -34,6 +40,7 @@ impl State {
 
     fn promotions_listed(&mut self, objects: Vec<Promotion>, version: u64) {
         let back = went_back(&mut self.listed_at.1, version);
+        self.promotions_watched_to = version;
         let listed: HashSet<(PipelineKey, String)> =
             objects.iter().map(|object| (PipelineKey::of_promotion(object), object.name_any())).collect();
         // A record that was written after the list was read may exist; the watch that follows reports if it is
@@ -222,11 +229,26 @@ mod tests {
             assert_eq!(known(&state), Some((false, true)), "nothing is done before the answer");
             state.created(&key(), "podinfo-prod", answer());
             assert_eq!(known(&state), if_watched);
-            state.promotions.clear();
+            let mut state = self::state();
             creating(&mut state);
             state.created(&key(), "podinfo-prod", answer());
             assert_eq!(known(&state), if_not_watched);
         }
+    }
+
+    #[test]
+    fn a_late_answer_about_a_deleted_record_is_not_taken_for_its_successor() {
+        let mut state = state();
+        creating(&mut state);
+        state.promotion_event(ObjectEvent::Applied(promotion(7)));
+        state.promotion_event(ObjectEvent::Deleted(promotion(8).metadata));
+        assert_eq!(known(&state), None);
+        // Its successor is being created when the answer about the first one arrives.
+        creating(&mut state);
+        state.created(&key(), "podinfo-prod", Ok(Some(Box::new(promotion(7)))));
+        assert_ne!(known(&state), Some((true, true)), "the deleted record counts as stored");
+        state.promotion_event(ObjectEvent::Applied(promotion(9)));
+        assert!(known(&state).is_some(), "the successor is known when the watch reports it");
     }
 
     #[test]

@@ -83,9 +83,10 @@ impl State {
     /// Handles a record that is stored.
     fn stored(&mut self, key: &PipelineKey, name: &str, mut object: ApiPromotion) {
         object.metadata.managed_fields = None;
-        // A later list does not have it, so it was deleted before the answer arrived.
-        let is_older_than_list = version_of(&object.metadata) <= self.listed_at.1;
-        if self.record(key, name).is_some_and(|known| known.cached.read_at() == 0) && is_older_than_list {
+        // The watch has reported everything up to a later version, but not this record: it was deleted before the answer
+        // arrived. It may be created again by now, and is then reported again.
+        let is_reported = version_of(&object.metadata) <= self.promotions_watched_to;
+        if self.record(key, name).is_some_and(|known| known.cached.read_at() == 0) && is_reported {
             return self.forget_record(key, name);
         }
         if let Some(record) = self.record_mut(key, name).filter(|record| !record.is_stored) {
