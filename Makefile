@@ -9,7 +9,8 @@ MAKEFLAGS += --no-print-directory
 target := $(or $(CARGO_TARGET_DIR),target)
 servers := hack/controlplane/build.sh
 
-# How many tests of one binary run at once. They wait more than they compute.
+# How many test binaries run side by side, and how many tests of each. They wait more than they compute.
+TEST_JOBS ?= 2
 TEST_THREADS ?= 2
 # Seconds that each long step may take.
 BUILD_DEADLINE ?= 3600
@@ -44,7 +45,7 @@ test: ## Run every test, on real servers
 	@.ci/within $(BUILD_DEADLINE) 'building the forge' $(servers) forge >/dev/null
 	@.ci/within $(BUILD_DEADLINE) 'fetching the CRDs of Flux' $(servers) crds >/dev/null
 	@.ci/within $(BUILD_DEADLINE) 'compiling the tests' cargo test --workspace --no-run
-	@.ci/within $(TEST_DEADLINE) 'the tests' cargo test --workspace -- --test-threads=$(TEST_THREADS)
+	@.ci/within $(TEST_DEADLINE) 'the tests' .ci/tests $(TEST_JOBS) $(TEST_THREADS)
 
 .PHONY: chaos
 chaos: ## Run the chaos tests with all faults (SEED=1 ROUNDS=3)
