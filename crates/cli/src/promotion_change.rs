@@ -103,7 +103,8 @@ pub(crate) async fn user_name(connection: &Connection) -> Outcome<String> {
 pub(crate) fn note_suspension(pipeline: Option<&Pipeline>, io: &mut Io<'_>) -> bool {
     let Some(pipeline) = pipeline.filter(|pipeline| pipeline.spec.suspend) else { return false };
     let name = pipeline.name_any();
-    let note = format!("pipeline {name} is suspended: nothing is done until spec.suspend is false");
+    let note =
+        format!("pipeline {name} is suspended: nothing is done until it is resumed: sluice resume {name}");
     io.progress(Symbol::Waiting, &note);
     true
 }

@@ -56,7 +56,7 @@ async fn a_running_revision_is_not_retried_and_a_suspended_pipeline_is_reported(
     assert_eq!(ran.exit, Exit::Ok);
     insta::assert_snapshot!(ran.err, @"
     ✔ requested another try of podinfo 6.1.8 into prod
-    ◎ pipeline podinfo is suspended: nothing is done until spec.suspend is false
+    ◎ pipeline podinfo is suspended: nothing is done until it is resumed: sluice resume podinfo
     ");
     Ok(())
 }
