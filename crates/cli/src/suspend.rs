@@ -19,7 +19,7 @@ use crate::reference;
 use crate::terminal::{Io, Symbol};
 
 /// The field manager of Flux's kustomize-controller, which sets fields back to what git has
-/// ([manager.go](https://github.com/fluxcd/kustomize-controller/blob/v1.9.6/internal/controller/kustomization_manager.go)).
+/// ([main.go](https://github.com/fluxcd/kustomize-controller/blob/v1.9.6/main.go), `controllerName`).
 const FLUX_MANAGER: &str = "kustomize-controller";
 
 /// Arguments of `sluice suspend` and `sluice resume`.

@@ -94,7 +94,7 @@ impl State {
             && let Some(approval) =
                 record.cached.hook_fields.key_approval.as_ref().filter(|_| to.spends_approval)
         {
-            status.spent_key_approval = Some(approval.signed_at.clone());
+            status.spent_key_approval = Some(approval.signed_at);
         }
         if !record.is_stored || (status == before && record.object().status.is_some()) {
             return;
@@ -333,7 +333,7 @@ impl State {
         outcome::polled(status, open).map(|change| FollowUp::Change(Box::new(change)))
     }
 
-    /// The change of the record when any other side effect has ended.
+    /// How the record changes when a job other than a poll of its change request has ended.
     fn change_after(
         &self,
         key: &PipelineKey,
