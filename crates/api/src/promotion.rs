@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sluice_core::Time;
 pub use sluice_core::promotion::Phase;
 
 use crate::pipeline::PullRequestStrategy;
 pub use crate::recorded_request_state::RecordedRequestState;
-use crate::schema::{date_time, is_default};
+use crate::schema::is_default;
 
 /// The promotion of one revision into one environment.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -89,6 +90,11 @@ impl Promotion {
     pub fn order(&self) -> (u64, &str) {
         (self.spec.sequence, self.metadata.name.as_deref().unwrap_or_default())
     }
+
+    /// Returns the phase: Pending before the controller has written a status.
+    pub fn phase(&self) -> Phase {
+        self.status.as_ref().map(|status| status.phase).unwrap_or_default()
+    }
 }
 
 impl PromotionSpec {
@@ -134,8 +140,7 @@ pub struct Evidence {
     /// The target's name.
     pub target: String,
     /// When the target was first seen healthy at the revision.
-    #[schemars(schema_with = "date_time")]
-    pub at: String,
+    pub at: Time,
 }
 
 /// A call of `/trigger` that requested a revision.
@@ -146,8 +151,7 @@ pub struct Trigger {
     #[schemars(length(min = 1, max = 128))]
     pub key: String,
     /// When the call was received.
-    #[schemars(schema_with = "date_time")]
-    pub at: String,
+    pub at: Time,
 }
 
 /// An approval of one revision by one person. The controller records its time in `status.approval`.
@@ -165,8 +169,7 @@ pub struct Approval {
     pub retries: u32,
     /// The time that the approver stated. Only approvals that an earlier version of Sluice stored have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "date_time")]
-    pub at: Option<String>,
+    pub at: Option<Time>,
 }
 
 /// A rejection of one revision by one person. The controller records its time in `status.times.Rejected`.
@@ -192,8 +195,7 @@ pub struct GivenApproval {
     /// The user who approved.
     pub by: String,
     /// When the controller saw the approval.
-    #[schemars(schema_with = "date_time")]
-    pub at: String,
+    pub at: Time,
     /// The approved try.
     #[serde(default, skip_serializing_if = "is_default")]
     pub retries: u32,
@@ -223,11 +225,10 @@ pub struct PromotionStatus {
     pub round: u32,
     /// When the delivery is retried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "date_time")]
-    pub next_attempt: Option<String>,
+    pub next_attempt: Option<Time>,
     /// When the promotion got into each phase, by the phase's name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub times: BTreeMap<String, String>,
+    pub times: BTreeMap<String, Time>,
     /// The change request with the revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change_request: Option<ChangeRequest>,
@@ -246,7 +247,7 @@ pub struct PromotionStatus {
     pub key_approval: Option<Box<KeyApproval>>,
     /// When the approval by key that an earlier try has used was signed. That approval does not count any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub spent_key_approval: Option<String>,
+    pub spent_key_approval: Option<Time>,
     /// The SHA-256 of the immutable fields of the spec, as the controller first read them.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub spec_digest: String,
@@ -273,11 +274,9 @@ pub struct KeyApproval {
     /// Six hexadecimal digits that identify the key, for example after a rotation.
     pub key: String,
     /// The time in the signed body. It identifies the approval.
-    #[schemars(schema_with = "date_time")]
-    pub signed_at: String,
+    pub signed_at: Time,
     /// When the approval was recorded.
-    #[schemars(schema_with = "date_time")]
-    pub at: String,
+    pub at: Time,
 }
 
 /// A report of a webhook's receiver about a promotion. All fields are always written, so that a merge leaves nothing of an
@@ -293,8 +292,7 @@ pub struct Callback {
     #[serde(default)]
     pub message: String,
     /// When the report was received.
-    #[schemars(schema_with = "date_time")]
-    pub at: String,
+    pub at: Time,
 }
 
 /// The state of a promotion at the receiver of a webhook, in the order in which the states follow each other.

@@ -20,11 +20,6 @@ pub fn since(then: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// Returns the same for the text of a time in a status; empty if there is no time, or an invalid one.
-pub fn since_text(then: Option<&str>, now: Timestamp) -> String {
-    then.and_then(|t| t.parse().ok()).map(|t| since(t, now)).unwrap_or_default()
-}
-
 fn two(big: i64, big_unit: &str, small: i64, small_unit: &str) -> String {
     match small {
         0 => format!("{big}{big_unit}"),
@@ -61,8 +56,5 @@ mod tests {
             let then = Timestamp::from_second(now.as_second() - seconds).unwrap();
             assert_eq!(since(then, now), expected, "{seconds} seconds ago");
         }
-        assert_eq!(since_text(Some("2026-11-21T11:55:00Z"), now), "5m");
-        assert_eq!(since_text(Some("yesterday"), now), "");
-        assert_eq!(since_text(None, now), "");
     }
 }

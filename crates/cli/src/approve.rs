@@ -10,7 +10,7 @@ use sluice_core::promotion::GateKind;
 use crate::cluster_flags::ClusterFlags;
 use crate::connection::API_CALL_TIMEOUT;
 use crate::exit::{Exit, Failure, Outcome};
-use crate::find::{PromotionArgs, phase};
+use crate::find::PromotionArgs;
 use crate::promotion_change::{
     ChangeCheck, PromotionChange, apply, describe, note_suspension, refuse_other_revision, retries,
     status_message, user_name,
@@ -80,7 +80,7 @@ fn check(promotion: &Promotion) -> ChangeCheck {
     let name = promotion.name_any();
     let status = promotion.status.clone().unwrap_or_default();
     let gates = status.gates.as_slice();
-    match (phase(promotion), spec.approval_now(&status)) {
+    match (promotion.phase(), spec.approval_now(&status)) {
         (Phase::Superseded, _) => ChangeCheck::Refuse(
             format!("{what} was superseded by a newer revision"),
             Some(format!("see what waits now: sluice get promotions --pipeline {}", spec.pipeline)),

@@ -8,7 +8,6 @@ use kube::Api;
 use kube::api::ListParams;
 use sluice_api::GROUP;
 
-use crate::age::since;
 use crate::cluster_flags::ClusterFlags;
 use crate::complete::pipelines;
 use crate::connection::API_CALL_TIMEOUT;
@@ -69,10 +68,7 @@ pub(crate) async fn run(args: &Events, io: &mut Io<'_>) -> Outcome {
     }
     let now = Timestamp::now();
     let rows: Vec<Row> = events.iter().map(|event| row(event, now)).collect();
-    let mut table = Table::new(vec!["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"], io.color);
-    table.fit(&rows);
-    table.header(io.out)?;
-    table.rows(&rows, io.out)?;
+    Table::print(vec!["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"], &rows, io)?;
     Ok(())
 }
 
@@ -89,7 +85,7 @@ fn row(event: &Event, now: Timestamp) -> Row {
     let object = &event.involved_object;
     let name = object.name.as_deref().unwrap_or_default();
     vec![
-        Cell::age(time(event).map(|then| since(then, now)).unwrap_or_default()),
+        Cell::age(time(event), now),
         Cell::new(kind).tone(if kind == "Warning" { Tone::Bad } else { Tone::Plain }),
         Cell::new(event.reason.as_deref().unwrap_or_default()),
         Cell::new(format!("{}/{name}", object.kind.as_deref().unwrap_or_default().to_lowercase())),

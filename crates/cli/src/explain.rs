@@ -10,12 +10,12 @@ use sluice_view::story::{StoryEvent, story};
 use crate::cluster_flags::ClusterFlags;
 use crate::complete::{environments, promotions_and_pipelines};
 use crate::connection::API_CALL_TIMEOUT;
-use crate::exit::{Exit, Failure, Outcome};
+use crate::exit::Outcome;
 use crate::load;
 use crate::objects;
 use crate::output::{DataFormat, view};
 use crate::reference;
-use crate::suggest::instead;
+use crate::suggest::no_environment;
 use crate::terminal::{Io, Symbol};
 
 /// Arguments of `sluice explain`.
@@ -59,9 +59,7 @@ pub(crate) async fn run(args: &Explain, io: &mut Io<'_>) -> Outcome {
             |e: &Explanation| e.environment == *wanted || e.environment.starts_with(&format!("{wanted}/"));
         all.retain(is_of);
         if all.is_empty() {
-            let end = instead(wanted, &names, "environments", &format!("pipeline {}", args.name));
-            let message = format!("pipeline {} has no environment {wanted}{end}", args.name);
-            return Err(Failure::new(Exit::NotFound, message));
+            return Err(no_environment(&args.name, wanted, &names));
         }
     }
     if let Some(format) = args.output {

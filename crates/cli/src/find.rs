@@ -156,16 +156,11 @@ fn uncertain(bad: &Unreadable<PromotionSpec>, chosen: Option<&Promotion>) -> Fai
 /// that was not replaced.
 fn choose(mut promotions: Vec<Promotion>, fits: &dyn Fn(&Promotion) -> bool) -> Option<Promotion> {
     promotions.sort_by_cached_key(|p| {
-        let replaced = matches!(phase(p), Phase::Superseded | Phase::Cancelled);
-        let waits = phase(p) == Phase::Pending;
+        let replaced = matches!(p.phase(), Phase::Superseded | Phase::Cancelled);
+        let waits = p.phase() == Phase::Pending;
         (fits(p), !replaced, waits, p.creation_timestamp(), p.name_any())
     });
     promotions.pop()
-}
-
-/// Returns the phase of a promotion; Pending before the controller has written its status.
-pub(crate) fn phase(promotion: &Promotion) -> Phase {
-    promotion.status.as_ref().map(|s| s.phase).unwrap_or_default()
 }
 
 async fn no_promotion(connection: &Connection, pipeline: &str, environment: Option<&str>) -> Failure {
@@ -237,8 +232,8 @@ mod tests {
             promotion("d", 4, Phase::Superseded),
         ];
         let chosen = |fits: &dyn Fn(&Promotion) -> bool| choose(all.clone(), fits).unwrap().name_any();
-        assert_eq!(chosen(&|p| phase(p) == Phase::Pending), "b");
-        assert_eq!(chosen(&|p| phase(p) == Phase::Succeeded), "c");
+        assert_eq!(chosen(&|p| p.phase() == Phase::Pending), "b");
+        assert_eq!(chosen(&|p| p.phase() == Phase::Succeeded), "c");
         assert_eq!(chosen(&|_| false), "b", "one that waits");
         assert!(choose(vec![], &|_| true).is_none());
     }

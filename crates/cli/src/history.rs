@@ -5,7 +5,6 @@ use clap_complete::ArgValueCompleter;
 use jiff::Timestamp;
 use sluice_view::history::{Entry, history};
 
-use crate::age::since_text;
 use crate::cluster_flags::ClusterFlags;
 use crate::complete::{environments, pipelines};
 use crate::connection::API_CALL_TIMEOUT;
@@ -58,10 +57,7 @@ pub(crate) async fn run(args: &History, io: &mut Io<'_>) -> Outcome {
     let now = Timestamp::now();
     let rows: Vec<Row> = entries.iter().map(|entry| row(entry, now)).collect();
     let columns = vec!["ENVIRONMENT", "REVISION", "REPLACES", "PHASE", "AGE", "BY", "DELIVERED AS", "NAME"];
-    let mut table = Table::new(columns, io.color);
-    table.fit(&rows);
-    table.header(io.out)?;
-    table.rows(&rows, io.out)?;
+    Table::print(columns, &rows, io)?;
     Ok(())
 }
 
@@ -71,7 +67,7 @@ fn row(entry: &Entry, now: Timestamp) -> Row {
         Cell::new(&entry.revision),
         Cell::new(&entry.replaces),
         Cell::new(entry.phase.to_string()),
-        Cell::age(since_text(entry.started.as_deref(), now)),
+        Cell::age(entry.started.as_deref().copied(), now),
         Cell::new(&entry.by),
         Cell::new(&entry.delivered_as),
         Cell::new(&entry.name),

@@ -9,7 +9,7 @@ use sluice_api::{Pipeline, Promotion};
 
 use crate::connection::Connection;
 use crate::exit::{Exit, Failure, Outcome};
-use crate::find::{self, PromotionArgs, phase};
+use crate::find::{self, PromotionArgs};
 use crate::terminal::{Io, Symbol};
 
 /// The field manager of writes by this command line.
@@ -131,7 +131,7 @@ pub(crate) fn retries(promotion: &Promotion) -> u32 {
 /// Refuses a promotion of another revision than `--revision` names.
 pub(crate) fn refuse_other_revision(promotion: &Promotion, revision: Option<&str>) -> Option<ChangeCheck> {
     let meant = revision.filter(|meant| *meant != promotion.spec.revision)?;
-    let message = format!("{meant} is not what waits here: {} is {}", describe(promotion), phase(promotion));
+    let message = format!("{meant} is not what waits here: {} is {}", describe(promotion), promotion.phase());
     let hint = format!("see what waits now: sluice get promotions --pipeline {}", promotion.spec.pipeline);
     Some(ChangeCheck::Refuse(message, Some(hint)))
 }

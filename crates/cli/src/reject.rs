@@ -10,7 +10,7 @@ use sluice_api::promotion::Phase;
 use crate::cluster_flags::ClusterFlags;
 use crate::connection::API_CALL_TIMEOUT;
 use crate::exit::Outcome;
-use crate::find::{PromotionArgs, phase};
+use crate::find::PromotionArgs;
 use crate::promotion_change::{
     ChangeCheck, PromotionChange, apply, describe, note_suspension, refuse_other_revision, retries,
     status_message, user_name,
@@ -66,7 +66,7 @@ fn check(promotion: &Promotion) -> ChangeCheck {
         let (by, reason) = (&rejection.by, &rejection.reason);
         return ChangeCheck::NothingToDo(format!("{what} is rejected already, by {by}: {reason}"));
     }
-    match phase(promotion) {
+    match promotion.phase() {
         Phase::Pending | Phase::Promoting | Phase::Proposed | Phase::Failed => ChangeCheck::Apply,
         Phase::Delivered | Phase::Succeeded => ChangeCheck::Refuse(
             format!("{what} is delivered already{}", status_message(promotion)),

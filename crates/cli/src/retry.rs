@@ -17,7 +17,7 @@ use crate::cluster_flags::ClusterFlags;
 use crate::complete::{environments, pipelines, promotions_and_pipelines};
 use crate::connection::{API_CALL_TIMEOUT, Connection};
 use crate::exit::{Exit, Failure, Outcome};
-use crate::find::{self, PromotionArgs, phase};
+use crate::find::{self, PromotionArgs};
 use crate::objects;
 use crate::promotion_change::{
     ChangeCheck, PromotionChange, apply, describe, note_suspension, status_message, write,
@@ -186,7 +186,7 @@ fn failed(all: Vec<Promotion>, pipeline: Option<&str>, environment: Option<&str>
     let is_newest = |p: &Promotion| newest.get(&lane(p)) == Some(&p.order());
     let has_failed = |p: &Promotion| {
         let waits = p.status.as_ref().is_some_and(|s| s.next_attempt.is_some());
-        phase(p) == Phase::Failed || (phase(p) == Phase::Promoting && waits)
+        p.phase() == Phase::Failed || (p.phase() == Phase::Promoting && waits)
     };
     let keep: Vec<bool> = all
         .iter()
@@ -212,7 +212,7 @@ fn confirm(promotion: &Promotion, pipeline: Option<&Pipeline>, io: &mut Io<'_>) 
     }
     let environment = pipeline.spec.environments.iter().find(|e| e.name == promotion.spec.environment);
     let manual = environment.and_then(|e| pipeline.spec.policy(e)).is_some_and(|policy| policy.manual);
-    if manual && phase(promotion) != Phase::Promoting {
+    if manual && promotion.phase() != Phase::Promoting {
         let namespace = promotion.namespace().unwrap_or_default();
         let note = format!("it needs a new approval: sluice approve -n {namespace} {}", promotion.name_any());
         io.progress(Symbol::Waiting, &note);
@@ -232,7 +232,7 @@ fn runs(promotion: &Promotion, pipeline: &Pipeline) -> bool {
 
 /// Checks whether a promotion can be retried.
 fn check(promotion: &Promotion, pipeline: Option<&Pipeline>) -> ChangeCheck {
-    let (spec, at) = (&promotion.spec, phase(promotion));
+    let (spec, at) = (&promotion.spec, promotion.phase());
     let what = describe(promotion);
     if at == Phase::Succeeded && pipeline.is_some_and(|pipeline| runs(promotion, pipeline)) {
         let why = format!("{what} has succeeded, and {} runs it: there is nothing to retry", spec.place());

@@ -3,10 +3,8 @@
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use jiff::Timestamp;
-use sluice_core::observed::Health;
 use sluice_view::status::{EnvironmentLine, PipelineScreen, status};
 
-use crate::age::since_text;
 use crate::cluster_flags::ClusterFlags;
 use crate::complete::pipelines;
 use crate::connection::API_CALL_TIMEOUT;
@@ -15,7 +13,7 @@ use crate::explain::lines;
 use crate::load;
 use crate::output::{DataFormat, view};
 use crate::reference;
-use crate::table::{Cell, Row, Table, Tone};
+use crate::table::{Cell, Row, Table};
 use crate::terminal::Io;
 
 /// Arguments of `sluice status`.
@@ -53,10 +51,7 @@ pub(crate) async fn run(args: &Status, io: &mut Io<'_>) -> Outcome {
     io.line("")?;
     let rows: Vec<Row> = environments.iter().map(|line| row(line, now)).collect();
     let columns = vec!["ENVIRONMENT", "RUNS", "HEALTH", "SINCE", "TARGETS", "AFTER", "INCOMING", "STATE"];
-    let mut table = Table::new(columns, io.color);
-    table.fit(&rows);
-    table.header(io.out)?;
-    table.rows(&rows, io.out)?;
+    Table::print(columns, &rows, io)?;
     if let Some(cause) = cause {
         io.line("")?;
         lines(cause).into_iter().try_for_each(|line| io.line(line))?;
@@ -65,19 +60,12 @@ pub(crate) async fn run(args: &Status, io: &mut Io<'_>) -> Outcome {
 }
 
 fn row(line: &EnvironmentLine, now: Timestamp) -> Row {
-    let tone = match line.health {
-        Health::Ready => Tone::Good,
-        Health::Progressing => Tone::Busy,
-        Health::Suspended => Tone::Held,
-        Health::Failed => Tone::Bad,
-        Health::Pending | Health::Unknown => Tone::Plain,
-    };
     let incoming = line.incoming.as_ref().map(|(revision, phase)| format!("{revision} {phase}"));
     vec![
         Cell::new(&line.environment),
         Cell::new(line.runs.as_deref().unwrap_or_default()),
-        Cell::new(line.health.to_string()).tone(tone),
-        Cell::age(since_text(line.since.as_deref(), now)),
+        Cell::new(line.health.to_string()).tone(line.health.into()),
+        Cell::age(line.since.as_deref().copied(), now),
         Cell::new(format!("{}/{}", line.ready.0, line.ready.1)),
         Cell::new(line.after.join(",")),
         Cell::new(incoming.unwrap_or_default()),

@@ -3,7 +3,12 @@
 
 use std::io::{self, Write};
 
+use jiff::Timestamp;
+use sluice_core::observed::Health;
+
+use crate::age;
 use crate::safe_text;
+use crate::terminal::Io;
 
 /// The meaning of a cell's colour, on outputs with colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +38,17 @@ impl Tone {
     }
 }
 
+impl From<Health> for Tone {
+    fn from(health: Health) -> Tone {
+        match health {
+            Health::Ready => Tone::Good,
+            Health::Progressing => Tone::Busy,
+            Health::Suspended | Health::Pending => Tone::Held,
+            Health::Failed | Health::Unknown => Tone::Bad,
+        }
+    }
+}
+
 /// One field of a row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cell {
@@ -52,8 +68,9 @@ impl Cell {
         Cell { text: safe_text::line(&words).into_owned(), ..Cell::default() }
     }
 
-    /// Returns a cell with an age. A row in which only ages are different has not changed.
-    pub fn age(text: String) -> Cell {
+    /// Returns a cell with the time since `then`. A row in which only ages are different has not changed.
+    pub fn age(then: Option<Timestamp>, now: Timestamp) -> Cell {
+        let text = then.map(|then| age::since(then, now)).unwrap_or_default();
         Cell { text, ticks: true, ..Cell::default() }
     }
 
@@ -81,6 +98,17 @@ impl Table {
     pub fn new(columns: Vec<&'static str>, color: bool) -> Table {
         let widths = columns.iter().map(|c| c.len()).collect();
         Table { columns, widths, color }
+    }
+
+    /// Prints a table with these columns and rows.
+    ///
+    /// # Errors
+    /// When the reader has closed the pipe.
+    pub(crate) fn print(columns: Vec<&'static str>, rows: &[Row], io: &mut Io<'_>) -> io::Result<()> {
+        let mut table = Table::new(columns, io.color);
+        table.fit(rows);
+        table.header(io.out)?;
+        table.rows(rows, io.out)
     }
 
     /// Makes the columns wide enough for these rows.
@@ -184,8 +212,10 @@ mod tests {
 
     #[test]
     fn a_different_age_is_no_change() {
-        let row = |health, age: &str| vec![Cell::new(health), Cell::age(age.into())];
-        assert!(same(&row("Ready", "1s"), &row("Ready", "2s")));
-        assert!(!same(&row("Ready", "1s"), &row("Failed", "1s")));
+        let row = |health, seconds| {
+            vec![Cell::new(health), Cell::age(Some(Timestamp::UNIX_EPOCH), Timestamp::constant(seconds, 0))]
+        };
+        assert!(same(&row("Ready", 1), &row("Ready", 2)));
+        assert!(!same(&row("Ready", 1), &row("Failed", 1)));
     }
 }

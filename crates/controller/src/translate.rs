@@ -1,17 +1,13 @@
 //! Converts the types of `api` to those of `core`, with defaults filled in, and back. Pure.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use kube::ResourceExt;
 use sluice_api::pipeline::{self as api, IntOrPercent, Strategy, Target};
-use sluice_api::promotion::{
-    self, Callback, CallbackState, Phase as ApiPhase, Promotion as ApiPromotion, RecordedRequestState,
-};
+use sluice_api::promotion::{self, Callback, CallbackState, Promotion as ApiPromotion, RecordedRequestState};
+use sluice_core::Time;
 use sluice_core::evidence::{Evidence, Proof};
-use sluice_core::observed::Health;
 use sluice_core::pipeline::{Environment, MinReady, Pipeline, Policy};
-use sluice_core::promotion::{
-    CALLBACK_FAILED, Gate, GateKind, Phase, Promotion, ReceiverReport, RecordedRequest,
-};
+use sluice_core::promotion::{CALLBACK_FAILED, Gate, GateKind, Promotion, ReceiverReport, RecordedRequest};
 use sluice_core::repository::Repository;
 use sluice_core::revision::Revision;
 use sluice_core::value::is_unsafe;
@@ -108,7 +104,6 @@ fn refusal(strategy: &Strategy) -> Option<String> {
 pub fn promotion(pipeline: &api::Pipeline, object: &ApiPromotion) -> Option<Promotion> {
     let spec = &object.spec;
     let status = object.status.clone().unwrap_or_default();
-    let time = |text: &Option<String>| text.as_ref().and_then(|t| t.parse::<Timestamp>().ok());
     let outdated = strategy::is_outdated(pipeline, object);
     let retry = spec.retry.clone().filter(|token| status.retried.as_ref() != Some(token));
     Some(Promotion {
@@ -120,7 +115,7 @@ pub fn promotion(pipeline: &api::Pipeline, object: &ApiPromotion) -> Option<Prom
         arrival: spec.arrival,
         sequence: spec.sequence,
         trigger: spec.trigger.as_ref().map(|trigger| trigger.key.clone()),
-        phase: phase(status.phase),
+        phase: status.phase,
         approved: spec.approval_now(&status).is_some(),
         retries: status.retries,
         rejected: spec
@@ -135,8 +130,8 @@ pub fn promotion(pipeline: &api::Pipeline, object: &ApiPromotion) -> Option<Prom
             })
             .collect(),
         retry,
-        next_attempt: time(&status.next_attempt),
-        delivered: time(&status.times.get("Delivered").cloned()),
+        next_attempt: status.next_attempt.map(|at| *at),
+        delivered: status.times.get("Delivered").map(|at| **at),
         request: status.change_request.as_ref().map(|r| RecordedRequest {
             number: r.number,
             open: r.state == RecordedRequestState::Open,
@@ -165,48 +160,6 @@ pub fn receiver_report(callback: &Callback, object: &ApiPromotion) -> Option<Rec
     })
 }
 
-/// Converts a phase to the type of `core`.
-pub fn phase(phase: ApiPhase) -> Phase {
-    match phase {
-        ApiPhase::Pending => Phase::Pending,
-        ApiPhase::Promoting => Phase::Promoting,
-        ApiPhase::Proposed => Phase::Proposed,
-        ApiPhase::Delivered => Phase::Delivered,
-        ApiPhase::Succeeded => Phase::Succeeded,
-        ApiPhase::Failed => Phase::Failed,
-        ApiPhase::Rejected => Phase::Rejected,
-        ApiPhase::Superseded => Phase::Superseded,
-        ApiPhase::Cancelled => Phase::Cancelled,
-    }
-}
-
-/// Converts a phase to the type of `api`.
-pub fn api_phase(phase: Phase) -> ApiPhase {
-    match phase {
-        Phase::Pending => ApiPhase::Pending,
-        Phase::Promoting => ApiPhase::Promoting,
-        Phase::Proposed => ApiPhase::Proposed,
-        Phase::Delivered => ApiPhase::Delivered,
-        Phase::Succeeded => ApiPhase::Succeeded,
-        Phase::Failed => ApiPhase::Failed,
-        Phase::Rejected => ApiPhase::Rejected,
-        Phase::Superseded => ApiPhase::Superseded,
-        Phase::Cancelled => ApiPhase::Cancelled,
-    }
-}
-
-/// Converts a health to the type of `api`.
-pub fn api_health(health: Health) -> api::Health {
-    match health {
-        Health::Ready => api::Health::Ready,
-        Health::Progressing => api::Health::Progressing,
-        Health::Suspended => api::Health::Suspended,
-        Health::Pending => api::Health::Pending,
-        Health::Failed => api::Health::Failed,
-        Health::Unknown => api::Health::Unknown,
-    }
-}
-
 /// The verified revisions that a status has stored.
 pub fn evidence(status: Option<&api::PipelineStatus>) -> Evidence {
     let mut evidence = Evidence::default();
@@ -220,7 +173,7 @@ pub fn evidence(status: Option<&api::PipelineStatus>) -> Evidence {
                     revision: Revision::from_strings(&v.facets)?,
                     arrival: v.arrival,
                     run: v.run,
-                    at: v.at.parse().unwrap_or_default(),
+                    at: *v.at,
                 })
             });
             evidence.insert(environment, &target.name, proofs.collect());
@@ -235,19 +188,14 @@ pub fn verified(proofs: &[Proof]) -> Vec<api::Verified> {
         facets: p.revision.to_strings(),
         arrival: p.arrival,
         run: p.run,
-        at: time(p.at),
+        at: Time::to_second(p.at),
     };
     proofs.iter().map(one).collect()
 }
 
-/// Formats a time as Kubernetes does, in UTC, to the second.
-pub fn time(at: Timestamp) -> String {
-    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-}
-
 /// Converts the gates of a promotion to the type of `api`.
-pub fn gates(gates: &[sluice_core::promotion::Gate]) -> Vec<promotion::GateStatus> {
-    let one = |g: &sluice_core::promotion::Gate| promotion::GateStatus {
+pub fn gates(gates: &[Gate]) -> Vec<promotion::GateStatus> {
+    let one = |g: &Gate| promotion::GateStatus {
         name: g.kind.name().into(),
         open: g.open,
         message: g.message.clone(),

@@ -11,7 +11,9 @@ pub mod promotion_name;
 pub mod repository;
 pub mod revision;
 pub mod setters;
+pub mod time;
 pub mod tracks;
 pub mod value;
 
 pub use revision::{Facet, FacetKey, Revision};
+pub use time::Time;

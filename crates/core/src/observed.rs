@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::pipeline::Pipeline;
 use crate::repository::Repository;
 use crate::revision::{Facet, FacetKey, Revision};
+use crate::time::Time;
 use crate::tracks::{DefaultFacet, Track};
 
 /// The health of a workload, in the words of Flux, from best to worst.
@@ -66,7 +67,7 @@ pub struct Member {
     /// The message of its condition if it is not Ready.
     pub message: String,
     /// When its health last changed, as Flux wrote the time.
-    pub since: Option<String>,
+    pub since: Option<Time>,
     /// The version to show for the member.
     pub version: String,
     /// The facets of the state that Flux will not retry, because Helm has given up on it; only those that are certain.

@@ -6,10 +6,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluice_api::pipeline::{Pipeline, TargetStatus};
 use sluice_api::promotion::{Phase, Promotion, PromotionStatus};
+use sluice_core::Time;
 use sluice_core::observed::Health;
 use sluice_core::promotion::GateKind;
 
-use crate::place::{Place, status_of};
+use crate::place::Place;
 
 /// What is going on in one environment (or target).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -60,16 +61,15 @@ pub struct Explanation {
     /// Commands that a person can run now, in the order of their use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub next: Vec<String>,
-    /// When something is tried again without a person, in RFC 3339.
+    /// When something is tried again without a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub until: Option<String>,
+    pub until: Option<Time>,
 }
 
 /// Explains all environments of a pipeline, in their order. `promotions` are those of its namespace.
 pub fn explain(pipeline: &Pipeline, promotions: &[Promotion], now: Timestamp) -> Vec<Explanation> {
-    let name = pipeline.metadata.name.as_deref().unwrap_or_default();
-    let own: Vec<Promotion> = promotions.iter().filter(|p| p.spec.pipeline == name).cloned().collect();
-    Place::all(pipeline).iter().map(|place| one(pipeline, place, &own, now)).collect()
+    let places = Place::all(pipeline);
+    places.iter().map(|place| one(place, &places, promotions, now)).collect()
 }
 
 /// The sentences of one place while they are collected.
@@ -77,7 +77,7 @@ struct Draft {
     situation: Situation,
     sentences: Vec<String>,
     next: Vec<String>,
-    until: Option<String>,
+    until: Option<Time>,
 }
 
 impl Draft {
@@ -93,20 +93,20 @@ impl Draft {
     }
 }
 
-fn one(pipeline: &Pipeline, place: &Place<'_>, promotions: &[Promotion], now: Timestamp) -> Explanation {
+fn one(place: &Place<'_>, places: &[Place<'_>], promotions: &[Promotion], now: Timestamp) -> Explanation {
     let mut draft = Draft::new();
-    if controller_has_reported(pipeline, place, &mut draft) {
-        suspension(pipeline, place, &mut draft);
-        let newest = place.promotions(promotions).into_iter().next();
-        let current = newest.filter(|p| !has_arrived(p, place));
-        if let Some(promotion) = current {
-            promotion_sentences(pipeline, place, promotion, now, &mut draft);
+    if controller_has_reported(place, &mut draft) {
+        suspension(place, &mut draft);
+        let current = place.current(promotions);
+        let status = current.map(|promotion| promotion.status.clone().unwrap_or_default());
+        if let (Some(promotion), Some(status)) = (current, &status) {
+            promotion_sentences(place, promotion, status, now, &mut draft);
         }
-        note(place, current, &mut draft);
+        note(place, status.as_ref(), &mut draft);
         if current.is_none() {
-            predecessors(pipeline, place, &mut draft);
+            predecessors(place, places, &mut draft);
         }
-        own_targets(place, current, &mut draft);
+        own_targets(place, status.as_ref(), &mut draft);
     }
     let Draft { situation, sentences, mut next, until } = draft;
     next.dedup();
@@ -123,7 +123,8 @@ fn one(pipeline: &Pipeline, place: &Place<'_>, promotions: &[Promotion], now: Ti
 
 /// Adds a sentence if the controller has not reported on the latest spec. Returns false if it has reported nothing
 /// at all on this environment.
-fn controller_has_reported(pipeline: &Pipeline, place: &Place<'_>, draft: &mut Draft) -> bool {
+fn controller_has_reported(place: &Place<'_>, draft: &mut Draft) -> bool {
+    let pipeline = place.pipeline;
     let generation = pipeline.metadata.generation.unwrap_or_default();
     let seen = pipeline.status.as_ref().map_or(0, |status| status.observed_generation);
     if place.status.is_none() {
@@ -144,10 +145,10 @@ fn controller_has_reported(pipeline: &Pipeline, place: &Place<'_>, draft: &mut D
     true
 }
 
-fn suspension(pipeline: &Pipeline, place: &Place<'_>, draft: &mut Draft) {
-    if pipeline.spec.suspend && place.policy.is_some() && !place.after.is_empty() {
+fn suspension(place: &Place<'_>, draft: &mut Draft) {
+    if place.pipeline.spec.suspend && place.policy.is_some() && !place.after.is_empty() {
         draft.add(Situation::Blocked, "The pipeline is suspended: nothing is promoted until it is resumed.");
-        draft.next.push(format!("sluice resume {}", arguments(pipeline)));
+        draft.next.push(format!("sluice resume {}", arguments(place.pipeline)));
     }
 }
 
@@ -157,38 +158,25 @@ fn arguments(pipeline: &Pipeline) -> String {
     format!("{name} -n {}", pipeline.metadata.namespace.as_deref().unwrap_or("default"))
 }
 
-/// Whether a promotion explains nothing any more: it succeeded, was replaced or was cancelled, or the environment
-/// runs its revision.
-fn has_arrived(promotion: &Promotion, place: &Place<'_>) -> bool {
-    let status = status_of(promotion);
-    match status.phase {
-        Phase::Succeeded | Phase::Superseded | Phase::Cancelled => true,
-        // It failed, and the environment runs its revision all the same.
-        Phase::Failed | Phase::Rejected => place.revision() == Some(promotion.spec.revision.as_str()),
-        _ => false,
-    }
-}
-
 fn promotion_sentences(
-    pipeline: &Pipeline,
     place: &Place<'_>,
     promotion: &Promotion,
+    status: &PromotionStatus,
     now: Timestamp,
     draft: &mut Draft,
 ) {
-    let status = status_of(promotion);
     let (revision, here) = (&promotion.spec.revision, place.name());
     let promotion_name = promotion.metadata.name.as_deref().unwrap_or_default();
-    let namespace = pipeline.metadata.namespace.as_deref().unwrap_or("default");
+    let namespace = promotion.metadata.namespace.as_deref().unwrap_or("default");
     let because = |message: &str| if message.is_empty() { ".".into() } else { format!(": {message}") };
     match status.phase {
-        Phase::Pending => pending(&status, (revision, &here), (promotion_name, namespace), draft),
+        Phase::Pending => pending(status, (revision, &here), (promotion_name, namespace), draft),
         Phase::Promoting => {
             draft.add(
                 Situation::Waiting,
                 format!("The delivery of {revision} into {here} failed{}", because(&status.message)),
             );
-            attempts(&status, now, draft);
+            attempts(status, now, draft);
             draft.next.push(format!("sluice retry {promotion_name} -n {namespace}"));
         }
         Phase::Proposed => {
@@ -243,8 +231,7 @@ fn pending(
 }
 
 fn attempts(status: &PromotionStatus, now: Timestamp, draft: &mut Draft) {
-    let next = status.next_attempt.as_ref().and_then(|time| Some((time, time.parse::<Timestamp>().ok()?)));
-    let Some((text, time)) = next else { return };
+    let Some(time) = status.next_attempt else { return };
     let seconds = time.as_second().saturating_sub(now.as_second());
     let tries = match status.attempts {
         1 => "once".to_owned(),
@@ -256,18 +243,17 @@ fn attempts(status: &PromotionStatus, now: Timestamp, draft: &mut Draft) {
         _ => format!("The next attempt is in {} minutes.", seconds / 60),
     };
     draft.add(Situation::Waiting, format!("It was tried {tries}. {when}"));
-    draft.until = Some(text.clone());
+    draft.until = Some(time);
 }
 
 /// What the controller has noted about the environment, unless the promotion says the same.
-fn note(place: &Place<'_>, promotion: Option<&Promotion>, draft: &mut Draft) {
+fn note(place: &Place<'_>, promotion: Option<&PromotionStatus>, draft: &mut Draft) {
     let Some(message) = place.status.map(|status| status.message.as_str()).filter(|m| !m.is_empty()) else {
         return;
     };
     let is_repeated =
         draft.sentences.iter().any(|sentence| sentence.contains(message) || message.contains(sentence));
-    let of_promotion = promotion.is_some_and(|p| {
-        let status = status_of(p);
+    let of_promotion = promotion.is_some_and(|status| {
         status.gates.iter().any(|gate| !gate.message.is_empty() && message.contains(&gate.message))
             || !status.message.is_empty() && message.contains(&status.message)
     });
@@ -277,7 +263,7 @@ fn note(place: &Place<'_>, promotion: Option<&Promotion>, draft: &mut Draft) {
 }
 
 /// Explains why the predecessors offer nothing newer, for an environment without a current promotion.
-fn predecessors(pipeline: &Pipeline, place: &Place<'_>, draft: &mut Draft) {
+fn predecessors(place: &Place<'_>, places: &[Place<'_>], draft: &mut Draft) {
     let here = place.name();
     if place.after.is_empty() {
         return draft.add(
@@ -293,9 +279,8 @@ fn predecessors(pipeline: &Pipeline, place: &Place<'_>, draft: &mut Draft) {
             format!("{here} has no promotion in the spec: Sluice observes it and writes nothing into it."),
         );
     }
-    let all = Place::all(pipeline);
     for name in &place.after {
-        for before in all.iter().filter(|other| other.environment.name == *name) {
+        for before in places.iter().filter(|other| other.environment.name == *name) {
             predecessor(before, place, draft);
         }
     }
@@ -333,8 +318,8 @@ fn predecessor(before: &Place<'_>, place: &Place<'_>, draft: &mut Draft) {
 }
 
 /// What is wrong with the targets of the environment itself.
-fn own_targets(place: &Place<'_>, promotion: Option<&Promotion>, draft: &mut Draft) {
-    let message = promotion.map(|p| status_of(p).message).unwrap_or_default();
+fn own_targets(place: &Place<'_>, promotion: Option<&PromotionStatus>, draft: &mut Draft) {
+    let message = promotion.map(|status| status.message.as_str()).unwrap_or_default();
     for target in place.targets().filter(|target| !target.error.is_empty()) {
         if !message.contains(&target.error) {
             let text = format!("Target {} is {}: {}", target.name, target.health, target.error);

@@ -3,8 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluice_api::promotion::{Phase, Promotion};
-
-use crate::place::status_of;
+use sluice_core::Time;
 
 /// One promotion of the past or present.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -21,12 +20,12 @@ pub struct Entry {
     pub replaces: String,
     /// How the promotion ended, or its phase now.
     pub phase: Phase,
-    /// When it was started, in RFC 3339.
+    /// When it was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub started: Option<String>,
-    /// When it got into its phase, in RFC 3339.
+    pub started: Option<Time>,
+    /// When it got into its phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub since: Option<String>,
+    pub since: Option<Time>,
     /// Who approved or rejected it; empty if nobody did.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub by: String,
@@ -53,7 +52,7 @@ pub fn history(pipeline: &str, environment: Option<&str>, promotions: &[Promotio
 }
 
 fn entry(promotion: &Promotion) -> Entry {
-    let (spec, status) = (&promotion.spec, status_of(promotion));
+    let (spec, status) = (&promotion.spec, promotion.status.clone().unwrap_or_default());
     let by = match (status.phase, &spec.rejection, &status.approval) {
         (Phase::Rejected, Some(rejection), _) => rejection.by.clone(),
         (_, _, Some(approval)) => approval.by.clone(),
@@ -67,8 +66,8 @@ fn entry(promotion: &Promotion) -> Entry {
         revision: spec.revision.clone(),
         replaces: spec.replaces.clone(),
         phase: status.phase,
-        started: promotion.metadata.creation_timestamp.as_ref().map(|time| time.0.to_string()),
-        since: status.times.get(&status.phase.to_string()).cloned(),
+        started: promotion.metadata.creation_timestamp.as_ref().map(|time| Time::exact(time.0)),
+        since: status.times.get(&status.phase.to_string()).copied(),
         by,
         delivered_as: request.or(commit).unwrap_or_default(),
         message: status.message,

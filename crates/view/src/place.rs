@@ -1,10 +1,12 @@
 //! The places of a pipeline: what has promotions of its own, a whole environment or one of its targets.
 
 use sluice_api::pipeline::{Environment, EnvironmentStatus, Per, Pipeline, PromotionPolicy, TargetStatus};
-use sluice_api::promotion::{Promotion, PromotionStatus, place};
+use sluice_api::promotion::{Phase, Promotion, place};
 
 /// An environment, or one target of an environment whose targets are promoted into separately.
 pub(crate) struct Place<'a> {
+    /// The pipeline.
+    pub pipeline: &'a Pipeline,
     /// The environment in the spec.
     pub environment: &'a Environment,
     /// The target, if each target is promoted into separately.
@@ -34,7 +36,7 @@ impl<'a> Place<'a> {
             };
             let status = statuses.and_then(|all| all.get(&environment.name));
             for target in targets {
-                places.push(Place { environment, target, after: spec.after(at), policy, status });
+                places.push(Place { pipeline, environment, target, after: spec.after(at), policy, status });
             }
         }
         places
@@ -60,17 +62,20 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Returns the promotions into the place, the newest first.
-    pub(crate) fn promotions<'p>(&self, all: &'p [Promotion]) -> Vec<&'p Promotion> {
-        let is_here =
-            |p: &&Promotion| p.spec.environment == self.environment.name && p.spec.target == self.target;
-        let mut here: Vec<&Promotion> = all.iter().filter(is_here).collect();
-        here.sort_by_key(|p| std::cmp::Reverse(p.order()));
-        here
+    /// Returns the newest promotion into the place, if it explains what the place runs or why that does not change: not
+    /// one that succeeded, was replaced or was cancelled, nor one that failed although the place runs its revision.
+    pub(crate) fn current<'p>(&self, promotions: &'p [Promotion]) -> Option<&'p Promotion> {
+        let is_here = |p: &&Promotion| {
+            Some(&p.spec.pipeline) == self.pipeline.metadata.name.as_ref()
+                && p.spec.environment == self.environment.name
+                && p.spec.target == self.target
+        };
+        let newest = promotions.iter().filter(is_here).max_by_key(|p| p.order())?;
+        let is_over = match newest.phase() {
+            Phase::Succeeded | Phase::Superseded | Phase::Cancelled => true,
+            Phase::Failed | Phase::Rejected => self.revision() == Some(newest.spec.revision.as_str()),
+            Phase::Pending | Phase::Promoting | Phase::Proposed | Phase::Delivered => false,
+        };
+        (!is_over).then_some(newest)
     }
-}
-
-/// Returns the status of a promotion, or the status of one that the controller has not seen yet.
-pub(crate) fn status_of(promotion: &Promotion) -> PromotionStatus {
-    promotion.status.clone().unwrap_or_default()
 }

@@ -6,10 +6,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluice_api::pipeline::Pipeline;
 use sluice_api::promotion::{Phase, Promotion};
+use sluice_core::Time;
 use sluice_core::observed::Health;
 
 use crate::explain::{Explanation, Situation, explain};
-use crate::place::{Place, status_of};
+use crate::place::Place;
 
 /// A pipeline on one screen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -45,9 +46,9 @@ pub struct EnvironmentLine {
     pub runs: Option<String>,
     /// The worst health of its targets.
     pub health: Health,
-    /// Since when the target that changed last has this health, in RFC 3339.
+    /// Since when the target that changed last has this health.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub since: Option<String>,
+    pub since: Option<Time>,
     /// How many targets are ready, and how many there are.
     pub ready: (usize, usize),
     /// The revision that is promoted into it, with the phase of the promotion.
@@ -60,18 +61,16 @@ pub struct EnvironmentLine {
 /// Returns a pipeline on one screen. `promotions` are those of its namespace.
 pub fn status(pipeline: &Pipeline, promotions: &[Promotion], now: Timestamp) -> PipelineScreen {
     let explanations = explain(pipeline, promotions, now);
-    let name = pipeline.metadata.name.clone().unwrap_or_default();
-    let own: Vec<Promotion> = promotions.iter().filter(|p| p.spec.pipeline == name).cloned().collect();
     let places = Place::all(pipeline);
     let environments =
-        places.iter().zip(&explanations).map(|(place, explained)| line(place, explained, &own));
+        places.iter().zip(&explanations).map(|(place, explained)| line(place, explained, promotions));
     let attention = [Situation::Blocked, Situation::Unknown, Situation::Waiting, Situation::Moving];
     let cause = attention.iter().find_map(|wanted| explanations.iter().find(|e| e.situation == *wanted));
     let conditions = pipeline.status.as_ref().map_or(&[][..], |status| &status.conditions);
     let ready = conditions.iter().find(|condition| condition.type_ == "Ready");
     PipelineScreen {
         namespace: pipeline.metadata.namespace.clone().unwrap_or_default(),
-        name,
+        name: pipeline.metadata.name.clone().unwrap_or_default(),
         suspended: pipeline.spec.suspend,
         trouble: ready.filter(|c| c.status != "True").map(|c| c.message.clone()),
         environments: environments.collect(),
@@ -80,21 +79,15 @@ pub fn status(pipeline: &Pipeline, promotions: &[Promotion], now: Timestamp) -> 
 }
 
 fn line(place: &Place<'_>, explained: &Explanation, promotions: &[Promotion]) -> EnvironmentLine {
-    let newest = place.promotions(promotions).into_iter().next();
-    let incoming = newest.map(|p| (p.spec.revision.clone(), status_of(p).phase));
-    let incoming = incoming.filter(|(revision, phase)| {
-        let is_over = matches!(phase, Phase::Succeeded | Phase::Superseded | Phase::Cancelled);
-        !is_over && (!phase.has_ended() || Some(revision.as_str()) != place.revision())
-    });
     let worst: Vec<_> = place.targets().filter(|target| target.health == explained.health).collect();
     EnvironmentLine {
         environment: place.name(),
         after: place.after.iter().map(|name| name.to_string()).collect(),
         runs: explained.runs.clone(),
         health: explained.health,
-        since: worst.iter().filter_map(|target| target.since.clone()).max(),
+        since: worst.iter().filter_map(|target| target.since).max(),
         ready: (place.targets().filter(|target| target.ready).count(), place.targets().count()),
-        incoming,
+        incoming: place.current(promotions).map(|p| (p.spec.revision.clone(), p.phase())),
         situation: explained.situation,
     }
 }

@@ -3,37 +3,35 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sluice_api::promotion::{Phase, Promotion};
-
-use crate::place::status_of;
+use sluice_api::promotion::{CallbackState, Phase, Promotion, PromotionSpec, PromotionStatus};
+use sluice_core::Time;
 
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StoryEvent {
-    /// When, in RFC 3339; empty if that was not recorded.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub at: String,
+    /// When.
+    pub at: Time,
     /// What, as a sentence without a full stop.
     pub what: String,
 }
 
 impl StoryEvent {
-    fn new(at: impl Into<String>, what: impl Into<String>) -> Self {
-        StoryEvent { at: at.into(), what: what.into() }
+    fn new(at: Time, what: impl Into<String>) -> Self {
+        StoryEvent { at, what: what.into() }
     }
 }
 
-/// Returns what happened to a promotion, in the order of time. What has no recorded time comes last.
+/// Returns what happened to a promotion, in the order of time.
 pub fn story(promotion: &Promotion) -> Vec<StoryEvent> {
-    let (spec, status) = (&promotion.spec, status_of(promotion));
+    let (spec, status) = (&promotion.spec, promotion.status.clone().unwrap_or_default());
     let mut story = Vec::new();
     for proof in &spec.evidence {
         let what = format!("{}/{} ran {} healthily", proof.environment, proof.target, spec.revision);
-        story.push(StoryEvent::new(&proof.at, what));
+        story.push(StoryEvent::new(proof.at, what));
     }
     if let Some(trigger) = &spec.trigger {
         let what = format!("a call of /trigger with key {} requested {}", trigger.key, spec.revision);
-        story.push(StoryEvent::new(&trigger.at, what));
+        story.push(StoryEvent::new(trigger.at, what));
     }
     if let Some(created) = &promotion.metadata.creation_timestamp {
         let replaces = match spec.replaces.as_str() {
@@ -41,37 +39,36 @@ pub fn story(promotion: &Promotion) -> Vec<StoryEvent> {
             replaces => format!(" in place of {replaces}"),
         };
         let what = format!("the promotion of {} into {}{replaces} was started", spec.revision, spec.place());
-        story.push(StoryEvent::new(created.0.to_string(), what));
+        story.push(StoryEvent::new(Time::exact(created.0), what));
     }
     if let Some(approval) = &status.approval {
-        story.push(StoryEvent::new(&approval.at, format!("{} approved it", approval.by)));
+        story.push(StoryEvent::new(approval.at, format!("{} approved it", approval.by)));
     }
     if let Some(approval) = &status.key_approval {
         let what = format!("the key {} of Secret {} approved it", approval.key, approval.secret);
-        story.push(StoryEvent::new(&approval.at, what));
+        story.push(StoryEvent::new(approval.at, what));
     }
     if let Some(report) = &status.callback {
         let message = if report.message.is_empty() { String::new() } else { format!(": {}", report.message) };
-        story.push(StoryEvent::new(&report.at, format!("the receiver reported {:?}{message}", report.state)));
+        let reported = match report.state {
+            CallbackState::Accepted => "accepted it",
+            CallbackState::Done => "carried it out",
+            CallbackState::Failed => "did not carry it out",
+        };
+        story.push(StoryEvent::new(report.at, format!("the receiver {reported}{message}")));
     }
     for (phase, at) in &status.times {
-        story.extend(phase_of(phase).and_then(|phase| Some(StoryEvent::new(at, entered(promotion, phase)?))));
+        // A newer controller may know more phases.
+        let phase: Option<Phase> = serde_json::from_value(phase.as_str().into()).ok();
+        story.extend(phase.and_then(|phase| Some(StoryEvent::new(*at, entered(spec, &status, phase)?))));
     }
     // Stable: what happened in one second stays in this order.
-    story.sort_by(|a, b| a.at.is_empty().cmp(&b.at.is_empty()).then_with(|| a.at.cmp(&b.at)));
+    story.sort_by_key(|event| event.at);
     story
 }
 
-fn phase_of(name: &str) -> Option<Phase> {
-    use Phase::*;
-    [Pending, Promoting, Proposed, Delivered, Succeeded, Failed, Rejected, Superseded, Cancelled]
-        .into_iter()
-        .find(|phase| phase.to_string() == name)
-}
-
 /// What it means that the promotion got into a phase.
-fn entered(promotion: &Promotion, phase: Phase) -> Option<String> {
-    let (spec, status) = (&promotion.spec, status_of(promotion));
+fn entered(spec: &PromotionSpec, status: &PromotionStatus, phase: Phase) -> Option<String> {
     let message = match status.phase == phase && !status.message.is_empty() {
         true => format!(": {}", status.message),
         false => String::new(),

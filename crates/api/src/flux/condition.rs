@@ -1,6 +1,7 @@
 //! The conditions of objects of Flux and of Kubernetes.
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
+use sluice_core::Time;
 
 /// A condition. All fields but type and status may be absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,13 +18,8 @@ pub struct FluxCondition {
     pub message: String,
     /// The generation that the condition is about; 0 if the controller does not write it.
     pub observed_generation: i64,
-    /// When its status last changed; empty if that is not recorded. Kubernetes writes a time that is not set as `null`
+    /// When its status last changed. Kubernetes writes a time that is not set as `null`
     /// ([time.go](https://github.com/kubernetes/kubernetes/blob/v1.36.3/staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/time.go),
     /// `MarshalJSON`), and Deployments may have such conditions.
-    #[serde(deserialize_with = "empty_if_null")]
-    pub last_transition_time: String,
-}
-
-fn empty_if_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+    pub last_transition_time: Option<Time>,
 }

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
+use sluice_core::Time;
 pub use sluice_core::observed::Health;
 
 use super::references::ClusterRef;
 use crate::promotion::Phase;
-use crate::schema::{date_time, is_default};
+use crate::schema::is_default;
 
 /// The observed state of the targets, and the promotions in progress.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -40,8 +41,7 @@ pub struct PipelineStatus {
     /// When a forge last reported a change of a change request. Sluice then reads the change requests. The replica that was
     /// called writes the time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "date_time")]
-    pub forge_called: Option<String>,
+    pub forge_called: Option<Time>,
     /// The last reports of the members of targets with `observe: Push`, by `<environment>/<target>/<kind>/<name>`. The
     /// replica that received the report writes it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -54,8 +54,7 @@ pub struct PipelineStatus {
 #[serde(rename_all = "camelCase")]
 pub struct Report {
     /// The time in the event.
-    #[schemars(schema_with = "date_time")]
-    pub time: String,
+    pub time: Time,
     /// The object's resource version in the event. Of two events in one second, the higher version is the later one.
     #[serde(default)]
     pub version: u64,
@@ -133,13 +132,11 @@ pub struct TargetStatus {
     pub health: Health,
     /// When the health last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "date_time")]
-    pub since: Option<String>,
+    pub since: Option<Time>,
     /// For a target with `observe: Push`: the time of the last report, the oldest of all members. Absent until every member
     /// has reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "date_time")]
-    pub reported: Option<String>,
+    pub reported: Option<Time>,
     /// True if every member was read and is Ready.
     #[serde(default)]
     pub ready: bool,
@@ -222,8 +219,7 @@ pub struct Verified {
     #[serde(default, skip_serializing_if = "is_default")]
     pub run: u32,
     /// When the revision was first seen healthy.
-    #[schemars(schema_with = "date_time")]
-    pub at: String,
+    pub at: Time,
 }
 
 /// The revision that waits for a person.

@@ -57,7 +57,7 @@ fn conditions() -> Vec<FluxCondition> {
         reason: "r".into(),
         message: "m".into(),
         observed_generation: 1,
-        last_transition_time: "l".into(),
+        last_transition_time: Some(Default::default()),
     }]
 }
 

@@ -133,8 +133,8 @@ async fn a_stored_approval_of_an_earlier_version_stays_and_is_replaced_after_a_r
     let stored = stored("earlier", json!({"approval": before, "retry": "again"})).await;
     stored.status(json!({"phase": "Failed"})).await;
     assert_eq!(
-        stored.api.get("earlier").await.unwrap().spec.approval.unwrap().at.as_deref(),
-        before["at"].as_str()
+        stored.api.get("earlier").await.unwrap().spec.approval.unwrap().at,
+        before["at"].as_str().map(|at| at.parse().unwrap())
     );
     let new = json!({"approval": {"by": "admin", "revision": "6.1.8", "at": null}});
     stored.refused(new.clone(), "an approval is given once").await;

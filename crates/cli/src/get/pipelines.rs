@@ -13,7 +13,6 @@ use sluice_api::pipeline::{AppRef, Summary};
 use super::fetch::lean_metadata;
 use super::listing::{Listing, NOT_OBSERVED, fields};
 use super::view::Shape;
-use crate::age;
 use crate::complete;
 use crate::reference;
 use crate::table::{Cell, Row, Tone};
@@ -117,7 +116,7 @@ impl Listing for Pipelines {
             Cell::new(summary.environments),
             readiness(ready),
             Cell::new(summary.promoting).tone(Tone::Busy),
-            Cell::age(born.map(|t| age::since(t.0, now)).unwrap_or_default()),
+            Cell::age(born.map(|t| t.0), now),
         ];
         if shape.namespaces {
             row.insert(0, Cell::new(seen.namespace().unwrap_or_default()));

@@ -13,7 +13,6 @@ use super::fetch::lean_metadata;
 use super::filter::PromotionFilter;
 use super::listing::{Listing, fields, short};
 use super::view::Shape;
-use crate::age;
 use crate::complete;
 use crate::reference;
 use crate::table::{Cell, Row, Tone};
@@ -167,7 +166,7 @@ impl Listing for Promotions {
             Cell::new(spec.place()),
             Cell::new(if shape.wide { spec.revision.clone() } else { short(&spec.revision) }),
             phase(&status.phase),
-            Cell::age(born.map(|t| age::since(t.0, now)).unwrap_or_default()),
+            Cell::age(born.map(|t| t.0), now),
         ];
         if shape.namespaces {
             row.insert(0, Cell::new(seen.namespace().unwrap_or_default()));

@@ -8,6 +8,7 @@ use kube::api::ObjectMeta;
 use serde::{Deserialize, Serialize};
 use sluice_api::Pipeline;
 use sluice_api::pipeline::{Environment, EnvironmentStatus, Health, Target, TargetStatus, WorkloadStatus};
+use sluice_core::Time;
 
 use super::fetch::lean_metadata;
 use super::listing::NOT_OBSERVED;
@@ -56,9 +57,9 @@ pub(super) struct TargetLine {
     pub(super) workload: String,
     pub(super) version: String,
     pub(super) health: Health,
-    pub(super) since: Option<String>,
+    pub(super) since: Option<Time>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) reported: Option<String>,
+    pub(super) reported: Option<Time>,
     pub(super) error: String,
     pub(super) revision: String,
     pub(super) images: Vec<String>,
@@ -124,8 +125,8 @@ fn of_target(base: &TargetLine, target: &TargetStatus) -> Vec<TargetLine> {
     let base = TargetLine {
         target: if target.name.is_empty() { base.target.clone() } else { target.name.clone() },
         health: if was_ready { Health::Ready } else { target.health },
-        since: target.since.clone(),
-        reported: target.reported.clone(),
+        since: target.since,
+        reported: target.reported,
         error: target.error.clone(),
         revision: target.revision.clone().unwrap_or_default(),
         version: target.revision.clone().unwrap_or_default(),

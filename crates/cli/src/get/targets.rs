@@ -13,7 +13,7 @@ use super::view::Shape;
 use crate::age;
 use crate::complete;
 use crate::reference;
-use crate::table::{Cell, Row, Tone};
+use crate::table::{Cell, Row};
 
 /// Show what runs on each target of a pipeline
 #[derive(Args, Clone, Debug, Default)]
@@ -104,8 +104,8 @@ impl Targets {
             Cell::new(line.namespace),
             Cell::new(line.workload),
             Cell::new(version),
-            Cell::new(health).tone(tone(line.health)),
-            Cell::age(age::since_text(line.since.as_deref(), now)),
+            Cell::new(health).tone(line.health.into()),
+            Cell::age(line.since.as_deref().copied(), now),
         ];
         if shape.namespaces {
             row.insert(0, Cell::new(format!("{}/{}", home.unwrap_or_default(), line.pipeline)));
@@ -124,18 +124,9 @@ impl Targets {
 /// Returns the health; for a target with `observe: Push`, also the age of its last report.
 fn health(line: &TargetLine, now: Timestamp) -> String {
     let health = line.health.to_string();
-    match &line.reported {
-        Some(time) => format!("{health}, reported {} ago", age::since_text(Some(time), now)),
+    match line.reported {
+        Some(time) => format!("{health}, reported {} ago", age::since(*time, now)),
         None => health,
-    }
-}
-
-fn tone(health: Health) -> Tone {
-    match health {
-        Health::Ready => Tone::Good,
-        Health::Progressing => Tone::Busy,
-        Health::Suspended | Health::Pending => Tone::Held,
-        Health::Failed | Health::Unknown => Tone::Bad,
     }
 }
 

@@ -69,7 +69,7 @@ fn announcement(pipeline: &Pipeline, promotion: &Promotion, is_first_try: bool) 
             .filter(|(_, name)| only_target.is_none_or(|only_target| only_target == name))
             .map(target)
             .collect(),
-        evidence: evidence.map(|e| (e.environment.clone(), e.target.clone(), e.at.clone())).collect(),
+        evidence: evidence.map(|e| (e.environment.clone(), e.target.clone(), e.at.to_string())).collect(),
     }
 }
 

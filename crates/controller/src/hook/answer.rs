@@ -166,7 +166,7 @@ impl HookAnswer {
         let summary = |promotion: &Promotion| RecordedPromotion {
             name: promotion.name_any(),
             target: promotion.spec.target.clone(),
-            phase: promotion.status.as_ref().map(|s| s.phase).unwrap_or_default().to_string(),
+            phase: promotion.phase().to_string(),
         };
         let spec = promotions.first().map(|first| first.spec.clone()).unwrap_or_default();
         HookAnswer::Recorded(Box::new(RecordedPromotions {

@@ -4,6 +4,7 @@
 use jiff::Timestamp;
 use kube::ResourceExt;
 use ring::hmac;
+use sluice_core::Time;
 
 use super::answer::{CallError, HookAnswer};
 use super::approval_request::{ApprovalRequest, ApprovalSignature, check};
@@ -12,7 +13,6 @@ use super::hmac_keys::{Purpose, Unavailable};
 use super::server::HookServer;
 use super::signature;
 use super::store::ApprovalOutcome;
-use crate::translate;
 
 impl HookServer {
     /// Handles an approval of a revision for an environment, which that environment's `approval-key` signs.
@@ -86,7 +86,7 @@ pub fn key_id(key: &[u8]) -> String {
 /// Returns the body that approves what the path names, for messages.
 fn example_body(call: &HookCall<'_>, environment: &str, revision: &str, now: Timestamp) -> String {
     let pipeline = call.route.pipeline.to_string();
-    let at = translate::time(now);
+    let at = Time::to_second(now);
     serde_json::json!({"pipeline": pipeline, "environment": environment, "revision": revision, "at": at})
         .to_string()
 }

@@ -6,9 +6,9 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use serde::Deserialize;
 use sluice_api::promotion::{KeyApproval, Phase, Promotion, PromotionSpec};
+use sluice_core::Time;
 
 use super::status_change::StatusChange;
-use crate::translate;
 
 /// How long after its signature a body is accepted. A caller has this time to try again.
 const MAX_BODY_AGE: SignedDuration = SignedDuration::from_mins(5);
@@ -58,7 +58,7 @@ pub fn check(
         return Err(format!(
             "the body was signed at {}, and the time here is {}: correct the clock of the signer, and sign a new body",
             request.at,
-            translate::time(now)
+            Time::to_second(now)
         ));
     }
     if age > MAX_BODY_AGE {
@@ -66,7 +66,7 @@ pub fn check(
             "the body was signed at {}, and the time here is {}: sign a new body with the current time; an approval is \
              accepted for {} minutes",
             request.at,
-            translate::time(now),
+            Time::to_second(now),
             MAX_BODY_AGE.as_mins()
         ));
     }
@@ -95,7 +95,7 @@ pub fn approved_promotions<'a>(
     all: &'a [Promotion],
 ) -> Result<Vec<&'a Promotion>, String> {
     let into: Vec<&Promotion> = all.iter().filter(|p| is_into(request, &p.spec)).collect();
-    let signed_at = request.at.to_string();
+    let signed_at = Time::exact(request.at);
     let is_recorded = |p: &&&Promotion| key_approval(p).is_some_and(|before| before.signed_at == signed_at);
     let recorded: Vec<&Promotion> =
         into.iter().filter(|p| p.spec.revision == request.revision).filter(is_recorded).copied().collect();
@@ -150,15 +150,13 @@ pub fn counts(promotion: &Promotion, approval: Option<&KeyApproval>) -> bool {
     let Some(approval) = approval else { return false };
     let status = promotion.status.as_ref();
     let spent = status.and_then(|status| status.spent_key_approval.as_ref());
-    spent != Some(&approval.signed_at)
-        && approval.at.parse().is_ok_and(|at: Timestamp| at >= waiting_since(promotion))
+    spent != Some(&approval.signed_at) && *approval.at >= waiting_since(promotion)
 }
 
 /// Returns when a promotion began to wait; [`Timestamp::MIN`] if that is not recorded.
 fn waiting_since(promotion: &Promotion) -> Timestamp {
     let status = promotion.status.as_ref();
-    let pending = status.and_then(|status| status.times.get("Pending")?.parse().ok());
-    pending.unwrap_or(Timestamp::MIN)
+    status.and_then(|status| status.times.get("Pending")).map_or(Timestamp::MIN, |at| **at)
 }
 
 /// Returns the earliest time at which an approval of the current try may be signed. The first try accepts the clock of
@@ -184,7 +182,7 @@ pub fn status_change(
         return StatusChange::Foreign;
     }
     let before = key_approval(promotion);
-    if before.is_some_and(|before| before.signed_at == signature.signed_at.to_string()) {
+    if before.is_some_and(|before| before.signed_at == Time::exact(signature.signed_at)) {
         return StatusChange::Unchanged;
     }
     if !waits_for_approval(promotion) {
@@ -207,7 +205,7 @@ pub fn status_change(
         ));
     }
     // Only the newest approval is recorded: an older body may have approved an earlier try.
-    let newest = before.and_then(|before| before.signed_at.parse::<Timestamp>().ok());
+    let newest = before.map(|before| *before.signed_at);
     let newest = newest.map(|at| if is_ahead(at) { began } else { at });
     if newest.is_some_and(|newest| signature.signed_at < newest) {
         let why = "a later approval than this body is recorded: sign a new body with the current time";
@@ -217,8 +215,8 @@ pub fn status_change(
     let approval = KeyApproval {
         secret: signature.secret.into(),
         key: signature.key_id.into(),
-        signed_at: signature.signed_at.to_string(),
-        at: translate::time(signature.now.max(waiting_since(promotion))),
+        signed_at: Time::exact(signature.signed_at),
+        at: Time::to_second(signature.now.max(waiting_since(promotion))),
     };
     StatusChange::Write(serde_json::json!({"keyApproval": approval}))
 }

@@ -7,6 +7,7 @@ use ring::hmac;
 use serde::Deserialize;
 use sluice_api::pipeline::Pipeline;
 use sluice_api::promotion::{Callback, CallbackState, Phase, Promotion};
+use sluice_core::Time;
 
 use super::answer::{CallError, HookAnswer};
 use super::call::HookCall;
@@ -15,7 +16,6 @@ use super::server::HookServer;
 use super::status_change::{MAX_TEXT, StatusChange};
 use super::store::ChangeOutcome;
 use crate::key::PipelineKey;
-use crate::translate;
 
 /// The promotion that a token is for, as the path of a call names it.
 #[derive(Clone, Copy, Debug)]
@@ -173,6 +173,6 @@ pub fn status_change(
     }
     let mut message = report.message.clone();
     crate::record::cut(&mut message, MAX_TEXT);
-    let callback = Callback { round: claim.round, state: report.state, message, at: translate::time(now) };
+    let callback = Callback { round: claim.round, state: report.state, message, at: Time::to_second(now) };
     StatusChange::Write(serde_json::json!({ "callback": callback }))
 }

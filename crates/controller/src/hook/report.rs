@@ -2,6 +2,7 @@
 //! are computed from the event and the stored reports. Events may arrive late, in any order and more than once, so
 //! their order is that of their own times and of their objects' resource versions.
 
+use sluice_core::Time;
 use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
@@ -15,7 +16,6 @@ use sluice_core::value;
 use super::event::{Meaning, NO_REVISION, ReceivedEvent};
 use super::status_change::{MAX_TEXT, StatusChange};
 use crate::observe::reported::{self, Reports};
-use crate::translate;
 
 /// How far the clock of a cluster may be ahead of this replica's clock.
 const MAX_CLOCK_AHEAD: SignedDuration = SignedDuration::from_mins(1);
@@ -168,7 +168,7 @@ pub fn updated(before: Option<&Report>, event: &ReceivedEvent, now: Timestamp) -
         Health::Ready => 2,
         _ => 3,
     };
-    let stored = before.and_then(|b| Some((b.time.parse::<Timestamp>().ok()?, b.version, order(b.health))));
+    let stored = before.map(|b| (b.time, b.version, order(b.health)));
     let is_old = stored.is_some_and(|(time, stored_version, stored_order)| {
         let is_older = (version, order(health)) <= (stored_version, stored_order);
         match time.duration_since(now) > MAX_CLOCK_AHEAD {
@@ -192,7 +192,7 @@ pub fn updated(before: Option<&Report>, event: &ReceivedEvent, now: Timestamp) -
         _ => last.to_string(),
     };
     Some(Report {
-        time: translate::time(at),
+        time: Time::to_second(at),
         version,
         health,
         reason: event.reason.clone(),

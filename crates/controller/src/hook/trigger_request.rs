@@ -1,6 +1,7 @@
 //! The requests of `/trigger`: whether a request fits the pipeline, and the promotions that it asks for. Their
 //! names follow from the idempotency key, so a repeated request creates no other promotions.
 
+use sluice_core::Time;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
@@ -237,7 +238,7 @@ pub fn records(
         .map(|lane| {
             let new = new_promotion(pipeline, lane, trigger_name(&model, lane, key), revision.clone(), all);
             let mut object = promotion::object(pipeline, &new);
-            object.spec.trigger = Some(Trigger { key: key.into(), at: translate::time(now) });
+            object.spec.trigger = Some(Trigger { key: key.into(), at: Time::to_second(now) });
             object
         })
         .collect()

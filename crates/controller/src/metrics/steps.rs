@@ -13,6 +13,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use sluice_api::promotion::{Phase, PromotionSpec, PromotionStatus};
+use sluice_core::Time;
 
 /// The most pairs of application and environment with a gauge. The least recently promoted lose theirs.
 const MAX_APPLICATIONS: usize = 1000;
@@ -69,13 +70,10 @@ pub fn completed(
     after: &PromotionStatus,
     now: Timestamp,
 ) -> Vec<(PromotionStep, f64)> {
-    let seconds_since = |time: &str| {
-        let time = time.parse::<Timestamp>().ok()?;
-        // The clock may have been set back.
-        Some(now.duration_since(time).as_secs_f64().max(0.0))
-    };
-    let healthy = spec.evidence.iter().map(|e| e.at.as_str()).max();
-    let healthy = healthy.or(spec.trigger.as_ref().map(|t| t.at.as_str())).and_then(seconds_since);
+    // The clock may have been set back.
+    let seconds_since = |time: Time| now.duration_since(*time).as_secs_f64().max(0.0);
+    let healthy = spec.evidence.iter().map(|e| e.at).max();
+    let healthy = healthy.or(spec.trigger.as_ref().map(|t| t.at)).map(seconds_since);
     let entered = |phase: &str| after.times.contains_key(phase) && !before.times.contains_key(phase);
     let steps = [
         ("Proposed", PromotionStep::Proposed),
@@ -89,7 +87,7 @@ pub fn completed(
         .collect();
     let was_waiting = before.phase == Phase::Pending && before.gates.iter().any(|gate| !gate.open);
     if was_waiting && matches!(after.phase, Phase::Promoting | Phase::Proposed | Phase::Delivered) {
-        let waited = before.times.get("Pending").and_then(|time| seconds_since(time));
+        let waited = before.times.get("Pending").map(|time| seconds_since(*time));
         completed.extend(waited.map(|waited| (PromotionStep::Gates, waited)));
     }
     completed
@@ -189,7 +187,7 @@ mod tests {
             &[("Pending", "10:00:05"), ("Proposed", "10:01:00"), ("Delivered", "10:02:00")],
         );
         let mut succeeded = delivered.clone();
-        succeeded.times.insert("Succeeded".into(), "2026-11-21T10:03:00Z".into());
+        succeeded.times.insert("Succeeded".into(), "2026-11-21T10:03:00Z".parse().unwrap());
         let steps = |before, after, now: &str| {
             completed(&spec("a"), before, after, format!("2026-11-21T{now}Z").parse().unwrap())
         };

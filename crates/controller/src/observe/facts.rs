@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use sluice_api::ALLOWED_NAMESPACES;
+use sluice_core::Time;
 use sluice_core::observed::Health;
 use sluice_core::repository::Repository;
 use sluice_core::revision::Facet;
@@ -162,7 +163,7 @@ pub struct HealthStatus {
     /// Why the object is not Ready; empty if it is.
     pub message: String,
     /// When the condition behind the health last changed, in RFC 3339.
-    pub since: Option<String>,
+    pub since: Option<Time>,
 }
 
 /// The facts of a Kustomization or HelmRelease.

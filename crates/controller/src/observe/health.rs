@@ -31,8 +31,7 @@ fn is_true(conditions: &[FluxCondition], type_: &str) -> bool {
 
 /// Returns a health with the message and time of a condition.
 fn from_condition(health: Health, condition: &FluxCondition) -> HealthStatus {
-    let since = Some(condition.last_transition_time.clone()).filter(|t| !t.is_empty());
-    HealthStatus { health, message: condition.message.clone(), since }
+    HealthStatus { health, message: condition.message.clone(), since: condition.last_transition_time }
 }
 
 fn without_time(health: Health, message: impl Into<String>) -> HealthStatus {

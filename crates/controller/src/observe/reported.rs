@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sluice_api::pipeline::{AppRef, Health as ApiHealth, Pipeline, Report, Target as TargetSpec};
+use sluice_api::pipeline::{AppRef, Pipeline, Report, Target as TargetSpec};
+use sluice_core::Time;
 use sluice_core::observed::{Health, Member, ObservedTarget};
 use sluice_core::revision::Facet;
 use sluice_core::tracks::DefaultFacet;
@@ -62,9 +63,9 @@ pub fn time(
     target: &TargetSpec,
     name: &str,
     all: &Reports,
-) -> Option<String> {
+) -> Option<Time> {
     let members = members(pipeline.spec.app_ref.as_ref(), target);
-    let times = members.iter().map(|id| Some(all.get(&key(environment, name, *id))?.time.clone()));
+    let times = members.iter().map(|id| Some(all.get(&key(environment, name, *id))?.time));
     times.collect::<Option<Vec<_>>>()?.into_iter().min()
 }
 
@@ -98,13 +99,11 @@ fn member((kind, name): &(&str, &str), report: Option<&Report>, tracks: bool, lo
         kind: (*kind).into(),
         name: (*name).into(),
         health: match report.health {
-            ApiHealth::Ready => Health::Ready,
-            ApiHealth::Progressing => Health::Progressing,
-            ApiHealth::Failed => Health::Failed,
-            ApiHealth::Suspended | ApiHealth::Pending | ApiHealth::Unknown => Health::Unknown,
+            health @ (Health::Ready | Health::Progressing | Health::Failed) => health,
+            Health::Suspended | Health::Pending | Health::Unknown => Health::Unknown,
         },
         message: report.message.clone(),
-        since: Some(report.time.clone()),
+        since: Some(report.time),
         version,
         gave_up: BTreeMap::new(),
         facets,

@@ -253,7 +253,7 @@ fn member(
         health,
         message,
         // The time in the member's status is valid only for the health in that status.
-        since: flux.status.since.clone().filter(|_| health == flux.status.health),
+        since: flux.status.since.filter(|_| health == flux.status.health),
         version: flux.version.clone(),
         gave_up: flux.gave_up.clone(),
         facets,

@@ -9,6 +9,7 @@ use sluice_api::flux::{
     Kustomization, RECONCILE_ANNOTATION, Source,
 };
 use sluice_api::workload::Workload;
+use sluice_core::Time;
 use sluice_core::repository::Repository;
 use sluice_core::revision::Facet;
 use sluice_core::tracks::DefaultFacet;
@@ -75,7 +76,7 @@ fn sanitized(status: HealthStatus) -> HealthStatus {
     let is_safe = |c: &char| !value::is_unsafe(*c) || *c == '\n' || *c == '\t';
     let mut message: String = status.message.chars().filter(is_safe).take(MAX_MESSAGE_BYTES + 1).collect();
     crate::record::cut(&mut message, MAX_MESSAGE_BYTES);
-    let since = status.since.filter(|time| time.parse::<jiff::Timestamp>().is_ok());
+    let since = status.since.filter(|time| *time != Time::default());
     HealthStatus { message, since, ..status }
 }
 

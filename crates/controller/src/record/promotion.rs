@@ -9,6 +9,7 @@ use sluice_api::promotion::{
     ChangeRequest, Evidence, GivenApproval, Phase, Promotion, PromotionSpec, PromotionStatus,
     RecordedRequestState,
 };
+use sluice_core::Time;
 use sluice_core::decide::{NewPromotion, Transition};
 use sluice_core::promotion::Gate;
 
@@ -44,7 +45,7 @@ pub fn object(pipeline: &Pipeline, intent: &NewPromotion) -> Promotion {
     let evidence = intent.proven_by.iter().map(|(environment, target, at)| Evidence {
         environment: environment.clone(),
         target: target.clone(),
-        at: translate::time(*at),
+        at: Time::to_second(*at),
     });
     Promotion {
         metadata: ObjectMeta {
@@ -194,12 +195,12 @@ pub fn apply(
     if status.spec_digest.is_empty() {
         status.spec_digest = tampered::digest(spec);
     }
-    let ended = translate::phase(before.phase).has_ended();
+    let ended = before.phase.has_ended();
     let by_decision = matches!(change, RecordChange::Moved(_));
     if let Some((phase, reason, message)) = phase_after(before, change).filter(|_| by_decision || !ended) {
         let name = phase.to_string();
         if status.phase != phase || !status.times.contains_key(&name) {
-            status.times.insert(name, translate::time(now));
+            status.times.insert(name, Time::to_second(now));
         }
         (status.phase, status.reason, status.message) = (phase, reason.into(), message);
     }
@@ -212,7 +213,7 @@ fn note_approval(status: &mut PromotionStatus, spec: &PromotionSpec, now: Timest
     let Some(approval) = spec.approval_now(status) else { return };
     let (by, retries) = (approval.by.clone(), approval.retries);
     if status.approval.as_ref().is_none_or(|given| (&given.by, given.retries) != (&by, retries)) {
-        let at = approval.at.clone().unwrap_or_else(|| translate::time(now));
+        let at = approval.at.clone().unwrap_or_else(|| Time::to_second(now));
         status.approval = Some(GivenApproval { by, at, retries });
     }
 }
@@ -246,7 +247,7 @@ pub fn with_notes(request: &ChangeRequest, message: &str) -> String {
 /// The phase of a promotion after a change, with the reason and the message. `None` if all three stay.
 fn phase_after<'a>(before: &PromotionStatus, change: &'a RecordChange) -> Option<(Phase, &'a str, String)> {
     Some(match change {
-        RecordChange::Moved(to) => (translate::api_phase(to.to), to.reason, to.message.clone()),
+        RecordChange::Moved(to) => (to.to, to.reason, to.message.clone()),
         RecordChange::Waits { message, .. } => (Phase::Pending, "WaitingForGate", message.clone()),
         RecordChange::Passed(_) => {
             (before.phase, "GatesOpen", "its gates are open: it is being delivered".into())
@@ -316,7 +317,7 @@ fn note(status: &mut PromotionStatus, change: &RecordChange, now: Timestamp) {
             status.change_request = request.clone().or(status.change_request.take());
             end_failures(status);
             // This time is needed even if the targets were healthy before Sluice learned of the merge.
-            status.times.entry("Delivered".into()).or_insert_with(|| translate::time(now));
+            status.times.entry("Delivered".into()).or_insert_with(|| Time::to_second(now));
         }
         RecordChange::Rejected { request, .. } => {
             status.change_request = request.clone().or(status.change_request.take());
@@ -335,15 +336,15 @@ fn note(status: &mut PromotionStatus, change: &RecordChange, now: Timestamp) {
                 request.state = RecordedRequestState::HandedOver;
             }
         }
-        RecordChange::Trouble { message, .. } if translate::phase(status.phase).has_ended() => {
+        RecordChange::Trouble { message, .. } if status.phase.has_ended() => {
             let ended = status.message.split(STILL_OPEN).next().unwrap_or_default();
             status.message = format!("{ended}{STILL_OPEN}{message}");
         }
         RecordChange::Trouble { .. } => {}
-        RecordChange::Failed { .. } if translate::phase(status.phase).has_ended() => {}
+        RecordChange::Failed { .. } if status.phase.has_ended() => {}
         RecordChange::Failed { again, .. } => {
             status.attempts += 1;
-            status.next_attempt = Some(translate::time(*again));
+            status.next_attempt = Some(Time::to_second(*again));
         }
     }
 }

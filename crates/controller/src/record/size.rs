@@ -128,7 +128,7 @@ pub fn proofs(status: &PipelineStatus, target: &TargetStatus) -> Vec<Verified> {
         let mut next = || parts.next();
         let facets = status.revisions.get(next()?.parse::<usize>().ok()?)?.clone();
         let (arrival, run) = (next()?.parse().ok()?, next()?.parse().ok()?);
-        Some(Verified { facets, arrival, run, at: next()?.into() })
+        Some(Verified { facets, arrival, run, at: next()?.parse().ok()? })
     });
     shared.chain(target.verified.iter().cloned()).collect()
 }

@@ -4,10 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self, Condition};
 use kube::ResourceExt;
 use sluice_api::pipeline as api;
 use sluice_api::promotion::Promotion as ApiPromotion;
+use sluice_core::Time;
 use sluice_core::decide::Decision;
 use sluice_core::evidence::Evidence;
 use sluice_core::observed::{Health, Member, ObservedTarget, ObservedTargets};
@@ -148,20 +149,16 @@ fn current_promotion<'a>(
 ) -> Option<&'a ApiPromotion> {
     let newest = |wanted: &dyn Fn(Phase) -> bool| {
         let own = facts.promotions.iter().filter(|p| is_own(p));
-        own.filter(|p| wanted(phase_of(p))).max_by_key(|p| p.order()).copied()
+        own.filter(|p| wanted(p.phase())).max_by_key(|p| p.order()).copied()
     };
     let open = newest(&|phase| !phase.has_ended());
     let stopped = || {
         let stops = |p: &&ApiPromotion| {
-            matches!(phase_of(p), Phase::Failed | Phase::Rejected) && Some(&p.spec.revision) != runs
+            matches!(p.phase(), Phase::Failed | Phase::Rejected) && Some(&p.spec.revision) != runs
         };
         newest(&|_| true).filter(stops)
     };
     open.or_else(stopped)
-}
-
-fn phase_of(promotion: &ApiPromotion) -> Phase {
-    translate::phase(promotion.status.as_ref().map(|s| s.phase).unwrap_or_default())
 }
 
 fn promotion_summary(promotion: &ApiPromotion) -> api::PromotionSummary {
@@ -186,11 +183,10 @@ fn target_status(
 ) -> api::TargetStatus {
     let health = observed.health();
     // Flux writes a new time whenever it has reconciled a Kustomization: if the health stays, the time stays.
-    let unchanged =
-        earlier.filter(|e| e.health == translate::api_health(health)).and_then(|e| e.since.clone());
+    let unchanged = earlier.filter(|e| e.health == health).and_then(|e| e.since.clone());
     let by_flux =
         || observed.members.iter().filter(|m| m.health == health).filter_map(|m| m.since.clone()).max();
-    let since = unchanged.or_else(by_flux).unwrap_or_else(|| translate::time(facts.now));
+    let since = unchanged.or_else(by_flux).unwrap_or_else(|| Time::to_second(facts.now));
     let has_no_error = matches!(health, Health::Ready | Health::Progressing);
     let app = facts.object.spec.app_ref.clone().unwrap_or_default();
     api::TargetStatus {
@@ -203,7 +199,7 @@ fn target_status(
             cluster_ref: spec.cluster_ref.clone(),
         })
         .filter(|r| *r != api::ClusterAppRef::default()),
-        health: translate::api_health(health),
+        health,
         since: Some(since),
         reported: None,
         ready: health == Health::Ready,
@@ -222,7 +218,7 @@ fn workloads(member: &Member) -> Vec<api::WorkloadStatus> {
         kind: member.kind.clone(),
         name: member.name.clone(),
         version: member.version.clone(),
-        health: translate::api_health(member.health),
+        health: member.health,
         message: member.message.clone(),
         images: Vec::new(),
     };
@@ -232,7 +228,7 @@ fn workloads(member: &Member) -> Vec<api::WorkloadStatus> {
             kind: made.kind.clone(),
             name: made.name.clone(),
             version: tags.collect::<Vec<_>>().join(", "),
-            health: translate::api_health(made.health),
+            health: made.health,
             message: made.message.clone(),
             images: made.images.clone(),
         }
@@ -354,6 +350,6 @@ fn condition(
         reason: reason.into(),
         message,
         observed_generation: facts.object.metadata.generation,
-        last_transition_time: since.unwrap_or(Time(now)),
+        last_transition_time: since.unwrap_or(v1::Time(now)),
     }
 }

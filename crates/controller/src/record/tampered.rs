@@ -116,8 +116,8 @@ mod tests {
 
     /// A record as Sluice writes it, whose first status is stored.
     fn recorded(target: Option<&str>, key: Option<&str>) -> Promotion {
-        let at = "2026-11-21T10:00:00Z".to_string();
-        let evidence = Evidence { environment: "dev".into(), target: "eu".into(), at: at.clone() };
+        let at = "2026-11-21T10:00:00Z".parse().unwrap();
+        let evidence = Evidence { environment: "dev".into(), target: "eu".into(), at };
         let spec = PromotionSpec {
             pipeline: "podinfo".into(),
             environment: "prod".into(),
@@ -172,7 +172,7 @@ mod tests {
             ("sequence", |s| s.sequence += 1),
             ("replaces", |s| s.replaces.clear()),
             ("evidence", |s| s.evidence.clear()),
-            ("trigger", |s| s.trigger.as_mut().unwrap().at.clear()),
+            ("trigger", |s| s.trigger.as_mut().unwrap().at = Default::default()),
         ];
         for (field, change) in named {
             for target in [None, Some("eu")] {

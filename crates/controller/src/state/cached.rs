@@ -7,6 +7,7 @@ use std::sync::Arc;
 use kube::Resource;
 use sluice_api::pipeline::{Pipeline, PipelineStatus};
 use sluice_api::promotion::{Callback, KeyApproval, Promotion};
+use sluice_core::Time;
 
 use crate::key::version_of;
 use crate::observe::reported::Reports;
@@ -140,7 +141,7 @@ pub(crate) struct PipelineHookFields {
     /// The reports of targets that Sluice cannot read.
     pub reports: Reports,
     /// When a forge last reported a change of a change request.
-    pub forge_called: Option<String>,
+    pub forge_called: Option<Time>,
 }
 
 impl PipelineHookFields {

@@ -72,7 +72,7 @@ fn progress(promotion: &Promotion, now: Timestamp) -> Option<(PromotionProgress,
             format!("waits until {place} runs {revision} and is healthy"),
         ));
     }
-    let ended: Timestamp = status.times.get(&status.phase.to_string())?.parse().ok()?;
+    let ended = **status.times.get(&status.phase.to_string())?;
     if !status.phase.has_ended() || now.duration_since(ended) > ENDED_LATELY {
         return None;
     }

@@ -90,7 +90,7 @@ mod tests {
             "spec": {"pipeline": "podinfo", "environment": "dev", "revision": "1",
                 "facets": {"HelmRelease/a:chart": "1"}},
             "status": {"phase": "Promoting", "reason": reason, "attempts": 3,
-                "nextAttempt": crate::translate::time(later)}});
+                "nextAttempt": sluice_core::Time::to_second(later)}});
         insert(state, record(serde_json::from_value(object).unwrap()));
     }
 

@@ -107,7 +107,7 @@ impl Record {
 
     /// The phase.
     pub fn phase(&self) -> Phase {
-        self.object().status.as_ref().map(|status| status.phase).unwrap_or_default()
+        self.object().phase()
     }
 
     /// Whether it belongs to this pipeline, and not to an earlier one of the same name.

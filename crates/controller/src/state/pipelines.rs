@@ -199,8 +199,10 @@ pub(super) fn watched_targets(object: &ApiPipeline) -> impl Iterator<Item = &Tar
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
     use proptest::prelude::*;
     use serde_json::json;
+    use sluice_core::Time;
 
     use super::super::tests::state;
     use crate::state::status_queue::serialize_status;
@@ -301,7 +303,8 @@ mod tests {
                         next.metadata.generation = next.metadata.generation.map(|g| g + 1);
                     }
                     StoredChange::Call => {
-                        next.status.get_or_insert_default().forge_called = Some(format!("call {n}"));
+                        let call = Timestamp::from_second(n as i64).unwrap();
+                        next.status.get_or_insert_default().forge_called = Some(Time::exact(call));
                     }
                     StoredChange::Status => {
                         written += 1;

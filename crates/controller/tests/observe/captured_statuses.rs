@@ -78,7 +78,7 @@ fn the_facts_of_every_flux_object_in_the_scenario_are_correct() {
             assert_eq!(found.status.message.is_empty(), message.is_empty(), "{what}");
             assert_eq!(found.facets.get(&facet).map(String::as_str), Some(value), "{what}");
             assert_eq!(found.version, version, "{what}");
-            assert_eq!(found.status.since.as_deref(), since, "{what}");
+            assert_eq!(found.status.since, since.map(|since| since.parse().unwrap()), "{what}");
         }
     }
     assert_eq!(read, 18);

@@ -278,7 +278,10 @@ fn a_member_has_the_time_of_its_condition_only_if_the_health_is_that_of_the_cond
     let member = kustomization("apps", "podinfo", &["apps_web_apps_Deployment"]);
     let web = deployment("apps", "web", ("kustomize", "apps", "podinfo"), "web:1");
     let unready = with(web.clone(), "status/readyReplicas", 0.into());
-    assert_eq!(since(&[namespace("apps"), member.clone(), web]).as_deref(), Some("2026-11-21T08:00:00Z"));
+    assert_eq!(
+        since(&[namespace("apps"), member.clone(), web]),
+        Some("2026-11-21T08:00:00Z".parse().unwrap())
+    );
     assert_eq!(since(&[namespace("apps"), member.clone(), unready]), None);
     assert_eq!(since(&[namespace("apps"), with(member, "metadata/generation", 3.into())]), None);
 }

@@ -10,7 +10,7 @@ use sluice_controller::record::promotion::{
 };
 use sluice_core::Revision;
 use sluice_core::decide::{NewPromotion, Transition};
-use sluice_core::promotion::{Gate, GateKind, Phase as At};
+use sluice_core::promotion::{Gate, GateKind};
 
 fn now() -> Timestamp {
     "2026-11-21T09:00:00Z".parse().unwrap()
@@ -26,7 +26,7 @@ fn spec() -> PromotionSpec {
     PromotionSpec { approval: Some(approval), ..PromotionSpec::default() }
 }
 
-fn moved(to: At, reason: &'static str, spends_approval: bool) -> RecordChange {
+fn moved(to: Phase, reason: &'static str, spends_approval: bool) -> RecordChange {
     let answers = (reason == "Retried").then(|| "token".to_string());
     let (promotion, message) = ("p".into(), "why".into());
     RecordChange::Moved(Transition {
@@ -77,7 +77,7 @@ fn labels_are_cut_to_the_length_that_kubernetes_allows() {
 
 #[test]
 fn a_late_result_of_a_delivery_does_not_reopen_an_ended_promotion() {
-    let superseded = moved(At::Superseded, "Superseded", false);
+    let superseded = moved(Phase::Superseded, "Superseded", false);
     let late = after(&[superseded.clone(), RecordChange::Proposed(request("open"))]);
     assert_eq!((late.phase, late.message.as_str()), (Phase::Superseded, "why"));
     assert_eq!(
@@ -95,7 +95,7 @@ fn a_retry_resets_the_attempts_and_needs_a_new_approval() {
     let failed = after(&[failure.clone(), failure]);
     assert_eq!((failed.phase, failed.attempts, failed.retries), (Phase::Promoting, 2, 0));
     assert_eq!(spec().approval_now(&failed), spec().approval.as_ref());
-    let again = apply(&failed, &spec(), &moved(At::Pending, "Retried", true), now());
+    let again = apply(&failed, &spec(), &moved(Phase::Pending, "Retried", true), now());
     assert_eq!((again.phase, again.attempts, &again.next_attempt), (Phase::Pending, 0, &None));
     assert_eq!((again.retried.as_deref(), again.retries), (Some("token"), 1));
     assert_eq!(spec().approval_now(&again), None);
@@ -107,21 +107,22 @@ fn the_controller_records_the_time_of_an_approval_once() {
     let gate = |open| Gate { kind: GateKind::Approval, open, message: String::new() };
     let pending = PromotionStatus::default();
     let passed = apply(&pending, &spec, &RecordChange::Passed(vec![gate(true)]), now());
-    let given = GivenApproval { by: "jane".into(), at: "2026-11-21T09:00:00Z".into(), retries: 0 };
+    let given = GivenApproval { by: "jane".into(), at: "2026-11-21T09:00:00Z".parse().unwrap(), retries: 0 };
     assert_eq!(passed.approval.as_ref(), Some(&given));
     assert_eq!((passed.reason.as_str(), passed.gates[0].open), ("GatesOpen", true));
     let later: Timestamp = "2026-11-21T10:00:00Z".parse().unwrap();
     let proposed = apply(&passed, &spec, &RecordChange::Proposed(request("open")), later);
     assert_eq!(proposed.approval.as_ref(), Some(&given));
     // A retry removes the gates of the earlier attempt.
-    let again = apply(&proposed, &spec, &moved(At::Pending, "Retried", true), later);
+    let again = apply(&proposed, &spec, &moved(Phase::Pending, "Retried", true), later);
     assert!(again.gates.is_empty() && again.approval == Some(given), "{again:?}");
     // A new approval replaces it. An approval that an earlier version of Sluice stored keeps its time. An approval
     // of another revision does not count.
     let approval = spec.approval.as_mut().unwrap();
-    (approval.by, approval.retries, approval.at) = ("joe".into(), 1, Some("2026-11-20T08:00:00Z".into()));
+    (approval.by, approval.retries, approval.at) =
+        ("joe".into(), 1, Some("2026-11-20T08:00:00Z".parse().unwrap()));
     let second = apply(&again, &spec, &RecordChange::Passed(Vec::new()), later);
-    let given = GivenApproval { by: "joe".into(), at: "2026-11-20T08:00:00Z".into(), retries: 1 };
+    let given = GivenApproval { by: "joe".into(), at: "2026-11-20T08:00:00Z".parse().unwrap(), retries: 1 };
     assert_eq!(second.approval, Some(given));
     spec.approval.as_mut().unwrap().revision = "6.1.9".into();
     assert_eq!(spec.approval_now(&again), None);
@@ -132,7 +133,7 @@ fn a_tampered_record_fails_unless_its_promotion_has_ended() {
     let tampered = RecordChange::Tampered("its spec was changed".into());
     let failed = after(std::slice::from_ref(&tampered));
     assert_eq!((failed.phase, failed.reason.as_str()), (Phase::Failed, "Tampered"));
-    let rejected = moved(At::Rejected, "Rejected", false);
+    let rejected = moved(Phase::Rejected, "Rejected", false);
     assert_eq!(after(&[rejected.clone(), tampered]), after(&[rejected]));
 }
 
@@ -145,9 +146,9 @@ fn a_retry_starts_a_new_round_only_if_the_earlier_one_was_delivered() {
         request: None,
     };
     let failed = RecordChange::Failed { reason: "Unreachable", message: "gone".into(), again: now() };
-    let again = moved(At::Pending, "Retried", false);
-    let superseded = moved(At::Superseded, "Superseded", false);
-    let late = moved(At::Failed, "Unhealthy", false);
+    let again = moved(Phase::Pending, "Retried", false);
+    let superseded = moved(Phase::Superseded, "Superseded", false);
+    let late = moved(Phase::Failed, "Unhealthy", false);
     let rounds = |changes: &[&RecordChange]| {
         after(&changes.iter().map(|change| (*change).clone()).collect::<Vec<_>>()).round
     };
@@ -157,12 +158,12 @@ fn a_retry_starts_a_new_round_only_if_the_earlier_one_was_delivered() {
         0,
         "it may have been delivered, so the idempotency key stays"
     );
-    assert_eq!(rounds(&[&superseded, &moved(At::Pending, "Resumed", false)]), 0);
+    assert_eq!(rounds(&[&superseded, &moved(Phase::Pending, "Resumed", false)]), 0);
     // A new round also starts if the targets ran the revision, or if another revision replaced it.
-    let succeeded = moved(At::Succeeded, "Succeeded", false);
+    let succeeded = moved(Phase::Succeeded, "Succeeded", false);
     assert_eq!(rounds(&[&failed, &succeeded, &again]), 1);
     assert_eq!(rounds(&[&delivered, &succeeded, &again, &failed, &again]), 1);
-    let RecordChange::Moved(to) = moved(At::Pending, "Resumed", false) else { unreachable!() };
+    let RecordChange::Moved(to) = moved(Phase::Pending, "Resumed", false) else { unreachable!() };
     assert_eq!(
         rounds(&[&failed, &superseded, &RecordChange::Moved(Transition { is_undone: true, ..to })]),
         1
@@ -176,7 +177,7 @@ fn a_retry_starts_a_new_round_only_if_the_earlier_one_was_delivered() {
 fn a_change_request_is_withdrawn_if_sluice_closes_it_and_rejected_if_a_person_does() {
     let proposed = RecordChange::Proposed(request("open"));
     let withdrawn =
-        after(&[proposed.clone(), moved(At::Cancelled, "NotWanted", false), RecordChange::Withdrawn]);
+        after(&[proposed.clone(), moved(Phase::Cancelled, "NotWanted", false), RecordChange::Withdrawn]);
     assert_eq!((withdrawn.phase, withdrawn.change_request), (Phase::Cancelled, Some(request("withdrawn"))));
     let closed = RecordChange::Rejected { request: Some(request("closed")), message: "closed".into() };
     let rejected = after(&[proposed, closed]);
@@ -186,7 +187,7 @@ fn a_change_request_is_withdrawn_if_sluice_closes_it_and_rejected_if_a_person_do
 #[test]
 fn an_error_of_closing_the_change_request_is_shown_until_it_is_closed() {
     let trouble = |message: &str| RecordChange::Trouble { reason: "Unreachable", message: message.into() };
-    let open = [RecordChange::Proposed(request("open")), moved(At::Superseded, "Superseded", false)];
+    let open = [RecordChange::Proposed(request("open")), moved(Phase::Superseded, "Superseded", false)];
     let stuck = after(&[&open[..], &[trouble("no route"), trouble("no answer")]].concat());
     assert_eq!(stuck.message, "why; its change request is still open: no answer");
     assert_eq!((stuck.phase, stuck.reason.as_str()), (Phase::Superseded, "Superseded"));

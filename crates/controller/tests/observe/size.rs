@@ -21,7 +21,7 @@ fn verified() -> impl Strategy<Value = Verified> {
         facets: [(format!("HelmRelease/{name}:chart"), format!("6.1.{version}"))].into(),
         arrival: arrival.into(),
         run,
-        at: "2026-11-21T10:00:00Z".into(),
+        at: "2026-11-21T10:00:00Z".parse().unwrap(),
     })
 }
 

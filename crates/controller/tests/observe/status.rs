@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use sluice_api::pipeline::{Health as ApiHealth, Pipeline, PipelineStatus};
+use sluice_api::pipeline::{Pipeline, PipelineStatus};
 use sluice_api::promotion::Promotion;
 use sluice_controller::observe::reported::Reports;
 use sluice_controller::record::status::{StatusFacts, compose};
@@ -148,12 +148,15 @@ fn times_in_the_status_are_those_of_the_last_change() {
     let time = |status: &PipelineStatus| status.conditions[0].last_transition_time.0.to_string();
     let since = |status: &PipelineStatus| status.environments["dev"].targets[1].since.clone().unwrap();
     let ready = Fixture::new().compose_first();
-    assert_eq!((time(&ready), since(&ready)), ("2026-11-21T09:00:00Z".into(), "2026-11-21T09:00:00Z".into()));
+    assert_eq!(
+        (time(&ready), since(&ready)),
+        ("2026-11-21T09:00:00Z".parse().unwrap(), "2026-11-21T09:00:00Z".parse().unwrap())
+    );
     let lost = Fixture::new().at("dev", "us", ObservedTarget::unreadable("no such cluster"));
     let at_ten = lost.compose(&ready, TEN);
     assert_eq!(
         (time(&at_ten), since(&at_ten)),
-        ("2026-11-21T10:00:00Z".into(), "2026-11-21T10:00:00Z".into())
+        ("2026-11-21T10:00:00Z".parse().unwrap(), "2026-11-21T10:00:00Z".parse().unwrap())
     );
     // Another error is not a transition.
     let lost_again = Fixture::new().at("dev", "us", ObservedTarget::unreadable("connection refused"));
@@ -169,15 +172,15 @@ fn times_in_the_status_are_those_of_the_last_change() {
 fn the_time_of_flux_is_used_only_when_the_health_has_changed() {
     let at = |health, since: &str| {
         let mut target = running("6.1.8", health);
-        target.members[0].since = Some(since.into());
+        target.members[0].since = Some(since.parse().unwrap());
         Fixture::new().at("prod", "one", target)
     };
     let since = |status: &PipelineStatus| status.environments["prod"].targets[0].since.clone().unwrap();
     let first = at(Health::Ready, "2026-11-21T07:00:00Z").compose_first();
-    assert_eq!(since(&first), "2026-11-21T07:00:00Z");
+    assert_eq!(since(&first).to_string(), "2026-11-21T07:00:00Z");
     assert_eq!(at(Health::Ready, "2026-11-21T08:00:00Z").compose(&first, TEN), first);
     let failed = at(Health::Failed, "2026-11-21T09:30:00Z").compose(&first, TEN);
-    assert_eq!(since(&failed), "2026-11-21T09:30:00Z");
+    assert_eq!(since(&failed).to_string(), "2026-11-21T09:30:00Z");
 }
 
 #[test]
@@ -255,25 +258,25 @@ fn the_message_of_a_condition_is_cut_to_the_length_that_kubernetes_allows() {
 #[test]
 fn a_target_has_an_error_unless_it_is_ready_or_progressing() {
     let table = [
-        (Health::Ready, ApiHealth::Ready, ""),
-        (Health::Progressing, ApiHealth::Progressing, ""),
-        (Health::Suspended, ApiHealth::Suspended, "HelmRelease/podinfo is Suspended: its message"),
-        (Health::Pending, ApiHealth::Pending, "HelmRelease/podinfo is Pending: its message"),
-        (Health::Failed, ApiHealth::Failed, "HelmRelease/podinfo is Failed: its message"),
+        (Health::Ready, ""),
+        (Health::Progressing, ""),
+        (Health::Suspended, "HelmRelease/podinfo is Suspended: its message"),
+        (Health::Pending, "HelmRelease/podinfo is Pending: its message"),
+        (Health::Failed, "HelmRelease/podinfo is Failed: its message"),
     ];
-    for (health, api_health, error) in table {
+    for (health, error) in table {
         let status = Fixture::new().at("dev", "us", running("6.1.9", health)).compose_first();
         let target = &status.environments["dev"].targets[1];
-        assert_eq!((target.health, target.error.as_str()), (api_health, error));
+        assert_eq!((target.health, target.error.as_str()), (health, error));
         assert_eq!(target.ready, health == Health::Ready);
         assert_eq!(target.revision.as_deref(), Some("6.1.9"));
-        assert_eq!(status.environments["dev"].health, api_health, "the worst of its targets");
+        assert_eq!(status.environments["dev"].health, health, "the worst of its targets");
     }
     let lost = Fixture::new().at("dev", "us", ObservedTarget::unreadable("no such cluster")).compose_first();
     let target = &lost.environments["dev"].targets[1];
     assert_eq!(
         (target.health, target.ready, target.error.as_str()),
-        (ApiHealth::Unknown, false, "no such cluster")
+        (Health::Unknown, false, "no such cluster")
     );
     assert_eq!((target.revision.as_deref(), target.workloads.len()), (None, 0));
 }
@@ -283,7 +286,7 @@ fn a_target_that_was_not_observed_is_unknown() {
     let mut fixture = Fixture::new();
     fixture.observed = ObservedTargets::default();
     let status = fixture.compose_first();
-    assert_eq!(status.environments["prod"].health, ApiHealth::Unknown);
+    assert_eq!(status.environments["prod"].health, Health::Unknown);
     assert_eq!(status.conditions[0].reason, "TargetNotReadable");
 }
 

@@ -9,7 +9,7 @@ use kube::api::{Api, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
 use sluice_api::Pipeline;
-use sluice_api::pipeline::{Health as Shown, PipelineStatus};
+use sluice_api::pipeline::PipelineStatus;
 use sluice_controller::key::PipelineKey;
 use sluice_controller::observe::reported::Reports;
 use sluice_controller::record::status::{StatusFacts, compose};
@@ -150,7 +150,7 @@ async fn the_status_of_the_largest_fleet_is_written_with_all_verified_revisions(
         if health == Health::Ready {
             let failing = stored.environments[FAILING.0].targets.iter().find(|t| t.name == FAILING.1);
             let failing = failing.context("the target that fails")?;
-            ensure!(failing.health == Shown::Failed && failing.workloads.len() == 2 * MEMBERS);
+            ensure!(failing.health == Health::Failed && failing.workloads.len() == 2 * MEMBERS);
             ensure!(failing.workloads[0].message.len() > 800, "{}", failing.workloads[0].message);
         }
     }

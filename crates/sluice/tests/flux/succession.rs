@@ -75,7 +75,7 @@ async fn check_at_rest(fleet: &Fleet, kustomization: &str) -> Result<()> {
     let no_more = || async {
         let all = fleet.place.promotions().list(&ListParams::default()).await?;
         let in_flight = all.iter().filter(|p| {
-            let phase = p.status.clone().unwrap_or_default().phase;
+            let phase = p.phase();
             matches!(phase, Phase::Pending | Phase::Promoting | Phase::Proposed | Phase::Delivered)
         });
         ensure!(in_flight.count() == 0, "a promotion has not ended");

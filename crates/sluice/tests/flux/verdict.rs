@@ -30,14 +30,10 @@ pub async fn until_all_run(fleet: &Fleet, version: &str, timeout: impl Fn() -> D
 
 /// Returns true if a promotion has reached a phase that does not change on its own.
 pub fn has_ended(promotion: &Promotion) -> bool {
-    match phase(promotion) {
+    match promotion.phase() {
         Phase::Pending | Phase::Promoting | Phase::Proposed | Phase::Delivered => false,
         Phase::Succeeded | Phase::Failed | Phase::Rejected | Phase::Superseded | Phase::Cancelled => true,
     }
-}
-
-fn phase(promotion: &Promotion) -> Phase {
-    promotion.status.clone().unwrap_or_default().phase
 }
 
 /// Checks that each revision was promoted into each environment at most once, that the last one was promoted into
@@ -58,7 +54,7 @@ pub async fn each_once(
     .await?;
     let mut records: BTreeMap<(&str, &str, &str), usize> = BTreeMap::new();
     for p in &all {
-        ensure!(ends.contains(&phase(p)), "{p:#?}");
+        ensure!(ends.contains(&p.phase()), "{p:#?}");
         *records.entry((&p.spec.pipeline, &p.spec.environment, &p.spec.revision)).or_default() += 1;
     }
     let twice: Vec<_> = records.iter().filter(|(_, n)| **n > 1).collect();

@@ -73,10 +73,6 @@ fn name_of(pipeline_uid: &str, revision: &str) -> String {
     format!("app-prod-{short}")
 }
 
-fn phase(promotion: &Promotion) -> Phase {
-    promotion.status.as_ref().map(|s| s.phase).unwrap_or_default()
-}
-
 fn message(promotion: &Promotion) -> &str {
     promotion.status.as_ref().map(|s| s.message.as_str()).unwrap_or_default()
 }
@@ -112,7 +108,7 @@ fn a_changed_or_forged_promotion_is_not_delivered() -> Result<()> {
         let forged = json!({"spec": {"facets": {"HelmRelease/app:chart": "6.6.6"}, "revision": "6.6.6",
             "arrival": 999_999, "approval": {"by": "eve", "revision": "6.6.6"}}});
         promotions.patch(&name, &params, &Patch::Merge(forged)).await?;
-        let ended = until(&promotions, "6.6.6", |p| phase(p) == Phase::Failed).await?;
+        let ended = until(&promotions, "6.6.6", |p| p.phase() == Phase::Failed).await?;
         ensure!(ended.status.as_ref().is_some_and(|s| s.reason == "Tampered"), "{ended:#?}");
         ensure!(
             message(&ended).contains("is not the revision") || message(&ended).contains("its name"),
@@ -160,11 +156,14 @@ fn a_changed_or_forged_promotion_is_not_delivered() -> Result<()> {
         let next = until(&promotions, "1.2.0", unguarded).await?;
         let approved = json!({"spec": {"approval": {"by": "jane", "revision": "1.2.0"}}});
         promotions.patch(&next.name_any(), &params, &Patch::Merge(approved)).await?;
-        let delivered = until(&promotions, "1.2.0", |p| phase(p) == Phase::Delivered).await?;
+        let delivered = until(&promotions, "1.2.0", |p| p.phase() == Phase::Delivered).await?;
         let status = delivered.status.clone().unwrap_or_default();
-        ensure!(status.approval.as_ref().is_some_and(|a| a.by == "jane" && !a.at.is_empty()), "{status:#?}");
+        ensure!(
+            status.approval.as_ref().is_some_and(|a| a.by == "jane" && a.at != Default::default()),
+            "{status:#?}"
+        );
         ensure!(status.gates.iter().all(|gate| gate.open), "{status:#?}");
-        let forged = until(&promotions, "6.6.6", |p| phase(p) == Phase::Superseded).await?;
+        let forged = until(&promotions, "6.6.6", |p| p.phase() == Phase::Superseded).await?;
         ensure!(!forged.status.clone().unwrap_or_default().times.contains_key("Delivered"), "{forged:#?}");
         Ok(())
     })

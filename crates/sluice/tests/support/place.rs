@@ -118,8 +118,7 @@ impl TestNamespace {
         let mut all: Vec<Promotion> = self.promotions().list(&ListParams::default()).await?.items;
         all.retain(|p| p.spec.pipeline == pipeline && p.spec.place() == environment);
         all.sort_by_key(|p| p.spec.sequence);
-        let phase = |p: &Promotion| p.status.clone().unwrap_or_default().phase;
-        Ok(all.iter().map(|p| format!("{} {:?}", p.spec.revision, phase(p))).collect())
+        Ok(all.iter().map(|p| format!("{} {:?}", p.spec.revision, p.phase())).collect())
     }
 
     /// Waits until these are the promotions into an environment, in the form of
