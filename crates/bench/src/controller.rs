@@ -108,7 +108,7 @@ impl ControllerProcess {
             self.process.check()?;
             let up = self.metric("sluice_clusters{state=\"up\"}").await.unwrap_or_default();
             let due = self.metric("sluice_due_pipelines").await.unwrap_or(1.0);
-            let reconciliations = self.metric("sluice_turns_total").await.unwrap_or_default();
+            let reconciliations = self.metric("sluice_reconciles_total").await.unwrap_or_default();
             if up > 0.0 && due == 0.0 && reconciliations >= pipelines as f64 {
                 return Ok(self.started.elapsed());
             }

@@ -108,13 +108,13 @@ impl Metrics {
         let git = Family::<OperationLabel, Gauge>::default();
         let forge = Family::<CallLabels, Gauge>::default();
         let (budget, pause, queue) = <(Family<BudgetLabels, Gauge>, Family<_, _>, Family<_, _>)>::default();
-        registry.register("turns", "Reconciliations of pipelines", reconciles.clone());
+        registry.register("reconciles", "Reconciliations of pipelines", reconciles.clone());
         registry.register("promotion_failures", "Failures of promotions, by reason", failures.clone());
         registry.register("promotion_phases", "Promotions that entered a phase", phases.clone());
         registry.register("api_writes", "Writes to the hub's API server", writes.clone());
         registry.register("clusters", "Clusters that pipelines refer to, by state", clusters.clone());
         registry.register("cluster_relists", "Repeated lists of the objects of clusters", relists.clone());
-        registry.register("turn_wait_seconds", "Time from an event to the reconciliation", wait.clone());
+        registry.register("reconcile_wait_seconds", "Time from an event to the reconciliation", wait.clone());
         registry.register("git_operations", "Operations on git servers since the start", git.clone());
         registry.register("forge_calls", "Calls to forges since the start", forge.clone());
         registry.register("forge_budget", "Calls that the rate limit of a forge allows", budget.clone());

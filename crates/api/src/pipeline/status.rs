@@ -9,7 +9,7 @@ use sluice_core::Time;
 pub use sluice_core::observed::Health;
 
 use super::references::ClusterRef;
-use crate::promotion::Phase;
+use crate::promotion::{Phase, RecordedRequestState};
 use crate::schema::is_default;
 
 /// The observed state of the targets, and the promotions in progress.
@@ -258,6 +258,7 @@ pub struct PullRequestSummary {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub url: String,
     /// `open`, `merged`, `closed`, `withdrawn` or `left`, as in the Promotion.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub state: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub state: Option<RecordedRequestState>,
 }

@@ -213,7 +213,7 @@ fn note_approval(status: &mut PromotionStatus, spec: &PromotionSpec, now: Timest
     let Some(approval) = spec.approval_now(status) else { return };
     let (by, retries) = (approval.by.clone(), approval.retries);
     if status.approval.as_ref().is_none_or(|given| (&given.by, given.retries) != (&by, retries)) {
-        let at = approval.at.clone().unwrap_or_else(|| Time::to_second(now));
+        let at = approval.at.unwrap_or_else(|| Time::to_second(now));
         status.approval = Some(GivenApproval { by, at, retries });
     }
 }

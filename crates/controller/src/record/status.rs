@@ -170,7 +170,7 @@ fn promotion_summary(promotion: &ApiPromotion) -> api::PromotionSummary {
         message: status.message,
         pull_request: status
             .change_request
-            .map(|r| api::PullRequestSummary { url: r.url, state: r.state.into() }),
+            .map(|r| api::PullRequestSummary { url: r.url, state: Some(r.state) }),
     }
 }
 
@@ -183,9 +183,8 @@ fn target_status(
 ) -> api::TargetStatus {
     let health = observed.health();
     // Flux writes a new time whenever it has reconciled a Kustomization: if the health stays, the time stays.
-    let unchanged = earlier.filter(|e| e.health == health).and_then(|e| e.since.clone());
-    let by_flux =
-        || observed.members.iter().filter(|m| m.health == health).filter_map(|m| m.since.clone()).max();
+    let unchanged = earlier.filter(|e| e.health == health).and_then(|e| e.since);
+    let by_flux = || observed.members.iter().filter(|m| m.health == health).filter_map(|m| m.since).max();
     let since = unchanged.or_else(by_flux).unwrap_or_else(|| Time::to_second(facts.now));
     let has_no_error = matches!(health, Health::Ready | Health::Progressing);
     let app = facts.object.spec.app_ref.clone().unwrap_or_default();

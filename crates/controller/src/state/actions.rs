@@ -142,7 +142,7 @@ impl State {
             return;
         }
         let (phase, message, promotion) = (status.phase, &status.message, object.name_any());
-        tracing::info!(pipeline = %key, promotion, %phase, message, "promotion");
+        tracing::info!(pipeline = %key, promotion, %phase, message, "the promotion is in another phase");
         self.count(MetricUpdate::Entered(phase.to_string()));
         // Failures of side effects were counted when they happened.
         if let (RecordChange::Moved(_) | RecordChange::Tampered(_), Phase::Failed) = (change, phase) {

@@ -190,7 +190,8 @@ impl HookFixture {
         eventually(Duration::from_secs(60), async || {
             let text = self.metrics().await?;
             let mut lines = text.lines();
-            let has_reconciled = lines.any(|l| l.starts_with("sluice_turns_total ") && !l.ends_with(" 0"));
+            let has_reconciled =
+                lines.any(|l| l.starts_with("sluice_reconciles_total ") && !l.ends_with(" 0"));
             TcpStream::connect(self.at).await?;
             has_reconciled.then_some(()).context("the pipelines are not known yet")
         })

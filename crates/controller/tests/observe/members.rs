@@ -273,8 +273,7 @@ fn a_member_has_a_default_facet_and_a_git_source() {
 /// The time in Flux's condition is the time of the member's health only if no owned object makes the health worse.
 #[test]
 fn a_member_has_the_time_of_its_condition_only_if_the_health_is_that_of_the_condition() {
-    let since =
-        |objects: &[Value]| by_app("Kustomization", "apps").observe(&local(objects)).members[0].since.clone();
+    let since = |objects: &[Value]| by_app("Kustomization", "apps").observe(&local(objects)).members[0].since;
     let member = kustomization("apps", "podinfo", &["apps_web_apps_Deployment"]);
     let web = deployment("apps", "web", ("kustomize", "apps", "podinfo"), "web:1");
     let unready = with(web.clone(), "status/readyReplicas", 0.into());

@@ -146,7 +146,7 @@ fn the_same_facts_have_the_same_status_at_any_time() {
 #[test]
 fn times_in_the_status_are_those_of_the_last_change() {
     let time = |status: &PipelineStatus| status.conditions[0].last_transition_time.0.to_string();
-    let since = |status: &PipelineStatus| status.environments["dev"].targets[1].since.clone().unwrap();
+    let since = |status: &PipelineStatus| status.environments["dev"].targets[1].since.unwrap();
     let ready = Fixture::new().compose_first();
     assert_eq!(
         (time(&ready), since(&ready)),
@@ -175,7 +175,7 @@ fn the_time_of_flux_is_used_only_when_the_health_has_changed() {
         target.members[0].since = Some(since.parse().unwrap());
         Fixture::new().at("prod", "one", target)
     };
-    let since = |status: &PipelineStatus| status.environments["prod"].targets[0].since.clone().unwrap();
+    let since = |status: &PipelineStatus| status.environments["prod"].targets[0].since.unwrap();
     let first = at(Health::Ready, "2026-11-21T07:00:00Z").compose_first();
     assert_eq!(since(&first).to_string(), "2026-11-21T07:00:00Z");
     assert_eq!(at(Health::Ready, "2026-11-21T08:00:00Z").compose(&first, TEN), first);
