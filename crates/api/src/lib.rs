@@ -4,9 +4,9 @@
 #![allow(clippy::duplicated_attributes, reason = "kube's derive takes one printcolumn for each column")]
 
 pub mod admission_policy;
-pub mod cluster;
 mod crds;
 pub mod flux;
+pub mod gitops_cluster;
 pub mod hook_key;
 pub mod lenient;
 mod names;
@@ -17,8 +17,8 @@ mod recorded_request_state;
 mod schema;
 pub mod workload;
 
-pub use cluster::GitopsCluster;
 pub use crds::all_crds;
+pub use gitops_cluster::GitopsCluster;
 pub use names::{ALLOWED_NAMESPACES, FIELD_MANAGER, GROUP, MEMBER_LABELS};
 pub use pipeline::{Pipeline, PipelineSpec, PipelineStatus};
 pub use promotion::{Promotion, PromotionSpec, PromotionStatus};

@@ -1,6 +1,6 @@
 //! The metrics of the controller, and its liveness and readiness.
 
-mod steps;
+mod promotion_durations;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -14,8 +14,8 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use sluice_delivery::{Delivery, Stats};
 
-use self::steps::StepDurations;
-pub use self::steps::{PromotionStep, completed};
+use self::promotion_durations::StepDurations;
+pub use self::promotion_durations::{PromotionStep, completed};
 use crate::hook::HookMetrics;
 use crate::shard::ShardMetrics;
 use crate::state::status_queue::WriteOutcome;

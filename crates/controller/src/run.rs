@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::{Api, Client};
-use sluice_api::cluster::gitops_cluster_resource;
+use sluice_api::gitops_cluster::gitops_cluster_resource;
 use sluice_api::{GitopsCluster, Pipeline, Promotion};
 use sluice_delivery::{Delivery, DeliveryError};
 use std::ops::ControlFlow;

@@ -209,6 +209,21 @@ impl fmt::Display for Revision {
     }
 }
 
+/// Returns a revision with its long checksums cut to eight digits, as the flux command line shows it.
+pub fn shortened(revision: &str) -> String {
+    let is_hex = |c: char| c.is_ascii_hexdigit();
+    let mut text = String::new();
+    let mut rest = revision;
+    while let Some(start) = rest.find(is_hex) {
+        let (before, run) = rest.split_at(start);
+        let (run, after) = run.split_at(run.find(|c| !is_hex(c)).unwrap_or(run.len()));
+        text += before;
+        text += if (40..=128).contains(&run.len()) { &run[..8] } else { run };
+        rest = after;
+    }
+    text + rest
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -295,6 +310,20 @@ mod tests {
         ] {
             assert_eq!(chart(older).is_older_than(&chart(newer)), Some(true), "{older} and {newer}");
             assert_eq!(chart(newer).is_older_than(&chart(older)), Some(false), "{newer} and {older}");
+        }
+    }
+
+    #[test]
+    fn checksums_are_cut_as_in_flux() {
+        for (whole, cut) in [
+            ("main@sha1:1eabc9a41ca088515cab83f1cce49eb43e84b67f", "main@sha1:1eabc9a4"),
+            ("6.1.8", "6.1.8"),
+            (
+                "6.1.8@sha256:0cc9a8446c95009ef382f5eade883a67c257f77d50f84e78ecef2aac9428d1e5",
+                "6.1.8@sha256:0cc9a844",
+            ),
+        ] {
+            assert_eq!(shortened(whole), cut);
         }
     }
 }

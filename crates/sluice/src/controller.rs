@@ -127,13 +127,13 @@ pub struct Flags {
     #[arg(long, value_name = "NAMESPACE")]
     leader_election_namespace: Option<String>,
     /// How long other replicas wait before they take over a Lease that is not renewed; whole seconds
-    #[arg(long, default_value = "10s", value_parser = duration)]
+    #[arg(long, default_value = seconds(LeaseTiming::default().lease_duration), value_parser = duration)]
     leader_election_lease_duration: Duration,
     /// How long a holder acts after its last successful renewal; less than the lease's duration
-    #[arg(long, default_value = "8s", value_parser = duration)]
+    #[arg(long, default_value = seconds(LeaseTiming::default().renew_deadline), value_parser = duration)]
     leader_election_renew_deadline: Duration,
     /// How often to renew a Lease, and to retry after a failure; less than the renew deadline
-    #[arg(long, default_value = "2s", value_parser = duration)]
+    #[arg(long, default_value = seconds(LeaseTiming::default().retry_period), value_parser = duration)]
     leader_election_retry_period: Duration,
     /// Lowest level to log
     #[arg(long, default_value = "info", value_enum)]
@@ -162,6 +162,10 @@ fn web_address(text: &str) -> Result<String, String> {
         Some(rest) if !rest.is_empty() && !rest.starts_with('/') && !rest.contains('@') => Ok(text.into()),
         _ => Err("write an address such as http://notification-controller.flux-system.svc/".into()),
     }
+}
+
+fn seconds(duration: Duration) -> String {
+    format!("{}s", duration.as_secs())
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -247,15 +251,7 @@ fn election(flags: &Flags, default_namespace: &str) -> anyhow::Result<Option<Ele
         renew_deadline: flags.leader_election_renew_deadline,
         retry_period: flags.leader_election_retry_period,
     };
-    anyhow::ensure!(
-        timing.lease_duration.subsec_nanos() == 0,
-        "--leader-election-lease-duration: write whole seconds, such as 10s: a Lease has no fractions"
-    );
-    anyhow::ensure!(
-        timing.retry_period < timing.renew_deadline && timing.renew_deadline < timing.lease_duration,
-        "write --leader-election-retry-period shorter than --leader-election-renew-deadline, and that shorter \
-         than --leader-election-lease-duration, so that a holder stops before another replica takes over"
-    );
+    timing.check().map_err(anyhow::Error::msg)?;
     let namespace = flags.leader_election_namespace.as_deref().unwrap_or(default_namespace).to_string();
     // Several installations, each for another watched namespace, may have their Leases in the same namespace.
     let name = flags.watch_namespace.as_ref().map_or("sluice".into(), |watched| format!("sluice.{watched}"));

@@ -9,7 +9,7 @@ use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Value, json};
 use sluice_api::GitopsCluster;
-use sluice_api::cluster::gitops_cluster_resource;
+use sluice_api::gitops_cluster::gitops_cluster_resource;
 use sluice_testkit::{Shared, WAIT_TIMEOUT, connect, eventually, parse_yaml, shared};
 use std::path::{Path, PathBuf};
 

@@ -8,11 +8,11 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use serde::Serialize;
 use serde_json::{Value, json};
-use sluice_api::cluster::GitopsClusterSpec;
 use sluice_api::flux::{
     ChartSpec, ChartTemplate, FluxCondition, FluxStatus, HealthCheck, HelmAction, HelmReleaseSpec, Inventory,
     InventoryEntry, KubeConfigRef, KustomizationSpec, Snapshot, SourceRef, SourceReference, SourceSpec,
 };
+use sluice_api::gitops_cluster::GitopsClusterSpec;
 use sluice_api::pipeline::SecretRef;
 
 fn some(text: &str) -> Option<String> {
@@ -179,7 +179,7 @@ fn groups_and_names_are_those_of_flux() {
     let group = |kind: &str| crds.iter().find(|c| c.spec.names.kind == kind).map(|c| c.spec.group.clone());
     assert_eq!(group("Kustomization").as_deref(), Some(sluice_api::flux::KUSTOMIZE_GROUP));
     assert_eq!(group("HelmRelease").as_deref(), Some(sluice_api::flux::HELM_GROUP));
-    let cluster = sluice_api::cluster::gitops_cluster_resource();
+    let cluster = sluice_api::gitops_cluster::gitops_cluster_resource();
     let crd = crds.iter().find(|c| c.spec.names.kind == cluster.kind).unwrap();
     assert_eq!((&crd.spec.group, &crd.spec.names.plural), (&cluster.group, &cluster.plural));
     assert!(crd.spec.versions.iter().any(|v| v.served && v.name == cluster.version));

@@ -96,31 +96,3 @@ pub(super) fn fields<const N: usize>(cells: Vec<String>) -> [String; N] {
     let mut cells = cells.into_iter();
     std::array::from_fn(|_| cells.next().unwrap_or_default())
 }
-
-/// Returns a revision with its hashes cut to eight digits, as Flux shows it: `main@sha1:1eabc9a4`.
-pub(super) fn short(version: &str) -> String {
-    let cut = |part: &str| match part.len() {
-        40 | 64 if part.bytes().all(|b| b.is_ascii_hexdigit()) => part[..8].to_owned(),
-        _ => part.to_owned(),
-    };
-    version.split(':').map(cut).collect::<Vec<_>>().join(":")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hashes_are_cut_as_in_flux() {
-        for (whole, cut) in [
-            ("main@sha1:1eabc9a41ca088515cab83f1cce49eb43e84b67f", "main@sha1:1eabc9a4"),
-            ("6.1.8", "6.1.8"),
-            (
-                "6.1.8@sha256:0cc9a8446c95009ef382f5eade883a67c257f77d50f84e78ecef2aac9428d1e5",
-                "6.1.8@sha256:0cc9a844",
-            ),
-        ] {
-            assert_eq!(short(whole), cut);
-        }
-    }
-}

@@ -8,10 +8,11 @@ use kube::api::ObjectMeta;
 use serde::Deserialize;
 use sluice_api::Promotion;
 use sluice_api::promotion::{Approval, Phase, place};
+use sluice_core::revision::shortened;
 
 use super::fetch::lean_metadata;
 use super::filter::PromotionFilter;
-use super::listing::{Listing, fields, short};
+use super::listing::{Listing, fields};
 use super::view::Shape;
 use crate::complete;
 use crate::reference;
@@ -164,7 +165,7 @@ impl Listing for Promotions {
             Cell::new(seen.name_any()),
             Cell::new(&spec.pipeline),
             Cell::new(spec.place()),
-            Cell::new(if shape.wide { spec.revision.clone() } else { short(&spec.revision) }),
+            Cell::new(if shape.wide { spec.revision.clone() } else { shortened(&spec.revision) }),
             phase(&status.phase),
             Cell::age(born.map(|t| t.0), now),
         ];

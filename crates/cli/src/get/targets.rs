@@ -6,8 +6,9 @@ use jiff::Timestamp;
 use kube::api::ObjectMeta;
 use serde_json::Value;
 use sluice_api::pipeline::Health;
+use sluice_core::revision::shortened;
 
-use super::listing::{Listing, short};
+use super::listing::Listing;
 use super::target_lines::{ListedTargets, TargetLine, lines};
 use super::view::Shape;
 use crate::age;
@@ -96,7 +97,7 @@ impl Listing for Targets {
 impl Targets {
     fn row(&self, line: TargetLine, home: Option<&str>, shape: Shape, now: Timestamp) -> Row {
         let health = health(&line, now);
-        let version = if shape.wide { line.version } else { short(&line.version) };
+        let version = if shape.wide { line.version } else { shortened(&line.version) };
         let mut row = vec![
             Cell::new(line.environment),
             Cell::new(line.target),

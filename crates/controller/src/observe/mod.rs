@@ -7,6 +7,6 @@ pub mod gave_up;
 pub mod health;
 pub mod image;
 pub mod index;
+mod oci_revision;
 pub mod reported;
 pub mod target;
-pub mod trim;

@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use sluice_api::pipeline::{AppRef, Pipeline, Report, Target as TargetSpec};
 use sluice_core::Time;
 use sluice_core::observed::{Health, Member, ObservedTarget};
-use sluice_core::revision::Facet;
+use sluice_core::revision::{Facet, shortened};
 use sluice_core::tracks::DefaultFacet;
 use sluice_core::value;
 
-use super::trim;
+use super::oci_revision::tag_and_digest;
 
 /// The last report of each member, by `<environment>/<target>/<kind>/<name>`.
 pub type Reports = BTreeMap<String, Report>;
@@ -131,7 +131,7 @@ fn unknown_member(kind: &str, name: &str, default_facet: DefaultFacet, message: 
 
 /// Whether a revision has the form that Flux writes for an OCI artifact.
 fn is_artifact(revision: &str) -> bool {
-    trim::artifact(revision).1.is_some_and(|digest| digest.starts_with("sha256:"))
+    tag_and_digest(revision).1.is_some_and(|digest| digest.starts_with("sha256:"))
 }
 
 /// Returns the version to show, and the valid facets of a report.
@@ -151,10 +151,10 @@ fn facets(default_facet: DefaultFacet, report: &Report) -> (String, BTreeMap<Fac
     }
     add(Facet::Source, &report.revision);
     if default_facet == DefaultFacet::Artifact {
-        let (tag, digest) = trim::artifact(&report.revision);
+        let (tag, digest) = tag_and_digest(&report.revision);
         add(Facet::Tag, tag.as_deref().unwrap_or_default());
         add(Facet::Digest, digest.as_deref().unwrap_or_default());
     }
-    let version = facets.get(&Facet::Tag).cloned().unwrap_or_else(|| trim::short(&report.revision));
+    let version = facets.get(&Facet::Tag).cloned().unwrap_or_else(|| shortened(&report.revision));
     (version, facets)
 }

@@ -7,6 +7,7 @@ pub mod promotion;
 pub mod queue;
 pub mod size;
 pub mod status;
+mod summary;
 pub mod tampered;
 
 pub use create::create;

@@ -16,6 +16,7 @@ use sluice_core::pipeline::{Environment, Pipeline};
 use sluice_core::promotion::{GateKind, Phase};
 
 use super::size;
+use super::summary::summary;
 use crate::hook::condition;
 use crate::hook::condition::HookSecretProblem;
 use crate::observe::reported::{self, Reports};
@@ -62,7 +63,7 @@ pub fn compose(facts: &StatusFacts<'_>) -> api::PipelineStatus {
     let mut status = api::PipelineStatus {
         observed_generation: facts.object.metadata.generation.unwrap_or_default(),
         conditions,
-        summary: Some(summary(facts, &environments)),
+        summary: Some(summary(facts.pipeline, &environments)),
         environments,
         lost_clusters: facts.lost_clusters.clone(),
         ..api::PipelineStatus::default()
@@ -233,24 +234,6 @@ fn workloads(member: &Member) -> Vec<api::WorkloadStatus> {
         }
     });
     std::iter::once(own).chain(made).collect()
-}
-
-fn summary(facts: &StatusFacts<'_>, environments: &BTreeMap<String, api::EnvironmentStatus>) -> api::Summary {
-    let mut runs = Vec::new();
-    let mut promoting = Vec::new();
-    for environment in &facts.pipeline.environments {
-        let Some(status) = environments.get(&environment.name) else { continue };
-        let revision = status.revision.as_deref().map(crate::observe::trim::short);
-        let mixed = if status.targets.iter().any(|t| t.revision.is_some()) { "mixed" } else { "?" };
-        let has_failed = status.targets.iter().any(|target| target.health == api::Health::Failed);
-        let mark = if has_failed { "✗" } else { "" };
-        runs.push(format!("{}:{}{mark}", environment.name, revision.as_deref().unwrap_or(mixed)));
-        if let Some(promotion) = &status.promotion {
-            let revision = crate::observe::trim::short(&promotion.revision);
-            promoting.push(format!("{revision}→{} {}", environment.name, promotion.phase));
-        }
-    }
-    api::Summary { environments: runs.join(" "), promoting: promoting.join(", ") }
 }
 
 fn conditions(

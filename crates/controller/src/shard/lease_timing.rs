@@ -25,3 +25,34 @@ pub struct LeaseTiming {
     /// The time between two renewals, and the pause after a failed one.
     pub retry_period: Duration,
 }
+
+impl Default for LeaseTiming {
+    fn default() -> Self {
+        LeaseTiming {
+            lease_duration: Duration::from_secs(10),
+            renew_deadline: Duration::from_secs(8),
+            retry_period: Duration::from_secs(2),
+        }
+    }
+}
+
+impl LeaseTiming {
+    /// Checks that a holder stops before another replica takes over.
+    ///
+    /// # Errors
+    /// What to write instead, with the names of the flags.
+    pub fn check(&self) -> Result<(), &'static str> {
+        if self.lease_duration.subsec_nanos() != 0 {
+            return Err(
+                "--leader-election-lease-duration: write whole seconds, such as 10s: a Lease has no fractions",
+            );
+        }
+        if self.retry_period >= self.renew_deadline || self.renew_deadline >= self.lease_duration {
+            return Err(
+                "write --leader-election-retry-period shorter than --leader-election-renew-deadline, and that \
+                shorter than --leader-election-lease-duration, so that a holder stops before another replica takes over",
+            );
+        }
+        Ok(())
+    }
+}

@@ -3,7 +3,7 @@
 //! inputs.
 
 mod actions;
-mod approvals;
+mod approval_policy;
 pub(crate) mod cached;
 mod clusters;
 mod commit_statuses;
@@ -39,7 +39,7 @@ mod unreadable;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
-use sluice_api::cluster::GitopsClusterSpec;
+use sluice_api::gitops_cluster::GitopsClusterSpec;
 use sluice_delivery::FencingToken;
 
 use crate::act::backoff::Backoff;

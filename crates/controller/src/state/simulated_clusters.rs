@@ -7,8 +7,7 @@ use serde_json::json;
 use super::simulation::{ControllerSimulation, ENVIRONMENTS, RunningVersion};
 use super::tests::WALL;
 use super::*;
-use crate::observe::facts::{ClusterEvent, Fact, Kind, ObjectKey};
-use crate::observe::trim;
+use crate::observe::facts::{ClusterEvent, Fact, Kind, ObjectKey, helm_release, metadata};
 use crate::watch::limit::EventQueue;
 
 impl ControllerSimulation {
@@ -61,5 +60,5 @@ pub(super) fn helm_release(environment: &str, running: RunningVersion) -> (Objec
                 "observedGeneration": 2, "lastTransitionTime": WALL}],
             "history": [{"version": 4, "status": "deployed", "chartVersion": chart}]}});
     let object = serde_json::from_value(object).unwrap();
-    (trim::key(Kind::HelmRelease, &object), trim::helm_release(&object))
+    (metadata::key(Kind::HelmRelease, &object), helm_release::facts(&object))
 }

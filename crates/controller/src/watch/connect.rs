@@ -20,7 +20,7 @@ use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use secrecy::ExposeSecret;
-use sluice_api::cluster::KUBECONFIG_KEYS;
+use sluice_api::gitops_cluster::KUBECONFIG_KEYS;
 use tower::util::MapResponseLayer;
 
 use super::limit::limit_errors;

@@ -23,8 +23,10 @@ use super::read_error::{self, ReadError};
 use super::relist::{Lists, ScopeLists};
 use super::served;
 use super::stream::{ObjectEvent, ParsedObjectApi, WatchFailure, follow};
-use crate::observe::facts::{ClusterEvent, ClusterKey, Fact, Kind, ObjectKey};
-use crate::observe::trim;
+use crate::observe::facts::{
+    ClusterEvent, ClusterKey, Fact, Kind, ObjectKey, git_repository, helm_release, kustomization, metadata,
+    workload,
+};
 
 /// The pause between two probes of a cluster.
 const PROBE_INTERVAL: Duration = Duration::from_secs(10);
@@ -322,12 +324,12 @@ impl Session {
         let scope = WatchScope { session: self, kind, client, resource, namespace };
         match kind {
             Kind::Namespace => {
-                scope.watch(|o: &Object<NoFields, NoFields>| Some(trim::namespace(o)), send).await
+                scope.watch(|o: &Object<NoFields, NoFields>| Some(metadata::namespace(o)), send).await
             }
-            Kind::Kustomization => scope.watch(|o| Some(trim::kustomization(o)), send).await,
-            Kind::HelmRelease => scope.watch(|o| Some(trim::helm_release(o)), send).await,
-            Kind::GitRepository => scope.watch(|o| Some(trim::git_repository(o)), send).await,
-            _ => scope.watch(|o| trim::workload(kind, o), send).await,
+            Kind::Kustomization => scope.watch(|o| Some(kustomization::facts(o)), send).await,
+            Kind::HelmRelease => scope.watch(|o| Some(helm_release::facts(o)), send).await,
+            Kind::GitRepository => scope.watch(|o| Some(git_repository::facts(o)), send).await,
+            _ => scope.watch(|o| workload::facts(kind, o), send).await,
         }
     }
 }
@@ -383,8 +385,8 @@ impl WatchScope<'_> {
         let memory = WatchMemory::new(session.key.clone(), session.memory.clone());
         let limits = self.limits(memory.clone());
         let keep = |object: K| {
-            let key = trim::key(kind, &object);
-            let fact = trim(&object).filter(|_| trim::is_valid_name(&key))?;
+            let key = metadata::key(kind, &object);
+            let fact = trim(&object).filter(|_| metadata::is_valid_name(&key))?;
             memory.add(fact.size(&key));
             Some((key, fact))
         };
@@ -446,7 +448,7 @@ fn continue_if_sent(sent: bool) -> ControlFlow<ScopeEnd> {
 /// and a cluster may send a name of any length.
 fn deleted_key(kind: Kind, metadata: ObjectMeta) -> Option<ObjectKey> {
     let (namespace, name) = (metadata.namespace.unwrap_or_default(), metadata.name.unwrap_or_default());
-    Some(ObjectKey { kind, namespace, name }).filter(trim::is_valid_name)
+    Some(ObjectKey { kind, namespace, name }).filter(metadata::is_valid_name)
 }
 
 /// Checks that a cluster answers.

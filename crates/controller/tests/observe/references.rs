@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use sluice_api::workload::Workload;
-use sluice_controller::observe::facts::{Fact, Kind};
-use sluice_controller::observe::{image, trim};
+use sluice_controller::observe::facts::{Fact, Kind, workload};
+use sluice_controller::observe::image;
 
 use crate::support::{deployment, fact, with};
 
@@ -49,7 +49,7 @@ fn a_workload_without_the_labels_of_flux_has_no_facts() {
     let mut object = deployment("apps", "web", ("helm", "apps", "web"), "web:1");
     object["metadata"]["labels"] = json!({"app": "web", "helm.toolkit.fluxcd.io/name": "web"});
     let workload: Workload = serde_json::from_value(object).unwrap();
-    assert_eq!(trim::workload(Kind::Deployment, &workload), None);
+    assert_eq!(workload::facts(Kind::Deployment, &workload), None);
 }
 
 #[test]

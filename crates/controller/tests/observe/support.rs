@@ -4,10 +4,12 @@ use serde_json::{Map, Value, json};
 use sluice_api::flux::{HelmRelease, Kustomization, Source};
 use sluice_api::pipeline::{AppRef, ClusterRef, Target as TargetSpec, WorkloadRef};
 use sluice_api::workload::Workload;
-use sluice_controller::observe::facts::{ClusterEvent, ClusterKey, Fact, FluxFact, Kind, ObjectKey};
+use sluice_controller::observe::facts::{
+    ClusterEvent, ClusterKey, Fact, FluxFact, Kind, ObjectKey, git_repository, helm_release, kustomization,
+    metadata, workload,
+};
 use sluice_controller::observe::index::{AffectedTargets, Index};
 use sluice_controller::observe::target::{NoAnswerYet, TargetQuery, observe};
-use sluice_controller::observe::trim;
 use sluice_core::observed::ObservedTarget;
 use sluice_core::tracks::Track;
 
@@ -21,15 +23,15 @@ pub fn fact(object: &Value) -> (ObjectKey, Fact) {
     match kind {
         Kind::Kustomization => {
             let o: Kustomization = read(object);
-            (trim::key(kind, &o), trim::kustomization(&o))
+            (metadata::key(kind, &o), kustomization::facts(&o))
         }
         Kind::HelmRelease => {
             let o: HelmRelease = read(object);
-            (trim::key(kind, &o), trim::helm_release(&o))
+            (metadata::key(kind, &o), helm_release::facts(&o))
         }
         Kind::GitRepository => {
             let o: Source = read(object);
-            (trim::key(kind, &o), trim::git_repository(&o))
+            (metadata::key(kind, &o), git_repository::facts(&o))
         }
         Kind::Namespace => {
             let name = object["metadata"]["name"].as_str().unwrap().to_string();
@@ -37,7 +39,7 @@ pub fn fact(object: &Value) -> (ObjectKey, Fact) {
         }
         Kind::Deployment | Kind::StatefulSet | Kind::DaemonSet | Kind::CronJob => {
             let o: Workload = read(object);
-            (trim::key(kind, &o), trim::workload(kind, &o).expect("a workload with Flux's labels"))
+            (metadata::key(kind, &o), workload::facts(kind, &o).expect("a workload with Flux's labels"))
         }
     }
 }

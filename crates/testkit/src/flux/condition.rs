@@ -1,9 +1,6 @@
-//! Conditions and status patches as Flux writes them: abnormal conditions exist only while they are true, and an
-//! unchanged status is not written.
+//! Conditions as Flux writes them: abnormal conditions exist only while they are true.
 
-use anyhow::Result;
-use kube::ResourceExt;
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
 /// A condition to write.
@@ -91,39 +88,4 @@ pub(crate) fn is_ready(object: &DynamicObject) -> bool {
 /// Returns the current time in Flux's format.
 pub(crate) fn now() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-}
-
-/// Writes fields of an object's status, if they differ. Null removes a field.
-pub(crate) async fn write(
-    api: &Api<DynamicObject>,
-    manager: &str,
-    object: &DynamicObject,
-    fields: Value,
-) -> Result<DynamicObject> {
-    let mut merged = object.data["status"].clone();
-    merge(&mut merged, &fields);
-    if merged == object.data["status"] {
-        return Ok(object.clone());
-    }
-    let params = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
-    let patch = Patch::Merge(json!({ "status": fields }));
-    api.patch_status(&object.name_any(), &params, &patch).await.map_err(crate::apply::api_error)
-}
-
-fn merge(target: &mut Value, fields: &Value) {
-    let Some(fields) = fields.as_object() else {
-        *target = fields.clone();
-        return;
-    };
-    if !target.is_object() {
-        *target = json!({});
-    }
-    for (key, value) in fields {
-        let Some(map) = target.as_object_mut() else { return };
-        if value.is_null() {
-            map.remove(key);
-        } else {
-            merge(map.entry(key.clone()).or_insert(Value::Null), value);
-        }
-    }
 }

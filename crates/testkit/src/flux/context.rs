@@ -1,9 +1,9 @@
 //! The state that all controllers of one stand-in share.
 
 use super::checkout::Checkouts;
-use super::fault::RequestedFailures;
 use super::options::FluxOptions;
 use super::remote::{GitCredentials, Remotes};
+use super::requested_failures::RequestedFailures;
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DynamicObject};

@@ -1,11 +1,12 @@
 //! Replaces the Deployment controller and the nodes: a Deployment becomes available after a delay, unless its owner has
 //! [`FluxFailure::NeverHealthy`].
 
-use super::condition::{conditions_of_workload, write};
+use super::condition::conditions_of_workload;
 use super::context::StandInContext;
-use super::fault::FluxFailure;
 use super::health::deployment_is_current;
 use super::kind;
+use super::requested_failures::FluxFailure;
+use super::write_status::write_status;
 use anyhow::Result;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -32,12 +33,12 @@ pub(crate) async fn reconcile(cached: &DynamicObject, context: &StandInContext) 
     if deployment_is_current(&object) && !never_healthy {
         return Ok(Action::await_change());
     }
-    let rolling = write(&api, MANAGER, &object, rolling_out(&object)).await?;
+    let rolling = write_status(&api, MANAGER, &object, rolling_out(&object)).await?;
     if never_healthy {
         return Ok(Action::requeue(FAILURE_CHECK_INTERVAL));
     }
     tokio::time::sleep(context.options.rollout).await;
-    write(&api, MANAGER, &rolling, available(&rolling)).await?;
+    write_status(&api, MANAGER, &rolling, available(&rolling)).await?;
     Ok(Action::await_change())
 }
 

@@ -1,9 +1,8 @@
 //! Replaces helm-controller: installs or upgrades a release and writes its status.
 
 use super::chart::{Chart, config_digest, workload};
-use super::condition::{Condition, conditions, find, is_ready, now, write};
+use super::condition::{Condition, conditions, find, is_ready, now};
 use super::context::StandInContext;
-use super::fault::FluxFailure;
 use super::health::is_current;
 use super::history::{digest, format_duration, format_timeout, parse_duration};
 use super::inventory::{inventory, prune};
@@ -11,7 +10,9 @@ use super::kind;
 use super::kustomization::{
     FAILURE_CHECK_INTERVAL, FINALIZER, HEALTH_CHECK_INTERVAL, current_object, set_finalizers, with_finalizer,
 };
+use super::requested_failures::FluxFailure;
 use super::source::requested_at;
+use super::write_status::write_status;
 use anyhow::Result;
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject};
@@ -81,7 +82,7 @@ async fn confirm(api: &Api<DynamicObject>, object: &DynamicObject) -> Result<()>
         "observedGeneration": object.metadata.generation,
         "lastHandledReconcileAt": requested_at(object),
     });
-    write(api, MANAGER, object, fields).await?;
+    write_status(api, MANAGER, object, fields).await?;
     Ok(())
 }
 
@@ -91,7 +92,7 @@ async fn write_no_chart(api: &Api<DynamicObject>, object: &DynamicObject, cause:
         Condition::yes("Reconciling", "ProgressingWithRetry", "Fulfilling prerequisites"),
         Condition::no("Ready", "SourceNotReady", &format!("HelmChart '{chart}' is not ready: {cause}")),
     ];
-    write(api, MANAGER, object, json!({"conditions": conditions(object, &wanted)})).await?;
+    write_status(api, MANAGER, object, json!({"conditions": conditions(object, &wanted)})).await?;
     Ok(())
 }
 
@@ -193,7 +194,7 @@ impl<'a> ReleaseRun<'a> {
             "lastAttemptedRevisionDigest": self.chart.digest,
             "storageNamespace": namespace,
         });
-        self.object = write(self.api, MANAGER, &self.object, fields).await?;
+        self.object = write_status(self.api, MANAGER, &self.object, fields).await?;
         Ok(())
     }
 
@@ -329,7 +330,7 @@ impl<'a> ReleaseRun<'a> {
         if !requested_at(&self.object).is_null() {
             fields["lastHandledReconcileAt"] = requested_at(&self.object);
         }
-        write(self.api, MANAGER, &self.object, fields).await?;
+        write_status(self.api, MANAGER, &self.object, fields).await?;
         Ok(())
     }
 }

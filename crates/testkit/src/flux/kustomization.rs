@@ -1,14 +1,15 @@
 //! Replaces kustomize-controller: applies the objects of a source's revision and writes the status.
 
 use super::build::{BuildError, build};
-use super::condition::{Condition, conditions, find, is_ready, write};
+use super::condition::{Condition, conditions, find, is_ready};
 use super::context::StandInContext;
-use super::fault::FluxFailure;
 use super::health::is_current;
 use super::history::{digest, format_timeout, parse_duration, reconciled};
 use super::inventory::{inventory, prune};
 use super::kind;
+use super::requested_failures::FluxFailure;
 use super::source::requested_at;
+use super::write_status::write_status;
 use anyhow::Result;
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
@@ -59,7 +60,7 @@ pub(crate) async fn reconcile(cached: &DynamicObject, context: &StandInContext) 
             Condition::yes("Reconciling", "ProgressingWithRetry", message),
             Condition::no("Ready", "ArtifactFailed", message),
         ];
-        write(&api, MANAGER, &object, json!({"conditions": conditions(&object, &wanted)})).await?;
+        write_status(&api, MANAGER, &object, json!({"conditions": conditions(&object, &wanted)})).await?;
     }
     context.record_attempt(cached, &attempt);
     Ok(next)
@@ -192,7 +193,7 @@ impl KustomizationRun<'_> {
     }
 
     async fn write(&self, fields: Value) -> Result<DynamicObject> {
-        write(self.api, MANAGER, &self.object, fields).await
+        write_status(self.api, MANAGER, &self.object, fields).await
     }
 
     fn progress_message(&self, step: &str) -> String {

@@ -1,10 +1,11 @@
 //! Replaces source-controller: writes the revision of a source. The stand-in asks real git servers. It does not ask
 //! registries and chart repositories: every tag and chart exists.
 
-use super::condition::{Condition, conditions, find, is_ready, now, write};
+use super::condition::{Condition, conditions, find, is_ready, now};
 use super::context::StandInContext;
 use super::history::digest;
 use super::kind;
+use super::write_status::write_status;
 use anyhow::{Result, bail};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -114,7 +115,7 @@ async fn found(
             "observedGeneration": object.metadata.generation,
             "lastHandledReconcileAt": handled,
         });
-        write(&api, MANAGER, &object, fields).await?;
+        write_status(&api, MANAGER, &object, fields).await?;
     }
     context.record_attempt(cached, &attempt);
     Ok(())
@@ -136,7 +137,7 @@ async fn not_found(cached: &DynamicObject, message: &str, context: &StandInConte
         let message = stored["message"].as_str().unwrap_or_default();
         wanted.push(Condition::yes("ArtifactInStorage", "Succeeded", message));
     }
-    write(&api, MANAGER, &object, json!({"conditions": conditions(&object, &wanted)})).await?;
+    write_status(&api, MANAGER, &object, json!({"conditions": conditions(&object, &wanted)})).await?;
     context.record_attempt(cached, &attempt);
     Ok(())
 }

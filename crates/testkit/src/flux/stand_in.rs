@@ -3,8 +3,8 @@
 use super::checkout::Checkouts;
 use super::context::StandInContext;
 use super::controllers;
-use super::fault::{FluxFailure, RequestedFailures};
 use super::options::FluxOptions;
+use super::requested_failures::{FluxFailure, RequestedFailures};
 use anyhow::{Context, Result};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;

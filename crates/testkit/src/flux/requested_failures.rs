@@ -46,19 +46,19 @@ impl RequestedFailures {
     }
 
     pub fn heal(&self, kind: &str, namespace: &str, name: &str) {
-        let mut faults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        faults
+        let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        failures
             .retain(|f| (f.kind.as_str(), f.namespace.as_str(), f.name.as_str()) != (kind, namespace, name));
     }
 
     /// Returns the failure of an object. `text` contains its revision, version or images.
     pub fn matching(&self, kind: &str, namespace: &str, name: &str, text: &str) -> Option<FluxFailure> {
-        let faults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let matches = |f: &&RequestedFailure| {
             (f.kind.as_str(), f.namespace.as_str(), f.name.as_str()) == (kind, namespace, name)
                 && text.contains(&f.matching)
         };
-        faults.iter().find(matches).map(|f| f.failure)
+        failures.iter().find(matches).map(|f| f.failure)
     }
 
     /// Returns the failure of the Kustomization or HelmRelease in a workload's labels.
@@ -73,10 +73,10 @@ impl RequestedFailures {
 
     /// Describes all failures requested for an object, at any revision; empty if there are none.
     pub fn description(&self, kind: &str, namespace: &str, name: &str) -> String {
-        let faults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let of_object = |f: &&RequestedFailure| {
             (f.kind.as_str(), f.namespace.as_str(), f.name.as_str()) == (kind, namespace, name)
         };
-        faults.iter().filter(of_object).map(|f| format!("{} {:?};", f.matching, f.failure)).collect()
+        failures.iter().filter(of_object).map(|f| format!("{} {:?};", f.matching, f.failure)).collect()
     }
 }

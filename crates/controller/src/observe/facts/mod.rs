@@ -1,6 +1,13 @@
 //! The facts that Sluice keeps of an observed object: the parts that can change a decision or a status. An event
 //! with the same facts changes nothing.
 
+mod flux_status;
+pub mod git_repository;
+pub mod helm_release;
+pub mod kustomization;
+pub mod metadata;
+pub mod workload;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 

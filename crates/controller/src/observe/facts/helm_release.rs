@@ -1,0 +1,79 @@
+//! The facts of a HelmRelease.
+
+use std::collections::BTreeMap;
+
+use kube::ResourceExt;
+use sluice_api::flux::{FluxStatus, HelmRelease};
+use sluice_core::revision::Facet;
+use sluice_core::tracks::DefaultFacet;
+
+use super::flux_status::{health_status, inventory, split_by_validity};
+use super::metadata::{labelled_pipelines, owner, release, release_name};
+use super::{Fact, FluxFact, Kind, Owned, ReleaseName};
+use crate::observe::{gave_up, health};
+
+/// Returns the facts of a HelmRelease.
+pub fn facts(object: &HelmRelease) -> Fact {
+    let status = object.status.clone().unwrap_or_default();
+    let newest = status.history.iter().filter(|s| s.status == "deployed").max_by_key(|s| s.version);
+    let chart = match (&status.last_applied_revision, newest) {
+        (_, Some(snapshot)) if !snapshot.chart_version.is_empty() => snapshot.chart_version.clone(),
+        (Some(applied), _) => applied.clone(),
+        _ => String::new(),
+    };
+    let chart = chart.split('+').next().unwrap_or_default().to_string();
+    let mut facets = BTreeMap::new();
+    if !chart.is_empty() {
+        facets.insert(Facet::Chart, chart.clone());
+    }
+    if let Some(app) = newest.and_then(|s| s.app_version.as_deref()).map(str::trim).filter(|a| !a.is_empty())
+    {
+        facets.insert(Facet::App, app.to_string());
+    }
+    if let Some(digest) = newest.and_then(|s| s.oci_digest.clone()).filter(|d| !d.is_empty()) {
+        facets.insert(Facet::Digest, digest);
+    }
+    let (facets, invalid) = split_by_validity(facets);
+    let spec = &object.spec;
+    let waits = [&spec.install, &spec.upgrade, &spec.rollback].iter().all(|action| !action.disable_wait);
+    let owned = match inventory(&status) {
+        Some(entries) => Owned::Inventory(entries),
+        None => Owned::Release(release_of(object, &status)),
+    };
+    let template = object.spec.chart.as_ref().map(|c| &c.spec.source_ref);
+    let git_source = template
+        .filter(|s| s.kind == "GitRepository")
+        .map(|s| (s.namespace.clone().or_else(|| object.namespace()).unwrap_or_default(), s.name.clone()));
+    Fact::Flux(Box::new(FluxFact {
+        pipelines: labelled_pipelines(object),
+        owner: owner(Kind::HelmRelease, object),
+        attempt: None,
+        is_reconciling: health::is_reconciling(&status.conditions),
+        status: health_status(object, object.spec.suspend, &status),
+        version: facets.get(&Facet::Chart).cloned().unwrap_or_default(),
+        facets,
+        default_facet: DefaultFacet::Chart,
+        git_source,
+        owned,
+        release: release(object),
+        invalid,
+        gave_up: gave_up::facets(object, &status),
+        covers_owned: waits,
+        on_another_cluster: object.spec.kube_config.is_some(),
+    }))
+}
+
+/// Returns the Helm release of a HelmRelease: the newest in its history, else the one that its spec names.
+fn release_of(object: &HelmRelease, status: &FluxStatus) -> ReleaseName {
+    let newest = status.history.iter().max_by_key(|snapshot| snapshot.version);
+    if let Some(release) = newest.and_then(|snapshot| release_name(&snapshot.name, &snapshot.namespace)) {
+        return release;
+    }
+    let target = object.spec.target_namespace.clone().filter(|namespace| !namespace.is_empty());
+    let name = object.spec.release_name.clone().unwrap_or_else(|| match &target {
+        Some(namespace) => format!("{namespace}-{}", object.name_any()),
+        None => object.name_any(),
+    });
+    let namespace = target.or_else(|| object.namespace()).unwrap_or_default();
+    release_name(&name, &namespace).unwrap_or_default()
+}

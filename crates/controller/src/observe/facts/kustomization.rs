@@ -1,0 +1,62 @@
+//! The facts of a Kustomization.
+
+use std::collections::BTreeMap;
+
+use kube::ResourceExt;
+use sluice_api::flux::{HealthCheck, Kustomization};
+use sluice_core::revision::{Facet, shortened};
+use sluice_core::tracks::DefaultFacet;
+
+use super::flux_status::{health_status, inventory, split_by_validity};
+use super::metadata::{labelled_pipelines, owner, release};
+use super::{Fact, FluxFact, Kind, ObjectKey, Owned};
+use crate::observe::health;
+use crate::observe::oci_revision::tag_and_digest;
+
+/// Returns the facts of a Kustomization.
+pub fn facts(object: &Kustomization) -> Fact {
+    let status = object.status.clone().unwrap_or_default();
+    let source = &object.spec.source_ref;
+    let applied = status.last_applied_revision.clone().unwrap_or_default();
+    let default_facet =
+        if source.kind == "OCIRepository" { DefaultFacet::Artifact } else { DefaultFacet::Images };
+    let mut facets = BTreeMap::new();
+    if !applied.is_empty() {
+        if default_facet == DefaultFacet::Artifact {
+            let (tag, digest) = tag_and_digest(&applied);
+            facets.extend(tag.map(|t| (Facet::Tag, t)));
+            facets.extend(digest.map(|d| (Facet::Digest, d)));
+        }
+        facets.insert(Facet::Source, applied.clone());
+    }
+    let (facets, invalid) = split_by_validity(facets);
+    let short_source = facets.get(&Facet::Source).map(|applied| shortened(applied)).unwrap_or_default();
+    let version = facets.get(&Facet::Tag).cloned().unwrap_or(short_source);
+    let namespace = source.namespace.clone().or_else(|| object.namespace()).unwrap_or_default();
+    let inventory = inventory(&status).unwrap_or_default();
+    let generation = object.metadata.generation.unwrap_or_default();
+    Fact::Flux(Box::new(FluxFact {
+        pipelines: labelled_pipelines(object),
+        owner: owner(Kind::Kustomization, object),
+        attempt: status.last_attempted_revision.clone().map(|revision| (generation, revision)),
+        is_reconciling: health::is_reconciling(&status.conditions),
+        status: health_status(object, object.spec.suspend, &status),
+        version,
+        facets,
+        default_facet,
+        git_source: (source.kind == "GitRepository").then(|| (namespace, source.name.clone())),
+        covers_owned: object.spec.wait
+            || inventory.iter().all(|owned| is_checked(owned, &object.spec.health_checks)),
+        owned: Owned::Inventory(inventory),
+        release: release(object),
+        invalid,
+        gave_up: BTreeMap::new(),
+        on_another_cluster: object.spec.kube_config.is_some(),
+    }))
+}
+
+fn is_checked(owned: &ObjectKey, checks: &[HealthCheck]) -> bool {
+    checks
+        .iter()
+        .any(|c| c.kind == owned.kind.name() && c.name == owned.name && c.namespace == owned.namespace)
+}
