@@ -23,7 +23,7 @@ pub fn help(options: &BenchOptions, table: &mut ResultTable) -> Result<()> {
         return Ok(());
     }
     let (median, text) = median_of(50, || run(&options.sluice, &["--help"]))?;
-    table.add("sluice --help", "≤ 10 ms", text, BudgetVerdict::of(median <= Duration::from_millis(10)));
+    table.add("sluice --help", "≤ 5 ms", text, BudgetVerdict::of(median <= Duration::from_millis(5)));
     Ok(())
 }
 
@@ -40,7 +40,7 @@ pub async fn list(options: &BenchOptions, fleet: &PipelineFleet, table: &mut Res
             // The budget is for the tables; the rest is for comparison.
             let (budget, verdict) = match (what, form) {
                 ("pipelines", "table" | "wide") => {
-                    ("≤ 0.5 s", BudgetVerdict::of(median <= Duration::from_millis(500)))
+                    ("≤ 0.2 s", BudgetVerdict::of(median <= Duration::from_millis(200)))
                 }
                 _ => ("", BudgetVerdict::None),
             };

@@ -46,10 +46,10 @@ pub async fn measure(
     let (took, used) = (started.elapsed(), processor_time(controller.pid())? - before);
     let rate = waits.len() as f64 / took.as_secs_f64();
     let at = |percent| percentile(&waits, percent);
-    let good = rate >= 15_000.0 && at(99) <= Duration::from_millis(8);
+    let good = rate >= 20_000.0 && at(99) <= Duration::from_millis(5);
     let text = format!("{rate:.0} a second, p50 {}, p99 {}", time(at(50)), time(at(99)));
     let what = format!("signed webhook, {CONNECTIONS} connections");
-    table.add(&what, "≥ 15,000 a second, p99 ≤ 8 ms", text, BudgetVerdict::of(good));
+    table.add(&what, "≥ 20,000 a second, p99 ≤ 5 ms", text, BudgetVerdict::of(good));
     let each = used.checked_div(u32::try_from(waits.len())?).unwrap_or_default();
     let shares = used.as_secs_f64() / took.as_secs_f64() * 100.0;
     let text = format!("{} a call, {shares:.0} % of a processor", time(each));

@@ -60,9 +60,9 @@ pub async fn measure(
         .collect();
     let at = |percent| percentile(&waits, percent);
     let text = format!("p50 {}, p99 {} (most {})", time(at(50)), time(at(99)), time(at(100)));
-    let good = waits.len() == changes && at(99) <= Duration::from_millis(100);
+    let good = waits.len() == changes && at(99) <= Duration::from_millis(20);
     let what = format!("workload becomes healthy → promotion recorded, {RATE} a second");
-    table.add(&what, "p99 ≤ 100 ms", text, BudgetVerdict::of(good));
+    table.add(&what, "p99 ≤ 20 ms", text, BudgetVerdict::of(good));
     let each = writes.count() as f64 / changes as f64;
     let used = time(used / u32::try_from(changes)?);
     table.add(

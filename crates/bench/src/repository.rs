@@ -57,11 +57,17 @@ pub async fn measure(
     }
     let requests = repo.requests();
     progress(&format!("{} promotions made these requests of the server: {requests:?}", PROMOTIONS + 1));
-    let good = percentile(&recorded[1..], 100) <= Duration::from_millis(500);
+    let within =
+        |times: &[Duration], most| BudgetVerdict::of(percentile(times, 100) <= Duration::from_millis(most));
     let what = format!("promotion into {FILES} files and {LARGE_COMMITS} MB of history: recorded → pushed");
-    table.add(&what, "≤ 0.5 s", times(&recorded[1..]), BudgetVerdict::of(good));
+    table.add(&what, "≤ 0.3 s", times(&recorded[1..]), within(&recorded[1..], 300));
     table.add("  workload becomes healthy → pushed", "", times(&healthy[1..]), BudgetVerdict::None);
-    table.add("  recorded → pushed without a cache", "", times(&recorded[..1]), BudgetVerdict::None);
+    table.add(
+        "  recorded → pushed without a cache",
+        "≤ 0.5 s",
+        times(&recorded[..1]),
+        within(&recorded[..1], 500),
+    );
     Ok(())
 }
 

@@ -48,19 +48,18 @@ pub async fn measure(options: &BenchOptions, fleet: &PipelineFleet, table: &mut 
         bare.push(plain);
     }
     let n = fleet.size;
-    let worst = percentile(&took, 100);
     let what = format!("{n} pipelines × 3 targets, start to every status written");
-    table.add(&what, "≤ 6 s", times(&took), BudgetVerdict::of(worst <= Duration::from_secs(6)));
+    table.add(&what, "", times(&took), BudgetVerdict::None);
     table.add(&format!("  bare writes of the same {n} statuses"), "", times(&bare), BudgetVerdict::None);
-    // This ratio does not depend on the load of the machine: 6 s at 4.8 s of bare writes.
+    // The budget is a ratio, because the time depends on the machine.
     let ratios = took.iter().zip(&bare).map(|(start, bare)| start.as_secs_f64() / bare.as_secs_f64());
     let ratios: Vec<f64> = ratios.collect();
     let text = ratios.iter().map(|r| format!("{r:.2}")).collect::<Vec<_>>().join(", ");
-    let good = ratios.iter().all(|r| *r <= 1.25);
-    table.add("  as a multiple of bare writes", "≤ 1.25", text, BudgetVerdict::of(good));
+    let good = ratios.iter().all(|r| *r <= 1.3);
+    table.add("  as a multiple of bare writes", "≤ 1.3", text, BudgetVerdict::of(good));
     let most = memory.iter().max().copied().unwrap_or_default();
     let all = memory.iter().map(|m| megabytes(*m)).collect::<Vec<_>>().join(", ");
-    table.add("  peak memory", "≤ 90 MB", all, BudgetVerdict::of(most <= 90_000_000));
+    table.add("  peak memory", "≤ 80 MB", all, BudgetVerdict::of(most <= 80_000_000));
     let all = written.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
     table.add(
         "  API writes",
