@@ -5,6 +5,7 @@ mod age;
 mod api_errors;
 mod approve;
 mod cluster_flags;
+mod clusters;
 mod complete;
 mod completion;
 mod connection;
@@ -31,8 +32,10 @@ mod suggest;
 mod suspend;
 mod table;
 mod terminal;
+mod tree;
 mod validate;
 mod version;
+mod versions;
 
 use std::io::BufWriter;
 use std::process::ExitCode;
@@ -51,6 +54,16 @@ pub enum Command {
     Status(status::Status),
     /// Explain why an environment gets a revision or not, or tell the story of a promotion
     Explain(explain::Explain),
+    /// Show what a pipeline consists of, from its environments to the images of its workloads
+    Tree(tree::Tree),
+    /// Show which chart versions run in which environment, and which targets differ
+    #[command(after_help = versions::CHARTS_EXAMPLES)]
+    Charts(versions::Versions),
+    /// Show which images run in which environment, and which targets differ
+    #[command(after_help = versions::IMAGES_EXAMPLES)]
+    Images(versions::Versions),
+    /// Show the clusters that pipelines refer to, and whether Sluice can read them
+    Clusters(clusters::Clusters),
     /// Show what was promoted, the newest first
     History(history::History),
     /// Show the events of pipelines and promotions
@@ -113,6 +126,10 @@ pub async fn run(command: &Command, program: Program, io: &mut Io<'_>) -> Exit {
         Command::Get(args) => get::run(args, io).await,
         Command::Status(args) => status::run(args, io).await,
         Command::Explain(args) => explain::run(args, io).await,
+        Command::Tree(args) => tree::run(args, io).await,
+        Command::Charts(args) => versions::run(args, "Charts", sluice_view::versions::charts, io).await,
+        Command::Images(args) => versions::run(args, "Images", sluice_view::versions::images, io).await,
+        Command::Clusters(args) => clusters::run(args, io).await,
         Command::History(args) => history::run(args, io).await,
         Command::Events(args) => events::run(args, io).await,
         Command::Approve(args) => approve::run(args, io).await,

@@ -1,4 +1,4 @@
-//! Reads a pipeline together with its promotions, for commands that show a view of both.
+//! Reads the pipelines and promotions that a view needs.
 
 use kube::api::ListParams;
 use sluice_api::lenient::List;
@@ -19,8 +19,7 @@ pub(crate) async fn pipeline(
     name: &str,
     io: &mut Io<'_>,
 ) -> Outcome<(Pipeline, Vec<Promotion>)> {
-    let found = objects::get::<Pipeline>(connection, &connection.namespace, name).await?;
-    let Some(pipeline) = found else { return Err(missing::<Pipeline>(connection, name, false).await) };
+    let pipeline = pipeline_alone(connection, name).await?;
     let here = Some(connection.namespace.as_str());
     let List { mut items, mut unreadable } =
         objects::list::<Promotion>(connection, here, &ListParams::default()).await?;
@@ -28,4 +27,31 @@ pub(crate) async fn pipeline(
     unreadable.retain(|bad| bad.may_be(|spec| spec.pipeline == name));
     objects::warn::<Promotion, _>(unreadable.iter(), io);
     Ok((pipeline, items))
+}
+
+/// Returns a pipeline.
+///
+/// # Errors
+/// When the cluster does not answer, or the pipeline does not exist.
+pub(crate) async fn pipeline_alone(connection: &Connection, name: &str) -> Outcome<Pipeline> {
+    let found = objects::get::<Pipeline>(connection, &connection.namespace, name).await?;
+    match found {
+        Some(pipeline) => Ok(pipeline),
+        None => Err(missing::<Pipeline>(connection, name, false).await),
+    }
+}
+
+/// Returns the readable pipelines of a namespace, or of all namespaces, and warns about the others.
+///
+/// # Errors
+/// When the cluster does not answer.
+pub(crate) async fn pipelines(
+    connection: &Connection,
+    namespace: Option<&str>,
+    params: &ListParams,
+    io: &mut Io<'_>,
+) -> Outcome<Vec<Pipeline>> {
+    let List { items, unreadable } = objects::list::<Pipeline>(connection, namespace, params).await?;
+    objects::warn::<Pipeline, _>(unreadable.iter(), io);
+    Ok(items)
 }

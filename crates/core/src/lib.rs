@@ -4,6 +4,7 @@
 pub mod decide;
 pub mod evidence;
 pub mod history;
+pub mod image;
 pub mod observed;
 pub mod pipeline;
 pub mod promotion;

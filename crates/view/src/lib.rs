@@ -2,8 +2,12 @@
 //! render the answers and compute nothing of their own. Objects come in as values; there is no clock, no input and no
 //! output.
 
+pub mod clusters;
 pub mod explain;
 pub mod history;
 mod place;
+mod running;
 pub mod status;
 pub mod story;
+pub mod tree;
+pub mod versions;

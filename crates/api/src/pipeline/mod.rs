@@ -195,6 +195,18 @@ pub struct Target {
     pub workloads: Vec<WorkloadRef>,
 }
 
+impl Target {
+    /// Returns the cluster as people read it from a Pipeline in the namespace `home`: empty for the cluster with the
+    /// Pipeline, and with the namespace if that is not `home`.
+    pub fn cluster_name(&self, home: &str) -> String {
+        let Some(cluster) = &self.cluster_ref else { return String::new() };
+        match cluster.namespace_or(home) {
+            namespace if namespace == home => cluster.name.clone(),
+            namespace => format!("{namespace}/{}", cluster.name),
+        }
+    }
+}
+
 /// How Sluice observes a target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Observe {

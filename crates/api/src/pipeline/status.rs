@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use sluice_core::Time;
 pub use sluice_core::observed::Health;
 
+use super::Target;
 use super::references::ClusterRef;
 use crate::promotion::{Phase, RecordedRequestState};
 use crate::schema::is_default;
@@ -159,6 +160,28 @@ pub struct TargetStatus {
     /// `status.revisions`, its arrival, its run and its time, as `index/arrival/run/time`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub proofs: String,
+}
+
+impl EnvironmentStatus {
+    /// Returns the status of the target with this index and name in the spec: by its name, or if the spec has no name
+    /// by its index, if the namespace is the same. The predecessor recorded targets by their index only.
+    pub fn target(&self, target: &Target, index: usize, name: &str) -> Option<&TargetStatus> {
+        let by_name = self.targets.iter().find(|status| status.name == name);
+        let is_same = |status: &&TargetStatus| target.name.is_none() && status.namespace == target.namespace;
+        by_name.or_else(|| self.targets.get(index).filter(|s| is_same(s) || s.is_of_predecessor()))
+    }
+}
+
+impl TargetStatus {
+    /// Returns true if the predecessor wrote the status: it recorded neither name nor namespace.
+    pub fn is_of_predecessor(&self) -> bool {
+        self.name.is_empty() && self.namespace.is_empty()
+    }
+
+    /// Returns the health. The predecessor recorded only whether a target is ready.
+    pub fn shown_health(&self) -> Health {
+        if self.is_of_predecessor() && self.ready { Health::Ready } else { self.health }
+    }
 }
 
 /// Reads the readable conditions. The API server accepts times that cannot be parsed.

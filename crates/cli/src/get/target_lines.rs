@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use kube::api::ObjectMeta;
 use serde::{Deserialize, Serialize};
 use sluice_api::Pipeline;
-use sluice_api::pipeline::{Environment, EnvironmentStatus, Health, Target, TargetStatus, WorkloadStatus};
+use sluice_api::pipeline::{Environment, EnvironmentStatus, Health, TargetStatus, WorkloadStatus};
 use sluice_core::Time;
 
 use super::fetch::lean_metadata;
@@ -81,11 +81,11 @@ pub(super) fn lines(seen: &ListedTargets) -> Vec<TargetLine> {
                 pipeline: seen.name_any(),
                 environment: environment.name.clone(),
                 target: name,
-                cluster: cluster(target, seen.metadata.namespace.as_deref()),
+                cluster: target.cluster_name(seen.metadata.namespace.as_deref().unwrap_or_default()),
                 namespace: target.namespace.clone(),
                 ..TargetLine::default()
             };
-            match observation(target, (n, &base.target), &status.targets) {
+            match status.target(target, n, &base.target) {
                 Some(observed) => lines.extend(of_target(&base, observed)),
                 None => lines.push(TargetLine { error: NOT_OBSERVED.into(), ..base }),
             }
@@ -94,37 +94,10 @@ pub(super) fn lines(seen: &ListedTargets) -> Vec<TargetLine> {
     lines
 }
 
-/// Returns the status of a target: by its name, or if the spec has no name by its index `n`, if the namespace is the same.
-/// The predecessor recorded targets by their index only.
-fn observation<'a>(
-    target: &Target,
-    (n, name): (usize, &str),
-    seen: &'a [TargetStatus],
-) -> Option<&'a TargetStatus> {
-    let by_name = seen.iter().find(|s| s.name == name);
-    let is_same = |s: &&TargetStatus| target.name.is_none() && s.namespace == target.namespace;
-    by_name.or_else(|| seen.get(n).filter(|s| is_same(s) || is_of_predecessor(s)))
-}
-
-/// Returns true if the predecessor wrote the status: it recorded neither name nor namespace.
-fn is_of_predecessor(status: &TargetStatus) -> bool {
-    status.name.is_empty() && status.namespace.is_empty()
-}
-
-fn cluster(target: &Target, home: Option<&str>) -> String {
-    let Some(cluster) = &target.cluster_ref else { return String::new() };
-    match cluster.namespace.as_deref() {
-        Some(namespace) if Some(namespace) != home => format!("{namespace}/{}", cluster.name),
-        _ => cluster.name.clone(),
-    }
-}
-
 fn of_target(base: &TargetLine, target: &TargetStatus) -> Vec<TargetLine> {
-    // The predecessor recorded only whether a target is ready.
-    let was_ready = is_of_predecessor(target) && target.ready;
     let base = TargetLine {
         target: if target.name.is_empty() { base.target.clone() } else { target.name.clone() },
-        health: if was_ready { Health::Ready } else { target.health },
+        health: target.shown_health(),
         since: target.since,
         reported: target.reported,
         error: target.error.clone(),

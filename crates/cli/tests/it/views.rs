@@ -128,3 +128,51 @@ async fn events_are_those_of_the_pipeline_and_its_promotions() -> Result<()> {
     assert!(ran.out.contains("other-prod-1") && !ran.out.contains("podinfo-prod-1"), "{}", ran.out);
     Ok(())
 }
+
+#[tokio::test]
+async fn what_runs_where_is_a_tree_and_tables_of_versions() -> Result<()> {
+    let place = place("running").await?;
+    let workload = |tag: &str| {
+        json!([
+            {"kind": "HelmRelease", "name": "podinfo", "version": tag, "health": "Ready"},
+            {"kind": "Deployment", "name": "podinfo", "version": tag, "health": "Ready", "images": [format!("podinfo:{tag}")]},
+        ])
+    };
+    let mut status = running("6.1.8", "6.1.5");
+    status["environments"]["dev"]["targets"][0]["workloads"] = workload("6.1.8");
+    status["environments"]["prod"]["targets"][0]["workloads"] = workload("6.1.5");
+    place.pipeline("podinfo", status).await?;
+
+    let ran = place.sluice(&["tree", "podinfo", "-e", "prod"]).await;
+    assert_eq!((ran.exit, ran.err.as_str()), (Exit::Ok, ""));
+    insta::assert_snapshot!(ran.out, @r"
+    running/podinfo
+    └── prod after dev
+        └── prod-podinfo (cluster prod, namespace podinfo) 6.1.5 Ready
+            └── HelmRelease/podinfo 6.1.5 Ready
+                └── Deployment/podinfo Ready
+                    └── podinfo:6.1.5
+    ");
+    insta::assert_snapshot!(place.sluice(&["charts"]).await.steady(), @r"
+    HELM RELEASE PIPELINE ENVIRONMENT VERSION TARGETS OUTLIERS
+    podinfo running/podinfo dev 6.1.8 1
+    podinfo running/podinfo prod 6.1.5 1
+    ");
+    insta::assert_snapshot!(place.sluice(&["images", "podinfo", "-e", "dev"]).await.steady(), @r"
+    IMAGE PIPELINE ENVIRONMENT VERSION TARGETS OUTLIERS
+    podinfo running/podinfo dev 6.1.8 1
+    ");
+    insta::assert_snapshot!(place.sluice(&["clusters"]).await.steady(), @r"
+    CLUSTER SECRET READY PROBLEM
+    running/dev - 1/1 there is no GitopsCluster running/dev: create it, or correct the target's clusterRef
+    running/prod - 1/1 there is no GitopsCluster running/prod: create it, or correct the target's clusterRef
+    ");
+    let ran = place.sluice(&["images", "--outliers"]).await;
+    assert_eq!(ran.err, "no images found in namespace running; -A looks in all of them\n");
+    let ran = place.sluice(&["tree", "podinfo", "-e", "prd"]).await;
+    assert_eq!(
+        (ran.exit, ran.err.as_str()),
+        (Exit::NotFound, "✗ pipeline podinfo has no environment prd; did you mean prod?\n")
+    );
+    Ok(())
+}

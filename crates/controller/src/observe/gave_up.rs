@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use sluice_api::flux::{FluxStatus, HelmRelease};
+use sluice_core::image;
 use sluice_core::revision::Facet;
 use sluice_core::value;
 
-use super::{health, image};
+use super::health;
 
 /// The most bytes of all image facets of a state.
 const MAX_IMAGES_BYTES: usize = 16 << 10;

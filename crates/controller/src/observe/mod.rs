@@ -5,7 +5,6 @@ pub mod debounce;
 pub mod facts;
 pub mod gave_up;
 pub mod health;
-pub mod image;
 pub mod index;
 mod oci_revision;
 pub mod reported;

@@ -12,8 +12,8 @@ use sluice_core::tracks::Track;
 use sluice_core::value;
 
 use super::facts::{ClusterKey, Fact, FluxFact, Kind, ObjectKey, WorkloadFact};
-use super::image;
 use super::index::{ClusterState, KindState, MAX_NESTING, ObservedCluster};
+use sluice_core::image;
 
 /// The cluster has not answered yet. The caller must try again later.
 #[derive(Debug, PartialEq, Eq)]

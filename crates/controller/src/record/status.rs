@@ -8,12 +8,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self, Condition};
 use kube::ResourceExt;
 use sluice_api::pipeline as api;
 use sluice_api::promotion::Promotion as ApiPromotion;
-use sluice_core::Time;
 use sluice_core::decide::Decision;
 use sluice_core::evidence::Evidence;
 use sluice_core::observed::{Health, Member, ObservedTarget, ObservedTargets};
 use sluice_core::pipeline::{Environment, Pipeline};
 use sluice_core::promotion::{GateKind, Phase};
+use sluice_core::{Time, image};
 
 use super::size;
 use super::summary::summary;
@@ -223,7 +223,7 @@ fn workloads(member: &Member) -> Vec<api::WorkloadStatus> {
         images: Vec::new(),
     };
     let made = member.workloads.iter().map(|made| {
-        let tags = made.images.iter().map(|i| crate::observe::image::parts(i).1);
+        let tags = made.images.iter().map(|i| image::parts(i).1);
         api::WorkloadStatus {
             kind: made.kind.clone(),
             name: made.name.clone(),

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use sluice_api::workload::Workload;
 use sluice_controller::observe::facts::{Fact, Kind, workload};
-use sluice_controller::observe::image;
+use sluice_core::image;
 
 use crate::support::{deployment, fact, with};
 

@@ -5,5 +5,6 @@
 mod explain;
 mod fixture;
 mod history;
+mod running;
 mod status;
 mod story;

@@ -1,4 +1,4 @@
-//! References of container images in workloads and charts.
+//! References of container images, as workloads and charts write them.
 
 /// Returns the repository of an image, and its tag, else its digest, else `latest`. The port of a registry is not
 /// a tag.

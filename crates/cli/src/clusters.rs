@@ -1,0 +1,83 @@
+//! `sluice clusters`: the clusters that pipelines refer to, and whether Sluice can read them.
+
+use clap::Args;
+use kube::Api;
+use kube::api::ListParams;
+use sluice_api::GitopsCluster;
+use sluice_api::gitops_cluster::gitops_cluster_resource;
+use sluice_view::clusters::{ClusterRow, clusters};
+
+use crate::cluster_flags::ClusterFlags;
+use crate::connection::API_CALL_TIMEOUT;
+use crate::exit::Outcome;
+use crate::load;
+use crate::output::{DataFormat, view};
+use crate::table::{Cell, Row, Table, Tone};
+use crate::terminal::Io;
+
+/// Arguments of `sluice clusters`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  # Which clusters do my pipelines use, and can Sluice read them?
+  sluice clusters -n apps
+
+  # Those of all namespaces, for a script
+  sluice clusters -A -o json")]
+pub struct Clusters {
+    /// Look in all namespaces
+    #[arg(short = 'A', long)]
+    all_namespaces: bool,
+    /// Print data instead of a table
+    #[arg(short, long, value_name = "FORMAT")]
+    output: Option<DataFormat>,
+    #[command(flatten)]
+    cluster: ClusterFlags,
+}
+
+pub(crate) async fn run(args: &Clusters, io: &mut Io<'_>) -> Outcome {
+    let connection = args.cluster.open(Some(API_CALL_TIMEOUT))?;
+    let namespace = (!args.all_namespaces).then_some(connection.namespace.as_str());
+    let resource = gitops_cluster_resource();
+    let api: Api<GitopsCluster> = match namespace {
+        Some(namespace) => Api::namespaced_with(connection.client.clone(), namespace, &resource),
+        None => Api::all_with(connection.client.clone(), &resource),
+    };
+    let known = match api.list(&ListParams::default()).await {
+        Ok(list) => Some(list.items),
+        // A hub without leaf clusters does not need the kind.
+        Err(kube::Error::Api(status)) if status.code == 404 => Some(Vec::new()),
+        Err(error @ kube::Error::Api(_)) => {
+            io.fail(&connection.explain(error));
+            io.note("  only what Pipelines say about clusters is shown");
+            None
+        }
+        Err(error) => return Err(connection.explain(error)),
+    };
+    let pipelines = load::pipelines(&connection, namespace, &ListParams::default(), io).await?;
+    let is_listed = |of: &str| known.is_some() && namespace.is_none_or(|namespace| namespace == of);
+    let rows = clusters(known.as_deref().unwrap_or_default(), is_listed, &pipelines);
+    if let Some(format) = args.output {
+        return Ok(view(format, "Clusters", &rows, io.out)?);
+    }
+    if rows.is_empty() {
+        io.note("no clusters and no pipelines found");
+        return Ok(());
+    }
+    let cells: Vec<Row> = rows.iter().map(cells).collect();
+    Ok(Table::print(vec!["CLUSTER", "SECRET", "READY", "PROBLEM"], &cells, io)?)
+}
+
+fn cells(row: &ClusterRow) -> Row {
+    let tone = match (row.targets, row.ready) {
+        _ if !row.problem.is_empty() => Tone::Bad,
+        (0, _) => Tone::Plain,
+        (targets, ready) if targets == ready => Tone::Good,
+        _ => Tone::Held,
+    };
+    vec![
+        Cell::new(if row.name.is_empty() { "(the hub)" } else { &row.name }),
+        Cell::new(&row.secret),
+        Cell::new(format!("{}/{}", row.ready, row.targets)).tone(tone),
+        Cell::new(&row.problem),
+    ]
+}

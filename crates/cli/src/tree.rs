@@ -1,0 +1,97 @@
+//! `sluice tree`: what a pipeline consists of, from its environments to the images of its workloads.
+
+use clap::Args;
+use clap_complete::ArgValueCompleter;
+use sluice_view::tree::{EnvironmentNode, TargetNode, WorkloadNode, tree};
+
+use crate::cluster_flags::ClusterFlags;
+use crate::complete::{environments, pipelines};
+use crate::connection::API_CALL_TIMEOUT;
+use crate::exit::Outcome;
+use crate::load;
+use crate::output::{DataFormat, view};
+use crate::reference;
+use crate::suggest::no_environment;
+use crate::terminal::Io;
+
+/// Arguments of `sluice tree`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  # What does podinfo consist of, in all environments?
+  sluice tree podinfo -n apps
+
+  # Only in prod
+  sluice tree podinfo -n apps -e prod")]
+pub struct Tree {
+    /// The pipeline
+    #[arg(value_parser = reference::pipeline, add = ArgValueCompleter::new(pipelines))]
+    pipeline: String,
+    /// Only this environment
+    #[arg(short, long, value_name = "NAME", add = ArgValueCompleter::new(environments))]
+    environment: Option<String>,
+    /// Print data instead of a tree
+    #[arg(short, long, value_name = "FORMAT")]
+    output: Option<DataFormat>,
+    #[command(flatten)]
+    cluster: ClusterFlags,
+}
+
+pub(crate) async fn run(args: &Tree, io: &mut Io<'_>) -> Outcome {
+    let connection = args.cluster.open(Some(API_CALL_TIMEOUT))?;
+    let pipeline = load::pipeline_alone(&connection, &args.pipeline).await?;
+    let mut environments = tree(&pipeline);
+    if let Some(wanted) = &args.environment {
+        let names: Vec<String> = environments.iter().map(|node| node.name.clone()).collect();
+        environments.retain(|node| node.name == *wanted);
+        if environments.is_empty() {
+            return Err(no_environment(&args.pipeline, wanted, &names));
+        }
+    }
+    if let Some(format) = args.output {
+        return Ok(view(format, "Tree", &environments, io.out)?);
+    }
+    io.line(format!("{}/{}", connection.namespace, args.pipeline))?;
+    let nodes: Vec<Node> = environments.iter().map(of_environment).collect();
+    Ok(branches(&nodes, "", io)?)
+}
+
+/// One line of the tree, and what is below it.
+struct Node {
+    text: String,
+    below: Vec<Node>,
+}
+
+/// Prints the lines of these nodes, and of all below them.
+fn branches(nodes: &[Node], indent: &str, io: &mut Io<'_>) -> std::io::Result<()> {
+    for (n, node) in nodes.iter().enumerate() {
+        let (branch, more) =
+            if n + 1 == nodes.len() { ("└── ", "    ") } else { ("├── ", "│   ") };
+        io.line(format!("{indent}{branch}{}", node.text))?;
+        branches(&node.below, &format!("{indent}{more}"), io)?;
+    }
+    Ok(())
+}
+
+fn of_environment(node: &EnvironmentNode) -> Node {
+    let after =
+        if node.after.is_empty() { String::new() } else { format!(" after {}", node.after.join(", ")) };
+    Node { text: format!("{}{after}", node.name), below: node.targets.iter().map(of_target).collect() }
+}
+
+fn of_target(node: &TargetNode) -> Node {
+    let place = match node.cluster.as_str() {
+        "" => format!("namespace {}", node.namespace),
+        cluster => format!("cluster {cluster}, namespace {}", node.namespace),
+    };
+    let runs = node.runs.as_ref().map(|revision| format!(" {revision}")).unwrap_or_default();
+    let error = if node.error.is_empty() { String::new() } else { format!(": {}", node.error) };
+    let text = format!("{} ({place}){runs} {}{error}", node.name, node.health);
+    Node { text, below: node.members.iter().map(of_workload).collect() }
+}
+
+fn of_workload(node: &WorkloadNode) -> Node {
+    let version = if node.version.is_empty() { String::new() } else { format!(" {}", node.version) };
+    let images = node.images.iter().map(|image| Node { text: image.clone(), below: Vec::new() });
+    let below = node.made.iter().map(of_workload).chain(images).collect();
+    Node { text: format!("{}{version} {}", node.name, node.health), below }
+}

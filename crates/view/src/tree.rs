@@ -1,0 +1,112 @@
+//! What a pipeline consists of: environments, targets, Flux objects, the workloads that they made, and images.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sluice_api::Pipeline;
+use sluice_api::pipeline::WorkloadStatus;
+use sluice_core::observed::Health;
+
+use crate::running::RunningTarget;
+
+/// One environment of a pipeline.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EnvironmentNode {
+    /// The environment.
+    pub name: String,
+    /// The environments before it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<String>,
+    /// The targets, in the order of the spec.
+    pub targets: Vec<TargetNode>,
+}
+
+/// One target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TargetNode {
+    /// The target.
+    pub name: String,
+    /// The cluster; empty for the hub.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub cluster: String,
+    /// The namespace on the cluster.
+    pub namespace: String,
+    /// The revision that it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runs: Option<String>,
+    /// Its health.
+    pub health: Health,
+    /// Why it is not healthy; empty if it is.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub error: String,
+    /// The Flux objects of the application.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<WorkloadNode>,
+}
+
+/// A Flux object, or a workload that it made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkloadNode {
+    /// `Kind/name`.
+    pub name: String,
+    /// Its version, if it is a Flux object.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub version: String,
+    /// Its health.
+    pub health: Health,
+    /// The images of its containers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<String>,
+    /// The workloads that it made.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub made: Vec<WorkloadNode>,
+}
+
+/// Returns the tree of a pipeline.
+pub fn tree(pipeline: &Pipeline) -> Vec<EnvironmentNode> {
+    let targets = RunningTarget::all(pipeline);
+    let environments =
+        pipeline.spec.environments.iter().enumerate().map(|(at, environment)| EnvironmentNode {
+            name: environment.name.clone(),
+            after: pipeline.spec.after(at).into_iter().map(String::from).collect(),
+            targets: targets.iter().filter(|t| t.environment == environment.name).map(target).collect(),
+        });
+    environments.collect()
+}
+
+fn target(target: &RunningTarget<'_>) -> TargetNode {
+    let mut members: Vec<WorkloadNode> = Vec::new();
+    for workload in target.workloads() {
+        let node = node(workload);
+        // The status lists each Flux object before the workloads that it made.
+        match members.last_mut() {
+            Some(member) if !is_flux(workload) => member.made.push(node),
+            _ => members.push(node),
+        }
+    }
+    TargetNode {
+        name: target.name.clone(),
+        cluster: target.cluster.clone(),
+        namespace: target.namespace.into(),
+        runs: target.status.and_then(|status| status.revision.clone()),
+        health: target.health(),
+        error: target.status.map(|status| status.error.clone()).unwrap_or_default(),
+        members,
+    }
+}
+
+fn is_flux(workload: &WorkloadStatus) -> bool {
+    matches!(workload.kind.as_str(), "HelmRelease" | "Kustomization")
+}
+
+fn node(workload: &WorkloadStatus) -> WorkloadNode {
+    WorkloadNode {
+        name: format!("{}/{}", workload.kind, workload.name),
+        version: if is_flux(workload) { workload.version.clone() } else { String::new() },
+        health: workload.health,
+        images: workload.images.clone(),
+        made: Vec::new(),
+    }
+}
