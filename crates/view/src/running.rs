@@ -36,7 +36,7 @@ impl<'a> RunningTarget<'a> {
                     environment: &environment.name,
                     cluster: target.cluster_name(home),
                     namespace: &target.namespace,
-                    status: status.and_then(|status| status.target(target, n, &target_name)),
+                    status: status.and_then(|status| target.status_in(status, n, &target_name)),
                     name: target_name,
                 });
             }

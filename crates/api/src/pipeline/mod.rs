@@ -205,6 +205,19 @@ impl Target {
             namespace => format!("{namespace}/{}", cluster.name),
         }
     }
+
+    /// Returns the target with this index and name in the status of its environment: by its name, or if the spec has no
+    /// name by its index, if the namespace is the same. The predecessor recorded targets by their index only.
+    pub fn status_in<'a>(
+        &self,
+        environment: &'a EnvironmentStatus,
+        index: usize,
+        name: &str,
+    ) -> Option<&'a TargetStatus> {
+        let by_name = environment.targets.iter().find(|status| status.name == name);
+        let is_same = |status: &&TargetStatus| self.name.is_none() && status.namespace == self.namespace;
+        by_name.or_else(|| environment.targets.get(index).filter(|s| is_same(s) || s.is_of_predecessor()))
+    }
 }
 
 /// How Sluice observes a target.

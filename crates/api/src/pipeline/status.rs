@@ -8,7 +8,6 @@ use serde::{Deserialize, Deserializer, Serialize};
 use sluice_core::Time;
 pub use sluice_core::observed::Health;
 
-use super::Target;
 use super::references::ClusterRef;
 use crate::promotion::{Phase, RecordedRequestState};
 use crate::schema::is_default;
@@ -160,16 +159,6 @@ pub struct TargetStatus {
     /// `status.revisions`, its arrival, its run and its time, as `index/arrival/run/time`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub proofs: String,
-}
-
-impl EnvironmentStatus {
-    /// Returns the status of the target with this index and name in the spec: by its name, or if the spec has no name
-    /// by its index, if the namespace is the same. The predecessor recorded targets by their index only.
-    pub fn target(&self, target: &Target, index: usize, name: &str) -> Option<&TargetStatus> {
-        let by_name = self.targets.iter().find(|status| status.name == name);
-        let is_same = |status: &&TargetStatus| target.name.is_none() && status.namespace == target.namespace;
-        by_name.or_else(|| self.targets.get(index).filter(|s| is_same(s) || s.is_of_predecessor()))
-    }
 }
 
 impl TargetStatus {

@@ -85,7 +85,7 @@ pub(super) fn lines(seen: &ListedTargets) -> Vec<TargetLine> {
                 namespace: target.namespace.clone(),
                 ..TargetLine::default()
             };
-            match status.target(target, n, &base.target) {
+            match target.status_in(status, n, &base.target) {
                 Some(observed) => lines.extend(of_target(&base, observed)),
                 None => lines.push(TargetLine { error: NOT_OBSERVED.into(), ..base }),
             }
