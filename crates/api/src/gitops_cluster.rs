@@ -1,13 +1,13 @@
 //! The `GitopsCluster` of Weave's cluster-controller, with which a hub cluster names other clusters.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::core::{ApiResource, Object};
+use kube::core::{ApiResource, NotUsed, Object};
 use serde::{Deserialize, Serialize};
 
 use crate::pipeline::SecretRef;
 
-/// A cluster that Sluice connects to, as stored on the hub.
-pub type GitopsCluster = Object<GitopsClusterSpec, GitopsClusterStatus>;
+/// A cluster that Sluice connects to, as stored on the hub. The status by cluster-controller says that the Secret exists,
+/// not that the cluster answers, and is not read.
+pub type GitopsCluster = Object<GitopsClusterSpec, NotUsed>;
 
 /// Where the cluster's kubeconfig is. Exactly one of the two is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,14 +28,6 @@ impl GitopsClusterSpec {
             (None, None) => None,
         }
     }
-}
-
-/// The status by cluster-controller. It says that the Secret exists, not that the cluster answers.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct GitopsClusterStatus {
-    /// The conditions by cluster-controller.
-    pub conditions: Vec<Condition>,
 }
 
 /// Returns the GitopsCluster resource as the hub serves it.

@@ -1,7 +1,6 @@
 //! `sluice clusters`: the clusters that pipelines refer to, and whether Sluice can read them.
 
 use clap::Args;
-use kube::Api;
 use kube::api::ListParams;
 use sluice_api::GitopsCluster;
 use sluice_api::gitops_cluster::gitops_cluster_resource;
@@ -11,6 +10,7 @@ use crate::cluster_flags::ClusterFlags;
 use crate::connection::API_CALL_TIMEOUT;
 use crate::exit::Outcome;
 use crate::load;
+use crate::objects;
 use crate::output::{DataFormat, view};
 use crate::table::{Cell, Row, Table, Tone};
 use crate::terminal::Io;
@@ -37,13 +37,10 @@ pub struct Clusters {
 pub(crate) async fn run(args: &Clusters, io: &mut Io<'_>) -> Outcome {
     let connection = args.cluster.open(Some(API_CALL_TIMEOUT))?;
     let namespace = (!args.all_namespaces).then_some(connection.namespace.as_str());
-    let resource = gitops_cluster_resource();
-    let api: Api<GitopsCluster> = match namespace {
-        Some(namespace) => Api::namespaced_with(connection.client.clone(), namespace, &resource),
-        None => Api::all_with(connection.client.clone(), &resource),
-    };
-    let known = match api.list(&ListParams::default()).await {
-        Ok(list) => Some(list.items),
+    let listed =
+        objects::list_of::<GitopsCluster>(&connection, &gitops_cluster_resource(), namespace, io).await;
+    let known = match listed {
+        Ok(known) => Some(known),
         // A hub without leaf clusters does not need the kind.
         Err(kube::Error::Api(status)) if status.code == 404 => Some(Vec::new()),
         Err(error @ kube::Error::Api(_)) => {

@@ -4,8 +4,7 @@ use clap::Args;
 use clap_complete::ArgValueCompleter;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
-use kube::Api;
-use kube::api::ListParams;
+use kube::api::ApiResource;
 use sluice_api::GROUP;
 
 use crate::cluster_flags::ClusterFlags;
@@ -13,6 +12,7 @@ use crate::complete::pipelines;
 use crate::connection::API_CALL_TIMEOUT;
 use crate::exit::Outcome;
 use crate::load;
+use crate::objects;
 use crate::reference;
 use crate::table::{Cell, Row, Table, Tone};
 use crate::terminal::Io;
@@ -47,8 +47,9 @@ pub(crate) async fn run(args: &Events, io: &mut Io<'_>) -> Outcome {
         }
         None => Vec::new(),
     };
-    let api: Api<Event> = Api::namespaced(connection.client.clone(), &connection.namespace);
-    let listed = api.list(&ListParams::default()).await.map_err(|error| connection.explain(error))?;
+    let (resource, here) = (ApiResource::erase::<Event>(&()), Some(connection.namespace.as_str()));
+    let listed = objects::list_of::<Event>(&connection, &resource, here, io).await;
+    let listed = listed.map_err(|error| connection.explain(error))?;
     let is_wanted = |event: &Event| {
         let object = &event.involved_object;
         let ours = object.api_version.as_deref().is_some_and(|v| v.split('/').next() == Some(GROUP));
@@ -60,7 +61,7 @@ pub(crate) async fn run(args: &Events, io: &mut Io<'_>) -> Outcome {
         let of_type = args.types.is_empty() || event.type_.as_ref().is_some_and(|t| args.types.contains(t));
         ours && of_pipeline && of_type
     };
-    let mut events: Vec<Event> = listed.items.into_iter().filter(is_wanted).collect();
+    let mut events: Vec<Event> = listed.into_iter().filter(is_wanted).collect();
     events.sort_by_cached_key(|event| (time(event), event.metadata.name.clone()));
     if events.is_empty() {
         io.note("there are no events");

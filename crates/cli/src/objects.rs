@@ -2,9 +2,12 @@
 //! warn about unreadable objects, and fail only if one of them is, or may be, the object that they need.
 
 use kube::Resource;
-use kube::api::ListParams;
+use kube::api::{ApiResource, DynamicObject, ListParams};
+use kube::core::Request;
 use kube::core::object::HasSpec;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use sluice_api::lenient::{self, List, Unreadable};
 
 use crate::connection::Connection;
@@ -42,6 +45,44 @@ where
     K: Resource<DynamicType = ()> + DeserializeOwned + HasSpec<Spec: DeserializeOwned>,
 {
     lenient::list(&connection.client, namespace, params).await.map_err(|e| connection.explain(e))
+}
+
+/// Reads the objects of another kind, of a namespace or of all namespaces. Each object is read separately: a person can
+/// store a time that cannot be parsed, and one such object must not hide the others.
+///
+/// # Errors
+/// When the cluster does not answer with a list.
+pub(crate) async fn list_of<K>(
+    connection: &Connection,
+    resource: &ApiResource,
+    namespace: Option<&str>,
+    io: &mut Io<'_>,
+) -> kube::Result<Vec<K>>
+where
+    K: DeserializeOwned,
+{
+    #[derive(Deserialize)]
+    struct RawList {
+        items: Vec<Value>,
+    }
+    let request = Request::new(DynamicObject::url_path(resource, namespace)).list(&ListParams::default());
+    let list: RawList = connection.client.request(request.map_err(kube::Error::BuildRequest)?).await?;
+    let mut readable = Vec::new();
+    for mut object in list.items {
+        let name = ["namespace", "name"]
+            .map(|field| object["metadata"][field].as_str().unwrap_or_default().to_owned());
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            metadata.remove("managedFields");
+        }
+        match serde_json::from_value(object) {
+            Ok(object) => readable.push(object),
+            Err(error) => {
+                let kind = resource.kind.to_ascii_lowercase();
+                io.progress(Symbol::Failed, &format!("{kind} {} cannot be read: {error}", name.join("/")));
+            }
+        }
+    }
+    Ok(readable)
 }
 
 /// Returns the failure of a command that needs an unreadable object.

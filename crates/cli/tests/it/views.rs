@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::{Event, ObjectReference};
 use kube::Api;
 use kube::api::PostParams;
+use kube::core::Request;
 use serde_json::{Value, json};
 use sluice_cli::Exit;
 
@@ -174,5 +175,25 @@ async fn what_runs_where_is_a_tree_and_tables_of_versions() -> Result<()> {
         (ran.exit, ran.err.as_str()),
         (Exit::NotFound, "✗ pipeline podinfo has no environment prd; did you mean prod?\n")
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_event_with_a_time_that_cannot_be_parsed_does_not_hide_the_others() -> Result<()> {
+    let place = waiting("odd-times").await?;
+    let events = |name: &str, time: &str| {
+        json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": name, "namespace": "odd-times"},
+            "involvedObject": {"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline", "name": "podinfo",
+                "namespace": "odd-times"},
+            "reason": name, "type": "Normal", "message": "why", "lastTimestamp": time})
+    };
+    for (name, time) in [("odd", "9999-12-31T23:59:59Z"), ("usual", "2026-11-21T12:00:00Z")] {
+        let all = Request::new("/api/v1/namespaces/odd-times/events");
+        let create = all.create(&PostParams::default(), serde_json::to_vec(&events(name, time))?)?;
+        place.client.request::<Value>(create).await.context("an event")?;
+    }
+    let ran = place.sluice(&["events", "podinfo"]).await;
+    assert!(ran.out.contains("usual"), "{ran:?}");
+    assert!(ran.err.starts_with("✗ event odd-times/odd cannot be read: "), "{ran:?}");
     Ok(())
 }

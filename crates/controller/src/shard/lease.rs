@@ -4,10 +4,11 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::api::coordination::v1::Lease as KubernetesLease;
 use kube::ResourceExt;
-use kube::api::ObjectMeta;
+use kube::api::{ApiResource, ObjectMeta};
+use kube::core::{NotUsed, Object, TypeMeta};
+use serde::{Deserialize, Serialize};
 
 /// The annotation of a replica's Lease: the number of shards that the replica splits pipelines over.
 const SHARDS: &str = "pipelines.weave.works/shards";
@@ -48,6 +49,26 @@ impl LeaseName {
     }
 }
 
+/// A Lease as it is stored. The API server accepts times that a [`Timestamp`] cannot hold, such as the last hour of the
+/// year 9999. Its times are for people, so they are never parsed: no Lease is unreadable.
+pub type Lease = Object<LeaseFields, NotUsed>;
+
+/// The spec of a Lease.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LeaseFields {
+    holder_identity: Option<String>,
+    lease_duration_seconds: Option<i64>,
+    acquire_time: Option<String>,
+    renew_time: Option<String>,
+    lease_transitions: Option<i32>,
+}
+
+/// Returns the kind Lease as the hub serves it.
+pub fn lease_resource() -> ApiResource {
+    ApiResource::erase::<KubernetesLease>(&())
+}
+
 /// The contents of a Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseRecord {
@@ -68,7 +89,7 @@ pub struct LeaseRecord {
 impl LeaseRecord {
     /// Reads an object.
     pub fn from_lease(lease: &Lease) -> LeaseRecord {
-        let spec = lease.spec.clone().unwrap_or_default();
+        let spec = lease.spec.clone();
         let seconds = spec.lease_duration_seconds.and_then(|s| u64::try_from(s).ok());
         LeaseRecord {
             holder: spec.holder_identity.filter(|holder| !holder.is_empty()),
@@ -82,7 +103,11 @@ impl LeaseRecord {
 
     /// The object with these contents. Its times are for people: no replica compares them with its own clock.
     pub fn to_lease(&self, name: &str, acquired: Timestamp, now: Timestamp) -> Lease {
+        // The API server expects six digits of the second
+        // (https://github.com/kubernetes/kubernetes/blob/v1.36.3/staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/micro_time.go).
+        let text = |time: Timestamp| Some(time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string());
         Lease {
+            types: Some(TypeMeta::resource::<KubernetesLease>()),
             metadata: ObjectMeta {
                 name: Some(name.into()),
                 resource_version: Some(self.version.clone()).filter(|v| !v.is_empty()),
@@ -90,14 +115,14 @@ impl LeaseRecord {
                 annotations: self.shards.map(|n| [(SHARDS.into(), n.to_string())].into()),
                 ..ObjectMeta::default()
             },
-            spec: Some(LeaseSpec {
+            spec: LeaseFields {
                 holder_identity: self.holder.clone(),
-                lease_duration_seconds: i32::try_from(self.duration.as_secs()).ok(),
-                acquire_time: Some(MicroTime(acquired)),
-                renew_time: Some(MicroTime(now)),
+                lease_duration_seconds: i64::try_from(self.duration.as_secs()).ok(),
+                acquire_time: text(acquired),
+                renew_time: text(now),
                 lease_transitions: Some(self.transitions),
-                ..LeaseSpec::default()
-            }),
+            },
+            status: None,
         }
     }
 }
@@ -147,5 +172,19 @@ mod tests {
             let lease = record.to_lease("x", Timestamp::UNIX_EPOCH, Timestamp::now());
             assert_eq!(LeaseRecord::from_lease(&lease), record);
         }
+    }
+
+    #[test]
+    fn a_lease_with_any_time_is_readable() {
+        let stored = serde_json::json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": "sluice.shard-0", "resourceVersion": "7"},
+            "spec": {"holderIdentity": "eve", "leaseDurationSeconds": 10, "renewTime": "9999-12-31T23:59:59.999999Z"}});
+        let text = stored.to_string();
+        assert!(
+            serde_json::from_str::<KubernetesLease>(&text).is_err(),
+            "the common type cannot hold this time"
+        );
+        let lease: Lease = serde_json::from_str(&text).unwrap();
+        assert_eq!(LeaseRecord::from_lease(&lease).holder.as_deref(), Some("eve"));
     }
 }

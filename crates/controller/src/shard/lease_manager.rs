@@ -7,23 +7,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
-use kube::core::Status;
-use kube::{Api, Client, ResourceExt};
+use kube::api::{DeleteParams, GetParams, ListParams, PostParams, Preconditions};
+use kube::core::{Request, Status};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
 use sluice_api::FIELD_MANAGER;
 use sluice_delivery::{LeaseTerm, since_boot};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
 use super::election::{Election, LeaseOutcome, LeaseRequest, Moment, ShardLease};
-use super::lease::{LeaseName, LeaseRecord};
+use super::lease::{Lease, LeaseName, LeaseRecord, lease_resource};
 use super::lease_timing::ElectionOptions;
 use super::shard_change::ShardChange;
 use crate::metrics::Metrics;
 use crate::state::Input;
 use crate::timeout::within;
 use crate::watch::limit::WatchLimits;
+use crate::watch::parsed_object::{ParsedObject, UnreadableObject};
 use crate::watch::read_error::api_error_message;
 use crate::watch::stream::{ObjectEvent, ParsedObjectApi, follow};
 
@@ -39,7 +40,7 @@ pub enum LeaseCommand {
 /// Holds the Leases of this replica.
 pub struct LeaseManager {
     options: ElectionOptions,
-    api: Api<Lease>,
+    leases: Leases,
     election: Election,
     /// The terms of the shards that were reported to the loop.
     terms: BTreeMap<u32, GrantedTerm>,
@@ -82,17 +83,17 @@ impl LeaseManager {
         metrics: Arc<Metrics>,
         tx: UnboundedSender<Input>,
     ) -> Self {
-        let api = Api::namespaced(client, &options.namespace);
+        let leases = Leases { client, namespace: options.namespace.clone() };
         let election = Election::new(random_identity(), options.shards, options.timing);
         let (terms, requests, logged) = (BTreeMap::new(), JoinSet::new(), Logged::default());
-        Self { options, api, election, terms, metrics, tx, requests, logged }
+        Self { options, leases, election, terms, metrics, tx, requests, logged }
     }
 
     /// Runs until [`LeaseCommand::Leave`], and then until everything is handed back.
     pub async fn run(mut self, mut commands: UnboundedReceiver<LeaseCommand>) {
         let (watch_tx, mut events) = unbounded_channel();
         let api: ParsedObjectApi<Lease> =
-            Api::namespaced(self.api.clone().into_client(), &self.options.namespace);
+            Api::namespaced_with(self.leases.client.clone(), &self.options.namespace, &lease_resource());
         let installation = self.options.name.clone();
         let parse = move |lease: Lease| parse_lease(&lease, &installation);
         let mut watch = JoinSet::new();
@@ -281,14 +282,12 @@ impl LeaseManager {
 
     /// Sends a request in a task of its own, so that one that hangs delays no other.
     fn send(&mut self, request: LeaseRequest, now: Moment) {
-        let (api, installation) = (self.api.clone(), self.options.name.clone());
+        let (leases, installation) = (self.leases.clone(), self.options.name.clone());
         match request {
             LeaseRequest::List => drop(self.requests.spawn(async move {
-                let params = ListParams::default();
-                let listed = tokio::time::timeout(LEASE_CALL_TIMEOUT, api.list(&params)).await;
-                let all = listed.ok().and_then(Result::ok);
+                let all = within(LEASE_CALL_TIMEOUT, leases.list()).await.ok();
                 let parse = |lease: &Lease| parse_lease(lease, &installation);
-                EndedRequest::List(now, all.map(|all| all.items.iter().filter_map(parse).collect()))
+                EndedRequest::List(now, all.map(|all| all.iter().filter_map(parse).collect()))
             })),
             LeaseRequest::Write(name, record) => {
                 let term = match &name {
@@ -298,12 +297,12 @@ impl LeaseManager {
                 let acquired = term.map_or_else(Timestamp::now, |term| term.acquired);
                 self.requests.spawn(async move {
                     let lease = record.to_lease(&name.object_name(&installation), acquired, Timestamp::now());
-                    end_of(name, now, &installation, &api, write(&api, &lease)).await
+                    end_of(name, now, &installation, &leases, leases.write(&lease)).await
                 });
             }
             LeaseRequest::Delete(name, version) => drop(self.requests.spawn(async move {
                 let object_name = name.object_name(&installation);
-                end_of(name, now, &installation, &api, delete(&api, &object_name, version)).await
+                end_of(name, now, &installation, &leases, leases.delete(&object_name, version)).await
             })),
         }
     }
@@ -315,19 +314,65 @@ fn parse_lease(lease: &Lease, installation: &str) -> Option<(LeaseName, LeaseRec
     Some((name, LeaseRecord::from_lease(lease)))
 }
 
-async fn write(api: &Api<Lease>, lease: &Lease) -> kube::Result<Option<LeaseRecord>> {
-    let params = PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
-    let written = match lease.metadata.resource_version {
-        None => api.create(&params, lease).await?,
-        Some(_) => api.replace(&lease.name_any(), &params, lease).await?,
-    };
-    Ok(Some(LeaseRecord::from_lease(&written)))
+/// The Leases of a namespace. Answers are read object by object and without `managedFields`, in which anybody who may
+/// write a Lease can store a time that cannot be parsed.
+#[derive(Clone)]
+struct Leases {
+    client: Client,
+    namespace: String,
 }
 
-async fn delete(api: &Api<Lease>, name: &str, version: String) -> kube::Result<Option<LeaseRecord>> {
-    let preconditions = Preconditions { resource_version: Some(version), uid: None };
-    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-    api.delete(name, &params).await.map(|_| None)
+impl Leases {
+    fn request(&self) -> Request {
+        Request::new(Lease::url_path(&lease_resource(), Some(&self.namespace)))
+    }
+
+    async fn send<T: DeserializeOwned>(
+        &self,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> kube::Result<T> {
+        self.client.request(request.map_err(kube::Error::BuildRequest)?).await
+    }
+
+    async fn list(&self) -> kube::Result<Vec<Lease>> {
+        #[derive(serde::Deserialize)]
+        struct LeaseList {
+            items: Vec<ParsedObject<Lease>>,
+        }
+        let list: LeaseList = self.send(self.request().list(&ListParams::default())).await?;
+        Ok(list.items.into_iter().filter_map(|lease| lease.0.ok()).collect())
+    }
+
+    async fn get(&self, name: &str) -> kube::Result<Option<LeaseRecord>> {
+        match self.send(self.request().get(name, &GetParams::default())).await {
+            Ok(lease) => stored(lease).map(Some),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Creates or replaces a Lease, and returns what is stored.
+    async fn write(&self, lease: &Lease) -> kube::Result<Option<LeaseRecord>> {
+        let params = PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
+        let body = serde_json::to_vec(lease).map_err(kube::Error::SerdeError)?;
+        let request = match lease.metadata.resource_version {
+            None => self.request().create(&params, body),
+            Some(_) => self.request().replace(&lease.name_any(), &params, body),
+        };
+        self.send(request).await.and_then(stored).map(Some)
+    }
+
+    async fn delete(&self, name: &str, version: String) -> kube::Result<Option<LeaseRecord>> {
+        let preconditions = Preconditions { resource_version: Some(version), uid: None };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        self.send::<serde::de::IgnoredAny>(self.request().delete(name, &params)).await.map(|_| None)
+    }
+}
+
+/// Returns the contents of an answered Lease.
+fn stored(lease: ParsedObject<Lease>) -> kube::Result<LeaseRecord> {
+    let unreadable = |unreadable: UnreadableObject| kube::Error::Service(unreadable.error.into());
+    lease.0.map(|lease| LeaseRecord::from_lease(&lease)).map_err(unreadable)
 }
 
 /// Waits for the end of a request, which returns the stored record. After a conflict, reads the Lease.
@@ -335,20 +380,20 @@ async fn end_of(
     name: LeaseName,
     sent: Moment,
     installation: &str,
-    api: &Api<Lease>,
+    leases: &Leases,
     request: impl Future<Output = kube::Result<Option<LeaseRecord>>>,
 ) -> EndedRequest {
     let outcome = match within(LEASE_CALL_TIMEOUT, request).await {
         Ok(stored) => stored.map_or(LeaseOutcome::Absent, LeaseOutcome::Stored),
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {
-            match within(LEASE_CALL_TIMEOUT, api.get_opt(&name.object_name(installation))).await {
+            match within(LEASE_CALL_TIMEOUT, leases.get(&name.object_name(installation))).await {
                 // The Lease could not be created, because its namespace is missing or a quota is used up. No other
                 // replica holds it.
                 Ok(None) if is_without_namespace(&status) || status.is_conflict() => {
                     return EndedRequest::Failed(name, sent, kube::Error::Api(status));
                 }
                 Ok(None) => LeaseOutcome::Absent,
-                Ok(Some(lease)) => LeaseOutcome::Conflict(LeaseRecord::from_lease(&lease)),
+                Ok(Some(record)) => LeaseOutcome::Conflict(record),
                 Err(error) => return EndedRequest::Failed(name, sent, error),
             }
         }

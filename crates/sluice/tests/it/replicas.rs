@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::ResourceExt;
-use kube::api::{Api, ListParams};
-use serde_json::json;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::core::Request;
+use kube::{Resource, ResourceExt};
+use serde_json::{Value, json};
 use sluice_controller::key::PipelineKey;
 use sluice_controller::shard::shard_of;
 use sluice_testkit::fault_injection::{ConflictInjector, WriteFault};
@@ -47,17 +48,20 @@ struct ReplicaFixture {
     replicas: Vec<Controller>,
     /// Injects faults between the replicas and the hub, if the test wants them.
     conflicts: Option<ConflictInjector>,
+    /// More flags of all replicas.
+    flags: &'static [&'static str],
 }
 
 impl ReplicaFixture {
     async fn new(
+        flags: &'static [&'static str],
         conflicts: impl FnOnce(&Cluster) -> Result<Option<ConflictInjector>>,
     ) -> Result<ReplicaFixture> {
         let place = TestNamespace::new("replicas").await?;
         let repo = place.shared.git.create_repo(&place.namespace, &[("README.md", "fleet\n")])?;
         place.secret("git", &[("username", GitServer::USER), ("password", GitServer::PASSWORD)]).await?;
         let conflicts = conflicts(&place.shared.hub)?;
-        let mut fixture = ReplicaFixture { place, repo, replicas: Vec::new(), conflicts };
+        let mut fixture = ReplicaFixture { place, repo, replicas: Vec::new(), conflicts, flags };
         for index in 0..3 {
             let replica = fixture.replica(index)?;
             fixture.replicas.push(replica);
@@ -71,7 +75,12 @@ impl ReplicaFixture {
             Some(conflicts) => conflicts.kubeconfig_path(),
             None => self.place.shared.hub.kubeconfig_path(),
         };
-        Controller::replica(&format!("host-{index}"), hub, &self.place.namespace, &[&shards])
+        Controller::replica(
+            &format!("host-{index}"),
+            hub,
+            &self.place.namespace,
+            &[&[shards.as_str()], self.flags].concat(),
+        )
     }
 
     fn leases(&self) -> Api<Lease> {
@@ -161,7 +170,7 @@ impl ReplicaFixture {
 #[test]
 fn nothing_is_lost_or_made_twice_if_one_of_three_replicas_is_killed_stopped_or_terminated() -> Result<()> {
     run(async {
-        let mut fixture = ReplicaFixture::new(|_| Ok(None)).await?;
+        let mut fixture = ReplicaFixture::new(&[], |_| Ok(None)).await?;
 
         let (names, victim, index) = fixture.start_deliveries("kill").await?;
         let since = Instant::now();
@@ -228,9 +237,10 @@ const LONGER_THAN_A_LEASE: Duration = Duration::from_secs(15);
 #[test]
 fn leases_are_kept_and_released_even_if_each_write_conflicts_once() -> Result<()> {
     run(async {
-        let fixture =
-            ReplicaFixture::new(|hub| ConflictInjector::in_front_of(hub, &[WriteFault::Conflict]).map(Some))
-                .await?;
+        let fixture = ReplicaFixture::new(&[], |hub| {
+            ConflictInjector::in_front_of(hub, &[WriteFault::Conflict]).map(Some)
+        })
+        .await?;
         fixture.until_each_holds_a_shard().await?;
         // The same replica has held each Lease for so long that it was renewed several times.
         let holders = eventually(SOON, || async {
@@ -260,6 +270,85 @@ fn leases_are_kept_and_released_even_if_each_write_conflicts_once() -> Result<()
         let took = fixture.until_taken_over(&holder, since).await?;
         println!("after a termination others held its shards within {took:?}");
         fixture.check_delivered(&[name.to_owned()]).await
+    })
+}
+
+/// How long a stranger writes to the Leases.
+const ATTACK: Duration = Duration::from_secs(10);
+/// Short Leases: a strange Lease counts for at most twenty times their duration.
+const SHORT_LEASES: &[&str] = &[
+    "--leader-election-lease-duration=3s",
+    "--leader-election-renew-deadline=2s",
+    "--leader-election-retry-period=500ms",
+];
+
+/// What a stranger writes into a Lease, in turn.
+fn hostile_patches() -> Vec<Value> {
+    let far = "9999-12-31T23:59:59.000000Z";
+    vec![
+        json!({"spec": {"leaseTransitions": i32::MAX}}),
+        json!({"spec": {"holderIdentity": "eve", "leaseDurationSeconds": i32::MAX, "renewTime": far}}),
+        json!({"spec": {"holderIdentity": "e".repeat(100_000), "acquireTime": far}}),
+        json!({"spec": {"holderIdentity": null, "leaseDurationSeconds": null, "renewTime": null}}),
+        json!({"metadata": {"annotations": {"pipelines.weave.works/shards": "4294967295"}}}),
+        json!({"metadata": {"annotations": {"pipelines.weave.works/shards": "-1"}}}),
+        json!({"metadata": {"finalizers": ["example.com/eve"], "labels": null}}),
+        json!({"metadata": {"managedFields": [{"manager": "eve", "operation": "Update",
+            "apiVersion": "coordination.k8s.io/v1", "time": "9999-12-31T23:59:59Z", "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:metadata": {"f:labels": {"f:a": {}}}}}]}}),
+    ]
+}
+
+impl ReplicaFixture {
+    /// Writes to all Leases, deletes some, and creates Leases with similar names. Returns the number of writes.
+    async fn attack_leases(&self) -> Result<usize> {
+        let (client, namespace) = (&self.place.client, &self.place.namespace);
+        // Answers are read as plain JSON: the times in them cannot be parsed.
+        let request = || Request::new(Lease::url_path(&(), Some(namespace)));
+        for name in ["shard-00", "shard-99", "shard-4294967296", "replica-eve"] {
+            let lease = json!({"metadata": {"name": format!("sluice.{namespace}.{name}")},
+                "spec": {"holderIdentity": "eve", "leaseDurationSeconds": i32::MAX, "leaseTransitions": i32::MAX}});
+            let create = request().create(&PostParams::default(), serde_json::to_vec(&lease)?)?;
+            client.request::<Value>(create).await?;
+        }
+        let (began, mut writes) = (Instant::now(), 0);
+        while began.elapsed() < ATTACK {
+            for patch in hostile_patches() {
+                let all: Value = client.request(request().list(&ListParams::default())?).await?;
+                for lease in all["items"].as_array().context("items")? {
+                    let name = lease["metadata"]["name"].as_str().context("a name")?;
+                    let patched = request().patch(name, &PatchParams::default(), &Patch::Merge(&patch))?;
+                    // A replica may have deleted it meanwhile.
+                    writes += usize::from(client.request::<Value>(patched).await.is_ok());
+                    if writes % 11 == 0 {
+                        let _ =
+                            client.request::<Value>(request().delete(name, &DeleteParams::default())?).await;
+                    }
+                }
+            }
+        }
+        Ok(writes)
+    }
+}
+
+#[test]
+fn what_a_stranger_writes_to_the_leases_stops_promotions_only_for_a_while() -> Result<()> {
+    run(async {
+        let fixture = ReplicaFixture::new(SHORT_LEASES, |_| Ok(None)).await?;
+        let names = ["strange-0x", "strange-1x", "strange-2x", "strange-3x"].map(String::from);
+        for name in &names {
+            application(&fixture.place, &fixture.repo, name, &commit_strategy(&fixture.repo)).await?;
+        }
+        fixture.until_each_holds_a_shard().await?;
+        let writes = fixture.attack_leases().await?;
+        println!("a stranger wrote {writes} times to the Leases");
+        for name in &names {
+            releases::runs(fixture.place.leaf("dev"), &fixture.place.namespace, name, "1.1.0", true).await?;
+        }
+        let since = Instant::now();
+        fixture.check_delivered(&names).await?;
+        println!("all was delivered {:?} after the last write", since.elapsed());
+        Ok(())
     })
 }
 
