@@ -159,8 +159,10 @@ impl ChangeRequestJob<'_> {
             return Ok(ChangeRequestStatus::Open { head: readiness.head.clone(), stale });
         }
         // No forge merges only into a given base branch, and the checks above take a while.
-        let now = self.forge.get(request.number).await?;
-        if let Some(status) = now.as_ref().and_then(|now| self.retargeted(request, now)) {
+        let Some(now) = self.forge.get(request.number).await? else {
+            return Ok(waits("its forge does not show it at the moment", request.queued));
+        };
+        if let Some(status) = self.retargeted(request, &now) {
             return Ok(status);
         }
         self.order.fencing_token.check()?;

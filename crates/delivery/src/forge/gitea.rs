@@ -287,7 +287,12 @@ impl Gitea {
             self.0.http.too_large(format!("{} requires more than {MAX_PATTERNS} checks", found.base))
         })?;
         let checks = checks(required, statuses);
-        Ok(Readiness { head: head.into(), checks, waits, ..Readiness::default() })
+        let mut readiness = Readiness { head: head.into(), checks, waits, ..Readiness::default() };
+        // It is read here, because no call may come between the last look at the base branch and the merge.
+        if readiness.obstacle(head).is_none() {
+            readiness.merge_options = style(&http.get(self.0.url(&[], &[])).await?).into();
+        }
+        Ok(readiness)
     }
 
     // `head_commit_id` in MergePullRequestOption of /api/swagger: 409 if the head is another commit.
@@ -295,8 +300,7 @@ impl Gitea {
         if call.mode == MergeMode::Queue {
             return Err(self.0.http.lacks("merge queue"));
         }
-        let repository = self.0.http.get(self.0.url(&[], &[])).await?;
-        let style = style(&repository);
+        let style = &call.readiness.merge_options;
         let url = self.0.url(&["pulls", &call.found.request.number.to_string(), "merge"], &[]);
         // Gitea puts it below a title of its own (`MergeMessageField` there).
         let body = json!({"Do": style, "head_commit_id": call.readiness.head, "MergeMessageField": call.message.trailers});

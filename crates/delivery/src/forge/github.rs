@@ -369,7 +369,13 @@ impl GitHub {
             .peekable();
         while let Some(method) = methods.next() {
             match self.merge_by(call, method).await {
-                Err(error) if is_about_the_method(&error) && methods.peek().is_some() => {}
+                // The refused call has taken a while.
+                Err(error) if is_about_the_method(&error) && methods.peek().is_some() => {
+                    let now = self.0.get(call.found.request.number).await?;
+                    if now.is_none_or(|now| now.base != call.found.base) {
+                        return Err(error);
+                    }
+                }
                 done => return done,
             }
         }

@@ -187,6 +187,13 @@ impl ForgeFixture {
         }
     }
 
+    /// Waits until the forge has noticed that a branch was deleted.
+    pub async fn until_gone(&self, branch: &str) {
+        if let ForgeFixture::Gitea(RealGitea { repo, .. }) = self {
+            repo.until_gone(branch).await.unwrap();
+        }
+    }
+
     pub async fn merge(&self, number: u64) {
         self.merge_by(number, Style::Merge).await;
     }

@@ -259,6 +259,20 @@ async fn what_gets_another_base_branch_while_it_is_checked_is_not_merged() {
     }
 }
 
+#[tokio::test]
+async fn no_other_call_comes_between_the_last_look_at_the_base_branch_and_the_merge() {
+    for forge in [ForgeKind::Gitea, ForgeKind::Forgejo] {
+        let fixture = ForgeFixture::of(forge).await;
+        let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
+        let request = proposed(&bench.delivery, &order).await;
+        fixture.place("release", &fixture.repo().head("main").unwrap()).await;
+        fixture.standin().book(|book| book.retargets_late = Some("release".into()));
+        let (why, _) = waits(&bench.delivery, &order, &request).await;
+        assert!(why.starts_with("it goes to release now"), "{forge:?}: {why}");
+        assert!(fixture.pulls().await[0].open, "{forge:?}");
+    }
+}
+
 pub async fn what_has_gone_to_another_branch_is_not_delivered_nor_rejected(fixture: ForgeFixture) {
     for (version, end) in [("6.1.8", "open"), ("6.2.0", "closed"), ("6.3.0", "merged")] {
         let order = fixture.order(version);

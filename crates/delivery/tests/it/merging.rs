@@ -176,6 +176,7 @@ pub async fn a_merged_branch_is_deleted_unless_somebody_has_pushed_to_it(fixture
     assert_eq!(fixture.repo().branches().unwrap(), ["main"]);
     // Deleted already, it is no failure.
     is_merged(&bench.delivery, &first, &request).await;
+    fixture.until_gone(&request.branch).await;
     // Merged by a person, with a push to the branch after it.
     let request = proposed(&bench.delivery, &second).await;
     fixture.merge(request.number).await;

@@ -152,6 +152,22 @@ impl ForgeRepo {
         .await
     }
 
+    /// Waits until Gitea has noticed that a branch was deleted. It notices each push some time later, and takes a branch
+    /// that was pushed again in between for a deleted one: then its pull request can never be merged.
+    ///
+    /// # Errors
+    /// It takes too long.
+    pub async fn until_gone(&self, branch: &str) -> Result<()> {
+        let path = self.path("branches");
+        crate::eventually(crate::WAIT_TIMEOUT, async || {
+            let all = self.api.get(&path).await?;
+            let names: Vec<_> = all.as_array().into_iter().flatten().map(|branch| &branch["name"]).collect();
+            ensure!(!names.iter().any(|name| *name == branch), "Gitea still has {names:?}");
+            Ok(())
+        })
+        .await
+    }
+
     /// Merges a pull request with a merge commit. Waits until Gitea has checked whether it can be merged.
     ///
     /// # Errors

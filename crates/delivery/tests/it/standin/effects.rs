@@ -69,6 +69,9 @@ impl StandInServer {
         }
         let value = match ask {
             ParsedCall::Repository => {
+                if let Some(base) = book.retargets_late.take() {
+                    book.pulls.iter_mut().for_each(|pull| pull.base.clone_from(&base));
+                }
                 let style = book.pulls.last().map_or(Style::Merge, |pull| pull.style);
                 json!({"id": 1, "name": "fleet", "default_merge_style": style.word("merge", "squash", "rebase")})
             }

@@ -385,6 +385,8 @@ pub struct ForgeState {
     pub meddle: bool,
     /// The base branch that somebody gives to all pull requests when the next one was read.
     pub retargets: Option<String>,
+    /// The base branch that somebody gives to all pull requests when the repository is read.
+    pub retargets_late: Option<String>,
     /// Whether the next answer shows merged pull requests as closed: it was read in the middle of the merge.
     pub torn: bool,
     pub calls: Vec<String>,
