@@ -33,6 +33,8 @@ mod table;
 mod terminal;
 mod validate;
 mod version;
+mod wait;
+mod watching;
 
 use std::io::BufWriter;
 use std::process::ExitCode;

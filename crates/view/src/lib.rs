@@ -5,5 +5,6 @@
 pub mod explain;
 pub mod history;
 mod place;
+pub mod progress;
 pub mod status;
 pub mod story;

@@ -15,6 +15,7 @@ mod suspend;
 mod unreadable;
 mod validate;
 mod views;
+mod wait;
 mod watch;
 
 use std::collections::BTreeSet;

@@ -5,5 +5,6 @@
 mod explain;
 mod fixture;
 mod history;
+mod progress;
 mod status;
 mod story;
