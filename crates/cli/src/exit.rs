@@ -29,6 +29,8 @@ pub enum Exit {
     TimedOut = 9,
     /// 10: `--wait`: a person has to act before the promotion continues.
     NeedsPerson = 10,
+    /// 11: `check` found an error.
+    Faulty = 11,
 }
 
 impl From<Exit> for ExitCode {

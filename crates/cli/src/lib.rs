@@ -4,6 +4,7 @@
 mod age;
 mod api_errors;
 mod approve;
+mod check;
 mod cluster_flags;
 mod complete;
 mod completion;
@@ -67,6 +68,8 @@ pub enum Command {
     Suspend(suspend::Suspend),
     /// Continue the promotions of suspended pipelines
     Resume(suspend::Suspend),
+    /// Check the installation, and say how to fix what is wrong
+    Check(check::Check),
     /// Validate Pipelines offline, and show what they would set in a checkout
     Validate(validate::Validate),
     /// Print objects that let Flux and forges work with Sluice, ready to commit
@@ -94,7 +97,8 @@ pub fn main(command: &Command, program: Program) -> ExitCode {
     let color = stdout.current_choice() != anstream::ColorChoice::Never;
     let mut out = BufWriter::with_capacity(1 << 16, stdout);
     let mut err = std::io::stderr();
-    let mut io = Io { out: &mut out, err: &mut err, color };
+    let width = terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0));
+    let mut io = Io { out: &mut out, err: &mut err, color, width };
     match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => {
             let exit = runtime.block_on(run(command, program, &mut io));
@@ -122,6 +126,7 @@ pub async fn run(command: &Command, program: Program, io: &mut Io<'_>) -> Exit {
         Command::Retry(args) => retry::run(args, io).await,
         Command::Suspend(args) => suspend::run(args, true, io).await,
         Command::Resume(args) => suspend::run(args, false, io).await,
+        Command::Check(args) => check::run(args, program.version, io).await,
         Command::Validate(args) => validate::run(args, io),
         Command::Export(args) => export::run(args, io).await,
         Command::Crds(args) => crds::run(args, io),

@@ -39,6 +39,8 @@ pub struct Io<'a> {
     pub err: &'a mut dyn Write,
     /// True if `out` shows colours.
     pub color: bool,
+    /// The width of the terminal, if `out` is one.
+    pub width: Option<usize>,
 }
 
 impl Io<'_> {
@@ -86,7 +88,7 @@ mod tests {
     #[test]
     fn every_text_becomes_one_safe_line() {
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let mut io = Io { out: &mut out, err: &mut err, color: true };
+        let mut io = Io { out: &mut out, err: &mut err, color: true, width: None };
         io.progress(Symbol::Failed, "not found\n\u{2714} approved\u{1b}[1A\u{9b}2K");
         io.fail(&Failure::new(crate::exit::Exit::Error, "a\rb").hinted("c\u{202e}d"));
         io.line("e\nf\u{7}").unwrap();

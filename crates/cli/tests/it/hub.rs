@@ -129,7 +129,9 @@ pub async fn bare(arguments: &[&str], out: &mut dyn Write, err: &mut dyn Write) 
     let all = [&["sluice"], arguments].concat();
     let program = Program { version: "0.0.0", cli: Cli::command };
     match Cli::try_parse_from(all) {
-        Ok(cli) => sluice_cli::run(&cli.command, program, &mut Io { out, err, color: false }).await,
+        Ok(cli) => {
+            sluice_cli::run(&cli.command, program, &mut Io { out, err, color: false, width: None }).await
+        }
         Err(error) => {
             let _ = write!(err, "{error}");
             Exit::Usage

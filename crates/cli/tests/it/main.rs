@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "tests say it by failing")]
 
 mod approve;
+mod check;
 mod crds;
 mod errors;
 mod export;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests say it by failing")]
 
+mod check;
 mod explain;
 mod fixture;
 mod history;
