@@ -40,10 +40,12 @@ mod watching;
 use std::io::BufWriter;
 use std::process::ExitCode;
 
+use anstream::{AutoStream, ColorChoice};
+
 pub use cluster_flags::ClusterFlags;
 pub use complete::complete;
 pub use exit::{Exit, Failure, Outcome};
-pub use terminal::{Io, Symbol};
+pub use terminal::{Io, Size, Symbol};
 
 /// The commands of `sluice` for people.
 #[derive(clap::Subcommand, Clone, Debug)]
@@ -93,12 +95,16 @@ pub struct Program {
 
 /// Runs a command with the stdout and stderr of the process, in its own runtime. Call it outside of any other runtime.
 pub fn main(command: &Command, program: Program) -> ExitCode {
-    let stdout = anstream::AutoStream::auto(std::io::stdout());
-    let color = stdout.current_choice() != anstream::ColorChoice::Never;
+    let color = AutoStream::choice(&std::io::stdout()) != ColorChoice::Never;
+    let terminal = Size::of_stdout();
+    // Without colours, a terminal still moves its cursor.
+    let stdout = match terminal {
+        Some(_) => AutoStream::always(std::io::stdout()),
+        None => AutoStream::auto(std::io::stdout()),
+    };
     let mut out = BufWriter::with_capacity(1 << 16, stdout);
     let mut err = std::io::stderr();
-    let width = terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0));
-    let mut io = Io { out: &mut out, err: &mut err, color, width };
+    let mut io = Io { out: &mut out, err: &mut err, color, terminal };
     match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => {
             let exit = runtime.block_on(run(command, program, &mut io));

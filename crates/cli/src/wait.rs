@@ -13,16 +13,11 @@ use kube::{Api, ResourceExt};
 use sluice_api::Promotion;
 use sluice_view::progress::{Course, Progress, progress};
 
-use crate::connection::{API_CALL_TIMEOUT, Connection};
+use crate::connection::Connection;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::promotion_change::describe;
 use crate::terminal::{Io, Symbol};
-use crate::watching::{is_refused, watch_failure};
-
-/// How long the API server keeps one watch request open. It is shorter than the read timeout of the connection, which
-/// then only ends watches that the network has lost.
-const WATCH_SECONDS: u32 = 25;
-const _: () = assert!((WATCH_SECONDS as u64) < API_CALL_TIMEOUT.as_secs());
+use crate::watching::{WATCH_SECONDS, is_refused, watch_failure};
 
 /// The flags of commands that can wait for promotions.
 #[derive(Args, Clone, Copy, Debug)]

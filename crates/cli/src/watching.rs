@@ -1,9 +1,14 @@
-//! Errors of watches.
+//! Watches of single commands: how long a request lasts, and what its errors mean.
 
 use kube::runtime::watcher::Error;
 
-use crate::connection::Connection;
+use crate::connection::{API_CALL_TIMEOUT, Connection};
 use crate::exit::{Exit, Failure};
+
+/// How long the API server keeps one watch request open. It is shorter than the read timeout of the connection, which
+/// then only ends watches that the network has lost.
+pub(crate) const WATCH_SECONDS: u32 = 25;
+const _: () = assert!((WATCH_SECONDS as u64) < API_CALL_TIMEOUT.as_secs());
 
 /// Returns the failure for an error of a watch.
 pub(crate) fn watch_failure(error: Error, connection: &Connection) -> Failure {

@@ -98,7 +98,7 @@ pub(super) fn fields<const N: usize>(cells: Vec<String>) -> [String; N] {
 }
 
 /// Returns a revision with its hashes cut to eight digits, as Flux shows it: `main@sha1:1eabc9a4`.
-pub(super) fn short(version: &str) -> String {
+pub(crate) fn short(version: &str) -> String {
     let cut = |part: &str| match part.len() {
         40 | 64 if part.bytes().all(|b| b.is_ascii_hexdigit()) => part[..8].to_owned(),
         _ => part.to_owned(),

@@ -15,6 +15,7 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 
 use self::fetch::item_from;
+pub(crate) use self::listing::short;
 use self::listing::{Listing, Query, none_found};
 use self::view::View;
 use crate::cluster_flags::ClusterFlags;

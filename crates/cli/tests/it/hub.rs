@@ -126,14 +126,17 @@ pub async fn sluice_into(
 
 /// Runs `sluice` without any cluster.
 pub async fn bare(arguments: &[&str], out: &mut dyn Write, err: &mut dyn Write) -> Exit {
+    run(arguments, &mut Io { out, err, color: false, terminal: None }).await
+}
+
+/// Runs `sluice` with these outputs.
+pub async fn run(arguments: &[&str], io: &mut Io<'_>) -> Exit {
     let all = [&["sluice"], arguments].concat();
     let program = Program { version: "0.0.0", cli: Cli::command };
     match Cli::try_parse_from(all) {
-        Ok(cli) => {
-            sluice_cli::run(&cli.command, program, &mut Io { out, err, color: false, width: None }).await
-        }
+        Ok(cli) => sluice_cli::run(&cli.command, program, io).await,
         Err(error) => {
-            let _ = write!(err, "{error}");
+            let _ = write!(io.err, "{error}");
             Exit::Usage
         }
     }

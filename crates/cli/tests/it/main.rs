@@ -10,6 +10,7 @@ mod export;
 mod get;
 mod hostile;
 mod hub;
+mod live;
 mod retry;
 mod rights;
 mod suspend;
