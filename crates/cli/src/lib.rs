@@ -6,6 +6,7 @@ mod api_errors;
 mod approve;
 mod check;
 mod cluster_flags;
+mod command_reference;
 mod complete;
 mod completion;
 mod connection;
@@ -80,6 +81,9 @@ pub enum Command {
     Crds(crds::Crds),
     /// Print the completion script for a shell
     Completion(completion::Completion),
+    /// Print the reference of all commands in Markdown
+    #[command(hide = true)]
+    CommandReference(command_reference::CommandReference),
     /// Print the version
     Version(version::Version),
 }
@@ -137,6 +141,7 @@ pub async fn run(command: &Command, program: Program, io: &mut Io<'_>) -> Exit {
         Command::Export(args) => export::run(args, io).await,
         Command::Crds(args) => crds::run(args, io),
         Command::Completion(args) => completion::run(args, &(program.cli)(), io),
+        Command::CommandReference(_) => command_reference::run((program.cli)(), io),
         Command::Version(args) => version::run(args, program.version, io),
     };
     let outcome = outcome.and_then(|()| Ok(io.flush()?));

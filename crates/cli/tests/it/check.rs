@@ -83,7 +83,7 @@ async fn a_healthy_installation_has_no_errors() -> Result<()> {
     Flux
       ✔ Flux is installed on this cluster; its definitions do not say the version
     Pipelines
-      ✔ 1 of 1 pipeline in namespace check-good are Ready, and their statuses are up to date
+      ✔ 1 of 1 pipelines in namespace check-good are Ready, and their statuses are up to date
     Clocks
       ✔ this machine's clock agrees with the API server's
     ");

@@ -34,7 +34,10 @@ pub fn findings(facts: &Flux) -> Vec<Finding> {
     let topic = Topic::Flux;
     if matches!(facts.served, Fact::Absent) {
         return vec![match facts.targets_here {
-            0 => Finding::ok(topic, "Flux is not installed on this cluster, and no target is here"),
+            0 => Finding::ok(
+                topic,
+                "Flux is not installed on this cluster, and no checked pipeline has a target here",
+            ),
             n => Finding::error(
                 topic,
                 format!("{} on this cluster need Flux, and it is not installed", count(n, "target")),

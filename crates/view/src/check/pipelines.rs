@@ -2,7 +2,6 @@
 
 use sluice_api::pipeline::Pipeline;
 
-use super::fact::count;
 use super::{Fact, Finding, Topic};
 
 /// The pipelines of the checked namespaces.
@@ -36,10 +35,10 @@ pub fn findings(facts: &Pipelines<'_>) -> Vec<Finding> {
         }
         0 => {}
         n => {
-            let all = count(pipelines.len(), "pipeline");
+            let all = pipelines.len();
             findings.push(Finding::ok(
                 topic,
-                format!("{n} of {all}{place} are Ready, and their statuses are up to date"),
+                format!("{n} of {all} pipelines{place} are Ready, and their statuses are up to date"),
             ));
         }
     }
