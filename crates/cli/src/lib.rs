@@ -1,6 +1,7 @@
 //! The command line of Sluice, one file for each command. The binary adds its own `controller` to [`Command`], and passes
 //! the parsed command to [`main`].
 
+mod add;
 mod age;
 mod api_errors;
 mod approve;
@@ -73,6 +74,8 @@ pub enum Command {
     Resume(suspend::Suspend),
     /// Check the installation, and say how to fix what is wrong
     Check(check::Check),
+    /// Connect a cluster to the hub
+    Add(add::Add),
     /// Validate Pipelines offline, and show what they would set in a checkout
     Validate(validate::Validate),
     /// Print objects that let Flux and forges work with Sluice, ready to commit
@@ -137,6 +140,7 @@ pub async fn run(command: &Command, program: Program, io: &mut Io<'_>) -> Exit {
         Command::Suspend(args) => suspend::run(args, true, io).await,
         Command::Resume(args) => suspend::run(args, false, io).await,
         Command::Check(args) => check::run(args, program.version, io).await,
+        Command::Add(args) => add::run(args, io).await,
         Command::Validate(args) => validate::run(args, io),
         Command::Export(args) => export::run(args, io).await,
         Command::Crds(args) => crds::run(args, io),

@@ -2,6 +2,7 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "tests say it by failing")]
 
+mod add;
 mod approve;
 mod check;
 mod crds;
