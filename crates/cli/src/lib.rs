@@ -25,6 +25,7 @@ mod objects;
 mod output;
 mod promotion_change;
 mod proxy;
+mod reconcile;
 mod reference;
 mod reject;
 mod retry;
@@ -72,6 +73,8 @@ pub enum Command {
     Suspend(suspend::Suspend),
     /// Continue the promotions of suspended pipelines
     Resume(suspend::Suspend),
+    /// Let Flux reconcile the sources and objects of a pipeline now
+    Reconcile(reconcile::Reconcile),
     /// Check the installation, and say how to fix what is wrong
     Check(check::Check),
     /// Connect a cluster to the hub
@@ -139,6 +142,7 @@ pub async fn run(command: &Command, program: Program, io: &mut Io<'_>) -> Exit {
         Command::Retry(args) => retry::run(args, io).await,
         Command::Suspend(args) => suspend::run(args, true, io).await,
         Command::Resume(args) => suspend::run(args, false, io).await,
+        Command::Reconcile(args) => reconcile::run(args, io).await,
         Command::Check(args) => check::run(args, program.version, io).await,
         Command::Add(args) => add::run(args, io).await,
         Command::Validate(args) => validate::run(args, io),

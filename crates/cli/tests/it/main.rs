@@ -12,6 +12,7 @@ mod get;
 mod hostile;
 mod hub;
 mod live;
+mod reconcile;
 mod retry;
 mod rights;
 mod suspend;

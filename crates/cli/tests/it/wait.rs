@@ -159,6 +159,36 @@ async fn a_suspended_pipeline_and_a_deleted_promotion_end_the_wait() -> Result<(
 }
 
 #[tokio::test]
+async fn several_promotions_are_followed_at_the_same_time() -> Result<()> {
+    let place = waiting("wait-several").await?;
+    report(&place, json!({"phase": "Failed", "gates": [], "message": "no route to git"})).await?;
+    place.promotion("d", "dev", json!({"phase": "Failed", "message": "no route to git"})).await?;
+    let (out, err) = (Heard::default(), Heard::default());
+    let (mut to_out, mut to_err) = (out.clone(), err.clone());
+    let arguments = ["retry", "--failed", "-n", &place.namespace, "--wait"];
+    let retrying = sluice_into(&place.kubeconfig, &arguments, &mut to_out, &mut to_err);
+    let answering = async {
+        // Two requests, the line that the command waits, and two states.
+        err.lines(5).await?;
+        for (name, phase) in [("p", "Succeeded"), ("d", "Failed")] {
+            let token = place.promotions().get(name).await?.spec.retry;
+            let status = json!({"phase": phase, "retried": token, "message": "as before"});
+            let patch = Patch::Merge(json!({"status": status}));
+            place.promotions().patch_status(name, &PatchParams::default(), &patch).await?;
+        }
+        Ok::<(), anyhow::Error>(())
+    };
+    let (exit, answered) = tokio::join!(retrying, answering);
+    answered?;
+    let lines = err.text();
+    assert_eq!(exit, Exit::Ended, "{lines}");
+    assert!(lines.contains("◎ waiting for 2 promotions, for at most 10m\n"), "{lines}");
+    assert!(lines.contains("✔ podinfo 6.1.8 into prod has succeeded\n"), "{lines}");
+    assert!(lines.contains("✗ podinfo 6.1.8 into dev has failed: as before\n"), "{lines}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_wait_survives_a_lost_connection() -> Result<()> {
     let mut place = waiting("wait-cut").await?;
     let hub = &servers().await?.hub;
