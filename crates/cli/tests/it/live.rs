@@ -127,3 +127,25 @@ async fn documents_are_printed_as_they_change_and_a_missing_pipeline_is_named() 
     );
     Ok(())
 }
+
+#[tokio::test]
+async fn a_lost_connection_is_noted_and_the_view_continues() -> Result<()> {
+    let mut place = waiting("live-cut").await?;
+    let (proxy, _folder) = place.through_proxy().await?;
+    let (out, err) = (Heard::default(), Heard::default());
+    let (mut to_out, mut to_err) = (out.clone(), err.clone());
+    let arguments = ["status", "podinfo", "-n", &place.namespace, "-w"];
+    let watching = sluice_into(&place.kubeconfig, &arguments, &mut to_out, &mut to_err);
+    let changing = async {
+        out.lines(3).await?;
+        proxy.disconnect();
+        report(&place, json!({"phase": "Delivered", "gates": []})).await?;
+        out.lines(4).await
+    };
+    tokio::select! {
+        exit = watching => panic!("ended on its own: {exit:?} {}", err.text()),
+        changed = changing => changed?,
+    }
+    assert!(out.text().contains("moving"), "{}", out.text());
+    Ok(())
+}

@@ -4,9 +4,8 @@ use anyhow::{Result, ensure};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use sluice_cli::Exit;
-use sluice_testkit::fault_injection::TcpProxy;
 
-use crate::hub::{Heard, TestNamespace, place, running, servers, sluice_into};
+use crate::hub::{Heard, TestNamespace, place, running, sluice_into};
 
 /// Creates podinfo, whose promotion `p` into prod waits for an approval.
 async fn waiting(name: &str) -> Result<TestNamespace> {
@@ -191,13 +190,7 @@ async fn several_promotions_are_followed_at_the_same_time() -> Result<()> {
 #[tokio::test]
 async fn a_wait_survives_a_lost_connection() -> Result<()> {
     let mut place = waiting("wait-cut").await?;
-    let hub = &servers().await?.hub;
-    let port = hub.url().rsplit_once(':').map(|(_, port)| port.trim_end_matches('/').parse()).unwrap()?;
-    let proxy = TcpProxy::to(port)?;
-    let folder = tempfile::tempdir()?;
-    place.kubeconfig = folder.path().join("kubeconfig");
-    let through = format!("https://127.0.0.1:{}", proxy.port());
-    std::fs::write(&place.kubeconfig, hub.kubeconfig().replace(&hub.url(), &through))?;
+    let (proxy, _folder) = place.through_proxy().await?;
     let (out, err) = (Heard::default(), Heard::default());
     let (mut to_out, mut to_err) = (out.clone(), err.clone());
     let arguments = ["approve", "p", "-n", &place.namespace, "--wait"];
