@@ -84,6 +84,11 @@ controlplane: ## Build kube-apiserver and etcd; the last line is their folder
 forge: ## Build Gitea; the last line is its folder
 	@$(servers) forge
 
+.PHONY: reference
+reference: ## Write docs/reference/commands.md from the code
+	@.ci/need rust cc
+	@UPDATE=1 cargo test --quiet -p sluice --test reference
+
 .PHONY: crds
 crds: ## Write deploy/crds.yaml from the code
 	@.ci/need rust cc

@@ -12,10 +12,11 @@ use crate::connection::API_CALL_TIMEOUT;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::find::PromotionArgs;
 use crate::promotion_change::{
-    ChangeCheck, PromotionChange, apply, describe, note_suspension, refuse_other_revision, retries,
+    ChangeCheck, Changed, PromotionChange, apply, describe, note_suspension, refuse_other_revision, retries,
     status_message, user_name,
 };
 use crate::terminal::{Io, Symbol};
+use crate::wait::WaitFlags;
 
 /// Arguments of `sluice approve`.
 #[derive(Args, Clone, Debug)]
@@ -30,8 +31,14 @@ use crate::terminal::{Io, Symbol};
   # In a script: only if exactly this revision waits
   sluice approve podinfo --revision 6.1.8 -n apps
 
+  # Approve it, and wait until prod runs it, for at most half an hour
+  sluice approve podinfo --environment prod -n apps --wait --timeout 30m
+
 An approval is in your own name, as the API server knows it (kubectl auth whoami). It needs the verbs get, list, patch \
-and approve on promotions.pipelines.weave.works: the ClusterRole sluice-approver.")]
+and approve on promotions.pipelines.weave.works, and watch with --wait: the ClusterRole sluice-approver.
+
+With --wait, the exit code is 0 if the promotion has succeeded, 8 if it has ended otherwise, 9 if the time is up, and \
+10 if it needs a person again, for example to merge its change request.")]
 pub struct Approve {
     #[command(flatten)]
     which: PromotionArgs,
@@ -41,6 +48,8 @@ pub struct Approve {
     /// Removed: approvals are in the name of the user who gives them
     #[arg(long, value_name = "NAME", hide = true)]
     by: Option<String>,
+    #[command(flatten)]
+    wait: WaitFlags,
     #[command(flatten)]
     cluster: ClusterFlags,
 }
@@ -59,13 +68,13 @@ pub(crate) async fn run(args: &Approve, io: &mut Io<'_>) -> Outcome {
         check: &|promotion, _| refuse_other_revision(promotion, revision).unwrap_or_else(|| check(promotion)),
         spec: &|promotion| json!({"approval": approval(promotion, &by)}),
     };
-    let Some((promotion, pipeline)) = apply(&connection, &args.which, revision, &change, io).await? else {
-        return Ok(());
-    };
-    let what = describe(&promotion);
-    io.progress(Symbol::Done, &format!("approved {what} (as {by})"));
-    note_suspension(pipeline.as_ref(), io);
-    Ok(())
+    let Changed { promotion, pipeline, applied } =
+        apply(&connection, &args.which, revision, &change, io).await?;
+    if applied {
+        io.progress(Symbol::Done, &format!("approved {} (as {by})", describe(&promotion)));
+    }
+    let suspended = (applied || args.wait.is_set()) && note_suspension(pipeline.as_ref(), io);
+    args.wait.until_ended(&connection, &[promotion], suspended, io).await
 }
 
 /// Returns the approval of the current try. It replaces every field of an older approval.

@@ -55,6 +55,11 @@ impl Connection {
         Ok(Connection { client, namespace, server })
     }
 
+    /// Returns the address of the API server.
+    pub(crate) fn server(&self) -> &str {
+        &self.server
+    }
+
     /// Returns the failure for an error of this connection, with what to do about it.
     pub(crate) fn explain(&self, error: kube::Error) -> Failure {
         failure(error, &self.server)

@@ -23,6 +23,14 @@ pub enum Exit {
     Invalid = 6,
     /// 7: `validate` found only valid Pipelines, but values in the checkout cannot be set.
     Unset = 7,
+    /// 8: `--wait`: the promotion has ended, and did not succeed.
+    Ended = 8,
+    /// 9: `--wait`: the time is up.
+    TimedOut = 9,
+    /// 10: `--wait`: a person has to act before the promotion continues.
+    NeedsPerson = 10,
+    /// 11: `check` found an error.
+    Faulty = 11,
 }
 
 impl From<Exit> for ExitCode {

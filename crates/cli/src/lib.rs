@@ -1,11 +1,14 @@
 //! The command line of Sluice, one file for each command. The binary adds its own `controller` to [`Command`], and passes
 //! the parsed command to [`main`].
 
+mod add;
 mod age;
 mod api_errors;
 mod approve;
+mod check;
 mod cluster_flags;
 mod clusters;
+mod command_reference;
 mod complete;
 mod completion;
 mod connection;
@@ -23,6 +26,7 @@ mod objects;
 mod output;
 mod promotion_change;
 mod proxy;
+mod reconcile;
 mod reference;
 mod reject;
 mod retry;
@@ -36,14 +40,18 @@ mod tree;
 mod validate;
 mod version;
 mod versions;
+mod wait;
+mod watching;
 
 use std::io::BufWriter;
 use std::process::ExitCode;
 
+use anstream::{AutoStream, ColorChoice};
+
 pub use cluster_flags::ClusterFlags;
 pub use complete::complete;
 pub use exit::{Exit, Failure, Outcome};
-pub use terminal::{Io, Symbol};
+pub use terminal::{Io, Size, Symbol};
 
 /// The commands of `sluice` for people.
 #[derive(clap::Subcommand, Clone, Debug)]
@@ -78,6 +86,12 @@ pub enum Command {
     Suspend(suspend::Suspend),
     /// Continue the promotions of suspended pipelines
     Resume(suspend::Suspend),
+    /// Let Flux reconcile the sources and objects of a pipeline now
+    Reconcile(reconcile::Reconcile),
+    /// Check the installation, and say how to fix what is wrong
+    Check(check::Check),
+    /// Connect a cluster to the hub
+    Add(add::Add),
     /// Validate Pipelines offline, and show what they would set in a checkout
     Validate(validate::Validate),
     /// Print objects that let Flux and forges work with Sluice, ready to commit
@@ -86,6 +100,9 @@ pub enum Command {
     Crds(crds::Crds),
     /// Print the completion script for a shell
     Completion(completion::Completion),
+    /// Print the reference of all commands in Markdown
+    #[command(hide = true)]
+    CommandReference(command_reference::CommandReference),
     /// Print the version
     Version(version::Version),
 }
@@ -101,11 +118,16 @@ pub struct Program {
 
 /// Runs a command with the stdout and stderr of the process, in its own runtime. Call it outside of any other runtime.
 pub fn main(command: &Command, program: Program) -> ExitCode {
-    let stdout = anstream::AutoStream::auto(std::io::stdout());
-    let color = stdout.current_choice() != anstream::ColorChoice::Never;
+    let color = AutoStream::choice(&std::io::stdout()) != ColorChoice::Never;
+    let terminal = Size::of_stdout();
+    // Without colours, a terminal still moves its cursor.
+    let stdout = match terminal {
+        Some(_) => AutoStream::always(std::io::stdout()),
+        None => AutoStream::auto(std::io::stdout()),
+    };
     let mut out = BufWriter::with_capacity(1 << 16, stdout);
     let mut err = std::io::stderr();
-    let mut io = Io { out: &mut out, err: &mut err, color };
+    let mut io = Io { out: &mut out, err: &mut err, color, terminal };
     match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => {
             let exit = runtime.block_on(run(command, program, &mut io));
@@ -137,10 +159,14 @@ pub async fn run(command: &Command, program: Program, io: &mut Io<'_>) -> Exit {
         Command::Retry(args) => retry::run(args, io).await,
         Command::Suspend(args) => suspend::run(args, true, io).await,
         Command::Resume(args) => suspend::run(args, false, io).await,
+        Command::Reconcile(args) => reconcile::run(args, io).await,
+        Command::Check(args) => check::run(args, program.version, io).await,
+        Command::Add(args) => add::run(args, io).await,
         Command::Validate(args) => validate::run(args, io),
         Command::Export(args) => export::run(args, io).await,
         Command::Crds(args) => crds::run(args, io),
         Command::Completion(args) => completion::run(args, &(program.cli)(), io),
+        Command::CommandReference(_) => command_reference::run((program.cli)(), io),
         Command::Version(args) => version::run(args, program.version, io),
     };
     let outcome = outcome.and_then(|()| Ok(io.flush()?));

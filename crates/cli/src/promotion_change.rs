@@ -38,16 +38,25 @@ pub(crate) struct PromotionChange<'a> {
     pub spec: &'a dyn Fn(&Promotion) -> Value,
 }
 
+/// A promotion that a command has changed, or that was in the wanted state already.
+pub(crate) struct Changed {
+    /// The promotion before the change.
+    pub promotion: Promotion,
+    /// Its pipeline, if it can be read.
+    pub pipeline: Option<Pipeline>,
+    /// False if there was nothing to do, which is printed.
+    pub applied: bool,
+}
+
 /// Finds the promotion, checks the change and writes it. Reads the promotion again if another writer has changed it in the
-/// meantime. Returns the promotion before the change and its pipeline, or `None` if there was nothing to do, which is
-/// printed.
+/// meantime.
 pub(crate) async fn apply(
     connection: &Connection,
     args: &PromotionArgs,
     revision: Option<&str>,
     change: &PromotionChange<'_>,
     io: &mut Io<'_>,
-) -> Outcome<Option<(Promotion, Option<Pipeline>)>> {
+) -> Outcome<Changed> {
     for _ in 0..MAX_TRIES {
         let fits = |p: &Promotion| (change.check)(p, None) == ChangeCheck::Apply;
         let promotion = find::promotion(connection, args, revision, &fits, io).await?;
@@ -56,14 +65,14 @@ pub(crate) async fn apply(
             ChangeCheck::Apply => {}
             ChangeCheck::NothingToDo(why) => {
                 io.progress(Symbol::Done, &why);
-                return Ok(None);
+                return Ok(Changed { promotion, pipeline, applied: false });
             }
             ChangeCheck::Refuse(message, hint) => {
                 return Err(Failure { exit: Exit::Refused, message, hint });
             }
         }
         match write(connection, &promotion, (change.spec)(&promotion)).await {
-            Ok(()) => return Ok(Some((promotion, pipeline))),
+            Ok(()) => return Ok(Changed { promotion, pipeline, applied: true }),
             Err(kube::Error::Api(status)) if status.is_conflict() => {}
             Err(error) => return Err(connection.explain(error)),
         }

@@ -50,11 +50,11 @@ pub(crate) async fn run(args: &Reject, io: &mut Io<'_>) -> Outcome {
                 "retries": retries(promotion)}})
         },
     };
-    let Some((promotion, pipeline)) = apply(&connection, &args.which, revision, &change, io).await? else {
-        return Ok(());
-    };
-    io.progress(Symbol::Done, &format!("rejected {} (as {by})", describe(&promotion)));
-    note_suspension(pipeline.as_ref(), io);
+    let changed = apply(&connection, &args.which, revision, &change, io).await?;
+    if changed.applied {
+        io.progress(Symbol::Done, &format!("rejected {} (as {by})", describe(&changed.promotion)));
+        note_suspension(changed.pipeline.as_ref(), io);
+    }
     Ok(())
 }
 

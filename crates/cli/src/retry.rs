@@ -20,10 +20,11 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::find::{self, PromotionArgs};
 use crate::objects;
 use crate::promotion_change::{
-    ChangeCheck, PromotionChange, apply, describe, note_suspension, status_message, write,
+    ChangeCheck, Changed, PromotionChange, apply, describe, note_suspension, status_message, write,
 };
 use crate::reference;
 use crate::terminal::{Io, Symbol};
+use crate::wait::WaitFlags;
 
 /// Arguments of `sluice retry`.
 #[derive(Args, Clone, Debug)]
@@ -35,13 +36,17 @@ use crate::terminal::{Io, Symbol};
   sluice retry podinfo --environment prod -n apps
   sluice retry podinfo-prod-5f1c9a -n apps
 
+  # Try it again, and wait for the result
+  sluice retry podinfo --environment prod -n apps --wait
+
   # Everything that failed: of one pipeline, into one environment, of some pipelines
   sluice retry --failed --pipeline podinfo -n apps
   sluice retry --failed --environment prod -A
   sluice retry --failed -l 'pipelines.weave.works/pipeline in (podinfo, search)' -A
 
 It needs the verbs get, list, patch and retry on promotions.pipelines.weave.works (the ClusterRole sluice-editor), and \
-approve as well if a person rejected the promotion.")]
+approve as well if a person rejected the promotion. With --wait it needs watch, too, and the exit code is 0 if all \
+promotions have succeeded, 8 if one has ended otherwise, 9 if the time is up, and 10 if one needs a person.")]
 pub struct Retry {
     /// The promotion's name; or, together with --environment, the pipeline's
     #[arg(
@@ -73,6 +78,8 @@ pub struct Retry {
     #[arg(short = 'A', long, requires = "failed", conflicts_with = "name")]
     all_namespaces: bool,
     #[command(flatten)]
+    wait: WaitFlags,
+    #[command(flatten)]
     cluster: ClusterFlags,
 }
 
@@ -81,11 +88,12 @@ pub(crate) async fn run(args: &Retry, io: &mut Io<'_>) -> Outcome {
     let Some(name) = &args.name else { return retry_failed(args, &connection, io).await };
     let which = PromotionArgs { name: name.clone(), environment: args.environment.clone() };
     let change = PromotionChange { check: &check, spec: &retry_token };
-    let Some((promotion, pipeline)) = apply(&connection, &which, None, &change, io).await? else {
-        return Ok(());
-    };
-    confirm(&promotion, pipeline.as_ref(), io);
-    Ok(())
+    let Changed { promotion, pipeline, applied } = apply(&connection, &which, None, &change, io).await?;
+    if applied {
+        confirm(&promotion, pipeline.as_ref(), io);
+    }
+    let suspended = pipeline.is_some_and(|pipeline| pipeline.spec.suspend);
+    args.wait.until_ended(&connection, &[promotion], suspended, io).await
 }
 
 /// Retries each promotion that failed, and continues if one cannot be retried.
@@ -108,7 +116,7 @@ async fn retry_failed(args: &Retry, connection: &Connection, io: &mut Io<'_>) ->
         io.note("no promotion has failed or waits for its next attempt");
         return Ok(());
     }
-    let (mut first, mut refused) = (None, 0);
+    let (mut first, mut refused, mut retried) = (None, 0, Vec::new());
     for promotion in meant {
         let pipeline = find::pipeline_of(connection, &promotion, io).await;
         let check = match unreadable.iter().find(|bad| may_have_replaced(bad, &promotion)) {
@@ -122,6 +130,8 @@ async fn retry_failed(args: &Retry, connection: &Connection, io: &mut Io<'_>) ->
             ChangeCheck::Apply => match write(connection, &promotion, retry_token(&promotion)).await {
                 Ok(()) => {
                     confirm(&promotion, pipeline.as_ref(), io);
+                    // Nothing happens to a promotion of a suspended pipeline.
+                    retried.extend(pipeline.is_none_or(|p| !p.spec.suspend).then_some(promotion));
                     continue;
                 }
                 // The promotion has changed since it was read, so it may not be failed any more.
@@ -140,8 +150,9 @@ async fn retry_failed(args: &Retry, connection: &Connection, io: &mut Io<'_>) ->
         refused += 1;
         first.get_or_insert(outcome);
     }
+    let waited = args.wait.until_ended(connection, &retried, false, io).await;
     match first {
-        None => Ok(()),
+        None => waited,
         Some(Failure { exit, hint, .. }) => {
             Err(Failure { exit, message: format!("{refused} of them could not be retried"), hint })
         }

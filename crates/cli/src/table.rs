@@ -74,6 +74,13 @@ impl Cell {
         Cell { text, ticks: true, ..Cell::default() }
     }
 
+    /// Cuts the text to a number of characters.
+    fn cut(&mut self, most: usize) {
+        if self.text.chars().count() > most {
+            self.text = self.text.chars().take(most.saturating_sub(1)).chain(['…']).collect();
+        }
+    }
+
     /// Returns the cell with this tone.
     pub fn tone(mut self, tone: Tone) -> Cell {
         self.tone = tone;
@@ -120,12 +127,42 @@ impl Table {
         }
     }
 
+    /// Makes the columns wide enough for these rows, and not wider than the terminal: leaves out optional columns, the
+    /// first ones first, and then cuts the widest ones. Returns the rows without what was left out.
+    pub(crate) fn fit_into(&mut self, mut rows: Vec<Row>, width: usize, optional: &[&str]) -> Vec<Row> {
+        let mut optional = optional.iter();
+        loop {
+            self.widths = self.columns.iter().map(|column| column.len()).collect();
+            self.fit(&rows);
+            let total: usize = self.widths.iter().sum::<usize>() + 3 * self.widths.len().saturating_sub(1);
+            let too_much = total.saturating_sub(width);
+            if too_much == 0 {
+                return rows;
+            }
+            if let Some(name) = optional.next() {
+                let Some(at) = self.columns.iter().position(|column| column == name) else { continue };
+                self.columns.remove(at);
+                rows.iter_mut().for_each(|row| drop(row.remove(at)));
+                continue;
+            }
+            for _ in 0..too_much {
+                let widest = self.widths.iter_mut().max_by_key(|width| **width);
+                widest.into_iter().for_each(|width| *width = width.saturating_sub(1).max(1));
+            }
+            for row in &mut rows {
+                row.iter_mut().zip(&self.widths).for_each(|(cell, width)| cell.cut(*width));
+            }
+            return rows;
+        }
+    }
+
     /// Prints the names of the columns.
     ///
     /// # Errors
     /// When the reader has closed the pipe.
     pub fn header(&self, out: &mut dyn Write) -> io::Result<()> {
-        let cells: Row = self.columns.iter().map(Cell::new).collect();
+        let mut cells: Row = self.columns.iter().map(Cell::new).collect();
+        cells.iter_mut().zip(&self.widths).for_each(|(cell, width)| cell.cut(*width));
         self.line(&cells, out)
     }
 
@@ -152,6 +189,42 @@ impl Table {
         }
         writeln!(out)
     }
+}
+
+/// Prints a line of a list: a mark in its colour, and a text that continues below itself if it is longer than the
+/// terminal is wide.
+///
+/// # Errors
+/// When the reader has closed the pipe.
+pub(crate) fn marked(mark: &str, tone: Tone, text: &str, io: &mut Io<'_>) -> io::Result<()> {
+    let mark = match (io.color, tone.code()) {
+        (false, _) | (true, "") => mark.to_owned(),
+        (true, code) => format!("{code}{mark}\x1b[0m"),
+    };
+    let text = Cell::new(text).text;
+    let width = io.terminal.map_or(usize::MAX, |size| size.width.saturating_sub(4).max(20));
+    let mut lines = wrapped(&text, width).into_iter();
+    let first = lines.next().unwrap_or_default();
+    let out = &mut *io.out;
+    writeln!(out, "  {mark} {first}")?;
+    lines.try_for_each(|line| writeln!(out, "    {line}"))
+}
+
+/// Returns the lines of a text, broken between words. A longer word has a line of its own.
+pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let Some(line) = lines.last_mut() else { continue };
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= width {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.into());
+        }
+    }
+    lines
 }
 
 /// Returns a table as text, for comparisons in tests.

@@ -31,6 +31,26 @@ impl Symbol {
     }
 }
 
+/// The size of a terminal, in characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// The number of columns.
+    pub width: usize,
+    /// The number of rows.
+    pub height: usize,
+}
+
+impl Size {
+    /// Returns the size of the terminal of stdout; `None` if stdout is none, or the terminal cannot move its cursor.
+    pub fn of_stdout() -> Option<Size> {
+        if std::env::var_os("TERM").is_some_and(|term| term == "dumb") {
+            return None;
+        }
+        let (width, height) = terminal_size::terminal_size_of(io::stdout())?;
+        Some(Size { width: width.0.into(), height: height.0.into() })
+    }
+}
+
 /// The two outputs of a command.
 pub struct Io<'a> {
     /// The output for data.
@@ -39,9 +59,16 @@ pub struct Io<'a> {
     pub err: &'a mut dyn Write,
     /// True if `out` shows colours.
     pub color: bool,
+    /// The size of the terminal, if `out` is one whose cursor can move.
+    pub terminal: Option<Size>,
 }
 
 impl Io<'_> {
+    /// Returns the size of the terminal now, if `out` is one.
+    pub fn current_size(&self) -> Option<Size> {
+        self.terminal.map(|first| Size::of_stdout().unwrap_or(first))
+    }
+
     /// Writes a progress line to stderr. Errors of the write are ignored.
     pub fn progress(&mut self, sign: Symbol, text: &str) {
         self.note(&format!("{} {text}", sign.glyph()));
@@ -86,7 +113,7 @@ mod tests {
     #[test]
     fn every_text_becomes_one_safe_line() {
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let mut io = Io { out: &mut out, err: &mut err, color: true };
+        let mut io = Io { out: &mut out, err: &mut err, color: true, terminal: None };
         io.progress(Symbol::Failed, "not found\n\u{2714} approved\u{1b}[1A\u{9b}2K");
         io.fail(&Failure::new(crate::exit::Exit::Error, "a\rb").hinted("c\u{202e}d"));
         io.line("e\nf\u{7}").unwrap();

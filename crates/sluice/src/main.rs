@@ -24,7 +24,7 @@ enum Command {
     /// Run the controller
     Controller(Box<controller::Flags>),
     #[command(flatten)]
-    Person(sluice_cli::Command),
+    Person(Box<sluice_cli::Command>),
 }
 
 fn main() -> ExitCode {

@@ -2,10 +2,12 @@
 //! render the answers and compute nothing of their own. Objects come in as values; there is no clock, no input and no
 //! output.
 
+pub mod check;
 pub mod clusters;
 pub mod explain;
 pub mod history;
 mod place;
+pub mod progress;
 mod running;
 pub mod status;
 pub mod story;

@@ -1,7 +1,7 @@
 //! Requests of `sluice get`. The output format decides which form of the objects is requested. Lists come from the API
 //! server's cache, as for controllers: that is cheap for the cluster, and at most a moment old.
 
-use kube::api::{DynamicObject, GetParams, ListParams, ObjectMeta};
+use kube::api::{DynamicObject, ListParams, ObjectMeta};
 use kube::core::{ApiResource, Request};
 use kube::{Api, Resource};
 use serde::{Deserialize, Deserializer};
@@ -26,10 +26,10 @@ async fn named<L: Listing>(query: &Query<'_, L>, name: &str) -> Outcome<Vec<Dyna
     let (api, everywhere) = (api(query), query.view.all_namespaces);
     let found = match everywhere {
         true => {
-            let params = ListParams::default().match_any().fields(&format!("metadata.name={name}"));
+            let params = ListParams::default().fields(&format!("metadata.name={name}"));
             api.list(&params).await.map(|list| list.items)
         }
-        false => match api.get_with(name, &GetParams::any()).await {
+        false => match api.get(name).await {
             Err(kube::Error::Api(status)) if is_missing_object(&status) => Ok(vec![]),
             answer => answer.map(|object| vec![object]),
         },

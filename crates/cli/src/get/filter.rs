@@ -22,7 +22,7 @@ impl PromotionFilter<'_> {
     pub(super) async fn check(&self, view: &View, connection: &Connection) -> Outcome {
         let Some(name) = self.pipeline else { return Ok(()) };
         let namespace = (!view.all_namespaces).then_some(connection.namespace.as_str());
-        let params = ListParams::default().match_any().fields(&format!("metadata.name={name}"));
+        let params = ListParams::default().fields(&format!("metadata.name={name}"));
         // A user without the permission to read pipelines still sees promotions.
         let Ok(found) = objects::list::<Pipeline>(connection, namespace, &params).await else {
             return Ok(());

@@ -52,6 +52,6 @@ impl View {
 
     /// Returns the parameters of list requests.
     pub(super) fn params(&self) -> ListParams {
-        ListParams { label_selector: self.selector.clone(), ..ListParams::default().match_any() }
+        ListParams { label_selector: self.selector.clone(), ..ListParams::default() }
     }
 }

@@ -14,12 +14,12 @@ use serde_json::Value;
 
 use super::fetch::{api, item_from, whole};
 use super::listing::{Listing, Query, none_found};
-use crate::connection::Connection;
-use crate::exit::{Failure, Outcome};
+use crate::exit::Outcome;
 use crate::find;
 use crate::output::{self, DataFormat, Format};
 use crate::table::{Row, Table, same};
 use crate::terminal::{Io, Symbol};
+use crate::watching::watch_failure;
 
 /// Namespace and name.
 type Key = (String, String);
@@ -80,16 +80,6 @@ pub(super) async fn run<L: Listing>(query: &Query<'_, L>, io: &mut Io<'_>) -> Ou
             Some(Ok(Event::Apply(object))) => shown.apply(vec![object], io)?,
             Some(Ok(Event::Delete(object))) => shown.delete(&key(&object), io),
         }
-    }
-}
-
-/// Returns the failure for an error of the watch.
-fn watch_failure(error: watcher::Error, connection: &Connection) -> Failure {
-    use watcher::Error::{InitialListFailed, WatchError, WatchFailed, WatchStartFailed};
-    match error {
-        InitialListFailed(e) | WatchStartFailed(e) | WatchFailed(e) => connection.explain(e),
-        WatchError(status) => connection.explain(kube::Error::Api(status)),
-        other => Failure::new(crate::exit::Exit::Error, other.to_string()),
     }
 }
 

@@ -12,6 +12,7 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use sluice_api::{Pipeline, Promotion};
 use sluice_cli::{Command, Exit, Io, Program};
+use sluice_testkit::fault_injection::TcpProxy;
 use sluice_testkit::{Cluster, ControlPlane, eventually};
 use tokio::sync::OnceCell;
 
@@ -126,12 +127,17 @@ pub async fn sluice_into(
 
 /// Runs `sluice` without any cluster.
 pub async fn bare(arguments: &[&str], out: &mut dyn Write, err: &mut dyn Write) -> Exit {
+    run(arguments, &mut Io { out, err, color: false, terminal: None }).await
+}
+
+/// Runs `sluice` with these outputs.
+pub async fn run(arguments: &[&str], io: &mut Io<'_>) -> Exit {
     let all = [&["sluice"], arguments].concat();
     let program = Program { version: "0.0.0", cli: Cli::command };
     match Cli::try_parse_from(all) {
-        Ok(cli) => sluice_cli::run(&cli.command, program, &mut Io { out, err, color: false }).await,
+        Ok(cli) => sluice_cli::run(&cli.command, program, io).await,
         Err(error) => {
-            let _ = write!(err, "{error}");
+            let _ = write!(io.err, "{error}");
             Exit::Usage
         }
     }
@@ -161,6 +167,19 @@ impl TestNamespace {
     /// Runs `sluice` in this namespace, as an administrator.
     pub async fn sluice(&self, arguments: &[&str]) -> Ran {
         sluice_as(&self.kubeconfig, &[arguments, &["-n", &self.namespace]].concat()).await
+    }
+
+    /// Leads the commands of this namespace through a proxy. The kubeconfig is in the folder.
+    pub async fn through_proxy(&mut self) -> Result<(TcpProxy, tempfile::TempDir)> {
+        let hub = &servers().await?.hub;
+        let url = hub.url();
+        let port = url.rsplit_once(':').map(|(_, port)| port.trim_end_matches('/').parse());
+        let proxy = TcpProxy::to(port.ok_or_else(|| anyhow!("no port in {url}"))??)?;
+        let folder = tempfile::tempdir()?;
+        self.kubeconfig = folder.path().join("kubeconfig");
+        let through = format!("https://127.0.0.1:{}", proxy.port());
+        std::fs::write(&self.kubeconfig, hub.kubeconfig().replace(&url, &through))?;
+        Ok((proxy, folder))
     }
 
     /// Creates a pipeline with dev and prod and this status.

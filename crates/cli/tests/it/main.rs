@@ -2,19 +2,24 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "tests say it by failing")]
 
+mod add;
 mod approve;
+mod check;
 mod crds;
 mod errors;
 mod export;
 mod get;
 mod hostile;
 mod hub;
+mod live;
+mod reconcile;
 mod retry;
 mod rights;
 mod suspend;
 mod unreadable;
 mod validate;
 mod views;
+mod wait;
 mod watch;
 
 use std::collections::BTreeSet;

@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "tests say it by failing")]
 
+mod check;
 mod explain;
 mod fixture;
 mod history;
+mod progress;
 mod running;
 mod status;
 mod story;

@@ -8,6 +8,7 @@ mod bitbucket;
 mod bitbucket_server;
 mod checks;
 mod effects;
+mod forge_api;
 mod git;
 mod gitea;
 mod github;
@@ -37,6 +38,7 @@ use accounts::{PEOPLE, number_of};
 pub use accounts::{author, joe};
 pub use checks::CheckOutcome;
 use checks::Obstacle;
+use forge_api::forge_api;
 pub use merge_style::Style;
 use reply::{broken, dripping, reply};
 use request::{ForgeRequest, PullSelector};
@@ -355,19 +357,6 @@ trait ForgeApi: Send + Sync {
     /// The status of a success.
     fn status(&self, call: CallKind) -> u16 {
         if matches!(call, CallKind::Open | CallKind::Comment | CallKind::Report) { 201 } else { 200 }
-    }
-}
-
-fn forge_api(kind: ForgeKind) -> Arc<dyn ForgeApi> {
-    match kind {
-        ForgeKind::GitHub => Arc::new(github::GitHubApi),
-        ForgeKind::GitLab => Arc::new(gitlab::GitLabApi),
-        ForgeKind::Gitea => Arc::new(gitea::GiteaApi { is_forgejo: false }),
-        ForgeKind::Forgejo => Arc::new(gitea::GiteaApi { is_forgejo: true }),
-        ForgeKind::Bitbucket => Arc::new(bitbucket::BitbucketApi),
-        ForgeKind::BitbucketServer => Arc::new(bitbucket_server::BitbucketServerApi),
-        ForgeKind::AzureDevOps => Arc::new(azure_devops::AzureDevOpsApi),
-        other => panic!("no stand-in for {other:?}"),
     }
 }
 

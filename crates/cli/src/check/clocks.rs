@@ -1,0 +1,38 @@
+//! Reads the clocks of this machine and of the API server.
+
+use jiff::Timestamp;
+use jiff::fmt::rfc2822::DateTimeParser;
+use kube::api::ListParams;
+use kube::client::Body;
+use kube::core::Request;
+use sluice_api::Pipeline;
+use sluice_view::check::Fact;
+use sluice_view::check::clocks::Clocks;
+use sluice_view::check::controller::Controller;
+
+use crate::connection::Connection;
+use crate::exit::Outcome;
+
+/// Reads both clocks. Every caller may read `/version`.
+pub(super) async fn read(connection: &Connection) -> Outcome<Clocks> {
+    let request = Request::new("/version").list(&ListParams::default());
+    let request = request.map_err(|error| connection.explain(kube::Error::BuildRequest(error)))?;
+    let answer = connection.client.send(request.map(Body::from)).await;
+    let answer = answer.map_err(|error| connection.explain(error))?;
+    let here = Timestamp::now();
+    let date = answer.headers().get("date").and_then(|date| date.to_str().ok());
+    let server = date.and_then(|date| DateTimeParser::new().parse_timestamp(date).ok());
+    Ok(Clocks { here, server: server.map_or(Fact::Absent, Fact::Known), newest: None })
+}
+
+/// Returns the newest time that the controller has written, and where it is.
+pub(super) fn newest(controller: &Controller, pipelines: &[Pipeline]) -> Option<(Timestamp, String)> {
+    let leases = controller.leases.known().into_iter().flatten();
+    let renewals = leases.filter_map(|lease| Some((lease.renewed?, format!("Lease {}", lease.name))));
+    let changes = pipelines.iter().flat_map(|pipeline| {
+        let name = pipeline.metadata.name.as_deref().unwrap_or_default();
+        let conditions = pipeline.status.iter().flat_map(|status| &status.conditions);
+        conditions.map(move |condition| (condition.last_transition_time.0, format!("the status of {name}")))
+    });
+    renewals.chain(changes).max()
+}

@@ -1,0 +1,199 @@
+//! Reads the GitopsClusters that pipelines name, those of the checked namespaces, and their kubeconfigs.
+
+use std::collections::BTreeMap;
+
+use futures::FutureExt;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::ListParams;
+use kube::config::{Config, KubeConfigOptions, Kubeconfig as KubeKubeconfig};
+use kube::{Api, ResourceExt};
+use sluice_api::GitopsCluster;
+use sluice_api::gitops_cluster::{KUBECONFIG_KEYS, gitops_cluster_resource};
+use sluice_api::pipeline::{Observe, Pipeline};
+use sluice_view::check::Fact;
+use sluice_view::check::clusters::{Cluster, Kubeconfig};
+
+use super::read::{each, fact, get};
+use crate::connection::Connection;
+use crate::exit::Outcome;
+
+/// Namespace and name.
+type Key = (String, String);
+
+/// Reads the clusters. `namespace` is the checked one; `None` for all.
+pub(super) async fn read(
+    connection: &Connection,
+    namespace: Option<&str>,
+    pipelines: &[Pipeline],
+) -> Outcome<Vec<Cluster>> {
+    let mut wanted = named(pipelines);
+    let mut found = BTreeMap::new();
+    let resource = gitops_cluster_resource();
+    let all: Api<GitopsCluster> = match namespace {
+        Some(namespace) => Api::namespaced_with(connection.client.clone(), namespace, &resource),
+        None => Api::all_with(connection.client.clone(), &resource),
+    };
+    // Without the right to list them, each cluster that a pipeline names is read.
+    let listed = fact(connection, all.list(&ListParams::default()).await, String::new)?;
+    for cluster in listed.known().into_iter().flat_map(|list| &list.items) {
+        let key = (cluster.namespace().unwrap_or_default(), cluster.name_any());
+        found.insert(key.clone(), cluster.spec.kubeconfig_secret());
+        wanted.entry(key).or_default();
+    }
+    each(wanted, |(key, pipelines)| one(connection, key.clone(), pipelines, found.get(&key).cloned())).await
+}
+
+/// Returns the clusters that pipelines name, with the pipelines. A target with `observe: Push` needs no cluster.
+fn named(pipelines: &[Pipeline]) -> BTreeMap<Key, Vec<String>> {
+    let mut named: BTreeMap<Key, Vec<String>> = BTreeMap::new();
+    for pipeline in pipelines {
+        let home = pipeline.namespace().unwrap_or_default();
+        let name = format!("{home}/{}", pipeline.name_any());
+        let targets = pipeline.spec.environments.iter().flat_map(|environment| &environment.targets);
+        let watched = targets.filter(|target| target.observe == Observe::Watch);
+        for cluster in watched.filter_map(|target| target.cluster_ref.as_ref()) {
+            let key = (cluster.namespace_or(&home).to_owned(), cluster.name.clone());
+            let users = named.entry(key).or_default();
+            if !users.contains(&name) {
+                users.push(name.clone());
+            }
+        }
+    }
+    named
+}
+
+async fn one(
+    connection: &Connection,
+    (namespace, name): Key,
+    pipelines: Vec<String>,
+    listed: Option<Option<String>>,
+) -> Outcome<Cluster> {
+    let secret = match listed {
+        Some(secret) => Fact::Known(secret),
+        None => {
+            let resource = gitops_cluster_resource();
+            let api: Api<GitopsCluster> =
+                Api::namespaced_with(connection.client.clone(), &namespace, &resource);
+            let right = format!("get on gitopsclusters.gitops.weave.works in namespace {namespace}");
+            get(connection, &api, &name, &right).await?.map(|cluster| cluster.spec.kubeconfig_secret())
+        }
+    };
+    let kubeconfig = match secret.known().cloned().flatten() {
+        None => Fact::Absent,
+        Some(secret) => {
+            let api: Api<Secret> = Api::namespaced(connection.client.clone(), &namespace);
+            let right = format!("get on secrets in namespace {namespace}");
+            get(connection, &api, &secret, &right).await?.map(kubeconfig)
+        }
+    };
+    Ok(Cluster { namespace, name, pipelines, secret, kubeconfig })
+}
+
+/// Returns what matters about the kubeconfig in a Secret. Errors of the parser are not shown: they quote the text.
+fn kubeconfig(secret: Secret) -> Kubeconfig {
+    let data = secret.data.unwrap_or_default();
+    let mut values = KUBECONFIG_KEYS.iter().filter_map(|key| data.get(*key));
+    let Some(value) = values.find(|value| !value.0.trim_ascii().is_empty()) else { return Kubeconfig::NoKey };
+    let text = std::str::from_utf8(&value.0).ok();
+    let Some(read) = text.and_then(|text| KubeKubeconfig::from_yaml(text).ok()) else {
+        return Kubeconfig::Unreadable("it is not the YAML of a kubeconfig".into());
+    };
+    let refused = refused(&read);
+    let program = program(&read);
+    // Files that the kubeconfig names are not read.
+    if refused.is_some() {
+        return Kubeconfig::Read { server: String::new(), refused, program };
+    }
+    match Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).now_or_never() {
+        Some(Ok(config)) => Kubeconfig::Read { server: config.cluster_url.to_string(), refused, program },
+        Some(Err(error)) => Kubeconfig::Unreadable(error.to_string()),
+        None => Kubeconfig::Unreadable("its current context cannot be read".into()),
+    }
+}
+
+/// Returns the first thing that the controller refuses, whatever its flags.
+fn refused(kubeconfig: &KubeKubeconfig) -> Option<String> {
+    let file = |path: &Option<String>| path.as_ref().map(|path| format!("names the file {path}"));
+    let clusters = kubeconfig.clusters.iter().filter_map(|cluster| cluster.cluster.as_ref());
+    let of_cluster = clusters.filter_map(|cluster| {
+        let is_https = cluster.server.as_ref().is_none_or(|s| s.to_ascii_lowercase().starts_with("https://"));
+        let has_proxy = cluster.proxy_url.as_ref().is_some_and(|proxy| !proxy.is_empty());
+        file(&cluster.certificate_authority)
+            .or_else(|| (!is_https).then(|| "has a server that is not https".into()))
+            .or_else(|| {
+                let is_unverified = cluster.insecure_skip_tls_verify == Some(true);
+                is_unverified.then(|| "has insecure-skip-tls-verify".into())
+            })
+            .or_else(|| has_proxy.then(|| "has a proxy-url".into()))
+    });
+    let users = kubeconfig.auth_infos.iter().filter_map(|user| user.auth_info.as_ref());
+    let of_user = users.filter_map(|user| {
+        file(&user.client_certificate).or_else(|| file(&user.client_key)).or_else(|| file(&user.token_file))
+    });
+    of_cluster.chain(of_user).next()
+}
+
+/// Returns the program that a kubeconfig runs for its credentials.
+fn program(kubeconfig: &KubeKubeconfig) -> Option<String> {
+    let mut users = kubeconfig.auth_infos.iter().filter_map(|user| user.auth_info.as_ref());
+    users.find_map(|user| {
+        let exec = user.exec.as_ref().map(|exec| exec.command.clone().unwrap_or_default());
+        exec.or_else(|| user.auth_provider.as_ref().map(|provider| provider.name.clone()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(cluster: &str, user: &str) -> Kubeconfig {
+        let text = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: x\nclusters: [{{name: c, cluster: {{{cluster}}}}}]\n\
+             users: [{{name: u, user: {{{user}}}}}]\ncontexts: [{{name: x, context: {{cluster: c, user: u}}}}]\n"
+        );
+        secret("value", &text)
+    }
+
+    fn secret(key: &str, text: &str) -> Kubeconfig {
+        let value = k8s_openapi::ByteString(text.as_bytes().to_vec());
+        kubeconfig(Secret { data: Some([(key.to_owned(), value)].into()), ..Secret::default() })
+    }
+
+    #[test]
+    fn what_the_controller_refuses_is_found() {
+        let https = "server: 'https://eu.example.com:6443'";
+        let Kubeconfig::Read { server, refused: None, program: None } = of(https, "token: t") else {
+            panic!()
+        };
+        assert_eq!(server, "https://eu.example.com:6443/");
+        for (cluster, user, expected) in [
+            ("server: 'http://eu.example.com'", "token: t", "has a server that is not https"),
+            ("server: 'https://e', certificate-authority: /ca.crt", "token: t", "names the file /ca.crt"),
+            (
+                "server: 'https://e', insecure-skip-tls-verify: true",
+                "token: t",
+                "has insecure-skip-tls-verify",
+            ),
+            ("server: 'https://e', proxy-url: 'http://p'", "token: t", "has a proxy-url"),
+            (https, "tokenFile: /token", "names the file /token"),
+        ] {
+            let Kubeconfig::Read { refused, .. } = of(cluster, user) else { panic!("{cluster} {user}") };
+            assert_eq!(refused.as_deref(), Some(expected));
+        }
+        let exec = of(
+            https,
+            "exec: {apiVersion: client.authentication.k8s.io/v1, command: aws, interactiveMode: Never}",
+        );
+        assert!(matches!(exec, Kubeconfig::Read { program: Some(program), .. } if program == "aws"));
+    }
+
+    #[test]
+    fn an_unreadable_kubeconfig_is_not_quoted() {
+        assert_eq!(secret("other", "x"), Kubeconfig::NoKey);
+        assert_eq!(secret("value", "  \n"), Kubeconfig::NoKey);
+        for text in ["token: [secret", "current-context: nowhere\nusers: []\nclusters: []\ncontexts: []\n"] {
+            let Kubeconfig::Unreadable(why) = secret("value", text) else { panic!("{text}") };
+            assert!(!why.contains("secret"), "{why}");
+        }
+    }
+}

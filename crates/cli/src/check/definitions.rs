@@ -1,0 +1,81 @@
+//! Reads the definitions and the admission policy.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{Api, ResourceExt};
+use sluice_api::admission_policy::{NAME, gap};
+use sluice_api::{GROUP, all_crds};
+use sluice_view::check::Fact;
+use sluice_view::check::definitions::Definitions;
+
+use super::read::{each, fact, get};
+use crate::connection::Connection;
+use crate::exit::Outcome;
+
+/// Reads the API groups that the API server serves.
+pub(super) async fn groups(connection: &Connection) -> Outcome<Fact<BTreeSet<String>>> {
+    let answer = connection.client.list_api_groups().await;
+    let right = || "get on the path /apis (ClusterRole system:discovery)".into();
+    Ok(fact(connection, answer, right)?.map(|all| all.groups.into_iter().map(|group| group.name).collect()))
+}
+
+/// Returns whether one of these groups is served.
+pub(super) fn is_served(groups: &Fact<BTreeSet<String>>, wanted: &[&str]) -> Fact<()> {
+    match groups {
+        Fact::Known(all) if wanted.iter().any(|group| all.contains(*group)) => Fact::Known(()),
+        Fact::Known(_) => Fact::Absent,
+        unread => unread.clone().map(drop),
+    }
+}
+
+/// Reads the definitions and the admission policy.
+pub(super) async fn read(connection: &Connection, groups: &Fact<BTreeSet<String>>) -> Outcome<Definitions> {
+    let crds: Api<CustomResourceDefinition> = Api::all(connection.client.clone());
+    let crds = each(all_crds(), async |crd| {
+        let name = crd.name_any();
+        let right = "get on customresourcedefinitions.apiextensions.k8s.io";
+        let found = get(connection, &crds, &name, right).await?;
+        Ok((name, found.map(|crd| serde_json::to_value(crd).unwrap_or_default())))
+    });
+    let (crds, policy) = tokio::try_join!(crds, policy(connection))?;
+    Ok(Definitions {
+        served: is_served(groups, &[GROUP]),
+        crds: crds.into_iter().collect(),
+        policy,
+        gitops_clusters: is_served(groups, &["gitops.weave.works"]),
+        targets_elsewhere: 0,
+    })
+}
+
+/// Returns why the admission policy is not in force.
+async fn policy(connection: &Connection) -> Outcome<Fact<Option<String>>> {
+    let version = "admissionregistration.k8s.io/v1";
+    let served = connection.client.list_api_group_resources(version).await;
+    let served = fact(connection, served, || format!("get on the path /apis/{version}"))?;
+    let is_policy = |kind: &str| kind == "ValidatingAdmissionPolicy";
+    match &served {
+        Fact::Known(list) if list.resources.iter().any(|resource| is_policy(&resource.kind)) => {}
+        Fact::Known(_) | Fact::Absent => return Ok(Fact::Absent),
+        unread => return Ok(unread.clone().map(|_| None)),
+    }
+    let policies: Api<ValidatingAdmissionPolicy> = Api::all(connection.client.clone());
+    let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(connection.client.clone());
+    let (policy, binding) = tokio::try_join!(
+        get(connection, &policies, NAME, "get on validatingadmissionpolicies.admissionregistration.k8s.io"),
+        get(
+            connection,
+            &bindings,
+            NAME,
+            "get on validatingadmissionpolicybindings.admissionregistration.k8s.io"
+        ),
+    )?;
+    Ok(match (policy, binding) {
+        (policy @ (Fact::Forbidden(_) | Fact::Failed(_)), _) => policy.map(|_| None),
+        (_, binding @ (Fact::Forbidden(_) | Fact::Failed(_))) => binding.map(|_| None),
+        (policy, binding) => Fact::Known(gap(policy.known(), binding.known())),
+    })
+}

@@ -1,0 +1,160 @@
+//! `sluice check`: finds what is wrong with the installation and says how to fix it. The files of this folder read the
+//! facts, one file for each group; `sluice_view::check` turns them into findings.
+
+mod clocks;
+mod clusters;
+mod definitions;
+mod deployments;
+mod read;
+mod rights;
+mod secrets;
+
+use clap::Args;
+use kube::api::ListParams;
+use sluice_api::lenient::{self, List};
+use sluice_api::pipeline::{Observe, Pipeline};
+use sluice_view::check::pipelines::Pipelines;
+use sluice_view::check::{Fact, Facts, Finding, Report, Severity, Topic, check};
+
+use self::read::fact;
+use crate::cluster_flags::ClusterFlags;
+use crate::connection::{API_CALL_TIMEOUT, Connection};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::objects::describe;
+use crate::output::{DataFormat, view};
+use crate::table::{Tone, marked};
+use crate::terminal::{Io, Symbol};
+
+/// Arguments of `sluice check`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  # After the installation, or when something is wrong
+  sluice check -A
+
+  # Only what concerns the pipelines of one namespace
+  sluice check -n apps
+
+  # Only what is wrong
+  sluice check -A --quiet
+
+  # In a script: exit code 0 without errors, 11 with errors
+  sluice check -A -o json
+
+It checks the definitions and the admission policy, the controller, your rights, the clusters that pipelines name and \
+their kubeconfigs, Flux on this cluster, the Secrets that pipelines name, the pipelines, and the clocks. It changes \
+nothing. What you may not read is a warning.")]
+pub struct Check {
+    /// Check the pipelines and clusters of all namespaces
+    #[arg(short = 'A', long)]
+    all_namespaces: bool,
+    /// Leave out what is as it should be
+    #[arg(short, long)]
+    quiet: bool,
+    /// The namespace of the controller
+    #[arg(long, value_name = "NAME", default_value = "sluice-system")]
+    system_namespace: String,
+    /// Print data instead of sentences
+    #[arg(short, long, value_name = "FORMAT")]
+    output: Option<DataFormat>,
+    #[command(flatten)]
+    cluster: ClusterFlags,
+}
+
+pub(crate) async fn run(args: &Check, version: &str, io: &mut Io<'_>) -> Outcome {
+    let connection = args.cluster.open(Some(API_CALL_TIMEOUT))?;
+    let mut report = report(args, version, &connection).await?;
+    if args.quiet {
+        report.findings.retain(|finding| finding.severity != Severity::Ok);
+    }
+    match args.output {
+        Some(format) => view(format, "Check", &report, io.out)?,
+        None => print(&report, io)?,
+    }
+    io.flush()?;
+    let sum = summary(&report);
+    if report.errors > 0 {
+        return Err(Failure::new(Exit::Faulty, sum));
+    }
+    io.progress(Symbol::Done, &sum);
+    Ok(())
+}
+
+/// Reads all facts and returns the findings.
+async fn report(args: &Check, version: &str, connection: &Connection) -> Outcome<Report> {
+    let namespace = (!args.all_namespaces).then_some(connection.namespace.as_str());
+    // The first request also shows whether the cluster can be used at all.
+    let mut clocks = clocks::read(connection).await?;
+    let now = clocks.server.known().copied().unwrap_or(clocks.here);
+    let groups = definitions::groups(connection).await?;
+    let found = pipelines(connection, namespace).await?;
+    let none = Vec::new();
+    let readable = found.known().map_or(&none, |list| &list.items);
+    let (mut definitions, controller, rights, clusters, mut flux, secrets) = tokio::try_join!(
+        definitions::read(connection, &groups),
+        deployments::controller(connection, &args.system_namespace, version, now),
+        rights::read(connection, namespace),
+        clusters::read(connection, namespace, readable),
+        deployments::flux(connection, &groups),
+        secrets::read(connection, readable),
+    )?;
+    let targets = readable.iter().flat_map(|p| &p.spec.environments).flat_map(|e| &e.targets);
+    let watched: Vec<_> = targets.filter(|target| target.observe == Observe::Watch).collect();
+    flux.targets_here = watched.iter().filter(|target| target.cluster_ref.is_none()).count();
+    definitions.targets_elsewhere = watched.len() - flux.targets_here;
+    clocks.newest = clocks::newest(&controller, readable);
+    let has_clusters = !matches!(definitions.gitops_clusters, Fact::Absent);
+    let sentences = |list: &List<Pipeline>| list.unreadable.iter().map(describe::<Pipeline, _>).collect();
+    let pipelines = match &found {
+        Fact::Known(list) => Fact::Known((readable.as_slice(), sentences(list))),
+        unread => unread.clone().map(|_| (readable.as_slice(), Vec::new())),
+    };
+    let namespace = namespace.map(String::from);
+    Ok(check(&Facts {
+        definitions,
+        controller,
+        rights,
+        clusters: if has_clusters { clusters } else { Vec::new() },
+        flux,
+        secrets,
+        pipelines: Pipelines { namespace, found: pipelines },
+        clocks,
+    }))
+}
+
+/// Reads the pipelines.
+async fn pipelines(connection: &Connection, namespace: Option<&str>) -> Outcome<Fact<List<Pipeline>>> {
+    let answer = lenient::list(&connection.client, namespace, &ListParams::default()).await;
+    fact(connection, answer, || match namespace {
+        Some(namespace) => format!("list on pipelines.pipelines.weave.works in namespace {namespace}"),
+        None => "list on pipelines.pipelines.weave.works in all namespaces (name one with -n)".into(),
+    })
+}
+
+/// Prints the findings below the heading of their topic.
+fn print(report: &Report, io: &mut Io<'_>) -> Outcome {
+    let mut topic: Option<Topic> = None;
+    for Finding { topic: of, severity, message, fix } in &report.findings {
+        if topic.replace(*of) != Some(*of) {
+            io.line(of.heading())?;
+        }
+        let (mark, tone) = match severity {
+            Severity::Ok => (Symbol::Done.glyph(), Tone::Good),
+            Severity::Warning => ("!", Tone::Held),
+            Severity::Error => (Symbol::Failed.glyph(), Tone::Bad),
+        };
+        marked(mark, tone, message, io)?;
+        if let Some(fix) = fix {
+            io.line(format!("    {} {fix}", Symbol::Action.glyph()))?;
+        }
+    }
+    Ok(())
+}
+
+fn summary(report: &Report) -> String {
+    let count = |n: usize, noun: &str| match n {
+        0 => format!("no {noun}s"),
+        1 => format!("1 {noun}"),
+        n => format!("{n} {noun}s"),
+    };
+    format!("{}, {}", count(report.errors, "error"), count(report.warnings, "warning"))
+}

@@ -1,0 +1,68 @@
+//! Requests of `sluice check`. A right that the caller lacks and an object that does not exist are facts; only an API
+//! server that cannot be used is a failure.
+
+use std::fmt::Debug;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use kube::Api;
+use kube::api::ListParams;
+use serde::de::DeserializeOwned;
+use sluice_view::check::Fact;
+
+use crate::connection::Connection;
+use crate::exit::Outcome;
+
+/// The most requests at the same time.
+pub(super) const MAX_REQUESTS: usize = 16;
+
+/// Returns the fact of an answer. `right` names the right that the request needs.
+///
+/// # Errors
+/// When there is no connection, or the API server does not accept the caller's credentials.
+pub(super) fn fact<T>(
+    connection: &Connection,
+    answer: kube::Result<T>,
+    right: impl FnOnce() -> String,
+) -> Outcome<Fact<T>> {
+    match answer {
+        Ok(value) => Ok(Fact::Known(value)),
+        Err(kube::Error::Api(status)) if status.code == 403 => Ok(Fact::Forbidden(right())),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Fact::Absent),
+        Err(kube::Error::Api(status)) if status.code != 401 => Ok(Fact::Failed(status.message.clone())),
+        Err(kube::Error::SerdeError(error)) => Ok(Fact::Failed(format!("cannot read the answer: {error}"))),
+        Err(error) => Err(connection.explain(error)),
+    }
+}
+
+/// Reads an object.
+pub(super) async fn get<K>(connection: &Connection, api: &Api<K>, name: &str, right: &str) -> Outcome<Fact<K>>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    fact(connection, api.get(name).await, || right.into())
+}
+
+/// Reads the objects with these labels.
+pub(super) async fn list<K>(
+    connection: &Connection,
+    api: &Api<K>,
+    labels: &str,
+    right: &str,
+) -> Outcome<Fact<Vec<K>>>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let params = ListParams::default().labels(labels);
+    Ok(fact(connection, api.list(&params).await, || right.into())?.map(|list| list.items))
+}
+
+/// Runs a request for each item, several at the same time, and returns the results in the order of the items.
+pub(super) async fn each<I, T, F>(
+    items: impl IntoIterator<Item = I>,
+    request: impl Fn(I) -> F,
+) -> Outcome<Vec<T>>
+where
+    F: Future<Output = Outcome<T>>,
+{
+    stream::iter(items).map(request).buffered(MAX_REQUESTS).try_collect().await
+}

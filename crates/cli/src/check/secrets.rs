@@ -1,0 +1,36 @@
+//! Reads the Secrets that pipelines name, without keeping their values.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::Secret as KubeSecret;
+use kube::{Api, ResourceExt};
+use sluice_api::Pipeline;
+use sluice_view::check::secrets::{Secret, Secrets, USED_BY, needs};
+
+use super::read::{each, get};
+use crate::connection::Connection;
+use crate::exit::Outcome;
+
+/// Reads the Secrets that these pipelines name.
+pub(super) async fn read(connection: &Connection, pipelines: &[Pipeline]) -> Outcome<Secrets> {
+    let needs: BTreeSet<_> = pipelines.iter().flat_map(needs).collect();
+    let keys: BTreeSet<(String, String)> =
+        needs.iter().map(|need| (need.namespace.clone(), need.name.clone())).collect();
+    let found = each(keys, async |(namespace, name): (String, String)| {
+        let api: Api<KubeSecret> = Api::namespaced(connection.client.clone(), &namespace);
+        let right = format!("get on secrets in namespace {namespace}");
+        let found = get(connection, &api, &name, &right).await?;
+        Ok(((namespace, name), found.map(without_values)))
+    });
+    Ok(Secrets { found: found.await?.into_iter().collect(), needs })
+}
+
+fn without_values(secret: KubeSecret) -> Secret {
+    let used_by = secret.annotations().get(USED_BY).cloned();
+    let data = secret.data.unwrap_or_default();
+    Secret {
+        type_: secret.type_.unwrap_or_default(),
+        used_by,
+        keys: data.into_iter().filter(|(_, value)| !value.0.is_empty()).map(|(key, _)| key).collect(),
+    }
+}

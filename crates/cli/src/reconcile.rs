@@ -1,0 +1,236 @@
+//! `sluice reconcile`: requests that Flux reconciles the sources and objects of a pipeline now, on the hub.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use clap::Args;
+use clap_complete::ArgValueCompleter;
+use jiff::Timestamp;
+use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+use sluice_api::pipeline::{Environment, Observe, Pipeline, Target};
+
+use crate::cluster_flags::ClusterFlags;
+use crate::complete::{environments, pipelines};
+use crate::connection::{API_CALL_TIMEOUT, Connection};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::find::missing;
+use crate::objects;
+use crate::reference;
+use crate::suggest::no_environment;
+use crate::terminal::{Io, Symbol};
+
+/// The annotation that requests a reconciliation. Any change of its value does
+/// ([annotations.go](https://github.com/fluxcd/pkg/blob/main/apis/meta/annotations.go)).
+const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
+/// The field manager with which Flux's documentation sets the annotation.
+const FIELD_MANAGER: &str = "flux-client-side-apply";
+
+/// Arguments of `sluice reconcile`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  # Let Flux look at the sources and objects of podinfo now
+  sluice reconcile podinfo -n apps
+
+  # Only at those of one environment
+  sluice reconcile podinfo -n apps -e dev
+
+It sets the annotation reconcile.fluxcd.io/requestedAt, as flux reconcile does, on the objects of targets on this \
+cluster and on their sources. For targets on other clusters it prints the command to run there. It needs get and patch \
+on these kinds of Flux. Sluice itself needs no such request: it observes every change.")]
+pub struct Reconcile {
+    /// The pipeline
+    #[arg(value_parser = reference::pipeline, add = ArgValueCompleter::new(pipelines))]
+    pipeline: String,
+    /// Only this environment
+    #[arg(short, long, value_name = "NAME", add = ArgValueCompleter::new(environments))]
+    environment: Option<String>,
+    #[command(flatten)]
+    cluster: ClusterFlags,
+}
+
+/// A kind of Flux, a namespace and a name.
+type Key = (String, String, String);
+
+pub(crate) async fn run(args: &Reconcile, io: &mut Io<'_>) -> Outcome {
+    let connection = args.cluster.open(Some(API_CALL_TIMEOUT))?;
+    let name = &args.pipeline;
+    let found = objects::get::<Pipeline>(&connection, &connection.namespace, name).await?;
+    let Some(pipeline) = found else { return Err(missing::<Pipeline>(&connection, name, false).await) };
+    let wanted =
+        |environment: &&Environment| args.environment.as_ref().is_none_or(|e| *e == environment.name);
+    let chosen: Vec<&Environment> = pipeline.spec.environments.iter().filter(wanted).collect();
+    if let (Some(environment), []) = (&args.environment, &chosen[..]) {
+        let names: Vec<String> = pipeline.spec.environments.iter().map(|e| e.name.clone()).collect();
+        return Err(no_environment(name, environment, &names));
+    }
+    let mut here = BTreeSet::new();
+    for environment in chosen {
+        for (target, target_name) in environment.targets.iter().zip(environment.target_names()) {
+            let members = members(&pipeline, environment, target, &target_name);
+            match &target.cluster_ref {
+                None if target.observe == Observe::Watch => {
+                    here.extend(
+                        members.into_iter().map(|(kind, name)| (kind, target.namespace.clone(), name)),
+                    );
+                }
+                cluster => elsewhere(
+                    &environment.name,
+                    target,
+                    cluster.as_ref().map(|c| c.name.as_str()),
+                    &members,
+                    io,
+                ),
+            }
+        }
+    }
+    if here.is_empty() {
+        return Err(Failure::new(
+            Exit::Refused,
+            format!("no object of pipeline {name} on this cluster is known"),
+        )
+        .hinted("run the commands above on the other clusters, or see what is known: sluice get targets"));
+    }
+    request_all(&connection, here, io).await
+}
+
+/// Returns the kinds and names of the members of a target, as the spec names them and the controller has found them.
+fn members(
+    pipeline: &Pipeline,
+    environment: &Environment,
+    target: &Target,
+    name: &str,
+) -> BTreeSet<(String, String)> {
+    let app = pipeline.spec.app_ref.iter().map(|app| (app.kind.clone(), app.name.clone()));
+    let named = target.workloads.iter().map(|workload| (workload.kind.clone(), workload.name.clone()));
+    let status = pipeline.status.as_ref().and_then(|status| status.environments.get(&environment.name));
+    let observed = status.iter().flat_map(|status| &status.targets).filter(|target| target.name == name);
+    let found = observed
+        .flat_map(|target| &target.workloads)
+        .map(|workload| (workload.kind.clone(), workload.name.clone()));
+    let is_of_flux = |(kind, _): &(String, String)| group(kind).is_some();
+    app.chain(named).chain(found).filter(is_of_flux).collect()
+}
+
+/// Returns the API group of a kind of Flux.
+fn group(kind: &str) -> Option<&'static str> {
+    match kind {
+        "Kustomization" => Some("kustomize.toolkit.fluxcd.io"),
+        "HelmRelease" => Some("helm.toolkit.fluxcd.io"),
+        "GitRepository" | "OCIRepository" | "HelmRepository" | "HelmChart" | "Bucket" => {
+            Some("source.toolkit.fluxcd.io")
+        }
+        _ => None,
+    }
+}
+
+/// Prints the commands for a target on another cluster.
+fn elsewhere(
+    environment: &str,
+    target: &Target,
+    cluster: Option<&str>,
+    members: &BTreeSet<(String, String)>,
+    io: &mut Io<'_>,
+) {
+    let cluster = cluster.unwrap_or("another cluster");
+    for (kind, name) in members {
+        let (kind, namespace) = (kind.to_ascii_lowercase(), &target.namespace);
+        let command = format!("flux reconcile {kind} {name} -n {namespace} --with-source");
+        io.progress(Symbol::Waiting, &format!("{environment} is on cluster {cluster}; run there: {command}"));
+    }
+}
+
+/// Requests the reconciliation of the sources, and then of the objects.
+async fn request_all(connection: &Connection, here: BTreeSet<Key>, io: &mut Io<'_>) -> Outcome {
+    let (mut sources, mut objects) = (BTreeMap::new(), Vec::new());
+    let mut failed = None;
+    for key in here {
+        match read(connection, &key).await {
+            Ok((api, object)) => {
+                if let Some(source) = source(&key, &object.data) {
+                    sources.entry(source).or_insert(());
+                }
+                objects.push((key, api, object));
+            }
+            Err(failure) => report(&key, &failure, &mut failed, io),
+        }
+    }
+    let token = Timestamp::now().to_string();
+    for key in sources.into_keys() {
+        let requested = async {
+            let (api, object) = read(connection, &key).await?;
+            request(connection, (&key, &api, &object), &token, io).await
+        };
+        if let Err(failure) = requested.await {
+            report(&key, &failure, &mut failed, io);
+        }
+    }
+    for (key, api, object) in &objects {
+        if let Err(failure) = request(connection, (key, api, object), &token, io).await {
+            report(key, &failure, &mut failed, io);
+        }
+    }
+    match failed {
+        Some(exit) => Err(Failure::new(exit, "")),
+        None => Ok(()),
+    }
+}
+
+fn report((kind, namespace, name): &Key, failure: &Failure, failed: &mut Option<Exit>, io: &mut Io<'_>) {
+    io.progress(Symbol::Failed, &format!("{kind} {namespace}/{name}: {failure}"));
+    if let Some(hint) = &failure.hint {
+        io.note(&format!("  {hint}"));
+    }
+    failed.get_or_insert(failure.exit);
+}
+
+/// Reads an object in the version that the API server serves.
+async fn read(
+    connection: &Connection,
+    (kind, namespace, name): &Key,
+) -> Outcome<(Api<DynamicObject>, DynamicObject)> {
+    let not_installed =
+        || Failure::new(Exit::NotFound, format!("this cluster has no kind {kind}: is Flux installed?"));
+    let group = group(kind).ok_or_else(not_installed)?;
+    let served = match kube::discovery::group(&connection.client, group).await {
+        Err(kube::Error::Discovery(_)) => return Err(not_installed()),
+        served => served.map_err(|error| connection.explain(error))?,
+    };
+    let (resource, _) = served.recommended_kind(kind).ok_or_else(not_installed)?;
+    let api: Api<DynamicObject> = Api::namespaced_with(connection.client.clone(), namespace, &resource);
+    let object = api.get_opt(name).await.map_err(|error| connection.explain(error))?;
+    let object = object.ok_or_else(|| Failure::new(Exit::NotFound, "it does not exist"))?;
+    Ok((api, object))
+}
+
+/// Returns the source of a Kustomization or HelmRelease.
+fn source((_, namespace, _): &Key, object: &Value) -> Option<Key> {
+    let spec = &object["spec"];
+    let places = ["/sourceRef", "/chart/spec/sourceRef", "/chartRef"];
+    let reference = places.into_iter().find_map(|place| spec.pointer(place))?;
+    let kind = reference["kind"].as_str().filter(|kind| group(kind).is_some())?;
+    let namespace = reference["namespace"].as_str().unwrap_or(namespace);
+    Some((kind.into(), namespace.into(), reference["name"].as_str()?.into()))
+}
+
+/// Sets the annotation, unless the object is suspended: Flux ignores it then.
+async fn request(
+    connection: &Connection,
+    ((kind, namespace, name), api, object): (&Key, &Api<DynamicObject>, &DynamicObject),
+    token: &str,
+    io: &mut Io<'_>,
+) -> Outcome {
+    if object.data["spec"]["suspend"] == true {
+        let hint = format!(
+            "kubectl patch {} {name} -n {namespace} --type merge -p '{{\"spec\": {{\"suspend\": false}}}}'",
+            kind.to_ascii_lowercase()
+        );
+        return Err(Failure::new(Exit::Refused, "it is suspended").hinted(hint));
+    }
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+    let patch = json!({"metadata": {"annotations": {REQUESTED_AT: token}}});
+    let patched = api.patch(&object.name_any(), &params, &Patch::Merge(patch)).await;
+    patched.map_err(|error| connection.explain(error))?;
+    io.progress(Symbol::Done, &format!("requested: {kind} {namespace}/{name}"));
+    Ok(())
+}

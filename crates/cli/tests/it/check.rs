@@ -1,0 +1,231 @@
+//! `sluice check`: the findings on a real API server, for an administrator, without the definitions, and without rights.
+
+use anyhow::Result;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use sluice_cli::Exit;
+
+use crate::hub::{Ran, TestNamespace, place, running, servers, sluice_as};
+
+/// Runs `sluice check` in a namespace that is also the controller's.
+async fn check(place: &TestNamespace, more: &[&str]) -> Ran {
+    place.sluice(&[&["check", "--system-namespace", &place.namespace], more].concat()).await
+}
+
+/// Creates the Lease of a shard, which its holder renewed this many seconds ago.
+async fn lease(place: &TestNamespace, holder: Option<&str>, seconds: i64) -> Result<()> {
+    let renewed = Timestamp::from_second(Timestamp::now().as_second() - seconds)?;
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "sluice.shard-0", "namespace": place.namespace,
+            "labels": {"app.kubernetes.io/part-of": "sluice"}},
+        "spec": {"holderIdentity": holder, "leaseDurationSeconds": 10, "renewTime": format!("{renewed:.6}")},
+    });
+    servers().await?.hub.apply_yaml(&lease.to_string()).await.map(drop)
+}
+
+async fn apply(objects: &[Value]) -> Result<()> {
+    for object in objects {
+        servers().await?.hub.apply_yaml(&object.to_string()).await?;
+    }
+    Ok(())
+}
+
+fn cluster(place: &TestNamespace, name: &str, secret: &str) -> Value {
+    json!({"apiVersion": "gitops.weave.works/v1alpha1", "kind": "GitopsCluster",
+        "metadata": {"name": name, "namespace": place.namespace}, "spec": {"secretRef": {"name": secret}}})
+}
+
+fn secret(place: &TestNamespace, name: &str, data: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": place.namespace}, "stringData": data})
+}
+
+fn kubeconfig(cluster: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: x\nclusters: [{{name: c, cluster: {{{cluster}}}}}]\n\
+         users: [{{name: u, user: {{token: t}}}}]\ncontexts: [{{name: x, context: {{cluster: c, user: u}}}}]\n"
+    )
+}
+
+/// Returns the lines below a heading.
+fn topic(ran: &Ran, heading: &str) -> String {
+    let lines = ran.out.lines().skip_while(|line| *line != heading).skip(1);
+    lines.take_while(|line| line.starts_with(' ')).map(|line| format!("{line}\n")).collect()
+}
+
+#[tokio::test]
+async fn a_healthy_installation_has_no_errors() -> Result<()> {
+    let place = place("check-good").await?;
+    servers().await?.hub.install_flux_crds().await?;
+    lease(&place, Some("sluice-a"), 1).await?;
+    place.pipeline("podinfo", running("6.1.8", "6.1.8")).await?;
+    let good = kubeconfig("server: 'https://eu.example.com:6443'");
+    apply(&[
+        secret(&place, "dev-kubeconfig", json!({"value": good})),
+        cluster(&place, "dev", "dev-kubeconfig"),
+        cluster(&place, "prod", "dev-kubeconfig"),
+    ])
+    .await?;
+    let ran = check(&place, &[]).await;
+    assert_eq!((ran.exit, ran.err.as_str()), (Exit::Ok, "✔ no errors, no warnings\n"), "{}", ran.out);
+    insta::assert_snapshot!(ran.out, @"
+    Definitions
+      ✔ the definition pipelines.pipelines.weave.works is that of this version
+      ✔ the definition promotions.pipelines.weave.works is that of this version
+      ✔ the admission policy decides who may approve
+    Controller
+      ✔ sluice-a acts for sluice.shard-0
+    Your rights
+      ✔ admin may use get, status, explain, history, -w and --wait, approve, reject, retry, suspend, resume, events in namespace check-good
+    Clusters
+      ✔ GitopsCluster check-good/dev leads to https://eu.example.com:6443/
+      ✔ GitopsCluster check-good/prod leads to https://eu.example.com:6443/
+    Flux
+      ✔ Flux is installed on this cluster; its definitions do not say the version
+    Pipelines
+      ✔ 1 of 1 pipelines in namespace check-good are Ready, and their statuses are up to date
+    Clocks
+      ✔ this machine's clock agrees with the API server's
+    ");
+    let quiet = check(&place, &["--quiet"]).await;
+    assert_eq!((quiet.exit, quiet.out.as_str()), (Exit::Ok, ""));
+    Ok(())
+}
+
+/// A namespace with a Lease that is not renewed, and faults in clusters, Secrets and pipelines.
+async fn faulty() -> Result<TestNamespace> {
+    let place = place("check-bad").await?;
+    servers().await?.hub.install_flux_crds().await?;
+    lease(&place, Some("sluice-a"), 600).await?;
+    let mut status = running("6.1.8", "6.1.8");
+    status["conditions"][0]["status"] = "False".into();
+    status["conditions"][0]["reason"] = "TargetsUnknown".into();
+    status["conditions"][0]["message"] = "cluster dev cannot be reached".into();
+    status["observedGeneration"] = 0.into();
+    place.pipeline("podinfo", status).await?;
+    let commit = json!({"commit": {"url": "ssh://git@git.example.com/fleet.git", "secretRef": {"name": "fleet-git"}},
+        "secretRef": {"name": "hooks"}});
+    let pipeline = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
+        "metadata": {"name": "search", "namespace": place.namespace},
+        "spec": {"promotion": {"strategy": commit}, "environments": [{"name": "dev", "targets": [{"namespace": "search"}]}]}});
+    apply(&[
+        pipeline,
+        secret(&place, "fleet-git", json!({"identity": "k", "token": "very-secret"})),
+        secret(&place, "old-kubeconfig", json!({"value": kubeconfig("server: 'http://eu.example.com'")})),
+        cluster(&place, "dev", "old-kubeconfig"),
+        cluster(&place, "us", "us-kubeconfig"),
+    ])
+    .await?;
+    Ok(place)
+}
+
+#[tokio::test]
+async fn each_fault_is_an_error_with_its_fix() -> Result<()> {
+    let place = faulty().await?;
+    let ran = check(&place, &["-q"]).await;
+    assert_eq!(ran.exit, Exit::Faulty);
+    assert!(!ran.out.contains("very-secret"), "{}", ran.out);
+    insta::assert_snapshot!(topic(&ran, "Controller"), @"
+    ✗ sluice-a has not renewed the Lease sluice.shard-0 for 10 minutes: nothing is promoted
+      ► kubectl get pods -n check-bad; kubectl logs -n check-bad deployment/sluice
+    ");
+    insta::assert_snapshot!(topic(&ran, "Clusters"), @"
+    ✗ the kubeconfig of GitopsCluster check-bad/dev (Secret old-kubeconfig) has a server that is not https, which the controller refuses
+      ► docs/operations.md#add-a-cluster
+    ✗ GitopsCluster check-bad/prod does not exist, and check-bad/podinfo names it
+      ► docs/operations.md#add-a-cluster
+    ✗ Secret check-bad/us-kubeconfig of GitopsCluster check-bad/us does not exist
+      ► kubectl create secret generic us-kubeconfig -n check-bad --from-file=value=KUBECONFIG; see docs/operations.md#add-a-cluster
+    ");
+    insta::assert_snapshot!(topic(&ran, "Secrets"), @"
+    ✗ Secret check-bad/fleet-git has no key known_hosts: it is for the strategy commit of pipeline search
+      ► docs/strategies/commit.md#the-secret
+    ✗ Secret check-bad/hooks does not exist: it is for the hooks of pipeline search
+      ► create it: docs/hooks.md#create-the-keys
+    ");
+    insta::assert_snapshot!(topic(&ran, "Pipelines"), @"
+    ✗ pipeline check-bad/podinfo is not Ready (TargetsUnknown): cluster dev cannot be reached
+      ► sluice explain podinfo -n check-bad
+    ✗ pipeline check-bad/search has no status: no controller has looked at it
+      ► see the findings about the controller
+    ! the status of pipeline check-bad/podinfo is about generation 0, and the Pipeline has generation 1
+      ► if this lasts: kubectl logs -n sluice-system deployment/sluice
+    ");
+
+    let ran = check(&place, &["-o", "json"]).await;
+    assert_eq!(ran.exit, Exit::Faulty);
+    let data: Value = serde_json::from_str(&ran.out)?;
+    assert_eq!(
+        (&data["apiVersion"], &data["kind"]),
+        (&json!("view.pipelines.weave.works/v1alpha1"), &json!("Check"))
+    );
+    assert_eq!(data["view"]["findings"][0]["topic"], "definitions");
+    assert!(data["view"]["errors"].as_u64() > Some(5), "{data}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn without_the_definitions_the_fix_installs_them() -> Result<()> {
+    let bare = servers().await?.bare.kubeconfig_path();
+    let ran = sluice_as(&bare, &["check"]).await;
+    assert_eq!(ran.exit, Exit::Faulty, "{ran:?}");
+    insta::assert_snapshot!(ran.out, @"
+    Definitions
+      ✗ the kinds Pipeline and Promotion are not installed in this cluster
+        ► sluice crds | kubectl apply --server-side -f -
+    Controller
+      ✗ no controller was found in namespace sluice-system
+        ► kubectl apply --server-side -k deploy; if it runs elsewhere, name its namespace with --system-namespace
+    Clocks
+      ✔ this machine's clock agrees with the API server's
+    ");
+    assert_eq!(ran.err, "✗ 2 errors, no warnings\n");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_missing_right_is_a_finding() -> Result<()> {
+    let place = place("check-rights").await?;
+    servers().await?.hub.install_flux_crds().await?;
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("kubeconfig");
+    std::fs::write(&path, servers().await?.hub.user("guest", None)?)?;
+    let ran = sluice_as(&path, &["check", "-n", &place.namespace]).await;
+    assert_eq!(ran.exit, Exit::Faulty, "{ran:?}");
+    insta::assert_snapshot!(ran.out, @"
+    Definitions
+      ! not checked: whether the definitions are those of this version; you lack get on customresourcedefinitions.apiextensions.k8s.io
+        ► run the check as somebody with this right, or ask the cluster's administrator for it
+      ! not checked: whether the admission policy is in force; you lack get on validatingadmissionpolicies.admissionregistration.k8s.io
+        ► run the check as somebody with this right, or ask the cluster's administrator for it
+    Controller
+      ! not checked: the Deployment of the controller; you lack list on deployments.apps in namespace sluice-system
+        ► run the check as somebody with this right, or ask the cluster's administrator for it
+      ! not checked: whether a replica of the controller acts; you lack list on leases.coordination.k8s.io in namespace sluice-system
+        ► run the check as somebody with this right, or ask the cluster's administrator for it
+    Your rights
+      ✗ guest may not use get, status, explain, history in namespace check-rights: it needs get, list on pipelines.pipelines.weave.works and get, list on promotions.pipelines.weave.works
+        ► ask for the ClusterRole sluice-viewer: docs/approvals.md#decide-who-may
+      ! guest may not use -w and --wait in namespace check-rights: it needs watch on pipelines.pipelines.weave.works and watch on promotions.pipelines.weave.works
+        ► ask for the ClusterRole sluice-viewer: docs/approvals.md#decide-who-may
+      ! guest may not use approve, reject in namespace check-rights: it needs patch, approve on promotions.pipelines.weave.works
+        ► ask for the ClusterRole sluice-approver: docs/approvals.md#decide-who-may
+      ! guest may not use retry in namespace check-rights: it needs patch, retry on promotions.pipelines.weave.works
+        ► ask for the ClusterRole sluice-editor: docs/approvals.md#decide-who-may
+      ! guest may not use suspend, resume in namespace check-rights: it needs patch on pipelines.pipelines.weave.works
+        ► ask for the ClusterRole sluice-editor: docs/approvals.md#decide-who-may
+      ! guest may not use events in namespace check-rights: it needs list on events
+        ► ask for the ClusterRole view
+    Flux
+      ! not checked: the version of Flux; you lack get on customresourcedefinitions.apiextensions.k8s.io
+        ► run the check as somebody with this right, or ask the cluster's administrator for it
+      ! not checked: the Deployments of Flux; you lack list on deployments.apps in all namespaces
+        ► run the check as somebody with this right, or ask the cluster's administrator for it
+    Pipelines
+      ! not checked: pipelines in namespace check-rights; you lack list on pipelines.pipelines.weave.works in namespace check-rights
+        ► run the check as somebody with this right, or ask the cluster's administrator for it
+    Clocks
+      ✔ this machine's clock agrees with the API server's
+    ");
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! The clocks of this machine, of the API server, and of the controller. Decisions do not depend on them, but times that
+//! people read do.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::fact::span;
+use super::{Fact, Finding, Topic};
+
+/// A difference that people notice.
+const NOTICEABLE: SignedDuration = SignedDuration::from_secs(5);
+/// A difference with which tokens and certificates are refused.
+const HARMFUL: SignedDuration = SignedDuration::from_mins(5);
+
+/// The clocks.
+#[derive(Clone, Debug)]
+pub struct Clocks {
+    /// The time of this machine when the API server answered.
+    pub here: Timestamp,
+    /// The time in the API server's answer, in whole seconds.
+    pub server: Fact<Timestamp>,
+    /// The newest time that the controller has written, and where.
+    pub newest: Option<(Timestamp, String)>,
+}
+
+/// Returns the findings.
+pub fn findings(facts: &Clocks) -> Vec<Finding> {
+    let topic = Topic::Clocks;
+    let Some(server) = facts.server.known() else {
+        return vec![Finding::warning(
+            topic,
+            "the API server's answers have no time: the clocks are not checked",
+        )];
+    };
+    let apart = facts.here.duration_since(*server);
+    let by = span(apart.abs().as_secs());
+    let order = if apart.is_negative() { "behind" } else { "ahead of" };
+    let what = format!("this machine's clock is {by} {order} the API server's");
+    let set = "set the clock of the wrong machine by NTP";
+    let mut findings = vec![match apart.abs() {
+        apart if apart >= HARMFUL => {
+            Finding::error(topic, format!("{what}: tokens and certificates may be refused")).fix(set)
+        }
+        apart if apart >= NOTICEABLE => {
+            Finding::warning(topic, format!("{what}: ages are shown wrong")).fix(set)
+        }
+        _ => Finding::ok(topic, "this machine's clock agrees with the API server's"),
+    }];
+    if let Some((newest, place)) = &facts.newest {
+        let ahead = newest.duration_since(*server);
+        if ahead >= NOTICEABLE {
+            let message = format!(
+                "the controller's clock is at least {} ahead of the API server's: see {place}",
+                span(ahead.as_secs())
+            );
+            findings.push(Finding::warning(topic, message).fix(set));
+        }
+    }
+    findings
+}

@@ -1,0 +1,95 @@
+//! The clusters that pipelines name: does each GitopsCluster exist, and does its Secret have a kubeconfig that the
+//! controller accepts?
+
+use super::{Fact, Finding, Topic};
+
+/// A cluster that a pipeline names, or a GitopsCluster of the checked namespaces.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    /// The namespace of the GitopsCluster.
+    pub namespace: String,
+    /// The name of the GitopsCluster.
+    pub name: String,
+    /// The pipelines that name it, as `namespace/name`.
+    pub pipelines: Vec<String>,
+    /// The name of the Secret in the GitopsCluster; `None` if it names none.
+    pub secret: Fact<Option<String>>,
+    /// The kubeconfig in the Secret. It is only read if the name of the Secret is known.
+    pub kubeconfig: Fact<Kubeconfig>,
+}
+
+/// What matters about a kubeconfig.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kubeconfig {
+    /// None of the keys has a text.
+    NoKey,
+    /// It is not the YAML of a kubeconfig, or its current context leads nowhere; with the reason.
+    Unreadable(String),
+    /// It can be read.
+    Read {
+        /// The address of the API server.
+        server: String,
+        /// The first thing that the controller refuses, as `has a server that is not https`.
+        refused: Option<String>,
+        /// The program that it runs. The controller refuses it, unless a flag allows it.
+        program: Option<String>,
+    },
+}
+
+/// Returns the findings.
+pub fn findings(clusters: &[Cluster]) -> Vec<Finding> {
+    clusters.iter().map(finding).collect()
+}
+
+fn finding(cluster: &Cluster) -> Finding {
+    let topic = Topic::Clusters;
+    let Cluster { namespace, name, pipelines, .. } = cluster;
+    let what = format!("GitopsCluster {namespace}/{name}");
+    let add = "docs/operations.md#add-a-cluster";
+    let secret = match &cluster.secret {
+        Fact::Known(Some(secret)) => secret,
+        Fact::Known(None) => return Finding::error(topic, format!("{what} names no Secret")).fix(add),
+        Fact::Absent => {
+            let pipelines = pipelines.join(", ");
+            return Finding::error(topic, format!("{what} does not exist, and {pipelines} names it"))
+                .fix(add);
+        }
+        unread => {
+            let finding = unread.unread(topic, &format!("GitopsClusters in namespace {namespace}"));
+            return finding.unwrap_or_else(|| Finding::ok(topic, what));
+        }
+    };
+    let replace = format!(
+        "kubectl create secret generic {secret} -n {namespace} --from-file=value=KUBECONFIG; see {add}"
+    );
+    let of = format!("the kubeconfig of {what} (Secret {secret})");
+    match &cluster.kubeconfig {
+        Fact::Known(Kubeconfig::Read { server, refused: None, program: None }) => {
+            Finding::ok(topic, format!("{what} leads to {server}"))
+        }
+        Fact::Known(Kubeconfig::Read { refused: Some(refused), .. }) => {
+            Finding::error(topic, format!("{of} {refused}, which the controller refuses")).fix(add)
+        }
+        Fact::Known(Kubeconfig::Read { program: Some(program), .. }) => {
+            let message = format!("{of} runs the program {program}, which the controller refuses by default");
+            Finding::warning(topic, message)
+                .fix("use a token or a client certificate, or start the controller with --insecure-kubeconfig-exec")
+        }
+        Fact::Known(Kubeconfig::NoKey) => {
+            let message =
+                format!("Secret {namespace}/{secret} of {what} has no kubeconfig under the key value");
+            Finding::error(topic, message).fix(replace)
+        }
+        Fact::Known(Kubeconfig::Unreadable(why)) => {
+            Finding::error(topic, format!("{of} cannot be used: {why}")).fix(replace)
+        }
+        Fact::Absent => {
+            let message = format!("Secret {namespace}/{secret} of {what} does not exist");
+            Finding::error(topic, message).fix(replace)
+        }
+        unread => {
+            let finding = unread.unread(topic, &format!("kubeconfigs in namespace {namespace}"));
+            finding.unwrap_or_else(|| Finding::ok(topic, what))
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! What is wrong with an installation, and how to fix it. `sluice check` collects the facts; the functions here turn them
+//! into findings. A fact that the caller may not read is a finding, not a failure.
+
+pub mod clocks;
+pub mod clusters;
+pub mod controller;
+pub mod definitions;
+mod fact;
+pub mod flux;
+pub mod pipelines;
+pub mod rights;
+pub mod secrets;
+
+pub use fact::{Fact, Finding, Severity, Topic};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// All facts that a check needs.
+#[derive(Clone, Debug)]
+pub struct Facts<'a> {
+    /// The definitions and the admission policy.
+    pub definitions: definitions::Definitions,
+    /// The controller.
+    pub controller: controller::Controller,
+    /// The caller's rights.
+    pub rights: rights::Rights,
+    /// The clusters that pipelines name, and those of the checked namespaces.
+    pub clusters: Vec<clusters::Cluster>,
+    /// Flux on the hub.
+    pub flux: flux::Flux,
+    /// The Secrets that pipelines name.
+    pub secrets: secrets::Secrets,
+    /// The checked pipelines.
+    pub pipelines: pipelines::Pipelines<'a>,
+    /// The clocks.
+    pub clocks: clocks::Clocks,
+}
+
+/// The findings of a check, in the order of the topics, and in each topic the worst first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Report {
+    /// The number of errors.
+    pub errors: usize,
+    /// The number of warnings.
+    pub warnings: usize,
+    /// The findings.
+    pub findings: Vec<Finding>,
+}
+
+/// Returns the findings for these facts.
+pub fn check(facts: &Facts<'_>) -> Report {
+    let mut findings = definitions::findings(&facts.definitions);
+    let is_installed = !matches!(facts.definitions.served, Fact::Absent);
+    findings.extend(controller::findings(&facts.controller));
+    if is_installed {
+        findings.extend(rights::findings(&facts.rights));
+        findings.extend(clusters::findings(&facts.clusters));
+        findings.extend(flux::findings(&facts.flux));
+        findings.extend(secrets::findings(&facts.secrets));
+        findings.extend(pipelines::findings(&facts.pipelines));
+    }
+    findings.extend(clocks::findings(&facts.clocks));
+    report(findings)
+}
+
+/// Sorts the findings, and leaves out repeated ones.
+fn report(findings: Vec<Finding>) -> Report {
+    let mut kept: Vec<Finding> = Vec::new();
+    for finding in findings {
+        if !kept.contains(&finding) {
+            kept.push(finding);
+        }
+    }
+    kept.sort_by_key(|finding| (finding.topic, std::cmp::Reverse(finding.severity)));
+    let count = |severity| kept.iter().filter(|finding| finding.severity == severity).count();
+    Report { errors: count(Severity::Error), warnings: count(Severity::Warning), findings: kept }
+}

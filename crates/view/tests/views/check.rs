@@ -1,0 +1,476 @@
+//! `check`: facts about an installation, and the findings.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use sluice_api::{Pipeline, all_crds};
+use sluice_view::check::clocks::{self, Clocks};
+use sluice_view::check::clusters::{self, Cluster, Kubeconfig};
+use sluice_view::check::controller::{self, Controller, Deployment, Lease};
+use sluice_view::check::definitions::{self, Definitions};
+use sluice_view::check::flux::{self, Flux};
+use sluice_view::check::pipelines::{self, Pipelines};
+use sluice_view::check::rights::{self, Rights};
+use sluice_view::check::secrets::{self, Secret, Secrets};
+use sluice_view::check::{Fact, Facts, Finding, Severity, check};
+
+use crate::fixture::{now, pipeline, runs};
+
+/// Returns the findings as lines, without those that are ok.
+fn troubles(findings: &[Finding]) -> String {
+    let troubles = findings.iter().filter(|finding| finding.severity != Severity::Ok);
+    let line = |finding: &Finding| {
+        let fix = finding.fix.as_ref().map(|fix| format!(" ► {fix}")).unwrap_or_default();
+        format!("{:?}: {}{fix}", finding.severity, finding.message)
+    };
+    troubles.map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the definitions as the API server stores them.
+fn installed() -> Definitions {
+    let established = json!({"conditions": [{"type": "Established", "status": "True"}]});
+    let crds = all_crds().into_iter().map(|crd| {
+        let mut crd = serde_json::to_value(crd).unwrap();
+        crd["status"] = established.clone();
+        (crd["metadata"]["name"].as_str().unwrap().to_owned(), Fact::Known(crd))
+    });
+    Definitions {
+        served: Fact::Known(()),
+        crds: crds.collect(),
+        policy: Fact::Known(None),
+        gitops_clusters: Fact::Known(()),
+        targets_elsewhere: 1,
+    }
+}
+
+/// Returns the definitions after a change of that of Pipeline.
+fn changed(change: impl FnOnce(&mut Value)) -> Definitions {
+    let mut facts = installed();
+    if let Some(Fact::Known(crd)) = facts.crds.get_mut("pipelines.pipelines.weave.works") {
+        change(crd);
+    }
+    facts
+}
+
+#[test]
+fn definitions_of_another_version_are_recognized() {
+    let found = |facts: Definitions| troubles(&definitions::findings(&facts));
+    assert_eq!(found(installed()), "");
+    let spec = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
+    let older = changed(|crd| {
+        crd.pointer_mut(spec).unwrap().as_object_mut().unwrap().remove("suspend").unwrap();
+    });
+    let looser = changed(|crd| {
+        crd.pointer_mut(&format!("{spec}/environments/maxItems")).unwrap().take();
+    });
+    let newer = changed(|crd| {
+        crd.pointer_mut(spec).unwrap()["colour"] = json!({"type": "string"});
+    });
+    let other_text = changed(|crd| {
+        crd.pointer_mut(spec).unwrap()["suspend"]["description"] = "In other words.".into();
+    });
+    let refused = changed(|crd| crd["status"]["conditions"][0]["status"] = "False".into());
+    assert_eq!(found(other_text), "");
+    let lines = [
+        found(older),
+        found(looser),
+        found(newer),
+        found(refused),
+        found(Definitions { crds: BTreeMap::new(), ..installed() }).lines().next().unwrap().into(),
+        found(Definitions { served: Fact::Absent, ..installed() }),
+        found(Definitions { gitops_clusters: Fact::Absent, ..installed() }),
+        found(Definitions {
+            policy: Fact::Known(Some("it is not installed: sluice crds | kubectl".into())),
+            ..installed()
+        }),
+        found(Definitions { policy: Fact::Absent, ..installed() }),
+        found(Definitions { policy: Fact::Forbidden("get on policies".into()), ..installed() }),
+    ];
+    insta::assert_snapshot!(lines.join("\n"), @"
+    Error: the definition pipelines.pipelines.weave.works is not that of this sluice: .spec.suspend is missing or differs ► sluice crds | kubectl apply --server-side -f -
+    Error: the definition pipelines.pipelines.weave.works is not that of this sluice: .spec.environments.maxItems is missing or differs ► sluice crds | kubectl apply --server-side -f -
+    Warning: the definition pipelines.pipelines.weave.works is newer than this sluice: it also has .spec.colour ► use the sluice of the controller's version: sluice version
+    Error: the API server does not accept the definition pipelines.pipelines.weave.works (Established is not True) ► kubectl describe crd pipelines.pipelines.weave.works
+    Error: the definition pipelines.pipelines.weave.works is not installed ► sluice crds | kubectl apply --server-side -f -
+    Error: the kinds Pipeline and Promotion are not installed in this cluster ► sluice crds | kubectl apply --server-side -f -
+    Error: pipelines name GitopsClusters, and the kind GitopsCluster is not installed ► kubectl apply --server-side -f deploy/gitopscluster.yaml
+    Error: everybody who may change promotions can approve them in any name: it is not installed ► sluice crds | kubectl apply --server-side -f -
+    Warning: this API server has no ValidatingAdmissionPolicy (Kubernetes before 1.30): everybody who may change promotions can approve them in any name ► docs/approvals.md#if-the-policy-is-missing
+    Warning: not checked: whether the admission policy is in force; you lack get on policies ► run the check as somebody with this right, or ask the cluster's administrator for it
+    ");
+    let without_targets = Definitions { gitops_clusters: Fact::Absent, targets_elsewhere: 0, ..installed() };
+    assert_eq!(found(without_targets), "");
+}
+
+fn deployment(wanted: i32, ready: i32, image: &str) -> Deployment {
+    Deployment {
+        namespace: "sluice-system".into(),
+        name: "sluice".into(),
+        wanted,
+        ready,
+        images: vec![image.into()],
+    }
+}
+
+fn lease(holder: &str, seconds: i64) -> Lease {
+    let renewed = now().checked_sub(SignedDuration::from_secs(seconds)).unwrap();
+    let holder = Some(holder.to_owned()).filter(|holder| !holder.is_empty());
+    Lease {
+        name: "sluice.shard-0".into(),
+        holder,
+        renewed: Some(renewed),
+        duration: SignedDuration::from_secs(10),
+    }
+}
+
+fn controller_with(deployments: Vec<Deployment>, leases: Vec<Lease>) -> Controller {
+    Controller {
+        namespace: "sluice-system".into(),
+        version: "0.2.0".into(),
+        now: now(),
+        leases: Fact::Known(leases),
+        deployments: Fact::Known(deployments),
+    }
+}
+
+#[test]
+fn a_controller_that_does_not_act_is_an_error() {
+    let found = |deployments, leases| troubles(&controller::findings(&controller_with(deployments, leases)));
+    let good = "ghcr.io/example/sluice:v0.2.0@sha256:0cc9";
+    assert_eq!(found(vec![deployment(2, 2, good)], vec![lease("a", 2)]), "");
+    assert_eq!(found(vec![], vec![lease("a", 24)]), "", "the clock of the holder may be behind");
+    assert_eq!(found(vec![deployment(2, 2, "localhost:5000/sluice")], vec![lease("a", -3)]), "");
+    let lines = [
+        found(vec![deployment(2, 1, "sluice:0.1.0")], vec![lease("a", 2)]),
+        found(vec![deployment(2, 0, good)], vec![lease("a", 26)]),
+        found(vec![deployment(0, 0, good)], vec![lease("", 2)]),
+        found(vec![deployment(2, 2, good)], vec![]),
+        found(vec![], vec![]),
+        found(vec![], vec![Lease { renewed: None, ..lease("a", 0) }]),
+    ];
+    insta::assert_snapshot!(lines.join("\n"), @"
+    Warning: 1 of 2 replicas of Deployment sluice-system/sluice are ready ► kubectl describe pods -n sluice-system -l app.kubernetes.io/name=sluice
+    Warning: the controller is version 0.1.0, and this command is 0.2.0 ► use the same version of both: docs/operations.md#upgrade
+    Error: 0 of 2 replicas of Deployment sluice-system/sluice are ready ► kubectl describe pods -n sluice-system -l app.kubernetes.io/name=sluice
+    Error: a has not renewed the Lease sluice.shard-0 for 26 s: nothing is promoted ► kubectl get pods -n sluice-system; kubectl logs -n sluice-system deployment/sluice
+    Error: Deployment sluice-system/sluice is scaled to 0: nothing is promoted ► kubectl scale deployment/sluice -n sluice-system --replicas=2
+    Error: no replica holds the Lease sluice.shard-0: nothing is promoted for its pipelines ► kubectl get pods -n sluice-system; kubectl logs -n sluice-system deployment/sluice
+    Warning: namespace sluice-system has no Lease of Sluice: the controller did not start, or runs without them ► kubectl logs -n sluice-system deployment/sluice
+    Error: no controller was found in namespace sluice-system ► kubectl apply --server-side -k deploy; if it runs elsewhere, name its namespace with --system-namespace
+    Error: a has never renewed the Lease sluice.shard-0 ► kubectl get pods -n sluice-system; kubectl logs -n sluice-system deployment/sluice
+    ");
+    let unknown = Controller {
+        leases: Fact::Forbidden("list on leases".into()),
+        deployments: Fact::Failed("etcd is full".into()),
+        ..controller_with(vec![], vec![])
+    };
+    insta::assert_snapshot!(troubles(&controller::findings(&unknown)), @"
+    Warning: not checked: the Deployment of the controller; the API server answered: etcd is full
+    Warning: not checked: whether a replica of the controller acts; you lack list on leases ► run the check as somebody with this right, or ask the cluster's administrator for it
+    ");
+}
+
+#[test]
+fn rights_are_reported_by_command() {
+    let with = |lacking: &[&str]| {
+        let answers = rights::all().into_iter().map(|right| {
+            (right, Fact::Known(!lacking.contains(&format!("{} {}", right.verb, right.resource).as_str())))
+        });
+        let facts =
+            Rights { user: Some("jane".into()), namespace: Some("apps".into()), answers: answers.collect() };
+        rights::findings(&facts)
+    };
+    assert_eq!(troubles(&with(&[])), "");
+    insta::assert_snapshot!(
+        troubles(&with(&["get pipelines", "list pipelines", "approve promotions", "patch pipelines", "list events"])),
+        @"
+        Error: jane may not use get, status, explain, history in namespace apps: it needs get, list on pipelines.pipelines.weave.works ► ask for the ClusterRole sluice-viewer: docs/approvals.md#decide-who-may
+        Warning: jane may not use approve, reject in namespace apps: it needs approve on promotions.pipelines.weave.works ► ask for the ClusterRole sluice-approver: docs/approvals.md#decide-who-may
+        Warning: jane may not use suspend, resume in namespace apps: it needs patch on pipelines.pipelines.weave.works ► ask for the ClusterRole sluice-editor: docs/approvals.md#decide-who-may
+        Warning: jane may not use events in namespace apps: it needs list on events ► ask for the ClusterRole view
+        "
+    );
+}
+
+#[test]
+fn a_cluster_that_the_controller_cannot_use_is_an_error() {
+    let with = |secret: Fact<Option<String>>, kubeconfig: Fact<Kubeconfig>| {
+        let cluster = Cluster {
+            namespace: "fleet".into(),
+            name: "eu".into(),
+            pipelines: vec!["apps/podinfo".into(), "apps/search".into()],
+            secret,
+            kubeconfig,
+        };
+        troubles(&clusters::findings(&[cluster]))
+    };
+    let named = || Fact::Known(Some("eu-kubeconfig".to_owned()));
+    let read = |refused: Option<&str>, program: Option<&str>| {
+        let (refused, program) = (refused.map(String::from), program.map(String::from));
+        Fact::Known(Kubeconfig::Read { server: "https://eu/".into(), refused, program })
+    };
+    assert_eq!(with(named(), read(None, None)), "");
+    let lines = [
+        with(Fact::Absent, Fact::Absent),
+        with(Fact::Known(None), Fact::Absent),
+        with(named(), Fact::Absent),
+        with(named(), Fact::Known(Kubeconfig::NoKey)),
+        with(named(), Fact::Known(Kubeconfig::Unreadable("it is not YAML".into()))),
+        with(named(), read(Some("has a proxy-url"), None)),
+        with(named(), read(None, Some("aws"))),
+        with(named(), Fact::Forbidden("get on secrets in namespace fleet".into())),
+    ];
+    insta::assert_snapshot!(lines.join("\n"), @"
+    Error: GitopsCluster fleet/eu does not exist, and apps/podinfo, apps/search names it ► docs/operations.md#add-a-cluster
+    Error: GitopsCluster fleet/eu names no Secret ► docs/operations.md#add-a-cluster
+    Error: Secret fleet/eu-kubeconfig of GitopsCluster fleet/eu does not exist ► kubectl create secret generic eu-kubeconfig -n fleet --from-file=value=KUBECONFIG; see docs/operations.md#add-a-cluster
+    Error: Secret fleet/eu-kubeconfig of GitopsCluster fleet/eu has no kubeconfig under the key value ► kubectl create secret generic eu-kubeconfig -n fleet --from-file=value=KUBECONFIG; see docs/operations.md#add-a-cluster
+    Error: the kubeconfig of GitopsCluster fleet/eu (Secret eu-kubeconfig) cannot be used: it is not YAML ► kubectl create secret generic eu-kubeconfig -n fleet --from-file=value=KUBECONFIG; see docs/operations.md#add-a-cluster
+    Error: the kubeconfig of GitopsCluster fleet/eu (Secret eu-kubeconfig) has a proxy-url, which the controller refuses ► docs/operations.md#add-a-cluster
+    Warning: the kubeconfig of GitopsCluster fleet/eu (Secret eu-kubeconfig) runs the program aws, which the controller refuses by default ► use a token or a client certificate, or start the controller with --insecure-kubeconfig-exec
+    Warning: not checked: kubeconfigs in namespace fleet; you lack get on secrets in namespace fleet ► run the check as somebody with this right, or ask the cluster's administrator for it
+    ");
+}
+
+#[test]
+fn flux_is_needed_where_targets_are() {
+    let with = |served: Fact<()>, deployments: Vec<Deployment>, targets_here: usize| {
+        let version = Fact::Known(Some("v2.8.0".into()));
+        troubles(&flux::findings(&Flux {
+            served,
+            version,
+            deployments: Fact::Known(deployments),
+            targets_here,
+        }))
+    };
+    let helm = |ready: i32, tag: &str| Deployment {
+        namespace: "flux-system".into(),
+        name: "helm-controller".into(),
+        wanted: 1,
+        ready,
+        images: vec![format!("ghcr.io/fluxcd/helm-controller:{tag}")],
+    };
+    assert_eq!(with(Fact::Absent, vec![], 0), "");
+    assert_eq!(with(Fact::Known(()), vec![helm(1, "v1.5.0")], 1), "");
+    let lines = [
+        with(Fact::Absent, vec![], 2),
+        with(Fact::Known(()), vec![helm(0, "v1.5.1")], 1),
+        with(Fact::Known(()), vec![helm(1, "v1.4.3")], 1),
+    ];
+    insta::assert_snapshot!(lines.join("\n"), @"
+    Error: 2 targets on this cluster need Flux, and it is not installed ► flux install; see https://fluxcd.io/flux/installation/
+    Warning: helm-controller 1.5.1 in namespace flux-system: 0 of 1 replicas are ready ► kubectl describe deployment helm-controller -n flux-system
+    Warning: helm-controller before 1.5 does not list the objects of a HelmRelease: Sluice recognizes them by Helm's annotations ► upgrade Flux; see docs/troubleshooting.md#which-workloads-count-for-a-target
+    ");
+}
+
+/// Returns a pipeline with these strategies in three environments.
+fn with_strategies(url: &str) -> Pipeline {
+    let strategy = json!({"pull-request": {"type": "github", "url": url, "secretRef": {"name": "forge"}},
+        "secretRef": {"name": "hooks"}});
+    let commit = json!({"commit": {"url": url, "secretRef": {"name": "git"}}});
+    let webhook = json!({"webhook": {"url": "https://ci.example.com", "secretRef": {"name": "ci"}}});
+    let environment = |name: &str, strategy: Value| json!({"name": name, "targets": [{"namespace": "podinfo"}], "promotion": {"strategy": strategy}});
+    serde_json::from_value(json!({
+        "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
+        "metadata": {"name": "podinfo", "namespace": "apps"},
+        "spec": {"environments": [
+            environment("dev", strategy), environment("staging", commit), environment("prod", webhook)]},
+    }))
+    .unwrap()
+}
+
+#[test]
+fn a_secret_needs_the_keys_of_its_use() {
+    let with = |url: &str, secrets: &[(&str, Fact<Secret>)]| {
+        let of =
+            |(name, secret): &(&str, Fact<Secret>)| (("apps".to_owned(), (*name).to_owned()), secret.clone());
+        let needs = secrets::needs(&with_strategies(url));
+        troubles(&secrets::findings(&Secrets { needs, found: secrets.iter().map(of).collect() }))
+    };
+    let keys = |keys: &[&str]| {
+        let keys = keys.iter().map(|key| (*key).to_owned()).collect();
+        Fact::Known(Secret { type_: "Opaque".into(), used_by: None, keys })
+    };
+    let locked = |type_: &str, used_by: Option<&str>| {
+        let keys = ["token", "hmac-key"].map(String::from).into();
+        Fact::Known(Secret { type_: type_.into(), used_by: used_by.map(String::from), keys })
+    };
+    let https = "https://git.example.com/fleet.git";
+    let app = keys(&["githubAppID", "githubAppPrivateKey"]);
+    let push = keys(&["report-key.edge"]);
+    assert_eq!(
+        with(
+            https,
+            &[("forge", app), ("hooks", push), ("git", keys(&["username", "password"])), ("ci", keys(&[]))]
+        ),
+        ""
+    );
+    let none = keys(&["username", "caFile"]);
+    insta::assert_snapshot!(
+        with(https, &[("forge", none.clone()), ("hooks", keys(&["token"])), ("git", none), ("ci", keys(&["proxy"]))]),
+        @"
+        Error: Secret apps/ci has the key proxy, which this version refuses: it is for the strategy webhook of pipeline podinfo ► docs/strategies/webhook.md#the-secret
+        Error: Secret apps/forge has none of the keys token, password, or githubAppID with githubAppPrivateKey: it is for the strategy pull-request of pipeline podinfo ► docs/forges/README.md
+        Error: Secret apps/git has none of the keys token, password, or githubAppID with githubAppPrivateKey: it is for the strategy commit of pipeline podinfo ► docs/strategies/commit.md#the-secret
+        Error: Secret apps/hooks has no key for hooks, such as hmac-key: it is for the hooks of pipeline podinfo ► docs/hooks.md#create-the-keys
+        "
+    );
+    insta::assert_snapshot!(
+        with(
+            "git@git.example.com:fleet.git",
+            &[
+                ("forge", keys(&["identity", "known_hosts"])),
+                ("hooks", locked("Opaque", Some("commit, webhook"))),
+                ("git", keys(&["identity"])),
+                ("ci", locked("helm.sh/release.v1", None)),
+            ],
+        ),
+        @r#"
+        Error: Secret apps/ci is not for the strategy webhook of pipeline podinfo: its type is helm.sh/release.v1, and it has no annotation pipelines.weave.works/used-by ► docs/operations.md#who-may-use-a-secret
+        Error: Secret apps/forge has keys for git, and no token for the forge: it is for the strategy pull-request of pipeline podinfo ► docs/forges/README.md
+        Error: Secret apps/git has no key known_hosts: it is for the strategy commit of pipeline podinfo ► docs/strategies/commit.md#the-secret
+        Error: Secret apps/hooks is not for the hooks of pipeline podinfo: its annotation pipelines.weave.works/used-by is "commit, webhook" ► docs/operations.md#who-may-use-a-secret
+        "#
+    );
+    let forbidden = || Fact::Forbidden("get on secrets in namespace apps".to_owned());
+    insta::assert_snapshot!(
+        with(https, &[("forge", forbidden()), ("hooks", locked("x", Some("hook"))), ("git", forbidden())]),
+        @"
+        Error: Secret apps/ci does not exist: it is for the strategy webhook of pipeline podinfo ► create it: docs/strategies/webhook.md#the-secret
+        Warning: not checked: Secrets in namespace apps; you lack get on secrets in namespace apps ► run the check as somebody with this right, or ask the cluster's administrator for it
+        Warning: not checked: Secrets in namespace apps; you lack get on secrets in namespace apps ► run the check as somebody with this right, or ask the cluster's administrator for it
+        "
+    );
+}
+
+#[test]
+fn a_pipeline_without_a_fresh_status_is_found() {
+    let good = pipeline(json!({"dev": runs("dev", "6.1.8", "Ready")}));
+    let condition = |pipeline: &mut Pipeline, type_: &str, status: &str, reason: &str, message: &str| {
+        let mut condition = good.status.as_ref().unwrap().conditions[0].clone();
+        (condition.type_, condition.status) = (type_.into(), status.into());
+        (condition.reason, condition.message) = (reason.into(), message.into());
+        let conditions = &mut pipeline.status.as_mut().unwrap().conditions;
+        conditions.retain(|old| old.type_ != condition.type_);
+        conditions.push(condition);
+    };
+    let mut changed = good.clone();
+    changed.metadata.generation = Some(3);
+    let mut suspended = good.clone();
+    suspended.spec.suspend = true;
+    condition(&mut suspended, "Ready", "False", "Suspended", "the pipeline is suspended");
+    let mut broken = good.clone();
+    condition(&mut broken, "Ready", "False", "TargetsUnknown", "cluster eu cannot be reached");
+    condition(&mut broken, "HookSecretInvalid", "True", "KeysMissing", "Secret hooks has no key");
+    let mut fresh = good.clone();
+    fresh.status = None;
+    let found = |all: &[Pipeline], unreadable: Vec<String>| {
+        let facts = Pipelines { namespace: Some("apps".into()), found: Fact::Known((all, unreadable)) };
+        pipelines::findings(&facts)
+    };
+    let all = [good.clone(), changed, suspended, broken, fresh];
+    let findings = found(&all, vec!["pipeline apps/odd cannot be read: no spec".into()]);
+    insta::assert_snapshot!(troubles(&findings), @"
+    Error: pipeline apps/odd cannot be read: no spec ► docs/troubleshooting.md#objects-that-cannot-be-read
+    Warning: the status of pipeline apps/podinfo is about generation 2, and the Pipeline has generation 3 ► if this lasts: kubectl logs -n sluice-system deployment/sluice
+    Warning: pipeline apps/podinfo is suspended: nothing is promoted ► sluice resume podinfo -n apps
+    Error: pipeline apps/podinfo is not Ready (TargetsUnknown): cluster eu cannot be reached ► sluice explain podinfo -n apps
+    Error: pipeline apps/podinfo (KeysMissing): Secret hooks has no key ► docs/hook-server.md#when-the-secret-is-wrong
+    Error: pipeline apps/podinfo has no status: no controller has looked at it ► see the findings about the controller
+    ");
+    assert_eq!(
+        findings.last().unwrap().message,
+        "1 of 5 pipelines in namespace apps are Ready, and their statuses are up to date"
+    );
+    assert_eq!(found(&[], vec![])[0].message, "there are no pipelines in namespace apps");
+}
+
+#[test]
+fn clocks_that_differ_are_found() {
+    let with = |here: i64, newest: i64| {
+        let at = |seconds: i64| now().checked_add(SignedDuration::from_secs(seconds)).unwrap();
+        let newest = Some((at(newest), "Lease sluice.shard-0".into()));
+        troubles(&clocks::findings(&Clocks { here: at(here), server: Fact::Known(now()), newest }))
+    };
+    assert_eq!(with(4, -600), "");
+    assert_eq!(with(-4, 4), "");
+    let lines = [with(60, 0), with(-7300, 0), with(0, 300)];
+    insta::assert_snapshot!(lines.join("\n"), @"
+    Warning: this machine's clock is 60 s ahead of the API server's: ages are shown wrong ► set the clock of the wrong machine by NTP
+    Error: this machine's clock is 2 hours behind the API server's: tokens and certificates may be refused ► set the clock of the wrong machine by NTP
+    Warning: the controller's clock is at least 5 minutes ahead of the API server's: see Lease sluice.shard-0 ► set the clock of the wrong machine by NTP
+    ");
+    let without = Clocks { here: Timestamp::UNIX_EPOCH, server: Fact::Absent, newest: None };
+    assert_eq!(clocks::findings(&without)[0].severity, Severity::Warning);
+}
+
+#[test]
+fn a_report_counts_each_finding_once_and_shows_the_worst_of_a_topic_first() {
+    let clusters = ["eu", "us", "us"].map(|name| Cluster {
+        namespace: "fleet".into(),
+        name: name.into(),
+        pipelines: vec![],
+        secret: if name == "eu" { Fact::Known(Some("s".into())) } else { Fact::Known(None) },
+        kubeconfig: Fact::Known(Kubeconfig::Read {
+            server: "https://eu/".into(),
+            refused: None,
+            program: None,
+        }),
+    });
+    let facts = |served: Fact<()>| Facts {
+        definitions: Definitions { served, ..installed() },
+        controller: controller_with(vec![], vec![lease("a", 1)]),
+        rights: Rights { user: None, namespace: None, answers: vec![] },
+        clusters: clusters.to_vec(),
+        flux: Flux {
+            served: Fact::Absent,
+            version: Fact::Absent,
+            deployments: Fact::Absent,
+            targets_here: 0,
+        },
+        secrets: Secrets::default(),
+        pipelines: Pipelines { namespace: None, found: Fact::Known((&[], vec![])) },
+        clocks: Clocks { here: now(), server: Fact::Known(now()), newest: None },
+    };
+    let report = check(&facts(Fact::Known(())));
+    assert_eq!((report.errors, report.warnings), (1, 0), "{report:?}");
+    let clusters: Vec<&str> = report
+        .findings
+        .iter()
+        .filter(|finding| finding.message.contains("GitopsCluster"))
+        .map(|finding| finding.message.as_str())
+        .collect();
+    assert_eq!(
+        clusters,
+        ["GitopsCluster fleet/us names no Secret", "GitopsCluster fleet/eu leads to https://eu/"]
+    );
+    // Without the definitions, the other findings would only repeat that.
+    assert_eq!(check(&facts(Fact::Absent)).findings.len(), 3);
+}
+
+/// Every page and heading that a fix names exists.
+#[test]
+fn fixes_name_pages_that_exist() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let anchor = |heading: &str| {
+        let words: String =
+            heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-')).collect();
+        words.to_lowercase().replace(' ', "-")
+    };
+    let mut named = 0;
+    for file in std::fs::read_dir(format!("{root}/crates/view/src/check")).unwrap() {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        for (at, _) in text.match_indices("docs/") {
+            let link = text[at..].split(['"', ' ', ';', ')']).next().unwrap();
+            let (page, heading) = link.split_once('#').unwrap_or((link, ""));
+            let page = std::fs::read_to_string(format!("{root}/{page}")).unwrap();
+            let headings = page.lines().filter(|line| line.starts_with('#'));
+            let mut anchors = headings.map(|line| anchor(line.trim_start_matches(['#', ' '])));
+            assert!(heading.is_empty() || anchors.any(|there| there == heading), "{link}");
+            named += 1;
+        }
+    }
+    assert!(named > 10, "{named}");
+}
