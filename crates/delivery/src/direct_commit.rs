@@ -5,13 +5,10 @@ use std::time::Instant;
 use crate::edit::{edit, is_set};
 use crate::error::DeliveryResult;
 use crate::fault;
-use crate::git::{Commit, GitError, LockedRepository, PushMode, Pushed};
+use crate::git::{Commit, GitError, LockedRepository, MAX_BASE_PUSHES, PushMode, Pushed};
 use crate::order::Order;
 use crate::outcome::Delivered;
 use crate::resources::{Resources, is_final};
-
-/// How often the commit is made again because others pushed first.
-const MAX_PUSHES: u32 = 8;
 
 /// Commits the values of an order to a branch, or finds the commit of an earlier try.
 pub(crate) async fn deliver(
@@ -40,7 +37,7 @@ async fn commit(
     let known_by = order.known_by();
     let mut search = order.retried;
     let mut since = if order.retried { began } else { repository.recent(began) };
-    for _ in 0..MAX_PUSHES {
+    for _ in 0..MAX_BASE_PUSHES {
         let tips = repository.tips(branch, since).await?;
         let base = tips.base;
         if search {
@@ -81,7 +78,7 @@ async fn commit(
         (since, search) = (Instant::now(), true);
     }
     let repository = repository.access.address.text.clone();
-    Err(GitError::Contended { repository, branch: branch.into(), tries: MAX_PUSHES }.into())
+    Err(GitError::Contended { repository, branch: branch.into(), tries: MAX_BASE_PUSHES }.into())
 }
 
 /// The commit by which an earlier try has delivered the order. A message that names the promotion is not enough:

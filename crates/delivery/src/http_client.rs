@@ -1,27 +1,15 @@
-//! HTTP clients that trust the certificates of the system and of a caFile, and the causes of their errors.
+//! HTTP clients, shared by all calls with the same settings, and the causes of their errors.
 
 use std::error::Error;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use reqwest::{Client, ClientBuilder};
-use rustls::RootCertStore;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 
 use crate::hex::sha256_hex;
 use crate::lock::lock;
 use crate::lru::Lru;
-
-/// The root certificates of the system, read once per process: that takes longer than most requests.
-static SYSTEM_ROOTS: LazyLock<RootCertStore> = LazyLock::new(|| {
-    let mut roots = RootCertStore::empty();
-    for certificate in rustls_native_certs::load_native_certs().certs {
-        // A certificate that cannot be read is not trusted.
-        let _ = roots.add(certificate);
-    }
-    roots
-});
+use crate::tls_trust::trust;
 
 /// The most clients that are kept: each has the roots of an authority of its own.
 const MAX_CLIENTS: usize = 64;
@@ -67,27 +55,4 @@ pub(crate) fn last_cause(error: reqwest::Error) -> String {
         cause = next;
     }
     cause.to_string()
-}
-
-/// A TLS configuration that trusts the authorities of the system, and the certificates of a caFile.
-fn trust(ca_file: Option<&[u8]>) -> Result<rustls::ClientConfig, String> {
-    let mut roots = SYSTEM_ROOTS.clone();
-    if let Some(pem) = ca_file {
-        let mut count = 0;
-        for certificate in CertificateDer::pem_slice_iter(pem) {
-            let certificate = certificate.map_err(|e| e.to_string())?;
-            roots.add(certificate).map_err(|e| e.to_string())?;
-            count += 1;
-        }
-        if count == 0 {
-            return Err("write it as PEM".into());
-        }
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let tls = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|e| e.to_string())?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(tls)
 }

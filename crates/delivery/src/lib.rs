@@ -11,6 +11,7 @@ mod delivery;
 mod direct_commit;
 mod edit;
 mod error;
+pub mod evidence_text;
 mod fair_queue;
 pub mod fault;
 mod fencing;
@@ -38,6 +39,7 @@ mod retry;
 mod retry_after;
 mod stats;
 mod template;
+mod tls_trust;
 mod trailers;
 mod webhook;
 

@@ -9,6 +9,7 @@ use sluice_api::promotion::{
 };
 use sluice_core::Revision;
 use sluice_core::setters::{Update, UpdateTarget};
+use sluice_delivery::evidence_text;
 use sluice_delivery::notification::UNANSWERED;
 use sluice_delivery::{
     Announcement, ChangeRequest, Credentials, DeliveryStrategy, DeliveryTarget, FencingToken, ForgeKind,
@@ -111,9 +112,8 @@ pub fn order(
     let (strategy, secret) = strategy(api_strategy, announcement(pipeline, promotion, is_first_try))?;
     let namespace = pipeline.namespace().unwrap_or_default();
     let status = promotion.status.clone().unwrap_or_default();
-    let evidence =
-        spec.evidence.iter().map(|e| format!("{}/{} healthy since {}", e.environment, e.target, e.at));
-    let trigger = spec.trigger.iter().map(|t| format!("triggered by key {} at {}", t.key, t.at));
+    let evidence = spec.evidence.iter().map(|e| evidence_text::healthy(&e.environment, &e.target, e.at));
+    let trigger = spec.trigger.iter().map(|t| evidence_text::triggered(&t.key, t.at));
     let order = Order {
         promotion: format!("{namespace}/{}", promotion.name_any()),
         pipeline: pipeline.name_any(),

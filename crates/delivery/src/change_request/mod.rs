@@ -5,7 +5,7 @@ mod body_marker;
 mod job;
 mod labels_and_reviewers;
 pub(crate) mod merge;
-mod merge_result;
+mod merged_delivery;
 mod own_commit;
 pub(crate) mod propose;
 pub(crate) mod report_status;

@@ -13,7 +13,7 @@ use super::change_request::{ForgeChangeRequest, ForgeCommit};
 use super::connection::ForgeConnection;
 use super::error::{ForgeError, ForgeResult};
 use super::rate_limit::{CallPurpose, CredentialBudget};
-use super::rate_limit_headers;
+use super::rate_limit_report;
 use super::response::{self, ResponseBody, ResponseSize, Unread};
 use super::shared::ForgeShared;
 use crate::clock;
@@ -451,17 +451,8 @@ impl ForgeHttp {
 
     /// Records the rate limit in an answer. Fails if the call was rejected for it.
     fn record_rate_limit(&self, reply: &ApiReply) -> ForgeResult<()> {
-        let mut report = rate_limit_headers::budget(&reply.headers, clock::now());
         let names_rate_limit = || self.says(reply).to_ascii_lowercase().contains("rate limit");
-        report.refused = matches!(reply.status, 403 | 429 | 503)
-            && (report.after.is_some()
-                || report.left == Some(0)
-                || reply.status == 429
-                || names_rate_limit());
-        if !report.refused && !(200..300).contains(&reply.status) {
-            // `Retry-After` of a failed call is about that failure.
-            report.after = None;
-        }
+        let report = rate_limit_report::report(reply.status, &reply.headers, names_rate_limit, clock::now());
         match self.budget.record(report) {
             Some(until) => Err(ForgeError::RateLimited { forge: self.name.clone(), until }),
             None => Ok(()),

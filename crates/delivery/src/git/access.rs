@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
 use super::error::{GitError, GitResult};
-use super::ssh_identity;
+use super::ssh_private_key;
 use crate::address::RepositoryAddress;
 use crate::credentials::Credentials;
 use crate::forge_kind::ForgeKind;
@@ -52,7 +52,7 @@ impl RepositoryAccess {
         let ssh = if address.scheme == "ssh" {
             let identity = credentials.identity.as_deref().ok_or_else(|| lacks("identity"))?;
             let known = credentials.known_hosts.as_deref().ok_or_else(|| lacks("known_hosts"))?;
-            let identity = ssh_identity::readable(identity)
+            let identity = ssh_private_key::readable(identity)
                 .map_err(|is| GitError::Identity { repository: address.text.clone(), is })?;
             Some((write(&identity)?, write(known)?))
         } else {

@@ -21,7 +21,7 @@ mod read_files;
 mod repository;
 mod run;
 mod sign;
-mod ssh_identity;
+mod ssh_private_key;
 mod stale_locks;
 
 pub(crate) use access::RepositoryAccess;
@@ -30,6 +30,6 @@ pub(crate) use commit::Commit;
 pub(crate) use create_commit::{ChangedFile, NewCommit};
 pub use error::GitError;
 pub(crate) use files::{ReadFile, UnreadFile, UnreadReason};
-pub(crate) use push::{PushMode, Pushed};
+pub(crate) use push::{MAX_BASE_PUSHES, MAX_HEAD_PUSHES, PushMode, Pushed};
 pub(crate) use repository::LockedRepository;
 pub(crate) use run::Git;

@@ -16,7 +16,7 @@ use tempfile::{NamedTempFile, TempDir};
 use super::access::{RepositoryAccess, SigningKey, private_file};
 use super::error::{GitError, GitResult, essence};
 use super::run::{Git, GitRun, Output};
-use super::ssh_identity::{self, names_a_cipher};
+use super::ssh_private_key::{self, names_a_cipher};
 
 const SSH_KEYGEN: (&str, &str) = ("ssh-keygen", "install OpenSSH's client beside Sluice");
 const GPG: (&str, &str) = ("gpg", "install gpg and gpg-agent beside Sluice, or sign with an SSH key");
@@ -227,7 +227,7 @@ fn problem(key: &str, passphrase: Option<&str>) -> Option<&'static str> {
     if key.matches("-----BEGIN").count() > 1 {
         return Some(TWO_KEYS);
     }
-    let bytes = ssh_identity::decoded(key).unwrap_or_default();
+    let bytes = ssh_private_key::decoded(key).unwrap_or_default();
     let is_of = |kind: &[u8]| bytes.windows(kind.len()).any(|window| window == kind);
     if is_of(b"sk-ssh-") || is_of(b"sk-ecdsa-") {
         return Some(HARDWARE);
@@ -258,7 +258,7 @@ fn rounds(key: &[u8]) -> Option<u32> {
 /// clear: a magic word, cipher, KDF and its options, the number of keys, the public key
 /// (PROTOCOL.key of OpenSSH).
 fn public_half(key: &str) -> Option<String> {
-    let bytes = ssh_identity::decoded(key)?;
+    let bytes = ssh_private_key::decoded(key)?;
     let mut rest = bytes.strip_prefix(b"openssh-key-v1\0")?;
     for _ in 0..3 {
         field(&mut rest)?;

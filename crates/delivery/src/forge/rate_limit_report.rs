@@ -1,4 +1,4 @@
-//! The rate limit in the headers of an answer.
+//! What an answer says about the rate limit: in its headers, and by rejecting the call.
 
 use jiff::Timestamp;
 use reqwest::header::HeaderMap;
@@ -6,8 +6,25 @@ use reqwest::header::HeaderMap;
 use super::rate_limit::RateLimitReport;
 use crate::retry_after::retry_after;
 
+/// Reads the rate limit from an answer. `names_rate_limit` says whether the message of a rejection is about it.
+pub(super) fn report(
+    status: u16,
+    headers: &HeaderMap,
+    names_rate_limit: impl FnOnce() -> bool,
+    now: Timestamp,
+) -> RateLimitReport {
+    let mut report = budget(headers, now);
+    report.refused = matches!(status, 403 | 429 | 503)
+        && (report.after.is_some() || report.left == Some(0) || status == 429 || names_rate_limit());
+    if !report.refused && !(200..300).contains(&status) {
+        // `Retry-After` of a failed call is about that failure.
+        report.after = None;
+    }
+    report
+}
+
 /// Reads the rate limit from the headers of an answer.
-pub(super) fn budget(headers: &HeaderMap, now: Timestamp) -> RateLimitReport {
+fn budget(headers: &HeaderMap, now: Timestamp) -> RateLimitReport {
     let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<i64>().ok();
     let either = |name: &str| number(&format!("x-{name}")).or_else(|| number(name));
     let count = |name: &str| either(name).map(|n| u64::try_from(n).unwrap_or(0));
