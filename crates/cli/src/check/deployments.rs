@@ -3,11 +3,15 @@
 use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::apps::v1::Deployment as KubeDeployment;
-use k8s_openapi::api::coordination::v1::Lease as KubeLease;
+use k8s_openapi::api::apps::v1::Deployment as KubernetesDeployment;
+use k8s_openapi::api::coordination::v1::Lease as KubernetesLease;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::ListParams;
+use kube::api::{ApiResource, ListParams};
+use kube::core::{NotUsed, Object};
 use kube::{Api, ResourceExt};
+use serde::{Deserialize, Serialize};
+use sluice_api::workload::Workload;
+use sluice_core::Time;
 use sluice_view::check::Fact;
 use sluice_view::check::controller::{Controller, Deployment, Lease};
 use sluice_view::check::flux::{Flux, LABEL, VERSION_LABEL, VERSIONED_CRD};
@@ -17,6 +21,18 @@ use super::read::{fact, list};
 use crate::connection::Connection;
 use crate::exit::Outcome;
 
+/// A Lease. A user may store in it a time that the common type cannot hold.
+type StoredLease = Object<StoredLeaseSpec, NotUsed>;
+
+/// The fields of a Lease that are looked at.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+struct StoredLeaseSpec {
+    holder_identity: Option<String>,
+    renew_time: Option<Time>,
+    lease_duration_seconds: i64,
+}
+
 /// Reads the Leases and Deployments of the controller.
 pub(super) async fn controller(
     connection: &Connection,
@@ -24,8 +40,10 @@ pub(super) async fn controller(
     version: &str,
     now: Timestamp,
 ) -> Outcome<Controller> {
-    let deployments: Api<KubeDeployment> = Api::namespaced(connection.client.clone(), namespace);
-    let leases: Api<KubeLease> = Api::namespaced(connection.client.clone(), namespace);
+    let client = &connection.client;
+    let deployments: Api<Workload> = Api::namespaced_with(client.clone(), namespace, &deployment_resource());
+    let resource = ApiResource::erase::<KubernetesLease>(&());
+    let leases: Api<StoredLease> = Api::namespaced_with(client.clone(), namespace, &resource);
     let right = |resource: &str| format!("list on {resource} in namespace {namespace}");
     let (of_deployments, of_leases) = (right("deployments.apps"), right("leases.coordination.k8s.io"));
     let (deployments, leases) = tokio::try_join!(
@@ -41,26 +59,27 @@ pub(super) async fn controller(
     })
 }
 
-fn lease(lease: KubeLease) -> Lease {
-    let spec = lease.spec.clone().unwrap_or_default();
+fn deployment_resource() -> ApiResource {
+    ApiResource::erase::<KubernetesDeployment>(&())
+}
+
+fn lease(lease: StoredLease) -> Lease {
     Lease {
         name: lease.name_any(),
-        holder: spec.holder_identity,
-        renewed: spec.renew_time.map(|time| time.0),
-        duration: SignedDuration::from_secs(spec.lease_duration_seconds.unwrap_or_default().into()),
+        holder: lease.spec.holder_identity,
+        renewed: lease.spec.renew_time.map(|time| *time),
+        duration: SignedDuration::from_secs(lease.spec.lease_duration_seconds),
     }
 }
 
-fn deployment(deployment: KubeDeployment) -> Deployment {
-    let (namespace, name) = (deployment.namespace().unwrap_or_default(), deployment.name_any());
-    let spec = deployment.spec.unwrap_or_default();
-    let containers = spec.template.spec.map(|pod| pod.containers).unwrap_or_default();
+fn deployment(deployment: Workload) -> Deployment {
+    let count = |number: i64| i32::try_from(number).unwrap_or(i32::MAX);
     Deployment {
-        namespace,
-        name,
-        wanted: spec.replicas.unwrap_or(1),
-        ready: deployment.status.and_then(|status| status.ready_replicas).unwrap_or_default(),
-        images: containers.into_iter().filter_map(|container| container.image).collect(),
+        namespace: deployment.namespace().unwrap_or_default(),
+        name: deployment.name_any(),
+        wanted: count(deployment.spec.replicas.unwrap_or(1)),
+        ready: count(deployment.status.map(|status| status.ready_replicas).unwrap_or_default()),
+        images: deployment.spec.images(),
     }
 }
 
@@ -70,7 +89,7 @@ pub(super) async fn flux(connection: &Connection, groups: &Fact<BTreeSet<String>
     let (mut version, mut deployments) = (Fact::Absent, Fact::Absent);
     if !matches!(served, Fact::Absent) {
         let crds: Api<CustomResourceDefinition> = Api::all(connection.client.clone());
-        let all: Api<KubeDeployment> = Api::all(connection.client.clone());
+        let all: Api<Workload> = Api::all_with(connection.client.clone(), &deployment_resource());
         let params = ListParams::default().labels(LABEL);
         let (found, list) = tokio::join!(crds.get_metadata(VERSIONED_CRD), all.list(&params));
         version = fact(connection, found, || "get on customresourcedefinitions.apiextensions.k8s.io".into())?
