@@ -9,7 +9,9 @@ use kube::core::Object;
 use serde::{Deserialize, Serialize};
 
 pub use condition::FluxCondition;
-pub use source::{Source, SourceReference, SourceSpec};
+pub use source::{
+    Artifact, ORIGIN_REVISION, ORIGIN_SOURCE, Source, SourceReference, SourceSpec, SourceStatus,
+};
 pub use source_ref::SourceRef;
 
 /// `kustomize.toolkit.fluxcd.io`, v1 or older.
@@ -30,6 +32,8 @@ pub struct KustomizationSpec {
     pub suspend: bool,
     /// The source of the manifests.
     pub source_ref: SourceRef,
+    /// The folder in the source.
+    pub path: String,
     /// True if Ready means that all objects it made are healthy.
     pub wait: bool,
     /// The objects that are healthy if the condition is Ready.
@@ -62,6 +66,8 @@ pub struct HelmReleaseSpec {
     pub suspend: bool,
     /// A chart by name and version.
     pub chart: Option<ChartTemplate>,
+    /// An OCIRepository, HelmChart or ExternalArtifact that is the chart.
+    pub chart_ref: Option<SourceRef>,
     /// Present if Helm installs the chart into another cluster.
     pub kube_config: Option<KubeConfigRef>,
     /// The name of the Helm release; default is `[<targetNamespace>-]<name>`.
@@ -98,6 +104,10 @@ pub struct ChartTemplate {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ChartSpec {
+    /// The name of the chart, or its path in a git repository.
+    pub chart: String,
+    /// The version, or a range of versions.
+    pub version: String,
     /// The source of the chart.
     pub source_ref: SourceRef,
 }
@@ -116,6 +126,8 @@ pub struct FluxStatus {
     pub last_attempted_revision: Option<String>,
     /// HelmRelease: the digest of the last attempted OCI artifact.
     pub last_attempted_revision_digest: Option<String>,
+    /// HelmRelease: the HelmChart that Flux made for it, as `<namespace>/<name>`.
+    pub helm_chart: Option<String>,
     /// The objects that it made.
     pub inventory: Option<Inventory>,
     /// HelmRelease: the releases, newest first. Kustomization (since Flux 2.7): the applied revisions, which Sluice does not

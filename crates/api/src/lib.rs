@@ -19,6 +19,6 @@ pub mod workload;
 
 pub use crds::all_crds;
 pub use gitops_cluster::GitopsCluster;
-pub use names::{ALLOWED_NAMESPACES, FIELD_MANAGER, GROUP, MEMBER_LABELS};
+pub use names::{ALLOWED_NAMESPACES, FIELD_MANAGER, GROUP, MEMBER_LABELS, OBSERVE};
 pub use pipeline::{Pipeline, PipelineSpec, PipelineStatus};
 pub use promotion::{Promotion, PromotionSpec, PromotionStatus};

@@ -14,6 +14,9 @@ pub const MEMBER_LABELS: [&str; 3] = [
     "pipelines.wego.weave.works/name",
 ];
 
+/// The annotation of a GitopsCluster that is `targets` if Sluice observes there only what its targets need.
+pub const OBSERVE: &str = "pipelines.weave.works/observe";
+
 /// The annotation of a GitopsCluster, or of a namespace of the hub, with the namespaces whose Pipelines may use it: names
 /// with commas between them, or `*` for all.
 pub const ALLOWED_NAMESPACES: &str = "pipelines.weave.works/allowed-namespaces";

@@ -20,6 +20,7 @@ mod timeout;
 pub mod translate;
 pub mod watch;
 
+pub use observe::ObserveScope;
 pub use options::{ControllerOptions, OBSERVED_MEMORY};
 pub use run::{RunError, run};
 pub use shard::{ElectionOptions, LeaseTiming};

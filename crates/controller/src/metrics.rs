@@ -68,6 +68,7 @@ pub struct Metrics {
     phases: Family<PhaseLabel, Counter>,
     writes: Family<WriteLabels, Counter>,
     clusters: Family<StateLabel, Gauge>,
+    observed_objects: Gauge,
     /// Repeated lists of the objects of clusters.
     pub relists: Counter,
     wait: Histogram,
@@ -104,6 +105,7 @@ impl Metrics {
         let (failures, phases) = <(Family<ReasonLabel, Counter>, Family<PhaseLabel, Counter>)>::default();
         let writes = Family::<WriteLabels, Counter>::default();
         let clusters = Family::<StateLabel, Gauge>::default();
+        let observed_objects = Gauge::default();
         let wait = Histogram::new(exponential_buckets(0.0005, 2.0, 16));
         let git = Family::<OperationLabel, Gauge>::default();
         let forge = Family::<CallLabels, Gauge>::default();
@@ -112,7 +114,8 @@ impl Metrics {
         registry.register("promotion_failures", "Failures of promotions, by reason", failures.clone());
         registry.register("promotion_phases", "Promotions that entered a phase", phases.clone());
         registry.register("api_writes", "Writes to the hub's API server", writes.clone());
-        registry.register("clusters", "Clusters that pipelines refer to, by state", clusters.clone());
+        registry.register("clusters", "Observed clusters, by state", clusters.clone());
+        registry.register("observed_objects", "Observed objects of all clusters", observed_objects.clone());
         registry.register("cluster_relists", "Repeated lists of the objects of clusters", relists.clone());
         registry.register("reconcile_wait_seconds", "Time from an event to the reconciliation", wait.clone());
         registry.register("git_operations", "Operations on git servers since the start", git.clone());
@@ -137,6 +140,7 @@ impl Metrics {
             phases,
             writes,
             clusters,
+            observed_objects,
             relists,
             wait,
             delivery,
@@ -189,8 +193,9 @@ impl Metrics {
         self.wait.observe(time.as_secs_f64());
     }
 
-    /// Sets the number of clusters that are up, and of all clusters.
-    pub fn set_clusters(&self, up: usize, all: usize) {
+    /// Sets the number of clusters that are up, of all clusters, and of their objects.
+    pub fn set_clusters(&self, up: usize, all: usize, objects: usize) {
+        self.observed_objects.set(objects as i64);
         self.clusters.get_or_create(&StateLabel { state: "up" }).set(up as i64);
         self.clusters.get_or_create(&StateLabel { state: "down" }).set((all - up) as i64);
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::hook::HookOptions;
+use crate::observe::ObserveScope;
 use crate::shard::ElectionOptions;
 
 /// The default of [`ControllerOptions::observed_memory`]: enough for 100,000 workloads.
@@ -15,6 +16,8 @@ pub const OBSERVED_MEMORY: usize = 128 << 20;
 pub struct ControllerOptions {
     /// Only pipelines in this namespace are handled; `None` for all.
     pub watch_namespace: Option<String>,
+    /// What is observed on clusters.
+    pub observe: ObserveScope,
     /// A pipeline may refer only to clusters in its own namespace and to its own namespace on the hub, unless an
     /// annotation of the referenced object allows more.
     pub no_cross_namespace_refs: bool,

@@ -4,9 +4,10 @@
 
 use sluice_api::ALLOWED_NAMESPACES;
 
-use crate::observe::facts::{AllowedNamespaces, ClusterKey, Fact, Kind, ObjectKey};
-use crate::observe::index::{ClusterState, KindState, ObservedCluster};
 use crate::observe::target::NoAnswerYet;
+use sluice_core::fleet::fact::AllowedNamespaces;
+use sluice_core::fleet::observed_cluster::{ClusterState, KindState, ObservedCluster};
+use sluice_core::fleet::{ClusterKey, Fact, Kind, ObjectKey};
 
 /// Why Pipelines in namespace `from` may not use a cluster; `None` if they may. With `locked`, references to other
 /// namespaces are forbidden unless an annotation allows them.
@@ -77,14 +78,12 @@ pub fn namespace_refusal(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
-    use crate::observe::facts::ClusterEvent;
-    use crate::observe::index::Index;
+    use sluice_core::fleet::ClusterEvent;
+    use sluice_core::fleet::index::Index;
 
     fn allowed(text: &str) -> Option<AllowedNamespaces> {
-        AllowedNamespaces::of(&BTreeMap::from([(ALLOWED_NAMESPACES.to_string(), text.to_string())]))
+        Some(AllowedNamespaces::new(text))
     }
 
     /// Cases: an annotation, and whether it admits namespace `a` with `locked` and without.
@@ -119,7 +118,7 @@ mod tests {
     fn hub(namespaces: ClusterEvent) -> Index {
         let mut index = Index::default();
         index.apply(&ClusterKey::Local, ClusterEvent::Connected);
-        for kind in Kind::ALL {
+        for kind in Kind::DECIDING {
             index.apply(&ClusterKey::Local, ClusterEvent::Listed(kind, None, Vec::new()));
         }
         index.apply(&ClusterKey::Local, namespaces);
@@ -133,9 +132,9 @@ mod tests {
             let index = hub(ClusterEvent::Applied(key, Fact::Namespace { allowed: allowed.clone() }));
             let hub = index.cluster(&ClusterKey::Local);
             for (locked, is_allowed) in [(true, if_locked), (false, if_open)] {
-                let refused = namespace_refusal(locked, "prod", "a", hub).unwrap();
+                let refused = namespace_refusal(locked, "prod", "a", hub.as_deref()).unwrap();
                 assert_eq!(refused.is_none(), is_allowed, "{allowed:?} {refused:?}");
-                assert_eq!(namespace_refusal(locked, "prod", "prod", hub), Ok(None));
+                assert_eq!(namespace_refusal(locked, "prod", "prod", hub.as_deref()), Ok(None));
             }
         }
     }
@@ -144,9 +143,9 @@ mod tests {
     fn a_namespace_that_cannot_be_read_allows_nothing_if_locked() {
         let index = hub(ClusterEvent::Unreadable(Kind::Namespace, None, "grant it".into()));
         let hub = index.cluster(&ClusterKey::Local);
-        let refused = namespace_refusal(true, "prod", "a", hub).unwrap().unwrap();
+        let refused = namespace_refusal(true, "prod", "a", hub.as_deref()).unwrap().unwrap();
         assert!(refused.ends_with("grant it"), "{refused}");
-        assert_eq!(namespace_refusal(false, "prod", "a", hub), Ok(None));
+        assert_eq!(namespace_refusal(false, "prod", "a", hub.as_deref()), Ok(None));
         assert_eq!(namespace_refusal(true, "prod", "a", None), Ok(None));
     }
 }

@@ -14,8 +14,8 @@ use sluice_core::value::is_unsafe;
 use sluice_delivery::ForgeKind;
 
 use crate::act::strategy;
-use crate::observe::facts::ClusterKey;
 use crate::record::size;
+use sluice_core::fleet::ClusterKey;
 
 /// How long targets may take by default to run a delivered revision.
 const DEFAULT_TIMEOUT: SignedDuration = SignedDuration::from_mins(30);

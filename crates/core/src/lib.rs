@@ -3,6 +3,7 @@
 
 pub mod decide;
 pub mod evidence;
+pub mod fleet;
 pub mod history;
 pub mod image;
 pub mod observed;

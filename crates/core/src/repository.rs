@@ -1,7 +1,7 @@
 //! Addresses of git repositories, and when two of them are the same repository.
 
 /// A git repository and a branch of it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Repository {
     /// The address as its owner wrote it.
     pub url: String,

@@ -11,7 +11,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use sluice_controller::hook::{HookOptions, Network, Proxies};
 use sluice_controller::{
-    AllowedHost, AllowedHosts, AllowedWebhooks, ControllerOptions, ElectionOptions, LeaseTiming,
+    AllowedHost, AllowedHosts, AllowedWebhooks, ControllerOptions, ElectionOptions, LeaseTiming, ObserveScope,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -81,6 +81,10 @@ pub struct Flags {
     /// Timeout of one run of git; other outgoing calls have the same timeout, but 30s at most
     #[arg(long, default_value = "2m", value_parser = duration)]
     delivery_timeout: Duration,
+    /// What to observe on clusters: `all` is every GitopsCluster, with the objects that only the views of the fleet show;
+    /// `targets` is what pipelines need
+    #[arg(long, default_value = "all", value_enum, value_name = "SCOPE")]
+    observe: Observe,
     /// Refuse GitopsClusters in other namespaces than the Pipeline's, and targets in other namespaces of the hub,
     /// unless their annotation pipelines.weave.works/allowed-namespaces lists the Pipeline's namespace
     #[arg(long)]
@@ -141,6 +145,22 @@ pub struct Flags {
     /// Encoding of the log
     #[arg(long, default_value = "json", value_enum)]
     log_encoding: log::Encoding,
+}
+
+/// The values of `--observe`.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Observe {
+    All,
+    Targets,
+}
+
+impl From<Observe> for ObserveScope {
+    fn from(flag: Observe) -> Self {
+        match flag {
+            Observe::All => ObserveScope::All,
+            Observe::Targets => ObserveScope::Targets,
+        }
+    }
 }
 
 /// An address to listen on, or none.
@@ -208,6 +228,7 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
     });
     let options = ControllerOptions {
         watch_namespace: flags.watch_namespace,
+        observe: flags.observe.into(),
         no_cross_namespace_refs: flags.no_cross_namespace_refs,
         insecure_kubeconfig_exec: flags.insecure_kubeconfig_exec,
         observed_memory: flags.observed_memory << 20,

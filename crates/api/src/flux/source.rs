@@ -1,20 +1,41 @@
-//! The GitRepository, from which Flux reads manifests and charts.
+//! The sources of Flux: what manifests and charts come from. One type reads every kind of them; fields that a kind does
+//! not have are absent. Source: the API of Flux's source-controller, `api/v1`.
 
-use kube::core::{NotUsed, Object};
+use std::collections::BTreeMap;
+
+use kube::core::Object;
 use serde::{Deserialize, Serialize};
 
-/// A GitRepository, v1 or older. Its status is not read.
-pub type Source = Object<SourceSpec, NotUsed>;
+use super::condition::FluxCondition;
+use super::source_ref::SourceRef;
 
-/// The fields that Sluice reads of a GitRepository's spec.
+/// A GitRepository, OCIRepository, HelmRepository, HelmChart, Bucket or ExternalArtifact, of any version.
+pub type Source = Object<SourceSpec, SourceStatus>;
+
+/// The fields that Sluice reads of a source's spec.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct SourceSpec {
-    /// The address of the repository.
+    /// True if Flux does not reconcile the object.
+    pub suspend: bool,
+    /// HelmRepository: `oci` for one that Flux does not reconcile, and that has no status.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// The address of a repository.
     pub url: String,
-    /// The followed branch, tag, range or commit.
+    /// The followed branch, tag, range, digest or commit.
     #[serde(rename = "ref")]
     pub reference: Option<SourceReference>,
+    /// Bucket: the address of the server.
+    pub endpoint: String,
+    /// Bucket: the name of the bucket.
+    pub bucket_name: String,
+    /// HelmChart: the name of the chart, or its path in a git repository.
+    pub chart: String,
+    /// HelmChart: the version, or a range of versions.
+    pub version: String,
+    /// HelmChart and ExternalArtifact: where it comes from.
+    pub source_ref: Option<SourceRef>,
 }
 
 /// The part of a repository that Flux follows.
@@ -31,4 +52,35 @@ pub struct SourceReference {
     pub semver: Option<String>,
     /// One commit.
     pub commit: Option<String>,
+    /// The digest of an OCI artifact.
+    pub digest: Option<String>,
 }
+
+/// The fields that Sluice reads of a source's status.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SourceStatus {
+    /// The last reconciled generation.
+    pub observed_generation: Option<i64>,
+    /// Its conditions. `SourceVerified` tells whether a signature was verified.
+    pub conditions: Vec<FluxCondition>,
+    /// What was fetched last.
+    pub artifact: Option<Artifact>,
+    /// HelmChart: the revision of the source that the chart was built from.
+    pub observed_source_artifact_revision: Option<String>,
+}
+
+/// What Flux has fetched from a source.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Artifact {
+    /// The revision, such as `main@sha1:<commit>` or `6.7.1@sha256:<digest>`.
+    pub revision: String,
+    /// The annotations of an OCI artifact.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// The annotation of an OCI artifact with the repository that it was built from.
+pub const ORIGIN_SOURCE: &str = "org.opencontainers.image.source";
+/// The annotation of an OCI artifact with the revision that it was built from.
+pub const ORIGIN_REVISION: &str = "org.opencontainers.image.revision";

@@ -1,7 +1,7 @@
 //! Every field that Sluice reads of other projects' kinds exists in their definitions. The fields are taken from our types,
 //! so that new fields are checked automatically.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray,
@@ -9,8 +9,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use serde::Serialize;
 use serde_json::{Value, json};
 use sluice_api::flux::{
-    ChartSpec, ChartTemplate, FluxCondition, FluxStatus, HealthCheck, HelmAction, HelmReleaseSpec, Inventory,
-    InventoryEntry, KubeConfigRef, KustomizationSpec, Snapshot, SourceRef, SourceReference, SourceSpec,
+    Artifact, ChartSpec, ChartTemplate, FluxCondition, FluxStatus, HealthCheck, HelmAction, HelmReleaseSpec,
+    Inventory, InventoryEntry, KubeConfigRef, KustomizationSpec, Snapshot, SourceRef, SourceReference,
+    SourceSpec, SourceStatus,
 };
 use sluice_api::gitops_cluster::GitopsClusterSpec;
 use sluice_api::pipeline::SecretRef;
@@ -29,6 +30,7 @@ fn kustomization() -> KustomizationSpec {
     KustomizationSpec {
         suspend: true,
         source_ref: source_ref(),
+        path: "p".into(),
         wait: true,
         health_checks: vec![HealthCheck { kind: "k".into(), name: "n".into(), namespace: "ns".into() }],
         kube_config: Some(KubeConfigRef {}),
@@ -36,10 +38,11 @@ fn kustomization() -> KustomizationSpec {
 }
 
 fn helm_release() -> HelmReleaseSpec {
-    let spec = ChartSpec { source_ref: source_ref() };
+    let spec = ChartSpec { chart: "c".into(), version: "v".into(), source_ref: source_ref() };
     HelmReleaseSpec {
         suspend: true,
         chart: Some(ChartTemplate { spec }),
+        chart_ref: Some(source_ref()),
         kube_config: Some(KubeConfigRef {}),
         release_name: some("r"),
         target_namespace: some("t"),
@@ -68,6 +71,7 @@ fn status() -> FluxStatus {
         last_applied_revision: some("r"),
         last_attempted_revision: some("r"),
         last_attempted_revision_digest: some("d"),
+        helm_chart: some("ns/n"),
         inventory: Some(Inventory { entries: vec![InventoryEntry { id: "i".into() }] }),
         history: vec![Snapshot {
             name: "n".into(),
@@ -81,15 +85,36 @@ fn status() -> FluxStatus {
     }
 }
 
-fn git_repository() -> SourceSpec {
+fn source() -> SourceSpec {
     let reference = SourceReference {
         branch: some("b"),
         name: some("n"),
         tag: some("t"),
         semver: some("s"),
         commit: some("c"),
+        digest: some("d"),
     };
-    SourceSpec { url: "u".into(), reference: Some(reference) }
+    SourceSpec {
+        suspend: true,
+        type_: "t".into(),
+        url: "u".into(),
+        reference: Some(reference),
+        endpoint: "e".into(),
+        bucket_name: "b".into(),
+        chart: "c".into(),
+        version: "v".into(),
+        source_ref: Some(source_ref()),
+    }
+}
+
+fn source_status() -> SourceStatus {
+    SourceStatus {
+        observed_generation: Some(1),
+        conditions: conditions(),
+        // The names in the metadata are free.
+        artifact: Some(Artifact { revision: "r".into(), metadata: BTreeMap::new() }),
+        observed_source_artifact_revision: some("r"),
+    }
 }
 
 fn gitops_cluster() -> GitopsClusterSpec {
@@ -150,6 +175,7 @@ fn every_field_that_sluice_reads_exists_in_flux() {
     let crds = sluice_testkit::flux_crds().unwrap();
     // Kustomization and HelmRelease share the type of their status. Each lacks some fields of the other.
     let helms_own = [
+        "status.helmChart",
         "status.history.appVersion",
         "status.history.chartVersion",
         "status.history.name",
@@ -159,10 +185,9 @@ fn every_field_that_sluice_reads_exists_in_flux() {
         "status.history.version",
         "status.lastAttemptedRevisionDigest",
     ];
-    let table: [(&str, &str, Value, &[&str]); 4] = [
+    let table: [(&str, &str, Value, &[&str]); 3] = [
         ("Kustomization", "v1", object(kustomization(), status()), &helms_own),
         ("HelmRelease", "v2", object(helm_release(), status()), &["status.lastAppliedRevision"]),
-        ("GitRepository", "v1", object(git_repository(), json!({})), &[]),
         ("GitopsCluster", "v1alpha1", object(gitops_cluster(), json!({})), &[]),
     ];
     for (kind, version, value, lacking) in table {
@@ -170,6 +195,53 @@ fn every_field_that_sluice_reads_exists_in_flux() {
         let here = found.iter().find(|(served, _)| served == version);
         let (_, fields) = here.unwrap_or_else(|| panic!("{kind} is not served as {version}: {found:?}"));
         assert_eq!(fields, lacking, "{kind} {version}");
+    }
+}
+
+/// What the kinds of sources lack of the fields of the one type that reads them all.
+const LACKING_OF_SOURCES: [(&str, &str); 6] = [
+    (
+        "GitRepository",
+        "spec.bucketName spec.chart spec.endpoint spec.ref.digest spec.sourceRef.kind spec.sourceRef.name \
+         spec.sourceRef.namespace spec.type spec.version status.observedSourceArtifactRevision",
+    ),
+    (
+        "OCIRepository",
+        "spec.bucketName spec.chart spec.endpoint spec.ref.branch spec.ref.commit spec.ref.name spec.sourceRef.kind \
+         spec.sourceRef.name spec.sourceRef.namespace spec.type spec.version status.observedSourceArtifactRevision",
+    ),
+    (
+        "HelmRepository",
+        "spec.bucketName spec.chart spec.endpoint spec.ref.branch spec.ref.commit spec.ref.digest spec.ref.name \
+         spec.ref.semver spec.ref.tag spec.sourceRef.kind spec.sourceRef.name spec.sourceRef.namespace spec.version \
+         status.observedSourceArtifactRevision",
+    ),
+    (
+        "HelmChart",
+        "spec.bucketName spec.endpoint spec.ref.branch spec.ref.commit spec.ref.digest spec.ref.name \
+         spec.ref.semver spec.ref.tag spec.sourceRef.namespace spec.type spec.url",
+    ),
+    (
+        "Bucket",
+        "spec.chart spec.ref.branch spec.ref.commit spec.ref.digest spec.ref.name spec.ref.semver spec.ref.tag \
+         spec.sourceRef.kind spec.sourceRef.name spec.sourceRef.namespace spec.type spec.url spec.version \
+         status.observedSourceArtifactRevision",
+    ),
+    (
+        "ExternalArtifact",
+        "spec.bucketName spec.chart spec.endpoint spec.ref.branch spec.ref.commit spec.ref.digest spec.ref.name \
+         spec.ref.semver spec.ref.tag spec.suspend spec.type spec.url spec.version status.observedGeneration \
+         status.observedSourceArtifactRevision",
+    ),
+];
+
+#[test]
+fn every_field_that_sluice_reads_of_a_source_exists_in_the_kinds_that_have_it() {
+    let crds = sluice_testkit::flux_crds().unwrap();
+    for (kind, lacking) in LACKING_OF_SOURCES {
+        let found = missing(&crds, kind, &object(source(), source_status()));
+        let (_, fields) = found.iter().find(|(served, _)| served == "v1").unwrap();
+        assert_eq!(fields.join(" "), lacking, "{kind}");
     }
 }
 

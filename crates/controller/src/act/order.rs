@@ -17,8 +17,8 @@ use sluice_delivery::{
 };
 
 use super::strategy::settings;
-use crate::observe::facts::ClusterKey;
 use crate::translate;
+use sluice_core::fleet::ClusterKey;
 
 /// Returns the strategy as delivery knows it, and the name of the Secret that it needs. `None` if this version
 /// cannot carry it out; `core` rejects such a strategy before.

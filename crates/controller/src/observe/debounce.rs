@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use sluice_core::observed::Health;
 
-use super::facts::{ClusterEvent, ClusterKey, Fact, FluxFact, ObjectKey, Owned};
-use super::index::Index;
+use sluice_core::fleet::fact::Owned;
+use sluice_core::fleet::index::Index;
+use sluice_core::fleet::{ClusterEvent, ClusterKey, Fact, FluxFact, ObjectKey};
 
 /// How long an early event waits. The watches of one server differ by milliseconds.
 pub const HOLD: Duration = Duration::from_millis(500);
@@ -49,10 +50,12 @@ impl Debounce {
         let key = (cluster.clone(), object.clone());
         self.waiting.remove(&key);
         let ClusterEvent::Applied(_, Fact::Flux(new)) = &event else { return Debounced::Now(event) };
-        let former = index.cluster(cluster).and_then(|c| c.object(&object));
+        let observed = index.cluster(cluster);
+        let former = observed.as_ref().and_then(|cluster| cluster.object(&object));
         if !matches!(former, Some(Fact::Flux(former)) if may_be_early(former, new)) {
             return Debounced::Now(event);
         }
+        drop(observed);
         self.last_number += 1;
         self.waiting.insert(key, (self.last_number, event));
         Debounced::Later(object, self.last_number)

@@ -5,7 +5,7 @@ use sluice_api::flux::FluxCondition;
 use sluice_api::workload::{WorkloadSpec, WorkloadState};
 use sluice_core::observed::Health;
 
-use super::facts::HealthStatus;
+use sluice_core::fleet::fact::HealthStatus;
 
 /// The parts of a Flux object that decide its health.
 pub struct FluxView<'a> {

@@ -5,7 +5,9 @@ pub mod debounce;
 pub mod facts;
 pub mod gave_up;
 pub mod health;
-pub mod index;
+mod observe_scope;
 mod oci_revision;
 pub mod reported;
 pub mod target;
+
+pub use observe_scope::ObserveScope;

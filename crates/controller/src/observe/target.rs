@@ -11,8 +11,8 @@ use sluice_core::tracks::DefaultFacet;
 use sluice_core::tracks::Track;
 use sluice_core::value;
 
-use super::facts::{ClusterKey, Fact, FluxFact, Kind, ObjectKey, WorkloadFact};
-use super::index::{ClusterState, KindState, MAX_NESTING, ObservedCluster};
+use sluice_core::fleet::observed_cluster::{ClusterState, KindState, MAX_NESTING, ObservedCluster};
+use sluice_core::fleet::{ClusterKey, Fact, FluxFact, Kind, ObjectKey, WorkloadFact};
 use sluice_core::image;
 
 /// The cluster has not answered yet. The caller must try again later.
@@ -239,13 +239,9 @@ fn member(
         // Only some of the images would be another revision than all of them.
         facets.clear();
     }
-    let source = flux.git_source.as_ref().and_then(|(namespace, name)| {
-        let source =
-            ObjectKey { kind: Kind::GitRepository, namespace: namespace.clone(), name: name.clone() };
-        match cluster.object(&source) {
-            Some(Fact::Source(repository)) => Some(repository.clone()),
-            _ => None,
-        }
+    let source = flux.git_source().and_then(|source| match cluster.object(source) {
+        Some(Fact::Source(source)) => Some(source.repository.clone()),
+        _ => None,
     });
     Ok(Member {
         kind: key.kind.name().into(),

@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 
 use crate::hook::Directory;
 use crate::metrics::Metrics;
-use crate::observe::facts::ClusterKey;
+use crate::observe::ObserveScope;
 use crate::options::ControllerOptions;
 use crate::record::events::Events;
 use crate::shard::{LeaseCommand, Shards};
@@ -33,6 +33,7 @@ use crate::watch::session::KubeconfigSource;
 use commit_status::CommitStatuses;
 use jobs::Jobs;
 use records::Records;
+use sluice_core::fleet::ClusterKey;
 use status_writer::StatusWriter;
 
 /// The longest pause between two rounds of the loop, for liveness.
@@ -50,6 +51,7 @@ pub struct Runtime {
     tx: mpsc::UnboundedSender<Input>,
     hub: Client,
     watch_namespace: Option<String>,
+    observe: ObserveScope,
     metrics: Arc<Metrics>,
     directory: Arc<Directory>,
     cluster_sessions: ClusterSessions,
@@ -73,6 +75,8 @@ impl Runtime {
     ) -> (Self, mpsc::UnboundedSender<Input>) {
         let (tx, inputs) = mpsc::unbounded_channel();
         let settings = StateSettings {
+            observe: options.observe,
+            watch_namespace: options.watch_namespace.clone(),
             no_cross_namespace_refs: options.no_cross_namespace_refs,
             serves_hooks: options.hook.is_some(),
             history_limit: options.history_limit,
@@ -90,6 +94,7 @@ impl Runtime {
             state: State::new(settings, shards, now()),
             inputs,
             watch_namespace: options.watch_namespace,
+            observe: options.observe,
             directory: Arc::default(),
             cluster_sessions,
             events: Events::new(hub.clone(), metrics.clone()),
@@ -113,7 +118,8 @@ impl Runtime {
     /// Runs until all senders of inputs are gone.
     pub async fn run(mut self) {
         // Most hubs have targets themselves, so the session with the hub starts immediately.
-        self.cluster_sessions.start_or_update(&ClusterKey::Local, KubeconfigSource::Local, BTreeSet::new());
+        let (hub, observe) = (KubeconfigSource::Local, self.observe);
+        self.cluster_sessions.start_or_update(&ClusterKey::Local, hub, BTreeSet::new(), observe);
         let mut batch = Vec::new();
         loop {
             let pause = self.pause();
@@ -150,7 +156,7 @@ impl Runtime {
         }
         self.metrics.record_iteration(self.state.queued());
         let (up, all) = self.state.clusters_up();
-        self.metrics.set_clusters(up, all);
+        self.metrics.set_clusters(up, all, self.state.observed_objects());
     }
 
     /// Takes in an input.
@@ -201,8 +207,8 @@ impl Runtime {
             Effect::EndTerm(term) => term.end(),
             Effect::ReportCommitStatus(status) => self.commit_statuses.send(*status),
             Effect::SendEvent(event) => self.events.send(event),
-            Effect::Connect(key, access, namespaces) => {
-                self.cluster_sessions.start_or_update(&key, access, namespaces)
+            Effect::Connect(key, access, namespaces, observe) => {
+                self.cluster_sessions.start_or_update(&key, access, namespaces, observe)
             }
             Effect::Disconnect(key) => self.cluster_sessions.end(&key),
             Effect::Publish(key, pipeline) => self.directory.put(key, pipeline),

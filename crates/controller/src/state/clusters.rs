@@ -1,21 +1,28 @@
 //! Handles the watch of GitopsClusters, and the events of the clusters.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use kube::ResourceExt;
+use sluice_api::OBSERVE;
 use sluice_api::pipeline::Target;
 
 use super::effect::Effect;
 use super::{Input, KnownCluster, State};
 use crate::key::PipelineKey;
+use crate::observe::ObserveScope;
 use crate::observe::debounce::{Debounced, HOLD};
-use crate::observe::facts::{AllowedNamespaces, ClusterEvent, ClusterKey, ObjectKey};
-use crate::observe::index::{AffectedTargets, ClusterState, ObservedCluster};
+use crate::observe::facts::metadata;
 use crate::observe::target::NoAnswerYet;
 use crate::tenancy;
 use crate::watch::parsed_object::UnreadableObject;
 use crate::watch::session::KubeconfigSource;
 use crate::watch::stream::ObjectEvent;
+use sluice_core::fleet::observed_cluster::{AffectedTargets, ClusterState};
+use sluice_core::fleet::{ClusterEvent, ClusterKey, ObjectKey};
+
+/// The most GitopsClusters that are observed although no pipeline refers to them. Each takes a connection and a watch for
+/// each kind.
+const MAX_SHOWN_CLUSTERS: usize = 500;
 
 impl State {
     /// Takes in an event of the watch of GitopsClusters; `None` if the hub does not serve that kind.
@@ -23,8 +30,12 @@ impl State {
         let key = |c: &sluice_api::GitopsCluster| (c.namespace().unwrap_or_default(), c.name_any());
         self.has_cluster_kind = event.is_some();
         let known = |c: sluice_api::GitopsCluster| {
-            let allowed = AllowedNamespaces::of(c.annotations());
-            (key(&c), KnownCluster { spec: c.spec, allowed })
+            let allowed = metadata::allowed_namespaces(&c);
+            let observe = match c.annotations().get(OBSERVE).map(String::as_str) {
+                Some("targets") => ObserveScope::Targets,
+                _ => ObserveScope::All,
+            };
+            (key(&c), KnownCluster { spec: c.spec, allowed, observe })
         };
         let users = match event {
             None => self.set_clusters(HashMap::new()),
@@ -94,7 +105,7 @@ impl State {
         match cluster {
             ClusterKey::Local => {
                 let hub = self.index.cluster(&ClusterKey::Local);
-                tenancy::namespace_refusal(locked, &target.namespace, from, hub)
+                tenancy::namespace_refusal(locked, &target.namespace, from, hub.as_deref())
             }
             ClusterKey::Remote { namespace, .. } if namespace == from => Ok(None),
             ClusterKey::Remote { namespace, name } => {
@@ -106,32 +117,80 @@ impl State {
         }
     }
 
-    /// Connects to each cluster that a pipeline refers to, and to no other.
+    /// Connects to each cluster that a pipeline refers to or that views show, and to no other.
     pub(super) fn settle_fleet(&mut self) {
         if !self.listed.0 {
             return;
         }
-        let unwanted: Vec<ClusterKey> =
-            self.users.iter().filter(|(_, places)| places.is_empty()).map(|(key, _)| key.clone()).collect();
-        for key in unwanted {
-            self.users.remove(&key);
-            self.first_used.remove(&key);
-            self.emit(Effect::Disconnect(key.clone()));
-            self.index.forget(&key);
-        }
-        let wanted: Vec<(ClusterKey, BTreeSet<String>)> =
-            self.users.iter().map(|(key, places)| (key.clone(), places.keys().cloned().collect())).collect();
-        for (key, namespaces) in wanted {
+        self.users.retain(|_, places| !places.is_empty());
+        let users = &self.users;
+        self.first_used.retain(|key, _| users.contains_key(key));
+        for key in self.users.keys() {
             self.first_used.entry(key.clone()).or_insert(self.now.instant);
+        }
+        let target_namespaces = |places: &BTreeMap<String, _>| places.keys().cloned().collect();
+        let mut wanted: BTreeMap<ClusterKey, BTreeSet<String>> =
+            self.users.iter().map(|(key, places)| (key.clone(), target_namespaces(places))).collect();
+        for key in self.shown_clusters() {
+            wanted.entry(key).or_default();
+        }
+        let now_observed = wanted.keys().cloned().collect();
+        for key in std::mem::replace(&mut self.observed, now_observed) {
+            if !wanted.contains_key(&key) {
+                self.index.forget(&key);
+                self.emit(Effect::Disconnect(key));
+            }
+        }
+        for (key, namespaces) in wanted {
             self.index.set_target_namespaces(&key, namespaces.clone());
             match self.access(&key) {
                 None => {}
-                Some(Ok(access)) => self.emit(Effect::Connect(key, access, namespaces)),
+                Some(Ok(access)) => {
+                    let observe = self.observe_scope(&key);
+                    self.emit(Effect::Connect(key, access, namespaces, observe));
+                }
                 Some(Err(why)) => {
                     self.emit(Effect::Disconnect(key.clone()));
                     self.cluster_event(&key, ClusterEvent::Lost(why));
                 }
             }
+        }
+    }
+
+    /// The clusters that views show, whether or not a pipeline refers to them.
+    fn shown_clusters(&self) -> Vec<ClusterKey> {
+        if self.settings.observe == ObserveScope::Targets {
+            return Vec::new();
+        }
+        let home = self.settings.watch_namespace.as_ref();
+        let mut names_by_namespace: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for ((namespace, name), known) in self.clusters.iter().flatten() {
+            if known.observe == ObserveScope::All && home.is_none_or(|home| home == namespace) {
+                names_by_namespace.entry(namespace).or_default().insert(name);
+            }
+        }
+        let numbered = names_by_namespace.into_iter().flat_map(|(namespace, names)| {
+            names.into_iter().enumerate().map(move |(n, name)| (n, namespace, name))
+        });
+        let mut remote: Vec<(usize, &str, &str)> = numbered.collect();
+        // The first cluster of each namespace comes before the second one of any, so that a namespace with thousands of
+        // GitopsClusters keeps out only its own.
+        remote.sort_unstable();
+        let remote = remote.into_iter().take(MAX_SHOWN_CLUSTERS);
+        let remote = remote.map(|(_, namespace, name)| ClusterKey::Remote {
+            namespace: namespace.into(),
+            name: name.into(),
+        });
+        std::iter::once(ClusterKey::Local).chain(remote).collect()
+    }
+
+    /// What is observed on a cluster.
+    fn observe_scope(&self, key: &ClusterKey) -> ObserveScope {
+        let ClusterKey::Remote { namespace, name } = key else { return self.settings.observe };
+        let known = self.clusters.as_ref().and_then(|all| all.get(&(namespace.clone(), name.clone())));
+        match known {
+            Some(known) if known.observe == ObserveScope::Targets => ObserveScope::Targets,
+            _ => self.settings.observe,
         }
     }
 
@@ -177,18 +236,21 @@ impl State {
 
     /// Takes in an event of a cluster, and queues the pipelines that it affects.
     pub(super) fn cluster_event(&mut self, key: &ClusterKey, event: ClusterEvent) {
-        // Events of a cluster that no pipeline refers to any more do not count.
-        let Some(users) = self.users.get(key) else { return };
+        // The last events of a cluster that is not observed any more do not count.
+        if !self.observed.contains(key) {
+            return;
+        }
         let before = self.index.cluster(key).map(|cluster| cluster.state().clone());
         let touched = self.index.apply(key, event);
-        match self.index.cluster(key).map(ObservedCluster::state) {
-            now if now == before.as_ref() => {}
+        match self.index.cluster(key).map(|cluster| cluster.state().clone()) {
+            now if now == before => {}
             Some(ClusterState::Lost(why)) => {
                 tracing::warn!(cluster = %key, error = %why, "a cluster cannot be reached")
             }
             Some(ClusterState::Up) => tracing::info!(cluster = %key, "a cluster is connected"),
             Some(ClusterState::Connecting) | None => {}
         }
+        let Some(users) = self.users.get(key) else { return };
         let pipelines: Vec<PipelineKey> = match touched {
             AffectedTargets::None => return,
             AffectedTargets::All => users.values().flatten().cloned().collect(),
@@ -197,5 +259,105 @@ impl State {
             }
         };
         pipelines.iter().for_each(|pipeline| self.enqueue(pipeline));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use sluice_core::fleet::ClusterEvent;
+
+    use super::super::StateSettings;
+    use super::super::tests::{settings, state, state_with};
+    use super::*;
+
+    fn cluster(namespace: &str, name: &str, annotations: Value) -> sluice_api::GitopsCluster {
+        let object = json!({"apiVersion": "gitops.weave.works/v1alpha1", "kind": "GitopsCluster",
+            "metadata": {"namespace": namespace, "name": name, "annotations": annotations},
+            "spec": {"secretRef": {"name": format!("{name}-kubeconfig")}}});
+        serde_json::from_value(object).unwrap()
+    }
+
+    /// Lists clusters and Pipelines, of which `apps/podinfo` has a target on `apps/eu`. Returns what each cluster is
+    /// observed for, in the order of the clusters.
+    fn sessions(state: &mut State, clusters: Vec<sluice_api::GitopsCluster>) -> Vec<(String, ObserveScope)> {
+        let target = json!({"namespace": "podinfo", "clusterRef": {"kind": "GitopsCluster", "name": "eu"}});
+        let pipeline = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
+            "metadata": {"name": "podinfo", "namespace": "apps", "uid": "u", "resourceVersion": "4"},
+            "spec": {"environments": [{"name": "dev", "targets": [target]}]}});
+        state.put_pipeline(serde_json::from_value(pipeline).unwrap());
+        state.listed.0 = true;
+        state.gitops_cluster_event(Some(ObjectEvent::Listed(clusters, 9)));
+        connected(state)
+    }
+
+    fn connected(state: &mut State) -> Vec<(String, ObserveScope)> {
+        let effects = std::mem::take(&mut state.effects).into_iter();
+        let sessions = effects.filter_map(|effect| match effect {
+            Effect::Connect(key, _, _, observe) => Some((key.to_string(), observe)),
+            _ => None,
+        });
+        sessions.collect()
+    }
+
+    fn fleet() -> Vec<sluice_api::GitopsCluster> {
+        vec![
+            cluster("apps", "eu", json!({OBSERVE: "targets"})),
+            cluster("apps", "us", json!({})),
+            cluster("fleet", "asia", json!({})),
+            cluster("fleet", "test", json!({OBSERVE: "targets"})),
+        ]
+    }
+
+    #[test]
+    fn every_cluster_is_observed_unless_a_setting_or_its_annotation_limits_that() {
+        let (all, targets) = (ObserveScope::All, ObserveScope::Targets);
+        let eu = |scope| ("cluster apps/eu".to_string(), scope);
+        let hub = ("the local cluster".to_string(), all);
+        let (us, asia) = (("cluster apps/us".to_string(), all), ("cluster fleet/asia".to_string(), all));
+        assert_eq!(sessions(&mut state(), fleet()), [hub.clone(), eu(targets), us.clone(), asia]);
+
+        let mut state = state_with(StateSettings { watch_namespace: Some("apps".into()), ..settings() });
+        assert_eq!(sessions(&mut state, fleet()), [hub, eu(targets), us]);
+
+        let mut state = state_with(StateSettings { observe: targets, ..settings() });
+        assert_eq!(sessions(&mut state, fleet()), [eu(targets)]);
+    }
+
+    #[test]
+    fn a_namespace_with_thousands_of_clusters_keeps_no_other_out() {
+        let mut state = state();
+        let many = (0..2 * MAX_SHOWN_CLUSTERS).map(|n| cluster("apps", &format!("c{n:04}"), json!({})));
+        let clusters = many.chain([cluster("zoo", "last", json!({}))]).collect();
+        let sessions = sessions(&mut state, clusters);
+        assert!(sessions.contains(&("cluster zoo/last".into(), ObserveScope::All)), "{sessions:?}");
+        // The hub, and the cluster that the pipeline refers to and that does not exist, are not among them.
+        assert_eq!(sessions.len(), MAX_SHOWN_CLUSTERS + 1);
+    }
+
+    #[test]
+    fn a_cluster_that_is_only_shown_ends_with_its_object_and_its_late_events_do_not_count() {
+        let asia = ClusterKey::Remote { namespace: "fleet".into(), name: "asia".into() };
+        let mut state = state();
+        sessions(&mut state, fleet());
+        state.cluster_event(&asia, ClusterEvent::Connected);
+        assert!(state.index.fleet().clusters().contains(&asia));
+        let gone = cluster("fleet", "asia", json!({})).metadata;
+        state.gitops_cluster_event(Some(ObjectEvent::Deleted(gone)));
+        let ended = |effect: &Effect| matches!(effect, Effect::Disconnect(key) if *key == asia);
+        assert!(state.effects.iter().any(ended));
+        state.cluster_event(&asia, ClusterEvent::Connected);
+        assert!(!state.index.fleet().clusters().contains(&asia));
+    }
+
+    #[test]
+    fn a_shown_cluster_without_a_kubeconfig_is_lost_with_a_reason() {
+        let mut state = state();
+        let mut asia = cluster("fleet", "asia", json!({}));
+        asia.spec.secret_ref = None;
+        sessions(&mut state, vec![asia]);
+        let key = ClusterKey::Remote { namespace: "fleet".into(), name: "asia".into() };
+        let lost = state.index.fleet().read(&key, |cluster| cluster.state().clone());
+        assert!(matches!(lost, Some(ClusterState::Lost(why)) if why.contains("spec.secretRef.name")));
     }
 }

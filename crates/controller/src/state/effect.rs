@@ -11,11 +11,12 @@ use sluice_delivery::{ChangeRequest, FencingToken, LeaseTerm, Order, PromotionPr
 
 use crate::key::PipelineKey;
 use crate::metrics::PromotionStep;
-use crate::observe::facts::ClusterKey;
+use crate::observe::ObserveScope;
 use crate::record::events::PendingEvent;
 use crate::state::Input;
 use crate::state::status_queue::StatusWrite;
 use crate::watch::session::KubeconfigSource;
+use sluice_core::fleet::ClusterKey;
 
 /// The time at which a step is taken, by three clocks.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +52,7 @@ pub enum Effect {
     /// Write an event, and send it to the listener of events.
     SendEvent(PendingEvent),
     /// Keep a session with a cluster, for targets in these namespaces.
-    Connect(ClusterKey, KubeconfigSource, BTreeSet<String>),
+    Connect(ClusterKey, KubeconfigSource, BTreeSet<String>, ObserveScope),
     /// End the session with a cluster.
     Disconnect(ClusterKey),
     /// Publish a pipeline to the hook server.

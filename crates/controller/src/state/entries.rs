@@ -14,7 +14,7 @@ use super::cached::{Cached, CachedPipeline, CachedPromotion};
 use super::status_pace::Damping;
 use crate::act::RATE_LIMITED;
 use crate::hook::condition::HookSecretProblem;
-use crate::observe::facts::ClusterKey;
+use sluice_core::fleet::ClusterKey;
 
 /// A pipeline.
 pub(super) struct PipelineEntry {

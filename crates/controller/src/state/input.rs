@@ -5,11 +5,11 @@ use sluice_api::{GitopsCluster, Pipeline, Promotion};
 use crate::act::EndedJob;
 use crate::hook::condition::HookSecretProblem;
 use crate::key::PipelineKey;
-use crate::observe::facts::{ClusterEvent, ClusterKey, ObjectKey};
 use crate::shard::{ShardChange, StoredState};
 use crate::state::status_queue::{StatusOwner, WriteOutcome};
 use crate::watch::limit::QueueSlot;
 use crate::watch::stream::ObjectEvent;
+use sluice_core::fleet::{ClusterEvent, ClusterKey, ObjectKey};
 
 /// Something that happened.
 #[allow(clippy::large_enum_variant, reason = "most of them are Promotions, and they are moved, not kept")]

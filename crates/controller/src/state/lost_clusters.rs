@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use super::entries::PipelineEntry;
 use super::pipelines::watched_targets;
-use crate::observe::facts::ClusterKey;
-use crate::observe::index::{ClusterState, Index};
 use crate::record::events::PendingEvent;
 use crate::translate;
+use sluice_core::fleet::ClusterKey;
+use sluice_core::fleet::index::Index;
+use sluice_core::fleet::observed_cluster::ClusterState;
 
 /// The least time between two events about one cluster of a pipeline.
 const MIN_EVENT_PAUSE: Duration = Duration::from_secs(60);
@@ -103,7 +104,7 @@ mod tests {
     use super::super::effect::Effect;
     use super::super::tests::{key, state};
     use super::*;
-    use crate::observe::facts::{ClusterEvent, Kind};
+    use sluice_core::fleet::{ClusterEvent, Kind};
 
     fn eu() -> ClusterKey {
         ClusterKey::Remote { namespace: "apps".into(), name: "eu".into() }
@@ -146,6 +147,7 @@ mod tests {
             "metadata": {"name": "podinfo", "namespace": "apps", "uid": "u", "resourceVersion": "4"},
             "spec": {"environments": [{"name": "dev", "targets": [target]}]}, "status": status});
         state.put_pipeline(serde_json::from_value(pipeline).unwrap());
+        state.observed.insert(eu());
         events.into_iter().for_each(|event| state.cluster_event(&eu(), event));
         state.reconcile(&key());
         let announced = state.effects.iter().filter_map(|effect| match effect {
@@ -160,7 +162,7 @@ mod tests {
     fn each_loss_and_return_is_reported_once_also_across_restarts() {
         // The cluster answers, and the target still fails, because the cluster has no kind of Flux.
         let is_up = || {
-            let absent = Kind::ALL.into_iter().map(ClusterEvent::Absent);
+            let absent = Kind::DECIDING.into_iter().map(ClusterEvent::Absent);
             std::iter::once(ClusterEvent::Connected).chain(absent).collect::<Vec<_>>()
         };
         let is_lost = || vec![ClusterEvent::Lost("no route to host".into())];

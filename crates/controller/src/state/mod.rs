@@ -44,15 +44,17 @@ use sluice_delivery::FencingToken;
 
 use crate::act::backoff::Backoff;
 use crate::key::PipelineKey;
+use crate::observe::ObserveScope;
 use crate::observe::debounce::Debounce;
-use crate::observe::facts::{AllowedNamespaces, ClusterKey};
-use crate::observe::index::Index;
 use crate::shard::Shards;
 use crate::watch::parsed_object::UnreadableObject;
 pub use effect::{Effect, MetricUpdate, Now};
 use entries::{PipelineEntry, Record};
 pub use input::Input;
 use reconcile_queue::ReconcileQueue;
+use sluice_core::fleet::ClusterKey;
+use sluice_core::fleet::fact::AllowedNamespaces;
+use sluice_core::fleet::index::Index;
 use status_queue::{Basis, SerializedStatus, StatusOwner, StatusQueue, StoredObject, WriteOutcome};
 use stored_time::StoredTimes;
 use timers::Timers;
@@ -60,6 +62,11 @@ use timers::Timers;
 /// The settings that decisions depend on.
 #[derive(Clone, Debug)]
 pub struct StateSettings {
+    /// What is observed on clusters.
+    pub observe: ObserveScope,
+    /// Only pipelines in this namespace are handled; `None` for all. Clusters in other namespaces are observed only if
+    /// such a pipeline refers to them.
+    pub watch_namespace: Option<String>,
     /// Pipelines may refer only to clusters in their own namespace and to their own namespace on the hub, unless
     /// an annotation of the referenced object allows more.
     pub no_cross_namespace_refs: bool,
@@ -94,6 +101,8 @@ pub struct State {
     unreadable: BTreeMap<(&'static str, PipelineKey), UnreadableObject>,
     clusters: Option<HashMap<(String, String), KnownCluster>>,
     has_cluster_kind: bool,
+    /// The clusters with a session.
+    observed: BTreeSet<ClusterKey>,
     /// The pipelines with targets on each cluster, by namespace.
     users: BTreeMap<ClusterKey, BTreeMap<String, BTreeSet<PipelineKey>>>,
     /// When a pipeline first referred to each of the clusters in `users`.
@@ -116,6 +125,8 @@ struct KnownCluster {
     spec: GitopsClusterSpec,
     /// The namespaces whose Pipelines may use it, by its annotation.
     allowed: Option<AllowedNamespaces>,
+    /// What is observed on it, by its annotation.
+    observe: ObserveScope,
 }
 
 impl State {
@@ -140,7 +151,8 @@ impl State {
             has_cluster_kind: true,
             // Most hubs have targets themselves. So the hub is watched from the start, until it is known that no
             // pipeline has a target there.
-            users: BTreeMap::from([(ClusterKey::Local, BTreeMap::new())]),
+            observed: BTreeSet::from([ClusterKey::Local]),
+            users: BTreeMap::new(),
             first_used: BTreeMap::new(),
             users_changed: false,
             listed: (false, false),
@@ -192,6 +204,11 @@ impl State {
     /// The number of connected clusters, and the number of all clusters that pipelines refer to.
     pub fn clusters_up(&self) -> (usize, usize) {
         self.index.clusters_up()
+    }
+
+    /// Returns the number of observed objects of all clusters.
+    pub fn observed_objects(&self) -> usize {
+        self.index.objects()
     }
 
     fn tick(&mut self) {

@@ -24,12 +24,12 @@ use crate::hook::approval_request;
 use crate::hook::condition::HookSecretProblem;
 use crate::hook::secret_names;
 use crate::key::PipelineKey;
-use crate::observe::facts::ClusterKey;
 use crate::observe::reported;
 use crate::observe::target::{self, NoAnswerYet, TargetQuery};
 use crate::record::promotion::RecordChange;
 use crate::record::{status, tampered};
 use crate::translate;
+use sluice_core::fleet::ClusterKey;
 
 /// How long a cluster that a pipeline refers to for the first time may take to answer before its targets count as
 /// Unknown. Until then the status shows them as before.
@@ -196,7 +196,7 @@ impl State {
             cluster,
             tracks: &entry.model.tracks,
         };
-        target::observe(&question, self.index.cluster(cluster))
+        target::observe(&question, self.index.cluster(cluster).as_deref())
     }
 
     /// DECIDE: the decision that follows from the loaded and observed facts.

@@ -7,8 +7,9 @@ use serde_json::json;
 use super::simulation::{ControllerSimulation, ENVIRONMENTS, RunningVersion};
 use super::tests::WALL;
 use super::*;
-use crate::observe::facts::{ClusterEvent, Fact, Kind, ObjectKey, helm_release, metadata};
+use crate::observe::facts::{helm_release, metadata};
 use crate::watch::limit::EventQueue;
+use sluice_core::fleet::{ClusterEvent, Fact, Kind, ObjectKey};
 
 impl ControllerSimulation {
     /// The controller connects to a cluster, which reports all that it has.
@@ -24,7 +25,7 @@ impl ControllerSimulation {
         let running = self.fleet.iter().map(|(environment, running)| helm_release(environment, *running));
         let mut releases: Vec<(ObjectKey, Fact)> = running.collect();
         let mut events = vec![ClusterEvent::Connected];
-        for kind in Kind::ALL {
+        for kind in Kind::DECIDING {
             let facts = match kind {
                 Kind::Namespace => ENVIRONMENTS.iter().map(namespace).collect(),
                 Kind::HelmRelease => std::mem::take(&mut releases),

@@ -19,9 +19,9 @@ use super::status_queue::{StatusWrite, StoredObject, WriteOutcome};
 use super::tests::state_at;
 use super::*;
 use crate::act::{ActError, EndedJob, JobOutcome};
-use crate::observe::facts::ClusterEvent;
 use crate::timeout::{API_CALL_TIMEOUT, timed_out};
 use crate::watch::stream::ObjectEvent;
+use sluice_core::fleet::ClusterEvent;
 
 /// The environments, in order. Each has one target in a namespace of its name.
 pub(super) const ENVIRONMENTS: [&str; 3] = ["dev", "staging", "prod"];

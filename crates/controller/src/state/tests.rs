@@ -1,5 +1,6 @@
 //! Fixtures of the tests of the state.
 
+use crate::observe::ObserveScope;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -24,13 +25,24 @@ pub(super) fn state() -> State {
 
 /// The same, at a point in time.
 pub(super) fn state_at(now: Now) -> State {
-    let settings = StateSettings {
+    State::new(settings(), Shards::all(), now)
+}
+
+/// The same, with these settings.
+pub(super) fn state_with(settings: StateSettings) -> State {
+    State::new(settings, Shards::all(), at(Instant::now(), 0))
+}
+
+/// The settings of most tests.
+pub(super) fn settings() -> StateSettings {
+    StateSettings {
+        observe: ObserveScope::All,
+        watch_namespace: None,
         no_cross_namespace_refs: false,
         serves_hooks: false,
         history_limit: 20,
         poll_interval: Duration::from_secs(30),
-    };
-    State::new(settings, Shards::all(), now)
+    }
 }
 
 /// The pipeline of most tests.

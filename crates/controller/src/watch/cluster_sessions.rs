@@ -1,5 +1,5 @@
-//! The sessions with all clusters that pipelines refer to. A session starts when the first pipeline refers to its
-//! cluster, ends when no pipeline does any more, and is replaced when the kubeconfig has another source.
+//! The sessions with all observed clusters. A session starts when its cluster is first observed, ends when it is not
+//! observed any more, and is replaced when the kubeconfig has another source.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,8 +12,9 @@ use tokio::task::AbortHandle;
 use super::limit::{EventQueue, ObservedMemory};
 use super::relist::Lists;
 use super::session::{KubeconfigSource, Session};
-use crate::observe::facts::ClusterKey;
+use crate::observe::ObserveScope;
 use crate::state::Input;
+use sluice_core::fleet::ClusterKey;
 
 /// All sessions.
 pub struct ClusterSessions {
@@ -31,6 +32,7 @@ pub struct ClusterSessions {
 struct RunningSession {
     number: u64,
     kubeconfig: KubeconfigSource,
+    observe: ObserveScope,
     namespaces: watch::Sender<BTreeSet<String>>,
     task: AbortHandle,
 }
@@ -56,14 +58,17 @@ impl ClusterSessions {
     }
 
     /// Starts a session with a cluster for targets in these namespaces, or updates the namespaces of the session
-    /// that runs with the same source of the kubeconfig.
+    /// that runs with the same source of the kubeconfig and the same scope.
     pub fn start_or_update(
         &mut self,
         key: &ClusterKey,
         kubeconfig: KubeconfigSource,
         namespaces: BTreeSet<String>,
+        observe: ObserveScope,
     ) {
-        if let Some(running) = self.running.get(key).filter(|r| r.kubeconfig == kubeconfig) {
+        let is_same =
+            |running: &&RunningSession| running.kubeconfig == kubeconfig && running.observe == observe;
+        if let Some(running) = self.running.get(key).filter(is_same) {
             running.namespaces.send_if_modified(|known| {
                 let changed = *known != namespaces;
                 *known = namespaces;
@@ -80,6 +85,7 @@ impl ClusterSessions {
             hub: self.hub.clone(),
             kubeconfig: kubeconfig.clone(),
             allow_exec: self.allow_exec,
+            observe,
             namespaces: receiver,
             memory: self.memory.clone(),
             queue: queue.clone(),
@@ -89,7 +95,7 @@ impl ClusterSessions {
         let task = tokio::spawn(session.run(move |event| {
             sender.send(Input::Cluster(cluster.clone(), number, event, queue.slot())).is_ok()
         }));
-        let running = RunningSession { number, kubeconfig, namespaces, task: task.abort_handle() };
+        let running = RunningSession { number, kubeconfig, observe, namespaces, task: task.abort_handle() };
         self.running.insert(key.clone(), running);
     }
 

@@ -14,7 +14,7 @@ use kube::client::DynBody;
 use tokio::sync::Notify;
 
 use super::relist::ScopeLists;
-use crate::observe::facts::ClusterKey;
+use sluice_core::fleet::ClusterKey;
 
 /// The most bytes of one object. By default etcd accepts 1.5 MiB, and API servers accept 3 MiB.
 pub const MAX_OBJECT_BYTES: usize = 4 << 20;

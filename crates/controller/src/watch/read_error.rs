@@ -4,7 +4,7 @@ use std::error::Error;
 
 use super::limit::TooLarge;
 use super::relist::{self, HeldBack};
-use crate::observe::facts::{ClusterKey, Kind};
+use sluice_core::fleet::{ClusterKey, Kind};
 
 /// Why a cluster, or a kind of objects on it, cannot be read. The texts are those of the server or the client.
 #[derive(Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use prometheus_client::metrics::counter::Counter;
 
-use crate::observe::facts::Kind;
+use sluice_core::fleet::Kind;
 
 /// The pause between the end of the first list and the next list. The pause doubles with each list.
 const MIN_PAUSE: Duration = Duration::from_secs(1);

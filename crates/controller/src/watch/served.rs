@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::limit::{self, TooLarge};
-use crate::observe::facts::Kind;
 use crate::timeout::{API_CALL_TIMEOUT, within};
+use sluice_core::fleet::Kind;
 
 /// The most versions of a group that Sluice reads.
 const MAX_VERSIONS: usize = 10;

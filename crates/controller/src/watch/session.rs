@@ -23,10 +23,9 @@ use super::read_error::{self, ReadError};
 use super::relist::{Lists, ScopeLists};
 use super::served;
 use super::stream::{ObjectEvent, ParsedObjectApi, WatchFailure, follow};
-use crate::observe::facts::{
-    ClusterEvent, ClusterKey, Fact, Kind, ObjectKey, git_repository, helm_release, kustomization, metadata,
-    workload,
-};
+use crate::observe::ObserveScope;
+use crate::observe::facts::{helm_release, kustomization, metadata, source, workload};
+use sluice_core::fleet::{ClusterEvent, ClusterKey, Fact, Kind, ObjectKey};
 
 /// The pause between two probes of a cluster.
 const PROBE_INTERVAL: Duration = Duration::from_secs(10);
@@ -38,6 +37,8 @@ const SECOND_PROBE_AFTER: Duration = Duration::from_secs(1);
 const RETRY_AFTER: Duration = Duration::from_secs(3);
 /// The pause before the next try for a kind that the cluster does not have or that the user may not read.
 const ABSENT_RETRY_AFTER: Duration = Duration::from_secs(10);
+/// The same for a kind that only views show.
+const SHOWN_ABSENT_RETRY_AFTER: Duration = Duration::from_secs(60);
 /// The time after which a session that reads by namespace tries the whole cluster again.
 const WHOLE_CLUSTER_RETRY_AFTER: Duration = Duration::from_secs(300);
 
@@ -70,6 +71,8 @@ pub struct Session {
     pub kubeconfig: KubeconfigSource,
     /// Whether a kubeconfig may run programs.
     pub allow_exec: bool,
+    /// What is observed.
+    pub observe: ObserveScope,
     /// The namespaces with targets. If the user may not read the whole cluster, the session watches these.
     pub namespaces: watch::Receiver<BTreeSet<String>>,
     /// The memory for the observed objects of all clusters.
@@ -189,7 +192,8 @@ impl Session {
             return false;
         }
         let mut watches = JoinSet::new();
-        for kind in Kind::ALL {
+        let shown = Kind::SHOWN.into_iter().filter(|_| self.observe == ObserveScope::All);
+        for kind in Kind::DECIDING.into_iter().chain(shown) {
             let (session, client, send) = (self.clone(), client.clone(), send.clone());
             watches.spawn(async move { session.watch_kind(kind, client, send).await });
         }
@@ -237,7 +241,9 @@ impl Session {
                     if !send(ClusterEvent::Absent(kind)) {
                         return;
                     }
-                    tokio::time::sleep(ABSENT_RETRY_AFTER).await;
+                    let is_shown_only = kind.is_shown_only();
+                    let pause = if is_shown_only { SHOWN_ABSENT_RETRY_AFTER } else { ABSENT_RETRY_AFTER };
+                    tokio::time::sleep(pause).await;
                 }
                 Err(error) => {
                     let why = read_error::kind_message(&self.key, kind, None, &ReadError::from(&error));
@@ -324,12 +330,19 @@ impl Session {
         let scope = WatchScope { session: self, kind, client, resource, namespace };
         match kind {
             Kind::Namespace => {
-                scope.watch(|o: &Object<NoFields, NoFields>| Some(metadata::namespace(o)), send).await
+                scope.watch(|o: &Object<NoFields, NoFields>| metadata::namespace(o), send).await
             }
-            Kind::Kustomization => scope.watch(|o| Some(kustomization::facts(o)), send).await,
-            Kind::HelmRelease => scope.watch(|o| Some(helm_release::facts(o)), send).await,
-            Kind::GitRepository => scope.watch(|o| Some(git_repository::facts(o)), send).await,
-            _ => scope.watch(|o| workload::facts(kind, o), send).await,
+            Kind::Kustomization => scope.watch(kustomization::facts, send).await,
+            Kind::HelmRelease => scope.watch(helm_release::facts, send).await,
+            Kind::GitRepository
+            | Kind::OciRepository
+            | Kind::HelmRepository
+            | Kind::HelmChart
+            | Kind::Bucket
+            | Kind::ExternalArtifact => scope.watch(|o| source::facts(kind, o), send).await,
+            Kind::Deployment | Kind::StatefulSet | Kind::DaemonSet | Kind::CronJob => {
+                scope.watch(|o| workload::facts(kind, o), send).await
+            }
         }
     }
 }
@@ -367,7 +380,7 @@ impl WatchScope<'_> {
         WatchLimits::cluster(source, memory, queue.clone(), lists)
     }
 
-    async fn watch<K>(&self, trim: impl Fn(&K) -> Option<Fact>, send: impl SendEvent) -> ScopeEnd
+    async fn watch<K>(&self, trim: impl Fn(&K) -> Fact, send: impl SendEvent) -> ScopeEnd
     where
         K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>
             + Clone
@@ -386,7 +399,10 @@ impl WatchScope<'_> {
         let limits = self.limits(memory.clone());
         let keep = |object: K| {
             let key = metadata::key(kind, &object);
-            let fact = trim(&object).filter(|_| metadata::is_valid_name(&key))?;
+            let fact = metadata::is_valid_name(&key).then(|| trim(&object))?;
+            if session.observe == ObserveScope::Targets && fact.is_only_shown() {
+                return None;
+            }
             memory.add(fact.size(&key));
             Some((key, fact))
         };

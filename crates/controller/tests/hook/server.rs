@@ -11,8 +11,8 @@ use kube::api::{Api, Patch, PatchParams};
 use reqwest::{Client as Http, RequestBuilder};
 use ring::hmac;
 use serde_json::json;
-use sluice_controller::ControllerOptions;
 use sluice_controller::hook::{HookOptions, Proxies};
+use sluice_controller::{ControllerOptions, ObserveScope};
 use sluice_testkit::{Cluster, ControlPlane, Scratch, eventually};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -133,6 +133,7 @@ async fn start(
     let options = ControllerOptions {
         election: None,
         watch_namespace: None,
+        observe: ObserveScope::All,
         no_cross_namespace_refs: false,
         insecure_kubeconfig_exec: false,
         observed_memory: sluice_controller::OBSERVED_MEMORY,

@@ -1,7 +1,7 @@
 //! The statuses that real Flux controllers wrote in one scenario, object by object.
 
 use serde_json::Value;
-use sluice_controller::observe::facts::Fact;
+use sluice_core::fleet::Fact;
 use sluice_core::observed::Health;
 use sluice_core::revision::Facet;
 
@@ -100,9 +100,9 @@ fn a_helm_release_has_the_app_version_of_its_chart() {
 fn the_branch_of_the_source_is_known_at_every_step() {
     for (step, text) in SCENARIO {
         let source = items(text).into_iter().find(|o| o["kind"] == "GitRepository").unwrap();
-        let Fact::Source(repository) = fact(&source).1 else { panic!("{step}") };
-        assert_eq!(repository.branch, "main", "{step}");
-        assert!(repository.url.ends_with("/fleet.git"), "{step}");
+        let Fact::Source(source) = fact(&source).1 else { panic!("{step}") };
+        assert_eq!(source.repository.branch, "main", "{step}");
+        assert!(source.repository.url.ends_with("/fleet.git"), "{step}");
     }
 }
 

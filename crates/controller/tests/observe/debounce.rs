@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use sluice_controller::observe::debounce::{Debounce, Debounced};
-use sluice_controller::observe::facts::{ClusterEvent, ClusterKey};
+use sluice_core::fleet::{ClusterEvent, ClusterKey};
 use sluice_core::observed::Health;
 
 use crate::support::{applied, by_app, deployment, fact, kustomization, local, namespace, with};

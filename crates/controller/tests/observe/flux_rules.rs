@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use sluice_controller::observe::facts::{Owned, ReleaseName};
+use sluice_core::fleet::fact::{Owned, ReleaseName};
 use sluice_core::observed::Health::{self, Failed, Pending, Progressing, Ready, Suspended};
 use sluice_core::revision::Facet;
 

@@ -1,8 +1,9 @@
 //! The index: the targets that an event affects, and the state after it.
 
 use serde_json::{Value, json};
-use sluice_controller::observe::facts::{ClusterEvent, ClusterKey, Kind};
-use sluice_controller::observe::index::{AffectedTargets, Index};
+use sluice_core::fleet::index::Index;
+use sluice_core::fleet::observed_cluster::AffectedTargets;
+use sluice_core::fleet::{ClusterEvent, ClusterKey, Kind};
 use sluice_core::observed::Health::{Failed, Progressing, Ready};
 
 use crate::support::{
@@ -146,12 +147,12 @@ fn a_cluster_is_not_observed_before_every_kind_is_listed() {
     let dev = remote("dev");
     assert!(by_label("apps").on(dev.clone()).try_observe(&index).is_err());
     assert_eq!(index.apply(&dev, ClusterEvent::Connected), AffectedTargets::None);
-    for kind in Kind::ALL {
+    for kind in Kind::DECIDING {
         assert!(by_label("apps").on(dev.clone()).try_observe(&index).is_err(), "before {kind:?}");
         assert_eq!(index.clusters_up(), (0, 1));
         let affected =
             index.apply(&dev, listed(kind, &[namespace("apps"), helm_release("apps", "podinfo", "1.0.0")]));
-        let last = kind == Kind::ALL[Kind::ALL.len() - 1];
+        let last = kind == Kind::DECIDING[Kind::DECIDING.len() - 1];
         assert_eq!(affected, if last { AffectedTargets::All } else { AffectedTargets::None }, "{kind:?}");
     }
     assert_eq!(index.clusters_up(), (1, 1));

@@ -1,7 +1,8 @@
 //! The health of workloads by the rules of kstatus, by which Flux waits.
 
 use serde_json::{Value, json};
-use sluice_controller::observe::facts::{Fact, HealthStatus};
+use sluice_core::fleet::Fact;
+use sluice_core::fleet::fact::HealthStatus;
 use sluice_core::observed::Health::{self, Failed, Progressing, Ready};
 
 use crate::support::{deployment, fact, with};

@@ -1,8 +1,8 @@
 //! The message for each error of reading a cluster or a kind.
 
 use kube::core::Status;
-use sluice_controller::observe::facts::{ClusterKey, Kind};
 use sluice_controller::watch::read_error::{ReadError, api_error_message, cluster_message, kind_message};
+use sluice_core::fleet::{ClusterKey, Kind};
 
 use crate::support::remote;
 

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 use sluice_api::workload::Workload;
-use sluice_controller::observe::facts::{Fact, Kind, workload};
+use sluice_controller::observe::facts::workload;
+use sluice_core::fleet::{Fact, Kind};
 use sluice_core::image;
 
 use crate::support::{deployment, fact, with};
@@ -45,11 +46,12 @@ fn the_images_of_a_workload_are_those_of_all_containers_in_order() {
 }
 
 #[test]
-fn a_workload_without_the_labels_of_flux_has_no_facts() {
+fn a_workload_without_the_labels_of_flux_is_only_shown() {
     let mut object = deployment("apps", "web", ("helm", "apps", "web"), "web:1");
     object["metadata"]["labels"] = json!({"app": "web", "helm.toolkit.fluxcd.io/name": "web"});
     let workload: Workload = serde_json::from_value(object).unwrap();
-    assert_eq!(workload::facts(Kind::Deployment, &workload), None);
+    let fact = workload::facts(Kind::Deployment, &workload);
+    assert!(fact.is_only_shown() && fact.owner().is_none(), "{fact:?}");
 }
 
 #[test]
@@ -76,7 +78,7 @@ fn the_branch_of_a_git_source_is_the_one_that_flux_follows() {
         match fact(&source).1 {
             Fact::Source(found) => {
                 assert_eq!(
-                    (found.branch.as_str(), found.url.as_str()),
+                    (found.repository.branch.as_str(), found.repository.url.as_str()),
                     (branch, "https://example.com/fleet.git"),
                     "{source}"
                 );

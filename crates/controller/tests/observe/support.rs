@@ -4,12 +4,11 @@ use serde_json::{Map, Value, json};
 use sluice_api::flux::{HelmRelease, Kustomization, Source};
 use sluice_api::pipeline::{AppRef, ClusterRef, Target as TargetSpec, WorkloadRef};
 use sluice_api::workload::Workload;
-use sluice_controller::observe::facts::{
-    ClusterEvent, ClusterKey, Fact, FluxFact, Kind, ObjectKey, git_repository, helm_release, kustomization,
-    metadata, workload,
-};
-use sluice_controller::observe::index::{AffectedTargets, Index};
+use sluice_controller::observe::facts::{helm_release, kustomization, metadata, source, workload};
 use sluice_controller::observe::target::{NoAnswerYet, TargetQuery, observe};
+use sluice_core::fleet::index::Index;
+use sluice_core::fleet::observed_cluster::AffectedTargets;
+use sluice_core::fleet::{ClusterEvent, ClusterKey, Fact, FluxFact, Kind, ObjectKey};
 use sluice_core::observed::ObservedTarget;
 use sluice_core::tracks::Track;
 
@@ -19,7 +18,7 @@ pub const SHA: &str = "6a19e380336e08b2c9535434389af69359f9b1f0";
 /// Returns the key and the facts of an object.
 pub fn fact(object: &Value) -> (ObjectKey, Fact) {
     let name = object["kind"].as_str().unwrap();
-    let kind = *Kind::ALL.iter().find(|k| k.name() == name).unwrap();
+    let kind = Kind::DECIDING.into_iter().chain(Kind::SHOWN).find(|k| k.name() == name).unwrap();
     match kind {
         Kind::Kustomization => {
             let o: Kustomization = read(object);
@@ -29,9 +28,14 @@ pub fn fact(object: &Value) -> (ObjectKey, Fact) {
             let o: HelmRelease = read(object);
             (metadata::key(kind, &o), helm_release::facts(&o))
         }
-        Kind::GitRepository => {
+        Kind::GitRepository
+        | Kind::OciRepository
+        | Kind::HelmRepository
+        | Kind::HelmChart
+        | Kind::Bucket
+        | Kind::ExternalArtifact => {
             let o: Source = read(object);
-            (metadata::key(kind, &o), git_repository::facts(&o))
+            (metadata::key(kind, &o), source::facts(kind, &o))
         }
         Kind::Namespace => {
             let name = object["metadata"]["name"].as_str().unwrap().to_string();
@@ -39,7 +43,7 @@ pub fn fact(object: &Value) -> (ObjectKey, Fact) {
         }
         Kind::Deployment | Kind::StatefulSet | Kind::DaemonSet | Kind::CronJob => {
             let o: Workload = read(object);
-            (metadata::key(kind, &o), workload::facts(kind, &o).expect("a workload with Flux's labels"))
+            (metadata::key(kind, &o), workload::facts(kind, &o))
         }
     }
 }
@@ -156,7 +160,7 @@ pub fn listed(kind: Kind, objects: &[Value]) -> ClusterEvent {
 /// Connects a cluster that has exactly these objects.
 pub fn connect(index: &mut Index, cluster: &ClusterKey, objects: &[Value]) {
     index.apply(cluster, ClusterEvent::Connected);
-    for kind in Kind::ALL {
+    for kind in Kind::DECIDING {
         index.apply(cluster, listed(kind, objects));
     }
 }
@@ -245,7 +249,7 @@ impl QueryBuilder {
     pub fn try_observe(&self, index: &Index) -> Result<ObservedTarget, NoAnswerYet> {
         let QueryBuilder { pipeline, app, target, cluster, tracks } = self;
         let query = TargetQuery { pipeline, app: app.as_ref(), target, cluster, tracks };
-        observe(&query, index.cluster(cluster))
+        observe(&query, index.cluster(cluster).as_deref())
     }
 
     /// Observes the target.

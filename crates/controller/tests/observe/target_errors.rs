@@ -1,9 +1,9 @@
 //! The errors of targets that cannot be read. Each error says what to do, and affects no other target.
 
 use serde_json::Value;
-use sluice_controller::observe::facts::{ClusterEvent, ClusterKey, Kind};
-use sluice_controller::observe::index::Index;
 use sluice_controller::watch::read_error::{self, ReadError};
+use sluice_core::fleet::index::Index;
+use sluice_core::fleet::{ClusterEvent, ClusterKey, Kind};
 use sluice_core::observed::Health;
 
 use crate::support::{

@@ -7,13 +7,13 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use sluice_api::pipeline::{Pipeline, PipelineStatus, Report};
 use sluice_api::promotion::Promotion;
-use sluice_controller::observe::index::Index;
 use sluice_controller::observe::reported::Reports;
 use sluice_controller::observe::target::{TargetQuery, observe};
 use sluice_controller::record::status::{StatusFacts, compose};
 use sluice_controller::translate;
 use sluice_core::decide::{self, Decision, decide};
 use sluice_core::evidence::Evidence;
+use sluice_core::fleet::index::Index;
 use sluice_core::observed::{ObservedTarget, ObservedTargets};
 
 use crate::support::{connect, deployment, helm_release, kustomization, labelled, namespace, remote, with};
@@ -81,7 +81,11 @@ fn observe_all(object: &Pipeline, index: &Index) -> ObservedTargets {
             let cluster = translate::cluster_of(target, "default");
             let question =
                 TargetQuery { pipeline: "podinfo", app: None, target, cluster: &cluster, tracks: &[] };
-            observed.insert(&environment.name, name, observe(&question, index.cluster(&cluster)).unwrap());
+            observed.insert(
+                &environment.name,
+                name,
+                observe(&question, index.cluster(&cluster).as_deref()).unwrap(),
+            );
         }
     }
     observed

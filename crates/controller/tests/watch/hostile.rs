@@ -20,9 +20,10 @@ use futures::stream::{iter, once, repeat};
 use kube::client::ClientBuilder;
 use kube::{Client, Config};
 use serde_json::json;
-use sluice_controller::observe::facts::{ClusterEvent, ClusterKey};
+use sluice_controller::ObserveScope;
 use sluice_controller::watch::limit::{EventQueue, ObservedMemory, limit_errors};
 use sluice_controller::watch::session::{KubeconfigSource, Session};
+use sluice_core::fleet::{ClusterEvent, ClusterKey};
 use sluice_testkit::eventually;
 use tokio::sync::{mpsc, watch};
 use tower::util::MapResponseLayer;
@@ -178,6 +179,7 @@ async fn error_and_growth(attack: Attack) -> Result<(String, usize)> {
     let queue = Arc::new(EventQueue::default());
     let memory = ObservedMemory::new(128 << 20);
     let session = Session {
+        observe: ObserveScope::All,
         key: ClusterKey::Remote { namespace: "fleet".into(), name: "hostile".into() },
         hub: hostile_client(attack).await?,
         kubeconfig: KubeconfigSource::Local,

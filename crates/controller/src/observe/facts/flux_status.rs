@@ -1,7 +1,7 @@
 //! The parts of a status that Kustomizations and HelmReleases have in common, and the facets and messages that are safe
 //! to keep.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use kube::ResourceExt;
 use sluice_api::flux::{FluxStatus, InventoryEntry, RECONCILE_ANNOTATION};
@@ -9,8 +9,10 @@ use sluice_core::Time;
 use sluice_core::revision::Facet;
 use sluice_core::value;
 
-use super::{HealthStatus, Kind, ObjectKey};
 use crate::observe::health::{self, FluxView};
+use sluice_core::fleet::fact::HealthStatus;
+use sluice_core::fleet::inventory::Inventory;
+use sluice_core::fleet::{Kind, ObjectKey};
 
 /// The most bytes that are kept of a message.
 const MAX_MESSAGE_BYTES: usize = 4096;
@@ -44,7 +46,7 @@ pub(super) fn sanitized(status: HealthStatus) -> HealthStatus {
 }
 
 /// Returns the objects of an inventory that Sluice watches.
-pub(super) fn inventory(status: &FluxStatus) -> Option<BTreeSet<ObjectKey>> {
+pub(super) fn inventory(status: &FluxStatus) -> Option<Inventory> {
     let entries = status.inventory.as_ref()?.entries.iter().filter_map(InventoryEntry::object);
     let watched = entries.filter_map(|(namespace, name, group, kind)| {
         let kind = Kind::of_group(group, kind)?;

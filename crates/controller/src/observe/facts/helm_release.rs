@@ -8,9 +8,11 @@ use sluice_core::revision::Facet;
 use sluice_core::tracks::DefaultFacet;
 
 use super::flux_status::{health_status, inventory, split_by_validity};
-use super::metadata::{labelled_pipelines, owner, release, release_name};
-use super::{Fact, FluxFact, Kind, Owned, ReleaseName};
+use super::metadata::{is_valid_name, labelled_pipelines, owner, release, release_name};
+use super::source::{source_key, text};
 use crate::observe::{gave_up, health};
+use sluice_core::fleet::fact::{Owned, ReleaseName};
+use sluice_core::fleet::{Fact, FluxFact, Kind, ObjectKey};
 
 /// Returns the facts of a HelmRelease.
 pub fn facts(object: &HelmRelease) -> Fact {
@@ -40,10 +42,8 @@ pub fn facts(object: &HelmRelease) -> Fact {
         Some(entries) => Owned::Inventory(entries),
         None => Owned::Release(release_of(object, &status)),
     };
-    let template = object.spec.chart.as_ref().map(|c| &c.spec.source_ref);
-    let git_source = template
-        .filter(|s| s.kind == "GitRepository")
-        .map(|s| (s.namespace.clone().or_else(|| object.namespace()).unwrap_or_default(), s.name.clone()));
+    let template = spec.chart.as_ref().map(|chart| &chart.spec);
+    let source = template.map(|template| &template.source_ref).or(spec.chart_ref.as_ref());
     Fact::Flux(Box::new(FluxFact {
         pipelines: labelled_pipelines(object),
         owner: owner(Kind::HelmRelease, object),
@@ -53,7 +53,10 @@ pub fn facts(object: &HelmRelease) -> Fact {
         version: facets.get(&Facet::Chart).cloned().unwrap_or_default(),
         facets,
         default_facet: DefaultFacet::Chart,
-        git_source,
+        source: source.and_then(|source| source_key(source, object.namespace())),
+        chart: status.helm_chart.as_deref().and_then(chart_key),
+        content: template.map(|template| text(&template.chart)).unwrap_or_default(),
+        attempted: status.last_attempted_revision.as_deref().map(text).unwrap_or_default(),
         owned,
         release: release(object),
         invalid,
@@ -61,6 +64,13 @@ pub fn facts(object: &HelmRelease) -> Fact {
         covers_owned: waits,
         on_another_cluster: object.spec.kube_config.is_some(),
     }))
+}
+
+/// Returns the key of the HelmChart that a HelmRelease names as `<namespace>/<name>`.
+fn chart_key(name: &str) -> Option<ObjectKey> {
+    let (namespace, name) = name.split_once('/')?;
+    let key = ObjectKey { kind: Kind::HelmChart, namespace: namespace.into(), name: name.into() };
+    is_valid_name(&key).then_some(key)
 }
 
 /// Returns the Helm release of a HelmRelease: the newest in its history, else the one that its spec names.

@@ -9,9 +9,11 @@ use sluice_core::tracks::DefaultFacet;
 
 use super::flux_status::{health_status, inventory, split_by_validity};
 use super::metadata::{labelled_pipelines, owner, release};
-use super::{Fact, FluxFact, Kind, ObjectKey, Owned};
+use super::source::{source_key, text};
 use crate::observe::health;
 use crate::observe::oci_revision::tag_and_digest;
+use sluice_core::fleet::fact::Owned;
+use sluice_core::fleet::{Fact, FluxFact, Kind, ObjectKey};
 
 /// Returns the facts of a Kustomization.
 pub fn facts(object: &Kustomization) -> Fact {
@@ -32,7 +34,6 @@ pub fn facts(object: &Kustomization) -> Fact {
     let (facets, invalid) = split_by_validity(facets);
     let short_source = facets.get(&Facet::Source).map(|applied| shortened(applied)).unwrap_or_default();
     let version = facets.get(&Facet::Tag).cloned().unwrap_or(short_source);
-    let namespace = source.namespace.clone().or_else(|| object.namespace()).unwrap_or_default();
     let inventory = inventory(&status).unwrap_or_default();
     let generation = object.metadata.generation.unwrap_or_default();
     Fact::Flux(Box::new(FluxFact {
@@ -44,7 +45,10 @@ pub fn facts(object: &Kustomization) -> Fact {
         version,
         facets,
         default_facet,
-        git_source: (source.kind == "GitRepository").then(|| (namespace, source.name.clone())),
+        source: source_key(source, object.namespace()),
+        chart: None,
+        content: text(&object.spec.path),
+        attempted: status.last_attempted_revision.as_deref().map(text).unwrap_or_default(),
         covers_owned: object.spec.wait
             || inventory.iter().all(|owned| is_checked(owned, &object.spec.health_checks)),
         owned: Owned::Inventory(inventory),

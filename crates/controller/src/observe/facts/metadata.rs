@@ -1,10 +1,11 @@
 //! What the facts of all kinds have in common: the key, the labels and the annotations of an object.
 
 use kube::ResourceExt;
-use sluice_api::MEMBER_LABELS;
 use sluice_api::flux::{HELM_OWNER, HELM_RELEASE, KUSTOMIZE_OWNER};
+use sluice_api::{ALLOWED_NAMESPACES, MEMBER_LABELS};
 
-use super::{AllowedNamespaces, Fact, Kind, ObjectKey, ReleaseName};
+use sluice_core::fleet::fact::{AllowedNamespaces, ReleaseName};
+use sluice_core::fleet::{Fact, Kind, ObjectKey};
 
 /// The most bytes of a name in Kubernetes.
 const MAX_NAME_BYTES: usize = 253;
@@ -24,7 +25,13 @@ pub fn is_valid_name(key: &ObjectKey) -> bool {
 
 /// Returns the facts of a Namespace.
 pub fn namespace(object: &impl ResourceExt) -> Fact {
-    Fact::Namespace { allowed: AllowedNamespaces::of(object.annotations()) }
+    Fact::Namespace { allowed: allowed_namespaces(object) }
+}
+
+/// Returns the namespaces whose Pipelines may have targets in a namespace or on a cluster; `None` without the
+/// annotation.
+pub fn allowed_namespaces(object: &impl ResourceExt) -> Option<AllowedNamespaces> {
+    object.annotations().get(ALLOWED_NAMESPACES).map(|text| AllowedNamespaces::new(text))
 }
 
 /// Returns the pipelines that the member labels of an object name, without duplicates.

@@ -1,24 +1,21 @@
-//! The observed state of all clusters, built from watch events.
+//! The observed state of one cluster, built from watch events.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
 
-use super::facts::{ClusterEvent, ClusterKey, Fact, FluxFact, Kind, ObjectKey};
+use super::cluster_event::ClusterEvent;
+use super::fact::{Fact, FluxFact, Owned};
+use super::object_key::{Kind, ObjectKey};
 
 /// The longest chain of Flux objects in which each one owns the next. A Kustomization that owns a HelmRelease is a
 /// chain of two.
 pub const MAX_NESTING: usize = 8;
 
-/// The observed state of all clusters.
-#[derive(Debug, Default)]
-pub struct Index {
-    clusters: HashMap<ClusterKey, ObservedCluster>,
-}
-
 /// The state of the connection to a cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ClusterState {
     /// The lists of some kinds are still missing.
+    #[default]
     Connecting,
     /// The lists of all kinds were read, and watches keep them up to date.
     Up,
@@ -40,15 +37,13 @@ pub enum KindState {
 }
 
 /// The observed state of one cluster.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ObservedCluster {
     state: ClusterState,
     kind_states: BTreeMap<(Kind, Option<String>), KindState>,
     objects: BTreeMap<ObjectKey, Fact>,
-    /// By owner, the objects whose labels name that owner.
-    labelled: HashMap<ObjectKey, BTreeSet<ObjectKey>>,
-    /// By namespace and name of a GitRepository, the Flux objects that refer to it.
-    referring: HashMap<(String, String), BTreeSet<ObjectKey>>,
+    /// By GitRepository, the Flux objects that refer to it.
+    referring: HashMap<ObjectKey, BTreeSet<ObjectKey>>,
     /// The namespaces with targets; `None` before they are known. If a kind is read by namespace, other namespaces
     /// are ignored.
     target_namespaces: Option<BTreeSet<String>>,
@@ -65,49 +60,7 @@ pub enum AffectedTargets {
     All,
 }
 
-impl Index {
-    /// Applies an event of a cluster.
-    pub fn apply(&mut self, cluster: &ClusterKey, event: ClusterEvent) -> AffectedTargets {
-        self.clusters.entry(cluster.clone()).or_insert_with(ObservedCluster::new).apply(event)
-    }
-
-    /// Sets the namespaces of a cluster with targets. If a kind is read by namespace, its objects in all other
-    /// namespaces are removed, because they are not watched any more and would become outdated.
-    pub fn set_target_namespaces(&mut self, cluster: &ClusterKey, namespaces: BTreeSet<String>) {
-        self.clusters
-            .entry(cluster.clone())
-            .or_insert_with(ObservedCluster::new)
-            .set_target_namespaces(namespaces);
-    }
-
-    /// Removes a cluster.
-    pub fn forget(&mut self, cluster: &ClusterKey) {
-        self.clusters.remove(cluster);
-    }
-
-    /// Returns a cluster; `None` before its first event.
-    pub fn cluster(&self, key: &ClusterKey) -> Option<&ObservedCluster> {
-        self.clusters.get(key)
-    }
-
-    /// Returns the number of clusters that are up, and the number of all clusters.
-    pub fn clusters_up(&self) -> (usize, usize) {
-        (self.clusters.values().filter(|c| c.state == ClusterState::Up).count(), self.clusters.len())
-    }
-}
-
 impl ObservedCluster {
-    fn new() -> Self {
-        Self {
-            state: ClusterState::Connecting,
-            kind_states: BTreeMap::new(),
-            objects: BTreeMap::new(),
-            labelled: HashMap::new(),
-            referring: HashMap::new(),
-            target_namespaces: None,
-        }
-    }
-
     /// Returns the state of the connection.
     pub fn state(&self) -> &ClusterState {
         &self.state
@@ -122,25 +75,67 @@ impl ObservedCluster {
         }
     }
 
+    /// Returns the number of objects.
+    pub fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Whether there are no objects.
+    pub fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
     /// Returns the facts of an object.
     pub fn object(&self, key: &ObjectKey) -> Option<&Fact> {
         self.objects.get(key)
     }
 
+    /// Returns the objects of a kind in all namespaces, ordered by namespace and name.
+    pub fn objects_of(&self, kind: Kind) -> impl Iterator<Item = (&ObjectKey, &Fact)> {
+        let from = ObjectKey { kind, namespace: String::new(), name: String::new() };
+        self.objects.range(from..).take_while(move |(key, _)| key.kind == kind)
+    }
+
+    /// Returns the Kustomization or HelmRelease that made an object; `None` if there is none, or if only the object's
+    /// labels say so.
+    pub fn owner_of(&self, key: &ObjectKey) -> Option<(&ObjectKey, &FluxFact)> {
+        let fact = self.objects.get(key)?;
+        match self.objects.get_key_value(fact.owner()?)? {
+            (owner, Fact::Flux(flux)) if flux.owns(key, fact) => Some((owner, flux)),
+            _ => None,
+        }
+    }
+
     /// Returns the objects of a kind in a namespace, ordered by name.
-    pub fn objects_in(&self, kind: Kind, namespace: &str) -> impl Iterator<Item = (&ObjectKey, &Fact)> {
+    pub fn objects_in(
+        &self,
+        kind: Kind,
+        namespace: &str,
+    ) -> impl Iterator<Item = (&ObjectKey, &Fact)> + use<'_> {
         let from = ObjectKey { kind, namespace: namespace.into(), name: String::new() };
         let namespace = namespace.to_string();
         self.objects.range(from..).take_while(move |(k, _)| k.kind == kind && k.namespace == namespace)
     }
 
     /// Returns the objects that a Kustomization or HelmRelease owns, ordered by kind, namespace and name.
-    pub fn owned_by(&self, owner: &ObjectKey, flux: &FluxFact) -> impl Iterator<Item = (&ObjectKey, &Fact)> {
-        let labelled = self.labelled.get(owner).into_iter().flatten();
-        labelled.filter_map(|k| self.objects.get_key_value(k)).filter(move |(k, fact)| flux.owns(k, fact))
+    pub fn owned_by<'a>(
+        &'a self,
+        owner: &'a ObjectKey,
+        flux: &'a FluxFact,
+    ) -> impl Iterator<Item = (&'a ObjectKey, &'a Fact)> {
+        let owned: Box<dyn Iterator<Item = (&'a ObjectKey, &'a Fact)> + 'a> = match &flux.owned {
+            Owned::Inventory(entries) => {
+                Box::new(entries.iter().filter_map(|k| self.objects.get_key_value(k)))
+            }
+            // Without an inventory, each object in the namespace of the release may be a part of it.
+            Owned::Release(release) => {
+                Box::new(Kind::OWNED.into_iter().flat_map(|kind| self.objects_in(kind, &release.namespace)))
+            }
+        };
+        owned.filter(move |(key, fact)| fact.owner() == Some(owner) && flux.owns(key, fact))
     }
 
-    fn set_target_namespaces(&mut self, namespaces: BTreeSet<String>) {
+    pub(super) fn set_target_namespaces(&mut self, namespaces: BTreeSet<String>) {
         let dropped: Vec<(Kind, String)> = self
             .kind_states
             .keys()
@@ -172,12 +167,11 @@ impl ObservedCluster {
     /// Removes all objects. The objects of a lost cluster are outdated, and would only take memory.
     fn clear(&mut self) {
         self.objects.clear();
-        self.labelled.clear();
         self.referring.clear();
     }
 
     /// Applies an event. While the cluster is connecting, its targets have no state, so no event changes them.
-    fn apply(&mut self, event: ClusterEvent) -> AffectedTargets {
+    pub(super) fn apply(&mut self, event: ClusterEvent) -> AffectedTargets {
         if self.is_out_of_scope(&event) {
             return AffectedTargets::None;
         }
@@ -217,11 +211,12 @@ impl ObservedCluster {
         let former = self.kind_states.insert((kind, scope), state.clone());
         let was_up = self.state == ClusterState::Up;
         if self.state == ClusterState::Connecting
-            && Kind::ALL.iter().all(|k| self.kind_states.contains_key(&(*k, None)))
+            && Kind::DECIDING.iter().all(|k| self.kind_states.contains_key(&(*k, None)))
         {
             self.state = ClusterState::Up;
         }
-        if was_up && former == Some(state) { AffectedTargets::None } else { AffectedTargets::All }
+        let changes_nothing = kind.is_shown_only() || (was_up && former == Some(state));
+        if changes_nothing { AffectedTargets::None } else { AffectedTargets::All }
     }
 
     fn apply_list(
@@ -274,8 +269,14 @@ impl ObservedCluster {
         if former == Some(&fact) {
             return AffectedTargets::None;
         }
+        // What Flux has fetched from a source is only shown. Decisions need its address and its branch.
+        let is_only_shown = matches!((former, &fact), (Some(Fact::Source(former)), Fact::Source(new))
+            if former.repository == new.repository);
+        if is_only_shown {
+            self.objects.insert(key, fact);
+            return AffectedTargets::None;
+        }
         let mut affected = self.affected_namespaces(&key);
-        let owner = fact.owner().cloned();
         let source = source_of(&fact).cloned();
         let replaced = self.objects.insert(key.clone(), fact);
         if let Some(former) = replaced.as_ref() {
@@ -283,9 +284,6 @@ impl ObservedCluster {
         }
         if let Some(source) = source {
             self.referring.entry(source).or_default().insert(key.clone());
-        }
-        if let Some(owner) = owner {
-            self.labelled.entry(owner).or_default().insert(key.clone());
         }
         affected.extend(self.affected_namespaces(&key));
         AffectedTargets::InNamespaces(affected)
@@ -305,9 +303,6 @@ impl ObservedCluster {
 
     /// Removes the entries of an object under its owner and its source.
     fn remove_references(&mut self, former: &Fact, key: &ObjectKey) {
-        if let Some(owner) = former.owner() {
-            remove_from_set(&mut self.labelled, owner, key);
-        }
         if let Some(source) = source_of(former) {
             remove_from_set(&mut self.referring, source, key);
         }
@@ -323,8 +318,7 @@ impl ObservedCluster {
             }
             Kind::GitRepository => {
                 // Flux objects of all namespaces may refer to it.
-                let source = (key.namespace.clone(), key.name.clone());
-                let referring = self.referring.get(&source).into_iter().flatten();
+                let referring = self.referring.get(key).into_iter().flatten();
                 namespaces.extend(referring.map(|k| k.namespace.clone()));
             }
             Kind::Kustomization | Kind::HelmRelease => {
@@ -334,6 +328,12 @@ impl ObservedCluster {
             Kind::Deployment | Kind::StatefulSet | Kind::DaemonSet | Kind::CronJob => {
                 self.add_owner_namespaces(key, &mut namespaces);
             }
+            // No decision follows from these.
+            Kind::OciRepository
+            | Kind::HelmRepository
+            | Kind::HelmChart
+            | Kind::Bucket
+            | Kind::ExternalArtifact => {}
         }
         namespaces
     }
@@ -342,22 +342,17 @@ impl ObservedCluster {
     fn add_owner_namespaces(&self, key: &ObjectKey, namespaces: &mut BTreeSet<String>) {
         let mut owned = key;
         for _ in 0..MAX_NESTING {
-            let Some(fact) = self.objects.get(owned) else { return };
-            let Some(owner) = fact.owner() else { return };
-            let Some(Fact::Flux(flux)) = self.objects.get(owner) else { return };
-            if !flux.owns(owned, fact) {
-                return;
-            }
+            let Some((owner, _)) = self.owner_of(owned) else { return };
             namespaces.insert(owner.namespace.clone());
             owned = owner;
         }
     }
 }
 
-/// Returns the namespace and name of the GitRepository that a Flux object refers to.
-fn source_of(fact: &Fact) -> Option<&(String, String)> {
+/// Returns the GitRepository that a Flux object refers to.
+fn source_of(fact: &Fact) -> Option<&ObjectKey> {
     match fact {
-        Fact::Flux(flux) => flux.git_source.as_ref(),
+        Fact::Flux(flux) => flux.git_source(),
         _ => None,
     }
 }

@@ -1,0 +1,27 @@
+//! What the watches of a cluster report.
+
+use super::fact::Fact;
+use super::object_key::{Kind, ObjectKey};
+
+/// An event of a cluster. The optional text of an event about a kind is a namespace; `None` means all namespaces.
+#[derive(Debug)]
+pub enum ClusterEvent {
+    /// The cluster answers. All earlier state is outdated, and lists of all kinds follow.
+    Connected,
+    /// The cluster cannot be used; the text says why and what to do.
+    Lost(String),
+    /// All objects of a kind.
+    Listed(Kind, Option<String>, Vec<(ObjectKey, Fact)>),
+    /// A kind cannot be read; the last text says why and what to do.
+    Unreadable(Kind, Option<String>, String),
+    /// A kind exceeds a limit, and Sluice keeps none of its objects; the last text says why and what to do.
+    TooLarge(Kind, Option<String>, String),
+    /// The user may not read a kind on the whole cluster, so Sluice reads it in each namespace with targets.
+    ByNamespace(Kind),
+    /// The cluster does not serve a kind.
+    Absent(Kind),
+    /// An object exists, or has changed.
+    Applied(ObjectKey, Fact),
+    /// An object was deleted.
+    Deleted(ObjectKey),
+}

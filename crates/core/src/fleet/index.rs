@@ -1,0 +1,99 @@
+//! The observed state of all clusters.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use super::cluster_event::ClusterEvent;
+use super::object_key::ClusterKey;
+use super::observed_cluster::{AffectedTargets, ClusterState, ObservedCluster};
+
+/// The observed state of all clusters. One thread applies events; others read through a [`Fleet`] at the same time.
+#[derive(Debug, Default)]
+pub struct Index {
+    fleet: Fleet,
+    clusters: BTreeMap<ClusterKey, SharedCluster>,
+}
+
+type SharedCluster = Arc<RwLock<ObservedCluster>>;
+
+/// The observed state of all clusters, for readers. A reader holds one cluster at a time, and so delays the events of
+/// that cluster only, for as long as it reads.
+#[derive(Clone, Debug, Default)]
+pub struct Fleet(Arc<RwLock<BTreeMap<ClusterKey, SharedCluster>>>);
+
+impl Fleet {
+    /// Returns the keys of all clusters, the hub first.
+    pub fn clusters(&self) -> Vec<ClusterKey> {
+        self.shared().keys().cloned().collect()
+    }
+
+    /// Returns what a function reads from a cluster; `None` if the cluster is not observed.
+    pub fn read<T>(&self, key: &ClusterKey, of: impl FnOnce(&ObservedCluster) -> T) -> Option<T> {
+        let cluster = self.shared().get(key).cloned()?;
+        let cluster = cluster.read().unwrap_or_else(PoisonError::into_inner);
+        Some(of(&cluster))
+    }
+
+    fn shared(&self) -> RwLockReadGuard<'_, BTreeMap<ClusterKey, SharedCluster>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Index {
+    /// Applies an event of a cluster.
+    pub fn apply(&mut self, cluster: &ClusterKey, event: ClusterEvent) -> AffectedTargets {
+        self.change(cluster, |cluster| cluster.apply(event))
+    }
+
+    /// Sets the namespaces of a cluster with targets. If a kind is read by namespace, its objects in all other
+    /// namespaces are removed, because they are not watched any more and would become outdated.
+    pub fn set_target_namespaces(&mut self, cluster: &ClusterKey, namespaces: BTreeSet<String>) {
+        self.change(cluster, |cluster| cluster.set_target_namespaces(namespaces));
+    }
+
+    /// Removes a cluster.
+    pub fn forget(&mut self, cluster: &ClusterKey) {
+        self.clusters.remove(cluster);
+        self.share();
+    }
+
+    /// Returns a cluster; `None` before its first event.
+    pub fn cluster(&self, key: &ClusterKey) -> Option<RwLockReadGuard<'_, ObservedCluster>> {
+        self.clusters.get(key).map(read)
+    }
+
+    /// Returns the number of clusters that are up, and the number of all clusters.
+    pub fn clusters_up(&self) -> (usize, usize) {
+        let is_up = |cluster: &&SharedCluster| *read(cluster).state() == ClusterState::Up;
+        (self.clusters.values().filter(is_up).count(), self.clusters.len())
+    }
+
+    /// Returns the number of objects of all clusters.
+    pub fn objects(&self) -> usize {
+        self.clusters.values().map(|cluster| read(cluster).len()).sum()
+    }
+
+    /// Returns a view of the clusters that other threads can read.
+    pub fn fleet(&self) -> Fleet {
+        self.fleet.clone()
+    }
+
+    fn change<T>(&mut self, key: &ClusterKey, change: impl FnOnce(&mut ObservedCluster) -> T) -> T {
+        let is_new = !self.clusters.contains_key(key);
+        let cluster = self.clusters.entry(key.clone()).or_default().clone();
+        if is_new {
+            self.share();
+        }
+        let mut cluster = cluster.write().unwrap_or_else(PoisonError::into_inner);
+        change(&mut cluster)
+    }
+
+    /// Shows the readers which clusters there are now.
+    fn share(&self) {
+        self.fleet.0.write().unwrap_or_else(PoisonError::into_inner).clone_from(&self.clusters);
+    }
+}
+
+fn read(cluster: &SharedCluster) -> RwLockReadGuard<'_, ObservedCluster> {
+    cluster.read().unwrap_or_else(PoisonError::into_inner)
+}

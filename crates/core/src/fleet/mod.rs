@@ -1,0 +1,12 @@
+//! The observed fleet: the objects of all clusters, built from what the watches report.
+
+pub mod cluster_event;
+pub mod fact;
+pub mod index;
+pub mod inventory;
+pub mod object_key;
+pub mod observed_cluster;
+
+pub use cluster_event::ClusterEvent;
+pub use fact::{Fact, FluxFact, WorkloadFact};
+pub use object_key::{ClusterKey, Kind, ObjectKey};

@@ -1,0 +1,156 @@
+//! The identity of clusters, of kinds and of objects.
+
+use std::fmt;
+
+const SOURCE_GROUP: &str = "source.toolkit.fluxcd.io";
+
+/// A cluster whose objects are observed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ClusterKey {
+    /// The hub, which stores the Pipelines.
+    Local,
+    /// A cluster that a GitopsCluster names.
+    Remote {
+        /// The GitopsCluster's namespace.
+        namespace: String,
+        /// The GitopsCluster's name.
+        name: String,
+    },
+}
+
+impl fmt::Display for ClusterKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClusterKey::Local => f.write_str("the local cluster"),
+            ClusterKey::Remote { namespace, name } => write!(f, "cluster {namespace}/{name}"),
+        }
+    }
+}
+
+/// The kinds that are watched on a cluster. All of them can be read in one namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Flux's Kustomization, not the file of the tool kustomize.
+    Kustomization,
+    /// Flux's HelmRelease.
+    HelmRelease,
+    /// Flux's source in git.
+    GitRepository,
+    /// Flux's source in an OCI registry.
+    OciRepository,
+    /// Flux's source of charts.
+    HelmRepository,
+    /// A chart that Flux fetches for a HelmRelease.
+    HelmChart,
+    /// Flux's source in an object store.
+    Bucket,
+    /// A source that another controller makes for Flux.
+    ExternalArtifact,
+    /// Of a Namespace, Sluice reads only the existence and an annotation.
+    Namespace,
+    /// In the group `apps`.
+    Deployment,
+    /// In the group `apps`.
+    StatefulSet,
+    /// In the group `apps`.
+    DaemonSet,
+    /// In the group `batch`.
+    CronJob,
+}
+
+impl Kind {
+    /// The kinds that decisions and statuses follow from.
+    pub const DECIDING: [Kind; 8] = [
+        Kind::Kustomization,
+        Kind::HelmRelease,
+        Kind::GitRepository,
+        Kind::Namespace,
+        Kind::Deployment,
+        Kind::StatefulSet,
+        Kind::DaemonSet,
+        Kind::CronJob,
+    ];
+
+    /// The kinds that only views show.
+    pub const SHOWN: [Kind; 5] =
+        [Kind::OciRepository, Kind::HelmRepository, Kind::HelmChart, Kind::Bucket, Kind::ExternalArtifact];
+
+    /// The kinds that a Flux object may own, and whose health counts for it.
+    pub const OWNED: [Kind; 6] = [
+        Kind::Kustomization,
+        Kind::HelmRelease,
+        Kind::Deployment,
+        Kind::StatefulSet,
+        Kind::DaemonSet,
+        Kind::CronJob,
+    ];
+
+    /// The kinds whose pods run images.
+    pub const WITH_IMAGES: [Kind; 4] = [Kind::Deployment, Kind::StatefulSet, Kind::DaemonSet, Kind::CronJob];
+
+    /// Returns the name of the kind in Kubernetes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Kustomization => "Kustomization",
+            Kind::HelmRelease => "HelmRelease",
+            Kind::GitRepository => "GitRepository",
+            Kind::OciRepository => "OCIRepository",
+            Kind::HelmRepository => "HelmRepository",
+            Kind::HelmChart => "HelmChart",
+            Kind::Bucket => "Bucket",
+            Kind::ExternalArtifact => "ExternalArtifact",
+            Kind::Namespace => "Namespace",
+            Kind::Deployment => "Deployment",
+            Kind::StatefulSet => "StatefulSet",
+            Kind::DaemonSet => "DaemonSet",
+            Kind::CronJob => "CronJob",
+        }
+    }
+
+    /// Returns the API group and the plural name, as a role names them.
+    pub fn resource(self) -> (&'static str, &'static str) {
+        match self {
+            Kind::Kustomization => ("kustomize.toolkit.fluxcd.io", "kustomizations"),
+            Kind::HelmRelease => ("helm.toolkit.fluxcd.io", "helmreleases"),
+            Kind::GitRepository => (SOURCE_GROUP, "gitrepositories"),
+            Kind::OciRepository => (SOURCE_GROUP, "ocirepositories"),
+            Kind::HelmRepository => (SOURCE_GROUP, "helmrepositories"),
+            Kind::HelmChart => (SOURCE_GROUP, "helmcharts"),
+            Kind::Bucket => (SOURCE_GROUP, "buckets"),
+            Kind::ExternalArtifact => (SOURCE_GROUP, "externalartifacts"),
+            Kind::Namespace => ("", "namespaces"),
+            Kind::Deployment => ("apps", "deployments"),
+            Kind::StatefulSet => ("apps", "statefulsets"),
+            Kind::DaemonSet => ("apps", "daemonsets"),
+            Kind::CronJob => ("batch", "cronjobs"),
+        }
+    }
+
+    /// Returns the kind of source that a Flux object refers to by this name.
+    pub fn of_source(name: &str) -> Option<Kind> {
+        let sources = Kind::SHOWN.into_iter().chain([Kind::GitRepository]);
+        sources.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Whether only views show the kind.
+    pub fn is_shown_only(self) -> bool {
+        Kind::SHOWN.contains(&self)
+    }
+
+    /// Returns the kind of this API group and name if its health counts for its owner. These kinds are the
+    /// workloads, and the Flux objects, which may own workloads themselves.
+    pub fn of_group(group: &str, name: &str) -> Option<Kind> {
+        Kind::OWNED.into_iter().find(|k| k.name() == name && k.resource().0 == group)
+    }
+}
+
+/// The identity of an object on a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectKey {
+    /// The kind.
+    pub kind: Kind,
+    /// The namespace; empty for a Namespace.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+}
