@@ -5,6 +5,7 @@
 pub mod check;
 pub mod clusters;
 pub mod explain;
+pub mod fleet;
 pub mod history;
 mod place;
 pub mod progress;

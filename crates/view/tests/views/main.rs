@@ -5,6 +5,7 @@
 mod check;
 mod explain;
 mod fixture;
+mod fleet;
 mod history;
 mod progress;
 mod running;

@@ -1,0 +1,116 @@
+//! Which charts and images run on which clusters, in which versions.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sluice_core::fleet::observed_cluster::ObservedCluster;
+use sluice_core::fleet::{ClusterKey, Fact, Kind, ObjectKey};
+use sluice_core::image;
+use sluice_core::observed::Health;
+
+use super::{cluster_name, object_name};
+
+/// A chart or an image that an object on a cluster runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RunningVersion {
+    /// The chart, or the image without its tag.
+    pub name: String,
+    /// The version of the chart, or the tag or digest of the image.
+    pub version: String,
+    /// The cluster, as `namespace/name` of its GitopsCluster; empty for the hub.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub cluster: String,
+    /// The namespace of the object.
+    pub namespace: String,
+    /// The object that runs it, as `Kind/name`.
+    pub object: String,
+    /// The Kustomization or HelmRelease that made the object, as `Kind/name`; empty if Flux did not make it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub made_by: String,
+    /// The health of the object.
+    pub health: Health,
+    /// Whether most objects with the same name in the same namespace on other clusters run another version.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub outlier: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+/// Returns the charts on one cluster, ordered by namespace and release. [`mark_outliers`] completes the rows.
+pub fn charts(key: &ClusterKey, cluster: &ObservedCluster) -> Vec<RunningVersion> {
+    let releases = cluster.objects_of(Kind::HelmRelease).filter_map(|(release, fact)| match fact {
+        Fact::Flux(flux) if !flux.version.is_empty() => Some((release, flux)),
+        _ => None,
+    });
+    let rows = releases.map(|(release, flux)| {
+        // A chart that is an OCI artifact has the name of its source.
+        let source = flux.source.as_ref().map_or(release.name.as_str(), |source| &source.name);
+        let chart = if flux.content.is_empty() { source } else { &flux.content };
+        let version = (chart.to_string(), flux.version.clone());
+        row(version, key, (release, flux.status.health), cluster)
+    });
+    rows.collect()
+}
+
+/// Returns the images on one cluster, ordered by kind, namespace and name of the workload. [`mark_outliers`] completes the
+/// rows.
+pub fn images(key: &ClusterKey, cluster: &ObservedCluster) -> Vec<RunningVersion> {
+    let mut rows = Vec::new();
+    for kind in Kind::WITH_IMAGES {
+        for (workload, fact) in cluster.objects_of(kind) {
+            let Fact::Workload(running) = fact else { continue };
+            let mut images: Vec<(String, String)> = running.images.iter().map(|i| image::parts(i)).collect();
+            images.sort();
+            images.dedup();
+            let state = (workload, running.status.health);
+            rows.extend(images.into_iter().map(|version| row(version, key, state, cluster)));
+        }
+    }
+    rows
+}
+
+fn row(
+    (name, version): (String, String),
+    key: &ClusterKey,
+    (object, health): (&ObjectKey, Health),
+    cluster: &ObservedCluster,
+) -> RunningVersion {
+    RunningVersion {
+        name,
+        version,
+        cluster: cluster_name(key),
+        namespace: object.namespace.clone(),
+        object: object_name(object),
+        made_by: cluster.owner_of(object).map(|(owner, _)| object_name(owner)).unwrap_or_default(),
+        health,
+        outlier: false,
+    }
+}
+
+/// Orders the rows of all clusters by name, cluster and namespace, and marks those that run another version than most of
+/// the same name in the same namespace. Where no version is run by more than half, nothing is marked.
+pub fn mark_outliers(rows: &mut [RunningVersion]) {
+    let mut counts: BTreeMap<(&str, &str, &str), BTreeMap<&str, usize>> = BTreeMap::new();
+    for row in rows.iter() {
+        let place = (row.name.as_str(), row.namespace.as_str(), row.object.as_str());
+        *counts.entry(place).or_default().entry(&row.version).or_default() += 1;
+    }
+    let usual = |row: &RunningVersion| {
+        let versions = counts.get(&(row.name.as_str(), row.namespace.as_str(), row.object.as_str()))?;
+        let all: usize = versions.values().sum();
+        versions.iter().find(|(_, count)| **count * 2 > all).map(|(version, _)| *version)
+    };
+    let outliers: Vec<bool> =
+        rows.iter().map(|row| usual(row).is_some_and(|version| version != row.version)).collect();
+    for (row, outlier) in rows.iter_mut().zip(outliers) {
+        row.outlier = outlier;
+    }
+    rows.sort_by(|a, b| {
+        let order = |row: &RunningVersion| (row.name.clone(), row.cluster.clone(), row.namespace.clone());
+        order(a).cmp(&order(b)).then_with(|| a.object.cmp(&b.object))
+    });
+}

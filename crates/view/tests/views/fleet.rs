@@ -1,0 +1,248 @@
+//! What runs on a fleet, and where it comes from.
+
+use std::collections::BTreeMap;
+
+use sluice_core::Facet;
+use sluice_core::fleet::fact::{HealthStatus, Origin, Owned, SourceFact};
+use sluice_core::fleet::index::Index;
+use sluice_core::fleet::{ClusterEvent, ClusterKey, Fact, FluxFact, Kind, ObjectKey, WorkloadFact};
+use sluice_core::observed::Health;
+use sluice_core::repository::Repository;
+use sluice_core::tracks::DefaultFacet;
+use sluice_view::fleet::trace::{TraceLink, trace};
+use sluice_view::fleet::versions::{RunningVersion, charts, images, mark_outliers};
+
+const COMMIT: &str = "main@sha1:6a19e380336e08b2c9535434389af69359f9b1f0";
+
+fn key(kind: Kind, namespace: &str, name: &str) -> ObjectKey {
+    ObjectKey { kind, namespace: namespace.into(), name: name.into() }
+}
+
+fn remote(name: &str) -> ClusterKey {
+    ClusterKey::Remote { namespace: "fleet".into(), name: name.into() }
+}
+
+fn ready() -> HealthStatus {
+    HealthStatus { health: Health::Ready, ..HealthStatus::default() }
+}
+
+/// A HelmRelease or Kustomization that is Ready, with one facet.
+fn flux(facet: Facet, value: &str, source: ObjectKey, owned: &[ObjectKey]) -> FluxFact {
+    FluxFact {
+        pipelines: vec![],
+        owner: None,
+        attempt: None,
+        is_reconciling: false,
+        status: ready(),
+        version: value.into(),
+        facets: BTreeMap::from([(facet, value.into())]),
+        default_facet: DefaultFacet::Chart,
+        source: Some(source),
+        chart: None,
+        content: String::new(),
+        attempted: value.into(),
+        owned: Owned::Inventory(owned.iter().cloned().collect()),
+        release: None,
+        invalid: vec![],
+        gave_up: BTreeMap::new(),
+        covers_owned: true,
+        on_another_cluster: false,
+    }
+}
+
+fn deployment(owner: Option<ObjectKey>, images: &[&str]) -> Fact {
+    let images = images.iter().map(ToString::to_string).collect();
+    Fact::Workload(WorkloadFact { owner, release: None, status: ready(), images })
+}
+
+fn source(url: &str, follows: &str, revision: &str) -> SourceFact {
+    SourceFact {
+        repository: Repository { url: url.into(), branch: String::new() },
+        follows: follows.into(),
+        status: ready(),
+        revision: revision.into(),
+        ..SourceFact::default()
+    }
+}
+
+fn observe(index: &mut Index, cluster: &ClusterKey, objects: Vec<(ObjectKey, Fact)>) {
+    index.apply(cluster, ClusterEvent::Connected);
+    for kind in Kind::DECIDING.into_iter().chain(Kind::SHOWN) {
+        let of_kind = objects.iter().filter(|(key, _)| key.kind == kind).cloned().collect();
+        index.apply(cluster, ClusterEvent::Listed(kind, None, of_kind));
+    }
+}
+
+/// podinfo by a HelmRelease of a Kustomization, and a Deployment that somebody has made by hand.
+fn podinfo(chart: &str) -> Vec<(ObjectKey, Fact)> {
+    let web = key(Kind::Deployment, "apps", "podinfo");
+    let release = key(Kind::HelmRelease, "apps", "podinfo");
+    let apps = key(Kind::Kustomization, "flux-system", "apps");
+    let charts = key(Kind::HelmRepository, "flux-system", "charts");
+    let fleet = key(Kind::GitRepository, "flux-system", "fleet");
+    let fetched = key(Kind::HelmChart, "flux-system", "apps-podinfo");
+    let helm = FluxFact {
+        owner: Some(apps.clone()),
+        chart: Some(fetched.clone()),
+        content: "podinfo".into(),
+        ..flux(Facet::Chart, chart, charts.clone(), std::slice::from_ref(&web))
+    };
+    let kustomization = FluxFact {
+        content: "./apps/prod".into(),
+        ..flux(Facet::Source, COMMIT, fleet.clone(), std::slice::from_ref(&release))
+    };
+    let fetched_chart = SourceFact {
+        made_from: Some((charts.clone(), "podinfo".into())),
+        ..source("", "version 6.x", "6.7.1")
+    };
+    vec![
+        (web, deployment(Some(release.clone()), &["ghcr.io/podinfo:6.7.1", "ghcr.io/proxy@sha256:ab"])),
+        (key(Kind::Deployment, "apps", "by-hand"), deployment(None, &["nginx:1.27"])),
+        // Its labels name a HelmRelease that does not know it.
+        (key(Kind::Deployment, "apps", "liar"), deployment(Some(release.clone()), &["evil:1"])),
+        (release, Fact::Flux(Box::new(helm))),
+        (apps, Fact::Flux(Box::new(kustomization))),
+        (fetched, Fact::Source(Box::new(fetched_chart))),
+        (charts, Fact::Source(Box::new(source("https://example.com/charts", "", "sha256:1")))),
+        (fleet, Fact::Source(Box::new(source("https://example.com/fleet.git", "branch main", COMMIT)))),
+    ]
+}
+
+fn rows(
+    index: &Index,
+    of: fn(&ClusterKey, &sluice_core::fleet::observed_cluster::ObservedCluster) -> Vec<RunningVersion>,
+) -> Vec<String> {
+    let fleet = index.fleet();
+    let mut rows: Vec<RunningVersion> = fleet
+        .clusters()
+        .iter()
+        .flat_map(|key| fleet.read(key, |cluster| of(key, cluster)).unwrap())
+        .collect();
+    mark_outliers(&mut rows);
+    let text = |row: &RunningVersion| {
+        let mark = if row.outlier { " OUTLIER" } else { "" };
+        let made_by = if row.made_by.is_empty() { "nobody" } else { &row.made_by };
+        format!(
+            "{} {} on [{}] {}/{} by {made_by}{mark}",
+            row.name, row.version, row.cluster, row.namespace, row.object
+        )
+    };
+    rows.iter().map(text).collect()
+}
+
+#[test]
+fn charts_are_shown_by_cluster_with_the_one_that_differs() {
+    let mut index = Index::default();
+    for (cluster, chart) in [("asia", "6.7.1"), ("eu", "6.7.1"), ("us", "6.6.0")] {
+        observe(&mut index, &remote(cluster), podinfo(chart));
+    }
+    insta::assert_snapshot!(rows(&index, charts).join("\n"), @"
+    podinfo 6.7.1 on [fleet/asia] apps/HelmRelease/podinfo by Kustomization/apps
+    podinfo 6.7.1 on [fleet/eu] apps/HelmRelease/podinfo by Kustomization/apps
+    podinfo 6.6.0 on [fleet/us] apps/HelmRelease/podinfo by Kustomization/apps OUTLIER
+    ");
+    // Of two that differ, neither is the odd one.
+    index.forget(&remote("asia"));
+    assert!(rows(&index, charts).iter().all(|row| !row.contains("OUTLIER")));
+}
+
+#[test]
+fn images_are_shown_also_of_workloads_that_flux_did_not_make() {
+    let mut index = Index::default();
+    observe(&mut index, &ClusterKey::Local, podinfo("6.7.1"));
+    insta::assert_snapshot!(rows(&index, images).join("\n"), @"
+    evil 1 on [] apps/Deployment/liar by nobody
+    ghcr.io/podinfo 6.7.1 on [] apps/Deployment/podinfo by HelmRelease/podinfo
+    ghcr.io/proxy sha256:ab on [] apps/Deployment/podinfo by HelmRelease/podinfo
+    nginx 1.27 on [] apps/Deployment/by-hand by nobody
+    ");
+}
+
+fn traced(objects: Vec<(ObjectKey, Fact)>, from: &ObjectKey) -> Option<Vec<TraceLink>> {
+    let mut index = Index::default();
+    observe(&mut index, &ClusterKey::Local, objects);
+    index.fleet().read(&ClusterKey::Local, |cluster| trace(cluster, from)).unwrap()
+}
+
+fn lines(links: &[TraceLink]) -> String {
+    let line = |link: &TraceLink| {
+        let parts = [
+            ("", &link.object),
+            ("of ", &link.of),
+            ("at ", &link.revision),
+            ("wants ", &link.wanted),
+            ("takes ", &link.content),
+            ("from ", &link.address),
+            ("follows ", &link.follows),
+            ("built from ", &link.origin),
+            ("at ", &link.origin_revision),
+            ("missing: ", &link.missing),
+        ];
+        let shown =
+            parts.iter().filter(|(_, text)| !text.is_empty()).map(|(what, text)| format!("{what}{text}"));
+        shown.collect::<Vec<_>>().join(", ")
+    };
+    links.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_workload_is_traced_to_the_commit_that_set_its_version() {
+    let links = traced(podinfo("6.7.1"), &key(Kind::Deployment, "apps", "podinfo")).unwrap();
+    insta::assert_snapshot!(lines(&links), @"
+    Deployment/podinfo
+    HelmRelease/podinfo, of Deployment/podinfo, at 6.7.1, takes podinfo
+    HelmChart/apps-podinfo, of HelmRelease/podinfo, at 6.7.1, takes podinfo, follows version 6.x
+    HelmRepository/charts, of HelmChart/apps-podinfo, at sha256:1, from https://example.com/charts
+    Kustomization/apps, of HelmRelease/podinfo, at main@sha1:6a19e380336e08b2c9535434389af69359f9b1f0, takes ./apps/prod
+    GitRepository/fleet, of Kustomization/apps, at main@sha1:6a19e380336e08b2c9535434389af69359f9b1f0, from https://example.com/fleet.git, follows branch main
+    ");
+}
+
+#[test]
+fn what_the_source_offers_stands_beside_what_runs() {
+    let links = traced(podinfo("6.6.0"), &key(Kind::HelmRelease, "apps", "podinfo")).unwrap();
+    assert_eq!((links[0].revision.as_str(), links[0].wanted.as_str()), ("6.6.0", "6.7.1"));
+}
+
+#[test]
+fn an_oci_artifact_is_traced_to_the_repository_that_its_maker_names() {
+    let oci = key(Kind::OciRepository, "apps", "podinfo");
+    let app = key(Kind::Kustomization, "apps", "podinfo");
+    let revision = "6.7.1@sha256:3b6cdcc7";
+    let origin =
+        Origin { repository: "https://github.com/a/podinfo".into(), revision: "6.7.1@sha1:45".into() };
+    let artifact = SourceFact {
+        origin: Some(Box::new(origin)),
+        verified: Some(true),
+        ..source("oci://ghcr.io/a/podinfo", "tag 6.7.1", revision)
+    };
+    let fact = flux(Facet::Source, revision, oci.clone(), &[]);
+    let links = traced(
+        vec![(app.clone(), Fact::Flux(Box::new(fact))), (oci, Fact::Source(Box::new(artifact)))],
+        &app,
+    );
+    let links = links.unwrap();
+    assert_eq!(links[1].verified, Some(true));
+    insta::assert_snapshot!(lines(&links), @"
+    Kustomization/podinfo, at 6.7.1@sha256:3b6cdcc7
+    OCIRepository/podinfo, of Kustomization/podinfo, at 6.7.1@sha256:3b6cdcc7, from oci://ghcr.io/a/podinfo, follows tag 6.7.1, built from https://github.com/a/podinfo, at 6.7.1@sha1:45
+    ");
+}
+
+#[test]
+fn what_is_not_there_is_named_and_a_circle_of_owners_ends() {
+    assert_eq!(traced(vec![], &key(Kind::Deployment, "apps", "podinfo")), None);
+    let mut objects = podinfo("6.7.1");
+    objects.retain(|(key, _)| key.kind != Kind::GitRepository);
+    let links = traced(objects, &key(Kind::Kustomization, "flux-system", "apps")).unwrap();
+    assert_eq!(links[1].missing, "there is no such object");
+
+    let (a, b) = (key(Kind::Kustomization, "apps", "a"), key(Kind::Kustomization, "apps", "b"));
+    let of = |owner: &ObjectKey, owned: &ObjectKey| {
+        let fleet = key(Kind::GitRepository, "apps", "fleet");
+        let flux = flux(Facet::Source, COMMIT, fleet, std::slice::from_ref(owned));
+        Fact::Flux(Box::new(FluxFact { owner: Some(owner.clone()), ..flux }))
+    };
+    let circle = vec![(a.clone(), of(&b, &b)), (b.clone(), of(&a, &a))];
+    assert!(traced(circle, &a).unwrap().len() <= 20);
+}
