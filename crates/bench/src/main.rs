@@ -3,6 +3,7 @@
 //! possible: writes from the API server, memory and processor time from the kernel.
 
 mod burst;
+mod clusters;
 mod commands;
 mod controller;
 mod delivery;
@@ -73,6 +74,9 @@ async fn measure(options: &BenchOptions, table: &mut ResultTable) -> Result<()> 
     }
     if options.wants(Measurement::Burst) {
         burst::measure(options, &ControlPlane::start().await?, table).await?;
+    }
+    if options.wants(Measurement::Clusters) {
+        clusters::measure(options, &ControlPlane::start().await?, table).await?;
     }
     if options.wants(Measurement::Isolation) {
         isolation::measure(options, &ControlPlane::start().await?, table).await?;

@@ -13,6 +13,8 @@ pub const NAMESPACES: &str = "/api/v1/namespaces";
 pub const HELM_RELEASE: &str = "helm.toolkit.fluxcd.io/v2";
 /// The API path of HelmReleases, without the namespace.
 pub const HELM: &str = "/apis/helm.toolkit.fluxcd.io/v2";
+/// The API path of Kustomizations, without the namespace.
+pub const KUSTOMIZE: &str = "/apis/kustomize.toolkit.fluxcd.io/v1";
 /// The API path of Sluice's kinds, without the namespace.
 pub const SLUICE: &str = "/apis/pipelines.weave.works/v1alpha1";
 
@@ -88,6 +90,43 @@ pub fn healthy(application: &str, environment: &str, version: &str) -> Value {
             entry("", "Service", "v1"),
             entry("", "ServiceAccount", "v1"),
             entry("networking.k8s.io", "Ingress", "v1"),
+        ]},
+    }})
+}
+
+/// A Kustomization of an application.
+pub fn kustomization(application: &str, environment: &str) -> Value {
+    json!({
+        "apiVersion": "kustomize.toolkit.fluxcd.io/v1",
+        "kind": "Kustomization",
+        "metadata": {"name": application, "namespace": namespace(application, environment)},
+        "spec": {
+            "interval": "10m",
+            "path": format!("./apps/{application}/{environment}"),
+            "prune": true,
+            "wait": true,
+            "sourceRef": {"kind": "GitRepository", "name": "fleet", "namespace": "flux-system"},
+        },
+    })
+}
+
+/// The status of a healthy Kustomization: all fields that kustomize-controller writes.
+pub fn applied(application: &str, environment: &str) -> Value {
+    let namespace = namespace(application, environment);
+    let revision = "main@sha1:1eabc9a41ca088515cab83f1cce49eb43e84b67f";
+    let condition = |type_: &str, reason: &str| {
+        json!({"type": type_, "status": "True", "reason": reason, "message": format!("Applied revision: {revision}"),
+            "observedGeneration": 1, "lastTransitionTime": NOW})
+    };
+    let entry = |group: &str, kind: &str, v: &str| json!({"id": format!("{namespace}_{application}_{group}_{kind}"), "v": v});
+    json!({"status": {
+        "observedGeneration": 1,
+        "conditions": [condition("Ready", "ReconciliationSucceeded"), condition("Healthy", "Succeeded")],
+        "lastAppliedRevision": revision,
+        "lastAttemptedRevision": revision,
+        "inventory": {"entries": [
+            entry("helm.toolkit.fluxcd.io", "HelmRelease", "v2"),
+            entry("", "ConfigMap", "v1"),
         ]},
     }})
 }

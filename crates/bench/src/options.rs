@@ -33,10 +33,12 @@ pub enum Measurement {
     Isolation,
     /// The takeover of shards by other replicas.
     Handover,
+    /// The observation of many clusters.
+    Clusters,
 }
 
 impl Measurement {
-    const ALL: [(&'static str, Measurement); 13] = [
+    const ALL: [(&'static str, Measurement); 14] = [
         ("size", Measurement::Size),
         ("help", Measurement::Help),
         ("start", Measurement::Start),
@@ -50,6 +52,7 @@ impl Measurement {
         ("burst", Measurement::Burst),
         ("isolation", Measurement::Isolation),
         ("handover", Measurement::Handover),
+        ("clusters", Measurement::Clusters),
     ];
     /// The measurements that need thousands of pipelines.
     pub const ON_A_FLEET: [Measurement; 5] = [
@@ -84,13 +87,15 @@ pub struct BenchOptions {
     pub burst: usize,
     /// The number of changes while other clusters are broken.
     pub changes: usize,
+    /// The number of clusters to observe.
+    pub clusters: usize,
 }
 
 const HELP: &str = "\
 Measures the budgets of Sluice and prints one table.
 
 Usage: bench [flags] [size] [help] [start] [restart] [rest] [reaction] [list] [repository] [request]
-             [hooks] [burst] [isolation] [handover]
+             [hooks] [burst] [isolation] [handover] [clusters]
 
   --sluice FILE       the binary to measure (default: target/release/sluice)
   --pipelines N       the number of pipelines, with three targets each (default 2000)
@@ -100,6 +105,7 @@ Usage: bench [flags] [size] [help] [start] [restart] [rest] [reaction] [list] [r
   --reaction SECONDS  the duration of workload changes, ten a second (default 30)
   --burst N           the number of revisions to promote at the same time (default 1000)
   --changes N         the number of changes while other clusters are broken (default 40)
+  --clusters N        the number of clusters to observe (default 100)
 ";
 
 impl BenchOptions {
@@ -115,6 +121,7 @@ impl BenchOptions {
             reaction: Duration::from_secs(30),
             burst: 1000,
             changes: 40,
+            clusters: 100,
         };
         let mut arguments = arguments;
         while let Some(argument) = arguments.next() {
@@ -131,6 +138,7 @@ impl BenchOptions {
                 "--rest" => options.rest = Duration::from_secs(value()?.parse()?),
                 "--burst" => options.burst = value()?.parse::<usize>()?.max(1),
                 "--changes" => options.changes = value()?.parse::<usize>()?.max(1),
+                "--clusters" => options.clusters = value()?.parse::<usize>()?.max(1),
                 "--reaction" => options.reaction = Duration::from_secs(value()?.parse()?),
                 other => match Measurement::ALL.iter().find(|(name, _)| *name == other) {
                     Some((_, measurement)) => options.selected.push(*measurement),
