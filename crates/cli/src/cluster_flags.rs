@@ -33,8 +33,12 @@ impl ClusterFlags {
     /// Returns a connection to the cluster. `read_timeout` limits the time between two parts of an answer; watches have
     /// no limit.
     pub(crate) fn open(&self, read_timeout: Option<Duration>) -> Outcome<Connection> {
+        Connection::open(self.options(), read_timeout)
+    }
+
+    pub(crate) fn options(&self) -> ConnectionOptions {
         let ClusterFlags { kubeconfig, context, namespace, impersonate } = self.clone();
-        Connection::open(ConnectionOptions { kubeconfig, context, namespace, impersonate }, read_timeout)
+        ConnectionOptions { kubeconfig, context, namespace, impersonate }
     }
 }
 

@@ -55,6 +55,23 @@ impl Connection {
         Ok(Connection { client, namespace, server })
     }
 
+    /// Returns a client that sends requests to another server, with the user's token.
+    pub(crate) fn client_of(options: &ConnectionOptions, server: http::Uri) -> Outcome<Client> {
+        let mut config = options.config()?;
+        config.cluster_url = server.clone();
+        // The authority of the hub has not signed the certificate of another server.
+        config.root_cert = None;
+        config.proxy_url = None;
+        config.connect_timeout = Some(CONNECT_TIMEOUT);
+        config.read_timeout = Some(API_CALL_TIMEOUT);
+        // A certificate is for the hub's API server only.
+        config.auth_info.client_certificate = None;
+        config.auth_info.client_certificate_data = None;
+        config.auth_info.client_key = None;
+        config.auth_info.client_key_data = None;
+        Client::try_from(config).map_err(|e| failure(e, &server.to_string()))
+    }
+
     /// Returns the address of the API server.
     pub(crate) fn server(&self) -> &str {
         &self.server

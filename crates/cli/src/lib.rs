@@ -12,6 +12,7 @@ mod command_reference;
 mod complete;
 mod completion;
 mod connection;
+mod controller_api;
 mod crds;
 mod dns_name;
 mod events;
@@ -36,6 +37,7 @@ mod suggest;
 mod suspend;
 mod table;
 mod terminal;
+mod trace;
 mod tree;
 mod validate;
 mod version;
@@ -64,6 +66,8 @@ pub enum Command {
     Explain(explain::Explain),
     /// Show what a pipeline consists of, from its environments to the images of its workloads
     Tree(tree::Tree),
+    /// Trace what runs on a cluster to the source, repository and revision that it comes from
+    Trace(trace::Trace),
     /// Show which chart versions run in which environment, and which targets differ
     #[command(after_help = versions::CHARTS_EXAMPLES)]
     Charts(versions::Versions),
@@ -149,6 +153,7 @@ pub async fn run(command: &Command, program: Program, io: &mut Io<'_>) -> Exit {
         Command::Status(args) => status::run(args, io).await,
         Command::Explain(args) => explain::run(args, io).await,
         Command::Tree(args) => tree::run(args, io).await,
+        Command::Trace(args) => trace::run(args, io).await,
         Command::Charts(args) => versions::run(args, "Charts", sluice_view::versions::charts, io).await,
         Command::Images(args) => versions::run(args, "Images", sluice_view::versions::images, io).await,
         Command::Clusters(args) => clusters::run(args, io).await,

@@ -1,14 +1,17 @@
-//! `sluice charts` and `sluice images`: which versions run in which environment, and which targets differ.
+//! `sluice charts` and `sluice images`: which versions run in which environment, and which targets differ. With `--fleet`:
+//! which versions run on which clusters, also where no pipeline has a target.
 
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use kube::api::ListParams;
 use sluice_api::Pipeline;
+use sluice_view::fleet::versions::RunningVersion;
 use sluice_view::versions::{Outlier, VersionRow};
 
 use crate::cluster_flags::ClusterFlags;
 use crate::complete::environments;
 use crate::connection::API_CALL_TIMEOUT;
+use crate::controller_api::{ControllerApi, ServerFlags};
 use crate::exit::Outcome;
 use crate::load;
 use crate::output::{DataFormat, view};
@@ -20,14 +23,20 @@ pub(crate) const CHARTS_EXAMPLES: &str = "Examples:
   sluice charts podinfo -A
 
   # Which targets in prod do not run what the others run?
-  sluice charts -A -e prod --outliers";
+  sluice charts -A -e prod --outliers
+
+  # Which charts run on all clusters, also without a pipeline?
+  sluice charts --fleet";
 
 pub(crate) const IMAGES_EXAMPLES: &str = "Examples:
   # Where does this image run, and with which tags?
   sluice images ghcr.io/stefanprodan/podinfo -A
 
   # Which targets in prod do not run what the others run?
-  sluice images -A -e prod --outliers";
+  sluice images -A -e prod --outliers
+
+  # Which clusters run this tag, also in workloads that Flux did not make?
+  sluice images nginx --fleet --version 1.27.0";
 
 /// Arguments of `sluice charts` and `sluice images`.
 #[derive(Args, Clone, Debug)]
@@ -46,11 +55,22 @@ pub struct Versions {
     /// Only versions of which a target differs from the others of its environment
     #[arg(long)]
     outliers: bool,
+    /// Ask the controller about all clusters, also where no pipeline has a target
+    #[arg(long, conflicts_with_all = ["all_namespaces", "selector", "environment"])]
+    fleet: bool,
+    /// With --fleet: only this cluster, as NAMESPACE/NAME of its GitopsCluster, or hub
+    #[arg(long, value_name = "CLUSTER", default_value = "", requires = "fleet")]
+    on: String,
+    /// With --fleet: only this version
+    #[arg(long, value_name = "VERSION", default_value = "", requires = "fleet")]
+    version: String,
     /// Print data instead of a table
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<DataFormat>,
     #[command(flatten)]
     cluster: ClusterFlags,
+    #[command(flatten)]
+    server: ServerFlags,
 }
 
 /// Runs `sluice charts` or `sluice images`: `kind` is `Charts` or `Images`, `rows` the view.
@@ -60,6 +80,9 @@ pub(crate) async fn run(
     rows: impl Fn(&[Pipeline]) -> Vec<VersionRow>,
     io: &mut Io<'_>,
 ) -> Outcome {
+    if args.fleet {
+        return on_fleet(args, kind, io).await;
+    }
     let connection = args.cluster.open(Some(API_CALL_TIMEOUT))?;
     let namespace = (!args.all_namespaces).then_some(connection.namespace.as_str());
     let params = ListParams { label_selector: args.selector.clone(), ..ListParams::default() };
@@ -81,6 +104,59 @@ pub(crate) async fn run(
     let name = if kind == "Charts" { "HELM RELEASE" } else { "IMAGE" };
     let columns = vec![name, "PIPELINE", "ENVIRONMENT", "VERSION", "TARGETS", "OUTLIERS"];
     Ok(Table::print(columns, &table, io)?)
+}
+
+/// Shows what runs on all clusters, by the controller's API.
+async fn on_fleet(args: &Versions, kind: &str, io: &mut Io<'_>) -> Outcome {
+    let api = ControllerApi::open(&args.cluster, &args.server)?;
+    let path = format!("/api/v1/{}", kind.to_lowercase());
+    let namespace = args.cluster.namespace.clone().unwrap_or_default();
+    let (mut rows, mut next) = (Vec::new(), String::new());
+    let unread = loop {
+        let parameters = [
+            ("name", args.name.as_deref().unwrap_or_default()),
+            ("namespace", &namespace),
+            ("cluster", &args.on),
+            ("version", &args.version),
+            ("outliers", if args.outliers { "true" } else { "" }),
+            ("limit", "5000"),
+            ("continue", &next),
+        ];
+        let page: sluice_view::fleet::versions::Versions = api.get(&path, &parameters).await?;
+        rows.extend(page.items);
+        next = page.continue_;
+        if next.is_empty() {
+            break page.unread;
+        }
+    };
+    for cluster in &unread {
+        let name = if cluster.cluster.is_empty() { "the hub" } else { &cluster.cluster };
+        io.note(&format!("{name} is missing here: {}", cluster.why));
+    }
+    if let Some(format) = args.output {
+        return Ok(view(format, &format!("Fleet{kind}"), &rows, io.out)?);
+    }
+    if rows.is_empty() {
+        io.note(&format!("no {} found on the clusters that you may see", kind.to_lowercase()));
+        return Ok(());
+    }
+    let table: Vec<Row> = rows.iter().map(fleet_cells).collect();
+    let name = if kind == "Charts" { "CHART" } else { "IMAGE" };
+    let columns = vec![name, "VERSION", "CLUSTER", "NAMESPACE", "OBJECT", "HEALTH", "MADE BY"];
+    Ok(Table::print(columns, &table, io)?)
+}
+
+fn fleet_cells(row: &RunningVersion) -> Row {
+    let version = if row.outlier { format!("{} (differs)", row.version) } else { row.version.clone() };
+    vec![
+        Cell::new(&row.name),
+        Cell::new(version).tone(if row.outlier { Tone::Bad } else { Tone::Plain }),
+        Cell::new(if row.cluster.is_empty() { "hub" } else { &row.cluster }),
+        Cell::new(&row.namespace),
+        Cell::new(&row.object),
+        Cell::new(row.health.to_string()).tone(Tone::from(row.health)),
+        Cell::new(&row.made_by),
+    ]
 }
 
 fn cells(row: &VersionRow) -> Row {

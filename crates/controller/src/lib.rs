@@ -1,6 +1,7 @@
 //! The controller. The runtime feeds events to the state; the state decides for each pipeline which effects
 //! follow, and the runtime carries them out.
 
+pub mod access;
 pub mod act;
 pub mod hook;
 pub mod key;

@@ -1,6 +1,7 @@
 //! Decisions of Sluice as pure functions over plain data: no async, no clock, no I/O, no Kubernetes. What to do comes
 //! out as values, which the controller carries out.
 
+pub mod access;
 pub mod decide;
 pub mod evidence;
 pub mod fleet;

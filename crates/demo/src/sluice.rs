@@ -32,7 +32,13 @@ impl Sluice {
         let metrics = free_address()?;
         let log = folder.join("sluice.log");
         let mut command = std::process::Command::new(binary);
-        command.args(["controller", "--log-encoding=console", "--health-addr=0", "--hook-addr=0"]);
+        command.args([
+            "controller",
+            "--log-encoding=console",
+            "--health-addr=0",
+            "--hook-addr=0",
+            "--api-addr=0",
+        ]);
         // The demo's git server and forge are on this machine.
         command.arg("--insecure-git-http");
         command.arg("--leader-election-namespace=sluice-system");

@@ -13,8 +13,12 @@ use sluice_controller::hook::{HookOptions, Network, Proxies};
 use sluice_controller::{
     AllowedHost, AllowedHosts, AllowedWebhooks, ControllerOptions, ElectionOptions, LeaseTiming, ObserveScope,
 };
+use sluice_core::fleet::index::Fleet;
+use sluice_web::Api;
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::api_access::HubAccess;
 use crate::log;
 
 /// The flags of `sluice controller`. Flags that Flux's controllers have too have the same names and meanings.
@@ -38,6 +42,9 @@ pub struct Flags {
     /// Address of the hook server, which Flux, CI systems and forges call; "0" for none
     #[arg(long, default_value = ":8082", value_parser = address)]
     hook_addr: Address,
+    /// Address of the API for commands, on this machine only: others reach it through a port-forward; "0" for none
+    #[arg(long, default_value = "127.0.0.1:8083", value_parser = loopback_address)]
+    api_addr: Address,
     /// Certificate of the hook server, in PEM; read again when it changes. Default is plain HTTP
     #[arg(long, value_name = "FILE", requires = "hook_tls_key")]
     hook_tls_cert: Option<PathBuf>,
@@ -176,6 +183,17 @@ fn address(text: &str) -> Result<Address, String> {
     Ok(Address(Some(parsed?)))
 }
 
+/// Tokens must not cross a network without encryption, and the API has none.
+fn loopback_address(text: &str) -> Result<Address, String> {
+    let wrong = "write an address of this machine, such as 127.0.0.1:8083, or 0 for none: tokens must not cross a network \
+                 without encryption; kubectl port-forward reaches the API from elsewhere";
+    let address = address(text).map_err(|_| wrong)?;
+    match address.0 {
+        Some(at) if !at.ip().is_loopback() => Err(wrong.into()),
+        _ => Ok(address),
+    }
+}
+
 fn web_address(text: &str) -> Result<String, String> {
     let web = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
     match web {
@@ -258,7 +276,31 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
             _ = interrupted.recv() => {}
         }
     };
-    Ok(sluice_controller::run(options, hub, stop).await?)
+    let fleet = Fleet::default();
+    let api = api(flags.api_addr.0, Api::new(fleet.clone(), HubAccess::new(hub.clone()))).await?;
+    tokio::select! {
+        ended = sluice_controller::run(options, hub, fleet, stop) => Ok(ended?),
+        ended = api => ended,
+    }
+}
+
+/// Listens on an address, and returns a future that serves the API. Without an address, it never ends.
+async fn api(
+    address: Option<SocketAddr>,
+    api: Api<HubAccess>,
+) -> anyhow::Result<impl Future<Output = anyhow::Result<()>>> {
+    let listener = match address {
+        Some(at) => Some(TcpListener::bind(at).await.with_context(|| {
+            format!("cannot serve the API on {at}: is the port taken? --api-addr sets another, or 0 for none")
+        })?),
+        None => None,
+    };
+    Ok(async move {
+        match listener {
+            Some(listener) => Ok(sluice_web::serve(listener, api).await?),
+            None => std::future::pending().await,
+        }
+    })
 }
 
 /// Returns how replicas share the pipelines; `None` with `--leader-elect=false`.

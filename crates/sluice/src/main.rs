@@ -1,5 +1,6 @@
 //! The binary: arguments, wiring, signals. No logic.
 
+mod api_access;
 mod controller;
 mod log;
 

@@ -34,6 +34,7 @@ use commit_status::CommitStatuses;
 use jobs::Jobs;
 use records::Records;
 use sluice_core::fleet::ClusterKey;
+use sluice_core::fleet::index::Fleet;
 use status_writer::StatusWriter;
 
 /// The longest pause between two rounds of the loop, for liveness.
@@ -65,13 +66,15 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// A loop, and the sender of its inputs. Shards to hand back are reported to `lease_commands`.
+    /// A loop, and the sender of its inputs. Shards to hand back are reported to `lease_commands`, and the observed
+    /// clusters are shown in `fleet`.
     pub fn new(
         options: ControllerOptions,
         hub: Client,
         delivery: Delivery,
         metrics: Arc<Metrics>,
         lease_commands: mpsc::UnboundedSender<LeaseCommand>,
+        fleet: Fleet,
     ) -> (Self, mpsc::UnboundedSender<Input>) {
         let (tx, inputs) = mpsc::unbounded_channel();
         let settings = StateSettings {
@@ -90,8 +93,10 @@ impl Runtime {
             tx.clone(),
             metrics.relists.clone(),
         );
+        let mut state = State::new(settings, shards, now());
+        state.show_in(fleet);
         let runtime = Self {
-            state: State::new(settings, shards, now()),
+            state,
             inputs,
             watch_namespace: options.watch_namespace,
             observe: options.observe,

@@ -54,7 +54,7 @@ pub use input::Input;
 use reconcile_queue::ReconcileQueue;
 use sluice_core::fleet::ClusterKey;
 use sluice_core::fleet::fact::AllowedNamespaces;
-use sluice_core::fleet::index::Index;
+use sluice_core::fleet::index::{Fleet, Index};
 use status_queue::{Basis, SerializedStatus, StatusOwner, StatusQueue, StoredObject, WriteOutcome};
 use stored_time::StoredTimes;
 use timers::Timers;
@@ -204,6 +204,11 @@ impl State {
     /// The number of connected clusters, and the number of all clusters that pipelines refer to.
     pub fn clusters_up(&self) -> (usize, usize) {
         self.index.clusters_up()
+    }
+
+    /// Shows the observed clusters in a fleet that readers have already.
+    pub fn show_in(&mut self, fleet: Fleet) {
+        self.index.show_in(fleet);
     }
 
     /// Returns the number of observed objects of all clusters.

@@ -13,6 +13,7 @@ use ring::hmac;
 use serde_json::json;
 use sluice_controller::hook::{HookOptions, Proxies};
 use sluice_controller::{ControllerOptions, ObserveScope};
+use sluice_core::fleet::index::Fleet;
 use sluice_testkit::{Cluster, ControlPlane, Scratch, eventually};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -153,9 +154,9 @@ async fn start(
         webhooks: sluice_controller::AllowedWebhooks { http: true, private: true },
     };
     let client = cluster.client().await?;
-    Ok(tokio::spawn(
-        async move { sluice_controller::run(options, client, std::future::pending()).await.unwrap() },
-    ))
+    Ok(tokio::spawn(async move {
+        sluice_controller::run(options, client, Fleet::default(), std::future::pending()).await.unwrap()
+    }))
 }
 
 /// The keys of the Secret: one for each purpose, and one for each cluster that reports.

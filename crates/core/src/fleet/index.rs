@@ -78,6 +78,12 @@ impl Index {
         self.fleet.clone()
     }
 
+    /// Shows the clusters in a fleet that readers have already.
+    pub fn show_in(&mut self, fleet: Fleet) {
+        self.fleet = fleet;
+        self.share();
+    }
+
     fn change<T>(&mut self, key: &ClusterKey, change: impl FnOnce(&mut ObservedCluster) -> T) -> T {
         let is_new = !self.clusters.contains_key(key);
         let cluster = self.clusters.entry(key.clone()).or_default().clone();

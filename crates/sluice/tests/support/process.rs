@@ -64,6 +64,9 @@ impl Controller {
         command.args(["controller", "--metrics-addr=0", "--health-addr=0", "--log-encoding=console"]);
         // The git server and the forge are on this machine.
         command.arg("--insecure-git-http");
+        if !self.extra.iter().any(|e| e.starts_with("--api-addr")) {
+            command.arg("--api-addr=0");
+        }
         if !self.extra.iter().any(|e| e.starts_with("--hook-addr")) {
             command.arg("--hook-addr=0");
         }

@@ -10,6 +10,13 @@ use sluice_core::observed::Health;
 
 use super::object_name;
 
+/// The way from an object to where it comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Trace {
+    /// The object, then the Flux objects and sources behind it.
+    pub links: Vec<TraceLink>,
+}
+
 /// One object on the way from what runs to where it comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

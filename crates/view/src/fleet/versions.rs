@@ -36,6 +36,29 @@ pub struct RunningVersion {
     pub outlier: bool,
 }
 
+/// The charts or images of all clusters that the caller may see.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Versions {
+    /// The rows, ordered by name, cluster, namespace and object.
+    pub items: Vec<RunningVersion>,
+    /// Clusters that the caller may see and of which the rows are missing, because they cannot be read now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<UnreadCluster>,
+    /// Present if there are more rows: the parameter of the next request.
+    #[serde(rename = "continue", default, skip_serializing_if = "String::is_empty")]
+    pub continue_: String,
+}
+
+/// A cluster that cannot be read now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UnreadCluster {
+    /// The cluster, as `namespace/name` of its GitopsCluster; empty for the hub.
+    pub cluster: String,
+    /// Why it cannot be read, and what to do.
+    pub why: String,
+}
+
 fn is_false(value: &bool) -> bool {
     !value
 }

@@ -1,0 +1,140 @@
+//! Questions to the API of the controller, which knows what is on all clusters. The user's token identifies the user.
+
+use clap::Args;
+use http::{Request, Uri};
+use http_body_util::BodyExt;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::cluster_flags::ClusterFlags;
+use crate::connection::{API_CALL_TIMEOUT, Connection};
+use crate::exit::{Exit, Failure, Outcome};
+
+const DEFAULT_SERVER: &str = "http://127.0.0.1:8083";
+const REACH_IT: &str = "run kubectl port-forward -n sluice-system deployment/sluice 8083 in another terminal, or name another \
+                        address with --server";
+const NO_CERTIFICATES: &str = "the API needs a token: a client certificate signs in at the hub only. Use a context of the \
+                               kubeconfig with a token, such as one of kubectl create token";
+
+/// Where the API is.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Controller")]
+pub struct ServerFlags {
+    /// Address of the controller's API
+    #[arg(long, value_name = "URL", env = "SLUICE_SERVER", default_value = DEFAULT_SERVER, value_parser = server)]
+    server: Uri,
+}
+
+/// Checks the address of the API. A token must not cross a network without encryption.
+fn server(text: &str) -> Result<Uri, String> {
+    let uri: Uri = text.parse().map_err(|_| format!("write an address such as {DEFAULT_SERVER}"))?;
+    let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+    let is_loopback =
+        host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    match uri.scheme_str() {
+        Some("https") => Ok(uri),
+        Some("http") if is_loopback => Ok(uri),
+        Some("http") => {
+            Err("your token must not cross a network without encryption: write an https address, or one of \
+                             this machine"
+                .into())
+        }
+        _ => Err(format!("write an address such as {DEFAULT_SERVER}")),
+    }
+}
+
+/// The controller's API.
+pub(crate) struct ControllerApi {
+    client: kube::Client,
+    server: Uri,
+}
+
+/// An error of the API.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Problem {
+    detail: String,
+}
+
+impl ControllerApi {
+    pub(crate) fn open(cluster: &ClusterFlags, server: &ServerFlags) -> Outcome<ControllerApi> {
+        let client = Connection::client_of(&cluster.options(), server.server.clone())?;
+        Ok(ControllerApi { client, server: server.server.clone() })
+    }
+
+    /// Returns the answer to a question.
+    pub(crate) async fn get<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        parameters: &[(&str, &str)],
+    ) -> Outcome<T> {
+        let path = format!("{path}?{}", query(parameters));
+        let request =
+            Request::get(path).body(kube::client::Body::empty()).map_err(|e| self.failure(&e.to_string()))?;
+        let asked = async {
+            let answer = self.client.send(request).await.map_err(|_| self.unreachable())?;
+            let status = answer.status();
+            let body =
+                answer.into_body().collect().await.map_err(|e| self.failure(&e.to_string()))?.to_bytes();
+            Ok((status, body))
+        };
+        let answer = tokio::time::timeout(API_CALL_TIMEOUT, asked).await;
+        let (status, body) = answer.unwrap_or_else(|_| Err(self.failure("no answer within 30 seconds")))?;
+        if status.is_success() {
+            return serde_json::from_slice(&body).map_err(|error| self.failure(&error.to_string()));
+        }
+        let problem: Problem = serde_json::from_slice(&body).unwrap_or_default();
+        let detail = if problem.detail.is_empty() { status.to_string() } else { problem.detail };
+        Err(match status.as_u16() {
+            401 => Failure::new(Exit::Cluster, detail).hinted(NO_CERTIFICATES),
+            404 => Failure::new(Exit::NotFound, detail),
+            400 => Failure::new(Exit::Usage, detail),
+            _ => self.failure(&detail),
+        })
+    }
+
+    fn unreachable(&self) -> Failure {
+        self.failure("cannot be reached").hinted(REACH_IT)
+    }
+
+    fn failure(&self, why: &str) -> Failure {
+        Failure::new(Exit::Cluster, format!("the controller's API at {}: {why}", self.server))
+    }
+}
+
+/// Writes the parameters of a request.
+fn query(parameters: &[(&str, &str)]) -> String {
+    let escaped = |text: &str| {
+        let byte = |b: u8| match b {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' => char::from(b).to_string(),
+            _ => format!("%{b:02X}"),
+        };
+        text.bytes().map(byte).collect::<String>()
+    };
+    let pairs = parameters.iter().filter(|(_, value)| !value.is_empty());
+    pairs.map(|(name, value)| format!("{name}={}", escaped(value))).collect::<Vec<_>>().join("&")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_sent_with_encryption_or_to_this_machine_only() {
+        for good in
+            ["https://sluice.example.com", "http://127.0.0.1:8083", "http://localhost:1", "http://[::1]:8083"]
+        {
+            assert!(server(good).is_ok(), "{good}");
+        }
+        for bad in ["http://sluice.example.com", "http://10.0.0.1:8083", "sluice:8083", "ftp://localhost", ""]
+        {
+            assert!(server(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn parameters_are_escaped() {
+        let written = query(&[("cluster", "fleet/eu"), ("name", ""), ("continue", "a\u{1}b&c")]);
+        assert_eq!(written, "cluster=fleet%2Feu&continue=a%01b%26c");
+    }
+}

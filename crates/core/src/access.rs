@@ -1,0 +1,57 @@
+//! Who calls, and what somebody may do, in the terms of Kubernetes. RBAC is the only place that says who may see what.
+
+use std::collections::BTreeMap;
+
+/// Somebody whose identity the API server has confirmed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Caller {
+    /// The name of the user.
+    pub name: String,
+    /// The UID of the user; empty if there is none.
+    pub uid: String,
+    /// The groups of the user.
+    pub groups: Vec<String>,
+    /// What else the authenticator says about the user.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+/// The right to read objects.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ReadRight {
+    /// The API group.
+    pub group: String,
+    /// The plural name of the kind.
+    pub resource: String,
+    /// The namespace; `None` for all.
+    pub namespace: Option<String>,
+    /// The name; `None` for all.
+    pub name: Option<String>,
+}
+
+impl ReadRight {
+    /// Returns the right to get every object of a kind.
+    pub fn all(group: &str, resource: &str) -> Self {
+        Self { group: group.into(), resource: resource.into(), namespace: None, name: None }
+    }
+
+    /// Returns the same right for one namespace.
+    pub fn within(self, namespace: &str) -> Self {
+        Self { namespace: Some(namespace.into()), ..self }
+    }
+
+    /// Returns the same right for one object.
+    pub fn named(self, name: &str) -> Self {
+        Self { name: Some(name.into()), ..self }
+    }
+}
+
+/// Why it is not known who calls, or what the caller may do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AccessError {
+    /// The API server does not accept the token.
+    #[error("the API server does not accept the token: sign in again, or use another token")]
+    NotAccepted,
+    /// The API server did not answer, or may not be asked.
+    #[error("cannot ask the API server who may do what: {0}")]
+    Unavailable(String),
+}

@@ -1,0 +1,144 @@
+//! The API of a real controller, asked by users with different rights: what each one sees is what RBAC of the hub allows.
+
+use std::net::TcpListener;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use sluice_testkit::{Scratch, eventually};
+
+use crate::place::{SOON, TestNamespace};
+use crate::process::Controller;
+use crate::{releases, run};
+
+/// A user of the hub, with a kubeconfig that has a token.
+struct User {
+    kubeconfig: Scratch,
+    server: String,
+}
+
+impl User {
+    /// Creates a user that may do what these rules say, in the test's namespace.
+    async fn new(place: &TestNamespace, name: &str, server: &str, rules: Value) -> Result<User> {
+        let n = &place.namespace;
+        let text = place.shared.hub.service_account(n, name).await?;
+        let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+            "metadata": {"name": name, "namespace": n}, "rules": rules});
+        let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": {"name": name, "namespace": n},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": n}]});
+        place.apply(&format!("{role}\n---\n{binding}\n")).await?;
+        User::with(&text, server)
+    }
+
+    fn with(kubeconfig: &str, server: &str) -> Result<User> {
+        let scratch = Scratch::new("user")?;
+        std::fs::write(scratch.path().join("config"), kubeconfig)?;
+        Ok(User { kubeconfig: scratch, server: server.into() })
+    }
+
+    /// Runs a command as this user, and returns its exit code, output and errors.
+    fn sluice(&self, args: &[&str]) -> Result<(i32, String, String)> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+        command
+            .args(args)
+            .args(["--server", &self.server, "--kubeconfig"])
+            .arg(self.kubeconfig.path().join("config"));
+        let output = command.env("NO_COLOR", "1").output()?;
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Ok((output.status.code().unwrap_or(-1), text(output.stdout), text(output.stderr)))
+    }
+
+    /// Waits until a command succeeds with an output that has all of these parts.
+    async fn until(&self, args: &[&str], parts: &[&str]) -> Result<String> {
+        eventually(SOON, || async {
+            let (code, out, err) = self.sluice(args)?;
+            ensure!(code == 0 && parts.iter().all(|part| out.contains(part)), "{args:?}: {code}: {out}{err}");
+            Ok(out)
+        })
+        .await
+    }
+}
+
+#[test]
+fn each_user_sees_the_clusters_and_objects_that_rbac_allows() -> Result<()> {
+    run(async {
+        let place = TestNamespace::new("api").await?;
+        let n = place.namespace.clone();
+        for leaf in ["dev", "prod"] {
+            releases::create(place.leaf(leaf), &n, "podinfo", json!({})).await?;
+            releases::runs(
+                place.leaf(leaf),
+                &n,
+                "podinfo",
+                if leaf == "dev" { "6.1.6" } else { "6.1.5" },
+                true,
+            )
+            .await?;
+        }
+        releases::create(&place.shared.hub, &n, "shop", json!({})).await?;
+        releases::runs(&place.shared.hub, &n, "shop", "1.0.0", true).await?;
+        let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "by-hand", "namespace": n},
+            "spec": {"selector": {"matchLabels": {"app": "x"}}, "template": {"metadata": {"labels": {"app": "x"}},
+                "spec": {"containers": [{"name": "x", "image": "nginx:1.27.0"}]}}}});
+        place.leaf("prod").apply_yaml(&deployment.to_string()).await?;
+
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
+        let controller = Controller::start(&place.shared.hub, &n, &[&format!("--api-addr={address}")])?;
+        let server = format!("http://{address}");
+        let clusters = |names: &[&str]| {
+            json!({"apiGroups": ["gitops.weave.works"], "resources": ["gitopsclusters"], "verbs": ["get"],
+                "resourceNames": names})
+        };
+        let releases =
+            json!({"apiGroups": ["helm.toolkit.fluxcd.io"], "resources": ["helmreleases"], "verbs": ["get"]});
+        let prod = User::new(&place, "prod", &server, json!([clusters(&["prod"])])).await?;
+        let both = User::new(&place, "both", &server, json!([clusters(&["dev", "prod"]), releases])).await?;
+        let nobody = User::new(&place, "nobody", &server, json!([])).await?;
+
+        // No pipeline names any of the clusters.
+        let charts = ["charts", "--fleet", "-n", &n];
+        let seen = both.until(&charts, &["6.1.6", "6.1.5", "shop"]).await;
+        let seen = seen.with_context(|| controller.tail())?;
+        ensure!(seen.contains(&format!("{n}/dev")) && seen.contains("hub"), "{seen}");
+        let seen = prod.until(&charts, &["6.1.5"]).await?;
+        ensure!(!seen.contains("6.1.6") && !seen.contains("shop"), "{seen}");
+        let (code, out, err) = nobody.sluice(&charts)?;
+        ensure!(
+            code == 0 && out.is_empty() && err.contains("on the clusters that you may see"),
+            "{code} {out}{err}"
+        );
+
+        let seen =
+            prod.until(&["images", "nginx", "--fleet", "-n", &n], &["Deployment/by-hand", "1.27.0"]).await?;
+        ensure!(seen.lines().count() == 2, "{seen}");
+
+        let on = format!("{n}/prod");
+        let trace = ["trace", "helmrelease/podinfo", "-n", &n, "--on", &on];
+        prod.until(&trace, &["HelmRelease/podinfo", "Revision:", "6.1.5", "HelmRepository/podinfo"]).await?;
+        for user in [&nobody, &prod] {
+            let (code, _, err) = user.sluice(&["trace", "helmrelease/shop", "-n", &n])?;
+            ensure!(code == 3 && err.contains("or you may not get it"), "{code} {err}");
+        }
+        both.until(&["trace", "helmrelease/shop", "-n", &n], &["HelmRelease/shop", "1.0.0"]).await?;
+
+        // A certificate signs in at the hub only.
+        let certificate = User::with(&place.shared.hub.kubeconfig(), &server)?;
+        let (code, _, err) = certificate.sluice(&charts)?;
+        ensure!(
+            code == 4 && err.contains("has no token") && err.contains("kubectl create token"),
+            "{code} {err}"
+        );
+        let forged = place.shared.hub.service_account(&n, "nobody").await?.replace("token: \"", "token: \"x");
+        let (code, _, err) =
+            User::with(&forged.replace("token: ey", "token: xey"), &server)?.sluice(&charts)?;
+        ensure!(code == 4 && err.contains("does not accept the token"), "{code} {err}");
+        let nowhere =
+            User::with(&place.shared.hub.service_account(&n, "nobody").await?, "http://127.0.0.1:1")?;
+        let (code, _, err) = nowhere.sluice(&charts)?;
+        ensure!(code == 4 && err.contains("kubectl port-forward"), "{code} {err}");
+        Ok(())
+    })
+}

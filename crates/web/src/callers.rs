@@ -1,0 +1,73 @@
+//! How many requests each caller may make, so that one caller does not occupy the API.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use axum::http::StatusCode;
+
+use crate::problem::Problem;
+
+/// Requests a second that a caller may make on average.
+const RATE: f64 = 50.0;
+/// Requests that a caller may make at once.
+const BURST: f64 = 200.0;
+/// How many callers are counted. Beyond, those that have not called for a while are forgotten.
+const MAX_CALLERS: usize = 10_000;
+
+/// The budgets of all callers.
+#[derive(Clone, Default)]
+pub(crate) struct CallerBudgets(Arc<Mutex<HashMap<String, Budget>>>);
+
+#[derive(Clone, Copy)]
+struct Budget {
+    left: f64,
+    updated: Instant,
+}
+
+impl Budget {
+    fn at(self, now: Instant) -> Budget {
+        let earned = now.duration_since(self.updated).as_secs_f64() * RATE;
+        Budget { left: (self.left + earned).min(BURST), updated: now }
+    }
+}
+
+impl CallerBudgets {
+    /// Counts a request of a caller.
+    ///
+    /// # Errors
+    /// When the caller has made too many.
+    pub(crate) fn spend(&self, caller: &str, now: Instant) -> Result<(), Problem> {
+        let mut budgets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if budgets.len() >= MAX_CALLERS {
+            budgets.retain(|_, budget| budget.at(now).left < BURST);
+        }
+        let full = Budget { left: BURST, updated: now };
+        let budget = budgets.entry(caller.into()).or_insert(full);
+        *budget = budget.at(now);
+        if budget.left < 1.0 {
+            let detail =
+                format!("you made more than {RATE} requests a second: wait a second, then ask less often");
+            return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail));
+        }
+        budget.left -= 1.0;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_caller_that_asks_too_often_waits_and_delays_no_other() {
+        let (budgets, now) = (CallerBudgets::default(), Instant::now());
+        let asked = (0..1000).filter(|_| budgets.spend("eve", now).is_ok()).count();
+        assert_eq!(asked, BURST as usize);
+        assert!(budgets.spend("jane", now).is_ok());
+        let later = now + Duration::from_secs(1);
+        assert_eq!((0..1000).filter(|_| budgets.spend("eve", later).is_ok()).count(), RATE as usize);
+    }
+}

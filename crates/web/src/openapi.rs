@@ -1,0 +1,83 @@
+//! The description of the API, made from the types that the routes use.
+
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+use crate::problem::Problem;
+use crate::query::{TraceQuery, VersionsQuery};
+use crate::routes::Clusters;
+use sluice_view::fleet::trace::Trace;
+use sluice_view::fleet::versions::Versions;
+
+/// Returns the description, in OpenAPI 3.1.
+pub fn document() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.definitions_path = "/components/schemas".into();
+    });
+    let mut schemas = settings.into_generator();
+    let clusters = route::<Clusters>(&mut schemas, "The clusters that you may see", json!([]));
+    let charts = versions(&mut schemas, "Which charts run on which clusters");
+    let images = versions(&mut schemas, "Which images run on which clusters");
+    let parameters = parameters::<TraceQuery>(&mut schemas);
+    let trace = route::<Trace>(&mut schemas, "Where something that runs comes from", parameters);
+    let paths = json!({
+        "/api/v1/clusters": clusters,
+        "/api/v1/charts": charts,
+        "/api/v1/images": images,
+        "/api/v1/trace": trace,
+    });
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Sluice",
+            "version": "v1",
+            "description": "What runs on all clusters. Objects of a cluster are shown to those who may get its GitopsCluster on \
+                the hub, objects of the hub to those who may get them there.",
+        },
+        "security": [{"token": []}],
+        "paths": paths,
+        "components": {
+            "schemas": schemas.take_definitions(true),
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer", "description": "A token of the hub"}},
+        },
+    })
+}
+
+fn versions(schemas: &mut SchemaGenerator, summary: &str) -> Value {
+    let parameters = parameters::<VersionsQuery>(schemas);
+    route::<Versions>(schemas, summary, parameters)
+}
+
+fn route<T: JsonSchema>(schemas: &mut SchemaGenerator, summary: &str, parameters: Value) -> Value {
+    let answer = schemas.subschema_for::<T>();
+    let problem = schemas.subschema_for::<Problem>();
+    let problem = |description: &str| json!({"description": description, "content": {"application/problem+json": {"schema": problem}}});
+    json!({"get": {
+        "summary": summary,
+        "parameters": parameters,
+        "responses": {
+            "200": {"description": "The answer", "content": {"application/json": {"schema": answer}}},
+            "304": {"description": "The answer has the ETag of If-None-Match"},
+            "400": problem("A parameter is wrong"),
+            "401": problem("There is no token, or the hub does not accept it"),
+            "404": problem("There is no such object, or you may not see it"),
+            "429": problem("Too many requests"),
+            "503": problem("The hub or the cluster cannot be asked now"),
+        },
+    }})
+}
+
+/// Returns the parameters of a request, from the fields of its type.
+fn parameters<T: JsonSchema>(schemas: &mut SchemaGenerator) -> Value {
+    let schema = schemas.root_schema_for::<T>();
+    let fields = schema.as_value()["properties"].as_object().cloned().unwrap_or_else(Map::new);
+    let parameter = |(name, mut schema): (String, Value)| {
+        let description = schema["description"].take();
+        if let Some(schema) = schema.as_object_mut() {
+            schema.remove("description");
+        }
+        json!({"name": name, "in": "query", "description": description, "schema": schema})
+    };
+    fields.into_iter().map(parameter).collect()
+}

@@ -1,0 +1,89 @@
+//! The parameters of requests.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use sluice_core::fleet::{ClusterKey, Kind, ObjectKey};
+
+use crate::problem::Problem;
+
+/// The rows of one answer without `limit`.
+const DEFAULT_LIMIT: usize = 500;
+/// The most rows of one answer.
+const MAX_LIMIT: usize = 5000;
+
+/// Which charts or images to return.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct VersionsQuery {
+    /// Only names that contain this text.
+    pub name: String,
+    /// Only this cluster, as `namespace/name` of its GitopsCluster; `hub` for the hub.
+    pub cluster: String,
+    /// Only this namespace.
+    pub namespace: String,
+    /// Only this version.
+    pub version: String,
+    /// Only what runs another version than most.
+    pub outliers: bool,
+    /// The most rows to return, at most 5000; default is 500.
+    pub limit: Option<usize>,
+    /// The `continue` of the answer before.
+    #[serde(rename = "continue")]
+    pub continue_: String,
+}
+
+impl VersionsQuery {
+    /// Returns the most rows to return.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT)
+    }
+}
+
+/// The object to trace.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct TraceQuery {
+    /// The cluster, as `namespace/name` of its GitopsCluster; default is the hub.
+    pub cluster: String,
+    /// The kind, such as `Deployment` or `HelmRelease`, in any case.
+    pub kind: String,
+    /// The namespace of the object.
+    pub namespace: String,
+    /// The name of the object.
+    pub name: String,
+}
+
+impl TraceQuery {
+    /// Returns the cluster and the object.
+    pub(crate) fn object(&self) -> Result<(ClusterKey, ObjectKey), Problem> {
+        let kinds = Kind::OWNED.into_iter().chain(Kind::SHOWN).chain([Kind::GitRepository]);
+        let Some(kind) = kinds.clone().find(|kind| kind.name().eq_ignore_ascii_case(&self.kind)) else {
+            let names: Vec<&str> = kinds.map(Kind::name).collect();
+            return Err(Problem::bad_request(format!(
+                "kind={:?} is not observed: write one of {}",
+                self.kind,
+                names.join(", ")
+            )));
+        };
+        if self.namespace.is_empty() || self.name.is_empty() {
+            return Err(Problem::bad_request("write namespace=… and name=… of the object"));
+        }
+        let key = ObjectKey { kind, namespace: self.namespace.clone(), name: self.name.clone() };
+        Ok((cluster_key(&self.cluster)?, key))
+    }
+}
+
+/// Reads the name of a cluster.
+fn cluster_key(text: &str) -> Result<ClusterKey, Problem> {
+    if text.is_empty() || text == "hub" {
+        return Ok(ClusterKey::Local);
+    }
+    match text.split_once('/') {
+        Some((namespace, name)) if !name.is_empty() => {
+            Ok(ClusterKey::Remote { namespace: namespace.into(), name: name.into() })
+        }
+        _ => Err(Problem::bad_request(format!(
+            "cluster={text:?} is not the name of a cluster: write <namespace>/<name> of its GitopsCluster, or hub"
+        ))),
+    }
+}

@@ -1,0 +1,184 @@
+//! The routes of the API. Every answer is for an identified caller, and says nothing that the caller may not see.
+
+use std::time::Instant;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{FromRequestParts, Query, State};
+use axum::http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use sluice_core::access::Caller;
+use sluice_core::fleet::ClusterKey;
+use sluice_core::fleet::index::Fleet;
+use sluice_core::fleet::observed_cluster::ClusterState;
+use sluice_view::fleet::cluster_name;
+
+use crate::access::Access;
+use crate::callers::CallerBudgets;
+use crate::fleet_versions::{VersionKind, VersionRows};
+use crate::openapi;
+use crate::problem::Problem;
+use crate::query::{TraceQuery, VersionsQuery};
+use crate::trace::traced;
+use crate::visible::{Visible, visible_clusters};
+
+/// What the routes need.
+#[derive(Clone)]
+pub struct Api<A> {
+    fleet: Fleet,
+    access: A,
+    budgets: CallerBudgets,
+    rows: VersionRows,
+}
+
+impl<A: Access> Api<A> {
+    /// Returns an API about a fleet, for callers whom `access` identifies.
+    pub fn new(fleet: Fleet, access: A) -> Self {
+        Api { fleet, access, budgets: CallerBudgets::default(), rows: VersionRows::default() }
+    }
+}
+
+/// Returns the routes.
+pub fn router<A: Access>(api: Api<A>) -> Router {
+    Router::new()
+        .route("/openapi.json", get(async || axum::Json(openapi::document())))
+        .route("/api/v1/clusters", get(clusters::<A>))
+        .route("/api/v1/charts", get(charts::<A>))
+        .route("/api/v1/images", get(images::<A>))
+        .route("/api/v1/trace", get(trace::<A>))
+        .fallback(async || Problem::not_found("there is no such path: /openapi.json lists them"))
+        .with_state(api)
+}
+
+/// The caller of a request, by the token in the header `Authorization`.
+struct Identified(Caller);
+
+impl<A: Access> FromRequestParts<Api<A>> for Identified {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api<A>) -> Result<Self, Problem> {
+        let header =
+            parts.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let token = header.strip_prefix("Bearer ").map(str::trim).filter(|token| !token.is_empty());
+        let token = token.ok_or_else(|| {
+            Problem::new(
+                StatusCode::UNAUTHORIZED,
+                "the request has no token: send a token of the hub in the header Authorization, as Bearer <token>",
+            )
+        })?;
+        let caller = api.access.identify(token).await?;
+        api.budgets.spend(&caller.name, Instant::now())?;
+        Ok(Identified(caller))
+    }
+}
+
+/// The clusters that the caller may see.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Clusters {
+    /// The clusters, ordered by name.
+    pub items: Vec<ClusterRow>,
+}
+
+/// One observed cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct ClusterRow {
+    /// The cluster, as `namespace/name` of its GitopsCluster.
+    pub name: String,
+    /// `Up`, `Connecting` or `Lost`.
+    pub state: String,
+    /// Why it is lost, and what to do; empty otherwise.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// The number of observed objects.
+    pub objects: usize,
+}
+
+async fn clusters<A: Access>(
+    State(api): State<Api<A>>,
+    Identified(caller): Identified,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let visible = visible_clusters(&api.access, &caller, &api.fleet).await?;
+    let row = |key: &ClusterKey| {
+        api.fleet.read(key, |cluster| {
+            let (state, message) = match cluster.state() {
+                ClusterState::Up => ("Up", String::new()),
+                ClusterState::Connecting => ("Connecting", String::new()),
+                ClusterState::Lost(why) => ("Lost", why.clone()),
+            };
+            ClusterRow { name: cluster_name(key), state: state.into(), message, objects: cluster.len() }
+        })
+    };
+    answer(&headers, &Clusters { items: visible.iter().filter_map(row).collect() })
+}
+
+async fn charts<A: Access>(
+    state: State<Api<A>>,
+    caller: Identified,
+    headers: HeaderMap,
+    query: Result<Query<VersionsQuery>, axum::extract::rejection::QueryRejection>,
+) -> Result<Response, Problem> {
+    versions(VersionKind::Charts, state, caller, &headers, query).await
+}
+
+async fn images<A: Access>(
+    state: State<Api<A>>,
+    caller: Identified,
+    headers: HeaderMap,
+    query: Result<Query<VersionsQuery>, axum::extract::rejection::QueryRejection>,
+) -> Result<Response, Problem> {
+    versions(VersionKind::Images, state, caller, &headers, query).await
+}
+
+async fn versions<A: Access>(
+    kind: VersionKind,
+    State(api): State<Api<A>>,
+    Identified(caller): Identified,
+    headers: &HeaderMap,
+    query: Result<Query<VersionsQuery>, axum::extract::rejection::QueryRejection>,
+) -> Result<Response, Problem> {
+    let Query(query) = query.map_err(|error| Problem::bad_request(error.body_text()))?;
+    let visible = Visible::to(&api.access, &caller, &api.fleet, kind.kinds()).await?;
+    answer(headers, &api.rows.page(&api.fleet, kind, visible, &query).await)
+}
+
+async fn trace<A: Access>(
+    State(api): State<Api<A>>,
+    Identified(caller): Identified,
+    headers: HeaderMap,
+    query: Result<Query<TraceQuery>, axum::extract::rejection::QueryRejection>,
+) -> Result<Response, Problem> {
+    let Query(query) = query.map_err(|error| Problem::bad_request(error.body_text()))?;
+    let (cluster, object) = query.object()?;
+    answer(&headers, &traced(&api.access, &caller, &api.fleet, (&cluster, &object)).await?)
+}
+
+/// Answers with JSON, or with nothing if the caller has the same already.
+fn answer(headers: &HeaderMap, body: &impl Serialize) -> Result<Response, Problem> {
+    let text = serde_json::to_vec(body)
+        .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    let hash: String = Sha256::digest(&text).iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    let tag = format!("\"{hash}\"");
+    let has_it = headers.get_all(IF_NONE_MATCH).iter().filter_map(|known| known.to_str().ok());
+    let mut response = match has_it.flat_map(|known| known.split(',')).any(|known| known.trim() == tag) {
+        true => StatusCode::NOT_MODIFIED.into_response(),
+        false => Response::new(Body::from(text)),
+    };
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    // Each answer is for one caller.
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if let Ok(tag) = HeaderValue::from_str(&tag) {
+        headers.insert(ETAG, tag);
+    }
+    Ok(response)
+}

@@ -1,0 +1,116 @@
+//! What a caller may see of the fleet: the objects of a cluster if the caller may get its GitopsCluster, and the objects
+//! of the hub that the caller may get there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::{StreamExt, TryStreamExt};
+use sluice_core::access::{AccessError, Caller, ReadRight};
+use sluice_core::fleet::index::Fleet;
+use sluice_core::fleet::{ClusterKey, Kind};
+
+use crate::access::Access;
+
+/// How many questions about rights are asked at a time for one request.
+const CONCURRENT: usize = 16;
+
+/// The right to get a GitopsCluster, and with it the objects of the cluster.
+pub(crate) fn cluster_right() -> ReadRight {
+    ReadRight::all("gitops.weave.works", "gitopsclusters")
+}
+
+/// The right to get the objects of a kind on the hub.
+pub(crate) fn kind_right(kind: Kind) -> ReadRight {
+    let (group, plural) = kind.resource();
+    ReadRight::all(group, plural)
+}
+
+/// What a caller may see of the kinds of a view.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Visible {
+    /// The clusters that the caller may see, without the hub.
+    pub clusters: BTreeSet<ClusterKey>,
+    /// Of each kind on the hub, the namespaces that the caller may see; `None` for all.
+    pub hub: BTreeMap<Kind, Option<BTreeSet<String>>>,
+}
+
+impl Visible {
+    /// Asks what a caller may see of these kinds.
+    pub(crate) async fn to<A: Access>(
+        access: &A,
+        caller: &Caller,
+        fleet: &Fleet,
+        kinds: &[Kind],
+    ) -> Result<Visible, AccessError> {
+        let clusters = visible_clusters(access, caller, fleet).await?;
+        let mut hub = BTreeMap::new();
+        for kind in kinds {
+            hub.insert(*kind, visible_namespaces(access, caller, fleet, *kind).await?);
+        }
+        Ok(Visible { clusters, hub })
+    }
+
+    /// Whether an object is visible.
+    pub(crate) fn shows(&self, cluster: &ClusterKey, kind: Kind, namespace: &str) -> bool {
+        match cluster {
+            ClusterKey::Local => match self.hub.get(&kind) {
+                Some(Some(namespaces)) => namespaces.contains(namespace),
+                Some(None) => true,
+                None => false,
+            },
+            remote => self.clusters.contains(remote),
+        }
+    }
+}
+
+/// Returns the clusters that a caller may see, without the hub.
+pub(crate) async fn visible_clusters<A: Access>(
+    access: &A,
+    caller: &Caller,
+    fleet: &Fleet,
+) -> Result<BTreeSet<ClusterKey>, AccessError> {
+    let all: BTreeSet<ClusterKey> =
+        fleet.clusters().into_iter().filter(|key| *key != ClusterKey::Local).collect();
+    if all.is_empty() || access.allows(caller, &cluster_right()).await? {
+        return Ok(all);
+    }
+    let asked = all.into_iter().map(async |key| {
+        let allowed = allows_cluster(access, caller, &key).await?;
+        Ok(allowed.then_some(key))
+    });
+    let visible: Vec<Option<ClusterKey>> =
+        futures::stream::iter(asked).buffer_unordered(CONCURRENT).try_collect().await?;
+    Ok(visible.into_iter().flatten().collect())
+}
+
+/// Returns whether a caller may see a cluster that is not the hub.
+pub(crate) async fn allows_cluster<A: Access>(
+    access: &A,
+    caller: &Caller,
+    key: &ClusterKey,
+) -> Result<bool, AccessError> {
+    let ClusterKey::Remote { namespace, name } = key else { return Ok(false) };
+    let within = cluster_right().within(namespace);
+    Ok(access.allows(caller, &within).await? || access.allows(caller, &within.clone().named(name)).await?)
+}
+
+/// Returns the namespaces of the hub with objects of a kind that a caller may get; `None` for all.
+async fn visible_namespaces<A: Access>(
+    access: &A,
+    caller: &Caller,
+    fleet: &Fleet,
+    kind: Kind,
+) -> Result<Option<BTreeSet<String>>, AccessError> {
+    if access.allows(caller, &kind_right(kind)).await? {
+        return Ok(None);
+    }
+    let namespaces = fleet.read(&ClusterKey::Local, |hub| {
+        hub.objects_of(kind).map(|(key, _)| key.namespace.clone()).collect::<BTreeSet<_>>()
+    });
+    let asked = namespaces.into_iter().flatten().map(async |namespace| {
+        let allowed = access.allows(caller, &kind_right(kind).within(&namespace)).await?;
+        Ok(allowed.then_some(namespace))
+    });
+    let visible: Vec<Option<String>> =
+        futures::stream::iter(asked).buffer_unordered(CONCURRENT).try_collect().await?;
+    Ok(Some(visible.into_iter().flatten().collect()))
+}

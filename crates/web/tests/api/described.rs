@@ -1,0 +1,100 @@
+//! The answers have the form that `/openapi.json` describes.
+
+use axum::http::StatusCode;
+use serde_json::Value;
+
+use crate::ask;
+
+/// Returns where a value differs from a schema: fields that the schema does not have, and required ones that are missing.
+fn differences(document: &Value, schema: &Value, value: &Value, path: &str, found: &mut Vec<String>) {
+    if let Some(name) = schema["$ref"].as_str().and_then(|name| name.strip_prefix("#/components/schemas/")) {
+        return differences(document, &document["components"]["schemas"][name], value, path, found);
+    }
+    let types: Vec<&str> = match &schema["type"] {
+        Value::String(one) => vec![one],
+        Value::Array(all) => all.iter().filter_map(Value::as_str).collect(),
+        // A list of values, as of the health.
+        _ => return,
+    };
+    let is = match value {
+        Value::Object(_) => "object",
+        Value::Array(_) => "array",
+        Value::String(_) => "string",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "integer",
+        Value::Null => "null",
+    };
+    if !types.contains(&is) {
+        found.push(format!("{path} is of type {is}, not {types:?}"));
+    }
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match schema["properties"].get(name) {
+                    Some(schema) => differences(document, schema, value, &format!("{path}.{name}"), found),
+                    None => found.push(format!("{path}.{name} is not described")),
+                }
+            }
+            let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let missing = required.filter(|name| !fields.contains_key(*name));
+            found.extend(missing.map(|name| format!("{path}.{name} is required")));
+        }
+        Value::Array(items) => {
+            items.iter().for_each(|item| differences(document, &schema["items"], item, path, found));
+        }
+        _ => {}
+    }
+}
+
+#[tokio::test]
+async fn every_answer_is_described() {
+    let document = sluice_web::document();
+    assert_eq!(document["openapi"], "3.1.0");
+    let mut asked = 0;
+    for (path, token, status) in [
+        ("/api/v1/clusters", "admin", StatusCode::OK),
+        ("/api/v1/charts", "admin", StatusCode::OK),
+        ("/api/v1/images?limit=1", "admin", StatusCode::OK),
+        ("/api/v1/trace?kind=Deployment&namespace=shop&name=shop", "admin", StatusCode::OK),
+        ("/api/v1/trace?kind=Deployment&namespace=shop&name=shop", "shop-team", StatusCode::OK),
+        ("/api/v1/trace?kind=Pod", "admin", StatusCode::BAD_REQUEST),
+        ("/api/v1/charts", "stolen", StatusCode::UNAUTHORIZED),
+        ("/api/v1/charts", "down", StatusCode::SERVICE_UNAVAILABLE),
+    ] {
+        let (found, body) = ask(token, path).await;
+        assert_eq!(found, status, "{path}: {body}");
+        let route = path.split('?').next().unwrap();
+        let described = &document["paths"][route]["get"]["responses"][status.as_str()]["content"];
+        let kind = if status == StatusCode::OK { "application/json" } else { "application/problem+json" };
+        let mut differs = Vec::new();
+        differences(&document, &described[kind]["schema"], &body, route, &mut differs);
+        assert!(described[kind].is_object() && differs.is_empty(), "{path}: {differs:?}");
+        asked += 1;
+    }
+    assert!(asked > document["paths"].as_object().unwrap().len());
+}
+
+#[tokio::test]
+async fn every_parameter_that_is_described_is_accepted() {
+    let document = sluice_web::document();
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        for parameter in operations["get"]["parameters"].as_array().unwrap() {
+            let (name, schema) = (parameter["name"].as_str().unwrap(), &parameter["schema"]);
+            let is = |kind: &str| {
+                schema["type"].as_str() == Some(kind)
+                    || schema["type"].as_array().is_some_and(|all| all.contains(&kind.into()))
+            };
+            let value = if is("boolean") {
+                "true"
+            } else if is("integer") {
+                "1"
+            } else {
+                "fleet/us"
+            };
+            let (status, body) = ask("admin", &format!("{path}?{name}={value}")).await;
+            let text = body["detail"].as_str().unwrap_or_default();
+            assert!(status == StatusCode::OK || !text.contains("unknown field"), "{path} {name}: {body}");
+            assert!(parameter["description"].as_str().is_some_and(|text| !text.is_empty()), "{path} {name}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! A hub with a shop, three clusters of which one is lost, and callers with different rights.
+
+use std::collections::BTreeMap;
+
+use sluice_core::Facet;
+use sluice_core::access::{AccessError, Caller, ReadRight};
+use sluice_core::fleet::fact::{HealthStatus, Owned, SourceFact};
+use sluice_core::fleet::index::Index;
+use sluice_core::fleet::{ClusterEvent, ClusterKey, Fact, FluxFact, Kind, ObjectKey, WorkloadFact};
+use sluice_core::observed::Health;
+use sluice_core::repository::Repository;
+use sluice_core::tracks::DefaultFacet;
+use sluice_web::Access;
+
+/// Who may read what. Each token is the name of its user.
+#[derive(Clone)]
+pub struct Rights;
+
+impl Access for Rights {
+    async fn identify(&self, token: &str) -> Result<Caller, AccessError> {
+        match token {
+            "admin" | "eu-team" | "us-team" | "shop-team" | "nobody" => {
+                Ok(Caller { name: token.into(), ..Caller::default() })
+            }
+            "down" => Err(AccessError::Unavailable("no answer".into())),
+            _ => Err(AccessError::NotAccepted),
+        }
+    }
+
+    async fn allows(&self, caller: &Caller, right: &ReadRight) -> Result<bool, AccessError> {
+        let (namespace, name) = (right.namespace.as_deref(), right.name.as_deref());
+        Ok(match caller.name.as_str() {
+            "admin" => true,
+            "eu-team" => {
+                (right.resource.as_str(), namespace, name) == ("gitopsclusters", Some("fleet"), Some("eu"))
+            }
+            "us-team" => {
+                (right.resource.as_str(), namespace, name) == ("gitopsclusters", Some("fleet"), Some("us"))
+            }
+            "shop-team" => right.resource != "gitopsclusters" && namespace == Some("shop"),
+            _ => false,
+        })
+    }
+}
+
+fn key(kind: Kind, namespace: &str, name: &str) -> ObjectKey {
+    ObjectKey { kind, namespace: namespace.into(), name: name.into() }
+}
+
+fn ready() -> HealthStatus {
+    HealthStatus { health: Health::Ready, ..HealthStatus::default() }
+}
+
+/// A HelmRelease with its Deployment and its source.
+fn release(namespace: &str, name: &str, version: &str) -> Vec<(ObjectKey, Fact)> {
+    let (helm, web) = (key(Kind::HelmRelease, namespace, name), key(Kind::Deployment, namespace, name));
+    let charts = key(Kind::HelmRepository, "flux-system", "charts");
+    let flux = FluxFact {
+        pipelines: vec![],
+        owner: None,
+        attempt: None,
+        is_reconciling: false,
+        status: ready(),
+        version: version.into(),
+        facets: BTreeMap::from([(Facet::Chart, version.into())]),
+        default_facet: DefaultFacet::Chart,
+        source: Some(charts.clone()),
+        chart: None,
+        content: name.into(),
+        attempted: version.into(),
+        owned: Owned::Inventory([web.clone()].into_iter().collect()),
+        release: None,
+        invalid: vec![],
+        gave_up: BTreeMap::new(),
+        covers_owned: true,
+        on_another_cluster: false,
+    };
+    let images = vec![format!("ghcr.io/{name}:{version}"), "ghcr.io/proxy:1".into()];
+    let workload = WorkloadFact { owner: Some(helm.clone()), release: None, status: ready(), images };
+    let repository = Repository { url: "https://charts.example.com".into(), branch: String::new() };
+    let source = SourceFact { repository, status: ready(), ..SourceFact::default() };
+    vec![
+        (helm, Fact::Flux(Box::new(flux))),
+        (web, Fact::Workload(workload)),
+        (charts, Fact::Source(Box::new(source))),
+    ]
+}
+
+fn observe(index: &mut Index, cluster: &ClusterKey, objects: &[(ObjectKey, Fact)]) {
+    index.apply(cluster, ClusterEvent::Connected);
+    for kind in Kind::DECIDING.into_iter().chain(Kind::SHOWN) {
+        let of_kind = objects.iter().filter(|(key, _)| key.kind == kind).cloned().collect();
+        index.apply(cluster, ClusterEvent::Listed(kind, None, of_kind));
+    }
+}
+
+pub fn index() -> Index {
+    let remote = |name: &str| ClusterKey::Remote { namespace: "fleet".into(), name: name.into() };
+    let mut index = Index::default();
+    observe(&mut index, &ClusterKey::Local, &release("shop", "shop", "1.0.0"));
+    for (cluster, version) in [("asia-pacific", "6.7.1"), ("eu", "6.7.1"), ("us", "6.6.0")] {
+        observe(&mut index, &remote(cluster), &release("apps", "podinfo", version));
+    }
+    index.apply(&remote("asia"), ClusterEvent::Lost("it refuses the connection: start it".into()));
+    index
+}
