@@ -8,8 +8,8 @@ use crate::hook::HookOptions;
 use crate::observe::ObserveScope;
 use crate::shard::ElectionOptions;
 
-/// The default of [`ControllerOptions::observed_memory`]: enough for 100,000 workloads.
-pub const OBSERVED_MEMORY: usize = 128 << 20;
+/// The default of [`ControllerOptions::observed_memory`]: enough for 100,000 objects.
+pub const OBSERVED_MEMORY: usize = 192 << 20;
 
 /// The settings of the controller.
 #[derive(Clone, Debug)]

@@ -53,7 +53,9 @@ struct AllRows {
 
 /// The rows that were computed last.
 #[derive(Clone, Default)]
-pub(crate) struct VersionRows(Arc<Mutex<HashMap<(VersionKind, Visible), Arc<AllRows>>>>);
+pub(crate) struct VersionRows(Arc<Mutex<KeptRows>>);
+
+type KeptRows = HashMap<(VersionKind, Visible), Arc<AllRows>>;
 
 impl VersionRows {
     /// Returns the rows that a query asks for. Rows are computed by one request at a time, and the others wait for them.

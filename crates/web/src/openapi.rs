@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::problem::Problem;
 use crate::query::{TraceQuery, VersionsQuery};
-use crate::routes::Clusters;
+use sluice_view::fleet::clusters::Clusters;
 use sluice_view::fleet::trace::Trace;
 use sluice_view::fleet::versions::Versions;
 

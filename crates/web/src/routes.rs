@@ -12,14 +12,12 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 use sluice_core::access::Caller;
 use sluice_core::fleet::ClusterKey;
 use sluice_core::fleet::index::Fleet;
-use sluice_core::fleet::observed_cluster::ClusterState;
-use sluice_view::fleet::cluster_name;
+use sluice_view::fleet::clusters::{Clusters, cluster_state};
 
 use crate::access::Access;
 use crate::callers::CallerBudgets;
@@ -80,43 +78,13 @@ impl<A: Access> FromRequestParts<Api<A>> for Identified {
     }
 }
 
-/// The clusters that the caller may see.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Clusters {
-    /// The clusters, ordered by name.
-    pub items: Vec<ClusterRow>,
-}
-
-/// One observed cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct ClusterRow {
-    /// The cluster, as `namespace/name` of its GitopsCluster.
-    pub name: String,
-    /// `Up`, `Connecting` or `Lost`.
-    pub state: String,
-    /// Why it is lost, and what to do; empty otherwise.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub message: String,
-    /// The number of observed objects.
-    pub objects: usize,
-}
-
 async fn clusters<A: Access>(
     State(api): State<Api<A>>,
     Identified(caller): Identified,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let visible = visible_clusters(&api.access, &caller, &api.fleet).await?;
-    let row = |key: &ClusterKey| {
-        api.fleet.read(key, |cluster| {
-            let (state, message) = match cluster.state() {
-                ClusterState::Up => ("Up", String::new()),
-                ClusterState::Connecting => ("Connecting", String::new()),
-                ClusterState::Lost(why) => ("Lost", why.clone()),
-            };
-            ClusterRow { name: cluster_name(key), state: state.into(), message, objects: cluster.len() }
-        })
-    };
+    let row = |key: &ClusterKey| api.fleet.read(key, |cluster| cluster_state(key, cluster));
     answer(&headers, &Clusters { items: visible.iter().filter_map(row).collect() })
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -290,6 +290,13 @@ impl ObservedMemory {
         Ok(())
     }
 
+    /// Whether there is memory for objects that only views show. The last third is for those that decisions need.
+    fn has_room_to_show(&self, cluster: &ClusterKey) -> bool {
+        let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_cluster = used.get(cluster).copied().unwrap_or_default();
+        of_cluster < self.limit / 3 / 3 * 2 && used.values().sum::<usize>() < self.limit / 3 * 2
+    }
+
     fn release(&self, cluster: &ClusterKey, less: usize) {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(of_cluster) = used.get_mut(cluster) {
@@ -315,17 +322,29 @@ pub struct WatchMemory {
     /// The bytes that were added since the last list began.
     added: AtomicUsize,
     charged: AtomicUsize,
+    /// Whether objects that only views show are left out.
+    leaves_out: AtomicBool,
 }
 
 impl WatchMemory {
     /// Returns a memory without objects.
     pub fn new(cluster: ClusterKey, observed: Arc<ObservedMemory>) -> Arc<Self> {
-        Arc::new(Self { cluster, observed, added: AtomicUsize::default(), charged: AtomicUsize::default() })
+        let (added, charged) = (AtomicUsize::default(), AtomicUsize::default());
+        Arc::new(Self { cluster, observed, added, charged, leaves_out: AtomicBool::default() })
     }
 
     /// Counts the bytes of an object that Sluice keeps.
     pub fn add(&self, bytes: usize) {
         self.added.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether there is memory for an object that only views show. Logs when there is none any more.
+    pub fn has_room_to_show(&self) -> bool {
+        let has_room = self.observed.has_room_to_show(&self.cluster);
+        if self.leaves_out.swap(!has_room, Ordering::Relaxed) == has_room && !has_room {
+            tracing::warn!(cluster = %self.cluster, "objects that only views show are left out: raise --observed-memory, or set --observe=targets");
+        }
+        has_room
     }
 
     fn start_list(&self) {
@@ -427,6 +446,26 @@ mod tests {
     use futures::FutureExt;
 
     use super::*;
+
+    #[test]
+    fn objects_that_are_only_shown_leave_a_third_of_the_memory_to_those_that_decisions_need() {
+        let observed = ObservedMemory::new(9 << 20);
+        let cluster = |name: &str| ClusterKey::Remote { namespace: "fleet".into(), name: name.into() };
+        let memories = ["a", "b", "c", "d"].map(|name| WatchMemory::new(cluster(name), observed.clone()));
+        for memory in &memories {
+            while memory.has_room_to_show() {
+                memory.add(64 << 10);
+                memory.charge().unwrap();
+            }
+        }
+        assert!(observed.used() <= (6 << 20) + (256 << 10), "{}", observed.used());
+        // What decisions need has room on each of them.
+        for memory in &memories[..3] {
+            memory.add(512 << 10);
+            memory.charge().unwrap();
+            assert!(!memory.has_room_to_show());
+        }
+    }
 
     #[tokio::test]
     async fn a_watch_waits_while_the_event_queue_of_its_cluster_is_full() {

@@ -400,7 +400,9 @@ impl WatchScope<'_> {
         let keep = |object: K| {
             let key = metadata::key(kind, &object);
             let fact = metadata::is_valid_name(&key).then(|| trim(&object))?;
-            if session.observe == ObserveScope::Targets && fact.is_only_shown() {
+            let is_shown_only = kind.is_shown_only() || fact.is_only_shown();
+            let is_left_out = || session.observe == ObserveScope::Targets || !memory.has_room_to_show();
+            if is_shown_only && is_left_out() {
                 return None;
             }
             memory.add(fact.size(&key));

@@ -1,5 +1,6 @@
 //! Views of everything that is observed on clusters, whether or not a pipeline names it.
 
+pub mod clusters;
 pub mod trace;
 pub mod versions;
 

@@ -1,0 +1,39 @@
+//! The observed clusters, and whether they can be read.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sluice_core::fleet::ClusterKey;
+use sluice_core::fleet::observed_cluster::{ClusterState, ObservedCluster};
+
+use super::cluster_name;
+
+/// Observed clusters.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Clusters {
+    /// The clusters, ordered by name.
+    pub items: Vec<ObservedClusterRow>,
+}
+
+/// One observed cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ObservedClusterRow {
+    /// The cluster, as `namespace/name` of its GitopsCluster; empty for the hub.
+    pub name: String,
+    /// `Up`, `Connecting` or `Lost`.
+    pub state: String,
+    /// Why it is lost, and what to do; empty otherwise.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// The number of observed objects.
+    pub objects: usize,
+}
+
+/// Returns the state of a cluster.
+pub fn cluster_state(key: &ClusterKey, cluster: &ObservedCluster) -> ObservedClusterRow {
+    let (state, message) = match cluster.state() {
+        ClusterState::Up => ("Up", String::new()),
+        ClusterState::Connecting => ("Connecting", String::new()),
+        ClusterState::Lost(why) => ("Lost", why.clone()),
+    };
+    ObservedClusterRow { name: cluster_name(key), state: state.into(), message, objects: cluster.len() }
+}
