@@ -13,9 +13,10 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::find::PromotionArgs;
 use crate::promotion_change::{
     ChangeCheck, Changed, PromotionChange, apply, describe, note_suspension, refuse_other_revision, retries,
-    status_message, user_name,
+    status_message,
 };
 use crate::terminal::{Io, Symbol};
+use crate::user_name::user_name;
 use crate::wait::WaitFlags;
 
 /// Arguments of `sluice approve`.

@@ -39,6 +39,7 @@ mod table;
 mod terminal;
 mod trace;
 mod tree;
+mod user_name;
 mod validate;
 mod version;
 mod versions;

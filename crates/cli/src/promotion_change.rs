@@ -1,8 +1,7 @@
 //! Changes of a promotion's spec by a person. The write carries the version of the promotion that was read, so that it
 //! fails if the promotion has changed since.
 
-use k8s_openapi::api::authentication::v1::SelfSubjectReview;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use sluice_api::{Pipeline, Promotion};
@@ -87,25 +86,6 @@ pub(crate) async fn write(connection: &Connection, promotion: &Promotion, spec: 
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
     let patch = json!({"metadata": {"resourceVersion": promotion.resource_version()}, "spec": spec});
     api.patch(&promotion.name_any(), &params, &Patch::Merge(patch)).await.map(drop)
-}
-
-/// Returns the name of the user, as the API server knows it.
-pub(crate) async fn user_name(connection: &Connection) -> Outcome<String> {
-    let api: Api<SelfSubjectReview> = Api::all(connection.client.clone());
-    let unknown = |why: &str| {
-        Failure::new(Exit::Cluster, format!("the cluster does not say who you are: {why}")).hinted(
-            "it takes Kubernetes 1.28, and create on selfsubjectreviews.authentication.k8s.io, which Kubernetes \
-             grants by default (system:basic-user)",
-        )
-    };
-    match api.create(&PostParams::default(), &SelfSubjectReview::default()).await {
-        Ok(review) => {
-            let user = review.status.and_then(|s| s.user_info?.username).filter(|user| !user.is_empty());
-            user.ok_or_else(|| unknown("the answer has no name"))
-        }
-        Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => Err(unknown(&status.message)),
-        Err(error) => Err(connection.explain(error)),
-    }
 }
 
 /// Prints a note if the pipeline of a changed promotion is suspended. Returns true if it is.

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-pub use sluice_core::value::is_unsafe;
+pub use sluice_core::value_check::is_unsafe;
 
 /// Returns the text as one line on which every character is visible: line breaks and tabs become spaces,
 /// and a control or invisible character becomes its escape, such as `\u{1b}`.

@@ -22,7 +22,7 @@ pub mod translate;
 pub mod watch;
 
 pub use observe::ObserveScope;
-pub use options::{ControllerOptions, OBSERVED_MEMORY};
+pub use options::{ControllerOptions, HISTORY_LIMIT, OBSERVED_MEMORY};
 pub use run::{RunError, run};
 pub use shard::{ElectionOptions, LeaseTiming};
 pub use sluice_delivery::{AllowedHost, AllowedHosts, AllowedWebhooks, DEFAULT_AUTHOR};

@@ -11,6 +11,9 @@ use crate::shard::ElectionOptions;
 /// The default of [`ControllerOptions::observed_memory`]: enough for 100,000 objects.
 pub const OBSERVED_MEMORY: usize = 192 << 20;
 
+/// The default of [`ControllerOptions::history_limit`].
+pub const HISTORY_LIMIT: usize = 20;
+
 /// The settings of the controller.
 #[derive(Clone, Debug)]
 pub struct ControllerOptions {

@@ -10,7 +10,7 @@ use sluice_core::pipeline::{Environment, MinReady, Pipeline, Policy};
 use sluice_core::promotion::{CALLBACK_FAILED, Gate, GateKind, Promotion, ReceiverReport, RecordedRequest};
 use sluice_core::repository::Repository;
 use sluice_core::revision::Revision;
-use sluice_core::value::is_unsafe;
+use sluice_core::value_check::is_unsafe;
 use sluice_delivery::ForgeKind;
 
 use crate::act::strategy;

@@ -1,7 +1,7 @@
 //! Text of other systems, cleaned for statuses and logs: error messages in answers, and names.
 
 use serde_json::Value;
-use sluice_core::value::is_unsafe;
+use sluice_core::value_check::is_unsafe;
 
 /// The most characters of an error message that are shown.
 const MAX_MESSAGE_CHARS: usize = 300;

@@ -8,6 +8,7 @@ mod manifests;
 mod output;
 mod scenario;
 mod sluice;
+mod versions;
 
 use anyhow::{Context, Result, bail};
 use std::path::PathBuf;

@@ -5,12 +5,10 @@ use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
+use crate::versions::FIRST;
+
 /// The namespace on the hub of the Pipeline, the GitopsClusters and their Secrets.
 pub const NAMESPACE: &str = "apps";
-/// The first version of every environment.
-pub const FIRST: &str = "6.1.5";
-/// The version that the demo releases.
-pub const NEXT: &str = "6.1.8";
 /// The file with the version of dev.
 pub const DEV_FILE: &str = "clusters/dev/podinfo.yaml";
 

@@ -3,9 +3,9 @@
 
 use crate::fleet::DemoFleet;
 use crate::hub_view::{self, HubView};
-use crate::manifests::{FIRST, NEXT};
 use crate::output;
 use crate::sluice::Sluice;
+use crate::versions::{FIRST, NEXT};
 use anyhow::{Context, Result, anyhow};
 use sluice_api::promotion::Phase;
 use std::path::Path;

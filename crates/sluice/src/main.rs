@@ -2,6 +2,7 @@
 
 mod api_access;
 mod controller;
+mod controller_flags;
 mod log;
 
 use std::process::ExitCode;
@@ -23,7 +24,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Run the controller
-    Controller(Box<controller::Flags>),
+    Controller(Box<controller_flags::Flags>),
     #[command(flatten)]
     Person(Box<sluice_cli::Command>),
 }

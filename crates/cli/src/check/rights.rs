@@ -10,7 +10,7 @@ use sluice_view::check::rights::{Right, Rights, all};
 use super::read::{each, fact};
 use crate::connection::Connection;
 use crate::exit::Outcome;
-use crate::promotion_change::user_name;
+use crate::user_name::user_name;
 
 /// Returns the caller's rights in a namespace, or in all.
 pub(super) async fn read(connection: &Connection, namespace: Option<&str>) -> Outcome<Rights> {

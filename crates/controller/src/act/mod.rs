@@ -3,6 +3,7 @@
 pub mod backoff;
 pub mod order;
 pub(crate) mod outcome;
+pub(crate) mod retry_pause;
 pub mod strategy;
 
 use sluice_api::pipeline::Strategy;

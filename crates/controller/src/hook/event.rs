@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer};
 pub(super) const NO_REVISION: &str =
     "the event has no revision in its metadata: only events of Flux's own controllers are accepted";
 
-pub(super) use sluice_core::value::{VALUE_FORMAT, is_value};
+pub(super) use sluice_core::value_check::{VALUE_FORMAT, is_value};
 
 /// An event as notification-controller posts it.
 #[derive(Clone, Debug, Deserialize)]

@@ -11,7 +11,7 @@ use sluice_api::hook_key;
 use sluice_api::lenient::Lenient;
 use sluice_api::pipeline::{Environment, Health, Observe, Pipeline, Report, Target};
 use sluice_core::revision::Facet;
-use sluice_core::value;
+use sluice_core::value_check;
 
 use super::event::{Meaning, NO_REVISION, ReceivedEvent};
 use super::status_change::{MAX_TEXT, StatusChange};
@@ -122,7 +122,7 @@ pub fn check(
     let is_release = event.involved_object.kind == "HelmRelease";
     let of_revision = if is_release { Facet::Chart } else { Facet::Source };
     for (key, facet) in [(REVISION, of_revision), (DIGEST, Facet::Digest)] {
-        if let Some(Err(why)) = event.metadata(key).map(|value| value::check(&facet, value)) {
+        if let Some(Err(why)) = event.metadata(key).map(|value| value_check::check(&facet, value)) {
             return Err(format!("the event's {key} is no value that Flux sends: {why}"));
         }
     }
@@ -131,7 +131,7 @@ pub fn check(
     for (key, text, most) in
         [("reason", event.reason.as_str(), MAX_REASON_BYTES), (APP, app, MAX_APP_VERSION_BYTES)]
     {
-        if text.len() > most || text.contains(value::is_unsafe) {
+        if text.len() > most || text.contains(value_check::is_unsafe) {
             return Err(format!(
                 "the event's {key} is too long or has invisible characters: write up to {most} bytes on one line"
             ));

@@ -16,7 +16,7 @@ use sluice_core::pipeline::Environment;
 use sluice_core::promotion_name::trigger_name;
 use sluice_core::revision::{Facet, FacetKey};
 use sluice_core::tracks::Track;
-use sluice_core::value;
+use sluice_core::value_check;
 
 use super::event::{VALUE_FORMAT, is_value};
 use crate::observe::reported;
@@ -214,7 +214,7 @@ fn check_value(facet: &Facet, value: &str) -> Result<(), String> {
     if !is_value(value) {
         return Err(format!("the value of {facet} must be {VALUE_FORMAT}"));
     }
-    value::check(facet, value).map_err(|why| format!("the value of {facet} cannot be used: {why}"))?;
+    value_check::check(facet, value).map_err(|why| format!("the value of {facet} cannot be used: {why}"))?;
     if *facet == Facet::Chart && value.contains('+') {
         let version = value.split('+').next().unwrap_or_default();
         return Err(format!("the version of a chart must not have build metadata: write {version}"));

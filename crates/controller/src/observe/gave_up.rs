@@ -7,7 +7,7 @@ use serde_json::Value;
 use sluice_api::flux::{FluxStatus, HelmRelease};
 use sluice_core::image;
 use sluice_core::revision::Facet;
-use sluice_core::value;
+use sluice_core::value_check;
 
 use super::health;
 
@@ -31,7 +31,7 @@ pub fn facets(object: &HelmRelease, status: &FluxStatus) -> BTreeMap<Facet, Stri
     facets.extend(chart.map(|chart| (Facet::Chart, chart.to_string())));
     facets.extend(app.map(|app| (Facet::App, app.trim().to_string())));
     facets.extend(status.last_attempted_revision_digest.clone().map(|digest| (Facet::Digest, digest)));
-    facets.retain(|facet, value| value::check(facet, value).is_ok());
+    facets.retain(|facet, value| value_check::check(facet, value).is_ok());
     facets
 }
 
@@ -78,7 +78,7 @@ fn add_image(text: &str, tags: &mut BTreeMap<String, BTreeSet<String>>) {
     let (repository, tag) = image::parts(text);
     let facet = Facet::Image(repository);
     if name.contains([':', '@'])
-        && value::check(&facet, &tag).is_ok()
+        && value_check::check(&facet, &tag).is_ok()
         && let Facet::Image(repository) = facet
     {
         tags.entry(repository).or_default().insert(tag);

@@ -8,7 +8,7 @@ use sluice_core::Time;
 use sluice_core::observed::{Health, Member, ObservedTarget};
 use sluice_core::revision::{Facet, shortened};
 use sluice_core::tracks::DefaultFacet;
-use sluice_core::value;
+use sluice_core::value_check;
 
 use super::oci_revision::tag_and_digest;
 
@@ -138,7 +138,7 @@ fn is_artifact(revision: &str) -> bool {
 fn facets(default_facet: DefaultFacet, report: &Report) -> (String, BTreeMap<Facet, String>) {
     let mut facets = BTreeMap::new();
     let mut add = |facet, value: &str| {
-        if value::check(&facet, value).is_ok() {
+        if value_check::check(&facet, value).is_ok() {
             facets.insert(facet, value.to_string());
         }
     };

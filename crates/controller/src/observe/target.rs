@@ -9,7 +9,7 @@ use sluice_core::observed::{Health, MadeWorkload, Member, ObservedTarget};
 use sluice_core::revision::Facet;
 use sluice_core::tracks::DefaultFacet;
 use sluice_core::tracks::Track;
-use sluice_core::value;
+use sluice_core::value_check;
 
 use sluice_core::fleet::observed_cluster::{ClusterState, KindState, MAX_NESTING, ObservedCluster};
 use sluice_core::fleet::{ClusterKey, Fact, FluxFact, Kind, ObjectKey, WorkloadFact};
@@ -221,7 +221,7 @@ fn member(
         // A Kustomization without images is identified by the revision of its source.
         let has_source_revision =
             flux.default_facet == DefaultFacet::Images && !has_images && query.tracks.is_empty();
-        value::is_part(facet, flux.default_facet, query.tracks)
+        value_check::is_part(facet, flux.default_facet, query.tracks)
             || (has_source_revision && *facet == Facet::Source)
     };
     if let Some((facet, why)) = flux.invalid.iter().find(|(facet, _)| is_part(facet)) {
@@ -411,9 +411,9 @@ fn images(
     for (workload, image) in workloads.iter().flat_map(|m| m.images.iter().map(move |image| (m, image))) {
         let (repository, tag) = image::parts(image);
         let facet = Facet::Image(repository);
-        match value::check(&facet, &tag) {
+        match value_check::check(&facet, &tag) {
             Ok(()) => drop(tags.entry(facet).or_default().insert(tag)),
-            Err(why) if value::is_part(&facet, default_facet, query.tracks) => {
+            Err(why) if value_check::is_part(&facet, default_facet, query.tracks) => {
                 return Err(MembersError::Unreadable(format!(
                     "an image of {} {} on {} is not valid: {why}",
                     workload.kind, workload.name, query.cluster
@@ -427,7 +427,7 @@ fn images(
     let size =
         |all: &BTreeMap<Facet, String>| all.iter().map(|(f, v)| f.to_string().len() + v.len()).sum::<usize>();
     if size(&joined) > MAX_IMAGES_BYTES {
-        joined.retain(|facet, _| value::is_part(facet, default_facet, query.tracks));
+        joined.retain(|facet, _| value_check::is_part(facet, default_facet, query.tracks));
     }
     if size(&joined) > MAX_IMAGES_BYTES {
         let cluster = query.cluster;

@@ -7,9 +7,9 @@ use kube::ResourceExt;
 use sluice_api::pipeline::{Observe, PipelineStatus, Target as ApiTarget};
 use sluice_api::promotion::Promotion as ApiPromotion;
 use sluice_core::decide::{Action, Decision, Facts, Note, decide};
-use sluice_core::history;
 use sluice_core::observed::{ObservedTarget, ObservedTargets};
 use sluice_core::promotion::Promotion;
+use sluice_core::record_retention;
 use sluice_delivery::FencingToken;
 
 use super::State;
@@ -19,7 +19,7 @@ use super::entries::{PipelineEntry, Record, may_retry_early};
 use super::status_pace::{self, Pace};
 use super::status_queue::{Basis, StatusOwner, serialize_status};
 use super::stored_time::TimeField;
-use crate::act::outcome::max_pause;
+use crate::act::retry_pause::max_pause;
 use crate::hook::approval_request;
 use crate::hook::condition::HookSecretProblem;
 use crate::hook::secret_names;
@@ -242,7 +242,7 @@ impl State {
     /// RECORD: the status if it has changed, commit statuses, and the removal of old records.
     fn record_outcome(&mut self, key: &PipelineKey, facts: &LoadedFacts, decision: &Decision) {
         self.report_commit_statuses(key, &facts.tampered);
-        self.prune(key, &history::surplus(&facts.promotions, self.settings.history_limit));
+        self.prune(key, &record_retention::surplus(&facts.promotions, self.settings.history_limit));
         if let Some(wake) = decision.wake {
             self.requeue_at(key, self.now.instant + pause_until(wake, self.now.wall));
         }

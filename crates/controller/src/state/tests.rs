@@ -40,7 +40,7 @@ pub(super) fn settings() -> StateSettings {
         watch_namespace: None,
         no_cross_namespace_refs: false,
         serves_hooks: false,
-        history_limit: 20,
+        history_limit: crate::HISTORY_LIMIT,
         poll_interval: Duration::from_secs(30),
     }
 }

@@ -146,7 +146,7 @@ async fn start(
         cache_bytes: 1 << 30,
         insecure_git_http: false,
         poll_interval: Duration::from_secs(30),
-        history_limit: 20,
+        history_limit: sluice_controller::HISTORY_LIMIT,
         delivery_timeout: Duration::from_secs(60),
         git_author: sluice_controller::DEFAULT_AUTHOR.into(),
         events_addr: None,

@@ -2,17 +2,17 @@
 //! proxy that can be disconnected or stalled, and a proxy that injects conflicts into writes to an API server. The forge
 //! records each violation of what Sluice promises. The same seed draws the same faults.
 
+mod chaos_forge;
 mod conflict_injector;
 mod fault_proxy;
-mod forge;
 pub mod github;
 mod plan;
 mod pulls;
 mod tcp_proxy;
 
+pub use chaos_forge::{ChaosForge, HostedRepo};
 pub use conflict_injector::{ConflictInjector, WriteFault};
 pub use fault_proxy::{FaultProxy, RecordedCall};
-pub use forge::{ChaosForge, HostedRepo};
 pub use plan::{Fault, FaultPlan, draw};
 pub use pulls::{PullRequest, PullState};
 pub use tcp_proxy::TcpProxy;

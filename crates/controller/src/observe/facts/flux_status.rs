@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use sluice_api::flux::{FluxStatus, InventoryEntry, RECONCILE_ANNOTATION};
 use sluice_core::Time;
 use sluice_core::revision::Facet;
-use sluice_core::value;
+use sluice_core::value_check;
 
 use crate::observe::health::{self, FluxView};
 use sluice_core::fleet::fact::HealthStatus;
@@ -38,7 +38,7 @@ pub(super) fn health_status(object: &impl ResourceExt, suspended: bool, status: 
 /// Returns a status without the control characters that a terminal would interpret, without an invalid time, and
 /// with a message of at most [`MAX_MESSAGE_BYTES`].
 pub(super) fn sanitized(status: HealthStatus) -> HealthStatus {
-    let is_safe = |c: &char| !value::is_unsafe(*c) || *c == '\n' || *c == '\t';
+    let is_safe = |c: &char| !value_check::is_unsafe(*c) || *c == '\n' || *c == '\t';
     let mut message: String = status.message.chars().filter(is_safe).take(MAX_MESSAGE_BYTES + 1).collect();
     crate::record::cut(&mut message, MAX_MESSAGE_BYTES);
     let since = status.since.filter(|time| *time != Time::default());
@@ -62,7 +62,7 @@ pub(super) fn split_by_validity(
     let mut valid = BTreeMap::new();
     let mut invalid = Vec::new();
     for (facet, value) in facets {
-        match value::check(&facet, &value) {
+        match value_check::check(&facet, &value) {
             Ok(()) => drop(valid.insert(facet, value)),
             Err(why) => invalid.push((facet, why)),
         }

@@ -6,7 +6,7 @@ use sluice_core::fleet::fact::{HealthStatus, Origin, SourceFact};
 use sluice_core::fleet::{Fact, Kind, ObjectKey};
 use sluice_core::observed::Health;
 use sluice_core::repository::Repository;
-use sluice_core::value;
+use sluice_core::value_check;
 
 use super::flux_status::sanitized;
 use crate::observe::health::{self, FluxView};
@@ -113,7 +113,8 @@ pub(super) fn source_key(source: &SourceRef, from: Option<String>) -> Option<Obj
 
 /// Returns a text from a cluster without unsafe characters, and cut to [`MAX_TEXT_BYTES`].
 pub(super) fn text(from: &str) -> String {
-    let mut text: String = from.chars().filter(|c| !value::is_unsafe(*c)).take(MAX_TEXT_BYTES).collect();
+    let mut text: String =
+        from.chars().filter(|c| !value_check::is_unsafe(*c)).take(MAX_TEXT_BYTES).collect();
     crate::record::cut(&mut text, MAX_TEXT_BYTES);
     text
 }
