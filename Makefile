@@ -85,9 +85,9 @@ forge: ## Build Gitea; the last line is its folder
 	@$(servers) forge
 
 .PHONY: reference
-reference: ## Write docs/reference/commands.md from the code
+reference: ## Write docs/reference/ from the code
 	@.ci/need rust cc
-	@UPDATE=1 cargo test --quiet -p sluice --test reference
+	@UPDATE=1 cargo test --quiet -p sluice --test reference --test fields
 
 .PHONY: crds
 crds: ## Write deploy/crds.yaml from the code
