@@ -37,8 +37,8 @@ const SECOND_PROBE_AFTER: Duration = Duration::from_secs(1);
 const RETRY_AFTER: Duration = Duration::from_secs(3);
 /// The pause before the next try for a kind that the cluster does not have or that the user may not read.
 const ABSENT_RETRY_AFTER: Duration = Duration::from_secs(10);
-/// The same for a kind that only views show.
-const SHOWN_ABSENT_RETRY_AFTER: Duration = Duration::from_secs(60);
+/// The same for a kind that only views show: many clusters lack some of these kinds, or the rights for them, for good.
+const SHOWN_ABSENT_RETRY_AFTER: Duration = Duration::from_secs(300);
 /// The time after which a session that reads by namespace tries the whole cluster again.
 const WHOLE_CLUSTER_RETRY_AFTER: Duration = Duration::from_secs(300);
 
@@ -241,9 +241,7 @@ impl Session {
                     if !send(ClusterEvent::Absent(kind)) {
                         return;
                     }
-                    let is_shown_only = kind.is_shown_only();
-                    let pause = if is_shown_only { SHOWN_ABSENT_RETRY_AFTER } else { ABSENT_RETRY_AFTER };
-                    tokio::time::sleep(pause).await;
+                    tokio::time::sleep(absent_retry_after(kind)).await;
                 }
                 Err(error) => {
                     let why = read_error::kind_message(&self.key, kind, None, &ReadError::from(&error));
@@ -294,7 +292,7 @@ impl Session {
                 loop {
                     let scope = Some(namespace.as_str());
                     match session.watch_scope(kind, &client, &resource, scope, send.clone()).await {
-                        ScopeEnd::Forbidden => tokio::time::sleep(ABSENT_RETRY_AFTER).await,
+                        ScopeEnd::Forbidden => tokio::time::sleep(absent_retry_after(kind)).await,
                         end => return end,
                     }
                 }
@@ -452,6 +450,11 @@ impl WatchScope<'_> {
             }
         }
     }
+}
+
+/// Returns the pause before the next try for a kind that the cluster does not have or that the user may not read.
+fn absent_retry_after(kind: Kind) -> Duration {
+    if kind.is_shown_only() { SHOWN_ABSENT_RETRY_AFTER } else { ABSENT_RETRY_AFTER }
 }
 
 /// Continues if an event was sent, and breaks if the controller's loop has ended.
