@@ -1,5 +1,7 @@
 //! Discovery: the API groups and versions that a cluster serves. Each answer is limited in size and in time.
 
+use std::collections::BTreeMap;
+
 use futures::{AsyncReadExt, pin_mut};
 use http::Request;
 use kube::Client;
@@ -68,35 +70,77 @@ struct ServedResource {
     name: String,
 }
 
-/// Returns the API resource of a kind, in the version that the cluster prefers, else in the first version that
-/// serves the kind. `None` if no version serves it.
+/// Returns the API resource of each kind, in the version that the cluster prefers, else in the first version that serves
+/// the kind. `None` for a kind that no version serves. Each answer of the cluster is read once for all kinds.
+///
+/// # Errors
+/// When the cluster does not return its API groups or resources.
+pub async fn find_all(client: &Client, kinds: &[Kind]) -> kube::Result<BTreeMap<Kind, Option<ApiResource>>> {
+    let (of_groups, of_core): (Vec<Kind>, Vec<Kind>) =
+        kinds.iter().copied().partition(|kind| kind.resource().0.contains('.'));
+    let core = of_core.into_iter().map(|kind| (kind, Some(api_resource(kind, "v1"))));
+    let mut found: BTreeMap<Kind, Option<ApiResource>> = core.collect();
+    if of_groups.is_empty() {
+        return Ok(found);
+    }
+    let all: ApiGroups = read(client, "/apis").await?;
+    let mut by_group: BTreeMap<&str, Vec<Kind>> = BTreeMap::new();
+    for kind in of_groups {
+        by_group.entry(kind.resource().0).or_default().push(kind);
+    }
+    let groups = by_group.into_iter().map(async |(group, kinds)| {
+        let served = all.groups.iter().find(|served| served.name == group);
+        find_in_group(client, served, kinds).await
+    });
+    for group in futures::future::try_join_all(groups).await? {
+        found.extend(group);
+    }
+    Ok(found)
+}
+
+/// Returns the API resource of a kind, as [`find_all`] does.
 ///
 /// # Errors
 /// When the cluster does not return its API groups or resources.
 pub async fn find(client: &Client, kind: Kind) -> kube::Result<Option<ApiResource>> {
+    Ok(find_all(client, &[kind]).await?.remove(&kind).flatten())
+}
+
+/// Returns the API resources of kinds of one group; `None` if the cluster does not serve the group.
+async fn find_in_group(
+    client: &Client,
+    served: Option<&ApiGroup>,
+    kinds: Vec<Kind>,
+) -> kube::Result<BTreeMap<Kind, Option<ApiResource>>> {
+    let mut found: BTreeMap<Kind, Option<ApiResource>> = kinds.into_iter().map(|kind| (kind, None)).collect();
+    let Some(served) = served else { return Ok(found) };
+    // The version becomes a part of a path, and the cluster may send any text.
+    let is_valid =
+        |v: &&ApiVersion| !v.version.is_empty() && v.version.bytes().all(|b| b.is_ascii_alphanumeric());
+    let versions =
+        served.preferred_version.iter().chain(&served.versions).filter(is_valid).take(MAX_VERSIONS);
+    for version in versions {
+        if found.values().all(Option::is_some) {
+            break;
+        }
+        let path = format!("/apis/{}/{}", served.name, version.version);
+        let resources: ServedResources = read(client, &path).await?;
+        for (kind, resource) in found.iter_mut().filter(|(_, resource)| resource.is_none()) {
+            if resources.resources.iter().any(|served| served.name == kind.resource().1) {
+                *resource = Some(api_resource(*kind, &version.version));
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn api_resource(kind: Kind, version: &str) -> ApiResource {
     let (group, plural) = kind.resource();
-    let resource = |group: &str, version: &str| ApiResource {
+    ApiResource {
         group: group.into(),
         version: version.into(),
         api_version: if group.is_empty() { version.into() } else { format!("{group}/{version}") },
         kind: kind.name().into(),
         plural: plural.into(),
-    };
-    if !group.contains('.') {
-        return Ok(Some(resource(group, "v1")));
     }
-    let all: ApiGroups = read(client, "/apis").await?;
-    let Some(found) = all.groups.into_iter().find(|g| g.name == group) else { return Ok(None) };
-    let preferred = found.preferred_version.into_iter();
-    // The version becomes a part of a path, and the cluster may send any text.
-    let is_valid =
-        |v: &ApiVersion| !v.version.is_empty() && v.version.bytes().all(|b| b.is_ascii_alphanumeric());
-    for version in preferred.chain(found.versions).filter(is_valid).take(MAX_VERSIONS) {
-        let path = format!("/apis/{group}/{}", version.version);
-        let served: ServedResources = read(client, &path).await?;
-        if served.resources.iter().any(|r| r.name == plural) {
-            return Ok(Some(resource(group, &version.version)));
-        }
-    }
-    Ok(None)
 }

@@ -193,9 +193,13 @@ impl Session {
         }
         let mut watches = JoinSet::new();
         let shown = Kind::SHOWN.into_iter().filter(|_| self.observe == ObserveScope::All);
-        for kind in Kind::DECIDING.into_iter().chain(shown) {
+        let kinds: Vec<Kind> = Kind::DECIDING.into_iter().chain(shown).collect();
+        // If the cluster does not say what it serves, each watch asks again and reports the error.
+        let mut served = served::find_all(&client, &kinds).await.unwrap_or_default();
+        for kind in kinds {
             let (session, client, send) = (self.clone(), client.clone(), send.clone());
-            watches.spawn(async move { session.watch_kind(kind, client, send).await });
+            let served = served.remove(&kind);
+            watches.spawn(async move { session.watch_kind(kind, served, client, send).await });
         }
         let lost = async {
             loop {
@@ -227,11 +231,21 @@ impl Session {
         }
     }
 
-    /// Watches a kind in the version that the cluster serves, and waits while it serves none. Returns when the
-    /// controller's loop has ended.
-    async fn watch_kind(&self, kind: Kind, client: Client, send: impl SendEvent) {
+    /// Watches a kind in the version that the cluster serves, and waits while it serves none. `served` is the answer of
+    /// the cluster, if it is known already. Returns when the controller's loop has ended.
+    async fn watch_kind(
+        &self,
+        kind: Kind,
+        mut served: Option<Option<ApiResource>>,
+        client: Client,
+        send: impl SendEvent,
+    ) {
         loop {
-            match served::find(&client, kind).await {
+            let found = match served.take() {
+                Some(known) => Ok(known),
+                None => served::find(&client, kind).await,
+            };
+            match found {
                 Ok(Some(resource)) => {
                     if !self.watch_served(kind, &client, &resource, &send).await {
                         return;

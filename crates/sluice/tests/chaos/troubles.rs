@@ -134,7 +134,7 @@ impl ChaosFixture {
 
     fn start_controller(&self) -> Result<Controller> {
         let file = |name: &str| -> PathBuf { self.scratch.path().join(name) };
-        let flags = ["--poll-interval=1s", "--delivery-timeout=8s"];
+        let flags = ["--poll-interval=1s", "--delivery-timeout=8s", "--observe=all"];
         Controller::start_at(file("hub"), &self.namespace, &flags, &[("SLUICE_CLOCK_FILE", &file("clock"))])
     }
 

@@ -41,7 +41,7 @@ fn nothing_is_lost_or_made_twice_in_ten_kills() -> Result<()> {
             }
         }
         let (hub, namespace) = (&fleet.place.shared.hub, &fleet.place.namespace);
-        let mut controller = Controller::start(hub, namespace, &["--poll-interval=3s"])?;
+        let mut controller = Controller::start(hub, namespace, &["--poll-interval=3s", "--observe=all"])?;
         let outcome = tokio::select! {
             done = swarm(&fleet, &mut controller) => done,
             stopped = merge_forever(&fleet) => stopped,

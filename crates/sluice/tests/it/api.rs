@@ -86,7 +86,8 @@ fn each_user_sees_the_clusters_and_objects_that_rbac_allows() -> Result<()> {
         place.leaf("prod").apply_yaml(&deployment.to_string()).await?;
 
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
-        let controller = Controller::start(&place.shared.hub, &n, &[&format!("--api-addr={address}")])?;
+        let api = format!("--api-addr={address}");
+        let controller = Controller::start(&place.shared.hub, &n, &[&api, "--observe=all"])?;
         let server = format!("http://{address}");
         let clusters = |names: &[&str]| {
             json!({"apiGroups": ["gitops.weave.works"], "resources": ["gitopsclusters"], "verbs": ["get"],

@@ -67,6 +67,10 @@ impl Controller {
         if !self.extra.iter().any(|e| e.starts_with("--api-addr")) {
             command.arg("--api-addr=0");
         }
+        // What only views show would make each start slower.
+        if !self.extra.iter().any(|e| e.starts_with("--observe")) {
+            command.arg("--observe=targets");
+        }
         if !self.extra.iter().any(|e| e.starts_with("--hook-addr")) {
             command.arg("--hook-addr=0");
         }
