@@ -11,6 +11,7 @@ use sluice_view::fleet::cluster_name;
 use sluice_view::fleet::versions::{RunningVersion, UnreadCluster, Versions, charts, images, mark_outliers};
 use tokio::sync::Mutex;
 
+use crate::problem::Problem;
 use crate::query::VersionsQuery;
 use crate::visible::Visible;
 
@@ -44,9 +45,10 @@ impl VersionKind {
 }
 
 /// All rows that a caller may see.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct AllRows {
-    computed: Instant,
+    /// `None` if they could not be computed.
+    computed: Option<Instant>,
     items: Vec<RunningVersion>,
     unread: Vec<UnreadCluster>,
 }
@@ -65,26 +67,30 @@ impl VersionRows {
         kind: VersionKind,
         visible: Visible,
         query: &VersionsQuery,
-    ) -> Versions {
+    ) -> Result<Versions, Problem> {
+        let after = query.after()?;
         let all = self.all(fleet, kind, visible).await;
-        let wanted = all.items.iter().filter(|row| matches(row, query));
-        let mut rows =
-            wanted.skip_while(|row| !query.continue_.is_empty() && position(row) <= query.continue_);
+        let after: Option<[&str; 5]> = after.as_ref().map(|parts| parts.each_ref().map(String::as_str));
+        let is_next = |row: &&RunningVersion| after.is_none_or(|after| row.order() > after) && matches(row, query);
+        let mut rows = all.items.iter().filter(is_next);
         let items: Vec<RunningVersion> = rows.by_ref().take(query.limit()).cloned().collect();
         let continue_ = match (rows.next(), items.last()) {
-            (Some(_), Some(last)) => position(last),
+            (Some(_), Some(last)) => serde_json::json!(last.order()).to_string(),
             _ => String::new(),
         };
-        Versions { items, unread: all.unread.clone(), continue_ }
+        Ok(Versions { items, unread: all.unread.clone(), continue_ })
     }
 
     async fn all(&self, fleet: &Fleet, kind: VersionKind, visible: Visible) -> Arc<AllRows> {
         let mut kept = self.0.lock().await;
         let key = (kind, visible);
-        if let Some(rows) = kept.get(&key).filter(|rows| rows.computed.elapsed() < MAX_AGE) {
+        if let Some(rows) = kept.get(&key).filter(|rows| rows.computed.is_some_and(|at| at.elapsed() < MAX_AGE)) {
             return rows.clone();
         }
-        let rows = Arc::new(compute(fleet, kind, &key.1));
+        // It takes a while for thousands of rows, in which the runtime has other work.
+        let (of, visible) = (fleet.clone(), key.1.clone());
+        let computed = tokio::task::spawn_blocking(move || compute(&of, kind, &visible)).await;
+        let rows = Arc::new(computed.unwrap_or_else(|_| AllRows::default()));
         if kept.len() >= MAX_KEPT {
             kept.clear();
         }
@@ -94,7 +100,7 @@ impl VersionRows {
 }
 
 fn compute(fleet: &Fleet, kind: VersionKind, visible: &Visible) -> AllRows {
-    let computed = Instant::now();
+    let computed = Some(Instant::now());
     let (mut items, mut unread) = (Vec::new(), Vec::new());
     for key in
         fleet.clusters().iter().filter(|key| visible.clusters.contains(key) || **key == ClusterKey::Local)
@@ -125,9 +131,4 @@ fn matches(row: &RunningVersion, query: &VersionsQuery) -> bool {
         && (query.namespace.is_empty() || query.namespace == row.namespace)
         && (query.version.is_empty() || query.version == row.version)
         && (!query.outliers || row.outlier)
-}
-
-/// Returns a text that orders rows as they are ordered. Names have no such character in them.
-fn position(row: &RunningVersion) -> String {
-    [&*row.name, &row.cluster, &row.namespace, &row.object, &row.version].join("\u{1}")
 }

@@ -15,13 +15,51 @@ pub use access::Access;
 pub use openapi::document;
 pub use routes::{Api, router};
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+/// How many connections are open at a time. Further ones wait.
+const MAX_CONNECTIONS: usize = 256;
+/// How long the head of a request may take, and how long a connection may be idle.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection may be open.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(300);
+/// The most bytes of the head of a request.
+const MAX_HEAD_BYTES: usize = 32 << 10;
 
 /// Serves the API for as long as the process runs.
 ///
 /// # Errors
-/// When the listener fails.
+/// When the address of the listener is not known.
 pub async fn serve<A: Access>(listener: TcpListener, api: Api<A>) -> std::io::Result<()> {
     tracing::info!(address = %listener.local_addr()?, "serving the API, on this machine only and read-only");
-    axum::serve(listener, router(api)).await
+    let (router, slots) = (router(api), Arc::new(Semaphore::new(MAX_CONNECTIONS)));
+    loop {
+        let Ok(slot) = slots.clone().acquire_owned().await else { return Ok(()) };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let service = TowerToHyperService::new(router.clone());
+        tokio::spawn(async move {
+            let served = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEADER_TIMEOUT)
+                .max_buf_size(MAX_HEAD_BYTES)
+                .serve_connection(TokioIo::new(stream), service);
+            // Peers that disconnect or are slow are not logged.
+            let _ = tokio::time::timeout(CONNECTION_TIMEOUT, served).await;
+            drop(slot);
+        });
+    }
 }

@@ -37,6 +37,18 @@ impl VersionsQuery {
     pub(crate) fn limit(&self) -> usize {
         self.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT)
     }
+
+    /// Returns what the last row of the page before was ordered by; `None` for the first page.
+    ///
+    /// # Errors
+    /// When it is not the `continue` of an answer.
+    pub(crate) fn after(&self) -> Result<Option<[String; 5]>, Problem> {
+        if self.continue_.is_empty() {
+            return Ok(None);
+        }
+        let wrong = |_| Problem::bad_request("continue is not that of an answer: leave it out to begin again");
+        serde_json::from_str(&self.continue_).map(Some).map_err(wrong)
+    }
 }
 
 /// The object to trace.

@@ -115,7 +115,7 @@ async fn versions<A: Access>(
 ) -> Result<Response, Problem> {
     let Query(query) = query.map_err(|error| Problem::bad_request(error.body_text()))?;
     let visible = Visible::to(&api.access, &caller, &api.fleet, kind.kinds()).await?;
-    answer(headers, &api.rows.page(&api.fleet, kind, visible, &query).await)
+    answer(headers, &api.rows.page(&api.fleet, kind, visible, &query).await?)
 }
 
 async fn trace<A: Access>(

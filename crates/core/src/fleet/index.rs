@@ -16,8 +16,8 @@ pub struct Index {
 
 type SharedCluster = Arc<RwLock<ObservedCluster>>;
 
-/// The observed state of all clusters, for readers. A reader holds one cluster at a time, and so delays the events of
-/// that cluster only, for as long as it reads.
+/// The observed state of all clusters, for readers. A reader holds one cluster at a time. The next event of that cluster
+/// waits for as long as it reads.
 #[derive(Clone, Debug, Default)]
 pub struct Fleet(Arc<RwLock<BTreeMap<ClusterKey, SharedCluster>>>);
 

@@ -63,6 +63,13 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
+impl RunningVersion {
+    /// Returns what rows are ordered by. No two rows of an answer have the same.
+    pub fn order(&self) -> [&str; 5] {
+        [&self.name, &self.cluster, &self.namespace, &self.object, &self.version]
+    }
+}
+
 /// Returns the charts on one cluster, ordered by namespace and release. [`mark_outliers`] completes the rows.
 pub fn charts(key: &ClusterKey, cluster: &ObservedCluster) -> Vec<RunningVersion> {
     let releases = cluster.objects_of(Kind::HelmRelease).filter_map(|(release, fact)| match fact {
@@ -114,7 +121,7 @@ fn row(
     }
 }
 
-/// Orders the rows of all clusters by name, cluster and namespace, and marks those that run another version than most of
+/// Orders the rows of all clusters by name, cluster, namespace, object and version, and marks those that run another version than most of
 /// the same name in the same namespace. Where no version is run by more than half, nothing is marked.
 pub fn mark_outliers(rows: &mut [RunningVersion]) {
     let mut counts: BTreeMap<(&str, &str, &str), BTreeMap<&str, usize>> = BTreeMap::new();
@@ -132,8 +139,5 @@ pub fn mark_outliers(rows: &mut [RunningVersion]) {
     for (row, outlier) in rows.iter_mut().zip(outliers) {
         row.outlier = outlier;
     }
-    rows.sort_by(|a, b| {
-        let order = |row: &RunningVersion| (row.name.clone(), row.cluster.clone(), row.namespace.clone());
-        order(a).cmp(&order(b)).then_with(|| a.object.cmp(&b.object))
-    });
+    rows.sort_by(|a, b| a.order().cmp(&b.order()));
 }

@@ -135,8 +135,8 @@ async fn pages_follow_each_other_without_gap_or_repetition() {
     let whole = rows("admin", "/api/v1/images").await;
     let (mut paged, mut next) = (Vec::new(), String::new());
     loop {
-        let path =
-            format!("/api/v1/images?limit=2&continue={}", next.replace('\u{1}', "%01").replace('/', "%2F"));
+        let escaped: String = next.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let path = format!("/api/v1/images?limit=1&continue={escaped}");
         let (_, body) = ask("admin", &path).await;
         paged.extend(rows("admin", &path).await);
         match body["continue"].as_str() {
@@ -145,7 +145,8 @@ async fn pages_follow_each_other_without_gap_or_repetition() {
         }
     }
     assert_eq!(paged, whole);
-    assert!(whole.len() > 4);
+    // A hostile cluster may name images with any character, and a workload may have two tags of one image.
+    assert!(whole.iter().any(|row| row.contains('\u{1}')) && whole.len() > 8, "{whole:?}");
 }
 
 #[tokio::test]
@@ -166,6 +167,7 @@ async fn a_wrong_parameter_is_named_with_what_to_write() {
     for (path, part) in [
         ("/api/v1/charts?limit=many", "limit"),
         ("/api/v1/charts?nmae=podinfo", "nmae"),
+        ("/api/v1/charts?continue=podinfo", "leave it out to begin again"),
         ("/api/v1/trace?kind=Pod&namespace=a&name=b", "write one of"),
         ("/api/v1/trace?kind=Deployment", "write namespace=… and name=…"),
         ("/api/v1/trace?kind=Deployment&namespace=a&name=b&cluster=us", "<namespace>/<name>"),
