@@ -6,7 +6,7 @@ use crate::fleet::{run_concurrently, set_healthy, write};
 use crate::objects::{self, HELM, HELM_RELEASE, KUSTOMIZE, NAMESPACES, VERSION};
 use crate::options::BenchOptions;
 use crate::process_stats::{megabytes, peak_memory, processor_time, resident_memory};
-use crate::table::{BudgetVerdict, ResultTable, progress, time, times};
+use crate::table::{BudgetVerdict, ResultTable, percentile, progress, time, times};
 use crate::writes::Writes;
 use anyhow::{Context, Result, bail};
 use axum::http::{Method, Request};
@@ -27,6 +27,16 @@ const ENVIRONMENT: &str = "prod";
 const CONCURRENT: usize = 64;
 /// The time limit of a start.
 const START_TIMEOUT: Duration = Duration::from_secs(180);
+/// How often each view is asked for.
+const REQUESTS: usize = 500;
+/// Users who may see every cluster.
+const VIEWERS: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: viewers}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: Group, apiGroup: rbac.authorization.k8s.io, name: 'system:serviceaccounts:clusters'}]
+";
 /// The namespace of the GitopsClusters.
 const CLUSTERS_NAMESPACE: &str = "clusters";
 /// The lists that a session reads: the API path, with the version that it finds.
@@ -57,12 +67,14 @@ pub async fn measure(options: &BenchOptions, plane: &ControlPlane, table: &mut R
     }
     register(&hub, &servers, options.clusters).await?;
     let wanted = options.clusters * APPLICATIONS * OBJECTS_OF_EACH;
+    let address = ControllerProcess::free_address()?;
     let (mut took, mut bare, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     let mut last = None;
     for _ in 0..options.repeat {
         drop(last.take());
         let plain = list_bare(&servers, options.clusters).await?;
-        let controller = ControllerProcess::start(options, &hub)?;
+        let api = format!("--api-addr={address}");
+        let controller = ControllerProcess::start_with(options, &hub, &["--hook-addr=0", &api])?;
         until_observed(&controller, wanted).await?;
         let started = controller.started.elapsed();
         progress(&format!(
@@ -82,7 +94,62 @@ pub async fn measure(options: &BenchOptions, plane: &ControlPlane, table: &mut R
     let text = ratios.iter().map(|r| format!("{r:.2}")).collect::<Vec<_>>().join(", ");
     let held = ratios.iter().all(|ratio| *ratio <= 1.5);
     table.add("  as a multiple of bare lists", "≤ 1.5", text, BudgetVerdict::of(held));
-    rest(options, &hub, &controller, table).await
+    rest(options, &hub, &controller, table).await?;
+    api(&hub, &servers, &address, table).await
+}
+
+/// Asks each view of the API 100 times a second while workloads change, and measures the time to the whole answer.
+async fn api(hub: &Cluster, servers: &[Cluster], address: &str, table: &mut ResultTable) -> Result<()> {
+    hub.apply_yaml(VIEWERS).await?;
+    let mut tokens = Vec::new();
+    for viewer in ["ann", "bob", "eve"] {
+        let kubeconfig = hub.service_account(CLUSTERS_NAMESPACE, viewer).await?;
+        let token = kubeconfig.split_once("token: ").and_then(|(_, rest)| rest.split(['\n', '}']).next());
+        tokens.push(token.context("no token")?.trim().to_string());
+    }
+    let clients = futures::future::try_join_all(servers.iter().map(Cluster::client)).await?;
+    let changes = tokio::spawn(change_workloads(clients));
+    let http = reqwest::Client::new();
+    for path in [
+        "clusters",
+        "charts?limit=500",
+        "images?name=app-001",
+        "trace?cluster=clusters/cluster-007&kind=Deployment&namespace=app-001-prod&name=app-001",
+    ] {
+        let url = format!("http://{address}/api/v1/{path}");
+        let mut asked = Vec::new();
+        let mut pace = tokio::time::interval(Duration::from_millis(10));
+        for token in tokens.iter().cycle().take(REQUESTS) {
+            pace.tick().await;
+            let request = http.get(&url).bearer_auth(token);
+            asked.push(tokio::spawn(async move {
+                let started = Instant::now();
+                let answer = request.send().await?.error_for_status()?;
+                answer.bytes().await?;
+                anyhow::Ok(started.elapsed())
+            }));
+        }
+        let mut waits = Vec::new();
+        for answer in asked {
+            waits.push(answer.await?.with_context(|| path.to_string())?);
+        }
+        let at = |percent| time(percentile(&waits, percent));
+        let what = format!("  API, 100 requests a second: {}", path.split('?').next().unwrap_or(path));
+        table.add(&what, "", format!("p50 {}, p99 {}", at(50), at(99)), BudgetVerdict::None);
+    }
+    changes.abort();
+    Ok(())
+}
+
+/// Changes a workload of each server ten times a second, and never ends.
+async fn change_workloads(clients: Vec<Client>) {
+    for n in 0.. {
+        let application = format!("app-{:03}", n % APPLICATIONS);
+        for client in &clients {
+            let _ = set_healthy(client, &application, ENVIRONMENT, &format!("6.2.{n}")).await;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }
 
 async fn rest(

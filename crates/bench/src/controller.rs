@@ -40,10 +40,10 @@ impl ControllerProcess {
         let metrics = ControllerProcess::free_address()?;
         let mut command = Command::new(&options.sluice);
         command.arg("controller").arg("--kubeconfig").arg(cluster.kubeconfig_path());
-        command
-            .arg(format!("--metrics-addr={metrics}"))
-            .args(["--health-addr=0", "--api-addr=0"])
-            .args(flags);
+        command.arg(format!("--metrics-addr={metrics}")).arg("--health-addr=0").args(flags);
+        if !flags.iter().any(|flag| flag.starts_with("--api-addr")) {
+            command.arg("--api-addr=0");
+        }
         command.arg("--cache-dir").arg(scratch.folder("cache")?);
         command.args(["--log-encoding=console", "--insecure-git-http"]);
         // A restarted controller would wait for the Lease of the killed one to expire.

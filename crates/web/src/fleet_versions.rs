@@ -71,7 +71,8 @@ impl VersionRows {
         let after = query.after()?;
         let all = self.all(fleet, kind, visible).await;
         let after: Option<[&str; 5]> = after.as_ref().map(|parts| parts.each_ref().map(String::as_str));
-        let is_next = |row: &&RunningVersion| after.is_none_or(|after| row.order() > after) && matches(row, query);
+        let is_next =
+            |row: &&RunningVersion| after.is_none_or(|after| row.order() > after) && matches(row, query);
         let mut rows = all.items.iter().filter(is_next);
         let items: Vec<RunningVersion> = rows.by_ref().take(query.limit()).cloned().collect();
         let continue_ = match (rows.next(), items.last()) {
@@ -84,7 +85,9 @@ impl VersionRows {
     async fn all(&self, fleet: &Fleet, kind: VersionKind, visible: Visible) -> Arc<AllRows> {
         let mut kept = self.0.lock().await;
         let key = (kind, visible);
-        if let Some(rows) = kept.get(&key).filter(|rows| rows.computed.is_some_and(|at| at.elapsed() < MAX_AGE)) {
+        if let Some(rows) =
+            kept.get(&key).filter(|rows| rows.computed.is_some_and(|at| at.elapsed() < MAX_AGE))
+        {
             return rows.clone();
         }
         // It takes a while for thousands of rows, in which the runtime has other work.

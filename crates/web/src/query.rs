@@ -46,7 +46,8 @@ impl VersionsQuery {
         if self.continue_.is_empty() {
             return Ok(None);
         }
-        let wrong = |_| Problem::bad_request("continue is not that of an answer: leave it out to begin again");
+        let wrong =
+            |_| Problem::bad_request("continue is not that of an answer: leave it out to begin again");
         serde_json::from_str(&self.continue_).map(Some).map_err(wrong)
     }
 }

@@ -75,7 +75,8 @@ fn release(namespace: &str, name: &str, version: &str) -> Vec<(ObjectKey, Fact)>
         covers_owned: true,
         on_another_cluster: false,
     };
-    let images = ["ghcr.io/proxy:2", "ghcr.io/proxy:1", "a\u{1}b\u{0}\"c:1", "a\u{1}b:1", "a:1"].map(String::from);
+    let images =
+        ["ghcr.io/proxy:2", "ghcr.io/proxy:1", "a\u{1}b\u{0}\"c:1", "a\u{1}b:1", "a:1"].map(String::from);
     let images = [vec![format!("ghcr.io/{name}:{version}")], images.to_vec()].concat();
     let workload = WorkloadFact { owner: Some(helm.clone()), release: None, status: ready(), images };
     let repository = Repository { url: "https://charts.example.com".into(), branch: String::new() };
