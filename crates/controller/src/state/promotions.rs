@@ -25,7 +25,11 @@ impl State {
             }
             ObjectEvent::Deleted(metadata) => {
                 self.promotions_watched_to = self.promotions_watched_to.max(version_of(&metadata));
-                self.forget_promotion(&PipelineKey::named(&metadata));
+                // The watch may report the deletion after this replica has created a successor of the same name.
+                let gone = PipelineKey::named(&metadata);
+                if !self.is_succeeded(&gone, metadata.uid.as_deref()) {
+                    self.forget_promotion(&gone);
+                }
             }
             // The object still has its name, so the promotion is not created a second time.
             ObjectEvent::Unreadable(bad) => {
@@ -67,12 +71,23 @@ impl State {
     /// Forgets a record, whichever pipeline it belongs to.
     pub(super) fn forget_promotion(&mut self, gone: &PipelineKey) {
         self.note_readable::<Promotion>(gone);
-        let mut holders = self.promotions.iter();
-        let holder = holders
-            .find(|(key, records)| key.namespace == gone.namespace && records.contains_key(&gone.name));
-        if let Some((key, _)) = holder {
-            self.forget_record(&key.clone(), &gone.name);
+        if let Some(key) = self.holder(gone).cloned() {
+            self.forget_record(&key, &gone.name);
         }
+    }
+
+    /// Returns the pipeline that has a record of this name.
+    fn holder(&self, named: &PipelineKey) -> Option<&PipelineKey> {
+        let is_holder = |key: &PipelineKey, records: &BTreeMap<String, Record>| {
+            key.namespace == named.namespace && records.contains_key(&named.name)
+        };
+        self.promotions.iter().find(|(key, records)| is_holder(key, records)).map(|(key, _)| key)
+    }
+
+    /// Whether the object with this uid has a successor of the same name.
+    fn is_succeeded(&self, named: &PipelineKey, uid: Option<&str>) -> bool {
+        let known = self.holder(named).and_then(|key| self.record(key, &named.name)?.object().uid());
+        known.is_some_and(|known| uid != Some(known.as_str()))
     }
 
     /// Forgets a record of a pipeline.
@@ -249,6 +264,22 @@ mod tests {
         assert_ne!(known(&state), Some((true, true)), "the deleted record counts as stored");
         state.promotion_event(ObjectEvent::Applied(promotion(9)));
         assert!(known(&state).is_some(), "the successor is known when the watch reports it");
+    }
+
+    #[test]
+    fn a_late_deletion_does_not_forget_the_successor() {
+        let with_uid = |version: u64, uid: &str| {
+            let mut object = promotion(version);
+            object.metadata.uid = Some(uid.into());
+            object
+        };
+        let mut state = state();
+        creating(&mut state);
+        state.created(&key(), "podinfo-prod", Ok(Some(Box::new(with_uid(9, "second")))));
+        state.promotion_event(ObjectEvent::Deleted(with_uid(8, "first").metadata));
+        assert_eq!(known(&state), Some((true, true)), "it would be created and delivered again");
+        state.promotion_event(ObjectEvent::Deleted(with_uid(10, "second").metadata));
+        assert_eq!(known(&state), None);
     }
 
     #[test]
