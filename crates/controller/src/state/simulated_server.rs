@@ -8,6 +8,7 @@ use sluice_api::promotion::{Promotion, PromotionStatus};
 
 use super::cached::PipelineHookFields;
 use super::status_queue::{StatusOwner, StatusWrite, StoredObject, WriteOutcome};
+use crate::key::version_of;
 
 /// An event of the hub's watches.
 #[derive(Clone)]
@@ -30,6 +31,8 @@ pub(super) struct SimulatedHub {
     pub delivered: usize,
     /// A list that was read and not delivered yet: the objects, its version and the length of the log.
     pub listed: Option<(Vec<Pipeline>, Vec<Promotion>, u64, usize)>,
+    /// The versions that status writes of earlier processes stored.
+    pub written_late: BTreeSet<u64>,
 }
 
 impl SimulatedHub {
@@ -75,7 +78,15 @@ impl SimulatedHub {
         };
         if version == Some(write.version.to_string()) {
             self.write(write);
+            self.written_late.insert(self.version);
         }
+    }
+
+    /// Whether this status is from an earlier process, and no watch has reported it yet.
+    pub(super) fn is_unreported(&self, object: &Promotion) -> bool {
+        let version = version_of(&object.metadata);
+        let is_it = |event: &HubEvent| matches!(event, HubEvent::Promotion(other) if version_of(&other.metadata) == version);
+        self.written_late.contains(&version) && self.log[self.delivered..].iter().any(is_it)
     }
 
     /// Writes a status as `runtime/status_writer.rs` and the API server do.

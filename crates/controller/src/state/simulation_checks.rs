@@ -76,10 +76,12 @@ impl ControllerSimulation {
         }
     }
 
-    /// Checks P1: a delivery that is recorded is not repeated.
+    /// Checks P1: a delivery that is recorded is not repeated. Another process that starts before the record has arrived
+    /// delivers again, and finds the earlier commit.
     fn check_not_recorded(&self, job: &Job) {
         let name = job.promotion.name_any();
-        let stored = self.server.promotions.get(&name).filter(|o| o.uid() == job.promotion.uid());
+        let is_known = |o: &&Promotion| o.uid() == job.promotion.uid() && !self.server.is_unreported(o);
+        let stored = self.server.promotions.get(&name).filter(is_known);
         let status = stored.and_then(|object| object.status.clone()).unwrap_or_default();
         let is_recorded = status.round == job.order.round && status.phase == Phase::Delivered;
         assert!(!is_recorded, "P1: {name} is delivered again");
