@@ -275,10 +275,6 @@ impl ObservedMemory {
             return Err(TooLarge::Cluster((self.limit / 3) >> 20));
         }
         if used.values().sum::<usize>() + more > self.limit {
-            let group = |key: &ClusterKey| match key {
-                ClusterKey::Local => None,
-                ClusterKey::Remote { namespace, .. } => Some(namespace.clone()),
-            };
             let mut groups: HashSet<_> = used.keys().map(group).collect();
             groups.insert(group(cluster));
             let of_group = used.iter().filter(|(key, _)| group(key) == group(cluster));
@@ -290,11 +286,29 @@ impl ObservedMemory {
         Ok(())
     }
 
-    /// Whether there is memory for objects that only views show. The last third is for those that decisions need.
-    fn has_room_to_show(&self, cluster: &ClusterKey) -> bool {
+    /// Whether there is memory for objects that only views show. The last third is for those that decisions need. If the
+    /// rest is in use, each namespace of GitopsClusters may have an equal share. `outdated` is what the cluster is charged
+    /// for objects that a list is just replacing.
+    fn has_room_to_show(&self, cluster: &ClusterKey, outdated: usize) -> bool {
         let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_cluster = used.get(cluster).copied().unwrap_or_default();
-        of_cluster < self.limit / 3 / 3 * 2 && used.values().sum::<usize>() < self.limit / 3 * 2
+        let of_cluster = used.get(cluster).copied().unwrap_or_default().saturating_sub(outdated);
+        let all = used.values().sum::<usize>().saturating_sub(outdated);
+        let room = self.limit / 3 * 2;
+        of_cluster < room / 3 && (all < room || self.has_share(&used, cluster, room, outdated))
+    }
+
+    /// Whether the namespace of a cluster has less than an equal share of `limit`.
+    fn has_share(
+        &self,
+        used: &HashMap<ClusterKey, usize>,
+        cluster: &ClusterKey,
+        limit: usize,
+        outdated: usize,
+    ) -> bool {
+        let mut groups: HashSet<_> = used.keys().map(group).collect();
+        groups.insert(group(cluster));
+        let of_group = used.iter().filter(|(key, _)| group(key) == group(cluster));
+        of_group.map(|(_, bytes)| bytes).sum::<usize>().saturating_sub(outdated) < limit / groups.len()
     }
 
     fn release(&self, cluster: &ClusterKey, less: usize) {
@@ -310,6 +324,14 @@ impl ObservedMemory {
     /// Returns the bytes that are charged for all clusters.
     pub fn used(&self) -> usize {
         self.used.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
+    }
+}
+
+/// The clusters that share memory: those of one namespace, or the hub.
+fn group(key: &ClusterKey) -> Option<&str> {
+    match key {
+        ClusterKey::Local => None,
+        ClusterKey::Remote { namespace, .. } => Some(namespace),
     }
 }
 
@@ -340,7 +362,9 @@ impl WatchMemory {
 
     /// Whether there is memory for an object that only views show. Logs when there is none any more.
     pub fn has_room_to_show(&self) -> bool {
-        let has_room = self.observed.has_room_to_show(&self.cluster);
+        let added = self.added.load(Ordering::Relaxed);
+        let outdated = self.charged.load(Ordering::Relaxed).saturating_sub(added);
+        let has_room = self.observed.has_room_to_show(&self.cluster, outdated);
         if self.leaves_out.swap(!has_room, Ordering::Relaxed) == has_room && !has_room {
             tracing::warn!(cluster = %self.cluster, "objects that only views show are left out: raise --observed-memory, or set --observe=targets");
         }
@@ -465,6 +489,42 @@ mod tests {
             memory.charge().unwrap();
             assert!(!memory.has_room_to_show());
         }
+    }
+
+    #[test]
+    fn a_new_list_shows_the_same_objects_as_the_one_before() {
+        let observed = ObservedMemory::new(9 << 20);
+        let memory = WatchMemory::new(ClusterKey::Local, observed);
+        let listed = || {
+            let mut shown = 0;
+            memory.start_list();
+            while shown < 100 && memory.has_room_to_show() {
+                memory.add(64 << 10);
+                memory.charge().unwrap();
+                shown += 1;
+            }
+            memory.finish_list();
+            shown
+        };
+        let first = listed();
+        assert_eq!((listed(), listed()), (first, first));
+    }
+
+    #[test]
+    fn clusters_of_one_namespace_take_no_room_from_what_is_shown_of_others() {
+        let observed = ObservedMemory::new(9 << 20);
+        let cluster = |namespace: &str, name: &str| ClusterKey::Remote {
+            namespace: namespace.into(),
+            name: name.into(),
+        };
+        let hostile = ["a", "b", "c"].map(|name| WatchMemory::new(cluster("eve", name), observed.clone()));
+        for memory in &hostile {
+            memory.add(2 << 20);
+            memory.charge().unwrap();
+        }
+        assert!(hostile.iter().all(|memory| !memory.has_room_to_show()));
+        let other = WatchMemory::new(cluster("jane", "eu"), observed);
+        assert!(other.has_room_to_show());
     }
 
     #[tokio::test]
