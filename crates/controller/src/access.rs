@@ -14,27 +14,41 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use sluice_core::access::{AccessError, Caller, ReadRight};
+use tokio::sync::Semaphore;
 
 use crate::timeout::{API_CALL_TIMEOUT, within};
 use crate::watch::read_error::api_error_message;
 
 /// How long an answer counts. A right that is withdrawn ends after this time.
 const ANSWER_LIFETIME: Duration = Duration::from_secs(10);
-/// How many answers are kept. Beyond, all are asked for again.
+/// How many answers are kept. Beyond, the oldest are forgotten.
 const MAX_ANSWERS: usize = 20_000;
+/// How many tokens are reviewed at a time. Anybody who reaches the API can send tokens.
+const CONCURRENT_TOKENS: usize = 4;
+/// How many rights are reviewed at a time, for all callers together.
+const CONCURRENT_RIGHTS: usize = 16;
 
 /// Asks the hub's API server.
 #[derive(Clone)]
 pub struct AccessReviews {
     hub: Client,
     callers: Answers<[u8; 32], Option<Caller>>,
-    rights: Answers<(Caller, ReadRight), bool>,
+    /// By the digest of the caller: callers may be in hundreds of groups.
+    rights: Answers<([u8; 32], ReadRight), bool>,
+    token_slots: Arc<Semaphore>,
+    right_slots: Arc<Semaphore>,
 }
 
 impl AccessReviews {
     /// Returns reviews by this API server.
     pub fn new(hub: Client) -> Self {
-        Self { hub, callers: Answers::default(), rights: Answers::default() }
+        Self {
+            hub,
+            callers: Answers::default(),
+            rights: Answers::default(),
+            token_slots: Arc::new(Semaphore::new(CONCURRENT_TOKENS)),
+            right_slots: Arc::new(Semaphore::new(CONCURRENT_RIGHTS)),
+        }
     }
 
     /// Returns whose token this is.
@@ -48,7 +62,11 @@ impl AccessReviews {
         let caller = match known {
             Some(caller) => caller,
             None => {
-                let caller = self.review_token(token).await?;
+                let _slot = self.token_slots.acquire().await;
+                let caller = match self.callers.get(&key) {
+                    Some(caller) => caller,
+                    None => self.review_token(token).await?,
+                };
                 self.callers.put(key, caller.clone());
                 caller
             }
@@ -61,7 +79,13 @@ impl AccessReviews {
     /// # Errors
     /// When the API server cannot be asked.
     pub async fn allows(&self, caller: &Caller, right: &ReadRight) -> Result<bool, AccessError> {
-        let key = (caller.clone(), right.clone());
+        // The text of a caller is unambiguous, because all strings in it are quoted.
+        let key = (Sha256::digest(format!("{caller:?}")).into(), right.clone());
+        if let Some(allowed) = self.rights.get(&key) {
+            return Ok(allowed);
+        }
+        let _slot = self.right_slots.acquire().await;
+        // Another request of the caller may have asked in the meantime.
         if let Some(allowed) = self.rights.get(&key) {
             return Ok(allowed);
         }
@@ -135,8 +159,28 @@ impl<K: Eq + Hash, V: Clone> Answers<K, V> {
             answers.retain(|_, (at, _)| at.elapsed() < ANSWER_LIFETIME);
         }
         if answers.len() >= MAX_ANSWERS {
-            answers.clear();
+            let mut times: Vec<Instant> = answers.values().map(|(at, _)| *at).collect();
+            let (_, quartile, _) = times.select_nth_unstable(MAX_ANSWERS / 4);
+            let newer_than = *quartile;
+            answers.retain(|_, (at, _)| *at > newer_than);
         }
         answers.insert(key, (Instant::now(), answer));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beyond_the_limit_only_the_oldest_answers_are_forgotten() {
+        let answers = Answers::default();
+        for n in 0..=MAX_ANSWERS {
+            answers.put(n, n);
+        }
+        let known = |n: usize| answers.get(&n).is_some();
+        assert!(!known(0) && known(MAX_ANSWERS) && known(MAX_ANSWERS - 1));
+        let kept = (0..=MAX_ANSWERS).filter(|n| known(*n)).count();
+        assert!(kept > MAX_ANSWERS / 2 && kept <= MAX_ANSWERS, "{kept}");
     }
 }

@@ -33,11 +33,11 @@ impl Budget {
 }
 
 impl CallerBudgets {
-    /// Counts a request of a caller.
+    /// Counts something that costs as much as some requests of a caller.
     ///
     /// # Errors
     /// When the caller has made too many.
-    pub(crate) fn spend(&self, caller: &str, now: Instant) -> Result<(), Problem> {
+    pub(crate) fn spend(&self, caller: &str, requests: usize, now: Instant) -> Result<(), Problem> {
         let mut budgets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if budgets.len() >= MAX_CALLERS {
             budgets.retain(|_, budget| budget.at(now).left < BURST);
@@ -45,12 +45,13 @@ impl CallerBudgets {
         let full = Budget { left: BURST, updated: now };
         let budget = budgets.entry(caller.into()).or_insert(full);
         *budget = budget.at(now);
-        if budget.left < 1.0 {
-            let detail =
-                format!("you made more than {RATE} requests a second: wait a second, then ask less often");
+        if budget.left < requests as f64 {
+            let detail = format!(
+                "you made more than {RATE} requests a second, or asked for too many rows: wait a second, then ask less often"
+            );
             return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail));
         }
-        budget.left -= 1.0;
+        budget.left -= requests as f64;
         Ok(())
     }
 }
@@ -64,10 +65,17 @@ mod tests {
     #[test]
     fn a_caller_that_asks_too_often_waits_and_delays_no_other() {
         let (budgets, now) = (CallerBudgets::default(), Instant::now());
-        let asked = (0..1000).filter(|_| budgets.spend("eve", now).is_ok()).count();
+        let asked = (0..1000).filter(|_| budgets.spend("eve", 1, now).is_ok()).count();
         assert_eq!(asked, BURST as usize);
-        assert!(budgets.spend("jane", now).is_ok());
+        assert!(budgets.spend("jane", 1, now).is_ok());
         let later = now + Duration::from_secs(1);
-        assert_eq!((0..1000).filter(|_| budgets.spend("eve", later).is_ok()).count(), RATE as usize);
+        assert_eq!((0..1000).filter(|_| budgets.spend("eve", 1, later).is_ok()).count(), RATE as usize);
+    }
+
+    #[test]
+    fn a_page_of_many_rows_costs_as_much_as_many_requests() {
+        let (budgets, now) = (CallerBudgets::default(), Instant::now());
+        let pages = (0..1000).filter(|_| budgets.spend("eve", 10, now).is_ok()).count();
+        assert_eq!(pages, BURST as usize / 10);
     }
 }

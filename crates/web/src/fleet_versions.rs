@@ -4,21 +4,30 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use axum::http::StatusCode;
 use sluice_core::fleet::index::Fleet;
-use sluice_core::fleet::observed_cluster::{ClusterState, ObservedCluster};
-use sluice_core::fleet::{ClusterKey, Kind};
+use sluice_core::fleet::observed_cluster::{ClusterState, KindState, ObservedCluster};
+use sluice_core::fleet::{ClusterKey, Kind, ObjectKey};
 use sluice_view::fleet::cluster_name;
-use sluice_view::fleet::versions::{RunningVersion, UnreadCluster, Versions, charts, images, mark_outliers};
-use tokio::sync::Mutex;
+use sluice_view::fleet::versions::{RunningVersion, UnreadCluster, Versions, chart, images, mark_outliers};
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::problem::Problem;
 use crate::query::VersionsQuery;
 use crate::visible::Visible;
 
+/// Why nothing is shown of a cluster that the controller has just connected to.
+pub(crate) const NOT_READ_YET: &str = "Sluice has not read it yet: wait a moment";
 /// How old rows may be that answer a request. Thousands of rows are not computed again for each request.
 const MAX_AGE: Duration = Duration::from_millis(500);
 /// How many sets of rows are kept, one for each view and each set of objects that callers may see.
 const MAX_KEPT: usize = 4;
+/// How many objects of a cluster are read at a time. The next event of the cluster waits meanwhile.
+const SLICE: usize = 500;
+/// The most rows of one cluster. A hostile cluster may have workloads with many images.
+const MAX_CLUSTER_ROWS: usize = 20_000;
+/// The most rows of all clusters, so that they take at most about 100 MB.
+const MAX_ROWS: usize = 200_000;
 
 /// What to list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,20 +44,11 @@ impl VersionKind {
             VersionKind::Images => &Kind::WITH_IMAGES,
         }
     }
-
-    fn rows(self, key: &ClusterKey, cluster: &ObservedCluster) -> Vec<RunningVersion> {
-        match self {
-            VersionKind::Charts => charts(key, cluster),
-            VersionKind::Images => images(key, cluster),
-        }
-    }
 }
 
 /// All rows that a caller may see.
 #[derive(Debug, Default)]
 struct AllRows {
-    /// `None` if they could not be computed.
-    computed: Option<Instant>,
     items: Vec<RunningVersion>,
     unread: Vec<UnreadCluster>,
 }
@@ -57,7 +57,7 @@ struct AllRows {
 #[derive(Clone, Default)]
 pub(crate) struct VersionRows(Arc<Mutex<KeptRows>>);
 
-type KeptRows = HashMap<(VersionKind, Visible), Arc<AllRows>>;
+type KeptRows = HashMap<(VersionKind, Visible), (Instant, Arc<AllRows>)>;
 
 impl VersionRows {
     /// Returns the rows that a query asks for. Rows are computed by one request at a time, and the others wait for them.
@@ -66,65 +66,138 @@ impl VersionRows {
         fleet: &Fleet,
         kind: VersionKind,
         visible: Visible,
-        query: &VersionsQuery,
+        query: VersionsQuery,
     ) -> Result<Versions, Problem> {
         let after = query.after()?;
-        let all = self.all(fleet, kind, visible).await;
-        let after: Option<[&str; 5]> = after.as_ref().map(|parts| parts.each_ref().map(String::as_str));
-        let is_next =
-            |row: &&RunningVersion| after.is_none_or(|after| row.order() > after) && matches(row, query);
-        let mut rows = all.items.iter().filter(is_next);
-        let items: Vec<RunningVersion> = rows.by_ref().take(query.limit()).cloned().collect();
-        let continue_ = match (rows.next(), items.last()) {
-            (Some(_), Some(last)) => serde_json::json!(last.order()).to_string(),
-            _ => String::new(),
-        };
-        Ok(Versions { items, unread: all.unread.clone(), continue_ })
-    }
-
-    async fn all(&self, fleet: &Fleet, kind: VersionKind, visible: Visible) -> Arc<AllRows> {
-        let mut kept = self.0.lock().await;
-        let key = (kind, visible);
-        if let Some(rows) =
-            kept.get(&key).filter(|rows| rows.computed.is_some_and(|at| at.elapsed() < MAX_AGE))
-        {
-            return rows.clone();
-        }
-        // It takes a while for thousands of rows, in which the runtime has other work.
-        let (of, visible) = (fleet.clone(), key.1.clone());
-        let computed = tokio::task::spawn_blocking(move || compute(&of, kind, &visible)).await;
-        let rows = Arc::new(computed.unwrap_or_else(|_| AllRows::default()));
-        if kept.len() >= MAX_KEPT {
-            kept.clear();
-        }
-        kept.insert(key, rows.clone());
-        rows
+        let kept = self.0.clone().lock_owned().await;
+        let fleet = fleet.clone();
+        // It takes a while for thousands of rows, in which the runtime has other work. The lock goes along: it is held until
+        // the work is done, also if the caller does not wait for the answer.
+        let page = tokio::task::spawn_blocking(move || {
+            let all = all(kept, &fleet, kind, visible);
+            page(&all, after.as_ref(), &query)
+        });
+        page.await.map_err(|_| {
+            Problem::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "the rows could not be computed: report this as a bug",
+            )
+        })
     }
 }
 
+fn page(all: &AllRows, after: Option<&[String; 5]>, query: &VersionsQuery) -> Versions {
+    let after: Option<[&str; 5]> = after.map(|parts| parts.each_ref().map(String::as_str));
+    let is_next =
+        |row: &&RunningVersion| after.is_none_or(|after| row.order() > after) && matches(row, query);
+    let mut rows = all.items.iter().filter(is_next);
+    let items: Vec<RunningVersion> = rows.by_ref().take(query.limit()).cloned().collect();
+    let continue_ = match (rows.next(), items.last()) {
+        (Some(_), Some(last)) => serde_json::json!(last.order()).to_string(),
+        _ => String::new(),
+    };
+    Versions { items, unread: all.unread.clone(), continue_ }
+}
+
+fn all(
+    mut kept: OwnedMutexGuard<KeptRows>,
+    fleet: &Fleet,
+    kind: VersionKind,
+    visible: Visible,
+) -> Arc<AllRows> {
+    let key = (kind, visible);
+    if let Some((_, rows)) = kept.get(&key).filter(|(at, _)| at.elapsed() < MAX_AGE) {
+        return rows.clone();
+    }
+    kept.remove(&key);
+    while kept.len() >= MAX_KEPT {
+        let oldest = kept.iter().min_by_key(|(_, (at, _))| *at).map(|(key, _)| key.clone());
+        oldest.and_then(|oldest| kept.remove(&oldest));
+    }
+    let rows = Arc::new(compute(fleet, kind, &key.1));
+    kept.insert(key, (Instant::now(), rows.clone()));
+    rows
+}
+
 fn compute(fleet: &Fleet, kind: VersionKind, visible: &Visible) -> AllRows {
-    let computed = Some(Instant::now());
-    let (mut items, mut unread) = (Vec::new(), Vec::new());
-    for key in
-        fleet.clusters().iter().filter(|key| visible.clusters.contains(key) || **key == ClusterKey::Local)
-    {
-        let read = fleet.read(key, |cluster| match cluster.state() {
-            ClusterState::Up => Ok(kind.rows(key, cluster)),
-            ClusterState::Connecting => Err("Sluice has not read it yet: wait a moment".to_string()),
-            ClusterState::Lost(why) => Err(why.clone()),
-        });
-        match read {
-            Some(Ok(rows)) => items.extend(rows.into_iter().filter(|row| {
-                let of = kind.kinds().iter().find(|kind| row.object.split('/').next() == Some(kind.name()));
-                of.is_some_and(|of| visible.shows(key, *of, &row.namespace))
-            })),
-            Some(Err(why)) => unread.push(UnreadCluster { cluster: cluster_name(key), why }),
-            None => {}
+    let mut all = AllRows::default();
+    for key in fleet.clusters().iter().filter(|key| visible.shows_some_of(key)) {
+        let room = MAX_CLUSTER_ROWS.min(MAX_ROWS - all.items.len());
+        let mut unread = match fleet.read(key, |cluster| unread(cluster, kind)) {
+            Some(Ok(unread)) => unread,
+            Some(Err(why)) => {
+                all.unread.push(UnreadCluster { cluster: cluster_name(key), why });
+                continue;
+            }
+            None => continue,
+        };
+        if !rows(fleet, key, kind, visible, room, &mut all.items) {
+            unread.push(format!("it has too many rows, and only {room} are shown"));
         }
+        all.unread.extend(unread.into_iter().map(|why| UnreadCluster { cluster: cluster_name(key), why }));
     }
     // Marked after what the caller may not see is gone, so that a mark says nothing about that.
-    mark_outliers(&mut items);
-    AllRows { computed, items, unread }
+    mark_outliers(&mut all.items);
+    all
+}
+
+/// Adds the rows of a cluster, at most `room`. Returns false if there are more.
+fn rows(
+    fleet: &Fleet,
+    key: &ClusterKey,
+    kind: VersionKind,
+    visible: &Visible,
+    room: usize,
+    rows: &mut Vec<RunningVersion>,
+) -> bool {
+    let end = rows.len() + room;
+    for of in kind.kinds() {
+        let mut after: Option<ObjectKey> = None;
+        loop {
+            let slice = fleet.read(key, |cluster| {
+                let mut last = None;
+                for (object, fact) in cluster.objects_after(*of, after.as_ref()).take(SLICE) {
+                    if visible.shows(key, *of, &object.namespace) {
+                        match kind {
+                            VersionKind::Charts => rows.extend(chart(key, cluster, (object, fact))),
+                            VersionKind::Images => rows.extend(images(key, cluster, (object, fact))),
+                        }
+                    }
+                    last = Some(object.clone());
+                }
+                last
+            });
+            if rows.len() > end {
+                rows.truncate(end);
+                return false;
+            }
+            match slice.flatten() {
+                Some(last) => after = Some(last),
+                None => break,
+            }
+        }
+    }
+    true
+}
+
+/// Returns which objects of a cluster are missing, and why.
+///
+/// # Errors
+/// When none of them can be read.
+fn unread(cluster: &ObservedCluster, kind: VersionKind) -> Result<Vec<String>, String> {
+    match cluster.state() {
+        ClusterState::Up => {}
+        ClusterState::Connecting => return Err(NOT_READ_YET.into()),
+        ClusterState::Lost(why) => return Err(why.clone()),
+    }
+    let missing = kind.kinds().iter().filter_map(|of| match cluster.kind_state(*of, "") {
+        Some(KindState::Unreadable(why)) => Some(why.clone()),
+        _ if cluster.is_by_namespace(*of) => {
+            Some(format!("of {}, only those in the namespaces of targets are read", of.resource().1))
+        }
+        _ => None,
+    });
+    Ok(missing.collect())
 }
 
 fn matches(row: &RunningVersion, query: &VersionsQuery) -> bool {

@@ -1,5 +1,7 @@
 //! The description of the API, made from the types that the routes use.
 
+use std::sync::LazyLock;
+
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
@@ -9,6 +11,9 @@ use crate::query::{TraceQuery, VersionsQuery};
 use sluice_view::fleet::clusters::Clusters;
 use sluice_view::fleet::trace::Trace;
 use sluice_view::fleet::versions::Versions;
+
+/// The description. Anybody may read it, so it is made once.
+pub(crate) static DOCUMENT: LazyLock<Value> = LazyLock::new(document);
 
 /// Returns the description, in OpenAPI 3.1.
 pub fn document() -> Value {

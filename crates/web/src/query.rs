@@ -78,12 +78,21 @@ impl TraceQuery {
                 names.join(", ")
             )));
         };
-        if self.namespace.is_empty() || self.name.is_empty() {
-            return Err(Problem::bad_request("write namespace=… and name=… of the object"));
+        if !is_name(&self.namespace) || !is_name(&self.name) {
+            return Err(Problem::bad_request(
+                "write namespace=… and name=… of the object, as kubectl shows them",
+            ));
         }
         let key = ObjectKey { kind, namespace: self.namespace.clone(), name: self.name.clone() };
         Ok((cluster_key(&self.cluster)?, key))
     }
+}
+
+/// Whether a text can be the name of an object or namespace. What the API server is asked about is limited by this: rights
+/// are kept by name for a while.
+fn is_name(text: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
+    !text.is_empty() && text.len() <= 253 && text.chars().all(is_part)
 }
 
 /// Reads the name of a cluster.
@@ -92,7 +101,7 @@ fn cluster_key(text: &str) -> Result<ClusterKey, Problem> {
         return Ok(ClusterKey::Local);
     }
     match text.split_once('/') {
-        Some((namespace, name)) if !name.is_empty() => {
+        Some((namespace, name)) if is_name(namespace) && is_name(name) => {
             Ok(ClusterKey::Remote { namespace: namespace.into(), name: name.into() })
         }
         _ => Err(Problem::bad_request(format!(

@@ -47,7 +47,7 @@ impl<A: Access> Api<A> {
 /// Returns the routes.
 pub fn router<A: Access>(api: Api<A>) -> Router {
     Router::new()
-        .route("/openapi.json", get(async || axum::Json(openapi::document())))
+        .route("/openapi.json", get(async || axum::Json(&*openapi::DOCUMENT)))
         .route("/api/v1/clusters", get(clusters::<A>))
         .route("/api/v1/charts", get(charts::<A>))
         .route("/api/v1/images", get(images::<A>))
@@ -73,7 +73,7 @@ impl<A: Access> FromRequestParts<Api<A>> for Identified {
             )
         })?;
         let caller = api.access.identify(token).await?;
-        api.budgets.spend(&caller.name, Instant::now())?;
+        api.budgets.spend(&caller.name, 1, Instant::now())?;
         Ok(Identified(caller))
     }
 }
@@ -114,8 +114,10 @@ async fn versions<A: Access>(
     query: Result<Query<VersionsQuery>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Response, Problem> {
     let Query(query) = query.map_err(|error| Problem::bad_request(error.body_text()))?;
+    // A page of many rows costs as much as many requests.
+    api.budgets.spend(&caller.name, query.limit() / 500, Instant::now())?;
     let visible = Visible::to(&api.access, &caller, &api.fleet, kind.kinds()).await?;
-    answer(headers, &api.rows.page(&api.fleet, kind, visible, &query).await?)
+    answer(headers, &api.rows.page(&api.fleet, kind, visible, query).await?)
 }
 
 async fn trace<A: Access>(

@@ -1,12 +1,16 @@
 //! Where something on a cluster comes from, as far as the caller may see it.
 
+use std::collections::BTreeSet;
+
+use axum::http::StatusCode;
 use sluice_core::access::Caller;
 use sluice_core::fleet::index::Fleet;
-use sluice_core::fleet::observed_cluster::ClusterState;
-use sluice_core::fleet::{ClusterKey, Kind, ObjectKey};
-use sluice_view::fleet::trace::{Trace, TraceLink, trace};
+use sluice_core::fleet::observed_cluster::{ClusterState, KindState, ObservedCluster};
+use sluice_core::fleet::{ClusterKey, ObjectKey};
+use sluice_view::fleet::trace::{Trace, TraceStep, not_observed, trace, visible};
 
 use crate::access::Access;
+use crate::fleet_versions::NOT_READ_YET;
 use crate::problem::Problem;
 use crate::visible::{allows_cluster, kind_right};
 
@@ -30,47 +34,44 @@ pub(crate) async fn traced<A: Access>(
     };
     let is_visible = match cluster {
         ClusterKey::Local => allows_object(access, caller, object).await?,
-        remote => allows_cluster(access, caller, remote).await?,
+        remote => allows_cluster(access, caller, fleet, remote).await?,
     };
     if !is_visible {
         return Err(not_found());
     }
-    let read = fleet.read(cluster, |observed| match observed.state() {
-        ClusterState::Lost(why) => {
-            Err(Problem::new(axum::http::StatusCode::SERVICE_UNAVAILABLE, why.clone()))
-        }
-        ClusterState::Up | ClusterState::Connecting => Ok(trace(observed, object)),
-    });
-    let mut links = read.ok_or_else(not_found)??.ok_or_else(not_found)?;
+    let read = fleet.read(cluster, |observed| steps(observed, object));
+    let steps = read.ok_or_else(not_found)??.ok_or_else(not_found)?;
+    let mut hidden = BTreeSet::new();
     if *cluster == ClusterKey::Local {
-        for link in &mut links {
-            hide_unless_allowed(access, caller, link).await?;
+        for step in &steps {
+            if !allows_object(access, caller, &step.key).await? {
+                hidden.insert(step.key.clone());
+            }
         }
     }
-    Ok(Trace { links })
+    Ok(Trace { links: visible(steps, |key| !hidden.contains(key)) })
+}
+
+/// Returns the way from an object; `None` if there is no such object.
+///
+/// # Errors
+/// When it is not known whether there is such an object.
+fn steps(cluster: &ObservedCluster, object: &ObjectKey) -> Result<Option<Vec<TraceStep>>, Problem> {
+    let unavailable = |why: String| Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, why));
+    match cluster.state() {
+        ClusterState::Lost(why) => return unavailable(why.clone()),
+        ClusterState::Connecting => return unavailable(NOT_READ_YET.into()),
+        ClusterState::Up => {}
+    }
+    match (trace(cluster, object), cluster.kind_state(object.kind, &object.namespace)) {
+        (None, Some(KindState::Unreadable(_) | KindState::ByNamespace) | None) => {
+            unavailable(not_observed(cluster, object))
+        }
+        (steps, _) => Ok(steps),
+    }
 }
 
 async fn allows_object<A: Access>(access: &A, caller: &Caller, key: &ObjectKey) -> Result<bool, Problem> {
     let right = kind_right(key.kind).within(&key.namespace).named(&key.name);
     Ok(access.allows(caller, &right).await?)
-}
-
-/// Leaves only the name of an object on the hub that the caller may not get. That name is in an object that the caller may
-/// get.
-async fn hide_unless_allowed<A: Access>(
-    access: &A,
-    caller: &Caller,
-    link: &mut TraceLink,
-) -> Result<(), Problem> {
-    let (kind, name) = link.object.split_once('/').unwrap_or_default();
-    let mut kinds = Kind::OWNED.into_iter().chain(Kind::SHOWN).chain([Kind::GitRepository]);
-    let Some(kind) = kinds.find(|known| known.name() == kind) else { return Ok(()) };
-    let key = ObjectKey { kind, namespace: link.namespace.clone(), name: name.into() };
-    if !allows_object(access, caller, &key).await? {
-        let missing = format!("you may not get {} in namespace {}", kind.resource().1, key.namespace);
-        let (object, namespace, of) =
-            (link.object.clone(), link.namespace.clone(), std::mem::take(&mut link.of));
-        *link = TraceLink { object, namespace, of, missing, ..TraceLink::default() };
-    }
-    Ok(())
 }

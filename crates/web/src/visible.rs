@@ -49,6 +49,16 @@ impl Visible {
         Ok(Visible { clusters, hub })
     }
 
+    /// Whether something on a cluster may be visible.
+    pub(crate) fn shows_some_of(&self, cluster: &ClusterKey) -> bool {
+        let any =
+            |namespaces: &Option<BTreeSet<String>>| namespaces.as_ref().is_none_or(|all| !all.is_empty());
+        match cluster {
+            ClusterKey::Local => self.hub.values().any(any),
+            remote => self.clusters.contains(remote),
+        }
+    }
+
     /// Whether an object is visible.
     pub(crate) fn shows(&self, cluster: &ClusterKey, kind: Kind, namespace: &str) -> bool {
         match cluster {
@@ -74,7 +84,7 @@ pub(crate) async fn visible_clusters<A: Access>(
         return Ok(all);
     }
     let asked = all.into_iter().map(async |key| {
-        let allowed = allows_cluster(access, caller, &key).await?;
+        let allowed = allows_cluster(access, caller, fleet, &key).await?;
         Ok(allowed.then_some(key))
     });
     let visible: Vec<Option<ClusterKey>> =
@@ -86,9 +96,14 @@ pub(crate) async fn visible_clusters<A: Access>(
 pub(crate) async fn allows_cluster<A: Access>(
     access: &A,
     caller: &Caller,
+    fleet: &Fleet,
     key: &ClusterKey,
 ) -> Result<bool, AccessError> {
     let ClusterKey::Remote { namespace, name } = key else { return Ok(false) };
+    // Nothing is asked about clusters that do not exist: a caller can name any number of them.
+    if fleet.read(key, |_| ()).is_none() {
+        return Ok(false);
+    }
     let within = cluster_right().within(namespace);
     Ok(access.allows(caller, &within).await? || access.allows(caller, &within.clone().named(name)).await?)
 }

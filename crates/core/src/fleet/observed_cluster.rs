@@ -75,6 +75,11 @@ impl ObservedCluster {
         }
     }
 
+    /// Whether a kind is read only in the namespaces with targets.
+    pub fn is_by_namespace(&self, kind: Kind) -> bool {
+        self.kind_states.get(&(kind, None)) == Some(&KindState::ByNamespace)
+    }
+
     /// Returns the number of objects.
     pub fn len(&self) -> usize {
         self.objects.len()
@@ -94,6 +99,18 @@ impl ObservedCluster {
     pub fn objects_of(&self, kind: Kind) -> impl Iterator<Item = (&ObjectKey, &Fact)> {
         let from = ObjectKey { kind, namespace: String::new(), name: String::new() };
         self.objects.range(from..).take_while(move |(key, _)| key.kind == kind)
+    }
+
+    /// Returns the objects of a kind that come after another one in that order, or all.
+    pub fn objects_after<'a>(
+        &'a self,
+        kind: Kind,
+        after: Option<&'a ObjectKey>,
+    ) -> impl Iterator<Item = (&'a ObjectKey, &'a Fact)> {
+        let from = ObjectKey { kind, namespace: String::new(), name: String::new() };
+        let from = after.cloned().unwrap_or(from);
+        let objects = self.objects.range(from..).take_while(move |(key, _)| key.kind == kind);
+        objects.filter(move |(key, _)| Some(*key) != after)
     }
 
     /// Returns the Kustomization or HelmRelease that made an object; `None` if there is none, or if only the object's

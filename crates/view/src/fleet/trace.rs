@@ -1,10 +1,13 @@
 //! Where something that runs comes from: from a workload or Flux object to the Flux objects that made it, their sources,
 //! and the repository and revision behind those. Beside what is, each link says what its source offers.
 
+use std::collections::HashSet;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sluice_core::Facet;
 use sluice_core::fleet::fact::SourceFact;
-use sluice_core::fleet::observed_cluster::{MAX_NESTING, ObservedCluster};
+use sluice_core::fleet::observed_cluster::{KindState, MAX_NESTING, ObservedCluster};
 use sluice_core::fleet::{Fact, FluxFact, Kind, ObjectKey};
 use sluice_core::observed::Health;
 
@@ -65,51 +68,104 @@ pub struct TraceLink {
     pub missing: String,
 }
 
+/// One object on the way, before it is known what the caller may see.
+#[derive(Clone, Debug)]
+pub struct TraceStep {
+    /// The object.
+    pub key: ObjectKey,
+    /// The object that names this one; `None` for the first.
+    named_by: Option<ObjectKey>,
+    /// The source that offers what the link shows as wanted.
+    offered_by: Option<ObjectKey>,
+    link: TraceLink,
+}
+
+impl TraceStep {
+    fn new(key: &ObjectKey, named_by: Option<&ObjectKey>, link: TraceLink) -> Self {
+        let of = named_by.map(object_name).unwrap_or_default();
+        let link = TraceLink { object: object_name(key), namespace: key.namespace.clone(), of, ..link };
+        TraceStep { key: key.clone(), named_by: named_by.cloned(), offered_by: None, link }
+    }
+
+    /// An object that another one names, where the way ends.
+    fn end(key: &ObjectKey, named_by: &ObjectKey, missing: String) -> Self {
+        TraceStep::new(key, Some(named_by), TraceLink { missing, ..TraceLink::default() })
+    }
+}
+
 /// Returns the way from an object on a cluster to where it comes from; `None` if the object is not observed. After each
 /// Flux object come its sources, and then the Flux object that made it.
-pub fn trace(cluster: &ObservedCluster, key: &ObjectKey) -> Option<Vec<TraceLink>> {
-    let mut links = Vec::new();
-    let (mut at, mut before) = (key.clone(), String::new());
+pub fn trace(cluster: &ObservedCluster, key: &ObjectKey) -> Option<Vec<TraceStep>> {
+    let mut steps: Vec<TraceStep> = Vec::new();
+    let (mut at, mut before): (ObjectKey, Option<ObjectKey>) = (key.clone(), None);
     // A hostile cluster may have owners in a circle.
     for _ in 0..MAX_NESTING {
         let fact = cluster.object(&at)?;
-        let mut link = link(&at, fact);
-        link.of = before;
-        before = link.object.clone();
+        let mut step = TraceStep::new(&at, before.as_ref(), link(fact));
         let sources = match fact {
             Fact::Flux(flux) => {
-                link.wanted = wanted(cluster, flux);
-                sources(cluster, flux, &link.object)
+                if let Some((source, offered)) = wanted(cluster, flux) {
+                    (step.offered_by, step.link.wanted) = (Some(source), offered);
+                }
+                flux_sources(cluster, flux, &at)
             }
-            Fact::Source(source) => sources_of_source(cluster, source, &link.object),
+            Fact::Source(source) => {
+                made_from(source).map(|from| source_steps(cluster, from, &at)).unwrap_or_default()
+            }
             Fact::Workload(_) | Fact::Namespace { .. } => Vec::new(),
         };
-        links.push(link);
-        links.extend(sources);
-        match cluster.owner_of(&at) {
-            Some((owner, _)) => at = owner.clone(),
-            None => break,
+        steps.push(step);
+        steps.extend(sources);
+        match (cluster.owner_of(&at), fact.owner()) {
+            (Some((owner, _)), _) => before = Some(std::mem::replace(&mut at, owner.clone())),
+            (None, Some(labelled)) => {
+                steps.push(TraceStep::end(labelled, &at, unproven_owner(cluster, labelled)));
+                break;
+            }
+            (None, None) => break,
         }
     }
-    Some(links)
+    Some(steps)
 }
 
-fn link(key: &ObjectKey, fact: &Fact) -> TraceLink {
-    let link =
-        TraceLink { object: object_name(key), namespace: key.namespace.clone(), ..TraceLink::default() };
+/// Returns the links that a caller sees who may get some of the objects. Of an object that the caller may not get there is
+/// its name, if an object that the caller may get names it, and nothing of what is behind it.
+pub fn visible(steps: Vec<TraceStep>, may_get: impl Fn(&ObjectKey) -> bool) -> Vec<TraceLink> {
+    let mut shown: HashSet<ObjectKey> = HashSet::new();
+    let mut links = Vec::new();
+    for TraceStep { key, named_by, offered_by, mut link } in steps {
+        if named_by.is_some_and(|by| !shown.contains(&by)) {
+            continue;
+        }
+        if may_get(&key) {
+            if offered_by.is_some_and(|source| !may_get(&source)) {
+                link.wanted.clear();
+            }
+            shown.insert(key);
+        } else {
+            let missing = format!("you may not get {} in namespace {}", key.kind.resource().1, key.namespace);
+            let TraceLink { object, namespace, of, .. } = link;
+            link = TraceLink { object, namespace, of, missing, ..TraceLink::default() };
+        }
+        links.push(link);
+    }
+    links
+}
+
+fn link(fact: &Fact) -> TraceLink {
     match fact {
         Fact::Workload(workload) => TraceLink {
             health: workload.status.health,
             message: workload.status.message.clone(),
             images: workload.images.clone(),
-            ..link
+            ..TraceLink::default()
         },
         Fact::Flux(flux) => TraceLink {
             health: flux.status.health,
             message: flux.status.message.clone(),
             revision: revision(flux),
             content: flux.content.clone(),
-            ..link
+            ..TraceLink::default()
         },
         Fact::Source(source) => {
             let origin = source.origin.as_deref().cloned().unwrap_or_default();
@@ -123,81 +179,84 @@ fn link(key: &ObjectKey, fact: &Fact) -> TraceLink {
                 origin: origin.repository,
                 origin_revision: origin.revision,
                 verified: source.verified,
-                ..link
+                ..TraceLink::default()
             }
         }
-        Fact::Namespace { .. } => link,
+        Fact::Namespace { .. } => TraceLink::default(),
     }
 }
 
 /// Returns what a Flux object has applied, in full.
 fn revision(flux: &FluxFact) -> String {
-    let source = flux.facets.get(&sluice_core::Facet::Source);
+    let source = flux.facets.get(&Facet::Source);
     source.cloned().unwrap_or_else(|| flux.version.clone())
 }
 
-/// Returns what the source of a Flux object offers, if the object has not applied it.
-fn wanted(cluster: &ObservedCluster, flux: &FluxFact) -> String {
-    let offered = flux.chart.as_ref().or(flux.source.as_ref()).and_then(|source| cluster.object(source));
-    let Some(Fact::Source(source)) = offered else { return String::new() };
-    let applied = revision(flux);
-    let is_chart = flux.facets.contains_key(&sluice_core::Facet::Chart);
-    // A chart has a version. An OCI artifact has the version as its tag, and a digest.
-    let offered = match is_chart {
-        true => source.revision.split(['@', '+']).next().unwrap_or_default(),
-        false => &source.revision,
+/// Returns the source of a Flux object and what it offers, if the object has not applied it.
+fn wanted(cluster: &ObservedCluster, flux: &FluxFact) -> Option<(ObjectKey, String)> {
+    let key = nearest_source(cluster, flux)?;
+    let Some(Fact::Source(source)) = cluster.object(key) else { return None };
+    let offered = &source.revision;
+    let is_applied = match key.kind {
+        // Its revision is that of the index of all charts.
+        Kind::HelmRepository => true,
+        _ if !flux.facets.contains_key(&Facet::Chart) => *offered == revision(flux),
+        // A chart from an OCI artifact has the artifact's digest, and its version is the artifact's tag. Flux appends the
+        // revision of a repository to the version of a chart from there, after `+`.
+        _ => match (offered.split_once('@'), flux.facets.get(&Facet::Digest)) {
+            (Some((_, offered)), Some(applied)) => offered == applied,
+            (offered_parts, _) => {
+                let tag = offered_parts.map_or(offered.as_str(), |(tag, _)| tag);
+                tag.split('+').next() == revision(flux).split('+').next()
+            }
+        },
     };
-    if offered == applied { String::new() } else { offered.into() }
+    (!is_applied && !offered.is_empty()).then(|| (key.clone(), offered.clone()))
 }
 
-/// Returns the links of the sources of a Flux object, the nearest first.
-fn sources(cluster: &ObservedCluster, flux: &FluxFact, of: &str) -> Vec<TraceLink> {
-    let Some(nearest) =
-        flux.chart.as_ref().filter(|chart| cluster.object(chart).is_some()).or(flux.source.as_ref())
-    else {
-        return Vec::new();
-    };
-    source_links(cluster, nearest, of)
+/// Returns the source that a Flux object takes its manifests or chart from.
+fn nearest_source<'a>(cluster: &ObservedCluster, flux: &'a FluxFact) -> Option<&'a ObjectKey> {
+    flux.chart.as_ref().filter(|chart| cluster.object(chart).is_some()).or(flux.source.as_ref())
 }
 
-fn sources_of_source(cluster: &ObservedCluster, source: &SourceFact, of: &str) -> Vec<TraceLink> {
-    match &source.made_from {
-        Some((from, _)) => source_links(cluster, from, of),
-        None => Vec::new(),
-    }
+/// Returns the sources of a Flux object, the nearest first.
+fn flux_sources(cluster: &ObservedCluster, flux: &FluxFact, key: &ObjectKey) -> Vec<TraceStep> {
+    nearest_source(cluster, flux).map(|nearest| source_steps(cluster, nearest, key)).unwrap_or_default()
 }
 
-fn source_links(cluster: &ObservedCluster, nearest: &ObjectKey, of: &str) -> Vec<TraceLink> {
-    let (mut at, mut of) = (nearest.clone(), of.to_string());
-    let mut links = Vec::new();
+fn source_steps(cluster: &ObservedCluster, nearest: &ObjectKey, named_by: &ObjectKey) -> Vec<TraceStep> {
+    let (mut at, mut named_by) = (nearest.clone(), named_by.clone());
+    let mut steps = Vec::new();
     for _ in 0..MAX_NESTING {
-        let fact = cluster.object(&at);
-        let mut found = match fact {
-            Some(fact) => link(&at, fact),
-            None => TraceLink {
-                object: object_name(&at),
-                namespace: at.namespace.clone(),
-                missing: missing(cluster, at.kind, &at.namespace),
-                ..TraceLink::default()
-            },
+        let Some(fact) = cluster.object(&at) else {
+            steps.push(TraceStep::end(&at, &named_by, not_observed(cluster, &at)));
+            break;
         };
-        found.of = std::mem::replace(&mut of, found.object.clone());
-        links.push(found);
-        match fact {
-            Some(Fact::Source(source)) => match &source.made_from {
-                Some((from, _)) => at = from.clone(),
-                None => break,
-            },
-            _ => break,
-        }
+        steps.push(TraceStep::new(&at, Some(&named_by), link(fact)));
+        let Fact::Source(source) = fact else { break };
+        let Some(from) = made_from(source) else { break };
+        named_by = std::mem::replace(&mut at, from.clone());
     }
-    links
+    steps
 }
 
-/// Says why an object that another one names is not observed.
-fn missing(cluster: &ObservedCluster, kind: Kind, namespace: &str) -> String {
-    use sluice_core::fleet::observed_cluster::KindState;
-    match cluster.kind_state(kind, namespace) {
+/// Returns the source that a source is made from.
+fn made_from(source: &SourceFact) -> Option<&ObjectKey> {
+    source.made_from.as_ref().map(|(from, _)| from)
+}
+
+/// Says why the way ends at an owner that only the labels of an object name.
+fn unproven_owner(cluster: &ObservedCluster, labelled: &ObjectKey) -> String {
+    match cluster.object(labelled) {
+        Some(_) => "labels name it, but its inventory does not have the object".into(),
+        None => not_observed(cluster, labelled),
+    }
+}
+
+/// Says why an object is not observed.
+pub fn not_observed(cluster: &ObservedCluster, key: &ObjectKey) -> String {
+    let kind = key.kind;
+    match cluster.kind_state(kind, &key.namespace) {
         Some(KindState::Listed) => "there is no such object".into(),
         Some(KindState::Absent) => format!("the cluster does not have the kind {}", kind.name()),
         Some(KindState::Unreadable(why)) => why.clone(),

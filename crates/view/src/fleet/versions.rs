@@ -70,37 +70,35 @@ impl RunningVersion {
     }
 }
 
-/// Returns the charts on one cluster, ordered by namespace and release. [`mark_outliers`] completes the rows.
-pub fn charts(key: &ClusterKey, cluster: &ObservedCluster) -> Vec<RunningVersion> {
-    let releases = cluster.objects_of(Kind::HelmRelease).filter_map(|(release, fact)| match fact {
-        Fact::Flux(flux) if !flux.version.is_empty() => Some((release, flux)),
-        _ => None,
-    });
-    let rows = releases.map(|(release, flux)| {
-        // A chart that is an OCI artifact has the name of its source.
-        let source = flux.source.as_ref().map_or(release.name.as_str(), |source| &source.name);
-        let chart = if flux.content.is_empty() { source } else { &flux.content };
-        let version = (chart.to_string(), flux.version.clone());
-        row(version, key, (release, flux.status.health), cluster)
-    });
-    rows.collect()
+/// Returns the chart that a release on a cluster runs; `None` for other objects. [`mark_outliers`] completes the rows.
+pub fn chart(
+    key: &ClusterKey,
+    cluster: &ObservedCluster,
+    (release, fact): (&ObjectKey, &Fact),
+) -> Option<RunningVersion> {
+    let Fact::Flux(flux) = fact else { return None };
+    if release.kind != Kind::HelmRelease || flux.version.is_empty() {
+        return None;
+    }
+    // A chart that is an OCI artifact has the name of its source.
+    let source = flux.source.as_ref().map_or(release.name.as_str(), |source| &source.name);
+    let chart = if flux.content.is_empty() { source } else { &flux.content };
+    let version = (chart.to_string(), flux.version.clone());
+    Some(row(version, key, (release, flux.status.health), cluster))
 }
 
-/// Returns the images on one cluster, ordered by kind, namespace and name of the workload. [`mark_outliers`] completes the
-/// rows.
-pub fn images(key: &ClusterKey, cluster: &ObservedCluster) -> Vec<RunningVersion> {
-    let mut rows = Vec::new();
-    for kind in Kind::WITH_IMAGES {
-        for (workload, fact) in cluster.objects_of(kind) {
-            let Fact::Workload(running) = fact else { continue };
-            let mut images: Vec<(String, String)> = running.images.iter().map(|i| image::parts(i)).collect();
-            images.sort();
-            images.dedup();
-            let state = (workload, running.status.health);
-            rows.extend(images.into_iter().map(|version| row(version, key, state, cluster)));
-        }
-    }
-    rows
+/// Returns the images that a workload on a cluster runs, each once. [`mark_outliers`] completes the rows.
+pub fn images(
+    key: &ClusterKey,
+    cluster: &ObservedCluster,
+    (workload, fact): (&ObjectKey, &Fact),
+) -> Vec<RunningVersion> {
+    let Fact::Workload(running) = fact else { return Vec::new() };
+    let mut images: Vec<(String, String)> = running.images.iter().map(|i| image::parts(i)).collect();
+    images.sort();
+    images.dedup();
+    let state = (workload, running.status.health);
+    images.into_iter().map(|version| row(version, key, state, cluster)).collect()
 }
 
 fn row(

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use sluice_core::Facet;
 use sluice_core::fleet::fact::{HealthStatus, Origin, Owned, SourceFact};
 use sluice_core::fleet::index::Index;
+use sluice_core::fleet::observed_cluster::ObservedCluster;
 use sluice_core::fleet::{ClusterEvent, ClusterKey, Fact, FluxFact, Kind, ObjectKey, WorkloadFact};
 use sluice_core::observed::Health;
 use sluice_core::repository::Repository;
 use sluice_core::tracks::DefaultFacet;
-use sluice_view::fleet::trace::{TraceLink, trace};
-use sluice_view::fleet::versions::{RunningVersion, charts, images, mark_outliers};
+use sluice_view::fleet::trace::{TraceLink, trace, visible};
+use sluice_view::fleet::versions::{RunningVersion, chart, images, mark_outliers};
 
 const COMMIT: &str = "main@sha1:6a19e380336e08b2c9535434389af69359f9b1f0";
 
@@ -110,14 +111,17 @@ fn podinfo(chart: &str) -> Vec<(ObjectKey, Fact)> {
 
 fn rows(
     index: &Index,
-    of: fn(&ClusterKey, &sluice_core::fleet::observed_cluster::ObservedCluster) -> Vec<RunningVersion>,
+    of: fn(&ClusterKey, &ObservedCluster, (&ObjectKey, &Fact)) -> Vec<RunningVersion>,
 ) -> Vec<String> {
     let fleet = index.fleet();
-    let mut rows: Vec<RunningVersion> = fleet
-        .clusters()
-        .iter()
-        .flat_map(|key| fleet.read(key, |cluster| of(key, cluster)).unwrap())
-        .collect();
+    let mut rows: Vec<RunningVersion> = Vec::new();
+    for key in fleet.clusters() {
+        fleet.read(&key, |cluster| {
+            for kind in Kind::OWNED {
+                rows.extend(cluster.objects_of(kind).flat_map(|object| of(&key, cluster, object)));
+            }
+        });
+    }
     mark_outliers(&mut rows);
     let text = |row: &RunningVersion| {
         let mark = if row.outlier { " OUTLIER" } else { "" };
@@ -128,6 +132,10 @@ fn rows(
         )
     };
     rows.iter().map(text).collect()
+}
+
+fn charts(key: &ClusterKey, cluster: &ObservedCluster, object: (&ObjectKey, &Fact)) -> Vec<RunningVersion> {
+    chart(key, cluster, object).into_iter().collect()
 }
 
 #[test]
@@ -159,9 +167,19 @@ fn images_are_shown_also_of_workloads_that_flux_did_not_make() {
 }
 
 fn traced(objects: Vec<(ObjectKey, Fact)>, from: &ObjectKey) -> Option<Vec<TraceLink>> {
+    traced_for(objects, from, |_| true)
+}
+
+/// Traces for a caller who may get some of the objects.
+fn traced_for(
+    objects: Vec<(ObjectKey, Fact)>,
+    from: &ObjectKey,
+    may_get: impl Fn(&ObjectKey) -> bool,
+) -> Option<Vec<TraceLink>> {
     let mut index = Index::default();
     observe(&mut index, &ClusterKey::Local, objects);
-    index.fleet().read(&ClusterKey::Local, |cluster| trace(cluster, from)).unwrap()
+    let steps = index.fleet().read(&ClusterKey::Local, |cluster| trace(cluster, from)).unwrap();
+    steps.map(|steps| visible(steps, may_get))
 }
 
 fn lines(links: &[TraceLink]) -> String {
@@ -205,6 +223,53 @@ fn what_the_source_offers_stands_beside_what_runs() {
 }
 
 #[test]
+fn what_a_caller_may_not_get_is_only_named_and_nothing_behind_it() {
+    let from = key(Kind::Deployment, "apps", "podinfo");
+    let without =
+        |hidden: Kind| lines(&traced_for(podinfo("6.6.0"), &from, |key| key.kind != hidden).unwrap());
+    // The version that the chart offers is the chart's, and the repository is named by the chart.
+    insta::assert_snapshot!(without(Kind::HelmChart), @"
+    Deployment/podinfo
+    HelmRelease/podinfo, of Deployment/podinfo, at 6.6.0, takes podinfo
+    HelmChart/apps-podinfo, of HelmRelease/podinfo, missing: you may not get helmcharts in namespace flux-system
+    Kustomization/apps, of HelmRelease/podinfo, at main@sha1:6a19e380336e08b2c9535434389af69359f9b1f0, takes ./apps/prod
+    GitRepository/fleet, of Kustomization/apps, at main@sha1:6a19e380336e08b2c9535434389af69359f9b1f0, from https://example.com/fleet.git, follows branch main
+    ");
+    insta::assert_snapshot!(without(Kind::HelmRelease), @"
+    Deployment/podinfo
+    HelmRelease/podinfo, of Deployment/podinfo, missing: you may not get helmreleases in namespace apps
+    ");
+}
+
+#[test]
+fn a_chart_from_an_oci_artifact_is_compared_by_its_digest() {
+    let release = key(Kind::HelmRelease, "apps", "podinfo");
+    let oci = key(Kind::OciRepository, "apps", "podinfo");
+    let wanted = |offered: &str, applied_digest: &str| {
+        let mut fact = flux(Facet::Chart, "6.7.1", oci.clone(), &[]);
+        if !applied_digest.is_empty() {
+            fact.facets.insert(Facet::Digest, applied_digest.into());
+        }
+        let artifact = source("oci://ghcr.io/a/podinfo", "tag 6.7.1", offered);
+        let objects = vec![
+            (release.clone(), Fact::Flux(Box::new(fact))),
+            (oci.clone(), Fact::Source(Box::new(artifact))),
+        ];
+        traced(objects, &release).unwrap()[0].wanted.clone()
+    };
+    assert_eq!(wanted("6.7.1@sha256:ab", "sha256:ab"), "");
+    assert_eq!(wanted("6.7.1@sha256:cd", "sha256:ab"), "6.7.1@sha256:cd", "the tag was moved");
+    assert_eq!(wanted("latest@sha256:ab", "sha256:ab"), "");
+    assert_eq!(wanted("6.7.1@sha256:ab", ""), "");
+    assert_eq!(wanted("6.8.0@sha256:cd", ""), "6.8.0@sha256:cd");
+    // The revision of a HelmRepository is that of its index.
+    let mut objects = podinfo("6.7.1");
+    objects.retain(|(key, _)| key.kind != Kind::HelmChart);
+    let links = traced(objects, &release).unwrap();
+    assert_eq!(links[0].wanted, "", "{links:?}");
+}
+
+#[test]
 fn an_oci_artifact_is_traced_to_the_repository_that_its_maker_names() {
     let oci = key(Kind::OciRepository, "apps", "podinfo");
     let app = key(Kind::Kustomization, "apps", "podinfo");
@@ -236,6 +301,19 @@ fn what_is_not_there_is_named_and_a_circle_of_owners_ends() {
     objects.retain(|(key, _)| key.kind != Kind::GitRepository);
     let links = traced(objects, &key(Kind::Kustomization, "flux-system", "apps")).unwrap();
     assert_eq!(links[1].missing, "there is no such object");
+
+    let deployment = key(Kind::Deployment, "apps", "podinfo");
+    let mut objects = podinfo("6.7.1");
+    objects.retain(|(key, _)| key.kind != Kind::HelmRelease);
+    insta::assert_snapshot!(lines(&traced(objects, &deployment).unwrap()), @"
+    Deployment/podinfo
+    HelmRelease/podinfo, of Deployment/podinfo, missing: there is no such object
+    ");
+    let liar = key(Kind::Deployment, "apps", "liar");
+    insta::assert_snapshot!(lines(&traced(podinfo("6.7.1"), &liar).unwrap()), @"
+    Deployment/liar
+    HelmRelease/podinfo, of Deployment/liar, missing: labels name it, but its inventory does not have the object
+    ");
 
     let (a, b) = (key(Kind::Kustomization, "apps", "a"), key(Kind::Kustomization, "apps", "b"));
     let of = |owner: &ObjectKey, owned: &ObjectKey| {

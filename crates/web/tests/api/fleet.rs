@@ -1,6 +1,8 @@
 //! A hub with a shop, three clusters of which one is lost, and callers with different rights.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sluice_core::Facet;
 use sluice_core::access::{AccessError, Caller, ReadRight};
@@ -13,8 +15,15 @@ use sluice_core::tracks::DefaultFacet;
 use sluice_web::Access;
 
 /// Who may read what. Each token is the name of its user.
-#[derive(Clone)]
-pub struct Rights;
+#[derive(Clone, Default)]
+pub struct Rights(Arc<AtomicUsize>);
+
+impl Rights {
+    /// How many questions about rights were asked.
+    pub fn questions(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
 
 impl Access for Rights {
     async fn identify(&self, token: &str) -> Result<Caller, AccessError> {
@@ -28,6 +37,7 @@ impl Access for Rights {
     }
 
     async fn allows(&self, caller: &Caller, right: &ReadRight) -> Result<bool, AccessError> {
+        self.0.fetch_add(1, Ordering::SeqCst);
         let (namespace, name) = (right.namespace.as_deref(), right.name.as_deref());
         Ok(match caller.name.as_str() {
             "admin" => true,
@@ -96,13 +106,32 @@ fn observe(index: &mut Index, cluster: &ClusterKey, objects: &[(ObjectKey, Fact)
     }
 }
 
+/// Why CronJobs on the cluster `eu` cannot be read.
+pub const FORBIDDEN: &str = "the cluster forbids listing cronjobs: apply deploy/reader there";
+
+fn remote(name: &str) -> ClusterKey {
+    ClusterKey::Remote { namespace: "fleet".into(), name: name.into() }
+}
+
+/// A cluster creates Deployments until it has this many.
+pub fn flood(index: &mut Index, cluster: &str, count: usize) {
+    let workload = |number: usize| {
+        let images = vec![format!("evil:{number}")];
+        let fact = WorkloadFact { owner: None, release: None, status: ready(), images };
+        (key(Kind::Deployment, "evil", &format!("d{number}")), Fact::Workload(fact))
+    };
+    let objects = (0..count).map(workload).collect();
+    index.apply(&remote(cluster), ClusterEvent::Listed(Kind::Deployment, None, objects));
+}
+
 pub fn index() -> Index {
-    let remote = |name: &str| ClusterKey::Remote { namespace: "fleet".into(), name: name.into() };
     let mut index = Index::default();
     observe(&mut index, &ClusterKey::Local, &release("shop", "shop", "1.0.0"));
     for (cluster, version) in [("asia-pacific", "6.7.1"), ("eu", "6.7.1"), ("us", "6.6.0")] {
         observe(&mut index, &remote(cluster), &release("apps", "podinfo", version));
     }
+    let forbidden = ClusterEvent::Unreadable(Kind::CronJob, None, FORBIDDEN.into());
+    index.apply(&remote("eu"), forbidden);
     index.apply(&remote("asia"), ClusterEvent::Lost("it refuses the connection: start it".into()));
     index
 }

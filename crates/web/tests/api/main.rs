@@ -12,7 +12,7 @@ use serde_json::Value;
 use sluice_web::{Api, router};
 use tower::ServiceExt;
 
-use crate::fleet::{Rights, index};
+use crate::fleet::{FORBIDDEN, Rights, flood, index};
 
 /// Asks as the user with this token.
 async fn ask_with(token: &str, path: &str, headers: &[(&str, &str)]) -> (StatusCode, HeaderMap, Value) {
@@ -21,8 +21,10 @@ async fn ask_with(token: &str, path: &str, headers: &[(&str, &str)]) -> (StatusC
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    let answer =
-        router(Api::new(index.fleet(), Rights)).oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+    let answer = router(Api::new(index.fleet(), Rights::default()))
+        .oneshot(request.body(Body::empty()).unwrap())
+        .await
+        .unwrap();
     let (parts, body) = answer.into_parts();
     let bytes = body.collect().await.unwrap().to_bytes();
     let body = if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes).unwrap() };
@@ -224,4 +226,63 @@ async fn a_trace_on_another_cluster_needs_its_gitopscluster() {
         (status, body["detail"].as_str()),
         (StatusCode::SERVICE_UNAVAILABLE, Some("it refuses the connection: start it"))
     );
+}
+
+#[tokio::test]
+async fn a_trace_of_what_cannot_be_read_says_why() {
+    let ask = async |kind: &str, name: &str| {
+        let path = format!("/api/v1/trace?cluster=fleet/eu&kind={kind}&namespace=apps&name={name}");
+        let (status, body) = ask("admin", &path).await;
+        (status.as_u16(), body["detail"].as_str().unwrap_or_default().to_string())
+    };
+    let (status, detail) = ask("CronJob", "nightly").await;
+    assert_eq!((status, detail.as_str()), (503, FORBIDDEN));
+    assert_eq!(ask("HelmRelease", "absent").await.0, 404);
+}
+
+#[tokio::test]
+async fn what_of_a_cluster_is_not_shown_is_named() {
+    let (_, body) = ask("eu-team", "/api/v1/images").await;
+    assert_eq!(body["unread"], serde_json::json!([{"cluster": "fleet/eu", "why": FORBIDDEN}]));
+    // Of the hub nothing is named to those who may not see anything there.
+    let (_, body) = ask("nobody", "/api/v1/images").await;
+    assert_eq!(body["unread"], Value::Null);
+}
+
+#[tokio::test]
+async fn only_names_that_objects_can_have_are_asked_about() {
+    for query in ["namespace=apps&name=Pod%20info", "namespace=a%2Fb&name=podinfo", "namespace=apps&name="] {
+        let (status, body) = ask("admin", &format!("/api/v1/trace?kind=Deployment&{query}")).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{body}");
+    }
+    let rights = Rights::default();
+    let index = index();
+    let asked = |path: String| {
+        let request =
+            Request::get(path).header("authorization", "Bearer nobody").body(Body::empty()).unwrap();
+        router(Api::new(index.fleet(), rights.clone())).oneshot(request)
+    };
+    for number in 0..20 {
+        let path = format!("/api/v1/trace?cluster=fleet/no-{number}&kind=Deployment&namespace=a&name=b");
+        assert_eq!(asked(path).await.unwrap().status(), StatusCode::NOT_FOUND);
+    }
+    assert_eq!(rights.questions(), 0, "a caller fills the memory of rights");
+}
+
+#[tokio::test]
+async fn a_cluster_with_too_many_images_is_cut_and_the_others_are_shown() {
+    let mut index = index();
+    flood(&mut index, "eu", 25_000);
+    let api = router(Api::new(index.fleet(), Rights::default()));
+    let get = async |path: &str| {
+        let request = Request::get(path).header("authorization", "Bearer admin").body(Body::empty()).unwrap();
+        let answer = api.clone().oneshot(request).await.unwrap();
+        let bytes = answer.into_body().collect().await.unwrap().to_bytes();
+        serde_json::from_slice::<Value>(&bytes).unwrap()
+    };
+    let body = get("/api/v1/images?cluster=fleet/us").await;
+    assert_eq!(body["items"].as_array().unwrap().len(), 6, "{body}");
+    let cut =
+        serde_json::json!({"cluster": "fleet/eu", "why": "it has too many rows, and only 20000 are shown"});
+    assert!(body["unread"].as_array().unwrap().contains(&cut), "{}", body["unread"]);
 }
