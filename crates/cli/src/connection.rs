@@ -61,6 +61,9 @@ impl Connection {
         config.cluster_url = server.clone();
         // The authority of the hub has not signed the certificate of another server.
         config.root_cert = None;
+        config.tls_server_name = None;
+        // What the kubeconfig trusts about the hub says nothing about another server.
+        config.accept_invalid_certs = false;
         config.proxy_url = None;
         config.connect_timeout = Some(CONNECT_TIMEOUT);
         config.read_timeout = Some(API_CALL_TIMEOUT);

@@ -10,9 +10,9 @@ use crate::cluster_flags::ClusterFlags;
 use crate::connection::{API_CALL_TIMEOUT, Connection};
 use crate::exit::{Exit, Failure, Outcome};
 
-const DEFAULT_SERVER: &str = "http://127.0.0.1:8083";
-const REACH_IT: &str = "run kubectl port-forward -n sluice-system deployment/sluice 8083 in another terminal, or name another \
-                        address with --server";
+const EXAMPLE: &str = "http://127.0.0.1:8083";
+const REACH_IT: &str = "run kubectl port-forward -n sluice-system deployment/sluice 8083 in another terminal, and add \
+                        --server http://127.0.0.1:8083 (or set SLUICE_SERVER)";
 const NO_CERTIFICATES: &str = "the API needs a token: a client certificate signs in at the hub only. Use a context of the \
                                kubeconfig with a token, such as one of kubectl create token";
 
@@ -20,14 +20,14 @@ const NO_CERTIFICATES: &str = "the API needs a token: a client certificate signs
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Controller")]
 pub struct ServerFlags {
-    /// Address of the controller's API
-    #[arg(long, value_name = "URL", env = "SLUICE_SERVER", default_value = DEFAULT_SERVER, value_parser = server)]
-    server: Uri,
+    /// Address of the controller's API, which gets your token
+    #[arg(long, value_name = "URL", env = "SLUICE_SERVER", value_parser = server)]
+    server: Option<Uri>,
 }
 
 /// Checks the address of the API. A token must not cross a network without encryption.
 fn server(text: &str) -> Result<Uri, String> {
-    let uri: Uri = text.parse().map_err(|_| format!("write an address such as {DEFAULT_SERVER}"))?;
+    let uri: Uri = text.parse().map_err(|_| format!("write an address such as {EXAMPLE}"))?;
     let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
     let is_loopback =
         host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
@@ -39,7 +39,7 @@ fn server(text: &str) -> Result<Uri, String> {
                              this machine"
                 .into())
         }
-        _ => Err(format!("write an address such as {DEFAULT_SERVER}")),
+        _ => Err(format!("write an address such as {EXAMPLE}")),
     }
 }
 
@@ -58,8 +58,16 @@ struct Problem {
 
 impl ControllerApi {
     pub(crate) fn open(cluster: &ClusterFlags, server: &ServerFlags) -> Outcome<ControllerApi> {
-        let client = Connection::client_of(&cluster.options(), server.server.clone())?;
-        Ok(ControllerApi { client, server: server.server.clone() })
+        // There is no default: any user of this machine can listen there, and would get the token.
+        let Some(server) = server.server.clone() else {
+            return Err(Failure::new(Exit::Usage, "where is the controller's API?").hinted(REACH_IT));
+        };
+        if cluster.impersonate.is_some() {
+            let why = "the controller's API answers for the user of the token, so --as cannot be used here";
+            return Err(Failure::new(Exit::Usage, why).hinted("leave --as out, or use a token of that user"));
+        }
+        let client = Connection::client_of(&cluster.options(), server.clone())?;
+        Ok(ControllerApi { client, server })
     }
 
     /// Returns the answer to a question.
@@ -130,6 +138,17 @@ mod tests {
         {
             assert!(server(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn the_token_goes_only_where_the_user_says_and_only_for_the_user() {
+        let server = |text: &str| ServerFlags { server: text.parse().ok() };
+        let nowhere = ControllerApi::open(&ClusterFlags::default(), &ServerFlags { server: None });
+        let hint = nowhere.err().and_then(|failure| failure.hint).unwrap_or_default();
+        assert!(hint.contains("--server") && hint.contains("port-forward"), "{hint}");
+        let other = ClusterFlags { impersonate: Some("jane".into()), ..ClusterFlags::default() };
+        let refused = ControllerApi::open(&other, &server("https://sluice.example.com"));
+        assert!(refused.err().is_some_and(|failure| failure.message.contains("--as")));
     }
 
     #[test]

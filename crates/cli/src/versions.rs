@@ -1,6 +1,8 @@
 //! `sluice charts` and `sluice images`: which versions run in which environment, and which targets differ. With `--fleet`:
 //! which versions run on which clusters, also where no pipeline has a target.
 
+use std::collections::BTreeSet;
+
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use kube::api::ListParams;
@@ -111,8 +113,8 @@ async fn on_fleet(args: &Versions, kind: &str, io: &mut Io<'_>) -> Outcome {
     let api = ControllerApi::open(&args.cluster, &args.server)?;
     let path = format!("/api/v1/{}", kind.to_lowercase());
     let namespace = args.cluster.namespace.clone().unwrap_or_default();
-    let (mut rows, mut next) = (Vec::new(), String::new());
-    let unread = loop {
+    let (mut rows, mut unread, mut next) = (Vec::new(), BTreeSet::new(), String::new());
+    loop {
         let parameters = [
             ("name", args.name.as_deref().unwrap_or_default()),
             ("namespace", &namespace),
@@ -124,14 +126,15 @@ async fn on_fleet(args: &Versions, kind: &str, io: &mut Io<'_>) -> Outcome {
         ];
         let page: sluice_view::fleet::versions::Versions = api.get(&path, &parameters).await?;
         rows.extend(page.items);
+        unread.extend(page.unread.into_iter().map(|cluster| (cluster.cluster, cluster.why)));
         next = page.continue_;
         if next.is_empty() {
-            break page.unread;
+            break;
         }
-    };
-    for cluster in &unread {
-        let name = if cluster.cluster.is_empty() { "the hub" } else { &cluster.cluster };
-        io.note(&format!("{name} is missing here: {}", cluster.why));
+    }
+    for (cluster, why) in &unread {
+        let name = if cluster.is_empty() { "the hub" } else { cluster };
+        io.note(&format!("{name} is not shown in full: {why}"));
     }
     if let Some(format) = args.output {
         return Ok(view(format, &format!("Fleet{kind}"), &rows, io.out)?);
