@@ -5,6 +5,7 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use sluice_api::{Pipeline, Promotion};
+use sluice_view::change::{ChangeCheck, describe};
 
 use crate::connection::Connection;
 use crate::exit::{Exit, Failure, Outcome};
@@ -16,17 +17,6 @@ pub(crate) const FIELD_MANAGER: &str = "sluice-cli";
 
 /// How often a change is tried if other writers change the promotion at the same time.
 const MAX_TRIES: usize = 5;
-
-/// Whether a command can change a promotion.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum ChangeCheck {
-    /// The change can be written.
-    Apply,
-    /// The promotion is in the wanted state already, with the reason.
-    NothingToDo(String),
-    /// The command cannot change the promotion: the reason, and what to do instead.
-    Refuse(String, Option<String>),
-}
 
 /// The change of a promotion by a command.
 pub(crate) struct PromotionChange<'a> {
@@ -96,25 +86,6 @@ pub(crate) fn note_suspension(pipeline: Option<&Pipeline>, io: &mut Io<'_>) -> b
         format!("pipeline {name} is suspended: nothing is done until it is resumed: sluice resume {name}");
     io.progress(Symbol::Waiting, &note);
     true
-}
-
-/// Describes a promotion as `pipeline revision into environment`.
-pub(crate) fn describe(promotion: &Promotion) -> String {
-    let spec = &promotion.spec;
-    format!("{} {} into {}", spec.pipeline, spec.revision, spec.place())
-}
-
-/// Returns the status message of a promotion in parentheses, for the end of a sentence.
-pub(crate) fn status_message(promotion: &Promotion) -> String {
-    match promotion.status.as_ref().map(|s| s.message.as_str()) {
-        None | Some("") => String::new(),
-        Some(message) => format!(" ({message})"),
-    }
-}
-
-/// Returns the number of retries of a promotion, which approvals and rejections name.
-pub(crate) fn retries(promotion: &Promotion) -> u32 {
-    promotion.status.as_ref().map_or(0, |status| status.retries)
 }
 
 /// Refuses a promotion of another revision than `--revision` names.

@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use clap::Args;
 use clap_complete::ArgValueCompleter;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
-use serde_json::{Value, json};
+use serde_json::Value;
 use sluice_api::lenient::{List, Unreadable};
 use sluice_api::promotion::Phase;
 use sluice_api::{Pipeline, Promotion, PromotionSpec};
+use sluice_view::change::{ChangeCheck, describe, retry};
 
 use crate::cluster_flags::ClusterFlags;
 use crate::complete::{environments, pipelines, promotions_and_pipelines};
@@ -19,9 +20,7 @@ use crate::connection::{API_CALL_TIMEOUT, Connection};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::find::{self, PromotionArgs};
 use crate::objects;
-use crate::promotion_change::{
-    ChangeCheck, Changed, PromotionChange, apply, describe, note_suspension, status_message, write,
-};
+use crate::promotion_change::{Changed, PromotionChange, apply, note_suspension, write};
 use crate::reference;
 use crate::terminal::{Io, Symbol};
 use crate::wait::WaitFlags;
@@ -87,7 +86,7 @@ pub(crate) async fn run(args: &Retry, io: &mut Io<'_>) -> Outcome {
     let connection = args.cluster.open(Some(API_CALL_TIMEOUT))?;
     let Some(name) = &args.name else { return retry_failed(args, &connection, io).await };
     let which = PromotionArgs { name: name.clone(), environment: args.environment.clone() };
-    let change = PromotionChange { check: &check, spec: &retry_token };
+    let change = PromotionChange { check: &retry::check, spec: &request };
     let Changed { promotion, pipeline, applied } = apply(&connection, &which, None, &change, io).await?;
     if applied {
         confirm(&promotion, pipeline.as_ref(), io);
@@ -124,10 +123,10 @@ async fn retry_failed(args: &Retry, connection: &Connection, io: &mut Io<'_>) ->
                 format!("{} may have replaced it, and cannot be read", bad.name()),
                 Some(format!("to retry this one, name it: sluice retry {}", promotion.name_any())),
             ),
-            None => check(&promotion, pipeline.as_ref()),
+            None => retry::check(&promotion, pipeline.as_ref()),
         };
         let outcome = match check {
-            ChangeCheck::Apply => match write(connection, &promotion, retry_token(&promotion)).await {
+            ChangeCheck::Apply => match write(connection, &promotion, request(&promotion)).await {
                 Ok(()) => {
                     confirm(&promotion, pipeline.as_ref(), io);
                     // Nothing happens to a promotion of a suspended pipeline.
@@ -206,12 +205,9 @@ fn failed(all: Vec<Promotion>, pipeline: Option<&str>, environment: Option<&str>
     all.into_iter().zip(keep).filter_map(|(promotion, keep)| keep.then_some(promotion)).collect()
 }
 
-/// Returns the request for another try: the current time, but at least one second after the last request.
-fn retry_token(promotion: &Promotion) -> Value {
-    let now = Timestamp::now();
-    let before = promotion.spec.retry.as_ref().and_then(|text| text.parse::<Timestamp>().ok());
-    let after = before.and_then(|before| before.checked_add(SignedDuration::from_secs(1)).ok());
-    json!({"retry": after.map_or(now, |after| now.max(after)).to_string()})
+/// Returns the request for another try, now.
+fn request(promotion: &Promotion) -> Value {
+    retry::spec(promotion, Timestamp::now())
 }
 
 /// Prints that another try was requested, and what it waits for.
@@ -230,81 +226,9 @@ fn confirm(promotion: &Promotion, pipeline: Option<&Pipeline>, io: &mut Io<'_>) 
     }
 }
 
-/// Returns true if the environment (or target) of a promotion runs its revision, by the status of the pipeline.
-fn runs(promotion: &Promotion, pipeline: &Pipeline) -> bool {
-    let spec = &promotion.spec;
-    let status = pipeline.status.as_ref().and_then(|status| status.environments.get(&spec.environment));
-    let running = status.and_then(|shown| match &spec.target {
-        None => shown.revision.as_ref(),
-        Some(target) => shown.targets.iter().find(|t| t.name == *target)?.revision.as_ref(),
-    });
-    running == Some(&spec.revision)
-}
-
-/// Checks whether a promotion can be retried.
-fn check(promotion: &Promotion, pipeline: Option<&Pipeline>) -> ChangeCheck {
-    let (spec, at) = (&promotion.spec, promotion.phase());
-    let what = describe(promotion);
-    if at == Phase::Succeeded && pipeline.is_some_and(|pipeline| runs(promotion, pipeline)) {
-        let why = format!("{what} has succeeded, and {} runs it: there is nothing to retry", spec.place());
-        return ChangeCheck::Refuse(why, None);
-    }
-    let status = promotion.status.as_ref();
-    let waits = status.is_some_and(|s| s.next_attempt.is_some());
-    if !matches!(at, Phase::Failed | Phase::Rejected | Phase::Succeeded) && !waits {
-        let why = match at {
-            Phase::Pending => "was not tried yet: it is Pending",
-            Phase::Superseded => "was superseded by a newer revision",
-            Phase::Cancelled => "was cancelled",
-            Phase::Promoting => "is being delivered: nothing has failed",
-            Phase::Proposed => "is proposed: nothing has failed",
-            _ => "is delivered: nothing has failed",
-        };
-        return ChangeCheck::Refuse(format!("{what} {why}{}", status_message(promotion)), None);
-    }
-    match &spec.retry {
-        Some(token) if status.and_then(|s| s.retried.as_ref()) != Some(token) => {
-            ChangeCheck::NothingToDo(format!("another try of {what} was requested already, at {token}"))
-        }
-        _ => ChangeCheck::Apply,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::Value;
-
-    fn checked(status: Value, retry: Value) -> ChangeCheck {
-        let promotion = json!({
-            "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Promotion", "metadata": {"name": "p-1"},
-            "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "6.1.8", "facets": {}, "retry": retry},
-            "status": status,
-        });
-        check(&serde_json::from_value(promotion).unwrap(), None)
-    }
-
-    #[test]
-    fn failed_rejected_and_waiting_promotions_are_retried() {
-        for status in [
-            json!({"phase": "Failed"}),
-            json!({"phase": "Rejected"}),
-            json!({"phase": "Promoting", "nextAttempt": "2026-11-21T10:00:00Z"}),
-        ] {
-            assert_eq!(checked(status, Value::Null), ChangeCheck::Apply);
-        }
-        let acted_on = json!({"phase": "Failed", "retried": "then"});
-        assert_eq!(checked(acted_on, json!("then")), ChangeCheck::Apply);
-    }
-
-    #[test]
-    fn other_promotions_are_refused_with_the_reason() {
-        for phase in ["Pending", "Promoting", "Proposed", "Delivered", "Superseded", "Cancelled"] {
-            let check = checked(json!({"phase": phase, "message": "why"}), Value::Null);
-            let ChangeCheck::Refuse(why, _) = check else { panic!("{phase}: {check:?}") };
-            assert!(why.starts_with("podinfo 6.1.8 into prod ") && why.ends_with("(why)"), "{why}");
-        }
-    }
 
     #[test]
     fn an_unreadable_later_promotion_may_have_replaced_a_failed_one() {
@@ -333,11 +257,5 @@ mod tests {
         let mut elsewhere = bad("c", None);
         elsewhere.metadata.namespace = Some("other".into());
         assert!(!may_have_replaced(&elsewhere, &failed));
-    }
-
-    #[test]
-    fn a_second_request_changes_nothing() {
-        let check = checked(json!({"phase": "Failed"}), json!("2026-11-21T10:00:00Z"));
-        assert!(matches!(check, ChangeCheck::NothingToDo(_)), "{check:?}");
     }
 }

@@ -11,11 +11,11 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{Config, Event, watcher};
 use kube::{Api, ResourceExt};
 use sluice_api::Promotion;
+use sluice_view::change::describe;
 use sluice_view::progress::{Course, Progress, progress};
 
 use crate::connection::Connection;
 use crate::exit::{Exit, Failure, Outcome};
-use crate::promotion_change::describe;
 use crate::terminal::{Io, Symbol};
 use crate::watching::{WATCH_SECONDS, is_refused, watch_failure};
 

@@ -1,6 +1,8 @@
 //! Explains in sentences why an environment gets a revision or why it does not, and what to do next. It uses only
 //! what the controller has recorded. The first sentence is the cause.
 
+use std::borrow::Borrow;
+
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,6 +12,7 @@ use sluice_core::Time;
 use sluice_core::observed::Health;
 use sluice_core::promotion::GateKind;
 
+use crate::change::without_command;
 use crate::place::Place;
 
 /// What is going on in one environment (or target).
@@ -56,6 +59,9 @@ pub struct Explanation {
     pub health: Health,
     /// What is going on.
     pub situation: Situation,
+    /// The promotion in progress, or the one that failed; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub promotion: Option<String>,
     /// The sentences, the cause first.
     pub sentences: Vec<String>,
     /// Commands that a person can run now, in the order of their use.
@@ -67,7 +73,11 @@ pub struct Explanation {
 }
 
 /// Explains all environments of a pipeline, in their order. `promotions` are those of its namespace.
-pub fn explain(pipeline: &Pipeline, promotions: &[Promotion], now: Timestamp) -> Vec<Explanation> {
+pub fn explain<P: Borrow<Promotion>>(
+    pipeline: &Pipeline,
+    promotions: &[P],
+    now: Timestamp,
+) -> Vec<Explanation> {
     let places = Place::all(pipeline);
     places.iter().map(|place| one(place, &places, promotions, now)).collect()
 }
@@ -93,11 +103,16 @@ impl Draft {
     }
 }
 
-fn one(place: &Place<'_>, places: &[Place<'_>], promotions: &[Promotion], now: Timestamp) -> Explanation {
+fn one<P: Borrow<Promotion>>(
+    place: &Place<'_>,
+    places: &[Place<'_>],
+    promotions: &[P],
+    now: Timestamp,
+) -> Explanation {
     let mut draft = Draft::new();
+    let current = place.current(promotions);
     if controller_has_reported(place, &mut draft) {
         suspension(place, &mut draft);
-        let current = place.current(promotions);
         let status = current.map(|promotion| promotion.status.clone().unwrap_or_default());
         if let (Some(promotion), Some(status)) = (current, &status) {
             promotion_sentences(place, promotion, status, now, &mut draft);
@@ -115,6 +130,7 @@ fn one(place: &Place<'_>, places: &[Place<'_>], promotions: &[Promotion], now: T
         runs: place.revision().map(String::from),
         health: place.targets().map(|target| target.health).max().unwrap_or(Health::Unknown),
         situation,
+        promotion: current.and_then(|promotion| promotion.metadata.name.clone()),
         sentences,
         next,
         until,
@@ -170,7 +186,7 @@ fn promotion_sentences(
     let namespace = promotion.metadata.namespace.as_deref().unwrap_or("default");
     let because = |message: &str| if message.is_empty() { ".".into() } else { format!(": {message}") };
     match status.phase {
-        Phase::Pending => pending(status, (revision, &here), (promotion_name, namespace), draft),
+        Phase::Pending => pending(status, (revision, &here), promotion, draft),
         Phase::Promoting => {
             draft.add(
                 Situation::Waiting,
@@ -210,18 +226,19 @@ fn promotion_sentences(
 fn pending(
     status: &PromotionStatus,
     (revision, here): (&str, &str),
-    (promotion, namespace): (&str, &str),
+    promotion: &Promotion,
     draft: &mut Draft,
 ) {
+    let name = promotion.metadata.name.as_deref().unwrap_or_default();
+    let namespace = promotion.metadata.namespace.as_deref().unwrap_or("default");
     let closed: Vec<_> = status.gates.iter().filter(|gate| !gate.open).collect();
     for gate in &closed {
         let message = if gate.message.is_empty() { "waits" } else { &gate.message };
         // The command is among those to run next.
-        let command = format!(": sluice approve -n {namespace} {promotion}");
-        let message = message.strip_suffix(&command).unwrap_or(message);
+        let message = without_command(message, promotion);
         draft.add(Situation::Blocked, format!("{revision} {message}"));
         if GateKind::named(&gate.name).is_some() {
-            draft.next.push(format!("sluice approve {promotion} -n {namespace}"));
+            draft.next.push(format!("sluice approve {name} -n {namespace}"));
         }
     }
     if closed.is_empty() {

@@ -1,5 +1,7 @@
 //! What was promoted into the environments of a pipeline, the newest first.
 
+use std::borrow::Borrow;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluice_api::promotion::{Phase, Promotion};
@@ -39,11 +41,15 @@ pub struct Entry {
 
 /// Returns the promotions of a pipeline, the newest first; only those into `environment` (or `environment/target`) if one
 /// is named.
-pub fn history(pipeline: &str, environment: Option<&str>, promotions: &[Promotion]) -> Vec<Entry> {
+pub fn history<P: Borrow<Promotion>>(
+    pipeline: &str,
+    environment: Option<&str>,
+    promotions: &[P],
+) -> Vec<Entry> {
     let is_wanted = |p: &&Promotion| {
         p.spec.pipeline == pipeline && environment.is_none_or(|environment| p.spec.is_into(environment))
     };
-    let mut wanted: Vec<&Promotion> = promotions.iter().filter(is_wanted).collect();
+    let mut wanted: Vec<&Promotion> = promotions.iter().map(Borrow::borrow).filter(is_wanted).collect();
     wanted.sort_by_cached_key(|p| {
         let created = p.metadata.creation_timestamp.as_ref().map(|time| time.0);
         std::cmp::Reverse((created, p.spec.sequence, p.metadata.name.clone()))

@@ -2,6 +2,7 @@
 //! render the answers and compute nothing of their own. Objects come in as values; there is no clock, no input and no
 //! output.
 
+pub mod change;
 pub mod check;
 pub mod clusters;
 pub mod explain;

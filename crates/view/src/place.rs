@@ -1,5 +1,7 @@
 //! The places of a pipeline: what has promotions of its own, a whole environment or one of its targets.
 
+use std::borrow::Borrow;
+
 use sluice_api::pipeline::{Environment, EnvironmentStatus, Per, Pipeline, PromotionPolicy, TargetStatus};
 use sluice_api::promotion::{Phase, Promotion, place};
 
@@ -64,13 +66,13 @@ impl<'a> Place<'a> {
 
     /// Returns the newest promotion into the place, if it explains what the place runs or why that does not change: not
     /// one that succeeded, was replaced or was cancelled, nor one that failed although the place runs its revision.
-    pub(crate) fn current<'p>(&self, promotions: &'p [Promotion]) -> Option<&'p Promotion> {
+    pub(crate) fn current<'p, P: Borrow<Promotion>>(&self, promotions: &'p [P]) -> Option<&'p Promotion> {
         let is_here = |p: &&Promotion| {
             Some(&p.spec.pipeline) == self.pipeline.metadata.name.as_ref()
                 && p.spec.environment == self.environment.name
                 && p.spec.target == self.target
         };
-        let newest = promotions.iter().filter(is_here).max_by_key(|p| p.order())?;
+        let newest = promotions.iter().map(Borrow::borrow).filter(is_here).max_by_key(|p| p.order())?;
         let is_over = match newest.phase() {
             Phase::Succeeded | Phase::Superseded | Phase::Cancelled => true,
             Phase::Failed | Phase::Rejected => self.revision() == Some(newest.spec.revision.as_str()),

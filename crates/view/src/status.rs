@@ -1,6 +1,8 @@
 //! One pipeline on one screen: what each environment runs, how it does, what moves into it, and the one thing to look at
 //! first.
 
+use std::borrow::Borrow;
+
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -59,7 +61,7 @@ pub struct EnvironmentLine {
 }
 
 /// Returns a pipeline on one screen. `promotions` are those of its namespace.
-pub fn status(pipeline: &Pipeline, promotions: &[Promotion], now: Timestamp) -> PipelineScreen {
+pub fn status<P: Borrow<Promotion>>(pipeline: &Pipeline, promotions: &[P], now: Timestamp) -> PipelineScreen {
     let explanations = explain(pipeline, promotions, now);
     let places = Place::all(pipeline);
     let environments =
@@ -78,7 +80,11 @@ pub fn status(pipeline: &Pipeline, promotions: &[Promotion], now: Timestamp) -> 
     }
 }
 
-fn line(place: &Place<'_>, explained: &Explanation, promotions: &[Promotion]) -> EnvironmentLine {
+fn line<P: Borrow<Promotion>>(
+    place: &Place<'_>,
+    explained: &Explanation,
+    promotions: &[P],
+) -> EnvironmentLine {
     let worst: Vec<_> = place.targets().filter(|target| target.health == explained.health).collect();
     EnvironmentLine {
         environment: place.name(),

@@ -36,7 +36,7 @@ fn an_environment_that_runs_what_was_proven_has_nothing_to_wait_for() {
     UpToDate
     prod runs 6.1.8, as staging does.
     ");
-    let first = &explain(&even, &[], now())[0];
+    let first = &explain::<Promotion>(&even, &[], now())[0];
     assert_eq!(first.situation, Situation::Observed, "{first:?}");
 }
 
@@ -156,7 +156,7 @@ fn a_suspended_pipeline_says_so_first() {
 fn without_a_status_the_explanation_points_to_the_controller() {
     let mut silent = behind();
     silent.status = None;
-    let all = explain(&silent, &[], now());
+    let all = explain::<Promotion>(&silent, &[], now());
     assert!(all.iter().all(|e| e.situation == Situation::Unknown), "{all:?}");
     let mut old = behind();
     old.metadata.generation = Some(3);
