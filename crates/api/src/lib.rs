@@ -15,6 +15,7 @@ pub mod promotion;
 pub mod promotion_rules;
 mod recorded_request_state;
 mod schema;
+pub mod snapshot;
 pub mod workload;
 
 pub use crds::all_crds;

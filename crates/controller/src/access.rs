@@ -1,4 +1,4 @@
-//! Who calls and what the caller may read, as the hub's API server says: TokenReview and SubjectAccessReview. Answers count
+//! Who calls and what the caller may do, as the hub's API server says: TokenReview and SubjectAccessReview. Answers count
 //! for a few seconds, so that a page does not ask again for each of its parts.
 
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use kube::{Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
-use sluice_core::access::{AccessError, Caller, ReadRight};
+use sluice_core::access::{AccessError, Caller, Right};
 use tokio::sync::Semaphore;
 
 use crate::timeout::{API_CALL_TIMEOUT, within};
@@ -34,7 +34,7 @@ pub struct AccessReviews {
     hub: Client,
     callers: Answers<[u8; 32], Option<Caller>>,
     /// By the digest of the caller: callers may be in hundreds of groups.
-    rights: Answers<([u8; 32], ReadRight), bool>,
+    rights: Answers<([u8; 32], Right), bool>,
     token_slots: Arc<Semaphore>,
     right_slots: Arc<Semaphore>,
 }
@@ -78,7 +78,7 @@ impl AccessReviews {
     ///
     /// # Errors
     /// When the API server cannot be asked.
-    pub async fn allows(&self, caller: &Caller, right: &ReadRight) -> Result<bool, AccessError> {
+    pub async fn allows(&self, caller: &Caller, right: &Right) -> Result<bool, AccessError> {
         // The text of a caller is unambiguous, because all strings in it are quoted.
         let key = (Sha256::digest(format!("{caller:?}")).into(), right.clone());
         if let Some(allowed) = self.rights.get(&key) {
@@ -96,7 +96,7 @@ impl AccessReviews {
                 groups: Some(caller.groups.clone()),
                 extra: Some(caller.extra.clone()).filter(|extra| !extra.is_empty()),
                 resource_attributes: Some(ResourceAttributes {
-                    verb: Some("get".into()),
+                    verb: Some(right.verb.clone()),
                     group: Some(right.group.clone()),
                     resource: Some(right.resource.clone()),
                     namespace: right.namespace.clone(),

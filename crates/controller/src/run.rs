@@ -7,7 +7,6 @@ use std::time::Duration;
 use kube::{Api, Client};
 use sluice_api::gitops_cluster::gitops_cluster_resource;
 use sluice_api::{GitopsCluster, Pipeline, Promotion};
-use sluice_core::fleet::index::Fleet;
 use sluice_delivery::{Delivery, DeliveryError};
 use std::ops::ControlFlow;
 use tokio::sync::mpsc;
@@ -19,6 +18,7 @@ use crate::options::ControllerOptions;
 use crate::runtime::{Runtime, admission_policy};
 use crate::serve;
 use crate::shard::{LeaseCommand, LeaseManager};
+use crate::snapshots::Shown;
 use crate::state::Input;
 use crate::watch::limit::WatchLimits;
 use crate::watch::read_error::ReadError;
@@ -45,14 +45,14 @@ pub enum RunError {
 /// How long handing back the shards may take at the end. Leases that are not handed back expire.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Runs the controller until `stop` ends, or one of its servers fails. The observed clusters are shown in `fleet`.
+/// Runs the controller until `stop` ends, or one of its servers fails. What it knows is shown in `shown`.
 ///
 /// # Errors
 /// When the controller cannot start, or a server fails. Other failures are retried.
 pub async fn run(
     options: ControllerOptions,
     hub: Client,
-    fleet: Fleet,
+    shown: Shown,
     stop: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
     let delivery = Delivery::new(sluice_delivery::DeliveryOptions {
@@ -71,7 +71,7 @@ pub async fn run(
     let (hook, election) = (options.hook.clone(), options.election.clone());
     let (lease_commands, received_commands) = mpsc::unbounded_channel();
     let (runtime, tx) =
-        Runtime::new(options, hub.clone(), delivery, metrics.clone(), lease_commands.clone(), fleet);
+        Runtime::new(options, hub.clone(), delivery, metrics.clone(), lease_commands.clone(), shown);
     let hook = hook.map(|options| {
         let hook = HookServer::new(&options, hub.clone(), runtime.directory(), metrics.clone(), tx.clone());
         (options, hook)

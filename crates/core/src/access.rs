@@ -15,9 +15,11 @@ pub struct Caller {
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// The right to read objects.
+/// The right to do something with objects.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ReadRight {
+pub struct Right {
+    /// What may be done, such as `get`.
+    pub verb: String,
     /// The API group.
     pub group: String,
     /// The plural name of the kind.
@@ -28,10 +30,21 @@ pub struct ReadRight {
     pub name: Option<String>,
 }
 
-impl ReadRight {
+impl Right {
     /// Returns the right to get every object of a kind.
     pub fn all(group: &str, resource: &str) -> Self {
-        Self { group: group.into(), resource: resource.into(), namespace: None, name: None }
+        Self {
+            verb: "get".into(),
+            group: group.into(),
+            resource: resource.into(),
+            namespace: None,
+            name: None,
+        }
+    }
+
+    /// Returns the right to do something else with the same objects.
+    pub fn to(self, verb: &str) -> Self {
+        Self { verb: verb.into(), ..self }
     }
 
     /// Returns the same right for one namespace.

@@ -8,14 +8,16 @@ use anyhow::Context;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use sluice_controller::hook::{HookOptions, Proxies};
-use sluice_controller::{AllowedHosts, AllowedWebhooks, ControllerOptions, ElectionOptions, LeaseTiming};
+use sluice_controller::{
+    AllowedHosts, AllowedWebhooks, ControllerOptions, ElectionOptions, LeaseTiming, Shown, snapshot_channel,
+};
 use sluice_core::fleet::index::Fleet;
 use sluice_web::Api;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::api_access::HubAccess;
 use crate::controller_flags::Flags;
+use crate::hub_port::HubPort;
 use crate::log;
 
 /// Runs the controller until SIGTERM or SIGINT ends it.
@@ -35,7 +37,8 @@ pub fn main(flags: Flags) -> ExitCode {
 async fn run(flags: Flags) -> anyhow::Result<()> {
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
-    let hub = hub(&flags).await?;
+    let config = hub_config(&flags).await?;
+    let hub = Client::try_from(config.clone()).context("cannot make a client for the cluster")?;
     let election = election(&flags, hub.default_namespace())?;
     let cache_dir = match flags.cache_dir {
         Some(folder) => folder,
@@ -77,23 +80,23 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
     };
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "starting");
     let stop = async {
-        tokio::select! {
-            _ = terminated.recv() => {}
-            _ = interrupted.recv() => {}
-        }
+        tokio::select! { _ = terminated.recv() => {}, _ = interrupted.recv() => {} }
     };
     let fleet = Fleet::default();
-    let api = api(flags.api_addr.0, Api::new(fleet.clone(), HubAccess::new(hub.clone()))).await?;
+    let (reader, snapshots) = snapshot_channel();
+    let port = HubPort::new(hub.clone(), &config, reader);
+    let api = api(flags.api_addr.0, Api::new(fleet.clone(), port, flags.api_actions)).await?;
+    let shown = Shown { fleet, snapshots };
     tokio::select! {
-        ended = sluice_controller::run(options, hub, fleet, stop) => Ok(ended?),
+        ended = sluice_controller::run(options, hub, shown, stop) => Ok(ended?),
         ended = api => ended,
     }
 }
 
-/// Listens on an address, and returns a future that serves the API. Without an address, it never ends.
+/// Listens on an address, and returns a future that serves the API and the pages. Without an address, it never ends.
 async fn api(
     address: Option<SocketAddr>,
-    api: Api<HubAccess>,
+    api: Api<HubPort>,
 ) -> anyhow::Result<impl Future<Output = anyhow::Result<()>>> {
     let listener = match address {
         Some(at) => Some(TcpListener::bind(at).await.with_context(|| {
@@ -127,7 +130,7 @@ fn election(flags: &Flags, default_namespace: &str) -> anyhow::Result<Option<Ele
     Ok(Some(ElectionOptions { shards: flags.shards, namespace, name, timing }))
 }
 
-async fn hub(flags: &Flags) -> anyhow::Result<Client> {
+async fn hub_config(flags: &Flags) -> anyhow::Result<Config> {
     let options = KubeConfigOptions { context: flags.context.clone(), ..KubeConfigOptions::default() };
     let mut config = match &flags.kubeconfig {
         Some(path) => {
@@ -145,5 +148,5 @@ async fn hub(flags: &Flags) -> anyhow::Result<Client> {
     config.connect_timeout = Some(Duration::from_secs(10));
     // Each caller has its own retries, and logs the server's error, which kube's retries would not.
     config.default_retry = false;
-    Client::try_from(config).context("cannot make a client for the cluster")
+    Ok(config)
 }

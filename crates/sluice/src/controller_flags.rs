@@ -31,9 +31,12 @@ pub struct Flags {
     /// Address of the hook server, which Flux, CI systems and forges call; "0" for none
     #[arg(long, default_value = ":8082", value_parser = address)]
     pub hook_addr: Address,
-    /// Address of the API for commands, on this machine only: others reach it through a port-forward; "0" for none
+    /// Address of the API and the pages, on this machine only: others reach it through a port-forward; "0" for none
     #[arg(long, default_value = "127.0.0.1:8083", value_parser = loopback_address)]
     pub api_addr: Address,
+    /// Let people approve, reject, retry, suspend and resume from the pages, each with their own rights
+    #[arg(long)]
+    pub api_actions: bool,
     /// Certificate of the hook server, in PEM; read again when it changes. Default is plain HTTP
     #[arg(long, value_name = "FILE", requires = "hook_tls_key")]
     pub hook_tls_cert: Option<PathBuf>,

@@ -1,8 +1,8 @@
 //! The binary: arguments, wiring, signals. No logic.
 
-mod api_access;
 mod controller;
 mod controller_flags;
+mod hub_port;
 mod log;
 
 use std::process::ExitCode;

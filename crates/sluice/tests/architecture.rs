@@ -17,10 +17,10 @@ use architecture::imports;
 
 /// The crates of the workspace that each crate may depend on. A crate that is not listed may depend on none.
 const DEPENDENCIES: [(&str, &[&str]); 10] = [
-    ("sluice", &["sluice-controller", "sluice-web", "sluice-cli", "sluice-core"]),
+    ("sluice", &["sluice-controller", "sluice-web", "sluice-cli", "sluice-core", "sluice-api"]),
     ("sluice-controller", &["sluice-delivery", "sluice-core", "sluice-api"]),
     ("sluice-delivery", &["sluice-core"]),
-    ("sluice-web", &["sluice-view", "sluice-core"]),
+    ("sluice-web", &["sluice-view", "sluice-core", "sluice-api"]),
     ("sluice-cli", &["sluice-view", "sluice-core", "sluice-api"]),
     ("sluice-view", &["sluice-core", "sluice-api"]),
     ("sluice-api", &["sluice-core"]),

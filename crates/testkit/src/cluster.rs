@@ -133,6 +133,15 @@ impl Cluster {
     /// # Errors
     /// The API server rejects a request.
     pub async fn service_account(&self, namespace: &str, name: &str) -> Result<String> {
+        let token = self.service_account_token(namespace, name).await?;
+        Ok(self.kubeconfig_for(self.port, &Credential::Token(&token)))
+    }
+
+    /// Creates a service account without rights, and returns a token of an hour.
+    ///
+    /// # Errors
+    /// The API server refuses it.
+    pub async fn service_account_token(&self, namespace: &str, name: &str) -> Result<String> {
         let object = json!({"apiVersion": "v1", "kind": "ServiceAccount",
             "metadata": {"name": name, "namespace": namespace}});
         let client = self.client().await?;
@@ -145,7 +154,7 @@ impl Cluster {
         let answer = accounts.create_token_request(name, &PostParams::default(), &request).await?;
         let token =
             answer.status.ok_or_else(|| anyhow!("the API server returned no token for {name}"))?.token;
-        Ok(self.kubeconfig_for(self.port, &Credential::Token(&token)))
+        Ok(token)
     }
 
     fn kubeconfig_for(&self, port: u16, credential: &Credential<'_>) -> String {

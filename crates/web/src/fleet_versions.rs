@@ -48,9 +48,9 @@ impl VersionKind {
 
 /// All rows that a caller may see.
 #[derive(Debug, Default)]
-struct AllRows {
-    items: Vec<RunningVersion>,
-    unread: Vec<UnreadCluster>,
+pub(crate) struct AllRows {
+    pub items: Vec<RunningVersion>,
+    pub unread: Vec<UnreadCluster>,
 }
 
 /// The rows that were computed last.
@@ -69,15 +69,23 @@ impl VersionRows {
         query: VersionsQuery,
     ) -> Result<Versions, Problem> {
         let after = query.after()?;
+        self.compute(fleet, kind, visible, move |all| page(all, after.as_ref(), &query)).await
+    }
+
+    /// Returns what `shown` makes of all rows.
+    pub(crate) async fn compute<T: Send + 'static>(
+        &self,
+        fleet: &Fleet,
+        kind: VersionKind,
+        visible: Visible,
+        shown: impl FnOnce(&AllRows) -> T + Send + 'static,
+    ) -> Result<T, Problem> {
         let kept = self.0.clone().lock_owned().await;
         let fleet = fleet.clone();
         // It takes a while for thousands of rows, in which the runtime has other work. The lock goes along: it is held until
         // the work is done, also if the caller does not wait for the answer.
-        let page = tokio::task::spawn_blocking(move || {
-            let all = all(kept, &fleet, kind, visible);
-            page(&all, after.as_ref(), &query)
-        });
-        page.await.map_err(|_| {
+        let computed = tokio::task::spawn_blocking(move || shown(&all(kept, &fleet, kind, visible)));
+        computed.await.map_err(|_| {
             Problem::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "the rows could not be computed: report this as a bug",
@@ -200,7 +208,7 @@ fn unread(cluster: &ObservedCluster, kind: VersionKind) -> Result<Vec<String>, S
     Ok(missing.collect())
 }
 
-fn matches(row: &RunningVersion, query: &VersionsQuery) -> bool {
+pub(crate) fn matches(row: &RunningVersion, query: &VersionsQuery) -> bool {
     let cluster = if row.cluster.is_empty() { "hub" } else { &row.cluster };
     row.name.contains(&query.name)
         && (query.cluster.is_empty() || query.cluster == cluster)

@@ -1,19 +1,25 @@
-//! WEB: the API for commands and pages. It renders views and knows no Kubernetes: who calls, and what the caller may see,
-//! it asks through [`Access`].
+//! WEB: the API for commands, and the pages. It renders views and speaks no Kubernetes: who calls, what the caller may see
+//! and do, and the objects of the hub come through [`Hub`].
 
-pub mod access;
+mod board;
 mod callers;
 mod fleet_versions;
+mod hub;
+mod live_slots;
 mod openapi;
+mod page;
 mod problem;
 mod query;
 mod routes;
+mod session;
+mod state;
 mod trace;
 mod visible;
 
-pub use access::Access;
+pub use hub::{Change, ChangeError, ChangedKind, Hub, SeenObject};
 pub use openapi::document;
-pub use routes::{Api, router};
+pub use routes::router;
+pub use state::Api;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +31,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 /// How many connections are open at a time. Further ones wait.
-const MAX_CONNECTIONS: usize = 256;
+const MAX_CONNECTIONS: usize = 1500;
 /// How long the head of a request may take, and how long a connection may be idle.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection may be open.
@@ -37,8 +43,8 @@ const MAX_HEAD_BYTES: usize = 32 << 10;
 ///
 /// # Errors
 /// When the address of the listener is not known.
-pub async fn serve<A: Access>(listener: TcpListener, api: Api<A>) -> std::io::Result<()> {
-    tracing::info!(address = %listener.local_addr()?, "serving the API, on this machine only and read-only");
+pub async fn serve<H: Hub>(listener: TcpListener, api: Api<H>) -> std::io::Result<()> {
+    tracing::info!(address = %listener.local_addr()?, actions = api.actions, "serving the API and the pages, on this machine only");
     let (router, slots) = (router(api), Arc::new(Semaphore::new(MAX_CONNECTIONS)));
     loop {
         let Ok(slot) = slots.clone().acquire_owned().await else { return Ok(()) };

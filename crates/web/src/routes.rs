@@ -11,58 +11,46 @@ use axum::http::header::{
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{any, get};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use sluice_core::access::Caller;
 use sluice_core::fleet::ClusterKey;
-use sluice_core::fleet::index::Fleet;
 use sluice_view::fleet::clusters::{Clusters, cluster_state};
 
-use crate::access::Access;
-use crate::callers::CallerBudgets;
-use crate::fleet_versions::{VersionKind, VersionRows};
+use crate::fleet_versions::VersionKind;
+use crate::hub::Hub;
 use crate::openapi;
+use crate::page;
 use crate::problem::Problem;
 use crate::query::{TraceQuery, VersionsQuery};
+use crate::state::Api;
 use crate::trace::traced;
 use crate::visible::{Visible, visible_clusters};
 
-/// What the routes need.
-#[derive(Clone)]
-pub struct Api<A> {
-    fleet: Fleet,
-    access: A,
-    budgets: CallerBudgets,
-    rows: VersionRows,
-}
-
-impl<A: Access> Api<A> {
-    /// Returns an API about a fleet, for callers whom `access` identifies.
-    pub fn new(fleet: Fleet, access: A) -> Self {
-        Api { fleet, access, budgets: CallerBudgets::default(), rows: VersionRows::default() }
-    }
-}
-
 /// Returns the routes.
-pub fn router<A: Access>(api: Api<A>) -> Router {
+pub fn router<H: Hub>(api: Api<H>) -> Router {
     Router::new()
         .route("/openapi.json", get(async || axum::Json(&*openapi::DOCUMENT)))
-        .route("/api/v1/clusters", get(clusters::<A>))
-        .route("/api/v1/charts", get(charts::<A>))
-        .route("/api/v1/images", get(images::<A>))
-        .route("/api/v1/trace", get(trace::<A>))
-        .fallback(async || Problem::not_found("there is no such path: /openapi.json lists them"))
+        .route("/api/v1/clusters", get(clusters::<H>))
+        .route("/api/v1/charts", get(charts::<H>))
+        .route("/api/v1/images", get(images::<H>))
+        .route("/api/v1/trace", get(trace::<H>))
+        .route(
+            "/api/{*path}",
+            any(async || Problem::not_found("there is no such path: /openapi.json lists them")),
+        )
+        .merge(page::routes())
         .with_state(api)
 }
 
 /// The caller of a request, by the token in the header `Authorization`.
 struct Identified(Caller);
 
-impl<A: Access> FromRequestParts<Api<A>> for Identified {
+impl<H: Hub> FromRequestParts<Api<H>> for Identified {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, api: &Api<A>) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, api: &Api<H>) -> Result<Self, Problem> {
         let header =
             parts.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let token = header.strip_prefix("Bearer ").map(str::trim).filter(|token| !token.is_empty());
@@ -72,24 +60,24 @@ impl<A: Access> FromRequestParts<Api<A>> for Identified {
                 "the request has no token: send a token of the hub in the header Authorization, as Bearer <token>",
             )
         })?;
-        let caller = api.access.identify(token).await?;
+        let caller = api.hub.identify(token).await?;
         api.budgets.spend(&caller.name, 1, Instant::now())?;
         Ok(Identified(caller))
     }
 }
 
-async fn clusters<A: Access>(
-    State(api): State<Api<A>>,
+async fn clusters<H: Hub>(
+    State(api): State<Api<H>>,
     Identified(caller): Identified,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let visible = visible_clusters(&api.access, &caller, &api.fleet).await?;
+    let visible = visible_clusters(&api.hub, &caller, &api.fleet).await?;
     let row = |key: &ClusterKey| api.fleet.read(key, |cluster| cluster_state(key, cluster));
     answer(&headers, &Clusters { items: visible.iter().filter_map(row).collect() })
 }
 
-async fn charts<A: Access>(
-    state: State<Api<A>>,
+async fn charts<H: Hub>(
+    state: State<Api<H>>,
     caller: Identified,
     headers: HeaderMap,
     query: Result<Query<VersionsQuery>, axum::extract::rejection::QueryRejection>,
@@ -97,8 +85,8 @@ async fn charts<A: Access>(
     versions(VersionKind::Charts, state, caller, &headers, query).await
 }
 
-async fn images<A: Access>(
-    state: State<Api<A>>,
+async fn images<H: Hub>(
+    state: State<Api<H>>,
     caller: Identified,
     headers: HeaderMap,
     query: Result<Query<VersionsQuery>, axum::extract::rejection::QueryRejection>,
@@ -106,9 +94,9 @@ async fn images<A: Access>(
     versions(VersionKind::Images, state, caller, &headers, query).await
 }
 
-async fn versions<A: Access>(
+async fn versions<H: Hub>(
     kind: VersionKind,
-    State(api): State<Api<A>>,
+    State(api): State<Api<H>>,
     Identified(caller): Identified,
     headers: &HeaderMap,
     query: Result<Query<VersionsQuery>, axum::extract::rejection::QueryRejection>,
@@ -116,19 +104,19 @@ async fn versions<A: Access>(
     let Query(query) = query.map_err(|error| Problem::bad_request(error.body_text()))?;
     // A page of many rows costs as much as many requests.
     api.budgets.spend(&caller.name, query.limit() / 500, Instant::now())?;
-    let visible = Visible::to(&api.access, &caller, &api.fleet, kind.kinds()).await?;
+    let visible = Visible::to(&api.hub, &caller, &api.fleet, kind.kinds()).await?;
     answer(headers, &api.rows.page(&api.fleet, kind, visible, query).await?)
 }
 
-async fn trace<A: Access>(
-    State(api): State<Api<A>>,
+async fn trace<H: Hub>(
+    State(api): State<Api<H>>,
     Identified(caller): Identified,
     headers: HeaderMap,
     query: Result<Query<TraceQuery>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Response, Problem> {
     let Query(query) = query.map_err(|error| Problem::bad_request(error.body_text()))?;
     let (cluster, object) = query.object()?;
-    answer(&headers, &traced(&api.access, &caller, &api.fleet, (&cluster, &object)).await?)
+    answer(&headers, &traced(&api.hub, &caller, &api.fleet, (&cluster, &object)).await?)
 }
 
 /// Answers with JSON, or with nothing if the caller has the same already.

@@ -9,14 +9,14 @@ use sluice_core::fleet::observed_cluster::{ClusterState, KindState, ObservedClus
 use sluice_core::fleet::{ClusterKey, ObjectKey};
 use sluice_view::fleet::trace::{Trace, TraceStep, not_observed, trace, visible};
 
-use crate::access::Access;
 use crate::fleet_versions::NOT_READ_YET;
+use crate::hub::Hub;
 use crate::problem::Problem;
 use crate::visible::{allows_cluster, kind_right};
 
 /// Returns the trace of an object.
-pub(crate) async fn traced<A: Access>(
-    access: &A,
+pub(crate) async fn traced<H: Hub>(
+    access: &H,
     caller: &Caller,
     fleet: &Fleet,
     (cluster, object): (&ClusterKey, &ObjectKey),
@@ -71,7 +71,7 @@ fn steps(cluster: &ObservedCluster, object: &ObjectKey) -> Result<Option<Vec<Tra
     }
 }
 
-async fn allows_object<A: Access>(access: &A, caller: &Caller, key: &ObjectKey) -> Result<bool, Problem> {
+async fn allows_object<H: Hub>(access: &H, caller: &Caller, key: &ObjectKey) -> Result<bool, Problem> {
     let right = kind_right(key.kind).within(&key.namespace).named(&key.name);
     Ok(access.allows(caller, &right).await?)
 }

@@ -4,24 +4,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::{StreamExt, TryStreamExt};
-use sluice_core::access::{AccessError, Caller, ReadRight};
+use sluice_core::access::{AccessError, Caller, Right};
 use sluice_core::fleet::index::Fleet;
 use sluice_core::fleet::{ClusterKey, Kind};
 
-use crate::access::Access;
+use crate::hub::Hub;
 
 /// How many questions about rights are asked at a time for one request.
 const CONCURRENT: usize = 16;
 
 /// The right to get a GitopsCluster, and with it the objects of the cluster.
-pub(crate) fn cluster_right() -> ReadRight {
-    ReadRight::all("gitops.weave.works", "gitopsclusters")
+pub(crate) fn cluster_right() -> Right {
+    Right::all("gitops.weave.works", "gitopsclusters")
 }
 
 /// The right to get the objects of a kind on the hub.
-pub(crate) fn kind_right(kind: Kind) -> ReadRight {
+pub(crate) fn kind_right(kind: Kind) -> Right {
     let (group, plural) = kind.resource();
-    ReadRight::all(group, plural)
+    Right::all(group, plural)
 }
 
 /// What a caller may see of the kinds of a view.
@@ -35,8 +35,8 @@ pub(crate) struct Visible {
 
 impl Visible {
     /// Asks what a caller may see of these kinds.
-    pub(crate) async fn to<A: Access>(
-        access: &A,
+    pub(crate) async fn to<H: Hub>(
+        access: &H,
         caller: &Caller,
         fleet: &Fleet,
         kinds: &[Kind],
@@ -73,8 +73,8 @@ impl Visible {
 }
 
 /// Returns the clusters that a caller may see, without the hub.
-pub(crate) async fn visible_clusters<A: Access>(
-    access: &A,
+pub(crate) async fn visible_clusters<H: Hub>(
+    access: &H,
     caller: &Caller,
     fleet: &Fleet,
 ) -> Result<BTreeSet<ClusterKey>, AccessError> {
@@ -93,8 +93,8 @@ pub(crate) async fn visible_clusters<A: Access>(
 }
 
 /// Returns whether a caller may see a cluster that is not the hub.
-pub(crate) async fn allows_cluster<A: Access>(
-    access: &A,
+pub(crate) async fn allows_cluster<H: Hub>(
+    access: &H,
     caller: &Caller,
     fleet: &Fleet,
     key: &ClusterKey,
@@ -109,8 +109,8 @@ pub(crate) async fn allows_cluster<A: Access>(
 }
 
 /// Returns the namespaces of the hub with objects of a kind that a caller may get; `None` for all.
-async fn visible_namespaces<A: Access>(
-    access: &A,
+async fn visible_namespaces<H: Hub>(
+    access: &H,
     caller: &Caller,
     fleet: &Fleet,
     kind: Kind,

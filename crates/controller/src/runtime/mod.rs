@@ -24,6 +24,7 @@ use crate::observe::ObserveScope;
 use crate::options::ControllerOptions;
 use crate::record::events::Events;
 use crate::shard::{LeaseCommand, Shards};
+use crate::snapshots::{Shown, SnapshotRequests};
 use crate::state::effect::{Effect, MetricUpdate, Now, Resync};
 use crate::state::status_queue::{StatusOwner, WriteOutcome};
 use crate::state::{Input, State, StateSettings};
@@ -34,7 +35,6 @@ use commit_status::CommitStatuses;
 use jobs::Jobs;
 use records::Records;
 use sluice_core::fleet::ClusterKey;
-use sluice_core::fleet::index::Fleet;
 use status_writer::StatusWriter;
 
 /// The longest pause between two rounds of the loop, for liveness.
@@ -50,6 +50,7 @@ pub struct Runtime {
     state: State,
     inputs: mpsc::UnboundedReceiver<Input>,
     tx: mpsc::UnboundedSender<Input>,
+    snapshots: SnapshotRequests,
     hub: Client,
     watch_namespace: Option<String>,
     observe: ObserveScope,
@@ -66,15 +67,15 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// A loop, and the sender of its inputs. Shards to hand back are reported to `lease_commands`, and the observed
-    /// clusters are shown in `fleet`.
+    /// A loop, and the sender of its inputs. Shards to hand back are reported to `lease_commands`, and what the loop
+    /// knows is shown in `shown`.
     pub fn new(
         options: ControllerOptions,
         hub: Client,
         delivery: Delivery,
         metrics: Arc<Metrics>,
         lease_commands: mpsc::UnboundedSender<LeaseCommand>,
-        fleet: Fleet,
+        shown: Shown,
     ) -> (Self, mpsc::UnboundedSender<Input>) {
         let (tx, inputs) = mpsc::unbounded_channel();
         let settings = StateSettings {
@@ -94,10 +95,11 @@ impl Runtime {
             metrics.relists.clone(),
         );
         let mut state = State::new(settings, shards, now());
-        state.show_in(fleet);
+        state.show_in(shown.fleet);
         let runtime = Self {
             state,
             inputs,
+            snapshots: shown.snapshots,
             watch_namespace: options.watch_namespace,
             observe: options.observe,
             directory: Arc::default(),
@@ -130,9 +132,12 @@ impl Runtime {
             let pause = self.pause();
             tokio::select! {
                 biased;
+                // First, because inputs may come without a pause. The reader may be gone.
+                request = self.snapshots.next() => drop(request.send(self.state.snapshot())),
                 n = self.inputs.recv_many(&mut batch, MAX_INPUTS) => if n == 0 { return },
                 () = tokio::time::sleep(pause) => {}
             }
+            let may_change = !batch.is_empty() || self.state.queued() > 0;
             for input in batch.drain(..) {
                 self.take_in(input);
             }
@@ -140,6 +145,9 @@ impl Runtime {
             let begun = Instant::now();
             while self.state.queued() > 0 && begun.elapsed() < RECONCILE_SLICE {
                 self.step(Input::Reconcile);
+            }
+            if may_change {
+                self.snapshots.note_change();
             }
             self.refresh_metrics();
         }

@@ -20,6 +20,7 @@ mod reconcile;
 mod reconcile_queue;
 mod records;
 mod shards;
+mod shown;
 #[cfg(test)]
 mod simulated_clusters;
 #[cfg(test)]

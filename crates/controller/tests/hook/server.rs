@@ -12,7 +12,7 @@ use reqwest::{Client as Http, RequestBuilder};
 use ring::hmac;
 use serde_json::json;
 use sluice_controller::hook::{HookOptions, Proxies};
-use sluice_controller::{ControllerOptions, ObserveScope};
+use sluice_controller::{ControllerOptions, ObserveScope, Shown, snapshot_channel};
 use sluice_core::fleet::index::Fleet;
 use sluice_testkit::{Cluster, ControlPlane, Scratch, eventually};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -154,8 +154,9 @@ async fn start(
         webhooks: sluice_controller::AllowedWebhooks { http: true, private: true },
     };
     let client = cluster.client().await?;
+    let shown = Shown { fleet: Fleet::default(), snapshots: snapshot_channel().1 };
     Ok(tokio::spawn(async move {
-        sluice_controller::run(options, client, Fleet::default(), std::future::pending()).await.unwrap()
+        sluice_controller::run(options, client, shown, std::future::pending()).await.unwrap()
     }))
 }
 

@@ -10,6 +10,7 @@ mod crash;
 mod hostile;
 mod intake;
 mod isolation;
+mod page;
 #[path = "../support/place.rs"]
 mod place;
 #[path = "../support/process.rs"]

@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use sluice_api::snapshot::Snapshot;
 use sluice_core::Facet;
-use sluice_core::access::{AccessError, Caller, ReadRight};
+use sluice_core::access::{AccessError, Caller, Right};
 use sluice_core::fleet::fact::{HealthStatus, Owned, SourceFact};
 use sluice_core::fleet::index::Index;
 use sluice_core::fleet::{ClusterEvent, ClusterKey, Fact, FluxFact, Kind, ObjectKey, WorkloadFact};
 use sluice_core::observed::Health;
 use sluice_core::repository::Repository;
 use sluice_core::tracks::DefaultFacet;
-use sluice_web::Access;
+use sluice_web::{Change, ChangeError, Hub};
 
 /// Who may read what. Each token is the name of its user.
 #[derive(Clone, Default)]
@@ -25,7 +26,7 @@ impl Rights {
     }
 }
 
-impl Access for Rights {
+impl Hub for Rights {
     async fn identify(&self, token: &str) -> Result<Caller, AccessError> {
         match token {
             "admin" | "eu-team" | "us-team" | "shop-team" | "nobody" => {
@@ -36,7 +37,7 @@ impl Access for Rights {
         }
     }
 
-    async fn allows(&self, caller: &Caller, right: &ReadRight) -> Result<bool, AccessError> {
+    async fn allows(&self, caller: &Caller, right: &Right) -> Result<bool, AccessError> {
         self.0.fetch_add(1, Ordering::SeqCst);
         let (namespace, name) = (right.namespace.as_deref(), right.name.as_deref());
         Ok(match caller.name.as_str() {
@@ -50,6 +51,20 @@ impl Access for Rights {
             "shop-team" => right.resource != "gitopsclusters" && namespace == Some("shop"),
             _ => false,
         })
+    }
+
+    async fn snapshot(&self) -> Option<Arc<Snapshot>> {
+        None
+    }
+
+    fn version(&self) -> u64 {
+        0
+    }
+
+    async fn changed_since(&self, _: u64) {}
+
+    async fn change(&self, _: &str, _: Change) -> Result<(), ChangeError> {
+        Ok(())
     }
 }
 

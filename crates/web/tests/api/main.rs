@@ -21,7 +21,7 @@ async fn ask_with(token: &str, path: &str, headers: &[(&str, &str)]) -> (StatusC
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    let answer = router(Api::new(index.fleet(), Rights::default()))
+    let answer = router(Api::new(index.fleet(), Rights::default(), false))
         .oneshot(request.body(Body::empty()).unwrap())
         .await
         .unwrap();
@@ -260,7 +260,7 @@ async fn only_names_that_objects_can_have_are_asked_about() {
     let asked = |path: String| {
         let request =
             Request::get(path).header("authorization", "Bearer nobody").body(Body::empty()).unwrap();
-        router(Api::new(index.fleet(), rights.clone())).oneshot(request)
+        router(Api::new(index.fleet(), rights.clone(), false)).oneshot(request)
     };
     for number in 0..20 {
         let path = format!("/api/v1/trace?cluster=fleet/no-{number}&kind=Deployment&namespace=a&name=b");
@@ -273,7 +273,7 @@ async fn only_names_that_objects_can_have_are_asked_about() {
 async fn a_cluster_with_too_many_images_is_cut_and_the_others_are_shown() {
     let mut index = index();
     flood(&mut index, "eu", 25_000);
-    let api = router(Api::new(index.fleet(), Rights::default()));
+    let api = router(Api::new(index.fleet(), Rights::default(), false));
     let get = async |path: &str| {
         let request = Request::get(path).header("authorization", "Bearer admin").body(Body::empty()).unwrap();
         let answer = api.clone().oneshot(request).await.unwrap();

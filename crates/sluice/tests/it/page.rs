@@ -1,0 +1,189 @@
+//! The pages of a real controller, with people whose rights are those of RBAC on a real API server: what each one sees, and
+//! what each one can do.
+
+use std::net::TcpListener;
+
+use anyhow::{Context, Result, ensure};
+use kube::ResourceExt;
+use reqwest::header::{COOKIE, SET_COOKIE};
+use reqwest::redirect::Policy;
+use reqwest::{Client, StatusCode};
+use serde_json::{Value, json};
+use sluice_testkit::eventually;
+
+use crate::place::{SOON, TestNamespace, revision};
+use crate::process::Controller;
+use crate::{releases, run};
+
+/// A person with a browser.
+struct Person {
+    http: Client,
+    base: String,
+    cookie: String,
+}
+
+impl Person {
+    /// Creates a service account with these rules in the namespace, and signs in with its token.
+    async fn new(place: &TestNamespace, base: &str, name: &str, rules: Value) -> Result<Person> {
+        let n = &place.namespace;
+        let token = place.shared.hub.service_account_token(n, name).await?;
+        let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+            "metadata": {"name": name, "namespace": n}, "rules": rules});
+        let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": {"name": name, "namespace": n},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": n}]});
+        place.apply(&format!("{role}\n---\n{binding}\n")).await?;
+        let http = Client::builder().redirect(Policy::none()).build()?;
+        let mut person = Person { http, base: base.into(), cookie: String::new() };
+        let form = format!("token={token}");
+        let request = person.http.post(format!("{base}/sign-in")).body(form);
+        let answer = request.header("content-type", "application/x-www-form-urlencoded").send().await?;
+        ensure!(answer.status() == StatusCode::SEE_OTHER, "{name} cannot sign in: {}", answer.text().await?);
+        let cookie = answer.headers().get(SET_COOKIE).context("no session")?.to_str()?;
+        ensure!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
+        person.cookie = cookie.split(';').next().context("no cookie")?.into();
+        Ok(person)
+    }
+
+    async fn get(&self, path: &str) -> Result<(StatusCode, String)> {
+        let request = self.http.get(format!("{}{path}", self.base)).header(COOKIE, &self.cookie);
+        let answer = request.send().await?;
+        Ok((answer.status(), answer.text().await?))
+    }
+
+    /// Sends a form with the token of this session.
+    async fn post(&self, path: &str, fields: &str) -> Result<(StatusCode, String)> {
+        let (_, page) = self.get("/").await?;
+        let body = format!("token={}&{fields}", hidden(&page, "token").context("the page has no form")?);
+        let request = self.http.post(format!("{}{path}", self.base)).header(COOKIE, &self.cookie);
+        let request = request.header("content-type", "application/x-www-form-urlencoded").body(body);
+        let answer = request.send().await?;
+        Ok((answer.status(), answer.text().await?))
+    }
+}
+
+/// Returns the value of a hidden field of a page.
+fn hidden<'a>(page: &'a str, name: &str) -> Option<&'a str> {
+    page.split(&format!("name=\"{name}\" value=\"")).nth(1)?.split('"').next()
+}
+
+/// Returns the fields of a form that say what its page shows.
+fn seen(page: &str) -> Result<String> {
+    let (uid, generation) = (hidden(page, "uid"), hidden(page, "generation"));
+    Ok(format!("uid={}&generation={}", uid.context("no uid")?, generation.context("no generation")?))
+}
+
+fn rule(resource: &str, verbs: &[&str]) -> Value {
+    json!({"apiGroups": ["pipelines.weave.works"], "resources": [resource], "verbs": verbs})
+}
+
+/// A pipeline whose 1.1.0 waits for an approval before prod.
+async fn waiting(place: &TestNamespace, flags: &[&str]) -> Result<Controller> {
+    let n = &place.namespace;
+    for leaf in ["dev", "prod"] {
+        releases::create(place.leaf(leaf), n, "app", json!({})).await?;
+        releases::runs(place.leaf(leaf), n, "app", "1.0.0", true).await?;
+    }
+    let target =
+        |name: &str| json!([{"namespace": n, "clusterRef": {"kind": "GitopsCluster", "name": name}}]);
+    let pipeline = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
+        "metadata": {"name": "app", "namespace": n},
+        "spec": {"appRef": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "app"},
+            "environments": [{"name": "dev", "targets": target("dev")}, {"name": "prod", "targets": target("prod")}],
+            "promotion": {"manual": true, "strategy": {"notification": {}}}}});
+    place.apply(&pipeline.to_string()).await?;
+    let controller = Controller::start(&place.shared.hub, n, flags)?;
+    let at_rest = |p: &sluice_api::Pipeline| ["dev", "prod"].iter().all(|e| revision(p, e) == "1.0.0");
+    place.until("app", "all run 1.0.0", at_rest).await.with_context(|| controller.tail())?;
+    releases::runs(place.leaf("dev"), n, "app", "1.1.0", true).await?;
+    place.until_promotions("app", "prod", &["1.1.0 Pending"]).await.with_context(|| controller.tail())?;
+    Ok(controller)
+}
+
+#[test]
+fn each_person_sees_and_does_on_the_pages_what_rbac_allows() -> Result<()> {
+    run(async {
+        let place = TestNamespace::new("page").await?;
+        let n = &place.namespace;
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
+        let api = format!("--api-addr={address}");
+        let controller = waiting(&place, &[&api, "--api-actions"]).await?;
+        let base = format!("http://{address}");
+
+        let see = [rule("pipelines", &["get"]), rule("promotions", &["get"])];
+        let with = |more: &[Value]| json!([&see[..], more].concat());
+        let viewer = Person::new(&place, &base, "viewer", with(&[])).await?;
+        let editor = Person::new(
+            &place,
+            &base,
+            "editor",
+            with(&[rule("promotions", &["patch"]), rule("pipelines", &["patch"])]),
+        )
+        .await?;
+        let approver = with(&[rule("promotions", &["patch", "approve"])]);
+        let approver = Person::new(&place, &base, "approver", approver).await?;
+        let half = Person::new(&place, &base, "half", json!([rule("pipelines", &["get"])])).await?;
+        let nobody = Person::new(&place, &base, "nobody", json!([])).await?;
+
+        let name = place.promotions().list(&Default::default()).await?.items[0].name_any();
+        let (pipeline, promotion) = (format!("/pipelines/{n}/app"), format!("/promotions/{n}/{name}"));
+        let approve = format!("{promotion}/approve");
+        eventually(SOON, || async {
+            let (_, page) = viewer.get(&pipeline).await?;
+            ensure!(page.contains("waits for approval"), "{page}");
+            Ok(())
+        })
+        .await
+        .with_context(|| controller.tail())?;
+
+        for (who, person, sees, confirms) in [
+            ("viewer", &viewer, StatusCode::OK, StatusCode::FORBIDDEN),
+            ("editor", &editor, StatusCode::OK, StatusCode::FORBIDDEN),
+            ("approver", &approver, StatusCode::OK, StatusCode::OK),
+            ("half", &half, StatusCode::NOT_FOUND, StatusCode::NOT_FOUND),
+            ("nobody", &nobody, StatusCode::NOT_FOUND, StatusCode::NOT_FOUND),
+        ] {
+            for (path, wanted) in [(&pipeline, sees), (&promotion, sees), (&approve, confirms)] {
+                let (status, text) = person.get(path).await?;
+                ensure!(status == wanted, "{who} gets {status} for {path}: {text}");
+            }
+            let (_, list) = person.get("/").await?;
+            ensure!(list.contains(&pipeline) == (sees == StatusCode::OK), "{who} sees {list}");
+            if confirms != StatusCode::OK {
+                let (status, text) = person.post(&approve, "generation=1&revision=1.1.0").await?;
+                ensure!(status == confirms, "{who} approves: {status} {text}");
+            }
+        }
+
+        // Suspended by the editor, and only by the editor.
+        let suspend = format!("{pipeline}/suspend");
+        ensure!(approver.post(&suspend, "generation=1").await?.0 == StatusCode::FORBIDDEN);
+        let (_, form) = editor.get(&suspend).await?;
+        let (status, text) = editor.post(&suspend, &seen(&form)?).await?;
+        ensure!(status == StatusCode::SEE_OTHER, "{status} {text}");
+        let suspended = |p: &sluice_api::Pipeline| p.spec.suspend;
+        place.until("app", "it is suspended", suspended).await?;
+
+        // An old page does not approve.
+        let (status, text) = approver.post(&approve, "generation=1&revision=1.1.0").await?;
+        ensure!(status == StatusCode::CONFLICT && text.contains("look again"), "{status} {text}");
+        let (_, form) = approver.get(&approve).await?;
+        let fields = format!("{}&revision=1.1.0", seen(&form)?);
+        let (status, text) = approver.post(&approve, &fields).await?;
+        ensure!(status == StatusCode::SEE_OTHER, "{status} {text}");
+        let approval = place.promotions().get(&name).await?.spec.approval.context("no approval")?;
+        ensure!(approval.by == format!("system:serviceaccount:{n}:approver"), "{approval:?}");
+
+        // A session is worth what its token is worth.
+        let accounts: kube::Api<k8s_openapi::api::core::v1::ServiceAccount> =
+            kube::Api::namespaced(place.shared.hub.client().await?, n);
+        accounts.delete("viewer", &Default::default()).await?;
+        eventually(SOON, || async {
+            let (status, text) = viewer.get(&pipeline).await?;
+            ensure!(status == StatusCode::SEE_OTHER, "still signed in: {status} {text}");
+            Ok(())
+        })
+        .await
+    })
+}

@@ -1,0 +1,168 @@
+
+// What happens in the browser: the parts of the page that change are morphed in, times count up, and keys work. Without
+// this script everything works but liveness, keys and relative times.
+(() => {
+  "use strict";
+
+  const lost = document.getElementById("lost");
+  const keys = document.getElementById("keys");
+  const main = () => document.getElementById("main");
+
+  // Times
+
+  const units = [["day", 86400], ["h", 3600], ["min", 60], ["s", 1]];
+  const relative = (seconds) => {
+    const [name, size] = units.find(([, size]) => Math.abs(seconds) >= size) ?? ["s", 1];
+    const count = Math.floor(Math.abs(seconds) / size);
+    const words = `${count} ${name}${name === "day" && count !== 1 ? "s" : ""}`;
+    return seconds < 0 ? `in ${words}` : `${words} ago`;
+  };
+  const countTimes = () => {
+    for (const time of document.querySelectorAll("main time[datetime]")) {
+      const text = relative((Date.now() - Date.parse(time.dateTime)) / 1000);
+      if (time.textContent !== text) time.textContent = text;
+    }
+  };
+  setInterval(countTimes, 1000);
+
+  // Live updates
+
+  let source = null;
+  let retry = 0;
+  let page = { of: document.body.dataset.live, have: document.body.dataset.have ?? "" };
+
+  // What a person is doing stays: the text of a field, an open fold, the row that the keys are at.
+  const keeps = {
+    beforeNodeMorphed: (old, next) => {
+      if (old.matches?.("input, textarea")) return false;
+      if (old.matches?.("details") && old.open) next.open = true;
+      if (old.matches?.("time") && next.matches?.("time") && old.dateTime === next.dateTime) return false;
+      if (old.classList?.contains("at")) next.classList.add("at");
+      return true;
+    },
+  };
+  const mark = (element) => {
+    element.classList.add("changed");
+    setTimeout(() => element.classList.remove("changed"), 2000);
+  };
+  const show = (html, isMain) => {
+    if (isMain) {
+      Idiomorph.morph(main(), html, { morphStyle: "innerHTML", callbacks: keeps });
+    } else {
+      const template = document.createElement("template");
+      template.innerHTML = html;
+      const part = template.content.firstElementChild;
+      const shown = part && document.getElementById(part.id);
+      if (!shown) return;
+      Idiomorph.morph(shown, part, { morphStyle: "outerHTML", callbacks: keeps });
+      mark(document.getElementById(part.id));
+    }
+    countTimes();
+  };
+  const connect = () => {
+    source?.close();
+    if (!page.of || document.hidden) return;
+    const query = new URLSearchParams({ of: page.of, have: page.have });
+    source = new EventSource(`/live?${query}`);
+    source.onopen = () => {
+      lost.hidden = true;
+      retry = 0;
+    };
+    source.addEventListener("part", (event) => show(event.data, false));
+    source.addEventListener("main", (event) => show(event.data, true));
+    source.addEventListener("gone", () => location.reload());
+    source.addEventListener("signed-out", () => location.reload());
+    source.onerror = () => {
+      lost.hidden = false;
+      page.have = "";
+      // A refusal closes it for good. After a restart of the server, the session is over: reloading leads to the sign-in.
+      if (source.readyState !== EventSource.CLOSED) return;
+      retry = Math.min(retry + 1, 6);
+      setTimeout(async () => {
+        const answer = await fetch(page.of, { method: "HEAD" }).catch(() => null);
+        if (answer?.redirected) location.reload();
+        else connect();
+      }, retry * 1000);
+    };
+  };
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) {
+      source?.close();
+      source = null;
+      page.have = "";
+    } else if (!source) {
+      connect();
+    }
+  });
+  window.addEventListener("pagehide", () => source?.close());
+
+  // Filters: the list follows the typing, and its address too.
+
+  let typing = 0;
+  const filter = async (form) => {
+    const query = new URLSearchParams(new FormData(form));
+    for (const [name, value] of [...query]) if (!value) query.delete(name);
+    const address = `${form.getAttribute("action")}${query.size ? `?${query}` : ""}`;
+    const answer = await fetch(address).catch(() => null);
+    if (!answer?.ok || answer.redirected) return form.submit();
+    const next = new DOMParser().parseFromString(await answer.text(), "text/html");
+    history.replaceState(null, "", address);
+    Idiomorph.morph(main(), next.getElementById("main").innerHTML, { morphStyle: "innerHTML", callbacks: keeps });
+    countTimes();
+    page = { of: next.body.dataset.live, have: next.body.dataset.have ?? "" };
+    connect();
+  };
+  document.addEventListener("input", (event) => {
+    const form = event.target.closest("form.filters");
+    if (!form) return;
+    clearTimeout(typing);
+    typing = setTimeout(() => filter(form), 120);
+  });
+  document.addEventListener("submit", (event) => {
+    if (!event.target.matches("form.filters")) return;
+    event.preventDefault();
+    clearTimeout(typing);
+    filter(event.target);
+  });
+
+  // Keys
+
+  const addresses = { p: "/", r: "/promotions", c: "/clusters", h: "/charts", i: "/images" };
+  let going = false;
+  const step = (by) => {
+    const rows = [...document.querySelectorAll(".row, .timeline li, tbody tr")].filter((row) => row.querySelector("a"));
+    if (!rows.length) return;
+    const now = rows.findIndex((row) => row.classList.contains("at"));
+    const next = rows[Math.max(0, Math.min(rows.length - 1, now + by))];
+    rows[now]?.classList.remove("at");
+    next.classList.add("at");
+    next.querySelector("a").focus({ preventScroll: true });
+    next.scrollIntoView({ block: "nearest" });
+  };
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.matches("input, textarea, select")) {
+      if (event.key === "Escape") event.target.blur();
+      return;
+    }
+    if (going) {
+      going = false;
+      if (addresses[event.key]) location.assign(addresses[event.key]);
+      return;
+    }
+    const act = {
+      "/": () => document.querySelector("input[type=search]")?.focus(),
+      "?": () => keys.showModal(),
+      j: () => step(1),
+      k: () => step(-1),
+      g: () => (going = true),
+      a: () => document.querySelector("[data-key=a]")?.click(),
+    }[event.key];
+    if (!act || keys.open) return;
+    event.preventDefault();
+    act();
+  });
+
+  countTimes();
+  connect();
+})();

@@ -1,0 +1,161 @@
+//! All pipelines as the pages show them. What has not changed is not computed again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use sluice_api::Promotion;
+use sluice_api::snapshot::{Snapshot, StoredPipeline};
+use sluice_core::observed::Health;
+use sluice_view::explain::Situation;
+use sluice_view::status::{PipelineScreen, status};
+use tokio::sync::Mutex;
+
+use crate::hub::Hub;
+use crate::page::row::row;
+
+/// How often everything is looked at for changes, at most.
+pub(crate) const PACE: Duration = Duration::from_millis(100);
+
+/// One pipeline as the list shows it.
+#[derive(Debug)]
+pub(crate) struct ShownPipeline {
+    /// The object.
+    pub stored: StoredPipeline,
+    /// Its promotions.
+    pub promotions: Vec<Arc<Promotion>>,
+    /// The pipeline on one screen.
+    pub screen: PipelineScreen,
+    /// The row of the list, as HTML.
+    pub row: Arc<str>,
+    /// What a search looks at, in small letters.
+    pub words: String,
+}
+
+/// All pipelines at one moment.
+#[derive(Debug, Default)]
+pub(crate) struct Board {
+    /// The version of the hub's objects that it shows.
+    pub version: u64,
+    /// False until all were read from the hub.
+    pub is_complete: bool,
+    /// By namespace and name.
+    pub pipelines: BTreeMap<(String, String), Arc<ShownPipeline>>,
+}
+
+/// Something that a pipeline's row stands out for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attention {
+    /// A person has to act.
+    Person,
+    /// A target has failed.
+    Failed,
+    /// A revision moves.
+    Moving,
+    /// A target cannot be read.
+    Unreadable,
+}
+
+impl Attention {
+    /// All, in the order of urgency.
+    pub(crate) const ALL: [Attention; 4] =
+        [Attention::Person, Attention::Failed, Attention::Moving, Attention::Unreadable];
+
+    /// Returns the word in addresses.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Attention::Person => "person",
+            Attention::Failed => "failed",
+            Attention::Moving => "moving",
+            Attention::Unreadable => "unreadable",
+        }
+    }
+
+    /// Returns the words that people read.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Attention::Person => "Needs a person",
+            Attention::Failed => "Failed",
+            Attention::Moving => "Moving",
+            Attention::Unreadable => "Not readable",
+        }
+    }
+
+    /// Returns whether a pipeline stands out for it.
+    pub(crate) fn is_of(self, screen: &PipelineScreen) -> bool {
+        screen.environments.iter().any(|line| match self {
+            Attention::Person => line.situation == Situation::Blocked,
+            Attention::Failed => line.health == Health::Failed,
+            Attention::Moving => line.situation == Situation::Moving,
+            Attention::Unreadable => line.health == Health::Unknown,
+        })
+    }
+}
+
+/// The board that was computed last. Copies share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Boards(Arc<Mutex<Kept>>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    board: Arc<Board>,
+    /// When it was computed.
+    at: Option<Instant>,
+}
+
+impl Boards {
+    /// Returns the current board. One request computes it, and the others wait for that.
+    pub(crate) async fn current<H: Hub>(&self, hub: &H) -> Arc<Board> {
+        let mut kept = self.0.lock().await;
+        let version = hub.version();
+        if kept.at.is_some_and(|at| kept.board.version == version || at.elapsed() < PACE / 2) {
+            return kept.board.clone();
+        }
+        let Some(snapshot) = hub.snapshot().await else { return kept.board.clone() };
+        let before = kept.board.clone();
+        // Thousands of rows take a while when they are shown for the first time.
+        let computed = tokio::task::spawn_blocking(move || next(&before, &snapshot, version)).await;
+        if let Ok(board) = computed {
+            kept.board = Arc::new(board);
+            kept.at = Some(Instant::now());
+        }
+        kept.board.clone()
+    }
+}
+
+fn next(before: &Board, snapshot: &Snapshot, version: u64) -> Board {
+    let pipelines = snapshot.pipelines.iter().map(|(key, stored)| {
+        let promotions = snapshot.promotions.get(key).map_or(&[][..], Vec::as_slice);
+        let known = before.pipelines.get(key).filter(|known| is_same(known, stored, promotions));
+        let shown = match known {
+            Some(known) => known.clone(),
+            None => Arc::new(show(stored, promotions)),
+        };
+        (key.clone(), shown)
+    });
+    Board { version, is_complete: snapshot.is_complete, pipelines: pipelines.collect() }
+}
+
+fn is_same(known: &ShownPipeline, stored: &StoredPipeline, promotions: &[Arc<Promotion>]) -> bool {
+    let same = |(a, b): (&Arc<Promotion>, &Arc<Promotion>)| Arc::ptr_eq(a, b) || a == b;
+    known.stored.is_same(stored)
+        && known.promotions.len() == promotions.len()
+        && known.promotions.iter().zip(promotions).all(same)
+}
+
+fn show(stored: &StoredPipeline, promotions: &[Arc<Promotion>]) -> ShownPipeline {
+    let pipeline = stored.whole();
+    let screen = status(&pipeline, promotions, Timestamp::now());
+    let row = row(&pipeline, &screen).into_string().into();
+    let targets = pipeline.spec.environments.iter().flat_map(|environment| &environment.targets);
+    let clusters = targets.filter_map(|target| target.cluster_ref.as_ref().map(|cluster| &cluster.name));
+    let revisions = screen
+        .environments
+        .iter()
+        .flat_map(|line| line.runs.iter().chain(line.incoming.as_ref().map(|(revision, _)| revision)));
+    let words = [&screen.namespace, &screen.name].into_iter().chain(revisions).chain(clusters);
+    let words: Vec<String> = words.map(|word| word.to_lowercase()).collect();
+    let words = words.join(" ");
+    ShownPipeline { stored: stored.clone(), promotions: promotions.to_vec(), screen, row, words }
+}

@@ -1,0 +1,86 @@
+//! The port to the hub: who calls, what the caller may do, the Pipelines and Promotions, and changes in the caller's name.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use sluice_api::snapshot::Snapshot;
+use sluice_core::access::{AccessError, Caller, Right};
+
+/// The hub, as the API and the page need it.
+pub trait Hub: Clone + Send + Sync + 'static {
+    /// Returns whose token this is.
+    fn identify(&self, token: &str) -> impl Future<Output = Result<Caller, AccessError>> + Send;
+
+    /// Returns whether a caller may do something.
+    fn allows(
+        &self,
+        caller: &Caller,
+        right: &Right,
+    ) -> impl Future<Output = Result<bool, AccessError>> + Send;
+
+    /// Returns the Pipelines and Promotions as they are now; `None` while the process ends.
+    fn snapshot(&self) -> impl Future<Output = Option<Arc<Snapshot>>> + Send;
+
+    /// Returns a number that is higher after a change of Pipelines or Promotions.
+    fn version(&self) -> u64;
+
+    /// Waits until the version is higher than this one.
+    fn changed_since(&self, version: u64) -> impl Future<Output = ()> + Send;
+
+    /// Changes an object in the name of whom the token identifies.
+    fn change(&self, token: &str, change: Change) -> impl Future<Output = Result<(), ChangeError>> + Send;
+}
+
+/// A change of the spec of an object by a person.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// The kind of the object.
+    pub kind: ChangedKind,
+    /// The namespace of the object.
+    pub namespace: String,
+    /// The name of the object.
+    pub name: String,
+    /// What the person has seen; the change fails if the object is another one, or its spec was changed since.
+    pub seen: SeenObject,
+    /// The fields of the spec to set.
+    pub spec: Value,
+}
+
+/// An object with a certain spec. Its status may change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SeenObject {
+    /// The object's uid.
+    pub uid: String,
+    /// The number of changes of its spec.
+    pub generation: i64,
+}
+
+impl SeenObject {
+    /// Returns the object with the uid and generation of its metadata.
+    pub fn new(uid: Option<&String>, generation: Option<i64>) -> SeenObject {
+        SeenObject { uid: uid.cloned().unwrap_or_default(), generation: generation.unwrap_or_default() }
+    }
+}
+
+/// What people change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangedKind {
+    /// A Pipeline.
+    Pipeline,
+    /// A Promotion.
+    Promotion,
+}
+
+/// Why a change was not made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChangeError {
+    /// The object is not what the person has seen.
+    #[error("it has changed since you looked: look again, then decide")]
+    Conflict,
+    /// The API server refuses it.
+    #[error("{0}")]
+    Refused(String),
+    /// The API server did not answer.
+    #[error("cannot ask the API server: {0}; nothing was changed as far as is known, so look again")]
+    Unavailable(String),
+}

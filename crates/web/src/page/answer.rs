@@ -1,0 +1,48 @@
+//! How pages are answered.
+
+use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::response::{Html, IntoResponse, Response};
+use maud::{Markup, html};
+
+use super::frame::{Page, Section, Viewer, document};
+use crate::problem::Problem;
+
+/// What the browser may load and do: only what this server sends, without any script in a page, and no frame around it.
+const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; \
+                      form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+
+/// Returns a page that says what went wrong.
+pub(super) fn problem_page(problem: &Problem, viewer: &Viewer) -> Response {
+    let content = html! {
+        h1 { (problem.title) }
+        p.problem { (sentence(&problem.detail)) }
+        p { a href="/" { "All pipelines" } }
+    };
+    let page = Page::one(&problem.title, Section::Other, &content);
+    let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    send(status, document(&page, viewer, ""))
+}
+
+/// Returns a text that begins with a capital letter.
+pub(super) fn sentence(text: &str) -> String {
+    let mut rest = text.chars();
+    rest.next().map(|first| first.to_uppercase().chain(rest).collect()).unwrap_or_default()
+}
+
+/// Sends a document that no cache and no other site gets.
+pub(super) fn send(status: StatusCode, document: Markup) -> Response {
+    let mut response = (status, Html(document.into_string())).into_response();
+    for (name, value) in [
+        (CACHE_CONTROL, "no-store"),
+        (CONTENT_SECURITY_POLICY, POLICY),
+        // With no-referrer, browsers send "Origin: null" with forms (Fetch, "append a request Origin header").
+        (REFERRER_POLICY, "same-origin"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    ] {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}

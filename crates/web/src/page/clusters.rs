@@ -1,0 +1,56 @@
+//! The clusters, those that cannot be read first.
+
+use maud::html;
+use sluice_core::access::Caller;
+use sluice_view::fleet::clusters::{ObservedClusterRow, cluster_state};
+
+use super::address::escaped;
+use super::frame::{Page, Section};
+use super::shape::{Shape, badge};
+use crate::hub::Hub;
+use crate::problem::Problem;
+use crate::state::Api;
+use crate::visible::visible_clusters;
+
+pub(super) async fn page<H: Hub>(api: &Api<H>, caller: &Caller) -> Result<Page, Problem> {
+    let visible = visible_clusters(&api.hub, caller, &api.fleet).await?;
+    let mut rows: Vec<ObservedClusterRow> =
+        visible.iter().filter_map(|key| api.fleet.read(key, |cluster| cluster_state(key, cluster))).collect();
+    rows.sort_by_key(|row| (shape(row) == Shape::Ready, row.name.clone()));
+    let lost = rows.iter().filter(|row| row.state == "Lost").count();
+    let content = html! {
+        h1 { "Clusters" }
+        @if rows.is_empty() {
+            div.empty {
+                p { "There is no cluster that you may see, besides the hub." }
+                p.quiet {
+                    "A GitopsCluster names the Secret with the kubeconfig of a cluster. You see the clusters whose GitopsCluster you may get."
+                }
+            }
+        } @else {
+            p.quiet { (rows.len()) " clusters" @if lost > 0 { ", " (lost) " cannot be read" } }
+            table {
+                thead { tr { th scope="col" { "Cluster" } th scope="col" { "State" } th scope="col" { "Objects" } th scope="col" { "Why" } } }
+                tbody {
+                    @for row in &rows {
+                        tr {
+                            th scope="row" { a href={ "/charts?cluster=" (escaped(&row.name)) } { (row.name) } }
+                            td { (badge(shape(row), &row.state)) }
+                            td.number { (row.objects) }
+                            td { (row.message) }
+                        }
+                    }
+                }
+            }
+        }
+    };
+    Ok(Page::one("Clusters", Section::Clusters, &content))
+}
+
+fn shape(row: &ObservedClusterRow) -> Shape {
+    match row.state.as_str() {
+        "Up" => Shape::Ready,
+        "Lost" => Shape::Failed,
+        _ => Shape::Progress,
+    }
+}

@@ -1,0 +1,190 @@
+//! What all pages have in common: the document, the bar, and the parts that live updates replace.
+
+use std::sync::Arc;
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use sha2::{Digest, Sha256};
+
+use super::assets::{CSS, SCRIPT};
+use super::shape::symbols;
+
+/// The sections of the bar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Section {
+    Pipelines,
+    Promotions,
+    Clusters,
+    Charts,
+    Images,
+    /// None of them.
+    Other,
+}
+
+impl Section {
+    const BAR: [(Section, &str, &str); 5] = [
+        (Section::Pipelines, "/", "Pipelines"),
+        (Section::Promotions, "/promotions", "Promotions"),
+        (Section::Clusters, "/clusters", "Clusters"),
+        (Section::Charts, "/charts", "Charts"),
+        (Section::Images, "/images", "Images"),
+    ];
+}
+
+/// A part of a page that is replaced on its own when it changes.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    /// The id of its outermost element.
+    pub id: String,
+    /// The element.
+    pub html: Arc<str>,
+}
+
+impl Part {
+    /// Returns a part with content, in a `div` with this id.
+    pub(crate) fn new(id: &str, content: &Markup) -> Part {
+        Part { id: id.into(), html: html! { div id=(id) { (content) } }.into_string().into() }
+    }
+}
+
+/// Some parts after each other, in an element of a class.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Group {
+    /// The class; empty for none.
+    pub class: &'static str,
+    /// The parts.
+    pub parts: Vec<Part>,
+}
+
+/// The content of a page.
+#[derive(Clone, Debug)]
+pub(crate) struct Page {
+    /// The title, without the product's name.
+    pub title: String,
+    /// The section that it belongs to.
+    pub section: Section,
+    /// The content.
+    pub groups: Vec<Group>,
+}
+
+impl Page {
+    /// Returns a page with one part.
+    pub(crate) fn one(title: &str, section: Section, content: &Markup) -> Page {
+        let group = Group { class: "", parts: vec![Part::new("page", content)] };
+        Page { title: title.into(), section, groups: vec![group] }
+    }
+
+    /// Returns all parts, in order.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.groups.iter().flat_map(|group| &group.parts)
+    }
+
+    /// Returns a text that is the same for the same content.
+    pub(crate) fn fingerprint(&self) -> String {
+        let digest = Sha256::digest(self.main().into_string());
+        digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Returns what is inside of `main`.
+    pub(crate) fn main(&self) -> Markup {
+        html! {
+            @for group in &self.groups {
+                @if group.class.is_empty() {
+                    @for part in &group.parts { (PreEscaped(&*part.html)) }
+                } @else {
+                    div.(group.class) { @for part in &group.parts { (PreEscaped(&*part.html)) } }
+                }
+            }
+        }
+    }
+}
+
+/// What the frame says about who looks at the page.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Viewer {
+    /// The name of the user; empty before sign-in.
+    pub name: String,
+    /// The token that forms send back.
+    pub form_token: String,
+    /// Whether people can change something here.
+    pub may_change: bool,
+}
+
+/// Returns the whole document. `live` is the address whose changes it follows; empty for none.
+pub(crate) fn document(page: &Page, viewer: &Viewer, live: &str) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (page.title) " · Sluice" }
+                link rel="icon" href="/assets/icon.svg" type="image/svg+xml";
+                link rel="stylesheet" href={ "/assets/" (CSS.name()) };
+                script src={ "/assets/" (SCRIPT.name()) } defer {}
+            }
+            body data-live=[(!live.is_empty()).then_some(live)] data-have=[(!live.is_empty()).then(|| page.fingerprint())] {
+                (symbols())
+                a.skip href="#main" { "Skip to the content" }
+                header.bar {
+                    a.brand href="/" { "Sluice" }
+                    @if !viewer.name.is_empty() { (bar(page.section, viewer)) }
+                }
+                p #lost role="status" hidden {
+                    "The connection is lost. What you see may be outdated; Sluice reconnects by itself."
+                }
+                main #main { (page.main()) }
+                (help())
+            }
+        }
+    }
+}
+
+fn bar(section: Section, viewer: &Viewer) -> Markup {
+    html! {
+        nav aria-label="Main" {
+            @for (of, address, title) in Section::BAR {
+                a href=(address) aria-current=[(of == section).then_some("page")] { (title) }
+            }
+        }
+        div.end {
+            @if !viewer.may_change { span.readonly title="Start the controller with --api-actions to act from here" { "read-only" } }
+            span.keys { kbd { "/" } " search" }
+            span.keys { kbd { "?" } " keys" }
+            span.user title=(viewer.name) { (short_name(&viewer.name)) }
+            form method="post" action="/sign-out" {
+                input type="hidden" name="token" value=(viewer.form_token);
+                button.plain { "Sign out" }
+            }
+        }
+    }
+}
+
+/// Returns the name of a user; of a service account its namespace and name.
+fn short_name(name: &str) -> String {
+    name.strip_prefix("system:serviceaccount:")
+        .map_or_else(|| name.into(), |account| account.replace(':', "/"))
+}
+
+fn help() -> Markup {
+    let keys = [
+        ("/", "Search"),
+        ("j k", "Next and previous row"),
+        ("Enter", "Open the row"),
+        ("g p", "Pipelines"),
+        ("g r", "Promotions"),
+        ("g c", "Clusters"),
+        ("g h", "Charts"),
+        ("g i", "Images"),
+        ("a", "Approve, on the page of a pipeline or promotion"),
+        ("?", "This list"),
+        ("Esc", "Close it"),
+    ];
+    html! {
+        dialog #keys aria-label="Keys" {
+            h2 { "Keys" }
+            dl { @for (key, what) in keys { div { dt { @for key in key.split(' ') { kbd { (key) } " " } } dd { (what) } } } }
+            form method="dialog" { button { "Close" } }
+        }
+    }
+}

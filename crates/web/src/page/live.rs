@@ -1,0 +1,163 @@
+//! Live updates: while a page is open, the parts of it that change are sent as server-sent events.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures::Stream;
+use serde::Deserialize;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::frame::Page;
+use super::person::{NoPerson, Person};
+use super::view::View;
+
+use crate::board::PACE;
+use crate::hub::Hub;
+use crate::live_slots::LiveSlot;
+use crate::problem::Problem;
+use crate::state::Api;
+
+/// How often a page about clusters is looked at for changes.
+const FLEET_PACE: Duration = Duration::from_secs(2);
+/// How often a page is looked at although nothing has changed: rights and sessions may have ended.
+const MAX_PAUSE: Duration = Duration::from_secs(30);
+#[derive(Deserialize)]
+pub(super) struct Of {
+    /// The address of the page.
+    of: String,
+    /// The fingerprint of what the browser shows.
+    #[serde(default)]
+    have: String,
+}
+
+/// An open page.
+struct LivePage<H> {
+    api: Api<H>,
+    view: View,
+    headers: HeaderMap,
+    /// The fingerprint of what the browser showed when it asked.
+    have: String,
+    /// What the browser shows; `None` before the first look.
+    shown: Option<Page>,
+    version: u64,
+    looked: Instant,
+    waiting: Vec<Event>,
+    ended: bool,
+    _slot: LiveSlot,
+}
+
+pub(super) async fn live<H: Hub>(
+    State(api): State<Api<H>>,
+    Query(Of { of, have }): Query<Of>,
+    headers: HeaderMap,
+) -> Response {
+    let person = match Person::of(&api, &headers).await {
+        Ok(person) => person,
+        Err(NoPerson::SignedOut) => {
+            return Problem::new(StatusCode::UNAUTHORIZED, "sign in first").into_response();
+        }
+        Err(NoPerson::Refused(problem)) => return problem.into_response(),
+    };
+    let view = match of.parse::<Uri>().map_err(|_| Problem::bad_request("of=… is not an address")) {
+        Ok(uri) => View::parse(&uri),
+        Err(problem) => Err(problem),
+    };
+    let view = match view {
+        Ok(view) => view,
+        Err(problem) => return problem.into_response(),
+    };
+    let Some(slot) = api.live.take(&person.caller.name) else {
+        let why = "too many pages are open: close some";
+        return Problem::new(StatusCode::TOO_MANY_REQUESTS, why).into_response();
+    };
+    let page = LivePage {
+        api,
+        view,
+        headers,
+        have,
+        shown: None,
+        version: 0,
+        looked: Instant::now(),
+        waiting: Vec::new(),
+        ended: false,
+        _slot: slot,
+    };
+    let stream =
+        futures::stream::unfold(page, |mut page| async move { Some((Ok(page.next().await?), page)) });
+    events(stream)
+}
+
+fn events(stream: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -> Response {
+    let mut response = Sse::new(stream).keep_alive(KeepAlive::default()).into_response();
+    // Proxies must not hold events back.
+    response.headers_mut().insert("x-accel-buffering", axum::http::HeaderValue::from_static("no"));
+    response
+}
+
+impl<H: Hub> LivePage<H> {
+    /// Returns the next event; `None` at the end.
+    async fn next(&mut self) -> Option<Event> {
+        while self.waiting.is_empty() {
+            if self.ended {
+                return None;
+            }
+            if self.shown.is_some() {
+                self.pause().await;
+            }
+            self.look().await;
+        }
+        Some(self.waiting.remove(0))
+    }
+
+    /// Waits until the page may have changed.
+    async fn pause(&self) {
+        if self.view.is_of_hub() {
+            // It is no error if nothing changes.
+            let _ = timeout(MAX_PAUSE, self.api.hub.changed_since(self.version)).await;
+            sleep_until(self.looked + PACE).await;
+        } else {
+            sleep(FLEET_PACE).await;
+        }
+    }
+
+    /// Looks at the page, and notes what has changed.
+    async fn look(&mut self) {
+        self.looked = Instant::now();
+        self.version = self.api.hub.version();
+        // Looking costs nothing of the person's budget: the pace limits it.
+        let person = match Person::identified(&self.api, &self.headers).await {
+            Ok(person) => person,
+            Err(NoPerson::SignedOut) => return self.end("signed-out"),
+            // The hub does not answer. What is shown stays, and the next look is later.
+            Err(NoPerson::Refused(_)) => return sleep(FLEET_PACE).await,
+        };
+        match self.view.page(&self.api, &person.caller).await {
+            Ok(page) => self.show(page),
+            Err(problem) if problem.status == StatusCode::NOT_FOUND.as_u16() => self.end("gone"),
+            Err(_) => sleep(FLEET_PACE).await,
+        }
+    }
+
+    fn end(&mut self, event: &'static str) {
+        self.ended = true;
+        self.waiting.push(Event::default().event(event).data(""));
+    }
+
+    fn show(&mut self, page: Page) {
+        let ids = |page: &Page| page.parts().map(|part| part.id.clone()).collect::<Vec<_>>();
+        match &self.shown {
+            Some(shown) if ids(shown) == ids(&page) => {
+                let changed = page.parts().zip(shown.parts()).filter(|(new, old)| new.html != old.html);
+                self.waiting.extend(changed.map(|(new, _)| Event::default().event("part").data(&*new.html)));
+            }
+            None if page.fingerprint() == self.have => {}
+            // The page has other rows, or was older than this stream.
+            _ => self.waiting.push(Event::default().event("main").data(page.main().into_string())),
+        }
+        self.shown = Some(page);
+    }
+}

@@ -1,0 +1,79 @@
+//! The pages for people. The server renders each page whole; what changes later comes as parts of the same page.
+
+mod action;
+mod address;
+mod answer;
+mod assets;
+mod clusters;
+mod confirm;
+mod form_check;
+mod frame;
+mod live;
+mod person;
+mod pipeline;
+mod pipelines;
+mod promotion;
+mod promotions;
+mod query;
+mod rights;
+pub(crate) mod row;
+mod shape;
+mod sign_in;
+mod trace;
+mod versions;
+mod view;
+mod words;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use tower_http::compression::CompressionLayer;
+
+use self::answer::{problem_page, send};
+use self::frame::document;
+use self::person::Person;
+use self::view::View;
+use crate::hub::Hub;
+use crate::problem::Problem;
+use crate::state::Api;
+
+/// Returns the routes of the pages.
+pub(crate) fn routes<H: Hub>() -> Router<Api<H>> {
+    Router::new()
+        .route("/assets/{name}", get(asset))
+        .route("/sign-in", get(sign_in::form::<H>).post(sign_in::sign_in::<H>))
+        .route("/sign-out", post(sign_in::sign_out::<H>))
+        .route("/live", get(live::live::<H>))
+        .route(
+            "/{kind}/{namespace}/{name}/{action}",
+            get(confirm::confirm::<H>).post(confirm::carry_out::<H>),
+        )
+        .fallback(page::<H>)
+        .layer(CompressionLayer::new())
+}
+
+/// Any page that shows something.
+async fn page<H: Hub>(State(api): State<Api<H>>, uri: Uri, person: Person) -> Response {
+    let viewer = person.viewer(api.actions);
+    let found = match View::parse(&uri) {
+        Ok(view) => view.page(&api, &person.caller).await,
+        Err(problem) => Err(problem),
+    };
+    match found {
+        Ok(page) => send(StatusCode::OK, document(&page, &viewer, &uri.to_string())),
+        Err(problem) => problem_page(&problem, &viewer),
+    }
+}
+
+async fn asset(Path(name): Path<String>) -> Response {
+    let (kind, text, cache): (&'static str, &'static str, &'static str) = match assets::named(&name) {
+        Some(asset) => (asset.kind, &asset.text, "public, max-age=31536000, immutable"),
+        None if name == "icon.svg" => ("image/svg+xml", assets::ICON, "public, max-age=86400"),
+        None => return Problem::not_found("there is no such file").into_response(),
+    };
+    let headers = [(CONTENT_TYPE, kind), (CACHE_CONTROL, cache), (X_CONTENT_TYPE_OPTIONS, "nosniff")];
+    (headers, text).into_response()
+}

@@ -1,0 +1,307 @@
+//! One pipeline: first why it does not move, then its environments with their targets, then its history.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use maud::{Markup, html};
+use sluice_api::{Pipeline, Promotion};
+use sluice_core::Time;
+use sluice_core::access::Caller;
+use sluice_core::observed::Health;
+use sluice_view::explain::{Explanation, Situation, explain};
+use sluice_view::history::{Entry, history};
+use sluice_view::status::{EnvironmentLine, PipelineScreen};
+use sluice_view::tree::{TargetNode, WorkloadNode, tree};
+
+use super::action::{Action, buttons, may_not};
+use super::frame::{Group, Page, Part, Section};
+use super::query::ObjectName;
+use super::rights::{MissingRights, may_see};
+use super::row::{application, edge, is_behind, runs};
+use super::shape::{Shape, badge, icon};
+use super::{address, words};
+use crate::board::ShownPipeline;
+use crate::hub::Hub;
+use crate::problem::Problem;
+use crate::state::Api;
+
+/// How many promotions of the past the page shows.
+const SHOWN_HISTORY: usize = 20;
+/// Of an environment with more targets, those that are ready are only counted.
+const MANY_TARGETS: usize = 12;
+
+pub(super) async fn page<H: Hub>(
+    api: &Api<H>,
+    caller: &Caller,
+    object: &ObjectName,
+) -> Result<Page, Problem> {
+    let shown = find(api, caller, object).await?;
+    let pipeline = shown.stored.whole();
+    let explained = explain(&pipeline, &shown.promotions, Timestamp::now());
+    let rights = rights(api, caller, object, &shown, &explained).await?;
+    let actions = api.actions.then_some(&rights);
+    let mut parts = vec![
+        Part::new("head", &head(&pipeline, &shown.screen, actions)),
+        Part::new("answers", &answers(&pipeline, &shown, &explained, actions)),
+        Part::new("graph", &graph(&pipeline, &shown.screen)),
+    ];
+    let entries = history(&object.name, None, &shown.promotions);
+    parts.push(Part::new("history", &past(&object.namespace, &entries)));
+    let groups = vec![Group { class: "", parts }];
+    Ok(Page { title: object.name.clone(), section: Section::Pipelines, groups })
+}
+
+/// Returns a pipeline that the caller may see. Who may not see it is not told whether it exists.
+pub(super) async fn find<H: Hub>(
+    api: &Api<H>,
+    caller: &Caller,
+    ObjectName { namespace, name }: &ObjectName,
+) -> Result<Arc<ShownPipeline>, Problem> {
+    let board = api.boards.current(&api.hub).await;
+    let shown = board.pipelines.get(&(namespace.clone(), name.clone()));
+    match shown {
+        Some(shown) if may_see(&api.hub, caller, namespace, name).await? => Ok(shown.clone()),
+        None if !board.is_complete => Err(Problem::new(
+            axum::http::StatusCode::SERVICE_UNAVAILABLE,
+            "Sluice has not read all pipelines yet: wait a moment",
+        )),
+        _ => Err(Problem::not_found(format!(
+            "there is no pipeline {name} in namespace {namespace}, or you may not see it: that needs the right to get \
+             pipelines and promotions there, as the ClusterRole sluice-viewer has it"
+        ))),
+    }
+}
+
+async fn rights<H: Hub>(
+    api: &Api<H>,
+    caller: &Caller,
+    object: &ObjectName,
+    shown: &ShownPipeline,
+    explained: &[Explanation],
+) -> Result<MissingRights, Problem> {
+    let mut rights = MissingRights::default();
+    if !api.actions {
+        return Ok(rights);
+    }
+    let ObjectName { namespace, name } = object;
+    rights.ask(&api.hub, caller, ("pipelines", namespace, name), &["patch"]).await?;
+    for promotion in explained.iter().filter_map(|explained| explained.promotion.as_ref()) {
+        if let Some(promotion) = shown.promotions.iter().find(|p| p.metadata.name.as_ref() == Some(promotion))
+        {
+            rights.ask_promotion(&api.hub, caller, promotion).await?;
+        }
+    }
+    Ok(rights)
+}
+
+fn head(pipeline: &Pipeline, screen: &PipelineScreen, actions: Option<&MissingRights>) -> Markup {
+    let (namespace, name) = (&screen.namespace, &screen.name);
+    let action = if screen.suspended { Action::Resume } else { Action::Suspend };
+    html! {
+        p.crumbs { a href="/" { "Pipelines" } " / " (namespace) }
+        div.title {
+            h1 { (name) }
+            @if screen.suspended { (badge(Shape::Suspended, "Suspended")) }
+            span.quieter { (application(pipeline)) }
+            @if let Some(rights) = actions {
+                @if rights.of(name, action.verbs()).is_none() {
+                    a.button href={ "/pipelines/" (namespace) "/" (name) "/" (action.word()) } { (action.title()) " …" }
+                }
+            }
+        }
+        @if let Some(trouble) = &screen.trouble { p.problem { (trouble) } }
+    }
+}
+
+/// Returns for each environment that something is going on in: what, why, and what a person can do.
+fn answers(
+    pipeline: &Pipeline,
+    shown: &ShownPipeline,
+    explained: &[Explanation],
+    actions: Option<&MissingRights>,
+) -> Markup {
+    let is_quiet = |e: &&Explanation| matches!(e.situation, Situation::UpToDate | Situation::Observed);
+    let mut worth_saying: Vec<&Explanation> = explained.iter().filter(|e| !is_quiet(e)).collect();
+    worth_saying.sort_by_key(|explained| urgency(explained.situation));
+    html! {
+        @for explained in &worth_saying { (answer(pipeline, shown, explained, actions)) }
+        @if worth_saying.is_empty() {
+            section.answer.ready-answer { div { p.why { "Everything is up to date." } } }
+        }
+    }
+}
+
+fn urgency(situation: Situation) -> u8 {
+    match situation {
+        Situation::Blocked => 0,
+        Situation::Unknown => 1,
+        Situation::Waiting => 2,
+        Situation::Moving => 3,
+        Situation::UpToDate | Situation::Observed => 4,
+    }
+}
+
+fn answer(
+    pipeline: &Pipeline,
+    shown: &ShownPipeline,
+    explained: &Explanation,
+    actions: Option<&MissingRights>,
+) -> Markup {
+    let shape = Shape::of_situation(explained.situation, explained.health);
+    let promotion = explained
+        .promotion
+        .as_ref()
+        .and_then(|name| shown.promotions.iter().find(|p| p.metadata.name.as_ref() == Some(name)));
+    html! {
+        section class={ "answer " (shape.name()) "-answer" } {
+            div {
+                p.why {
+                    (icon(shape, explained.situation.words())) " "
+                    span.env { (explained.environment) } " "
+                    (explained.sentences.first().map(String::as_str).unwrap_or_default())
+                }
+                @for sentence in explained.sentences.iter().skip(1) { p.small.quiet { (sentence) } }
+                @if let Some(promotion) = promotion { (reasons(promotion)) }
+                @if let Some(until) = explained.until { p.small.quiet { "Tried again " (words::time(until)) } }
+                @if actions.is_none() {
+                    @for command in &explained.next { p.small { code { (command) } } }
+                }
+                @if let (Some(rights), Some(promotion)) = (actions, promotion) { (may_not(rights, promotion, pipeline)) }
+            }
+            @if let Some(promotion) = promotion {
+                div.do {
+                    @if let Some(rights) = actions { (buttons(rights, promotion, pipeline)) }
+                    a.button href=(address::promotion(promotion)) { "Details" }
+                }
+            }
+        }
+    }
+}
+
+/// Returns since when a promotion goes on, and why it was started.
+fn reasons(promotion: &Promotion) -> Markup {
+    let spec = &promotion.spec;
+    let mut proven: Vec<&str> = spec.evidence.iter().map(|proof| proof.environment.as_str()).collect();
+    proven.dedup();
+    html! {
+        p.small.quiet {
+            @if let Some(created) = &promotion.metadata.creation_timestamp { "Started " (words::time(Time::exact(created.0))) }
+            @if !proven.is_empty() { " · proven in " (proven.join(", ")) }
+            @if !spec.replaces.is_empty() { " · in place of " (words::revision(&spec.replaces)) }
+        }
+    }
+}
+
+fn graph(pipeline: &Pipeline, screen: &PipelineScreen) -> Markup {
+    let environments = tree(pipeline);
+    html! {
+        div.graph {
+            @for environment in &environments {
+                @let lines: Vec<&EnvironmentLine> = screen.environments.iter()
+                    .filter(|line| line.environment.split('/').next() == Some(environment.name.as_str())).collect();
+                section.card id=(environment.name) {
+                    header {
+                        h2 { (environment.name) }
+                        @if !environment.after.is_empty() { p.small.quieter { "after " (environment.after.join(", ")) } }
+                        @for line in &lines { (stage(line, screen, lines.len() > 1)) }
+                    }
+                    (targets(&environment.targets))
+                }
+            }
+        }
+    }
+}
+
+fn stage(line: &EnvironmentLine, screen: &PipelineScreen, is_target: bool) -> Markup {
+    html! {
+        @if is_target { p.small { (line.environment) } }
+        div.big.behind[is_behind(line, screen)] { (runs(line)) }
+        @if let Some((incoming, phase)) = &line.incoming {
+            @if line.runs.as_ref() != Some(incoming) {
+                p.incoming.(edge(line, screen.suspended)) { "→ " (words::revision(incoming)) " " (phase.to_string().to_lowercase()) }
+            }
+        }
+        p.small {
+            (badge(Shape::of_health(line.health), &line.health.to_string()))
+            @if let Some(since) = line.since { " " span.quieter { (words::time(since)) } }
+            @if line.ready.1 > 1 { span.quieter { " · " (line.ready.0) " of " (line.ready.1) " targets" } }
+        }
+    }
+}
+
+fn targets(targets: &[TargetNode]) -> Markup {
+    let is_shown = |target: &&TargetNode| targets.len() <= MANY_TARGETS || target.health != Health::Ready;
+    let (shown, folded): (Vec<&TargetNode>, Vec<&TargetNode>) = targets.iter().partition(is_shown);
+    html! {
+        ul.targets {
+            @for target in &shown { (one_target(target)) }
+        }
+        @if !folded.is_empty() {
+            details {
+                summary { (folded.len()) " more, all ready" }
+                ul.targets { @for target in &folded { (one_target(target)) } }
+            }
+        }
+    }
+}
+
+fn one_target(target: &TargetNode) -> Markup {
+    let cluster = if target.cluster.is_empty() { "hub" } else { &target.cluster };
+    html! {
+        li {
+            span { (cluster) " / " (target.namespace) }
+            (icon(Shape::of_health(target.health), &target.health.to_string()))
+            @if let Some(runs) = &target.runs { span.sub { (words::revision(runs)) } }
+            @if !target.error.is_empty() { span.sub.why { (target.error) } }
+            @for member in &target.members { (workload(member, 0)) }
+        }
+    }
+}
+
+fn workload(node: &WorkloadNode, depth: usize) -> Markup {
+    html! {
+        span.sub.deep[depth > 0] {
+            (icon(Shape::of_health(node.health), &node.health.to_string())) " " (node.name)
+            @if !node.version.is_empty() { " " (words::revision(&node.version)) }
+            @for image in &node.images { span.image { (image) } }
+        }
+        @for made in &node.made { (workload(made, depth + 1)) }
+    }
+}
+
+fn past(namespace: &str, entries: &[Entry]) -> Markup {
+    html! {
+        section {
+            h2 { "Promotions" }
+            @if entries.is_empty() {
+                p.empty { "Nothing was promoted yet. A promotion starts when an environment runs a new revision healthily." }
+            }
+            ol.timeline {
+                @for entry in entries.iter().take(SHOWN_HISTORY) { (past_entry(namespace, entry)) }
+            }
+            @if entries.len() > SHOWN_HISTORY {
+                p.small.quieter { (entries.len() - SHOWN_HISTORY) " older ones are not shown" }
+            }
+        }
+    }
+}
+
+/// Returns one promotion of the past or present.
+pub(super) fn past_entry(namespace: &str, entry: &Entry) -> Markup {
+    let phase = entry.phase.to_string();
+    html! {
+        li {
+            @if let Some(at) = entry.since.or(entry.started) { (words::time(at)) } @else { time {} }
+            (icon(Shape::of_phase(entry.phase), &phase))
+            div {
+                a href={ "/promotions/" (namespace) "/" (entry.name) } {
+                    (words::revision(&entry.revision)) " into " (entry.environment)
+                }
+                " " (phase.to_lowercase())
+                @if !entry.by.is_empty() { ", by " (entry.by) }
+                @if !entry.message.is_empty() { div.small.quieter { (entry.message) } }
+                @if !entry.replaces.is_empty() { div.small.quieter { "replaces " (words::revision(&entry.replaces)) } }
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The list of pipelines.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use maud::{Markup, html};
+use sluice_core::access::Caller;
+
+use super::address::escaped;
+use super::frame::{Group, Page, Part, Section};
+use super::query::ListQuery;
+use super::rights::Namespaces;
+use super::row::row_id;
+use crate::board::{Attention, Board, ShownPipeline};
+use crate::hub::Hub;
+use crate::problem::Problem;
+use crate::state::Api;
+
+pub(super) async fn page<H: Hub>(api: &Api<H>, caller: &Caller, query: &ListQuery) -> Result<Page, Problem> {
+    let board = api.boards.current(&api.hub).await;
+    let visible = visible(api, caller, &board).await?;
+    let wanted: Vec<String> = query.q.to_lowercase().split_whitespace().map(String::from).collect();
+    let found: Vec<&Arc<ShownPipeline>> = visible
+        .iter()
+        .copied()
+        .filter(|shown| wanted.iter().all(|word| shown.words.contains(word)))
+        .collect();
+    let attention = Attention::ALL.into_iter().find(|attention| attention.word() == query.of);
+    let rows: Vec<Part> = found
+        .iter()
+        .filter(|shown| attention.is_none_or(|attention| attention.is_of(&shown.screen)))
+        .map(|shown| Part { id: row_id(&shown.screen), html: shown.row.clone() })
+        .collect();
+    let head = html! {
+        h1 { "Pipelines" }
+        @if !visible.is_empty() { (filters(query, &found, attention)) }
+        @if !board.is_complete { p.note { "Sluice is still reading: some pipelines may be missing." } }
+    };
+    let foot = match (visible.is_empty(), rows.is_empty()) {
+        (true, _) => none(),
+        (false, true) => html! { p.empty { "No pipeline matches. " a href="/" { "Show all" } } },
+        _ => html! { p.small.quieter { (rows.len()) " of " (visible.len()) " pipelines" } },
+    };
+    let groups = vec![
+        Group { class: "", parts: vec![Part::new("head", &head)] },
+        Group { class: if rows.is_empty() { "" } else { "rows" }, parts: rows },
+        Group { class: "", parts: vec![Part::new("foot", &foot)] },
+    ];
+    Ok(Page { title: "Pipelines".into(), section: Section::Pipelines, groups })
+}
+
+/// Returns the pipelines that a caller may see.
+pub(super) async fn visible<'b, H: Hub>(
+    api: &Api<H>,
+    caller: &Caller,
+    board: &'b Board,
+) -> Result<Vec<&'b Arc<ShownPipeline>>, Problem> {
+    let all: BTreeSet<String> = board.pipelines.keys().map(|(namespace, _)| namespace.clone()).collect();
+    let namespaces = Namespaces::of(&api.hub, caller, all).await?;
+    let visible = board.pipelines.iter().filter(|((namespace, _), _)| namespaces.contains(namespace));
+    Ok(visible.map(|(_, shown)| shown).collect())
+}
+
+fn filters(query: &ListQuery, found: &[&Arc<ShownPipeline>], current: Option<Attention>) -> Markup {
+    let count = |attention: Attention| found.iter().filter(|shown| attention.is_of(&shown.screen)).count();
+    let address = |of: &str| match (of, query.q.as_str()) {
+        ("", "") => "/".to_string(),
+        ("", q) => format!("/?q={}", escaped(q)),
+        (of, "") => format!("/?of={of}"),
+        (of, q) => format!("/?q={}&of={of}", escaped(q)),
+    };
+    html! {
+        form.filters method="get" action="/" role="search" {
+            input type="search" name="q" value=(query.q) placeholder="Name, namespace, cluster, revision" aria-label="Filter";
+            @if let Some(current) = current { input type="hidden" name="of" value=(current.word()); }
+            a.chip href=(address("")) aria-current=[current.is_none().then_some("true")] { "All " (found.len()) }
+            @for attention in Attention::ALL {
+                a.chip.none[count(attention) == 0] href=(address(attention.word()))
+                    aria-current=[(current == Some(attention)).then_some("true")] {
+                    (attention.title()) " " (count(attention))
+                }
+            }
+        }
+    }
+}
+
+fn none() -> Markup {
+    html! {
+        div.empty {
+            p { "There is no pipeline that you may see." }
+            p.quiet {
+                "A Pipeline names the environments of an application, in order. Write the first one: "
+                code { "sluice add environment --help" }
+                ". To see those of others, you need the right to get pipelines and promotions in their namespace: the ClusterRole "
+                code { "sluice-viewer" } " has it."
+            }
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! One promotion: its whole story, at an address that stays.
+
+use std::sync::Arc;
+
+use maud::{Markup, html};
+use sluice_api::promotion::{ChangeRequest, PromotionStatus};
+use sluice_api::{Pipeline, Promotion};
+use sluice_core::access::Caller;
+use sluice_view::change::{delivery, without_command};
+use sluice_view::story::story;
+
+use super::action::{buttons, may_not, targets_of};
+use super::answer::sentence;
+use super::frame::{Group, Page, Part, Section};
+use super::query::ObjectName;
+use super::rights::{MissingRights, may_see};
+use super::shape::{Shape, badge, icon};
+use super::{address, words};
+use crate::hub::Hub;
+use crate::problem::Problem;
+use crate::state::Api;
+
+pub(super) async fn page<H: Hub>(
+    api: &Api<H>,
+    caller: &Caller,
+    object: &ObjectName,
+) -> Result<Page, Problem> {
+    let (pipeline, promotion) = find_promotion(api, caller, object).await?;
+    let mut rights = MissingRights::default();
+    if api.actions {
+        rights.ask_promotion(&api.hub, caller, &promotion).await?;
+    }
+    let status = promotion.status.clone().unwrap_or_default();
+    let title = format!("{} into {}", words::short(&promotion.spec.revision), promotion.spec.place());
+    let parts = vec![
+        Part::new("head", &head(&promotion, &status)),
+        Part::new("answers", &answer(&pipeline, &promotion, &status, api.actions.then_some(&rights))),
+        Part::new("story", &what_happened(&promotion)),
+        Part::new("facts", &facts(&pipeline, &promotion, &status)),
+    ];
+    Ok(Page { title, section: Section::Promotions, groups: vec![Group { class: "", parts }] })
+}
+
+/// Returns a promotion that the caller may see, and its pipeline.
+pub(super) async fn find_promotion<H: Hub>(
+    api: &Api<H>,
+    caller: &Caller,
+    ObjectName { namespace, name }: &ObjectName,
+) -> Result<(Pipeline, Arc<Promotion>), Problem> {
+    let board = api.boards.current(&api.hub).await;
+    let of = board.pipelines.iter().filter(|((of, _), _)| of == namespace);
+    let found = of.into_iter().find_map(|(_, shown)| {
+        let promotion = shown.promotions.iter().find(|p| p.metadata.name.as_ref() == Some(name))?;
+        Some((shown, promotion.clone()))
+    });
+    if let Some((shown, promotion)) = found
+        && may_see(&api.hub, caller, namespace, &promotion.spec.pipeline).await?
+    {
+        return Ok((shown.stored.whole(), promotion));
+    }
+    Err(Problem::not_found(format!(
+        "there is no promotion {name} in namespace {namespace}, or you may not see it. Sluice keeps a number of the \
+         promotions that have ended; git has all of them"
+    )))
+}
+
+fn head(promotion: &Promotion, status: &PromotionStatus) -> Markup {
+    let namespace = promotion.metadata.namespace.as_deref().unwrap_or_default();
+    let spec = &promotion.spec;
+    html! {
+        p.crumbs {
+            a href="/" { "Pipelines" } " / " (namespace) " / "
+            a href=(address::pipeline(namespace, &spec.pipeline)) { (spec.pipeline) }
+        }
+        div.title {
+            h1 { (words::revision(&spec.revision)) " into " (spec.place()) }
+            (badge(Shape::of_phase(status.phase), &status.phase.to_string()))
+        }
+        @if !spec.replaces.is_empty() { p.quiet { "In place of " (words::revision(&spec.replaces)) } }
+    }
+}
+
+fn answer(
+    pipeline: &Pipeline,
+    promotion: &Promotion,
+    status: &PromotionStatus,
+    rights: Option<&MissingRights>,
+) -> Markup {
+    let shape = Shape::of_phase(status.phase);
+    let message = without_command(&status.message, promotion);
+    // The name of an environment is not a word.
+    let message = match message.starts_with(&promotion.spec.place()) {
+        true => message.to_string(),
+        false => sentence(message),
+    };
+    html! {
+        @if !status.message.is_empty() || !status.phase.has_ended() {
+            section class={ "answer " (shape.name()) "-answer" } {
+                div {
+                    p.why {
+                        @if status.message.is_empty() { (status.phase.to_string()) }
+                        @else { (message) }
+                    }
+                    @if let Some(next) = status.next_attempt { p.small.quiet { "Tried again " (words::time(next)) } }
+                    @if status.attempts > 0 { p.small.quiet { (status.attempts) " failed attempts" } }
+                    @if let Some(rights) = rights { (may_not(rights, promotion, pipeline)) }
+                }
+                @if let Some(rights) = rights { div.do { (buttons(rights, promotion, pipeline)) } }
+            }
+        }
+    }
+}
+
+fn what_happened(promotion: &Promotion) -> Markup {
+    html! {
+        section {
+            h2 { "What happened" }
+            ol.timeline {
+                @for event in story(promotion) {
+                    li { (words::time(event.at)) span.dot {} div { (event.what) } }
+                }
+            }
+        }
+    }
+}
+
+fn facts(pipeline: &Pipeline, promotion: &Promotion, status: &PromotionStatus) -> Markup {
+    let spec = &promotion.spec;
+    html! {
+        @if !status.gates.is_empty() {
+            section {
+                h2 { "Gates" }
+                ul.list {
+                    @for gate in &status.gates {
+                        li {
+                            span { (gate.name) }
+                            (badge(if gate.open { Shape::Ready } else { Shape::Pending }, if gate.open { "open" } else { "closed" }))
+                            @if !gate.message.is_empty() { span.sub { (without_command(&gate.message, promotion)) } }
+                        }
+                    }
+                }
+            }
+        }
+        section {
+            h2 { "What is delivered" }
+            dl.facts {
+                dt { "Pipeline" } dd { a href=(address::pipeline(promotion.metadata.namespace.as_deref().unwrap_or_default(), &spec.pipeline)) { (spec.pipeline) } }
+                @for (facet, value) in &spec.facets { dt { (facet.to_string()) } dd.mono { (value) } }
+                dt { "Delivered by" } dd { (delivery(pipeline, promotion)) }
+                dt { "Targets" } dd { (targets_of(pipeline, promotion)) }
+                @if let Some(request) = &status.change_request { (change_request(request)) }
+                @if let Some(commit) = &status.commit { dt { "Commit" } dd.mono { (commit) } }
+                dt { "Record" } dd.mono { (promotion.metadata.name.as_deref().unwrap_or_default()) }
+            }
+        }
+        @if !spec.evidence.is_empty() {
+            section {
+                h2 { "Proven by" }
+                ul.list {
+                    @for proof in &spec.evidence {
+                        li {
+                            span { (proof.environment) " / " (proof.target) }
+                            (icon(Shape::Ready, "ran it healthily"))
+                            span.sub { "ran it healthily " (words::time(proof.at)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn change_request(request: &ChangeRequest) -> Markup {
+    // Only an address that a browser opens as a page: it comes from a forge.
+    let is_link = request.url.starts_with("https://") || request.url.starts_with("http://");
+    html! {
+        dt { "Change request" }
+        dd {
+            @if is_link { a href=(request.url) rel="noreferrer" { "#" (request.number) } } @else { "#" (request.number) }
+            " " (format!("{:?}", request.state).to_lowercase()) ", branch " span.mono { (request.branch) }
+            @for note in &request.notes { div.small.quiet { (note) } }
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Which charts and images run on which clusters: as a matrix, or every object that runs one of them.
+
+use maud::{Markup, html};
+use sluice_core::access::Caller;
+use sluice_view::fleet::matrix::{Matrix, MatrixVersion, matrix};
+use sluice_view::fleet::versions::{RunningVersion, UnreadCluster};
+
+use super::address::escaped;
+use super::frame::{Page, Section};
+use super::query::MatrixQuery;
+use super::shape::{Shape, icon};
+use super::words;
+use crate::fleet_versions::{VersionKind, matches};
+use crate::hub::Hub;
+use crate::problem::Problem;
+use crate::query::VersionsQuery;
+use crate::state::Api;
+use crate::visible::Visible;
+
+/// The most rows of a matrix: a page of more is not looked at, but searched.
+const MAX_ROWS: usize = 100;
+/// The most objects of a list.
+const MAX_OBJECTS: usize = 1000;
+
+/// What a page shows of the rows.
+enum Shown {
+    Matrix(Matrix),
+    Objects(Vec<RunningVersion>, usize),
+}
+
+pub(super) async fn page<H: Hub>(
+    api: &Api<H>,
+    caller: &Caller,
+    kind: VersionKind,
+    query: &MatrixQuery,
+) -> Result<Page, Problem> {
+    let (title, section, path) = match kind {
+        VersionKind::Charts => ("Charts", Section::Charts, "/charts"),
+        VersionKind::Images => ("Images", Section::Images, "/images"),
+    };
+    let visible = Visible::to(&api.hub, caller, &api.fleet, kind.kinds()).await?;
+    let wanted = query.clone();
+    let shown = move |all: &crate::fleet_versions::AllRows| (chosen(&all.items, &wanted), all.unread.clone());
+    let (shown, unread) = api.rows.compute(&api.fleet, kind, visible, shown).await?;
+    let content = html! {
+        h1 { (title) }
+        (filters(path, query))
+        (missing(&unread))
+        @match &shown {
+            Shown::Matrix(matrix) => (table(path, query, matrix)),
+            Shown::Objects(objects, further) => (list(objects, *further)),
+        }
+    };
+    Ok(Page::one(title, section, &content))
+}
+
+fn chosen(items: &[RunningVersion], wanted: &MatrixQuery) -> Shown {
+    let wanted_rows = VersionsQuery {
+        name: wanted.q.clone(),
+        cluster: wanted.cluster.clone(),
+        outliers: !wanted.outliers.is_empty(),
+        ..VersionsQuery::default()
+    };
+    let found = items.iter().filter(|row| matches(row, &wanted_rows));
+    if wanted.name.is_empty() && wanted.cluster.is_empty() {
+        return Shown::Matrix(matrix(found, MAX_ROWS));
+    }
+    let mut objects: Vec<RunningVersion> =
+        found.filter(|row| wanted.name.is_empty() || row.name == wanted.name).cloned().collect();
+    objects.sort_by_key(|row| !row.outlier);
+    let further = objects.len().saturating_sub(MAX_OBJECTS);
+    objects.truncate(MAX_OBJECTS);
+    Shown::Objects(objects, further)
+}
+
+fn filters(path: &str, query: &MatrixQuery) -> Markup {
+    html! {
+        form.filters method="get" action=(path) role="search" {
+            input type="search" name="q" value=(query.q) placeholder="Part of a name" aria-label="Filter";
+            @if !query.name.is_empty() { input type="hidden" name="name" value=(query.name); }
+            @if !query.cluster.is_empty() { input type="hidden" name="cluster" value=(query.cluster); }
+            label.check {
+                input type="checkbox" name="outliers" value="yes" checked[!query.outliers.is_empty()];
+                "Only what differs from most"
+            }
+            button { "Filter" }
+            @if !query.name.is_empty() || !query.cluster.is_empty() {
+                a.chip href=(path) { "× " (query.name) @if !query.name.is_empty() && !query.cluster.is_empty() { " on " } (query.cluster) }
+            }
+        }
+    }
+}
+
+fn missing(unread: &[UnreadCluster]) -> Markup {
+    html! {
+        @if !unread.is_empty() {
+            details.note {
+                summary { (icon(Shape::Unknown, "not complete")) " Not complete: " (unread.len()) " clusters or kinds cannot be read" }
+                ul { @for one in unread { li { b { (if one.cluster.is_empty() { "hub" } else { &one.cluster }) } ": " (one.why) } } }
+            }
+        }
+    }
+}
+
+fn table(path: &str, query: &MatrixQuery, matrix: &Matrix) -> Markup {
+    let outliers = if query.outliers.is_empty() { "" } else { "&outliers=yes" };
+    html! {
+        @if matrix.rows.is_empty() {
+            p.empty { "Nothing runs that you may see, or nothing matches." }
+        } @else {
+            div.scrolls tabindex="0" role="region" aria-label="Versions by cluster" {
+                table.matrix {
+                    thead { tr {
+                        th scope="col" { "Name" }
+                        @for cluster in &matrix.clusters {
+                            th scope="col" {
+                                @let cluster = if cluster.is_empty() { "hub" } else { cluster };
+                                a href={ (path) "?cluster=" (escaped(cluster)) (outliers) } { (cluster) }
+                            }
+                        }
+                    } }
+                    tbody {
+                        @for row in &matrix.rows {
+                            tr {
+                                th scope="row" { a href={ (path) "?name=" (escaped(&row.name)) } { (row.name) } }
+                                @for cell in &row.cells { td { @for version in cell { (one_version(version)) } } }
+                            }
+                        }
+                    }
+                }
+            }
+            @if matrix.further > 0 { p.small.quieter { (matrix.further) " more names are not shown: filter to find them" } }
+        }
+    }
+}
+
+fn one_version(version: &MatrixVersion) -> Markup {
+    html! {
+        span.version.outlier[version.outlier] title=[version.outlier.then_some("differs from most")] {
+            @if version.outlier { span.mark aria-label="differs from most" { "≠ " } }
+            (words::revision(&version.version))
+            @if version.count > 1 { span.quieter { " ×" (version.count) } }
+        }
+    }
+}
+
+fn list(objects: &[RunningVersion], further: usize) -> Markup {
+    html! {
+        @if objects.is_empty() { p.empty { "Nothing runs that you may see, or nothing matches." } } @else {
+            div.scrolls tabindex="0" role="region" aria-label="Objects" {
+                table {
+                    thead { tr {
+                        @for title in ["Name", "Version", "Cluster", "Namespace", "Object", "Health", "Made by"] { th scope="col" { (title) } }
+                    } }
+                    tbody { @for row in objects { (object(row)) } }
+                }
+            }
+            @if further > 0 { p.small.quieter { (further) " more objects are not shown: filter to find them" } }
+        }
+    }
+}
+
+fn object(row: &RunningVersion) -> Markup {
+    let (kind, name) = row.object.split_once('/').unwrap_or_default();
+    let trace = format!(
+        "/trace?cluster={}&kind={}&namespace={}&name={}",
+        escaped(&row.cluster),
+        escaped(kind),
+        escaped(&row.namespace),
+        escaped(name)
+    );
+    html! {
+        tr {
+            td { (row.name) }
+            td.outlier[row.outlier] { @if row.outlier { span.mark aria-label="differs from most" { "≠ " } } (words::revision(&row.version)) }
+            td { (if row.cluster.is_empty() { "hub" } else { &row.cluster }) }
+            td { (row.namespace) }
+            td { a href=(trace) title="Where does it come from?" { (row.object) } }
+            td { (super::shape::badge(Shape::of_health(row.health), &row.health.to_string())) }
+            td.quiet { (row.made_by) }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The addresses of the pages. An address names everything that its page shows, so that it can be sent to others.
+
+use axum::extract::Query;
+use axum::http::Uri;
+use serde::de::DeserializeOwned;
+use sluice_core::access::Caller;
+
+use super::frame::Page;
+use super::query::{ListQuery, MatrixQuery, ObjectName};
+use super::{clusters, pipeline, pipelines, promotion, promotions, trace, versions};
+use crate::fleet_versions::VersionKind;
+use crate::hub::Hub;
+use crate::problem::Problem;
+use crate::query::TraceQuery;
+use crate::state::Api;
+
+/// What a page shows.
+#[derive(Clone, Debug)]
+pub(super) enum View {
+    Pipelines(ListQuery),
+    Pipeline(ObjectName),
+    Promotions(ListQuery),
+    Promotion(ObjectName),
+    Clusters,
+    Versions(VersionKind, MatrixQuery),
+    Trace(TraceQuery),
+}
+
+impl View {
+    /// Reads an address.
+    pub(super) fn parse(uri: &Uri) -> Result<View, Problem> {
+        let path: Vec<&str> = uri.path().split('/').skip(1).collect();
+        let object =
+            |namespace: &str, name: &str| ObjectName { namespace: namespace.into(), name: name.into() };
+        Ok(match path.as_slice() {
+            [""] => View::Pipelines(query(uri)?),
+            ["pipelines", namespace, name] => View::Pipeline(object(namespace, name)),
+            ["promotions"] => View::Promotions(query(uri)?),
+            ["promotions", namespace, name] => View::Promotion(object(namespace, name)),
+            ["clusters"] => View::Clusters,
+            ["charts"] => View::Versions(VersionKind::Charts, query(uri)?),
+            ["images"] => View::Versions(VersionKind::Images, query(uri)?),
+            ["trace"] => View::Trace(query(uri)?),
+            _ => return Err(Problem::not_found("there is no such page")),
+        })
+    }
+
+    /// Returns the page as this caller may see it.
+    pub(super) async fn page<H: Hub>(&self, api: &Api<H>, caller: &Caller) -> Result<Page, Problem> {
+        match self {
+            View::Pipelines(query) => pipelines::page(api, caller, query).await,
+            View::Pipeline(name) => pipeline::page(api, caller, name).await,
+            View::Promotions(query) => promotions::page(api, caller, query).await,
+            View::Promotion(name) => promotion::page(api, caller, name).await,
+            View::Clusters => clusters::page(api, caller).await,
+            View::Versions(kind, query) => versions::page(api, caller, *kind, query).await,
+            View::Trace(query) => trace::page(api, caller, query).await,
+        }
+    }
+
+    /// Whether the page changes only with objects of the hub, and not with the clusters.
+    pub(super) fn is_of_hub(&self) -> bool {
+        !matches!(self, View::Clusters | View::Versions(..) | View::Trace(_))
+    }
+}
+
+fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
+    Query::try_from_uri(uri)
+        .map(|Query(query)| query)
+        .map_err(|error| Problem::bad_request(error.body_text()))
+}

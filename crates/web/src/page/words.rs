@@ -1,0 +1,50 @@
+//! How pages write times and revisions.
+
+use maud::{Markup, html};
+use sluice_core::Time;
+
+/// How many characters of a commit tell it from others.
+const SHORT_COMMIT: usize = 8;
+
+/// Returns a time. Without the script it is the absolute time; the script counts it up.
+pub(crate) fn time(at: Time) -> Markup {
+    let second = Time::to_second(*at);
+    let text = at.strftime("%Y-%m-%d %H:%M").to_string();
+    html! { time datetime=(second) title={ (at.strftime("%Y-%m-%d %H:%M:%S")) " UTC" } { (text) } }
+}
+
+/// Returns a revision: of a commit or digest its beginning, with all of it in the title.
+pub(crate) fn revision(whole: &str) -> Markup {
+    let short = short(whole);
+    html! { span.mono title=[(short != whole).then_some(whole)] { (short) } }
+}
+
+/// Returns what tells a revision from others: `main@6a19e380` of `main@sha1:6a19e380…`.
+pub(crate) fn short(whole: &str) -> String {
+    let is_hash = |text: &str| text.len() >= 32 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    let (before, hash) = match whole.rsplit_once(':') {
+        Some((before, hash)) if is_hash(hash) => {
+            let tag = before.rsplit_once('@').map_or("", |(tag, _)| tag);
+            (if tag.is_empty() { String::new() } else { format!("{tag}@") }, hash)
+        }
+        _ if is_hash(whole) => (String::new(), whole),
+        _ => return whole.into(),
+    };
+    format!("{before}{}", &hash[..SHORT_COMMIT])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_revision_keeps_what_tells_it_from_others() {
+        let sha = "6a19e380336e08b2c9535434389af69359f9b1f0";
+        assert_eq!(short("6.2.0"), "6.2.0");
+        assert_eq!(short(&format!("main@sha1:{sha}")), "main@6a19e380");
+        assert_eq!(short(&format!("sha1:{sha}")), "6a19e380");
+        assert_eq!(short(sha), "6a19e380");
+        assert_eq!(short(&format!("6.7.1@sha256:{sha}")), "6.7.1@6a19e380");
+        assert_eq!(short("podinfo:6.1.8 redis:7"), "podinfo:6.1.8 redis:7");
+    }
+}

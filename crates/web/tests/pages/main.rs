@@ -1,0 +1,311 @@
+//! The pages, asked for as a browser does.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests say it by failing")]
+
+mod world;
+
+use std::time::{Duration, Instant};
+
+use axum::body::{Body, BodyDataStream};
+use axum::http::{HeaderMap, Request, StatusCode};
+use futures::StreamExt;
+use http_body_util::BodyExt;
+use serde_json::json;
+use sluice_core::fleet::index::Fleet;
+use sluice_web::{Api, ChangeError, ChangedKind, SeenObject, router};
+use tower::ServiceExt;
+use world::{World, environment, every_state, pipeline, promotion, snapshot};
+
+/// A browser of one person.
+struct Browser {
+    router: axum::Router,
+    cookie: String,
+}
+
+struct Answer {
+    status: StatusCode,
+    headers: HeaderMap,
+    text: String,
+}
+
+impl Answer {
+    /// The value of a hidden field.
+    fn field(&self, name: &str) -> String {
+        let start = format!("name=\"{name}\" value=\"");
+        let after =
+            self.text.split(&start).nth(1).unwrap_or_else(|| panic!("no field {name}: {}", self.text));
+        after.split('"').next().unwrap().into()
+    }
+
+    fn location(&self) -> &str {
+        self.headers.get("location").map_or("", |value| value.to_str().unwrap())
+    }
+}
+
+impl Browser {
+    async fn new(world: &World, actions: bool, token: &str) -> Browser {
+        let router = router(Api::new(Fleet::default(), world.clone(), actions));
+        let mut browser = Browser { router, cookie: String::new() };
+        let answer = browser.post("/sign-in", &[("token", token)]).await;
+        let cookie = answer.headers.get("set-cookie").map(|value| value.to_str().unwrap().to_string());
+        browser.cookie = cookie.unwrap_or_default().split(';').next().unwrap().into();
+        browser
+    }
+
+    async fn send(&self, request: axum::http::request::Builder, body: Body) -> Answer {
+        let request =
+            request.header("cookie", &self.cookie).header("host", "127.0.0.1:8083").body(body).unwrap();
+        let answer = self.router.clone().oneshot(request).await.unwrap();
+        let (parts, body) = answer.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        Answer {
+            status: parts.status,
+            headers: parts.headers,
+            text: String::from_utf8(bytes.to_vec()).unwrap(),
+        }
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        self.send(Request::get(path), Body::empty()).await
+    }
+
+    async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
+        self.post_from("http://127.0.0.1:8083", path, fields).await
+    }
+
+    async fn post_from(&self, origin: &str, path: &str, fields: &[(&str, &str)]) -> Answer {
+        let escaped = |text: &str| text.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
+        let pairs: Vec<String> =
+            fields.iter().map(|(name, value)| format!("{name}={}", escaped(value))).collect();
+        let request = Request::post(path)
+            .header("content-type", "application/x-www-form-urlencoded")
+            .header("origin", origin);
+        self.send(request, Body::from(pairs.join("&"))).await
+    }
+
+    /// Opens the live updates of a page.
+    async fn live(&self, path: &str) -> BodyDataStream {
+        let request = Request::get(format!("/live?of={path}")).header("cookie", &self.cookie);
+        let answer = self.router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK);
+        answer.into_body().into_data_stream()
+    }
+}
+
+/// The next event of a stream.
+async fn event(stream: &mut BodyDataStream) -> String {
+    let next = tokio::time::timeout(Duration::from_secs(20), stream.next()).await.unwrap();
+    String::from_utf8(next.unwrap().unwrap().to_vec()).unwrap()
+}
+
+const PAGES: [&str; 9] = [
+    "/",
+    "/pipelines/apps/podinfo",
+    "/promotions",
+    "/promotions/apps/podinfo-prod-1",
+    "/clusters",
+    "/charts",
+    "/images",
+    "/?q=podinfo&of=person",
+    "/charts?cluster=fleet/eu",
+];
+
+#[tokio::test]
+async fn without_a_session_every_page_leads_to_the_sign_in() {
+    let browser = Browser::new(&World::new(every_state()), true, "stolen").await;
+    assert_eq!(browser.cookie, "");
+    for page in PAGES {
+        let answer = browser.get(page).await;
+        assert_eq!(answer.status, StatusCode::SEE_OTHER, "{page}");
+        assert!(answer.location().starts_with("/sign-in"), "{page}");
+    }
+    assert_eq!(browser.get("/live?of=/").await.status, StatusCode::UNAUTHORIZED);
+    let answer = browser.get("/promotions/apps/podinfo-prod-1/approve").await;
+    assert_eq!(answer.location(), "/sign-in?to=/promotions/apps/podinfo-prod-1/approve");
+}
+
+#[tokio::test]
+async fn every_page_shows_only_what_the_person_may_see() {
+    let world = World::new(every_state());
+    let admin = Browser::new(&world, true, "admin").await;
+    for page in PAGES {
+        let answer = admin.get(page).await;
+        assert_eq!(answer.status, StatusCode::OK, "{page} {}", answer.text);
+    }
+    assert!(admin.get("/").await.text.contains("checkout"));
+    let shop = Browser::new(&world, true, "shop").await;
+    let list = shop.get("/").await.text;
+    assert!(list.contains("checkout") && !list.contains("apps/podinfo"), "{list}");
+    let promotions = shop.get("/promotions").await.text;
+    assert!(!promotions.contains("apps/podinfo"), "{promotions}");
+    let nobody = Browser::new(&world, true, "nobody").await;
+    for page in ["/pipelines/apps/podinfo", "/promotions/apps/podinfo-prod-1", "/pipelines/apps/absent"] {
+        assert_eq!(nobody.get(page).await.status, StatusCode::NOT_FOUND, "{page}");
+        assert_eq!(shop.get(page).await.status, StatusCode::NOT_FOUND, "{page}");
+    }
+    assert!(nobody.get("/").await.text.contains("There is no pipeline that you may see"));
+}
+
+#[tokio::test]
+async fn no_page_lets_a_script_or_a_frame_in() {
+    let browser = Browser::new(&World::new(every_state()), true, "admin").await;
+    for page in PAGES.into_iter().chain(["/pipelines/evil/evil", "/promotions/evil/evil-prod-1", "/absent"]) {
+        let answer = browser.get(page).await;
+        for bad in ["<script>alert", "<img", "href=\"javascript", "onerror=alert(2)>\"", " style="] {
+            assert!(!answer.text.contains(bad), "{page} contains {bad}: {}", answer.text);
+        }
+        let policy = answer.headers["content-security-policy"].to_str().unwrap();
+        assert!(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"));
+        assert!(!policy.contains("unsafe"));
+        assert_eq!(answer.headers["cache-control"], "no-store");
+        assert_eq!(answer.headers["x-content-type-options"], "nosniff");
+    }
+}
+
+#[tokio::test]
+async fn the_answer_comes_first_and_the_button_leads_to_a_confirmation() {
+    let world = World::new(every_state());
+    let admin = Browser::new(&world, true, "admin").await;
+    let page = admin.get("/pipelines/apps/podinfo").await.text;
+    assert!(page.contains("waits for approval"), "{page}");
+    let button = "href=\"/promotions/apps/podinfo-prod-1/approve\"";
+    assert!(page.contains(button), "{page}");
+    let confirmation = admin.get("/promotions/apps/podinfo-prod-1/approve").await;
+    for said in
+        ["Approve 6.2.0 into prod", "6.1.8", "a change request to main (https://git.example.com/acme/fleet)"]
+    {
+        assert!(confirmation.text.contains(said), "{said}: {}", confirmation.text);
+    }
+    // Who may not is told which right is missing.
+    let viewer = Browser::new(&world, true, "viewer").await;
+    let page = viewer.get("/pipelines/apps/podinfo").await.text;
+    assert!(!page.contains(button));
+    assert!(
+        page.contains(
+            "You may not approve it here: you do not have the right to patch promotions/podinfo-prod-1"
+        ),
+        "{page}"
+    );
+    let refused = viewer.get("/promotions/apps/podinfo-prod-1/approve").await;
+    assert_eq!(refused.status, StatusCode::FORBIDDEN);
+    // Read-only: the command instead of the button.
+    let read_only = Browser::new(&world, false, "admin").await;
+    let page = read_only.get("/pipelines/apps/podinfo").await.text;
+    assert!(!page.contains(button) && page.contains("sluice approve podinfo-prod-1 -n apps"), "{page}");
+    assert_eq!(read_only.get("/promotions/apps/podinfo-prod-1/approve").await.status, StatusCode::FORBIDDEN);
+}
+
+#[tokio::test]
+async fn an_action_is_made_with_the_token_of_the_person_on_what_was_seen() {
+    let world = World::new(every_state());
+    let admin = Browser::new(&world, true, "admin").await;
+    let path = "/promotions/apps/podinfo-prod-1/approve";
+    let form = admin.get(path).await;
+    let names = ["token", "uid", "generation", "revision"];
+    let values = names.map(|name| form.field(name));
+    let fields: Vec<(&str, &str)> = names.into_iter().zip(values.iter().map(String::as_str)).collect();
+
+    // Another site, another session, another revision.
+    assert_eq!(admin.post_from("https://evil.example", path, &fields).await.status, StatusCode::FORBIDDEN);
+    let other = Browser::new(&world, true, "admin").await;
+    assert_eq!(other.post(path, &fields).await.status, StatusCode::FORBIDDEN);
+    assert_eq!(admin.post(path, &fields[1..]).await.status, StatusCode::FORBIDDEN);
+    let changed = [&fields[..3], &[("revision", "6.6.6")]].concat();
+    assert_eq!(admin.post(path, &changed).await.status, StatusCode::CONFLICT);
+    assert!(world.changes().is_empty());
+
+    let answer = admin.post(path, &fields).await;
+    assert_eq!(
+        (answer.status, answer.location()),
+        (StatusCode::SEE_OTHER, "/promotions/apps/podinfo-prod-1")
+    );
+    let (by, change) = world.changes().pop().unwrap();
+    let seen = SeenObject { uid: "promotion-uid".into(), generation: 3 };
+    assert_eq!((by.as_str(), change.kind, change.seen), ("admin", ChangedKind::Promotion, seen));
+    let approval = json!({"by": "admin", "revision": "6.2.0", "retries": 0, "at": null});
+    assert_eq!(change.spec, json!({"approval": approval}));
+
+    world.answer(Err(ChangeError::Refused("you may not approve: ask jane".into())));
+    let answer = admin.post(path, &fields).await;
+    assert_eq!(answer.status, StatusCode::FORBIDDEN);
+    assert!(answer.text.contains("You may not approve: ask jane"), "{}", answer.text);
+}
+
+#[tokio::test]
+async fn a_rejection_says_why_and_a_pipeline_is_suspended() {
+    let world = World::new(every_state());
+    let admin = Browser::new(&world, true, "admin").await;
+    let path = "/promotions/apps/podinfo-prod-1/reject";
+    let form = admin.get(path).await;
+    let (token, revision) = (form.field("token"), form.field("revision"));
+    let silent = [("token", token.as_str()), ("generation", "3"), ("revision", &revision)];
+    assert_eq!(admin.post(path, &silent).await.status, StatusCode::BAD_REQUEST);
+    let said = [silent[0], silent[1], silent[2], ("reason", "error rate doubled")];
+    assert_eq!(admin.post(path, &said).await.status, StatusCode::SEE_OTHER);
+    assert_eq!(world.changes()[0].1.spec["rejection"]["reason"], "error rate doubled");
+
+    let form = admin.get("/pipelines/apps/podinfo/suspend").await;
+    let fields = [("token", form.field("token")), ("generation", form.field("generation"))];
+    let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    assert_eq!(admin.post("/pipelines/apps/podinfo/suspend", &fields).await.status, StatusCode::SEE_OTHER);
+    let change = world.changes().pop().unwrap().1;
+    assert_eq!((change.kind, change.spec), (ChangedKind::Pipeline, json!({"suspend": true})));
+    // What does not exist or is not for this kind is no page.
+    for path in
+        ["/pipelines/apps/podinfo/approve", "/promotions/apps/podinfo-prod-1/suspend", "/x/y/z/approve"]
+    {
+        assert_eq!(admin.get(path).await.status, StatusCode::NOT_FOUND, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_change_comes_as_the_part_that_changed() {
+    let ready = |revision: &str| environment(revision, "Ready", "");
+    let podinfo = |prod: &str| pipeline("apps", "podinfo", [ready("6.2.0"), ready("6.2.0"), ready(prod)]);
+    let mailer = || pipeline("shop", "mailer", [ready("1"), ready("1"), ready("1")]);
+    let world = World::new(snapshot(vec![podinfo("6.1.8"), mailer()], vec![]));
+    let admin = Browser::new(&world, true, "admin").await;
+    let mut live = admin.live("/").await;
+    assert!(event(&mut live).await.contains("event: main"), "the browser shows nothing yet");
+    world.set(snapshot(vec![podinfo("6.2.0"), mailer()], vec![]));
+    let changed = event(&mut live).await;
+    assert!(changed.contains("event: part") && changed.contains("pipeline:apps/podinfo"), "{changed}");
+    assert!(!changed.contains("mailer"), "{changed}");
+    // A new row comes with the whole list.
+    world.set(snapshot(
+        vec![podinfo("6.2.0")],
+        vec![promotion("apps", "podinfo", "6.2.0", json!({"phase": "Succeeded"}))],
+    ));
+    let changed = event(&mut live).await;
+    assert!(changed.contains("event: main") && !changed.contains("mailer"), "{changed}");
+
+    let shop = Browser::new(&world, true, "shop").await;
+    let mut live = shop.live("/").await;
+    assert!(
+        !event(&mut live).await.contains("apps/podinfo"),
+        "live updates show what the person may not see"
+    );
+}
+
+#[tokio::test]
+async fn a_thousand_pipelines_are_one_small_answer() {
+    let name = |n: usize| format!("application-{n:04}");
+    let ready = |revision: &str| environment(revision, "Ready", "");
+    let many =
+        (0..1000).map(|n| pipeline("apps", &name(n), [ready("6.2.0"), ready("6.2.0"), ready("6.1.8")]));
+    let world = World::new(snapshot(many.collect(), vec![]));
+    let admin = Browser::new(&world, true, "admin").await;
+    let whole = admin.get("/").await;
+    assert_eq!(whole.text.matches("class=\"row\"").count(), 1000);
+    let began = Instant::now();
+    let request = Request::get("/").header("cookie", &admin.cookie).header("accept-encoding", "gzip");
+    let answer = admin.router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+    let bytes = answer.into_body().collect().await.unwrap().to_bytes();
+    eprintln!(
+        "1,000 pipelines: {} bytes, {} compressed, {:?}",
+        whole.text.len(),
+        bytes.len(),
+        began.elapsed()
+    );
+    assert!(bytes.len() <= 60_000, "{} bytes", bytes.len());
+}

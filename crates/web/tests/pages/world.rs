@@ -1,0 +1,178 @@
+//! A hub with pipelines in every state, and people with different rights.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use sluice_api::snapshot::{Snapshot, StoredPipeline};
+use sluice_api::{Pipeline, Promotion};
+use sluice_core::access::{AccessError, Caller, Right};
+use sluice_web::{Change, ChangeError, Hub};
+use tokio::sync::watch;
+
+/// A hub that remembers the changes that people make.
+#[derive(Clone)]
+pub struct World(Arc<Shared>);
+
+struct Shared {
+    objects: Mutex<Snapshot>,
+    version: watch::Sender<u64>,
+    changes: Mutex<Vec<(String, Change)>>,
+    answer: Mutex<Result<(), ChangeError>>,
+}
+
+impl World {
+    pub fn new(snapshot: Snapshot) -> World {
+        World(Arc::new(Shared {
+            objects: Mutex::new(snapshot),
+            version: watch::Sender::new(1),
+            changes: Mutex::default(),
+            answer: Mutex::new(Ok(())),
+        }))
+    }
+
+    /// The objects are others from now on.
+    pub fn set(&self, snapshot: Snapshot) {
+        *self.0.objects.lock().unwrap() = snapshot;
+        self.0.version.send_modify(|version| *version += 1);
+    }
+
+    /// Each further change is answered with this.
+    pub fn answer(&self, answer: Result<(), ChangeError>) {
+        *self.0.answer.lock().unwrap() = answer;
+    }
+
+    /// The changes that were made, with the token of who made it.
+    pub fn changes(&self) -> Vec<(String, Change)> {
+        self.0.changes.lock().unwrap().clone()
+    }
+}
+
+impl Hub for World {
+    async fn identify(&self, token: &str) -> Result<Caller, AccessError> {
+        match token {
+            "admin" | "viewer" | "shop" | "nobody" => Ok(Caller { name: token.into(), ..Caller::default() }),
+            "down" => Err(AccessError::Unavailable("no answer".into())),
+            _ => Err(AccessError::NotAccepted),
+        }
+    }
+
+    async fn allows(&self, caller: &Caller, right: &Right) -> Result<bool, AccessError> {
+        let (namespace, is_get) = (right.namespace.as_deref(), right.verb == "get");
+        Ok(match caller.name.as_str() {
+            "admin" => true,
+            "viewer" => is_get,
+            "shop" => namespace == Some("shop"),
+            _ => false,
+        })
+    }
+
+    async fn snapshot(&self) -> Option<Arc<Snapshot>> {
+        Some(Arc::new(self.0.objects.lock().unwrap().clone()))
+    }
+
+    fn version(&self) -> u64 {
+        *self.0.version.borrow()
+    }
+
+    async fn changed_since(&self, version: u64) {
+        let _ = self.0.version.subscribe().wait_for(|now| *now > version).await;
+    }
+
+    async fn change(&self, token: &str, change: Change) -> Result<(), ChangeError> {
+        self.0.changes.lock().unwrap().push((token.into(), change));
+        self.0.answer.lock().unwrap().clone()
+    }
+}
+
+/// An environment in a status: its revision, its health, and the error of its target.
+pub fn environment(revision: &str, health: &str, error: &str) -> Value {
+    json!({"revision": revision, "targets": [{"name": "podinfo", "namespace": "podinfo", "health": health,
+        "since": "2026-11-22T09:00:00Z", "ready": health == "Ready", "revision": revision, "error": error,
+        "clusterAppRef": {"kind": "HelmRelease", "name": "podinfo"},
+        "workloads": [{"kind": "HelmRelease", "name": "podinfo", "version": revision}]}]})
+}
+
+/// A pipeline with the environments dev, staging and prod.
+pub fn pipeline(namespace: &str, name: &str, statuses: [Value; 3]) -> StoredPipeline {
+    let names = ["dev", "staging", "prod"];
+    let environments: Vec<Value> =
+        names.iter().map(|name| json!({"name": name, "targets": [{"namespace": "podinfo"}]})).collect();
+    let statuses: BTreeMap<&str, Value> = names.into_iter().zip(statuses).collect();
+    let object: Pipeline = serde_json::from_value(json!({
+        "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
+        "metadata": {"name": name, "namespace": namespace, "generation": 1, "uid": "pipeline-uid"},
+        "spec": {"appRef": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "podinfo"},
+            "environments": environments,
+            "promotion": {"manual": true, "strategy": {"pull-request": {"type": "gitea",
+                "url": "https://git.example.com/acme/fleet", "baseBranch": "main", "secretRef": {"name": "git"}}}}},
+    }))
+    .unwrap();
+    let status = json!({"observedGeneration": 1, "environments": statuses,
+        "conditions": [{"type": "Ready", "status": "True", "reason": "Ok", "message": "all targets were read",
+            "lastTransitionTime": "2026-11-22T09:00:00Z"}]});
+    let status = serde_json::value::to_raw_value(&status).unwrap();
+    StoredPipeline { object: Arc::new(object), status: Some(status.into()) }
+}
+
+/// A promotion of a revision into prod.
+pub fn promotion(namespace: &str, pipeline: &str, revision: &str, status: Value) -> Arc<Promotion> {
+    let object = json!({
+        "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Promotion",
+        "metadata": {"name": format!("{pipeline}-prod-1"), "namespace": namespace, "uid": "promotion-uid", "generation": 3,
+            "creationTimestamp": "2026-11-22T10:00:00Z"},
+        "spec": {"pipeline": pipeline, "environment": "prod", "revision": revision, "facets": {"chart": revision},
+            "replaces": "6.1.8", "sequence": 1,
+            "evidence": [{"environment": "staging", "target": "podinfo", "at": "2026-11-22T09:59:00Z"}]},
+        "status": status,
+    });
+    Arc::new(serde_json::from_value(object).unwrap())
+}
+
+/// Objects by the name of their pipeline.
+pub fn snapshot(pipelines: Vec<StoredPipeline>, promotions: Vec<Arc<Promotion>>) -> Snapshot {
+    let key = |object: &Pipeline| {
+        (object.metadata.namespace.clone().unwrap(), object.metadata.name.clone().unwrap())
+    };
+    let mut by_pipeline: BTreeMap<(String, String), Vec<Arc<Promotion>>> = BTreeMap::new();
+    for promotion in promotions {
+        let namespace = promotion.metadata.namespace.clone().unwrap();
+        by_pipeline.entry((namespace, promotion.spec.pipeline.clone())).or_default().push(promotion);
+    }
+    Snapshot {
+        is_complete: true,
+        pipelines: pipelines.into_iter().map(|stored| (key(&stored.object), stored)).collect(),
+        promotions: by_pipeline,
+    }
+}
+
+/// Waits for an approval, is broken, is up to date, and is hostile.
+pub fn every_state() -> Snapshot {
+    let ready = |revision: &str| environment(revision, "Ready", "");
+    let waits = json!({"phase": "Pending", "message": "waits for approval", "times": {},
+        "gates": [{"name": "Approval", "open": false, "message": "waits for approval"}]});
+    let crash = "Deployment checkout: CrashLoopBackOff, 3 of 5 pods";
+    let evil = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>";
+    snapshot(
+        vec![
+            pipeline("apps", "podinfo", [ready("6.2.0"), ready("6.2.0"), ready("6.1.8")]),
+            pipeline(
+                "shop",
+                "checkout",
+                [ready("2.14.1"), environment("2.14.1", "Failed", crash), ready("2.13.0")],
+            ),
+            pipeline("shop", "mailer", [ready("3.3.1"), ready("3.3.1"), ready("3.3.1")]),
+            pipeline("evil", "evil", [ready(evil), environment(evil, "Failed", evil), ready("1")]),
+        ],
+        vec![
+            promotion("apps", "podinfo", "6.2.0", waits.clone()),
+            promotion(
+                "evil",
+                "evil",
+                evil,
+                json!({"phase": "Proposed", "message": evil, "times": {},
+                "changeRequest": {"number": 1, "url": "javascript:alert(3)", "state": "Open", "branch": evil, "headCommit": ""}}),
+            ),
+        ],
+    )
+}
