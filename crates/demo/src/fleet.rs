@@ -76,6 +76,11 @@ impl DemoFleet {
         self.folder().join("fleet")
     }
 
+    /// The file with the token of the visitor.
+    pub fn token(&self) -> PathBuf {
+        self.folder().join("token")
+    }
+
     /// Registers the leaf clusters on the hub and the repository on the leaf clusters, and writes the kubeconfigs.
     async fn connect(&self) -> Result<()> {
         let mut hub = manifests::git_secret(GitServer::USER, GitServer::PASSWORD)?;
@@ -92,6 +97,10 @@ impl DemoFleet {
         self.hub.apply_yaml(&manifests::HUB_RIGHTS.join("---\n")).await?;
         std::fs::write(self.controller_kubeconfig(), self.hub.user(manifests::USER, None)?)?;
         self.hub.apply_yaml(&hub).await?;
+        self.hub.apply_yaml(manifests::PEOPLE).await?;
+        self.hub.apply_yaml(&manifests::visitor()).await?;
+        let token = self.hub.service_account_token(NAMESPACE, manifests::VISITOR).await?;
+        std::fs::write(self.token(), token)?;
         let all = std::iter::once(&self.hub).chain(&self.leaves);
         std::fs::write(self.kubeconfig(), joined_kubeconfig(all)?)?;
         self.clone_repository()

@@ -20,6 +20,10 @@ pub const HUB_RIGHTS: [&str; 3] = [
     include_str!("../../../deploy/reader/role.yaml"),
     include_str!("../../../deploy/rbac.yaml"),
 ];
+/// The roles of people that `deploy/` has.
+pub const PEOPLE: &str = include_str!("../../../deploy/roles.yaml");
+/// The service account that a visitor of the demo signs in as.
+pub const VISITOR: &str = "jane";
 /// The rights that `deploy/target` grants to that user on a cluster with targets.
 pub const TARGET_RIGHTS: [&str; 2] =
     [include_str!("../../../deploy/reader/role.yaml"), include_str!("../../../deploy/target/account.yaml")];
@@ -120,6 +124,22 @@ spec:
 /// The Secret with the git credentials of Sluice.
 pub fn git_secret(user: &str, password: &str) -> Result<String> {
     secret("fleet-git", NAMESPACE, &[("username", user), ("password", password)])
+}
+
+/// Returns the rights of the visitor: to see and to edit what is in the namespace, and to approve promotions there.
+pub fn visitor() -> String {
+    let subject = json!([{"kind": "ServiceAccount", "name": VISITOR, "namespace": NAMESPACE}]);
+    let binding = |kind: &str, role: &str| {
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": {"name": format!("{VISITOR}-{role}"), "namespace": NAMESPACE},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role}, "subjects": subject})
+    };
+    let clusters = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+        "metadata": {"name": "clusters", "namespace": NAMESPACE},
+        "rules": [{"apiGroups": ["gitops.weave.works"], "resources": ["gitopsclusters"], "verbs": ["get"]}]});
+    let (editor, approver) =
+        (binding("ClusterRole", "sluice-editor"), binding("ClusterRole", "sluice-approver"));
+    format!("{clusters}\n---\n{editor}\n---\n{approver}\n---\n{}\n", binding("Role", "clusters"))
 }
 
 fn secret(name: &str, namespace: &str, fields: &[(&str, &str)]) -> Result<String> {

@@ -87,7 +87,9 @@ async fn approve(wait: &mut Waiter<'_>) -> Result<()> {
 /// Prints what a person can do now, and waits until the controller ends.
 async fn wait_for_person(fleet: &DemoFleet, wait: &mut Waiter<'_>) -> Result<()> {
     output::pause();
-    output::action("it is your turn: type in another terminal, in this folder:");
+    output::action(&format!("it is your turn: open {} and approve {NEXT} for prod", wait.sluice.page));
+    println!("  sign in with the token in {}", fleet.token().display());
+    output::action("or type in another terminal, in this folder:");
     println!("\n  # approve {NEXT} for prod");
     println!("  {}", wait.sluice.typed("approve podinfo --environment prod"));
     println!("\n  # the targets, and the promotions so far");

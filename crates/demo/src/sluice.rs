@@ -19,6 +19,8 @@ pub struct Sluice {
     controller: ProcessGuard,
     binary: PathBuf,
     kubeconfig: PathBuf,
+    /// The address of the page.
+    pub page: String,
     /// The address of the controller's metrics.
     pub metrics: String,
     /// The log of the controller.
@@ -37,17 +39,20 @@ impl Sluice {
             "--log-encoding=console",
             "--health-addr=0",
             "--hook-addr=0",
-            "--api-addr=0",
+            "--api-actions",
         ]);
         // The demo's git server and forge are on this machine.
         command.arg("--insecure-git-http");
         command.arg("--leader-election-namespace=sluice-system");
         command.arg("--kubeconfig").arg(fleet.controller_kubeconfig());
         command.arg("--metrics-addr").arg(&metrics);
+        let page = free_address()?;
+        command.arg("--api-addr").arg(&page);
         command.arg("--cache-dir").arg(folder.join("cache"));
         let controller = ProcessGuard::start("sluice controller", &command, &log)?;
         let metrics = format!("http://{metrics}/metrics");
-        Ok(Sluice { controller, binary: binary.into(), kubeconfig: fleet.kubeconfig(), metrics, log })
+        let page = format!("http://{page}/");
+        Ok(Sluice { controller, binary: binary.into(), kubeconfig: fleet.kubeconfig(), page, metrics, log })
     }
 
     /// Waits until the controller ends. The error holds the end of its log.
