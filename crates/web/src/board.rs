@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use sluice_api::Promotion;
@@ -11,12 +11,13 @@ use sluice_core::observed::Health;
 use sluice_view::explain::Situation;
 use sluice_view::status::{PipelineScreen, status};
 use tokio::sync::Mutex;
+use tokio::time::{Instant, sleep_until};
 
 use crate::hub::Hub;
 use crate::page::row::row;
 
 /// How often everything is looked at for changes, at most.
-pub(crate) const PACE: Duration = Duration::from_millis(100);
+pub(crate) const PACE: Duration = Duration::from_millis(50);
 
 /// One pipeline as the list shows it.
 #[derive(Debug)]
@@ -108,10 +109,14 @@ impl Boards {
     /// Returns the current board. One request computes it, and the others wait for that.
     pub(crate) async fn current<H: Hub>(&self, hub: &H) -> Arc<Board> {
         let mut kept = self.0.lock().await;
-        let version = hub.version();
-        if kept.at.is_some_and(|at| kept.board.version == version || at.elapsed() < PACE / 2) {
-            return kept.board.clone();
+        if let Some(at) = kept.at {
+            if kept.board.version == hub.version() {
+                return kept.board.clone();
+            }
+            // An older board would hide a change until the next one.
+            sleep_until(at + PACE).await;
         }
+        let version = hub.version();
         let Some(snapshot) = hub.snapshot().await else { return kept.board.clone() };
         let before = kept.board.clone();
         // Thousands of rows take a while when they are shown for the first time.
