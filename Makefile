@@ -40,7 +40,7 @@ demo: ## Show Sluice at work on real API servers; ONCE=1 ends by itself with "de
 
 .PHONY: test
 test: ## Run every test, on real servers
-	@.ci/need rust git cc sshd gpg servers
+	@.ci/need rust git cc sshd gpg chromium servers
 	@.ci/within $(BUILD_DEADLINE) 'building the servers' $(servers) controlplane >/dev/null
 	@.ci/within $(BUILD_DEADLINE) 'building the forge' $(servers) forge >/dev/null
 	@.ci/within $(BUILD_DEADLINE) 'fetching the CRDs of Flux' $(servers) crds >/dev/null
@@ -57,6 +57,15 @@ chaos: ## Run the chaos tests with all faults (SEED=1 ROUNDS=3)
 	  cargo test -p sluice-delivery --test it -- --nocapture --test-threads=1 chaos:: queue::
 	@SLUICE_CHAOS_SEED=$(SEED) SLUICE_CHAOS_ROUNDS=$(ROUNDS) .ci/within $(CHAOS_DEADLINE) 'the chaos test of the controller' \
 	  cargo test -p sluice --test chaos -- --nocapture
+
+.PHONY: screenshots
+screenshots: ## Write a picture of each page in each look to target/screenshots
+	@.ci/need rust git cc chromium servers
+	@.ci/within $(BUILD_DEADLINE) 'building the servers' $(servers) controlplane >/dev/null
+	@.ci/within $(BUILD_DEADLINE) 'fetching the CRDs of Flux' $(servers) crds >/dev/null
+	@mkdir -p $(target)/screenshots
+	@SLUICE_SCREENSHOTS=$(abspath $(target)/screenshots) .ci/within 600 'the pictures' \
+	  cargo test -p sluice --test it browser::every_page
 
 .PHONY: lint
 lint: ## Check format, lints, dependencies, generated files and the architecture

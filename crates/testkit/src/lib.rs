@@ -4,6 +4,7 @@
 
 mod apply;
 mod background_server;
+mod browser;
 mod certificates;
 mod cluster;
 mod control_plane;
@@ -22,6 +23,7 @@ mod servers;
 mod shared;
 
 pub use apply::{apply, parse_yaml};
+pub use browser::{Browser, Look};
 pub use cluster::Cluster;
 pub use control_plane::ControlPlane;
 pub use crds::{install as install_crds, read_flux as flux_crds};

@@ -9,7 +9,7 @@ use sluice_testkit::{Scratch, eventually};
 
 use crate::place::{SOON, TestNamespace};
 use crate::process::Controller;
-use crate::{releases, run};
+use crate::{people, releases, run};
 
 /// A user of the hub, with a kubeconfig that has a token.
 struct User {
@@ -22,13 +22,7 @@ impl User {
     async fn new(place: &TestNamespace, name: &str, server: &str, rules: Value) -> Result<User> {
         let n = &place.namespace;
         let text = place.shared.hub.service_account(n, name).await?;
-        let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
-            "metadata": {"name": name, "namespace": n}, "rules": rules});
-        let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
-            "metadata": {"name": name, "namespace": n},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
-            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": n}]});
-        place.apply(&format!("{role}\n---\n{binding}\n")).await?;
+        people::allow(place, name, rules).await?;
         User::with(&text, server)
     }
 

@@ -5,12 +5,14 @@
 
 mod api;
 mod approval_race;
+mod browser;
 mod changes;
 mod crash;
 mod hostile;
 mod intake;
 mod isolation;
 mod page;
+mod people;
 #[path = "../support/place.rs"]
 mod place;
 #[path = "../support/process.rs"]

@@ -13,7 +13,7 @@ use sluice_testkit::eventually;
 
 use crate::place::{SOON, TestNamespace, revision};
 use crate::process::Controller;
-use crate::{releases, run};
+use crate::{people, releases, run};
 
 /// A person with a browser.
 struct Person {
@@ -25,15 +25,7 @@ struct Person {
 impl Person {
     /// Creates a service account with these rules in the namespace, and signs in with its token.
     async fn new(place: &TestNamespace, base: &str, name: &str, rules: Value) -> Result<Person> {
-        let n = &place.namespace;
-        let token = place.shared.hub.service_account_token(n, name).await?;
-        let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
-            "metadata": {"name": name, "namespace": n}, "rules": rules});
-        let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
-            "metadata": {"name": name, "namespace": n},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
-            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": n}]});
-        place.apply(&format!("{role}\n---\n{binding}\n")).await?;
+        let token = people::token(place, name, rules).await?;
         let http = Client::builder().redirect(Policy::none()).build()?;
         let mut person = Person { http, base: base.into(), cookie: String::new() };
         let form = format!("token={token}");
@@ -74,12 +66,13 @@ fn seen(page: &str) -> Result<String> {
     Ok(format!("uid={}&generation={}", uid.context("no uid")?, generation.context("no generation")?))
 }
 
-fn rule(resource: &str, verbs: &[&str]) -> Value {
+/// Returns a rule of RBAC.
+pub fn rule(resource: &str, verbs: &[&str]) -> Value {
     json!({"apiGroups": ["pipelines.weave.works"], "resources": [resource], "verbs": verbs})
 }
 
 /// A pipeline whose 1.1.0 waits for an approval before prod.
-async fn waiting(place: &TestNamespace, flags: &[&str]) -> Result<Controller> {
+pub async fn waiting(place: &TestNamespace, flags: &[&str]) -> Result<Controller> {
     let n = &place.namespace;
     for leaf in ["dev", "prod"] {
         releases::create(place.leaf(leaf), n, "app", json!({})).await?;

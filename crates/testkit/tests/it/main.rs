@@ -1,5 +1,6 @@
 //! Tests of the testkit with the real servers.
 
+mod browser;
 mod cluster;
 mod fault_injection;
 mod flux;

@@ -1,0 +1,143 @@
+//! The pages in a real Chromium: an approval with the keyboard that another browser shows without a reload, a restart of the
+//! server, and every page in every look.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use kube::ResourceExt;
+use serde_json::{Value, json};
+use sluice_testkit::{Browser, Look};
+
+use crate::page::{rule, waiting};
+use crate::place::TestNamespace;
+use crate::process::Controller;
+use crate::{people, run};
+
+/// Opens a page as a person with these rights, who signs in first.
+async fn opened(place: &TestNamespace, base: &str, name: &str, rules: Value, path: &str) -> Result<Browser> {
+    let token = people::token(place, name, rules).await?;
+    let browser = Browser::start().await?;
+    browser.open(&format!("{base}{path}")).await?;
+    browser.until_address("/sign-in?to=").await?;
+    browser.write("#token", &token).await?;
+    browser.click("button.main").await?;
+    browser.until_address(path).await?;
+    Ok(browser)
+}
+
+struct BrowserFixture {
+    place: TestNamespace,
+    controller: Controller,
+    base: String,
+    pipeline: String,
+    promotion: String,
+}
+
+impl BrowserFixture {
+    async fn new() -> Result<BrowserFixture> {
+        let place = TestNamespace::new("browser").await?;
+        let address = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
+        let api = format!("--api-addr={address}");
+        let controller = waiting(&place, &[&api, "--api-actions", "--observe=all"]).await?;
+        let n = &place.namespace;
+        let name = place.promotions().list(&Default::default()).await?.items[0].name_any();
+        let (pipeline, promotion) = (format!("/pipelines/{n}/app"), format!("/promotions/{n}/{name}"));
+        Ok(BrowserFixture { controller, base: format!("http://{address}"), pipeline, promotion, place })
+    }
+
+    async fn opened(&self, name: &str, verbs: &[&str], path: &str) -> Result<Browser> {
+        let clusters =
+            json!({"apiGroups": ["gitops.weave.works"], "resources": ["gitopsclusters"], "verbs": ["get"]});
+        let rules = json!([rule("pipelines", &["get", "patch"]), rule("promotions", verbs), clusters]);
+        let opened = opened(&self.place, &self.base, name, rules, path).await;
+        opened.with_context(|| self.controller.tail())
+    }
+}
+
+#[test]
+fn an_approval_in_one_browser_shows_in_another_which_survives_a_restart() -> Result<()> {
+    run(async {
+        let mut fixture = BrowserFixture::new().await?;
+        let approver = fixture.opened("approver", &["get", "patch", "approve"], &fixture.pipeline).await?;
+        let viewer = fixture.opened("viewer", &["get"], &fixture.pipeline).await?;
+        for browser in [&approver, &viewer] {
+            browser.until_text("1.1.0 waits for approval").await?;
+        }
+        ensure!(!viewer.text().await?.contains("Approve"), "a button that the viewer may not use");
+        viewer.until_text("You may not approve it here").await?;
+        viewer.run("window.sameDocument = true").await?;
+
+        approver.press("a").await?;
+        approver.until_text("Approve 1.1.0 into prod?").await?;
+        approver.click("form button.main").await?;
+        approver.until_address(&fixture.promotion).await?;
+        approver.until_text("approver approved it").await?;
+        viewer.until_text("1.1.0 into prod delivered").await?;
+        ensure!(
+            viewer.run("return window.sameDocument === true").await? == true,
+            "the page was loaded again"
+        );
+
+        // The session ends with the process, and the page leads to the sign-in and back.
+        fixture.controller.restart(true)?;
+        viewer.until_address("/sign-in?to=").await?;
+        ensure!(viewer.address().await?.ends_with(&fixture.pipeline), "{}", viewer.address().await?);
+        Ok(())
+    })
+}
+
+/// The looks in which every page is checked.
+const LOOKS: [(&str, Look); 4] = [
+    ("light", Look { width: 1280, dark: false }),
+    ("dark", Look { width: 1280, dark: true }),
+    ("phone", Look { width: 360, dark: false }),
+    ("phone-dark", Look { width: 360, dark: true }),
+];
+
+#[test]
+fn every_page_is_accessible_in_every_look_and_without_errors() -> Result<()> {
+    run(async {
+        let fixture = BrowserFixture::new().await?;
+        let browser = fixture.opened("approver", &["get", "patch", "approve"], &fixture.pipeline).await?;
+        // `make screenshots` names a folder for pictures.
+        let pictures = std::env::var_os("SLUICE_SCREENSHOTS").map(PathBuf::from);
+        let approve = format!("{}/approve", fixture.promotion);
+        let reject = format!("{}/reject", fixture.promotion);
+        let suspend = format!("{}/suspend", fixture.pipeline);
+        let n = &fixture.place.namespace;
+        let trace = format!("/trace?cluster={n}/prod&kind=HelmRelease&namespace={n}&name=app");
+        let mut faults = Vec::new();
+        for (page, path) in [
+            ("pipelines", "/"),
+            ("nothing-found", "/?q=nothing"),
+            ("pipeline", &fixture.pipeline),
+            ("promotions", "/promotions"),
+            ("promotion", &fixture.promotion),
+            ("approve", &approve),
+            ("reject", &reject),
+            ("suspend", &suspend),
+            ("clusters", "/clusters"),
+            ("charts", "/charts"),
+            ("chart", "/charts?name=podinfo"),
+            ("images", "/images"),
+            ("trace", &trace),
+            ("absent", "/pipelines/absent/absent"),
+        ] {
+            for (look, size) in LOOKS {
+                browser.look(size).await?;
+                browser.open(&format!("{}{path}", fixture.base)).await?;
+                let found = browser.faults().await?;
+                // The browser reports the status of a page that is not there.
+                let is_expected = |fault: &String| page == "absent" && fault.contains("404");
+                faults.extend(
+                    found.into_iter().filter(|f| !is_expected(f)).map(|f| format!("{page} {look}: {f}")),
+                );
+                if let Some(folder) = &pictures {
+                    browser.picture(&folder.join(format!("{page}-{look}.png"))).await?;
+                }
+            }
+        }
+        ensure!(faults.is_empty(), "{}", faults.join("\n"));
+        Ok(())
+    })
+}
