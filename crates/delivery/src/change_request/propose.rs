@@ -64,7 +64,7 @@ impl ChangeRequestJob<'_> {
                     // No open change request comes from a branch that did not exist.
                     (false, existed) => u32::from(existed),
                 };
-                self.open_or_update(commit, &proposal, searches).await
+                self.open_or_update(commit, &proposal, (found, searches)).await
             }
             HeadState::NotNeeded { base: commit, existed } => {
                 if existed && let Some(open) = self.forge.find_open(&self.branch, self.target.base).await? {
@@ -81,12 +81,13 @@ impl ChangeRequestJob<'_> {
         &self,
         commit: String,
         proposal: &Proposal,
-        searches: u32,
+        (is_found, searches): (bool, u32),
     ) -> DeliveryResult<Delivered> {
         let found = match self.search_open(proposal, searches).await? {
             Some(open) => self.update(open, proposal).await?,
-            // The change request was open when its commit was found outdated: if it has ended since, that counts.
-            None if self.order.rebuild.is_some()
+            // There was a change request if its commit was found outdated, or another process has pushed the commit: if
+            // the change request has ended since, that counts.
+            None if (self.order.rebuild.is_some() || is_found)
                 && let Some(done) = self.find_earlier().await? =>
             {
                 return Ok(done);

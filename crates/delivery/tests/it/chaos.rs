@@ -12,7 +12,7 @@ use sluice_delivery::{
 };
 use sluice_testkit::fault_injection::{ChaosForge, Fault, FaultPlan, HostedRepo, PullState};
 
-use crate::fixture::{Bench, FILE, again, bench, bench_with, order, yaml};
+use crate::fixture::{Bench, FILE, again, bench, bench_with, git, order, yaml};
 
 /// The time limit of one run of git or one call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(3);
@@ -391,4 +391,23 @@ fn every_fault_at_every_call_of_every_delivery() {
     );
     assert!(wrong.is_empty(), "{} of {cases}:\n{}", wrong.len(), wrong.join("\n"));
     assert!(cases > 300, "only {cases} cases");
+}
+
+/// Another process has acted for the same promotion: with two leaders, neither knows what the other has done.
+#[tokio::test]
+async fn what_another_process_has_merged_in_the_meantime_is_not_opened_again() {
+    let forge = ChaosForge::start().unwrap();
+    let hosted = forge.create_repo("fleet", &[(FILE, &yaml("6.1.5"))]).unwrap();
+    let (url, base) = (hosted.url.clone(), "main".to_string());
+    let settings = Box::default();
+    let strategy = DeliveryStrategy::PullRequest { forge: ForgeKind::GitHub, url, base, settings };
+    let order = order(strategy, "6.2.0");
+    let before = hosted.repo.head("main").unwrap();
+    bench().delivery.deliver(&order).await.unwrap();
+    assert_eq!(forge.merge(&hosted), 1);
+    // The second process has read the branch before the merge, and asks the forge after it.
+    git(hosted.repo.folder(), &["update-ref", "refs/heads/main", &before], "");
+    let done = bench().delivery.deliver(&order).await.unwrap();
+    assert!(matches!(done, Delivered::Proposed { merged: true, .. }), "{done:?}");
+    assert_eq!(forge.requests(&hosted).len(), 1);
 }

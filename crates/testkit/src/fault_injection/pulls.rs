@@ -153,10 +153,12 @@ impl ForgeRecords {
         let Some(records) = self.repos.get_mut(name) else { return };
         match records.repeated_promotions() {
             Ok(promotions) => {
-                let found =
-                    promotions.into_iter().map(|promotion| format!("{name}: {promotion} is in main twice"));
-                let new: Vec<String> = found.filter(|f| !self.violations.contains(f)).collect();
-                self.violations.extend(new);
+                for (promotion, commits) in promotions {
+                    let found = format!("{name}: {promotion} is in main twice: {commits:?}");
+                    if !self.violations.contains(&found) {
+                        self.violations.push(found);
+                    }
+                }
             }
             Err(error) => self.violations.push(format!("cannot read main of {name}: {error:#}")),
         }
@@ -231,17 +233,23 @@ impl RepoRecords {
         self.repo.land(sha, base, Landing::Merge(&message))
     }
 
-    /// Returns the promotions that are in `main` more than once.
-    fn repeated_promotions(&mut self) -> Result<BTreeSet<String>> {
+    /// Returns the promotions that are in `main` more than once, with the commits that carry them.
+    fn repeated_promotions(&mut self) -> Result<BTreeMap<String, BTreeSet<String>>> {
         let head = self.repo.head("main")?;
         if head == self.checked {
-            return Ok(BTreeSet::new());
+            return Ok(BTreeMap::new());
         }
-        let log = read(self.repo.folder(), &["log", "--format=%B", "refs/heads/main"])?;
+        let log = read(self.repo.folder(), &["log", "--format=%x00%h %s%n%b", "refs/heads/main"])?;
         self.checked = head;
-        let mut once = BTreeSet::new();
-        let all = log.lines().filter_map(|line| line.trim().strip_prefix(TRAILER));
-        Ok(all.filter(|promotion| !once.insert(promotion.to_string())).map(str::to_owned).collect())
+        let mut commits: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for commit in log.split('\0') {
+            let subject = commit.lines().next().unwrap_or_default();
+            for promotion in commit.lines().filter_map(|line| line.trim().strip_prefix(TRAILER)) {
+                commits.entry(promotion.into()).or_default().insert(subject.into());
+            }
+        }
+        commits.retain(|_, carriers| carriers.len() > 1);
+        Ok(commits)
     }
 
     /// Returns the message and the parents of a commit.

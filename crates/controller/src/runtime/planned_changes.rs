@@ -1,0 +1,132 @@
+//! What deliveries to git would change, for people who decide about them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
+use kube::{Client, ResourceExt};
+use sluice_api::{Pipeline, Promotion};
+use sluice_core::planned_change::PlannedChange;
+use sluice_delivery::{Delivery, FairQueue, Order};
+
+use super::credentials;
+use crate::act::{ActError, order, strategy};
+
+/// How long a planned change counts. People look at the same promotion many times; its repository is asked once.
+const KEPT_FOR: Duration = Duration::from_secs(30);
+/// How many planned changes are kept.
+const MAX_KEPT: usize = 1000;
+/// How many planned changes are computed at a time, fair by namespace, so that deliveries keep their memory.
+const MAX_AT_A_TIME: usize = 2;
+/// How long computing one may take. The first fetch of a large repository takes a while.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a person waits.
+const WAIT: Duration = Duration::from_secs(5);
+
+/// A planned change, `None` if the promotion is not delivered to git, or why it is not known.
+type Answer = Result<Option<Arc<PlannedChange>>, String>;
+
+/// Computes what deliveries to git would change. Copies share what was computed.
+#[derive(Clone)]
+pub struct PlannedChanges {
+    client: Client,
+    delivery: Delivery,
+    slots: Arc<FairQueue>,
+    kept: Arc<Mutex<HashMap<SeenPromotion, KeptAnswer>>>,
+}
+
+/// A promotion with its spec and that of its pipeline: the uid and generation of both.
+type SeenPromotion = [(String, i64); 2];
+
+struct KeptAnswer {
+    at: Instant,
+    answer: Shared<BoxFuture<'static, Answer>>,
+}
+
+impl PlannedChanges {
+    /// Returns what computes planned changes, with Secrets that this client reads.
+    pub fn new(client: Client, delivery: Delivery) -> PlannedChanges {
+        PlannedChanges { client, delivery, slots: FairQueue::new(MAX_AT_A_TIME), kept: Arc::default() }
+    }
+
+    /// Returns what the delivery of a promotion would change now; `None` if it is not delivered to git.
+    ///
+    /// # Errors
+    /// When the repository, or the Secret for it, cannot be read in time, or there is nothing to set. The error is a
+    /// sentence for people.
+    pub async fn get(&self, pipeline: &Pipeline, promotion: &Promotion) -> Answer {
+        let answer = self.kept_answer(pipeline, promotion)?;
+        tokio::time::timeout(WAIT, answer).await.unwrap_or_else(|_| {
+            Err(format!(
+                "the repository has not answered within {} s; look again in a moment",
+                WAIT.as_secs()
+            ))
+        })
+    }
+
+    fn kept_answer(
+        &self,
+        pipeline: &Pipeline,
+        promotion: &Promotion,
+    ) -> Result<Shared<BoxFuture<'static, Answer>>, String> {
+        let seen = |metadata: &kube::core::ObjectMeta| {
+            (metadata.uid.clone().unwrap_or_default(), metadata.generation.unwrap_or_default())
+        };
+        let key = [seen(&promotion.metadata), seen(&pipeline.metadata)];
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|_, kept| kept.at.elapsed() < KEPT_FOR);
+        if let Some(kept) = kept.get(&key) {
+            return Ok(kept.answer.clone());
+        }
+        if kept.len() >= MAX_KEPT {
+            return Err("too many changes are being computed; look again in a moment".into());
+        }
+        let (planned, pipeline, promotion) = (self.clone(), pipeline.clone(), promotion.clone());
+        // A task of its own: it ends, and its result is kept, although the person has closed the page.
+        let task = tokio::spawn(async move {
+            let computed = tokio::time::timeout(TIMEOUT, planned.compute(&pipeline, &promotion)).await;
+            let too_slow = |_| Err(format!("the repository has not answered within {} s", TIMEOUT.as_secs()));
+            computed.map_or_else(too_slow, |computed| computed.map_err(|error| error.to_string()))
+        });
+        let answer = async {
+            task.await.unwrap_or_else(|error| Err(ActError::Internal(error.to_string()).to_string()))
+        };
+        let answer = answer.boxed().shared();
+        kept.insert(key, KeptAnswer { at: Instant::now(), answer: answer.clone() });
+        Ok(answer)
+    }
+
+    async fn compute(
+        &self,
+        pipeline: &Pipeline,
+        promotion: &Promotion,
+    ) -> Result<Option<Arc<PlannedChange>>, ActError> {
+        let namespace = pipeline.namespace().unwrap_or_default();
+        let _slot = self.slots.acquire(&format!("{namespace}/{}", pipeline.name_any())).await;
+        let Some(named) = strategy::named(pipeline, promotion) else { return Ok(None) };
+        let Some((order, secret)) = order::order(pipeline, promotion, named, true) else { return Ok(None) };
+        let credentials = credentials::read(&self.client, &namespace, &order.strategy, secret).await?;
+        let planned = self.delivery.planned_change(&Order { credentials, ..order }).await?;
+        Ok(planned.map(|mut planned| {
+            planned.hide_unknown_values(&promotion.spec.facets, &known_values(pipeline, promotion));
+            Arc::new(planned)
+        }))
+    }
+}
+
+/// Returns the facets of all revisions that a pipeline knows.
+fn known_values<'a>(pipeline: &'a Pipeline, promotion: &'a Promotion) -> BTreeSet<&'a str> {
+    let mut known = BTreeSet::from([promotion.spec.replaces.as_str()]);
+    let Some(status) = &pipeline.status else { return known };
+    let targets = status.environments.values().flat_map(|environment| &environment.targets);
+    let verified = targets.clone().flat_map(|target| &target.verified).map(|verified| &verified.facets);
+    let revisions = verified.chain(&status.revisions).flat_map(BTreeMap::values);
+    known.extend(revisions.map(String::as_str));
+    let running = targets.flat_map(|target| {
+        target.workloads.iter().map(|workload| workload.version.as_str()).chain(target.revision.as_deref())
+    });
+    known.extend(running);
+    known
+}
