@@ -27,9 +27,6 @@ use crate::watch::stream::{ObjectEvent, ParsedObjectApi, follow};
 /// Why the controller cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// Delivery could not be set up.
-    #[error(transparent)]
-    Delivery(#[from] DeliveryError),
     /// A server could not be started.
     #[error("cannot serve {what} on {address}: {source}; is the port taken?")]
     Serve {
@@ -45,17 +42,12 @@ pub enum RunError {
 /// How long handing back the shards may take at the end. Leases that are not handed back expire.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Runs the controller until `stop` ends, or one of its servers fails. What it knows is shown in `shown`.
+/// Returns what delivers promotions with these options.
 ///
 /// # Errors
-/// When the controller cannot start, or a server fails. Other failures are retried.
-pub async fn run(
-    options: ControllerOptions,
-    hub: Client,
-    shown: Shown,
-    stop: impl Future<Output = ()>,
-) -> Result<(), RunError> {
-    let delivery = Delivery::new(sluice_delivery::DeliveryOptions {
+/// When the folder for caches cannot be used.
+pub fn delivery(options: &ControllerOptions) -> Result<Delivery, DeliveryError> {
+    Delivery::new(sluice_delivery::DeliveryOptions {
         deadline: options.delivery_timeout,
         author: options.git_author.clone(),
         events_addr: options.events_addr.clone(),
@@ -64,7 +56,20 @@ pub async fn run(
         cache_bytes: options.cache_bytes,
         insecure_http: options.insecure_git_http,
         ..sluice_delivery::DeliveryOptions::new(options.cache_dir.clone())
-    })?;
+    })
+}
+
+/// Runs the controller until `stop` ends, or one of its servers fails. What it knows is shown in `shown`.
+///
+/// # Errors
+/// When a server fails. Other failures are retried.
+pub async fn run(
+    options: ControllerOptions,
+    hub: Client,
+    delivery: Delivery,
+    shown: Shown,
+    stop: impl Future<Output = ()>,
+) -> Result<(), RunError> {
     let metrics = Arc::new(Metrics::new(delivery.clone()));
     let ports = (options.metrics_addr, options.health_addr);
     let namespace = options.watch_namespace.clone();

@@ -8,6 +8,7 @@ pub mod fleet;
 pub mod image;
 pub mod observed;
 pub mod pipeline;
+pub mod planned_change;
 pub mod promotion;
 pub mod promotion_name;
 pub mod record_retention;

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use sluice_core::planned_change::PlannedChange;
+
 use crate::change_request::{ChangeRequestTarget, merge, propose, report_status};
 use crate::error::DeliveryError;
 use crate::forge::PromotionProgress;
@@ -10,6 +12,7 @@ use crate::notification::{News, NotificationError};
 use crate::options::DeliveryOptions;
 use crate::order::{DeliveryStrategy, Order};
 use crate::outcome::{ChangeRequest, ChangeRequestStatus, Delivered};
+use crate::planned_change::planned_change;
 use crate::resources::Resources;
 use crate::stats::Stats;
 use crate::{direct_commit, lost_commit};
@@ -102,6 +105,17 @@ impl Delivery {
     pub async fn is_lost(&self, order: &Order, commit: &str) -> Result<bool, DeliveryError> {
         let lost = lost_commit::is_lost(&self.0, &*self.0.with_app_token(order).await?, commit).await;
         self.0.drop_rejected_token(order, lost)
+    }
+
+    /// Computes what the delivery of an order would change now; `None` if it does not write to git. Only reads, with at
+    /// most one fetch.
+    ///
+    /// # Errors
+    /// When git fails, or there is nothing to set.
+    pub async fn planned_change(&self, order: &Order) -> Result<Option<PlannedChange>, DeliveryError> {
+        let order = self.0.with_app_token(order).await?;
+        let planned = planned_change(&self.0, &order, Instant::now()).await;
+        self.0.drop_rejected_token(&order, planned)
     }
 
     /// Reports the progress of a promotion on the commit that its merged change request left on the base branch. Tries

@@ -32,6 +32,7 @@ mod order;
 mod outcome;
 mod outgoing_http;
 mod plain_http;
+mod planned_change;
 mod private_folder;
 mod public_address;
 mod resources;

@@ -9,7 +9,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use sluice_controller::hook::{HookOptions, Proxies};
 use sluice_controller::{
-    AllowedHosts, AllowedWebhooks, ControllerOptions, ElectionOptions, LeaseTiming, Shown, snapshot_channel,
+    AllowedHosts, AllowedWebhooks, ControllerOptions, ElectionOptions, LeaseTiming, PlannedChanges, Shown,
+    snapshot_channel,
 };
 use sluice_core::fleet::index::Fleet;
 use sluice_web::Api;
@@ -84,11 +85,13 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
     };
     let fleet = Fleet::default();
     let (reader, snapshots) = snapshot_channel();
-    let port = HubPort::new(hub.clone(), &config, reader);
+    let delivery = sluice_controller::delivery(&options)?;
+    let planned = PlannedChanges::new(hub.clone(), delivery.clone());
+    let port = HubPort::new(hub.clone(), &config, reader, planned);
     let api = api(flags.api_addr.0, Api::new(fleet.clone(), port, flags.api_actions)).await?;
     let shown = Shown { fleet, snapshots };
     tokio::select! {
-        ended = sluice_controller::run(options, hub, shown, stop) => Ok(ended?),
+        ended = sluice_controller::run(options, hub, delivery, shown, stop) => Ok(ended?),
         ended = api => ended,
     }
 }

@@ -9,9 +9,10 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use sluice_api::snapshot::Snapshot;
 use sluice_api::{Pipeline, Promotion};
-use sluice_controller::SnapshotReader;
 use sluice_controller::access::AccessReviews;
+use sluice_controller::{PlannedChanges, SnapshotReader};
 use sluice_core::access::{AccessError, Caller, Right};
+use sluice_core::planned_change::PlannedChange;
 use sluice_web::{Change, ChangeError, ChangedKind, Hub, SeenObject};
 
 /// The field manager of changes that people make on the pages.
@@ -24,16 +25,17 @@ const MAX_TRIES: usize = 5;
 pub struct HubPort {
     reviews: AccessReviews,
     snapshots: SnapshotReader,
+    planned: PlannedChanges,
     /// The hub, without anybody's credentials.
     anonymous: Config,
 }
 
 impl HubPort {
     /// Returns a port to the hub that a client and its configuration reach.
-    pub fn new(hub: Client, config: &Config, snapshots: SnapshotReader) -> Self {
+    pub fn new(hub: Client, config: &Config, snapshots: SnapshotReader, planned: PlannedChanges) -> Self {
         let mut anonymous = config.clone();
         anonymous.auth_info = AuthInfo::default();
-        HubPort { reviews: AccessReviews::new(hub), snapshots, anonymous }
+        HubPort { reviews: AccessReviews::new(hub), snapshots, planned, anonymous }
     }
 
     /// Returns a client that acts with a person's token, and with nothing else.
@@ -63,6 +65,14 @@ impl Hub for HubPort {
 
     async fn changed_since(&self, version: u64) {
         self.snapshots.changed_since(version).await;
+    }
+
+    async fn planned_change(
+        &self,
+        pipeline: &Pipeline,
+        promotion: &Promotion,
+    ) -> Result<Option<Arc<PlannedChange>>, String> {
+        self.planned.get(pipeline, promotion).await
     }
 
     async fn change(&self, token: &str, change: Change) -> Result<(), ChangeError> {

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use sluice_api::snapshot::Snapshot;
+use sluice_api::{Pipeline, Promotion};
 use sluice_core::access::{AccessError, Caller, Right};
+use sluice_core::planned_change::PlannedChange;
 
 /// The hub, as the API and the page need it.
 pub trait Hub: Clone + Send + Sync + 'static {
@@ -26,6 +28,14 @@ pub trait Hub: Clone + Send + Sync + 'static {
 
     /// Waits until the version is higher than this one.
     fn changed_since(&self, version: u64) -> impl Future<Output = ()> + Send;
+
+    /// Returns what the delivery of a promotion would change now; `None` if it is not delivered to git. The error is a
+    /// sentence for people.
+    fn planned_change(
+        &self,
+        pipeline: &Pipeline,
+        promotion: &Promotion,
+    ) -> impl Future<Output = Result<Option<Arc<PlannedChange>>, String>> + Send;
 
     /// Changes an object in the name of whom the token identifies.
     fn change(&self, token: &str, change: Change) -> impl Future<Output = Result<(), ChangeError>> + Send;

@@ -6,6 +6,7 @@ mod callback_offer;
 mod commit_status;
 mod credentials;
 mod jobs;
+pub mod planned_changes;
 mod records;
 mod resync;
 pub mod status_writer;

@@ -155,8 +155,9 @@ async fn start(
     };
     let client = cluster.client().await?;
     let shown = Shown { fleet: Fleet::default(), snapshots: snapshot_channel().1 };
+    let delivery = sluice_controller::delivery(&options)?;
     Ok(tokio::spawn(async move {
-        sluice_controller::run(options, client, shown, std::future::pending()).await.unwrap()
+        sluice_controller::run(options, client, delivery, shown, std::future::pending()).await.unwrap()
     }))
 }
 

@@ -1,5 +1,6 @@
 //! Delivery by commit, and the content of a commit.
 
+use sluice_core::planned_change::PlannedValue;
 use sluice_delivery::{Delivered, DeliveryStrategy, Order};
 use sluice_testkit::{GitServer, Repo};
 
@@ -38,6 +39,31 @@ async fn sets_the_value_with_one_fetch_and_one_push() {
         assert_eq!((after.ls - before.ls, after.fetch - before.fetch, after.push - before.push), (2, 2, 1));
         assert_eq!(after.refused, 0);
     }
+}
+
+#[tokio::test]
+async fn the_planned_change_is_what_the_delivery_does() {
+    let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
+    let (bench, order) = (bench(), to_main(&repo, "6.1.8"));
+    let base = repo.head("main").unwrap();
+    let planned = bench.delivery.planned_change(&order).await.unwrap().unwrap();
+    assert_eq!(repo.head("main").unwrap(), base);
+    assert_eq!((planned.branch.as_str(), planned.commit.as_str()), ("main", base.as_str()));
+    let change = |value: &PlannedValue| {
+        let lines = repo.read(&base, &value.path).unwrap();
+        let line = lines.lines().nth(value.line as usize - 1).unwrap().to_string();
+        line.replace(value.old.as_ref().unwrap(), &value.new)
+    };
+    let changed: Vec<String> = planned.values.iter().map(change).collect();
+    bench.delivery.deliver(&order).await.unwrap();
+    let (before, after) = (repo.read(&base, FILE).unwrap(), repo.read("main", FILE).unwrap());
+    let differs = before.lines().zip(after.lines()).filter(|(before, after)| before != after);
+    assert_eq!(changed, differs.map(|(_, after)| after).collect::<Vec<_>>());
+    let planned = bench.delivery.planned_change(&order).await.unwrap().unwrap();
+    assert_eq!(planned.values, []);
+    // One fetch each time, and one push.
+    let stats = bench.delivery.stats();
+    assert_eq!((stats.git_fetches, stats.git_pushes), (3, 1));
 }
 
 #[tokio::test]

@@ -8,9 +8,8 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 use sluice_testkit::{Browser, Look};
 
-use crate::page::{rule, waiting};
+use crate::page::{FILE, Waiting, rule, waiting};
 use crate::place::TestNamespace;
-use crate::process::Controller;
 use crate::{people, run};
 
 /// Opens a page as a person with these rights, who signs in first.
@@ -27,7 +26,7 @@ async fn opened(place: &TestNamespace, base: &str, name: &str, rules: Value, pat
 
 struct BrowserFixture {
     place: TestNamespace,
-    controller: Controller,
+    waiting: Waiting,
     base: String,
     pipeline: String,
     promotion: String,
@@ -38,11 +37,11 @@ impl BrowserFixture {
         let place = TestNamespace::new("browser").await?;
         let address = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
         let api = format!("--api-addr={address}");
-        let controller = waiting(&place, &[&api, "--api-actions", "--observe=all"]).await?;
+        let waiting = waiting(&place, &[&api, "--api-actions", "--observe=all"]).await?;
         let n = &place.namespace;
         let name = place.promotions().list(&Default::default()).await?.items[0].name_any();
         let (pipeline, promotion) = (format!("/pipelines/{n}/app"), format!("/promotions/{n}/{name}"));
-        Ok(BrowserFixture { controller, base: format!("http://{address}"), pipeline, promotion, place })
+        Ok(BrowserFixture { waiting, base: format!("http://{address}"), pipeline, promotion, place })
     }
 
     async fn opened(&self, name: &str, verbs: &[&str], path: &str) -> Result<Browser> {
@@ -50,7 +49,7 @@ impl BrowserFixture {
             json!({"apiGroups": ["gitops.weave.works"], "resources": ["gitopsclusters"], "verbs": ["get"]});
         let rules = json!([rule("pipelines", &["get", "patch"]), rule("promotions", verbs), clusters]);
         let opened = opened(&self.place, &self.base, name, rules, path).await;
-        opened.with_context(|| self.controller.tail())
+        opened.with_context(|| self.waiting.controller.tail())
     }
 }
 
@@ -69,6 +68,7 @@ fn an_approval_in_one_browser_shows_in_another_which_survives_a_restart() -> Res
 
         approver.press("a").await?;
         approver.until_text("Approve 1.1.0 into prod?").await?;
+        approver.until_text(FILE).await?;
         approver.click("form button.main").await?;
         approver.until_address(&fixture.promotion).await?;
         approver.until_text("approver approved it").await?;
@@ -79,7 +79,7 @@ fn an_approval_in_one_browser_shows_in_another_which_survives_a_restart() -> Res
         );
 
         // The session ends with the process, and the page leads to the sign-in and back.
-        fixture.controller.restart(true)?;
+        fixture.waiting.controller.restart(true)?;
         viewer.until_address("/sign-in?to=").await?;
         ensure!(viewer.address().await?.ends_with(&fixture.pipeline), "{}", viewer.address().await?);
         Ok(())
@@ -102,6 +102,7 @@ fn every_page_is_accessible_in_every_look_and_without_errors() -> Result<()> {
         // `make screenshots` names a folder for pictures.
         let pictures = std::env::var_os("SLUICE_SCREENSHOTS").map(PathBuf::from);
         let approve = format!("{}/approve", fixture.promotion);
+        let change = format!("{}/change", fixture.promotion);
         let reject = format!("{}/reject", fixture.promotion);
         let suspend = format!("{}/suspend", fixture.pipeline);
         let n = &fixture.place.namespace;
@@ -113,6 +114,7 @@ fn every_page_is_accessible_in_every_look_and_without_errors() -> Result<()> {
             ("pipeline", &fixture.pipeline),
             ("promotions", "/promotions"),
             ("promotion", &fixture.promotion),
+            ("change", &change),
             ("approve", &approve),
             ("reject", &reject),
             ("suspend", &suspend),

@@ -9,7 +9,7 @@ use reqwest::header::{COOKIE, SET_COOKIE};
 use reqwest::redirect::Policy;
 use reqwest::{Client, StatusCode};
 use serde_json::{Value, json};
-use sluice_testkit::eventually;
+use sluice_testkit::{GitServer, Repo, eventually};
 
 use crate::place::{SOON, TestNamespace, revision};
 use crate::process::Controller;
@@ -71,9 +71,22 @@ pub fn rule(resource: &str, verbs: &[&str]) -> Value {
     json!({"apiGroups": ["pipelines.weave.works"], "resources": [resource], "verbs": verbs})
 }
 
-/// A pipeline whose 1.1.0 waits for an approval before prod.
-pub async fn waiting(place: &TestNamespace, flags: &[&str]) -> Result<Controller> {
+/// A pipeline whose 1.1.0 waits for an approval before it is committed for prod.
+pub struct Waiting {
+    pub controller: Controller,
+    pub repo: Repo,
+    _git: GitServer,
+}
+
+/// The file with the version of prod.
+pub const FILE: &str = "prod/app.yaml";
+
+pub async fn waiting(place: &TestNamespace, flags: &[&str]) -> Result<Waiting> {
     let n = &place.namespace;
+    let git = GitServer::start()?;
+    let file = format!("spec:\n  version: 1.0.0 # {{\"$promotion\": \"{n}:app:prod\"}}\n");
+    let repo = git.create_repo("fleet", &[(FILE, &file)])?;
+    place.secret("git", &[("username", GitServer::USER), ("password", GitServer::PASSWORD)]).await?;
     for leaf in ["dev", "prod"] {
         releases::create(place.leaf(leaf), n, "app", json!({})).await?;
         releases::runs(place.leaf(leaf), n, "app", "1.0.0", true).await?;
@@ -84,14 +97,14 @@ pub async fn waiting(place: &TestNamespace, flags: &[&str]) -> Result<Controller
         "metadata": {"name": "app", "namespace": n},
         "spec": {"appRef": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "app"},
             "environments": [{"name": "dev", "targets": target("dev")}, {"name": "prod", "targets": target("prod")}],
-            "promotion": {"manual": true, "strategy": {"notification": {}}}}});
+            "promotion": {"manual": true, "strategy": {"commit": {"url": repo.url(), "branch": "main", "secretRef": {"name": "git"}}}}}});
     place.apply(&pipeline.to_string()).await?;
     let controller = Controller::start(&place.shared.hub, n, flags)?;
     let at_rest = |p: &sluice_api::Pipeline| ["dev", "prod"].iter().all(|e| revision(p, e) == "1.0.0");
     place.until("app", "all run 1.0.0", at_rest).await.with_context(|| controller.tail())?;
     releases::runs(place.leaf("dev"), n, "app", "1.1.0", true).await?;
     place.until_promotions("app", "prod", &["1.1.0 Pending"]).await.with_context(|| controller.tail())?;
-    Ok(controller)
+    Ok(Waiting { controller, repo, _git: git })
 }
 
 #[test]
@@ -101,7 +114,7 @@ fn each_person_sees_and_does_on_the_pages_what_rbac_allows() -> Result<()> {
         let n = &place.namespace;
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
         let api = format!("--api-addr={address}");
-        let controller = waiting(&place, &[&api, "--api-actions"]).await?;
+        let Waiting { controller, repo, _git } = waiting(&place, &[&api, "--api-actions"]).await?;
         let base = format!("http://{address}");
 
         let see = [rule("pipelines", &["get"]), rule("promotions", &["get"])];
@@ -121,7 +134,7 @@ fn each_person_sees_and_does_on_the_pages_what_rbac_allows() -> Result<()> {
 
         let name = place.promotions().list(&Default::default()).await?.items[0].name_any();
         let (pipeline, promotion) = (format!("/pipelines/{n}/app"), format!("/promotions/{n}/{name}"));
-        let approve = format!("{promotion}/approve");
+        let (approve, change) = (format!("{promotion}/approve"), format!("{promotion}/change"));
         eventually(SOON, || async {
             let (_, page) = viewer.get(&pipeline).await?;
             ensure!(page.contains("waits for approval"), "{page}");
@@ -137,7 +150,9 @@ fn each_person_sees_and_does_on_the_pages_what_rbac_allows() -> Result<()> {
             ("half", &half, StatusCode::NOT_FOUND, StatusCode::NOT_FOUND),
             ("nobody", &nobody, StatusCode::NOT_FOUND, StatusCode::NOT_FOUND),
         ] {
-            for (path, wanted) in [(&pipeline, sees), (&promotion, sees), (&approve, confirms)] {
+            for (path, wanted) in
+                [(&pipeline, sees), (&promotion, sees), (&change, sees), (&approve, confirms)]
+            {
                 let (status, text) = person.get(path).await?;
                 ensure!(status == wanted, "{who} gets {status} for {path}: {text}");
             }
@@ -147,6 +162,13 @@ fn each_person_sees_and_does_on_the_pages_what_rbac_allows() -> Result<()> {
                 let (status, text) = person.post(&approve, "generation=1&revision=1.1.0").await?;
                 ensure!(status == confirms, "{who} approves: {status} {text}");
             }
+        }
+
+        // What is approved is what the delivery commits.
+        let (_, planned) = viewer.get(&change).await?;
+        let at = format!("title=\"{}\"", repo.head("main")?);
+        for said in [FILE, "line 2", "<del><bdi>1.0.0</bdi></del> → <ins><bdi>1.1.0</bdi></ins>", &at] {
+            ensure!(planned.contains(said), "no {said}: {planned}");
         }
 
         // Suspended by the editor, and only by the editor.
@@ -167,6 +189,17 @@ fn each_person_sees_and_does_on_the_pages_what_rbac_allows() -> Result<()> {
         ensure!(status == StatusCode::SEE_OTHER, "{status} {text}");
         let approval = place.promotions().get(&name).await?.spec.approval.context("no approval")?;
         ensure!(approval.by == format!("system:serviceaccount:{n}:approver"), "{approval:?}");
+
+        let (_, form) = editor.get(&format!("{pipeline}/resume")).await?;
+        let (status, text) = editor.post(&format!("{pipeline}/resume"), &seen(&form)?).await?;
+        ensure!(status == StatusCode::SEE_OTHER, "{status} {text}");
+        eventually(SOON, || async {
+            let file = repo.read("main", FILE)?;
+            ensure!(file.contains("1.1.0"), "{file}");
+            Ok(())
+        })
+        .await
+        .with_context(|| controller.tail())?;
 
         // A session is worth what its token is worth.
         let accounts: kube::Api<k8s_openapi::api::core::v1::ServiceAccount> =

@@ -16,14 +16,13 @@ use sluice_view::change::{ChangeCheck, approve, delivery, describe, reject, retr
 
 use super::action::{Action, targets_of};
 use super::answer::{problem_page, send, sentence};
+use super::find::{find_pipeline, find_promotion};
 use super::form_check::{check_origin, not_from_here};
 use super::frame::{Page, Section, document};
 use super::person::Person;
-use super::pipeline::find;
-use super::promotion::find_promotion;
 use super::query::ObjectName;
 use super::rights::MissingRights;
-use super::{address, words};
+use super::{address, planned, words};
 use crate::hub::{Change, ChangeError, ChangedKind, Hub, SeenObject};
 use crate::problem::Problem;
 use crate::state::Api;
@@ -50,7 +49,9 @@ impl Subject {
         let action = Action::named(kind, action).ok_or_else(no_page)?;
         let object = ObjectName { namespace: namespace.clone(), name: name.clone() };
         let (pipeline, promotion) = match action {
-            Action::Suspend | Action::Resume => (find(api, caller, &object).await?.stored.whole(), None),
+            Action::Suspend | Action::Resume => {
+                (find_pipeline(api, caller, &object).await?.stored.whole(), None)
+            }
             Action::Approve | Action::Reject | Action::Retry => {
                 let (pipeline, promotion) = find_promotion(api, caller, &object).await?;
                 (pipeline, Some(promotion))
@@ -162,7 +163,7 @@ pub(super) async fn confirm<H: Hub>(
 ) -> Response {
     match Subject::find(&api, &person.caller, &place).await {
         Ok(subject) => {
-            let page = page(&subject, &person.session.form_token, "", "");
+            let page = page(&api, &subject, &person.session.form_token, ("", "")).await;
             send(StatusCode::OK, document(&page, &person.viewer(api.actions), ""))
         }
         Err(problem) => problem_page(&problem, &person.viewer(api.actions)),
@@ -184,8 +185,8 @@ pub(super) async fn carry_out<H: Hub>(
         Ok(subject) => subject,
         Err(problem) => return problem_page(&problem, &viewer),
     };
-    let again = |status, why: &str| {
-        let page = page(&subject, &person.session.form_token, why, &form.reason);
+    let again = async |status, why: &str| {
+        let page = page(&api, &subject, &person.session.form_token, (why, &form.reason)).await;
         send(status, document(&page, &viewer, ""))
     };
     let seen = subject.promotion.as_ref().map_or("", |promotion| promotion.spec.revision.as_str());
@@ -193,13 +194,14 @@ pub(super) async fn carry_out<H: Hub>(
         return again(
             StatusCode::CONFLICT,
             "it is another revision than the one that you have seen: look again",
-        );
+        )
+        .await;
     }
     if subject.action == Action::Reject && form.reason.trim().is_empty() {
-        return again(StatusCode::BAD_REQUEST, "say why, so that others know what to do");
+        return again(StatusCode::BAD_REQUEST, "say why, so that others know what to do").await;
     }
     if form.reason.chars().count() > MAX_REASON {
-        return again(StatusCode::BAD_REQUEST, "say it in at most 1000 characters");
+        return again(StatusCode::BAD_REQUEST, "say it in at most 1000 characters").await;
     }
     let change = subject.change(&person.caller, &form);
     match api.hub.change(&person.session.token, change).await {
@@ -210,18 +212,25 @@ pub(super) async fn carry_out<H: Hub>(
                 ChangeError::Refused(_) => StatusCode::FORBIDDEN,
                 ChangeError::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
             };
-            again(status, &error.to_string())
+            again(status, &error.to_string()).await
         }
     }
 }
 
-fn page(subject: &Subject, form_token: &str, problem: &str, reason: &str) -> Page {
+/// Returns the page, with the problem and the reason of an earlier try.
+async fn page<H: Hub>(
+    api: &Api<H>,
+    subject: &Subject,
+    form_token: &str,
+    (problem, reason): (&str, &str),
+) -> Page {
     let (title, seen) = (subject.title(), subject.seen());
     let revision = subject.promotion.as_ref().map_or("", |promotion| promotion.spec.revision.as_str());
     let content = html! {
         div.confirm {
             h1 { (title) "?" }
             (what_happens(subject))
+            (what_changes(api, subject).await)
             @if !problem.is_empty() { p.problem role="alert" { (sentence(problem)) } }
             form method="post" {
                 input type="hidden" name="token" value=(form_token);
@@ -241,6 +250,17 @@ fn page(subject: &Subject, form_token: &str, problem: &str, reason: &str) -> Pag
         }
     };
     Page::one(&title, Section::Other, &content)
+}
+
+/// Returns the files that change, if the action leads to a delivery.
+async fn what_changes<H: Hub>(api: &Api<H>, subject: &Subject) -> Markup {
+    match &subject.promotion {
+        Some(promotion) if subject.action != Action::Reject && planned::is_ahead(promotion) => html! {
+            h2 { "What changes" }
+            (planned::planned(api, &subject.pipeline, promotion).await)
+        },
+        _ => html! {},
+    }
 }
 
 fn what_happens(subject: &Subject) -> Markup {

@@ -6,12 +6,14 @@ mod answer;
 mod assets;
 mod clusters;
 mod confirm;
+mod find;
 mod form_check;
 mod frame;
 mod live;
 mod person;
 mod pipeline;
 mod pipelines;
+mod planned;
 mod promotion;
 mod promotions;
 mod query;
@@ -47,6 +49,7 @@ pub(crate) fn routes<H: Hub>() -> Router<Api<H>> {
         .route("/sign-in", get(sign_in::form::<H>).post(sign_in::sign_in::<H>))
         .route("/sign-out", post(sign_in::sign_out::<H>))
         .route("/live", get(live::live::<H>))
+        .route("/promotions/{namespace}/{name}/change", get(planned::page::<H>))
         .route(
             "/{kind}/{namespace}/{name}/{action}",
             get(confirm::confirm::<H>).post(confirm::carry_out::<H>),

@@ -1,7 +1,5 @@
 //! One pipeline: first why it does not move, then its environments with their targets, then its history.
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
 use maud::{Markup, html};
 use sluice_api::{Pipeline, Promotion};
@@ -14,9 +12,10 @@ use sluice_view::status::{EnvironmentLine, PipelineScreen};
 use sluice_view::tree::{TargetNode, WorkloadNode, tree};
 
 use super::action::{Action, buttons, may_not};
+use super::find::find_pipeline;
 use super::frame::{Group, Page, Part, Section};
 use super::query::ObjectName;
-use super::rights::{MissingRights, may_see};
+use super::rights::MissingRights;
 use super::row::{application, edge, is_behind, runs};
 use super::shape::{Shape, badge, icon};
 use super::{address, words};
@@ -35,7 +34,7 @@ pub(super) async fn page<H: Hub>(
     caller: &Caller,
     object: &ObjectName,
 ) -> Result<Page, Problem> {
-    let shown = find(api, caller, object).await?;
+    let shown = find_pipeline(api, caller, object).await?;
     let pipeline = shown.stored.whole();
     let explained = explain(&pipeline, &shown.promotions, Timestamp::now());
     let rights = rights(api, caller, object, &shown, &explained).await?;
@@ -49,27 +48,6 @@ pub(super) async fn page<H: Hub>(
     parts.push(Part::new("history", &past(&object.namespace, &entries)));
     let groups = vec![Group { class: "", parts }];
     Ok(Page { title: object.name.clone(), section: Section::Pipelines, groups })
-}
-
-/// Returns a pipeline that the caller may see. Who may not see it is not told whether it exists.
-pub(super) async fn find<H: Hub>(
-    api: &Api<H>,
-    caller: &Caller,
-    ObjectName { namespace, name }: &ObjectName,
-) -> Result<Arc<ShownPipeline>, Problem> {
-    let board = api.boards.current(&api.hub).await;
-    let shown = board.pipelines.get(&(namespace.clone(), name.clone()));
-    match shown {
-        Some(shown) if may_see(&api.hub, caller, namespace, name).await? => Ok(shown.clone()),
-        None if !board.is_complete => Err(Problem::new(
-            axum::http::StatusCode::SERVICE_UNAVAILABLE,
-            "Sluice has not read all pipelines yet: wait a moment",
-        )),
-        _ => Err(Problem::not_found(format!(
-            "there is no pipeline {name} in namespace {namespace}, or you may not see it: that needs the right to get \
-             pipelines and promotions there, as the ClusterRole sluice-viewer has it"
-        ))),
-    }
 }
 
 async fn rights<H: Hub>(

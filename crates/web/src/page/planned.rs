@@ -11,9 +11,9 @@ use sluice_api::{Pipeline, Promotion};
 use sluice_core::planned_change::{PlannedChange, PlannedValue};
 
 use super::answer::{problem_page, send, sentence};
+use super::find::find_promotion;
 use super::frame::{Page, Section, document};
 use super::person::Person;
-use super::promotion::find_promotion;
 use super::query::ObjectName;
 use super::{address, words};
 use crate::hub::Hub;
@@ -51,7 +51,7 @@ pub(super) async fn page<H: Hub>(
     let title = format!("What {} changes in {}", words::short(&spec.revision), spec.place());
     let content = html! {
         p.crumbs { a href="/" { "Pipelines" } " / " a href=(story) { (spec.pipeline) " " (words::short(&spec.revision)) " into " (spec.place()) } }
-        h1 { "What " (words::revision(&spec.revision)) " changes in " (spec.place()) }
+        div.title { h1 { "What " (words::revision(&spec.revision)) " changes in " (spec.place()) } }
         (planned(&api, &pipeline, &promotion).await)
     };
     send(StatusCode::OK, document(&Page::one(&title, Section::Promotions, &content), &viewer, ""))

@@ -1,7 +1,5 @@
 //! One promotion: its whole story, at an address that stays.
 
-use std::sync::Arc;
-
 use maud::{Markup, html};
 use sluice_api::promotion::{ChangeRequest, PromotionStatus};
 use sluice_api::{Pipeline, Promotion};
@@ -11,11 +9,12 @@ use sluice_view::story::story;
 
 use super::action::{buttons, may_not, targets_of};
 use super::answer::sentence;
+use super::find::find_promotion;
 use super::frame::{Group, Page, Part, Section};
 use super::query::ObjectName;
-use super::rights::{MissingRights, may_see};
+use super::rights::MissingRights;
 use super::shape::{Shape, badge, icon};
-use super::{address, words};
+use super::{address, planned, words};
 use crate::hub::Hub;
 use crate::problem::Problem;
 use crate::state::Api;
@@ -39,29 +38,6 @@ pub(super) async fn page<H: Hub>(
         Part::new("facts", &facts(&pipeline, &promotion, &status)),
     ];
     Ok(Page { title, section: Section::Promotions, groups: vec![Group { class: "", parts }] })
-}
-
-/// Returns a promotion that the caller may see, and its pipeline.
-pub(super) async fn find_promotion<H: Hub>(
-    api: &Api<H>,
-    caller: &Caller,
-    ObjectName { namespace, name }: &ObjectName,
-) -> Result<(Pipeline, Arc<Promotion>), Problem> {
-    let board = api.boards.current(&api.hub).await;
-    let of = board.pipelines.iter().filter(|((of, _), _)| of == namespace);
-    let found = of.into_iter().find_map(|(_, shown)| {
-        let promotion = shown.promotions.iter().find(|p| p.metadata.name.as_ref() == Some(name))?;
-        Some((shown, promotion.clone()))
-    });
-    if let Some((shown, promotion)) = found
-        && may_see(&api.hub, caller, namespace, &promotion.spec.pipeline).await?
-    {
-        return Ok((shown.stored.whole(), promotion));
-    }
-    Err(Problem::not_found(format!(
-        "there is no promotion {name} in namespace {namespace}, or you may not see it. Sluice keeps a number of the \
-         promotions that have ended; git has all of them"
-    )))
 }
 
 fn head(promotion: &Promotion, status: &PromotionStatus) -> Markup {
@@ -105,7 +81,10 @@ fn answer(
                     @if status.attempts > 0 { p.small.quiet { (status.attempts) " failed attempts" } }
                     @if let Some(rights) = rights { (may_not(rights, promotion, pipeline)) }
                 }
-                @if let Some(rights) = rights { div.do { (buttons(rights, promotion, pipeline)) } }
+                div.do {
+                    @if let Some(rights) = rights { (buttons(rights, promotion, pipeline)) }
+                    @if planned::is_ahead(promotion) { a.button href={ (address::promotion(promotion)) "/change" } { "What changes" } }
+                }
             }
         }
     }

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sluice_api::snapshot::Snapshot;
+use sluice_api::{Pipeline, Promotion};
 use sluice_core::Facet;
 use sluice_core::access::{AccessError, Caller, Right};
 use sluice_core::fleet::fact::{HealthStatus, Owned, SourceFact};
 use sluice_core::fleet::index::Index;
 use sluice_core::fleet::{ClusterEvent, ClusterKey, Fact, FluxFact, Kind, ObjectKey, WorkloadFact};
 use sluice_core::observed::Health;
+use sluice_core::planned_change::PlannedChange;
 use sluice_core::repository::Repository;
 use sluice_core::tracks::DefaultFacet;
 use sluice_web::{Change, ChangeError, Hub};
@@ -51,6 +53,14 @@ impl Hub for Rights {
             "shop-team" => right.resource != "gitopsclusters" && namespace == Some("shop"),
             _ => false,
         })
+    }
+
+    async fn planned_change(
+        &self,
+        _: &Pipeline,
+        _: &Promotion,
+    ) -> Result<Option<Arc<PlannedChange>>, String> {
+        Ok(None)
     }
 
     async fn snapshot(&self) -> Option<Arc<Snapshot>> {

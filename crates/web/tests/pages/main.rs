@@ -4,6 +4,7 @@
 
 mod world;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::{Body, BodyDataStream};
@@ -12,6 +13,7 @@ use futures::StreamExt;
 use http_body_util::BodyExt;
 use serde_json::json;
 use sluice_core::fleet::index::Fleet;
+use sluice_core::planned_change::{PlannedChange, PlannedValue};
 use sluice_web::{Api, ChangeError, ChangedKind, SeenObject, router};
 use tower::ServiceExt;
 use world::{World, environment, every_state, pipeline, promotion, snapshot};
@@ -193,6 +195,57 @@ async fn the_answer_comes_first_and_the_button_leads_to_a_confirmation() {
     let page = read_only.get("/pipelines/apps/podinfo").await.text;
     assert!(!page.contains(button) && page.contains("sluice approve podinfo-prod-1 -n apps"), "{page}");
     assert_eq!(read_only.get("/promotions/apps/podinfo-prod-1/approve").await.status, StatusCode::FORBIDDEN);
+}
+
+#[tokio::test]
+async fn who_decides_sees_what_the_delivery_changes() {
+    let world = World::new(every_state());
+    let viewer = Browser::new(&world, true, "viewer").await;
+    let admin = Browser::new(&world, true, "admin").await;
+    let path = "/promotions/apps/podinfo-prod-1/change";
+    assert!(viewer.get("/promotions/apps/podinfo-prod-1").await.text.contains(&format!("href=\"{path}\"")));
+    let value = |line: u32, old: Option<&str>| PlannedValue {
+        path: "apps/<prod>/release.yaml".into(),
+        line,
+        old: old.map(str::to_string),
+        new: "6.2.0".into(),
+    };
+    let many = |n: u32| PlannedChange {
+        values: (1..=n).map(|n| value(n, None)).collect(),
+        ..PlannedChange::default()
+    };
+    for (planned, said) in [
+        (
+            Ok(Some(PlannedChange {
+                values: vec![value(12, Some("6.1.8"))],
+                commit: "0123456789abcdef".into(),
+                ..many(0)
+            })),
+            &[
+                "apps/&lt;prod&gt;/release.yaml",
+                "line 12",
+                "<del><bdi>6.1.8</bdi></del> → <ins><bdi>6.2.0</bdi></ins>",
+                ">0123456789<",
+            ][..],
+        ),
+        (Ok(Some(many(0))), &["Nothing changes: every value is set already"]),
+        (Ok(Some(many(201))), &["another value", "line 200", "And 1 more values"]),
+        (Ok(None), &["It changes no files"]),
+        (Err("the host does not answer".into()), &["What it changes is not known: the host does not answer"]),
+    ] {
+        world.plan(planned.map(|change| change.map(Arc::new)));
+        for page in [viewer.get(path).await, admin.get("/promotions/apps/podinfo-prod-1/approve").await] {
+            assert_eq!(page.status, StatusCode::OK);
+            for said in said {
+                assert!(page.text.contains(said), "{said}: {}", page.text);
+            }
+        }
+    }
+    // A rejection delivers nothing. What is delivered already, or must not be seen, has no such page.
+    assert!(!admin.get("/promotions/apps/podinfo-prod-1/reject").await.text.contains("What changes"));
+    assert_eq!(admin.get("/promotions/evil/evil-prod-1/change").await.status, StatusCode::CONFLICT);
+    let shop = Browser::new(&world, true, "shop").await;
+    assert_eq!(shop.get(path).await.status, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use sluice_api::snapshot::{Snapshot, StoredPipeline};
 use sluice_api::{Pipeline, Promotion};
 use sluice_core::access::{AccessError, Caller, Right};
+use sluice_core::planned_change::PlannedChange;
 use sluice_web::{Change, ChangeError, Hub};
 use tokio::sync::watch;
 
@@ -19,7 +20,11 @@ struct Shared {
     version: watch::Sender<u64>,
     changes: Mutex<Vec<(String, Change)>>,
     answer: Mutex<Result<(), ChangeError>>,
+    planned: Mutex<Planned>,
 }
+
+/// What the delivery of each promotion would change.
+type Planned = Result<Option<Arc<PlannedChange>>, String>;
 
 impl World {
     pub fn new(snapshot: Snapshot) -> World {
@@ -28,6 +33,7 @@ impl World {
             version: watch::Sender::new(1),
             changes: Mutex::default(),
             answer: Mutex::new(Ok(())),
+            planned: Mutex::new(Ok(None)),
         }))
     }
 
@@ -40,6 +46,11 @@ impl World {
     /// Each further change is answered with this.
     pub fn answer(&self, answer: Result<(), ChangeError>) {
         *self.0.answer.lock().unwrap() = answer;
+    }
+
+    /// The delivery of each promotion would change this.
+    pub fn plan(&self, planned: Planned) {
+        *self.0.planned.lock().unwrap() = planned;
     }
 
     /// The changes that were made, with the token of who made it.
@@ -77,6 +88,10 @@ impl Hub for World {
 
     async fn changed_since(&self, version: u64) {
         let _ = self.0.version.subscribe().wait_for(|now| *now > version).await;
+    }
+
+    async fn planned_change(&self, _: &Pipeline, _: &Promotion) -> Planned {
+        self.0.planned.lock().unwrap().clone()
     }
 
     async fn change(&self, token: &str, change: Change) -> Result<(), ChangeError> {

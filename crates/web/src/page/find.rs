@@ -1,0 +1,58 @@
+//! Finds what a page is about, for those who may see it.
+
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use sluice_api::{Pipeline, Promotion};
+use sluice_core::access::Caller;
+
+use super::query::ObjectName;
+use super::rights::may_see;
+use crate::board::ShownPipeline;
+use crate::hub::Hub;
+use crate::problem::Problem;
+use crate::state::Api;
+
+/// Returns a pipeline that the caller may see. Who may not see it is not told whether it exists.
+pub(super) async fn find_pipeline<H: Hub>(
+    api: &Api<H>,
+    caller: &Caller,
+    ObjectName { namespace, name }: &ObjectName,
+) -> Result<Arc<ShownPipeline>, Problem> {
+    let board = api.boards.current(&api.hub).await;
+    let shown = board.pipelines.get(&(namespace.clone(), name.clone()));
+    match shown {
+        Some(shown) if may_see(&api.hub, caller, namespace, name).await? => Ok(shown.clone()),
+        None if !board.is_complete => Err(Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "Sluice has not read all pipelines yet: wait a moment",
+        )),
+        _ => Err(Problem::not_found(format!(
+            "there is no pipeline {name} in namespace {namespace}, or you may not see it: that needs the right to get \
+             pipelines and promotions there, as the ClusterRole sluice-viewer has it"
+        ))),
+    }
+}
+
+/// Returns a promotion that the caller may see, and its pipeline.
+pub(super) async fn find_promotion<H: Hub>(
+    api: &Api<H>,
+    caller: &Caller,
+    ObjectName { namespace, name }: &ObjectName,
+) -> Result<(Pipeline, Arc<Promotion>), Problem> {
+    let board = api.boards.current(&api.hub).await;
+    let of = board.pipelines.iter().filter(|((of, _), _)| of == namespace);
+    let found = of.into_iter().find_map(|(_, shown)| {
+        let promotion = shown.promotions.iter().find(|p| p.metadata.name.as_ref() == Some(name))?;
+        Some((shown, promotion.clone()))
+    });
+    if let Some((shown, promotion)) = found
+        && may_see(&api.hub, caller, namespace, &promotion.spec.pipeline).await?
+    {
+        return Ok((shown.stored.whole(), promotion));
+    }
+    Err(Problem::not_found(format!(
+        "there is no promotion {name} in namespace {namespace}, or you may not see it. Sluice keeps a number of the \
+         promotions that have ended; git has all of them"
+    )))
+}
