@@ -37,57 +37,53 @@ impl State {
             };
             (key(&c), KnownCluster { spec: c.spec, allowed, observe })
         };
-        let users = match event {
+        match event {
             None => self.set_clusters(HashMap::new()),
             Some(ObjectEvent::Listed(all, _)) => self.set_clusters(all.into_iter().map(known).collect()),
             Some(ObjectEvent::Applied(c)) => {
                 let (key, now) = known(c);
-                self.set_cluster(key, Some(now))
+                self.set_cluster(key, Some(now));
             }
             Some(
                 ObjectEvent::Deleted(metadata) | ObjectEvent::Unreadable(UnreadableObject { metadata, .. }),
             ) => {
                 let gone = PipelineKey::named(&metadata);
-                self.set_cluster((gone.namespace, gone.name), None)
+                self.set_cluster((gone.namespace, gone.name), None);
             }
             Some(ObjectEvent::Failed(error)) => {
                 tracing::warn!(%error, "cannot watch GitopsClusters: may the controller read them?");
-                Vec::new()
             }
-        };
-        users.iter().for_each(|pipeline| self.enqueue(pipeline));
-        self.settle_fleet();
+        }
     }
 
-    /// Replaces all clusters. Returns the pipelines that use a cluster whose list of allowed namespaces has
-    /// changed.
-    fn set_clusters(&mut self, all: HashMap<(String, String), KnownCluster>) -> Vec<PipelineKey> {
-        let allowed = |clusters: &HashMap<(String, String), KnownCluster>, key: &ClusterKey| {
-            let ClusterKey::Remote { namespace, name } = key else { return None };
-            clusters.get(&(namespace.clone(), name.clone()))?.allowed.clone()
-        };
-        let before = self.clusters.take().unwrap_or_default();
-        let changed = self.users.iter().filter(|(key, _)| allowed(&before, key) != allowed(&all, key));
-        let users = changed.flat_map(|(_, places)| places.values().flatten().cloned()).collect();
+    /// Replaces all clusters.
+    fn set_clusters(&mut self, all: HashMap<(String, String), KnownCluster>) {
         self.clusters = Some(all);
-        users
+        let users: BTreeSet<PipelineKey> =
+            self.users.values().flat_map(|places| places.values().flatten().cloned()).collect();
+        users.iter().for_each(|pipeline| self.enqueue(pipeline));
+        self.settle_all();
     }
 
-    /// Replaces one cluster, or removes it. Returns the pipelines that use it if its list of allowed namespaces
-    /// has changed.
-    fn set_cluster(&mut self, key: (String, String), now: Option<KnownCluster>) -> Vec<PipelineKey> {
+    /// Replaces one cluster, or removes it.
+    fn set_cluster(&mut self, (namespace, name): (String, String), now: Option<KnownCluster>) {
+        let key = ClusterKey::Remote { namespace: namespace.clone(), name: name.clone() };
         let clusters = self.clusters.get_or_insert_default();
         let allowed = now.as_ref().and_then(|now| now.allowed.clone());
         let before = match now {
-            Some(now) => clusters.insert(key.clone(), now),
-            None => clusters.remove(&key),
+            Some(now) => clusters.insert((namespace, name), now),
+            None => clusters.remove(&(namespace, name)),
         };
-        if before.and_then(|before| before.allowed) == allowed {
-            return Vec::new();
+        if before.and_then(|before| before.allowed) != allowed {
+            let places = self.users.get(&key).into_iter().flat_map(|places| places.values().flatten());
+            let users: Vec<PipelineKey> = places.cloned().collect();
+            users.iter().for_each(|pipeline| self.enqueue(pipeline));
         }
-        let (namespace, name) = key;
-        let places = self.users.get(&ClusterKey::Remote { namespace, name });
-        places.into_iter().flat_map(|places| places.values().flatten().cloned()).collect()
+        let shown = self.shown_clusters();
+        let changed = shown.symmetric_difference(&self.shown).cloned();
+        let changed: BTreeSet<ClusterKey> = changed.chain([key]).collect();
+        self.shown = shown;
+        changed.iter().for_each(|key| self.settle(key));
     }
 
     /// Why a pipeline may not have this target; `None` if it may.
@@ -108,59 +104,87 @@ impl State {
                 tenancy::namespace_refusal(locked, &target.namespace, from, hub.as_deref())
             }
             ClusterKey::Remote { namespace, .. } if namespace == from => Ok(None),
-            ClusterKey::Remote { namespace, name } => {
-                let known =
-                    self.clusters.as_ref().ok_or(NoAnswerYet)?.get(&(namespace.clone(), name.clone()));
-                let allowed = known.and_then(|known| known.allowed.as_ref());
+            ClusterKey::Remote { .. } => {
+                self.clusters.as_ref().ok_or(NoAnswerYet)?;
+                let allowed = self.known_cluster(cluster).and_then(|known| known.allowed.as_ref());
                 Ok(tenancy::cluster_refusal(locked, cluster, from, allowed))
             }
         }
     }
 
-    /// Connects to each cluster that a pipeline refers to or that views show, and to no other.
-    pub(super) fn settle_fleet(&mut self) {
+    /// Adapts the sessions with all clusters.
+    pub(super) fn settle_all(&mut self) {
+        self.changed_users.clear();
+        self.shown = self.shown_clusters();
+        let known = self.users.keys().chain(&self.observed).chain(&self.shown).chain(self.first_used.keys());
+        let all: BTreeSet<ClusterKey> = known.cloned().collect();
+        all.iter().for_each(|key| self.settle(key));
+    }
+
+    /// Adapts the sessions with the clusters whose users have changed. One edit of a Pipeline can name thousands of
+    /// clusters, and must not cost more than these.
+    pub(super) fn settle_changed(&mut self) {
+        if self.listed.0 {
+            std::mem::take(&mut self.changed_users).iter().for_each(|key| self.settle(key));
+        }
+    }
+
+    /// Connects to a cluster if a pipeline may refer to it and does, or if views show it. Otherwise ends the session.
+    fn settle(&mut self, key: &ClusterKey) {
         if !self.listed.0 {
             return;
         }
-        self.users.retain(|_, places| !places.is_empty());
-        let users = &self.users;
-        self.first_used.retain(|key, _| users.contains_key(key));
-        for key in self.users.keys() {
-            self.first_used.entry(key.clone()).or_insert(self.now.instant);
+        match self.users.contains_key(key) {
+            true => drop(self.first_used.entry(key.clone()).or_insert(self.now.instant)),
+            false => drop(self.first_used.remove(key)),
         }
-        let target_namespaces = |places: &BTreeMap<String, _>| places.keys().cloned().collect();
-        let mut wanted: BTreeMap<ClusterKey, BTreeSet<String>> =
-            self.users.iter().map(|(key, places)| (key.clone(), target_namespaces(places))).collect();
-        for key in self.shown_clusters() {
-            wanted.entry(key).or_default();
-        }
-        let now_observed = wanted.keys().cloned().collect();
-        for key in std::mem::replace(&mut self.observed, now_observed) {
-            if !wanted.contains_key(&key) {
-                self.index.forget(&key);
-                self.emit(Effect::Disconnect(key));
+        let namespaces = self.target_namespaces(key);
+        if namespaces.is_empty() && !self.shown.contains(key) {
+            if self.observed.remove(key) {
+                self.index.forget(key);
+                self.emit(Effect::Disconnect(key.clone()));
             }
+            return;
         }
-        for (key, namespaces) in wanted {
-            self.index.set_target_namespaces(&key, namespaces.clone());
-            match self.access(&key) {
-                None => {}
-                Some(Ok(access)) => {
-                    let observe = self.observe_scope(&key);
-                    self.emit(Effect::Connect(key, access, namespaces, observe));
-                }
-                Some(Err(why)) => {
-                    self.emit(Effect::Disconnect(key.clone()));
-                    self.cluster_event(&key, ClusterEvent::Lost(why));
-                }
+        match self.access(key) {
+            None => {}
+            Some(Ok(access)) => {
+                self.observed.insert(key.clone());
+                self.index.set_target_namespaces(key, namespaces.clone());
+                self.emit(Effect::Connect(key.clone(), access, namespaces, self.observe_scope(key)));
+            }
+            // A cluster that never existed is a name in a Pipeline, whose targets say that.
+            Some(Err(_)) if !self.observed.contains(key) && self.known_cluster(key).is_none() => {}
+            Some(Err(why)) => {
+                self.observed.insert(key.clone());
+                self.emit(Effect::Disconnect(key.clone()));
+                self.cluster_event(key, ClusterEvent::Lost(why));
             }
         }
     }
 
+    /// The namespaces of a cluster in which pipelines that may use it have targets. A pipeline that may not use it changes
+    /// nothing about how it is watched.
+    fn target_namespaces(&self, key: &ClusterKey) -> BTreeSet<String> {
+        let locked = self.settings.no_cross_namespace_refs;
+        let allowed = self.known_cluster(key).and_then(|known| known.allowed.as_ref());
+        let may_use = |pipeline: &PipelineKey| {
+            tenancy::cluster_refusal(locked, key, &pipeline.namespace, allowed).is_none()
+        };
+        let places = self.users.get(key).into_iter().flatten();
+        let used = places.filter(|(_, pipelines)| pipelines.iter().any(may_use));
+        used.map(|(namespace, _)| namespace.clone()).collect()
+    }
+
+    fn known_cluster(&self, key: &ClusterKey) -> Option<&KnownCluster> {
+        let ClusterKey::Remote { namespace, name } = key else { return None };
+        self.clusters.as_ref()?.get(&(namespace.clone(), name.clone()))
+    }
+
     /// The clusters that views show, whether or not a pipeline refers to them.
-    fn shown_clusters(&self) -> Vec<ClusterKey> {
+    fn shown_clusters(&self) -> BTreeSet<ClusterKey> {
         if self.settings.observe == ObserveScope::Targets {
-            return Vec::new();
+            return BTreeSet::new();
         }
         let home = self.settings.watch_namespace.as_ref();
         let mut names_by_namespace: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
@@ -186,16 +210,14 @@ impl State {
 
     /// What is observed on a cluster.
     fn observe_scope(&self, key: &ClusterKey) -> ObserveScope {
-        let ClusterKey::Remote { namespace, name } = key else { return self.settings.observe };
-        let known = self.clusters.as_ref().and_then(|all| all.get(&(namespace.clone(), name.clone())));
-        match known {
+        match self.known_cluster(key) {
             Some(known) if known.observe == ObserveScope::Targets => ObserveScope::Targets,
             _ => self.settings.observe,
         }
     }
 
     /// Where the kubeconfig of a cluster is, or why there is none. `None` before the GitopsClusters are known.
-    fn access(&self, key: &ClusterKey) -> Option<Result<KubeconfigSource, String>> {
+    pub(super) fn access(&self, key: &ClusterKey) -> Option<Result<KubeconfigSource, String>> {
         let ClusterKey::Remote { namespace, name } = key else { return Some(Ok(KubeconfigSource::Local)) };
         if !self.has_cluster_kind {
             return Some(Err(
@@ -203,7 +225,8 @@ impl State {
                     .into(),
             ));
         }
-        let Some(known) = self.clusters.as_ref()?.get(&(namespace.clone(), name.clone())) else {
+        self.clusters.as_ref()?;
+        let Some(known) = self.known_cluster(key) else {
             return Some(Err(format!(
                 "there is no GitopsCluster {namespace}/{name}: create it, or correct the target's clusterRef"
             )));
@@ -265,6 +288,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
+    use sluice_api::ALLOWED_NAMESPACES;
     use sluice_core::fleet::ClusterEvent;
 
     use super::super::StateSettings;
@@ -333,6 +357,92 @@ mod tests {
         assert!(sessions.contains(&("cluster zoo/last".into(), ObserveScope::All)), "{sessions:?}");
         // The hub, and the cluster that the pipeline refers to and that does not exist, are not among them.
         assert_eq!(sessions.len(), MAX_SHOWN_CLUSTERS + 1);
+    }
+
+    /// A Pipeline with a target in a namespace of each of these clusters.
+    fn pipeline(namespace: &str, version: u64, targets: &[(&str, String)]) -> sluice_api::Pipeline {
+        let target = |(of, (namespace, cluster)): (usize, &(&str, String))| {
+            let (home, name) = cluster.split_once('/').unwrap();
+            let cluster = json!({"kind": "GitopsCluster", "namespace": home, "name": name});
+            json!({"name": format!("t{of}"), "namespace": namespace, "clusterRef": cluster})
+        };
+        let targets: Vec<Value> = targets.iter().enumerate().map(target).collect();
+        let object = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
+            "metadata": {"name": "app", "namespace": namespace, "uid": namespace, "generation": version,
+                "resourceVersion": version.to_string()},
+            "spec": {"environments": [{"name": "prod", "targets": targets}]}});
+        serde_json::from_value(object).unwrap()
+    }
+
+    fn edited(state: &mut State, pipeline: sluice_api::Pipeline) {
+        state.pipeline_event(ObjectEvent::Applied(pipeline));
+    }
+
+    #[test]
+    fn a_pipeline_that_may_not_use_a_cluster_does_not_change_how_it_is_watched() {
+        for (locked, annotations) in [(true, json!({})), (false, json!({ALLOWED_NAMESPACES: "team-b"}))] {
+            let mut state = state_with(StateSettings {
+                no_cross_namespace_refs: locked,
+                observe: ObserveScope::Targets,
+                ..settings()
+            });
+            let prod = || "team-b/prod".to_string();
+            state.pipeline_event(ObjectEvent::Listed(vec![pipeline("team-b", 1, &[("shop", prod())])], 2));
+            let clusters = vec![cluster("team-b", "prod", annotations)];
+            state.gitops_cluster_event(Some(ObjectEvent::Listed(clusters, 3)));
+            let watched = |state: &mut State| -> Vec<BTreeSet<String>> {
+                let effects = std::mem::take(&mut state.effects).into_iter();
+                let namespaces = effects.filter_map(|effect| match effect {
+                    Effect::Connect(_, _, namespaces, _) => Some(namespaces),
+                    _ => None,
+                });
+                namespaces.collect()
+            };
+            let shop = BTreeSet::from(["shop".to_string()]);
+            assert_eq!(watched(&mut state), std::slice::from_ref(&shop));
+            for version in 4..9 {
+                edited(&mut state, pipeline("team-a", version, &[(&format!("x{version}"), prod())]));
+                assert!(watched(&mut state).iter().all(|watched| *watched == shop));
+            }
+            // Once it may, its namespace counts, and it leaves with the permission.
+            let both = BTreeSet::from(["shop".to_string(), "x8".to_string()]);
+            for (allowed, wanted) in [("team-a,team-b", both), ("team-b", shop)] {
+                let now = cluster("team-b", "prod", json!({ALLOWED_NAMESPACES: allowed}));
+                state.gitops_cluster_event(Some(ObjectEvent::Applied(now)));
+                assert_eq!(watched(&mut state), [wanted]);
+            }
+        }
+    }
+
+    #[test]
+    fn clusters_that_do_not_exist_cost_only_the_pipelines_that_name_them() {
+        let mut state = state_with(StateSettings { observe: ObserveScope::Targets, ..settings() });
+        let missing: Vec<_> = (0..2048).map(|n| ("x", format!("team-a/c{n}"))).collect();
+        let pipelines =
+            vec![pipeline("team-a", 1, &missing), pipeline("team-b", 1, &[("y", "team-b/eu".into())])];
+        state.pipeline_event(ObjectEvent::Listed(pipelines, 2));
+        state.gitops_cluster_event(Some(ObjectEvent::Listed(vec![cluster("team-b", "eu", json!({}))], 3)));
+        assert_eq!(connected(&mut state).len(), 1);
+        let eu = ClusterKey::Remote { namespace: "team-b".into(), name: "eu".into() };
+        assert_eq!(state.index.fleet().clusters(), [eu]);
+        // An edit is about the clusters of its own Pipeline.
+        edited(&mut state, pipeline("team-b", 4, &[("z", "team-b/eu".into())]));
+        let sessions =
+            state.effects.iter().filter(|e| matches!(e, Effect::Connect(..) | Effect::Disconnect(..)));
+        assert_eq!(sessions.count(), 1);
+        // A cluster that is deleted stays as lost, for those who use it.
+        let gone = cluster("team-b", "eu", json!({})).metadata;
+        state.gitops_cluster_event(Some(ObjectEvent::Deleted(gone)));
+        let lost = state
+            .index
+            .fleet()
+            .clusters()
+            .iter()
+            .find_map(|key| state.index.fleet().read(key, |cluster| cluster.state().clone()));
+        assert!(
+            matches!(&lost, Some(ClusterState::Lost(why)) if why.contains("there is no GitopsCluster")),
+            "{lost:?}"
+        );
     }
 
     #[test]

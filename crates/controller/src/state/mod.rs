@@ -108,8 +108,10 @@ pub struct State {
     users: BTreeMap<ClusterKey, BTreeMap<String, BTreeSet<PipelineKey>>>,
     /// When a pipeline first referred to each of the clusters in `users`.
     first_used: BTreeMap<ClusterKey, Instant>,
-    /// `users` has changed since the sessions with clusters were last adapted to it.
-    users_changed: bool,
+    /// The clusters whose `users` have changed since their sessions were last adapted to that.
+    changed_users: BTreeSet<ClusterKey>,
+    /// The clusters that views show, whether or not a pipeline refers to them.
+    shown: BTreeSet<ClusterKey>,
     /// Whether Pipelines and Promotions have been listed.
     listed: (bool, bool),
     /// The versions of the last lists of Pipelines and of Promotions.
@@ -155,7 +157,8 @@ impl State {
             observed: BTreeSet::from([ClusterKey::Local]),
             users: BTreeMap::new(),
             first_used: BTreeMap::new(),
-            users_changed: false,
+            changed_users: BTreeSet::new(),
+            shown: BTreeSet::new(),
             listed: (false, false),
             listed_at: (0, 0),
             promotions_watched_to: 0,

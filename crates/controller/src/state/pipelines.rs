@@ -32,10 +32,7 @@ impl State {
                 tracing::warn!(%error, "cannot watch Pipelines: are the CRDs installed (sluice crds | kubectl apply -f -), and may the controller read them?")
             }
         }
-        // Most events are copies of this replica's status writes, and change nothing.
-        if std::mem::take(&mut self.users_changed) {
-            self.settle_fleet();
-        }
+        self.settle_changed();
     }
 
     fn pipelines_listed(&mut self, objects: Vec<ApiPipeline>, version: u64) {
@@ -46,7 +43,8 @@ impl State {
             self.pipelines.values_mut().for_each(|entry| entry.cached.restored());
         }
         objects.into_iter().for_each(|object| self.put_pipeline(object));
-        (self.listed.0, self.users_changed) = (true, true);
+        self.listed.0 = true;
+        self.settle_all();
         self.emit(Effect::PublishedAll);
     }
 
@@ -134,10 +132,11 @@ impl State {
     fn add_user(&mut self, key: &PipelineKey) {
         let Some(object) = self.pipelines.get(key).map(|entry| entry.object().clone()) else { return };
         for target in watched_targets(&object) {
-            let users = self.users.entry(translate::cluster_of(target, &key.namespace)).or_default();
+            let cluster = translate::cluster_of(target, &key.namespace);
+            let users = self.users.entry(cluster.clone()).or_default();
             users.entry(target.namespace.clone()).or_default().insert(key.clone());
+            self.changed_users.insert(cluster);
         }
-        self.users_changed = true;
         self.emit(Effect::Publish(key.clone(), object));
     }
 
@@ -152,8 +151,11 @@ impl State {
                     users.remove(&target.namespace);
                 }
             }
+            if users.is_empty() {
+                self.users.remove(&cluster);
+            }
+            self.changed_users.insert(cluster);
         }
-        self.users_changed = true;
     }
 
     pub(super) fn forget_pipeline(&mut self, key: &PipelineKey) {

@@ -196,7 +196,10 @@ impl State {
             cluster,
             tracks: &entry.model.tracks,
         };
-        target::observe(&question, self.index.cluster(cluster).as_deref())
+        match (self.index.cluster(cluster), self.access(cluster)) {
+            (None, Some(Err(why))) => Ok(ObservedTarget::unreadable(why)),
+            (observed, _) => target::observe(&question, observed.as_deref()),
+        }
     }
 
     /// DECIDE: the decision that follows from the loaded and observed facts.

@@ -114,9 +114,7 @@ impl State {
                 self.put_promotion(promotion);
             }
         }
-        if std::mem::take(&mut self.users_changed) {
-            self.settle_fleet();
-        }
+        self.settle_changed();
         for (shard, term) in stored.shards {
             // A shard may have been lost and gained again since. Then another read is in progress for it.
             let held = self.shards.held.get_mut(&shard).filter(|held| held.stage == ShardStage::Reading);

@@ -1,20 +1,20 @@
 //! The session with one cluster. It waits for the kubeconfig, connects, watches every kind and probes the cluster.
 //! It connects again if the cluster stops answering or the kubeconfig changes. It reports everything as events.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{ApiResource, ObjectMeta};
+use kube::api::{ApiResource, DynamicObject, ObjectMeta};
 use kube::core::{DynamicResourceScope, Object};
 use kube::{Api, Client, Resource};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 use super::connect;
 use super::limit::{EventQueue, ObservedMemory, WatchLimits, WatchMemory};
@@ -288,8 +288,8 @@ impl Session {
         }
     }
 
-    /// Watches a kind in each of the targets' namespaces, until these change. Returns as [`Session::watch_served`]
-    /// does.
+    /// Watches a kind in each of the targets' namespaces. If these change, the watches of the others go on. Returns as
+    /// [`Session::watch_served`] does.
     async fn watch_by_namespace(
         &self,
         kind: Kind,
@@ -299,27 +299,61 @@ impl Session {
     ) -> bool {
         let mut namespaces = self.namespaces.clone();
         let mut watches = JoinSet::new();
-        for namespace in namespaces.borrow_and_update().clone() {
-            let (session, client, resource, send) =
-                (self.clone(), client.clone(), resource.clone(), send.clone());
-            watches.spawn(async move {
-                loop {
-                    let scope = Some(namespace.as_str());
-                    match session.watch_scope(kind, &client, &resource, scope, send.clone()).await {
-                        ScopeEnd::Forbidden => tokio::time::sleep(absent_retry_after(kind)).await,
-                        end => return end,
-                    }
+        let mut running: BTreeMap<String, AbortHandle> = BTreeMap::new();
+        let mut whole_cluster = tokio::time::interval(WHOLE_CLUSTER_RETRY_AFTER);
+        whole_cluster.reset();
+        loop {
+            let wanted = namespaces.borrow_and_update().clone();
+            running.retain(|namespace, watch| {
+                let stays = wanted.contains(namespace);
+                if !stays {
+                    watch.abort();
                 }
+                stays
             });
-        }
-        tokio::select! {
-            changed = namespaces.changed() => changed.is_ok(),
-            // The user may have got more permissions.
-            () = tokio::time::sleep(WHOLE_CLUSTER_RETRY_AFTER) => true,
-            ended = watches.join_next(), if !watches.is_empty() => match ended {
-                Some(Ok(ScopeEnd::LoopEnded)) => false,
-                _ => self.report_absent(kind, send).await,
+            for namespace in wanted {
+                running.entry(namespace).or_insert_with_key(|namespace| {
+                    let (session, namespace, send) = (self.clone(), namespace.clone(), send.clone());
+                    let (client, resource) = (client.clone(), resource.clone());
+                    watches.spawn(async move {
+                        session.watch_namespace(kind, &client, &resource, &namespace, send).await
+                    })
+                });
             }
+            tokio::select! {
+                changed = namespaces.changed() => if changed.is_err() {
+                    return false;
+                },
+                _ = whole_cluster.tick() => if may_list_all(client, resource).await {
+                    return true;
+                },
+                Some(ended) = watches.join_next() => match ended {
+                    Ok(ScopeEnd::LoopEnded) => return false,
+                    // The namespace has no targets any more.
+                    Err(error) if error.is_cancelled() => {}
+                    _ => return self.report_absent(kind, send).await,
+                },
+            }
+        }
+    }
+
+    /// Watches a kind in one namespace, also while that is forbidden.
+    async fn watch_namespace(
+        &self,
+        kind: Kind,
+        client: &Client,
+        resource: &ApiResource,
+        namespace: &str,
+        send: impl SendEvent,
+    ) -> ScopeEnd {
+        let mut pause = absent_retry_after(kind);
+        loop {
+            match self.watch_scope(kind, client, resource, Some(namespace), send.clone()).await {
+                ScopeEnd::Forbidden => tokio::time::sleep(pause).await,
+                end => return end,
+            }
+            // A Pipeline can name many namespaces that the user may not read.
+            pause = (pause * 2).min(SHOWN_ABSENT_RETRY_AFTER);
         }
     }
 
@@ -484,6 +518,14 @@ fn continue_if_sent(sent: bool) -> ControlFlow<ScopeEnd> {
 fn deleted_key(kind: Kind, metadata: ObjectMeta) -> Option<ObjectKey> {
     let (namespace, name) = (metadata.namespace.unwrap_or_default(), metadata.name.unwrap_or_default());
     Some(ObjectKey { kind, namespace, name }).filter(metadata::is_valid_name)
+}
+
+/// Whether the user may list the objects of the whole cluster.
+async fn may_list_all(client: &Client, resource: &ApiResource) -> bool {
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), resource);
+    let path = format!("{}?limit=1", api.resource_url());
+    let answer = tokio::time::timeout(PROBE_TIMEOUT, served::read::<IgnoredAny>(client, &path)).await;
+    matches!(answer, Ok(Ok(_)))
 }
 
 /// Checks that a cluster answers.

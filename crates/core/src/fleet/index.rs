@@ -1,7 +1,7 @@
 //! The observed state of all clusters.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::cluster_event::ClusterEvent;
 use super::object_key::ClusterKey;
@@ -37,6 +37,10 @@ impl Fleet {
     fn shared(&self) -> RwLockReadGuard<'_, BTreeMap<ClusterKey, SharedCluster>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<ClusterKey, SharedCluster>> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Index {
@@ -53,8 +57,9 @@ impl Index {
 
     /// Removes a cluster.
     pub fn forget(&mut self, cluster: &ClusterKey) {
-        self.clusters.remove(cluster);
-        self.share();
+        if self.clusters.remove(cluster).is_some() {
+            self.fleet.write().remove(cluster);
+        }
     }
 
     /// Returns a cluster; `None` before its first event.
@@ -80,23 +85,22 @@ impl Index {
 
     /// Shows the clusters in a fleet that readers have already.
     pub fn show_in(&mut self, fleet: Fleet) {
+        fleet.write().clone_from(&self.clusters);
         self.fleet = fleet;
-        self.share();
     }
 
     fn change<T>(&mut self, key: &ClusterKey, change: impl FnOnce(&mut ObservedCluster) -> T) -> T {
-        let is_new = !self.clusters.contains_key(key);
-        let cluster = self.clusters.entry(key.clone()).or_default().clone();
-        if is_new {
-            self.share();
-        }
+        let cluster = match self.clusters.get(key) {
+            Some(known) => known.clone(),
+            None => {
+                let new = SharedCluster::default();
+                self.clusters.insert(key.clone(), new.clone());
+                self.fleet.write().insert(key.clone(), new.clone());
+                new
+            }
+        };
         let mut cluster = cluster.write().unwrap_or_else(PoisonError::into_inner);
         change(&mut cluster)
-    }
-
-    /// Shows the readers which clusters there are now.
-    fn share(&self) {
-        self.fleet.0.write().unwrap_or_else(PoisonError::into_inner).clone_from(&self.clusters);
     }
 }
 

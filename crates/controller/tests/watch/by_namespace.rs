@@ -1,0 +1,102 @@
+//! A session whose user may read only some namespaces: a change of the namespaces ends no watch of the others.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use anyhow::{Result, ensure};
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use kube::{Client, Config};
+use sluice_controller::ObserveScope;
+use sluice_controller::watch::limit::{EventQueue, ObservedMemory};
+use sluice_controller::watch::session::{KubeconfigSource, Session};
+use sluice_core::fleet::{ClusterEvent, ClusterKey, Kind};
+use sluice_testkit::{WAIT_TIMEOUT, eventually};
+use tokio::sync::{mpsc, watch};
+
+use crate::run;
+
+/// How often Deployments were listed, by path.
+type Lists = Arc<Mutex<BTreeMap<String, usize>>>;
+
+/// Lists and watches are forbidden, except of Deployments in a namespace.
+fn answer(lists: &Lists, request: &Request) -> Response {
+    let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+    let json = |text: &'static str| ([(CONTENT_TYPE, "application/json")], text).into_response();
+    match path {
+        "/version" => json("{}"),
+        "/apis" => json(r#"{"groups":[]}"#),
+        _ if !path.contains("/namespaces/") || !path.ends_with("/deployments") => {
+            let status =
+                r#"{"kind":"Status","status":"Failure","code":403,"reason":"Forbidden","message":"no"}"#;
+            (StatusCode::FORBIDDEN, json(status)).into_response()
+        }
+        _ if query.contains("watch") => {
+            let silent = futures::stream::pending::<Result<Bytes, Infallible>>();
+            ([(CONTENT_TYPE, "application/json")], Body::from_stream(silent)).into_response()
+        }
+        _ => {
+            *lists.lock().unwrap().entry(path.into()).or_default() += 1;
+            json(r#"{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[]}"#)
+        }
+    }
+}
+
+#[test]
+fn a_change_of_the_namespaces_lists_only_the_new_ones() -> Result<()> {
+    run(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        let url = format!("http://{}", listener.local_addr()?).parse()?;
+        let counted = Lists::default();
+        let shared = counted.clone();
+        let app = Router::new().fallback(move |request: Request| async move { answer(&shared, &request) });
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        let mut config = Config::new(url);
+        config.default_retry = false;
+        let (namespaces, receiver) = watch::channel(BTreeSet::from(["shop".to_string()]));
+        let queue = Arc::new(EventQueue::default());
+        let session = Session {
+            observe: ObserveScope::Targets,
+            key: ClusterKey::Remote { namespace: "fleet".into(), name: "prod".into() },
+            hub: Client::try_from(config)?,
+            kubeconfig: KubeconfigSource::Local,
+            allow_exec: false,
+            namespaces: receiver,
+            memory: ObservedMemory::new(1 << 20),
+            queue: queue.clone(),
+            lists: Arc::default(),
+        };
+        let (sender, mut events) = mpsc::unbounded_channel();
+        let task = tokio::spawn(session.run(move |event| sender.send((event, queue.slot())).is_ok()));
+        // Each new namespace is listed, and no other one again.
+        for n in 0..8 {
+            let new = format!("x{n}");
+            namespaces.send_modify(|known| *known = BTreeSet::from(["shop".to_string(), new.clone()]));
+            loop {
+                let event = tokio::time::timeout(WAIT_TIMEOUT, events.recv()).await?;
+                if let Some((ClusterEvent::Listed(Kind::Deployment, Some(listed), _), _)) = event
+                    && listed == new
+                {
+                    break;
+                }
+            }
+        }
+        let shop = |counts: &BTreeMap<String, usize>| {
+            counts.iter().find(|(path, _)| path.contains("/shop/")).map(|(_, count)| *count)
+        };
+        eventually(WAIT_TIMEOUT, || async {
+            ensure!(shop(&counted.lock().unwrap()).is_some(), "it is not listed yet");
+            Ok(())
+        })
+        .await?;
+        let counts = counted.lock().unwrap().clone();
+        ensure!(shop(&counts) == Some(1) && counts.values().all(|count| *count == 1), "{counts:?}");
+        task.abort();
+        Ok(())
+    })
+}
