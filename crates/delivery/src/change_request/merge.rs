@@ -8,7 +8,7 @@ use crate::commit_message;
 use crate::error::{DeliveryError, DeliveryResult};
 use crate::fault;
 use crate::forge::{
-    ChangeRequestState, ForgeChangeRequest, ForgeError, ForgeResult, ListFilter, MergeCall, Readiness,
+    ChangeRequestState, ForgeChangeRequest, ForgeError, ForgeResult, ListFilter, MergeCall, Readiness, moved,
 };
 use crate::markdown;
 use crate::order::Order;
@@ -164,6 +164,10 @@ impl ChangeRequestJob<'_> {
         };
         if let Some(status) = self.retargeted(request, &now) {
             return Ok(status);
+        }
+        // Bitbucket Cloud does not merge only a given head either.
+        if now.request.head_commit != request.head_commit {
+            return Ok(waits(moved(&now.request.head_commit, &request.head_commit), request.queued));
         }
         self.order.fencing_token.check()?;
         fault::point("before-merge");

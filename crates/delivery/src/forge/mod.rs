@@ -37,5 +37,5 @@ pub(crate) use connection::ForgeConnection;
 pub use error::ForgeError;
 pub(crate) use error::ForgeResult;
 pub(crate) use github_app::AppTokens;
-pub(crate) use readiness::Readiness;
+pub(crate) use readiness::{Readiness, moved};
 pub(crate) use shared::ForgeShared;

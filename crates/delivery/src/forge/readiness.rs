@@ -59,12 +59,7 @@ impl Readiness {
     /// each check that has reported.
     pub(crate) fn obstacle(&self, head: &str) -> Option<String> {
         if self.head != head {
-            let short = |id: &str| id.chars().take(8).collect::<String>();
-            return Some(format!(
-                "its branch is at {}, and Sluice pushed {}",
-                short(&self.head),
-                short(head)
-            ));
+            return Some(moved(&self.head, head));
         }
         let required = self.checks.iter().any(|check| check.required);
         let of = |state: CheckState| {
@@ -86,6 +81,12 @@ impl Readiness {
         }
         (!all.is_empty()).then(|| all.join("; "))
     }
+}
+
+/// Why a change request cannot be merged whose branch is not at the commit that Sluice pushed.
+pub(crate) fn moved(head: &str, pushed: &str) -> String {
+    let short = |id: &str| id.chars().take(8).collect::<String>();
+    format!("its branch is at {}, and Sluice pushed {}", short(head), short(pushed))
 }
 
 /// The most names in one message.

@@ -313,6 +313,17 @@ async fn a_push_in_the_last_moment_is_not_merged() {
 }
 
 #[tokio::test]
+async fn a_push_after_the_checks_were_read_is_not_merged() {
+    let fixture = ForgeFixture::of(ForgeKind::Bitbucket).await;
+    let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
+    let request = proposed(&bench.delivery, &order).await;
+    fixture.standin().book(|book| book.pushes_late = true);
+    let (why, _) = waits(&bench.delivery, &order, &request).await;
+    assert!(why.contains("Sluice pushed"), "{why}");
+    assert!(fixture.pulls().await[0].open);
+}
+
+#[tokio::test]
 async fn a_merge_whose_answer_is_lost_is_seen_at_once_or_made_again() {
     everywhere(async |fixture| {
         for (version, trouble) in

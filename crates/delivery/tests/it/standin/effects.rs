@@ -76,6 +76,10 @@ impl StandInServer {
                 json!({"id": 1, "name": "fleet", "default_merge_style": style.word("merge", "squash", "rebase")})
             }
             ParsedCall::Facts { what, from, of } => {
+                if std::mem::take(&mut book.pushes_late) {
+                    let head = book.pulls.last().ok_or(CallRejection::NoPull)?.head.clone();
+                    self.repo.commit(&head, "unreviewed", &[("other.yaml", "x: 1\n")]).unwrap();
+                }
                 let pull = match of {
                     PullSelector::Number(number) => pull(&mut book, number)?,
                     PullSelector::Id(sha) => {

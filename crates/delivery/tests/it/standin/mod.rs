@@ -376,6 +376,8 @@ pub struct ForgeState {
     pub retargets: Option<String>,
     /// The base branch that somebody gives to all pull requests when the repository is read.
     pub retargets_late: Option<String>,
+    /// Whether a commit is pushed to the branch of a pull request after its checks were read.
+    pub pushes_late: bool,
     /// Whether the next answer shows merged pull requests as closed: it was read in the middle of the merge.
     pub torn: bool,
     pub calls: Vec<String>,
