@@ -172,6 +172,8 @@ impl CachedParts for CachedPipeline {
     type HookFields = PipelineHookFields;
 
     fn split(mut object: Pipeline) -> (Self, PipelineHookFields) {
+        // Sluice reads none of them, and they can take 256 KiB. kubectl apply keeps a copy of the object there.
+        object.metadata.annotations = None;
         let mut status = object.status.take().unwrap_or_default();
         let hook = PipelineHookFields::take(&mut status);
         let status = serialize_status(&status).ok();
@@ -217,6 +219,7 @@ impl CachedParts for CachedPromotion {
     type HookFields = PromotionHookFields;
 
     fn split(mut object: Promotion) -> (Self, PromotionHookFields) {
+        object.metadata.annotations = None;
         let status = object.status.as_mut();
         let hook = status.map(|status| PromotionHookFields {
             report: status.callback.take(),

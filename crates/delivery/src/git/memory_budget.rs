@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::fair_queue::{FairQueue, Slot, namespace};
 use crate::lock::lock;
 
-/// The memory of all runs together, in KiB: deploy/deployment.yaml gives 512 MiB to Sluice and git.
+/// The memory of all runs together, in KiB: half of what deploy/deployment.yaml gives to Sluice and git.
 const BUDGET: u64 = 384 * 1024;
 /// The memory that is left for small runs whatever the large one takes, in KiB. A fetch over https takes 10 MiB.
 const SMALL_RUNS: u64 = 128 * 1024;
