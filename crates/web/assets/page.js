@@ -29,6 +29,7 @@
 
   let source = null;
   let retry = 0;
+  let warning = 0;
   let page = { of: document.body.dataset.live, have: document.body.dataset.have ?? "" };
 
   // What a person is doing stays: the text of a field, an open fold, the row that the keys are at.
@@ -65,6 +66,7 @@
     const query = new URLSearchParams({ of: page.of, have: page.have });
     source = new EventSource(`/live?${query}`);
     source.onopen = () => {
+      clearTimeout(warning);
       lost.hidden = true;
       retry = 0;
     };
@@ -73,10 +75,12 @@
     source.addEventListener("gone", () => location.reload());
     source.addEventListener("signed-out", () => location.reload());
     source.onerror = () => {
-      lost.hidden = false;
+      // The browser would connect again with the fingerprint of the first page, and might be told that nothing has changed.
+      source.close();
       page.have = "";
-      // A refusal closes it for good. After a restart of the server, the session is over: reloading leads to the sign-in.
-      if (source.readyState !== EventSource.CLOSED) return;
+      clearTimeout(warning);
+      warning = setTimeout(() => { lost.hidden = false; }, retry ? 0 : 2000);
+      // After a restart of the server, the session is over: reloading leads to the sign-in.
       retry = Math.min(retry + 1, 6);
       setTimeout(async () => {
         const answer = await fetch(page.of, { method: "HEAD" }).catch(() => null);
@@ -99,13 +103,18 @@
   // Filters: the list follows the typing, and its address too.
 
   let typing = 0;
+  let turn = 0;
   const filter = async (form) => {
     const query = new URLSearchParams(new FormData(form));
     for (const [name, value] of [...query]) if (!value) query.delete(name);
     const address = `${form.getAttribute("action")}${query.size ? `?${query}` : ""}`;
+    const mine = ++turn;
     const answer = await fetch(address).catch(() => null);
+    if (mine !== turn) return;
     if (!answer?.ok || answer.redirected) return form.submit();
-    const next = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const text = await answer.text();
+    if (mine !== turn) return;
+    const next = new DOMParser().parseFromString(text, "text/html");
     history.replaceState(null, "", address);
     Idiomorph.morph(main(), next.getElementById("main").innerHTML, { morphStyle: "innerHTML", callbacks: keeps });
     countTimes();

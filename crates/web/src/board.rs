@@ -17,7 +17,7 @@ use crate::hub::Hub;
 use crate::page::row::row;
 
 /// How often everything is looked at for changes, at most.
-pub(crate) const PACE: Duration = Duration::from_millis(50);
+pub(crate) const PACE: Duration = Duration::from_millis(100);
 
 /// One pipeline as the list shows it.
 #[derive(Debug)]
@@ -39,6 +39,8 @@ pub(crate) struct ShownPipeline {
 pub(crate) struct Board {
     /// The version of the hub's objects that it shows.
     pub version: u64,
+    /// The version in which something that pages show last changed.
+    pub changed: u64,
     /// False until all were read from the hub.
     pub is_complete: bool,
     /// By namespace and name.
@@ -139,7 +141,16 @@ fn next(before: &Board, snapshot: &Snapshot, version: u64) -> Board {
         };
         (key.clone(), shown)
     });
-    Board { version, is_complete: snapshot.is_complete, pipelines: pipelines.collect() }
+    let pipelines: BTreeMap<_, _> = pipelines.collect();
+    let is_complete = snapshot.is_complete;
+    let is_same = before.is_complete == is_complete
+        && before.pipelines.len() == pipelines.len()
+        && before
+            .pipelines
+            .iter()
+            .zip(&pipelines)
+            .all(|(old, new)| old.0 == new.0 && Arc::ptr_eq(old.1, new.1));
+    Board { version, changed: if is_same { before.changed } else { version }, is_complete, pipelines }
 }
 
 fn is_same(known: &ShownPipeline, stored: &StoredPipeline, promotions: &[Arc<Promotion>]) -> bool {

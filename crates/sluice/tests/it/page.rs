@@ -62,8 +62,10 @@ fn hidden<'a>(page: &'a str, name: &str) -> Option<&'a str> {
 
 /// Returns the fields of a form that say what its page shows.
 fn seen(page: &str) -> Result<String> {
-    let (uid, generation) = (hidden(page, "uid"), hidden(page, "generation"));
-    Ok(format!("uid={}&generation={}", uid.context("no uid")?, generation.context("no generation")?))
+    let field = |name: &str| -> Result<String> {
+        Ok(format!("{name}={}", hidden(page, name).with_context(|| format!("the form has no {name}"))?))
+    };
+    Ok([field("uid")?, field("generation")?, field("facts")?].join("&"))
 }
 
 /// Returns a rule of RBAC.

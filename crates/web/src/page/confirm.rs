@@ -10,9 +10,11 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::json;
+use sha2::{Digest, Sha256};
+use sluice_api::promotion::{GateStatus, PromotionStatus};
 use sluice_api::{Pipeline, Promotion};
 use sluice_core::access::Caller;
-use sluice_view::change::{ChangeCheck, approve, delivery, describe, reject, retry};
+use sluice_view::change::{ChangeCheck, approve, delivery, describe, reject, retry, without_command};
 
 use super::action::{Action, targets_of};
 use super::answer::{problem_page, send, sentence};
@@ -130,6 +132,18 @@ impl Subject {
         }
     }
 
+    /// Returns a fingerprint of what the person decides about beside the spec: an approval opens every gate that is
+    /// closed now, and the Pipeline says where the delivery goes.
+    fn facts(&self) -> String {
+        let Some(promotion) = &self.promotion else { return String::new() };
+        let status = promotion.status.clone().unwrap_or_default();
+        let gates: Vec<_> = closed_gates(&status).map(|gate| (&gate.name, &gate.message)).collect();
+        let request = status.change_request.as_ref().map(|request| (request.number, &request.head_commit));
+        let targets = targets_of(&self.pipeline, promotion);
+        let facts = format!("{:?}", (gates, request, targets, delivery(&self.pipeline, promotion)));
+        Sha256::digest(facts).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    }
+
     /// Returns what the page shows.
     fn seen(&self) -> SeenObject {
         let metadata =
@@ -148,6 +162,8 @@ pub(super) struct Confirmation {
     uid: String,
     /// The generation of the object that the person has seen.
     generation: i64,
+    /// The fingerprint of the other facts that the person has seen.
+    facts: String,
     /// The revision that the person has seen; empty for an action on a pipeline.
     revision: String,
     /// Why, for a rejection.
@@ -197,6 +213,9 @@ pub(super) async fn carry_out<H: Hub>(
         )
         .await;
     }
+    if subject.facts() != form.facts {
+        return again(StatusCode::CONFLICT, &ChangeError::Conflict.to_string()).await;
+    }
     if subject.action == Action::Reject && form.reason.trim().is_empty() {
         return again(StatusCode::BAD_REQUEST, "say why, so that others know what to do").await;
     }
@@ -237,6 +256,7 @@ async fn page<H: Hub>(
                 input type="hidden" name="uid" value=(seen.uid);
                 input type="hidden" name="generation" value=(seen.generation);
                 input type="hidden" name="revision" value=(revision);
+                input type="hidden" name="facts" value=(subject.facts());
                 @if subject.action == Action::Reject {
                     label for="reason" { "Why?" }
                     textarea #reason name="reason" rows="3" required maxlength=(MAX_REASON) { (reason) }
@@ -261,6 +281,10 @@ async fn what_changes<H: Hub>(api: &Api<H>, subject: &Subject) -> Markup {
         },
         _ => html! {},
     }
+}
+
+fn closed_gates(status: &PromotionStatus) -> impl Iterator<Item = &GateStatus> {
+    status.gates.iter().filter(|gate| !gate.open)
 }
 
 fn what_happens(subject: &Subject) -> Markup {
@@ -290,6 +314,7 @@ fn what_happens(subject: &Subject) -> Markup {
             @if !spec.replaces.is_empty() { dt { "Replaces" } dd.mono { (spec.replaces) } }
             dt { "Targets" } dd { (targets_of(&subject.pipeline, promotion)) }
             dt { "Delivered by" } dd { (delivery(&subject.pipeline, promotion)) }
+            @for gate in closed_gates(&status) { dt { "Gate" } dd { (gate.name) ": " (without_command(&gate.message, promotion)) } }
             @if let Some(request) = &status.change_request { dt { "Change request" } dd { "#" (request.number) " " (request.url) } }
             @if !spec.evidence.is_empty() {
                 dt { "Proven by" }

@@ -19,11 +19,12 @@ pub(super) async fn find_pipeline<H: Hub>(
     caller: &Caller,
     ObjectName { namespace, name }: &ObjectName,
 ) -> Result<Arc<ShownPipeline>, Problem> {
+    // Asked also if there is no such pipeline: the time of the answer must not say that.
+    let may_see = may_see(&api.hub, caller, namespace, name).await?;
     let board = api.boards.current(&api.hub).await;
-    let shown = board.pipelines.get(&(namespace.clone(), name.clone()));
-    match shown {
-        Some(shown) if may_see(&api.hub, caller, namespace, name).await? => Ok(shown.clone()),
-        None if !board.is_complete => Err(Problem::new(
+    match board.pipelines.get(&(namespace.clone(), name.clone())) {
+        Some(shown) if may_see => Ok(shown.clone()),
+        None if may_see && !board.is_complete => Err(Problem::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "Sluice has not read all pipelines yet: wait a moment",
         )),

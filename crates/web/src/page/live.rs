@@ -25,6 +25,11 @@ use crate::state::Api;
 const FLEET_PACE: Duration = Duration::from_secs(2);
 /// How often a page is looked at although nothing has changed: rights and sessions may have ended.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
+/// How often the rights of the person are asked for while other objects change.
+const RIGHTS_PACE: Duration = Duration::from_secs(10);
+/// One part of this many of the time is spent on rendering a page.
+const MAX_SHARE: u32 = 5;
+
 #[derive(Deserialize)]
 pub(super) struct Of {
     /// The address of the page.
@@ -44,7 +49,11 @@ struct LivePage<H> {
     /// What the browser shows; `None` before the first look.
     shown: Option<Page>,
     version: u64,
+    /// The board's last change that the browser shows.
+    changed: u64,
+    /// When the page was last rendered, and how long that took.
     looked: Instant,
+    took: Duration,
     waiting: Vec<Event>,
     ended: bool,
     _slot: LiveSlot,
@@ -81,7 +90,9 @@ pub(super) async fn live<H: Hub>(
         have,
         shown: None,
         version: 0,
+        changed: 0,
         looked: Instant::now(),
+        took: Duration::ZERO,
         waiting: Vec::new(),
         ended: false,
         _slot: slot,
@@ -118,7 +129,8 @@ impl<H: Hub> LivePage<H> {
         if self.view.is_of_hub() {
             // It is no error if nothing changes.
             let _ = timeout(MAX_PAUSE, self.api.hub.changed_since(self.version)).await;
-            sleep_until(self.looked + PACE).await;
+            // A page that takes long to render is rendered less often.
+            sleep_until(self.looked + PACE.max(self.took * MAX_SHARE)).await;
         } else {
             sleep(FLEET_PACE).await;
         }
@@ -126,25 +138,48 @@ impl<H: Hub> LivePage<H> {
 
     /// Looks at the page, and notes what has changed.
     async fn look(&mut self) {
-        self.looked = Instant::now();
         self.version = self.api.hub.version();
+        let changed = self.api.boards.current(&self.api.hub).await.changed;
+        // The hub's version is higher after every event of any cluster.
+        let is_known = self.shown.is_some() && self.view.is_of_hub() && changed == self.changed;
+        if is_known && self.looked.elapsed() < RIGHTS_PACE {
+            return;
+        }
+        self.looked = Instant::now();
+        if self.render().await {
+            (self.changed, self.took) = (changed, self.looked.elapsed());
+        }
+    }
+
+    /// Renders the page, and notes what has changed. Returns whether the browser will show the current page.
+    async fn render(&mut self) -> bool {
         // Looking costs nothing of the person's budget: the pace limits it.
         let person = match Person::identified(&self.api, &self.headers).await {
             Ok(person) => person,
             Err(NoPerson::SignedOut) => return self.end("signed-out"),
             // The hub does not answer. What is shown stays, and the next look is later.
-            Err(NoPerson::Refused(_)) => return sleep(FLEET_PACE).await,
+            Err(NoPerson::Refused(_)) => {
+                sleep(FLEET_PACE).await;
+                return false;
+            }
         };
         match self.view.page(&self.api, &person.caller).await {
-            Ok(page) => self.show(page),
+            Ok(page) => {
+                self.show(page);
+                true
+            }
             Err(problem) if problem.status == StatusCode::NOT_FOUND.as_u16() => self.end("gone"),
-            Err(_) => sleep(FLEET_PACE).await,
+            Err(_) => {
+                sleep(FLEET_PACE).await;
+                false
+            }
         }
     }
 
-    fn end(&mut self, event: &'static str) {
+    fn end(&mut self, event: &'static str) -> bool {
         self.ended = true;
         self.waiting.push(Event::default().event(event).data(""));
+        true
     }
 
     fn show(&mut self, page: Page) {

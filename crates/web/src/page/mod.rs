@@ -27,7 +27,7 @@ mod view;
 mod words;
 
 use axum::Router;
-use axum::extract::{Path, State};
+use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
@@ -42,6 +42,9 @@ use crate::hub::Hub;
 use crate::problem::Problem;
 use crate::state::Api;
 
+/// The most bytes of a form: a token, or the reason of a rejection.
+const MAX_FORM_BYTES: usize = 32 << 10;
+
 /// Returns the routes of the pages.
 pub(crate) fn routes<H: Hub>() -> Router<Api<H>> {
     Router::new()
@@ -55,6 +58,7 @@ pub(crate) fn routes<H: Hub>() -> Router<Api<H>> {
             get(confirm::confirm::<H>).post(confirm::carry_out::<H>),
         )
         .fallback(page::<H>)
+        .layer(DefaultBodyLimit::max(MAX_FORM_BYTES))
         .layer(CompressionLayer::new())
 }
 

@@ -177,7 +177,7 @@ fn graph(pipeline: &Pipeline, screen: &PipelineScreen) -> Markup {
             @for environment in &environments {
                 @let lines: Vec<&EnvironmentLine> = screen.environments.iter()
                     .filter(|line| line.environment.split('/').next() == Some(environment.name.as_str())).collect();
-                section.card id=(environment.name) {
+                section.card id={ "env-" (environment.name) } {
                     header {
                         h2 { (environment.name) }
                         @if !environment.after.is_empty() { p.small.quieter { "after " (environment.after.join(", ")) } }

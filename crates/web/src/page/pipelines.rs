@@ -17,9 +17,9 @@ use crate::problem::Problem;
 use crate::state::Api;
 
 pub(super) async fn page<H: Hub>(api: &Api<H>, caller: &Caller, query: &ListQuery) -> Result<Page, Problem> {
+    let wanted = query.search_words()?;
     let board = api.boards.current(&api.hub).await;
     let visible = visible(api, caller, &board).await?;
-    let wanted: Vec<String> = query.q.to_lowercase().split_whitespace().map(String::from).collect();
     let found: Vec<&Arc<ShownPipeline>> = visible
         .iter()
         .copied()

@@ -30,8 +30,8 @@ const CHOICES: [(&str, &str, &[Phase]); 4] = [
 type Found<'a> = (&'a str, &'a str, Entry);
 
 pub(super) async fn page<H: Hub>(api: &Api<H>, caller: &Caller, query: &ListQuery) -> Result<Page, Problem> {
+    let words = query.search_words()?;
     let board = api.boards.current(&api.hub).await;
-    let words: Vec<String> = query.q.to_lowercase().split_whitespace().map(String::from).collect();
     let mut found: Vec<Found<'_>> = Vec::new();
     for shown in visible(api, caller, &board).await? {
         let (namespace, name) = (shown.screen.namespace.as_str(), shown.screen.name.as_str());

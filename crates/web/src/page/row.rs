@@ -51,7 +51,7 @@ pub(super) fn strip(screen: &PipelineScreen, address: &str) -> Markup {
         div.strip {
             @for (at, line) in screen.environments.iter().enumerate() {
                 @if at > 0 { span.link.(edge(line, screen.suspended)) {} }
-                a.cell.behind[is_behind(line, screen)] href={ (address) "#" (line.environment) } {
+                a.cell.behind[is_behind(line, screen)] href={ (address) "#env-" (line.environment.split('/').next().unwrap_or_default()) } {
                     span.env { (line.environment) }
                     span.rev {
                         (icon(Shape::of_health(line.health), &line.health.to_string()))

@@ -77,6 +77,9 @@ pub(super) async fn sign_out<H: Hub>(
     headers: HeaderMap,
     Form(form): Form<FormToken>,
 ) -> Response {
+    if let Err(problem) = check_origin(&headers) {
+        return problem_page(&problem, &Viewer::default());
+    }
     let session = api.sessions.of(&headers, SystemTime::now());
     if session.is_some_and(|session| session.form_token != form.token) {
         return problem_page(&not_from_here(), &Viewer::default());

@@ -249,12 +249,27 @@ async fn who_decides_sees_what_the_delivery_changes() {
 }
 
 #[tokio::test]
+async fn requests_that_are_too_large_or_of_another_site_are_refused() {
+    let admin = Browser::new(&World::new(every_state()), true, "admin").await;
+    for page in ["/", "/promotions"] {
+        let answer = admin.get(&format!("{page}?q={}", "a+".repeat(101))).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{page}");
+        assert!(answer.text.contains("search for less"), "{}", answer.text);
+    }
+    let large = "x".repeat(16 << 10);
+    assert_eq!(admin.post("/sign-in", &[("token", &large)]).await.status, StatusCode::PAYLOAD_TOO_LARGE);
+    let other = admin.post_from("https://evil.example", "/sign-out", &[]).await;
+    assert_eq!(other.status, StatusCode::FORBIDDEN);
+    assert!(!other.headers.contains_key("set-cookie"));
+}
+
+#[tokio::test]
 async fn an_action_is_made_with_the_token_of_the_person_on_what_was_seen() {
     let world = World::new(every_state());
     let admin = Browser::new(&world, true, "admin").await;
     let path = "/promotions/apps/podinfo-prod-1/approve";
     let form = admin.get(path).await;
-    let names = ["token", "uid", "generation", "revision"];
+    let names = ["token", "uid", "generation", "revision", "facts"];
     let values = names.map(|name| form.field(name));
     let fields: Vec<(&str, &str)> = names.into_iter().zip(values.iter().map(String::as_str)).collect();
 
@@ -263,8 +278,11 @@ async fn an_action_is_made_with_the_token_of_the_person_on_what_was_seen() {
     let other = Browser::new(&world, true, "admin").await;
     assert_eq!(other.post(path, &fields).await.status, StatusCode::FORBIDDEN);
     assert_eq!(admin.post(path, &fields[1..]).await.status, StatusCode::FORBIDDEN);
-    let changed = [&fields[..3], &[("revision", "6.6.6")]].concat();
-    assert_eq!(admin.post(path, &changed).await.status, StatusCode::CONFLICT);
+    for (at, other) in [(3, ("revision", "6.6.6")), (4, ("facts", "another gate"))] {
+        let mut changed = fields.clone();
+        changed[at] = other;
+        assert_eq!(admin.post(path, &changed).await.status, StatusCode::CONFLICT, "{other:?}");
+    }
     assert!(world.changes().is_empty());
 
     let answer = admin.post(path, &fields).await;
@@ -290,10 +308,10 @@ async fn a_rejection_says_why_and_a_pipeline_is_suspended() {
     let admin = Browser::new(&world, true, "admin").await;
     let path = "/promotions/apps/podinfo-prod-1/reject";
     let form = admin.get(path).await;
-    let (token, revision) = (form.field("token"), form.field("revision"));
-    let silent = [("token", token.as_str()), ("generation", "3"), ("revision", &revision)];
+    let (token, revision, facts) = (form.field("token"), form.field("revision"), form.field("facts"));
+    let silent = [("token", token.as_str()), ("generation", "3"), ("revision", &revision), ("facts", &facts)];
     assert_eq!(admin.post(path, &silent).await.status, StatusCode::BAD_REQUEST);
-    let said = [silent[0], silent[1], silent[2], ("reason", "error rate doubled")];
+    let said = [&silent[..], &[("reason", "error rate doubled")]].concat();
     assert_eq!(admin.post(path, &said).await.status, StatusCode::SEE_OTHER);
     assert_eq!(world.changes()[0].1.spec["rejection"]["reason"], "error rate doubled");
 
