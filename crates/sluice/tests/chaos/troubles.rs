@@ -9,7 +9,7 @@ use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
 use sluice_api::{Pipeline, Promotion};
-use sluice_testkit::fault_injection::{ConflictInjector, TcpProxy, WriteFault, draw};
+use sluice_testkit::fault_injection::{ApiServerProxy, TcpProxy, WriteFault, draw};
 use sluice_testkit::{Cluster, Leaves, Scratch, Shared};
 
 use crate::process::Controller;
@@ -67,7 +67,7 @@ pub struct ChaosFixture {
     leaves: &'static Leaves,
     namespace: String,
     proxies: Vec<TcpProxy>,
-    conflicts: ConflictInjector,
+    conflicts: ApiServerProxy,
     scratch: Scratch,
     controller: Option<Controller>,
     /// How far the clock of the controller is ahead.
@@ -107,8 +107,7 @@ impl ChaosFixture {
             place.gitops_cluster(leaf.name(), &through(leaf, &proxy)).await?;
             proxies.push(proxy);
         }
-        let conflicts =
-            ConflictInjector::in_front_of(&shared.hub, &[WriteFault::Conflict, WriteFault::Lost])?;
+        let conflicts = ApiServerProxy::in_front_of(&shared.hub, &[WriteFault::Conflict, WriteFault::Lost])?;
         let proxy = TcpProxy::to(conflicts.port())?;
         std::fs::write(scratch.path().join("hub"), conflicts.kubeconfig_at(proxy.port()))?;
         std::fs::write(scratch.path().join("clock"), "0")?;

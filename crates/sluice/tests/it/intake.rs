@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use anyhow::{Context, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use sluice_testkit::fault_injection::{ConflictInjector, WriteFault};
+use sluice_testkit::fault_injection::{ApiServerProxy, WriteFault};
 use sluice_testkit::{eventually, shared_gitea};
 
 use crate::place::{SOON, TestNamespace, revision};
@@ -124,7 +124,7 @@ fn calls_of_ci_the_forge_and_flux_promote_a_revision_without_polling() -> Result
         // So long that no change below is found by polling.
         let flags = [&*hook, "--poll-interval=10m"];
         let conflicts =
-            ConflictInjector::in_front_of(&place.shared.hub, &[WriteFault::Conflict, WriteFault::Lost])?;
+            ApiServerProxy::in_front_of(&place.shared.hub, &[WriteFault::Conflict, WriteFault::Lost])?;
         let controller = Controller::start_at(conflicts.kubeconfig_path(), n, &flags, &[])?;
         repo.add_webhook(&format!("http://{address}/forge/{n}/podinfo"), FORGE_KEY).await?;
         let hooks = Hooks { address, namespace: n.into(), http: reqwest::Client::new() };

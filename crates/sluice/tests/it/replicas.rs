@@ -13,7 +13,7 @@ use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 use sluice_controller::key::PipelineKey;
 use sluice_controller::shard::shard_of;
-use sluice_testkit::fault_injection::{ConflictInjector, WriteFault};
+use sluice_testkit::fault_injection::{ApiServerProxy, WriteFault};
 use sluice_testkit::{Cluster, GitServer, Repo, eventually, shared_gitea};
 
 use crate::crash::{marked, pipeline};
@@ -47,7 +47,7 @@ struct ReplicaFixture {
     repo: Repo,
     replicas: Vec<Controller>,
     /// Injects faults between the replicas and the hub, if the test wants them.
-    conflicts: Option<ConflictInjector>,
+    conflicts: Option<ApiServerProxy>,
     /// More flags of all replicas.
     flags: &'static [&'static str],
 }
@@ -55,7 +55,7 @@ struct ReplicaFixture {
 impl ReplicaFixture {
     async fn new(
         flags: &'static [&'static str],
-        conflicts: impl FnOnce(&Cluster) -> Result<Option<ConflictInjector>>,
+        conflicts: impl FnOnce(&Cluster) -> Result<Option<ApiServerProxy>>,
     ) -> Result<ReplicaFixture> {
         let place = TestNamespace::new("replicas").await?;
         let repo = place.shared.git.create_repo(&place.namespace, &[("README.md", "fleet\n")])?;
@@ -238,7 +238,7 @@ const LONGER_THAN_A_LEASE: Duration = Duration::from_secs(15);
 fn leases_are_kept_and_released_even_if_each_write_conflicts_once() -> Result<()> {
     run(async {
         let fixture = ReplicaFixture::new(&[], |hub| {
-            ConflictInjector::in_front_of(hub, &[WriteFault::Conflict]).map(Some)
+            ApiServerProxy::in_front_of(hub, &[WriteFault::Conflict]).map(Some)
         })
         .await?;
         fixture.until_each_holds_a_shard().await?;

@@ -16,7 +16,7 @@ use kube::api::{Api, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use sluice_api::Promotion;
-use sluice_testkit::fault_injection::{ConflictInjector, WriteFault};
+use sluice_testkit::fault_injection::{ApiServerProxy, WriteFault};
 
 use crate::place::{SOON, TestNamespace, revision};
 use crate::process::Controller;
@@ -126,7 +126,7 @@ struct StrategyFixture {
     place: TestNamespace,
     receiver: Receiver,
     controller: Controller,
-    _conflicts: ConflictInjector,
+    _conflicts: ApiServerProxy,
 }
 
 impl StrategyFixture {
@@ -138,7 +138,7 @@ impl StrategyFixture {
         let flags = receiver.flags();
         let mut flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         flags.push("--log-level=debug");
-        let conflicts = ConflictInjector::in_front_of(&place.shared.hub, each)?;
+        let conflicts = ApiServerProxy::in_front_of(&place.shared.hub, each)?;
         let controller = Controller::start_at(conflicts.kubeconfig_path(), &place.namespace, &flags, &[])?;
         Ok(StrategyFixture { place, receiver, controller, _conflicts: conflicts })
     }

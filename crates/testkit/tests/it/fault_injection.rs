@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 use sluice_testkit::fault_injection::{
-    ChaosForge, ConflictInjector, Fault, FaultPlan, HostedRepo, PullState, TcpProxy, WriteFault,
+    ApiServerProxy, ChaosForge, Fault, FaultPlan, HostedRepo, PullState, TcpProxy, WriteFault,
 };
 use sluice_testkit::{connect, shared};
 use std::time::Duration;
@@ -121,7 +121,7 @@ async fn a_tcp_proxy_can_be_stalled_and_disconnected() -> Result<()> {
 async fn every_write_meets_its_faults_before_it_passes_and_reads_pass() -> Result<()> {
     let hub = &shared().await?.hub;
     hub.namespace("conflicts").await?;
-    let conflicts = ConflictInjector::in_front_of(hub, &[WriteFault::Conflict, WriteFault::Lost])?;
+    let conflicts = ApiServerProxy::in_front_of(hub, &[WriteFault::Conflict, WriteFault::Lost])?;
     let through: Api<ConfigMap> = Api::namespaced(connect(&conflicts.kubeconfig()).await?, "conflicts");
     let exists = async |name: &str| anyhow::Ok(through.get_opt(name).await?.is_some());
     let params = PostParams::default();

@@ -1,5 +1,5 @@
-//! A proxy in front of an API server that makes every write fail before it passes: with a conflict, or with its answer
-//! lost. Reads and watches pass unchanged.
+//! A proxy in front of an API server. It can make every write fail before it passes: with a conflict, or with its answer
+//! lost. It can hold back the watches of a resource. Reads pass unchanged.
 
 use super::fault_proxy::answer_each;
 use crate::Scratch;
@@ -8,7 +8,8 @@ use crate::cluster::Cluster;
 use crate::kubeconfig::connect;
 use anyhow::Result;
 use axum::body::{Body, Bytes};
-use axum::http::{Method, Request, Response, header};
+use axum::http::{Method, Request, Response, Uri, header};
+use futures::StreamExt;
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -17,6 +18,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 /// A fault of one try to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,40 +31,48 @@ pub enum WriteFault {
 }
 
 /// The proxy: without TLS, and with the rights of an administrator. Dropping it ends it.
-pub struct ConflictInjector {
+pub struct ApiServerProxy {
     server: BackgroundServer,
     files: Scratch,
     name: String,
-    state: Arc<InjectorState>,
+    state: Arc<ProxyState>,
 }
 
-struct InjectorState {
+struct ProxyState {
     /// The faults of each write, in order; the try after them passes.
     faults: &'static [WriteFault],
     /// The number of faults injected so far into a pending write, by method and object.
     pending: Mutex<HashMap<(Method, String), usize>>,
     injected: AtomicUsize,
+    /// The plural name of the resource whose watches send nothing; `None` if all send.
+    held: watch::Sender<Option<&'static str>>,
 }
 
-impl ConflictInjector {
+impl ApiServerProxy {
     /// Starts a proxy in front of a cluster. The tries of each write meet these faults in order, and then one passes.
     ///
     /// # Errors
     /// No port is free, or the kubeconfig cannot be written.
-    pub fn in_front_of(cluster: &Cluster, faults: &'static [WriteFault]) -> Result<ConflictInjector> {
-        let state =
-            Arc::new(InjectorState { faults, pending: Mutex::default(), injected: AtomicUsize::new(0) });
+    pub fn in_front_of(cluster: &Cluster, faults: &'static [WriteFault]) -> Result<ApiServerProxy> {
+        let state = Arc::new(ProxyState {
+            faults,
+            pending: Mutex::default(),
+            injected: AtomicUsize::new(0),
+            held: watch::Sender::default(),
+        });
         let (kubeconfig, shared) = (cluster.kubeconfig(), Arc::clone(&state));
-        let server = BackgroundServer::start("conflict-injector", async move |listener| {
+        let server = BackgroundServer::start("api-server-proxy", async move |listener| {
             match connect(&kubeconfig).await {
                 Ok(client) => serve(listener, client, shared).await,
-                Err(error) => tracing::error!(%error, "the conflict injector has no client for its cluster"),
+                Err(error) => {
+                    tracing::error!(%error, "the proxy of an API server has no client for its cluster")
+                }
             }
         })?;
-        let files = Scratch::new("conflict-injector")?;
-        let injector = ConflictInjector { server, files, name: cluster.name().to_owned(), state };
-        std::fs::write(injector.kubeconfig_path(), injector.kubeconfig())?;
-        Ok(injector)
+        let files = Scratch::new("api-server-proxy")?;
+        let proxy = ApiServerProxy { server, files, name: cluster.name().to_owned(), state };
+        std::fs::write(proxy.kubeconfig_path(), proxy.kubeconfig())?;
+        Ok(proxy)
     }
 
     /// The port of the proxy, without TLS.
@@ -75,7 +85,7 @@ impl ConflictInjector {
         self.kubeconfig_at(self.port())
     }
 
-    /// A file with [`ConflictInjector::kubeconfig`], for programs that read one.
+    /// A file with [`ApiServerProxy::kubeconfig`], for programs that read one.
     pub fn kubeconfig_path(&self) -> PathBuf {
         self.files.path().join("kubeconfig")
     }
@@ -91,13 +101,32 @@ impl ConflictInjector {
         )
     }
 
+    /// Holds back what the watches of a resource send, by its plural name, until the next call. `None` holds back
+    /// nothing.
+    pub fn hold_watches(&self, plural: Option<&'static str>) {
+        self.state.held.send_replace(plural);
+    }
+
     /// Returns the number of tries to write that met a fault.
     pub fn injected(&self) -> usize {
         self.state.injected.load(Ordering::Relaxed)
     }
 }
 
-impl InjectorState {
+impl ProxyState {
+    /// Returns the body of a watch, which sends nothing while the watches of its resource are held back.
+    fn hold(&self, plural: String, body: Body) -> Body {
+        let held = self.held.subscribe();
+        Body::from_stream(body.into_data_stream().then(move |chunk| {
+            let (mut held, plural) = (held.clone(), plural.clone());
+            async move {
+                // The proxy has ended if there is an error.
+                let _ = held.wait_for(|held| *held != Some(plural.as_str())).await;
+                chunk
+            }
+        }))
+    }
+
     /// Returns the fault of this try, and counts it.
     fn next(&self, method: &Method, object: String) -> Option<WriteFault> {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
@@ -113,7 +142,7 @@ impl InjectorState {
     }
 }
 
-async fn serve(listener: TcpListener, client: kube::Client, state: Arc<InjectorState>) {
+async fn serve(listener: TcpListener, client: kube::Client, state: Arc<ProxyState>) {
     answer_each(listener, move |request| answer(request, client.clone(), Arc::clone(&state))).await;
 }
 
@@ -121,7 +150,7 @@ async fn serve(listener: TcpListener, client: kube::Client, state: Arc<InjectorS
 async fn answer(
     request: Request<Incoming>,
     client: kube::Client,
-    state: Arc<InjectorState>,
+    state: Arc<ProxyState>,
 ) -> Result<Response<Body>, Error> {
     let (mut head, body) = request.into_parts();
     let body = axum::body::to_bytes(Body::new(body), usize::MAX).await.map_err(Error::other)?;
@@ -133,16 +162,28 @@ async fn answer(
     if fault == Some(WriteFault::Conflict) {
         return conflict(head.uri.path());
     }
+    let watched = is_watch(&head.uri).then(|| resource_of(head.uri.path()));
     // The request is forwarded in one piece, to another host.
     for name in [header::HOST, header::TRANSFER_ENCODING, header::CONTENT_LENGTH, header::CONNECTION] {
         head.headers.remove(name);
     }
     let answer = client.send(Request::from_parts(head, kube::client::Body::from(body.to_vec())));
     let answer = answer.await.map_err(Error::other)?.map(Body::new);
-    match fault {
-        None => Ok(answer),
-        Some(_) => Err(ErrorKind::ConnectionAborted.into()),
+    match (fault, watched) {
+        (None, None) => Ok(answer),
+        (None, Some(plural)) => Ok(answer.map(|body| state.hold(plural, body))),
+        (Some(_), _) => Err(ErrorKind::ConnectionAborted.into()),
     }
+}
+
+/// Whether a call starts a watch.
+fn is_watch(uri: &Uri) -> bool {
+    uri.query().is_some_and(|query| query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1")))
+}
+
+/// Returns the plural name of the resource that a list or watch is about.
+fn resource_of(path: &str) -> String {
+    path.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
 /// Returns the path of the object that a call writes. A create has the object's name in its body.
