@@ -1,7 +1,6 @@
 //! OBSERVE: turns watch events into the observed state of each target. This code is synchronous and calls no
 //! server.
 
-pub mod debounce;
 pub mod facts;
 pub mod gave_up;
 pub mod health;

@@ -304,6 +304,9 @@ impl OwnedTree<'_> {
         }
         self.check_inventory(key, flux)?;
         let cluster = self.cluster;
+        if let Some(why) = cluster.why_not_yet(flux) {
+            self.add_health(Health::Progressing, || format!("{key} is Ready, but does not count yet: {why}"));
+        }
         for (owned, fact) in cluster.owned_by(key, flux) {
             if !visited.insert(owned.clone()) {
                 continue;

@@ -225,6 +225,7 @@ impl Runtime {
                 self.cluster_sessions.start_or_update(&key, access, namespaces, observe)
             }
             Effect::Disconnect(key) => self.cluster_sessions.end(&key),
+            Effect::ReadOwned(key, read) => self.cluster_sessions.read_owned(&key, read),
             Effect::Publish(key, pipeline) => self.directory.put(key, pipeline),
             Effect::Unpublish(key) => self.directory.remove(&key),
             Effect::PublishedAll => self.directory.complete(),

@@ -89,7 +89,8 @@ where
         listed.insert(key);
         Ok(())
     };
-    list::read(client, api.resource_url(), None, &WatchLimits::hub("Pipelines and Promotions"), each).await?;
+    let request = list::request(api.resource_url(), None)?;
+    list::read(client, request, &WatchLimits::hub("Pipelines and Promotions"), each).await?;
     let gone = known.iter().filter(|(key, version)| **version != OURS && !listed.contains(*key));
     Ok((objects, gone.map(|(key, version)| (key.clone(), *version)).collect()))
 }

@@ -1,6 +1,7 @@
 //! Handles the watch of GitopsClusters, and the events of the clusters.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
 
 use kube::ResourceExt;
 use sluice_api::OBSERVE;
@@ -10,7 +11,6 @@ use super::effect::Effect;
 use super::{Input, KnownCluster, State};
 use crate::key::PipelineKey;
 use crate::observe::ObserveScope;
-use crate::observe::debounce::{Debounced, HOLD};
 use crate::observe::facts::metadata;
 use crate::observe::target::NoAnswerYet;
 use crate::tenancy;
@@ -18,11 +18,17 @@ use crate::watch::parsed_object::UnreadableObject;
 use crate::watch::session::KubeconfigSource;
 use crate::watch::stream::ObjectEvent;
 use sluice_core::fleet::observed_cluster::{AffectedTargets, ClusterState};
-use sluice_core::fleet::{ClusterEvent, ClusterKey, ObjectKey};
+use sluice_core::fleet::{ClusterEvent, ClusterKey, Fact, ObjectKey};
 
 /// The most GitopsClusters that are observed although no pipeline refers to them. Each takes a connection and a watch for
 /// each kind.
 const MAX_SHOWN_CLUSTERS: usize = 500;
+/// The pause between the first and the second read of what a Flux object owns. It doubles with each further read.
+const MIN_READ_PAUSE: Duration = Duration::from_millis(50);
+/// The longest pause between two such reads.
+const MAX_READ_PAUSE: Duration = Duration::from_secs(60);
+/// After this many reads, which take three seconds, the log says what is missing.
+const LOGGED_READS: u32 = 6;
 
 impl State {
     /// Takes in an event of the watch of GitopsClusters; `None` if the hub does not serve that kind.
@@ -240,21 +246,28 @@ impl State {
         })
     }
 
-    /// Takes in an event of a cluster, or holds it back if it may have overtaken an earlier one.
-    pub(super) fn cluster_reported(&mut self, key: ClusterKey, event: ClusterEvent) {
-        match self.debounce.observe(&self.index, &key, event) {
-            Debounced::Now(event) => self.cluster_event(&key, event),
-            Debounced::Later(object, number) => {
-                self.emit(Effect::Later(HOLD, Box::new(Input::Debounced(key, object, number))));
-            }
+    /// Reads again what a Flux object owns, unless the check of this number has ended.
+    pub(super) fn read_owned_again(&mut self, key: &ClusterKey, owner: &ObjectKey, number: u64) {
+        let read = self.index.cluster(key).and_then(|cluster| cluster.read_of(owner, number));
+        if let Some(read) = read {
+            self.emit(Effect::ReadOwned(key.clone(), read));
         }
     }
 
-    /// Takes in an event that was held back, unless a newer one of the object has replaced it.
-    pub(super) fn debounced(&mut self, key: &ClusterKey, object: &ObjectKey, number: u64) {
-        if let Some(event) = self.debounce.due(key, object, number) {
-            self.cluster_event(key, event);
+    /// Plans the next read of what a Flux object owns, if the last one has not ended the check of this number.
+    fn plan_next_read(&mut self, key: &ClusterKey, owner: ObjectKey, number: u64) {
+        let reads = self.index.cluster(key).and_then(|cluster| cluster.reads_of(&owner, number));
+        let Some(reads) = reads else { return };
+        if reads == LOGGED_READS {
+            let observed = self.index.cluster(key);
+            let why = observed.and_then(|cluster| match cluster.object(&owner) {
+                Some(Fact::Flux(flux)) => cluster.why_not_yet(flux),
+                _ => None,
+            });
+            tracing::warn!(cluster = %key, object = %owner, why, "a new revision does not count yet");
         }
+        let pause = MIN_READ_PAUSE.saturating_mul(1 << reads.min(16)).min(MAX_READ_PAUSE);
+        self.emit(Effect::Later(pause, Box::new(Input::ReadOwnedAgain(key.clone(), owner, number))));
     }
 
     /// Takes in an event of a cluster, and queues the pipelines that it affects.
@@ -264,7 +277,17 @@ impl State {
             return;
         }
         let before = self.index.cluster(key).map(|cluster| cluster.state().clone());
+        let answered = match &event {
+            ClusterEvent::OwnedWasRead(owner, number, _) => Some((owner.clone(), *number)),
+            _ => None,
+        };
         let touched = self.index.apply(key, event);
+        for read in self.index.take_reads(key) {
+            self.emit(Effect::ReadOwned(key.clone(), read));
+        }
+        if let Some((owner, number)) = answered {
+            self.plan_next_read(key, owner, number);
+        }
         match self.index.cluster(key).map(|cluster| cluster.state().clone()) {
             now if now == before => {}
             Some(ClusterState::Lost(why)) => {

@@ -17,6 +17,7 @@ use crate::state::Input;
 use crate::state::status_queue::StatusWrite;
 use crate::watch::session::KubeconfigSource;
 use sluice_core::fleet::ClusterKey;
+use sluice_core::fleet::owned_read::OwnedRead;
 
 /// The time at which a step is taken, by three clocks.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +56,8 @@ pub enum Effect {
     Connect(ClusterKey, KubeconfigSource, BTreeSet<String>, ObserveScope),
     /// End the session with a cluster.
     Disconnect(ClusterKey),
+    /// Read what a Flux object of a cluster owns; the answer comes back as [`Input::Cluster`].
+    ReadOwned(ClusterKey, OwnedRead),
     /// Publish a pipeline to the hook server.
     Publish(PipelineKey, Arc<Pipeline>),
     /// Remove a pipeline from the hook server.

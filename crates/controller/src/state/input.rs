@@ -24,8 +24,8 @@ pub enum Input {
     /// A session with a cluster, identified by its number, reports an event. The slot bounds how many events of
     /// one cluster wait here.
     Cluster(ClusterKey, u64, ClusterEvent, QueueSlot),
-    /// An event of an object of a cluster has been held back for long enough.
-    Debounced(ClusterKey, ObjectKey, u64),
+    /// The pause before the next read of what a Flux object owns is over, for the check of this number.
+    ReadOwnedAgain(ClusterKey, ObjectKey, u64),
     /// A status write, identified by its number, has ended.
     StatusWritten(StatusOwner, u64, WriteOutcome),
     /// A hook call concerns a pipeline: its targets may have changed.

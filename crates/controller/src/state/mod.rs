@@ -46,7 +46,6 @@ use sluice_delivery::FencingToken;
 use crate::act::backoff::Backoff;
 use crate::key::PipelineKey;
 use crate::observe::ObserveScope;
-use crate::observe::debounce::Debounce;
 use crate::shard::Shards;
 use crate::watch::parsed_object::UnreadableObject;
 pub use effect::{Effect, MetricUpdate, Now};
@@ -91,7 +90,6 @@ pub struct State {
     in_flight: HashMap<(PipelineKey, String), FencingToken>,
     statuses: StatusQueue,
     index: Index,
-    debounce: Debounce,
     backoff: Backoff,
     stored_times: StoredTimes,
     /// The shards that this replica has.
@@ -145,7 +143,6 @@ impl State {
             in_flight: HashMap::new(),
             statuses: StatusQueue::default(),
             index: Index::default(),
-            debounce: Debounce::default(),
             stored_times: StoredTimes::default(),
             shards,
             approvals_unguarded: None,
@@ -174,8 +171,8 @@ impl State {
             Input::Pipelines(event) => self.pipeline_event(event),
             Input::Promotions(event) => self.promotion_event(event),
             Input::Clusters(event) => self.gitops_cluster_event(event),
-            Input::Cluster(key, _session, event, _slot) => self.cluster_reported(key, event),
-            Input::Debounced(key, object, number) => self.debounced(&key, &object, number),
+            Input::Cluster(key, _session, event, _slot) => self.cluster_event(&key, event),
+            Input::ReadOwnedAgain(key, owner, number) => self.read_owned_again(&key, &owner, number),
             Input::Called(key) => self.enqueue(&key),
             Input::HookSecret(key, problem) => self.hook_secret_read(&key, problem),
             Input::StatusWritten(owner, number, outcome) => self.status_written(&owner, number, outcome),

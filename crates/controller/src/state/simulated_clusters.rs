@@ -9,6 +9,7 @@ use super::tests::WALL;
 use super::*;
 use crate::observe::facts::{helm_release, metadata};
 use crate::watch::limit::EventQueue;
+use sluice_core::fleet::owned_read::OwnedRead;
 use sluice_core::fleet::{ClusterEvent, Fact, Kind, ObjectKey};
 
 impl ControllerSimulation {
@@ -34,6 +35,12 @@ impl ControllerSimulation {
             events.push(ClusterEvent::Listed(kind, None, facts));
         }
         self.cluster_events.push((cluster, events));
+    }
+
+    /// A cluster answers what a HelmRelease owns: nothing.
+    pub(super) fn answer_read(&mut self, cluster: ClusterKey, read: OwnedRead) {
+        let answer = ClusterEvent::OwnedWasRead(read.owner, read.number, Ok(Vec::new()));
+        self.cluster_events.push((cluster, vec![answer]));
     }
 
     /// Delivers the next event of the cluster.

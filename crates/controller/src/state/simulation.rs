@@ -406,6 +406,7 @@ impl ControllerSimulation {
             }
             Effect::ReadPromotion(..) | Effect::DeletePromotion(..) => self.pending.push(effect),
             Effect::Connect(cluster, ..) => self.connect(cluster),
+            Effect::ReadOwned(cluster, read) => self.answer_read(cluster, read),
             Effect::Disconnect(cluster) => {
                 self.connected.remove(&cluster);
                 self.cluster_events.retain(|(other, _)| *other != cluster);

@@ -10,11 +10,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
 use super::limit::{EventQueue, ObservedMemory};
+use super::owned_read::OwnedReads;
 use super::relist::Lists;
 use super::session::{KubeconfigSource, Session};
 use crate::observe::ObserveScope;
 use crate::state::Input;
 use sluice_core::fleet::ClusterKey;
+use sluice_core::fleet::owned_read::OwnedRead;
 
 /// All sessions.
 pub struct ClusterSessions {
@@ -34,6 +36,7 @@ struct RunningSession {
     kubeconfig: KubeconfigSource,
     observe: ObserveScope,
     namespaces: watch::Sender<BTreeSet<String>>,
+    owned_reads: Arc<OwnedReads>,
     task: AbortHandle,
 }
 
@@ -79,7 +82,7 @@ impl ClusterSessions {
         self.last_number += 1;
         let number = self.last_number;
         let (namespaces, receiver) = watch::channel(namespaces);
-        let queue = Arc::new(EventQueue::default());
+        let (queue, owned_reads) = (Arc::new(EventQueue::default()), Arc::new(OwnedReads::default()));
         let session = Session {
             key: key.clone(),
             hub: self.hub.clone(),
@@ -89,14 +92,24 @@ impl ClusterSessions {
             namespaces: receiver,
             memory: self.memory.clone(),
             queue: queue.clone(),
+            owned_reads: owned_reads.clone(),
             lists: Lists::new(self.relists.clone()),
         };
         let (sender, cluster) = (self.sender.clone(), key.clone());
         let task = tokio::spawn(session.run(move |event| {
             sender.send(Input::Cluster(cluster.clone(), number, event, queue.slot())).is_ok()
         }));
-        let running = RunningSession { number, kubeconfig, observe, namespaces, task: task.abort_handle() };
+        let task = task.abort_handle();
+        let running = RunningSession { number, kubeconfig, observe, namespaces, owned_reads, task };
         self.running.insert(key.clone(), running);
+    }
+
+    /// Asks the session with a cluster to read what a Flux object owns. Without a session nothing is read: the first lists
+    /// of the next one are newer than the request.
+    pub fn read_owned(&self, key: &ClusterKey, read: OwnedRead) {
+        if let Some(running) = self.running.get(key) {
+            running.owned_reads.add(read);
+        }
     }
 
     /// Ends the session with a cluster.

@@ -8,9 +8,9 @@ use std::io::{Error, ErrorKind};
 use std::time::Duration;
 
 use futures::AsyncBufReadExt;
+use http::Request;
 use kube::Client;
 use kube::api::ListParams;
-use kube::core::Request;
 use serde::Deserialize;
 use tokio::time::timeout;
 
@@ -22,19 +22,25 @@ const READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// The most bytes of a list without its objects.
 const MAX_FRAME_BYTES: usize = 1 << 20;
 
-/// Reads all objects at a URL, calls `each` with the text of each object, and returns the resource version of the
+/// Returns the request for all objects at a URL, or for those that match a field selector.
+///
+/// # Errors
+/// When the URL is not valid.
+pub fn request(url: &str, fields: Option<&str>) -> kube::Result<Request<Vec<u8>>> {
+    let params = ListParams { field_selector: fields.map(String::from), ..ListParams::default() };
+    kube::core::Request::new(url).list(&params).map_err(kube::Error::BuildRequest)
+}
+
+/// Sends a request for a list, calls `each` with the text of each object, and returns the resource version of the
 /// list.
 pub async fn read(
     client: &Client,
-    url: &str,
-    fields: Option<&str>,
+    request: Request<Vec<u8>>,
     limits: &WatchLimits,
     mut each: impl FnMut(&[u8]) -> kube::Result<()>,
 ) -> kube::Result<String> {
     limits.wait_for_room().await;
     let mut count = limits.start_list();
-    let params = ListParams { field_selector: fields.map(String::from), ..ListParams::default() };
-    let request = Request::new(url).list(&params).map_err(kube::Error::BuildRequest)?;
     let body = timeout(READ_TIMEOUT, client.request_stream(request))
         .await
         .map_err(|_| timed_out(READ_TIMEOUT))??;

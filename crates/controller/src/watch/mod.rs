@@ -6,6 +6,7 @@ pub mod connect;
 pub mod limit;
 pub mod line;
 pub mod list;
+pub mod owned_read;
 pub mod parsed_object;
 pub mod read_error;
 pub mod relist;

@@ -18,6 +18,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::connect;
 use super::limit::{EventQueue, ObservedMemory, WatchLimits, WatchMemory};
+use super::owned_read::OwnedReads;
 use super::parsed_object::UnreadableObject;
 use super::read_error::{self, ReadError};
 use super::relist::{Lists, ScopeLists};
@@ -39,6 +40,8 @@ const RETRY_AFTER: Duration = Duration::from_secs(3);
 const ABSENT_RETRY_AFTER: Duration = Duration::from_secs(10);
 /// The same for a kind that only views show: many clusters lack some of these kinds, or the rights for them, for good.
 const SHOWN_ABSENT_RETRY_AFTER: Duration = Duration::from_secs(300);
+/// How many reads of what Flux objects own run at the same time.
+const CONCURRENT_READS: usize = 4;
 /// The time after which a session that reads by namespace tries the whole cluster again.
 const WHOLE_CLUSTER_RETRY_AFTER: Duration = Duration::from_secs(300);
 
@@ -79,6 +82,8 @@ pub struct Session {
     pub memory: Arc<ObservedMemory>,
     /// The queue of this cluster's events.
     pub queue: Arc<EventQueue>,
+    /// The reads of what Flux objects own.
+    pub owned_reads: Arc<OwnedReads>,
     /// The earlier lists of this cluster, which determine when it may be listed again.
     pub lists: Arc<Lists>,
 }
@@ -188,19 +193,12 @@ impl Session {
             tokio::time::sleep(RETRY_AFTER).await;
             return sent;
         }
+        self.owned_reads.clear();
         if !send(ClusterEvent::Connected) {
             return false;
         }
-        let mut watches = JoinSet::new();
-        let shown = Kind::SHOWN.into_iter().filter(|_| self.observe == ObserveScope::All);
-        let kinds: Vec<Kind> = Kind::DECIDING.into_iter().chain(shown).collect();
-        // If the cluster does not say what it serves, each watch asks again and reports the error.
-        let mut served = served::find_all(&client, &kinds).await.unwrap_or_default();
-        for kind in kinds {
-            let (session, client, send) = (self.clone(), client.clone(), send.clone());
-            let served = served.remove(&kind);
-            watches.spawn(async move { session.watch_kind(kind, served, client, send).await });
-        }
+        let mut watches = self.spawn_watches(&client, &send).await;
+        self.spawn_owned_reads(&mut watches, &client, &send);
         let lost = async {
             loop {
                 tokio::time::sleep(PROBE_INTERVAL).await;
@@ -231,6 +229,60 @@ impl Session {
         }
     }
 
+    /// Starts the watches of all kinds. Those of workloads start after the Flux objects have been listed: an older list of
+    /// workloads would not have what these Flux objects have made.
+    async fn spawn_watches(&self, client: &Client, send: &impl SendEvent) -> JoinSet<()> {
+        let mut watches = JoinSet::new();
+        let shown = Kind::SHOWN.into_iter().filter(|_| self.observe == ObserveScope::All);
+        let kinds: Vec<Kind> = Kind::DECIDING.into_iter().chain(shown).collect();
+        // If the cluster does not say what it serves, each watch asks again and reports the error.
+        let mut served = served::find_all(client, &kinds).await.unwrap_or_default();
+        let (unreported, waiting) = watch::channel(BTreeSet::from([Kind::Kustomization, Kind::HelmRelease]));
+        for kind in kinds {
+            let (session, client, send) = (self.clone(), client.clone(), send.clone());
+            let (served, unreported, mut waiting) =
+                (served.remove(&kind), unreported.clone(), waiting.clone());
+            watches.spawn(async move {
+                if Kind::WITH_IMAGES.contains(&kind) {
+                    // This task keeps a sender, so there is no error.
+                    let _ = waiting.wait_for(BTreeSet::is_empty).await;
+                    return session.watch_kind(kind, served, client, send).await;
+                }
+                let send = move |event| {
+                    let sent = send(event);
+                    unreported.send_if_modified(|kinds| kinds.remove(&kind));
+                    sent
+                };
+                session.watch_kind(kind, served, client, send).await
+            });
+        }
+        watches
+    }
+
+    /// Starts the tasks that read what Flux objects own.
+    fn spawn_owned_reads(&self, watches: &mut JoinSet<()>, client: &Client, send: &impl SendEvent) {
+        for _ in 0..CONCURRENT_READS {
+            let (session, client, send) = (self.clone(), client.clone(), send.clone());
+            watches.spawn(async move {
+                let limits =
+                    |kind, namespace: &str| session.limits(kind, Some(namespace), session.watch_memory());
+                session.owned_reads.answer(&session.key, &client, limits, send).await;
+            });
+        }
+    }
+
+    /// Returns the memory for the objects of one watch.
+    fn watch_memory(&self) -> Arc<WatchMemory> {
+        WatchMemory::new(self.key.clone(), self.memory.clone())
+    }
+
+    /// Returns the limits for reading a kind in one namespace, or in all, with the objects charged to `memory`.
+    fn limits(&self, kind: Kind, namespace: Option<&str>, memory: Arc<WatchMemory>) -> WatchLimits {
+        let source = format!("{}: {}", self.key, kind.resource().1);
+        let lists = ScopeLists::new(self.lists.clone(), kind, namespace.map(String::from));
+        WatchLimits::cluster(source, memory, self.queue.clone(), lists)
+    }
+
     /// Watches a kind in the version that the cluster serves, and waits while it serves none. `served` is the answer of
     /// the cluster, if it is known already. Returns when the controller's loop has ended.
     async fn watch_kind(
@@ -247,6 +299,7 @@ impl Session {
             };
             match found {
                 Ok(Some(resource)) => {
+                    self.owned_reads.set_resource(kind, resource.clone());
                     if !self.watch_served(kind, &client, &resource, &send).await {
                         return;
                     }
@@ -418,14 +471,6 @@ struct WatchScope<'a> {
 struct NoFields {}
 
 impl WatchScope<'_> {
-    /// Returns the limits of the watch, whose objects are charged to `memory`.
-    fn limits(&self, memory: Arc<WatchMemory>) -> WatchLimits {
-        let Session { key, queue, lists, .. } = self.session;
-        let source = format!("{key}: {}", self.kind.resource().1);
-        let lists = ScopeLists::new(lists.clone(), self.kind, self.namespace.map(String::from));
-        WatchLimits::cluster(source, memory, queue.clone(), lists)
-    }
-
     async fn watch<K>(&self, trim: impl Fn(&K) -> Fact, send: impl SendEvent) -> ScopeEnd
     where
         K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>
@@ -441,8 +486,8 @@ impl WatchScope<'_> {
             None => Api::all_with(self.client.clone(), self.resource),
         };
         let session = self.session;
-        let memory = WatchMemory::new(session.key.clone(), session.memory.clone());
-        let limits = self.limits(memory.clone());
+        let memory = session.watch_memory();
+        let limits = session.limits(kind, self.namespace, memory.clone());
         let keep = |object: K| {
             let key = metadata::key(kind, &object);
             let fact = metadata::is_valid_name(&key).then(|| trim(&object))?;

@@ -43,7 +43,7 @@ pub enum ObjectEvent<T> {
 /// The call that failed.
 #[derive(Debug)]
 pub enum WatchFailure {
-    /// Listing the objects.
+    /// Listing the objects, or watching them for so long that what is known of them is outdated.
     List(kube::Error),
     /// Watching their changes.
     Watch(kube::Error),
@@ -74,6 +74,8 @@ const WATCH_START_TIMEOUT: Duration = Duration::from_secs(60);
 const MIN_WATCH_TIME: Duration = Duration::from_secs(1);
 /// The pause after the first failure. The pause doubles with each further failure.
 const MIN_PAUSE: Duration = Duration::from_millis(250);
+/// If no watch starts for this long, the objects count as unreadable, because what is known of them is outdated.
+const MAX_FAILING: Duration = Duration::from_secs(20);
 /// The longest pause between two tries, so that Sluice sees a cluster that comes back within 15 seconds.
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 /// The pause after a server has sent too much.
@@ -107,6 +109,8 @@ where
         trim,
         on_event,
         pause: MIN_PAUSE,
+        failing_since: None,
+        is_failure_reported: false,
         changes,
         log_limit: LogLimit::default(),
     };
@@ -126,6 +130,10 @@ struct Follower<K, F, G> {
     on_event: G,
     /// The next pause after a failure.
     pause: Duration,
+    /// Since when no watch has started; `None` after one that did.
+    failing_since: Option<Instant>,
+    /// Whether it was reported that no watch starts, so that the objects must be listed again when one does.
+    is_failure_reported: bool,
     /// Counts the changes of all watches of this follower together.
     changes: ChangeCount,
     log_limit: LogLimit,
@@ -230,14 +238,17 @@ where
             }
             Ok(())
         };
-        let url = self.api.resource_url();
-        let read = list::read(&self.client, url, self.fields.as_deref(), &self.limits, each).await;
+        let read = match list::request(self.api.resource_url(), self.fields.as_deref()) {
+            Ok(request) => list::read(&self.client, request, &self.limits, each).await,
+            Err(error) => Err(error),
+        };
         // A list that the server rejects costs little, and does not count.
         if let Some(lists) = self.limits.lists().filter(|_| has_objects || read.is_ok()) {
             lists.record_end();
         }
         match read {
             Ok(version) => {
+                (self.failing_since, self.is_failure_reported) = (None, false);
                 ControlFlow::Continue(Some(PendingList { objects: Some((objects, unreadable)), version }))
             }
             Err(error) => {
@@ -276,6 +287,7 @@ where
         G: FnMut(ObjectEvent<T>) -> ControlFlow<E>,
     {
         let client = self.client.clone();
+        self.failing_since.get_or_insert_with(Instant::now);
         let started = start_watch(&client, self.api.resource_url(), self.fields.clone(), &list.version);
         let body = match timeout(WATCH_START_TIMEOUT, started).await {
             Ok(Ok(body)) => body,
@@ -287,6 +299,10 @@ where
             }
             Err(_) => return self.watch_failed(timed_out(WATCH_START_TIMEOUT)).await,
         };
+        self.failing_since = None;
+        if std::mem::take(&mut self.is_failure_reported) {
+            return ControlFlow::Continue(WatchEnd::Lost);
+        }
         self.report_list(list)?;
         pin_mut!(body);
         let version = &mut list.version;
@@ -372,7 +388,13 @@ where
             kube::Error::SerdeError(_) => WatchEnd::Lost,
             _ => WatchEnd::Resumable,
         };
-        (self.on_event)(ObjectEvent::Failed(WatchFailure::Watch(error)))?;
+        let is_stale = self.failing_since.is_some_and(|since| since.elapsed() >= MAX_FAILING);
+        let failure = match is_stale && !self.is_failure_reported {
+            true => WatchFailure::List(error),
+            false => WatchFailure::Watch(error),
+        };
+        self.is_failure_reported |= is_stale;
+        (self.on_event)(ObjectEvent::Failed(failure))?;
         ControlFlow::Continue(end)
     }
 

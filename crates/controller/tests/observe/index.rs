@@ -7,8 +7,8 @@ use sluice_core::fleet::{ClusterEvent, ClusterKey, Kind};
 use sluice_core::observed::Health::{Failed, Progressing, Ready};
 
 use crate::support::{
-    applied, by_app, by_label, condition, connect, deployment, fact, helm_release, kustomization, labelled,
-    listed, local, namespace, remote, with,
+    answer_reads, applied, by_app, by_label, condition, connect, deployment, fact, helm_release,
+    kustomization, labelled, listed, local, namespace, remote, with,
 };
 
 fn in_namespaces(namespaces: &[&str]) -> AffectedTargets {
@@ -237,6 +237,7 @@ fn the_objects_of_a_namespace_without_targets_are_removed() {
     index.apply(&hub, ClusterEvent::ByNamespace(Kind::HelmRelease));
     index.apply(&hub, list("a", "1.0.0"));
     index.apply(&hub, list("b", "1.0.0"));
+    answer_reads(&mut index);
     assert_eq!(by_app("HelmRelease", "b").observe(&index).health(), Ready);
     index.set_target_namespaces(&hub, namespaces(&["a"]));
     // Late events of the ended watch change nothing.

@@ -5,12 +5,12 @@
 
 mod captured_statuses;
 mod connect;
-mod debounce;
 mod flux_rules;
 mod index;
 mod kstatus;
 mod members;
 mod orders_and_events;
+mod owned_check;
 mod ownership;
 mod read_error;
 mod reader_role;

@@ -172,10 +172,19 @@ pub fn local(objects: &[Value]) -> Index {
     index
 }
 
-/// Applies an object to the hub.
+/// Answers the reads of what Flux objects of the hub own: there is no change that no watch has reported.
+pub fn answer_reads(index: &mut Index) {
+    for read in index.take_reads(&ClusterKey::Local) {
+        index.apply(&ClusterKey::Local, ClusterEvent::OwnedWasRead(read.owner, read.number, Ok(Vec::new())));
+    }
+}
+
+/// Applies an object to the hub, and answers the read that may follow.
 pub fn applied(index: &mut Index, object: &Value) -> AffectedTargets {
     let (key, fact) = fact(object);
-    index.apply(&ClusterKey::Local, ClusterEvent::Applied(key, fact))
+    let affected = index.apply(&ClusterKey::Local, ClusterEvent::Applied(key, fact));
+    answer_reads(index);
+    affected
 }
 
 /// Builds a [`TargetQuery`].

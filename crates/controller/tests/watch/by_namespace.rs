@@ -13,13 +13,12 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use kube::{Client, Config};
 use sluice_controller::ObserveScope;
-use sluice_controller::watch::limit::{EventQueue, ObservedMemory};
-use sluice_controller::watch::session::{KubeconfigSource, Session};
-use sluice_core::fleet::{ClusterEvent, ClusterKey, Kind};
+use sluice_controller::watch::limit::ObservedMemory;
+use sluice_core::fleet::{ClusterEvent, Kind};
 use sluice_testkit::{WAIT_TIMEOUT, eventually};
-use tokio::sync::{mpsc, watch};
 
 use crate::run;
+use crate::running_session::RunningSession;
 
 /// How often Deployments were listed, by path.
 type Lists = Arc<Mutex<BTreeMap<String, usize>>>;
@@ -58,45 +57,30 @@ fn a_change_of_the_namespaces_lists_only_the_new_ones() -> Result<()> {
         tokio::spawn(async move { axum::serve(listener, app).await });
         let mut config = Config::new(url);
         config.default_retry = false;
-        let (namespaces, receiver) = watch::channel(BTreeSet::from(["shop".to_string()]));
-        let queue = Arc::new(EventQueue::default());
-        let session = Session {
-            observe: ObserveScope::Targets,
-            key: ClusterKey::Remote { namespace: "fleet".into(), name: "prod".into() },
-            hub: Client::try_from(config)?,
-            kubeconfig: KubeconfigSource::Local,
-            allow_exec: false,
-            namespaces: receiver,
-            memory: ObservedMemory::new(1 << 20),
-            queue: queue.clone(),
-            lists: Arc::default(),
-        };
-        let (sender, mut events) = mpsc::unbounded_channel();
-        let task = tokio::spawn(session.run(move |event| sender.send((event, queue.slot())).is_ok()));
+        let (client, memory) = (Client::try_from(config)?, ObservedMemory::new(1 << 20));
+        let mut session = RunningSession::start(client, "prod", ObserveScope::Targets, memory);
         // Each new namespace is listed, and no other one again.
         for n in 0..8 {
             let new = format!("x{n}");
-            namespaces.send_modify(|known| *known = BTreeSet::from(["shop".to_string(), new.clone()]));
-            loop {
-                let event = tokio::time::timeout(WAIT_TIMEOUT, events.recv()).await?;
-                if let Some((ClusterEvent::Listed(Kind::Deployment, Some(listed), _), _)) = event
-                    && listed == new
-                {
-                    break;
-                }
-            }
+            session
+                .namespaces
+                .send_modify(|known| *known = BTreeSet::from(["apps".to_string(), new.clone()]));
+            let is_new = |event| match event {
+                ClusterEvent::Listed(Kind::Deployment, Some(listed), _) => (listed == new).then_some(()),
+                _ => None,
+            };
+            session.first(is_new).await?;
         }
-        let shop = |counts: &BTreeMap<String, usize>| {
-            counts.iter().find(|(path, _)| path.contains("/shop/")).map(|(_, count)| *count)
+        let apps = |counts: &BTreeMap<String, usize>| {
+            counts.iter().find(|(path, _)| path.contains("/apps/")).map(|(_, count)| *count)
         };
         eventually(WAIT_TIMEOUT, || async {
-            ensure!(shop(&counted.lock().unwrap()).is_some(), "it is not listed yet");
+            ensure!(apps(&counted.lock().unwrap()).is_some(), "it is not listed yet");
             Ok(())
         })
         .await?;
         let counts = counted.lock().unwrap().clone();
-        ensure!(shop(&counts) == Some(1) && counts.values().all(|count| *count == 1), "{counts:?}");
-        task.abort();
+        ensure!(apps(&counts) == Some(1) && counts.values().all(|count| *count == 1), "{counts:?}");
         Ok(())
     })
 }

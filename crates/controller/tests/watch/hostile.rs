@@ -1,10 +1,9 @@
 //! Clusters that attack Sluice. For each attack the session must report an error that names the limit, and the
 //! memory of this process, which also runs the hostile server, must stay small.
 
-use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::io::Write;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -21,14 +20,13 @@ use kube::client::ClientBuilder;
 use kube::{Client, Config};
 use serde_json::json;
 use sluice_controller::ObserveScope;
-use sluice_controller::watch::limit::{EventQueue, ObservedMemory, limit_errors};
-use sluice_controller::watch::session::{KubeconfigSource, Session};
-use sluice_core::fleet::{ClusterEvent, ClusterKey};
+use sluice_controller::watch::limit::{ObservedMemory, limit_errors};
+use sluice_core::fleet::ClusterEvent;
 use sluice_testkit::eventually;
-use tokio::sync::{mpsc, watch};
 use tower::util::MapResponseLayer;
 
 use crate::run;
+use crate::running_session::RunningSession;
 
 /// The attack of a hostile cluster.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -175,22 +173,9 @@ fn resident_memory() -> Result<usize> {
 /// MiB.
 async fn error_and_growth(attack: Attack) -> Result<(String, usize)> {
     let before = resident_memory()?;
-    let (_namespaces, receiver) = watch::channel(BTreeSet::from(["apps".to_string()]));
-    let queue = Arc::new(EventQueue::default());
     let memory = ObservedMemory::new(128 << 20);
-    let session = Session {
-        observe: ObserveScope::All,
-        key: ClusterKey::Remote { namespace: "fleet".into(), name: "hostile".into() },
-        hub: hostile_client(attack).await?,
-        kubeconfig: KubeconfigSource::Local,
-        allow_exec: false,
-        namespaces: receiver,
-        memory: memory.clone(),
-        queue: queue.clone(),
-        lists: Arc::default(),
-    };
-    let (sender, mut events) = mpsc::unbounded_channel();
-    let task = tokio::spawn(session.run(move |event| sender.send((event, queue.slot())).is_ok()));
+    let client = hostile_client(attack).await?;
+    let mut session = RunningSession::start(client, "hostile", ObserveScope::All, memory.clone());
     let (started, mut measured, mut growth) = (Instant::now(), Instant::now(), 0);
     let error = loop {
         ensure!(started.elapsed() < TIMEOUT, "{attack:?} does not end");
@@ -199,7 +184,7 @@ async fn error_and_growth(attack: Attack) -> Result<(String, usize)> {
             growth = growth.max(resident_memory()?.saturating_sub(before));
             ensure!(growth < MAX_GROWTH, "{attack:?} took {growth} MiB");
         }
-        let Ok(event) = tokio::time::timeout(Duration::from_millis(20), events.recv()).await else {
+        let Ok(event) = tokio::time::timeout(Duration::from_millis(20), session.events.recv()).await else {
             continue;
         };
         match event.context("it ended")?.0 {
@@ -208,8 +193,7 @@ async fn error_and_growth(attack: Attack) -> Result<(String, usize)> {
             _ => {}
         }
     };
-    task.abort();
-    let _ = task.await;
+    drop(session);
     // The watches of a session end with it, and release their memory.
     eventually(TIMEOUT, || async {
         ensure!(memory.used() == 0, "{attack:?} left {} bytes charged", memory.used());

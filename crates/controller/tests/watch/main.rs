@@ -5,6 +5,8 @@
 mod by_namespace;
 mod hostile;
 mod mock;
+mod owned;
+mod running_session;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

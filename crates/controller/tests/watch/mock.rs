@@ -13,6 +13,8 @@ use axum::response::{IntoResponse, Response};
 use kube::{Client, Config};
 use serde::Deserialize;
 
+use sluice_controller::watch::stream::WatchFailure;
+
 use crate::{Follower, run};
 
 #[derive(Deserialize)]
@@ -146,6 +148,22 @@ fn an_incomplete_list_is_not_reported() -> Result<()> {
             follower.until("reported a failure", |f| !f.failures.is_empty()).await?;
             ensure!(follower.lists == 0 && count.watches.load(Ordering::SeqCst) == 0, "{list}");
         }
+        Ok(())
+    })
+}
+
+/// A server that lists objects and is then too busy for watches.
+#[test]
+fn objects_count_as_unreadable_while_no_watch_starts_for_long() -> Result<()> {
+    run(async {
+        let status =
+            r#"{"kind":"Status","apiVersion":"v1","status":"WatchFailure","code":503,"message":"busy"}"#;
+        let (mut follower, count) = follower((200, LIST), (503, status)).await?;
+        let unreadable =
+            |f: &Follower| f.failures.iter().any(|failure| matches!(failure, WatchFailure::List(_)));
+        follower.until("counts as unreadable", unreadable).await?;
+        ensure!(follower.failures.len() > 5, "the first failures are temporary: {:?}", follower.failures);
+        ensure!(count.lists.load(Ordering::SeqCst) == 1, "a busy server is not listed again");
         Ok(())
     })
 }

@@ -2,6 +2,7 @@
 
 use super::fact::Fact;
 use super::object_key::{Kind, ObjectKey};
+use super::owned_check::FoundObject;
 
 /// An event of a cluster. The optional text of an event about a kind is a namespace; `None` means all namespaces.
 #[derive(Debug)]
@@ -24,4 +25,6 @@ pub enum ClusterEvent {
     Applied(ObjectKey, Fact),
     /// An object was deleted.
     Deleted(ObjectKey),
+    /// The objects that a Flux object owns were read for the check of this number, or why they could not be read.
+    OwnedWasRead(ObjectKey, u64, Result<Vec<FoundObject>, String>),
 }

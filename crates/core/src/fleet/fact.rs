@@ -1,10 +1,11 @@
 //! The facts that Sluice keeps of an observed object: the parts that can change a decision, a status or a view. An event
 //! with the same facts changes nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::inventory::Inventory;
 use super::object_key::{Kind, ObjectKey};
+use super::owned_check::{OwnedCheck, SpecVersion};
 use crate::observed::Health;
 use crate::repository::Repository;
 use crate::revision::Facet;
@@ -61,6 +62,8 @@ pub struct HealthStatus {
 /// The facts of a Kustomization or HelmRelease.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FluxFact {
+    /// The version of its spec.
+    pub spec_version: SpecVersion,
     /// The pipelines that its labels name.
     pub pipelines: Vec<String>,
     /// The Kustomization or HelmRelease that its labels name as owner.
@@ -97,6 +100,9 @@ pub struct FluxFact {
     pub covers_owned: bool,
     /// It applies to another cluster, so its workloads are not on this one.
     pub on_another_cluster: bool,
+    /// The check of what it owns, while it is Ready and the watches may not have reported every change that it made.
+    /// The index sets it.
+    pub owned_check: Option<Box<OwnedCheck>>,
 }
 
 /// The identity of a Helm release on a cluster.
@@ -134,6 +140,26 @@ impl Owned {
         .into_iter()
         .flatten()
     }
+
+    /// Whether an object is one of them. `release` is the Helm release that contains it, by Helm's annotations.
+    pub fn contains(&self, key: &ObjectKey, release: Option<&ReleaseName>) -> bool {
+        match self {
+            Owned::Inventory(entries) => entries.contains(key),
+            Owned::Release(own) => key.namespace == own.namespace && release == Some(own),
+        }
+    }
+
+    /// Returns the kinds and namespaces that they are in.
+    pub fn scopes(&self) -> BTreeSet<(Kind, String)> {
+        match self {
+            Owned::Inventory(entries) => {
+                entries.iter().map(|key| (key.kind, key.namespace.clone())).collect()
+            }
+            Owned::Release(release) => {
+                Kind::OWNED.into_iter().map(|kind| (kind, release.namespace.clone())).collect()
+            }
+        }
+    }
 }
 
 impl Fact {
@@ -170,6 +196,15 @@ impl Fact {
         600 + 3 * (key.namespace.len() + key.name.len()) + content
     }
 
+    /// Returns the version of the object's spec; `None` of a kind that no Flux object's health depends on.
+    pub fn spec_version(&self) -> Option<SpecVersion> {
+        match self {
+            Fact::Flux(flux) => Some(flux.spec_version),
+            Fact::Workload(workload) => Some(workload.spec_version),
+            Fact::Source(_) | Fact::Namespace { .. } => None,
+        }
+    }
+
     /// Returns the Helm release that contains the object, by Helm's annotations.
     fn release(&self) -> Option<&ReleaseName> {
         match self {
@@ -203,12 +238,19 @@ impl FluxFact {
     /// Whether it owns an object whose labels name it as owner. Labels alone do not count, because each user who
     /// may create a Deployment may write such labels.
     pub fn owns(&self, key: &ObjectKey, object: &Fact) -> bool {
-        match &self.owned {
-            Owned::Inventory(entries) => entries.contains(key),
-            Owned::Release(release) => {
-                key.namespace == release.namespace && object.release() == Some(release)
-            }
-        }
+        self.owned.contains(key, object.release())
+    }
+
+    /// Whether it is Ready, as before, and neither its spec nor what Flux applied has changed.
+    pub(super) fn is_same_state(&self, former: &FluxFact) -> bool {
+        let state = |flux: &FluxFact| (flux.status.health == Health::Ready).then_some(flux.spec_version);
+        state(self).is_some() && state(self) == state(former) && self.facets == former.facets
+    }
+
+    /// Whether its health may depend on changes that it made and that no watch has reported yet.
+    pub(super) fn needs_check(&self) -> bool {
+        let owns_nothing = matches!(&self.owned, Owned::Inventory(entries) if entries.is_empty());
+        self.status.health == Health::Ready && !self.on_another_cluster && !owns_nothing
     }
 
     /// Returns this fact, with the former status if Flux only repeats an attempt. Flux reconciles a Kustomization
@@ -273,6 +315,8 @@ impl SourceFact {
 /// The facts of a Deployment, StatefulSet, DaemonSet or CronJob.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkloadFact {
+    /// The version of its spec.
+    pub spec_version: SpecVersion,
     /// The Kustomization or HelmRelease that its labels name as owner; `None` if Flux did not make it.
     pub owner: Option<ObjectKey>,
     /// The Helm release that contains it, by Helm's annotations.

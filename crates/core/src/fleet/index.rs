@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use super::cluster_event::ClusterEvent;
 use super::object_key::ClusterKey;
 use super::observed_cluster::{AffectedTargets, ClusterState, ObservedCluster};
+use super::owned_read::OwnedRead;
 
 /// The observed state of all clusters. One thread applies events; others read through a [`Fleet`] at the same time.
 #[derive(Debug, Default)]
@@ -47,6 +48,11 @@ impl Index {
     /// Applies an event of a cluster.
     pub fn apply(&mut self, cluster: &ClusterKey, event: ClusterEvent) -> AffectedTargets {
         self.change(cluster, |cluster| cluster.apply(event))
+    }
+
+    /// Returns the reads that the checks of a cluster's Flux objects need since the last call.
+    pub fn take_reads(&mut self, cluster: &ClusterKey) -> Vec<OwnedRead> {
+        self.change(cluster, ObservedCluster::take_reads)
     }
 
     /// Sets the namespaces of a cluster with targets. If a kind is read by namespace, its objects in all other

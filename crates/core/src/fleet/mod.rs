@@ -6,6 +6,8 @@ pub mod index;
 pub mod inventory;
 pub mod object_key;
 pub mod observed_cluster;
+pub mod owned_check;
+pub mod owned_read;
 
 pub use cluster_event::ClusterEvent;
 pub use fact::{Fact, FluxFact, WorkloadFact};

@@ -154,3 +154,9 @@ pub struct ObjectKey {
     /// The name.
     pub name: String,
 }
+
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}/{}", self.kind.name(), self.namespace, self.name)
+    }
+}

@@ -6,6 +6,8 @@ use std::hash::Hash;
 use super::cluster_event::ClusterEvent;
 use super::fact::{Fact, FluxFact, Owned};
 use super::object_key::{Kind, ObjectKey};
+use super::owned_check::{FoundObject, OwnedAnswer, OwnedCheck};
+use super::owned_read::OwnedRead;
 
 /// The longest chain of Flux objects in which each one owns the next. A Kustomization that owns a HelmRelease is a
 /// chain of two.
@@ -47,6 +49,10 @@ pub struct ObservedCluster {
     /// The namespaces with targets; `None` before they are known. If a kind is read by namespace, other namespaces
     /// are ignored.
     target_namespaces: Option<BTreeSet<String>>,
+    /// The number of the last check of what a Flux object owns.
+    last_check: u64,
+    /// The Flux objects that need a read of what they own.
+    to_read: BTreeSet<ObjectKey>,
 }
 
 /// The targets that an event may have changed.
@@ -184,6 +190,7 @@ impl ObservedCluster {
     /// Removes all objects. The objects of a lost cluster are outdated, and would only take memory.
     fn clear(&mut self) {
         self.objects.clear();
+        self.to_read.clear();
         self.referring.clear();
     }
 
@@ -218,8 +225,9 @@ impl ObservedCluster {
                 self.replace(kind, None, Vec::new());
                 self.set_kind_state(kind, None, KindState::Absent)
             }
-            ClusterEvent::Applied(key, fact) => self.insert(key, fact),
+            ClusterEvent::Applied(key, fact) => self.insert(key, fact, false),
             ClusterEvent::Deleted(key) => self.remove(&key),
+            ClusterEvent::OwnedWasRead(key, number, found) => self.answer_check(&key, number, found),
         };
         if self.state == ClusterState::Up { affected } else { AffectedTargets::None }
     }
@@ -271,16 +279,33 @@ impl ObservedCluster {
         for key in removed {
             add(self.remove(&key));
         }
+        // The first lists need no check, because a cluster is asked for its workloads after its Flux objects.
+        let is_first =
+            self.state == ClusterState::Connecting && !self.kind_states.contains_key(&(kind, None));
         for (key, fact) in facts {
-            add(self.insert(key, fact));
+            add(self.insert(key, fact, is_first));
         }
         affected
     }
 
-    fn insert(&mut self, key: ObjectKey, fact: Fact) -> AffectedTargets {
+    /// Adds or replaces an object. `is_first` says that it comes from the first list after the connection.
+    fn insert(&mut self, key: ObjectKey, fact: Fact, is_first: bool) -> AffectedTargets {
         let former = self.objects.get(&key);
         let fact = match fact {
-            Fact::Flux(flux) => Fact::Flux(Box::new(flux.with_former_status(former))),
+            Fact::Flux(flux) => {
+                let mut flux = flux.with_former_status(former);
+                flux.owned_check = match former {
+                    Some(Fact::Flux(former)) if flux.is_same_state(former) => former.owned_check.clone(),
+                    _ if is_first || !flux.needs_check() => None,
+                    _ => {
+                        self.last_check += 1;
+                        self.to_read.insert(key.clone());
+                        let (number, answer) = (self.last_check, OwnedAnswer::Pending);
+                        Some(Box::new(OwnedCheck { number, reads: 0, answer }))
+                    }
+                };
+                Fact::Flux(Box::new(flux))
+            }
             other => other,
         };
         if former == Some(&fact) {
@@ -304,6 +329,74 @@ impl ObservedCluster {
         }
         affected.extend(self.affected_namespaces(&key));
         AffectedTargets::InNamespaces(affected)
+    }
+
+    /// Takes in what a Flux object owns, by a read for the check of this number.
+    fn answer_check(
+        &mut self,
+        owner: &ObjectKey,
+        number: u64,
+        found: Result<Vec<FoundObject>, String>,
+    ) -> AffectedTargets {
+        let Some(reads) = self.reads_of(owner, number) else { return AffectedTargets::None };
+        let answer = match found {
+            Ok(found) => OwnedAnswer::missing(found, |key| self.objects.get(key)?.spec_version()),
+            Err(why) => Some(OwnedAnswer::Failed(why)),
+        };
+        let affected = AffectedTargets::InNamespaces(self.affected_namespaces(owner));
+        let Some(Fact::Flux(flux)) = self.objects.get_mut(owner) else { return AffectedTargets::None };
+        let is_known = flux.owned_check.as_ref().map(|check| &check.answer) == answer.as_ref();
+        flux.owned_check = answer.map(|answer| Box::new(OwnedCheck { number, reads: reads + 1, answer }));
+        if is_known { AffectedTargets::None } else { affected }
+    }
+
+    /// Returns the check of what a Flux object owns; `None` if there is none, or if it has ended.
+    fn check_of(&self, owner: &ObjectKey) -> Option<&OwnedCheck> {
+        match self.objects.get(owner)? {
+            Fact::Flux(flux) => flux.owned_check.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Returns the reads that are needed since the last call.
+    pub(super) fn take_reads(&mut self) -> Vec<OwnedRead> {
+        let owners = std::mem::take(&mut self.to_read);
+        owners.iter().filter_map(|owner| self.read_of(owner, self.check_of(owner)?.number)).collect()
+    }
+
+    /// Returns how many reads the check of this number has had; `None` if the check has ended.
+    pub fn reads_of(&self, owner: &ObjectKey, number: u64) -> Option<u32> {
+        self.check_of(owner).filter(|check| check.number == number).map(|check| check.reads)
+    }
+
+    /// Returns the next read for the check of this number; `None` if the check has ended.
+    pub fn read_of(&self, owner: &ObjectKey, number: u64) -> Option<OwnedRead> {
+        self.reads_of(owner, number)?;
+        let Some(Fact::Flux(flux)) = self.objects.get(owner) else { return None };
+        let mut scopes = flux.owned.scopes();
+        scopes.retain(|(kind, namespace)| self.is_watched(*kind, namespace));
+        let (owner, owned) = (owner.clone(), flux.owned.clone());
+        Some(OwnedRead { owner, owned, scopes, number })
+    }
+
+    /// Whether a watch reports the objects of a kind in a namespace, or will.
+    fn is_watched(&self, kind: Kind, namespace: &str) -> bool {
+        match self.kind_states.get(&(kind, None)) {
+            Some(KindState::Absent) => false,
+            Some(KindState::ByNamespace) => {
+                self.target_namespaces.as_ref().is_none_or(|targets| targets.contains(namespace))
+            }
+            Some(KindState::Listed | KindState::Unreadable(_)) | None => true,
+        }
+    }
+
+    /// Returns why a Flux object that is Ready does not count as such yet; `None` if it does.
+    pub fn why_not_yet(&self, flux: &FluxFact) -> Option<String> {
+        flux.owned_check.as_ref()?.answer.why_not_yet(|key| {
+            // The state of a kind that cannot be read says so itself.
+            let is_listed = self.kind_state(key.kind, &key.namespace) == Some(&KindState::Listed);
+            is_listed.then(|| self.objects.get(key).and_then(Fact::spec_version))
+        })
     }
 
     fn remove(&mut self, key: &ObjectKey) -> AffectedTargets {

@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
-use sluice_testkit::fault_injection::{ConflictInjector, WriteFault};
+use sluice_testkit::fault_injection::{ApiServerProxy, WriteFault};
 use sluice_testkit::{ForgeRepo, shared_gitea};
 
 use crate::place::{SOON, TestNamespace, revision};
@@ -48,7 +48,7 @@ struct CrashFixture {
     place: TestNamespace,
     repo: ForgeRepo,
     controller: Controller,
-    _conflicts: ConflictInjector,
+    _conflicts: ApiServerProxy,
 }
 
 impl CrashFixture {
@@ -57,7 +57,7 @@ impl CrashFixture {
         let gitea = shared_gitea().await?;
         let repo = gitea.create_repo(&place.namespace, &[("README.md", "fleet\n")]).await?;
         place.forge_secret().await?;
-        let conflicts = ConflictInjector::in_front_of(&place.shared.hub, &[WriteFault::Conflict])?;
+        let conflicts = ApiServerProxy::in_front_of(&place.shared.hub, &[WriteFault::Conflict])?;
         let controller = Controller::start_at(conflicts.kubeconfig_path(), &place.namespace, &[], &[])?;
         Ok(CrashFixture { place, repo, controller, _conflicts: conflicts })
     }

@@ -11,6 +11,7 @@ mod crash;
 mod hostile;
 mod intake;
 mod isolation;
+mod lagging_watch;
 mod page;
 mod people;
 #[path = "../support/place.rs"]

@@ -6,6 +6,7 @@ use sluice_core::Facet;
 use sluice_core::fleet::fact::{HealthStatus, Origin, Owned, SourceFact};
 use sluice_core::fleet::index::Index;
 use sluice_core::fleet::observed_cluster::ObservedCluster;
+use sluice_core::fleet::owned_check::SpecVersion;
 use sluice_core::fleet::{ClusterEvent, ClusterKey, Fact, FluxFact, Kind, ObjectKey, WorkloadFact};
 use sluice_core::observed::Health;
 use sluice_core::repository::Repository;
@@ -30,6 +31,7 @@ fn ready() -> HealthStatus {
 /// A HelmRelease or Kustomization that is Ready, with one facet.
 fn flux(facet: Facet, value: &str, source: ObjectKey, owned: &[ObjectKey]) -> FluxFact {
     FluxFact {
+        spec_version: SpecVersion::default(),
         pipelines: vec![],
         owner: None,
         attempt: None,
@@ -48,12 +50,19 @@ fn flux(facet: Facet, value: &str, source: ObjectKey, owned: &[ObjectKey]) -> Fl
         gave_up: BTreeMap::new(),
         covers_owned: true,
         on_another_cluster: false,
+        owned_check: None,
     }
 }
 
 fn deployment(owner: Option<ObjectKey>, images: &[&str]) -> Fact {
     let images = images.iter().map(ToString::to_string).collect();
-    Fact::Workload(WorkloadFact { owner, release: None, status: ready(), images })
+    Fact::Workload(WorkloadFact {
+        spec_version: SpecVersion::default(),
+        owner,
+        release: None,
+        status: ready(),
+        images,
+    })
 }
 
 fn source(url: &str, follows: &str, revision: &str) -> SourceFact {

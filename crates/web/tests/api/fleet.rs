@@ -10,6 +10,7 @@ use sluice_core::Facet;
 use sluice_core::access::{AccessError, Caller, Right};
 use sluice_core::fleet::fact::{HealthStatus, Owned, SourceFact};
 use sluice_core::fleet::index::Index;
+use sluice_core::fleet::owned_check::SpecVersion;
 use sluice_core::fleet::{ClusterEvent, ClusterKey, Fact, FluxFact, Kind, ObjectKey, WorkloadFact};
 use sluice_core::observed::Health;
 use sluice_core::planned_change::PlannedChange;
@@ -91,6 +92,7 @@ fn release(namespace: &str, name: &str, version: &str) -> Vec<(ObjectKey, Fact)>
     let (helm, web) = (key(Kind::HelmRelease, namespace, name), key(Kind::Deployment, namespace, name));
     let charts = key(Kind::HelmRepository, "flux-system", "charts");
     let flux = FluxFact {
+        spec_version: SpecVersion::default(),
         pipelines: vec![],
         owner: None,
         attempt: None,
@@ -109,11 +111,18 @@ fn release(namespace: &str, name: &str, version: &str) -> Vec<(ObjectKey, Fact)>
         gave_up: BTreeMap::new(),
         covers_owned: true,
         on_another_cluster: false,
+        owned_check: None,
     };
     let images =
         ["ghcr.io/proxy:2", "ghcr.io/proxy:1", "a\u{1}b\u{0}\"c:1", "a\u{1}b:1", "a:1"].map(String::from);
     let images = [vec![format!("ghcr.io/{name}:{version}")], images.to_vec()].concat();
-    let workload = WorkloadFact { owner: Some(helm.clone()), release: None, status: ready(), images };
+    let workload = WorkloadFact {
+        spec_version: SpecVersion::default(),
+        owner: Some(helm.clone()),
+        release: None,
+        status: ready(),
+        images,
+    };
     let repository = Repository { url: "https://charts.example.com".into(), branch: String::new() };
     let source = SourceFact { repository, status: ready(), ..SourceFact::default() };
     vec![
@@ -142,7 +151,13 @@ fn remote(name: &str) -> ClusterKey {
 pub fn flood(index: &mut Index, cluster: &str, count: usize) {
     let workload = |number: usize| {
         let images = vec![format!("evil:{number}")];
-        let fact = WorkloadFact { owner: None, release: None, status: ready(), images };
+        let fact = WorkloadFact {
+            spec_version: SpecVersion::default(),
+            owner: None,
+            release: None,
+            status: ready(),
+            images,
+        };
         (key(Kind::Deployment, "evil", &format!("d{number}")), Fact::Workload(fact))
     };
     let objects = (0..count).map(workload).collect();

@@ -8,7 +8,7 @@ use sluice_core::revision::Facet;
 use sluice_core::tracks::DefaultFacet;
 
 use super::flux_status::{health_status, inventory, split_by_validity};
-use super::metadata::{is_valid_name, labelled_pipelines, owner, release, release_name};
+use super::metadata::{is_valid_name, labelled_pipelines, owner, release, release_name, spec_version};
 use super::source::{source_key, text};
 use crate::observe::{gave_up, health};
 use sluice_core::fleet::fact::{Owned, ReleaseName};
@@ -45,6 +45,7 @@ pub fn facts(object: &HelmRelease) -> Fact {
     let template = spec.chart.as_ref().map(|chart| &chart.spec);
     let source = template.map(|template| &template.source_ref).or(spec.chart_ref.as_ref());
     Fact::Flux(Box::new(FluxFact {
+        spec_version: spec_version(object),
         pipelines: labelled_pipelines(object),
         owner: owner(Kind::HelmRelease, object),
         attempt: None,
@@ -63,6 +64,7 @@ pub fn facts(object: &HelmRelease) -> Fact {
         gave_up: gave_up::facets(object, &status),
         covers_owned: waits,
         on_another_cluster: object.spec.kube_config.is_some(),
+        owned_check: None,
     }))
 }
 

@@ -8,7 +8,7 @@ use sluice_core::revision::{Facet, shortened};
 use sluice_core::tracks::DefaultFacet;
 
 use super::flux_status::{health_status, inventory, split_by_validity};
-use super::metadata::{labelled_pipelines, owner, release};
+use super::metadata::{labelled_pipelines, owner, release, spec_version};
 use super::source::{source_key, text};
 use crate::observe::health;
 use crate::observe::oci_revision::tag_and_digest;
@@ -37,6 +37,7 @@ pub fn facts(object: &Kustomization) -> Fact {
     let inventory = inventory(&status).unwrap_or_default();
     let generation = object.metadata.generation.unwrap_or_default();
     Fact::Flux(Box::new(FluxFact {
+        spec_version: spec_version(object),
         pipelines: labelled_pipelines(object),
         owner: owner(Kind::Kustomization, object),
         attempt: status.last_attempted_revision.clone().map(|revision| (generation, revision)),
@@ -56,6 +57,7 @@ pub fn facts(object: &Kustomization) -> Fact {
         invalid,
         gave_up: BTreeMap::new(),
         on_another_cluster: object.spec.kube_config.is_some(),
+        owned_check: None,
     }))
 }
 

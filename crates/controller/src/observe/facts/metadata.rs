@@ -1,10 +1,13 @@
 //! What the facts of all kinds have in common: the key, the labels and the annotations of an object.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use kube::ResourceExt;
 use sluice_api::flux::{HELM_OWNER, HELM_RELEASE, KUSTOMIZE_OWNER};
 use sluice_api::{ALLOWED_NAMESPACES, MEMBER_LABELS};
 
 use sluice_core::fleet::fact::{AllowedNamespaces, ReleaseName};
+use sluice_core::fleet::owned_check::SpecVersion;
 use sluice_core::fleet::{Fact, Kind, ObjectKey};
 
 /// The most bytes of a name in Kubernetes.
@@ -13,6 +16,13 @@ const MAX_NAME_BYTES: usize = 253;
 /// Returns the key of an object.
 pub fn key(kind: Kind, object: &impl ResourceExt) -> ObjectKey {
     ObjectKey { kind, namespace: object.namespace().unwrap_or_default(), name: object.name_any() }
+}
+
+/// Returns the version of an object's spec.
+pub fn spec_version(object: &impl ResourceExt) -> SpecVersion {
+    let mut hasher = DefaultHasher::new();
+    object.meta().uid.hash(&mut hasher);
+    SpecVersion { uid: hasher.finish(), generation: object.meta().generation.unwrap_or_default() }
 }
 
 /// Whether the name and namespace of an object follow the rules of Kubernetes. A hostile cluster may send any
@@ -46,7 +56,7 @@ pub(super) fn labelled_pipelines(object: &impl ResourceExt) -> Vec<String> {
 /// Returns the Kustomization or HelmRelease that an object's labels name as owner. If the labels name both, the
 /// HelmRelease is the direct owner, and the Kustomization owns the HelmRelease. An object that names itself, as
 /// Flux's own Kustomization does, has no owner.
-pub(super) fn owner(kind: Kind, object: &impl ResourceExt) -> Option<ObjectKey> {
+pub fn owner(kind: Kind, object: &impl ResourceExt) -> Option<ObjectKey> {
     let label = |kind, keys: [&str; 2]| {
         let labels = object.labels();
         Some(ObjectKey { kind, name: labels.get(keys[0])?.clone(), namespace: labels.get(keys[1])?.clone() })
@@ -66,7 +76,7 @@ pub(super) fn release_name(name: &str, namespace: &str) -> Option<ReleaseName> {
 }
 
 /// Returns the Helm release that contains an object, by Helm's annotations.
-pub(super) fn release(object: &impl ResourceExt) -> Option<Box<ReleaseName>> {
+pub fn release(object: &impl ResourceExt) -> Option<Box<ReleaseName>> {
     let [name, namespace] = HELM_RELEASE.map(|key| object.annotations().get(key));
     release_name(name?, namespace?).map(Box::new)
 }

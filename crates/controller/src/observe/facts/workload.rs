@@ -3,7 +3,7 @@
 use sluice_api::workload::Workload;
 
 use super::flux_status::sanitized;
-use super::metadata::{owner, release};
+use super::metadata::{owner, release, spec_version};
 use crate::observe::health;
 use crate::record::cut;
 use sluice_core::fleet::{Fact, Kind, WorkloadFact};
@@ -20,6 +20,7 @@ pub fn facts(kind: Kind, object: &Workload) -> Fact {
     let generation = object.metadata.generation.unwrap_or_default();
     let terminating = object.metadata.deletion_timestamp.is_some();
     Fact::Workload(WorkloadFact {
+        spec_version: spec_version(object),
         owner: owner(kind, object),
         release: release(object),
         status: sanitized(health::workload(kind.name(), generation, terminating, &object.spec, &state)),

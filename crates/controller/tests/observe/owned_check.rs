@@ -1,0 +1,190 @@
+//! A new revision counts when the watches have reported what the API server says that Flux has changed for it.
+
+use serde_json::{Value, json};
+use sluice_core::fleet::index::Index;
+use sluice_core::fleet::owned_check::FoundObject;
+use sluice_core::fleet::owned_read::OwnedRead;
+use sluice_core::fleet::{ClusterEvent, ClusterKey, Kind};
+use sluice_core::observed::Health;
+
+use crate::support::{by_app, deployment, fact, helm_release, kustomization, listed, local, namespace, with};
+
+const HUB: ClusterKey = ClusterKey::Local;
+
+/// Returns a Kustomization that is Ready at a tag of an OCI artifact.
+fn at(tag: &str) -> Value {
+    let object = kustomization("apps", "podinfo", &["apps_web_apps_Deployment"]);
+    let object = with(object, "spec/sourceRef", json!({"kind": "OCIRepository", "name": "podinfo"}));
+    with(object, "status/lastAppliedRevision", format!("{tag}@sha256:aa").into())
+}
+
+/// Returns the healthy Deployment of the Kustomization, at a generation of its spec.
+fn web(generation: i64) -> Value {
+    let object = deployment("apps", "web", ("kustomize", "apps", "podinfo"), "web:1");
+    let object = with(object, "metadata/generation", generation.into());
+    with(object, "status/observedGeneration", generation.into())
+}
+
+/// Returns the Deployment at a generation that is not rolled out yet.
+fn rolling_out(generation: i64) -> Value {
+    with(web(generation - 1), "metadata/generation", generation.into())
+}
+
+fn apply(index: &mut Index, object: &Value) {
+    let (key, fact) = fact(object);
+    index.apply(&HUB, ClusterEvent::Applied(key, fact));
+}
+
+/// Applies an object, and returns the only read that follows.
+fn read_after(index: &mut Index, object: &Value) -> OwnedRead {
+    apply(index, object);
+    let mut reads = index.take_reads(&HUB);
+    assert_eq!(reads.len(), 1, "{reads:?}");
+    reads.remove(0)
+}
+
+fn found(object: &Value) -> FoundObject {
+    let (key, fact) = fact(object);
+    (key, fact.spec_version().unwrap())
+}
+
+fn answer(index: &mut Index, read: &OwnedRead, found: Result<Vec<FoundObject>, String>) {
+    index.apply(&HUB, ClusterEvent::OwnedWasRead(read.owner.clone(), read.number, found));
+}
+
+fn podinfo(index: &Index) -> (Health, String) {
+    let observed = by_app("Kustomization", "apps").observe(index);
+    (observed.health(), observed.members[0].message.clone())
+}
+
+fn has_check(index: &Index, read: &OwnedRead) -> bool {
+    index.cluster(&HUB).unwrap().reads_of(&read.owner, read.number).is_some()
+}
+
+#[test]
+fn a_new_revision_counts_when_its_deployment_has_changed_and_is_healthy() {
+    let mut index = local(&[namespace("apps"), at("1.0.0"), web(3)]);
+    assert_eq!(podinfo(&index).0, Health::Ready);
+    let read = read_after(&mut index, &at("1.1.0"));
+    assert_eq!(read.scopes.iter().collect::<Vec<_>>(), [&(Kind::Deployment, "apps".to_string())]);
+    assert_eq!(podinfo(&index).0, Health::Progressing, "its Deployment may have changed");
+    answer(&mut index, &read, Ok(vec![found(&web(4))]));
+    let (health, why) = podinfo(&index);
+    assert_eq!(health, Health::Progressing);
+    assert!(why.contains("Deployment apps/web"), "{why}");
+    apply(&mut index, &rolling_out(4));
+    assert_eq!(podinfo(&index).0, Health::Progressing);
+    assert!(podinfo(&index).1.starts_with("Deployment web: "), "{:?}", podinfo(&index));
+    apply(&mut index, &web(4));
+    assert_eq!(podinfo(&index).0, Health::Ready);
+    // The next read ends the check, so that nothing is missing when the Deployment is gone later.
+    assert!(has_check(&index, &read));
+    let again = index.cluster(&HUB).unwrap().read_of(&read.owner, read.number).unwrap();
+    answer(&mut index, &again, Ok(vec![found(&web(4))]));
+    assert!(!has_check(&index, &read));
+}
+
+#[test]
+fn a_read_that_fails_is_no_proof() {
+    let mut index = local(&[namespace("apps"), at("1.0.0"), web(3)]);
+    let read = read_after(&mut index, &at("1.1.0"));
+    answer(&mut index, &read, Err("no answer".into()));
+    let (health, why) = podinfo(&index);
+    assert!(health == Health::Progressing && why.ends_with("no answer"), "{health:?} {why}");
+    answer(&mut index, &read, Ok(vec![found(&web(3))]));
+    assert_eq!(podinfo(&index).0, Health::Ready);
+}
+
+#[test]
+fn an_answer_to_an_earlier_check_does_not_end_a_later_one() {
+    let mut index = local(&[namespace("apps"), at("1.0.0"), web(3)]);
+    let early = read_after(&mut index, &at("1.1.0"));
+    let late = read_after(&mut index, &at("1.2.0"));
+    answer(&mut index, &early, Ok(vec![found(&web(3))]));
+    assert_eq!(podinfo(&index).0, Health::Progressing);
+    answer(&mut index, &late, Ok(vec![found(&web(3))]));
+    assert_eq!(podinfo(&index).0, Health::Ready);
+}
+
+#[test]
+fn a_state_that_is_known_needs_no_read() {
+    let mut index = local(&[namespace("apps"), at("1.0.0"), web(3)]);
+    for same in [at("1.0.0"), with(at("1.0.0"), "metadata/resourceVersion", "9".into())] {
+        apply(&mut index, &same);
+        assert_eq!(index.take_reads(&HUB), [], "{same}");
+    }
+    for other in [
+        with(at("1.1.0"), "spec/suspend", true.into()),
+        with(at("1.1.0"), "status/inventory/entries", json!([])),
+        with(at("1.1.0"), "spec/kubeConfig", json!({"secretRef": {"name": "prod"}})),
+    ] {
+        apply(&mut index, &other);
+        assert_eq!(index.take_reads(&HUB), [], "{other}");
+    }
+}
+
+#[test]
+fn an_object_that_becomes_ready_needs_a_read() {
+    let failed = with(at("1.1.0"), "status/conditions/0/status", "False".into());
+    let changed =
+        with(with(at("1.0.0"), "metadata/generation", 3.into()), "status/observedGeneration", 3.into());
+    let changed = with(changed, "status/conditions/0/observedGeneration", 3.into());
+    let mut index = local(&[namespace("apps"), at("1.0.0"), web(3)]);
+    apply(&mut index, &failed);
+    assert_eq!(index.take_reads(&HUB), []);
+    read_after(&mut index, &at("1.1.0"));
+    read_after(&mut index, &changed);
+    // An object that was not known before, and one of a later list.
+    let mut index = local(&[namespace("apps"), web(3)]);
+    read_after(&mut index, &at("1.0.0"));
+    index.apply(&HUB, listed(Kind::Kustomization, &[at("1.1.0")]));
+    assert_eq!(index.take_reads(&HUB).len(), 1);
+    index.apply(&HUB, listed(Kind::Kustomization, &[at("1.1.0")]));
+    assert_eq!(index.take_reads(&HUB), []);
+}
+
+#[test]
+fn a_release_without_inventory_is_read_in_its_namespace() {
+    let release = |chart| with(helm_release("apps", "podinfo", chart), "spec/targetNamespace", "shop".into());
+    let mut index = local(&[namespace("apps"), release("1.0.0")]);
+    let read = read_after(&mut index, &release("1.1.0"));
+    assert_eq!(read.scopes.len(), Kind::OWNED.len());
+    assert!(read.scopes.iter().all(|(_, namespace)| namespace == "shop"), "{:?}", read.scopes);
+}
+
+#[test]
+fn what_no_watch_reports_is_not_waited_for() {
+    let mut index = local(&[namespace("apps"), at("1.0.0"), web(3)]);
+    index.apply(&HUB, ClusterEvent::Absent(Kind::Deployment));
+    assert_eq!(read_after(&mut index, &at("1.1.0")).scopes.len(), 0);
+    let mut index = local(&[namespace("apps"), at("1.0.0")]);
+    index.set_target_namespaces(&HUB, ["shop".to_string()].into());
+    index.apply(&HUB, ClusterEvent::ByNamespace(Kind::Deployment));
+    assert_eq!(read_after(&mut index, &at("1.1.0")).scopes.len(), 0);
+}
+
+#[test]
+fn a_kind_that_is_listed_too_late_does_not_prove_a_revision() {
+    let waits = |tag| with(at(tag), "spec/wait", true.into());
+    let mut index = local(&[namespace("apps"), waits("1.0.0"), web(3)]);
+    index.apply(&HUB, ClusterEvent::TooLarge(Kind::Deployment, None, "too large".into()));
+    let read = read_after(&mut index, &waits("1.1.0"));
+    answer(&mut index, &read, Ok(vec![found(&web(4))]));
+    assert_eq!(podinfo(&index).0, Health::Ready, "Flux has waited for the Deployment");
+    // This list was requested before Flux changed the Deployment.
+    index.apply(&HUB, listed(Kind::Deployment, &[web(3)]));
+    assert_eq!(podinfo(&index).0, Health::Progressing);
+    index.apply(&HUB, listed(Kind::Deployment, &[web(4)]));
+    assert_eq!(podinfo(&index).0, Health::Ready);
+}
+
+#[test]
+fn a_deployment_that_was_created_again_is_another_one() {
+    let of = |uid: &str| with(web(1), "metadata/uid", uid.into());
+    let mut index = local(&[namespace("apps"), at("1.0.0"), of("old")]);
+    let read = read_after(&mut index, &at("1.1.0"));
+    answer(&mut index, &read, Ok(vec![found(&of("new"))]));
+    assert_eq!(podinfo(&index).0, Health::Progressing);
+    apply(&mut index, &of("new"));
+    assert_eq!(podinfo(&index).0, Health::Ready);
+}
