@@ -24,7 +24,9 @@ pub(super) fn settle(
     decision: &mut Decision,
 ) -> bool {
     let late = promotion.phase == Phase::Failed && promotion.delivered.is_some();
-    let may_reject = promotion.phase.is_open() || promotion.phase == Phase::Failed;
+    // A rejection that comes while the promotion is superseded keeps it from coming back.
+    let may_reject = promotion.phase.is_open()
+        || matches!(promotion.phase, Phase::Failed | Phase::Superseded | Phase::Cancelled);
     let rejected = promotion.rejected.as_ref().filter(|_| may_reject);
     if promotion.phase.has_ended() && !late && rejected.is_none() {
         return false;

@@ -144,6 +144,18 @@ fn a_retried_manual_promotion_says_that_it_needs_a_new_approval() {
 }
 
 #[test]
+fn a_rejection_of_a_superseded_promotion_keeps_it_from_coming_back() {
+    for phase in [Phase::Superseded, Phase::Cancelled] {
+        let mut sim = waiting();
+        sim.policy_of("staging").manual = false;
+        (sim.promotions[0].phase, sim.promotions[0].rejected) = (phase, Some("rejected by jane: no".into()));
+        sim.settle();
+        assert_eq!(sim.phases("staging"), ["1.1.0 Rejected"], "{phase:?}");
+        assert_eq!(sim.effects, []);
+    }
+}
+
+#[test]
 fn a_rejected_revision_that_comes_back_stays_rejected_until_it_is_retried() {
     let mut sim = waiting();
     sim.policy_of("staging").manual = false;
