@@ -21,6 +21,7 @@ impl State {
             ObjectEvent::Listed(objects, version) => self.promotions_listed(objects, version),
             ObjectEvent::Applied(object) => {
                 self.promotions_watched_to = self.promotions_watched_to.max(version_of(&object.metadata));
+                self.forget_former_pipeline(&object);
                 self.put_promotion(object);
             }
             ObjectEvent::Deleted(metadata) => {
@@ -73,6 +74,19 @@ impl State {
         self.note_readable::<Promotion>(gone);
         if let Some(key) = self.holder(gone).cloned() {
             self.forget_record(&key, &gone.name);
+        }
+    }
+
+    /// Forgets a record under the pipeline that it named before. Only a cluster without the rules of the CRDs lets
+    /// somebody change that name.
+    fn forget_former_pipeline(&mut self, object: &Promotion) {
+        let key = PipelineKey::of_promotion(object);
+        if self.record(&key, &object.name_any()).is_some() {
+            return;
+        }
+        let former = self.holder(&PipelineKey::named(&object.metadata)).cloned();
+        if let Some(former) = former {
+            self.forget_record(&former, &object.name_any());
         }
     }
 
@@ -209,6 +223,18 @@ mod tests {
     /// Whether the record is stored, and whether it is the first try.
     fn known(state: &State) -> Option<(bool, bool)> {
         state.promotions.get(&key())?.get("podinfo-prod").map(|r| (r.is_stored, r.is_first_try))
+    }
+
+    #[test]
+    fn a_record_that_names_another_pipeline_is_forgotten_under_the_first() {
+        let mut state = state();
+        state.promotion_event(ObjectEvent::Applied(promotion(7)));
+        let mut changed = promotion(8);
+        changed.spec.pipeline = "other".into();
+        let other = PipelineKey::of_promotion(&changed);
+        state.promotion_event(ObjectEvent::Applied(changed));
+        assert_eq!(known(&state), None);
+        assert!(state.promotions[&other].contains_key("podinfo-prod"));
     }
 
     #[test]
