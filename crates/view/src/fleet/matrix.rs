@@ -4,6 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::versions::RunningVersion;
 
+/// The most versions that one cell shows. A hostile cluster may run thousands of one name.
+const MAX_VERSIONS: usize = 5;
+
 /// Which versions run where.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Matrix {
@@ -20,8 +23,17 @@ pub struct Matrix {
 pub struct MatrixRow {
     /// The name of the chart or image.
     pub name: String,
-    /// For each cluster, in the order of the clusters, its versions.
-    pub cells: Vec<Vec<MatrixVersion>>,
+    /// For each cluster, in the order of the clusters, what runs there.
+    pub cells: Vec<MatrixCell>,
+}
+
+/// The versions of one name on one cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MatrixCell {
+    /// The versions, those with outliers first.
+    pub versions: Vec<MatrixVersion>,
+    /// How many versions there are beyond these.
+    pub further: usize,
 }
 
 /// A version on one cluster.
@@ -51,27 +63,73 @@ pub fn matrix<'a>(running: impl Iterator<Item = &'a RunningVersion>, limit: usiz
         *count += 1;
         *outlier |= row.outlier;
     }
-    let mut rows: Vec<(bool, MatrixRow)> =
-        names.into_iter().map(|(name, on)| row(name, &on, &clusters)).collect();
-    rows.sort_by(|(a, first), (b, second)| b.cmp(a).then_with(|| first.name.cmp(&second.name)));
-    let further = rows.len().saturating_sub(limit);
-    rows.truncate(limit);
+    let has_outlier = |on: &Cells<'_>| on.values().flatten().any(|(_, (_, outlier))| *outlier);
+    let mut found: Vec<(&str, Cells<'_>)> = names.into_iter().collect();
+    // By name otherwise, because the sort is stable.
+    found.sort_by_cached_key(|(_, on)| !has_outlier(on));
+    let further = found.len().saturating_sub(limit);
+    // Before rows are made: a hostile cluster may have thousands of names, and each row has a cell for each cluster.
+    found.truncate(limit);
     Matrix {
+        rows: found.iter().map(|(name, on)| row(name, on, &clusters)).collect(),
         clusters: clusters.into_iter().map(String::from).collect(),
-        rows: rows.into_iter().map(|(_, row)| row).collect(),
         further,
     }
 }
 
-/// Returns a row, and whether it has an outlier.
-fn row(name: &str, on: &Cells<'_>, clusters: &BTreeSet<&str>) -> (bool, MatrixRow) {
-    let version = |(version, (count, outlier)): (&&str, &(usize, bool))| MatrixVersion {
-        version: (*version).to_string(),
-        count: *count,
-        outlier: *outlier,
+fn row(name: &str, on: &Cells<'_>, clusters: &BTreeSet<&str>) -> MatrixRow {
+    MatrixRow { name: name.into(), cells: clusters.iter().map(|cluster| cell(on.get(cluster))).collect() }
+}
+
+fn cell(on: Option<&Cell<'_>>) -> MatrixCell {
+    let mut versions: Vec<(&str, usize, bool)> =
+        on.into_iter().flatten().map(|(version, (count, outlier))| (*version, *count, *outlier)).collect();
+    versions.sort_by_key(|(_, _, outlier)| !outlier);
+    let further = versions.len().saturating_sub(MAX_VERSIONS);
+    versions.truncate(MAX_VERSIONS);
+    let version = |(version, count, outlier): (&str, usize, bool)| MatrixVersion {
+        version: version.into(),
+        count,
+        outlier,
     };
-    let cells: Vec<Vec<MatrixVersion>> =
-        clusters.iter().map(|cluster| on.get(cluster).into_iter().flatten().map(version).collect()).collect();
-    let has_outlier = cells.iter().flatten().any(|cell| cell.outlier);
-    (has_outlier, MatrixRow { name: name.into(), cells })
+    MatrixCell { versions: versions.into_iter().map(version).collect(), further }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn running(name: &str, cluster: &str, version: &str, outlier: bool) -> RunningVersion {
+        let (name, cluster, version) = (name.into(), cluster.into(), version.into());
+        RunningVersion { name, cluster, version, outlier, ..RunningVersion::default() }
+    }
+
+    #[test]
+    fn the_table_has_the_rows_with_outliers_first_and_a_cell_for_each_cluster() {
+        let rows = [
+            running("a", "", "1", false),
+            running("a", "", "1", false),
+            running("b", "", "1", false),
+            running("c", "eu", "2", true),
+            running("c", "", "1", false),
+        ];
+        let table = matrix(rows.iter(), 2);
+        let names: Vec<&str> = table.rows.iter().map(|row| row.name.as_str()).collect();
+        assert_eq!((names, table.further), (vec!["c", "a"], 1));
+        assert_eq!(table.clusters, ["", "eu"]);
+        let version =
+            |version: &str, count, outlier| MatrixVersion { version: version.into(), count, outlier };
+        assert_eq!(table.rows[0].cells[1].versions, [version("2", 1, true)]);
+        assert_eq!(table.rows[1].cells[0].versions, [version("1", 2, false)]);
+        assert_eq!(table.rows[1].cells[1], MatrixCell::default());
+    }
+
+    #[test]
+    fn a_cell_shows_few_versions_and_the_outliers_among_them_first() {
+        let rows: Vec<_> = (0..9).map(|n| running("a", "eu", &n.to_string(), n == 8)).collect();
+        let table = matrix(rows.iter(), 10);
+        let cell = &table.rows[0].cells[0];
+        assert_eq!((cell.versions.len(), cell.further), (MAX_VERSIONS, 9 - MAX_VERSIONS));
+        assert_eq!((cell.versions[0].version.as_str(), cell.versions[1].version.as_str()), ("8", "0"));
+    }
 }

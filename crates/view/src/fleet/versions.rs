@@ -12,7 +12,7 @@ use sluice_core::observed::Health;
 use super::{cluster_name, object_name};
 
 /// A chart or an image that an object on a cluster runs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunningVersion {
     /// The chart, or the image without its tag.

@@ -123,7 +123,12 @@ fn table(path: &str, query: &MatrixQuery, matrix: &Matrix) -> Markup {
                         @for row in &matrix.rows {
                             tr {
                                 th scope="row" { a href={ (path) "?name=" (escaped(&row.name)) } { (row.name) } }
-                                @for cell in &row.cells { td { @for version in cell { (one_version(version)) } } }
+                                @for cell in &row.cells {
+                                    td {
+                                        @for version in &cell.versions { (one_version(version)) }
+                                        @if cell.further > 0 { span.quieter { "and " (cell.further) " more" } }
+                                    }
+                                }
                             }
                         }
                     }
