@@ -14,17 +14,22 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use sluice_core::access::{AccessError, Caller, Right};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
 
 use crate::timeout::{API_CALL_TIMEOUT, within};
 use crate::watch::read_error::api_error_message;
 
 /// How long an answer counts. A right that is withdrawn ends after this time.
 const ANSWER_LIFETIME: Duration = Duration::from_secs(10);
-/// How many answers are kept. Beyond, the oldest are forgotten.
+/// How many answers of one sort are kept. Beyond, the oldest are forgotten.
 const MAX_ANSWERS: usize = 20_000;
-/// How many tokens are reviewed at a time. Anybody who reaches the API can send tokens.
+/// How many unknown tokens are reviewed at a time. Anybody who reaches the API can send tokens.
 const CONCURRENT_TOKENS: usize = 4;
+/// How long an unknown token waits for its review.
+const UNKNOWN_TOKEN_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a token that was accepted is reviewed before unknown ones.
+const KNOWN_TOKEN_LIFETIME: Duration = Duration::from_secs(3600);
 /// How many rights are reviewed at a time, for all callers together.
 const CONCURRENT_RIGHTS: usize = 16;
 
@@ -32,10 +37,15 @@ const CONCURRENT_RIGHTS: usize = 16;
 #[derive(Clone)]
 pub struct AccessReviews {
     hub: Client,
-    callers: Answers<[u8; 32], Option<Caller>>,
+    callers: Answers<[u8; 32], Caller>,
+    /// The tokens that were not accepted, apart from the callers: anybody can send any number of them.
+    refused: Answers<[u8; 32], ()>,
+    /// The tokens that were accepted in the last hour.
+    known_tokens: Answers<[u8; 32], ()>,
     /// By the digest of the caller: callers may be in hundreds of groups.
     rights: Answers<([u8; 32], Right), bool>,
-    token_slots: Arc<Semaphore>,
+    unknown_token_slots: Arc<Semaphore>,
+    known_token_slots: Arc<Semaphore>,
     right_slots: Arc<Semaphore>,
 }
 
@@ -44,9 +54,12 @@ impl AccessReviews {
     pub fn new(hub: Client) -> Self {
         Self {
             hub,
-            callers: Answers::default(),
-            rights: Answers::default(),
-            token_slots: Arc::new(Semaphore::new(CONCURRENT_TOKENS)),
+            callers: Answers::lasting(ANSWER_LIFETIME),
+            refused: Answers::lasting(ANSWER_LIFETIME),
+            known_tokens: Answers::lasting(KNOWN_TOKEN_LIFETIME),
+            rights: Answers::lasting(ANSWER_LIFETIME),
+            unknown_token_slots: Arc::new(Semaphore::new(CONCURRENT_TOKENS)),
+            known_token_slots: Arc::new(Semaphore::new(CONCURRENT_TOKENS)),
             right_slots: Arc::new(Semaphore::new(CONCURRENT_RIGHTS)),
         }
     }
@@ -58,20 +71,42 @@ impl AccessReviews {
     pub async fn identify(&self, token: &str) -> Result<Caller, AccessError> {
         // The token itself is not kept.
         let key: [u8; 32] = Sha256::digest(token.as_bytes()).into();
-        let known = self.callers.get(&key);
-        let caller = match known {
-            Some(caller) => caller,
-            None => {
-                let _slot = self.token_slots.acquire().await;
-                let caller = match self.callers.get(&key) {
-                    Some(caller) => caller,
-                    None => self.review_token(token).await?,
-                };
+        if let Some(known) = self.known(&key) {
+            return known;
+        }
+        let _slot = self.token_slot(&key).await?;
+        // Another request with this token may have asked in the meantime.
+        if let Some(known) = self.known(&key) {
+            return known;
+        }
+        match self.review_token(token).await? {
+            Some(caller) => {
                 self.callers.put(key, caller.clone());
-                caller
+                self.known_tokens.put(key, ());
+                Ok(caller)
             }
-        };
-        caller.ok_or(AccessError::NotAccepted)
+            None => {
+                self.refused.put(key, ());
+                Err(AccessError::NotAccepted)
+            }
+        }
+    }
+
+    /// Returns what is known of a token.
+    fn known(&self, key: &[u8; 32]) -> Option<Result<Caller, AccessError>> {
+        let refused = || self.refused.get(key).map(|()| Err(AccessError::NotAccepted));
+        self.callers.get(key).map(Ok).or_else(refused)
+    }
+
+    /// Waits until a token may be reviewed. Those that send made-up tokens delay only each other.
+    async fn token_slot(&self, key: &[u8; 32]) -> Result<SemaphorePermit<'_>, AccessError> {
+        let closed = |_| AccessError::Unavailable("the process ends".into());
+        if self.known_tokens.get(key).is_some() {
+            return self.known_token_slots.acquire().await.map_err(closed);
+        }
+        let slot = timeout(UNKNOWN_TOKEN_TIMEOUT, self.unknown_token_slots.acquire()).await;
+        slot.map_err(|_| AccessError::Unavailable("too many unknown tokens are sent; try again".into()))?
+            .map_err(closed)
     }
 
     /// Returns whether a caller has a right.
@@ -139,24 +174,25 @@ impl AccessReviews {
 
 /// Answers of the API server, each with its time.
 #[derive(Clone)]
-struct Answers<K, V>(Arc<Mutex<HashMap<K, (Instant, V)>>>);
-
-impl<K, V> Default for Answers<K, V> {
-    fn default() -> Self {
-        Self(Arc::default())
-    }
+struct Answers<K, V> {
+    lifetime: Duration,
+    kept: Arc<Mutex<HashMap<K, (Instant, V)>>>,
 }
 
 impl<K: Eq + Hash, V: Clone> Answers<K, V> {
+    fn lasting(lifetime: Duration) -> Self {
+        Self { lifetime, kept: Arc::default() }
+    }
+
     fn get(&self, key: &K) -> Option<V> {
-        let answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        answers.get(key).filter(|(at, _)| at.elapsed() < ANSWER_LIFETIME).map(|(_, answer)| answer.clone())
+        let answers = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.get(key).filter(|(at, _)| at.elapsed() < self.lifetime).map(|(_, answer)| answer.clone())
     }
 
     fn put(&self, key: K, answer: V) {
-        let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut answers = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if answers.len() >= MAX_ANSWERS {
-            answers.retain(|_, (at, _)| at.elapsed() < ANSWER_LIFETIME);
+            answers.retain(|_, (at, _)| at.elapsed() < self.lifetime);
         }
         if answers.len() >= MAX_ANSWERS {
             let mut times: Vec<Instant> = answers.values().map(|(at, _)| *at).collect();
@@ -174,7 +210,7 @@ mod tests {
 
     #[test]
     fn beyond_the_limit_only_the_oldest_answers_are_forgotten() {
-        let answers = Answers::default();
+        let answers = Answers::lasting(ANSWER_LIFETIME);
         for n in 0..=MAX_ANSWERS {
             answers.put(n, n);
         }

@@ -110,7 +110,7 @@ struct Kept {
 impl Boards {
     /// Returns the current board. One request computes it, and the others wait for that.
     pub(crate) async fn current<H: Hub>(&self, hub: &H) -> Arc<Board> {
-        let mut kept = self.0.lock().await;
+        let mut kept = self.0.clone().lock_owned().await;
         if let Some(at) = kept.at {
             if kept.board.version == hub.version() {
                 return kept.board.clone();
@@ -121,13 +121,14 @@ impl Boards {
         let version = hub.version();
         let Some(snapshot) = hub.snapshot().await else { return kept.board.clone() };
         let before = kept.board.clone();
-        // Thousands of rows take a while when they are shown for the first time.
-        let computed = tokio::task::spawn_blocking(move || next(&before, &snapshot, version)).await;
-        if let Ok(board) = computed {
-            kept.board = Arc::new(board);
+        // Thousands of rows take a while when they are shown for the first time. The lock goes along, so that the board is
+        // kept also if the caller does not wait for it.
+        let computed = tokio::task::spawn_blocking(move || {
+            kept.board = Arc::new(next(&kept.board, &snapshot, version));
             kept.at = Some(Instant::now());
-        }
-        kept.board.clone()
+            kept.board.clone()
+        });
+        computed.await.unwrap_or(before)
     }
 }
 

@@ -5,8 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The most live pages of all people.
 const MAX_LIVE: usize = 1000;
-/// The most live pages of one person.
+/// The most live pages of one person, or of all service accounts of a namespace.
 const MAX_LIVE_OF_ONE: usize = 20;
+
+/// The beginning of the name of a service account; its namespace follows
+/// ([documentation](https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/)).
+const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
 /// The live pages of each person.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +25,7 @@ pub(crate) struct LiveSlot {
 impl LiveSlots {
     /// Opens a live page of a person; `None` if too many are open.
     pub(crate) fn take(&self, caller: &str) -> Option<LiveSlot> {
+        let caller = group(caller);
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (all, own) = (open.values().sum::<usize>(), open.get(caller).copied().unwrap_or_default());
         if all >= MAX_LIVE || own >= MAX_LIVE_OF_ONE {
@@ -28,6 +33,15 @@ impl LiveSlots {
         }
         open.insert(caller.into(), own + 1);
         Some(LiveSlot { slots: self.clone(), caller: caller.into() })
+    }
+}
+
+/// Returns who shares live pages: one person, or the service accounts of a namespace, of which its users can make any
+/// number.
+fn group(caller: &str) -> &str {
+    match caller.strip_prefix(SERVICE_ACCOUNT).and_then(|rest| rest.split_once(':')) {
+        Some((namespace, _)) => &caller[..SERVICE_ACCOUNT.len() + namespace.len()],
+        None => caller,
     }
 }
 
@@ -56,5 +70,14 @@ mod tests {
         drop(taken);
         assert!(slots.take("eve").is_some());
         assert!(slots.0.lock().unwrap().is_empty(), "closed pages are forgotten");
+    }
+
+    #[test]
+    fn the_service_accounts_of_a_namespace_share_their_pages() {
+        let slots = LiveSlots::default();
+        let names = (0..100).map(|n| format!("system:serviceaccount:team:robot-{n}"));
+        let taken: Vec<_> = names.filter_map(|name| slots.take(&name)).collect();
+        assert_eq!(taken.len(), MAX_LIVE_OF_ONE);
+        assert!(slots.take("system:serviceaccount:team-b:robot").is_some());
     }
 }

@@ -10,8 +10,8 @@ use sluice_core::fleet::{ClusterKey, Kind};
 
 use crate::hub::Hub;
 
-/// How many questions about rights are asked at a time for one request.
-const CONCURRENT: usize = 16;
+/// How many questions about rights are asked at a time for one request, a quarter of what is asked for all callers.
+const CONCURRENT: usize = 4;
 
 /// The right to get a GitopsCluster, and with it the objects of the cluster.
 pub(crate) fn cluster_right() -> Right {
