@@ -57,7 +57,8 @@ pub fn history<P: Borrow<Promotion>>(
     wanted.into_iter().map(entry).collect()
 }
 
-fn entry(promotion: &Promotion) -> Entry {
+/// Returns one promotion.
+pub(crate) fn entry(promotion: &Promotion) -> Entry {
     let (spec, status) = (&promotion.spec, promotion.status.clone().unwrap_or_default());
     let by = match (status.phase, &spec.rejection, &status.approval) {
         (Phase::Rejected, Some(rejection), _) => rejection.by.clone(),

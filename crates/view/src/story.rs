@@ -3,8 +3,10 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sluice_api::promotion::{CallbackState, Phase, Promotion, PromotionSpec, PromotionStatus};
+use sluice_api::promotion::{CallbackState, GateStatus, Phase, Promotion, PromotionSpec, PromotionStatus};
 use sluice_core::Time;
+
+use crate::history::{Entry, entry};
 
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -13,6 +15,35 @@ pub struct StoryEvent {
     pub at: Time,
     /// What, as a sentence without a full stop.
     pub what: String,
+}
+
+/// A promotion and its whole story.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PromotionStory {
+    /// The Promotion's namespace.
+    pub namespace: String,
+    /// The name of the pipeline.
+    pub pipeline: String,
+    /// How the promotion is.
+    #[serde(flatten)]
+    pub entry: Entry,
+    /// The gates that must be open before the delivery.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gates: Vec<GateStatus>,
+    /// What happened, in the order of time.
+    pub events: Vec<StoryEvent>,
+}
+
+/// Returns a promotion with its whole story.
+pub fn promotion_story(promotion: &Promotion) -> PromotionStory {
+    PromotionStory {
+        namespace: promotion.metadata.namespace.clone().unwrap_or_default(),
+        pipeline: promotion.spec.pipeline.clone(),
+        entry: entry(promotion),
+        gates: promotion.status.as_ref().map(|status| status.gates.clone()).unwrap_or_default(),
+        events: story(promotion),
+    }
 }
 
 impl StoryEvent {

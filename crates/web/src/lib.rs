@@ -1,15 +1,22 @@
 //! WEB: the API for commands, and the pages. It renders views and speaks no Kubernetes: who calls, what the caller may see
 //! and do, and the objects of the hub come through [`Hub`].
 
+mod action;
+mod answer;
 mod board;
 mod callers;
+mod find;
 mod fleet_versions;
 mod hub;
+mod identified;
 mod live_slots;
 mod openapi;
 mod page;
+mod pipelines;
 mod problem;
 mod query;
+mod requested_action;
+mod rights;
 mod routes;
 mod session;
 mod state;

@@ -6,8 +6,10 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
+use crate::action::Action;
+use crate::pipelines::{ActionRequest, Explanations, History, PipelineAnswer, PipelineList, PromotionAnswer};
 use crate::problem::Problem;
-use crate::query::{TraceQuery, VersionsQuery};
+use crate::query::{ExplainQuery, HistoryQuery, PipelinesQuery, TraceQuery, VersionsQuery};
 use sluice_view::fleet::clusters::Clusters;
 use sluice_view::fleet::trace::Trace;
 use sluice_view::fleet::versions::Versions;
@@ -24,20 +26,42 @@ pub fn document() -> Value {
     let clusters = route::<Clusters>(&mut schemas, "The clusters that you may see", json!([]));
     let charts = versions(&mut schemas, "Which charts run on which clusters");
     let images = versions(&mut schemas, "Which images run on which clusters");
-    let parameters = parameters::<TraceQuery>(&mut schemas);
-    let trace = route::<Trace>(&mut schemas, "Where something that runs comes from", parameters);
-    let paths = json!({
+    let of_object = parameters::<TraceQuery>(&mut schemas);
+    let trace = route::<Trace>(&mut schemas, "Where something that runs comes from", of_object);
+    let of_all = parameters::<PipelinesQuery>(&mut schemas);
+    let pipelines = route::<PipelineList>(&mut schemas, "The pipelines that you may see", of_all);
+    let pipeline = route::<PipelineAnswer>(&mut schemas, "One pipeline on one screen", named(json!([])));
+    let of_one = named(parameters::<ExplainQuery>(&mut schemas));
+    let explanations =
+        route::<Explanations>(&mut schemas, "Why an environment gets a revision or does not", of_one);
+    let of_one = named(parameters::<HistoryQuery>(&mut schemas));
+    let history =
+        route::<History>(&mut schemas, "What was promoted into the environments of a pipeline", of_one);
+    let promotion =
+        route::<PromotionAnswer>(&mut schemas, "A promotion and its whole story", named(json!([])));
+    let mut paths = json!({
         "/api/v1/clusters": clusters,
         "/api/v1/charts": charts,
         "/api/v1/images": images,
         "/api/v1/trace": trace,
+        "/api/v1/pipelines": pipelines,
+        "/api/v1/pipelines/{namespace}/{name}": pipeline,
+        "/api/v1/pipelines/{namespace}/{name}/explain": explanations,
+        "/api/v1/pipelines/{namespace}/{name}/history": history,
+        "/api/v1/promotions/{namespace}/{name}": promotion,
     });
+    for kind in ["pipelines", "promotions"] {
+        for action in Action::of(kind) {
+            let path = format!("/api/v1/{kind}/{{namespace}}/{{name}}/{}", action.word());
+            paths[path] = action_route(&mut schemas, *action);
+        }
+    }
     json!({
         "openapi": "3.1.0",
         "info": {
             "title": "Sluice",
             "version": "v1",
-            "description": "What runs on all clusters. Objects of a cluster are shown to those who may get its GitopsCluster on \
+            "description": "What runs on all clusters, and what is promoted. Pipelines and promotions are shown to those who may get them. Objects of a cluster are shown to those who may get its GitopsCluster on \
                 the hub, objects of the hub to those who may get them there.",
         },
         "security": [{"token": []}],
@@ -52,6 +76,33 @@ pub fn document() -> Value {
 fn versions(schemas: &mut SchemaGenerator, summary: &str) -> Value {
     let parameters = parameters::<VersionsQuery>(schemas);
     route::<Versions>(schemas, summary, parameters)
+}
+
+/// Returns these parameters, and those of the path that name an object.
+fn named(parameters: Value) -> Value {
+    let in_path = |name: &str, description: &str| json!({"name": name, "in": "path", "required": true, "description": description, "schema": {"type": "string"}});
+    let path = [in_path("namespace", "The namespace"), in_path("name", "The name")];
+    path.into_iter().chain(parameters.as_array().cloned().unwrap_or_default()).collect()
+}
+
+fn action_route(schemas: &mut SchemaGenerator, action: Action) -> Value {
+    let (body, problem) = (schemas.subschema_for::<ActionRequest>(), schemas.subschema_for::<Problem>());
+    let problem = |description: &str| json!({"description": description, "content": {"application/problem+json": {"schema": problem}}});
+    json!({"post": {
+        "summary": format!("{}, in your own name", action.title()),
+        "parameters": named(json!([])),
+        "requestBody": {"required": true, "content": {"application/json": {"schema": body}}},
+        "responses": {
+            "204": {"description": "It is recorded"},
+            "400": problem("The body is wrong"),
+            "401": problem("There is no token, or the hub does not accept it"),
+            "403": problem("You may not do it, or the controller runs without --api-actions"),
+            "404": problem("There is no such object, or you may not see it"),
+            "409": problem("It has changed since you read it, or it cannot be done now"),
+            "429": problem("Too many requests"),
+            "503": problem("The hub cannot be asked now"),
+        },
+    }})
 }
 
 fn route<T: JsonSchema>(schemas: &mut SchemaGenerator, summary: &str, parameters: Value) -> Value {

@@ -7,6 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluice_core::access::AccessError;
 
+use crate::hub::ChangeError;
+
 /// What went wrong, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Problem {
@@ -38,6 +40,17 @@ impl From<AccessError> for Problem {
         let status = match error {
             AccessError::NotAccepted => StatusCode::UNAUTHORIZED,
             AccessError::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Problem::new(status, error.to_string())
+    }
+}
+
+impl From<ChangeError> for Problem {
+    fn from(error: ChangeError) -> Self {
+        let status = match error {
+            ChangeError::Conflict => StatusCode::CONFLICT,
+            ChangeError::Refused(_) => StatusCode::FORBIDDEN,
+            ChangeError::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
         };
         Problem::new(status, error.to_string())
     }

@@ -1,7 +1,10 @@
 //! The parameters of requests.
 
+use axum::extract::Query;
+use axum::extract::rejection::QueryRejection;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use sluice_core::fleet::{ClusterKey, Kind, ObjectKey};
 
 use crate::problem::Problem;
@@ -10,6 +13,107 @@ use crate::problem::Problem;
 const DEFAULT_LIMIT: usize = 500;
 /// The most rows of one answer.
 const MAX_LIMIT: usize = 5000;
+
+/// The most bytes of a search.
+const MAX_SEARCH_BYTES: usize = 200;
+
+/// The namespace and name of a Pipeline or Promotion.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct ObjectName {
+    pub namespace: String,
+    pub name: String,
+}
+
+/// Returns valid parameters.
+pub(crate) fn valid<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
+    query.map(|Query(query)| query).map_err(|error| Problem::bad_request(error.body_text()))
+}
+
+/// Returns the words to search for, in small letters.
+///
+/// # Errors
+/// The search is too long: each word is looked for in each row.
+pub(crate) fn search_words(search: &str) -> Result<Vec<String>, Problem> {
+    if search.len() > MAX_SEARCH_BYTES {
+        let why = format!("the search has more than {MAX_SEARCH_BYTES} characters: search for less");
+        return Err(Problem::bad_request(why));
+    }
+    Ok(search.to_lowercase().split_whitespace().map(String::from).collect())
+}
+
+/// Returns the most rows of an answer.
+fn rows_of(limit: Option<usize>) -> usize {
+    limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT)
+}
+
+/// Returns what the last row of the page before was ordered by; `None` for the first page.
+///
+/// # Errors
+/// When it is not the `continue` of an answer.
+fn after<T: DeserializeOwned>(continue_: &str) -> Result<Option<T>, Problem> {
+    if continue_.is_empty() {
+        return Ok(None);
+    }
+    let wrong = |_| Problem::bad_request("continue is not that of an answer: leave it out to begin again");
+    serde_json::from_str(continue_).map(Some).map_err(wrong)
+}
+
+/// Which pipelines to return.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct PipelinesQuery {
+    /// Only this namespace.
+    pub namespace: String,
+    /// Only those that have each of these words in their name, namespace, clusters or revisions.
+    pub search: String,
+    /// Only those with an environment that needs a `person`, has `failed`, is `moving` or is `unreadable`.
+    pub of: String,
+    /// The most pipelines to return, at most 5000; default is 500.
+    pub limit: Option<usize>,
+    /// The `continue` of the answer before.
+    #[serde(rename = "continue")]
+    pub continue_: String,
+}
+
+impl PipelinesQuery {
+    /// Returns the most pipelines to return.
+    pub(crate) fn limit(&self) -> usize {
+        rows_of(self.limit)
+    }
+
+    /// Returns the namespace and name of the last pipeline of the page before; `None` for the first page.
+    ///
+    /// # Errors
+    /// When it is not the `continue` of an answer.
+    pub(crate) fn after(&self) -> Result<Option<(String, String)>, Problem> {
+        after(&self.continue_)
+    }
+}
+
+/// Which environment to explain.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ExplainQuery {
+    /// Only this environment, or `environment/target`.
+    pub environment: String,
+}
+
+/// Which promotions to return.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct HistoryQuery {
+    /// Only those into this environment, or `environment/target`.
+    pub environment: String,
+    /// The most promotions to return, at most 5000; default is 500.
+    pub limit: Option<usize>,
+}
+
+impl HistoryQuery {
+    /// Returns the most promotions to return.
+    pub(crate) fn limit(&self) -> usize {
+        rows_of(self.limit)
+    }
+}
 
 /// Which charts or images to return.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -35,7 +139,7 @@ pub(crate) struct VersionsQuery {
 impl VersionsQuery {
     /// Returns the most rows to return.
     pub(crate) fn limit(&self) -> usize {
-        self.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT)
+        rows_of(self.limit)
     }
 
     /// Returns what the last row of the page before was ordered by; `None` for the first page.
@@ -43,12 +147,7 @@ impl VersionsQuery {
     /// # Errors
     /// When it is not the `continue` of an answer.
     pub(crate) fn after(&self) -> Result<Option<[String; 5]>, Problem> {
-        if self.continue_.is_empty() {
-            return Ok(None);
-        }
-        let wrong =
-            |_| Problem::bad_request("continue is not that of an answer: leave it out to begin again");
-        serde_json::from_str(&self.continue_).map(Some).map_err(wrong)
+        after(&self.continue_)
     }
 }
 

@@ -20,6 +20,7 @@ struct Person {
     http: Client,
     base: String,
     cookie: String,
+    token: String,
 }
 
 impl Person {
@@ -27,8 +28,8 @@ impl Person {
     async fn new(place: &TestNamespace, base: &str, name: &str, rules: Value) -> Result<Person> {
         let token = people::token(place, name, rules).await?;
         let http = Client::builder().redirect(Policy::none()).build()?;
-        let mut person = Person { http, base: base.into(), cookie: String::new() };
-        let form = format!("token={token}");
+        let mut person = Person { http, base: base.into(), cookie: String::new(), token };
+        let form = format!("token={}", person.token);
         let request = person.http.post(format!("{base}/sign-in")).body(form);
         let answer = request.header("content-type", "application/x-www-form-urlencoded").send().await?;
         ensure!(answer.status() == StatusCode::SEE_OTHER, "{name} cannot sign in: {}", answer.text().await?);
@@ -40,6 +41,22 @@ impl Person {
 
     async fn get(&self, path: &str) -> Result<(StatusCode, String)> {
         let request = self.http.get(format!("{}{path}", self.base)).header(COOKIE, &self.cookie);
+        let answer = request.send().await?;
+        Ok((answer.status(), answer.text().await?))
+    }
+
+    /// Reads an answer of the API.
+    async fn ask(&self, path: &str) -> Result<(StatusCode, Value)> {
+        let answer =
+            self.http.get(format!("{}/api/v1{path}", self.base)).bearer_auth(&self.token).send().await?;
+        Ok((answer.status(), answer.json().await?))
+    }
+
+    /// Requests an action by the API.
+    async fn act(&self, path: &str, seen: &Value) -> Result<(StatusCode, String)> {
+        let request = self.http.post(format!("{}/api/v1{path}", self.base)).bearer_auth(&self.token);
+        let request =
+            request.header("content-type", "application/json").body(json!({"seen": seen}).to_string());
         let answer = request.send().await?;
         Ok((answer.status(), answer.text().await?))
     }
@@ -62,10 +79,7 @@ fn hidden<'a>(page: &'a str, name: &str) -> Option<&'a str> {
 
 /// Returns the fields of a form that say what its page shows.
 fn seen(page: &str) -> Result<String> {
-    let field = |name: &str| -> Result<String> {
-        Ok(format!("{name}={}", hidden(page, name).with_context(|| format!("the form has no {name}"))?))
-    };
-    Ok([field("uid")?, field("generation")?, field("facts")?].join("&"))
+    Ok(format!("seen={}", hidden(page, "seen").context("the form does not say what it shows")?))
 }
 
 /// Returns a rule of RBAC.
@@ -158,11 +172,20 @@ fn each_person_sees_and_does_on_the_pages_what_rbac_allows() -> Result<()> {
                 let (status, text) = person.get(path).await?;
                 ensure!(status == wanted, "{who} gets {status} for {path}: {text}");
             }
+            for path in [&pipeline, &promotion] {
+                let (status, answer) = person.ask(path).await?;
+                ensure!(status == sees, "{who} gets {status} for {path}: {answer}");
+            }
+            let (_, list) = person.ask("/pipelines").await?;
+            ensure!((list["items"] == json!([])) == (sees != StatusCode::OK), "{who} sees {list}");
             let (_, list) = person.get("/").await?;
             ensure!(list.contains(&pipeline) == (sees == StatusCode::OK), "{who} sees {list}");
             if confirms != StatusCode::OK {
                 let (status, text) = person.post(&approve, "generation=1&revision=1.1.0").await?;
                 ensure!(status == confirms, "{who} approves: {status} {text}");
+                let (_, answer) = approver.ask(&promotion).await?;
+                let (status, text) = person.act(&approve, &answer["seen"]).await?;
+                ensure!(status == confirms, "{who} approves by the API: {status} {text}");
             }
         }
 
@@ -192,9 +215,11 @@ fn each_person_sees_and_does_on_the_pages_what_rbac_allows() -> Result<()> {
         let approval = place.promotions().get(&name).await?.spec.approval.context("no approval")?;
         ensure!(approval.by == format!("system:serviceaccount:{n}:approver"), "{approval:?}");
 
-        let (_, form) = editor.get(&format!("{pipeline}/resume")).await?;
-        let (status, text) = editor.post(&format!("{pipeline}/resume"), &seen(&form)?).await?;
-        ensure!(status == StatusCode::SEE_OTHER, "{status} {text}");
+        // Resumed by the API, if the editor has seen that it is suspended.
+        let resume = format!("{pipeline}/resume");
+        ensure!(editor.act(&resume, &json!("another")).await?.0 == StatusCode::CONFLICT);
+        let (status, text) = editor.act(&resume, &editor.ask(&pipeline).await?.1["seen"]).await?;
+        ensure!(status == StatusCode::NO_CONTENT, "{status} {text}");
         eventually(SOON, || async {
             let file = repo.read("main", FILE)?;
             ensure!(file.contains("1.1.0"), "{file}");

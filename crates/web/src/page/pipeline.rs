@@ -11,17 +11,18 @@ use sluice_view::history::{Entry, history};
 use sluice_view::status::{EnvironmentLine, PipelineScreen};
 use sluice_view::tree::{TargetNode, WorkloadNode, tree};
 
-use super::action::{Action, buttons, may_not};
-use super::find::find_pipeline;
+use super::action::{buttons, may_not};
 use super::frame::{Group, Page, Part, Section};
-use super::query::ObjectName;
-use super::rights::MissingRights;
 use super::row::{application, edge, is_behind, runs};
 use super::shape::{Shape, badge, icon};
 use super::{address, words};
+use crate::action::Action;
 use crate::board::ShownPipeline;
+use crate::find::find_pipeline;
 use crate::hub::Hub;
 use crate::problem::Problem;
+use crate::query::ObjectName;
+use crate::rights::MissingRights;
 use crate::state::Api;
 
 /// How many promotions of the past the page shows.

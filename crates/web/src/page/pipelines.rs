@@ -1,6 +1,5 @@
 //! The list of pipelines.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use maud::{Markup, html};
@@ -9,17 +8,18 @@ use sluice_core::access::Caller;
 use super::address::escaped;
 use super::frame::{Group, Page, Part, Section};
 use super::query::ListQuery;
-use super::rights::Namespaces;
 use super::row::row_id;
-use crate::board::{Attention, Board, ShownPipeline};
+use crate::board::{Attention, ShownPipeline};
+use crate::find::visible_pipelines;
 use crate::hub::Hub;
 use crate::problem::Problem;
+use crate::query::search_words;
 use crate::state::Api;
 
 pub(super) async fn page<H: Hub>(api: &Api<H>, caller: &Caller, query: &ListQuery) -> Result<Page, Problem> {
-    let wanted = query.search_words()?;
+    let wanted = search_words(&query.q)?;
     let board = api.boards.current(&api.hub).await;
-    let visible = visible(api, caller, &board).await?;
+    let visible = visible_pipelines(api, caller, &board).await?;
     let found: Vec<&Arc<ShownPipeline>> = visible
         .iter()
         .copied()
@@ -47,18 +47,6 @@ pub(super) async fn page<H: Hub>(api: &Api<H>, caller: &Caller, query: &ListQuer
         Group { class: "", parts: vec![Part::new("foot", &foot)] },
     ];
     Ok(Page { title: "Pipelines".into(), section: Section::Pipelines, groups })
-}
-
-/// Returns the pipelines that a caller may see.
-pub(super) async fn visible<'b, H: Hub>(
-    api: &Api<H>,
-    caller: &Caller,
-    board: &'b Board,
-) -> Result<Vec<&'b Arc<ShownPipeline>>, Problem> {
-    let all: BTreeSet<String> = board.pipelines.keys().map(|(namespace, _)| namespace.clone()).collect();
-    let namespaces = Namespaces::of(&api.hub, caller, all).await?;
-    let visible = board.pipelines.iter().filter(|((namespace, _), _)| namespaces.contains(namespace));
-    Ok(visible.map(|(_, shown)| shown).collect())
 }
 
 fn filters(query: &ListQuery, found: &[&Arc<ShownPipeline>], current: Option<Attention>) -> Markup {

@@ -11,13 +11,13 @@ use sluice_api::{Pipeline, Promotion};
 use sluice_core::planned_change::{PlannedChange, PlannedValue};
 
 use super::answer::{problem_page, send, sentence};
-use super::find::find_promotion;
 use super::frame::{Page, Section, document};
 use super::person::Person;
-use super::query::ObjectName;
 use super::{address, words};
+use crate::find::find_promotion;
 use crate::hub::Hub;
 use crate::problem::Problem;
+use crate::query::ObjectName;
 use crate::state::Api;
 
 /// How many values are shown.

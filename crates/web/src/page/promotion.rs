@@ -7,16 +7,17 @@ use sluice_core::access::Caller;
 use sluice_view::change::{delivery, without_command};
 use sluice_view::story::story;
 
-use super::action::{buttons, may_not, targets_of};
+use super::action::{buttons, may_not};
 use super::answer::sentence;
-use super::find::find_promotion;
 use super::frame::{Group, Page, Part, Section};
-use super::query::ObjectName;
-use super::rights::MissingRights;
 use super::shape::{Shape, badge, icon};
 use super::{address, planned, words};
+use crate::action::targets_of;
+use crate::find::find_promotion;
 use crate::hub::Hub;
 use crate::problem::Problem;
+use crate::query::ObjectName;
+use crate::rights::MissingRights;
 use crate::state::Api;
 
 pub(super) async fn page<H: Hub>(

@@ -9,10 +9,12 @@ use super::address;
 use super::address::escaped;
 use super::frame::{Group, Page, Part, Section};
 use super::pipeline::past_entry;
-use super::pipelines::visible;
+
 use super::query::ListQuery;
+use crate::find::visible_pipelines;
 use crate::hub::Hub;
 use crate::problem::Problem;
+use crate::query::search_words;
 use crate::state::Api;
 
 /// How many promotions the page shows.
@@ -30,10 +32,10 @@ const CHOICES: [(&str, &str, &[Phase]); 4] = [
 type Found<'a> = (&'a str, &'a str, Entry);
 
 pub(super) async fn page<H: Hub>(api: &Api<H>, caller: &Caller, query: &ListQuery) -> Result<Page, Problem> {
-    let words = query.search_words()?;
+    let words = search_words(&query.q)?;
     let board = api.boards.current(&api.hub).await;
     let mut found: Vec<Found<'_>> = Vec::new();
-    for shown in visible(api, caller, &board).await? {
+    for shown in visible_pipelines(api, caller, &board).await? {
         let (namespace, name) = (shown.screen.namespace.as_str(), shown.screen.name.as_str());
         found
             .extend(history(name, None, &shown.promotions).into_iter().map(|entry| (namespace, name, entry)));

@@ -2,32 +2,6 @@
 
 use serde::Deserialize;
 
-use crate::problem::Problem;
-
-/// The namespace and name of a Pipeline or Promotion.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ObjectName {
-    pub namespace: String,
-    pub name: String,
-}
-
-/// The most bytes of a search.
-const MAX_SEARCH_BYTES: usize = 200;
-
-impl ListQuery {
-    /// Returns the words to search for, in small letters.
-    ///
-    /// # Errors
-    /// The search is too long: each word is looked for in each row.
-    pub(super) fn search_words(&self) -> Result<Vec<String>, Problem> {
-        if self.q.len() > MAX_SEARCH_BYTES {
-            let why = format!("the search has more than {MAX_SEARCH_BYTES} characters: search for less");
-            return Err(Problem::bad_request(why));
-        }
-        Ok(self.q.to_lowercase().split_whitespace().map(String::from).collect())
-    }
-}
-
 /// Which rows a list shows.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]

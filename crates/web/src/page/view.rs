@@ -6,11 +6,12 @@ use serde::de::DeserializeOwned;
 use sluice_core::access::Caller;
 
 use super::frame::Page;
-use super::query::{ListQuery, MatrixQuery, ObjectName};
+use super::query::{ListQuery, MatrixQuery};
 use super::{clusters, pipeline, pipelines, promotion, promotions, trace, versions};
 use crate::fleet_versions::VersionKind;
 use crate::hub::Hub;
 use crate::problem::Problem;
+use crate::query::ObjectName;
 use crate::query::TraceQuery;
 use crate::state::Api;
 

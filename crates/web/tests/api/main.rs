@@ -4,6 +4,10 @@
 
 mod described;
 mod fleet;
+mod pipelines;
+#[allow(dead_code, reason = "the tests of the pages use the rest")]
+#[path = "../support/world.rs"]
+mod world;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode};

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say it by failing")]
 
+#[path = "../support/world.rs"]
 mod world;
 
 use std::sync::Arc;
@@ -269,18 +270,18 @@ async fn an_action_is_made_with_the_token_of_the_person_on_what_was_seen() {
     let admin = Browser::new(&world, true, "admin").await;
     let path = "/promotions/apps/podinfo-prod-1/approve";
     let form = admin.get(path).await;
-    let names = ["token", "uid", "generation", "revision", "facts"];
+    let names = ["token", "seen"];
     let values = names.map(|name| form.field(name));
     let fields: Vec<(&str, &str)> = names.into_iter().zip(values.iter().map(String::as_str)).collect();
 
-    // Another site, another session, another revision.
+    // Another site, another session, another promotion.
     assert_eq!(admin.post_from("https://evil.example", path, &fields).await.status, StatusCode::FORBIDDEN);
     let other = Browser::new(&world, true, "admin").await;
     assert_eq!(other.post(path, &fields).await.status, StatusCode::FORBIDDEN);
     assert_eq!(admin.post(path, &fields[1..]).await.status, StatusCode::FORBIDDEN);
-    for (at, other) in [(3, ("revision", "6.6.6")), (4, ("facts", "another gate"))] {
-        let mut changed = fields.clone();
-        changed[at] = other;
+    let earlier = values[1].replace("/3/", "/2/");
+    for other in [earlier.as_str(), ""] {
+        let changed = [fields[0], ("seen", other)];
         assert_eq!(admin.post(path, &changed).await.status, StatusCode::CONFLICT, "{other:?}");
     }
     assert!(world.changes().is_empty());
@@ -308,15 +309,15 @@ async fn a_rejection_says_why_and_a_pipeline_is_suspended() {
     let admin = Browser::new(&world, true, "admin").await;
     let path = "/promotions/apps/podinfo-prod-1/reject";
     let form = admin.get(path).await;
-    let (token, revision, facts) = (form.field("token"), form.field("revision"), form.field("facts"));
-    let silent = [("token", token.as_str()), ("generation", "3"), ("revision", &revision), ("facts", &facts)];
+    let (token, seen) = (form.field("token"), form.field("seen"));
+    let silent = [("token", token.as_str()), ("seen", &seen)];
     assert_eq!(admin.post(path, &silent).await.status, StatusCode::BAD_REQUEST);
     let said = [&silent[..], &[("reason", "error rate doubled")]].concat();
     assert_eq!(admin.post(path, &said).await.status, StatusCode::SEE_OTHER);
     assert_eq!(world.changes()[0].1.spec["rejection"]["reason"], "error rate doubled");
 
     let form = admin.get("/pipelines/apps/podinfo/suspend").await;
-    let fields = [("token", form.field("token")), ("generation", form.field("generation"))];
+    let fields = [("token", form.field("token")), ("seen", form.field("seen"))];
     let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
     assert_eq!(admin.post("/pipelines/apps/podinfo/suspend", &fields).await.status, StatusCode::SEE_OTHER);
     let change = world.changes().pop().unwrap().1;

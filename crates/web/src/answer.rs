@@ -1,0 +1,32 @@
+//! The answers of the API.
+
+use axum::body::Body;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, X_CONTENT_TYPE_OPTIONS};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use crate::problem::Problem;
+
+/// Answers with JSON, or with nothing if the caller has the same already.
+pub(crate) fn answer(headers: &HeaderMap, body: &impl Serialize) -> Result<Response, Problem> {
+    let text = serde_json::to_vec(body)
+        .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    let hash: String = Sha256::digest(&text).iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    let tag = format!("\"{hash}\"");
+    let has_it = headers.get_all(IF_NONE_MATCH).iter().filter_map(|known| known.to_str().ok());
+    let mut response = match has_it.flat_map(|known| known.split(',')).any(|known| known.trim() == tag) {
+        true => StatusCode::NOT_MODIFIED.into_response(),
+        false => Response::new(Body::from(text)),
+    };
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    // Each answer is for one caller.
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if let Ok(tag) = HeaderValue::from_str(&tag) {
+        headers.insert(ETAG, tag);
+    }
+    Ok(response)
+}

@@ -1,0 +1,35 @@
+//! Who calls the API.
+
+use std::time::Instant;
+
+use axum::extract::FromRequestParts;
+use axum::http::StatusCode;
+use axum::http::header::AUTHORIZATION;
+use axum::http::request::Parts;
+use sluice_core::access::Caller;
+
+use crate::hub::Hub;
+use crate::problem::Problem;
+use crate::state::Api;
+
+/// The caller of a request, by the token in the header `Authorization`, and that token.
+pub(crate) struct Identified(pub(crate) Caller, pub(crate) String);
+
+impl<H: Hub> FromRequestParts<Api<H>> for Identified {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api<H>) -> Result<Self, Problem> {
+        let header =
+            parts.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let token = header.strip_prefix("Bearer ").map(str::trim).filter(|token| !token.is_empty());
+        let token = token.ok_or_else(|| {
+            Problem::new(
+                StatusCode::UNAUTHORIZED,
+                "the request has no token: send a token of the hub in the header Authorization, as Bearer <token>",
+            )
+        })?;
+        let caller = api.hub.identify(token).await?;
+        api.budgets.spend(&caller.name, 1, Instant::now())?;
+        Ok(Identified(caller, token.into()))
+    }
+}

@@ -1,0 +1,203 @@
+//! The routes of pipelines and promotions.
+
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{DefaultBodyLimit, Json, Path, Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use axum::routing::{get, post};
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sluice_view::explain::{Explanation, explain};
+use sluice_view::history::{Entry, history};
+use sluice_view::status::PipelineScreen;
+use sluice_view::story::{PromotionStory, promotion_story};
+
+use crate::answer::answer;
+use crate::board::{Attention, ShownPipeline};
+use crate::find::{find_pipeline, find_promotion, visible_pipelines};
+use crate::hub::Hub;
+use crate::identified::Identified;
+use crate::problem::Problem;
+use crate::query::{ExplainQuery, HistoryQuery, ObjectName, PipelinesQuery, search_words, valid};
+use crate::requested_action::{RequestedAction, Seen};
+use crate::state::Api;
+
+/// The most bytes of the body of a request.
+const MAX_BODY_BYTES: usize = 8 << 10;
+
+/// The pipelines that a caller may see.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub(crate) struct PipelineList {
+    /// The pipelines, ordered by namespace and name.
+    pub items: Vec<PipelineScreen>,
+    /// False while Sluice still reads the pipelines, so that some may be missing.
+    pub complete: bool,
+    /// What to send as `continue` for the next pipelines; absent if these are the last.
+    #[serde(rename = "continue", default, skip_serializing_if = "String::is_empty")]
+    pub continue_: String,
+}
+
+/// Why each environment of a pipeline gets a revision, or why it does not.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub(crate) struct Explanations {
+    /// The environments, in order.
+    pub items: Vec<Explanation>,
+}
+
+/// What was promoted into the environments of a pipeline.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub(crate) struct History {
+    /// The promotions, the newest first.
+    pub items: Vec<Entry>,
+}
+
+/// One pipeline.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct PipelineAnswer {
+    /// The pipeline on one screen.
+    #[serde(flatten)]
+    pub screen: PipelineScreen,
+    /// What to send as `seen` with an action on the pipeline.
+    pub seen: String,
+}
+
+/// One promotion.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct PromotionAnswer {
+    /// The promotion and its whole story.
+    #[serde(flatten)]
+    pub story: PromotionStory,
+    /// What to send as `seen` with an action on the promotion.
+    pub seen: String,
+}
+
+/// An action on a pipeline or promotion.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ActionRequest {
+    /// The `seen` of the pipeline or promotion as you have read it. If it has changed since, the answer is 409.
+    pub seen: String,
+    /// Why, for a rejection; at most 1000 characters.
+    #[serde(default)]
+    pub reason: String,
+}
+
+/// Returns the routes.
+pub(crate) fn routes<H: Hub>() -> Router<Api<H>> {
+    Router::new()
+        .route("/api/v1/pipelines", get(list::<H>))
+        .route("/api/v1/pipelines/{namespace}/{name}", get(one::<H>))
+        .route("/api/v1/pipelines/{namespace}/{name}/explain", get(explanations::<H>))
+        .route("/api/v1/pipelines/{namespace}/{name}/history", get(promotions::<H>))
+        .route("/api/v1/promotions/{namespace}/{name}", get(promotion::<H>))
+        .route("/api/v1/{kind}/{namespace}/{name}/{action}", post(carry_out::<H>))
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+}
+
+async fn list<H: Hub>(
+    State(api): State<Api<H>>,
+    Identified(caller, _): Identified,
+    headers: HeaderMap,
+    query: Result<Query<PipelinesQuery>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let query = valid(query)?;
+    let (after, wanted) = (query.after()?, search_words(&query.search)?);
+    let of = attention(&query.of)?;
+    api.budgets.spend(&caller.name, query.limit() / 500, Instant::now())?;
+    let board = api.boards.current(&api.hub).await;
+    let visible = visible_pipelines(&api, &caller, &board).await?;
+    let is_wanted = |shown: &&ShownPipeline| {
+        let screen = &shown.screen;
+        after.as_ref().is_none_or(|(namespace, name)| (&screen.namespace, &screen.name) > (namespace, name))
+            && (query.namespace.is_empty() || query.namespace == screen.namespace)
+            && wanted.iter().all(|word| shown.words.contains(word))
+            && of.is_none_or(|of| of.is_of(screen))
+    };
+    let mut found = visible.into_iter().map(AsRef::as_ref).filter(is_wanted);
+    let items: Vec<PipelineScreen> =
+        found.by_ref().take(query.limit()).map(|shown| shown.screen.clone()).collect();
+    let continue_ = match (found.next(), items.last()) {
+        (Some(_), Some(last)) => serde_json::json!([last.namespace, last.name]).to_string(),
+        _ => String::new(),
+    };
+    answer(&headers, &PipelineList { items, complete: board.is_complete, continue_ })
+}
+
+async fn one<H: Hub>(
+    State(api): State<Api<H>>,
+    Identified(caller, _): Identified,
+    Path(named): Path<ObjectName>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let shown = find_pipeline(&api, &caller, &named).await?;
+    let seen = Seen::of_pipeline(&shown.stored.object).to_string();
+    answer(&headers, &PipelineAnswer { screen: shown.screen.clone(), seen })
+}
+
+async fn explanations<H: Hub>(
+    State(api): State<Api<H>>,
+    Identified(caller, _): Identified,
+    Path(named): Path<ObjectName>,
+    headers: HeaderMap,
+    query: Result<Query<ExplainQuery>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let ExplainQuery { environment } = valid(query)?;
+    let shown = find_pipeline(&api, &caller, &named).await?;
+    let mut items = explain(&shown.stored.whole(), &shown.promotions, Timestamp::now());
+    let within = format!("{environment}/");
+    items.retain(|item| {
+        environment.is_empty() || item.environment == environment || item.environment.starts_with(&within)
+    });
+    answer(&headers, &Explanations { items })
+}
+
+async fn promotions<H: Hub>(
+    State(api): State<Api<H>>,
+    Identified(caller, _): Identified,
+    Path(named): Path<ObjectName>,
+    headers: HeaderMap,
+    query: Result<Query<HistoryQuery>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let query = valid(query)?;
+    let shown = find_pipeline(&api, &caller, &named).await?;
+    let environment = Some(query.environment.as_str()).filter(|name| !name.is_empty());
+    let mut items = history(&named.name, environment, &shown.promotions);
+    items.truncate(query.limit());
+    answer(&headers, &History { items })
+}
+
+async fn promotion<H: Hub>(
+    State(api): State<Api<H>>,
+    Identified(caller, _): Identified,
+    Path(named): Path<ObjectName>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let (pipeline, promotion) = find_promotion(&api, &caller, &named).await?;
+    let seen = Seen::of_promotion(&promotion, &pipeline).to_string();
+    answer(&headers, &PromotionAnswer { story: promotion_story(&promotion), seen })
+}
+
+async fn carry_out<H: Hub>(
+    State(api): State<Api<H>>,
+    Identified(caller, token): Identified,
+    Path(place): Path<(String, String, String, String)>,
+    body: Result<Json<ActionRequest>, JsonRejection>,
+) -> Result<StatusCode, Problem> {
+    let Json(request) = body.map_err(|error| Problem::bad_request(error.body_text()))?;
+    let requested = RequestedAction::find(&api, &caller, &place).await?;
+    requested.carry_out(&api, (&caller, &token), (&request.seen, &request.reason)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn attention(of: &str) -> Result<Option<Attention>, Problem> {
+    let words = Attention::ALL.map(Attention::word);
+    match Attention::ALL.into_iter().find(|attention| attention.word() == of) {
+        None if of.is_empty() => Ok(None),
+        None => Err(Problem::bad_request(format!("of={of:?} is unknown: write one of {}", words.join(", ")))),
+        found => Ok(found),
+    }
+}
