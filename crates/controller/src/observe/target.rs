@@ -304,7 +304,9 @@ impl OwnedTree<'_> {
         }
         self.check_inventory(key, flux)?;
         let cluster = self.cluster;
-        if let Some(why) = cluster.why_not_yet(flux) {
+        if self.needs_owned(flux)
+            && let Some(why) = cluster.why_not_yet(flux)
+        {
             self.add_health(Health::Progressing, || format!("{key} is Ready, but does not count yet: {why}"));
         }
         for (owned, fact) in cluster.owned_by(key, flux) {
@@ -340,6 +342,12 @@ impl OwnedTree<'_> {
         Ok(())
     }
 
+    /// Whether the revision or the health of the target depends on what a Flux object owns. If the health of the object
+    /// includes what it owns, that is needed only for its images.
+    fn needs_owned(&self, flux: &FluxFact) -> bool {
+        !flux.covers_owned || flux.default_facet == DefaultFacet::Images || self.query.tracks_images()
+    }
+
     fn too_many(&self, key: &ObjectKey) -> MembersError {
         MembersError::Unreadable(format!(
             "{} {} on {} is too large: it owns more than {MAX_OWNED} workloads and Flux objects; split it into several",
@@ -351,8 +359,7 @@ impl OwnedTree<'_> {
 
     /// Checks that all objects of the inventory were observed.
     fn check_inventory(&mut self, key: &ObjectKey, flux: &FluxFact) -> Result<(), MembersError> {
-        // If the owner's health includes the objects, they are needed only for their images.
-        let needed = !flux.covers_owned || flux.default_facet == DefaultFacet::Images;
+        let needed = self.needs_owned(flux);
         for owned in flux.owned.inventory() {
             match self.cluster.kind_state(owned.kind, &owned.namespace) {
                 Some(KindState::Unreadable(why)) if !flux.covers_owned => {

@@ -26,6 +26,8 @@ const MANY_VALUES: usize = 5_000;
 const MAX_LIST_OBJECTS: usize = 250_000;
 /// The most bytes of one list, after decompression.
 const MAX_LIST_BYTES: usize = 1 << 30;
+/// The same of a list of what one Flux object owns.
+const MAX_OWNED_BYTES: usize = 16 << 20;
 /// The limit for reading one list.
 const MAX_LIST_TIME: Duration = Duration::from_secs(300);
 /// The most changes that may arrive in a burst.
@@ -54,9 +56,9 @@ pub enum TooLarge {
     /// The number of objects in a list.
     #[error("it lists more than {} objects", MAX_LIST_OBJECTS)]
     ListObjects,
-    /// The text of a list.
-    #[error("its list has more than {} MiB", MAX_LIST_BYTES >> 20)]
-    ListBytes,
+    /// The text of a list, in MiB.
+    #[error("its list has more than {0} MiB")]
+    ListBytes(usize),
     /// The time that a list takes.
     #[error("its list takes more than {} seconds", MAX_LIST_TIME.as_secs())]
     ListTime,
@@ -105,6 +107,7 @@ struct UntrustedLimits {
     memory: Arc<WatchMemory>,
     queue: Arc<EventQueue>,
     lists: ScopeLists,
+    max_list_bytes: usize,
 }
 
 impl WatchLimits {
@@ -120,7 +123,16 @@ impl WatchLimits {
         queue: Arc<EventQueue>,
         lists: ScopeLists,
     ) -> Self {
-        WatchLimits { source, untrusted: Some(UntrustedLimits { memory, queue, lists }) }
+        WatchLimits {
+            source,
+            untrusted: Some(UntrustedLimits { memory, queue, lists, max_list_bytes: MAX_LIST_BYTES }),
+        }
+    }
+
+    /// Returns the limits of a list of what one Flux object owns.
+    pub fn of_owned(mut self) -> Self {
+        self.untrusted.iter_mut().for_each(|untrusted| untrusted.max_list_bytes = MAX_OWNED_BYTES);
+        self
     }
 
     /// Returns the earlier lists of the watch, which determine when it may list again; `None` for a trusted
@@ -149,7 +161,8 @@ impl WatchLimits {
         if let Some(memory) = memory {
             memory.start_list();
         }
-        ListCount { memory, objects: 0, bytes: 0, started: Instant::now() }
+        let max_bytes = self.untrusted.as_ref().map_or(usize::MAX, |untrusted| untrusted.max_list_bytes);
+        ListCount { memory, objects: 0, bytes: 0, max_bytes, started: Instant::now() }
     }
 
     /// Starts counting changes.
@@ -186,6 +199,7 @@ pub struct ListCount<'a> {
     memory: Option<&'a WatchMemory>,
     objects: usize,
     bytes: usize,
+    max_bytes: usize,
     started: Instant,
 }
 
@@ -201,11 +215,11 @@ impl ListCount<'_> {
     /// Counts bytes that have arrived.
     ///
     /// # Errors
-    /// When the list has more than [`MAX_LIST_BYTES`].
+    /// When the list has more bytes than the limits allow.
     pub fn add_bytes(&mut self, more: usize) -> Result<(), TooLarge> {
         self.bytes += more;
-        if self.memory.is_some() && self.bytes > MAX_LIST_BYTES {
-            return Err(TooLarge::ListBytes);
+        if self.bytes > self.max_bytes {
+            return Err(TooLarge::ListBytes(self.max_bytes >> 20));
         }
         Ok(())
     }

@@ -2,8 +2,11 @@
 //! [`sluice_core::fleet::owned_check`].
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use futures::{StreamExt, TryStreamExt};
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::core::{PartialObjectMeta, Request};
 use kube::{Client, Resource};
@@ -20,6 +23,11 @@ use crate::observe::facts::metadata;
 
 /// The most objects that are read for one Flux object. A target with more is too large anyway.
 const MAX_OBJECTS: usize = 2_000;
+
+/// How many bytes one reader reads in a second on average. An object has a few thousand.
+const BYTES_PER_SECOND: f64 = 1_048_576.0;
+/// How many lists of one read run at the same time.
+const CONCURRENT_SCOPES: usize = 6;
 
 /// The reads that wait for the session with a cluster, and the versions of the API that it knows.
 #[derive(Debug, Default)]
@@ -76,15 +84,19 @@ impl OwnedReads {
         send: impl Fn(ClusterEvent) -> bool,
     ) {
         loop {
-            let read = self.next().await;
-            let found = self.read(cluster, client, &read, &limits).await;
+            let (read, bytes) = (self.next().await, AtomicUsize::new(0));
+            let found = self.read(cluster, client, &read, (&limits, &bytes)).await;
             if !send(ClusterEvent::OwnedWasRead(read.owner, read.number, found)) {
                 return;
             }
+            // A hostile cluster can have a large answer read for each of thousands of objects, again and again.
+            let bytes = bytes.into_inner() as f64;
+            tokio::time::sleep(Duration::from_secs_f64(bytes / BYTES_PER_SECOND)).await;
         }
     }
 
-    /// Reads the objects from the API server. What the user may not read, no watch will report, so it is left out.
+    /// Reads the objects from the API server, and counts their bytes. What the user may not read, no watch will report, so
+    /// it is left out.
     ///
     /// # Errors
     /// With the kind that cannot be read, why, and what to do.
@@ -93,44 +105,45 @@ impl OwnedReads {
         cluster: &ClusterKey,
         client: &Client,
         read: &OwnedRead,
-        limits: impl Fn(Kind, &str) -> WatchLimits,
+        (limits, bytes): (impl Fn(Kind, &str) -> WatchLimits, &AtomicUsize),
     ) -> Result<Vec<FoundObject>, String> {
-        let mut found = Vec::new();
-        for (kind, namespace) in &read.scopes {
-            let Some(resource) = locked(&self.resources).get(kind).cloned() else {
+        let scopes = read.scopes.clone().into_iter().map(async |(kind, namespace)| {
+            let Some(resource) = locked(&self.resources).get(&kind).cloned() else {
                 return Err(format!("{cluster} has not said yet in which version it serves {}", kind.name()));
             };
-            let url = DynamicObject::url_path(&resource, Some(namespace));
-            let outcome = read_scope(client, &url, read, *kind, &limits(*kind, namespace), &mut found).await;
-            match outcome.as_ref().map_err(ReadError::from) {
-                Ok(()) | Err(ReadError::Forbidden(_) | ReadError::NotFound) => {}
-                Err(error) => {
-                    return Err(read_error::kind_message(cluster, *kind, Some(namespace), &error));
-                }
+            let url = DynamicObject::url_path(&resource, Some(&namespace));
+            let found = read_scope(client, &url, read, kind, (&limits(kind, &namespace), bytes)).await;
+            match found.map_err(|error| ReadError::from(&error)) {
+                Ok(found) => Ok(found),
+                Err(ReadError::Forbidden(_) | ReadError::NotFound) => Ok(Vec::new()),
+                Err(error) => Err(read_error::kind_message(cluster, kind, Some(&namespace), &error)),
             }
-            if found.len() > MAX_OBJECTS {
-                return Err(format!(
-                    "{} owns more than {MAX_OBJECTS} objects; split it into several",
-                    read.owner
-                ));
-            }
+        });
+        // Most Flux objects own something of one or two kinds. Without an inventory, each kind has to be asked for.
+        let found = futures::stream::iter(scopes).buffered(CONCURRENT_SCOPES).try_concat().await?;
+        if found.len() > MAX_OBJECTS {
+            return Err(format!(
+                "{} owns more than {MAX_OBJECTS} objects; split it into several",
+                read.owner
+            ));
         }
         Ok(found)
     }
 }
 
-/// Adds the objects at a URL that the Flux object owns.
+/// Returns the objects at a URL that the Flux object owns, at most one more than [`MAX_OBJECTS`].
 async fn read_scope(
     client: &Client,
     url: &str,
     read: &OwnedRead,
     kind: Kind,
-    limits: &WatchLimits,
-    found: &mut Vec<FoundObject>,
-) -> kube::Result<()> {
+    (limits, bytes): (&WatchLimits, &AtomicUsize),
+) -> kube::Result<Vec<FoundObject>> {
+    let mut found = Vec::new();
     let params = ListParams::default().labels(&owner_labels(&read.owner));
     let request = Request::new(url).list_metadata(&params).map_err(kube::Error::BuildRequest)?;
     let each = |text: &[u8]| {
+        bytes.fetch_add(text.len(), Ordering::Relaxed);
         let object: PartialObjectMeta = serde_json::from_slice(text).map_err(kube::Error::SerdeError)?;
         let key = metadata::key(kind, &object);
         let is_owned = metadata::is_valid_name(&key)
@@ -141,7 +154,8 @@ async fn read_scope(
         }
         Ok(())
     };
-    list::read(client, request, limits, each).await.map(drop)
+    list::read(client, request, limits, each).await?;
+    Ok(found)
 }
 
 /// Returns the selector of the labels with which Flux names the owner of an object.

@@ -264,8 +264,9 @@ impl Session {
         for _ in 0..CONCURRENT_READS {
             let (session, client, send) = (self.clone(), client.clone(), send.clone());
             watches.spawn(async move {
-                let limits =
-                    |kind, namespace: &str| session.limits(kind, Some(namespace), session.watch_memory());
+                let limits = |kind, namespace: &str| {
+                    session.limits(kind, Some(namespace), session.watch_memory()).of_owned()
+                };
                 session.owned_reads.answer(&session.key, &client, limits, send).await;
             });
         }

@@ -163,14 +163,25 @@ fn what_no_watch_reports_is_not_waited_for() {
     assert_eq!(read_after(&mut index, &at("1.1.0")).scopes.len(), 0);
 }
 
+/// Flux has waited for the Deployment itself, so only a revision of images depends on it.
 #[test]
-fn a_kind_that_is_listed_too_late_does_not_prove_a_revision() {
+fn a_revision_that_flux_has_waited_for_counts_immediately_unless_it_is_one_of_images() {
     let waits = |tag| with(at(tag), "spec/wait", true.into());
     let mut index = local(&[namespace("apps"), waits("1.0.0"), web(3)]);
-    index.apply(&HUB, ClusterEvent::TooLarge(Kind::Deployment, None, "too large".into()));
     let read = read_after(&mut index, &waits("1.1.0"));
+    let images = |index: &Index| by_app("Kustomization", "apps").with_images().observe(index).health();
+    assert_eq!((podinfo(&index).0, images(&index)), (Health::Ready, Health::Progressing));
+    answer(&mut index, &read, Ok(vec![found(&web(3))]));
+    assert_eq!((podinfo(&index).0, images(&index)), (Health::Ready, Health::Ready));
+}
+
+#[test]
+fn a_kind_that_is_listed_too_late_does_not_prove_a_revision() {
+    let mut index = local(&[namespace("apps"), at("1.0.0"), web(3)]);
+    index.apply(&HUB, ClusterEvent::TooLarge(Kind::Deployment, None, "too large".into()));
+    let read = read_after(&mut index, &at("1.1.0"));
     answer(&mut index, &read, Ok(vec![found(&web(4))]));
-    assert_eq!(podinfo(&index).0, Health::Ready, "Flux has waited for the Deployment");
+    assert_eq!(by_app("Kustomization", "apps").error(&index), "too large");
     // This list was requested before Flux changed the Deployment.
     index.apply(&HUB, listed(Kind::Deployment, &[web(3)]));
     assert_eq!(podinfo(&index).0, Health::Progressing);

@@ -2,10 +2,19 @@
 
 use std::collections::BTreeSet;
 
+use std::convert::Infallible;
+
 use anyhow::{Context, Result, ensure};
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use futures::StreamExt;
+use futures::stream::{once, pending, repeat};
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client, Config};
 use serde_json::json;
 use sluice_controller::ObserveScope;
 use sluice_controller::watch::limit::ObservedMemory;
@@ -69,6 +78,57 @@ fn the_current_generations_of_owned_objects_are_read() -> Result<()> {
         let after = read(&mut session, 2).await?;
         let web = after.iter().find(|(key, _)| key.name == "web").context("web is gone")?;
         ensure!(web.1.generation == 2 && web.1.uid == before[0].1.uid, "{after:?}");
+        Ok(())
+    })
+}
+
+/// A cluster that lists Deployments without end if it is asked for those of one owner.
+fn endless(request: &Request) -> Response {
+    let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+    let json_answer = |body: Body| ([(CONTENT_TYPE, "application/json")], body).into_response();
+    let chunk = |text: &'static str| Ok::<_, Infallible>(Bytes::from_static(text.as_bytes()));
+    match path {
+        "/version" => json_answer("{}".into()),
+        "/apis" => json_answer(
+            r#"{"groups":[{"name":"apps","preferredVersion":{"version":"v1"},"versions":[{"version":"v1"}]}]}"#.into(),
+        ),
+        "/apis/apps/v1" => json_answer(r#"{"resources":[{"name":"deployments"}]}"#.into()),
+        _ if query.contains("labelSelector") => {
+            let start = once(async move { chunk(r#"{"metadata":{"resourceVersion":"5"},"items":["#) });
+            let annotations = json!({"text": "x".repeat(1000)});
+            let object = json!({"metadata": {"name": "web", "namespace": "default", "annotations": annotations}});
+            let object = Ok(Bytes::from(format!("{object},")));
+            json_answer(Body::from_stream(start.chain(repeat(object))))
+        }
+        _ if query.contains("watch") => json_answer(Body::from_stream(pending::<Result<Bytes, Infallible>>())),
+        _ => json_answer(r#"{"kind":"List","metadata":{"resourceVersion":"5"},"items":[]}"#.into()),
+    }
+}
+
+#[test]
+fn an_endless_answer_about_owned_objects_has_an_end() -> Result<()> {
+    run(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        let config = Config::new(format!("http://{}", listener.local_addr()?).parse()?);
+        let app = Router::new().fallback(|request: Request| async move { endless(&request) });
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        let (client, memory) = (Client::try_from(config)?, ObservedMemory::new(64 << 20));
+        let mut session = RunningSession::start(client, "endless", ObserveScope::Targets, memory);
+        session
+            .first(|event| matches!(event, ClusterEvent::Listed(Kind::Deployment, ..)).then_some(()))
+            .await?;
+        session.owned_reads.add(OwnedRead {
+            owner: key(Kind::Kustomization, "shop"),
+            owned: Owned::Inventory([key(Kind::Deployment, "web")].into_iter().collect()),
+            scopes: BTreeSet::from([(Kind::Deployment, "default".to_string())]),
+            number: 1,
+        });
+        let answer = session.first(|event| match event {
+            ClusterEvent::OwnedWasRead(_, _, found) => Some(found),
+            _ => None,
+        });
+        let Err(error) = answer.await? else { anyhow::bail!("it was read") };
+        ensure!(error.contains("its list has more than 16 MiB"), "{error}");
         Ok(())
     })
 }

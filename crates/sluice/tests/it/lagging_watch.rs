@@ -54,6 +54,8 @@ fn a_revision_is_promoted_when_its_deployment_is_healthy_although_the_watch_lags
         let (n, hub, prod) = (place.namespace.as_str(), &place.shared.hub, place.leaf("prod"));
         let deployments: Api<Deployment> = Api::namespaced(hub.client().await?, n);
         releases::create(hub, n, "podinfo", json!({})).await?;
+        // Helm does not wait for the Deployment itself.
+        releases::change(hub, n, "podinfo", json!({"upgrade": {"disableWait": true}})).await?;
         deploy(&deployments, n, "web:1").await?;
         roll_out(&deployments).await?;
         releases::runs(hub, n, "podinfo", "6.1.5", true).await?;

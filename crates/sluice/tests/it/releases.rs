@@ -30,6 +30,13 @@ pub async fn create(cluster: &Cluster, namespace: &str, name: &str, labels: serd
     Ok(())
 }
 
+/// Changes fields of the spec of a HelmRelease.
+pub async fn change(cluster: &Cluster, namespace: &str, name: &str, spec: serde_json::Value) -> Result<()> {
+    let api: Api<DynamicObject> = Api::namespaced_with(cluster.client().await?, namespace, &resource());
+    api.patch(name, &PatchParams::default(), &Patch::Merge(json!({"spec": spec}))).await?;
+    Ok(())
+}
+
 /// Writes the status of a HelmRelease that runs a version, or has failed to upgrade to it.
 pub async fn runs(
     cluster: &Cluster,
