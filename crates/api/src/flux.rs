@@ -2,6 +2,8 @@
 //! unknown versions of Flux can be read.
 
 mod condition;
+pub mod image;
+pub mod notification;
 mod source;
 mod source_ref;
 
@@ -23,6 +25,21 @@ pub type HelmRelease = Object<HelmReleaseSpec, FluxStatus>;
 pub const KUSTOMIZE_GROUP: &str = "kustomize.toolkit.fluxcd.io";
 /// Group of HelmRelease.
 pub const HELM_GROUP: &str = "helm.toolkit.fluxcd.io";
+
+/// Returns the object of this namespace and name; `None` if there is none.
+pub fn find<'a, S: Clone, T: Clone>(
+    objects: &'a [Object<S, T>],
+    namespace: &str,
+    name: &str,
+) -> Option<&'a Object<S, T>> {
+    objects.iter().find(|object| name_of(*object) == (namespace.into(), name.into()))
+}
+
+/// Returns the namespace and name of an object.
+pub fn name_of<S: Clone, T: Clone>(object: &Object<S, T>) -> (String, String) {
+    let metadata = &object.metadata;
+    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+}
 
 /// The fields that Sluice reads of a Kustomization's spec.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -39,6 +39,7 @@ mod table;
 mod terminal;
 mod trace;
 mod tree;
+mod triggers;
 mod user_name;
 mod validate;
 mod version;
@@ -67,6 +68,8 @@ pub enum Command {
     Explain(explain::Explain),
     /// Show what a pipeline consists of, from its environments to the images of its workloads
     Tree(tree::Tree),
+    /// Show what starts a pipeline: commits, charts, image automations, webhooks and calls
+    Triggers(triggers::Triggers),
     /// Trace what runs on a cluster to the source, repository and revision that it comes from
     Trace(trace::Trace),
     /// Show which chart versions run in which environment, and which targets differ
@@ -154,6 +157,7 @@ pub async fn run(command: &Command, program: Program, io: &mut Io<'_>) -> Exit {
         Command::Status(args) => status::run(args, io).await,
         Command::Explain(args) => explain::run(args, io).await,
         Command::Tree(args) => tree::run(args, io).await,
+        Command::Triggers(args) => triggers::run(args, io).await,
         Command::Trace(args) => trace::run(args, io).await,
         Command::Charts(args) => versions::run(args, "Charts", sluice_view::versions::charts, io).await,
         Command::Images(args) => versions::run(args, "Images", sluice_view::versions::images, io).await,

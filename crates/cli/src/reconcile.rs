@@ -9,6 +9,7 @@ use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use sluice_api::pipeline::{Environment, Observe, Pipeline, Target};
+use sluice_view::members::members;
 
 use crate::cluster_flags::ClusterFlags;
 use crate::complete::{environments, pipelines};
@@ -92,24 +93,6 @@ pub(crate) async fn run(args: &Reconcile, io: &mut Io<'_>) -> Outcome {
         .hinted("run the commands above on the other clusters, or see what is known: sluice get targets"));
     }
     request_all(&connection, here, io).await
-}
-
-/// Returns the kinds and names of the members of a target, as the spec names them and the controller has found them.
-fn members(
-    pipeline: &Pipeline,
-    environment: &Environment,
-    target: &Target,
-    name: &str,
-) -> BTreeSet<(String, String)> {
-    let app = pipeline.spec.app_ref.iter().map(|app| (app.kind.clone(), app.name.clone()));
-    let named = target.workloads.iter().map(|workload| (workload.kind.clone(), workload.name.clone()));
-    let status = pipeline.status.as_ref().and_then(|status| status.environments.get(&environment.name));
-    let observed = status.iter().flat_map(|status| &status.targets).filter(|target| target.name == name);
-    let found = observed
-        .flat_map(|target| &target.workloads)
-        .map(|workload| (workload.kind.clone(), workload.name.clone()));
-    let is_of_flux = |(kind, _): &(String, String)| group(kind).is_some();
-    app.chain(named).chain(found).filter(is_of_flux).collect()
 }
 
 /// Returns the API group of a kind of Flux.

@@ -56,6 +56,21 @@ pub struct SourceReference {
     pub digest: Option<String>,
 }
 
+impl SourceReference {
+    /// Returns what Flux follows instead of a branch: its sort and its value. The order is the one in which Flux looks at
+    /// the fields.
+    pub fn fixed(&self) -> Option<(&'static str, &str)> {
+        let fields = [
+            ("digest", &self.digest),
+            ("commit", &self.commit),
+            ("reference", &self.name),
+            ("range", &self.semver),
+            ("tag", &self.tag),
+        ];
+        fields.into_iter().find_map(|(what, value)| Some((what, value.as_deref()?)))
+    }
+}
+
 /// The fields that Sluice reads of a source's status.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

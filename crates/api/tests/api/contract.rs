@@ -8,6 +8,13 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use serde::Serialize;
 use serde_json::{Value, json};
+use sluice_api::flux::image::{
+    ImagePolicySpec, ImagePolicyStatus, ImageRef, ImageUpdateAutomationSpec, ImageUpdateAutomationStatus,
+    OrderChoice, PolicyChoice, SemverChoice, UpdatePath,
+};
+use sluice_api::flux::notification::{
+    AlertSpec, ObjectsRef, ProviderRef, ProviderSpec, ReceiverSpec, ReceiverStatus,
+};
 use sluice_api::flux::{
     Artifact, ChartSpec, ChartTemplate, FluxCondition, FluxStatus, HealthCheck, HelmAction, HelmReleaseSpec,
     Inventory, InventoryEntry, KubeConfigRef, KustomizationSpec, Snapshot, SourceRef, SourceReference,
@@ -117,6 +124,46 @@ fn source_status() -> SourceStatus {
     }
 }
 
+fn image_policy() -> Value {
+    let order = || Some(OrderChoice { order: "asc".into() });
+    let policy = PolicyChoice {
+        semver: Some(SemverChoice { range: "r".into() }),
+        alphabetical: order(),
+        numerical: order(),
+    };
+    let latest_ref = Some(ImageRef { name: "n".into(), tag: "t".into() });
+    object(
+        ImagePolicySpec { suspend: true, policy },
+        ImagePolicyStatus { conditions: conditions(), latest_ref },
+    )
+}
+
+fn image_update_automation() -> Value {
+    let update = Some(UpdatePath { path: "p".into() });
+    let spec = ImageUpdateAutomationSpec { suspend: true, source_ref: source_ref(), update };
+    let status = ImageUpdateAutomationStatus {
+        conditions: conditions(),
+        last_push_time: Some("2026-11-21T10:00:00Z".parse().unwrap()),
+        observed_policies: BTreeMap::new(),
+    };
+    object(spec, status)
+}
+
+fn receiver() -> Value {
+    let resources = vec![ObjectsRef { kind: "k".into(), name: "n".into(), namespace: some("ns") }];
+    let spec = ReceiverSpec { suspend: true, type_: "t".into(), resources };
+    object(spec, ReceiverStatus { conditions: conditions(), webhook_path: "p".into() })
+}
+
+fn alert() -> Value {
+    let spec = AlertSpec { suspend: true, provider_ref: ProviderRef { name: "n".into() } };
+    json!({"spec": spec})
+}
+
+fn provider() -> Value {
+    json!({"spec": ProviderSpec { suspend: true, address: "a".into() }})
+}
+
 fn gitops_cluster() -> GitopsClusterSpec {
     let secret = || Some(SecretRef { name: "n".into() });
     GitopsClusterSpec { secret_ref: secret(), capi_cluster_ref: secret() }
@@ -185,10 +232,15 @@ fn every_field_that_sluice_reads_exists_in_flux() {
         "status.history.version",
         "status.lastAttemptedRevisionDigest",
     ];
-    let table: [(&str, &str, Value, &[&str]); 3] = [
+    let table: [(&str, &str, Value, &[&str]); 8] = [
         ("Kustomization", "v1", object(kustomization(), status()), &helms_own),
         ("HelmRelease", "v2", object(helm_release(), status()), &["status.lastAppliedRevision"]),
         ("GitopsCluster", "v1alpha1", object(gitops_cluster(), json!({})), &[]),
+        ("ImagePolicy", "v1", image_policy(), &[]),
+        ("ImageUpdateAutomation", "v1", image_update_automation(), &[]),
+        ("Receiver", "v1", receiver(), &[]),
+        ("Alert", "v1beta3", alert(), &[]),
+        ("Provider", "v1beta3", provider(), &[]),
     ];
     for (kind, version, value, lacking) in table {
         let found = missing(&crds, kind, &value);
@@ -251,6 +303,8 @@ fn groups_and_names_are_those_of_flux() {
     let group = |kind: &str| crds.iter().find(|c| c.spec.names.kind == kind).map(|c| c.spec.group.clone());
     assert_eq!(group("Kustomization").as_deref(), Some(sluice_api::flux::KUSTOMIZE_GROUP));
     assert_eq!(group("HelmRelease").as_deref(), Some(sluice_api::flux::HELM_GROUP));
+    assert_eq!(group("ImagePolicy").as_deref(), Some(sluice_api::flux::image::IMAGE_GROUP));
+    assert_eq!(group("Receiver").as_deref(), Some(sluice_api::flux::notification::NOTIFICATION_GROUP));
     let cluster = sluice_api::gitops_cluster::gitops_cluster_resource();
     let crd = crds.iter().find(|c| c.spec.names.kind == cluster.kind).unwrap();
     assert_eq!((&crd.spec.group, &crd.spec.names.plural), (&cluster.group, &cluster.plural));

@@ -16,6 +16,7 @@ mod reconcile;
 mod retry;
 mod rights;
 mod suspend;
+mod triggers;
 mod unreadable;
 mod validate;
 mod views;

@@ -37,8 +37,12 @@ fn a_leaf_serves_the_kinds_of_flux() -> Result<()> {
             "HelmChart",
             "HelmRelease",
             "HelmRepository",
+            "ImagePolicy",
+            "ImageRepository",
+            "ImageUpdateAutomation",
             "Kustomization",
             "OCIRepository",
+            "Receiver",
         ];
         assert_eq!(served_kinds(dev).await?, kinds);
         Ok(())

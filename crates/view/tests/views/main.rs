@@ -11,3 +11,4 @@ mod progress;
 mod running;
 mod status;
 mod story;
+mod triggers;

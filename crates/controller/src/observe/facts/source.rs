@@ -67,17 +67,9 @@ fn branch(reference: &SourceReference) -> String {
     }
 }
 
-/// Says what a source follows. The order is the one in which Flux looks at the fields.
+/// Says what a source follows.
 fn follows(reference: &SourceReference, branch: &str, version: &str) -> String {
-    let fields = [
-        ("digest", &reference.digest),
-        ("commit", &reference.commit),
-        ("reference", &reference.name),
-        ("range", &reference.semver),
-        ("tag", &reference.tag),
-    ];
-    let named =
-        fields.into_iter().find_map(|(what, value)| Some(format!("{what} {}", text(value.as_ref()?))));
+    let named = reference.fixed().map(|(what, value)| format!("{what} {}", text(value)));
     named.unwrap_or_else(|| match (branch, version) {
         ("", "") => String::new(),
         ("", version) => format!("version {}", text(version)),

@@ -1,0 +1,51 @@
+//! `sluice triggers`, with the definitions of Flux on a real API server.
+
+use anyhow::Result;
+use serde_json::json;
+use sluice_cli::Exit;
+
+use crate::hub::{place, servers};
+
+#[tokio::test]
+async fn what_starts_a_pipeline_is_read_from_flux() -> Result<()> {
+    let place = place("triggers").await?;
+    let hub = &servers().await?.hub;
+    hub.install_flux_crds().await?;
+    let metadata = |name: &str| json!({"name": name, "namespace": place.namespace});
+    let git = json!({"kind": "GitRepository", "name": "fleet"});
+    for object in [
+        json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "metadata": metadata("fleet"),
+            "spec": {"url": "https://git.example.com/fleet", "interval": "1h", "ref": {"branch": "main"}}}),
+        json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "metadata": metadata("podinfo"),
+            "spec": {"interval": "1h", "path": "./dev", "prune": true, "sourceRef": git}}),
+        json!({"apiVersion": "image.toolkit.fluxcd.io/v1", "kind": "ImageUpdateAutomation", "metadata": metadata("images"),
+            "spec": {"interval": "1h", "sourceRef": git, "git": {"commit": {"author": {"email": "flux@example.com"}}},
+                "update": {"path": "./dev"}}}),
+        json!({"apiVersion": "notification.toolkit.fluxcd.io/v1", "kind": "Receiver", "metadata": metadata("github"),
+            "spec": {"type": "github", "secretRef": {"name": "token"}, "resources": [git]}}),
+        json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline", "metadata": metadata("podinfo"),
+            "spec": {"appRef": {"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "name": "podinfo"},
+                "environments": [{"name": "dev", "targets": [{"namespace": place.namespace}]}]}}),
+    ] {
+        hub.apply_yaml(&object.to_string()).await?;
+    }
+    let ran = place.sluice(&["triggers", "podinfo"]).await;
+    assert_eq!((ran.exit, ran.err.as_str()), (Exit::Ok, ""), "{ran:?}");
+    insta::assert_snapshot!(ran.out, @"
+    dev
+      Kustomization triggers/podinfo
+        applies what GitRepository triggers/fleet (branch main of https://git.example.com/fleet) has in dev
+      ImageUpdateAutomation triggers/images
+        writes new images into the files of GitRepository fleet in dev
+      Receiver triggers/github
+        a webhook of github at an address that is not known yet makes Flux look at GitRepository triggers/fleet immediately
+    ");
+    let data = place.sluice(&["triggers", "podinfo", "-o", "json"]).await;
+    let data: serde_json::Value = serde_json::from_str(&data.out)?;
+    assert_eq!(
+        (&data["kind"], &data["view"][0]["environment"]),
+        (&json!("Triggers"), &json!("dev")),
+        "{data}"
+    );
+    Ok(())
+}
