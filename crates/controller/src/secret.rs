@@ -49,6 +49,10 @@ impl SecretUse {
     }
 }
 
+/// The version of a Secret when it was read; `None` if it did not exist, or could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretVersion(pub Option<String>);
+
 /// The types of Secrets that people make for git, forges and webhooks. A Secret without a type is `Opaque`.
 const ALLOWED_TYPES: [&str; 3] = ["Opaque", "kubernetes.io/basic-auth", "kubernetes.io/ssh-auth"];
 
@@ -58,7 +62,7 @@ pub enum SecretNotAllowed {
     /// Its annotation does not name the use.
     #[error(
         "Secret {name} in namespace {namespace} is not for {wanted}: its annotation {USED_BY} is {used_by:?}. Name \
-         another Secret in the pipeline, or have its owner add {wanted} to the annotation; then sluice retry"
+         another Secret in the pipeline, or have its owner add {wanted} to the annotation"
     )]
     Annotation {
         /// The Secret.
@@ -74,7 +78,7 @@ pub enum SecretNotAllowed {
     #[error(
         "Secret {name} in namespace {namespace} has the type {type_}, which is not for Sluice: name a Secret of type \
          Opaque, kubernetes.io/basic-auth or kubernetes.io/ssh-auth in the pipeline, or have its owner set its \
-         annotation {USED_BY} to {wanted}; then sluice retry"
+         annotation {USED_BY} to {wanted}"
     )]
     Type {
         /// The Secret.

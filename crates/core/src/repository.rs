@@ -9,11 +9,20 @@ pub struct Repository {
     pub branch: String,
 }
 
+/// A branch of a repository, in one form for all forms of its address.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BranchId(String, String);
+
 impl Repository {
     /// Returns true if two values are the same branch of the same repository. The addresses may differ in the scheme
     /// (https or ssh), in `.git`, user or default port, and in the forms that Azure DevOps and Bitbucket have.
     pub fn is_same(&self, other: &Repository) -> bool {
         self.branch == other.branch && bare_address(&self.url) == bare_address(&other.url)
+    }
+
+    /// Returns a value that is equal for the same branch of the same repository.
+    pub fn id(&self) -> BranchId {
+        BranchId(bare_address(&self.url), self.branch.clone())
     }
 }
 
@@ -77,6 +86,7 @@ mod tests {
             "https://user:token@GitHub.com/org/fleet/",
         ] {
             assert!(one.is_same(&at(same)), "{same}");
+            assert_eq!(one.id(), at(same).id());
         }
         assert!(!one.is_same(&at("https://github.com/org/fleet2")));
         let azure = at("https://dev.azure.com/acme/platform/_git/fleet");

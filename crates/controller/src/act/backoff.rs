@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
+use crate::secret::SecretVersion;
+
 /// The next poll, retry, close and check of each promotion, by its name.
 #[derive(Debug)]
 pub struct Backoff {
@@ -28,6 +30,10 @@ struct RetryTime {
     due: Option<Instant>,
     /// A hash of what the pipeline's targets showed then.
     targets_hash: Option<u64>,
+    /// The version of the Secret that the delivery used, if it is known.
+    secret: Option<SecretVersion>,
+    /// When the Secret is read again.
+    secret_due: Option<Instant>,
 }
 
 impl RetryTime {
@@ -35,10 +41,23 @@ impl RetryTime {
     fn earliest(&self, now: Instant) -> Instant {
         self.failed.map_or(now, |failed| now.max(failed + MIN_RETRY_PAUSE))
     }
+
+    /// Brings the retry forward to the earliest time. Returns true if that is sooner than before.
+    fn bring_forward(&mut self, now: Instant) -> bool {
+        let soon = self.earliest(now);
+        let is_sooner = self.due.is_none_or(|due| soon < due);
+        if is_sooner {
+            self.due = Some(soon);
+        }
+        is_sooner
+    }
 }
 
 /// The least time between two tries, even if a pipeline's targets change more often.
 const MIN_RETRY_PAUSE: Duration = Duration::from_secs(30);
+
+/// The pause between two reads of the Secret of a failed delivery.
+const SECRET_READ_PAUSE: Duration = Duration::from_secs(30);
 
 /// The first pause before a check for a delivered commit, in poll intervals. It doubles with each check.
 const FIRST_CHECK_PAUSE: u32 = 4;
@@ -113,9 +132,7 @@ impl Backoff {
 
     /// Has a failed delivery retried soon, also one that failed before this process started.
     pub fn retry_soon(&mut self, promotion: &str, now: Instant) {
-        let retry = self.retries.entry(promotion.into()).or_default();
-        let soon = retry.earliest(now);
-        retry.due = Some(retry.due.map_or(soon, |due| due.min(soon)));
+        self.retries.entry(promotion.into()).or_default().bring_forward(now);
     }
 
     /// Notes whether the forge reports the change request as outdated. Returns true if it must be rebuilt now. The
@@ -166,10 +183,29 @@ impl Backoff {
         self.withdrawals.get(promotion).is_some_and(|(_, pause)| *pause >= MAX_WITHDRAWAL_PAUSE)
     }
 
-    /// Notes a failed delivery, which is retried after a pause.
-    pub fn failed(&mut self, promotion: &str, now: Instant, pause: Duration) {
-        let retry = RetryTime { failed: Some(now), due: Some(now + pause), targets_hash: None };
-        self.retries.insert(promotion.into(), retry);
+    /// Notes a failed delivery, which used a Secret of this version, and is retried after a pause.
+    pub fn failed(&mut self, promotion: &str, now: Instant, pause: Duration, secret: Option<SecretVersion>) {
+        let (failed, due) = (Some(now), Some(now + pause));
+        self.retries.insert(promotion.into(), RetryTime { failed, due, secret, ..RetryTime::default() });
+    }
+
+    /// When the Secret of a failed delivery is read again.
+    pub fn secret_due(&mut self, promotion: &str, now: Instant) -> Instant {
+        let retry = self.retries.entry(promotion.into()).or_default();
+        *retry.secret_due.get_or_insert(now + SECRET_READ_PAUSE)
+    }
+
+    /// Notes that the Secret of a failed delivery is read now.
+    pub fn secret_read_started(&mut self, promotion: &str, now: Instant) {
+        self.retries.entry(promotion.into()).or_default().secret_due = Some(now + SECRET_READ_PAUSE);
+    }
+
+    /// Notes the version of the Secret of a failed delivery. If it is another one than the delivery used, the
+    /// delivery is retried soon. Returns true if that is sooner than before.
+    pub fn secret_observed(&mut self, promotion: &str, version: SecretVersion, now: Instant) -> bool {
+        let Some(retry) = self.retries.get_mut(promotion) else { return false };
+        let before = retry.secret.replace(version);
+        before.is_some() && before != retry.secret && retry.bring_forward(now)
     }
 
     /// Has a failed delivery retried now, since its pipeline was edited.
@@ -182,15 +218,8 @@ impl Backoff {
     /// that is sooner than before.
     pub fn targets_observed(&mut self, promotion: &str, targets_hash: u64, now: Instant) -> bool {
         let retry = self.retries.entry(promotion.into()).or_default();
-        if retry.targets_hash.replace(targets_hash).is_none_or(|before| before == targets_hash) {
-            return false;
-        }
-        let soon = retry.earliest(now);
-        let is_sooner = retry.due.is_none_or(|due| soon < due);
-        if is_sooner {
-            retry.due = Some(soon);
-        }
-        is_sooner
+        let before = retry.targets_hash.replace(targets_hash);
+        before.is_some_and(|before| before != targets_hash) && retry.bring_forward(now)
     }
 
     /// When the branch is checked for the commit that delivered a promotion.
@@ -275,7 +304,7 @@ mod tests {
         let (recorded, set_back) = (at("2026-01-02T04:00:10Z"), at("2026-01-02T03:00:00Z"));
         // It failed in another process: only the record is known.
         assert_eq!(backoff.next_retry("a", recorded, (set_back, start)), recorded);
-        backoff.failed("a", start, Duration::from_secs(10));
+        backoff.failed("a", start, Duration::from_secs(10), None);
         let after = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(backoff.next_retry("a", recorded, (set_back, after(4))), at("2026-01-02T03:00:06Z"));
         assert_eq!(backoff.next_retry("a", recorded, (set_back, after(20))), set_back);
@@ -295,14 +324,38 @@ mod tests {
             backoff.targets_observed("a", second, at(second));
             if backoff.next_retry("a", recorded, (clock, at(second))) <= clock {
                 tries += 1;
-                backoff.forget("a");
-                backoff.retries.insert(
-                    "a".into(),
-                    RetryTime { failed: Some(at(second)), due: Some(at(second + 1800)), targets_hash: None },
-                );
+                backoff.failed("a", at(second), Duration::from_secs(1800), None);
             }
         }
         assert!((15..=21).contains(&tries), "{tries} tries in ten minutes");
+    }
+
+    #[test]
+    fn another_version_of_the_secret_ends_a_pause() {
+        let (start, mut backoff) = (Instant::now(), Backoff::new(Duration::from_secs(30)));
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let version = |version: &str| SecretVersion(Some(version.into()));
+        assert!(!backoff.secret_observed("a", version("5"), start), "no delivery waits");
+        backoff.failed("a", start, Duration::from_secs(600), Some(version("5")));
+        assert_eq!(backoff.secret_due("a", start), at(30));
+        assert_eq!(backoff.secret_due("a", at(29)), at(30));
+        backoff.secret_read_started("a", at(30));
+        assert_eq!(backoff.secret_due("a", at(31)), at(60));
+        assert!(!backoff.secret_observed("a", version("5"), at(31)));
+        assert!(backoff.secret_observed("a", version("6"), at(61)));
+        assert_eq!(backoff.retries["a"].due, Some(at(61)));
+        assert!(!backoff.secret_observed("a", version("7"), at(62)), "it is due already");
+
+        // The Secret did not exist. It is created 5 s later.
+        backoff.failed("b", start, Duration::from_secs(300), Some(SecretVersion(None)));
+        assert!(!backoff.secret_observed("b", SecretVersion(None), at(4)));
+        assert!(backoff.secret_observed("b", version("8"), at(5)));
+        assert_eq!(backoff.retries["b"].due, Some(start + MIN_RETRY_PAUSE));
+
+        // The delivery failed in another process, which alone knew the version.
+        backoff.secret_due("c", start);
+        assert!(!backoff.secret_observed("c", version("9"), at(30)));
+        assert!(backoff.secret_observed("c", version("10"), at(60)));
     }
 
     #[test]
@@ -347,7 +400,7 @@ mod tests {
         let (mut backoff, start) = (Backoff::new(30 * second), Instant::now());
         backoff.retry_soon("before", start);
         assert_eq!(backoff.retries["before"].due, Some(start), "it failed before this process started");
-        backoff.failed("a", start, 600 * second);
+        backoff.failed("a", start, 600 * second, None);
         backoff.retry_soon("a", start);
         let due = backoff.retries["a"].due.unwrap();
         assert!(due >= start + MIN_RETRY_PAUSE && due < start + 60 * second);

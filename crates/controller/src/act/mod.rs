@@ -10,7 +10,7 @@ use sluice_api::pipeline::Strategy;
 use sluice_delivery::{ChangeRequestStatus, Delivered, DeliveryError, Retry};
 
 use crate::key::PipelineKey;
-use crate::secret::SecretNotAllowed;
+use crate::secret::{SecretNotAllowed, SecretVersion};
 
 /// The reason of a failure whose pause a forge asked for.
 pub(crate) const RATE_LIMITED: &str = "RateLimited";
@@ -26,6 +26,8 @@ pub struct EndedJob {
     pub promotion: String,
     /// The strategy that the job used.
     pub strategy: Strategy,
+    /// The version of the Secret that the job used; `None` if it used none, or ended before it read one.
+    pub secret: Option<SecretVersion>,
     /// How the job ended.
     pub outcome: JobOutcome,
 }

@@ -16,32 +16,26 @@ use sluice_delivery::{
     Order, Values,
 };
 
-use super::strategy::settings;
+use super::strategy::{secret_name, settings};
 use crate::translate;
 use sluice_core::fleet::ClusterKey;
 
-/// Returns the strategy as delivery knows it, and the name of the Secret that it needs. `None` if this version
-/// cannot carry it out; `core` rejects such a strategy before.
-pub fn strategy(
-    strategy: &ApiStrategy,
-    announcement: Announcement,
-) -> Option<(DeliveryStrategy, Option<String>)> {
+/// Returns the strategy as delivery knows it. `None` if this version cannot carry it out; `core` rejects such a
+/// strategy before.
+pub fn strategy(strategy: &ApiStrategy, announcement: Announcement) -> Option<DeliveryStrategy> {
     if let Some(s) = &strategy.pull_request {
         let forge = ForgeKind::from_name(&s.forge)?;
         let settings = Box::new(settings(s));
         let (url, base) = (s.url.clone(), s.base_branch.clone());
-        let strategy = DeliveryStrategy::PullRequest { forge, url, base, settings };
-        return Some((strategy, Some(s.secret_ref.name.clone())));
+        return Some(DeliveryStrategy::PullRequest { forge, url, base, settings });
     }
     if let Some(s) = &strategy.commit {
-        let strategy = DeliveryStrategy::Commit { url: s.url.clone(), branch: s.branch.clone() };
-        return Some((strategy, s.secret_ref.as_ref().map(|s| s.name.clone())));
+        return Some(DeliveryStrategy::Commit { url: s.url.clone(), branch: s.branch.clone() });
     }
     if let Some(s) = &strategy.webhook {
-        let strategy = DeliveryStrategy::Webhook { url: s.url.clone(), about: Box::new(announcement) };
-        return Some((strategy, s.secret_ref.as_ref().map(|s| s.name.clone())));
+        return Some(DeliveryStrategy::Webhook { url: s.url.clone(), about: Box::new(announcement) });
     }
-    strategy.notification.as_ref().map(|_| (DeliveryStrategy::Notification(Box::new(announcement)), None))
+    strategy.notification.as_ref().map(|_| DeliveryStrategy::Notification(Box::new(announcement)))
 }
 
 /// The contents of the webhook or event of a promotion.
@@ -109,7 +103,7 @@ pub fn order(
     is_first_try: bool,
 ) -> Option<(Order, Option<String>)> {
     let spec = &promotion.spec;
-    let (strategy, secret) = strategy(api_strategy, announcement(pipeline, promotion, is_first_try))?;
+    let strategy = strategy(api_strategy, announcement(pipeline, promotion, is_first_try))?;
     let namespace = pipeline.namespace().unwrap_or_default();
     let status = promotion.status.clone().unwrap_or_default();
     let evidence = spec.evidence.iter().map(|e| evidence_text::healthy(&e.environment, &e.target, e.at));
@@ -134,7 +128,7 @@ pub fn order(
         credentials: Credentials::default(),
         namespace,
     };
-    Some((order, secret))
+    Some((order, secret_name(api_strategy).map(String::from)))
 }
 
 /// Whether a closed change request of a promotion may be opened again. It may if Sluice closed it, or if a person

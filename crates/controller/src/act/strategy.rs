@@ -58,6 +58,14 @@ pub fn is_handed_over(promotion: &Promotion, all: &[&Promotion]) -> bool {
     later.any(|p| self::request(p).is_some_and(|r| r.url == request.url))
 }
 
+/// The name of the Secret with the credentials that a strategy uses.
+pub fn secret_name(strategy: &ApiStrategy) -> Option<&str> {
+    let pull_request = strategy.pull_request.as_ref().map(|s| &s.secret_ref);
+    let commit = || strategy.commit.as_ref().and_then(|s| s.secret_ref.as_ref());
+    let webhook = || strategy.webhook.as_ref().and_then(|s| s.secret_ref.as_ref());
+    pull_request.or_else(commit).or_else(webhook).map(|secret| secret.name.as_str())
+}
+
 fn request(promotion: &Promotion) -> Option<&ApiChangeRequest> {
     promotion.status.as_ref()?.change_request.as_ref()
 }

@@ -70,7 +70,8 @@ impl Sending {
     async fn attempt(&self) -> Result<(), ActError> {
         let CommitStatusReport { pipeline, order, secret, request, progress, description, .. } = &self.status;
         let namespace = &pipeline.namespace;
-        let credentials = credentials::read(&self.client, namespace, &order.strategy, secret.clone()).await?;
+        let credentials =
+            credentials::read(&self.client, namespace, &order.strategy, secret.clone()).await.result?;
         let order = Order { credentials, ..order.clone() };
         Ok(self.delivery.report(&order, request, *progress, description).await?)
     }

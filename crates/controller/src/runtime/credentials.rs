@@ -1,27 +1,60 @@
 //! Reads the credentials of a side effect.
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt};
 use sluice_delivery::{Credentials, DeliveryError, DeliveryStrategy};
 
 use crate::act::ActError;
-use crate::secret::{self, SecretUse};
+use crate::secret::{self, SecretUse, SecretVersion};
 use crate::timeout::{API_CALL_TIMEOUT, within};
 use crate::watch::read_error::api_error_message;
 
+/// The credentials of an order.
+pub(super) struct ReadCredentials {
+    /// The version of the Secret; `None` if there is none, or if the API server did not answer.
+    pub version: Option<SecretVersion>,
+    /// The credentials, or why the Secret cannot be read or must not be used for the strategy.
+    pub result: Result<Credentials, ActError>,
+}
+
 /// Reads the credentials of an order from the Secret of this name. Without a Secret there are none.
-///
-/// # Errors
-/// When the Secret cannot be read, or must not be used for this strategy.
 pub(super) async fn read(
     client: &Client,
     namespace: &str,
     strategy: &DeliveryStrategy,
     secret: Option<String>,
-) -> Result<Credentials, ActError> {
-    let Some((name, wanted)) = secret.zip(SecretUse::of(strategy)) else { return Ok(Credentials::default()) };
+) -> ReadCredentials {
+    let Some((name, wanted)) = secret.zip(SecretUse::of(strategy)) else {
+        return ReadCredentials { version: None, result: Ok(Credentials::default()) };
+    };
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
-    match within(API_CALL_TIMEOUT, secrets.get(&name)).await {
+    let read = within(API_CALL_TIMEOUT, secrets.get(&name)).await;
+    ReadCredentials { version: version_of(&read), result: credentials(read, namespace, &name, wanted) }
+}
+
+/// Reads the version of a Secret, without its values. `None` if the API server did not answer.
+pub(super) async fn read_version(client: &Client, namespace: &str, name: &str) -> Option<SecretVersion> {
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    version_of(&within(API_CALL_TIMEOUT, secrets.get_metadata(name)).await)
+}
+
+/// Returns the version in the answer to a read of a Secret.
+fn version_of<T: ResourceExt>(read: &Result<T, kube::Error>) -> Option<SecretVersion> {
+    match read {
+        Ok(secret) => Some(SecretVersion(secret.resource_version())),
+        Err(kube::Error::Api(error)) if matches!(error.code, 403 | 404) => Some(SecretVersion(None)),
+        Err(_) => None,
+    }
+}
+
+/// Returns the credentials in the answer to a read of a Secret.
+fn credentials(
+    read: Result<Secret, kube::Error>,
+    namespace: &str,
+    name: &str,
+    wanted: SecretUse,
+) -> Result<Credentials, ActError> {
+    match read {
         Ok(secret) => {
             let data = secret::data(secret, wanted)?;
             Ok(Credentials::from_secret(&data).map_err(DeliveryError::from)?)

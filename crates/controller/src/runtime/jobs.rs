@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use kube::Client;
-use sluice_delivery::{Delivery, DeliveryError, DeliveryStrategy as By, FairQueue, Order, Slot, clock};
+use sluice_delivery::{
+    Credentials, Delivery, DeliveryError, DeliveryStrategy as By, FairQueue, Order, Slot, clock,
+};
 use tokio::sync::mpsc;
 
 use super::announcement;
@@ -11,6 +13,7 @@ use super::callback_offer::CallbackOffer;
 use super::credentials;
 use crate::act::{ActError, EndedJob, JobOutcome};
 use crate::metrics::Metrics;
+use crate::secret::SecretVersion;
 use crate::state::Input;
 use crate::state::effect::{Job, Work};
 
@@ -53,29 +56,40 @@ impl Jobs {
             // Another task, so that a panic is reported like any failure.
             let tx = jobs.tx.clone();
             let mut effect = tokio::spawn(async move { jobs.run(job).await });
-            let outcome = tokio::select! {
-                ended = &mut effect => ended.unwrap_or_else(|error| failed(ActError::Internal(error.to_string()))),
+            let (outcome, secret) = tokio::select! {
+                ended = &mut effect => ended.unwrap_or_else(|error| (failed(ActError::Internal(error.to_string())), None)),
                 // Requests that were sent may still take effect; the next holder of the shard looks for their
                 // effects.
                 () = fencing_token.term().over() => {
                     effect.abort();
-                    failed(DeliveryError::Revoked.into())
+                    (failed(DeliveryError::Revoked.into()), None)
                 }
             };
             // Another replica may act by now, and finds the effect.
             let outcome =
                 if fencing_token.term().runs() { outcome } else { failed(DeliveryError::Revoked.into()) };
-            let ended = EndedJob { pipeline, place, promotion, strategy, outcome };
+            let ended = EndedJob { pipeline, place, promotion, strategy, secret, outcome };
             let _ = tx.send(Input::JobEnded(Box::new(ended)));
         });
     }
 
-    async fn run(self, job: Job) -> JobOutcome {
+    /// Carries out a job. Also returns the version of the Secret that it used.
+    async fn run(self, job: Job) -> (JobOutcome, Option<SecretVersion>) {
         let failed = failure_of(&job.work);
-        let order = match self.with_credentials(&job).await {
-            Ok(order) => order,
-            Err(error) => return failed(error),
+        let (client, namespace) = (&self.client, &job.pipeline.namespace);
+        let read = credentials::read(client, namespace, &job.order.strategy, job.secret.clone()).await;
+        let order = match read.result {
+            Ok(credentials) => self.order(&job, credentials).await,
+            Err(error) => Err(error),
         };
+        let outcome = match order {
+            Ok(order) => self.carry_out(job, order).await,
+            Err(error) => failed(error),
+        };
+        (outcome, read.version)
+    }
+
+    async fn carry_out(self, job: Job, order: Order) -> JobOutcome {
         let _slot = self.slot(&job).await;
         match job.work {
             Work::Deliver(pipeline) => {
@@ -106,10 +120,8 @@ impl Jobs {
     }
 
     /// Completes the order of a job with its credentials.
-    async fn with_credentials(&self, job: &Job) -> Result<Order, ActError> {
+    async fn order(&self, job: &Job, mut credentials: Credentials) -> Result<Order, ActError> {
         let (client, key) = (&self.client, &job.pipeline);
-        let strategy = &job.order.strategy;
-        let mut credentials = credentials::read(client, &key.namespace, strategy, job.secret.clone()).await?;
         if let Some(offer) = CallbackOffer::new(self.hook_url.as_deref(), &job.strategy) {
             credentials.callback = offer.create(client, key, &job.promotion).await?;
         }

@@ -20,6 +20,7 @@ use sluice_delivery::{Delivery, clock, fault, since_boot};
 use tokio::sync::mpsc;
 
 use crate::hook::Directory;
+use crate::key::PipelineKey;
 use crate::metrics::Metrics;
 use crate::observe::ObserveScope;
 use crate::options::ControllerOptions;
@@ -216,6 +217,9 @@ impl Runtime {
             Effect::DeletePromotion(key, name, uid, fencing_token) => {
                 self.records.delete(key, name, uid, fencing_token)
             }
+            Effect::ReadSecretVersion(key, promotion, secret) => {
+                self.read_secret_version(key, promotion, secret)
+            }
             Effect::Start(job) => self.jobs.start(*job),
             Effect::Revoke(fencing_token) => fencing_token.revoke(),
             Effect::EndTerm(term) => term.end(),
@@ -235,6 +239,15 @@ impl Runtime {
             Effect::ReleaseShard(shard) => drop(self.lease_commands.send(LeaseCommand::HandBack(shard))),
             Effect::UpdateMetrics(update) => self.update_metrics(update),
         }
+    }
+
+    fn read_secret_version(&self, key: PipelineKey, promotion: String, secret: String) {
+        let (hub, tx) = (self.hub.clone(), self.tx.clone());
+        tokio::spawn(async move {
+            if let Some(version) = credentials::read_version(&hub, &key.namespace, &secret).await {
+                let _ = tx.send(Input::SecretVersion(key, promotion, version));
+            }
+        });
     }
 
     fn later(&self, pause: Duration, input: Input) {

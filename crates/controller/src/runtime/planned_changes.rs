@@ -107,7 +107,7 @@ impl PlannedChanges {
         let _slot = self.slots.acquire(&format!("{namespace}/{}", pipeline.name_any())).await;
         let Some(named) = strategy::named(pipeline, promotion) else { return Ok(None) };
         let Some((order, secret)) = order::order(pipeline, promotion, named, true) else { return Ok(None) };
-        let credentials = credentials::read(&self.client, &namespace, &order.strategy, secret).await?;
+        let credentials = credentials::read(&self.client, &namespace, &order.strategy, secret).await.result?;
         let planned = self.delivery.planned_change(&Order { credentials, ..order }).await?;
         Ok(planned.map(|mut planned| {
             planned.hide_unknown_values(&promotion.spec.facets, &known_values(pipeline, promotion));

@@ -19,6 +19,7 @@ use crate::key::PipelineKey;
 use crate::metrics;
 use crate::record::events::PendingEvent;
 use crate::record::promotion::{self, RecordChange};
+use crate::secret::SecretVersion;
 
 /// The comment on a change request that Sluice closes, unless a person rejected its promotion.
 const NOT_NEEDED: &str =
@@ -288,7 +289,7 @@ impl State {
 
     /// Handles the end of a side effect.
     pub(super) fn job_ended(&mut self, ended: EndedJob) {
-        let EndedJob { pipeline: key, place, promotion: name, strategy, outcome } = ended;
+        let EndedJob { pipeline: key, place, promotion: name, strategy, secret, outcome } = ended;
         self.in_flight.remove(&(key.clone(), place));
         if self.fencing_token(&key).is_none() {
             return;
@@ -309,7 +310,7 @@ impl State {
             outcome => self.change_after(&key, &name, &strategy, outcome),
         };
         if let Some(change) = change {
-            self.change_ended(&key, &name, &change);
+            self.change_ended(&key, &name, &change, secret);
         }
         self.enqueue(&key);
     }
@@ -367,7 +368,13 @@ impl State {
     }
 
     /// Applies the change that follows from the end of a side effect.
-    fn change_ended(&mut self, key: &PipelineKey, name: &str, change: &RecordChange) {
+    fn change_ended(
+        &mut self,
+        key: &PipelineKey,
+        name: &str,
+        change: &RecordChange,
+        secret: Option<SecretVersion>,
+    ) {
         if let RecordChange::Failed { reason, .. } | RecordChange::Trouble { reason, .. } = change {
             self.count(MetricUpdate::Failed((*reason).into()));
         }
@@ -379,7 +386,7 @@ impl State {
         }
         if let RecordChange::Failed { again, .. } = change {
             let pause = pause_until(*again, self.now.wall);
-            self.backoff.failed(name, self.now.instant, pause);
+            self.backoff.failed(name, self.now.instant, pause, secret);
         }
         self.change(key, name, change);
     }

@@ -281,7 +281,11 @@ impl State {
             ClusterEvent::OwnedWasRead(owner, number, _) => Some((owner.clone(), *number)),
             _ => None,
         };
+        let moved = self.moved_branch(key, &event);
         let touched = self.index.apply(key, event);
+        if let Some(branch) = moved {
+            self.branch_moved(key, &branch);
+        }
         for read in self.index.take_reads(key) {
             self.emit(Effect::ReadOwned(key.clone(), read));
         }

@@ -42,6 +42,9 @@ pub enum Effect {
     ReadPromotion(PipelineKey, String),
     /// Delete a promotion's record of this name and uid.
     DeletePromotion(PipelineKey, String, Option<String>, FencingToken),
+    /// Read the version of the Secret that a promotion's failed delivery uses; the answer comes back as
+    /// [`Input::SecretVersion`].
+    ReadSecretVersion(PipelineKey, String, String),
     /// Start a job; the end comes back as [`Input::JobEnded`].
     Start(Box<Job>),
     /// Revoke the fencing token of an in-flight side effect.

@@ -5,6 +5,7 @@ use sluice_api::{GitopsCluster, Pipeline, Promotion};
 use crate::act::EndedJob;
 use crate::hook::condition::HookSecretProblem;
 use crate::key::PipelineKey;
+use crate::secret::SecretVersion;
 use crate::shard::{ShardChange, StoredState};
 use crate::state::status_queue::{StatusOwner, WriteOutcome};
 use crate::watch::limit::QueueSlot;
@@ -35,6 +36,8 @@ pub enum Input {
     /// A new promotion's record was created, or not; `None` if an object of its name exists. Also the answer to
     /// [`crate::state::Effect::ReadPromotion`].
     PromotionCreated(PipelineKey, String, Result<Option<Box<Promotion>>, kube::Error>),
+    /// The Secret of a promotion's failed delivery was read.
+    SecretVersion(PipelineKey, String, SecretVersion),
     /// A side effect has ended.
     JobEnded(Box<EndedJob>),
     /// This replica gains or loses a shard.

@@ -36,6 +36,7 @@ pub mod stored_time;
 mod tests;
 mod timers;
 mod unreadable;
+mod waiting_branches;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -58,6 +59,7 @@ use sluice_core::fleet::index::{Fleet, Index};
 use status_queue::{Basis, SerializedStatus, StatusOwner, StatusQueue, StoredObject, WriteOutcome};
 use stored_time::StoredTimes;
 use timers::Timers;
+use waiting_branches::WaitingBranches;
 
 /// The settings that decisions depend on.
 #[derive(Clone, Debug)]
@@ -91,6 +93,8 @@ pub struct State {
     statuses: StatusQueue,
     index: Index,
     backoff: Backoff,
+    /// The branches that failed deliveries write to.
+    waiting_branches: WaitingBranches,
     stored_times: StoredTimes,
     /// The shards that this replica has.
     shards: Shards,
@@ -144,6 +148,7 @@ impl State {
             statuses: StatusQueue::default(),
             index: Index::default(),
             stored_times: StoredTimes::default(),
+            waiting_branches: WaitingBranches::default(),
             shards,
             approvals_unguarded: None,
             unreadable: BTreeMap::new(),
@@ -177,6 +182,7 @@ impl State {
             Input::HookSecret(key, problem) => self.hook_secret_read(&key, problem),
             Input::StatusWritten(owner, number, outcome) => self.status_written(&owner, number, outcome),
             Input::PromotionCreated(pipeline, name, result) => self.created(&pipeline, &name, result),
+            Input::SecretVersion(key, promotion, version) => self.secret_observed(&key, &promotion, version),
             Input::JobEnded(ended) => self.job_ended(*ended),
             Input::Shard(change) => self.shard_changed(change),
             Input::Resynced(stored) => self.resynced(*stored),

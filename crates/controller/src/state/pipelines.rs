@@ -1,6 +1,6 @@
 //! Handles the watch of Pipelines.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use sluice_api::pipeline::{Observe, Pipeline as ApiPipeline, PipelineStatus, Target};
 
@@ -168,6 +168,7 @@ impl State {
         self.emit(Effect::Unpublish(key.clone()));
         self.queue.remove(key);
         self.timers.cancel(key);
+        self.waiting_branches.set(key, BTreeSet::new());
     }
 
     /// Revokes the fencing tokens of all side effects in flight for a pipeline.

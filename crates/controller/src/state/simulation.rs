@@ -536,7 +536,8 @@ impl ControllerSimulation {
             }
             Work::Follow { .. } | Work::Withdraw { .. } => unreachable!("the strategy commits"),
         };
-        Input::JobEnded(Box::new(EndedJob { pipeline, place, promotion: name, strategy, outcome }))
+        let promotion = name;
+        Input::JobEnded(Box::new(EndedJob { pipeline, place, promotion, strategy, secret: None, outcome }))
     }
 
     /// Commits as delivery does: an earlier commit of the same promotion and round is found again.

@@ -42,18 +42,29 @@ fn a_promotion_continues_after_its_cause_is_fixed_and_a_lost_commit_is_made_agai
             let all = place.promotions().list(&Default::default()).await?.items;
             all.into_iter().next().and_then(|p| p.status).context("no status yet")
         };
-        eventually(SOON, || async {
-            let status = status().await?;
-            ensure!(status.reason == "NoMarker" && status.next_attempt.is_some(), "{status:?}");
-            Ok(())
-        })
-        .await
-        .map_err(|e| e.context(controller.tail()))?;
-        let base = repo.commit("main", "mark", &[("app.yaml", &marked(n, "app", "1.0.0"))])?;
+        let failed = |tries: u32| async move {
+            eventually(SOON, || async {
+                let status = status().await?;
+                ensure!(status.reason == "NoMarker" && status.attempts == tries, "{status:?}");
+                status.next_attempt.context("no time of the next try")
+            })
+            .await
+        };
+        failed(1).await.map_err(|e| e.context(controller.tail()))?;
         // Any change of the pipeline starts another try.
         let edited = pipeline(n, "app", &commit).replace("{strategy:", "{timeout: 1h, strategy:");
         place.apply(&edited).await?;
+        let next_attempt = failed(2).await.map_err(|e| e.context(controller.tail()))?;
+        let base = repo.commit("main", "mark", &[("app.yaml", &marked(n, "app", "1.0.0"))])?;
+        // So does a change of the Secret.
+        let token = shared_gitea().await?.token();
+        place.secret("forge", &[("username", "y"), ("password", token), ("token", token)]).await?;
         place.until_promotions("app", "prod", &["1.1.0 Delivered"]).await?;
+        let delivered = status().await?.times.get("Delivered").copied().context("no time of the delivery")?;
+        ensure!(
+            delivered < next_attempt,
+            "{delivered} is not before {next_attempt}: the pause was not ended"
+        );
         ensure!(repo.read("main", "app.yaml")? == marked(n, "app", "1.1.0"));
 
         // A person resets the branch, and commits on top of that.
