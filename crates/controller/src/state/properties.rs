@@ -28,6 +28,7 @@ enum Happening {
     MoveProd(bool),
     Outage,
     LateWrite(Index),
+    LoseCluster(bool),
 }
 
 fn fault() -> impl Strategy<Value = EffectFault> {
@@ -56,6 +57,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => any::<bool>().prop_map(Happening::MoveProd),
         1 => Just(Happening::Outage),
         1 => index().prop_map(Happening::LateWrite),
+        1 => any::<bool>().prop_map(Happening::LoseCluster),
     ]
 }
 
@@ -82,6 +84,7 @@ fn apply(simulation: &mut ControllerSimulation, happening: &Happening) {
         Happening::MoveProd(is_remote) => simulation.move_prod(*is_remote),
         Happening::Outage => simulation.outage(),
         Happening::LateWrite(index) => simulation.late_write(nth(index)),
+        Happening::LoseCluster(is_lost) => simulation.lose_eu(*is_lost),
     }
 }
 
@@ -100,6 +103,7 @@ proptest! {
         manual in prop::bool::weighted(0.2),
         happenings in prop::collection::vec(happening(), 1..120),
         takes_over in prop::bool::weighted(0.3),
+        is_prod_lost in prop::bool::weighted(0.3),
     ) {
         let mut simulation = ControllerSimulation::new(manual);
         happenings.iter().for_each(|happening| apply(&mut simulation, happening));
@@ -108,11 +112,20 @@ proptest! {
         if takes_over {
             simulation.fail_with_fast_clock();
         }
+        let is_automatic = |simulation: &ControllerSimulation| !manual && !simulation.any_rejected();
+        if is_prod_lost {
+            simulation.move_prod(true);
+            simulation.lose_eu(true);
+            simulation.settle();
+            simulation.check_isolation(is_automatic(&simulation));
+        }
+        simulation.lose_eu(false);
         simulation.settle();
         simulation.check_memory();
+        simulation.check_stories();
         // P3 and P4: without rejections and approvals, everything runs what dev runs.
         let newest = simulation.fleet["dev"].version;
-        if !manual && !simulation.any_rejected() {
+        if is_automatic(&simulation) {
             for environment in ENVIRONMENTS {
                 prop_assert_eq!(simulation.fleet[environment].version, newest, "{}: {}", environment, simulation.summary());
             }
@@ -141,4 +154,16 @@ fn a_target_that_flaps_every_second_costs_few_writes() {
     }
     let writes = simulation.pipeline_writes - before;
     assert!((3..60).contains(&writes), "{writes} writes in ten minutes");
+}
+
+#[test]
+fn the_wait_of_an_approved_promotion_is_counted_once() {
+    let mut simulation = ControllerSimulation::new(true);
+    simulation.release(true);
+    simulation.settle();
+    assert_eq!(simulation.gate_waits, 0, "{}", simulation.summary());
+    simulation.approve(0);
+    simulation.settle();
+    assert_eq!(simulation.fleet["staging"].version, 2);
+    assert_eq!(simulation.gate_waits, 1, "{}", simulation.summary());
 }

@@ -19,6 +19,10 @@ impl ControllerSimulation {
             return;
         }
         self.connected.insert(cluster.clone(), self.elapsed);
+        if self.is_eu_lost && cluster == eu() {
+            let lost = ClusterEvent::Lost("no route to host".into());
+            return self.cluster_events.push((cluster, vec![lost]));
+        }
         let namespace = |name: &&str| {
             let key = ObjectKey { kind: Kind::Namespace, namespace: String::new(), name: (*name).into() };
             (key, Fact::Namespace { allowed: None })
@@ -37,6 +41,60 @@ impl ControllerSimulation {
         self.cluster_events.push((cluster, events));
     }
 
+    /// A new version runs in dev.
+    pub(super) fn release(&mut self, is_healthy: bool) {
+        let version = self.fleet["dev"].version + 1;
+        self.run("dev", RunningVersion { version, is_healthy });
+    }
+
+    pub(super) fn set_healthy(&mut self, environment: &'static str, is_healthy: bool) {
+        let version = self.fleet[environment].version;
+        self.run(environment, RunningVersion { version, is_healthy });
+    }
+
+    /// Flux applies what the files of an environment say.
+    pub(super) fn apply_files(&mut self, environment: &'static str, is_healthy: bool) {
+        let version = self.files[environment];
+        if environment != "dev" && version != self.fleet[environment].version {
+            self.run(environment, RunningVersion { version, is_healthy });
+        }
+    }
+
+    fn run(&mut self, environment: &'static str, running: RunningVersion) {
+        self.fleet.insert(environment, running);
+        if running.is_healthy {
+            self.proven.entry(environment).or_default().insert(running.version);
+        }
+        let applied = || {
+            let (key, fact) = helm_release(environment, running);
+            vec![ClusterEvent::Applied(key, fact)]
+        };
+        let reporting = self.connected.keys().filter(|cluster| match cluster {
+            ClusterKey::Local => true,
+            ClusterKey::Remote { .. } => environment == "prod" && !self.is_eu_lost,
+        });
+        self.cluster_events.extend(reporting.map(|cluster| (cluster.clone(), applied())));
+    }
+
+    /// The cluster `eu` cannot be reached any more, or can be reached again.
+    pub(super) fn lose_eu(&mut self, is_lost: bool) {
+        if self.is_eu_lost == is_lost {
+            return;
+        }
+        self.is_eu_lost = is_lost;
+        self.eu_back = (!is_lost).then_some(self.elapsed);
+        let eu = eu();
+        if !self.connected.contains_key(&eu) {
+            return;
+        }
+        if is_lost {
+            self.cluster_events.push((eu, vec![ClusterEvent::Lost("no route to host".into())]));
+        } else {
+            self.connected.remove(&eu);
+            self.connect(eu);
+        }
+    }
+
     /// A cluster answers what a HelmRelease owns: nothing.
     pub(super) fn answer_read(&mut self, cluster: ClusterKey, read: OwnedRead) {
         let answer = ClusterEvent::OwnedWasRead(read.owner, read.number, Ok(Vec::new()));
@@ -53,6 +111,11 @@ impl ControllerSimulation {
             }
         }
     }
+}
+
+/// The cluster of prod after it was moved.
+pub(super) fn eu() -> ClusterKey {
+    ClusterKey::Remote { namespace: "apps".into(), name: "eu".into() }
 }
 
 /// A HelmRelease that runs a version.

@@ -13,12 +13,12 @@ use sluice_api::promotion::{Approval, Promotion, Rejection};
 use sluice_delivery::{Delivered, DeliveryError, EditError, FencingToken};
 
 use super::effect::{Job, Work};
-use super::simulated_clusters::helm_release;
 use super::simulated_server::{HubEvent, SimulatedHub};
 use super::status_queue::{StatusWrite, StoredObject, WriteOutcome};
 use super::tests::state_at;
 use super::*;
 use crate::act::{ActError, EndedJob, JobOutcome};
+use crate::metrics::PromotionStep;
 use crate::timeout::{API_CALL_TIMEOUT, timed_out};
 use crate::watch::stream::ObjectEvent;
 use sluice_core::fleet::ClusterEvent;
@@ -56,14 +56,18 @@ pub(super) struct ControllerSimulation {
     wall_offset: i64,
     pub(super) server: SimulatedHub,
     /// The version in the files of each environment.
-    files: BTreeMap<&'static str, u32>,
+    pub(super) files: BTreeMap<&'static str, u32>,
     /// By promotion and round.
-    commits: BTreeSet<(String, u32)>,
+    pub(super) commits: BTreeSet<(String, u32)>,
     pub fleet: BTreeMap<&'static str, RunningVersion>,
     /// What the clusters report, each batch at the same time.
     pub(super) cluster_events: Vec<(ClusterKey, Vec<ClusterEvent>)>,
     /// Since when each cluster is used.
     pub(super) connected: BTreeMap<ClusterKey, u64>,
+    /// Whether the cluster `eu` cannot be reached.
+    pub(super) is_eu_lost: bool,
+    /// When that last ended.
+    pub(super) eu_back: Option<u64>,
     pub(super) pending: Vec<Effect>,
     pub(super) answers: Vec<Input>,
     /// Status writes of earlier processes that were sent and have not arrived.
@@ -84,6 +88,8 @@ pub(super) struct ControllerSimulation {
     pub creations: usize,
     pub pipeline_writes: usize,
     pub promotion_writes: usize,
+    /// How many waits at gates the metrics count.
+    pub gate_waits: usize,
     pub jobs: usize,
 }
 
@@ -101,6 +107,8 @@ impl ControllerSimulation {
             fleet: ENVIRONMENTS.map(|e| (e, RunningVersion { version: 1, is_healthy: true })).into(),
             cluster_events: Vec::new(),
             connected: BTreeMap::new(),
+            is_eu_lost: false,
+            eu_back: None,
             pending: Vec::new(),
             answers: Vec::new(),
             late_writes: Vec::new(),
@@ -114,6 +122,7 @@ impl ControllerSimulation {
             creations: 0,
             pipeline_writes: 0,
             promotion_writes: 0,
+            gate_waits: 0,
             jobs: 0,
         };
         simulation.create_pipeline(manual);
@@ -182,39 +191,6 @@ impl ControllerSimulation {
         };
         self.server.version += 1;
         self.server.log.push(HubEvent::Deleted(object));
-    }
-
-    /// A new version runs in dev.
-    pub(super) fn release(&mut self, is_healthy: bool) {
-        let version = self.fleet["dev"].version + 1;
-        self.run("dev", RunningVersion { version, is_healthy });
-    }
-
-    pub(super) fn set_healthy(&mut self, environment: &'static str, is_healthy: bool) {
-        let version = self.fleet[environment].version;
-        self.run(environment, RunningVersion { version, is_healthy });
-    }
-
-    /// Flux applies what the files of an environment say.
-    pub(super) fn apply_files(&mut self, environment: &'static str, is_healthy: bool) {
-        let version = self.files[environment];
-        if environment != "dev" && version != self.fleet[environment].version {
-            self.run(environment, RunningVersion { version, is_healthy });
-        }
-    }
-
-    fn run(&mut self, environment: &'static str, running: RunningVersion) {
-        self.fleet.insert(environment, running);
-        if running.is_healthy {
-            self.proven.entry(environment).or_default().insert(running.version);
-        }
-        let applied = || {
-            let (key, fact) = helm_release(environment, running);
-            vec![ClusterEvent::Applied(key, fact)]
-        };
-        let reporting =
-            self.connected.keys().filter(|cluster| **cluster == ClusterKey::Local || environment == "prod");
-        self.cluster_events.extend(reporting.map(|cluster| (cluster.clone(), applied())));
     }
 
     /// The owner moves the target of prod to another cluster, which has the same namespace and HelmRelease.
@@ -405,6 +381,9 @@ impl ControllerSimulation {
                 self.pending.push(Effect::Start(job));
             }
             Effect::ReadPromotion(..) | Effect::DeletePromotion(..) => self.pending.push(effect),
+            Effect::UpdateMetrics(MetricUpdate::Steps(_, _, steps)) => {
+                self.gate_waits += steps.iter().filter(|(step, _)| *step == PromotionStep::Gates).count();
+            }
             Effect::Connect(cluster, ..) => self.connect(cluster),
             Effect::ReadOwned(cluster, read) => self.answer_read(cluster, read),
             Effect::Disconnect(cluster) => {
@@ -559,7 +538,9 @@ impl ControllerSimulation {
 
     /// Carries out and delivers everything in order, with healthy targets, until nothing happens for hours.
     pub(super) fn settle(&mut self) {
-        for environment in ENVIRONMENTS {
+        let reachable =
+            ENVIRONMENTS.into_iter().filter(|environment| !self.is_eu_lost || *environment != "prod");
+        for environment in reachable.collect::<Vec<_>>() {
             self.set_healthy(environment, true);
         }
         let end = self.elapsed + SETTLING_TIME;

@@ -35,7 +35,9 @@ impl ControllerSimulation {
         let is_new = self.connected.values().any(|since| self.elapsed < since + ANSWER_TIME);
         let is_lost =
             health(status) == Some(Health::Unknown) && self.last_status.environments.contains_key("prod");
-        let was_lost = health(&self.last_status) == Some(Health::Unknown);
+        // A status may be sent a while after it was composed.
+        let is_back = self.eu_back.is_some_and(|since| self.elapsed < since + 2 * ANSWER_TIME);
+        let was_lost = health(&self.last_status) == Some(Health::Unknown) || self.is_eu_lost || is_back;
         assert!(!is_new || !is_lost || was_lost, "a cluster that may still answer counts as lost");
     }
 
@@ -108,10 +110,52 @@ impl ControllerSimulation {
         assert!(!self.suspended_as_known, "P7: {name} is delivered while the pipeline is suspended");
         self.check_not_recorded(job);
         self.check_proven(&job.promotion);
-        let is_manual =
-            self.server.pipeline.as_ref().and_then(|p| p.spec.promotion.as_ref()).is_some_and(|p| p.manual);
         let approved = job.promotion.spec.approval.is_some();
-        assert!(approved || !is_manual, "P7: {name} is delivered without an approval");
+        assert!(approved || !self.is_manual(), "P7: {name} is delivered without an approval");
+    }
+
+    /// Checks P6 while the cluster of prod cannot be reached: prod is Unknown, and staging runs what dev runs.
+    pub(super) fn check_isolation(&self, is_automatic: bool) {
+        let status = self.server.pipeline.as_ref().and_then(|p| p.status.clone()).unwrap_or_default();
+        let health = |environment: &str| status.environments.get(environment).map(|e| e.health);
+        assert_eq!(health("prod"), Some(Health::Unknown), "P6: {}", self.summary());
+        assert_eq!(health("staging"), Some(Health::Ready), "P6: {}", self.summary());
+        let versions = (self.fleet["staging"].version, self.fleet["dev"].version);
+        assert!(!is_automatic || versions.0 == versions.1, "P6: {versions:?} {}", self.summary());
+    }
+
+    /// Checks P9: each record says when it got into its phase, what it waits for or how it ended, and what was done.
+    pub(super) fn check_stories(&self) {
+        for (name, object) in &self.server.promotions {
+            let status = object.status.clone().unwrap_or_default();
+            let phase = status.phase;
+            assert!(
+                object.status.is_none() || status.times.contains_key(&phase.to_string()),
+                "P9: {name}: {status:?}"
+            );
+            let is_done = matches!(phase, Phase::Delivered | Phase::Succeeded | Phase::Promoting);
+            assert!(
+                is_done || !status.message.is_empty(),
+                "P9: {name} does not say why it is {phase}: {status:?}"
+            );
+            let is_retried = status.next_attempt.is_some();
+            assert!(
+                !is_retried || !status.reason.is_empty(),
+                "P9: {name} does not say what failed: {status:?}"
+            );
+            let was_made = self.commits.iter().any(|(made, _)| made == name);
+            let has_commit = status.commit.is_some();
+            assert!(
+                phase != Phase::Delivered || has_commit,
+                "P9: {name} does not name its commit: {status:?}"
+            );
+            assert!(!has_commit || was_made, "P9: {name} names a commit that was not made");
+            let needs_approval = self.is_manual() && has_commit;
+            assert!(
+                !needs_approval || status.approval.is_some(),
+                "P9: {name} does not say who approved: {status:?}"
+            );
+        }
     }
 
     /// Checks that the state has in memory what the server has stored.
@@ -128,6 +172,12 @@ impl ControllerSimulation {
             assert_eq!(object.spec, self.server.promotions[&name].spec, "an edit of {name} is lost");
             assert_eq!(object.status, self.server.promotions[&name].status, "a status of {name} is lost");
         }
+    }
+
+    /// Whether every promotion needs an approval.
+    fn is_manual(&self) -> bool {
+        let pipeline = self.server.pipeline.as_ref();
+        pipeline.and_then(|p| p.spec.promotion.as_ref()).is_some_and(|promotion| promotion.manual)
     }
 
     /// Whether a person has rejected a promotion.

@@ -22,8 +22,13 @@ pub(super) fn decide(lane: Lane<'_>, decision: &mut Decision) {
     let proven = proven.map(|candidate| in_rejected_run(candidate, &promotions));
     let mut settle = |p| settle(lane, (&promotions, proven.as_ref()), p, decision);
     let settled: Vec<bool> = promotions.iter().map(|p| settle(p)).collect();
-    let open =
-        promotions.iter().zip(&settled).rev().find(|(p, done)| p.phase.is_open() && !**done).map(|(p, _)| *p);
+    let mut all_open: Vec<&Promotion> = promotions
+        .iter()
+        .zip(&settled)
+        .filter(|(p, done)| p.phase.is_open() && !**done)
+        .map(|(p, _)| *p)
+        .collect();
+    let open = all_open.pop();
     let Some(policy) = &lane.environment.policy else {
         if let Some(open) = open {
             cancel(lane.facts, open, "the environment has no promotion any more".into(), decision);
@@ -31,6 +36,9 @@ pub(super) fn decide(lane: Lane<'_>, decision: &mut Decision) {
         return;
     };
     follow(lane.facts, open, decision);
+    if let Some(refused) = policy.refused.as_ref().filter(|_| !lane.environment.depends_on.is_empty()) {
+        decision.note(lane.environment, "StrategyRefused", refused.clone());
+    }
     if lane.facts.pipeline.suspended {
         return;
     }
@@ -39,8 +47,18 @@ pub(super) fn decide(lane: Lane<'_>, decision: &mut Decision) {
         return triggered::decide(lane, policy, &all, decision);
     }
     note_upcoming(lane, policy, proven.as_ref(), decision);
+    supersede_replaced(&all_open, open, decision);
     if let Some(candidate) = proven.and_then(|c| fit(lane, c, decision)) {
         promote(lane, policy, (open, &promotions), &candidate, decision);
+    }
+}
+
+/// Supersedes the open promotions that a newer open one has replaced. A promotion that was replaced while it was being
+/// recorded could not be superseded then.
+fn supersede_replaced(replaced: &[&Promotion], newest: Option<&Promotion>, decision: &mut Decision) {
+    for (promotion, newest) in replaced.iter().zip(newest.iter().cycle()) {
+        let message = format!("{} replaced it", newest.revision);
+        decision.record(promotion, Phase::Superseded, "Superseded", message);
     }
 }
 

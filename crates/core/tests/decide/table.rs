@@ -49,6 +49,36 @@ fn dev_healthy_at_b_starts_a_promotion_into_staging_only() {
 }
 
 #[test]
+fn a_promotion_that_was_replaced_while_it_was_recorded_is_superseded_afterwards() {
+    let mut sim = Simulation::three();
+    sim.policy_of("staging").manual = true;
+    sim.runs("dev", "d", B, Health::Ready);
+    sim.settle();
+    sim.runs("dev", "d", C, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.phases("staging"), ["1.1.0 Superseded", "1.2.0 Pending"]);
+    // The record of B was not stored yet when C replaced it, so that B kept its phase.
+    sim.promotions[0].phase = Phase::Pending;
+    sim.settle();
+    assert_eq!(sim.phases("staging"), ["1.1.0 Superseded", "1.2.0 Pending"]);
+}
+
+#[test]
+fn a_strategy_that_cannot_be_carried_out_is_reported_before_there_is_a_revision_to_promote() {
+    let mut sim = Simulation::three();
+    for environment in ["dev", "staging"] {
+        sim.policy_of(environment).refused = Some("name one strategy".into());
+    }
+    for suspended in [false, true] {
+        sim.pipeline.suspended = suspended;
+        sim.settle();
+        assert_eq!(sim.note("staging"), "name one strategy");
+        assert_eq!(sim.last.notes["staging"].reason, "StrategyRefused");
+        assert_eq!(sim.last.notes.len(), 1, "nothing is promoted into dev: {:?}", sim.last.notes);
+    }
+}
+
+#[test]
 fn the_same_observation_a_thousand_times_does_nothing_more() {
     let mut sim = proposed();
     for _ in 0..1000 {
