@@ -88,6 +88,8 @@ pub struct Promotion {
     pub retry: Option<String>,
     /// The earliest time of the next attempt to deliver.
     pub next_attempt: Option<Timestamp>,
+    /// When the promotion starts again on its own, if it has failed. `None` if only a person starts it again.
+    pub resumes_at: Option<Timestamp>,
     /// When the promotion was delivered, if it was.
     pub delivered: Option<Timestamp>,
     /// The change request with the revision, as last recorded.

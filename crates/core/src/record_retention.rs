@@ -61,6 +61,7 @@ mod tests {
             gates: Vec::new(),
             retry: None,
             next_attempt: None,
+            resumes_at: None,
             delivered: None,
             request: None,
             report: None,

@@ -30,7 +30,7 @@ impl HookServer {
         if let Err(answer) = self.count_call(&call.route.pipeline, true) {
             return Ok(answer);
         }
-        if !concerns_change_requests(call.headers, call.body) {
+        if !concerns_promotions(call.headers, call.body) {
             return Ok(HookAnswer::NothingToDo);
         }
         Ok(match self.store.record_forge_call(&call.route.pipeline).await? {
@@ -41,12 +41,13 @@ impl HookServer {
     }
 }
 
-/// Returns the Secrets whose keys a forge may show: those of the environments with change requests, each once.
+/// Returns the Secrets whose keys a forge may show: those of the environments whose promotions go into git, each once.
 fn forge_secrets(pipeline: &Pipeline) -> Vec<&str> {
     let spec = &pipeline.spec;
-    let opens_change_requests =
-        |p: &&PromotionPolicy| p.strategy.as_ref().is_some_and(|s| s.pull_request.is_some());
-    secrets_of(spec.environments.iter().filter_map(|e| spec.policy(e)).filter(opens_change_requests))
+    let writes_to_git = |policy: &&PromotionPolicy| {
+        policy.strategy.as_ref().is_some_and(|s| s.pull_request.is_some() || s.commit.is_some())
+    };
+    secrets_of(spec.environments.iter().filter_map(|e| spec.policy(e)).filter(writes_to_git))
 }
 
 /// How a forge shows that it has a key.
@@ -108,9 +109,9 @@ struct AzureEvent {
     event_type: String,
 }
 
-/// Returns true if a call may be about a change request that was merged, closed, reviewed or checked. A call that
-/// names no event may be about one.
-fn concerns_change_requests(headers: &HeaderMap, body: &[u8]) -> bool {
+/// Returns true if a call may be about a change request that was merged, closed, reviewed or checked, or about a push,
+/// which may be the fix of a failed delivery. A call that names no event may be about one.
+fn concerns_promotions(headers: &HeaderMap, body: &[u8]) -> bool {
     let names = ["x-github-event", "x-gitea-event", "x-forgejo-event", "x-gitlab-event", "x-event-key"];
     let named = names.iter().find_map(|name| headers.get(*name)?.to_str().ok());
     let azure = || serde_json::from_slice::<AzureEvent>(body).map(|event| event.event_type).ok();
@@ -124,6 +125,10 @@ fn concerns_change_requests(headers: &HeaderMap, body: &[u8]) -> bool {
         "check_",
         "status",
         "build.",
+        "push",
+        "repo:push",
+        "repo:refs_changed",
+        "git.push",
     ];
     about.iter().any(|about| event.starts_with(about) || event.contains("commit_status"))
         || event.starts_with("pipeline")
@@ -134,45 +139,48 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_events_of_change_requests_and_their_checks_concern_change_requests() {
+    fn only_events_of_change_requests_checks_and_pushes_concern_promotions() {
         let named = |name: &'static str, event: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(name, http::HeaderValue::from_static(event));
-            concerns_change_requests(&headers, b"{}")
+            concerns_promotions(&headers, b"{}")
         };
         // The names of events in the forges' documentation.
         let all = [
             (
                 "x-github-event",
-                &["pull_request", "pull_request_review", "check_run", "check_suite", "status"][..],
+                &["pull_request", "pull_request_review", "check_run", "check_suite", "status", "push"][..],
             ),
-            ("x-gitlab-event", &["Merge Request Hook", "Pipeline Hook"]),
-            ("x-gitea-event", &["pull_request", "pull_request_approved", "status"]),
-            ("x-forgejo-event", &["pull_request", "pull_request_rejected", "status"]),
-            ("x-event-key", &["pullrequest:fulfilled", "pullrequest:rejected", "repo:commit_status_updated"]),
-            ("x-event-key", &["pr:merged", "pr:declined", "pr:reviewer:approved"]),
+            ("x-gitlab-event", &["Merge Request Hook", "Pipeline Hook", "Push Hook"]),
+            ("x-gitea-event", &["pull_request", "pull_request_approved", "status", "push"]),
+            ("x-forgejo-event", &["pull_request", "pull_request_rejected", "status", "push"]),
+            (
+                "x-event-key",
+                &["pullrequest:fulfilled", "pullrequest:rejected", "repo:commit_status_updated", "repo:push"],
+            ),
+            ("x-event-key", &["pr:merged", "pr:declined", "pr:reviewer:approved", "repo:refs_changed"]),
         ];
         for (name, events) in all {
             assert!(events.iter().all(|event| named(name, event)), "{name}: {events:?}");
         }
         for (name, event) in [
-            ("x-github-event", "push"),
-            ("x-gitlab-event", "Push Hook"),
+            ("x-github-event", "create"),
+            ("x-gitlab-event", "Tag Push Hook"),
             ("x-gitea-event", "create"),
-            ("x-event-key", "repo:push"),
-            ("x-event-key", "repo:refs_changed"),
+            ("x-event-key", "repo:fork"),
+            ("x-event-key", "repo:modified"),
         ] {
             assert!(!named(name, event), "{name}: {event}");
         }
         let azure = |event: &str| {
-            concerns_change_requests(&HeaderMap::new(), format!(r#"{{"eventType": "{event}"}}"#).as_bytes())
+            concerns_promotions(&HeaderMap::new(), format!(r#"{{"eventType": "{event}"}}"#).as_bytes())
         };
         assert!(
-            ["git.pullrequest.merged", "git.pullrequest.updated", "build.complete"]
+            ["git.pullrequest.merged", "git.pullrequest.updated", "build.complete", "git.push"]
                 .map(azure)
                 .iter()
                 .all(|it| *it)
         );
-        assert!(!azure("git.push"));
+        assert!(!azure("workitem.created"));
     }
 }

@@ -86,7 +86,8 @@ pub fn completed(
         .filter_map(|(_, step)| Some((*step, healthy?)))
         .collect();
     let was_waiting = before.phase == Phase::Pending && before.gates.iter().any(|gate| !gate.open);
-    if was_waiting && matches!(after.phase, Phase::Promoting | Phase::Proposed | Phase::Delivered) {
+    let has_passed = !after.gates.is_empty() && after.gates.iter().all(|gate| gate.open);
+    if was_waiting && has_passed && !after.phase.has_ended() {
         let waited = before.times.get("Pending").map(|time| seconds_since(*time));
         completed.extend(waited.map(|waited| (PromotionStep::Gates, waited)));
     }
@@ -180,6 +181,8 @@ mod tests {
     fn each_step_is_counted_once_when_it_is_completed() {
         let new = PromotionStatus::default();
         let pending = status("Pending", true, &[("Pending", "10:00:05")]);
+        let passed = status("Pending", false, &[("Pending", "10:00:05")]);
+        let rejected = status("Rejected", true, &[("Pending", "10:00:05"), ("Rejected", "10:00:30")]);
         let proposed = status("Proposed", false, &[("Pending", "10:00:05"), ("Proposed", "10:01:00")]);
         let delivered = status(
             "Delivered",
@@ -192,10 +195,17 @@ mod tests {
             completed(&spec("a"), before, after, format!("2026-11-21T{now}Z").parse().unwrap())
         };
         assert_eq!(steps(&new, &pending, "10:00:05"), []);
+        assert_eq!(steps(&pending, &rejected, "10:00:30"), []);
+        assert_eq!(steps(&pending, &passed, "10:00:45"), [(PromotionStep::Gates, 40.0)]);
+        assert_eq!(
+            steps(&passed, &proposed, "10:01:00"),
+            [(PromotionStep::Proposed, 60.0)],
+            "the duration starts at the newest evidence"
+        );
         assert_eq!(
             steps(&pending, &proposed, "10:01:00"),
             [(PromotionStep::Proposed, 60.0), (PromotionStep::Gates, 55.0)],
-            "the duration starts at the newest evidence"
+            "the gates opened and the change request was found in one step"
         );
         assert_eq!(steps(&proposed, &proposed, "10:01:30"), []);
         assert_eq!(steps(&proposed, &delivered, "10:02:00"), [(PromotionStep::Delivered, 120.0)]);

@@ -18,6 +18,7 @@ use sluice_delivery::{Delivery, FairQueue, Retry, clock};
 
 use super::promotion::{self, DeliveryKind, RecordChange};
 use super::queue::{MAX_SENDERS, NewsQueue, send_with_retries};
+use super::tampered::TAMPERED;
 use crate::metrics::Metrics;
 use crate::timeout::{API_CALL_TIMEOUT, within};
 use crate::watch::parsed_object::UnreadableObject;
@@ -315,7 +316,7 @@ pub fn notice(before: &PromotionStatus, change: &RecordChange) -> Option<Notice>
         RecordChange::Waits { message, .. } => Notice::new(false, "WaitingForGate", message),
         RecordChange::Left(request) => Notice::new(true, "LeftOpen", promotion::left_open_message(request)),
         RecordChange::Rejected { message, .. } => Notice::new(true, "Rejected", message),
-        RecordChange::Tampered(why) if before.reason != "Tampered" => Notice::new(true, "Tampered", why),
+        RecordChange::Tampered(why) if before.reason != TAMPERED => Notice::new(true, TAMPERED, why),
         RecordChange::Moved(to) => moved_notice(before, to)?,
         _ => return None,
     })

@@ -13,7 +13,7 @@ use sluice_core::Time;
 use sluice_core::decide::{NewPromotion, Transition};
 use sluice_core::promotion::Gate;
 
-use super::tampered;
+use super::tampered::{self, TAMPERED};
 use crate::translate;
 
 /// The label of a Promotion with the name of its pipeline.
@@ -252,7 +252,7 @@ fn phase_after<'a>(before: &PromotionStatus, change: &'a RecordChange) -> Option
         RecordChange::Passed(_) => {
             (before.phase, "GatesOpen", "its gates are open: it is being delivered".into())
         }
-        RecordChange::Tampered(why) => (Phase::Failed, "Tampered", why.clone()),
+        RecordChange::Tampered(why) => (Phase::Failed, TAMPERED, why.clone()),
         RecordChange::Proposed(request) => (
             Phase::Proposed,
             "Proposed",

@@ -11,6 +11,9 @@ use sluice_core::Revision;
 use sluice_core::pipeline::{Environment, Pipeline};
 use sluice_core::promotion_name::{promotion_name, trigger_name};
 
+/// The reason of a Promotion that is not as Sluice recorded it.
+pub(crate) const TAMPERED: &str = "Tampered";
+
 /// The highest arrival and sequence that a pipeline reaches by counting. The API server accepts numbers up to
 /// twice as high, so that it accepts the next ones too.
 const MAX_COUNT: u64 = 1 << 52;

@@ -442,6 +442,42 @@ mod tests {
     }
 
     #[test]
+    fn a_target_that_tenancy_forbids_is_not_observed() {
+        let mut state = state_with(StateSettings { no_cross_namespace_refs: true, ..settings() });
+        let home = ("team-a", "team-a/eu".to_string());
+        let targets = [home, ("shop", "team-b/prod".to_string())];
+        let mut pipeline = pipeline("team-a", 1, &targets);
+        let on_the_hub = json!({"name": "hub", "namespace": "team-b"});
+        pipeline.spec.environments[0].targets.push(serde_json::from_value(on_the_hub).unwrap());
+        let key = PipelineKey { namespace: "team-a".into(), name: "app".into() };
+        state.pipeline_event(ObjectEvent::Listed(vec![pipeline], 2));
+        state.promotion_event(ObjectEvent::Listed(Vec::new(), 2));
+        let clusters = vec![cluster("team-a", "eu", json!({})), cluster("team-b", "prod", json!({}))];
+        state.gitops_cluster_event(Some(ObjectEvent::Listed(clusters, 3)));
+        let used = state.users.keys().cloned().collect::<Vec<_>>();
+        for cluster in used {
+            state.cluster_event(&cluster, ClusterEvent::Connected);
+            for kind in sluice_core::fleet::Kind::DECIDING {
+                state.cluster_event(&cluster, ClusterEvent::Listed(kind, None, Vec::new()));
+            }
+        }
+        state.effects.clear();
+        state.reconcile(&key);
+        let status = state.effects.iter().find_map(|effect| match effect {
+            Effect::WriteStatus(write) => Some(serde_json::from_str::<Value>(write.status.get()).unwrap()),
+            _ => None,
+        });
+        let status = status.unwrap();
+        let targets = status["environments"]["prod"]["targets"].as_array().unwrap();
+        let errors: Vec<&str> = targets.iter().map(|t| t["error"].as_str().unwrap_or_default()).collect();
+        let [own, cluster, namespace] = errors[..] else { panic!("{status}") };
+        assert!(!own.contains("--no-cross-namespace-refs"), "{own}");
+        for refused in [cluster, namespace] {
+            assert!(refused.contains("--no-cross-namespace-refs forbids"), "{refused}");
+        }
+    }
+
+    #[test]
     fn clusters_that_do_not_exist_cost_only_the_pipelines_that_name_them() {
         let mut state = state_with(StateSettings { observe: ObserveScope::Targets, ..settings() });
         let missing: Vec<_> = (0..2048).map(|n| ("x", format!("team-a/c{n}"))).collect();

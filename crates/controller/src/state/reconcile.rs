@@ -19,7 +19,7 @@ use super::entries::{PipelineEntry, Record, may_retry_early};
 use super::status_pace::{self, Pace};
 use super::status_queue::{Basis, StatusOwner, serialize_status};
 use super::stored_time::TimeField;
-use crate::act::retry_pause::max_pause;
+use crate::act::retry_pause::{MAX_RECEIVER_PAUSE, max_pause};
 use crate::hook::approval_request;
 use crate::hook::condition::HookSecretProblem;
 use crate::hook::secret_names;
@@ -126,9 +126,13 @@ impl State {
             .map(|at| self.backoff.next_retry(name, at, clocks));
         let delivered =
             promotion.delivered.map(|at| times.read(name, TimeField::Delivered, at, Duration::ZERO, clocks));
+        let resumes = promotion
+            .resumes_at
+            .map(|at| times.read(name, TimeField::Resumption, at, MAX_RECEIVER_PAUSE, clocks));
         let report =
             hook_fields.report.as_ref().and_then(|report| translate::receiver_report(report, object));
-        (promotion.next_attempt, promotion.delivered, promotion.report) = (next, delivered, report);
+        (promotion.next_attempt, promotion.resumes_at) = (next, resumes);
+        (promotion.delivered, promotion.report) = (delivered, report);
         promotion.approved |= approval_request::counts(object, hook_fields.key_approval.as_deref());
     }
 
@@ -377,7 +381,7 @@ fn keep_names_taken(decision: &mut Decision, tampered: &BTreeMap<String, String>
         let Action::Start(intent) = action else { return true };
         let Some(why) = tampered.get(&intent.name) else { return true };
         let message = format!("{} waits: {}: {why}", intent.revision, intent.name);
-        notes.insert(intent.environment.clone(), Note { reason: "Tampered", message });
+        notes.insert(intent.environment.clone(), Note { reason: tampered::TAMPERED, message });
         false
     });
 }

@@ -14,6 +14,8 @@ pub enum TimeField {
     NextAttempt,
     /// `status.times.Delivered`.
     Delivered,
+    /// When a failed promotion starts again, which follows from `status.times.Failed`.
+    Resumption,
 }
 
 /// The stored times that were read, by promotion.
@@ -69,7 +71,7 @@ impl StoredTimes {
 
     /// Forgets the times of a promotion.
     pub fn forget(&mut self, promotion: &str) {
-        for field in [TimeField::NextAttempt, TimeField::Delivered] {
+        for field in [TimeField::NextAttempt, TimeField::Delivered, TimeField::Resumption] {
             self.known.remove(&(promotion.to_string(), field));
         }
     }

@@ -7,6 +7,7 @@ use crate::evidence::Candidate;
 use crate::observed::Member;
 use crate::promotion::{CALLBACK_FAILED, Phase, Promotion, ReceiverReport};
 use crate::revision::Revision;
+use crate::time::Time;
 
 /// Cancels a promotion that the pipeline does not want any more, unless the pipeline is suspended.
 pub(super) fn cancel(facts: Facts<'_>, promotion: &Promotion, message: String, decision: &mut Decision) {
@@ -112,8 +113,8 @@ fn decline_early_retry(promotion: &Promotion, decision: &mut Decision) {
 /// removed its commit.
 pub(super) fn check_delivered(lane: Lane<'_>, promotion: &Promotion, decision: &mut Decision) {
     let writes = lane.environment.policy.as_ref().is_some_and(|policy| policy.writes_to.is_some());
-    let waits = matches!(promotion.phase, Phase::Delivered | Phase::Failed) && promotion.delivered.is_some();
-    if waits && writes && !runs(lane, &promotion.revision) {
+    let waits = matches!(promotion.phase, Phase::Delivered | Phase::Failed | Phase::Succeeded);
+    if waits && promotion.delivered.is_some() && writes && !runs(lane, &promotion.revision) {
         decision.actions.push(Action::CheckDelivered { promotion: promotion.name.clone() });
     }
 }
@@ -186,6 +187,20 @@ pub(super) fn resume(lane: Lane<'_>, earlier: &Promotion, decision: &mut Decisio
         let to = Transition::of(earlier, Phase::Pending, reason, message.into());
         Transition { answers: earlier.retry.clone(), spends_approval, ..to }
     };
+    if let (Phase::Failed, None, Some(time)) = (earlier.phase, &earlier.retry, earlier.resumes_at) {
+        if time <= lane.facts.now {
+            return Some(Action::Move(again("Resumed", "it is tried again after it has failed", false)));
+        }
+        let message = format!(
+            "{} failed: {}; it is tried again at {}; {retry} does not wait",
+            earlier.revision,
+            earlier.message,
+            Time::to_second(time)
+        );
+        decision.note(lane.environment, "Retrying", message);
+        decision.requeue_at(time);
+        return None;
+    }
     match (earlier.phase, &earlier.retry) {
         (Phase::Superseded | Phase::Cancelled, _) => {
             // A promotion that was proposed or delivered has used its approval.

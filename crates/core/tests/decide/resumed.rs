@@ -8,7 +8,7 @@ use sluice_core::promotion::Phase;
 use sluice_core::repository::Repository;
 
 use crate::simulation::Simulation;
-use crate::table::{B, C, proposed};
+use crate::table::{A, B, C, proposed};
 
 #[test]
 fn a_failed_delivery_succeeds_after_its_owner_has_corrected_the_cause() {
@@ -33,12 +33,26 @@ fn a_failed_delivery_succeeds_after_its_owner_has_corrected_the_cause() {
 }
 
 #[test]
-fn a_promotion_that_failed_before_delivery_waits_for_a_retry_by_a_person() {
+fn a_failed_promotion_starts_again_at_its_time_or_when_a_person_retries_it() {
     let mut sim = proposed();
     sim.close("staging");
     sim.promotions[0].phase = Phase::Failed;
+    sim.promotions[0].message = "disk full".into();
     sim.settle();
     assert_eq!(sim.phases("staging"), ["1.1.0 Failed"]);
+    assert!(sim.note("staging").contains("will not be retried automatically"), "{}", sim.note("staging"));
+
+    let mut waits = sim.clone();
+    let time = sim.now + SignedDuration::from_mins(10);
+    waits.promotions[0].resumes_at = Some(time);
+    waits.settle();
+    assert_eq!(waits.phases("staging"), ["1.1.0 Failed"]);
+    assert_eq!(waits.last.wake, Some(time));
+    assert!(waits.note("staging").contains("disk full; it is tried again at"), "{}", waits.note("staging"));
+    waits.now = time;
+    waits.settle();
+    assert_eq!(waits.phases("staging"), ["1.1.0 Proposed"]);
+
     sim.promotions[0].retry = Some("2026".into());
     sim.settle();
     assert_eq!(sim.phases("staging"), ["1.1.0 Proposed"]);
@@ -75,6 +89,23 @@ fn a_commit_that_a_forced_push_removed_is_made_again() {
     sim.now += SignedDuration::from_mins(31);
     sim.settle();
     assert_eq!(sim.phases("staging"), ["1.1.0 Failed"]);
+    sim.lost = vec![sim.promotions[0].name.clone()];
+    sim.settle();
+    assert_eq!(sim.phases("staging"), ["1.1.0 Delivered"]);
+}
+
+#[test]
+fn a_commit_that_is_removed_after_the_targets_ran_it_is_made_again() {
+    let mut sim = committed();
+    sim.runs("staging", "s", B, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.phases("staging"), ["1.1.0 Succeeded"]);
+    assert_eq!(checks(&sim), 0);
+    // Flux applies what the branch holds now.
+    sim.runs("staging", "s", A, Health::Ready);
+    sim.settle();
+    assert_eq!((sim.phases("staging"), checks(&sim)), (vec!["1.1.0 Succeeded".to_string()], 1));
+    assert!(sim.note("staging").contains("something else runs here now"), "a commit took it back");
     sim.lost = vec![sim.promotions[0].name.clone()];
     sim.settle();
     assert_eq!(sim.phases("staging"), ["1.1.0 Delivered"]);

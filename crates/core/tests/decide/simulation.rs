@@ -217,6 +217,7 @@ impl Simulation {
                     gates: Vec::new(),
                     retry: None,
                     next_attempt: None,
+                    resumes_at: None,
                     delivered: None,
                     request: None,
                     report: None,
