@@ -16,6 +16,7 @@ use sluice_api::{Pipeline, Promotion};
 
 use crate::connection::{Connection, ConnectionOptions};
 use crate::dns_name::{is_label, is_subdomain};
+use crate::flux_plugin::{COMPLETE, complete_for_flux};
 use crate::objects;
 
 /// The environment variable by which the shell's script asks for candidates.
@@ -24,9 +25,12 @@ pub(crate) const VARIABLE: &str = "SLUICE_COMPLETE";
 /// How long a completion may take. Without an answer by then, the shell completes nothing.
 const COMPLETION_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Prints the candidates and ends the process if a shell asks for them; otherwise returns.
+/// Prints the candidates and ends the process if a shell or Flux asks for them; otherwise returns.
 pub fn complete(cli: fn() -> clap::Command) {
     clap_complete::CompleteEnv::with_factory(cli).var(VARIABLE).complete();
+    if complete_for_flux(cli()) {
+        std::process::exit(0);
+    }
 }
 
 /// Returns the names of pipelines.
@@ -88,9 +92,10 @@ where
 struct Words(Vec<String>);
 
 impl Words {
-    /// Reads the arguments with which the shell's script runs this program: the words are after `--`.
+    /// Reads the arguments with which a shell's script or Flux runs this program: the words are after `--` or after
+    /// `__complete`.
     fn of_process() -> Words {
-        let words = std::env::args_os().skip_while(|word| word != "--").skip(1);
+        let words = std::env::args_os().skip_while(|word| word != "--" && word != COMPLETE).skip(1);
         Words(words.map(|word| word.to_string_lossy().into_owned()).collect())
     }
 

@@ -20,6 +20,7 @@ mod exit;
 mod explain;
 mod export;
 mod find;
+mod flux_plugin;
 mod get;
 mod history;
 mod load;

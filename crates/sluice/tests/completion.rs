@@ -76,6 +76,38 @@ async fn names_are_completed_from_the_cluster() -> Result<()> {
     Ok(())
 }
 
+#[tokio::test]
+async fn flux_runs_it_as_a_plugin_and_completes_names() -> Result<()> {
+    let plane = ControlPlane::start().await?;
+    let hub = plane.cluster("hub").await?;
+    hub.install_sluice_crds().await?;
+    hub.namespace("apps").await?;
+    hub.apply_yaml(PIPELINE).await?;
+    let plugins = Scratch::new("plugins")?;
+    let plugin = plugins.path().join("flux-pipelines");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_sluice"), &plugin)?;
+    let run = |arguments: &[&str]| -> Result<String> {
+        let output =
+            Command::new(&plugin).args(arguments).env("KUBECONFIG", hub.kubeconfig_path()).output()?;
+        ensure!(output.status.success() && output.stderr.is_empty(), "{arguments:?}: {output:?}");
+        Ok(text(&output))
+    };
+    for (arguments, expected) in [
+        (&["get", "targets", "-n", "apps", "po"][..], "podinfo\tpipeline\n:4\n"),
+        (&["appr"], "approve\tApprove a pending promotion\n:4\n"),
+        (&["retry", "podinfo", "-n", "apps", "-e", "p"], "prod\n:4\n"),
+        (&["get", "targets", "-n", "apps", "x"], ":4\n"),
+    ] {
+        let found = run(&[&["__complete"], arguments].concat())?;
+        ensure!(found == expected, "{arguments:?}: {found:?}");
+    }
+    let all = run(&["__complete", ""])?;
+    ensure!(all.contains("explain\t") && !all.contains("__complete"), "{all}");
+    let names = run(&["get", "pipelines", "-n", "apps", "-o", "name"])?;
+    ensure!(names == "pipeline.pipelines.weave.works/podinfo\n", "{names:?}");
+    Ok(())
+}
+
 #[test]
 fn completion_ends_soon_and_without_output_if_the_cluster_does_not_answer() -> Result<()> {
     let silent = TcpListener::bind("127.0.0.1:0")?;
