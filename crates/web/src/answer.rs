@@ -1,13 +1,26 @@
 //! The answers of the API.
 
+use std::convert::Infallible;
+
 use axum::body::Body;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
+use futures::{Stream, StreamExt};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::problem::Problem;
+
+/// Answers with server-sent events.
+pub(crate) fn events(stream: impl Stream<Item = Event> + Send + 'static) -> Response {
+    let stream = stream.map(Ok::<_, Infallible>);
+    let mut response = Sse::new(stream).keep_alive(KeepAlive::default()).into_response();
+    // Proxies must not hold events back.
+    response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
 
 /// Answers with JSON, or with nothing if the caller has the same already.
 pub(crate) fn answer(headers: &HeaderMap, body: &impl Serialize) -> Result<Response, Problem> {

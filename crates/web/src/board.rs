@@ -1,6 +1,7 @@
 //! All pipelines as the pages show them. What has not changed is not computed again.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,6 +33,8 @@ pub(crate) struct ShownPipeline {
     pub row: Arc<str>,
     /// What a search looks at, in small letters.
     pub words: String,
+    /// The version of the hub's objects since which it is so.
+    pub since: u64,
 }
 
 /// All pipelines at one moment.
@@ -97,8 +100,18 @@ impl Attention {
 }
 
 /// The board that was computed last. Copies share it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Boards(Arc<Mutex<Kept>>);
+#[derive(Clone, Debug)]
+pub(crate) struct Boards {
+    kept: Arc<Mutex<Kept>>,
+    /// A random number. Another process counts versions from the beginning.
+    process: u64,
+}
+
+impl Default for Boards {
+    fn default() -> Self {
+        Boards { kept: Arc::default(), process: RandomState::new().hash_one(()) }
+    }
+}
 
 #[derive(Debug, Default)]
 struct Kept {
@@ -108,9 +121,20 @@ struct Kept {
 }
 
 impl Boards {
+    /// Returns the id of an event after which a reader has everything up to a version.
+    pub(crate) fn id_of(&self, version: u64) -> String {
+        format!("{:016x}-{version}", self.process)
+    }
+
+    /// Returns the version of such an id; `None` if it is of another process.
+    pub(crate) fn version_of(&self, id: &str) -> Option<u64> {
+        let (process, version) = id.split_once('-')?;
+        (u64::from_str_radix(process, 16) == Ok(self.process)).then(|| version.parse().ok())?
+    }
+
     /// Returns the current board. One request computes it, and the others wait for that.
     pub(crate) async fn current<H: Hub>(&self, hub: &H) -> Arc<Board> {
-        let mut kept = self.0.clone().lock_owned().await;
+        let mut kept = self.kept.clone().lock_owned().await;
         if let Some(at) = kept.at {
             if kept.board.version == hub.version() {
                 return kept.board.clone();
@@ -138,7 +162,7 @@ fn next(before: &Board, snapshot: &Snapshot, version: u64) -> Board {
         let known = before.pipelines.get(key).filter(|known| is_same(known, stored, promotions));
         let shown = match known {
             Some(known) => known.clone(),
-            None => Arc::new(show(stored, promotions)),
+            None => Arc::new(show(stored, promotions, version)),
         };
         (key.clone(), shown)
     });
@@ -161,7 +185,7 @@ fn is_same(known: &ShownPipeline, stored: &StoredPipeline, promotions: &[Arc<Pro
         && known.promotions.iter().zip(promotions).all(same)
 }
 
-fn show(stored: &StoredPipeline, promotions: &[Arc<Promotion>]) -> ShownPipeline {
+fn show(stored: &StoredPipeline, promotions: &[Arc<Promotion>], since: u64) -> ShownPipeline {
     let pipeline = stored.whole();
     let screen = status(&pipeline, promotions, Timestamp::now());
     let row = row(&pipeline, &screen).into_string().into();
@@ -174,5 +198,5 @@ fn show(stored: &StoredPipeline, promotions: &[Arc<Promotion>]) -> ShownPipeline
     let words = [&screen.namespace, &screen.name].into_iter().chain(revisions).chain(clusters);
     let words: Vec<String> = words.map(|word| word.to_lowercase()).collect();
     let words = words.join(" ");
-    ShownPipeline { stored: stored.clone(), promotions: promotions.to_vec(), screen, row, words }
+    ShownPipeline { stored: stored.clone(), promotions: promotions.to_vec(), screen, row, words, since }
 }

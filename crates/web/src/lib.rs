@@ -5,6 +5,7 @@ mod action;
 mod answer;
 mod board;
 mod callers;
+mod changes;
 mod find;
 mod fleet_versions;
 mod hub;

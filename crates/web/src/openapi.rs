@@ -7,6 +7,7 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use crate::action::Action;
+use crate::changes::{ChangesQuery, GonePipeline, Listed};
 use crate::pipelines::{ActionRequest, Explanations, History, PipelineAnswer, PipelineList, PromotionAnswer};
 use crate::problem::Problem;
 use crate::query::{ExplainQuery, HistoryQuery, PipelinesQuery, TraceQuery, VersionsQuery};
@@ -39,6 +40,7 @@ pub fn document() -> Value {
         route::<History>(&mut schemas, "What was promoted into the environments of a pipeline", of_one);
     let promotion =
         route::<PromotionAnswer>(&mut schemas, "A promotion and its whole story", named(json!([])));
+    let changes = changes_route(&mut schemas);
     let mut paths = json!({
         "/api/v1/clusters": clusters,
         "/api/v1/charts": charts,
@@ -49,6 +51,7 @@ pub fn document() -> Value {
         "/api/v1/pipelines/{namespace}/{name}/explain": explanations,
         "/api/v1/pipelines/{namespace}/{name}/history": history,
         "/api/v1/promotions/{namespace}/{name}": promotion,
+        "/api/v1/changes": changes,
     });
     for kind in ["pipelines", "promotions"] {
         for action in Action::of(kind) {
@@ -83,6 +86,29 @@ fn named(parameters: Value) -> Value {
     let in_path = |name: &str, description: &str| json!({"name": name, "in": "path", "required": true, "description": description, "schema": {"type": "string"}});
     let path = [in_path("namespace", "The namespace"), in_path("name", "The name")];
     path.into_iter().chain(parameters.as_array().cloned().unwrap_or_default()).collect()
+}
+
+/// Describes the stream of changes. OpenAPI 3.1 has no form for the events of a stream, so the text names their types.
+fn changes_route(schemas: &mut SchemaGenerator) -> Value {
+    let parameters = parameters::<ChangesQuery>(schemas);
+    let mut route =
+        route::<String>(schemas, "The pipelines that you may see, and each change of them", parameters);
+    // Readers find the types among the components.
+    let _ = (schemas.subschema_for::<GonePipeline>(), schemas.subschema_for::<Listed>());
+    let last = json!({"name": "Last-Event-ID", "in": "header", "schema": {"type": "string"},
+        "description": "The id of the last event of an earlier stream: only what has changed since is sent"});
+    if let Some(parameters) = route["get"]["parameters"].as_array_mut() {
+        parameters.push(last);
+    }
+    route["get"]["responses"]["200"] = json!({
+        "description": "Server-sent events. `pipeline` has a PipelineScreen, and replaces an earlier one of the same namespace \
+            and name. `gone` has a GonePipeline. `listed` has a Listed, after the pipelines that exist at the start.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    });
+    if let Some(responses) = route["get"]["responses"].as_object_mut() {
+        responses.retain(|status, _| !["304", "404"].contains(&status.as_str()));
+    }
+    route
 }
 
 fn action_route(schemas: &mut SchemaGenerator, action: Action) -> Value {

@@ -12,6 +12,7 @@ use sluice_core::fleet::ClusterKey;
 use sluice_view::fleet::clusters::{Clusters, cluster_state};
 
 use crate::answer::answer;
+use crate::changes::changes;
 use crate::fleet_versions::VersionKind;
 use crate::hub::Hub;
 use crate::identified::Identified;
@@ -32,6 +33,7 @@ pub fn router<H: Hub>(api: Api<H>) -> Router {
         .route("/api/v1/charts", get(charts::<H>))
         .route("/api/v1/images", get(images::<H>))
         .route("/api/v1/trace", get(trace::<H>))
+        .route("/api/v1/changes", get(changes::<H>))
         .route(
             "/api/{*path}",
             any(async || Problem::not_found("there is no such path: /openapi.json lists them")),

@@ -1,13 +1,11 @@
 //! Live updates: while a page is open, the parts of it that change are sent as server-sent events.
 
-use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
-use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::sse::Event;
 use axum::response::{IntoResponse, Response};
-use futures::Stream;
 use serde::Deserialize;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -15,6 +13,7 @@ use super::frame::Page;
 use super::person::{NoPerson, Person};
 use super::view::View;
 
+use crate::answer::events;
 use crate::board::PACE;
 use crate::hub::Hub;
 use crate::live_slots::LiveSlot;
@@ -97,16 +96,7 @@ pub(super) async fn live<H: Hub>(
         ended: false,
         _slot: slot,
     };
-    let stream =
-        futures::stream::unfold(page, |mut page| async move { Some((Ok(page.next().await?), page)) });
-    events(stream)
-}
-
-fn events(stream: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -> Response {
-    let mut response = Sse::new(stream).keep_alive(KeepAlive::default()).into_response();
-    // Proxies must not hold events back.
-    response.headers_mut().insert("x-accel-buffering", axum::http::HeaderValue::from_static("no"));
-    response
+    events(futures::stream::unfold(page, |mut page| async move { Some((page.next().await?, page)) }))
 }
 
 impl<H: Hub> LivePage<H> {

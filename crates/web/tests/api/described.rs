@@ -98,7 +98,12 @@ async fn every_answer_is_described() {
 #[tokio::test]
 async fn every_parameter_that_is_described_is_accepted() {
     let document = sluice_web::document();
-    for (path, operations) in document["paths"].as_object().unwrap() {
+    // A stream has no end. Its own tests read it.
+    let is_stream = |operations: &Value| {
+        operations["get"]["responses"]["200"]["content"]["text/event-stream"].is_object()
+    };
+    let paths = document["paths"].as_object().unwrap();
+    for (path, operations) in paths.iter().filter(|(_, operations)| !is_stream(operations)) {
         let parameters = operations["get"]["parameters"].as_array().into_iter().flatten();
         for parameter in parameters.filter(|parameter| parameter["in"] == "query") {
             let (name, schema) = (parameter["name"].as_str().unwrap(), &parameter["schema"]);

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say it by failing")]
 
+mod changes;
 mod described;
 mod fleet;
 mod pipelines;
