@@ -14,6 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use sluice_core::access::{AccessError, Caller, Right};
+use sluice_delivery::FairQueue;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
@@ -30,7 +31,7 @@ const CONCURRENT_TOKENS: usize = 4;
 const UNKNOWN_TOKEN_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a token that was accepted is reviewed before unknown ones.
 const KNOWN_TOKEN_LIFETIME: Duration = Duration::from_secs(3600);
-/// How many rights are reviewed at a time, for all callers together.
+/// How many rights are reviewed at a time, fair by caller.
 const CONCURRENT_RIGHTS: usize = 16;
 
 /// Asks the hub's API server.
@@ -46,7 +47,7 @@ pub struct AccessReviews {
     rights: Answers<([u8; 32], Right), bool>,
     unknown_token_slots: Arc<Semaphore>,
     known_token_slots: Arc<Semaphore>,
-    right_slots: Arc<Semaphore>,
+    right_slots: Arc<FairQueue>,
 }
 
 impl AccessReviews {
@@ -60,7 +61,7 @@ impl AccessReviews {
             rights: Answers::lasting(ANSWER_LIFETIME),
             unknown_token_slots: Arc::new(Semaphore::new(CONCURRENT_TOKENS)),
             known_token_slots: Arc::new(Semaphore::new(CONCURRENT_TOKENS)),
-            right_slots: Arc::new(Semaphore::new(CONCURRENT_RIGHTS)),
+            right_slots: FairQueue::new(CONCURRENT_RIGHTS),
         }
     }
 
@@ -119,7 +120,8 @@ impl AccessReviews {
         if let Some(allowed) = self.rights.get(&key) {
             return Ok(allowed);
         }
-        let _slot = self.right_slots.acquire().await;
+        // A caller without rights asks about each namespace, and must not delay others by all of them.
+        let _slot = self.right_slots.acquire(&caller.limit_group().replace('/', ":")).await;
         // Another request of the caller may have asked in the meantime.
         if let Some(allowed) = self.rights.get(&key) {
             return Ok(allowed);

@@ -15,6 +15,21 @@ pub struct Caller {
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
+/// The beginning of the name of a service account; its namespace follows
+/// ([documentation](https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/)).
+const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
+
+impl Caller {
+    /// Returns who shares the limits of a caller: one person, or the service accounts of a namespace, of which its users
+    /// can make any number.
+    pub fn limit_group(&self) -> &str {
+        match self.name.strip_prefix(SERVICE_ACCOUNT).and_then(|rest| rest.split_once(':')) {
+            Some((namespace, _)) => &self.name[..SERVICE_ACCOUNT.len() + namespace.len()],
+            None => &self.name,
+        }
+    }
+}
+
 /// The right to do something with objects.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Right {
@@ -67,4 +82,22 @@ pub enum AccessError {
     /// The API server did not answer, or may not be asked.
     #[error("cannot ask the API server who may do what: {0}")]
     Unavailable(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_service_accounts_of_a_namespace_share_their_limits() {
+        for (name, group) in [
+            ("system:serviceaccount:team:robot-1", "system:serviceaccount:team"),
+            ("system:serviceaccount:team:robot-2", "system:serviceaccount:team"),
+            ("system:serviceaccount:team-b:robot", "system:serviceaccount:team-b"),
+            ("jane", "jane"),
+            ("https://sso.example.com#jane", "https://sso.example.com#jane"),
+        ] {
+            assert_eq!(Caller { name: name.into(), ..Caller::default() }.limit_group(), group);
+        }
+    }
 }

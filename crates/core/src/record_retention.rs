@@ -1,17 +1,21 @@
 //! Which records of ended promotions to delete.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::promotion::{Phase, Promotion};
 
 /// How many succeeded promotions are kept beside the newest records: that of the running revision, and that of the
 /// revision to roll back to.
 const SUCCEEDED_KEPT: usize = 2;
+/// How many rejected promotions are kept beside the newest records: without its record, a rejected revision that comes
+/// back would be promoted.
+const REJECTED_KEPT: usize = 50;
 
 /// Returns the names of the records to delete: of each environment (or target) all promotions that have ended, except
 ///
 /// - the newest `keep`, at least one, which says why its revision is not promoted again;
 /// - those that are needed to roll back;
+/// - the newest rejected ones;
 /// - those whose change request is still open.
 pub fn surplus(promotions: &[Promotion], keep: usize) -> Vec<String> {
     let mut lanes: BTreeMap<(&str, Option<&str>), Vec<&Promotion>> = BTreeMap::new();
@@ -23,12 +27,11 @@ pub fn surplus(promotions: &[Promotion], keep: usize) -> Vec<String> {
     let keep = keep.max(1);
     for mut ended in lanes.into_values().filter(|e| e.len() > keep) {
         ended.sort_by_key(|p| std::cmp::Reverse(p.order()));
-        let needed: Vec<u64> = ended
-            .iter()
-            .filter(|p| p.phase == Phase::Succeeded)
-            .take(SUCCEEDED_KEPT)
-            .map(|p| p.sequence)
-            .collect();
+        let newest = |phase: Phase, count: usize| {
+            ended.iter().filter(move |p| p.phase == phase).take(count).map(|p| p.sequence)
+        };
+        let succeeded = newest(Phase::Succeeded, SUCCEEDED_KEPT);
+        let needed: BTreeSet<u64> = succeeded.chain(newest(Phase::Rejected, REJECTED_KEPT)).collect();
         let old = ended.into_iter().skip(keep);
         let old = old.filter(|p| !needed.contains(&p.sequence) && p.open_request().is_none());
         surplus.extend(old.map(|p| p.name.clone()));
@@ -74,6 +77,17 @@ mod tests {
         let mut all: Vec<Promotion> = (1..=4).map(|n| promotion(n, Phase::Superseded)).collect();
         all[1].request = Some(crate::promotion::RecordedRequest { number: 7, open: true, outdated: false });
         assert_eq!(surplus(&all, 0), ["p3", "p1"]);
+    }
+
+    #[test]
+    fn a_rejected_promotion_is_kept_however_many_others_come_after_it() {
+        let mut all = vec![promotion(1, Phase::Rejected)];
+        all.extend((2..500).map(|n| promotion(n, Phase::Superseded)));
+        let removed = surplus(&all, 20);
+        assert_eq!(removed.len(), all.len() - 21);
+        assert!(!removed.contains(&"p1".to_string()));
+        let rejected: Vec<_> = (1..=100).map(|n| promotion(n, Phase::Rejected)).collect();
+        assert_eq!(surplus(&rejected, 20).len(), 100 - REJECTED_KEPT);
     }
 
     #[test]

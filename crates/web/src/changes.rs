@@ -95,7 +95,7 @@ pub(crate) async fn changes<H: Hub>(
     query: Result<Query<ChangesQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let ChangesQuery { namespace } = valid(query)?;
-    let slot = api.live.take(&caller.name).ok_or_else(|| {
+    let slot = api.live.take(&caller).ok_or_else(|| {
         Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many streams and pages are open: close some")
     })?;
     let last = headers.get("last-event-id").and_then(|value| value.to_str().ok()).unwrap_or_default();

@@ -29,7 +29,7 @@ impl<H: Hub> FromRequestParts<Api<H>> for Identified {
             )
         })?;
         let caller = api.hub.identify(token).await?;
-        api.budgets.spend(&caller.name, 1, Instant::now())?;
+        api.budgets.spend(caller.limit_group(), 1, Instant::now())?;
         Ok(Identified(caller, token.into()))
     }
 }

@@ -3,14 +3,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use sluice_core::access::Caller;
+
 /// The most live pages of all people.
 const MAX_LIVE: usize = 1000;
 /// The most live pages of one person, or of all service accounts of a namespace.
 const MAX_LIVE_OF_ONE: usize = 20;
-
-/// The beginning of the name of a service account; its namespace follows
-/// ([documentation](https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/)).
-const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
 /// The live pages of each person.
 #[derive(Clone, Debug, Default)]
@@ -24,8 +22,8 @@ pub(crate) struct LiveSlot {
 
 impl LiveSlots {
     /// Opens a live page of a person; `None` if too many are open.
-    pub(crate) fn take(&self, caller: &str) -> Option<LiveSlot> {
-        let caller = group(caller);
+    pub(crate) fn take(&self, caller: &Caller) -> Option<LiveSlot> {
+        let caller = caller.limit_group();
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (all, own) = (open.values().sum::<usize>(), open.get(caller).copied().unwrap_or_default());
         if all >= MAX_LIVE || own >= MAX_LIVE_OF_ONE {
@@ -33,15 +31,6 @@ impl LiveSlots {
         }
         open.insert(caller.into(), own + 1);
         Some(LiveSlot { slots: self.clone(), caller: caller.into() })
-    }
-}
-
-/// Returns who shares live pages: one person, or the service accounts of a namespace, of which its users can make any
-/// number.
-fn group(caller: &str) -> &str {
-    match caller.strip_prefix(SERVICE_ACCOUNT).and_then(|rest| rest.split_once(':')) {
-        Some((namespace, _)) => &caller[..SERVICE_ACCOUNT.len() + namespace.len()],
-        None => caller,
     }
 }
 
@@ -61,23 +50,18 @@ impl Drop for LiveSlot {
 mod tests {
     use super::*;
 
-    #[test]
-    fn one_person_does_not_take_the_pages_of_others() {
-        let slots = LiveSlots::default();
-        let taken: Vec<_> = (0..100).filter_map(|_| slots.take("eve")).collect();
-        assert_eq!(taken.len(), MAX_LIVE_OF_ONE);
-        assert!(slots.take("jane").is_some());
-        drop(taken);
-        assert!(slots.take("eve").is_some());
-        assert!(slots.0.lock().unwrap().is_empty(), "closed pages are forgotten");
+    fn caller(name: &str) -> Caller {
+        Caller { name: name.into(), ..Caller::default() }
     }
 
     #[test]
-    fn the_service_accounts_of_a_namespace_share_their_pages() {
+    fn one_person_does_not_take_the_pages_of_others() {
         let slots = LiveSlots::default();
-        let names = (0..100).map(|n| format!("system:serviceaccount:team:robot-{n}"));
-        let taken: Vec<_> = names.filter_map(|name| slots.take(&name)).collect();
+        let taken: Vec<_> = (0..100).filter_map(|_| slots.take(&caller("eve"))).collect();
         assert_eq!(taken.len(), MAX_LIVE_OF_ONE);
-        assert!(slots.take("system:serviceaccount:team-b:robot").is_some());
+        assert!(slots.take(&caller("jane")).is_some());
+        drop(taken);
+        assert!(slots.take(&caller("eve")).is_some());
+        assert!(slots.0.lock().unwrap().is_empty(), "closed pages are forgotten");
     }
 }

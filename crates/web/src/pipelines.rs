@@ -107,7 +107,7 @@ async fn list<H: Hub>(
     let query = valid(query)?;
     let (after, wanted) = (query.after()?, search_words(&query.search)?);
     let of = attention(&query.of)?;
-    api.budgets.spend(&caller.name, query.limit() / 500, Instant::now())?;
+    api.budgets.spend(caller.limit_group(), query.limit() / 500, Instant::now())?;
     let board = api.boards.current(&api.hub).await;
     let visible = visible_pipelines(&api, &caller, &board).await?;
     let is_wanted = |shown: &&ShownPipeline| {

@@ -80,7 +80,7 @@ async fn versions<H: Hub>(
 ) -> Result<Response, Problem> {
     let query = valid(query)?;
     // A page of many rows costs as much as many requests.
-    api.budgets.spend(&caller.name, query.limit() / 500, Instant::now())?;
+    api.budgets.spend(caller.limit_group(), query.limit() / 500, Instant::now())?;
     let visible = Visible::to(&api.hub, &caller, &api.fleet, kind.kinds()).await?;
     answer(headers, &api.rows.page(&api.fleet, kind, visible, query).await?)
 }

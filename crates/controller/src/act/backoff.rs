@@ -228,11 +228,6 @@ impl Backoff {
         self.checks.entry(promotion.into()).or_insert((now + pause, pause)).0
     }
 
-    /// Whether the branch was checked for the commit that delivered a promotion.
-    pub fn has_checked(&self, promotion: &str) -> bool {
-        self.checks.get(promotion).is_some_and(|(_, pause)| *pause > self.poll_interval * FIRST_CHECK_PAUSE)
-    }
-
     /// Notes that the branch is checked now. The next check comes after a doubled pause.
     pub fn check_started(&mut self, promotion: &str, now: Instant) {
         if let Some((due, pause)) = self.checks.get_mut(promotion) {

@@ -19,11 +19,19 @@ const KEPT_FOR: Duration = Duration::from_secs(30);
 /// How many planned changes are kept.
 const MAX_KEPT: usize = 1000;
 /// How many planned changes are computed at a time, fair by namespace, so that deliveries keep their memory.
-const MAX_AT_A_TIME: usize = 2;
+const MAX_AT_A_TIME: usize = 4;
+/// How many people wait for a planned change at a time, and how many changes are computed or wait for that: of all
+/// namespaces, and of the pipelines of one. Each holds a whole Pipeline.
+const MAX_PENDING: usize = 32;
+/// The same, of the pipelines of one namespace.
+const MAX_PENDING_OF_NAMESPACE: usize = 6;
 /// How long computing one may take. The first fetch of a large repository takes a while.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a person waits.
 const WAIT: Duration = Duration::from_secs(5);
+
+/// Why a change is not computed now.
+const BUSY: &str = "too many changes are being computed; look again in a moment";
 
 /// A planned change, `None` if the promotion is not delivered to git, or why it is not known.
 type Answer = Result<Option<Arc<PlannedChange>>, String>;
@@ -35,6 +43,8 @@ pub struct PlannedChanges {
     delivery: Delivery,
     slots: Arc<FairQueue>,
     kept: Arc<Mutex<HashMap<SeenPromotion, KeptAnswer>>>,
+    people: Pending,
+    tasks: Pending,
 }
 
 /// A promotion with its spec and that of its pipeline: the uid and generation of both.
@@ -45,10 +55,46 @@ struct KeptAnswer {
     answer: Shared<BoxFuture<'static, Answer>>,
 }
 
+/// How many of something are pending, by namespace. Copies share the numbers.
+#[derive(Clone, Debug, Default)]
+struct Pending(Arc<Mutex<HashMap<String, usize>>>);
+
+/// Something that is pending until this is dropped.
+struct PendingEntry {
+    pending: Pending,
+    namespace: String,
+}
+
+impl Pending {
+    /// Counts one more of a namespace; `None` if there are too many.
+    fn begin(&self, namespace: &str) -> Option<PendingEntry> {
+        let mut pending = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = pending.get(namespace).copied().unwrap_or_default();
+        if own >= MAX_PENDING_OF_NAMESPACE || pending.values().sum::<usize>() >= MAX_PENDING {
+            return None;
+        }
+        pending.insert(namespace.into(), own + 1);
+        Some(PendingEntry { pending: self.clone(), namespace: namespace.into() })
+    }
+}
+
+impl Drop for PendingEntry {
+    fn drop(&mut self) {
+        let mut pending = self.pending.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = pending.get_mut(&self.namespace) {
+            *own -= 1;
+            if *own == 0 {
+                pending.remove(&self.namespace);
+            }
+        }
+    }
+}
+
 impl PlannedChanges {
     /// Returns what computes planned changes, with Secrets that this client reads.
     pub fn new(client: Client, delivery: Delivery) -> PlannedChanges {
-        PlannedChanges { client, delivery, slots: FairQueue::new(MAX_AT_A_TIME), kept: Arc::default() }
+        let (kept, people, tasks) = Default::default();
+        PlannedChanges { client, delivery, slots: FairQueue::new(MAX_AT_A_TIME), kept, people, tasks }
     }
 
     /// Returns what the delivery of a promotion would change now; `None` if it is not delivered to git.
@@ -57,6 +103,8 @@ impl PlannedChanges {
     /// When the repository, or the Secret for it, cannot be read in time, or there is nothing to set. The error is a
     /// sentence for people.
     pub async fn get(&self, pipeline: &Pipeline, promotion: &Promotion) -> Answer {
+        let namespace = pipeline.namespace().unwrap_or_default();
+        let _waits = self.people.begin(&namespace).ok_or(BUSY)?;
         let answer = self.kept_answer(pipeline, promotion)?;
         tokio::time::timeout(WAIT, answer).await.unwrap_or_else(|_| {
             Err(format!(
@@ -75,17 +123,20 @@ impl PlannedChanges {
             (metadata.uid.clone().unwrap_or_default(), metadata.generation.unwrap_or_default())
         };
         let key = [seen(&promotion.metadata), seen(&pipeline.metadata)];
+        let key_namespace = pipeline.namespace().unwrap_or_default();
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|_, kept| kept.at.elapsed() < KEPT_FOR);
         if let Some(kept) = kept.get(&key) {
             return Ok(kept.answer.clone());
         }
         if kept.len() >= MAX_KEPT {
-            return Err("too many changes are being computed; look again in a moment".into());
+            return Err(BUSY.into());
         }
+        let task = self.tasks.begin(&key_namespace).ok_or(BUSY)?;
         let (planned, pipeline, promotion) = (self.clone(), pipeline.clone(), promotion.clone());
         // A task of its own: it ends, and its result is kept, although the person has closed the page.
         let task = tokio::spawn(async move {
+            let _task = task;
             let computed = tokio::time::timeout(TIMEOUT, planned.compute(&pipeline, &promotion)).await;
             let too_slow = |_| Err(format!("the repository has not answered within {} s", TIMEOUT.as_secs()));
             computed.map_or_else(too_slow, |computed| computed.map_err(|error| error.to_string()))
@@ -129,4 +180,21 @@ fn known_values<'a>(pipeline: &'a Pipeline, promotion: &'a Promotion) -> BTreeSe
     });
     known.extend(running);
     known
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_has_a_limited_number_of_pending_changes_and_leaves_others_theirs() {
+        let pending = Pending::default();
+        let busy: Vec<_> = (0..100).filter_map(|_| pending.begin("busy")).collect();
+        assert_eq!(busy.len(), MAX_PENDING_OF_NAMESPACE);
+        assert!(pending.begin("quiet").is_some());
+        let many: Vec<_> = (0..100).filter_map(|n| pending.begin(&format!("n{n}"))).collect();
+        assert_eq!(busy.len() + many.len(), MAX_PENDING);
+        drop((busy, many));
+        assert!(pending.0.lock().unwrap().is_empty());
+    }
 }

@@ -237,11 +237,6 @@ impl State {
 
     /// Checks whether the commit that delivered a promotion is still in its branch.
     fn check_delivered(&mut self, key: &PipelineKey, name: &str) {
-        let has_succeeded = self.record(key, name).is_some_and(|record| record.phase() == Phase::Succeeded);
-        // Somebody has taken back a revision that ran, and perhaps for months. One check tells how.
-        if has_succeeded && self.backoff.has_checked(name) {
-            return;
-        }
         let now = self.now.instant;
         let due = self.backoff.check_due(name, now);
         if due > now {
@@ -259,7 +254,7 @@ impl State {
     /// yet, starts the promotion again.
     fn check_ended(&mut self, key: &PipelineKey, name: &str, result: Result<Option<String>, ActError>) {
         let phase = self.record(key, name).map(|record| record.phase());
-        let waits = matches!(phase, Some(Phase::Delivered | Phase::Failed | Phase::Succeeded));
+        let waits = phase == Some(Phase::Delivered);
         let acts = self.pipelines.get(key).is_some_and(|entry| !entry.model.suspended);
         match result {
             Ok(Some(commit)) if waits && acts => {

@@ -110,11 +110,11 @@ fn decline_early_retry(promotion: &Promotion, decision: &mut Decision) {
 }
 
 /// Has the branch of a delivered promotion checked if the targets do not run its revision: a forced push may have
-/// removed its commit.
+/// removed its commit. After the promotion has ended, a person may have taken back the revision in this way.
 pub(super) fn check_delivered(lane: Lane<'_>, promotion: &Promotion, decision: &mut Decision) {
     let writes = lane.environment.policy.as_ref().is_some_and(|policy| policy.writes_to.is_some());
-    let waits = matches!(promotion.phase, Phase::Delivered | Phase::Failed | Phase::Succeeded);
-    if waits && promotion.delivered.is_some() && writes && !runs(lane, &promotion.revision) {
+    let waits = promotion.phase == Phase::Delivered;
+    if waits && writes && !runs(lane, &promotion.revision) {
         decision.actions.push(Action::CheckDelivered { promotion: promotion.name.clone() });
     }
 }

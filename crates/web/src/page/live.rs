@@ -78,7 +78,7 @@ pub(super) async fn live<H: Hub>(
         Ok(view) => view,
         Err(problem) => return problem.into_response(),
     };
-    let Some(slot) = api.live.take(&person.caller.name) else {
+    let Some(slot) = api.live.take(&person.caller) else {
         let why = "too many pages are open: close some";
         return Problem::new(StatusCode::TOO_MANY_REQUESTS, why).into_response();
     };

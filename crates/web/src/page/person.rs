@@ -37,7 +37,7 @@ impl Person {
     /// Returns who is signed in, and counts the request.
     pub(crate) async fn of<H: Hub>(api: &Api<H>, headers: &HeaderMap) -> Result<Person, NoPerson> {
         let person = Person::identified(api, headers).await?;
-        api.budgets.spend(&person.caller.name, 1, Instant::now()).map_err(NoPerson::Refused)?;
+        api.budgets.spend(person.caller.limit_group(), 1, Instant::now()).map_err(NoPerson::Refused)?;
         Ok(person)
     }
 
