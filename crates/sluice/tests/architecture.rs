@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 mod architecture {
+    pub mod debug_output;
     pub mod imports;
     pub mod language;
 }
@@ -371,25 +372,6 @@ fn the_forges_page_names_existing_tests_and_the_whole_contract() -> Result<()> {
     }
     for fixture in fixtures.iter().filter(|fixture| !page.contains(&format!("| `{fixture}` |"))) {
         broken.push(format!("{contract_at}: {shown} has no column `{fixture}`: add it"));
-    }
-    fails(&broken)
-}
-
-/// Readers of the log are not authors of the code: fields of log lines are not written with `Debug`.
-#[test]
-fn no_log_line_has_debug_output() -> Result<()> {
-    let mut broken = Vec::new();
-    for (path, text) in code()?.iter().filter(|(path, _)| path.contains("/src/") && !path.contains("testkit"))
-    {
-        for (n, line) in (1..).zip(text.lines()) {
-            let words = line.split(['(', ',', ' ', '=']);
-            if words
-                .clone()
-                .any(|word| word.strip_prefix('?').is_some_and(|rest| rest.starts_with(char::is_alphabetic)))
-            {
-                broken.push(format!("{path}:{n}: write %field, and give its type a Display in plain words"));
-            }
-        }
     }
     fails(&broken)
 }

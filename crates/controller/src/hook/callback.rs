@@ -169,7 +169,7 @@ pub fn status_change(
     let ended = [Phase::Succeeded, Phase::Failed, Phase::Rejected, Phase::Superseded, Phase::Cancelled];
     let is_resumed = is_fixed && status.phase == Phase::Failed;
     if ended.contains(&status.phase) && !is_resumed {
-        return StatusChange::Rejected(format!("this promotion has ended: it is {:?}", status.phase));
+        return StatusChange::Rejected(format!("this promotion has ended: it is {}", status.phase));
     }
     let mut message = report.message.clone();
     crate::record::cut(&mut message, MAX_TEXT);

@@ -157,7 +157,7 @@ fn change_request(request: &ChangeRequest) -> Markup {
         dt { "Change request" }
         dd {
             @if is_link { a href=(request.url) rel="noreferrer" { "#" (request.number) } } @else { "#" (request.number) }
-            " " (format!("{:?}", request.state).to_lowercase()) ", branch " span.mono { (request.branch) }
+            " " (request.state.as_str()) ", branch " span.mono { (request.branch) }
             @for note in &request.notes { div.small.quiet { (note) } }
         }
     }

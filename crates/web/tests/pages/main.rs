@@ -166,6 +166,22 @@ async fn no_page_lets_a_script_or_a_frame_in() {
 }
 
 #[tokio::test]
+async fn a_change_request_is_shown_with_the_state_of_the_status() {
+    // The last word is of another version of Sluice.
+    for state in ["open", "handed over", "waits in a queue"] {
+        let request = json!({"number": 7, "url": "https://git.example.com/7", "state": state, "branch": "sluice/prod",
+            "headCommit": "c"});
+        let status = json!({"phase": "Proposed", "times": {}, "changeRequest": request});
+        let ready = |revision: &str| environment(revision, "Ready", "");
+        let podinfo = pipeline("apps", "podinfo", [ready("6.2.0"), ready("6.2.0"), ready("6.1.8")]);
+        let world = World::new(snapshot(vec![podinfo], vec![promotion("apps", "podinfo", "6.2.0", status)]));
+        let admin = Browser::new(&world, true, "admin").await;
+        let page = admin.get("/promotions/apps/podinfo-prod-1").await.text;
+        assert!(page.contains(&format!("#7</a> {state}, branch ")), "{page}");
+    }
+}
+
+#[tokio::test]
 async fn the_answer_comes_first_and_the_button_leads_to_a_confirmation() {
     let world = World::new(every_state());
     let admin = Browser::new(&world, true, "admin").await;

@@ -1,0 +1,129 @@
+//! Readers of conditions, messages, pages, the log and the output of commands are not authors of the code: no text for
+//! them has Rust's `Debug` output.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Result, ensure};
+
+use crate::{code, fails};
+
+/// The values that product code writes with `Debug`, by file. Most are quoted strings, in which `Debug` escapes control
+/// characters.
+const ALLOWED: [(&str, &[&str]); 20] = [
+    ("cli/src/validate/metadata.rs", &["key", "name", "namespace", "prefix", "text"]),
+    ("controller/src/hook/approval_request.rs", &["approved", "sent_to"]),
+    ("controller/src/hook/proxies.rs", &["0"]),
+    ("controller/src/secret.rs", &["used_by"]),
+    ("controller/src/watch/read_error.rs", &["group"]),
+    ("core/src/revision.rs", &["0"]),
+    ("core/src/setters/error.rs", &["found", "key", "value"]),
+    ("core/src/setters/field.rs", &["key", "rest"]),
+    ("core/src/setters/marker.rs", &["", "MARKER_KEY", "found", "key"]),
+    ("core/src/setters/update_error.rs", &[""]),
+    ("delivery/src/address.rs", &["0", "text"]),
+    ("web/src/pipelines.rs", &["of"]),
+    ("web/src/query.rs", &["", "text"]),
+    // Durations, such as 30s. They have no Display.
+    ("delivery/src/forge/error.rs", &["after"]),
+    ("delivery/src/git/error.rs", &["after", "branch"]),
+    ("delivery/src/notification/mod.rs", &["timeout"]),
+    ("delivery/src/webhook/error.rs", &["after"]),
+    // Input of a hash, which nobody reads.
+    ("controller/src/access.rs", &["caller"]),
+    ("delivery/src/order.rs", &[""]),
+    ("web/src/requested_action.rs", &[""]),
+];
+
+/// The crates whose texts only developers read.
+const FOR_DEVELOPERS: [&str; 3] = ["bench", "demo", "testkit"];
+
+/// Returns the code before the tests of a file, which are its last module.
+fn without_tests(text: &str) -> &str {
+    text.split("mod tests {\n").next().unwrap_or(text)
+}
+
+/// Returns the paths of the modules that `#[cfg(test)]` includes.
+fn test_modules(code: &[(String, String)]) -> BTreeSet<String> {
+    let modules = code.iter().flat_map(|(path, text)| {
+        let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let after_mark = text.split("#[cfg(test)]\nmod ").skip(1);
+        let names = after_mark.filter_map(|rest| rest.lines().next()?.strip_suffix(';'));
+        names.map(move |name| format!("{folder}/{name}.rs"))
+    });
+    modules.collect()
+}
+
+/// Returns the values that a text writes with `Debug`, each with its line: `{value:?}` and `{value:#?}`.
+fn debug_values(text: &str) -> Vec<(usize, &str)> {
+    let ends = [":?}", ":#?}"].into_iter().flat_map(|end| text.match_indices(end));
+    let mut found: Vec<(usize, &str)> = ends
+        .map(|(at, _)| {
+            let name = text[..at].rsplit('{').next().unwrap_or_default();
+            (text[..at].matches('\n').count() + 1, name)
+        })
+        .collect();
+    found.sort_unstable();
+    found
+}
+
+#[test]
+fn no_text_has_debug_output() -> Result<()> {
+    let code = code()?;
+    let test_modules = test_modules(&code);
+    let (mut broken, mut used) = (Vec::new(), BTreeSet::new());
+    for (path, text) in &code {
+        let Some((name, _)) = path.trim_start_matches("crates/").split_once("/src/") else { continue };
+        if FOR_DEVELOPERS.contains(&name) || test_modules.contains(path) {
+            continue;
+        }
+        for (line, value) in debug_values(without_tests(text)) {
+            let allowed = ALLOWED
+                .iter()
+                .find(|(file, values)| path.strip_prefix("crates/") == Some(file) && values.contains(&value));
+            match allowed {
+                Some((file, _)) => drop(used.insert((*file, value.to_owned()))),
+                None => broken.push(format!(
+                    "{path}:{line}: {{{value}:?}}: write {{{value}}}, and give its type a Display in plain words; if it \
+                     quotes a string, add it to ALLOWED in this test"
+                )),
+            }
+        }
+    }
+    for (file, values) in ALLOWED {
+        let unused = values.iter().filter(|value| !used.contains(&(file, (**value).to_owned())));
+        broken.extend(unused.map(|value| {
+            format!("crates/{file}: {{{value}:?}} is not there any more: remove it from ALLOWED in this test")
+        }));
+    }
+    fails(&broken)
+}
+
+/// Fields of log lines are not written with `Debug` either.
+#[test]
+fn no_log_line_has_debug_output() -> Result<()> {
+    let mut broken = Vec::new();
+    for (path, text) in code()?.iter().filter(|(path, _)| path.contains("/src/") && !path.contains("testkit"))
+    {
+        for (n, line) in (1..).zip(text.lines()) {
+            let words = line.split(['(', ',', ' ', '=']);
+            if words
+                .clone()
+                .any(|word| word.strip_prefix('?').is_some_and(|rest| rest.starts_with(char::is_alphabetic)))
+            {
+                broken.push(format!("{path}:{n}: write %field, and give its type a Display in plain words"));
+            }
+        }
+    }
+    fails(&broken)
+}
+
+#[test]
+fn debug_output_is_found_wherever_it_is_written() -> Result<()> {
+    let text = "format!(\n\"{a:?} of {b} and \\\n {c.d:#?}\", x);\nwrite!(f, \"{:?}{0:?}\")";
+    let found = debug_values(text);
+    ensure!(found == [(2, "a"), (3, "c.d"), (4, ""), (4, "0")], "{found:?}");
+    let code = [("crates/a/src/mod.rs".to_owned(), "#[cfg(test)]\nmod checks;\nmod b;\n".to_owned())];
+    ensure!(test_modules(&code) == BTreeSet::from(["crates/a/src/checks.rs".to_owned()]));
+    ensure!(without_tests("a\n#[cfg(test)]\npub mod tests {\nb") == "a\n#[cfg(test)]\npub ");
+    Ok(())
+}
