@@ -30,7 +30,8 @@ pub(crate) const MAX_NOTE_BYTES: usize = 1000;
 /// Sends events.
 #[derive(Clone)]
 pub struct Events {
-    recorder: Recorder,
+    client: Client,
+    reporter: Reporter,
     metrics: Arc<Metrics>,
     delivery: Delivery,
     /// The queue of Kubernetes events, fair by namespace.
@@ -120,7 +121,7 @@ impl Events {
             Reporter { controller: FIELD_MANAGER.into(), instance: std::env::var("HOSTNAME").ok() };
         let (writes, queue) = (FairQueue::new(MAX_SENDERS), NewsQueue::default());
         let delivery = metrics.delivery().clone();
-        Self { recorder: Recorder::new(client, reporter), metrics, delivery, writes, queue }
+        Self { client, reporter, metrics, delivery, writes, queue }
     }
 
     /// Writes an event, and sends it as news.
@@ -221,7 +222,9 @@ impl Events {
     }
 
     fn publish(&self, event: Event, about: ObjectReference, name: String) {
-        let Self { recorder, metrics, writes, .. } = self.clone();
+        let Self { client, reporter, metrics, writes, .. } = self.clone();
+        // A Recorder counts an event with the reason of an earlier one as its repetition, and drops the new note.
+        let recorder = Recorder::new(client, reporter);
         tokio::spawn(async move {
             let owner = format!("{}/{name}", about.namespace.as_deref().unwrap_or_default());
             send_with_retries(&writes, &owner, async |_| {
@@ -369,6 +372,90 @@ mod tests {
 
     fn delivered(kind: DeliveryKind) -> RecordChange {
         RecordChange::Delivered { kind, message: String::new(), commit: None, request: None }
+    }
+
+    fn pipeline() -> Arc<Pipeline> {
+        let object = json!({
+            "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
+            "metadata": {"name": "podinfo", "namespace": "apps"},
+            "spec": {
+                "appRef": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "podinfo"},
+                "environments": [{"name": "prod", "targets": [{"namespace": "podinfo"}]}]}});
+        Arc::new(serde_json::from_value(object).unwrap())
+    }
+
+    /// A promotion of 6.1.8 into prod with these fields in its spec.
+    fn promotion(fields: &serde_json::Value) -> Arc<Promotion> {
+        let mut spec = json!({"pipeline": "podinfo", "environment": "prod", "revision": "6.1.8", "replaces": "6.1.5",
+            "facets": {}});
+        spec.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        let object = json!({
+            "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Promotion",
+            "metadata": {"name": "podinfo-prod-1", "namespace": "apps", "uid": "u-1"}, "spec": spec,
+            "status": {"round": 2, "commit": "c0ffee", "changeRequest": {"number": 7, "url": "https://forge/7",
+                "state": "open", "branch": "b", "headCommit": "c"}}});
+        Arc::new(serde_json::from_value(object).unwrap())
+    }
+
+    fn notice_of(event: PendingEvent) -> Notice {
+        let PendingEvent::Promotion(_, _, notice) = event else { panic!("{event:?}") };
+        notice
+    }
+
+    #[test]
+    fn a_start_is_news_that_names_its_cause() {
+        let evidence =
+            |target: &str| json!({"environment": "dev", "target": target, "at": "2026-11-21T10:00:00Z"});
+        let trigger = json!({"key": "build-42", "at": "2026-11-21T10:00:00Z"});
+        for (fields, message) in [
+            (json!({}), "started"),
+            (json!({"evidence": [evidence("eu"), evidence("us")]}), "started: healthy on dev/eu, dev/us"),
+            (json!({"trigger": trigger}), "started by a call with key build-42"),
+            (
+                json!({"trigger": trigger, "evidence": [evidence("eu")]}),
+                "started by a call with key build-42",
+            ),
+        ] {
+            let notice = notice_of(PendingEvent::started(&pipeline(), &promotion(&fields)));
+            assert_eq!(notice, Notice::new(false, "Started", message).into_news_only(), "{fields}");
+        }
+    }
+
+    #[test]
+    fn an_approval_is_an_event_in_the_cluster_that_names_the_approver() {
+        let notice = notice_of(PendingEvent::approved(&pipeline(), &promotion(&json!({})), "jane"));
+        let message = "approved by jane".to_string();
+        assert_eq!(
+            notice,
+            Notice { is_warning: false, reason: "Approved".into(), message, in_cluster: true }
+        );
+    }
+
+    #[test]
+    fn news_about_a_promotion_have_what_a_receiver_needs() {
+        let notice = notice_of(PendingEvent::approved(&pipeline(), &promotion(&json!({})), "jane"));
+        let sent = news(&promotion(&json!({})), &notice, "6.1.8 into prod: approved by jane".into());
+        let metadata: BTreeMap<&str, &str> =
+            sent.metadata.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        let expected = BTreeMap::from([
+            ("pipeline", "podinfo"),
+            ("environment", "prod"),
+            ("revision", "6.1.8"),
+            ("replaces", "6.1.5"),
+            ("changeRequest", "https://forge/7"),
+            ("commit", "c0ffee"),
+            // The same reason in the next round is not a repetition.
+            ("token", "u-1.2 Approved"),
+        ]);
+        assert_eq!(metadata, expected);
+        assert_eq!(
+            (sent.kind, sent.namespace.as_str(), sent.name.as_str(), sent.uid.as_str(), sent.is_error),
+            ("Promotion", "apps", "podinfo-prod-1", "u-1", false)
+        );
+        assert_eq!(
+            (sent.reason.as_str(), sent.message.as_str()),
+            ("Approved", "6.1.8 into prod: approved by jane")
+        );
     }
 
     #[test]

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Mutex};
 
-use axum::Router;
 use axum::http::{StatusCode, Uri};
+use axum::routing::post;
+use axum::{Json, Router};
 use base64::Engine;
 use http::Request;
 use http_body_util::Full;
@@ -14,7 +16,7 @@ use sluice_api::Pipeline;
 use sluice_controller::hook::HookServer;
 use sluice_controller::hook::callback::{TokenClaim, TokenSubject, mint};
 use sluice_controller::hook::hmac_keys::{HookKeys, Purpose};
-use sluice_testkit::Scratch;
+use sluice_testkit::{Scratch, WAIT_TIMEOUT, eventually};
 
 use crate::server::sign;
 use crate::serving::serving;
@@ -37,9 +39,34 @@ fn pipeline(name: &str, environments: &Value) -> Pipeline {
     serde_json::from_value(object).unwrap()
 }
 
+/// The Kubernetes events that a hook server has written.
+#[derive(Clone, Default)]
+struct WrittenEvents(Arc<Mutex<Vec<Value>>>);
+
+impl WrittenEvents {
+    fn all(&self) -> Vec<Value> {
+        self.0.lock().unwrap().clone()
+    }
+
+    /// An API server that accepts events.
+    fn router(&self) -> Router {
+        let written = self.clone();
+        let accept = move |Json(event): Json<Value>| {
+            written.0.lock().unwrap().push(event.clone());
+            async { (StatusCode::CREATED, Json(event)) }
+        };
+        Router::new().route("/apis/events.k8s.io/v1/namespaces/apps/events", post(accept))
+    }
+}
+
 /// A hook server with an API server that has one Secret, or answers the request for it with an error. Every other
 /// request to the API server fails, so that an accepted call is answered with 503.
 async fn hook(scratch: &Scratch, secret: Result<Value, StatusCode>) -> HookServer {
+    hook_with(scratch, secret, Router::new()).await
+}
+
+/// The same with an API server that answers the requests of a router, too.
+async fn hook_with(scratch: &Scratch, secret: Result<Value, StatusCode>, api: Router) -> HookServer {
     let answer = move |uri: Uri| {
         let encode = |text: &Value| base64::engine::general_purpose::STANDARD.encode(text.as_str().unwrap());
         let is_secret = uri.path() == "/api/v1/namespaces/apps/secrets/keys";
@@ -75,7 +102,7 @@ async fn hook(scratch: &Scratch, secret: Result<Value, StatusCode>) -> HookServe
         ),
         pipeline("other", &json!([{"name": "edge", "targets": pushed}])),
     ];
-    serving(scratch, pipelines, 0, Router::new().fallback(answer)).await
+    serving(scratch, pipelines, 0, api.fallback(answer)).await
 }
 
 async fn status(hook: &HookServer, path: &str, (name, value): (&str, &str), body: &str) -> u16 {
@@ -276,6 +303,53 @@ fn a_key_for_another_purpose_gets_the_same_answer_as_no_key() {
         assert_eq!(answers[0], answers[1]);
         assert_eq!(answers[0], answers[2]);
         assert_eq!(answers[0].0, StatusCode::UNAUTHORIZED);
+    });
+}
+
+#[test]
+fn an_event_tells_the_owner_which_key_a_refused_call_needs() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let scratch = Scratch::new("wrong-key").unwrap();
+    runtime.block_on(async {
+        let written = WrittenEvents::default();
+        let hook = hook_with(&scratch, Ok(keys()), written.router()).await;
+        for kind in ["trigger", "trigger", "event"] {
+            let key = if kind == "trigger" { "value of hmac-key" } else { "value of trigger-key" };
+            assert!(!accepts(&hook, kind, key).await, "{kind} with {key}");
+        }
+        // A caller without any key of the Secret causes no event.
+        assert!(!accepts(&hook, "approval", "no key").await);
+        eventually(WAIT_TIMEOUT, || async {
+            let count = written.all().len();
+            anyhow::ensure!(count >= 2, "{count} events");
+            Ok(())
+        })
+        .await
+        .unwrap();
+        let mut shown: Vec<[String; 5]> = written
+            .all()
+            .iter()
+            .map(|event| {
+                let texts = [&event["type"], &event["reason"], &event["action"], &event["regarding"]["name"], &event["note"]];
+                texts.map(|text| text.as_str().unwrap_or_default().to_string())
+            })
+            .collect();
+        shown.sort();
+        let event = |note: &str| ["Warning", "WrongHookKey", "Authenticate", "podinfo", note].map(str::to_string);
+        // The second refused call of /trigger causes no second event.
+        assert_eq!(
+            shown,
+            [
+                event(
+                    "a call of /promotion was refused: it shows trigger-key, and /promotion accepts hmac-key only; give \
+                     the caller hmac-key of the Secret in promotion.strategy.secretRef; if it has none, add it"
+                ),
+                event(
+                    "a call of /trigger was refused: it shows hmac-key, and /trigger accepts trigger-key only; give the \
+                     caller trigger-key of the Secret in promotion.strategy.secretRef; if it has none, add it"
+                ),
+            ]
+        );
     });
 }
 

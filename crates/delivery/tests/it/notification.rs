@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use axum::http::Method;
 use serde_json::json;
-use sluice_delivery::{Announcement, Credentials, Delivered, DeliveryStrategy, Order, Retry, notification};
+use sluice_delivery::notification::{self, News};
+use sluice_delivery::{Announcement, Credentials, Delivered, DeliveryStrategy, Order, Retry};
 
 use crate::fixture::{self, Bench, bench, bench_with};
 use crate::receiver::{Receiver, Reply};
@@ -82,6 +83,78 @@ async fn the_event_has_the_shape_of_flux() {
             .map(|key| text.find(&format!("\"{key}\":")).unwrap())
             .collect();
     assert!(places.is_sorted(), "{text}");
+}
+
+/// News that an object reports.
+fn news(is_error: bool) -> News {
+    let metadata =
+        [("environment", "prod"), ("revision", "6.1.8"), ("commit", ""), ("token", "u-1.0 Approved")];
+    News {
+        kind: "Promotion",
+        namespace: "apps".into(),
+        name: "podinfo-prod-1".into(),
+        uid: "u-1".into(),
+        is_error,
+        reason: "Approved".into(),
+        message: "6.1.8 into prod: approved by jane".into(),
+        metadata: metadata.map(|(key, value)| (key.to_string(), value.to_string())).into(),
+        at: "2026-11-20T10:15:45.678Z".parse().unwrap(),
+    }
+}
+
+#[tokio::test]
+async fn news_have_the_shape_of_flux() {
+    let receiver = Receiver::start().await;
+    for (is_error, severity) in [(false, "info"), (true, "error")] {
+        sending_to(&receiver).delivery.send_news(&news(is_error)).await.unwrap();
+        let call = receiver.calls().pop().unwrap();
+        assert_eq!((&call.method, call.path.as_str()), (&Method::POST, "/"));
+        assert_eq!(call.header("content-type"), Some("application/json"));
+        let mut event = call.json();
+        event.as_object_mut().unwrap().remove("reportingInstance");
+        // A value that is empty is left out. notification-controller passes on only keys with the object's group.
+        assert_eq!(
+            event,
+            json!({
+                "involvedObject": {
+                    "kind": "Promotion",
+                    "namespace": "apps",
+                    "name": "podinfo-prod-1",
+                    "uid": "u-1",
+                    "apiVersion": "pipelines.weave.works/v1alpha1",
+                },
+                "severity": severity,
+                "timestamp": "2026-11-20T10:15:45Z",
+                "message": "6.1.8 into prod: approved by jane",
+                "reason": "Approved",
+                "metadata": {
+                    "pipelines.weave.works/environment": "prod",
+                    "pipelines.weave.works/revision": "6.1.8",
+                    "pipelines.weave.works/token": "u-1.0 Approved",
+                },
+                "reportingController": "sluice",
+            })
+        );
+    }
+}
+
+#[tokio::test]
+async fn news_count_as_sent_if_the_receiver_has_them_already() {
+    let receiver = Receiver::start().await;
+    let bench = sending_to(&receiver);
+    for (status, headers, reason) in [
+        (202, vec![], None),
+        // notification-controller received the same token within the last five minutes.
+        (429, vec![], None),
+        (429, vec![("retry-after", "300".into())], Some("RateLimited")),
+        (400, vec![], Some("EventsRefused")),
+        (503, vec![], Some("Unreachable")),
+    ] {
+        receiver.reply(Reply::With(status, headers, "no".into()));
+        let sent = bench.delivery.send_news(&news(false)).await;
+        assert_eq!(sent.err().map(|error| error.reason()), reason, "{status}");
+    }
+    assert!(bench.delivery.sends_events() && !crate::fixture::bench().delivery.sends_events());
 }
 
 /// What notification-controller makes of metadata: keys with the group of the object or its own, and
