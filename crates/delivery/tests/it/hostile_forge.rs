@@ -1,7 +1,7 @@
 //! Hostile forges: answers that are too large, too deep, too slow or endless, and redirects.
 //! Memory is measured in a process of its own, which may have 512 MiB.
 
-use std::process::{Command, Stdio};
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
@@ -12,38 +12,49 @@ use sluice_delivery::{
     Settings,
 };
 use tokio::net::TcpListener;
+use tokio::process::Command;
 
 use crate::any_forge::ForgeFixture;
 use crate::contract::proposed;
 use crate::fixture::{self, again, bench, bench_with};
-use crate::merging::merging;
-use crate::standin::{CallKind, ForgeFault};
+use crate::merging::{merging, waits};
+use crate::standin::{CallKind, CheckOutcome, ForgeFault};
 
 const MIB: usize = 1 << 20;
 /// The most that the process under attack may have.
 const LIMIT_KIB: usize = 512 * 1024;
+/// How long all attacks may take together. A pattern that takes exponential time does not end.
+const ALL_ATTACKS: Duration = Duration::from_secs(300);
 /// How long another promotion may take meanwhile.
 const OTHERS: Duration = Duration::from_secs(30);
 
-/// Answers of 16 MiB that would take a multiple of it once they are parsed, each with its status.
-fn large_answers() -> Vec<(u16, &'static str)> {
+/// Answers of 16 MiB that would take a multiple of it once they are parsed, each with its status, and with the reason
+/// and the end of the sentence that the promotion gets.
+fn large_answers() -> Vec<(u16, &'static str, &'static str, &'static str)> {
     let fill = |begin: &str, part: &str, end: &str| -> &'static str {
         let parts = (16 * MIB - begin.len() - end.len()) / part.len();
         format!("{begin}{}{end}", part.repeat(parts).trim_end_matches(',')).leak()
     };
+    let (reason, end) = (
+        "AnswerTooLarge",
+        "/prod is searched is too large (it has more than 8 MiB); others have opened too many or too large ones: delete \
+         those that nobody needs",
+    );
+    // No word of a text that is too large to be read is shown.
+    let refused = "refused with status 422: no reason given";
     vec![
-        (200, fill("[", "[],", "]")),
-        (200, fill("[", r#"{"id":{"id":{}}},"#, "]")),
-        (201, fill("", "[", "")),
-        (200, fill(r#"{"title":""#, "a", r#""}"#)),
-        (422, fill(r#"{"message":""#, "a", r#""}"#)),
-        (422, fill(r#"{"errors":["#, r#"{"message":{"a":[]}},"#, "]}")),
-        (502, fill("", "<html>", "")),
+        (200, fill("[", "[],", "]"), reason, end),
+        (200, fill("[", r#"{"id":{"id":{}}},"#, "]"), reason, end),
+        (201, fill("", "[", ""), reason, end),
+        (200, fill(r#"{"title":""#, "a", r#""}"#), reason, end),
+        (422, fill(r#"{"message":""#, "a", r#""}"#), "ForgeRefused", refused),
+        (422, fill(r#"{"errors":["#, r#"{"message":{"a":[]}},"#, "]}"), "ForgeRefused", refused),
+        (502, fill("", "<html>", ""), "Unreachable", "cannot be reached: status 502: no reason given"),
     ]
 }
 
 #[tokio::test]
-async fn large_answers_fail_only_the_promotion_that_gets_them() {
+async fn hostile_forges_fail_only_the_promotions_that_use_them() {
     let program = std::env::current_exe().unwrap();
     let limited = format!("ulimit -v {LIMIT_KIB}; exec \"$0\" \"$@\"");
     let mut child = Command::new("sh");
@@ -53,47 +64,71 @@ async fn large_answers_fail_only_the_promotion_that_gets_them() {
         .args(["hostile_forge::attacked_with_512_mib", "--exact", "--ignored", "--nocapture"])
         // Each would reserve address space that it does not use.
         .env("MALLOC_ARENA_MAX", "1")
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let output = tokio::task::spawn_blocking(move || child.output()).await.unwrap().unwrap();
+        .kill_on_drop(true);
+    let output =
+        tokio::time::timeout(ALL_ATTACKS, child.output()).await.expect("an attack does not end").unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).chars().take(4000).collect::<String>();
     assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));
 }
 
 #[tokio::test]
-#[ignore = "large_answers_fail_only_the_promotion_that_gets_them runs it in a process with a memory limit"]
+#[ignore = "hostile_forges_fail_only_the_promotions_that_use_them runs it in a process with a memory limit"]
 async fn attacked_with_512_mib() {
-    let answers = large_answers();
     let (forge, other) = (ForgeFixture::github().await, ForgeFixture::of(ForgeKind::Gitea).await);
-    let bench = bench();
-    let attack = async {
-        for (status, text) in answers {
-            // Each from another pipeline, with a token of its own.
-            let orders = (0..6).map(|n| {
-                let mut order = again(&forge.order("6.1.8"));
-                order.pipeline = format!("podinfo-{n}");
-                order.credentials.token = Some(format!("t0ken-{n}"));
-                order
-            });
-            let orders: Vec<Order> = orders.collect();
-            orders.iter().for_each(|_| {
-                forge.standin().trouble(CallKind::List, ForgeFault::Answer(status, vec![], text));
-            });
-            for failed in join_all(orders.iter().map(|order| bench.delivery.deliver(order))).await {
-                let error = failed.unwrap_err().to_string();
-                assert!(error.len() < 700, "{}", error.len());
-            }
-        }
+    let attack_is_over = Cell::new(false);
+    let attacks = async {
+        large_answers_are_refused(&forge).await;
+        large_headers_are_not_kept(&forge).await;
+        a_pattern_of_many_stars_is_matched().await;
+        large_change_requests_from_forks_hide_nothing(ForgeKind::Gitea).await;
+        thousands_of_change_requests_from_forks_are_refused().await;
+        attack_is_over.set(true);
     };
     let others = async {
-        for version in ["6.1.8", "6.2.0", "6.3.0"] {
+        let bench = bench();
+        for version in (0..).map(|n| format!("6.{n}.0")).take_while(|_| !attack_is_over.get()) {
             let began = Instant::now();
-            proposed(&bench.delivery, &other.order(version)).await;
-            assert!(began.elapsed() < OTHERS, "{:?}", began.elapsed());
+            proposed(&bench.delivery, &other.order(&version)).await;
+            assert!(began.elapsed() < OTHERS, "{version}: {:?}", began.elapsed());
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    tokio::join!(attack, others);
-    large_headers_are_not_kept(&forge).await;
+    tokio::join!(attacks, others);
+}
+
+/// Each answer fails the promotions that get it, each of another pipeline and with a token of its own.
+async fn large_answers_are_refused(forge: &ForgeFixture) {
+    let bench = bench();
+    for (status, text, reason, end) in large_answers() {
+        let orders = (0..6).map(|n| {
+            let mut order = again(&forge.order("6.1.8"));
+            order.pipeline = format!("podinfo-{n}");
+            order.credentials.token = Some(format!("t0ken-{n}"));
+            order
+        });
+        let orders: Vec<Order> = orders.collect();
+        orders.iter().for_each(|_| {
+            forge.standin().trouble(CallKind::List, ForgeFault::Answer(status, vec![], text));
+        });
+        for failed in join_all(orders.iter().map(|order| bench.delivery.deliver(order))).await {
+            let error = failed.unwrap_err();
+            assert_eq!(error.reason(), reason, "{status}: {error}");
+            let text = error.to_string();
+            assert!(text.ends_with(end) && text.len() < 700, "{status}: {text}");
+        }
+    }
+}
+
+/// A required check with a pattern that takes exponential time in some implementations.
+async fn a_pattern_of_many_stars_is_matched() {
+    let (fixture, bench) = (ForgeFixture::of(ForgeKind::Gitea).await, bench());
+    let order = merging(&fixture, "6.1.8");
+    let request = proposed(&bench.delivery, &order).await;
+    fixture.protect(request.number, &[&"*a".repeat(500)], 0).await;
+    fixture.check(request.number, &format!("{}c", "ab".repeat(5000)), CheckOutcome::Green).await;
+    let (why, failed) = waits(&bench.delivery, &order, &request).await;
+    assert!(why.starts_with("waits for checks: *a*a") && !failed, "{why}");
+    assert!(why.len() < 700, "{}", why.len());
 }
 
 /// What is remembered of many change requests stays small, whatever the forge sends as their version.
@@ -155,30 +190,30 @@ fn flood(fixture: &ForgeFixture, count: usize, body: usize) {
 
 #[tokio::test]
 async fn large_change_requests_from_forks_do_not_hide_sluices_own() {
-    for kind in [ForgeKind::Gitea, ForgeKind::Forgejo, ForgeKind::GitLab] {
-        let (fixture, bench) = (ForgeFixture::of(kind).await, bench());
-        let first = proposed(&bench.delivery, &fixture.order("6.1.8")).await;
-        fixture.merge(first.number).await;
-        flood(&fixture, 60, 200_000);
-        flood(&fixture, 1, 9 * MIB);
-        let order = fixture.order("6.2.0");
-        let second = proposed(&bench.delivery, &order).await;
-        assert_eq!(second.number, 63, "{kind:?}");
-        flood(&fixture, 60, 200_000);
-        assert_eq!(proposed(&bench.delivery, &again(&order)).await.number, second.number, "{kind:?}");
-        // They are listed also after a maintainer has closed them.
-        fixture.standin().book(|b| b.pulls.iter_mut().for_each(|pull| pull.open &= !pull.fork));
-        assert_eq!(proposed(&bench.delivery, &again(&order)).await.number, second.number, "{kind:?}");
-        assert_eq!(
-            proposed(&bench.delivery, &fixture.order("6.3.0")).await.number,
-            second.number,
-            "{kind:?}"
-        );
+    for kind in [ForgeKind::Forgejo, ForgeKind::GitLab] {
+        large_change_requests_from_forks_hide_nothing(kind).await;
     }
 }
 
-#[tokio::test]
-async fn thousands_of_change_requests_from_forks_block_only_what_they_hide() {
+async fn large_change_requests_from_forks_hide_nothing(kind: ForgeKind) {
+    let (fixture, bench) = (ForgeFixture::of(kind).await, bench());
+    let first = proposed(&bench.delivery, &fixture.order("6.1.8")).await;
+    fixture.merge(first.number).await;
+    flood(&fixture, 60, 200_000);
+    flood(&fixture, 1, 9 * MIB);
+    let order = fixture.order("6.2.0");
+    let second = proposed(&bench.delivery, &order).await;
+    assert_eq!(second.number, 63, "{kind:?}");
+    flood(&fixture, 60, 200_000);
+    assert_eq!(proposed(&bench.delivery, &again(&order)).await.number, second.number, "{kind:?}");
+    // They are listed also after a maintainer has closed them.
+    fixture.standin().book(|b| b.pulls.iter_mut().for_each(|pull| pull.open &= !pull.fork));
+    assert_eq!(proposed(&bench.delivery, &again(&order)).await.number, second.number, "{kind:?}");
+    assert_eq!(proposed(&bench.delivery, &fixture.order("6.3.0")).await.number, second.number, "{kind:?}");
+}
+
+/// Change requests from forks block a promotion only if they hide its change request.
+async fn thousands_of_change_requests_from_forks_are_refused() {
     let (fixture, bench) = (ForgeFixture::of(ForgeKind::Gitea).await, bench());
     let first = fixture.order("6.1.8");
     let request = proposed(&bench.delivery, &first).await;
@@ -206,14 +241,9 @@ async fn checks_without_an_end_let_nothing_be_merged() {
         let order = merging(&fixture, "6.1.8");
         let request = proposed(&bench.delivery, &order).await;
         fixture.standin().change(request.number, |pull| {
-            let green =
-                |n| (format!("ci/{n}"), crate::standin::CheckOutcome::Green, request.head_commit.clone());
+            let green = |n| (format!("ci/{n}"), CheckOutcome::Green, request.head_commit.clone());
             pull.checks.extend((0..6000).map(green));
-            pull.checks.push((
-                "ci/last".into(),
-                crate::standin::CheckOutcome::Failed,
-                request.head_commit.clone(),
-            ));
+            pull.checks.push(("ci/last".into(), CheckOutcome::Failed, request.head_commit.clone()));
         });
         let error = bench.delivery.advance(&order, &request).await.unwrap_err();
         assert_eq!(error.reason(), "AnswerTooLarge", "{kind:?}: {error}");
