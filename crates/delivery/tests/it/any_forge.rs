@@ -407,6 +407,25 @@ impl ForgeFixture {
         }
     }
 
+    /// Somebody moves a branch to another commit directly after the next push to the branch, once.
+    pub fn move_after_push(&self, branch: &str, commit: &str) {
+        let (file, act) = match self {
+            ForgeFixture::StandIn(_) => {
+                ("post-receive", format!("git update-ref refs/heads/{branch} {commit}"))
+            }
+            // After Gitea's own hook, which has told Gitea about the push.
+            ForgeFixture::Gitea(RealGitea { repo, .. }) => {
+                let (url, target) = (repo.url_with_token(), format!("{commit}:refs/heads/{branch}"));
+                let git = "env -i PATH=\"$PATH\" git push --quiet --force";
+                ("post-receive.d/moves", format!("{git} {url} {target} >moved.log 2>&1"))
+            }
+        };
+        let script = format!(
+            "grep -q refs/heads/{branch} || exit 0\n[ -e moved-{commit} ] && exit 0\ntouch moved-{commit}\n{act}"
+        );
+        self.repo().hook(file, &script).unwrap();
+    }
+
     /// A person has a change request go to another branch.
     pub async fn retarget(&self, number: u64, base: &str) {
         match self {
