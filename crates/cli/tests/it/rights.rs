@@ -155,6 +155,10 @@ async fn only_approvers_approve_and_only_in_their_own_name() -> Result<()> {
 
     let ran = vic.sluice(&["approve", "p"]).await;
     assert_eq!(ran.exit, Exit::Cluster, "{ran:?}");
+    insta::assert_snapshot!(ran.err, @r#"
+    ✗ not allowed: promotions.pipelines.weave.works "p" is forbidden: User "vic" cannot patch resource "promotions" in API group "pipelines.weave.works" in the namespace "rights-approve"
+      ask the cluster's administrator to allow it; kubectl auth can-i --list shows what you may do
+    "#);
     let ran = eve.sluice(&["approve", "podinfo", "-e", "prod"]).await;
     assert_eq!((ran.exit, ran.err.lines().next()), (Exit::Refused, Some(format!("✗ {verb}").as_str())));
     let ran = eve.sluice(&["reject", "p", "--reason", "no"]).await;
@@ -242,7 +246,71 @@ async fn a_rejection_names_user_and_reason_and_only_an_approver_can_retry() -> R
             other => bail!("{other:?}"),
         }
     })
-    .await
+    .await?;
+    place.promotion("r", "prod", json!({"phase": "Failed"})).await?;
+    let ran = vic.sluice(&["retry", "r"]).await;
+    assert_eq!(ran.exit, Exit::Refused, "{ran:?}");
+    insta::assert_snapshot!(ran.err, @"
+    ✗ vic may not retry promotions rights-reject/r: it needs the verb retry on promotions.pipelines.weave.works (ClusterRole sluice-editor)
+      kubectl auth whoami shows who you are; ask the cluster's administrator for the permission
+    ");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_update_and_a_server_side_apply_need_the_same_rights_as_a_patch() -> Result<()> {
+    let People { place, jane, eve, vic, .. } = people("rights-put").await?;
+    let updater = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "updates-promotions"},
+        "rules": [{"apiGroups": ["pipelines.weave.works"], "resources": ["promotions"], "verbs": ["get", "update"]}],
+    });
+    servers().await?.hub.apply_yaml(&updater.to_string()).await?;
+    bind(&place, "updates-promotions", "User", "jane").await?;
+    bind(&place, "updates-promotions", "User", "vic").await?;
+    let sentence = |result: Result<(), String>| result.err().unwrap_or_else(|| "it was accepted".into());
+    let put = async |user: &User, fields: Value| -> Result<String> {
+        let mut object = serde_json::to_value(user.promotions().get("p").await?)?;
+        object["spec"]
+            .as_object_mut()
+            .context("a spec")?
+            .extend(fields.as_object().context("fields")?.clone());
+        let object: Promotion = serde_json::from_value(object)?;
+        Ok(sentence(message_of(user.promotions().replace("p", &PostParams::default(), &object).await)))
+    };
+    let verb = "may not approve promotions rights-put/p: it needs the verb approve";
+    // The API server observes a new role by a watch, a moment later.
+    eventually(WAIT_TIMEOUT, || async {
+        let error = put(&vic, approval("vic")["spec"].clone()).await?;
+        ensure!(error.contains(&format!("vic {verb}")), "{error}");
+        Ok(())
+    })
+    .await?;
+    for (fields, part) in [
+        (approval("joe")["spec"].clone(), "spec.approval.by must be your own name, jane"),
+        (rejection("joe")["spec"].clone(), "spec.rejection.by must be your own name, jane"),
+        (json!({"revision": "6.6.6"}), "a Promotion records what Sluice decided"),
+    ] {
+        let error = put(&jane, fields.clone()).await?;
+        assert!(error.contains(part), "{fields}: {error}");
+    }
+
+    let apply = async |user: &User, fields: Value| {
+        let object = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Promotion",
+            "metadata": {"name": "p"}, "spec": fields});
+        let params = PatchParams::apply("kubectl").force();
+        sentence(message_of(user.promotions().patch("p", &params, &Patch::Apply(object)).await))
+    };
+    for (user, fields, part) in [
+        (&eve, approval("eve")["spec"].clone(), format!("eve {verb}")),
+        (&jane, approval("joe")["spec"].clone(), "spec.approval.by must be your own name, jane".into()),
+        (&jane, json!({"revision": "6.6.6"}), "a Promotion records what Sluice decided".into()),
+    ] {
+        let error = apply(user, fields.clone()).await;
+        assert!(error.contains(&part), "{fields}: {error}");
+    }
+    assert_eq!(place.promotions().get("p").await?.spec.approval, None);
+    assert_eq!(apply(&jane, approval("jane")["spec"].clone()).await, "it was accepted");
+    Ok(())
 }
 
 #[tokio::test]
