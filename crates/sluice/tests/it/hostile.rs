@@ -1,16 +1,20 @@
-//! Several hostile clusters at the same time: each has an error at its own target, the controller stays within 512
-//! MiB, and a change on a healthy cluster is promoted within 30 s.
+//! Several hostile clusters at the same time: each has an error at its own target, the controller stays
+//! within the memory of the shipped Deployment, and a change on a healthy cluster is promoted within 30 s.
 
 use std::convert::Infallible;
+use std::io::Write;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
-use futures::stream::{StreamExt, iter, once};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use futures::stream::{StreamExt, iter, once, repeat};
 use serde_json::json;
 use sluice_testkit::{FakeCluster, eventually, shared_gitea};
 
@@ -20,16 +24,19 @@ use crate::process::Controller;
 use crate::{releases, run};
 
 /// The memory limit of the shipped Deployment, in MiB.
-const MEMORY: u64 = 512;
+const LIMIT: u64 = 768;
+/// The part of the limit that git may take, in MiB. The test measures the controller without git.
+const GIT: u64 = 384;
 /// The attack of each cluster, and a part of its target's error.
-const ATTACKS: [(&str, &str); 7] = [
-    ("version", "too large"),
-    ("object", "too large"),
-    ("objects", "too large"),
-    ("kept", "too large"),
-    ("line", "too large"),
-    // On a slow machine the changes stay below the limit. Then the error is the missing member.
-    ("flood", "/flood"),
+const ATTACKS: [(&str, &str); 8] = [
+    ("version", "too large: one of its answers has more than"),
+    ("gzip", "too large: one of its answers has more than"),
+    ("object", "are too large to watch"),
+    ("objects", "are too large to watch"),
+    ("kept", "are too large to watch"),
+    ("line", "are too large to watch"),
+    // The limit allows a burst of 20,000 changes: the controller must read 1,250 changes a second to reach it in time.
+    ("flood", "changes a second"),
     ("slow", "has not answered yet"),
 ];
 
@@ -47,6 +54,27 @@ fn release(namespace: &str, n: usize, padding: usize) -> String {
     json!({"metadata": {"namespace": namespace, "name": format!("podinfo-{n}"), "resourceVersion": "7"},
         "spec": {}, "status": {"conditions": [{"type": "Ready", "status": "False", "message": "x".repeat(padding)}]}})
     .to_string()
+}
+
+/// Returns a list with the healthy application of the pipeline: the error of its target is not a missing member.
+fn list_of_member() -> String {
+    let member = json!({"metadata": {"namespace": "apps", "name": "podinfo", "generation": 1, "resourceVersion": "5"},
+        "spec": {}, "status": {"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "True"}],
+            "history": [{"chartVersion": "1.0.0", "status": "deployed", "version": 1}]}});
+    format!("{LIST}{member}]}}")
+}
+
+/// Returns an answer without end that is a thousand times as large after decompression.
+fn gzip_bomb() -> Response {
+    static MEMBER: OnceLock<Bytes> = OnceLock::new();
+    let member = MEMBER.get_or_init(|| {
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+        let spaces = vec![b' '; 1 << 20];
+        (0..16).for_each(|_| gzip.write_all(&spaces).unwrap());
+        gzip.finish().unwrap().into()
+    });
+    let body = Body::from_stream(repeat(member.clone()).map(Ok::<_, Infallible>));
+    ([(CONTENT_TYPE, "application/json"), (CONTENT_ENCODING, "gzip")], body).into_response()
 }
 
 /// Returns the answer of a cluster that has only the namespace `apps`, and in which nothing changes.
@@ -72,6 +100,7 @@ fn answer(attack: &str, request: &Request) -> Response {
     };
     match (attack, path) {
         ("version", "/version") => endless("{\"major\":\"", || " ".repeat(1 << 20)),
+        ("gzip", "/version") => gzip_bomb(),
         (_, "/version") => sound("{}"),
         (_, "/apis") => sound(GROUPS),
         (_, "/apis/helm.toolkit.fluxcd.io/v2") => sound(r#"{"resources":[{"name":"helmreleases"}]}"#),
@@ -89,6 +118,7 @@ fn answer(attack: &str, request: &Request) -> Response {
             });
             ([(CONTENT_TYPE, "application/json")], Body::from_stream(drip)).into_response()
         }
+        ("flood", _) if !watched => ([(CONTENT_TYPE, "application/json")], list_of_member()).into_response(),
         _ if !watched => empty(path, watched),
         ("line", _) => endless("{\"type\":\"ADDED\",", || " ".repeat(1 << 20)),
         ("flood", _) => endless("", move || many(1, ("{\"type\":\"ADDED\",\"object\":", "}\n"))),
@@ -107,6 +137,11 @@ fn pipeline(namespace: &str, name: &str, target: &str, cluster: &str) -> String 
 #[test]
 fn hostile_clusters_delay_no_promotion_and_do_not_exhaust_memory() -> Result<()> {
     run(async {
+        let deployment = include_str!("../../../../deploy/deployment.yaml");
+        ensure!(
+            deployment.contains(&format!("limits: {{memory: {LIMIT}Mi}}")),
+            "correct LIMIT: {deployment}"
+        );
         let place = TestNamespace::new("hostile").await?;
         let n = place.namespace.as_str();
         let mut hostile = Vec::new();
@@ -154,7 +189,7 @@ fn hostile_clusters_delay_no_promotion_and_do_not_exhaust_memory() -> Result<()>
         let peak = controller.peak_memory()?;
         println!("the slowest change was promoted after {slowest:?}; the controller took {peak} MiB");
         ensure!(slowest < Duration::from_secs(30), "it took {slowest:?}");
-        ensure!(peak < MEMORY, "it took {peak} MiB");
+        ensure!(peak < LIMIT - GIT, "it took {peak} MiB");
         Ok(())
     })
 }

@@ -1,6 +1,8 @@
 //! Forged Promotions, on an API server without the rules and the policy that would reject them: no unverified
 //! revision is delivered, and the status names the problem.
 
+use std::net::TcpListener;
+
 use anyhow::{Context, Result, ensure};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
@@ -82,7 +84,8 @@ fn a_changed_or_forged_promotion_is_not_delivered() -> Result<()> {
     run(async {
         let plane = ControlPlane::start().await?;
         let (hub, client) = hub(&plane).await?;
-        let controller = Controller::start(&hub, "apps", &[])?;
+        let metrics = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
+        let controller = Controller::start(&hub, "apps", &[&format!("--metrics-addr={metrics}")])?;
         let (promotions, pipelines): (Api<Promotion>, Api<Pipeline>) =
             (Api::namespaced(client.clone(), "apps"), Api::namespaced(client, "apps"));
         let params = PatchParams::default();
@@ -102,6 +105,8 @@ fn a_changed_or_forged_promotion_is_not_delivered() -> Result<()> {
         let waiting = until(&promotions, "1.1.0", unguarded).await.with_context(|| controller.tail())?;
         let log = std::fs::read_to_string(controller.log())?;
         ensure!(log.contains("the API server does not check who approves"), "{log}");
+        let metrics = reqwest::get(format!("http://{metrics}/metrics")).await?.text().await?;
+        ensure!(metrics.lines().any(|line| line == "sluice_approvals_checked 0"), "{metrics}");
 
         // The attack changes the recorded revision and approves it.
         let name = waiting.name_any();

@@ -61,18 +61,17 @@ impl Controller {
 
     fn launch(&mut self, fault: Option<&str>) -> Result<()> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
-        command.args(["controller", "--metrics-addr=0", "--health-addr=0", "--log-encoding=console"]);
+        command.args(["controller", "--health-addr=0", "--log-encoding=console"]);
         // The git server and the forge are on this machine.
         command.arg("--insecure-git-http");
-        if !self.extra.iter().any(|e| e.starts_with("--api-addr")) {
-            command.arg("--api-addr=0");
+        for port in ["--api-addr", "--hook-addr", "--metrics-addr"] {
+            if !self.extra.iter().any(|e| e.starts_with(port)) {
+                command.arg(format!("{port}=0"));
+            }
         }
         // What only views show would make each start slower.
         if !self.extra.iter().any(|e| e.starts_with("--observe")) {
             command.arg("--observe=targets");
-        }
-        if !self.extra.iter().any(|e| e.starts_with("--hook-addr")) {
-            command.arg("--hook-addr=0");
         }
         // After a kill, the restarted controller would wait until its own Lease expires.
         if !self.extra.iter().any(|e| e.starts_with("--leader-elect")) {
