@@ -8,8 +8,8 @@ use clap_complete::ArgValueCompleter;
 
 use crate::complete::namespaces;
 use crate::connection::{Connection, ConnectionOptions};
-use crate::dns_name::is_label;
 use crate::exit::Outcome;
+use sluice_core::dns_name::is_label;
 
 /// The cluster, the user and the namespace of a command.
 #[derive(Args, Clone, Debug, Default)]

@@ -15,9 +15,9 @@ use serde::de::DeserializeOwned;
 use sluice_api::{Pipeline, Promotion};
 
 use crate::connection::{Connection, ConnectionOptions};
-use crate::dns_name::{is_label, is_subdomain};
 use crate::flux_plugin::{COMPLETE, complete_for_flux};
 use crate::objects;
+use sluice_core::dns_name::{is_label, is_subdomain};
 
 /// The environment variable by which the shell's script asks for candidates.
 pub(crate) const VARIABLE: &str = "SLUICE_COMPLETE";

@@ -14,7 +14,6 @@ mod completion;
 mod connection;
 mod controller_api;
 mod crds;
-mod dns_name;
 mod events;
 mod exit;
 mod explain;

@@ -5,9 +5,12 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::ResourceExt;
+use kube::core::{PartialObjectMeta, Status};
+use kube::{Api, Client, ResourceExt};
+use sluice_core::dns_name;
 use sluice_delivery::DeliveryStrategy;
 
+use crate::timeout::{API_CALL_TIMEOUT, within};
 use crate::watch::connect;
 
 /// The annotation that restricts the use of a Secret: the names of [`SecretUse`] that are allowed, separated by
@@ -47,6 +50,35 @@ impl SecretUse {
             SecretUse::Hook => "hook",
         }
     }
+}
+
+/// Reads a Secret that a Pipeline names.
+///
+/// # Errors
+/// When the API server does not return it. A name that no object can have counts as that of a missing Secret: in the
+/// address of the request, `?` and `/` would ask for something else.
+pub(crate) async fn read(client: &Client, namespace: &str, name: &str) -> kube::Result<Secret> {
+    within(API_CALL_TIMEOUT, secrets(client, namespace, name)?.get(name)).await
+}
+
+/// Reads the metadata of a Secret that a Pipeline names.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) async fn read_metadata(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+) -> kube::Result<PartialObjectMeta<Secret>> {
+    within(API_CALL_TIMEOUT, secrets(client, namespace, name)?.get_metadata(name)).await
+}
+
+fn secrets(client: &Client, namespace: &str, name: &str) -> kube::Result<Api<Secret>> {
+    if dns_name::is_subdomain(name) {
+        return Ok(Api::namespaced(client.clone(), namespace));
+    }
+    let missing = Status::failure("a Secret cannot have this name", "NotFound").with_code(404);
+    Err(kube::Error::Api(missing.boxed()))
 }
 
 /// The version of a Secret when it was read; `None` if it did not exist, or could not be read.
@@ -114,6 +146,21 @@ pub fn data(secret: Secret, wanted: SecretUse) -> Result<BTreeMap<String, Vec<u8
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_name_that_no_secret_can_have_is_not_sent_to_the_api_server() {
+        // Nothing listens there: a request would fail otherwise.
+        let hub = kube::Config::new("http://127.0.0.1:9".parse().unwrap());
+        let client = Client::try_from(hub).unwrap();
+        for name in ["?x=1", "forge?x=1", "forge#", "forge/", "../../team-b/secrets/theirs", "a%2fb", "", "A"]
+        {
+            let missing =
+                |error: kube::Error| matches!(error, kube::Error::Api(status) if status.code == 404);
+            assert!(missing(read(&client, "apps", name).await.unwrap_err()), "{name}");
+            assert!(missing(read_metadata(&client, "apps", name).await.unwrap_err()), "{name}");
+        }
+        assert!(!matches!(read(&client, "apps", "forge").await, Err(kube::Error::Api(_))));
+    }
 
     #[test]
     fn a_secret_of_a_foreign_type_needs_the_annotation() {

@@ -3,6 +3,7 @@
 
 pub mod access;
 pub mod decide;
+pub mod dns_name;
 pub mod evidence;
 pub mod fleet;
 pub mod image;

@@ -1,5 +1,6 @@
 //! References from a Pipeline to other objects.
 
+use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -54,9 +55,10 @@ pub struct WorkloadRef {
 }
 
 /// A reference to a Secret in the same namespace.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 pub struct SecretRef {
     /// The Secret's name.
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')").message("a Secret's name is made of lower-case letters, digits, '-' and '.', and starts and ends with a letter or digit"))]
     pub name: String,
 }

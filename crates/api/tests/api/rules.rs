@@ -105,6 +105,17 @@ async fn names_have_the_form_of_kubernetes_names() {
 }
 
 #[tokio::test]
+async fn the_name_of_a_secret_cannot_be_another_request() {
+    let rule = "a Secret's name is made of lower-case letters, digits, '-' and '.', and starts and ends with a letter or digit";
+    let commit = |secret: &str| json!({"commit": {"url": "https://git.example.com/a/b", "branch": "main", "secretRef": {"name": secret}}});
+    for name in ["?x=1", "git?x=1", "git#", "git/", "../../team-b/secrets/git", "Git", "a,b", ""] {
+        let expected = if name.is_empty() { "should be at least 1 chars long" } else { rule };
+        refused(&[("promotion", json!({"strategy": commit(name)}), expected)]).await;
+    }
+    accepted(&[("promotion", json!({"strategy": commit("fleet-git.v2")}))]).await;
+}
+
+#[tokio::test]
 async fn targets_of_an_environment_have_unique_names() {
     let two = |a: Value, b: Value| json!([a, b]);
     let named = |name: &str| json!({"namespace": "apps", "name": name});

@@ -12,11 +12,11 @@ use sluice_api::gitops_cluster::{KUBECONFIG_KEYS, gitops_cluster_resource};
 use super::target_account::{self, MANIFESTS, kind};
 use crate::cluster_flags::ClusterFlags;
 use crate::connection::{API_CALL_TIMEOUT, Connection, ConnectionOptions};
-use crate::dns_name::is_label;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output;
 use crate::promotion_change::FIELD_MANAGER;
 use crate::terminal::{Io, Symbol};
+use sluice_core::dns_name::is_label;
 
 /// Arguments of `sluice add cluster`.
 #[derive(Args, Clone, Debug)]

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::schema::{Problem, unknown};
-use crate::dns_name::{is_label, is_subdomain};
+use sluice_core::dns_name::{is_label, is_subdomain};
 
 /// The fields of `metadata` with their types, from ObjectMeta of `meta/v1`.
 const FIELDS: [(&str, &str); 15] = [

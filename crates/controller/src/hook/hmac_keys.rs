@@ -7,8 +7,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Client};
+use kube::Client;
 use sluice_api::hook_key;
 use sluice_api::pipeline::PromotionPolicy;
 
@@ -234,8 +233,7 @@ impl HookKeyCache {
     }
 
     async fn read(&self, namespace: &str, name: &str) -> Result<HookKeys, NoKeys> {
-        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
-        match tokio::time::timeout(CALL_TIMEOUT, secrets.get(name)).await {
+        match tokio::time::timeout(CALL_TIMEOUT, secret::read(&self.client, namespace, name)).await {
             Ok(Ok(secret)) => match secret::data(secret, SecretUse::Hook) {
                 Ok(data) => Ok(HookKeys::of(&data)),
                 Err(error) => Err(NoKeys::Locked(error.to_string())),

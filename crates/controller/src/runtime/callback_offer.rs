@@ -1,7 +1,6 @@
 //! The URL and the token with which the receiver of a webhook reports the outcome of a promotion.
 
-use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Client, ResourceExt};
+use kube::{Client, ResourceExt};
 use sluice_api::hook_key;
 use sluice_api::pipeline::Strategy;
 use sluice_api::promotion::Promotion;
@@ -11,7 +10,6 @@ use crate::hook::callback::{TokenClaim, TokenSubject, mint};
 use crate::hook::hmac_keys::{HookKeys, Purpose};
 use crate::key::PipelineKey;
 use crate::secret::{self, SecretUse};
-use crate::timeout::{API_CALL_TIMEOUT, within};
 use crate::watch::read_error::api_error_message;
 
 /// Makes the URL and the token for callbacks.
@@ -40,8 +38,7 @@ impl CallbackOffer {
         key: &PipelineKey,
         promotion: &Promotion,
     ) -> Result<Option<(String, String)>, ActError> {
-        let secrets: Api<Secret> = Api::namespaced(client.clone(), &key.namespace);
-        let data = match within(API_CALL_TIMEOUT, secrets.get(&self.secret)).await {
+        let data = match secret::read(client, &key.namespace, &self.secret).await {
             Ok(secret) => match secret::data(secret, SecretUse::Hook) {
                 Ok(data) => data,
                 Err(_) => return Ok(None),

@@ -1,12 +1,11 @@
 //! Reads the credentials of a side effect.
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Client, ResourceExt};
+use kube::{Client, ResourceExt};
 use sluice_delivery::{Credentials, DeliveryError, DeliveryStrategy};
 
 use crate::act::ActError;
 use crate::secret::{self, SecretUse, SecretVersion};
-use crate::timeout::{API_CALL_TIMEOUT, within};
 use crate::watch::read_error::api_error_message;
 
 /// The credentials of an order.
@@ -27,15 +26,13 @@ pub(super) async fn read(
     let Some((name, wanted)) = secret.zip(SecretUse::of(strategy)) else {
         return ReadCredentials { version: None, result: Ok(Credentials::default()) };
     };
-    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
-    let read = within(API_CALL_TIMEOUT, secrets.get(&name)).await;
+    let read = secret::read(client, namespace, &name).await;
     ReadCredentials { version: version_of(&read), result: credentials(read, namespace, &name, wanted) }
 }
 
 /// Reads the version of a Secret, without its values. `None` if the API server did not answer.
 pub(super) async fn read_version(client: &Client, namespace: &str, name: &str) -> Option<SecretVersion> {
-    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
-    version_of(&within(API_CALL_TIMEOUT, secrets.get_metadata(name)).await)
+    version_of(&secret::read_metadata(client, namespace, name).await)
 }
 
 /// Returns the version in the answer to a read of a Secret.

@@ -17,6 +17,7 @@ use crate::tenancy;
 use crate::watch::parsed_object::UnreadableObject;
 use crate::watch::session::KubeconfigSource;
 use crate::watch::stream::ObjectEvent;
+use sluice_core::dns_name;
 use sluice_core::fleet::observed_cluster::{AffectedTargets, ClusterState};
 use sluice_core::fleet::{ClusterEvent, ClusterKey, Fact, ObjectKey};
 
@@ -178,7 +179,9 @@ impl State {
             tenancy::cluster_refusal(locked, key, &pipeline.namespace, allowed).is_none()
         };
         let places = self.users.get(key).into_iter().flatten();
-        let used = places.filter(|(_, pipelines)| pipelines.iter().any(may_use));
+        // A name that no namespace can have would be another request.
+        let used = places
+            .filter(|(namespace, pipelines)| dns_name::is_label(namespace) && pipelines.iter().any(may_use));
         used.map(|(namespace, _)| namespace.clone()).collect()
     }
 
@@ -238,6 +241,10 @@ impl State {
             )));
         };
         Some(match known.spec.kubeconfig_secret() {
+            Some(secret) if !dns_name::is_subdomain(&secret) => Err(format!(
+                "GitopsCluster {namespace}/{name} names {secret:?} as its kubeconfig, which cannot be the name of a Secret: \
+                 correct spec.secretRef.name or spec.capiClusterRef.name"
+            )),
             Some(secret) => Ok(KubeconfigSource::Secret { namespace: namespace.clone(), name: secret }),
             None => Err(format!(
                 "GitopsCluster {namespace}/{name} does not name its kubeconfig: set spec.secretRef.name or \
@@ -532,5 +539,13 @@ mod tests {
         let key = ClusterKey::Remote { namespace: "fleet".into(), name: "asia".into() };
         let lost = state.index.fleet().read(&key, |cluster| cluster.state().clone());
         assert!(matches!(lost, Some(ClusterState::Lost(why)) if why.contains("spec.secretRef.name")));
+
+        let mut eu = cluster("fleet", "asia", json!({}));
+        eu.spec.secret_ref.as_mut().unwrap().name = "x,type=Opaque".into();
+        state.gitops_cluster_event(Some(ObjectEvent::Applied(eu)));
+        let lost = state.index.fleet().read(&key, |cluster| cluster.state().clone());
+        assert!(
+            matches!(lost, Some(ClusterState::Lost(why)) if why.contains("cannot be the name of a Secret"))
+        );
     }
 }

@@ -2,13 +2,13 @@
 //! ([dns.go](https://github.com/kubernetes/kubernetes/blob/v1.36.3/staging/src/k8s.io/apimachinery/pkg/api/validate/content/dns.go)).
 
 /// Returns true for a DNS label, such as the name of a namespace (`IsDNS1123Label`).
-pub(crate) fn is_label(text: &str) -> bool {
+pub fn is_label(text: &str) -> bool {
     text.len() <= 63 && is_part(text)
 }
 
 /// Returns true for a DNS subdomain, such as the name of a Pipeline: parts with dots between them, which may be longer
 /// than 63 (`IsDNS1123Subdomain`).
-pub(crate) fn is_subdomain(text: &str) -> bool {
+pub fn is_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_part)
 }
 
