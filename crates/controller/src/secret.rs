@@ -11,7 +11,7 @@ use sluice_core::dns_name;
 use sluice_delivery::DeliveryStrategy;
 
 use crate::timeout::{API_CALL_TIMEOUT, within};
-use crate::watch::connect;
+use crate::watch::kubeconfig;
 
 /// The annotation that restricts the use of a Secret: the names of [`SecretUse`] that are allowed, separated by
 /// commas. Without the annotation all are allowed, with an empty one none.
@@ -139,7 +139,7 @@ pub fn data(secret: Secret, wanted: SecretUse) -> Result<BTreeMap<String, Vec<u8
         (None, Some(type_)) if !type_.is_empty() && !ALLOWED_TYPES.contains(&type_) => {
             Err(SecretNotAllowed::Type { name, namespace, type_: type_.into(), wanted })
         }
-        _ => Ok(connect::data(secret)),
+        _ => Ok(kubeconfig::data(secret)),
     }
 }
 

@@ -13,7 +13,7 @@ use sluice_core::revision::Revision;
 use sluice_core::value_check::is_unsafe;
 use sluice_delivery::ForgeKind;
 
-use crate::act::{retry_pause, strategy};
+use crate::act::{backoff, strategy};
 use crate::record::size;
 use sluice_core::fleet::ClusterKey;
 
@@ -131,7 +131,7 @@ pub fn promotion(pipeline: &api::Pipeline, object: &ApiPromotion) -> Option<Prom
             .collect(),
         retry,
         next_attempt: status.next_attempt.map(|at| *at),
-        resumes_at: retry_pause::resumes_at(&status),
+        resumes_at: backoff::resumes_at(&status),
         delivered: status.times.get("Delivered").map(|at| **at),
         request: status.change_request.as_ref().map(|r| RecordedRequest {
             number: r.number,

@@ -1,9 +1,9 @@
 //! ACT: makes orders for delivery from decisions, and changes of records from the ends of side effects. Pure.
 
-pub mod backoff;
+pub(crate) mod backoff;
 pub mod order;
 pub(crate) mod outcome;
-pub(crate) mod retry_pause;
+pub mod schedule;
 pub mod strategy;
 
 use sluice_api::pipeline::Strategy;

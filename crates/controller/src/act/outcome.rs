@@ -5,7 +5,7 @@ use sluice_api::pipeline::Strategy;
 use sluice_api::promotion::{ChangeRequest as ApiChangeRequest, RecordedRequestState};
 use sluice_delivery::{ChangeRequestStatus, Delivered};
 
-use super::retry_pause::next_try;
+use super::backoff::next_try;
 use super::{ActError, order};
 use crate::record::promotion::{DeliveryKind, RecordChange};
 

@@ -24,7 +24,7 @@ use super::hmac_keys::{CALL_TIMEOUT, Unavailable};
 use super::report;
 use super::status_change::StatusChange;
 use super::trigger_request::{self as trigger, TriggerRequest};
-use crate::act::backoff::MIN_POLL_PAUSE;
+use crate::act::schedule::MIN_POLL_PAUSE;
 use crate::key::PipelineKey;
 use crate::record;
 use crate::record::promotion::{self, PIPELINE_LABEL};

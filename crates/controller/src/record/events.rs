@@ -16,8 +16,8 @@ use sluice_core::promotion::Phase;
 use sluice_delivery::notification::News;
 use sluice_delivery::{Delivery, FairQueue, Retry, clock};
 
+use super::news_queue::{MAX_SENDERS, NewsQueue, send_with_retries};
 use super::promotion::{self, DeliveryKind, RecordChange};
-use super::queue::{MAX_SENDERS, NewsQueue, send_with_retries};
 use super::tampered::TAMPERED;
 use crate::metrics::Metrics;
 use crate::timeout::{API_CALL_TIMEOUT, within};

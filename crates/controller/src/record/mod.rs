@@ -3,8 +3,8 @@
 
 mod create;
 pub mod events;
+pub mod news_queue;
 pub mod promotion;
-pub mod queue;
 pub mod size;
 pub mod status;
 mod summary;

@@ -8,7 +8,7 @@ use sluice_delivery::{Delivery, DeliveryError, Order, Retry};
 use super::credentials;
 use crate::act::ActError;
 use crate::metrics::Metrics;
-use crate::record::queue::NewsQueue;
+use crate::record::news_queue::NewsQueue;
 use crate::state::effect::CommitStatusReport;
 
 /// Sends commit statuses, each in a task of its own, with a few tries.

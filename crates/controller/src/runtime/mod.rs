@@ -30,9 +30,9 @@ use crate::snapshots::{Shown, SnapshotRequests};
 use crate::state::effect::{Effect, MetricUpdate, Now, Resync};
 use crate::state::status_queue::{StatusOwner, WriteOutcome};
 use crate::state::{Input, State, StateSettings};
-use crate::watch::cluster_sessions::ClusterSessions;
+use crate::watch::cluster_session::KubeconfigSource;
 use crate::watch::read_error::api_error_message;
-use crate::watch::session::KubeconfigSource;
+use crate::watch::session_set::SessionSet;
 use commit_status::CommitStatuses;
 use jobs::Jobs;
 use records::Records;
@@ -58,7 +58,7 @@ pub struct Runtime {
     observe: ObserveScope,
     metrics: Arc<Metrics>,
     directory: Arc<Directory>,
-    cluster_sessions: ClusterSessions,
+    sessions: SessionSet,
     events: Events,
     records: Records,
     statuses: StatusWriter,
@@ -89,7 +89,7 @@ impl Runtime {
             poll_interval: options.poll_interval,
         };
         let shards = options.election.as_ref().map_or_else(Shards::all, |e| Shards::none_of(e.shards));
-        let cluster_sessions = ClusterSessions::new(
+        let sessions = SessionSet::new(
             hub.clone(),
             options.insecure_kubeconfig_exec,
             options.observed_memory,
@@ -105,7 +105,7 @@ impl Runtime {
             watch_namespace: options.watch_namespace,
             observe: options.observe,
             directory: Arc::default(),
-            cluster_sessions,
+            sessions,
             events: Events::new(hub.clone(), metrics.clone()),
             records: Records::new(hub.clone(), tx.clone()),
             statuses: StatusWriter::new(hub.clone(), tx.clone()),
@@ -128,7 +128,7 @@ impl Runtime {
     pub async fn run(mut self) {
         // Most hubs have targets themselves, so the session with the hub starts immediately.
         let (hub, observe) = (KubeconfigSource::Local, self.observe);
-        self.cluster_sessions.start_or_update(&ClusterKey::Local, hub, BTreeSet::new(), observe);
+        self.sessions.start_or_update(&ClusterKey::Local, hub, BTreeSet::new(), observe);
         let mut batch = Vec::new();
         loop {
             let pause = self.pause();
@@ -178,7 +178,7 @@ impl Runtime {
     fn take_in(&mut self, input: Input) {
         match &input {
             // The session has ended since, so its events are outdated.
-            Input::Cluster(key, session, ..) if !self.cluster_sessions.is_current(key, *session) => return,
+            Input::Cluster(key, session, ..) if !self.sessions.is_current(key, *session) => return,
             Input::Called(key) => self.directory.reconcile_begun(key),
             Input::StatusWritten(owner, _, outcome) => self.count_write(owner, outcome),
             _ => {}
@@ -226,10 +226,10 @@ impl Runtime {
             Effect::ReportCommitStatus(status) => self.commit_statuses.send(*status),
             Effect::SendEvent(event) => self.events.send(event),
             Effect::Connect(key, access, namespaces, observe) => {
-                self.cluster_sessions.start_or_update(&key, access, namespaces, observe)
+                self.sessions.start_or_update(&key, access, namespaces, observe)
             }
-            Effect::Disconnect(key) => self.cluster_sessions.end(&key),
-            Effect::ReadOwned(key, read) => self.cluster_sessions.read_owned(&key, read),
+            Effect::Disconnect(key) => self.sessions.end(&key),
+            Effect::ReadOwned(key, read) => self.sessions.read_owned(&key, read),
             Effect::Publish(key, pipeline) => self.directory.put(key, pipeline),
             Effect::Unpublish(key) => self.directory.remove(&key),
             Effect::PublishedAll => self.directory.complete(),

@@ -208,27 +208,27 @@ impl State {
 
     fn follow(&mut self, key: &PipelineKey, name: &str, may_merge: bool) {
         let now = self.now.instant;
-        let due = self.backoff.poll_due(name, now);
+        let due = self.schedule.poll_due(name, now);
         if due > now {
             return self.requeue_at(key, due);
         }
         let Some(mut prepared) = self.prepare(key, name, StrategySource::Request) else { return };
         let Some(request) = prepared.request() else { return };
-        prepared.order.checks_settled = self.backoff.checks_settled(name, &request.head_commit, now);
-        self.backoff.polled(name, now);
-        let next = self.backoff.poll_due(name, now);
+        prepared.order.checks_settled = self.schedule.checks_settled(name, &request.head_commit, now);
+        self.schedule.polled(name, now);
+        let next = self.schedule.poll_due(name, now);
         self.requeue_at(key, next);
         self.launch(key, prepared, Work::Follow { request, may_merge });
     }
 
     fn withdraw(&mut self, key: &PipelineKey, name: &str) {
         let now = self.now.instant;
-        if let Some(due) = self.backoff.withdrawal_due(name, now) {
+        if let Some(due) = self.schedule.withdrawal_due(name, now) {
             return self.requeue_at(key, due);
         }
         let Some(prepared) = self.prepare(key, name, StrategySource::Request) else { return };
         let Some(request) = prepared.request() else { return };
-        self.backoff.withdrawal_started(name, now);
+        self.schedule.withdrawal_started(name, now);
         let status = prepared.promotion.status.as_ref();
         let rejected = status.filter(|s| s.phase == Phase::Rejected).map(|s| s.message.clone());
         let comment = rejected.unwrap_or_else(|| NOT_NEEDED.into());
@@ -238,14 +238,14 @@ impl State {
     /// Checks whether the commit that delivered a promotion is still in its branch.
     fn check_delivered(&mut self, key: &PipelineKey, name: &str) {
         let now = self.now.instant;
-        let due = self.backoff.check_due(name, now);
+        let due = self.schedule.check_due(name, now);
         if due > now {
             return self.requeue_at(key, due);
         }
         let Some(prepared) = self.prepare(key, name, StrategySource::Environment) else { return };
         let Some(commit) = prepared.commit() else { return };
-        self.backoff.check_started(name, now);
-        let next = self.backoff.check_due(name, now);
+        self.schedule.check_started(name, now);
+        let next = self.schedule.check_due(name, now);
         self.requeue_at(key, next);
         self.launch(key, prepared, Work::CheckCommit(commit));
     }
@@ -259,7 +259,7 @@ impl State {
         match result {
             Ok(Some(commit)) if waits && acts => {
                 let lost = RecordChange::Moved(Transition::of_lost(name.into(), &commit));
-                self.backoff.forget(name);
+                self.schedule.forget(name);
                 self.count(MetricUpdate::Failed("CommitLost".into()));
                 self.change(key, name, &lost);
             }
@@ -274,7 +274,7 @@ impl State {
     /// Sluice has lost access to the old one or has failed to close the change request for a long time.
     fn is_out_of_reach(&self, key: &PipelineKey, name: &str, error: &ActError) -> bool {
         let Some((entry, record)) = self.pipelines.get(key).zip(self.record(key, name)) else { return false };
-        (error.is_lost_access() || self.backoff.has_withdrawal_stalled(name))
+        (error.is_lost_access() || self.schedule.has_withdrawal_stalled(name))
             && strategy::is_outdated(entry.object(), record.object())
     }
 
@@ -321,10 +321,10 @@ impl State {
         let open = self.record(key, name).and_then(|record| record.status().change_request);
         match &status {
             ChangeRequestStatus::Waits { .. } => {
-                self.backoff.is_rebuild_due(name, false, now);
+                self.schedule.is_rebuild_due(name, false, now);
             }
             ChangeRequestStatus::Open { stale, .. } => {
-                let is_due = self.backoff.is_rebuild_due(name, stale.is_some(), now);
+                let is_due = self.schedule.is_rebuild_due(name, stale.is_some(), now);
                 if let Some(outdated) = stale.filter(|_| is_due) {
                     return Some(FollowUp::Rebuild(outdated));
                 }
@@ -382,11 +382,11 @@ impl State {
             change,
             RecordChange::Proposed(_) | RecordChange::Waiting { .. } | RecordChange::Trouble { .. }
         ) {
-            self.backoff.forget(name);
+            self.schedule.forget(name);
         }
         if let RecordChange::Failed { again, .. } = change {
             let pause = pause_until(*again, self.now.wall);
-            self.backoff.failed(name, self.now.instant, pause, secret);
+            self.schedule.failed(name, self.now.instant, pause, secret);
         }
         self.change(key, name, change);
     }

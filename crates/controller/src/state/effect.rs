@@ -15,7 +15,7 @@ use crate::observe::ObserveScope;
 use crate::record::events::PendingEvent;
 use crate::state::Input;
 use crate::state::status_queue::StatusWrite;
-use crate::watch::session::KubeconfigSource;
+use crate::watch::cluster_session::KubeconfigSource;
 use sluice_core::fleet::ClusterKey;
 use sluice_core::fleet::owned_read::OwnedRead;
 

@@ -44,7 +44,7 @@ use std::time::{Duration, Instant};
 use sluice_api::gitops_cluster::GitopsClusterSpec;
 use sluice_delivery::FencingToken;
 
-use crate::act::backoff::Backoff;
+use crate::act::schedule::Schedule;
 use crate::key::PipelineKey;
 use crate::observe::ObserveScope;
 use crate::shard::Shards;
@@ -92,7 +92,7 @@ pub struct State {
     in_flight: HashMap<(PipelineKey, String), FencingToken>,
     statuses: StatusQueue,
     index: Index,
-    backoff: Backoff,
+    schedule: Schedule,
     /// The branches that failed deliveries write to.
     waiting_branches: WaitingBranches,
     stored_times: StoredTimes,
@@ -138,7 +138,7 @@ impl State {
     /// A state without objects.
     pub fn new(settings: StateSettings, shards: Shards, now: Now) -> Self {
         State {
-            backoff: Backoff::new(settings.poll_interval),
+            schedule: Schedule::new(settings.poll_interval),
             settings,
             now,
             effects: Vec::new(),

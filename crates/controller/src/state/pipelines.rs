@@ -92,9 +92,9 @@ impl State {
         let before = std::mem::replace(&mut entry.cached.hook_fields, hook);
         if before.forge_called != entry.cached.hook_fields.forge_called {
             for (name, record) in self.promotions.get(key).into_iter().flatten() {
-                self.backoff.poll_soon(name, self.now.instant);
+                self.schedule.poll_soon(name, self.now.instant);
                 if may_retry_early(record.object()) {
-                    self.backoff.retry_soon(name, self.now.instant);
+                    self.schedule.retry_soon(name, self.now.instant);
                 }
             }
         }

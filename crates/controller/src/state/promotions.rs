@@ -109,7 +109,7 @@ impl State {
         if self.promotions.get_mut(key).is_none_or(|records| records.remove(name).is_none()) {
             return;
         }
-        self.backoff.forget(name);
+        self.schedule.forget(name);
         self.stored_times.forget(name);
         self.statuses.forget(&StatusOwner::Promotion(key.clone(), name.into()));
         self.enqueue(key);

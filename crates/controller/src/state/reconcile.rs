@@ -19,7 +19,7 @@ use super::entries::{PipelineEntry, Record, may_retry_early};
 use super::status_pace::{self, Pace};
 use super::status_queue::{Basis, StatusOwner, serialize_status};
 use super::stored_time::TimeField;
-use crate::act::retry_pause::{MAX_RECEIVER_PAUSE, max_pause};
+use crate::act::backoff::{MAX_RECEIVER_PAUSE, max_pause};
 use crate::hook::approval_request;
 use crate::hook::condition::HookSecretProblem;
 use crate::hook::secret_names;
@@ -108,7 +108,7 @@ impl State {
         let Some(entry) = self.pipelines.get(key) else { return };
         for (name, record) in self.promotions.get(key).into_iter().flatten() {
             if record.belongs_to(entry.object()) && may_retry_early(record.object()) {
-                self.backoff.retry_now(name, self.now.instant);
+                self.schedule.retry_now(name, self.now.instant);
             }
         }
     }
@@ -123,7 +123,7 @@ impl State {
         let next = promotion
             .next_attempt
             .map(|at| times.read(name, TimeField::NextAttempt, at, max_pause(reason), clocks))
-            .map(|at| self.backoff.next_retry(name, at, clocks));
+            .map(|at| self.schedule.next_retry(name, at, clocks));
         let delivered =
             promotion.delivered.map(|at| times.read(name, TimeField::Delivered, at, Duration::ZERO, clocks));
         let resumes = promotion

@@ -10,7 +10,7 @@ use sluice_core::decide::NewPromotion;
 use super::State;
 use super::effect::{Effect, MetricUpdate};
 use super::entries::{Record, Unrecorded};
-use crate::act::retry_pause::MAX_PAUSE;
+use crate::act::backoff::MAX_PAUSE;
 use crate::key::{PipelineKey, version_of};
 use crate::record::events::PendingEvent;
 use crate::record::promotion;

@@ -1,8 +1,8 @@
 //! Watches: the tasks that hold the connections to clusters and report what changes as events. Each cluster has
 //! tasks of its own, so that a cluster that is slow, broken or gone delays no other cluster.
 
-pub mod cluster_sessions;
-pub mod connect;
+pub mod cluster_session;
+pub mod kubeconfig;
 pub mod limit;
 pub mod line;
 pub mod list;
@@ -11,5 +11,5 @@ pub mod parsed_object;
 pub mod read_error;
 pub mod relist;
 pub mod served;
-pub mod session;
+pub mod session_set;
 pub mod stream;

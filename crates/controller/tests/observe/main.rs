@@ -4,10 +4,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod captured_statuses;
-mod connect;
 mod flux_rules;
 mod index;
 mod kstatus;
+mod kubeconfig;
 mod members;
 mod orders_and_events;
 mod owned_check;

@@ -11,12 +11,13 @@ use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use kube::{Client, Config};
+use kube::Client;
 use sluice_controller::ObserveScope;
 use sluice_controller::watch::limit::ObservedMemory;
 use sluice_core::fleet::{ClusterEvent, Kind};
 use sluice_testkit::{WAIT_TIMEOUT, eventually};
 
+use crate::fake_api_server;
 use crate::run;
 use crate::running_session::RunningSession;
 
@@ -49,14 +50,10 @@ fn answer(lists: &Lists, request: &Request) -> Response {
 #[test]
 fn a_change_of_the_namespaces_lists_only_the_new_ones() -> Result<()> {
     run(async {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-        let url = format!("http://{}", listener.local_addr()?).parse()?;
         let counted = Lists::default();
         let shared = counted.clone();
         let app = Router::new().fallback(move |request: Request| async move { answer(&shared, &request) });
-        tokio::spawn(async move { axum::serve(listener, app).await });
-        let mut config = Config::new(url);
-        config.default_retry = false;
+        let config = fake_api_server::start(app).await?;
         let (client, memory) = (Client::try_from(config)?, ObservedMemory::new(1 << 20));
         let mut session = RunningSession::start(client, "prod", ObserveScope::Targets, memory);
         // Each new namespace is listed, and no other one again.

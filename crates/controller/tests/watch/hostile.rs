@@ -16,8 +16,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures::StreamExt;
 use futures::stream::{iter, once, repeat};
+use kube::Client;
 use kube::client::ClientBuilder;
-use kube::{Client, Config};
 use serde_json::json;
 use sluice_controller::ObserveScope;
 use sluice_controller::watch::limit::{ObservedMemory, limit_errors};
@@ -25,6 +25,7 @@ use sluice_core::fleet::ClusterEvent;
 use sluice_testkit::eventually;
 use tower::util::MapResponseLayer;
 
+use crate::fake_api_server::{self, EXPIRED};
 use crate::run;
 use crate::running_session::RunningSession;
 
@@ -81,8 +82,6 @@ fn deployment(n: usize, padding: &str) -> String {
 }
 
 const LIST: &str = r#"{"metadata":{"resourceVersion":"5"},"items":["#;
-const EXPIRED: &str = r#"{"type":"ERROR","object":{"kind":"Status","status":"WatchFailure","code":410}}
-"#;
 const EMPTY: &str = r#"{"metadata":{"resourceVersion":"5"},"items":[]}"#;
 
 fn objects(each: impl Fn(usize) -> String + Send + 'static) -> Body {
@@ -152,12 +151,8 @@ fn answer(attack: Attack, request: &Request) -> Response {
 
 /// Starts a server with this attack, and returns a client of it.
 async fn hostile_client(attack: Attack) -> Result<Client> {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-    let url = format!("http://{}", listener.local_addr()?).parse()?;
     let app = Router::new().fallback(move |request: Request| async move { answer(attack, &request) });
-    tokio::spawn(async move { axum::serve(listener, app).await });
-    let mut config = Config::new(url);
-    config.default_retry = false;
+    let config = fake_api_server::start(app).await?;
     let builder = ClientBuilder::try_from(config)?;
     Ok(builder.with_layer(&MapResponseLayer::new(limit_errors)).build())
 }

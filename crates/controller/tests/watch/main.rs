@@ -3,10 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod by_namespace;
+mod fake_api_server;
 mod hostile;
-mod mock;
 mod owned;
 mod running_session;
+mod wrong_answers;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

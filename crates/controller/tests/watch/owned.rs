@@ -14,7 +14,7 @@ use futures::StreamExt;
 use futures::stream::{once, pending, repeat};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Patch, PatchParams, PostParams};
-use kube::{Api, Client, Config};
+use kube::{Api, Client};
 use serde_json::json;
 use sluice_controller::ObserveScope;
 use sluice_controller::watch::limit::ObservedMemory;
@@ -24,6 +24,7 @@ use sluice_core::fleet::owned_read::OwnedRead;
 use sluice_core::fleet::{ClusterEvent, Kind, ObjectKey};
 use sluice_testkit::ControlPlane;
 
+use crate::fake_api_server;
 use crate::run;
 use crate::running_session::RunningSession;
 
@@ -108,10 +109,8 @@ fn endless(request: &Request) -> Response {
 #[test]
 fn an_endless_answer_about_owned_objects_has_an_end() -> Result<()> {
     run(async {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-        let config = Config::new(format!("http://{}", listener.local_addr()?).parse()?);
         let app = Router::new().fallback(|request: Request| async move { endless(&request) });
-        tokio::spawn(async move { axum::serve(listener, app).await });
+        let config = fake_api_server::start(app).await?;
         let (client, memory) = (Client::try_from(config)?, ObservedMemory::new(64 << 20));
         let mut session = RunningSession::start(client, "endless", ObserveScope::Targets, memory);
         session

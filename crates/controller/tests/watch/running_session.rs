@@ -6,9 +6,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use kube::Client;
 use sluice_controller::ObserveScope;
+use sluice_controller::watch::cluster_session::{ClusterSession, KubeconfigSource};
 use sluice_controller::watch::limit::{EventQueue, ObservedMemory, QueueSlot};
 use sluice_controller::watch::owned_read::OwnedReads;
-use sluice_controller::watch::session::{KubeconfigSource, Session};
 use sluice_core::fleet::{ClusterEvent, ClusterKey};
 use sluice_testkit::WAIT_TIMEOUT;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -28,7 +28,7 @@ impl RunningSession {
     pub fn start(client: Client, name: &str, observe: ObserveScope, memory: Arc<ObservedMemory>) -> Self {
         let (namespaces, receiver) = watch::channel(BTreeSet::from(["apps".to_string()]));
         let (queue, owned_reads) = (Arc::new(EventQueue::default()), Arc::new(OwnedReads::default()));
-        let session = Session {
+        let session = ClusterSession {
             observe,
             key: ClusterKey::Remote { namespace: "fleet".into(), name: name.into() },
             hub: client,

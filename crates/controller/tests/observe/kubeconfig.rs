@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use sluice_controller::watch::connect::{ConnectError, client, data, kubeconfig};
+use sluice_controller::watch::kubeconfig::{KubeconfigError, client, data, text};
 
 use crate::support::with;
 
@@ -17,7 +17,7 @@ fn self_contained() -> Value {
     })
 }
 
-async fn rejection(kubeconfig: &Value, allow_exec: bool) -> Option<ConnectError> {
+async fn rejection(kubeconfig: &Value, allow_exec: bool) -> Option<KubeconfigError> {
     client("fleet/dev", &kubeconfig.to_string(), allow_exec).await.err()
 }
 
@@ -38,24 +38,28 @@ async fn a_kubeconfig_that_uses_programs_files_proxies_or_unchecked_servers_is_r
     let exec =
         json!({"apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/sh", "args": ["-c", "id"]});
     let table = [
-        ("users/0/user/exec", exec, ConnectError::Exec(secret(), "/bin/sh".into())),
-        ("users/0/user/auth-provider", json!({"name": "gcp"}), ConnectError::Exec(secret(), "gcp".into())),
-        ("users/0/user/tokenFile", "/run/token".into(), ConnectError::File(secret(), "/run/token".into())),
-        ("users/0/user/client-certificate", "/etc/c".into(), ConnectError::File(secret(), "/etc/c".into())),
-        ("users/0/user/client-key", "/etc/k".into(), ConnectError::File(secret(), "/etc/k".into())),
+        ("users/0/user/exec", exec, KubeconfigError::Exec(secret(), "/bin/sh".into())),
+        ("users/0/user/auth-provider", json!({"name": "gcp"}), KubeconfigError::Exec(secret(), "gcp".into())),
+        ("users/0/user/tokenFile", "/run/token".into(), KubeconfigError::File(secret(), "/run/token".into())),
+        (
+            "users/0/user/client-certificate",
+            "/etc/c".into(),
+            KubeconfigError::File(secret(), "/etc/c".into()),
+        ),
+        ("users/0/user/client-key", "/etc/k".into(), KubeconfigError::File(secret(), "/etc/k".into())),
         (
             "clusters/0/cluster/certificate-authority",
             "/etc/ca".into(),
-            ConnectError::File(secret(), "/etc/ca".into()),
+            KubeconfigError::File(secret(), "/etc/ca".into()),
         ),
-        ("clusters/0/cluster/server", "http://169.254.169.254".into(), ConnectError::NotHttps(secret())),
-        ("clusters/0/cluster/server", "dev.example:6443".into(), ConnectError::NotHttps(secret())),
-        ("clusters/0/cluster/insecure-skip-tls-verify", true.into(), ConnectError::Unverified(secret())),
-        ("clusters/0/cluster/proxy-url", "http://proxy:3128".into(), ConnectError::Proxy(secret())),
-        ("users/0/user/token", "a\r\nx-other: b".into(), ConnectError::LineBreak(secret(), "token")),
-        ("users/0/user/username", "a\nb".into(), ConnectError::LineBreak(secret(), "username")),
-        ("users/0/user/password", "a\n".into(), ConnectError::LineBreak(secret(), "password")),
-        ("users/0/user/as", "a\rb".into(), ConnectError::LineBreak(secret(), "as")),
+        ("clusters/0/cluster/server", "http://169.254.169.254".into(), KubeconfigError::NotHttps(secret())),
+        ("clusters/0/cluster/server", "dev.example:6443".into(), KubeconfigError::NotHttps(secret())),
+        ("clusters/0/cluster/insecure-skip-tls-verify", true.into(), KubeconfigError::Unverified(secret())),
+        ("clusters/0/cluster/proxy-url", "http://proxy:3128".into(), KubeconfigError::Proxy(secret())),
+        ("users/0/user/token", "a\r\nx-other: b".into(), KubeconfigError::LineBreak(secret(), "token")),
+        ("users/0/user/username", "a\nb".into(), KubeconfigError::LineBreak(secret(), "username")),
+        ("users/0/user/password", "a\n".into(), KubeconfigError::LineBreak(secret(), "password")),
+        ("users/0/user/as", "a\rb".into(), KubeconfigError::LineBreak(secret(), "as")),
     ];
     for (path, value, error) in table {
         assert_eq!(rejection(&with(self_contained(), path, value), false).await, Some(error), "{path}");
@@ -67,11 +71,11 @@ async fn the_flag_allows_programs_and_nothing_else() {
     let exec = json!({"apiVersion": "client.authentication.k8s.io/v1", "command": "/no/such/program"});
     let with_exec = with(self_contained(), "users/0/user/exec", exec);
     let error = rejection(&with_exec, true).await;
-    assert!(!matches!(error, Some(ConnectError::Exec(..))), "{error:?}");
+    assert!(!matches!(error, Some(KubeconfigError::Exec(..))), "{error:?}");
     let with_file = with(with_exec, "users/0/user/tokenFile", "/run/token".into());
     assert_eq!(
         rejection(&with_file, true).await,
-        Some(ConnectError::File("fleet/dev".into(), "/run/token".into()))
+        Some(KubeconfigError::File("fleet/dev".into(), "/run/token".into()))
     );
 }
 
@@ -124,8 +128,8 @@ fn the_first_key_with_a_kubeconfig_is_used() {
     let secret = |pairs: &[(&str, &str)]| -> BTreeMap<String, Vec<u8>> {
         pairs.iter().map(|(k, v)| (k.to_string(), v.as_bytes().to_vec())).collect()
     };
-    let read = |pairs: &[(&str, &str)]| kubeconfig("fleet/dev", &secret(pairs));
-    let none = || Err(ConnectError::NoKey("fleet/dev".into()));
+    let read = |pairs: &[(&str, &str)]| text("fleet/dev", &secret(pairs));
+    let none = || Err(KubeconfigError::NoKey("fleet/dev".into()));
     let all = [("kubeconfig", "c"), ("value.yaml", "b"), ("value", "a")];
     assert_eq!(read(&all), Ok("a".into()));
     assert_eq!(read(&all[..2]), Ok("b".into()));
@@ -139,6 +143,6 @@ fn the_first_key_with_a_kubeconfig_is_used() {
         "Secret fleet/dev has no kubeconfig: put it under the key value (value.yaml and kubeconfig are read too)"
     );
     let binary = BTreeMap::from([("value".to_string(), vec![0xff, 0xfe])]);
-    assert!(matches!(kubeconfig("fleet/dev", &binary), Err(ConnectError::Unreadable(..))));
+    assert!(matches!(text("fleet/dev", &binary), Err(KubeconfigError::Unreadable(..))));
     assert!(data(k8s_openapi::api::core::v1::Secret::default()).is_empty());
 }

@@ -9,17 +9,17 @@ use prometheus_client::metrics::counter::Counter;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
+use super::cluster_session::{ClusterSession, KubeconfigSource};
 use super::limit::{EventQueue, ObservedMemory};
 use super::owned_read::OwnedReads;
 use super::relist::Lists;
-use super::session::{KubeconfigSource, Session};
 use crate::observe::ObserveScope;
 use crate::state::Input;
 use sluice_core::fleet::ClusterKey;
 use sluice_core::fleet::owned_read::OwnedRead;
 
 /// All sessions.
-pub struct ClusterSessions {
+pub struct SessionSet {
     hub: Client,
     allow_exec: bool,
     sender: mpsc::UnboundedSender<Input>,
@@ -46,7 +46,7 @@ impl Drop for RunningSession {
     }
 }
 
-impl ClusterSessions {
+impl SessionSet {
     /// Returns a set of no sessions. `observed_memory` limits the memory for observed objects of all clusters, in
     /// bytes.
     pub fn new(
@@ -83,7 +83,7 @@ impl ClusterSessions {
         let number = self.last_number;
         let (namespaces, receiver) = watch::channel(namespaces);
         let (queue, owned_reads) = (Arc::new(EventQueue::default()), Arc::new(OwnedReads::default()));
-        let session = Session {
+        let session = ClusterSession {
             key: key.clone(),
             hub: self.hub.clone(),
             kubeconfig: kubeconfig.clone(),

@@ -1,4 +1,4 @@
-//! Servers that answer incorrectly: incomplete answers are not used, errors are reported, and the pauses between
+//! API servers with wrong answers: incomplete answers are not used, errors are reported, and the pauses between
 //! tries grow.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,11 +10,12 @@ use axum::Router;
 use axum::extract;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use kube::{Client, Config};
+use kube::Client;
 use serde::Deserialize;
 
 use sluice_controller::watch::stream::WatchFailure;
 
+use crate::fake_api_server::{self, EXPIRED};
 use crate::{Follower, run};
 
 #[derive(Deserialize)]
@@ -35,8 +36,6 @@ const LIST: &str = r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"res
     {"metadata":{"name":"a","resourceVersion":"4"},"data":{"n":"1"}}]}"#;
 const CHANGED: &str = r#"{"type":"MODIFIED","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a",
     "resourceVersion":"6"},"data":{"n":"2"}}}"#;
-const EXPIRED: &str = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"WatchFailure","code":410,
-    "reason":"Expired","message":"too old"}}"#;
 
 /// Starts a follower of a server that has these answers to lists and watches.
 async fn follower(
@@ -57,11 +56,7 @@ async fn follower(
         let status = StatusCode::from_u16(status).unwrap();
         async move { (status, [("content-type", "application/json")], body).into_response() as Response }
     };
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-    let url = format!("http://{}", listener.local_addr()?).parse()?;
-    tokio::spawn(async move { axum::serve(listener, Router::new().fallback(answer)).await });
-    let mut config = Config::new(url);
-    config.default_retry = false;
+    let config = fake_api_server::start(Router::new().fallback(answer)).await?;
     Ok((Follower::start(Client::try_from(config)?, "default", None), count))
 }
 

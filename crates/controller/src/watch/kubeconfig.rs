@@ -30,7 +30,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a kubeconfig makes no client, and what to do. The first text is the Secret, as `namespace/name`.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum ConnectError {
+pub enum KubeconfigError {
     /// The Secret has none of [`KUBECONFIG_KEYS`].
     #[error(
         "Secret {0} has no kubeconfig: put it under the key value (value.yaml and kubeconfig are read too)"
@@ -79,12 +79,12 @@ pub enum ConnectError {
 ///
 /// # Errors
 /// When all keys are absent or empty, or the value is not text.
-pub fn kubeconfig(name: &str, data: &BTreeMap<String, Vec<u8>>) -> Result<String, ConnectError> {
+pub fn text(name: &str, data: &BTreeMap<String, Vec<u8>>) -> Result<String, KubeconfigError> {
     let mut values = KUBECONFIG_KEYS.iter().filter_map(|key| data.get(*key));
     let value = values.find(|text| !text.trim_ascii().is_empty());
-    let bytes = value.ok_or_else(|| ConnectError::NoKey(name.into()))?;
+    let bytes = value.ok_or_else(|| KubeconfigError::NoKey(name.into()))?;
     String::from_utf8(bytes.clone())
-        .map_err(|_| ConnectError::Unreadable(name.into(), "it is not UTF-8 text".into()))
+        .map_err(|_| KubeconfigError::Unreadable(name.into(), "it is not UTF-8 text".into()))
 }
 
 /// Returns the data of a Secret.
@@ -96,8 +96,8 @@ pub fn data(secret: Secret) -> BTreeMap<String, Vec<u8>> {
 ///
 /// # Errors
 /// When the kubeconfig is unreadable or uses what this module rejects. Each error says what to write instead.
-pub async fn client(secret: &str, text: &str, allow_exec: bool) -> Result<Client, ConnectError> {
-    let unreadable = |e: &dyn std::fmt::Display| ConnectError::Unreadable(secret.into(), e.to_string());
+pub async fn client(secret: &str, text: &str, allow_exec: bool) -> Result<Client, KubeconfigError> {
+    let unreadable = |e: &dyn std::fmt::Display| KubeconfigError::Unreadable(secret.into(), e.to_string());
     // The parser's error quotes the text, which contains secrets.
     let kubeconfig =
         Kubeconfig::from_yaml(text).map_err(|_| unreadable(&"it is not the YAML of a kubeconfig"))?;
@@ -115,21 +115,21 @@ pub async fn client(secret: &str, text: &str, allow_exec: bool) -> Result<Client
 }
 
 /// Rejects a kubeconfig that uses more than a connection to its cluster; see the rules of this module.
-fn check(secret: &str, kubeconfig: &Kubeconfig, allow_exec: bool) -> Result<(), ConnectError> {
+fn check(secret: &str, kubeconfig: &Kubeconfig, allow_exec: bool) -> Result<(), KubeconfigError> {
     let reject_file = |path: &Option<String>| match path {
-        Some(path) => Err(ConnectError::File(secret.into(), path.clone())),
+        Some(path) => Err(KubeconfigError::File(secret.into(), path.clone())),
         None => Ok(()),
     };
     for cluster in kubeconfig.clusters.iter().filter_map(|c| c.cluster.as_ref()) {
         reject_file(&cluster.certificate_authority)?;
         if cluster.server.as_ref().is_some_and(|s| !s.to_ascii_lowercase().starts_with("https://")) {
-            return Err(ConnectError::NotHttps(secret.into()));
+            return Err(KubeconfigError::NotHttps(secret.into()));
         }
         if cluster.insecure_skip_tls_verify == Some(true) {
-            return Err(ConnectError::Unverified(secret.into()));
+            return Err(KubeconfigError::Unverified(secret.into()));
         }
         if cluster.proxy_url.as_ref().is_some_and(|p| !p.is_empty()) {
-            return Err(ConnectError::Proxy(secret.into()));
+            return Err(KubeconfigError::Proxy(secret.into()));
         }
     }
     for user in kubeconfig.auth_infos.iter().filter_map(|u| u.auth_info.as_ref()) {
@@ -144,14 +144,14 @@ fn check(secret: &str, kubeconfig: &Kubeconfig, allow_exec: bool) -> Result<(), 
         ];
         let has_line_break = |value: Option<&str>| value.is_some_and(|value| value.contains(['\r', '\n']));
         if let Some((field, _)) = headers.into_iter().find(|(_, value)| has_line_break(*value)) {
-            return Err(ConnectError::LineBreak(secret.into(), field));
+            return Err(KubeconfigError::LineBreak(secret.into(), field));
         }
         if let Some(exec) = user.exec.as_ref().filter(|_| !allow_exec) {
             let program = exec.command.clone().unwrap_or_default();
-            return Err(ConnectError::Exec(secret.into(), program));
+            return Err(KubeconfigError::Exec(secret.into(), program));
         }
         if let Some(provider) = user.auth_provider.as_ref().filter(|_| !allow_exec) {
-            return Err(ConnectError::Exec(secret.into(), provider.name.clone()));
+            return Err(KubeconfigError::Exec(secret.into(), provider.name.clone()));
         }
     }
     Ok(())

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::connect;
+use super::kubeconfig;
 use super::limit::{EventQueue, ObservedMemory, WatchLimits, WatchMemory};
 use super::owned_read::OwnedReads;
 use super::parsed_object::UnreadableObject;
@@ -65,7 +65,7 @@ pub enum KubeconfigSource {
 
 /// A session and what it needs.
 #[derive(Clone)]
-pub struct Session {
+pub struct ClusterSession {
     /// The cluster.
     pub key: ClusterKey,
     /// The client of the hub, which reads the Secret.
@@ -88,7 +88,7 @@ pub struct Session {
     pub lists: Arc<Lists>,
 }
 
-impl Session {
+impl ClusterSession {
     /// Runs until `send` returns false.
     pub async fn run(self, send: impl SendEvent) {
         match self.kubeconfig.clone() {
@@ -134,7 +134,7 @@ impl Session {
             };
             let read = match secret {
                 Some(secret) => {
-                    connect::kubeconfig(&full_name, &connect::data(secret)).map_err(|e| e.to_string())
+                    kubeconfig::text(&full_name, &kubeconfig::data(secret)).map_err(|e| e.to_string())
                 }
                 None => {
                     Err(format!("there is no Secret {full_name} with the kubeconfig of {key}: create it"))
@@ -174,7 +174,7 @@ impl Session {
         let sent = match kubeconfig {
             None => true,
             Some(Err(why)) => send(ClusterEvent::Lost(why)),
-            Some(Ok(text)) => match connect::client(secret, &text, self.allow_exec).await {
+            Some(Ok(text)) => match kubeconfig::client(secret, &text, self.allow_exec).await {
                 Ok(client) => return self.watch_until_lost(client, send).await,
                 Err(error) => send(ClusterEvent::Lost(error.to_string())),
             },
@@ -343,7 +343,7 @@ impl Session {
     }
 
     /// Watches a kind in each of the targets' namespaces. If these change, the watches of the others go on. Returns as
-    /// [`Session::watch_served`] does.
+    /// [`ClusterSession::watch_served`] does.
     async fn watch_by_namespace(
         &self,
         kind: Kind,
@@ -460,7 +460,7 @@ enum ScopeEnd {
 
 /// A kind in one namespace, or in all.
 struct WatchScope<'a> {
-    session: &'a Session,
+    session: &'a ClusterSession,
     kind: Kind,
     client: &'a Client,
     resource: &'a ApiResource,

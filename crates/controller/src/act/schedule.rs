@@ -1,0 +1,444 @@
+//! When a change request is polled next: often while it is new, and less often as it ages. Also when a failed delivery
+//! or a failed close is retried, and when a lost commit is looked for. Times are those of the monotonic clock, so that
+//! setting the wall clock changes no pause. Pure.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+
+use crate::secret::SecretVersion;
+
+/// The next poll, retry, close and check of each promotion, by its name.
+#[derive(Debug)]
+pub struct Schedule {
+    poll_interval: Duration,
+    polls: HashMap<String, Poll>,
+    /// When the change request may be closed again, and the pause after that try.
+    withdrawals: HashMap<String, (Instant, Duration)>,
+    retries: HashMap<String, RetryTime>,
+    /// When the branch is checked for the delivered commit, and the pause before that check.
+    checks: HashMap<String, (Instant, Duration)>,
+}
+
+/// A failed delivery that is retried.
+#[derive(Debug, Default)]
+struct RetryTime {
+    /// When it failed, if it failed in this process.
+    failed: Option<Instant>,
+    /// When it is retried, if that differs from the time in its record.
+    due: Option<Instant>,
+    /// A hash of what the pipeline's targets showed then.
+    targets_hash: Option<u64>,
+    /// The version of the Secret that the delivery used, if it is known.
+    secret: Option<SecretVersion>,
+    /// When the Secret is read again.
+    secret_due: Option<Instant>,
+}
+
+impl RetryTime {
+    /// The earliest time of a retry.
+    fn earliest(&self, now: Instant) -> Instant {
+        self.failed.map_or(now, |failed| now.max(failed + MIN_RETRY_PAUSE))
+    }
+
+    /// Brings the retry forward to the earliest time. Returns true if that is sooner than before.
+    fn bring_forward(&mut self, now: Instant) -> bool {
+        let soon = self.earliest(now);
+        let is_sooner = self.due.is_none_or(|due| soon < due);
+        if is_sooner {
+            self.due = Some(soon);
+        }
+        is_sooner
+    }
+}
+
+/// The least time between two tries, even if a pipeline's targets change more often.
+const MIN_RETRY_PAUSE: Duration = Duration::from_secs(30);
+
+/// The pause between two reads of the Secret of a failed delivery.
+const SECRET_READ_PAUSE: Duration = Duration::from_secs(30);
+
+/// The first pause before a check for a delivered commit, in poll intervals. It doubles with each check.
+const FIRST_CHECK_PAUSE: u32 = 4;
+/// The longest pause between two checks for a delivered commit.
+const MAX_CHECK_PAUSE: Duration = Duration::from_secs(3600);
+
+/// The polls of a change request.
+#[derive(Debug)]
+struct Poll {
+    first: Instant,
+    last: Instant,
+    due: Instant,
+    outdated: Option<Outdated>,
+    /// The head commit, and when it was first seen.
+    head: Option<(String, Instant)>,
+}
+
+/// The first pause after a change request could not be closed. It doubles with each try.
+const FIRST_WITHDRAWAL_PAUSE: Duration = Duration::from_secs(10);
+/// The longest pause between two tries to close a change request.
+const MAX_WITHDRAWAL_PAUSE: Duration = Duration::from_secs(600);
+
+/// The least time between two polls of a change request.
+pub(crate) const MIN_POLL_PAUSE: Duration = Duration::from_secs(2);
+
+/// A change request that its forge has reported as outdated in every poll since a time.
+#[derive(Clone, Copy, Debug)]
+struct Outdated {
+    /// When it is rebuilt.
+    due: Instant,
+    /// The pause after that.
+    pause: Duration,
+}
+
+/// How long a forge must report a change request as outdated before it is rebuilt. A busy forge reports all change
+/// requests as outdated after each commit to the base, until it has checked them.
+const MIN_OUTDATED_TIME: Duration = Duration::from_secs(30);
+
+/// How long after a push the first check may take to report. CI systems report a check as soon as they learn of
+/// the push.
+const FIRST_CHECK_TIMEOUT: Duration = Duration::from_secs(60);
+
+impl Schedule {
+    /// Polls new change requests at this interval.
+    pub fn new(poll_interval: Duration) -> Self {
+        let (polls, withdrawals, retries, checks) = Default::default();
+        Self { poll_interval, polls, withdrawals, retries, checks }
+    }
+
+    /// When the change request of a promotion is polled next.
+    pub fn poll_due(&mut self, promotion: &str, now: Instant) -> Instant {
+        let due = now + self.poll_interval;
+        let first = || Poll { first: now, last: now, due, outdated: None, head: None };
+        self.polls.entry(promotion.into()).or_insert_with(first).due
+    }
+
+    /// Notes that the change request is polled now.
+    pub fn polled(&mut self, promotion: &str, now: Instant) {
+        if let Some(poll) = self.polls.get_mut(promotion) {
+            poll.last = now;
+            poll.due = now + poll_pause(self.poll_interval, now.duration_since(poll.first));
+        }
+    }
+
+    /// Has the change request polled now, since its forge has reported a change. Two polls are [`MIN_POLL_PAUSE`]
+    /// apart at least.
+    pub fn poll_soon(&mut self, promotion: &str, now: Instant) {
+        if let Some(poll) = self.polls.get_mut(promotion) {
+            poll.due = poll.due.min(now.max(poll.last + MIN_POLL_PAUSE));
+        }
+    }
+
+    /// Has a failed delivery retried soon, also one that failed before this process started.
+    pub fn retry_soon(&mut self, promotion: &str, now: Instant) {
+        self.retries.entry(promotion.into()).or_default().bring_forward(now);
+    }
+
+    /// Notes whether the forge reports the change request as outdated. Returns true if it must be rebuilt now. The
+    /// first time is when the forge has reported that for [`MIN_OUTDATED_TIME`]. The pause doubles after each
+    /// rebuild.
+    pub fn is_rebuild_due(&mut self, promotion: &str, is_outdated: bool, now: Instant) -> bool {
+        let Some(poll) = self.polls.get_mut(promotion) else { return false };
+        if !is_outdated {
+            poll.outdated = None;
+            return false;
+        }
+        let first = Outdated { due: now + MIN_OUTDATED_TIME, pause: MIN_OUTDATED_TIME };
+        let outdated = poll.outdated.get_or_insert(first);
+        let is_due = outdated.due <= now;
+        if is_due {
+            outdated.pause *= 2;
+            outdated.due = now + outdated.pause;
+        }
+        is_due
+    }
+
+    /// Notes the head commit. Returns true if its first check has had enough time to report.
+    pub fn checks_settled(&mut self, promotion: &str, head: &str, now: Instant) -> bool {
+        let Some(poll) = self.polls.get_mut(promotion) else { return false };
+        match &poll.head {
+            Some((known, since)) if known == head => now.duration_since(*since) >= FIRST_CHECK_TIMEOUT,
+            _ => {
+                poll.head = Some((head.into(), now));
+                false
+            }
+        }
+    }
+
+    /// When the change request may be closed again; `None` if it may be now.
+    pub fn withdrawal_due(&self, promotion: &str, now: Instant) -> Option<Instant> {
+        self.withdrawals.get(promotion).map(|(due, _)| *due).filter(|due| *due > now)
+    }
+
+    /// Notes a try to close the change request. If it fails, the next try comes after a doubled pause.
+    pub fn withdrawal_started(&mut self, promotion: &str, now: Instant) {
+        let (due, pause) = self.withdrawals.entry(promotion.into()).or_insert((now, FIRST_WITHDRAWAL_PAUSE));
+        *due = now + *pause;
+        *pause = (*pause * 2).min(MAX_WITHDRAWAL_PAUSE);
+    }
+
+    /// Whether closing the change request has failed so often that the pause is [`MAX_WITHDRAWAL_PAUSE`].
+    pub fn has_withdrawal_stalled(&self, promotion: &str) -> bool {
+        self.withdrawals.get(promotion).is_some_and(|(_, pause)| *pause >= MAX_WITHDRAWAL_PAUSE)
+    }
+
+    /// Notes a failed delivery, which used a Secret of this version, and is retried after a pause.
+    pub fn failed(&mut self, promotion: &str, now: Instant, pause: Duration, secret: Option<SecretVersion>) {
+        let (failed, due) = (Some(now), Some(now + pause));
+        self.retries.insert(promotion.into(), RetryTime { failed, due, secret, ..RetryTime::default() });
+    }
+
+    /// When the Secret of a failed delivery is read again.
+    pub fn secret_due(&mut self, promotion: &str, now: Instant) -> Instant {
+        let retry = self.retries.entry(promotion.into()).or_default();
+        *retry.secret_due.get_or_insert(now + SECRET_READ_PAUSE)
+    }
+
+    /// Notes that the Secret of a failed delivery is read now.
+    pub fn secret_read_started(&mut self, promotion: &str, now: Instant) {
+        self.retries.entry(promotion.into()).or_default().secret_due = Some(now + SECRET_READ_PAUSE);
+    }
+
+    /// Notes the version of the Secret of a failed delivery. If it is another one than the delivery used, the
+    /// delivery is retried soon. Returns true if that is sooner than before.
+    pub fn secret_observed(&mut self, promotion: &str, version: SecretVersion, now: Instant) -> bool {
+        let Some(retry) = self.retries.get_mut(promotion) else { return false };
+        let before = retry.secret.replace(version);
+        before.is_some() && before != retry.secret && retry.bring_forward(now)
+    }
+
+    /// Has a failed delivery retried now, since its pipeline was edited.
+    pub fn retry_now(&mut self, promotion: &str, now: Instant) {
+        self.retries.entry(promotion.into()).or_default().due = Some(now);
+    }
+
+    /// Notes what a pipeline's targets show while a delivery waits for its retry. If they show something else than
+    /// before, someone may have fixed the cause of the failure, and the delivery is retried soon. Returns true if
+    /// that is sooner than before.
+    pub fn targets_observed(&mut self, promotion: &str, targets_hash: u64, now: Instant) -> bool {
+        let retry = self.retries.entry(promotion.into()).or_default();
+        let before = retry.targets_hash.replace(targets_hash);
+        before.is_some_and(|before| before != targets_hash) && retry.bring_forward(now)
+    }
+
+    /// When the branch is checked for the commit that delivered a promotion.
+    pub fn check_due(&mut self, promotion: &str, now: Instant) -> Instant {
+        let pause = self.poll_interval * FIRST_CHECK_PAUSE;
+        self.checks.entry(promotion.into()).or_insert((now + pause, pause)).0
+    }
+
+    /// Notes that the branch is checked now. The next check comes after a doubled pause.
+    pub fn check_started(&mut self, promotion: &str, now: Instant) {
+        if let Some((due, pause)) = self.checks.get_mut(promotion) {
+            *pause = (*pause * 2).min(MAX_CHECK_PAUSE);
+            *due = now + *pause;
+        }
+    }
+
+    /// When a failed delivery is retried, by the wall clock as it is now. The recorded time follows the wall clock
+    /// as it was when the delivery failed; someone may have set the clock since.
+    pub fn next_retry(&self, promotion: &str, recorded: Timestamp, now: (Timestamp, Instant)) -> Timestamp {
+        let due = self.retries.get(promotion).and_then(|retry| retry.due);
+        let pause = due.map(|due| due.saturating_duration_since(now.1));
+        pause.and_then(|pause| now.0.checked_add(pause).ok()).unwrap_or(recorded)
+    }
+
+    /// Forgets a promotion.
+    pub fn forget(&mut self, promotion: &str) {
+        self.polls.remove(promotion);
+        self.withdrawals.remove(promotion);
+        self.retries.remove(promotion);
+        self.checks.remove(promotion);
+    }
+}
+
+/// The pause between two polls of a change request of this age.
+fn poll_pause(poll_interval: Duration, age: Duration) -> Duration {
+    const HOUR: Duration = Duration::from_secs(3600);
+    match age {
+        age if age < HOUR / 4 => poll_interval,
+        age if age < 4 * HOUR => poll_interval * 2,
+        age if age < 24 * HOUR => poll_interval * 6,
+        _ => poll_interval * 20,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn polls_become_rarer_with_age_and_begin_again_after_forget() {
+        let start = Instant::now();
+        let mut schedule = Schedule::new(Duration::from_secs(30));
+        assert_eq!(schedule.poll_due("a", start), start + Duration::from_secs(30));
+        let mut now = start;
+        let mut polls = 0;
+        while now < start + Duration::from_secs(24 * 3600) {
+            now = schedule.poll_due("a", now);
+            schedule.polled("a", now);
+            polls += 1;
+        }
+        // A comparable controller polls each open change request 12 times an hour, forever.
+        assert!(polls < 700, "{polls} polls in the first day");
+        assert_eq!(schedule.poll_due("a", now) - now, Duration::from_secs(600));
+        schedule.forget("a");
+        schedule.poll_due("a", now);
+        let mut rebuilds = 0;
+        for second in 0..600 {
+            let at = now + Duration::from_secs(second);
+            rebuilds += u32::from(schedule.is_rebuild_due("a", true, at));
+            // One poll that does not report it as outdated, and the time starts over.
+            assert!(second != 20 || !schedule.is_rebuild_due("a", false, at));
+        }
+        assert_eq!(rebuilds, 4);
+        schedule.forget("a");
+        assert_eq!(schedule.poll_due("a", now), now + Duration::from_secs(30));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_by_an_hour_delays_no_retry() {
+        let (start, mut schedule) = (Instant::now(), Schedule::new(Duration::from_secs(30)));
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        let (recorded, set_back) = (at("2026-01-02T04:00:10Z"), at("2026-01-02T03:00:00Z"));
+        // It failed in another process: only the record is known.
+        assert_eq!(schedule.next_retry("a", recorded, (set_back, start)), recorded);
+        schedule.failed("a", start, Duration::from_secs(10), None);
+        let after = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(schedule.next_retry("a", recorded, (set_back, after(4))), at("2026-01-02T03:00:06Z"));
+        assert_eq!(schedule.next_retry("a", recorded, (set_back, after(20))), set_back);
+        schedule.forget("a");
+        assert_eq!(schedule.next_retry("a", recorded, (set_back, after(4))), recorded);
+    }
+
+    #[test]
+    fn a_change_at_the_targets_ends_a_pause_at_most_twice_a_minute() {
+        let (start, mut schedule) = (Instant::now(), Schedule::new(Duration::from_secs(30)));
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let clock: Timestamp = "2026-01-02T03:00:00Z".parse().unwrap();
+        let recorded = clock + jiff::SignedDuration::from_secs(1800);
+        let mut tries = 0;
+        for second in 0..600 {
+            // The targets change every second.
+            schedule.targets_observed("a", second, at(second));
+            if schedule.next_retry("a", recorded, (clock, at(second))) <= clock {
+                tries += 1;
+                schedule.failed("a", at(second), Duration::from_secs(1800), None);
+            }
+        }
+        assert!((15..=21).contains(&tries), "{tries} tries in ten minutes");
+    }
+
+    #[test]
+    fn another_version_of_the_secret_ends_a_pause() {
+        let (start, mut schedule) = (Instant::now(), Schedule::new(Duration::from_secs(30)));
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let version = |version: &str| SecretVersion(Some(version.into()));
+        assert!(!schedule.secret_observed("a", version("5"), start), "no delivery waits");
+        schedule.failed("a", start, Duration::from_secs(600), Some(version("5")));
+        assert_eq!(schedule.secret_due("a", start), at(30));
+        assert_eq!(schedule.secret_due("a", at(29)), at(30));
+        schedule.secret_read_started("a", at(30));
+        assert_eq!(schedule.secret_due("a", at(31)), at(60));
+        assert!(!schedule.secret_observed("a", version("5"), at(31)));
+        assert!(schedule.secret_observed("a", version("6"), at(61)));
+        assert_eq!(schedule.retries["a"].due, Some(at(61)));
+        assert!(!schedule.secret_observed("a", version("7"), at(62)), "it is due already");
+
+        // The Secret did not exist. It is created 5 s later.
+        schedule.failed("b", start, Duration::from_secs(300), Some(SecretVersion(None)));
+        assert!(!schedule.secret_observed("b", SecretVersion(None), at(4)));
+        assert!(schedule.secret_observed("b", version("8"), at(5)));
+        assert_eq!(schedule.retries["b"].due, Some(start + MIN_RETRY_PAUSE));
+
+        // The delivery failed in another process, which alone knew the version.
+        schedule.secret_due("c", start);
+        assert!(!schedule.secret_observed("c", version("9"), at(30)));
+        assert!(schedule.secret_observed("c", version("10"), at(60)));
+    }
+
+    #[test]
+    fn checks_for_a_delivered_commit_become_rarer() {
+        let (start, mut schedule) = (Instant::now(), Schedule::new(Duration::from_secs(30)));
+        assert_eq!(schedule.check_due("a", start), start + Duration::from_secs(120));
+        let mut checks = 0;
+        for second in 0..24 * 3600 {
+            let now = start + Duration::from_secs(second);
+            if schedule.check_due("a", now) <= now {
+                schedule.check_started("a", now);
+                checks += 1;
+            }
+        }
+        assert!((25..=32).contains(&checks), "{checks} checks in a day");
+        schedule.forget("a");
+        assert_eq!(schedule.check_due("a", start), start + Duration::from_secs(120));
+    }
+
+    #[test]
+    fn a_report_of_the_forge_causes_a_poll_now_and_many_reports_cause_few() {
+        let start = Instant::now();
+        let second = Duration::from_secs(1);
+        let mut schedule = Schedule::new(30 * second);
+        schedule.poll_soon("a", start);
+        assert_eq!(schedule.poll_due("a", start), start + 30 * second);
+        schedule.poll_soon("a", start + 5 * second);
+        assert_eq!(schedule.poll_due("a", start), start + 5 * second);
+        schedule.polled("a", start + 5 * second);
+        for _ in 0..100 {
+            schedule.poll_soon("a", start + 6 * second);
+        }
+        assert_eq!(schedule.poll_due("a", start), start + 7 * second);
+        schedule.polled("a", start + 7 * second);
+        // Without reports it is polled at the interval again.
+        assert_eq!(schedule.poll_due("a", start), start + 37 * second);
+    }
+
+    #[test]
+    fn a_report_of_the_forge_causes_a_retry_soon_and_not_immediately() {
+        let second = Duration::from_secs(1);
+        let (mut schedule, start) = (Schedule::new(30 * second), Instant::now());
+        schedule.retry_soon("before", start);
+        assert_eq!(schedule.retries["before"].due, Some(start), "it failed before this process started");
+        schedule.failed("a", start, 600 * second, None);
+        schedule.retry_soon("a", start);
+        let due = schedule.retries["a"].due.unwrap();
+        assert!(due >= start + MIN_RETRY_PAUSE && due < start + 60 * second);
+    }
+
+    #[test]
+    fn the_checks_of_a_head_are_settled_a_minute_after_it_was_first_seen() {
+        let (start, mut schedule) = (Instant::now(), Schedule::new(Duration::from_secs(30)));
+        let at = |seconds| start + Duration::from_secs(seconds);
+        schedule.poll_due("a", start);
+        for (seconds, head, settled) in [
+            (30, "x", false),
+            (89, "x", false),
+            (90, "x", true),
+            (91, "y", false),
+            (150, "y", false),
+            (151, "y", true),
+        ] {
+            assert_eq!(schedule.checks_settled("a", head, at(seconds)), settled, "{seconds} {head}");
+        }
+        assert!(!schedule.checks_settled("b", "x", at(1000)), "it is not polled");
+    }
+
+    #[test]
+    fn tries_to_close_a_change_request_become_rarer() {
+        let start = Instant::now();
+        let mut schedule = Schedule::new(Duration::from_secs(30));
+        let mut tries = 0;
+        for second in 0..24 * 3600 {
+            let now = start + Duration::from_secs(second);
+            if schedule.withdrawal_due("a", now).is_none() {
+                schedule.withdrawal_started("a", now);
+                tries += 1;
+            }
+        }
+        assert!((140..160).contains(&tries), "{tries} tries in a day");
+        assert!(schedule.has_withdrawal_stalled("a"));
+        schedule.forget("a");
+        assert_eq!(schedule.withdrawal_due("a", start), None);
+    }
+}
