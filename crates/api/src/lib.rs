@@ -3,7 +3,6 @@
 
 #![allow(clippy::duplicated_attributes, reason = "kube's derive takes one printcolumn for each column")]
 
-pub mod admission_policy;
 mod crds;
 pub mod flux;
 pub mod gitops_cluster;
@@ -12,6 +11,7 @@ pub mod lenient;
 mod names;
 pub mod pipeline;
 pub mod promotion;
+pub mod promotion_admission;
 pub mod promotion_rules;
 mod recorded_request_state;
 mod schema;

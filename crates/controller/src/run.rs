@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use crate::hook::{self, HookOptions, HookServer};
 use crate::metrics::Metrics;
 use crate::options::ControllerOptions;
-use crate::runtime::{Runtime, admission_policy};
+use crate::runtime::{Runtime, promotion_admission};
 use crate::serve;
 use crate::shard::{LeaseCommand, LeaseManager};
 use crate::snapshots::Shown;
@@ -86,7 +86,7 @@ pub async fn run(
     tasks.spawn(pipelines(hub.clone(), namespace.clone(), tx.clone()));
     tasks.spawn(promotions(hub.clone(), namespace, tx.clone()));
     tasks.spawn(clusters(hub.clone(), tx.clone()));
-    tasks.spawn(admission_policy::watch(hub.clone(), tx.clone()));
+    tasks.spawn(promotion_admission::watch(hub.clone(), tx.clone()));
     tasks.spawn(runtime.run());
     let lease_commands = match election {
         Some(election) => {

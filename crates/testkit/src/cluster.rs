@@ -205,8 +205,10 @@ impl Cluster {
     pub async fn install_sluice_crds(&self) -> Result<()> {
         let client = self.client().await?;
         crds::install(&client, sluice_api::all_crds()).await?;
-        let policy =
-            [json!(sluice_api::admission_policy::policy()), json!(sluice_api::admission_policy::binding())];
+        let policy = [
+            json!(sluice_api::promotion_admission::policy()),
+            json!(sluice_api::promotion_admission::binding()),
+        ];
         apply(&client, FIELD_MANAGER, policy.into()).await.map(drop)
     }
 

@@ -17,9 +17,9 @@ use tokio::time::{Instant, timeout};
 
 use crate::answer::events;
 use crate::board::{Board, PACE, ShownPipeline};
+use crate::caller::IdentifiedCaller;
 use crate::find::visible_pipelines;
 use crate::hub::Hub;
-use crate::identified::Identified;
 use crate::live_slots::LiveSlot;
 use crate::problem::Problem;
 use crate::query::valid;
@@ -90,7 +90,7 @@ struct Stream<H> {
 
 pub(crate) async fn changes<H: Hub>(
     State(api): State<Api<H>>,
-    Identified(caller, token): Identified,
+    IdentifiedCaller(caller, token): IdentifiedCaller,
     headers: HeaderMap,
     query: Result<Query<ChangesQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {

@@ -4,12 +4,12 @@
 mod action;
 mod answer;
 mod board;
-mod callers;
+mod caller;
+mod caller_budgets;
 mod changes;
 mod find;
 mod fleet_versions;
 mod hub;
-mod identified;
 mod live_slots;
 mod openapi;
 mod page;

@@ -18,9 +18,9 @@ use sluice_view::story::{PromotionStory, promotion_story};
 
 use crate::answer::answer;
 use crate::board::{Attention, ShownPipeline};
+use crate::caller::IdentifiedCaller;
 use crate::find::{find_pipeline, find_promotion, visible_pipelines};
 use crate::hub::Hub;
-use crate::identified::Identified;
 use crate::problem::Problem;
 use crate::query::{ExplainQuery, HistoryQuery, ObjectName, PipelinesQuery, search_words, valid};
 use crate::requested_action::{RequestedAction, Seen};
@@ -100,7 +100,7 @@ pub(crate) fn routes<H: Hub>() -> Router<Api<H>> {
 
 async fn list<H: Hub>(
     State(api): State<Api<H>>,
-    Identified(caller, _): Identified,
+    IdentifiedCaller(caller, _): IdentifiedCaller,
     headers: HeaderMap,
     query: Result<Query<PipelinesQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
@@ -129,7 +129,7 @@ async fn list<H: Hub>(
 
 async fn one<H: Hub>(
     State(api): State<Api<H>>,
-    Identified(caller, _): Identified,
+    IdentifiedCaller(caller, _): IdentifiedCaller,
     Path(named): Path<ObjectName>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -140,7 +140,7 @@ async fn one<H: Hub>(
 
 async fn explanations<H: Hub>(
     State(api): State<Api<H>>,
-    Identified(caller, _): Identified,
+    IdentifiedCaller(caller, _): IdentifiedCaller,
     Path(named): Path<ObjectName>,
     headers: HeaderMap,
     query: Result<Query<ExplainQuery>, QueryRejection>,
@@ -157,7 +157,7 @@ async fn explanations<H: Hub>(
 
 async fn promotions<H: Hub>(
     State(api): State<Api<H>>,
-    Identified(caller, _): Identified,
+    IdentifiedCaller(caller, _): IdentifiedCaller,
     Path(named): Path<ObjectName>,
     headers: HeaderMap,
     query: Result<Query<HistoryQuery>, QueryRejection>,
@@ -172,7 +172,7 @@ async fn promotions<H: Hub>(
 
 async fn promotion<H: Hub>(
     State(api): State<Api<H>>,
-    Identified(caller, _): Identified,
+    IdentifiedCaller(caller, _): IdentifiedCaller,
     Path(named): Path<ObjectName>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -183,7 +183,7 @@ async fn promotion<H: Hub>(
 
 async fn carry_out<H: Hub>(
     State(api): State<Api<H>>,
-    Identified(caller, token): Identified,
+    IdentifiedCaller(caller, token): IdentifiedCaller,
     Path(place): Path<(String, String, String, String)>,
     body: Result<Json<ActionRequest>, JsonRejection>,
 ) -> Result<StatusCode, Problem> {

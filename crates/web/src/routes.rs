@@ -12,10 +12,10 @@ use sluice_core::fleet::ClusterKey;
 use sluice_view::fleet::clusters::{Clusters, cluster_state};
 
 use crate::answer::answer;
+use crate::caller::IdentifiedCaller;
 use crate::changes::changes;
 use crate::fleet_versions::VersionKind;
 use crate::hub::Hub;
-use crate::identified::Identified;
 use crate::openapi;
 use crate::page;
 use crate::pipelines;
@@ -45,7 +45,7 @@ pub fn router<H: Hub>(api: Api<H>) -> Router {
 
 async fn clusters<H: Hub>(
     State(api): State<Api<H>>,
-    Identified(caller, _): Identified,
+    IdentifiedCaller(caller, _): IdentifiedCaller,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let visible = visible_clusters(&api.hub, &caller, &api.fleet).await?;
@@ -55,7 +55,7 @@ async fn clusters<H: Hub>(
 
 async fn charts<H: Hub>(
     state: State<Api<H>>,
-    caller: Identified,
+    caller: IdentifiedCaller,
     headers: HeaderMap,
     query: Result<Query<VersionsQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
@@ -64,7 +64,7 @@ async fn charts<H: Hub>(
 
 async fn images<H: Hub>(
     state: State<Api<H>>,
-    caller: Identified,
+    caller: IdentifiedCaller,
     headers: HeaderMap,
     query: Result<Query<VersionsQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
@@ -74,7 +74,7 @@ async fn images<H: Hub>(
 async fn versions<H: Hub>(
     kind: VersionKind,
     State(api): State<Api<H>>,
-    Identified(caller, _): Identified,
+    IdentifiedCaller(caller, _): IdentifiedCaller,
     headers: &HeaderMap,
     query: Result<Query<VersionsQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
@@ -87,7 +87,7 @@ async fn versions<H: Hub>(
 
 async fn trace<H: Hub>(
     State(api): State<Api<H>>,
-    Identified(caller, _): Identified,
+    IdentifiedCaller(caller, _): IdentifiedCaller,
     headers: HeaderMap,
     query: Result<Query<TraceQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {

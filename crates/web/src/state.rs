@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sluice_core::fleet::index::Fleet;
 
 use crate::board::Boards;
-use crate::callers::CallerBudgets;
+use crate::caller_budgets::CallerBudgets;
 use crate::fleet_versions::VersionRows;
 use crate::hub::Hub;
 use crate::live_slots::LiveSlots;

@@ -1,12 +1,12 @@
 //! The loop: feeds inputs to the state, and carries out the effects that follow. It holds all clients.
 
-pub(crate) mod admission_policy;
 pub mod announcement;
 mod callback_offer;
 mod commit_status;
 mod credentials;
 mod jobs;
 pub mod planned_changes;
+pub(crate) mod promotion_admission;
 mod records;
 mod resync;
 pub mod status_writer;

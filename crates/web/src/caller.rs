@@ -1,4 +1,4 @@
-//! Who calls the API.
+//! The caller of a request to the API, by the token that the request carries.
 
 use std::time::Instant;
 
@@ -13,9 +13,9 @@ use crate::problem::Problem;
 use crate::state::Api;
 
 /// The caller of a request, by the token in the header `Authorization`, and that token.
-pub(crate) struct Identified(pub(crate) Caller, pub(crate) String);
+pub(crate) struct IdentifiedCaller(pub(crate) Caller, pub(crate) String);
 
-impl<H: Hub> FromRequestParts<Api<H>> for Identified {
+impl<H: Hub> FromRequestParts<Api<H>> for IdentifiedCaller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api<H>) -> Result<Self, Problem> {
@@ -30,6 +30,6 @@ impl<H: Hub> FromRequestParts<Api<H>> for Identified {
         })?;
         let caller = api.hub.identify(token).await?;
         api.budgets.spend(caller.limit_group(), 1, Instant::now())?;
-        Ok(Identified(caller, token.into()))
+        Ok(IdentifiedCaller(caller, token.into()))
     }
 }

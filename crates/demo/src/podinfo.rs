@@ -1,4 +1,4 @@
-//! The versions of podinfo in the demo.
+//! The versions of podinfo, the application that the demo promotes.
 
 /// The first version of every environment.
 pub const FIRST: &str = "6.1.5";
