@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use sluice_core::planned_change::PlannedChange;
 
-use crate::change_request::{ChangeRequestTarget, merge, propose, report_status};
+use crate::change_request::{ChangeRequestTarget, merge, propose, report_status, withdraw};
 use crate::error::DeliveryError;
 use crate::forge::PromotionProgress;
 use crate::notification::{News, NotificationError};
@@ -93,7 +93,8 @@ impl Delivery {
         request: &ChangeRequest,
         comment: &str,
     ) -> Result<ChangeRequestStatus, DeliveryError> {
-        let status = merge::withdraw(&self.0, &*self.0.with_app_token(order).await?, request, comment).await;
+        let status =
+            withdraw::withdraw(&self.0, &*self.0.with_app_token(order).await?, request, comment).await;
         self.0.drop_rejected_token(order, status)
     }
 

@@ -10,7 +10,6 @@ use crate::fault;
 use crate::forge::{
     ChangeRequestState, ForgeChangeRequest, ForgeError, ForgeResult, ListFilter, MergeCall, Readiness, moved,
 };
-use crate::markdown;
 use crate::order::Order;
 use crate::outcome::{ChangeRequest, ChangeRequestStatus, OutdatedReason};
 use crate::resources::Resources;
@@ -64,30 +63,9 @@ pub(crate) async fn advance(
     Ok(keep_foreign_commits(status, request))
 }
 
-/// Closes an open change request with a comment, unless it carries another promotion.
-///
-/// Between the look and the close, another controller may push its promotion to the branch, and that change request is
-/// closed then. No forge closes at a given head, so a chance of about a second remains.
-pub(crate) async fn withdraw(
-    resources: &Resources,
-    order: &Order,
-    request: &ChangeRequest,
-    comment: &str,
-) -> DeliveryResult<ChangeRequestStatus> {
-    let Some(job) = ChangeRequestJob::of(resources, order)? else { return ELSEWHERE };
-    let (status, found) = job.status(request).await?;
-    let (ChangeRequestStatus::Open { head, .. }, Some(_)) = (&status, &found) else { return Ok(status) };
-    let pushed = &request.head_commit;
-    if head != pushed && job.is_of_another_promotion((head, pushed)).await? {
-        return Ok(ChangeRequestStatus::HandedOver);
-    }
-    order.fencing_token.check()?;
-    job.close(request.number, &markdown::plain(comment)).await?;
-    Ok(ChangeRequestStatus::Closed)
-}
-
 impl ChangeRequestJob<'_> {
-    async fn status(
+    /// The status of a change request as its forge shows it.
+    pub(super) async fn status(
         &self,
         request: &ChangeRequest,
     ) -> DeliveryResult<(ChangeRequestStatus, Option<ForgeChangeRequest>)> {

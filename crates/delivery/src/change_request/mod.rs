@@ -9,5 +9,6 @@ mod merged_delivery;
 mod own_commit;
 pub(crate) mod propose;
 pub(crate) mod report_status;
+pub(crate) mod withdraw;
 
 pub(crate) use job::ChangeRequestTarget;

@@ -306,22 +306,4 @@ impl ChangeRequestJob<'_> {
         request.notes.extend(notes);
         Ok(request)
     }
-
-    /// Closes a change request and comments why. It is closed first: after a crash in between, the next try finds it
-    /// closed and does not comment twice. The Promotion says why in any case, so a rejected comment is no failure.
-    pub(super) async fn close(&self, number: u64, reason: &str) -> ForgeResult<()> {
-        self.forge.close(number).await?;
-        fault::point("after-close");
-        if let Err(error) = self.forge.comment(number, reason).await {
-            let (promotion, repository) = (&self.order.promotion, self.order.repository());
-            tracing::warn!(
-                promotion,
-                repository,
-                number,
-                %error,
-                "a change request was closed, and the forge rejected the comment that says why"
-            );
-        }
-        Ok(())
-    }
 }

@@ -13,7 +13,7 @@ use super::change_request::{ForgeChangeRequest, ForgeCommit};
 use super::connection::ForgeConnection;
 use super::error::{ForgeError, ForgeResult};
 use super::rate_limit::{CallPurpose, CredentialBudget};
-use super::rate_limit_report;
+use super::rate_limit_headers;
 use super::response::{self, ResponseBody, ResponseSize, Unread};
 use super::shared::ForgeShared;
 use crate::clock;
@@ -452,7 +452,7 @@ impl ForgeHttp {
     /// Records the rate limit in an answer. Fails if the call was rejected for it.
     fn record_rate_limit(&self, reply: &ApiReply) -> ForgeResult<()> {
         let names_rate_limit = || self.says(reply).to_ascii_lowercase().contains("rate limit");
-        let report = rate_limit_report::report(reply.status, &reply.headers, names_rate_limit, clock::now());
+        let report = rate_limit_headers::report(reply.status, &reply.headers, names_rate_limit, clock::now());
         match self.budget.record(report) {
             Some(until) => Err(ForgeError::RateLimited { forge: self.name.clone(), until }),
             None => Ok(()),

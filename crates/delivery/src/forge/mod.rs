@@ -21,7 +21,7 @@ mod http;
 mod json;
 mod pager;
 mod rate_limit;
-mod rate_limit_report;
+mod rate_limit_headers;
 mod readiness;
 mod response;
 mod shared;
