@@ -4,6 +4,7 @@
 use std::net::Ipv6Addr;
 use std::str::FromStr;
 
+use sluice_core::value_check::is_unsafe;
 use url::Url;
 
 /// Why an address cannot be used.
@@ -74,7 +75,7 @@ pub(crate) struct RepositoryAddress {
 impl RepositoryAddress {
     /// Parses an address. `file` is for tests.
     pub(crate) fn parse(text: &str, allow_file: bool) -> Result<Self, AddressError> {
-        let invalid = || AddressError::Invalid(text.chars().filter(|c| !c.is_control()).take(200).collect());
+        let invalid = || AddressError::Invalid(text.chars().filter(|c| !is_unsafe(*c)).take(200).collect());
         if text.starts_with('-') || text.chars().any(|c| c.is_control() || c.is_whitespace()) {
             return Err(invalid());
         }
@@ -266,7 +267,7 @@ impl AllowedHosts {
     /// Parses the address of an API in a Pipeline or a Secret, and checks its host. Returns it without a final slash.
     pub(crate) fn api(&self, text: &str) -> Result<String, AddressError> {
         let invalid =
-            || AddressError::InvalidApi(text.chars().filter(|c| !c.is_control()).take(200).collect());
+            || AddressError::InvalidApi(text.chars().filter(|c| !is_unsafe(*c)).take(200).collect());
         let url = Url::parse(text).map_err(|_| invalid())?;
         let host = url.host_str().unwrap_or_default();
         let is_plain = matches!(url.scheme(), "https" | "http")

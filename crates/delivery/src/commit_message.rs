@@ -2,8 +2,8 @@
 
 use sluice_core::setters::SetValue;
 
+use crate::foreign_text::{cut, one_line};
 use crate::forge::MergeMessage;
-use crate::markdown::{cut, line};
 use crate::order::Order;
 use crate::trailers::{self, PROMOTION};
 
@@ -20,7 +20,7 @@ pub(crate) fn headline(order: &Order, pipeline: &str) -> String {
     if let Some(target) = &order.target {
         place = format!("{place} ({target})");
     }
-    cut(&line(&format!("Promote {pipeline} to {} in {place}", order.revision)), MAX_HEADLINE)
+    cut(&one_line(&format!("Promote {pipeline} to {} in {place}", order.revision)), MAX_HEADLINE)
 }
 
 /// The message of a commit.
@@ -28,14 +28,15 @@ pub(crate) fn message(order: &Order, values: &[(String, SetValue)], onto: &str) 
     let mut text = format!("{}\n\n", headline(order, &order.pipeline));
     let changes = values.iter().map(|(path, value)| {
         let change = format!("{path}:{} {} -> {}", value.line, value.old, value.new);
-        format!("- {}\n", cut(&line(&change), 300))
+        format!("- {}\n", cut(&one_line(&change), 300))
     });
     let left = values.len() - list(&mut text, changes);
     if left > 0 {
         text.push_str(&format!("- and {left} more\n"));
     }
     text.push_str(&format!("\n{}", trailers(order)));
-    let evidence = order.evidence.iter().map(|why| format!("Sluice-Evidence: {}\n", cut(&line(why), 300)));
+    let evidence =
+        order.evidence.iter().map(|why| format!("Sluice-Evidence: {}\n", cut(&one_line(why), 300)));
     list(&mut text, evidence);
     text.push_str(&format!("Sluice-Onto: {onto}\n"));
     text
@@ -56,9 +57,9 @@ fn list(text: &mut String, lines: impl Iterator<Item = String>) -> usize {
 
 /// The trailers that name the promotion, its environment and its revision.
 fn trailers(order: &Order) -> String {
-    let mut text = format!("{PROMOTION}: {}\n", line(&order.known_by()));
+    let mut text = format!("{PROMOTION}: {}\n", one_line(&order.known_by()));
     target_trailers(order).iter().for_each(|trailer| text.push_str(&format!("{trailer}\n")));
-    text.push_str(&format!("Sluice-Revision: {}\n", cut(&line(&order.revision.to_string()), 500)));
+    text.push_str(&format!("Sluice-Revision: {}\n", cut(&one_line(&order.revision.to_string()), 500)));
     text
 }
 
@@ -67,9 +68,10 @@ const TARGET: &str = "Sluice-Target: ";
 
 /// The trailers that name the pipeline, the environment and the target.
 fn target_trailers(order: &Order) -> Vec<String> {
-    let target = order.target.iter().map(|target| format!("{TARGET}{}", line(target)));
-    let pipeline = format!("Sluice-Pipeline: {}", line(&format!("{}/{}", order.namespace, order.pipeline)));
-    let environment = format!("Sluice-Environment: {}", line(&order.environment));
+    let target = order.target.iter().map(|target| format!("{TARGET}{}", one_line(target)));
+    let pipeline =
+        format!("Sluice-Pipeline: {}", one_line(&format!("{}/{}", order.namespace, order.pipeline)));
+    let environment = format!("Sluice-Environment: {}", one_line(&order.environment));
     [pipeline, environment].into_iter().chain(target).collect()
 }
 

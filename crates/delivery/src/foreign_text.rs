@@ -1,4 +1,4 @@
-//! Text of other systems, cleaned for statuses and logs: error messages in answers, and names.
+//! Text of other systems and of files, cleaned for statuses, logs, commit messages and change requests.
 
 use serde_json::Value;
 use sluice_core::value_check::is_unsafe;
@@ -45,6 +45,25 @@ pub(crate) fn clean(text: &str, most: usize) -> String {
         }
     }
     line.trim_end().to_string()
+}
+
+/// Returns foreign text as one line: control characters and separators of lines become spaces, and characters that
+/// nobody sees are removed.
+pub(crate) fn one_line(text: &str) -> String {
+    let visible = |c| match c {
+        '\u{2028}' | '\u{2029}' => Some(' '),
+        c if c.is_control() => Some(' '),
+        c => (!is_unsafe(c)).then_some(c),
+    };
+    text.chars().filter_map(visible).collect()
+}
+
+/// Returns at most this many characters of a text, the last one of which shows that more were there.
+pub(crate) fn cut(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_string();
+    }
+    text.chars().take(most - 1).chain(['…']).collect()
 }
 
 /// Skips the rest of an escape sequence of a terminal (ECMA-48).
@@ -112,6 +131,19 @@ mod tests {
         ];
         for (text, expected) in cases {
             assert_eq!(clean(text, 10), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn one_line_has_no_line_break_and_no_character_that_reorders_or_hides_text() {
+        let cases = [
+            ("plain ü", "plain ü"),
+            ("a\r\nb\u{2028}c", "a  b c"),
+            ("1.0\u{202e}0.9\u{2066}", "1.00.9"),
+            ("zero\u{200b}width\u{feff}", "zerowidth"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(one_line(text), expected, "{text:?}");
         }
     }
 

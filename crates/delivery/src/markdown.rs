@@ -1,20 +1,10 @@
 //! Text as Markdown. Names, values and evidence come from elsewhere, so none of them can be markup, or mention a person.
 
-/// Text in one line.
-pub(crate) fn line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() || c == '\u{2028}' || c == '\u{2029}' { ' ' } else { c }).collect()
-}
-
-pub(crate) fn cut(text: &str, most: usize) -> String {
-    if text.chars().count() <= most {
-        return text.to_string();
-    }
-    text.chars().take(most - 1).chain(['…']).collect()
-}
+use crate::foreign_text::{cut, one_line};
 
 /// Text as Markdown code, between more backticks than it has in a row, so that nothing in it is markup.
 pub(crate) fn code(text: &str) -> String {
-    let text = cut(&line(text), 500);
+    let text = cut(&one_line(text), 500);
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);
     let pad = if text.is_empty() || text.starts_with('`') || text.ends_with('`') { " " } else { "" };
@@ -24,7 +14,7 @@ pub(crate) fn code(text: &str) -> String {
 /// A sentence as Markdown, without markup and without a mention of people or issues.
 pub(crate) fn plain(text: &str) -> String {
     let mut out = String::new();
-    for c in cut(&line(text), 500).chars() {
+    for c in cut(&one_line(text), 500).chars() {
         match c {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),

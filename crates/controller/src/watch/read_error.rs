@@ -5,6 +5,7 @@ use std::error::Error;
 use super::limit::TooLarge;
 use super::relist::{self, HeldBack};
 use sluice_core::fleet::{ClusterKey, Kind};
+use sluice_core::value_check::is_unsafe;
 
 /// Why a cluster, or a kind of objects on it, cannot be read. The texts are those of the server or the client.
 #[derive(Debug, PartialEq, Eq)]
@@ -58,10 +59,10 @@ pub fn api_error_message(error: &kube::Error) -> String {
 /// page.
 const MAX_MESSAGE_CHARS: usize = 300;
 
-/// Returns the first line of a message without control characters, which a terminal would interpret.
+/// Returns the first line of a message without characters that a terminal would interpret or hide.
 fn first_line(message: &str) -> String {
     let line = message.trim().lines().next().unwrap_or_default().trim_end();
-    let line: String = line.chars().filter(|c| !c.is_control()).take(MAX_MESSAGE_CHARS + 1).collect();
+    let line: String = line.chars().filter(|c| !is_unsafe(*c)).take(MAX_MESSAGE_CHARS + 1).collect();
     match line.char_indices().nth(MAX_MESSAGE_CHARS) {
         Some((end, _)) => format!("{}...", &line[..end]),
         None => line,

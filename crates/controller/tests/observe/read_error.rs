@@ -36,6 +36,14 @@ fn the_message_of_an_api_error_has_no_rust_debug_output() {
     );
 }
 
+#[test]
+fn the_message_of_a_server_has_no_character_that_reorders_or_hides_text() {
+    let ReadError::Forbidden(message) = ReadError::from(&api_error(403, "a\u{202e}b\u{7}c\u{200b}d")) else {
+        panic!()
+    };
+    assert_eq!(message, "abcd");
+}
+
 /// The server may be a proxy that answers with an error page, or a hostile one that wants to fill the status.
 #[test]
 fn the_message_of_a_server_is_cut() {

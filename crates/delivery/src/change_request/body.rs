@@ -7,8 +7,9 @@ use sluice_core::setters::SetValue;
 
 use super::body_marker::{closing_fence, marker};
 use crate::commit_message::{MAX_HEADLINE, headline};
+use crate::foreign_text::{cut, one_line};
 use crate::forge_kind::ForgeKind;
-use crate::markdown::{code, cut, line, plain};
+use crate::markdown::{code, plain};
 use crate::order::{Order, Settings};
 use crate::template::{self, TemplateError};
 
@@ -21,7 +22,7 @@ pub(crate) fn title(order: &Order, settings: &Settings) -> Result<String, Templa
         return Ok(headline(order, &format!("{}/{}", order.namespace, order.pipeline)));
     };
     let title = template::title(text, |name| of_promotion(order, name).to_string())?;
-    Ok(cut(&line(&title), MAX_HEADLINE))
+    Ok(cut(&one_line(&title), MAX_HEADLINE))
 }
 
 /// The value of a placeholder.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use sluice_core::value_check::is_unsafe;
+
 use crate::retry::Retry;
 
 /// The result of a run of git.
@@ -268,7 +270,7 @@ pub(super) fn essence(stderr: &str) -> String {
         "remove with:",
         "ssh-keygen -f",
     ];
-    let clean = |line: &str| line.chars().filter(|c| !c.is_control()).collect::<String>().trim().to_string();
+    let clean = |line: &str| line.chars().filter(|c| !is_unsafe(*c)).collect::<String>().trim().to_string();
     let lines: Vec<String> = stderr
         .lines()
         .map(clean)
@@ -313,6 +315,11 @@ mod tests {
         assert_eq!(essence("a\nb\nc\nd\ne\nf\n"), "a; b; c; d; e; f");
         // Letters of several bytes are counted once, and never cut in two.
         assert!(essence(&"é".repeat(1000)).chars().count() == 400 + 3 + 250);
+    }
+
+    #[test]
+    fn the_output_of_a_hook_has_no_character_that_reorders_or_hides_text() {
+        assert_eq!(essence("remote: no\u{202e} to\u{7}ken\u{200b}\n"), "remote: no token");
     }
 
     #[test]

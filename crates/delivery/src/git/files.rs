@@ -1,5 +1,7 @@
 //! Files of a commit as Sluice reads them, and what it remembers about their content.
 
+use sluice_core::value_check::is_unsafe;
+
 /// The largest file that is read, in bytes.
 pub(crate) const MAX_FILE_BYTES: u64 = 4 << 20;
 
@@ -48,7 +50,7 @@ pub(super) enum KnownFile {
     Unread(UnreadReason),
 }
 
-/// Returns a path for people, without characters that move a cursor or begin a new line.
+/// Returns a path for people, without characters that move a cursor, begin a new line or hide text.
 pub(super) fn readable_path(path: &[u8]) -> String {
-    String::from_utf8_lossy(path).chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    String::from_utf8_lossy(path).chars().map(|c| if is_unsafe(c) { '\u{fffd}' } else { c }).collect()
 }
