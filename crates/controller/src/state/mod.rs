@@ -12,6 +12,7 @@ pub mod effect;
 mod entries;
 pub mod input;
 mod lost_clusters;
+mod pipeline_status;
 mod pipelines;
 mod promotions;
 #[cfg(test)]
