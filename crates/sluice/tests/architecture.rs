@@ -448,3 +448,21 @@ fn the_path_of_a_revision_names_functions_that_exist() -> Result<()> {
     ensure!(count > 10, "the path of a revision has {count} functions only");
     fails(&broken)
 }
+
+/// ARCHITECTURE.md says which file to change. A path that is written in full must exist.
+#[test]
+fn the_architecture_page_names_paths_that_exist() -> Result<()> {
+    let page = std::fs::read_to_string(root().join("ARCHITECTURE.md"))?;
+    let words = page.split('`').skip(1).step_by(2);
+    let paths: Vec<&str> =
+        words.filter(|word| word.starts_with("crates/") || word.starts_with("docs/")).collect();
+    ensure!(
+        paths.len() > 30,
+        "ARCHITECTURE.md names {} paths: adapt this test to how it names them",
+        paths.len()
+    );
+    let missing = paths.iter().filter(|path| !root().join(path).exists());
+    let broken: Vec<String> =
+        missing.map(|path| format!("ARCHITECTURE.md: {path} does not exist: correct the path")).collect();
+    fails(&broken)
+}
