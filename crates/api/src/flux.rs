@@ -146,16 +146,16 @@ pub struct FluxStatus {
     /// HelmRelease: the HelmChart that Flux made for it, as `<namespace>/<name>`.
     pub helm_chart: Option<String>,
     /// The objects that it made.
-    pub inventory: Option<Inventory>,
+    pub inventory: Option<FluxInventory>,
     /// HelmRelease: the releases, newest first. Kustomization (since Flux 2.7): the applied revisions, which Sluice does not
     /// read.
-    pub history: Vec<Snapshot>,
+    pub history: Vec<HelmSnapshot>,
 }
 
 /// The objects that a Kustomization or HelmRelease made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Inventory {
+pub struct FluxInventory {
     /// One entry for each object.
     pub entries: Vec<InventoryEntry>,
 }
@@ -181,7 +181,7 @@ impl InventoryEntry {
 /// One release in the history of a HelmRelease.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Snapshot {
+pub struct HelmSnapshot {
     /// The name of the Helm release.
     pub name: String,
     /// The namespace of the Helm release.

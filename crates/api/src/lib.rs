@@ -15,6 +15,7 @@ pub mod promotion_admission;
 pub mod promotion_rules;
 mod recorded_request_state;
 mod schema;
+pub mod secret_use;
 pub mod snapshot;
 pub mod workload;
 

@@ -264,6 +264,13 @@ pub struct PromotionStatus {
     pub spent_approval: Option<Approval>,
 }
 
+impl PromotionStatus {
+    /// Returns when the promotion got into a phase; `None` if it has not been in it.
+    pub fn entered(&self, phase: Phase) -> Option<Time> {
+        self.times.get(&phase.to_string()).copied()
+    }
+}
+
 /// An approval by the holder of a key. It names no person, because everybody with the key can give it. All fields are
 /// always written, so that a merge leaves nothing of an earlier approval.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -9,7 +9,9 @@ use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use sluice_api::pipeline::{Environment, Observe, Pipeline, Target};
+use sluice_core::fleet::Kind;
 use sluice_view::members::members;
+use sluice_view::object_name::FluxName;
 
 use crate::cluster_flags::ClusterFlags;
 use crate::complete::{environments, pipelines};
@@ -50,9 +52,6 @@ pub struct Reconcile {
     cluster: ClusterFlags,
 }
 
-/// A kind of Flux, a namespace and a name.
-type Key = (String, String, String);
-
 pub(crate) async fn run(args: &Reconcile, io: &mut Io<'_>) -> Outcome {
     let connection = args.cluster.open(Some(API_CALL_TIMEOUT))?;
     let name = &args.pipeline;
@@ -71,9 +70,12 @@ pub(crate) async fn run(args: &Reconcile, io: &mut Io<'_>) -> Outcome {
             let members = members(&pipeline, environment, target, &target_name);
             match &target.cluster_ref {
                 None if target.observe == Observe::Watch => {
-                    here.extend(
-                        members.into_iter().map(|(kind, name)| (kind, target.namespace.clone(), name)),
-                    );
+                    let namespace = &target.namespace;
+                    here.extend(members.into_iter().map(|(kind, name)| FluxName {
+                        kind,
+                        namespace: namespace.clone(),
+                        name,
+                    }));
                 }
                 cluster => elsewhere(
                     &environment.name,
@@ -97,14 +99,8 @@ pub(crate) async fn run(args: &Reconcile, io: &mut Io<'_>) -> Outcome {
 
 /// Returns the API group of a kind of Flux.
 fn group(kind: &str) -> Option<&'static str> {
-    match kind {
-        "Kustomization" => Some("kustomize.toolkit.fluxcd.io"),
-        "HelmRelease" => Some("helm.toolkit.fluxcd.io"),
-        "GitRepository" | "OCIRepository" | "HelmRepository" | "HelmChart" | "Bucket" => {
-            Some("source.toolkit.fluxcd.io")
-        }
-        _ => None,
-    }
+    let kind = Kind::of_flux(kind).or_else(|| Kind::of_source(kind))?;
+    (kind != Kind::ExternalArtifact).then(|| kind.resource().0)
 }
 
 /// Prints the commands for a target on another cluster.
@@ -124,7 +120,7 @@ fn elsewhere(
 }
 
 /// Requests the reconciliation of the sources, and then of the objects.
-async fn request_all(connection: &Connection, here: BTreeSet<Key>, io: &mut Io<'_>) -> Outcome {
+async fn request_all(connection: &Connection, here: BTreeSet<FluxName>, io: &mut Io<'_>) -> Outcome {
     let (mut sources, mut objects) = (BTreeMap::new(), Vec::new());
     let mut failed = None;
     for key in here {
@@ -159,8 +155,8 @@ async fn request_all(connection: &Connection, here: BTreeSet<Key>, io: &mut Io<'
     }
 }
 
-fn report((kind, namespace, name): &Key, failure: &Failure, failed: &mut Option<Exit>, io: &mut Io<'_>) {
-    io.progress(Symbol::Failed, &format!("{kind} {namespace}/{name}: {failure}"));
+fn report(named: &FluxName, failure: &Failure, failed: &mut Option<Exit>, io: &mut Io<'_>) {
+    io.progress(Symbol::Failed, &format!("{named}: {failure}"));
     if let Some(hint) = &failure.hint {
         io.note(&format!("  {hint}"));
     }
@@ -170,7 +166,7 @@ fn report((kind, namespace, name): &Key, failure: &Failure, failed: &mut Option<
 /// Reads an object in the version that the API server serves.
 async fn read(
     connection: &Connection,
-    (kind, namespace, name): &Key,
+    FluxName { kind, namespace, name }: &FluxName,
 ) -> Outcome<(Api<DynamicObject>, DynamicObject)> {
     let not_installed =
         || Failure::new(Exit::NotFound, format!("this cluster has no kind {kind}: is Flux installed?"));
@@ -187,23 +183,25 @@ async fn read(
 }
 
 /// Returns the source of a Kustomization or HelmRelease.
-fn source((_, namespace, _): &Key, object: &Value) -> Option<Key> {
+fn source(named: &FluxName, object: &Value) -> Option<FluxName> {
     let spec = &object["spec"];
     let places = ["/sourceRef", "/chart/spec/sourceRef", "/chartRef"];
     let reference = places.into_iter().find_map(|place| spec.pointer(place))?;
     let kind = reference["kind"].as_str().filter(|kind| group(kind).is_some())?;
-    let namespace = reference["namespace"].as_str().unwrap_or(namespace);
-    Some((kind.into(), namespace.into(), reference["name"].as_str()?.into()))
+    let namespace = reference["namespace"].as_str().unwrap_or(&named.namespace);
+    let name = reference["name"].as_str()?.into();
+    Some(FluxName { kind: kind.into(), namespace: namespace.into(), name })
 }
 
 /// Sets the annotation, unless the object is suspended: Flux ignores it then.
 async fn request(
     connection: &Connection,
-    ((kind, namespace, name), api, object): (&Key, &Api<DynamicObject>, &DynamicObject),
+    (named, api, object): (&FluxName, &Api<DynamicObject>, &DynamicObject),
     token: &str,
     io: &mut Io<'_>,
 ) -> Outcome {
     if object.data["spec"]["suspend"] == true {
+        let FluxName { kind, namespace, name } = named;
         let hint = format!(
             "kubectl patch {} {name} -n {namespace} --type merge -p '{{\"spec\": {{\"suspend\": false}}}}'",
             kind.to_ascii_lowercase()
@@ -214,6 +212,6 @@ async fn request(
     let patch = json!({"metadata": {"annotations": {REQUESTED_AT: token}}});
     let patched = api.patch(&object.name_any(), &params, &Patch::Merge(patch)).await;
     patched.map_err(|error| connection.explain(error))?;
-    io.progress(Symbol::Done, &format!("requested: {kind} {namespace}/{name}"));
+    io.progress(Symbol::Done, &format!("requested: {named}"));
     Ok(())
 }

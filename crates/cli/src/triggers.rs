@@ -8,7 +8,8 @@ use serde::de::DeserializeOwned;
 use sluice_api::flux::image::IMAGE_GROUP;
 use sluice_api::flux::notification::NOTIFICATION_GROUP;
 use sluice_api::flux::{HELM_GROUP, KUSTOMIZE_GROUP};
-use sluice_view::triggers::{FluxObjects, Trigger, triggers};
+use sluice_core::fleet::Kind;
+use sluice_view::triggers::{FluxObjects, TriggerView, triggers};
 
 use crate::age::since;
 use crate::cluster_flags::ClusterFlags;
@@ -66,7 +67,7 @@ pub(crate) async fn run(args: &Triggers, io: &mut Io<'_>) -> Outcome {
     Ok(())
 }
 
-fn lines(trigger: &Trigger, now: Timestamp) -> Vec<String> {
+fn lines(trigger: &TriggerView, now: Timestamp) -> Vec<String> {
     let last = trigger.last.map(|at| format!(", last {} ago", since(*at, now))).unwrap_or_default();
     let mut lines = vec![format!("  {}{last}", trigger.what), format!("    {}", trigger.how)];
     if !trigger.problem.is_empty() {
@@ -83,8 +84,8 @@ async fn read(connection: &Connection, io: &mut Io<'_>) -> Outcome<FluxObjects> 
         sources.extend(of_kind.into_iter().map(|source| (kind.to_string(), source)));
     }
     Ok(FluxObjects {
-        kustomizations: list(connection, KUSTOMIZE_GROUP, "Kustomization", io).await?,
-        releases: list(connection, HELM_GROUP, "HelmRelease", io).await?,
+        kustomizations: list(connection, KUSTOMIZE_GROUP, Kind::Kustomization.name(), io).await?,
+        releases: list(connection, HELM_GROUP, Kind::HelmRelease.name(), io).await?,
         sources,
         policies: list(connection, IMAGE_GROUP, "ImagePolicy", io).await?,
         automations: list(connection, IMAGE_GROUP, "ImageUpdateAutomation", io).await?,

@@ -7,48 +7,20 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Secret;
 use kube::core::{PartialObjectMeta, Status};
 use kube::{Api, Client, ResourceExt};
+use sluice_api::secret_use::{SecretLock, SecretUse, USED_BY};
 use sluice_core::dns_name;
 use sluice_delivery::DeliveryStrategy;
 
 use crate::timeout::{API_CALL_TIMEOUT, within};
 use crate::watch::kubeconfig;
 
-/// The annotation that restricts the use of a Secret: the names of [`SecretUse`] that are allowed, separated by
-/// commas. Without the annotation all are allowed, with an empty one none.
-pub const USED_BY: &str = "pipelines.weave.works/used-by";
-
-/// What Sluice uses a Secret for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SecretUse {
-    /// The credentials of the strategy `pull-request`, for git and the forge.
-    PullRequest,
-    /// The credentials of the strategy `commit`, for git.
-    Commit,
-    /// The credentials of the strategy `webhook`, for the receiver.
-    Webhook,
-    /// The keys that sign calls to the hook server.
-    Hook,
-}
-
-impl SecretUse {
-    /// The use of the Secret that a strategy names; `None` if the strategy needs no Secret.
-    pub fn of(strategy: &DeliveryStrategy) -> Option<Self> {
-        match strategy {
-            DeliveryStrategy::PullRequest { .. } => Some(SecretUse::PullRequest),
-            DeliveryStrategy::Commit { .. } => Some(SecretUse::Commit),
-            DeliveryStrategy::Webhook { .. } => Some(SecretUse::Webhook),
-            DeliveryStrategy::Notification(_) => None,
-        }
-    }
-
-    /// The name in the annotation.
-    pub fn name(self) -> &'static str {
-        match self {
-            SecretUse::PullRequest => "pull-request",
-            SecretUse::Commit => "commit",
-            SecretUse::Webhook => "webhook",
-            SecretUse::Hook => "hook",
-        }
+/// The use of the Secret that a strategy names; `None` if the strategy needs no Secret.
+pub fn use_of(strategy: &DeliveryStrategy) -> Option<SecretUse> {
+    match strategy {
+        DeliveryStrategy::PullRequest { .. } => Some(SecretUse::PullRequest),
+        DeliveryStrategy::Commit { .. } => Some(SecretUse::Commit),
+        DeliveryStrategy::Webhook { .. } => Some(SecretUse::Webhook),
+        DeliveryStrategy::Notification(_) => None,
     }
 }
 
@@ -84,9 +56,6 @@ fn secrets(client: &Client, namespace: &str, name: &str) -> kube::Result<Api<Sec
 /// The version of a Secret when it was read; `None` if it did not exist, or could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretVersion(pub Option<String>);
-
-/// The types of Secrets that people make for git, forges and webhooks. A Secret without a type is `Opaque`.
-const ALLOWED_TYPES: [&str; 3] = ["Opaque", "kubernetes.io/basic-auth", "kubernetes.io/ssh-auth"];
 
 /// A Secret must not be used in this way.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -127,19 +96,21 @@ pub enum SecretNotAllowed {
 /// Returns the data of a Secret for this use.
 ///
 /// # Errors
-/// When the annotation of the Secret does not name the use, or it has no annotation and its type is none of
-/// [`ALLOWED_TYPES`].
+/// When the annotation of the Secret does not name the use, or it has no annotation and a type that other programs
+/// use.
 pub fn data(secret: Secret, wanted: SecretUse) -> Result<BTreeMap<String, Vec<u8>>, SecretNotAllowed> {
+    let (type_, used_by) =
+        (secret.type_.clone().unwrap_or_default(), secret.annotations().get(USED_BY).cloned());
+    let lock = wanted.lock(&type_, used_by.as_deref());
     let (name, namespace, wanted) =
         (secret.name_any(), secret.namespace().unwrap_or_default(), wanted.name());
-    match (secret.annotations().get(USED_BY), secret.type_.as_deref()) {
-        (Some(used_by), _) if !used_by.split(',').any(|one| one.trim() == wanted) => {
-            Err(SecretNotAllowed::Annotation { name, namespace, used_by: used_by.clone(), wanted })
+    match lock {
+        Some(SecretLock::Annotation) => {
+            let used_by = used_by.unwrap_or_default();
+            Err(SecretNotAllowed::Annotation { name, namespace, used_by, wanted })
         }
-        (None, Some(type_)) if !type_.is_empty() && !ALLOWED_TYPES.contains(&type_) => {
-            Err(SecretNotAllowed::Type { name, namespace, type_: type_.into(), wanted })
-        }
-        _ => Ok(kubeconfig::data(secret)),
+        Some(SecretLock::Type) => Err(SecretNotAllowed::Type { name, namespace, type_, wanted }),
+        None => Ok(kubeconfig::data(secret)),
     }
 }
 

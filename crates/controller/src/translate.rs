@@ -7,7 +7,9 @@ use sluice_api::promotion::{self, Callback, CallbackState, Promotion as ApiPromo
 use sluice_core::Time;
 use sluice_core::evidence::{Evidence, Proof};
 use sluice_core::pipeline::{Environment, MinReady, Pipeline, Policy};
-use sluice_core::promotion::{CALLBACK_FAILED, Gate, GateKind, Promotion, ReceiverReport, RecordedRequest};
+use sluice_core::promotion::{
+    CALLBACK_FAILED, Gate, GateKind, Phase, Promotion, ReceiverReport, RecordedRequest,
+};
 use sluice_core::repository::Repository;
 use sluice_core::revision::Revision;
 use sluice_core::value_check::is_unsafe;
@@ -132,7 +134,7 @@ pub fn promotion(pipeline: &api::Pipeline, object: &ApiPromotion) -> Option<Prom
         retry,
         next_attempt: status.next_attempt.map(|at| *at),
         resumes_at: backoff::resumes_at(&status),
-        delivered: status.times.get("Delivered").map(|at| **at),
+        delivered: status.entered(Phase::Delivered).map(|at| *at),
         request: status.change_request.as_ref().map(|r| RecordedRequest {
             number: r.number,
             open: r.state == RecordedRequestState::Open,

@@ -7,6 +7,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::fleet::Kind;
 use crate::pipeline::Pipeline;
 use crate::repository::Repository;
 use crate::revision::{Facet, FacetKey, Revision};
@@ -197,7 +198,7 @@ impl ObservedTarget {
 pub fn is_tracked(pipeline: &Pipeline, revision: &Revision) -> bool {
     revision.facets().all(|(key, _)| {
         if pipeline.tracks.is_empty() {
-            (key.kind == "HelmRelease") == (key.facet == Facet::Chart)
+            (key.kind == Kind::HelmRelease.name()) == (key.facet == Facet::Chart)
         } else {
             pipeline.tracks.iter().any(|t| t.admits(&key.facet))
         }

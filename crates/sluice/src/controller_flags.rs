@@ -83,7 +83,7 @@ pub struct Flags {
     /// What to observe on clusters: `all` is every GitopsCluster, with the objects that only the views of the fleet show;
     /// `targets` is what pipelines need
     #[arg(long, default_value = "all", value_enum, value_name = "SCOPE")]
-    pub observe: Observe,
+    pub observe: ObserveFlag,
     /// Refuse GitopsClusters in other namespaces than the Pipeline's, and targets in other namespaces of the hub,
     /// unless their annotation pipelines.weave.works/allowed-namespaces lists the Pipeline's namespace
     #[arg(long)]
@@ -148,16 +148,16 @@ pub struct Flags {
 
 /// The values of `--observe`.
 #[derive(Clone, Copy, clap::ValueEnum)]
-pub enum Observe {
+pub enum ObserveFlag {
     All,
     Targets,
 }
 
-impl From<Observe> for ObserveScope {
-    fn from(flag: Observe) -> Self {
+impl From<ObserveFlag> for ObserveScope {
+    fn from(flag: ObserveFlag) -> Self {
         match flag {
-            Observe::All => ObserveScope::All,
-            Observe::Targets => ObserveScope::Targets,
+            ObserveFlag::All => ObserveScope::All,
+            ObserveFlag::Targets => ObserveScope::Targets,
         }
     }
 }

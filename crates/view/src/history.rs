@@ -74,7 +74,7 @@ pub(crate) fn entry(promotion: &Promotion) -> Entry {
         replaces: spec.replaces.clone(),
         phase: status.phase,
         started: promotion.metadata.creation_timestamp.as_ref().map(|time| Time::exact(time.0)),
-        since: status.times.get(&status.phase.to_string()).copied(),
+        since: status.entered(status.phase),
         by,
         delivered_as: request.or(commit).unwrap_or_default(),
         message: status.message,

@@ -9,6 +9,7 @@ pub mod explain;
 pub mod fleet;
 pub mod history;
 pub mod members;
+pub mod object_name;
 mod place;
 pub mod progress;
 mod running;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use sluice_api::Pipeline;
 use sluice_api::pipeline::{Environment, Target};
+use sluice_core::fleet::Kind;
 
 /// Returns the kinds and names of the members of a target, as the spec names them and the controller has found them. `name`
 /// is the name of the target.
@@ -20,6 +21,6 @@ pub fn members(
     let found = observed
         .flat_map(|target| &target.workloads)
         .map(|workload| (workload.kind.clone(), workload.name.clone()));
-    let is_of_flux = |(kind, _): &(String, String)| matches!(kind.as_str(), "Kustomization" | "HelmRelease");
+    let is_of_flux = |(kind, _): &(String, String)| Kind::of_flux(kind).is_some();
     app.chain(named).chain(found).filter(is_of_flux).collect()
 }

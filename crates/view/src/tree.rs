@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluice_api::Pipeline;
 use sluice_api::pipeline::WorkloadStatus;
+use sluice_core::fleet::Kind;
 use sluice_core::observed::Health;
 
 use crate::running::RunningTarget;
@@ -98,7 +99,7 @@ fn target(target: &RunningTarget<'_>) -> TargetNode {
 }
 
 fn is_flux(workload: &WorkloadStatus) -> bool {
-    matches!(workload.kind.as_str(), "HelmRelease" | "Kustomization")
+    Kind::of_flux(&workload.kind).is_some()
 }
 
 fn node(workload: &WorkloadStatus) -> WorkloadNode {

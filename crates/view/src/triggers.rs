@@ -13,13 +13,15 @@ use sluice_api::flux::{
 use sluice_api::pipeline::{Environment, Observe, Target};
 use sluice_api::{Pipeline, Promotion};
 use sluice_core::Time;
+use sluice_core::fleet::Kind;
 
 use crate::members::members;
+use crate::object_name::FluxName;
 
 /// Something that starts a pipeline.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Trigger {
+pub struct TriggerView {
     /// The environment that it changes.
     pub environment: String,
     /// The object as `Kind namespace/name`, or the call.
@@ -55,11 +57,8 @@ pub struct FluxObjects {
     pub providers: Vec<Provider>,
 }
 
-/// A kind, a namespace and a name.
-type Key = (String, String, String);
-
 /// Returns what starts a pipeline. `promotions` are those of its namespace.
-pub fn triggers(pipeline: &Pipeline, promotions: &[Promotion], flux: &FluxObjects) -> Vec<Trigger> {
+pub fn triggers(pipeline: &Pipeline, promotions: &[Promotion], flux: &FluxObjects) -> Vec<TriggerView> {
     let mut found = Vec::new();
     let environments = pipeline.spec.environments.iter().enumerate();
     let first = environments.filter(|(at, _)| pipeline.spec.after(*at).is_empty());
@@ -70,8 +69,8 @@ pub fn triggers(pipeline: &Pipeline, promotions: &[Promotion], flux: &FluxObject
             match &target.cluster_ref {
                 None if target.observe == Observe::Watch => {
                     for (kind, name) in members {
-                        let key = (kind, target.namespace.clone(), name);
-                        found.extend(member(environment, &key, flux, &mut sources));
+                        let object = FluxName { kind, namespace: target.namespace.clone(), name };
+                        found.extend(member(environment, &object, flux, &mut sources));
                     }
                 }
                 cluster => {
@@ -96,36 +95,59 @@ pub fn triggers(pipeline: &Pipeline, promotions: &[Promotion], flux: &FluxObject
 /// Returns how a Kustomization or HelmRelease on the hub gets new revisions, and adds the sources on the way.
 fn member(
     environment: &Environment,
-    key: &Key,
+    named: &FluxName,
     flux: &FluxObjects,
-    sources: &mut BTreeSet<Key>,
-) -> Vec<Trigger> {
-    let (kind, namespace, name) = key;
-    let trigger = |how: String, problem: String| Trigger {
+    sources: &mut BTreeSet<FluxName>,
+) -> Vec<TriggerView> {
+    let FluxName { namespace, name, .. } = named;
+    let trigger = |(how, problem): (String, String)| TriggerView {
         environment: environment.name.clone(),
-        what: format!("{kind} {namespace}/{name}"),
+        what: named.to_string(),
         how,
         last: None,
         problem,
     };
-    if kind == "Kustomization" {
-        let Some(object) = find(&flux.kustomizations, namespace, name) else {
-            return vec![trigger("it is not on this cluster, or you may not read it".into(), String::new())];
-        };
-        let source = source_of(&object.spec.source_ref, namespace);
-        let path = match object.spec.path.trim_start_matches("./") {
-            "" => String::new(),
-            path => format!(" in {path}"),
-        };
-        let how = format!("applies what {} has{path}", described(&source, flux));
-        let problem =
-            problem(object.spec.suspend, object.status.as_ref().map(|status| &status.conditions[..]));
-        sources.insert(source);
-        return vec![trigger(how, problem)];
+    let unread = || ("it is not on this cluster, or you may not read it".into(), String::new());
+    if Kind::of_flux(&named.kind) == Some(Kind::Kustomization) {
+        let object = find(&flux.kustomizations, namespace, name);
+        let found = object.map_or_else(unread, |object| kustomization(object, namespace, flux, sources));
+        return vec![trigger(found)];
     }
-    let Some(object) = find(&flux.releases, namespace, name) else {
-        return vec![trigger("it is not on this cluster, or you may not read it".into(), String::new())];
+    let Some(object) = find(&flux.releases, namespace, name) else { return vec![trigger(unread())] };
+    let mut found = vec![trigger(release(object, namespace, flux, sources))];
+    // A HelmRelease whose spec is in git changes when the Kustomization that made it does.
+    let owner = |at: usize| object.metadata.labels.as_ref()?.get(KUSTOMIZE_OWNER[at]).cloned();
+    if let (Some(name), Some(namespace)) = (owner(0), owner(1)) {
+        let owner = FluxName { kind: Kind::Kustomization.name().into(), namespace, name };
+        found.extend(member(environment, &owner, flux, sources));
+    }
+    found
+}
+
+/// Returns how a Kustomization gets new revisions, and why it does not; and adds its source.
+fn kustomization(
+    object: &Kustomization,
+    namespace: &str,
+    flux: &FluxObjects,
+    sources: &mut BTreeSet<FluxName>,
+) -> (String, String) {
+    let source = source_of(&object.spec.source_ref, namespace);
+    let path = match object.spec.path.trim_start_matches("./") {
+        "" => String::new(),
+        path => format!(" in {path}"),
     };
+    let how = format!("applies what {} has{path}", described(&source, flux));
+    sources.insert(source);
+    (how, problem(object.spec.suspend, object.status.as_ref().map(|status| &status.conditions[..])))
+}
+
+/// Returns how a HelmRelease gets new revisions, and why it does not; and adds its source.
+fn release(
+    object: &HelmRelease,
+    namespace: &str,
+    flux: &FluxObjects,
+    sources: &mut BTreeSet<FluxName>,
+) -> (String, String) {
     let how = match (&object.spec.chart, &object.spec.chart_ref) {
         (Some(chart), _) => {
             let source = source_of(&chart.spec.source_ref, namespace);
@@ -150,14 +172,7 @@ fn member(
         }
         (None, None) => "names no chart".into(),
     };
-    let state = problem(object.spec.suspend, object.status.as_ref().map(|status| &status.conditions[..]));
-    let mut found = vec![trigger(how, state)];
-    // A HelmRelease whose spec is in git changes when the Kustomization that made it does.
-    let owner = |at: usize| object.metadata.labels.as_ref()?.get(KUSTOMIZE_OWNER[at]).cloned();
-    if let (Some(name), Some(namespace)) = (owner(0), owner(1)) {
-        found.extend(member(environment, &("Kustomization".into(), namespace, name), flux, sources));
-    }
-    found
+    (how, problem(object.spec.suspend, object.status.as_ref().map(|status| &status.conditions[..])))
 }
 
 /// Returns what is known of a target on another cluster.
@@ -166,7 +181,7 @@ fn elsewhere(
     target: &Target,
     cluster: Option<&str>,
     members: &BTreeSet<(String, String)>,
-) -> Trigger {
+) -> TriggerView {
     let names: Vec<String> =
         members.iter().map(|(kind, name)| format!("{kind} {}/{name}", target.namespace)).collect();
     let cluster = cluster.unwrap_or("another cluster");
@@ -174,11 +189,15 @@ fn elsewhere(
     let how = format!(
         "what Flux applies on cluster {cluster}: sluice trace shows where it comes from, with the rights to see that cluster"
     );
-    Trigger { environment: environment.name.clone(), what, how, ..Trigger::default() }
+    TriggerView { environment: environment.name.clone(), what, how, ..TriggerView::default() }
 }
 
 /// Returns the automations that write into the repositories of these sources.
-fn automations(environment: &Environment, sources: &BTreeSet<Key>, flux: &FluxObjects) -> Vec<Trigger> {
+fn automations(
+    environment: &Environment,
+    sources: &BTreeSet<FluxName>,
+    flux: &FluxObjects,
+) -> Vec<TriggerView> {
     let of_source = |automation: &&ImageUpdateAutomation| {
         let (namespace, _) = name_of(automation);
         sources.contains(&source_of(&automation.spec.source_ref, &namespace))
@@ -191,7 +210,7 @@ fn automations(environment: &Environment, sources: &BTreeSet<Key>, flux: &FluxOb
         let policies = if chosen.is_empty() { String::new() } else { format!(": {}", chosen.join(", ")) };
         let path = automation.spec.update.as_ref().map(|update| update.path.trim_start_matches("./"));
         let path = path.filter(|path| !path.is_empty()).map(|path| format!(" in {path}")).unwrap_or_default();
-        Trigger {
+        TriggerView {
             environment: environment.name.clone(),
             what: format!("ImageUpdateAutomation {namespace}/{name}"),
             how: format!(
@@ -233,24 +252,29 @@ fn choice(spec: &ImagePolicySpec) -> String {
 }
 
 /// Returns the Receivers that make Flux look at these sources immediately.
-fn receivers(environment: &Environment, sources: &BTreeSet<Key>, flux: &FluxObjects) -> Vec<Trigger> {
+fn receivers(
+    environment: &Environment,
+    sources: &BTreeSet<FluxName>,
+    flux: &FluxObjects,
+) -> Vec<TriggerView> {
     let looked_at = |receiver: &Receiver| -> Vec<String> {
         let (own, _) = name_of(receiver);
         let resources = receiver.spec.resources.iter().flat_map(|resource| {
             let namespace = resource.namespace.clone().unwrap_or_else(|| own.clone());
-            let is_meant = move |(kind, of, name): &&Key| {
-                *kind == resource.kind && *of == namespace && (resource.name == "*" || resource.name == *name)
+            let is_meant = move |source: &&FluxName| {
+                source.kind == resource.kind
+                    && source.namespace == namespace
+                    && (resource.name == "*" || resource.name == source.name)
             };
             sources.iter().filter(is_meant)
         });
-        let names: BTreeSet<String> =
-            resources.map(|(kind, namespace, name)| format!("{kind} {namespace}/{name}")).collect();
+        let names: BTreeSet<String> = resources.map(FluxName::to_string).collect();
         names.into_iter().collect()
     };
     let trigger = |receiver: &Receiver| {
         let sources = looked_at(receiver);
         let status = receiver.status.clone().unwrap_or_default();
-        (!sources.is_empty()).then(|| Trigger {
+        (!sources.is_empty()).then(|| TriggerView {
             environment: environment.name.clone(),
             what: {
                 let (namespace, name) = name_of(receiver);
@@ -274,7 +298,7 @@ fn receivers(environment: &Environment, sources: &BTreeSet<Key>, flux: &FluxObje
 }
 
 /// Returns the Alerts that send Flux's events about this pipeline to Sluice.
-fn alerts(pipeline: &Pipeline, flux: &FluxObjects) -> Vec<Trigger> {
+fn alerts(pipeline: &Pipeline, flux: &FluxObjects) -> Vec<TriggerView> {
     let own = {
         let (namespace, name) = own_name(pipeline);
         format!("/promotion/{namespace}/{name}/")
@@ -286,7 +310,7 @@ fn alerts(pipeline: &Pipeline, flux: &FluxObjects) -> Vec<Trigger> {
         let suspended =
             [(alert.spec.suspend, "it is suspended"), (provider.spec.suspend, "its Provider is suspended")];
         let problem = suspended.iter().find(|(suspended, _)| *suspended).map(|(_, why)| (*why).to_string());
-        Some(Trigger {
+        Some(TriggerView {
             environment: environment.into(),
             what: format!("Alert {namespace}/{name}"),
             how: "sends Flux's events to Sluice, which then looks immediately".into(),
@@ -298,13 +322,13 @@ fn alerts(pipeline: &Pipeline, flux: &FluxObjects) -> Vec<Trigger> {
 }
 
 /// Returns the call with which a program requests a promotion; `None` if the pipeline names no Secret for its key.
-fn trigger_call(pipeline: &Pipeline, promotions: &[Promotion]) -> Option<Trigger> {
+fn trigger_call(pipeline: &Pipeline, promotions: &[Promotion]) -> Option<TriggerView> {
     let first = pipeline.spec.environments.first()?;
     let secret = pipeline.spec.policy(first)?.secret()?;
     let (namespace, name) = own_name(pipeline);
     let own = promotions.iter().filter(|promotion| promotion.spec.pipeline == name);
     let last = own.filter_map(|promotion| promotion.spec.trigger.as_ref().map(|trigger| trigger.at)).max();
-    Some(Trigger {
+    Some(TriggerView {
         environment: first.name.clone(),
         what: format!("POST /trigger/{namespace}/{name}"),
         how: format!(
@@ -320,20 +344,24 @@ fn own_name(pipeline: &Pipeline) -> (String, String) {
     (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
 }
 
-fn source_of(reference: &SourceRef, from: &str) -> Key {
+fn source_of(reference: &SourceRef, from: &str) -> FluxName {
     let namespace = reference.namespace.clone().filter(|namespace| !namespace.is_empty());
-    (reference.kind.clone(), namespace.unwrap_or_else(|| from.into()), reference.name.clone())
+    FluxName {
+        kind: reference.kind.clone(),
+        namespace: namespace.unwrap_or_else(|| from.into()),
+        name: reference.name.clone(),
+    }
 }
 
 /// Returns a source in words: what it follows, and why Flux cannot fetch it now.
-fn described((kind, namespace, name): &Key, flux: &FluxObjects) -> String {
-    let is_it = |(of, source): &&(String, Source)| {
-        of == kind
-            && source.metadata.namespace.as_ref() == Some(namespace)
-            && source.metadata.name.as_ref() == Some(name)
+fn described(name: &FluxName, flux: &FluxObjects) -> String {
+    let is_it = |(kind, source): &&(String, Source)| {
+        *kind == name.kind
+            && source.metadata.namespace.as_ref() == Some(&name.namespace)
+            && source.metadata.name.as_ref() == Some(&name.name)
     };
     let Some((_, source)) = flux.sources.iter().find(is_it) else {
-        return format!("{kind} {namespace}/{name}");
+        return name.to_string();
     };
     let spec = &source.spec;
     let reference = spec.reference.clone().unwrap_or_default();
@@ -353,7 +381,7 @@ fn described((kind, namespace, name): &Key, flux: &FluxObjects) -> String {
         none if none.is_empty() => none,
         problem => format!("; {problem}"),
     };
-    format!("{kind} {namespace}/{name} ({follows}{address}{problem})")
+    format!("{name} ({follows}{address}{problem})")
 }
 
 /// Returns why Flux does not reconcile an object now; empty if it does.
@@ -362,7 +390,7 @@ fn problem(suspended: bool, conditions: Option<&[FluxCondition]>) -> String {
         return "it is suspended".into();
     }
     let ready = conditions.unwrap_or_default().iter().find(|condition| condition.type_ == "Ready");
-    ready.filter(|ready| ready.status == "False").map(|ready| ready.message.clone()).unwrap_or_default()
+    ready.filter(|ready| ready.is_false()).map(|ready| ready.message.clone()).unwrap_or_default()
 }
 
 /// Whether a version of a chart is a range of versions

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluice_api::Pipeline;
+use sluice_core::fleet::Kind;
 use sluice_core::image;
 
 use crate::running::RunningTarget;
@@ -45,7 +46,8 @@ pub struct Outlier {
 /// Returns the chart versions of all HelmReleases, ordered by name and pipeline, the environments in their order.
 pub fn charts(pipelines: &[Pipeline]) -> Vec<VersionRow> {
     rows(pipelines, |target| {
-        let releases = target.workloads().iter().filter(|w| w.kind == "HelmRelease" && !w.version.is_empty());
+        let releases =
+            target.workloads().iter().filter(|w| w.kind == Kind::HelmRelease.name() && !w.version.is_empty());
         releases.map(|release| (release.name.clone(), release.version.clone())).collect()
     })
 }

@@ -5,7 +5,7 @@ use sluice_view::change::{ChangeCheck, approve, reject, retry};
 
 /// Something that a person can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
+pub(crate) enum PersonAction {
     Approve,
     Reject,
     Retry,
@@ -13,15 +13,16 @@ pub(crate) enum Action {
     Resume,
 }
 
-impl Action {
+impl PersonAction {
     /// What can be done with a promotion, the wanted one first.
-    pub(crate) const OF_PROMOTION: [Action; 3] = [Action::Approve, Action::Retry, Action::Reject];
+    pub(crate) const OF_PROMOTION: [PersonAction; 3] =
+        [PersonAction::Approve, PersonAction::Retry, PersonAction::Reject];
 
     /// Returns what can be done with objects of a kind.
-    pub(crate) fn of(kind: &str) -> &'static [Action] {
+    pub(crate) fn of(kind: &str) -> &'static [PersonAction] {
         match kind {
-            "promotions" => &Action::OF_PROMOTION,
-            "pipelines" => &[Action::Suspend, Action::Resume],
+            "promotions" => &PersonAction::OF_PROMOTION,
+            "pipelines" => &[PersonAction::Suspend, PersonAction::Resume],
             _ => &[],
         }
     }
@@ -29,46 +30,46 @@ impl Action {
     /// Returns the word in addresses.
     pub(crate) fn word(self) -> &'static str {
         match self {
-            Action::Approve => "approve",
-            Action::Reject => "reject",
-            Action::Retry => "retry",
-            Action::Suspend => "suspend",
-            Action::Resume => "resume",
+            PersonAction::Approve => "approve",
+            PersonAction::Reject => "reject",
+            PersonAction::Retry => "retry",
+            PersonAction::Suspend => "suspend",
+            PersonAction::Resume => "resume",
         }
     }
 
     /// Returns the word on a button.
     pub(crate) fn title(self) -> &'static str {
         match self {
-            Action::Approve => "Approve",
-            Action::Reject => "Reject",
-            Action::Retry => "Retry",
-            Action::Suspend => "Suspend",
-            Action::Resume => "Resume",
+            PersonAction::Approve => "Approve",
+            PersonAction::Reject => "Reject",
+            PersonAction::Retry => "Retry",
+            PersonAction::Suspend => "Suspend",
+            PersonAction::Resume => "Resume",
         }
     }
 
     /// Returns the verbs that a person needs.
     pub(crate) fn verbs(self) -> &'static [&'static str] {
         match self {
-            Action::Approve | Action::Reject => &["patch", "approve"],
-            Action::Retry => &["patch", "retry"],
-            Action::Suspend | Action::Resume => &["patch"],
+            PersonAction::Approve | PersonAction::Reject => &["patch", "approve"],
+            PersonAction::Retry => &["patch", "retry"],
+            PersonAction::Suspend | PersonAction::Resume => &["patch"],
         }
     }
 
     /// Returns the action of this name on objects of a kind.
-    pub(crate) fn named(kind: &str, word: &str) -> Option<Action> {
-        Action::of(kind).iter().copied().find(|action| action.word() == word)
+    pub(crate) fn named(kind: &str, word: &str) -> Option<PersonAction> {
+        PersonAction::of(kind).iter().copied().find(|action| action.word() == word)
     }
 
     /// Checks whether it can be done with a promotion.
     pub(crate) fn check(self, promotion: &Promotion, pipeline: Option<&Pipeline>) -> ChangeCheck {
         match self {
-            Action::Approve => approve::check(promotion),
-            Action::Reject => reject::check(promotion),
-            Action::Retry => retry::check(promotion, pipeline),
-            Action::Suspend | Action::Resume => ChangeCheck::Apply,
+            PersonAction::Approve => approve::check(promotion),
+            PersonAction::Reject => reject::check(promotion),
+            PersonAction::Retry => retry::check(promotion, pipeline),
+            PersonAction::Suspend | PersonAction::Resume => ChangeCheck::Apply,
         }
     }
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use sluice_api::{Pipeline, Promotion};
 use sluice_core::access::Caller;
+use sluice_view::object_name::ObjectName;
 
 use crate::board::{Board, ShownPipeline};
 use crate::hub::Hub;
 use crate::problem::Problem;
-use crate::query::ObjectName;
 use crate::rights::{Namespaces, kind, may_see};
 use crate::state::Api;
 

@@ -6,7 +6,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-use crate::action::Action;
+use crate::action::PersonAction;
 use crate::changes::{ChangesQuery, GonePipeline, Listed};
 use crate::pipelines::{ActionRequest, Explanations, History, PipelineAnswer, PipelineList, PromotionAnswer};
 use crate::problem::Problem;
@@ -54,7 +54,7 @@ pub fn document() -> Value {
         "/api/v1/changes": changes,
     });
     for kind in ["pipelines", "promotions"] {
-        for action in Action::of(kind) {
+        for action in PersonAction::of(kind) {
             let path = format!("/api/v1/{kind}/{{namespace}}/{{name}}/{}", action.word());
             paths[path] = action_route(&mut schemas, *action);
         }
@@ -111,7 +111,7 @@ fn changes_route(schemas: &mut SchemaGenerator) -> Value {
     route
 }
 
-fn action_route(schemas: &mut SchemaGenerator, action: Action) -> Value {
+fn action_route(schemas: &mut SchemaGenerator, action: PersonAction) -> Value {
     let (body, problem) = (schemas.subschema_for::<ActionRequest>(), schemas.subschema_for::<Problem>());
     let problem = |description: &str| json!({"description": description, "content": {"application/problem+json": {"schema": problem}}});
     json!({"post": {

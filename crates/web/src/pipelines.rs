@@ -13,6 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluice_view::explain::{Explanation, explain};
 use sluice_view::history::{Entry, history};
+use sluice_view::object_name::ObjectName;
 use sluice_view::status::PipelineScreen;
 use sluice_view::story::{PromotionStory, promotion_story};
 
@@ -22,8 +23,8 @@ use crate::caller::IdentifiedCaller;
 use crate::find::{find_pipeline, find_promotion, visible_pipelines};
 use crate::hub::Hub;
 use crate::problem::Problem;
-use crate::query::{ExplainQuery, HistoryQuery, ObjectName, PipelinesQuery, search_words, valid};
-use crate::requested_action::{RequestedAction, Seen};
+use crate::query::{ExplainQuery, HistoryQuery, PipelinesQuery, search_words, valid};
+use crate::requested_action::{ActionPath, RequestedAction, Seen};
 use crate::state::Api;
 
 /// The most bytes of the body of a request.
@@ -184,11 +185,11 @@ async fn promotion<H: Hub>(
 async fn carry_out<H: Hub>(
     State(api): State<Api<H>>,
     IdentifiedCaller(caller, token): IdentifiedCaller,
-    Path(place): Path<(String, String, String, String)>,
+    Path(path): Path<ActionPath>,
     body: Result<Json<ActionRequest>, JsonRejection>,
 ) -> Result<StatusCode, Problem> {
     let Json(request) = body.map_err(|error| Problem::bad_request(error.body_text()))?;
-    let requested = RequestedAction::find(&api, &caller, &place).await?;
+    let requested = RequestedAction::find(&api, &caller, &path).await?;
     requested.carry_out(&api, (&caller, &token), (&request.seen, &request.reason)).await?;
     Ok(StatusCode::NO_CONTENT)
 }

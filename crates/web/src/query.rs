@@ -17,13 +17,6 @@ const MAX_LIMIT: usize = 5000;
 /// The most bytes of a search.
 const MAX_SEARCH_BYTES: usize = 200;
 
-/// The namespace and name of a Pipeline or Promotion.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(crate) struct ObjectName {
-    pub namespace: String,
-    pub name: String,
-}
-
 /// Returns valid parameters.
 pub(crate) fn valid<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
     query.map(|Query(query)| query).map_err(|error| Problem::bad_request(error.body_text()))

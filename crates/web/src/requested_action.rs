@@ -6,28 +6,38 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use jiff::Timestamp;
+use serde::Deserialize;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use sluice_api::promotion::{GateStatus, PromotionStatus};
 use sluice_api::{Pipeline, Promotion};
 use sluice_core::access::Caller;
 use sluice_view::change::{ChangeCheck, approve, delivery, reject, retry};
+use sluice_view::object_name::ObjectName;
 
-use crate::action::{Action, targets_of};
+use crate::action::{PersonAction, targets_of};
 use crate::find::{find_pipeline, find_promotion};
 use crate::hub::{Change, ChangeError, ChangedKind, Hub, SeenObject};
 use crate::problem::Problem;
-use crate::query::ObjectName;
 use crate::rights::MissingRights;
 use crate::state::Api;
 
 /// The most characters of a reason.
 pub(crate) const MAX_REASON: usize = 1000;
 
+/// The path of an action: of which kind and object it is, and what it is.
+#[derive(Deserialize)]
+pub(crate) struct ActionPath {
+    kind: String,
+    namespace: String,
+    name: String,
+    action: String,
+}
+
 /// An action that a person requests, and what it is about.
 pub(crate) struct RequestedAction {
     /// What the person wants to do.
-    pub action: Action,
+    pub action: PersonAction,
     /// The namespace and name of the promotion or pipeline.
     pub object: ObjectName,
     /// The pipeline.
@@ -41,16 +51,16 @@ impl RequestedAction {
     pub(crate) async fn find<H: Hub>(
         api: &Api<H>,
         caller: &Caller,
-        (kind, namespace, name, action): &(String, String, String, String),
+        path: &ActionPath,
     ) -> Result<RequestedAction, Problem> {
         let unknown = || Problem::not_found("there is no such action");
-        let action = Action::named(kind, action).ok_or_else(unknown)?;
-        let object = ObjectName { namespace: namespace.clone(), name: name.clone() };
+        let action = PersonAction::named(&path.kind, &path.action).ok_or_else(unknown)?;
+        let object = ObjectName { namespace: path.namespace.clone(), name: path.name.clone() };
         let (pipeline, promotion) = match action {
-            Action::Suspend | Action::Resume => {
+            PersonAction::Suspend | PersonAction::Resume => {
                 (find_pipeline(api, caller, &object).await?.stored.whole(), None)
             }
-            Action::Approve | Action::Reject | Action::Retry => {
+            PersonAction::Approve | PersonAction::Reject | PersonAction::Retry => {
                 let (pipeline, promotion) = find_promotion(api, caller, &object).await?;
                 (pipeline, Some(promotion))
             }
@@ -106,17 +116,17 @@ impl RequestedAction {
         if own.to_string() != seen {
             return Err(ChangeError::Conflict.into());
         }
-        if self.action == Action::Reject && reason.is_empty() {
+        if self.action == PersonAction::Reject && reason.is_empty() {
             return Err(Problem::bad_request("say why, so that others know what to do"));
         }
         if reason.chars().count() > MAX_REASON {
             return Err(Problem::bad_request("say it in at most 1000 characters"));
         }
         let spec = match (self.action, &self.promotion) {
-            (Action::Approve, Some(promotion)) => approve::spec(promotion, &caller.name),
-            (Action::Reject, Some(promotion)) => reject::spec(promotion, &caller.name, reason),
-            (Action::Retry, Some(promotion)) => retry::spec(promotion, Timestamp::now()),
-            (action, _) => json!({"suspend": action == Action::Suspend}),
+            (PersonAction::Approve, Some(promotion)) => approve::spec(promotion, &caller.name),
+            (PersonAction::Reject, Some(promotion)) => reject::spec(promotion, &caller.name, reason),
+            (PersonAction::Retry, Some(promotion)) => retry::spec(promotion, Timestamp::now()),
+            (action, _) => json!({"suspend": action == PersonAction::Suspend}),
         };
         let change = Change {
             kind: if self.promotion.is_some() { ChangedKind::Promotion } else { ChangedKind::Pipeline },

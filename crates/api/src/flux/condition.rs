@@ -23,3 +23,15 @@ pub struct FluxCondition {
     /// `MarshalJSON`), and Deployments may have such conditions.
     pub last_transition_time: Option<Time>,
 }
+
+impl FluxCondition {
+    /// Returns true if the status is True.
+    pub fn is_true(&self) -> bool {
+        self.status == "True"
+    }
+
+    /// Returns true if the status is False. An Unknown condition is neither true nor false.
+    pub fn is_false(&self) -> bool {
+        self.status == "False"
+    }
+}

@@ -16,9 +16,9 @@ use sluice_api::flux::notification::{
     AlertSpec, ObjectsRef, ProviderRef, ProviderSpec, ReceiverSpec, ReceiverStatus,
 };
 use sluice_api::flux::{
-    Artifact, ChartSpec, ChartTemplate, FluxCondition, FluxStatus, HealthCheck, HelmAction, HelmReleaseSpec,
-    Inventory, InventoryEntry, KubeConfigRef, KustomizationSpec, Snapshot, SourceRef, SourceReference,
-    SourceSpec, SourceStatus,
+    Artifact, ChartSpec, ChartTemplate, FluxCondition, FluxInventory, FluxStatus, HealthCheck, HelmAction,
+    HelmReleaseSpec, HelmSnapshot, InventoryEntry, KubeConfigRef, KustomizationSpec, SourceRef,
+    SourceReference, SourceSpec, SourceStatus,
 };
 use sluice_api::gitops_cluster::GitopsClusterSpec;
 use sluice_api::pipeline::SecretRef;
@@ -79,8 +79,8 @@ fn status() -> FluxStatus {
         last_attempted_revision: some("r"),
         last_attempted_revision_digest: some("d"),
         helm_chart: some("ns/n"),
-        inventory: Some(Inventory { entries: vec![InventoryEntry { id: "i".into() }] }),
-        history: vec![Snapshot {
+        inventory: Some(FluxInventory { entries: vec![InventoryEntry { id: "i".into() }] }),
+        history: vec![HelmSnapshot {
             name: "n".into(),
             namespace: "ns".into(),
             version: 1,

@@ -6,7 +6,7 @@ use kube::api::ListParams;
 use kube::client::Body;
 use kube::core::Request;
 use sluice_api::Pipeline;
-use sluice_view::check::Fact;
+use sluice_view::check::Reading;
 use sluice_view::check::clocks::Clocks;
 use sluice_view::check::controller::Controller;
 
@@ -22,7 +22,7 @@ pub(super) async fn read(connection: &Connection) -> Outcome<Clocks> {
     let here = Timestamp::now();
     let date = answer.headers().get("date").and_then(|date| date.to_str().ok());
     let server = date.and_then(|date| DateTimeParser::new().parse_timestamp(date).ok());
-    Ok(Clocks { here, server: server.map_or(Fact::Absent, Fact::Known), newest: None })
+    Ok(Clocks { here, server: server.map_or(Reading::Absent, Reading::Known), newest: None })
 }
 
 /// Returns the newest time that the controller has written, and where it is.

@@ -10,22 +10,20 @@ use kube::{Api, ResourceExt};
 use sluice_api::GitopsCluster;
 use sluice_api::gitops_cluster::{KUBECONFIG_KEYS, gitops_cluster_resource};
 use sluice_api::pipeline::{Observe, Pipeline};
-use sluice_view::check::Fact;
-use sluice_view::check::clusters::{Cluster, Kubeconfig};
+use sluice_view::check::Reading;
+use sluice_view::check::clusters::{Kubeconfig, NamedCluster};
+use sluice_view::object_name::ObjectName;
 
 use super::read::{each, fact, get};
 use crate::connection::Connection;
 use crate::exit::Outcome;
-
-/// Namespace and name.
-type Key = (String, String);
 
 /// Reads the clusters. `namespace` is the checked one; `None` for all.
 pub(super) async fn read(
     connection: &Connection,
     namespace: Option<&str>,
     pipelines: &[Pipeline],
-) -> Outcome<Vec<Cluster>> {
+) -> Outcome<Vec<NamedCluster>> {
     let mut wanted = named(pipelines);
     let mut found = BTreeMap::new();
     let resource = gitops_cluster_resource();
@@ -36,7 +34,7 @@ pub(super) async fn read(
     // Without the right to list them, each cluster that a pipeline names is read.
     let listed = fact(connection, all.list(&ListParams::default()).await, String::new)?;
     for cluster in listed.known().into_iter().flat_map(|list| &list.items) {
-        let key = (cluster.namespace().unwrap_or_default(), cluster.name_any());
+        let key = ObjectName { namespace: cluster.namespace().unwrap_or_default(), name: cluster.name_any() };
         found.insert(key.clone(), cluster.spec.kubeconfig_secret());
         wanted.entry(key).or_default();
     }
@@ -44,15 +42,16 @@ pub(super) async fn read(
 }
 
 /// Returns the clusters that pipelines name, with the pipelines. A target with `observe: Push` needs no cluster.
-fn named(pipelines: &[Pipeline]) -> BTreeMap<Key, Vec<String>> {
-    let mut named: BTreeMap<Key, Vec<String>> = BTreeMap::new();
+fn named(pipelines: &[Pipeline]) -> BTreeMap<ObjectName, Vec<String>> {
+    let mut named: BTreeMap<ObjectName, Vec<String>> = BTreeMap::new();
     for pipeline in pipelines {
         let home = pipeline.namespace().unwrap_or_default();
         let name = format!("{home}/{}", pipeline.name_any());
         let targets = pipeline.spec.environments.iter().flat_map(|environment| &environment.targets);
         let watched = targets.filter(|target| target.observe == Observe::Watch);
         for cluster in watched.filter_map(|target| target.cluster_ref.as_ref()) {
-            let key = (cluster.namespace_or(&home).to_owned(), cluster.name.clone());
+            let key =
+                ObjectName { namespace: cluster.namespace_or(&home).to_owned(), name: cluster.name.clone() };
             let users = named.entry(key).or_default();
             if !users.contains(&name) {
                 users.push(name.clone());
@@ -64,12 +63,12 @@ fn named(pipelines: &[Pipeline]) -> BTreeMap<Key, Vec<String>> {
 
 async fn one(
     connection: &Connection,
-    (namespace, name): Key,
+    ObjectName { namespace, name }: ObjectName,
     pipelines: Vec<String>,
     listed: Option<Option<String>>,
-) -> Outcome<Cluster> {
+) -> Outcome<NamedCluster> {
     let secret = match listed {
-        Some(secret) => Fact::Known(secret),
+        Some(secret) => Reading::Known(secret),
         None => {
             let resource = gitops_cluster_resource();
             let api: Api<GitopsCluster> =
@@ -79,14 +78,14 @@ async fn one(
         }
     };
     let kubeconfig = match secret.known().cloned().flatten() {
-        None => Fact::Absent,
+        None => Reading::Absent,
         Some(secret) => {
             let api: Api<Secret> = Api::namespaced(connection.client.clone(), &namespace);
             let right = format!("get on secrets in namespace {namespace}");
             get(connection, &api, &secret, &right).await?.map(kubeconfig)
         }
     };
-    Ok(Cluster { namespace, name, pipelines, secret, kubeconfig })
+    Ok(NamedCluster { namespace, name, pipelines, secret, kubeconfig })
 }
 
 /// Returns what matters about the kubeconfig in a Secret. Errors of the parser are not shown: they quote the text.

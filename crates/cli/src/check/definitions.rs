@@ -9,7 +9,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::{Api, ResourceExt};
 use sluice_api::promotion_admission::{NAME, gap};
 use sluice_api::{GROUP, all_crds};
-use sluice_view::check::Fact;
+use sluice_view::check::Reading;
 use sluice_view::check::definitions::Definitions;
 
 use super::read::{each, fact, get};
@@ -17,23 +17,26 @@ use crate::connection::Connection;
 use crate::exit::Outcome;
 
 /// Reads the API groups that the API server serves.
-pub(super) async fn groups(connection: &Connection) -> Outcome<Fact<BTreeSet<String>>> {
+pub(super) async fn groups(connection: &Connection) -> Outcome<Reading<BTreeSet<String>>> {
     let answer = connection.client.list_api_groups().await;
     let right = || "get on the path /apis (ClusterRole system:discovery)".into();
     Ok(fact(connection, answer, right)?.map(|all| all.groups.into_iter().map(|group| group.name).collect()))
 }
 
 /// Returns whether one of these groups is served.
-pub(super) fn is_served(groups: &Fact<BTreeSet<String>>, wanted: &[&str]) -> Fact<()> {
+pub(super) fn is_served(groups: &Reading<BTreeSet<String>>, wanted: &[&str]) -> Reading<()> {
     match groups {
-        Fact::Known(all) if wanted.iter().any(|group| all.contains(*group)) => Fact::Known(()),
-        Fact::Known(_) => Fact::Absent,
+        Reading::Known(all) if wanted.iter().any(|group| all.contains(*group)) => Reading::Known(()),
+        Reading::Known(_) => Reading::Absent,
         unread => unread.clone().map(drop),
     }
 }
 
 /// Reads the definitions and the admission policy.
-pub(super) async fn read(connection: &Connection, groups: &Fact<BTreeSet<String>>) -> Outcome<Definitions> {
+pub(super) async fn read(
+    connection: &Connection,
+    groups: &Reading<BTreeSet<String>>,
+) -> Outcome<Definitions> {
     let crds: Api<CustomResourceDefinition> = Api::all(connection.client.clone());
     let crds = each(all_crds(), async |crd| {
         let name = crd.name_any();
@@ -52,14 +55,14 @@ pub(super) async fn read(connection: &Connection, groups: &Fact<BTreeSet<String>
 }
 
 /// Returns why the admission policy is not in force.
-async fn policy(connection: &Connection) -> Outcome<Fact<Option<String>>> {
+async fn policy(connection: &Connection) -> Outcome<Reading<Option<String>>> {
     let version = "admissionregistration.k8s.io/v1";
     let served = connection.client.list_api_group_resources(version).await;
     let served = fact(connection, served, || format!("get on the path /apis/{version}"))?;
     let is_policy = |kind: &str| kind == "ValidatingAdmissionPolicy";
     match &served {
-        Fact::Known(list) if list.resources.iter().any(|resource| is_policy(&resource.kind)) => {}
-        Fact::Known(_) | Fact::Absent => return Ok(Fact::Absent),
+        Reading::Known(list) if list.resources.iter().any(|resource| is_policy(&resource.kind)) => {}
+        Reading::Known(_) | Reading::Absent => return Ok(Reading::Absent),
         unread => return Ok(unread.clone().map(|_| None)),
     }
     let policies: Api<ValidatingAdmissionPolicy> = Api::all(connection.client.clone());
@@ -74,8 +77,8 @@ async fn policy(connection: &Connection) -> Outcome<Fact<Option<String>>> {
         ),
     )?;
     Ok(match (policy, binding) {
-        (policy @ (Fact::Forbidden(_) | Fact::Failed(_)), _) => policy.map(|_| None),
-        (_, binding @ (Fact::Forbidden(_) | Fact::Failed(_))) => binding.map(|_| None),
-        (policy, binding) => Fact::Known(gap(policy.known(), binding.known())),
+        (policy @ (Reading::Forbidden(_) | Reading::Failed(_)), _) => policy.map(|_| None),
+        (_, binding @ (Reading::Forbidden(_) | Reading::Failed(_))) => binding.map(|_| None),
+        (policy, binding) => Reading::Known(gap(policy.known(), binding.known())),
     })
 }

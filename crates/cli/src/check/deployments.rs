@@ -12,7 +12,7 @@ use kube::{Api, ResourceExt};
 use serde::{Deserialize, Serialize};
 use sluice_api::workload::Workload;
 use sluice_core::Time;
-use sluice_view::check::Fact;
+use sluice_view::check::Reading;
 use sluice_view::check::controller::{Controller, Deployment, Lease};
 use sluice_view::check::flux::{Flux, LABEL, VERSION_LABEL, VERSIONED_CRD};
 
@@ -84,10 +84,10 @@ fn deployment(deployment: Workload) -> Deployment {
 }
 
 /// Reads the version and the Deployments of Flux.
-pub(super) async fn flux(connection: &Connection, groups: &Fact<BTreeSet<String>>) -> Outcome<Flux> {
+pub(super) async fn flux(connection: &Connection, groups: &Reading<BTreeSet<String>>) -> Outcome<Flux> {
     let served = is_served(groups, &["kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io"]);
-    let (mut version, mut deployments) = (Fact::Absent, Fact::Absent);
-    if !matches!(served, Fact::Absent) {
+    let (mut version, mut deployments) = (Reading::Absent, Reading::Absent);
+    if !matches!(served, Reading::Absent) {
         let crds: Api<CustomResourceDefinition> = Api::all(connection.client.clone());
         let all: Api<Workload> = Api::all_with(connection.client.clone(), &deployment_resource());
         let params = ListParams::default().labels(LABEL);

@@ -14,7 +14,7 @@ use kube::api::ListParams;
 use sluice_api::lenient::{self, List};
 use sluice_api::pipeline::{Observe, Pipeline};
 use sluice_view::check::pipelines::Pipelines;
-use sluice_view::check::{Fact, Facts, Finding, Report, Severity, Topic, check};
+use sluice_view::check::{CheckFacts, CheckReport, Finding, Reading, Severity, Topic, check};
 
 use self::read::fact;
 use crate::cluster_flags::ClusterFlags;
@@ -80,7 +80,7 @@ pub(crate) async fn run(args: &Check, version: &str, io: &mut Io<'_>) -> Outcome
 }
 
 /// Reads all facts and returns the findings.
-async fn report(args: &Check, version: &str, connection: &Connection) -> Outcome<Report> {
+async fn report(args: &Check, version: &str, connection: &Connection) -> Outcome<CheckReport> {
     let namespace = (!args.all_namespaces).then_some(connection.namespace.as_str());
     // The first request also shows whether the cluster can be used at all.
     let mut clocks = clocks::read(connection).await?;
@@ -102,14 +102,14 @@ async fn report(args: &Check, version: &str, connection: &Connection) -> Outcome
     flux.targets_here = watched.iter().filter(|target| target.cluster_ref.is_none()).count();
     definitions.targets_elsewhere = watched.len() - flux.targets_here;
     clocks.newest = clocks::newest(&controller, readable);
-    let has_clusters = !matches!(definitions.gitops_clusters, Fact::Absent);
+    let has_clusters = !matches!(definitions.gitops_clusters, Reading::Absent);
     let sentences = |list: &List<Pipeline>| list.unreadable.iter().map(describe::<Pipeline, _>).collect();
     let pipelines = match &found {
-        Fact::Known(list) => Fact::Known((readable.as_slice(), sentences(list))),
+        Reading::Known(list) => Reading::Known((readable.as_slice(), sentences(list))),
         unread => unread.clone().map(|_| (readable.as_slice(), Vec::new())),
     };
     let namespace = namespace.map(String::from);
-    Ok(check(&Facts {
+    Ok(check(&CheckFacts {
         definitions,
         controller,
         rights,
@@ -122,7 +122,7 @@ async fn report(args: &Check, version: &str, connection: &Connection) -> Outcome
 }
 
 /// Reads the pipelines.
-async fn pipelines(connection: &Connection, namespace: Option<&str>) -> Outcome<Fact<List<Pipeline>>> {
+async fn pipelines(connection: &Connection, namespace: Option<&str>) -> Outcome<Reading<List<Pipeline>>> {
     let answer = lenient::list(&connection.client, namespace, &ListParams::default()).await;
     fact(connection, answer, || match namespace {
         Some(namespace) => format!("list on pipelines.pipelines.weave.works in namespace {namespace}"),
@@ -131,7 +131,7 @@ async fn pipelines(connection: &Connection, namespace: Option<&str>) -> Outcome<
 }
 
 /// Prints the findings below the heading of their topic.
-fn print(report: &Report, io: &mut Io<'_>) -> Outcome {
+fn print(report: &CheckReport, io: &mut Io<'_>) -> Outcome {
     let mut topic: Option<Topic> = None;
     for Finding { topic: of, severity, message, fix } in &report.findings {
         if topic.replace(*of) != Some(*of) {
@@ -150,7 +150,7 @@ fn print(report: &Report, io: &mut Io<'_>) -> Outcome {
     Ok(())
 }
 
-fn summary(report: &Report) -> String {
+fn summary(report: &CheckReport) -> String {
     let count = |n: usize, noun: &str| match n {
         0 => format!("no {noun}s"),
         1 => format!("1 {noun}"),

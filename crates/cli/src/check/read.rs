@@ -7,7 +7,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use kube::Api;
 use kube::api::ListParams;
 use serde::de::DeserializeOwned;
-use sluice_view::check::Fact;
+use sluice_view::check::Reading;
 
 use crate::connection::Connection;
 use crate::exit::Outcome;
@@ -23,19 +23,26 @@ pub(super) fn fact<T>(
     connection: &Connection,
     answer: kube::Result<T>,
     right: impl FnOnce() -> String,
-) -> Outcome<Fact<T>> {
+) -> Outcome<Reading<T>> {
     match answer {
-        Ok(value) => Ok(Fact::Known(value)),
-        Err(kube::Error::Api(status)) if status.code == 403 => Ok(Fact::Forbidden(right())),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Fact::Absent),
-        Err(kube::Error::Api(status)) if status.code != 401 => Ok(Fact::Failed(status.message.clone())),
-        Err(kube::Error::SerdeError(error)) => Ok(Fact::Failed(format!("cannot read the answer: {error}"))),
+        Ok(value) => Ok(Reading::Known(value)),
+        Err(kube::Error::Api(status)) if status.code == 403 => Ok(Reading::Forbidden(right())),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Reading::Absent),
+        Err(kube::Error::Api(status)) if status.code != 401 => Ok(Reading::Failed(status.message.clone())),
+        Err(kube::Error::SerdeError(error)) => {
+            Ok(Reading::Failed(format!("cannot read the answer: {error}")))
+        }
         Err(error) => Err(connection.explain(error)),
     }
 }
 
 /// Reads an object.
-pub(super) async fn get<K>(connection: &Connection, api: &Api<K>, name: &str, right: &str) -> Outcome<Fact<K>>
+pub(super) async fn get<K>(
+    connection: &Connection,
+    api: &Api<K>,
+    name: &str,
+    right: &str,
+) -> Outcome<Reading<K>>
 where
     K: Clone + DeserializeOwned + Debug,
 {
@@ -48,7 +55,7 @@ pub(super) async fn list<K>(
     api: &Api<K>,
     labels: &str,
     right: &str,
-) -> Outcome<Fact<Vec<K>>>
+) -> Outcome<Reading<Vec<K>>>
 where
     K: Clone + DeserializeOwned + Debug,
 {

@@ -5,7 +5,7 @@ use k8s_openapi::api::authorization::v1::{
 };
 use kube::Api;
 use kube::api::PostParams;
-use sluice_view::check::rights::{Right, Rights, all};
+use sluice_view::check::rights::{NeededRight, Rights, all};
 
 use super::read::{each, fact};
 use crate::connection::Connection;
@@ -15,7 +15,7 @@ use crate::user_name::user_name;
 /// Returns the caller's rights in a namespace, or in all.
 pub(super) async fn read(connection: &Connection, namespace: Option<&str>) -> Outcome<Rights> {
     let reviews: Api<SelfSubjectAccessReview> = Api::all(connection.client.clone());
-    let answers = each(all(), async |right: Right| {
+    let answers = each(all(), async |right: NeededRight| {
         let attributes = ResourceAttributes {
             namespace: namespace.map(String::from),
             verb: Some(right.verb.into()),

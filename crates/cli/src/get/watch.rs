@@ -11,6 +11,7 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube::runtime::watcher::{self, Event, watcher};
 use serde_json::Value;
+use sluice_view::object_name::ObjectName;
 
 use super::fetch::{api, item_from, whole};
 use super::listing::{Listing, Query, none_found};
@@ -21,16 +22,13 @@ use crate::table::{Row, Table, same};
 use crate::terminal::{Io, Symbol};
 use crate::watching::watch_failure;
 
-/// Namespace and name.
-type Key = (String, String);
-
 /// The state of a watch: what was printed last.
 struct WatchView<'a, L: Listing> {
     query: &'a Query<'a, L>,
     table: Table,
     headed: bool,
     started: bool,
-    last: BTreeMap<Key, Last>,
+    last: BTreeMap<ObjectName, Last>,
 }
 
 /// What was last printed for one object.
@@ -83,24 +81,24 @@ pub(super) async fn run<L: Listing>(query: &Query<'_, L>, io: &mut Io<'_>) -> Ou
     }
 }
 
-fn key(object: &DynamicObject) -> Key {
-    (object.namespace().unwrap_or_default(), object.name_any())
+fn key(object: &impl ResourceExt) -> ObjectName {
+    ObjectName { namespace: object.namespace().unwrap_or_default(), name: object.name_any() }
 }
 
 impl<L: Listing> WatchView<'_, L> {
     /// Replaces all objects: at the start, and after an interruption.
     fn replace(&mut self, objects: Vec<DynamicObject>, io: &mut Io<'_>) -> Outcome {
-        let there: Vec<Key> = objects.iter().map(key).collect();
-        let gone: Vec<Key> = self.last.keys().filter(|k| !there.contains(k)).cloned().collect();
+        let there: Vec<ObjectName> = objects.iter().map(key).collect();
+        let gone: Vec<ObjectName> = self.last.keys().filter(|k| !there.contains(k)).cloned().collect();
         gone.iter().for_each(|k| self.delete(k, io));
         self.apply(objects, io)?;
         self.started = true;
         Ok(())
     }
 
-    fn delete(&mut self, key: &Key, io: &mut Io<'_>) {
+    fn delete(&mut self, key: &ObjectName, io: &mut Io<'_>) {
         if self.last.remove(key).is_some() {
-            io.progress(Symbol::Action, &format!("{}/{} was deleted", key.0, key.1));
+            io.progress(Symbol::Action, &format!("{key} was deleted"));
         }
     }
 
@@ -150,7 +148,7 @@ impl<L: Listing> WatchView<'_, L> {
         let mut changed = Vec::new();
         for s in seen {
             let rows = self.query.listing.rows(s, shape, now);
-            let last = self.last.entry((s.namespace().unwrap_or_default(), s.name_any())).or_default();
+            let last = self.last.entry(key(s)).or_default();
             changed.extend(rows.iter().filter(|row| !last.rows.iter().any(|l| same(l, row))).cloned());
             last.rows = rows;
         }

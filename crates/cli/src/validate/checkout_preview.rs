@@ -6,6 +6,7 @@ use kube::ResourceExt;
 use serde::Serialize;
 use sluice_api::Pipeline;
 use sluice_api::pipeline::{self as api, Environment, Per};
+use sluice_core::fleet::Kind;
 use sluice_core::setters::{
     self, Choice, EditedFile, MarkerRequest, Plan, SetError, Update, UpdateError, UpdateTarget,
 };
@@ -130,7 +131,9 @@ fn tracked(pipeline: &Pipeline) -> Vec<FacetKey> {
     workloads.sort_unstable();
     workloads.dedup();
     let facets: Option<Vec<Facet>> = match &spec.tracks[..] {
-        [] if !workloads.is_empty() && workloads.iter().all(|(kind, _)| *kind == "HelmRelease") => {
+        [] if !workloads.is_empty()
+            && workloads.iter().all(|(kind, _)| *kind == Kind::HelmRelease.name()) =>
+        {
             Some(vec![Facet::Chart])
         }
         [] => None,
@@ -151,7 +154,7 @@ fn tracked(pipeline: &Pipeline) -> Vec<FacetKey> {
 
 /// Returns the facet of a workload that the pipeline does not name, with a guessed kind and name.
 fn guess(pipeline: &Pipeline, facet: Facet) -> FacetKey {
-    FacetKey { kind: "Kustomization".into(), name: pipeline.name_any(), facet }
+    FacetKey { kind: Kind::Kustomization.name().into(), name: pipeline.name_any(), facet }
 }
 
 fn revision(facets: &[FacetKey], asked: &[(Option<Facet>, String)]) -> Option<Revision> {

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use super::schema::{Problem, unknown};
+use super::schema::{SchemaProblem, unknown};
 use sluice_core::dns_name::{is_label, is_subdomain};
 
 /// The fields of `metadata` with their types, from ObjectMeta of `meta/v1`.
@@ -49,9 +49,10 @@ pub(super) fn normalize(object: &mut Value) {
 }
 
 /// Returns the problems for which an API server refuses an object as a Pipeline of this version.
-pub(super) fn problems(object: &Value, api_version: &str) -> Vec<Problem> {
+pub(super) fn problems(object: &Value, api_version: &str) -> Vec<SchemaProblem> {
     let mut problems = Vec::new();
-    let mut problem = |path: &str, message: String| problems.push(Problem { path: path.into(), message });
+    let mut problem =
+        |path: &str, message: String| problems.push(SchemaProblem { path: path.into(), message });
     match object["apiVersion"].as_str() {
         Some(found) if found == api_version => {}
         Some(found) => problem("apiVersion", format!("{found} is not served; write {api_version}")),

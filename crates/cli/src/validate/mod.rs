@@ -22,7 +22,7 @@ use crate::suggest::{instead, no_environment};
 use crate::terminal::{Io, Symbol};
 use checkout_preview::EnvironmentPreview;
 use read::{Document, ManifestSet};
-use schema::Problem;
+use schema::SchemaProblem;
 
 /// Arguments of `sluice validate`.
 #[derive(Args, Clone, Debug)]
@@ -93,7 +93,7 @@ struct PipelineReport {
     name: String,
     valid: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    errors: Vec<Problem>,
+    errors: Vec<SchemaProblem>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     environments: Vec<EnvironmentPreview>,
 }
@@ -166,7 +166,7 @@ fn chosen(args: &Validate, ManifestSet { documents, others }: ManifestSet) -> Ou
 fn report(
     args: &Validate,
     document: Document,
-    mut errors: Vec<Problem>,
+    mut errors: Vec<SchemaProblem>,
     files: Option<&[read::CheckoutFile]>,
 ) -> Outcome<PipelineReport> {
     let name = name(&document);
@@ -185,7 +185,7 @@ fn report(
         Ok(_) => {}
         // The problems that were found explain the error better.
         Err(error) if errors.is_empty() => {
-            errors.push(Problem { path: String::new(), message: format!("cannot be read: {error}") });
+            errors.push(SchemaProblem { path: String::new(), message: format!("cannot be read: {error}") });
         }
         Err(_) => {}
     }
@@ -210,7 +210,7 @@ fn show(report: &PipelineReport, io: &mut Io<'_>) -> Outcome {
         }
         false => io.line(format!("{} {namespace}/{name} is not valid ({source})", Symbol::Failed.glyph()))?,
     }
-    for Problem { path, message } in &report.errors {
+    for SchemaProblem { path, message } in &report.errors {
         io.line(format!("  {path}: {message}"))?;
     }
     for preview in &report.environments {

@@ -12,7 +12,7 @@ use crate::suggest::nearest;
 
 /// A problem of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Problem {
+pub(crate) struct SchemaProblem {
     /// The field, as `spec.environments[0].name`.
     pub path: String,
     /// What is wrong.
@@ -20,7 +20,7 @@ pub(crate) struct Problem {
 }
 
 /// Returns the problems for which an API server refuses a value.
-pub(crate) fn problems(schema: &JSONSchemaProps, value: &Value) -> Vec<Problem> {
+pub(crate) fn problems(schema: &JSONSchemaProps, value: &Value) -> Vec<SchemaProblem> {
     let mut found = Vec::new();
     check(schema, value, "", &mut found);
     found
@@ -54,14 +54,14 @@ pub(crate) fn normalize(schema: &JSONSchemaProps, value: &mut Value) {
 }
 
 /// Adds the problems of a value and of its fields or items.
-fn check(schema: &JSONSchemaProps, value: &Value, path: &str, problems: &mut Vec<Problem>) {
+fn check(schema: &JSONSchemaProps, value: &Value, path: &str, problems: &mut Vec<SchemaProblem>) {
     // An API server drops nulls of fields with a default, and reports other nulls as missing fields.
     if value.is_null() {
         return;
     }
     let shape = shape(schema, value);
     if let Some(message) = shape {
-        problems.push(Problem { path: path.into(), message });
+        problems.push(SchemaProblem { path: path.into(), message });
         return;
     }
     match value {
@@ -69,7 +69,7 @@ fn check(schema: &JSONSchemaProps, value: &Value, path: &str, problems: &mut Vec
             let is_missing = |name: &&String| fields.get(*name).is_none_or(Value::is_null);
             for name in schema.required.iter().flatten().filter(is_missing) {
                 let message = "is required".into();
-                problems.push(Problem { path: step(path, name), message });
+                problems.push(SchemaProblem { path: step(path, name), message });
             }
             for (name, field) in fields {
                 check_field(schema, name, field, path, problems);
@@ -88,13 +88,19 @@ fn check(schema: &JSONSchemaProps, value: &Value, path: &str, problems: &mut Vec
         // A rule that cannot be evaluated here is ignored.
         if holds(&rule.rule, value) == Ok(false) {
             let message = rule.message.clone().unwrap_or_else(|| format!("breaks the rule {}", rule.rule));
-            problems.push(Problem { path: path.into(), message });
+            problems.push(SchemaProblem { path: path.into(), message });
         }
     }
 }
 
 /// Adds the problems of one field of an object.
-fn check_field(schema: &JSONSchemaProps, name: &str, field: &Value, path: &str, problems: &mut Vec<Problem>) {
+fn check_field(
+    schema: &JSONSchemaProps,
+    name: &str,
+    field: &Value,
+    path: &str,
+    problems: &mut Vec<SchemaProblem>,
+) {
     // All objects have these fields, and no definition lists them.
     if path.is_empty() && ["apiVersion", "kind", "metadata"].contains(&name) {
         return;
@@ -108,7 +114,7 @@ fn check_field(schema: &JSONSchemaProps, name: &str, field: &Value, path: &str, 
             if schema.properties.is_some() && schema.x_kubernetes_preserve_unknown_fields != Some(true) =>
         {
             let known = schema.properties.iter().flatten().map(|(name, _)| name.as_str());
-            problems.push(Problem { path, message: unknown(name, known) });
+            problems.push(SchemaProblem { path, message: unknown(name, known) });
         }
         _ => {}
     }
@@ -266,6 +272,6 @@ mod tests {
         let mut odd = good;
         odd["spec"]["enviroments"] = json!([]);
         let message = "unknown field (did you mean environments?)".into();
-        assert_eq!(problems(&schema(), &odd), [Problem { path: "spec.enviroments".into(), message }]);
+        assert_eq!(problems(&schema(), &odd), [SchemaProblem { path: "spec.enviroments".into(), message }]);
     }
 }

@@ -72,10 +72,11 @@ pub(crate) fn resumes_at(status: &PromotionStatus) -> Option<Timestamp> {
 
 #[cfg(test)]
 mod tests {
+    use sluice_api::secret_use::SecretUse;
     use sluice_delivery::{EditError, GitError};
 
     use super::*;
-    use crate::secret::{self, SecretUse};
+    use crate::secret;
 
     fn pauses(error: &ActError) -> Vec<i64> {
         let now = Timestamp::constant(1_800_000_000, 0);

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use kube::Client;
 use sluice_api::hook_key;
 use sluice_api::pipeline::PromotionPolicy;
+use sluice_api::secret_use::SecretUse;
 
-use crate::secret::{self, SecretUse};
+use crate::secret;
 use crate::watch::read_error::api_error_message;
 
 /// What a key is accepted for.

@@ -26,7 +26,7 @@ fn condition<'a>(conditions: &'a [FluxCondition], type_: &str) -> Option<&'a Flu
 }
 
 fn is_true(conditions: &[FluxCondition], type_: &str) -> bool {
-    condition(conditions, type_).is_some_and(|c| c.status == "True")
+    condition(conditions, type_).is_some_and(|c| c.is_true())
 }
 
 /// Returns a health with the message and time of a condition.
@@ -51,30 +51,30 @@ pub fn flux(view: &FluxView<'_>) -> HealthStatus {
         return without_time(Health::Suspended, format!("Flux does not reconcile it: {remedy}{last}"));
     }
     let never_completed = view.observed_generation == Some(-1);
-    let Some(ready) = ready.filter(|r| !never_completed || r.status != "True") else {
+    let Some(ready) = ready.filter(|r| !never_completed || !r.is_true()) else {
         return without_time(Health::Pending, "Flux has not reconciled it yet");
     };
-    if let Some(stalled) = condition(view.conditions, "Stalled").filter(|c| c.status == "True") {
-        let failed = Some(ready).filter(|ready| ready.status == "False" && !ready.message.is_empty());
+    if let Some(stalled) = condition(view.conditions, "Stalled").filter(|c| c.is_true()) {
+        let failed = Some(ready).filter(|ready| ready.is_false() && !ready.message.is_empty());
         let message = failed.map_or_else(|| stalled.message.clone(), |ready| cause(view.conditions, ready));
         return HealthStatus { message, ..from_condition(Health::Failed, stalled) };
     }
-    let reconciling = condition(view.conditions, "Reconciling").filter(|c| c.status == "True");
+    let reconciling = condition(view.conditions, "Reconciling").filter(|c| c.is_true());
     let is_current = match ready.observed_generation {
         0 => view.observed_generation == Some(view.generation),
         generation => generation == view.generation,
     };
-    match ready.status.as_str() {
-        "True" if reconciling.is_none() && is_current => {
+    match (ready.is_true(), ready.is_false()) {
+        (true, _) if reconciling.is_none() && is_current => {
             HealthStatus { message: String::new(), ..from_condition(Health::Ready, ready) }
         }
-        "True" if reconciling.is_none() => {
+        (true, _) if reconciling.is_none() => {
             without_time(Health::Progressing, "Flux has not reconciled the latest change yet")
         }
-        "False" if matches!(ready.reason.as_str(), "DependencyNotReady" | "HealthCheckCanceled") => {
+        (_, true) if matches!(ready.reason.as_str(), "DependencyNotReady" | "HealthCheckCanceled") => {
             from_condition(Health::Progressing, ready)
         }
-        "False" => {
+        (_, true) => {
             HealthStatus { message: cause(view.conditions, ready), ..from_condition(Health::Failed, ready) }
         }
         _ => from_condition(Health::Progressing, reconciling.unwrap_or(ready)),
@@ -85,9 +85,9 @@ pub fn flux(view: &FluxView<'_>) -> HealthStatus {
 /// result of the remediation, and Helm's cause is in the condition of the release or of its tests. Source:
 /// helm-controller, `internal/reconcile/release.go`, `summarize`.
 fn cause(conditions: &[FluxCondition], ready: &FluxCondition) -> String {
-    let failed = ["Released", "TestSuccess"].into_iter().find_map(|type_| {
-        condition(conditions, type_).filter(|c| c.status == "False" && !c.message.is_empty())
-    });
+    let failed = ["Released", "TestSuccess"]
+        .into_iter()
+        .find_map(|type_| condition(conditions, type_).filter(|c| c.is_false() && !c.message.is_empty()));
     match failed {
         Some(failed) if failed.message != ready.message && is_true(conditions, "Remediated") => {
             format!("{}; {}", failed.message, ready.message)
@@ -98,7 +98,7 @@ fn cause(conditions: &[FluxCondition], ready: &FluxCondition) -> String {
 
 /// Whether Flux reports for this generation that it will not try again.
 pub fn has_given_up(generation: i64, conditions: &[FluxCondition]) -> bool {
-    let is_stalled = |c: &FluxCondition| c.status == "True" && c.observed_generation == generation;
+    let is_stalled = |c: &FluxCondition| c.is_true() && c.observed_generation == generation;
     condition(conditions, "Stalled").is_some_and(is_stalled)
 }
 
@@ -135,8 +135,7 @@ pub fn workload(
 
 /// Returns the health by the conditions that kstatus reads of each kind.
 fn generic_conditions(conditions: &[FluxCondition]) -> Option<(Health, String)> {
-    let message =
-        |type_| condition(conditions, type_).filter(|c| c.status == "True").map(|c| c.message.clone());
+    let message = |type_| condition(conditions, type_).filter(|c| c.is_true()).map(|c| c.message.clone());
     let reconciling = message("Reconciling").map(|message| (Health::Progressing, message));
     reconciling.or_else(|| message("Stalled").map(|message| (Health::Failed, message)))
 }
@@ -169,7 +168,7 @@ fn deployment(spec: &WorkloadSpec, state: &WorkloadState) -> (Health, String) {
         return (Health::Failed, stuck.message.clone());
     }
     let rolled_out = spec.progress_deadline_seconds.is_none_or(|s| s == NO_DEADLINE)
-        || progressing.is_some_and(|c| c.status == "True" && c.reason == "NewReplicaSetAvailable");
+        || progressing.is_some_and(|c| c.is_true() && c.reason == "NewReplicaSetAvailable");
     first_open([
         too_few(state.replicas, wanted, "created"),
         too_few(state.updated_replicas, wanted, "updated"),

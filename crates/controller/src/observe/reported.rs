@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_api::pipeline::{AppRef, Pipeline, Report, Target as TargetSpec};
 use sluice_core::Time;
+use sluice_core::fleet::Kind;
 use sluice_core::observed::{Health, Member, ObservedTarget};
 use sluice_core::revision::{Facet, shortened};
 use sluice_core::tracks::DefaultFacet;
@@ -41,9 +42,8 @@ pub fn observe(
     all: &Reports,
 ) -> ObservedTarget {
     let location = location(target);
-    if let Some(unknown) = members(pipeline.spec.app_ref.as_ref(), target)
-        .iter()
-        .find(|(kind, _)| !matches!(*kind, "HelmRelease" | "Kustomization"))
+    if let Some(unknown) =
+        members(pipeline.spec.app_ref.as_ref(), target).iter().find(|(kind, _)| Kind::of_flux(kind).is_none())
     {
         return ObservedTarget::unreadable(format!(
             "spec.appRef is {} {}: events report HelmReleases and Kustomizations only",
@@ -76,8 +76,8 @@ fn location(target: &TargetSpec) -> String {
 
 /// Returns the state of a member. `tracks` is true if the pipeline has `spec.tracks`.
 fn member((kind, name): &(&str, &str), report: Option<&Report>, tracks: bool, location: &str) -> Member {
-    let default_facet = match (*kind, report) {
-        ("HelmRelease", _) => DefaultFacet::Chart,
+    let default_facet = match (Kind::of_flux(kind), report) {
+        (Some(Kind::HelmRelease), _) => DefaultFacet::Chart,
         (_, Some(report)) if is_artifact(&report.revision) => DefaultFacet::Artifact,
         _ => DefaultFacet::Images,
     };

@@ -162,21 +162,18 @@ fn named_members(query: &TargetQuery<'_>) -> Result<Vec<ObjectKey>, String> {
     let mut named = Vec::new();
     if let Some(app) = query.app {
         let group = app.api_version.split('/').next().unwrap_or_default();
-        let kind = match (app.kind.as_str(), group) {
-            ("HelmRelease", HELM_GROUP) => Kind::HelmRelease,
-            ("Kustomization", KUSTOMIZE_GROUP) => Kind::Kustomization,
-            _ => {
-                return Err(format!(
-                    "spec.appRef is {} {}: write kind HelmRelease with apiVersion {HELM_GROUP}/v2, or kind \
-                     Kustomization with apiVersion {KUSTOMIZE_GROUP}/v1",
-                    app.api_version, app.kind
-                ));
-            }
-        };
+        let kind = Kind::of_flux(&app.kind).filter(|kind| kind.resource().0 == group);
+        let kind = kind.ok_or_else(|| {
+            format!(
+                "spec.appRef is {} {}: write kind HelmRelease with apiVersion {HELM_GROUP}/v2, or kind \
+                 Kustomization with apiVersion {KUSTOMIZE_GROUP}/v1",
+                app.api_version, app.kind
+            )
+        })?;
         named.push(ObjectKey { kind, namespace: namespace.clone(), name: app.name.clone() });
     }
     for workload in &query.target.workloads {
-        let kind = if workload.kind == "HelmRelease" { Kind::HelmRelease } else { Kind::Kustomization };
+        let kind = Kind::of_flux(&workload.kind).unwrap_or(Kind::Kustomization);
         named.push(ObjectKey { kind, namespace: namespace.clone(), name: workload.name.clone() });
     }
     Ok(named)

@@ -4,12 +4,13 @@ use kube::{Client, ResourceExt};
 use sluice_api::hook_key;
 use sluice_api::pipeline::Strategy;
 use sluice_api::promotion::Promotion;
+use sluice_api::secret_use::SecretUse;
 
 use crate::act::ActError;
 use crate::hook::callback::{TokenClaim, TokenSubject, mint};
 use crate::hook::hmac_keys::{HookKeys, Purpose};
 use crate::key::PipelineKey;
-use crate::secret::{self, SecretUse};
+use crate::secret;
 use crate::watch::read_error::api_error_message;
 
 /// Makes the URL and the token for callbacks.

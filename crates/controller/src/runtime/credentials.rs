@@ -2,10 +2,11 @@
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Client, ResourceExt};
+use sluice_api::secret_use::SecretUse;
 use sluice_delivery::{Credentials, DeliveryError, DeliveryStrategy};
 
 use crate::act::ActError;
-use crate::secret::{self, SecretUse, SecretVersion};
+use crate::secret::{self, SecretVersion};
 use crate::watch::read_error::api_error_message;
 
 /// The credentials of an order.
@@ -23,7 +24,7 @@ pub(super) async fn read(
     strategy: &DeliveryStrategy,
     secret: Option<String>,
 ) -> ReadCredentials {
-    let Some((name, wanted)) = secret.zip(SecretUse::of(strategy)) else {
+    let Some((name, wanted)) = secret.zip(secret::use_of(strategy)) else {
         return ReadCredentials { version: None, result: Ok(Credentials::default()) };
     };
     let read = secret::read(client, namespace, &name).await;

@@ -126,6 +126,11 @@ impl Kind {
         }
     }
 
+    /// Returns the Flux kind of this name that applies objects: Kustomization or HelmRelease.
+    pub fn of_flux(name: &str) -> Option<Kind> {
+        [Kind::Kustomization, Kind::HelmRelease].into_iter().find(|kind| kind.name() == name)
+    }
+
     /// Returns the kind of source that a Flux object refers to by this name.
     pub fn of_source(name: &str) -> Option<Kind> {
         let sources = Kind::SHOWN.into_iter().chain([Kind::GitRepository]);

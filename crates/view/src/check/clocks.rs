@@ -3,8 +3,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::fact::span;
-use super::{Fact, Finding, Topic};
+use super::reading::span;
+use super::{Finding, Reading, Topic};
 
 /// A difference that people notice.
 const NOTICEABLE: SignedDuration = SignedDuration::from_secs(5);
@@ -17,7 +17,7 @@ pub struct Clocks {
     /// The time of this machine when the API server answered.
     pub here: Timestamp,
     /// The time in the API server's answer, in whole seconds.
-    pub server: Fact<Timestamp>,
+    pub server: Reading<Timestamp>,
     /// The newest time that the controller has written, and where.
     pub newest: Option<(Timestamp, String)>,
 }

@@ -1,11 +1,11 @@
 //! The clusters that pipelines name: does each GitopsCluster exist, and does its Secret have a kubeconfig that the
 //! controller accepts?
 
-use super::{Fact, Finding, Topic};
+use super::{Finding, Reading, Topic};
 
 /// A cluster that a pipeline names, or a GitopsCluster of the checked namespaces.
 #[derive(Clone, Debug)]
-pub struct Cluster {
+pub struct NamedCluster {
     /// The namespace of the GitopsCluster.
     pub namespace: String,
     /// The name of the GitopsCluster.
@@ -13,9 +13,9 @@ pub struct Cluster {
     /// The pipelines that name it, as `namespace/name`.
     pub pipelines: Vec<String>,
     /// The name of the Secret in the GitopsCluster; `None` if it names none.
-    pub secret: Fact<Option<String>>,
+    pub secret: Reading<Option<String>>,
     /// The kubeconfig in the Secret. It is only read if the name of the Secret is known.
-    pub kubeconfig: Fact<Kubeconfig>,
+    pub kubeconfig: Reading<Kubeconfig>,
 }
 
 /// What matters about a kubeconfig.
@@ -37,19 +37,19 @@ pub enum Kubeconfig {
 }
 
 /// Returns the findings.
-pub fn findings(clusters: &[Cluster]) -> Vec<Finding> {
+pub fn findings(clusters: &[NamedCluster]) -> Vec<Finding> {
     clusters.iter().map(finding).collect()
 }
 
-fn finding(cluster: &Cluster) -> Finding {
+fn finding(cluster: &NamedCluster) -> Finding {
     let topic = Topic::Clusters;
-    let Cluster { namespace, name, pipelines, .. } = cluster;
+    let NamedCluster { namespace, name, pipelines, .. } = cluster;
     let what = format!("GitopsCluster {namespace}/{name}");
     let add = "docs/operations.md#add-a-cluster";
     let secret = match &cluster.secret {
-        Fact::Known(Some(secret)) => secret,
-        Fact::Known(None) => return Finding::error(topic, format!("{what} names no Secret")).fix(add),
-        Fact::Absent => {
+        Reading::Known(Some(secret)) => secret,
+        Reading::Known(None) => return Finding::error(topic, format!("{what} names no Secret")).fix(add),
+        Reading::Absent => {
             let pipelines = pipelines.join(", ");
             return Finding::error(topic, format!("{what} does not exist, and {pipelines} names it"))
                 .fix(add);
@@ -64,26 +64,26 @@ fn finding(cluster: &Cluster) -> Finding {
     );
     let of = format!("the kubeconfig of {what} (Secret {secret})");
     match &cluster.kubeconfig {
-        Fact::Known(Kubeconfig::Read { server, refused: None, program: None }) => {
+        Reading::Known(Kubeconfig::Read { server, refused: None, program: None }) => {
             Finding::ok(topic, format!("{what} leads to {server}"))
         }
-        Fact::Known(Kubeconfig::Read { refused: Some(refused), .. }) => {
+        Reading::Known(Kubeconfig::Read { refused: Some(refused), .. }) => {
             Finding::error(topic, format!("{of} {refused}, which the controller refuses")).fix(add)
         }
-        Fact::Known(Kubeconfig::Read { program: Some(program), .. }) => {
+        Reading::Known(Kubeconfig::Read { program: Some(program), .. }) => {
             let message = format!("{of} runs the program {program}, which the controller refuses by default");
             Finding::warning(topic, message)
                 .fix("use a token or a client certificate, or start the controller with --insecure-kubeconfig-exec")
         }
-        Fact::Known(Kubeconfig::NoKey) => {
+        Reading::Known(Kubeconfig::NoKey) => {
             let message =
                 format!("Secret {namespace}/{secret} of {what} has no kubeconfig under the key value");
             Finding::error(topic, message).fix(replace)
         }
-        Fact::Known(Kubeconfig::Unreadable(why)) => {
+        Reading::Known(Kubeconfig::Unreadable(why)) => {
             Finding::error(topic, format!("{of} cannot be used: {why}")).fix(replace)
         }
-        Fact::Absent => {
+        Reading::Absent => {
             let message = format!("Secret {namespace}/{secret} of {what} does not exist");
             Finding::error(topic, message).fix(replace)
         }

@@ -2,8 +2,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::fact::span;
-use super::{Fact, Finding, Topic};
+use super::reading::span;
+use super::{Finding, Reading, Topic};
 
 /// The Leases and Deployments of the controller.
 #[derive(Clone, Debug)]
@@ -15,9 +15,9 @@ pub struct Controller {
     /// The time of the API server.
     pub now: Timestamp,
     /// The Leases of the namespace.
-    pub leases: Fact<Vec<Lease>>,
+    pub leases: Reading<Vec<Lease>>,
     /// The Deployments of the controller.
-    pub deployments: Fact<Vec<Deployment>>,
+    pub deployments: Reading<Vec<Deployment>>,
 }
 
 /// A Lease.

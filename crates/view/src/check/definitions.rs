@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use sluice_api::all_crds;
 
-use super::{Fact, Finding, Topic};
+use super::{Finding, Reading, Topic};
 
 /// The command that installs the definitions and the policy of this version.
 const INSTALL: &str = "sluice crds | kubectl apply --server-side -f -";
@@ -14,13 +14,13 @@ const INSTALL: &str = "sluice crds | kubectl apply --server-side -f -";
 #[derive(Clone, Debug)]
 pub struct Definitions {
     /// Known if the API server serves Pipelines and Promotions.
-    pub served: Fact<()>,
+    pub served: Reading<()>,
     /// The CustomResourceDefinitions by name.
-    pub crds: BTreeMap<String, Fact<Value>>,
+    pub crds: BTreeMap<String, Reading<Value>>,
     /// Why the admission policy is not in force; `None` if it is. Absent if the API server has no such policies.
-    pub policy: Fact<Option<String>>,
+    pub policy: Reading<Option<String>>,
     /// Known if the API server serves GitopsClusters.
-    pub gitops_clusters: Fact<()>,
+    pub gitops_clusters: Reading<()>,
     /// How many targets name a GitopsCluster.
     pub targets_elsewhere: usize,
 }
@@ -28,7 +28,7 @@ pub struct Definitions {
 /// Returns the findings.
 pub fn findings(facts: &Definitions) -> Vec<Finding> {
     let topic = Topic::Definitions;
-    if matches!(facts.served, Fact::Absent) {
+    if matches!(facts.served, Reading::Absent) {
         let message = "the kinds Pipeline and Promotion are not installed in this cluster";
         return vec![Finding::error(topic, message).fix(INSTALL)];
     }
@@ -36,11 +36,11 @@ pub fn findings(facts: &Definitions) -> Vec<Finding> {
     for expected in all_crds() {
         let name = expected.metadata.name.clone().unwrap_or_default();
         let expected = serde_json::to_value(expected).unwrap_or_default();
-        let found = facts.crds.get(&name).unwrap_or(&Fact::Absent);
+        let found = facts.crds.get(&name).unwrap_or(&Reading::Absent);
         findings.push(definition(&name, &expected, found));
     }
     findings.push(policy(&facts.policy));
-    if facts.targets_elsewhere > 0 && matches!(facts.gitops_clusters, Fact::Absent) {
+    if facts.targets_elsewhere > 0 && matches!(facts.gitops_clusters, Reading::Absent) {
         let message = "pipelines name GitopsClusters, and the kind GitopsCluster is not installed";
         findings.push(
             Finding::error(topic, message).fix("kubectl apply --server-side -f deploy/gitopscluster.yaml"),
@@ -49,11 +49,11 @@ pub fn findings(facts: &Definitions) -> Vec<Finding> {
     findings
 }
 
-fn definition(name: &str, expected: &Value, found: &Fact<Value>) -> Finding {
+fn definition(name: &str, expected: &Value, found: &Reading<Value>) -> Finding {
     let topic = Topic::Definitions;
     let found = match found {
-        Fact::Known(found) => found,
-        Fact::Absent => {
+        Reading::Known(found) => found,
+        Reading::Absent => {
             return Finding::error(topic, format!("the definition {name} is not installed")).fix(INSTALL);
         }
         unread => {
@@ -80,17 +80,17 @@ fn definition(name: &str, expected: &Value, found: &Fact<Value>) -> Finding {
     Finding::ok(topic, format!("the definition {name} is that of this version"))
 }
 
-fn policy(policy: &Fact<Option<String>>) -> Finding {
+fn policy(policy: &Reading<Option<String>>) -> Finding {
     let topic = Topic::Definitions;
     let page = "docs/approvals.md#if-the-policy-is-missing";
     match policy {
-        Fact::Known(None) => Finding::ok(topic, "the admission policy decides who may approve"),
-        Fact::Known(Some(why)) => {
+        Reading::Known(None) => Finding::ok(topic, "the admission policy decides who may approve"),
+        Reading::Known(Some(why)) => {
             let why = why.split(": sluice crds").next().unwrap_or(why);
             let message = format!("everybody who may change promotions can approve them in any name: {why}");
             Finding::error(topic, message).fix(INSTALL)
         }
-        Fact::Absent => {
+        Reading::Absent => {
             let message = "this API server has no ValidatingAdmissionPolicy (Kubernetes before 1.30): everybody who may \
                            change promotions can approve them in any name";
             Finding::warning(topic, message).fix(page)

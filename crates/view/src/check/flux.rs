@@ -3,8 +3,8 @@
 //! [cluster_info.go](https://github.com/fluxcd/flux2/blob/main/cmd/flux/cluster_info.go)).
 
 use super::controller::Deployment;
-use super::fact::count;
-use super::{Fact, Finding, Topic};
+use super::reading::count;
+use super::{Finding, Reading, Topic};
 
 /// The label of all objects of Flux.
 pub const LABEL: &str = "app.kubernetes.io/part-of=flux";
@@ -20,11 +20,11 @@ const INVENTORY_SINCE: u64 = 5;
 #[derive(Clone, Debug)]
 pub struct Flux {
     /// Known if the API server serves one of Flux's kinds of workloads.
-    pub served: Fact<()>,
+    pub served: Reading<()>,
     /// The version in the label of the definition, if it has one.
-    pub version: Fact<Option<String>>,
+    pub version: Reading<Option<String>>,
     /// The Deployments of Flux.
-    pub deployments: Fact<Vec<Deployment>>,
+    pub deployments: Reading<Vec<Deployment>>,
     /// How many targets are on the hub.
     pub targets_here: usize,
 }
@@ -32,7 +32,7 @@ pub struct Flux {
 /// Returns the findings.
 pub fn findings(facts: &Flux) -> Vec<Finding> {
     let topic = Topic::Flux;
-    if matches!(facts.served, Fact::Absent) {
+    if matches!(facts.served, Reading::Absent) {
         return vec![match facts.targets_here {
             0 => Finding::ok(
                 topic,
@@ -47,10 +47,10 @@ pub fn findings(facts: &Flux) -> Vec<Finding> {
     }
     let mut findings: Vec<Finding> = facts.served.unread(topic, "Flux").into_iter().collect();
     match &facts.version {
-        Fact::Known(Some(version)) => {
+        Reading::Known(Some(version)) => {
             findings.push(Finding::ok(topic, format!("Flux {version} is installed on this cluster")));
         }
-        Fact::Known(None) | Fact::Absent => {
+        Reading::Known(None) | Reading::Absent => {
             findings.push(Finding::ok(
                 topic,
                 "Flux is installed on this cluster; its definitions do not say the version",

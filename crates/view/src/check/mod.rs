@@ -5,19 +5,19 @@ pub mod clocks;
 pub mod clusters;
 pub mod controller;
 pub mod definitions;
-mod fact;
 pub mod flux;
 pub mod pipelines;
+mod reading;
 pub mod rights;
 pub mod secrets;
 
-pub use fact::{Fact, Finding, Severity, Topic};
+pub use reading::{Finding, Reading, Severity, Topic};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// All facts that a check needs.
 #[derive(Clone, Debug)]
-pub struct Facts<'a> {
+pub struct CheckFacts<'a> {
     /// The definitions and the admission policy.
     pub definitions: definitions::Definitions,
     /// The controller.
@@ -25,7 +25,7 @@ pub struct Facts<'a> {
     /// The caller's rights.
     pub rights: rights::Rights,
     /// The clusters that pipelines name, and those of the checked namespaces.
-    pub clusters: Vec<clusters::Cluster>,
+    pub clusters: Vec<clusters::NamedCluster>,
     /// Flux on the hub.
     pub flux: flux::Flux,
     /// The Secrets that pipelines name.
@@ -38,7 +38,7 @@ pub struct Facts<'a> {
 
 /// The findings of a check, in the order of the topics, and in each topic the worst first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Report {
+pub struct CheckReport {
     /// The number of errors.
     pub errors: usize,
     /// The number of warnings.
@@ -48,9 +48,9 @@ pub struct Report {
 }
 
 /// Returns the findings for these facts.
-pub fn check(facts: &Facts<'_>) -> Report {
+pub fn check(facts: &CheckFacts<'_>) -> CheckReport {
     let mut findings = definitions::findings(&facts.definitions);
-    let is_installed = !matches!(facts.definitions.served, Fact::Absent);
+    let is_installed = !matches!(facts.definitions.served, Reading::Absent);
     findings.extend(controller::findings(&facts.controller));
     if is_installed {
         findings.extend(rights::findings(&facts.rights));
@@ -64,7 +64,7 @@ pub fn check(facts: &Facts<'_>) -> Report {
 }
 
 /// Sorts the findings, and leaves out repeated ones.
-fn report(findings: Vec<Finding>) -> Report {
+fn report(findings: Vec<Finding>) -> CheckReport {
     let mut kept: Vec<Finding> = Vec::new();
     for finding in findings {
         if !kept.contains(&finding) {
@@ -73,5 +73,5 @@ fn report(findings: Vec<Finding>) -> Report {
     }
     kept.sort_by_key(|finding| (finding.topic, std::cmp::Reverse(finding.severity)));
     let count = |severity| kept.iter().filter(|finding| finding.severity == severity).count();
-    Report { errors: count(Severity::Error), warnings: count(Severity::Warning), findings: kept }
+    CheckReport { errors: count(Severity::Error), warnings: count(Severity::Warning), findings: kept }
 }

@@ -2,7 +2,7 @@
 
 use sluice_api::pipeline::Pipeline;
 
-use super::{Fact, Finding, Topic};
+use super::{Finding, Reading, Topic};
 
 /// The pipelines of the checked namespaces.
 #[derive(Clone, Debug)]
@@ -10,7 +10,7 @@ pub struct Pipelines<'a> {
     /// The namespace; `None` for all.
     pub namespace: Option<String>,
     /// The readable pipelines, and a sentence about each unreadable one.
-    pub found: Fact<(&'a [Pipeline], Vec<String>)>,
+    pub found: Reading<(&'a [Pipeline], Vec<String>)>,
 }
 
 /// Returns the findings.

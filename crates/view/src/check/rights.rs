@@ -1,10 +1,10 @@
 //! The caller's rights for the commands.
 
-use super::{Fact, Finding, Topic};
+use super::{Finding, Reading, Topic};
 
 /// A right that commands need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Right {
+pub struct NeededRight {
     /// The verb.
     pub verb: &'static str,
     /// The API group.
@@ -16,7 +16,7 @@ pub struct Right {
 /// Commands, the rights that they need, and the ClusterRole with these rights.
 struct Task {
     commands: &'static str,
-    rights: &'static [Right],
+    rights: &'static [NeededRight],
     role: &'static str,
     /// True if most other commands also need the rights.
     is_basic: bool,
@@ -24,8 +24,8 @@ struct Task {
 
 const GROUP: &str = sluice_api::GROUP;
 
-const fn right(verb: &'static str, resource: &'static str) -> Right {
-    Right { verb, group: GROUP, resource }
+const fn right(verb: &'static str, resource: &'static str) -> NeededRight {
+    NeededRight { verb, group: GROUP, resource }
 }
 
 const TASKS: [Task; 6] = [
@@ -66,7 +66,7 @@ const TASKS: [Task; 6] = [
     },
     Task {
         commands: "events",
-        rights: &[Right { verb: "list", group: "", resource: "events" }],
+        rights: &[NeededRight { verb: "list", group: "", resource: "events" }],
         role: "view",
         is_basic: false,
     },
@@ -80,12 +80,12 @@ pub struct Rights {
     /// The namespace; `None` for all.
     pub namespace: Option<String>,
     /// Whether the caller has a right, in the order of [`all`].
-    pub answers: Vec<(Right, Fact<bool>)>,
+    pub answers: Vec<(NeededRight, Reading<bool>)>,
 }
 
 /// Returns all rights that commands need, each once.
-pub fn all() -> Vec<Right> {
-    let mut all: Vec<Right> = Vec::new();
+pub fn all() -> Vec<NeededRight> {
+    let mut all: Vec<NeededRight> = Vec::new();
     for right in TASKS.iter().flat_map(|task| task.rights) {
         if !all.contains(right) {
             all.push(*right);
@@ -110,7 +110,7 @@ pub fn findings(facts: &Rights) -> Vec<Finding> {
             findings.push(unread);
             continue;
         }
-        let lacking: Vec<Right> =
+        let lacking: Vec<NeededRight> =
             answers.iter().filter(|(_, fact)| fact.known() != Some(&true)).map(|(right, _)| *right).collect();
         if lacking.is_empty() {
             allowed.push(task.commands);
@@ -129,7 +129,7 @@ pub fn findings(facts: &Rights) -> Vec<Finding> {
 }
 
 /// Returns rights in words: `get, list on pipelines.pipelines.weave.works and patch on ...`.
-fn words(rights: &[Right]) -> String {
+fn words(rights: &[NeededRight]) -> String {
     let mut resources: Vec<String> = rights.iter().map(resource).collect();
     resources.dedup();
     let of = |wanted: &String| {
@@ -140,7 +140,7 @@ fn words(rights: &[Right]) -> String {
 }
 
 /// Returns a resource as RBAC names it: `promotions.pipelines.weave.works`.
-fn resource(right: &Right) -> String {
+fn resource(right: &NeededRight) -> String {
     match right.group {
         "" => right.resource.into(),
         group => format!("{}.{group}", right.resource),

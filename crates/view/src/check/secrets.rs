@@ -4,84 +4,51 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_api::hook_key::{APPROVAL_KEY, CALLBACK_KEY, FORGE_KEY, HMAC_KEY, TRIGGER_KEY};
 use sluice_api::pipeline::{Pipeline, Strategy};
+use sluice_api::secret_use::{SecretLock, SecretUse, USED_BY};
 
-use super::{Fact, Finding, Topic};
+use super::{Finding, Reading, Topic};
+use crate::object_name::ObjectName;
 
-/// The annotation that restricts the use of a Secret.
-pub const USED_BY: &str = "pipelines.weave.works/used-by";
-
-/// The types of Secrets that need no annotation.
-const ALLOWED_TYPES: [&str; 4] = ["", "Opaque", "kubernetes.io/basic-auth", "kubernetes.io/ssh-auth"];
-
-/// What a Secret is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum SecretUse {
-    /// The strategy `pull-request`, over https.
-    PullRequest,
-    /// The strategy `pull-request`, over ssh.
-    PullRequestSsh,
-    /// The strategy `commit`, over https.
-    Commit,
-    /// The strategy `commit`, over ssh.
-    CommitSsh,
-    /// The strategy `webhook`.
-    Webhook,
-    /// The keys of hooks.
-    Hook,
+/// Returns the page that describes the keys for a use.
+fn page(used_for: SecretUse) -> &'static str {
+    match used_for {
+        SecretUse::PullRequest => "docs/forges/README.md",
+        SecretUse::Commit => "docs/strategies/commit.md#the-secret",
+        SecretUse::Webhook => "docs/strategies/webhook.md#the-secret",
+        SecretUse::Hook => "docs/hooks.md#create-the-keys",
+    }
 }
 
-impl SecretUse {
-    /// Returns the name in the annotation.
-    fn name(self) -> &'static str {
-        match self {
-            SecretUse::PullRequest | SecretUse::PullRequestSsh => "pull-request",
-            SecretUse::Commit | SecretUse::CommitSsh => "commit",
-            SecretUse::Webhook => "webhook",
-            SecretUse::Hook => "hook",
+/// Returns what is wrong with the keys of a Secret for a use.
+fn problem(need: &SecretNeed, keys: &BTreeSet<String>) -> Option<String> {
+    let has = |key: &str| keys.contains(key);
+    let token = || {
+        has("token")
+            || has("bearerToken")
+            || has("password")
+            || has("githubAppID") && has("githubAppPrivateKey")
+    };
+    let ssh = || ["identity", "known_hosts"].into_iter().find(|key| !has(key));
+    let lacks = |key: &str| format!("has no key {key}");
+    match (need.used_for, need.over_ssh) {
+        (SecretUse::PullRequest | SecretUse::Commit, false) if token() => None,
+        (SecretUse::PullRequest | SecretUse::Commit, false) => {
+            Some("has none of the keys token, password, or githubAppID with githubAppPrivateKey".into())
         }
-    }
-
-    /// Returns the page that describes the keys.
-    fn page(self) -> &'static str {
-        match self {
-            SecretUse::PullRequest | SecretUse::PullRequestSsh => "docs/forges/README.md",
-            SecretUse::Commit | SecretUse::CommitSsh => "docs/strategies/commit.md#the-secret",
-            SecretUse::Webhook => "docs/strategies/webhook.md#the-secret",
-            SecretUse::Hook => "docs/hooks.md#create-the-keys",
+        (SecretUse::Commit, true) => ssh().map(lacks),
+        (SecretUse::PullRequest, true) => match ssh() {
+            Some(key) => Some(lacks(key)),
+            None if token() => None,
+            None => Some("has keys for git, and no token for the forge".into()),
+        },
+        (SecretUse::Webhook, _) if has("proxy") => {
+            Some("has the key proxy, which this version refuses".into())
         }
-    }
-
-    /// Returns what is wrong with the keys.
-    fn problem(self, keys: &BTreeSet<String>) -> Option<String> {
-        let has = |key: &str| keys.contains(key);
-        let token = || {
-            has("token")
-                || has("bearerToken")
-                || has("password")
-                || has("githubAppID") && has("githubAppPrivateKey")
-        };
-        let ssh = || ["identity", "known_hosts"].into_iter().find(|key| !has(key));
-        let lacks = |key: &str| format!("has no key {key}");
-        match self {
-            SecretUse::PullRequest | SecretUse::Commit if token() => None,
-            SecretUse::PullRequest | SecretUse::Commit => {
-                Some("has none of the keys token, password, or githubAppID with githubAppPrivateKey".into())
-            }
-            SecretUse::CommitSsh => ssh().map(lacks),
-            SecretUse::PullRequestSsh => match ssh() {
-                Some(key) => Some(lacks(key)),
-                None if token() => None,
-                None => Some("has keys for git, and no token for the forge".into()),
-            },
-            SecretUse::Webhook if has("proxy") => {
-                Some("has the key proxy, which this version refuses".into())
-            }
-            SecretUse::Webhook => None,
-            SecretUse::Hook => {
-                let known = [HMAC_KEY, TRIGGER_KEY, APPROVAL_KEY, FORGE_KEY, CALLBACK_KEY];
-                let any = known.into_iter().any(has) || keys.iter().any(|key| key.starts_with("report-key."));
-                (!any).then(|| format!("has no key for hooks, such as {HMAC_KEY}"))
-            }
+        (SecretUse::Webhook, _) => None,
+        (SecretUse::Hook, _) => {
+            let known = [HMAC_KEY, TRIGGER_KEY, APPROVAL_KEY, FORGE_KEY, CALLBACK_KEY];
+            let any = known.into_iter().any(has) || keys.iter().any(|key| key.starts_with("report-key."));
+            (!any).then(|| format!("has no key for hooks, such as {HMAC_KEY}"))
         }
     }
 }
@@ -106,6 +73,8 @@ pub struct SecretNeed {
     pub name: String,
     /// What it is for.
     pub used_for: SecretUse,
+    /// Whether git is reached over ssh with it.
+    pub over_ssh: bool,
     /// The pipeline that names it.
     pub pipeline: String,
 }
@@ -116,35 +85,37 @@ pub struct Secrets {
     /// Each use.
     pub needs: BTreeSet<SecretNeed>,
     /// The Secrets that were looked up.
-    pub found: BTreeMap<(String, String), Fact<Secret>>,
+    pub found: BTreeMap<ObjectName, Reading<Secret>>,
 }
 
 /// Returns the Secrets that a pipeline names.
 pub fn needs(pipeline: &Pipeline) -> BTreeSet<SecretNeed> {
     let spec = &pipeline.spec;
     let strategies = spec.environments.iter().filter_map(|e| spec.policy(e)?.strategy.as_ref());
-    let need = |(used_for, name): (SecretUse, &String)| SecretNeed {
+    let need = |(used_for, over_ssh, name): (SecretUse, bool, &String)| SecretNeed {
         namespace: pipeline.metadata.namespace.clone().unwrap_or_default(),
         name: name.clone(),
         used_for,
+        over_ssh,
         pipeline: pipeline.metadata.name.clone().unwrap_or_default(),
     };
     strategies.flat_map(uses).map(need).collect()
 }
 
-fn uses(strategy: &Strategy) -> Vec<(SecretUse, &String)> {
+/// Returns the uses of Secrets of a strategy: what for, whether over ssh, and the name of the Secret.
+fn uses(strategy: &Strategy) -> Vec<(SecretUse, bool, &String)> {
     let is_ssh = |url: &str| !url.starts_with("http://") && !url.starts_with("https://");
-    let request = strategy.pull_request.as_ref().map(|s| {
-        let used_for = if is_ssh(&s.url) { SecretUse::PullRequestSsh } else { SecretUse::PullRequest };
-        (used_for, &s.secret_ref.name)
-    });
-    let commit = strategy.commit.as_ref().and_then(|s| {
-        let used_for = if is_ssh(&s.url) { SecretUse::CommitSsh } else { SecretUse::Commit };
-        Some((used_for, &s.secret_ref.as_ref()?.name))
-    });
-    let webhook =
-        strategy.webhook.as_ref().and_then(|s| Some((SecretUse::Webhook, &s.secret_ref.as_ref()?.name)));
-    let hook = strategy.secret_ref.as_ref().map(|secret| (SecretUse::Hook, &secret.name));
+    let request =
+        strategy.pull_request.as_ref().map(|s| (SecretUse::PullRequest, is_ssh(&s.url), &s.secret_ref.name));
+    let commit = strategy
+        .commit
+        .as_ref()
+        .and_then(|s| Some((SecretUse::Commit, is_ssh(&s.url), &s.secret_ref.as_ref()?.name)));
+    let webhook = strategy
+        .webhook
+        .as_ref()
+        .and_then(|s| Some((SecretUse::Webhook, false, &s.secret_ref.as_ref()?.name)));
+    let hook = strategy.secret_ref.as_ref().map(|secret| (SecretUse::Hook, false, &secret.name));
     [request, commit, webhook, hook].into_iter().flatten().collect()
 }
 
@@ -155,18 +126,18 @@ pub fn findings(facts: &Secrets) -> Vec<Finding> {
 
 fn finding(need: &SecretNeed, facts: &Secrets) -> Finding {
     let topic = Topic::Secrets;
-    let SecretNeed { namespace, name, used_for, pipeline } = need;
+    let SecretNeed { namespace, name, used_for, pipeline, .. } = need;
     let what = format!("Secret {namespace}/{name}");
     let for_whom = match used_for {
         SecretUse::Hook => format!("the hooks of pipeline {pipeline}"),
         strategy => format!("the strategy {} of pipeline {pipeline}", strategy.name()),
     };
-    let key = (namespace.clone(), name.clone());
-    let secret = match facts.found.get(&key).unwrap_or(&Fact::Absent) {
-        Fact::Known(secret) => secret,
-        Fact::Absent => {
+    let key = ObjectName { namespace: namespace.clone(), name: name.clone() };
+    let secret = match facts.found.get(&key).unwrap_or(&Reading::Absent) {
+        Reading::Known(secret) => secret,
+        Reading::Absent => {
             let message = format!("{what} does not exist: it is for {for_whom}");
-            return Finding::error(topic, message).fix(format!("create it: {}", used_for.page()));
+            return Finding::error(topic, message).fix(format!("create it: {}", page(*used_for)));
         }
         unread => {
             let finding = unread.unread(topic, &format!("Secrets in namespace {namespace}"));
@@ -177,9 +148,9 @@ fn finding(need: &SecretNeed, facts: &Secrets) -> Finding {
         let message = format!("{what} is not for {for_whom}: {why}");
         return Finding::error(topic, message).fix("docs/operations.md#who-may-use-a-secret");
     }
-    match used_for.problem(&secret.keys) {
+    match problem(need, &secret.keys) {
         Some(problem) => {
-            Finding::error(topic, format!("{what} {problem}: it is for {for_whom}")).fix(used_for.page())
+            Finding::error(topic, format!("{what} {problem}: it is for {for_whom}")).fix(page(*used_for))
         }
         None => Finding::ok(topic, format!("{what} has keys for {for_whom}")),
     }
@@ -187,13 +158,9 @@ fn finding(need: &SecretNeed, facts: &Secrets) -> Finding {
 
 /// Returns why the controller refuses a Secret for this use.
 fn locked(secret: &Secret, used_for: SecretUse) -> Option<String> {
-    match &secret.used_by {
-        Some(used_by) if !used_by.split(',').any(|one| one.trim() == used_for.name()) => {
-            Some(format!("its annotation {USED_BY} is \"{used_by}\""))
-        }
-        None if !ALLOWED_TYPES.contains(&secret.type_.as_str()) => {
-            Some(format!("its type is {}, and it has no annotation {USED_BY}", secret.type_))
-        }
-        _ => None,
-    }
+    let used_by = secret.used_by.as_deref();
+    used_for.lock(&secret.type_, used_by).map(|lock| match lock {
+        SecretLock::Annotation => format!("its annotation {USED_BY} is \"{}\"", used_by.unwrap_or_default()),
+        SecretLock::Type => format!("its type is {}, and it has no annotation {USED_BY}", secret.type_),
+    })
 }

@@ -6,14 +6,15 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use sluice_api::{Pipeline, all_crds};
 use sluice_view::check::clocks::{self, Clocks};
-use sluice_view::check::clusters::{self, Cluster, Kubeconfig};
+use sluice_view::check::clusters::{self, Kubeconfig, NamedCluster};
 use sluice_view::check::controller::{self, Controller, Deployment, Lease};
 use sluice_view::check::definitions::{self, Definitions};
 use sluice_view::check::flux::{self, Flux};
 use sluice_view::check::pipelines::{self, Pipelines};
 use sluice_view::check::rights::{self, Rights};
 use sluice_view::check::secrets::{self, Secret, Secrets};
-use sluice_view::check::{Fact, Facts, Finding, Severity, check};
+use sluice_view::check::{CheckFacts, Finding, Reading, Severity, check};
+use sluice_view::object_name::ObjectName;
 
 use crate::fixture::{now, pipeline, runs};
 
@@ -33,13 +34,13 @@ fn installed() -> Definitions {
     let crds = all_crds().into_iter().map(|crd| {
         let mut crd = serde_json::to_value(crd).unwrap();
         crd["status"] = established.clone();
-        (crd["metadata"]["name"].as_str().unwrap().to_owned(), Fact::Known(crd))
+        (crd["metadata"]["name"].as_str().unwrap().to_owned(), Reading::Known(crd))
     });
     Definitions {
-        served: Fact::Known(()),
+        served: Reading::Known(()),
         crds: crds.collect(),
-        policy: Fact::Known(None),
-        gitops_clusters: Fact::Known(()),
+        policy: Reading::Known(None),
+        gitops_clusters: Reading::Known(()),
         targets_elsewhere: 1,
     }
 }
@@ -47,7 +48,7 @@ fn installed() -> Definitions {
 /// Returns the definitions after a change of that of Pipeline.
 fn changed(change: impl FnOnce(&mut Value)) -> Definitions {
     let mut facts = installed();
-    if let Some(Fact::Known(crd)) = facts.crds.get_mut("pipelines.pipelines.weave.works") {
+    if let Some(Reading::Known(crd)) = facts.crds.get_mut("pipelines.pipelines.weave.works") {
         change(crd);
     }
     facts
@@ -78,14 +79,14 @@ fn definitions_of_another_version_are_recognized() {
         found(newer),
         found(refused),
         found(Definitions { crds: BTreeMap::new(), ..installed() }).lines().next().unwrap().into(),
-        found(Definitions { served: Fact::Absent, ..installed() }),
-        found(Definitions { gitops_clusters: Fact::Absent, ..installed() }),
+        found(Definitions { served: Reading::Absent, ..installed() }),
+        found(Definitions { gitops_clusters: Reading::Absent, ..installed() }),
         found(Definitions {
-            policy: Fact::Known(Some("it is not installed: sluice crds | kubectl".into())),
+            policy: Reading::Known(Some("it is not installed: sluice crds | kubectl".into())),
             ..installed()
         }),
-        found(Definitions { policy: Fact::Absent, ..installed() }),
-        found(Definitions { policy: Fact::Forbidden("get on policies".into()), ..installed() }),
+        found(Definitions { policy: Reading::Absent, ..installed() }),
+        found(Definitions { policy: Reading::Forbidden("get on policies".into()), ..installed() }),
     ];
     insta::assert_snapshot!(lines.join("\n"), @"
     Error: the definition pipelines.pipelines.weave.works is not that of this sluice: .spec.suspend is missing or differs ► sluice crds | kubectl apply --server-side -f -
@@ -99,7 +100,8 @@ fn definitions_of_another_version_are_recognized() {
     Warning: this API server has no ValidatingAdmissionPolicy (Kubernetes before 1.30): everybody who may change promotions can approve them in any name ► docs/approvals.md#if-the-policy-is-missing
     Warning: not checked: whether the admission policy is in force; you lack get on policies ► run the check as somebody with this right, or ask the cluster's administrator for it
     ");
-    let without_targets = Definitions { gitops_clusters: Fact::Absent, targets_elsewhere: 0, ..installed() };
+    let without_targets =
+        Definitions { gitops_clusters: Reading::Absent, targets_elsewhere: 0, ..installed() };
     assert_eq!(found(without_targets), "");
 }
 
@@ -129,8 +131,8 @@ fn controller_with(deployments: Vec<Deployment>, leases: Vec<Lease>) -> Controll
         namespace: "sluice-system".into(),
         version: "0.2.0".into(),
         now: now(),
-        leases: Fact::Known(leases),
-        deployments: Fact::Known(deployments),
+        leases: Reading::Known(leases),
+        deployments: Reading::Known(deployments),
     }
 }
 
@@ -161,8 +163,8 @@ fn a_controller_that_does_not_act_is_an_error() {
     Error: a has never renewed the Lease sluice.shard-0 ► kubectl get pods -n sluice-system; kubectl logs -n sluice-system deployment/sluice
     ");
     let unknown = Controller {
-        leases: Fact::Forbidden("list on leases".into()),
-        deployments: Fact::Failed("etcd is full".into()),
+        leases: Reading::Forbidden("list on leases".into()),
+        deployments: Reading::Failed("etcd is full".into()),
         ..controller_with(vec![], vec![])
     };
     insta::assert_snapshot!(troubles(&controller::findings(&unknown)), @"
@@ -175,7 +177,7 @@ fn a_controller_that_does_not_act_is_an_error() {
 fn rights_are_reported_by_command() {
     let with = |lacking: &[&str]| {
         let answers = rights::all().into_iter().map(|right| {
-            (right, Fact::Known(!lacking.contains(&format!("{} {}", right.verb, right.resource).as_str())))
+            (right, Reading::Known(!lacking.contains(&format!("{} {}", right.verb, right.resource).as_str())))
         });
         let facts =
             Rights { user: Some("jane".into()), namespace: Some("apps".into()), answers: answers.collect() };
@@ -195,8 +197,8 @@ fn rights_are_reported_by_command() {
 
 #[test]
 fn a_cluster_that_the_controller_cannot_use_is_an_error() {
-    let with = |secret: Fact<Option<String>>, kubeconfig: Fact<Kubeconfig>| {
-        let cluster = Cluster {
+    let with = |secret: Reading<Option<String>>, kubeconfig: Reading<Kubeconfig>| {
+        let cluster = NamedCluster {
             namespace: "fleet".into(),
             name: "eu".into(),
             pipelines: vec!["apps/podinfo".into(), "apps/search".into()],
@@ -205,21 +207,21 @@ fn a_cluster_that_the_controller_cannot_use_is_an_error() {
         };
         troubles(&clusters::findings(&[cluster]))
     };
-    let named = || Fact::Known(Some("eu-kubeconfig".to_owned()));
+    let named = || Reading::Known(Some("eu-kubeconfig".to_owned()));
     let read = |refused: Option<&str>, program: Option<&str>| {
         let (refused, program) = (refused.map(String::from), program.map(String::from));
-        Fact::Known(Kubeconfig::Read { server: "https://eu/".into(), refused, program })
+        Reading::Known(Kubeconfig::Read { server: "https://eu/".into(), refused, program })
     };
     assert_eq!(with(named(), read(None, None)), "");
     let lines = [
-        with(Fact::Absent, Fact::Absent),
-        with(Fact::Known(None), Fact::Absent),
-        with(named(), Fact::Absent),
-        with(named(), Fact::Known(Kubeconfig::NoKey)),
-        with(named(), Fact::Known(Kubeconfig::Unreadable("it is not YAML".into()))),
+        with(Reading::Absent, Reading::Absent),
+        with(Reading::Known(None), Reading::Absent),
+        with(named(), Reading::Absent),
+        with(named(), Reading::Known(Kubeconfig::NoKey)),
+        with(named(), Reading::Known(Kubeconfig::Unreadable("it is not YAML".into()))),
         with(named(), read(Some("has a proxy-url"), None)),
         with(named(), read(None, Some("aws"))),
-        with(named(), Fact::Forbidden("get on secrets in namespace fleet".into())),
+        with(named(), Reading::Forbidden("get on secrets in namespace fleet".into())),
     ];
     insta::assert_snapshot!(lines.join("\n"), @"
     Error: GitopsCluster fleet/eu does not exist, and apps/podinfo, apps/search names it ► docs/operations.md#add-a-cluster
@@ -235,12 +237,12 @@ fn a_cluster_that_the_controller_cannot_use_is_an_error() {
 
 #[test]
 fn flux_is_needed_where_targets_are() {
-    let with = |served: Fact<()>, deployments: Vec<Deployment>, targets_here: usize| {
-        let version = Fact::Known(Some("v2.8.0".into()));
+    let with = |served: Reading<()>, deployments: Vec<Deployment>, targets_here: usize| {
+        let version = Reading::Known(Some("v2.8.0".into()));
         troubles(&flux::findings(&Flux {
             served,
             version,
-            deployments: Fact::Known(deployments),
+            deployments: Reading::Known(deployments),
             targets_here,
         }))
     };
@@ -251,12 +253,12 @@ fn flux_is_needed_where_targets_are() {
         ready,
         images: vec![format!("ghcr.io/fluxcd/helm-controller:{tag}")],
     };
-    assert_eq!(with(Fact::Absent, vec![], 0), "");
-    assert_eq!(with(Fact::Known(()), vec![helm(1, "v1.5.0")], 1), "");
+    assert_eq!(with(Reading::Absent, vec![], 0), "");
+    assert_eq!(with(Reading::Known(()), vec![helm(1, "v1.5.0")], 1), "");
     let lines = [
-        with(Fact::Absent, vec![], 2),
-        with(Fact::Known(()), vec![helm(0, "v1.5.1")], 1),
-        with(Fact::Known(()), vec![helm(1, "v1.4.3")], 1),
+        with(Reading::Absent, vec![], 2),
+        with(Reading::Known(()), vec![helm(0, "v1.5.1")], 1),
+        with(Reading::Known(()), vec![helm(1, "v1.4.3")], 1),
     ];
     insta::assert_snapshot!(lines.join("\n"), @"
     Error: 2 targets on this cluster need Flux, and it is not installed ► flux install; see https://fluxcd.io/flux/installation/
@@ -281,21 +283,24 @@ fn with_strategies(url: &str) -> Pipeline {
     .unwrap()
 }
 
+fn named(namespace: &str, name: &str) -> ObjectName {
+    ObjectName { namespace: namespace.into(), name: name.into() }
+}
+
 #[test]
 fn a_secret_needs_the_keys_of_its_use() {
-    let with = |url: &str, secrets: &[(&str, Fact<Secret>)]| {
-        let of =
-            |(name, secret): &(&str, Fact<Secret>)| (("apps".to_owned(), (*name).to_owned()), secret.clone());
+    let with = |url: &str, secrets: &[(&str, Reading<Secret>)]| {
+        let of = |(name, secret): &(&str, Reading<Secret>)| (named("apps", name), secret.clone());
         let needs = secrets::needs(&with_strategies(url));
         troubles(&secrets::findings(&Secrets { needs, found: secrets.iter().map(of).collect() }))
     };
     let keys = |keys: &[&str]| {
         let keys = keys.iter().map(|key| (*key).to_owned()).collect();
-        Fact::Known(Secret { type_: "Opaque".into(), used_by: None, keys })
+        Reading::Known(Secret { type_: "Opaque".into(), used_by: None, keys })
     };
     let locked = |type_: &str, used_by: Option<&str>| {
         let keys = ["token", "hmac-key"].map(String::from).into();
-        Fact::Known(Secret { type_: type_.into(), used_by: used_by.map(String::from), keys })
+        Reading::Known(Secret { type_: type_.into(), used_by: used_by.map(String::from), keys })
     };
     let https = "https://git.example.com/fleet.git";
     let app = keys(&["githubAppID", "githubAppPrivateKey"]);
@@ -334,7 +339,7 @@ fn a_secret_needs_the_keys_of_its_use() {
         Error: Secret apps/hooks is not for the hooks of pipeline podinfo: its annotation pipelines.weave.works/used-by is "commit, webhook" ► docs/operations.md#who-may-use-a-secret
         "#
     );
-    let forbidden = || Fact::Forbidden("get on secrets in namespace apps".to_owned());
+    let forbidden = || Reading::Forbidden("get on secrets in namespace apps".to_owned());
     insta::assert_snapshot!(
         with(https, &[("forge", forbidden()), ("hooks", locked("x", Some("hook"))), ("git", forbidden())]),
         @"
@@ -367,7 +372,7 @@ fn a_pipeline_without_a_fresh_status_is_found() {
     let mut fresh = good.clone();
     fresh.status = None;
     let found = |all: &[Pipeline], unreadable: Vec<String>| {
-        let facts = Pipelines { namespace: Some("apps".into()), found: Fact::Known((all, unreadable)) };
+        let facts = Pipelines { namespace: Some("apps".into()), found: Reading::Known((all, unreadable)) };
         pipelines::findings(&facts)
     };
     let all = [good.clone(), changed, suspended, broken, fresh];
@@ -392,7 +397,7 @@ fn clocks_that_differ_are_found() {
     let with = |here: i64, newest: i64| {
         let at = |seconds: i64| now().checked_add(SignedDuration::from_secs(seconds)).unwrap();
         let newest = Some((at(newest), "Lease sluice.shard-0".into()));
-        troubles(&clocks::findings(&Clocks { here: at(here), server: Fact::Known(now()), newest }))
+        troubles(&clocks::findings(&Clocks { here: at(here), server: Reading::Known(now()), newest }))
     };
     assert_eq!(with(4, -600), "");
     assert_eq!(with(-4, 4), "");
@@ -402,39 +407,39 @@ fn clocks_that_differ_are_found() {
     Error: this machine's clock is 2 hours behind the API server's: tokens and certificates may be refused ► set the clock of the wrong machine by NTP
     Warning: the controller's clock is at least 5 minutes ahead of the API server's: see Lease sluice.shard-0 ► set the clock of the wrong machine by NTP
     ");
-    let without = Clocks { here: Timestamp::UNIX_EPOCH, server: Fact::Absent, newest: None };
+    let without = Clocks { here: Timestamp::UNIX_EPOCH, server: Reading::Absent, newest: None };
     assert_eq!(clocks::findings(&without)[0].severity, Severity::Warning);
 }
 
 #[test]
 fn a_report_counts_each_finding_once_and_shows_the_worst_of_a_topic_first() {
-    let clusters = ["eu", "us", "us"].map(|name| Cluster {
+    let clusters = ["eu", "us", "us"].map(|name| NamedCluster {
         namespace: "fleet".into(),
         name: name.into(),
         pipelines: vec![],
-        secret: if name == "eu" { Fact::Known(Some("s".into())) } else { Fact::Known(None) },
-        kubeconfig: Fact::Known(Kubeconfig::Read {
+        secret: if name == "eu" { Reading::Known(Some("s".into())) } else { Reading::Known(None) },
+        kubeconfig: Reading::Known(Kubeconfig::Read {
             server: "https://eu/".into(),
             refused: None,
             program: None,
         }),
     });
-    let facts = |served: Fact<()>| Facts {
+    let facts = |served: Reading<()>| CheckFacts {
         definitions: Definitions { served, ..installed() },
         controller: controller_with(vec![], vec![lease("a", 1)]),
         rights: Rights { user: None, namespace: None, answers: vec![] },
         clusters: clusters.to_vec(),
         flux: Flux {
-            served: Fact::Absent,
-            version: Fact::Absent,
-            deployments: Fact::Absent,
+            served: Reading::Absent,
+            version: Reading::Absent,
+            deployments: Reading::Absent,
             targets_here: 0,
         },
         secrets: Secrets::default(),
-        pipelines: Pipelines { namespace: None, found: Fact::Known((&[], vec![])) },
-        clocks: Clocks { here: now(), server: Fact::Known(now()), newest: None },
+        pipelines: Pipelines { namespace: None, found: Reading::Known((&[], vec![])) },
+        clocks: Clocks { here: now(), server: Reading::Known(now()), newest: None },
     };
-    let report = check(&facts(Fact::Known(())));
+    let report = check(&facts(Reading::Known(())));
     assert_eq!((report.errors, report.warnings), (1, 0), "{report:?}");
     let clusters: Vec<&str> = report
         .findings
@@ -447,7 +452,7 @@ fn a_report_counts_each_finding_once_and_shows_the_worst_of_a_topic_first() {
         ["GitopsCluster fleet/us names no Secret", "GitopsCluster fleet/eu leads to https://eu/"]
     );
     // Without the definitions, the other findings would only repeat that.
-    assert_eq!(check(&facts(Fact::Absent)).findings.len(), 3);
+    assert_eq!(check(&facts(Reading::Absent)).findings.len(), 3);
 }
 
 /// Every page and heading that a fix names exists.

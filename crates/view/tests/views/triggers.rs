@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_api::Pipeline;
-use sluice_view::triggers::{FluxObjects, Trigger, triggers};
+use sluice_view::triggers::{FluxObjects, TriggerView, triggers};
 
 use crate::fixture::promotion;
 
@@ -61,8 +61,8 @@ fn release(version: &str) -> FluxObjects {
     }
 }
 
-fn lines(found: &[Trigger]) -> String {
-    let line = |trigger: &Trigger| {
+fn lines(found: &[TriggerView]) -> String {
+    let line = |trigger: &TriggerView| {
         let last = trigger.last.map(|at| format!(" [{at}]")).unwrap_or_default();
         let problem =
             if trigger.problem.is_empty() { String::new() } else { format!(" ✗ {}", trigger.problem) };

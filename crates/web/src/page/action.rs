@@ -4,12 +4,12 @@ use maud::{Markup, html};
 use sluice_api::{Pipeline, Promotion};
 
 use super::{address, words};
-use crate::action::Action;
+use crate::action::PersonAction;
 use crate::rights::MissingRights;
 
 /// Returns the button that leads to the confirmation of an action.
-pub(super) fn button(action: Action, promotion: &Promotion) -> Markup {
-    let is_main = action == Action::Approve;
+pub(super) fn button(action: PersonAction, promotion: &Promotion) -> Markup {
+    let is_main = action == PersonAction::Approve;
     html! {
         a.button.main[is_main] href={ (address::promotion(promotion)) "/" (action.word()) } data-key=[is_main.then_some("a")] {
             (action.title()) " " (words::short(&promotion.spec.revision)) " …"
@@ -21,7 +21,7 @@ pub(super) fn button(action: Action, promotion: &Promotion) -> Markup {
 pub(super) fn buttons(rights: &MissingRights, promotion: &Promotion, pipeline: &Pipeline) -> Markup {
     let name = promotion.metadata.name.as_deref().unwrap_or_default();
     html! {
-        @for action in Action::OF_PROMOTION {
+        @for action in PersonAction::OF_PROMOTION {
             @if action.is_possible(promotion, Some(pipeline)) && rights.of(name, action.verbs()).is_none() {
                 (button(action, promotion))
             }
@@ -33,7 +33,7 @@ pub(super) fn buttons(rights: &MissingRights, promotion: &Promotion, pipeline: &
 pub(super) fn may_not(rights: &MissingRights, promotion: &Promotion, pipeline: &Pipeline) -> Markup {
     let name = promotion.metadata.name.as_deref().unwrap_or_default();
     let mut possible =
-        Action::OF_PROMOTION.into_iter().filter(|action| action.is_possible(promotion, Some(pipeline)));
+        PersonAction::OF_PROMOTION.into_iter().filter(|action| action.is_possible(promotion, Some(pipeline)));
     let missing = possible.find_map(|action| Some((action, rights.of(name, action.verbs())?)));
     html! {
         @if let Some((action, right)) = missing {

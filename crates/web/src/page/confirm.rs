@@ -13,9 +13,9 @@ use super::form_check::{check_origin, not_from_here};
 use super::frame::{Page, Section, document};
 use super::person::Person;
 use super::{address, planned, words};
-use crate::action::{Action, targets_of};
+use crate::action::{PersonAction, targets_of};
 use crate::hub::Hub;
-use crate::requested_action::{MAX_REASON, RequestedAction, closed_gates};
+use crate::requested_action::{ActionPath, MAX_REASON, RequestedAction, closed_gates};
 use crate::state::Api;
 
 /// What the form of a confirmation sends.
@@ -30,14 +30,12 @@ pub(super) struct Confirmation {
     reason: String,
 }
 
-type Place = (String, String, String, String);
-
 pub(super) async fn confirm<H: Hub>(
     State(api): State<Api<H>>,
-    Path(place): Path<Place>,
+    Path(path): Path<ActionPath>,
     person: Person,
 ) -> Response {
-    match RequestedAction::find(&api, &person.caller, &place).await {
+    match RequestedAction::find(&api, &person.caller, &path).await {
         Ok(subject) => {
             let page = page(&api, &subject, &person.session.form_token, ("", "")).await;
             send(StatusCode::OK, document(&page, &person.viewer(api.actions), ""))
@@ -48,7 +46,7 @@ pub(super) async fn confirm<H: Hub>(
 
 pub(super) async fn carry_out<H: Hub>(
     State(api): State<Api<H>>,
-    Path(place): Path<Place>,
+    Path(path): Path<ActionPath>,
     headers: HeaderMap,
     person: Person,
     Form(form): Form<Confirmation>,
@@ -57,7 +55,7 @@ pub(super) async fn carry_out<H: Hub>(
     if check_origin(&headers).is_err() || form.token != person.session.form_token {
         return problem_page(&not_from_here(), &viewer);
     }
-    let subject = match RequestedAction::find(&api, &person.caller, &place).await {
+    let subject = match RequestedAction::find(&api, &person.caller, &path).await {
         Ok(subject) => subject,
         Err(problem) => return problem_page(&problem, &viewer),
     };
@@ -92,7 +90,7 @@ async fn page<H: Hub>(
             form method="post" {
                 input type="hidden" name="token" value=(form_token);
                 input type="hidden" name="seen" value=(subject.seen());
-                @if subject.action == Action::Reject {
+                @if subject.action == PersonAction::Reject {
                     label for="reason" { "Why?" }
                     textarea #reason name="reason" rows="3" required maxlength=(MAX_REASON) { (reason) }
                     p.small.quiet { "For example: the error rate in staging has doubled. Everybody who looks at the promotion reads it." }
@@ -110,7 +108,7 @@ async fn page<H: Hub>(
 /// Returns the files that change, if the action leads to a delivery.
 async fn what_changes<H: Hub>(api: &Api<H>, subject: &RequestedAction) -> Markup {
     match &subject.promotion {
-        Some(promotion) if subject.action != Action::Reject && planned::is_ahead(promotion) => html! {
+        Some(promotion) if subject.action != PersonAction::Reject && planned::is_ahead(promotion) => html! {
             h2 { "What changes" }
             (planned::planned(api, &subject.pipeline, promotion).await)
         },
@@ -141,7 +139,7 @@ fn title(subject: &RequestedAction) -> String {
 fn what_happens(subject: &RequestedAction) -> Markup {
     let Some(promotion) = &subject.promotion else {
         let words = match subject.action {
-            Action::Suspend => {
+            PersonAction::Suspend => {
                 "Nothing is started, pushed, opened or merged until someone resumes it. Sluice goes on observing."
             }
             _ => "Sluice goes on where it stopped: what was proven in the meantime is promoted.",
@@ -151,8 +149,8 @@ fn what_happens(subject: &RequestedAction) -> Markup {
     let spec = &promotion.spec;
     let status = promotion.status.clone().unwrap_or_default();
     let consequence = match subject.action {
-        Action::Approve => "Sluice then delivers it, as soon as all other gates are open.",
-        Action::Reject => {
+        PersonAction::Approve => "Sluice then delivers it, as soon as all other gates are open.",
+        PersonAction::Reject => {
             "Sluice does not deliver this revision, and closes its change request. A newer one is promoted as usual."
         }
         _ => "Sluice tries the delivery again now.",

@@ -8,6 +8,7 @@ use sluice_core::access::Caller;
 use sluice_core::observed::Health;
 use sluice_view::explain::{Explanation, Situation, explain};
 use sluice_view::history::{Entry, history};
+use sluice_view::object_name::ObjectName;
 use sluice_view::status::{EnvironmentLine, PipelineScreen};
 use sluice_view::tree::{TargetNode, WorkloadNode, tree};
 
@@ -16,12 +17,11 @@ use super::frame::{Group, Page, Part, Section};
 use super::row::{application, edge, is_behind, runs};
 use super::shape::{Shape, badge, icon};
 use super::{address, words};
-use crate::action::Action;
+use crate::action::PersonAction;
 use crate::board::ShownPipeline;
 use crate::find::find_pipeline;
 use crate::hub::Hub;
 use crate::problem::Problem;
-use crate::query::ObjectName;
 use crate::rights::MissingRights;
 use crate::state::Api;
 
@@ -75,7 +75,7 @@ async fn rights<H: Hub>(
 
 fn head(pipeline: &Pipeline, screen: &PipelineScreen, actions: Option<&MissingRights>) -> Markup {
     let (namespace, name) = (&screen.namespace, &screen.name);
-    let action = if screen.suspended { Action::Resume } else { Action::Suspend };
+    let action = if screen.suspended { PersonAction::Resume } else { PersonAction::Suspend };
     html! {
         p.crumbs { a href="/" { "Pipelines" } " / " (namespace) }
         div.title {

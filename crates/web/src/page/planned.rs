@@ -9,6 +9,7 @@ use maud::{Markup, html};
 use sluice_api::promotion::Phase;
 use sluice_api::{Pipeline, Promotion};
 use sluice_core::planned_change::{PlannedChange, PlannedValue};
+use sluice_view::object_name::ObjectName;
 
 use super::answer::{problem_page, send, sentence};
 use super::frame::{Page, Section, document};
@@ -17,7 +18,6 @@ use super::{address, words};
 use crate::find::find_promotion;
 use crate::hub::Hub;
 use crate::problem::Problem;
-use crate::query::ObjectName;
 use crate::state::Api;
 
 /// How many values are shown.

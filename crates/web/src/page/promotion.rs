@@ -5,6 +5,7 @@ use sluice_api::promotion::{ChangeRequest, PromotionStatus};
 use sluice_api::{Pipeline, Promotion};
 use sluice_core::access::Caller;
 use sluice_view::change::{delivery, without_command};
+use sluice_view::object_name::ObjectName;
 use sluice_view::story::story;
 
 use super::action::{buttons, may_not};
@@ -16,7 +17,6 @@ use crate::action::targets_of;
 use crate::find::find_promotion;
 use crate::hub::Hub;
 use crate::problem::Problem;
-use crate::query::ObjectName;
 use crate::rights::MissingRights;
 use crate::state::Api;
 

@@ -22,7 +22,7 @@ use crate::state::Api;
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Target {
+pub(super) struct ReturnPath {
     to: String,
 }
 
@@ -36,11 +36,11 @@ pub(super) struct SignIn {
 pub(super) async fn form<H: Hub>(
     State(api): State<Api<H>>,
     headers: HeaderMap,
-    Query(target): Query<Target>,
+    Query(back): Query<ReturnPath>,
 ) -> Response {
     match Person::of(&api, &headers).await {
-        Ok(_) => Redirect::to(&inside(&target.to)).into_response(),
-        Err(_) => send(StatusCode::OK, page(&target.to, "")),
+        Ok(_) => Redirect::to(&inside(&back.to)).into_response(),
+        Err(_) => send(StatusCode::OK, page(&back.to, "")),
     }
 }
 

@@ -4,6 +4,7 @@ use axum::extract::Query;
 use axum::http::Uri;
 use serde::de::DeserializeOwned;
 use sluice_core::access::Caller;
+use sluice_view::object_name::ObjectName;
 
 use super::frame::Page;
 use super::query::{ListQuery, MatrixQuery};
@@ -11,7 +12,6 @@ use super::{clusters, pipeline, pipelines, promotion, promotions, trace, version
 use crate::fleet_versions::VersionKind;
 use crate::hub::Hub;
 use crate::problem::Problem;
-use crate::query::ObjectName;
 use crate::query::TraceQuery;
 use crate::state::Api;
 

@@ -91,7 +91,7 @@ fn origin(status: &SourceStatus) -> Option<Origin> {
 /// Returns whether Flux has verified a signature. Without the condition, Flux is not asked to.
 fn verified(status: &SourceStatus) -> Option<bool> {
     let condition = status.conditions.iter().find(|condition| condition.type_ == "SourceVerified")?;
-    Some(condition.status == "True")
+    Some(condition.is_true())
 }
 
 /// Returns the key of a source that an object in a namespace refers to; `None` if the kind or the name is not one of a

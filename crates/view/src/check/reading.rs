@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// What the check could read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fact<T> {
+pub enum Reading<T> {
     /// The value.
     Known(T),
     /// There is no such object, or the API server does not serve its kind.
@@ -16,25 +16,25 @@ pub enum Fact<T> {
     Failed(String),
 }
 
-impl<T> Fact<T> {
+impl<T> Reading<T> {
     /// Returns the value, if it is known.
     pub fn known(&self) -> Option<&T> {
         match self {
-            Fact::Known(value) => Some(value),
-            Fact::Absent | Fact::Forbidden(_) | Fact::Failed(_) => None,
+            Reading::Known(value) => Some(value),
+            Reading::Absent | Reading::Forbidden(_) | Reading::Failed(_) => None,
         }
     }
 
     /// Returns the finding that something was not checked, if the fact could not be read.
     pub fn unread(&self, topic: Topic, what: &str) -> Option<Finding> {
         match self {
-            Fact::Known(_) | Fact::Absent => None,
-            Fact::Forbidden(right) => {
+            Reading::Known(_) | Reading::Absent => None,
+            Reading::Forbidden(right) => {
                 Some(Finding::warning(topic, format!("not checked: {what}; you lack {right}")).fix(
                     "run the check as somebody with this right, or ask the cluster's administrator for it",
                 ))
             }
-            Fact::Failed(error) => Some(Finding::warning(
+            Reading::Failed(error) => Some(Finding::warning(
                 topic,
                 format!("not checked: {what}; the API server answered: {error}"),
             )),
@@ -42,12 +42,12 @@ impl<T> Fact<T> {
     }
 
     /// Returns the fact with another value.
-    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Fact<U> {
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Reading<U> {
         match self {
-            Fact::Known(value) => Fact::Known(change(value)),
-            Fact::Absent => Fact::Absent,
-            Fact::Forbidden(right) => Fact::Forbidden(right),
-            Fact::Failed(error) => Fact::Failed(error),
+            Reading::Known(value) => Reading::Known(change(value)),
+            Reading::Absent => Reading::Absent,
+            Reading::Forbidden(right) => Reading::Forbidden(right),
+            Reading::Failed(error) => Reading::Failed(error),
         }
     }
 }
