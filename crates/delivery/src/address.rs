@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_run_or_leak_something_is_refused() {
+    fn addresses_that_run_programs_or_leak_secrets_are_refused() {
         for text in [
             "",
             "-oProxyCommand=x",

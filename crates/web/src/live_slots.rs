@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn one_person_does_not_take_the_pages_of_others() {
+    fn the_pages_of_one_person_do_not_occupy_those_of_others() {
         let slots = LiveSlots::default();
         let taken: Vec<_> = (0..100).filter_map(|_| slots.take(&caller("eve"))).collect();
         assert_eq!(taken.len(), MAX_LIVE_OF_ONE);

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_controller_refuses_is_found() {
+    fn kubeconfigs_that_the_controller_refuses_are_found() {
         let https = "server: 'https://eu.example.com:6443'";
         let Kubeconfig::Read { server, refused: None, program: None } = of(https, "token: t") else {
             panic!()

@@ -65,7 +65,7 @@ async fn sources_and_objects_on_the_hub_are_requested() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_cannot_be_requested_is_reported() -> Result<()> {
+async fn unknown_pipelines_environments_and_objects_are_reported() -> Result<()> {
     let place = objects("reconcile-not").await?;
     let ran = place.sluice(&["reconcile", "podinfo", "-e", "prod"]).await;
     assert_eq!(ran.exit, Exit::Refused, "{ran:?}");

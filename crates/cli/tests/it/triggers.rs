@@ -7,7 +7,7 @@ use sluice_cli::Exit;
 use crate::hub::{place, servers};
 
 #[tokio::test]
-async fn what_starts_a_pipeline_is_read_from_flux() -> Result<()> {
+async fn the_triggers_of_a_pipeline_are_read_from_flux() -> Result<()> {
     let place = place("triggers").await?;
     let hub = &servers().await?.hub;
     hub.install_flux_crds().await?;

@@ -62,7 +62,7 @@ async fn an_explanation_is_for_people_and_for_scripts() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_promotion_tells_its_story() -> Result<()> {
+async fn the_record_of_a_promotion_shows_its_history() -> Result<()> {
     let place = waiting("story").await?;
     let ran = place.sluice(&["explain", "podinfo-prod-1"]).await;
     assert_eq!(ran.exit, Exit::Ok);
@@ -131,7 +131,7 @@ async fn events_are_those_of_the_pipeline_and_its_promotions() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_runs_where_is_a_tree_and_tables_of_versions() -> Result<()> {
+async fn running_versions_are_shown_as_a_tree_and_as_tables() -> Result<()> {
     let place = place("running").await?;
     let workload = |tag: &str| {
         json!([

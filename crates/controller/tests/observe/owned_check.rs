@@ -153,7 +153,7 @@ fn a_release_without_inventory_is_read_in_its_namespace() {
 }
 
 #[test]
-fn what_no_watch_reports_is_not_waited_for() {
+fn a_kind_that_no_watch_reports_does_not_delay_the_check() {
     let mut index = local(&[namespace("apps"), at("1.0.0"), web(3)]);
     index.apply(&HUB, ClusterEvent::Absent(Kind::Deployment));
     assert_eq!(read_after(&mut index, &at("1.1.0")).scopes.len(), 0);

@@ -72,7 +72,7 @@ fn a_source_says_what_it_follows_and_where_its_artifact_comes_from() {
 }
 
 #[test]
-fn what_a_source_follows_is_the_field_that_flux_looks_at_first() {
+fn a_source_follows_the_reference_that_flux_prefers() {
     let sha = "6a19e380336e08b2c9535434389af69359f9b1f0";
     for (kind, reference, follows) in [
         ("GitRepository", json!({}), "branch master"),
@@ -174,7 +174,7 @@ fn a_new_artifact_reconciles_no_pipeline_and_a_new_branch_does() {
 }
 
 #[test]
-fn what_is_only_shown_neither_delays_a_cluster_nor_reconciles_a_pipeline() {
+fn kinds_that_only_views_show_neither_delay_a_cluster_nor_reconcile_a_pipeline() {
     let mut index = Index::default();
     let hub = ClusterKey::Local;
     connect(&mut index, &hub, &[namespace("apps")]);

@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_adapter_reads_is_among_its_fields() {
+    fn every_field_that_an_adapter_reads_is_listed() {
         let adapters = [
             include_str!("github.rs"),
             include_str!("gitlab.rs"),

@@ -45,7 +45,7 @@ async fn a_lost_or_broken_cache_is_built_again() {
 }
 
 #[tokio::test]
-async fn locks_of_the_killed_do_not_stop_the_living() {
+async fn lock_files_of_a_killed_process_do_not_stop_a_delivery() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let bench = bench();
     bench.delivery.deliver(&to_main(&repo, "1.0.0")).await.unwrap();
@@ -94,7 +94,7 @@ async fn large_files_are_found_with_one_more_fetch_and_only_once() {
 }
 
 #[tokio::test]
-async fn servers_without_filters_are_met_too() {
+async fn a_server_without_partial_fetches_is_supported() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5")), ("large.yaml", &"# padding\n".repeat(20_000))]);
     git(repo.folder(), &["config", "uploadpack.allowFilter", "false"], "");
     let bench = bench();
@@ -104,7 +104,7 @@ async fn servers_without_filters_are_met_too() {
 }
 
 #[tokio::test]
-async fn folders_are_for_tests_only() {
+async fn a_repository_in_a_folder_is_allowed_only_in_tests() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let strategy = DeliveryStrategy::Commit {
         url: format!("file://{}", repo.folder().display()),
@@ -117,7 +117,7 @@ async fn folders_are_for_tests_only() {
 }
 
 #[tokio::test]
-async fn a_long_life_does_not_make_it_slow() {
+async fn a_cache_does_not_become_slow_after_many_deliveries() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let bench = bench_with(|o| o.deadline = Duration::from_secs(20));
     for i in 0..40 {

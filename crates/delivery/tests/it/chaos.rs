@@ -356,7 +356,7 @@ async fn inject_fault(
 const WORKERS: usize = 4;
 
 #[test]
-fn every_fault_at_every_call_of_every_delivery() {
+fn every_delivery_survives_every_fault_at_every_call() {
     let mut cases = Vec::new();
     for scenario in SCENARIOS {
         for fault in Fault::ALL {
@@ -395,7 +395,7 @@ fn every_fault_at_every_call_of_every_delivery() {
 
 /// Another process has acted for the same promotion: with two leaders, neither knows what the other has done.
 #[tokio::test]
-async fn what_another_process_has_merged_in_the_meantime_is_not_opened_again() {
+async fn a_change_request_that_another_process_merged_is_not_opened_again() {
     let forge = ChaosForge::start().unwrap();
     let hosted = forge.create_repo("fleet", &[(FILE, &yaml("6.1.5"))]).unwrap();
     let (url, base) = (hosted.url.clone(), "main".to_string());

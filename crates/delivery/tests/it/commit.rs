@@ -17,7 +17,7 @@ pub fn to_main(repo: &Repo, version: &str) -> Order {
 }
 
 #[tokio::test]
-async fn sets_the_value_with_one_fetch_and_one_push() {
+async fn a_value_is_set_with_one_fetch_and_one_push() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5")), ("README.md", "x"), ("a.yaml", "b: c\n")]);
     let cache = tempfile::tempdir().unwrap();
     for version in ["6.1.8", "6.2.0"] {
@@ -115,7 +115,7 @@ async fn a_reverted_value_is_committed_once_in_each_round() {
 }
 
 #[tokio::test]
-async fn one_look_at_the_history_serves_all_second_tries() {
+async fn one_read_of_the_history_is_enough_for_all_retries() {
     let files: Vec<(String, String)> = (0..4)
         .map(|i| (format!("{i}.yaml"), yaml("6.1.5").replace(":prod", &format!(":prod-{i}"))))
         .collect();
@@ -157,7 +157,7 @@ async fn a_push_whose_answer_got_lost_is_not_repeated() {
 }
 
 #[tokio::test]
-async fn many_at_once_all_get_in() {
+async fn commits_of_two_processes_to_one_branch_all_arrive() {
     let markers: String =
         (0..6).map(|i| format!("v{i}: 1.0.0 # {{\"$promotion\": \"apps:p{i}:prod\"}}\n")).collect();
     let (_server, repo) = server(&[(FILE, &markers)]);
@@ -189,7 +189,7 @@ async fn many_at_once_all_get_in() {
 }
 
 #[tokio::test]
-async fn nothing_but_the_values_changes() {
+async fn a_commit_changes_only_the_values() {
     let crlf = yaml("6.1.5").replace('\n', "\r\n");
     let (_server, repo) = server(&[("crlf.yaml", &crlf)]);
     // A script's mode, a link, odd names.

@@ -30,7 +30,7 @@ fn changes(stats: &Stats) -> u64 {
     stats.calls("PATCH") + stats.calls("PUT")
 }
 
-async fn opens_one_and_follows_it_to_the_merge(fixture: ForgeFixture) {
+async fn a_change_request_is_opened_and_followed_to_its_merge(fixture: ForgeFixture) {
     let bench = bench();
     let order = fixture.order("6.1.8");
     let base = fixture.repo().head("main").unwrap();
@@ -74,7 +74,7 @@ async fn opens_one_and_follows_it_to_the_merge(fixture: ForgeFixture) {
 }
 
 /// The forge merged what the branch held a moment before a newer revision was pushed to it.
-async fn does_not_take_an_earlier_revisions_merge_for_its_own(fixture: ForgeFixture) {
+async fn the_merge_of_an_earlier_revision_does_not_count_for_a_newer_one(fixture: ForgeFixture) {
     let bench = bench();
     let first = proposed(&bench.delivery, &fixture.order("6.1.8")).await;
     let newer = fixture.order("6.2.0");
@@ -91,7 +91,7 @@ async fn does_not_take_an_earlier_revisions_merge_for_its_own(fixture: ForgeFixt
     }
 }
 
-async fn updates_it_in_place(fixture: ForgeFixture) {
+async fn a_newer_revision_updates_the_open_change_request(fixture: ForgeFixture) {
     let bench = bench();
     let first = proposed(&bench.delivery, &fixture.order("6.1.8")).await;
     // The base moves on meanwhile, and the branch starts from there again.
@@ -119,7 +119,7 @@ async fn updates_it_in_place(fixture: ForgeFixture) {
     assert_eq!(third.number, fourth.number);
 }
 
-async fn running_it_again_changes_nothing(fixture: ForgeFixture) {
+async fn a_repeated_delivery_changes_nothing(fixture: ForgeFixture) {
     let bench = bench();
     let order = fixture.order("6.1.8");
     let first = proposed(&bench.delivery, &order).await;
@@ -136,7 +136,7 @@ async fn running_it_again_changes_nothing(fixture: ForgeFixture) {
     assert_eq!(fixture.pulls().await.len(), 1);
 }
 
-async fn a_closed_one_is_a_no_until_a_person_asks_again(fixture: ForgeFixture) {
+async fn a_closed_change_request_counts_as_rejected_until_a_retry(fixture: ForgeFixture) {
     let bench = bench();
     let order = fixture.order("6.1.8");
     let request = proposed(&bench.delivery, &order).await;
@@ -154,7 +154,7 @@ async fn a_closed_one_is_a_no_until_a_person_asks_again(fixture: ForgeFixture) {
     assert_eq!(fixture.pulls().await.len(), 2);
 }
 
-async fn withdraws_what_is_not_wanted_any_more(fixture: ForgeFixture) {
+async fn an_unwanted_change_request_is_closed_with_one_comment(fixture: ForgeFixture) {
     let bench = bench();
     let order = fixture.order("6.1.8");
     let request = proposed(&bench.delivery, &order).await;
@@ -168,7 +168,7 @@ async fn withdraws_what_is_not_wanted_any_more(fixture: ForgeFixture) {
     bench.delivery.withdraw(&order, &unknown, "?").await.unwrap();
 }
 
-async fn what_would_change_nothing_is_closed(fixture: ForgeFixture) {
+async fn a_change_request_that_would_change_nothing_is_closed(fixture: ForgeFixture) {
     let bench = bench();
     let request = proposed(&bench.delivery, &fixture.order("6.1.8")).await;
     fixture.commit("by hand", &[(FILE, &yaml("6.2.0"))]);
@@ -178,7 +178,7 @@ async fn what_would_change_nothing_is_closed(fixture: ForgeFixture) {
     assert_eq!(fixture.comments(request.number).await.len(), 1);
 }
 
-async fn wrong_rights_are_told(fixture: ForgeFixture) {
+async fn missing_and_wrong_credentials_are_reported(fixture: ForgeFixture) {
     let bench = bench();
     let mut order = fixture.order("6.1.8");
     (order.credentials.token, order.credentials.password) = (None, None);
@@ -193,7 +193,7 @@ async fn wrong_rights_are_told(fixture: ForgeFixture) {
     assert!(!error.to_string().contains("wr0ng"), "{error}");
 }
 
-async fn labels_reviewers_and_assignees_are_added_and_none_is_taken_off(fixture: ForgeFixture) {
+async fn labels_reviewers_and_assignees_are_added_and_none_is_removed(fixture: ForgeFixture) {
     let (bench, joe, (no_labels, no_assignees)) = (bench(), fixture.joe().await, fixture.lacks());
     let settings = |settings: &mut Settings| {
         settings.reviewers = vec![joe.clone()];
@@ -235,7 +235,7 @@ async fn labels_reviewers_and_assignees_are_added_and_none_is_taken_off(fixture:
     }
 }
 
-async fn who_cannot_be_asked_costs_nothing_but_a_sentence(fixture: ForgeFixture) {
+async fn a_reviewer_who_cannot_be_added_is_noted_and_stops_nothing(fixture: ForgeFixture) {
     let (bench, joe, nobody) = (bench(), fixture.joe().await, "00000000-0000-0000-0000-000000000000");
     let author = fixture.author();
     let (_, no_assignees) = fixture.lacks();
@@ -258,7 +258,7 @@ async fn who_cannot_be_asked_costs_nothing_but_a_sentence(fixture: ForgeFixture)
     assert!(no_assignees || pull.assignees == [joe], "{pull:?}");
 }
 
-async fn a_draft_is_opened_as_one_and_then_left_to_people(fixture: ForgeFixture) {
+async fn a_draft_is_opened_once_and_people_decide_when_it_is_ready(fixture: ForgeFixture) {
     let bench = bench();
     let draft = |version: &str| fixture.order_with(version, |settings| settings.draft = true);
     let request = proposed(&bench.delivery, &draft("6.1.8")).await;
@@ -273,7 +273,7 @@ async fn a_draft_is_opened_as_one_and_then_left_to_people(fixture: ForgeFixture)
     assert_eq!((pull.draft, pull.title.as_str()), (false, "Promote apps/podinfo to 6.3.0 in prod"));
 }
 
-async fn it_says_what_its_owner_writes_and_is_found_again(fixture: ForgeFixture) {
+async fn title_body_and_branch_follow_the_templates_of_the_pipeline(fixture: ForgeFixture) {
     let bench = bench();
     let order = |version: &str| {
         fixture.order_with(version, |settings| {
@@ -327,36 +327,36 @@ macro_rules! and_real_gitea {
 
 and_real_gitea! {
     [
-        opens_one_and_follows_it_to_the_merge
-        does_not_take_an_earlier_revisions_merge_for_its_own
-        updates_it_in_place
-        running_it_again_changes_nothing
-        a_closed_one_is_a_no_until_a_person_asks_again
-        withdraws_what_is_not_wanted_any_more
-        what_would_change_nothing_is_closed
-        wrong_rights_are_told
-        labels_reviewers_and_assignees_are_added_and_none_is_taken_off
-        who_cannot_be_asked_costs_nothing_but_a_sentence
-        a_draft_is_opened_as_one_and_then_left_to_people
-        it_says_what_its_owner_writes_and_is_found_again
-        merges_when_green_and_not_before
-        a_tag_named_like_the_head_lends_it_no_checks
-        waits_for_approvals_of_this_very_head
-        never_merges_what_sluice_did_not_push
+        a_change_request_is_opened_and_followed_to_its_merge
+        the_merge_of_an_earlier_revision_does_not_count_for_a_newer_one
+        a_newer_revision_updates_the_open_change_request
+        a_repeated_delivery_changes_nothing
+        a_closed_change_request_counts_as_rejected_until_a_retry
+        an_unwanted_change_request_is_closed_with_one_comment
+        a_change_request_that_would_change_nothing_is_closed
+        missing_and_wrong_credentials_are_reported
+        labels_reviewers_and_assignees_are_added_and_none_is_removed
+        a_reviewer_who_cannot_be_added_is_noted_and_stops_nothing
+        a_draft_is_opened_once_and_people_decide_when_it_is_ready
+        title_body_and_branch_follow_the_templates_of_the_pipeline
+        a_change_request_is_merged_when_its_checks_are_green
+        the_checks_of_a_tag_named_like_the_head_branch_do_not_count
+        a_merge_waits_for_approvals_of_the_current_head
+        a_head_that_sluice_did_not_push_is_not_merged
         a_draft_waits_until_a_person_says_that_it_is_ready
         a_merged_branch_is_deleted_unless_somebody_has_pushed_to_it
-        what_is_not_allowed_any_more_is_not_merged
-        whichever_way_a_person_merges_it_is_delivered_once
-        whichever_way_its_forge_has_sluices_merge_is_its_own
-        a_merge_is_of_what_it_brought_and_of_no_other
-        what_an_earlier_round_has_merged_is_brought_again_and_once
+        nothing_is_merged_after_the_fencing_token_is_revoked
+        a_promotion_is_delivered_once_however_a_person_merges_it
+        a_merge_by_sluice_is_recognized_in_every_merge_style
+        a_merge_counts_only_for_the_promotion_that_it_contains
+        a_reverted_merge_of_an_earlier_round_is_delivered_again_once
         a_forged_head_branch_is_replaced_before_the_first_try_and_before_the_opening
         a_forged_commit_below_an_open_change_request_is_replaced_by_a_later_try
         a_forged_head_is_not_merged_although_it_is_recorded
-        a_merge_that_only_names_the_promotion_has_not_brought_it
-        what_goes_to_another_branch_by_now_is_not_merged
-        what_has_gone_to_another_branch_is_not_delivered_nor_rejected
-        a_promotion_is_reported_on_the_commit_that_its_merge_left_and_on_no_open_head
+        a_merge_that_only_names_the_promotion_does_not_deliver_it
+        a_change_request_to_another_base_branch_is_not_merged
+        a_change_request_to_another_base_branch_counts_for_nothing
+        a_commit_status_is_reported_on_the_merge_commit_and_on_no_open_head
     ]
     github: GitHub,
     gitlab: GitLab,

@@ -36,7 +36,7 @@ fn command(cache: &Path, order: &Order, fault: &str) -> Command {
     let order = format!("{strategy} {version} {} {}", order.created, order.retried);
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
-        .args(["--ignored", "--exact", "crash::the_other_process", "--nocapture"])
+        .args(["--ignored", "--exact", "crash::process_that_is_killed", "--nocapture"])
         .env("TEST_CACHE", cache)
         .env("TMPDIR", cache)
         .env("TEST_ORDER", order)
@@ -53,7 +53,7 @@ fn command(cache: &Path, order: &Order, fault: &str) -> Command {
 
 #[tokio::test]
 #[ignore = "run by the other tests, in a process of its own"]
-async fn the_other_process() {
+async fn process_that_is_killed() {
     let Ok(text) = std::env::var("TEST_ORDER") else { return };
     let words: Vec<&str> = text.split(' ').collect();
     let [kind, url, version, created, retried] = words[..] else { panic!("{text}") };
@@ -109,7 +109,7 @@ async fn dies_at(cache: &Path, order: &Order, point: &str) -> bool {
 }
 
 #[tokio::test]
-async fn change_requests_survive_every_point() {
+async fn a_change_request_is_opened_once_if_the_process_dies_at_any_fault_point() {
     for forge in ForgeKind::ALL {
         let fixture = ForgeFixture::of(forge).await;
         let cache = tempfile::tempdir().unwrap();
@@ -154,7 +154,7 @@ async fn a_change_request_is_withdrawn_and_commented_once() {
 }
 
 #[tokio::test]
-async fn a_merge_survives_every_point() {
+async fn a_change_request_is_merged_once_if_the_process_dies_at_any_fault_point() {
     use std::os::unix::process::ExitStatusExt;
     for forge in ForgeKind::ALL {
         let fixture = ForgeFixture::of(forge).await;
@@ -175,7 +175,7 @@ async fn a_merge_survives_every_point() {
 }
 
 #[tokio::test]
-async fn commits_survive_every_point() {
+async fn a_commit_is_made_once_if_the_process_dies_at_any_fault_point() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     commits_survive(&repo, |version| to_main(&repo, version)).await;
 }
@@ -193,7 +193,7 @@ pub async fn commits_survive(repo: &Repo, to_main: impl Fn(&str) -> Order) {
 }
 
 #[tokio::test]
-async fn so_do_they_a_death_at_any_other_time() {
+async fn a_commit_is_made_once_if_the_process_is_killed_at_any_time() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let cache = tempfile::tempdir().unwrap();
     for i in 0..8 {

@@ -19,7 +19,7 @@ pub async fn everywhere(test: impl AsyncFn(ForgeFixture)) {
 }
 
 #[tokio::test]
-async fn a_lost_answer_to_an_open_is_found_at_once() {
+async fn a_change_request_whose_answer_got_lost_is_found_immediately() {
     everywhere(async |fixture| {
         let bench = bench();
         fixture.standin().trouble(CallKind::Open, ForgeFault::Lose);
@@ -30,7 +30,7 @@ async fn a_lost_answer_to_an_open_is_found_at_once() {
 }
 
 #[tokio::test]
-async fn or_the_next_time() {
+async fn a_change_request_whose_answer_got_lost_is_found_by_the_next_try() {
     everywhere(async |fixture| {
         let bench = bench();
         fixture.standin().trouble(CallKind::Open, ForgeFault::Lose);
@@ -46,7 +46,7 @@ async fn or_the_next_time() {
 }
 
 #[tokio::test]
-async fn one_that_is_there_already_is_taken_over() {
+async fn an_open_change_request_is_updated_after_its_branch_was_deleted() {
     everywhere(async |fixture| {
         let bench = bench();
         let first = proposed(&bench.delivery, &fixture.order("6.1.8")).await;
@@ -62,7 +62,7 @@ async fn one_that_is_there_already_is_taken_over() {
 }
 
 #[tokio::test]
-async fn following_costs_nothing_while_nothing_changes() {
+async fn following_an_unchanged_change_request_makes_few_calls() {
     everywhere(async |fixture| {
         let bench = bench();
         let order = fixture.order("6.1.8");
@@ -126,7 +126,7 @@ async fn rejections_have_the_message_of_the_forge() {
 }
 
 #[tokio::test]
-async fn silence_has_an_end() {
+async fn a_hanging_forge_call_times_out() {
     let fixture = ForgeFixture::github().await;
     let bench = bench_with(|o| o.deadline = Duration::from_secs(10));
     let order = fixture.order("6.1.8");
@@ -152,7 +152,7 @@ async fn a_repository_that_cannot_be_seen_is_not_a_change_request_that_is_gone()
 }
 
 #[tokio::test]
-async fn two_orders_for_one_environment_at_once_make_one_change_request() {
+async fn simultaneous_orders_for_one_environment_open_one_change_request() {
     everywhere(async |fixture| {
         let (one, two) = (bench(), bench());
         let (a, b) = (fixture.order("6.1.8"), fixture.order("6.2.0"));
@@ -166,7 +166,7 @@ async fn two_orders_for_one_environment_at_once_make_one_change_request() {
 }
 
 #[tokio::test]
-async fn a_commit_that_was_fetched_as_an_end_can_be_pushed_again() {
+async fn the_last_commit_of_a_shallow_fetch_can_be_pushed_again() {
     let fixture = ForgeFixture::github().await;
     let (one, two) = (bench(), bench());
     let (a, b) = (fixture.order("6.1.8"), fixture.order("6.2.0"));
@@ -180,7 +180,7 @@ async fn a_commit_that_was_fetched_as_an_end_can_be_pushed_again() {
 }
 
 #[tokio::test]
-async fn a_comment_that_is_refused_or_lost_is_not_said_twice() {
+async fn a_comment_that_was_refused_or_lost_is_not_repeated() {
     everywhere(async |fixture| {
         let bench = bench();
         for (version, trouble, comments) in
@@ -200,7 +200,7 @@ async fn a_comment_that_is_refused_or_lost_is_not_said_twice() {
 }
 
 #[tokio::test]
-async fn what_could_not_be_added_or_was_and_nobody_said_so_is_added_once() {
+async fn reviewers_are_added_once_after_a_failed_or_lost_answer() {
     everywhere(async |fixture| {
         for trouble in [ForgeFault::Answer(502, vec![], "bad gateway"), ForgeFault::Lose] {
             let (bench, joe) = (bench(), fixture.joe().await);
@@ -235,12 +235,12 @@ async fn until_done<T>(order: &Order, act: impl AsyncFn(&Order) -> Result<T, Del
 }
 
 #[tokio::test]
-async fn whichever_answer_is_lost_nothing_is_done_twice() {
+async fn no_call_is_repeated_whichever_answer_is_lost() {
     everywhere(async |fixture| any_answer_can_be_lost(&fixture).await).await;
 }
 
 #[tokio::test]
-async fn whichever_answer_of_a_real_gitea_is_lost_nothing_is_done_twice() {
+async fn no_call_is_repeated_whichever_answer_of_a_real_gitea_is_lost() {
     any_answer_can_be_lost(&ForgeFixture::gitea_behind_a_fault_proxy("lost-answers").await).await;
 }
 
@@ -346,7 +346,7 @@ async fn a_forge_without_drafts_is_noted() {
 }
 
 #[tokio::test]
-async fn a_merge_that_is_seen_in_its_middle_is_no_refusal() {
+async fn a_merge_in_progress_does_not_count_as_a_rejection() {
     everywhere(async |fixture| {
         let bench = bench();
         let order = fixture.order("6.1.8");
@@ -364,7 +364,7 @@ async fn a_merge_that_is_seen_in_its_middle_is_no_refusal() {
 }
 
 #[tokio::test]
-async fn half_of_an_answer_about_a_merge_is_no_answer() {
+async fn an_incomplete_answer_about_a_merge_is_read_again() {
     everywhere(async |fixture| {
         let bench = bench();
         let order = fixture.order("6.1.8");
@@ -380,7 +380,7 @@ async fn half_of_an_answer_about_a_merge_is_no_answer() {
 }
 
 #[tokio::test]
-async fn a_limit_that_ends_by_another_clock_ends_when_the_forge_means() {
+async fn the_end_of_a_rate_limit_follows_the_clock_of_the_forge() {
     let fixture = ForgeFixture::github().await;
     // The forge's clock is an hour behind ours; half a minute later by it, calls are welcome again.
     let there = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(1);

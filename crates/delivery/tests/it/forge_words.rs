@@ -167,7 +167,7 @@ fn refusals(forge: ForgeKind) -> [Refusal; 5] {
 }
 
 #[tokio::test]
-async fn each_refuses_in_words_of_its_own() {
+async fn the_error_of_each_forge_is_recognized_and_quoted() {
     everywhere(async |fixture| {
         for (status, text, reason, words) in refusals(fixture.standin().kind) {
             fixture.standin().trouble(CallKind::Open, ForgeFault::Answer(status, vec![], text));
@@ -191,7 +191,7 @@ async fn a_redirect_to_the_sign_in_page_is_a_token_that_is_not_accepted() {
 }
 
 #[tokio::test]
-async fn limits_are_obeyed() {
+async fn rate_limits_of_each_forge_delay_the_next_call() {
     use ForgeKind::{AzureDevOps, Bitbucket, BitbucketServer, GitHub, GitLab, Gitea};
     let secondary = r#"{"message":"You have exceeded a secondary rate limit"}"#;
     let blocked = r#"{"$id":"1","message":"TF400733: The request has been canceled: Request was blocked"}"#;
@@ -259,7 +259,7 @@ async fn limits_are_obeyed() {
 }
 
 #[tokio::test]
-async fn an_answer_that_asks_to_slow_down_is_taken_and_the_next_call_waits() {
+async fn a_successful_answer_that_asks_for_a_pause_delays_the_next_call() {
     let fixture = ForgeFixture::of(ForgeKind::AzureDevOps).await;
     let bench = bench();
     let order = fixture.order("6.1.8");
@@ -287,7 +287,7 @@ async fn a_token_is_enough_for_the_forge_and_for_git() {
 }
 
 #[tokio::test]
-async fn a_strangers_branch_of_the_same_name_is_not_ours() {
+async fn a_change_request_from_a_fork_with_the_same_branch_name_does_not_count() {
     everywhere(async |fixture| {
         let bench = bench();
         fixture.standin().open_from_a_fork(BRANCH);
@@ -305,7 +305,7 @@ async fn a_strangers_branch_of_the_same_name_is_not_ours() {
 }
 
 #[tokio::test]
-async fn ours_is_found_behind_pages_of_strangers() {
+async fn the_own_change_request_is_found_among_many_from_forks() {
     everywhere(async |fixture| {
         let bench = bench();
         fixture.standin().open_from_a_fork(BRANCH);
@@ -319,7 +319,7 @@ async fn ours_is_found_behind_pages_of_strangers() {
 }
 
 #[tokio::test]
-async fn conflicts_are_told() {
+async fn conflicts_with_the_base_are_reported() {
     everywhere(async |fixture| {
         let bench = bench();
         let order = fixture.order("6.1.8");
@@ -342,7 +342,7 @@ async fn conflicts_are_told() {
 
 /// Bitbucket lets only some tokens see conflicts, and names the place where they stand.
 #[tokio::test]
-async fn where_conflicts_are_not_shown_there_are_none_and_no_stranger_is_asked() {
+async fn unreadable_conflicts_count_as_none_and_no_other_host_is_called() {
     let stranger = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let there = format!("http://{}/conflicts", stranger.local_addr().unwrap());
     let fixture = ForgeFixture::of(ForgeKind::Bitbucket).await;
@@ -393,7 +393,7 @@ async fn a_long_body_is_sent_once_and_keeps_its_marker() {
 }
 
 #[tokio::test]
-async fn lists_are_read_on_until_it_cannot_matter_any_more() {
+async fn lists_are_read_until_no_older_entry_can_matter() {
     everywhere(async |fixture| {
         let (bench, order) = (bench(), fixture.order("6.1.8"));
         let request = proposed(&bench.delivery, &order).await;
@@ -440,7 +440,7 @@ async fn reviewers_stay_when_the_text_changes() {
 }
 
 #[tokio::test]
-async fn a_version_that_somebody_else_has_passed_is_read_again() {
+async fn an_outdated_version_of_a_change_request_is_read_again() {
     let out_of_date = r#"{"errors":[{"message":"You are attempting to modify a pull request based on out-of-date information.","exceptionName":"com.atlassian.bitbucket.pull.PullRequestOutOfDateException","currentVersion":1,"expectedVersion":0}]}"#;
     let (fixture, bench) = (ForgeFixture::of(ForgeKind::BitbucketServer).await, bench());
     let refuse = |call| fixture.standin().trouble(call, ForgeFault::Answer(409, vec![], out_of_date));
@@ -463,7 +463,7 @@ async fn a_version_that_somebody_else_has_passed_is_read_again() {
 
 /// Bitbucket Cloud returns the one that is open in place of refusing a second one.
 #[tokio::test]
-async fn where_a_second_one_is_answered_with_the_first_that_one_is_updated() {
+async fn an_existing_change_request_in_the_answer_to_an_open_is_updated() {
     let (fixture, bench) = (ForgeFixture::of(ForgeKind::Bitbucket).await, bench());
     let first = proposed(&bench.delivery, &fixture.order("6.1.8")).await;
     // As where somebody opens it in the moment after the looks: for the branch, and before it is opened.
@@ -478,7 +478,7 @@ async fn where_a_second_one_is_answered_with_the_first_that_one_is_updated() {
 }
 
 #[tokio::test]
-async fn a_fast_forward_tells_whose_it_is() {
+async fn a_fast_forward_merge_is_recognized_by_its_head() {
     let (fixture, bench) = (ForgeFixture::of(ForgeKind::GitLab).await, bench());
     let order = fixture.order("6.1.8");
     let request = proposed(&bench.delivery, &order).await;

@@ -208,7 +208,7 @@ async fn a_head_whose_file_was_changed_elsewhere_on_the_base_is_merged_as_it_is(
 }
 
 /// Somebody has replaced the commit by one with its message and other files, and a person has merged that.
-pub async fn a_merge_that_only_names_the_promotion_has_not_brought_it(fixture: ForgeFixture) {
+pub async fn a_merge_that_only_names_the_promotion_does_not_deliver_it(fixture: ForgeFixture) {
     let order = fixture.order("6.1.8");
     let request = proposed(&bench().delivery, &order).await;
     let folder = fixture.repo().folder();
@@ -229,7 +229,7 @@ pub async fn a_merge_that_only_names_the_promotion_has_not_brought_it(fixture: F
     assert_eq!(fixture.repo().read(&second.branch, FILE).unwrap(), yaml("6.1.8"));
 }
 
-pub async fn what_goes_to_another_branch_by_now_is_not_merged(fixture: ForgeFixture) {
+pub async fn a_change_request_to_another_base_branch_is_not_merged(fixture: ForgeFixture) {
     let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
     fixture.place("release", &fixture.repo().head("main").unwrap()).await;
@@ -243,7 +243,7 @@ pub async fn what_goes_to_another_branch_by_now_is_not_merged(fixture: ForgeFixt
 }
 
 #[tokio::test]
-async fn what_gets_another_base_branch_while_it_is_checked_is_not_merged() {
+async fn a_base_branch_changed_during_the_checks_prevents_the_merge() {
     for forge in ForgeKind::ALL {
         let fixture = ForgeFixture::of(forge).await;
         let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
@@ -273,7 +273,7 @@ async fn no_other_call_comes_between_the_last_look_at_the_base_branch_and_the_me
     }
 }
 
-pub async fn what_has_gone_to_another_branch_is_not_delivered_nor_rejected(fixture: ForgeFixture) {
+pub async fn a_change_request_to_another_base_branch_counts_for_nothing(fixture: ForgeFixture) {
     for (version, end) in [("6.1.8", "open"), ("6.2.0", "closed"), ("6.3.0", "merged")] {
         let order = fixture.order(version);
         let request = proposed(&bench().delivery, &order).await;

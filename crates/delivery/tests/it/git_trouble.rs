@@ -27,7 +27,7 @@ pub fn with_password(order: Order, user: &str, password: &str) -> Order {
 }
 
 #[tokio::test]
-async fn rights_that_do_not_do() {
+async fn wrong_missing_and_read_only_credentials_are_reported() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let (bench, order) = (bench(), to_main(&repo, "6.1.8"));
     fails(&bench, &with_password(order.clone(), "sluice", "hunter2"), "AuthenticationFailed").await;
@@ -42,7 +42,7 @@ async fn rights_that_do_not_do() {
 }
 
 #[tokio::test]
-async fn places_that_are_not_there() {
+async fn missing_repositories_and_branches_are_reported() {
     let (server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let bench = bench();
     let to =
@@ -142,7 +142,7 @@ fn walk(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
 }
 
 #[tokio::test]
-async fn a_server_that_fails_now_and_then() {
+async fn a_delivery_succeeds_when_a_failing_server_recovers() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let (bench, order) = (bench(), to_main(&repo, "6.1.8"));
     let mut failures = 0;
@@ -157,7 +157,7 @@ async fn a_server_that_fails_now_and_then() {
 }
 
 #[tokio::test]
-async fn a_hook_that_says_no_is_quoted() {
+async fn the_message_of_a_rejecting_hook_is_quoted() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     repo.hook("pre-receive", "echo 'only through review' >&2\nexit 1").unwrap();
     let error = fails(&bench(), &to_main(&repo, "6.1.8"), "PushRejected").await;
@@ -165,7 +165,7 @@ async fn a_hook_that_says_no_is_quoted() {
 }
 
 #[tokio::test]
-async fn a_branch_that_runs_away_is_caught_up_with() {
+async fn a_push_is_repeated_while_others_move_the_branch() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     // Somebody is faster, three times: the hook moves the branch just before the push counts.
     let script = "n=$(cat count 2>/dev/null || echo 0); [ $n -ge 3 ] && exit 0\n\

@@ -127,7 +127,7 @@ async fn serve(
 }
 
 #[tokio::test]
-async fn a_token_is_lent_once_for_all_that_follows() {
+async fn an_app_token_is_requested_once_and_reused() {
     let (desk, fixture, bench) = (Desk::open().await, ForgeFixture::github().await, bench());
     let order = desk.order(&fixture, "6.1.8", &[]);
     let request = proposed(&bench.delivery, &order).await;
@@ -162,7 +162,7 @@ async fn a_slow_api_of_one_tenant_does_not_delay_another_at_the_same_branch() {
 }
 
 #[tokio::test]
-async fn a_commit_is_pushed_with_what_is_lent() {
+async fn a_commit_is_pushed_with_the_token_of_the_app() {
     let (desk, fixture, bench) = (Desk::open().await, ForgeFixture::github().await, bench());
     let mut order = desk.order(&fixture, "6.1.8", &[]);
     let url = fixture.standin().url.clone();

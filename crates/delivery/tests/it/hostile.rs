@@ -24,7 +24,7 @@ const SOON: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 #[ignore = "run by the other tests, in a process of its own"]
-async fn the_attacked_process() {
+async fn process_that_is_attacked() {
     let Ok(urls) = std::env::var("TEST_URLS") else { return };
     let to = |url: &str| order(DeliveryStrategy::Commit { url: url.into(), branch: "main".into() }, "6.1.8");
     let bench = bench_with(|options| options.deadline = Duration::from_secs(20));
@@ -82,7 +82,7 @@ fn attack(attacked: &Repo) -> (String, String) {
 /// The same for each of some addresses at once.
 fn attack_by(attacked: &[&str], other: &Repo) -> Vec<(String, String)> {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "hostile::the_attacked_process", "--nocapture"])
+        .args(["--ignored", "--exact", "hostile::process_that_is_attacked", "--nocapture"])
         .env("TEST_URLS", format!("{} {}", attacked.join(" "), other.url()))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -127,7 +127,7 @@ fn set_main(repo: &Repo, tree: &str) {
 
 /// A tree of ten trees of ten trees, eight deep: a few KB, 100 million paths.
 #[tokio::test]
-async fn a_tree_that_expands() {
+async fn a_small_tree_with_millions_of_paths_is_refused() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let blob = object(&repo, "blob", &yaml("6.1.5"));
     is_refused_below(repo, format!("100644 blob {blob}\ta.yaml\n"), 8).await;
@@ -135,7 +135,7 @@ async fn a_tree_that_expands() {
 
 /// The same tree without any file: git would print nothing for it.
 #[tokio::test]
-async fn a_tree_that_expands_to_nothing() {
+async fn a_tree_with_millions_of_empty_folders_is_refused() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     is_refused_below(repo, String::new(), 9).await;
 }
@@ -172,7 +172,7 @@ async fn a_commit_of_mebibytes_is_refused() {
 }
 
 #[tokio::test]
-async fn a_commit_of_mebibytes_on_the_head_branch_is_told_with_the_name_of_the_branch() {
+async fn a_large_commit_on_the_head_branch_is_reported_with_the_branch() {
     let fixture = ForgeFixture::github().await;
     let order = fixture.order("6.1.8");
     let commit = git(fixture.repo().folder(), &["cat-file", "commit", "main"], "");
@@ -207,7 +207,7 @@ async fn a_large_file_of_zeros_and_a_pointer_to_lfs_are_named() {
 }
 
 #[tokio::test]
-async fn ten_thousand_marked_files_of_four_mebibytes() {
+async fn ten_thousand_large_files_with_markers_are_refused() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let text = yaml("6.1.5") + &"# padding\n".repeat((4 << 20) / 10 - 10);
     let blob = object(&repo, "blob", &text);
@@ -338,7 +338,7 @@ async fn branches_that_begin_like_a_head_branch_are_not_fetched() {
 
 /// A server that never stops talking, and one that lists a million branches, of which nobody asked for one.
 #[tokio::test]
-async fn servers_that_do_not_end() {
+async fn endless_answers_of_git_servers_are_refused() {
     for how in ["endless", "refs", "words"] {
         let address = talks(how).await;
         let (_server, other) = server(&[(FILE, &yaml("6.1.5"))]);
@@ -397,7 +397,7 @@ async fn talks(how: &'static str) -> std::net::SocketAddr {
 }
 
 #[tokio::test]
-async fn hundreds_of_thousands_of_branches_do_no_harm() {
+async fn hundreds_of_thousands_of_branches_do_not_prevent_a_delivery() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let head = repo.head("main").unwrap();
     let refs: String = std::iter::once(format!("{head} refs/heads/main\n"))
@@ -410,7 +410,7 @@ async fn hundreds_of_thousands_of_branches_do_no_harm() {
 
 /// Names that are no files, or no names.
 #[tokio::test]
-async fn odd_entries_are_neither_followed_nor_shown_as_they_are() {
+async fn links_modules_and_odd_names_are_not_followed_and_shown_escaped() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let good = object(&repo, "blob", &yaml("6.1.5"));
     let link = object(&repo, "blob", "/etc/passwd");

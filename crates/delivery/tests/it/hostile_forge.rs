@@ -61,7 +61,7 @@ async fn hostile_forges_fail_only_the_promotions_that_use_them() {
     child
         .args(["-c", &limited])
         .arg(program)
-        .args(["hostile_forge::attacked_with_512_mib", "--exact", "--ignored", "--nocapture"])
+        .args(["hostile_forge::process_with_512_mib", "--exact", "--ignored", "--nocapture"])
         // Each would reserve address space that it does not use.
         .env("MALLOC_ARENA_MAX", "1")
         .kill_on_drop(true);
@@ -73,7 +73,7 @@ async fn hostile_forges_fail_only_the_promotions_that_use_them() {
 
 #[tokio::test]
 #[ignore = "hostile_forges_fail_only_the_promotions_that_use_them runs it in a process with a memory limit"]
-async fn attacked_with_512_mib() {
+async fn process_with_512_mib() {
     let (forge, other) = (ForgeFixture::github().await, ForgeFixture::of(ForgeKind::Gitea).await);
     let attack_is_over = Cell::new(false);
     let attacks = async {

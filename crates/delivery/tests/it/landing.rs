@@ -18,7 +18,7 @@ async fn was_merged(delivery: &Delivery, order: &Order, number: u64) {
     }
 }
 
-pub async fn whichever_way_a_person_merges_it_is_delivered_once(fixture: ForgeFixture) {
+pub async fn a_promotion_is_delivered_once_however_a_person_merges_it(fixture: ForgeFixture) {
     let bench = bench();
     // The other two are as plain, and below.
     let cases = [(Style::Squash, false), (Style::Squash, true), (Style::Merge, true), (Style::Rebase, true)];
@@ -44,7 +44,7 @@ pub async fn whichever_way_a_person_merges_it_is_delivered_once(fixture: ForgeFi
     }
 }
 
-pub async fn whichever_way_its_forge_has_sluices_merge_is_its_own(fixture: ForgeFixture) {
+pub async fn a_merge_by_sluice_is_recognized_in_every_merge_style(fixture: ForgeFixture) {
     let bench = bench();
     for (i, style) in Style::ALL.into_iter().enumerate() {
         let order = fixture.order_with(&format!("6.2.{i}"), |settings| {
@@ -65,7 +65,7 @@ pub async fn whichever_way_its_forge_has_sluices_merge_is_its_own(fixture: Forge
 }
 
 /// The forge merged what the branch held a moment before a newer revision was pushed to it.
-pub async fn a_merge_is_of_what_it_brought_and_of_no_other(fixture: ForgeFixture) {
+pub async fn a_merge_counts_only_for_the_promotion_that_it_contains(fixture: ForgeFixture) {
     let bench = bench();
     for (i, style) in Style::ALL.into_iter().enumerate() {
         let older = fixture.order(&format!("6.2.{i}"));
@@ -89,7 +89,7 @@ pub async fn a_merge_is_of_what_it_brought_and_of_no_other(fixture: ForgeFixture
 
 /// It was merged, people took it back, and one of them wants it again: that is another round, which has to
 /// bring it once more, and once.
-pub async fn what_an_earlier_round_has_merged_is_brought_again_and_once(fixture: ForgeFixture) {
+pub async fn a_reverted_merge_of_an_earlier_round_is_delivered_again_once(fixture: ForgeFixture) {
     let bench = bench();
     let mut order = fixture.order("6.1.8");
     let mut earlier = proposed(&bench.delivery, &order).await;
@@ -164,7 +164,7 @@ async fn an_open_change_request_of_an_earlier_round_is_used_again_and_a_closed_o
 }
 
 #[tokio::test]
-async fn where_the_forge_may_have_noted_another_head_the_files_tell() {
+async fn the_files_decide_if_the_forge_may_show_another_head() {
     for kind in [ForgeKind::Gitea, ForgeKind::Forgejo] {
         let fixture = ForgeFixture::of(kind).await;
         let bench = bench();
@@ -187,7 +187,7 @@ async fn where_the_forge_may_have_noted_another_head_the_files_tell() {
 }
 
 #[tokio::test]
-async fn what_carries_another_promotion_by_now_is_not_closed_for_an_earlier_one() {
+async fn a_change_request_of_a_later_promotion_is_not_closed_for_an_earlier_one() {
     everywhere(async |fixture| {
         // Two controllers, of which one does not know yet what the other has done.
         let (one, two) = (bench(), bench());
@@ -243,7 +243,7 @@ async fn commits_of_people_on_a_newer_base_are_withdrawn_although_it_has_another
 }
 
 #[tokio::test]
-async fn an_overruled_rejection_does_not_count_again() {
+async fn a_rejection_before_a_retry_does_not_count_again() {
     everywhere(async |fixture| {
         let (bench, order) = (bench(), fixture.order("6.1.8"));
         let first = proposed(&bench.delivery, &order).await;

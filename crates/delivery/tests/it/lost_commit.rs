@@ -69,7 +69,7 @@ async fn later_changes_of_people_are_kept() {
 }
 
 #[tokio::test]
-async fn a_history_that_is_not_read_to_its_beginning_loses_nothing() {
+async fn a_commit_is_not_lost_if_the_history_is_not_read_completely() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let (order, commit, base) = delivered(&repo).await;
     let file = yaml("6.1.7");

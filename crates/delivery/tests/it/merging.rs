@@ -62,7 +62,7 @@ pub async fn is_merged(delivery: &Delivery, order: &Order, request: &ChangeReque
     panic!("it is not merged: {:?}", delivery.advance(order, request).await);
 }
 
-pub async fn merges_when_green_and_not_before(fixture: ForgeFixture) {
+pub async fn a_change_request_is_merged_when_its_checks_are_green(fixture: ForgeFixture) {
     let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
     // Where a forge does not say what is required, all that reports is.
@@ -83,7 +83,7 @@ pub async fn merges_when_green_and_not_before(fixture: ForgeFixture) {
     is_merged(&bench.delivery, &order, &request).await;
 }
 
-pub async fn a_tag_named_like_the_head_lends_it_no_checks(fixture: ForgeFixture) {
+pub async fn the_checks_of_a_tag_named_like_the_head_branch_do_not_count(fixture: ForgeFixture) {
     let bench = bench();
     let other = fixture.repo().head("main").unwrap();
     // Of a commit without checks, and of one with green ones.
@@ -123,7 +123,7 @@ async fn a_tag_named_like_a_commit_is_not_read_as_that_commit() {
     }
 }
 
-pub async fn waits_for_approvals_of_this_very_head(fixture: ForgeFixture) {
+pub async fn a_merge_waits_for_approvals_of_the_current_head(fixture: ForgeFixture) {
     let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
     fixture.protect(request.number, &[], 1).await;
@@ -139,7 +139,7 @@ pub async fn waits_for_approvals_of_this_very_head(fixture: ForgeFixture) {
     is_merged(&bench.delivery, &newer, &request).await;
 }
 
-pub async fn never_merges_what_sluice_did_not_push(fixture: ForgeFixture) {
+pub async fn a_head_that_sluice_did_not_push_is_not_merged(fixture: ForgeFixture) {
     let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
     fixture.push(&request.branch);
@@ -186,7 +186,7 @@ pub async fn a_merged_branch_is_deleted_unless_somebody_has_pushed_to_it(fixture
     assert_eq!(fixture.repo().head(&request.branch).unwrap(), head);
 }
 
-pub async fn what_is_not_allowed_any_more_is_not_merged(fixture: ForgeFixture) {
+pub async fn nothing_is_merged_after_the_fencing_token_is_revoked(fixture: ForgeFixture) {
     let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
     order.fencing_token.revoke();
@@ -198,7 +198,7 @@ pub async fn what_is_not_allowed_any_more_is_not_merged(fixture: ForgeFixture) {
 }
 
 #[tokio::test]
-async fn what_has_fallen_behind_its_base_is_made_anew_on_top_of_it() {
+async fn a_change_request_behind_its_base_is_rebuilt_on_top_of_it() {
     // The others know no such rule.
     for kind in [ForgeKind::GitHub, ForgeKind::GitLab, ForgeKind::Gitea, ForgeKind::Forgejo] {
         falls_behind(ForgeFixture::of(kind).await).await;
@@ -277,7 +277,7 @@ async fn a_change_request_closed_during_its_replacement_is_rejected() {
 }
 
 #[tokio::test]
-async fn what_conflicts_with_its_base_is_made_anew_on_top_of_it() {
+async fn a_change_request_with_conflicts_is_rebuilt_on_top_of_its_base() {
     let (bench, fixture) = (bench(), ForgeFixture::gitea("conflicts").await);
     let order = merging(&fixture, "6.1.8");
     let request = proposed(&bench.delivery, &order).await;
@@ -324,7 +324,7 @@ async fn a_push_after_the_checks_were_read_is_not_merged() {
 }
 
 #[tokio::test]
-async fn a_merge_whose_answer_is_lost_is_seen_at_once_or_made_again() {
+async fn a_merge_whose_answer_is_lost_is_seen_or_repeated() {
     everywhere(async |fixture| {
         for (version, trouble) in
             [("6.1.8", ForgeFault::Lose), ("6.2.0", ForgeFault::Answer(502, vec![], "bad gateway"))]
@@ -367,7 +367,7 @@ async fn a_rejected_merge_has_the_message_of_the_forge() {
 }
 
 #[tokio::test]
-async fn a_page_in_place_of_an_answer_lets_nothing_be_merged() {
+async fn an_html_page_as_an_answer_prevents_a_merge() {
     everywhere(async |fixture| {
         let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
         let request = proposed(&bench.delivery, &order).await;
@@ -384,7 +384,7 @@ async fn a_page_in_place_of_an_answer_lets_nothing_be_merged() {
 }
 
 #[tokio::test]
-async fn what_no_check_has_reported_on_is_not_merged_at_once() {
+async fn a_new_head_without_checks_is_not_merged_immediately() {
     everywhere(async |fixture| {
         let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
         let request = proposed(&bench.delivery, &order).await;
@@ -426,7 +426,7 @@ async fn a_token_without_rights_for_checks_merges_a_clean_head() {
 }
 
 #[tokio::test]
-async fn a_check_that_failed_counts_on_whichever_page_it_stands() {
+async fn a_failed_check_on_the_last_page_prevents_a_merge() {
     everywhere(async |fixture| {
         let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
         let request = proposed(&bench.delivery, &order).await;
@@ -444,7 +444,7 @@ async fn a_check_that_failed_counts_on_whichever_page_it_stands() {
 }
 
 #[tokio::test]
-async fn nor_does_it_where_the_newest_come_first() {
+async fn a_failed_check_prevents_a_merge_if_the_newest_checks_come_first() {
     let fixture = ForgeFixture::gitea("many-checks").await;
     let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
@@ -472,7 +472,7 @@ async fn a_later_approval_replaces_requested_changes() {
 }
 
 #[tokio::test]
-async fn a_queue_is_entered_once_at_the_head_that_was_pushed_and_elsewhere_there_is_none() {
+async fn the_merge_queue_is_entered_once_with_the_pushed_head() {
     everywhere(async |fixture| {
         let bench = bench();
         let order = fixture.order_with("6.1.8", |settings| settings.merge = MergeMode::Queue);
@@ -507,7 +507,7 @@ async fn a_queue_is_entered_once_at_the_head_that_was_pushed_and_elsewhere_there
 }
 
 #[tokio::test]
-async fn a_merge_that_takes_long_is_asked_about_until_it_is_done() {
+async fn a_long_merge_is_polled_until_it_ends() {
     let (fixture, bench) = (ForgeFixture::of(ForgeKind::Bitbucket).await, bench());
     let order = merging(&fixture, "6.1.8");
     let request = proposed(&bench.delivery, &order).await;
@@ -528,7 +528,7 @@ async fn a_merge_that_takes_long_is_asked_about_until_it_is_done() {
 }
 
 #[tokio::test]
-async fn where_the_base_has_a_queue_a_merge_waits_in_it() {
+async fn a_merge_waits_in_the_merge_queue_of_the_base() {
     let (fixture, bench) = (ForgeFixture::of(ForgeKind::Bitbucket).await, bench());
     let order = merging(&fixture, "6.1.8");
     let request = proposed(&bench.delivery, &order).await;

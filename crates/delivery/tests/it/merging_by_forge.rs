@@ -70,7 +70,7 @@ async fn bitbucket_server_missing_merge_rights_differ_from_an_unknown_token() {
 }
 
 #[tokio::test]
-async fn at_azure_devops_a_rejecting_policy_is_no_missing_right() {
+async fn a_rejecting_policy_of_azure_devops_is_not_a_missing_right() {
     let fixture = ForgeFixture::of(ForgeKind::AzureDevOps).await;
     let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
@@ -86,7 +86,7 @@ async fn at_azure_devops_a_rejecting_policy_is_no_missing_right() {
 }
 
 #[tokio::test]
-async fn a_forge_that_has_not_looked_yet_whether_it_can_be_merged_is_waited_for() {
+async fn a_merge_waits_until_the_forge_has_computed_mergeability() {
     for (kind, name) in [
         (ForgeKind::GitHub, "GitHub"),
         (ForgeKind::GitLab, "GitLab"),
@@ -118,7 +118,7 @@ async fn a_delayed_completion_at_azure_devops_is_not_repeated() {
 }
 
 #[tokio::test]
-async fn a_gitlab_that_shows_the_pipeline_of_an_earlier_head_is_waited_for() {
+async fn a_merge_waits_while_gitlab_shows_the_pipeline_of_an_earlier_head() {
     let fixture = ForgeFixture::of(ForgeKind::GitLab).await;
     let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
@@ -147,7 +147,7 @@ async fn a_gitlab_that_shows_the_pipeline_of_an_earlier_head_is_waited_for() {
 }
 
 #[tokio::test]
-async fn at_azure_devops_whatever_has_reported_counts_where_nothing_blocks() {
+async fn every_check_of_azure_devops_counts_if_no_policy_is_blocking() {
     let fixture = ForgeFixture::of(ForgeKind::AzureDevOps).await;
     let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
@@ -173,7 +173,7 @@ async fn at_azure_devops_whatever_has_reported_counts_where_nothing_blocks() {
 }
 
 #[tokio::test]
-async fn at_azure_devops_only_blocking_policies_count_if_there_are_any() {
+async fn only_blocking_policies_of_azure_devops_count_if_there_are_any() {
     let fixture = ForgeFixture::of(ForgeKind::AzureDevOps).await;
     let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;

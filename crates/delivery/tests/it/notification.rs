@@ -28,7 +28,7 @@ fn sending_to(receiver: &Receiver) -> Bench {
 }
 
 #[tokio::test]
-async fn without_a_place_to_send_it_to_the_clusters_event_is_all() {
+async fn without_an_address_no_event_is_sent() {
     let done = bench().delivery.deliver(&order(about())).await.unwrap();
     assert_eq!(done, Delivered::Notified { to: None });
 }
@@ -213,7 +213,7 @@ async fn answers_have_the_meaning_that_flux_gives_them() {
 }
 
 #[tokio::test]
-async fn what_may_have_arrived_is_told_apart_from_what_cannot_have() {
+async fn an_unanswered_event_differs_from_one_that_cannot_have_arrived() {
     let receiver = Receiver::start().await;
     let bench = sending_to(&receiver);
     for reply in [Reply::Hang, Reply::Broken] {

@@ -78,7 +78,7 @@ async fn credentials_without_read_access_see_nothing_of_earlier_deliveries() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nor_behind_their_change_requests() {
+async fn credentials_without_read_access_see_nothing_of_earlier_change_requests() {
     let fixture = ForgeFixture::of(ForgeKind::GitHub).await;
     let of_other = yaml("6.1.5").replace("podinfo", "other");
     fixture.commit("content that must stay hidden", &[(PATH, HIDDEN), ("other.yaml", &of_other)]);

@@ -92,14 +92,14 @@ async fn a_push_whose_answer_got_lost_is_found() {
 }
 
 #[tokio::test]
-async fn commits_survive_every_point() {
+async fn a_commit_is_made_once_if_the_process_dies_at_any_fault_point() {
     let (_server, repo, order) = server().await;
     let to_main = |version: &str| Order { credentials: order.credentials.clone(), ..to_main(&repo, version) };
     crash::commits_survive(&repo, to_main).await;
 }
 
 #[tokio::test]
-async fn keys_come_as_secrets_keep_them() {
+async fn ssh_keys_are_read_with_any_line_endings() {
     let (_server, repo, order) = server().await;
     let text = String::from_utf8(order.credentials.identity.clone().unwrap()).unwrap();
     let forms = [text.trim_end().to_string(), text.replace('\n', "\r\n")];
@@ -118,7 +118,7 @@ async fn keys_come_as_secrets_keep_them() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_known_gets_nothing() {
+async fn an_ssh_server_with_an_unknown_host_key_is_rejected() {
     let (server, repo, order) = server().await;
     let bench = bench();
     let known = server.known_hosts().unwrap();
@@ -157,7 +157,7 @@ async fn unusable_identities_are_reported_without_a_prompt() {
 }
 
 #[tokio::test]
-async fn places_that_are_not_there_over_ssh() {
+async fn missing_repositories_and_servers_are_reported_over_ssh() {
     let (server, repo, order) = server().await;
     let bench = bench();
     let to = |url: String| {

@@ -10,9 +10,7 @@ use crate::standin::{CallKind, CheckOutcome, ForgeFault, Style};
 
 const WAITS: &str = "waits until prod runs 6.1.8 and is healthy";
 
-pub async fn a_promotion_is_reported_on_the_commit_that_its_merge_left_and_on_no_open_head(
-    fixture: ForgeFixture,
-) {
+pub async fn a_commit_status_is_reported_on_the_merge_commit_and_on_no_open_head(fixture: ForgeFixture) {
     let bench = bench();
     let order = fixture.order("6.1.8");
     let request = proposed(&bench.delivery, &order).await;
@@ -50,7 +48,7 @@ pub async fn a_promotion_is_reported_on_the_commit_that_its_merge_left_and_on_no
 }
 
 #[tokio::test]
-async fn a_right_that_is_missing_is_named() {
+async fn a_missing_right_for_commit_statuses_is_named() {
     everywhere(async |fixture| {
         let bench = bench();
         let order = fixture.order("6.1.8");
@@ -102,7 +100,7 @@ async fn a_final_status_goes_to_the_pipeline_that_has_the_pending_one() {
 }
 
 #[tokio::test]
-async fn a_locked_pipeline_is_tried_again() {
+async fn a_status_is_sent_again_after_gitlab_has_locked_its_pipeline() {
     let fixture = ForgeFixture::of(ForgeKind::GitLab).await;
     let (bench, order) = (bench(), fixture.order("6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
@@ -114,7 +112,7 @@ async fn a_locked_pipeline_is_tried_again() {
 }
 
 #[tokio::test]
-async fn an_older_bitbucket_server_takes_it_elsewhere() {
+async fn a_status_is_sent_to_the_old_path_of_an_older_bitbucket_server() {
     let fixture = ForgeFixture::of(ForgeKind::BitbucketServer).await;
     let (bench, order) = (bench(), fixture.order("6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
@@ -146,7 +144,7 @@ async fn real_gitea_reports_a_missing_right() {
 }
 
 #[tokio::test]
-async fn a_long_name_is_short_enough_and_its_own() {
+async fn long_names_of_statuses_are_shortened_and_stay_different() {
     everywhere(async |fixture| {
         let bench = bench();
         let order = fixture.order("6.1.8");
@@ -163,7 +161,7 @@ async fn a_long_name_is_short_enough_and_its_own() {
 }
 
 #[tokio::test]
-async fn nothing_is_reported_where_nothing_may_be_sent() {
+async fn no_status_is_sent_over_plain_http_or_after_a_revoked_token() {
     let fixture = ForgeFixture::github().await;
     let order = fixture.order("6.1.8");
     let request = proposed(&bench().delivery, &order).await;

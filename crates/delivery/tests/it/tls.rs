@@ -67,7 +67,7 @@ async fn git_trusts_the_authority_in_the_secret() {
 }
 
 #[tokio::test]
-async fn forges_do_too() {
+async fn forge_calls_trust_the_authority_in_the_secret() {
     let fixture = ForgeFixture::github().await;
     let mut order = fixture.order("6.1.8");
     let DeliveryStrategy::PullRequest { forge, url, base, settings } = order.strategy.clone() else {

@@ -69,7 +69,7 @@ fn hmac(key: &[u8], message: &[u8]) -> String {
 }
 
 #[tokio::test]
-async fn the_call_is_this_to_the_last_byte() {
+async fn a_call_has_exactly_the_documented_bytes() {
     let receiver = Receiver::start().await;
     let mut order = to(&receiver.url(), about());
     order.credentials =
@@ -179,7 +179,7 @@ async fn the_address_of_the_secret_comes_before_that_of_the_pipeline() {
 }
 
 #[tokio::test]
-async fn every_status_has_its_meaning() {
+async fn every_http_status_is_classified() {
     let receiver = Receiver::start().await;
     let bench = open();
     let soon = ("Unreachable", Retry::Soon);
@@ -220,7 +220,7 @@ async fn every_status_has_its_meaning() {
 }
 
 #[tokio::test]
-async fn a_requested_pause_is_kept() {
+async fn a_pause_in_retry_after_is_kept() {
     let receiver = Receiver::start().await;
     let bench = open();
     let cases = [
@@ -279,7 +279,7 @@ async fn redirects_are_not_followed() {
 }
 
 #[tokio::test]
-async fn slow_huge_and_broken_answers_have_an_end() {
+async fn slow_huge_and_broken_answers_end_with_an_error() {
     let receiver = Receiver::start().await;
     let bench = open();
     let cases = [
@@ -357,7 +357,7 @@ async fn private_addresses_are_not_called() {
 }
 
 #[tokio::test]
-async fn certificates_are_trusted_where_the_secret_names_their_authority() {
+async fn a_certificate_is_trusted_if_the_secret_has_its_authority() {
     let receiver = Receiver::start().await;
     let (port, pem) = terminate(receiver.host.clone()).await;
     let bench = bench_with(|o| o.webhooks = AllowedWebhooks { http: false, private: true });
@@ -438,7 +438,7 @@ async fn calls_use_no_proxy() {
     let (receiver, proxy) = (Receiver::start().await, Receiver::start().await);
     let mut process = tokio::process::Command::new(std::env::current_exe().unwrap());
     process
-        .args(["--ignored", "--exact", "webhook::the_process_with_a_proxy"])
+        .args(["--ignored", "--exact", "webhook::process_with_a_proxy"])
         .env("TEST_WEBHOOK", receiver.url());
     for name in ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"] {
         process.env(name, format!("http://{}", proxy.host));
@@ -453,7 +453,7 @@ async fn calls_use_no_proxy() {
 
 #[tokio::test]
 #[ignore = "run by the test above, in a process of its own"]
-async fn the_process_with_a_proxy() {
+async fn process_with_a_proxy() {
     let Ok(url) = std::env::var("TEST_WEBHOOK") else { return };
     open().delivery.deliver(&to(&url, about())).await.unwrap();
 }

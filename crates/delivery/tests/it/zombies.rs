@@ -38,7 +38,7 @@ fn talks(pid: u32) -> bool {
 
 #[tokio::test]
 #[ignore = "run by the other test, in a process of its own"]
-async fn the_first_process() {
+async fn process_with_cancelled_fetches() {
     if std::env::var_os("TEST_FIRST").is_none() {
         return;
     }
@@ -81,7 +81,7 @@ async fn the_first_process() {
 async fn nothing_is_left_of_fetches_that_were_cancelled() {
     let status = tokio::task::spawn_blocking(|| {
         Command::new(std::env::current_exe().unwrap())
-            .args(["--ignored", "--exact", "zombies::the_first_process", "--nocapture"])
+            .args(["--ignored", "--exact", "zombies::process_with_cancelled_fetches", "--nocapture"])
             .env("TEST_FIRST", "1")
             .stdout(Stdio::null())
             .status()

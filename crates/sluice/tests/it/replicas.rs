@@ -332,7 +332,7 @@ impl ReplicaFixture {
 }
 
 #[test]
-fn what_a_stranger_writes_to_the_leases_stops_promotions_only_for_a_while() -> Result<()> {
+fn foreign_writes_to_the_leases_stop_promotions_only_for_a_while() -> Result<()> {
     run(async {
         let fixture = ReplicaFixture::new(SHORT_LEASES, |_| Ok(None)).await?;
         let names = ["strange-0x", "strange-1x", "strange-2x", "strange-3x"].map(String::from);

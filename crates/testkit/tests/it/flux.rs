@@ -129,7 +129,7 @@ pub fn revision(repo: &Repo) -> Result<String> {
 }
 
 #[test]
-fn it_continues_after_a_restart_of_its_cluster() -> Result<()> {
+fn the_stand_in_for_flux_continues_after_a_restart_of_its_cluster() -> Result<()> {
     crate::run(async {
         let plane = ControlPlane::start().await?;
         let cluster = plane.cluster("restless").await?;

@@ -226,13 +226,13 @@ fn a_workload_is_traced_to_the_commit_that_set_its_version() {
 }
 
 #[test]
-fn what_the_source_offers_stands_beside_what_runs() {
+fn the_offered_version_is_shown_beside_the_running_one() {
     let links = traced(podinfo("6.6.0"), &key(Kind::HelmRelease, "apps", "podinfo")).unwrap();
     assert_eq!((links[0].revision.as_str(), links[0].wanted.as_str()), ("6.6.0", "6.7.1"));
 }
 
 #[test]
-fn what_a_caller_may_not_get_is_only_named_and_nothing_behind_it() {
+fn an_object_that_the_caller_may_not_get_is_only_named() {
     let from = key(Kind::Deployment, "apps", "podinfo");
     let without =
         |hidden: Kind| lines(&traced_for(podinfo("6.6.0"), &from, |key| key.kind != hidden).unwrap());
@@ -304,7 +304,7 @@ fn an_oci_artifact_is_traced_to_the_repository_that_its_maker_names() {
 }
 
 #[test]
-fn what_is_not_there_is_named_and_a_circle_of_owners_ends() {
+fn missing_objects_are_named_and_a_circle_of_owners_ends() {
     assert_eq!(traced(vec![], &key(Kind::Deployment, "apps", "podinfo")), None);
     let mut objects = podinfo("6.7.1");
     objects.retain(|(key, _)| key.kind != Kind::GitRepository);

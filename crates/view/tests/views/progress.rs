@@ -17,7 +17,7 @@ fn of(status: Value, spec: Value) -> String {
 }
 
 #[test]
-fn each_phase_has_a_course() {
+fn every_phase_has_its_steps() {
     let gate = |open: bool| json!([{"name": "Approval", "open": open, "message": "waits for approval: sluice approve -n apps p"}]);
     let request = |merge: &str, state: &str| {
         json!({"number": 7, "url": "https://git.example.com/7", "state": state, "branch": "b", "headCommit": "c",

@@ -66,7 +66,7 @@ fn a_target_with_another_version_than_most_of_its_environment_is_an_outlier() {
 }
 
 #[test]
-fn of_equally_many_versions_the_one_of_the_first_target_is_usual() {
+fn among_equally_frequent_versions_that_of_the_first_target_is_usual() {
     let (eu, us) = (running("eu", "6.1.6", "6.1.6"), running("us", "6.1.7", "6.1.7"));
     let rows = charts(&[pipeline("podinfo", &[eu, us])]);
     assert_eq!((rows[1].version.as_str(), rows[1].targets), ("6.1.6", 1));

@@ -7,7 +7,7 @@ use sluice_view::status::status;
 use crate::fixture::{now, pipeline, promotion, runs, target};
 
 #[test]
-fn what_needs_a_person_is_shown_before_what_only_waits() {
+fn environments_that_need_a_person_are_shown_before_waiting_ones() {
     let broken = target("staging", "6.1.7", "Progressing", "HelmRelease/podinfo: is upgrading");
     let observed = pipeline(json!({
         "dev": runs("dev", "6.1.8", "Ready"),

@@ -136,7 +136,7 @@ fn automations_receivers_and_alerts_of_the_sources_are_triggers() {
 }
 
 #[test]
-fn what_is_on_another_cluster_or_cannot_be_read_is_said() {
+fn objects_on_other_clusters_and_unreadable_objects_are_named() {
     let cluster = json!({"namespace": "podinfo", "clusterRef": {"kind": "GitopsCluster", "name": "eu"}});
     insta::assert_snapshot!(lines(&triggers(&pipeline(cluster), &[], &release("6.x"))), @"
     dev: HelmRelease podinfo/podinfo: what Flux applies on cluster eu: sluice trace shows where it comes from, with the rights to see that cluster

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_revision_keeps_what_tells_it_from_others() {
+    fn a_shortened_revision_stays_distinguishable() {
         let sha = "6a19e380336e08b2c9535434389af69359f9b1f0";
         assert_eq!(short("6.2.0"), "6.2.0");
         assert_eq!(short(&format!("main@sha1:{sha}")), "main@6a19e380");

@@ -246,7 +246,7 @@ async fn a_trace_of_what_cannot_be_read_says_why() {
 }
 
 #[tokio::test]
-async fn what_of_a_cluster_is_not_shown_is_named() {
+async fn kinds_that_the_caller_may_not_see_are_named_by_cluster() {
     let (_, body) = ask("eu-team", "/api/v1/images").await;
     assert_eq!(body["unread"], serde_json::json!([{"cluster": "fleet/eu", "why": FORBIDDEN}]));
     // Of the hub nothing is named to those who may not see anything there.

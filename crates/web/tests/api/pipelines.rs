@@ -66,7 +66,7 @@ async fn each_caller_sees_the_pipelines_that_rbac_allows() {
 }
 
 #[tokio::test]
-async fn what_a_caller_may_not_see_is_answered_as_what_does_not_exist() {
+async fn hidden_objects_are_answered_like_missing_ones() {
     for path in [
         "pipelines/apps/podinfo",
         "pipelines/apps/podinfo/explain",

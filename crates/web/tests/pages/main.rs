@@ -215,7 +215,7 @@ async fn the_answer_comes_first_and_the_button_leads_to_a_confirmation() {
 }
 
 #[tokio::test]
-async fn who_decides_sees_what_the_delivery_changes() {
+async fn the_confirmation_shows_the_changes_of_the_delivery() {
     let world = World::new(every_state());
     let viewer = Browser::new(&world, true, "viewer").await;
     let admin = Browser::new(&world, true, "admin").await;

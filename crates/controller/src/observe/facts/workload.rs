@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_no_registry_accepts_is_cut() {
+    fn too_many_and_too_long_images_are_cut() {
         let container =
             |n: usize| json!({"name": format!("c{n}"), "image": format!("{n}{}", "x".repeat(1 << 20))});
         let containers: Vec<_> = (0..100).map(container).collect();

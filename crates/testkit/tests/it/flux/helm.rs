@@ -36,7 +36,7 @@ fn version(version: &str) -> Value {
 }
 
 #[test]
-fn it_writes_the_statuses_of_flux_in_order() -> Result<()> {
+fn statuses_are_written_in_the_order_of_flux() -> Result<()> {
     run(async {
         let fixture = fixture().await?;
         fixture.cluster.namespace("hr-steps").await?;

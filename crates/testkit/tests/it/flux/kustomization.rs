@@ -37,7 +37,7 @@ spec: {{interval: 30s, path: ./apps, prune: true, sourceRef: {{kind: GitReposito
 const MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: extra}\n";
 
 #[test]
-fn it_writes_the_statuses_of_flux_in_order() -> Result<()> {
+fn statuses_are_written_in_the_order_of_flux() -> Result<()> {
     run(async {
         let fixture = fixture().await?;
         let repo = fixture.repository("ks-steps", &[("apps/d.yaml", &manifest("6.1.5"))]).await?;
