@@ -117,37 +117,14 @@ async fn retry_failed(args: &Retry, connection: &Connection, io: &mut Io<'_>) ->
     }
     let (mut first, mut refused, mut retried) = (None, 0, Vec::new());
     for promotion in meant {
-        let pipeline = find::pipeline_of(connection, &promotion, io).await;
-        let check = match unreadable.iter().find(|bad| may_have_replaced(bad, &promotion)) {
-            Some(bad) => ChangeCheck::Refuse(
-                format!("{} may have replaced it, and cannot be read", bad.name()),
-                Some(format!("to retry this one, name it: sluice retry {}", promotion.name_any())),
-            ),
-            None => retry::check(&promotion, pipeline.as_ref()),
-        };
-        let outcome = match check {
-            ChangeCheck::Apply => match write(connection, &promotion, request(&promotion)).await {
-                Ok(()) => {
-                    confirm(&promotion, pipeline.as_ref(), io);
-                    // Nothing happens to a promotion of a suspended pipeline.
-                    retried.extend(pipeline.is_none_or(|p| !p.spec.suspend).then_some(promotion));
-                    continue;
-                }
-                // The promotion has changed since it was read, so it may not be failed any more.
-                Err(kube::Error::Api(status)) if status.is_conflict() => {
-                    Failure::new(Exit::Error, "it changed meanwhile: look at it again")
-                }
-                Err(error) => connection.explain(error),
-            },
-            ChangeCheck::NothingToDo(why) => {
-                io.progress(Symbol::Done, &why);
-                continue;
+        match retry_one(connection, &promotion, &unreadable, io).await {
+            Ok(is_moving) => retried.extend(is_moving.then_some(promotion)),
+            Err(failure) => {
+                io.progress(Symbol::Failed, &format!("{}: {}", describe(&promotion), failure.message));
+                refused += 1;
+                first.get_or_insert(failure);
             }
-            ChangeCheck::Refuse(message, hint) => Failure { exit: Exit::Refused, message, hint },
-        };
-        io.progress(Symbol::Failed, &format!("{}: {}", describe(&promotion), outcome.message));
-        refused += 1;
-        first.get_or_insert(outcome);
+        }
     }
     let waited = args.wait.until_ended(connection, &retried, false, io).await;
     match first {
@@ -155,6 +132,41 @@ async fn retry_failed(args: &Retry, connection: &Connection, io: &mut Io<'_>) ->
         Some(Failure { exit, hint, .. }) => {
             Err(Failure { exit, message: format!("{refused} of them could not be retried"), hint })
         }
+    }
+}
+
+/// Retries a failed promotion. Returns true if it moves on now: nothing happens to a promotion of a suspended pipeline.
+async fn retry_one(
+    connection: &Connection,
+    promotion: &Promotion,
+    unreadable: &[Unreadable<PromotionSpec>],
+    io: &mut Io<'_>,
+) -> Outcome<bool> {
+    let pipeline = find::pipeline_of(connection, promotion, io).await;
+    let check = match unreadable.iter().find(|bad| may_have_replaced(bad, promotion)) {
+        Some(bad) => ChangeCheck::Refuse(
+            format!("{} may have replaced it, and cannot be read", bad.name()),
+            Some(format!("to retry this one, name it: sluice retry {}", promotion.name_any())),
+        ),
+        None => retry::check(promotion, pipeline.as_ref()),
+    };
+    match check {
+        ChangeCheck::Apply => match write(connection, promotion, request(promotion)).await {
+            Ok(()) => {
+                confirm(promotion, pipeline.as_ref(), io);
+                Ok(pipeline.is_none_or(|pipeline| !pipeline.spec.suspend))
+            }
+            // The promotion has changed since it was read, so it may not be failed any more.
+            Err(kube::Error::Api(status)) if status.is_conflict() => {
+                Err(Failure::new(Exit::Error, "it changed meanwhile: look at it again"))
+            }
+            Err(error) => Err(connection.explain(error)),
+        },
+        ChangeCheck::NothingToDo(why) => {
+            io.progress(Symbol::Done, &why);
+            Ok(false)
+        }
+        ChangeCheck::Refuse(message, hint) => Err(Failure { exit: Exit::Refused, message, hint }),
     }
 }
 
