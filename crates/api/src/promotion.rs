@@ -231,7 +231,7 @@ pub struct PromotionStatus {
     pub times: BTreeMap<String, Time>,
     /// The change request with the revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub change_request: Option<ChangeRequest>,
+    pub change_request: Option<RecordedChangeRequest>,
     /// The commit that sets the revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
@@ -331,7 +331,7 @@ pub struct GateStatus {
 /// A pull or merge request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct ChangeRequest {
+pub struct RecordedChangeRequest {
     /// The number on the forge.
     pub number: u64,
     /// The address of the change request, for people.

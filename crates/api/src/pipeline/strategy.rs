@@ -4,6 +4,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluice_core::pipeline::MergeMode;
+use sluice_core::setters::Update;
 
 use super::references::SecretRef;
 use crate::schema::is_default;
@@ -180,40 +181,6 @@ pub struct CommitStrategy {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub update: Vec<Update>,
-}
-
-/// One value to set. `path`, `name` and `field` may have the placeholders `{environment}`, `{target}`, `{cluster}` and
-/// `{namespace}`. Each entry must mean exactly one value for each target.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
-pub struct Update {
-    /// The file, from the root of the repository; its name ends in `.yaml` or `.yml`. `*` and `?` stand
-    /// for any part of a name, `**` for any folders.
-    #[schemars(length(min = 1, max = 512))]
-    #[x_kube(validation = Rule::new("!self.replace('{environment}', '').replace('{target}', '').replace('{cluster}', '').replace('{namespace}', '').matches('[{}]')").message("a path may have the placeholders {environment}, {target}, {cluster} and {namespace}, and no other braces: write an entry for each"))]
-    pub path: String,
-    /// The kind of the Kubernetes object in the file, for example `HelmRelease`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 63))]
-    pub kind: Option<String>,
-    /// The name of the Kubernetes object in the file.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
-    pub name: Option<String>,
-    /// Where in the object the value is: `spec.chart.spec.version`,
-    /// `spec.template.spec.containers[name=app].image`, `list[0]`, `["a.key"]`.
-    #[schemars(length(min = 1, max = 512))]
-    #[x_kube(validation = Rule::new(r#"self.matches('^([^\\s.\\[\\]]+|\\[([0-9]+|[^\\s\\[\\]="\']+=[^\\[\\]]+|"[^"\\[\\]]+")\\])(\\.[^\\s.\\[\\]]+|\\[([0-9]+|[^\\s\\[\\]="\']+=[^\\[\\]]+|"[^"\\[\\]]+")\\])*$')"#).message("a field is a path such as spec.values.image.tag, spec.containers[name=app].image, list[0] or annotations[\"example.com/version\"]"))]
-    pub field: String,
-    /// The part of the revision that is the value: `chart`, `app`, `tag`, `digest`, `source` or
-    /// `image:<repository>`. Default: the one that the pipeline tracks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 512))]
-    #[x_kube(validation = Rule::new("self in ['chart', 'app', 'tag', 'digest', 'source'] || (self.startsWith('image:') && self.size() > 6)").message("value is chart, app, tag, digest, source or image:<repository>"))]
-    pub value: Option<String>,
-    /// The workload of the value, as `HelmRelease/podinfo`, if the pipeline tracks several with different values.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 317))]
-    pub workload: Option<String>,
 }
 
 /// The notification strategy, which has no settings.

@@ -182,7 +182,7 @@ struct Destination<'a> {
 impl Destination<'_> {
     fn set(
         &self,
-        updates: &[api::Update],
+        updates: &[Update],
         files: &[CheckoutFile],
         (mut facets, open): (Vec<FacetKey>, bool),
         asked: &[(Option<Facet>, String)],
@@ -242,18 +242,10 @@ impl Destination<'_> {
 
     fn listed(
         &self,
-        updates: &[api::Update],
+        updates: &[Update],
         files: &[CheckoutFile],
         revision: &Revision,
     ) -> Result<Vec<ValueChange>, UpdateError> {
-        let update = |u: &api::Update| Update {
-            path: u.path.clone(),
-            kind: u.kind.clone(),
-            name: u.name.clone(),
-            field: u.field.clone(),
-            value: u.value.clone(),
-            workload: u.workload.clone(),
-        };
         let targets = self.environment.targets.iter().zip(self.environment.target_names());
         let place = |(target, name): (&api::Target, String)| UpdateTarget {
             environment: self.environment.name.clone(),
@@ -261,9 +253,8 @@ impl Destination<'_> {
             cluster: target.cluster_ref.as_ref().map(|c| c.name.clone()),
             namespace: target.namespace.clone(),
         };
-        let updates: Vec<Update> = updates.iter().map(update).collect();
         let places: Vec<UpdateTarget> = targets.map(place).collect();
-        let plan = Plan::new(&updates, &places, self.target)?;
+        let plan = Plan::new(updates, &places, self.target)?;
         let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
         let selected: Vec<&CheckoutFile> = plan.select(&paths)?.into_iter().map(|at| &files[at]).collect();
         let read: Vec<(&str, &[u8])> = selected.iter().map(|file| (&*file.path, &*file.bytes)).collect();

@@ -1,14 +1,10 @@
 //! Makes the order for a delivery from a pipeline and a promotion. Pure.
 
 use kube::ResourceExt;
-use sluice_api::pipeline::{
-    Pipeline, PullRequestStrategy, Strategy as ApiStrategy, Target as ApiTarget, Update as ApiUpdate,
-};
-use sluice_api::promotion::{
-    ChangeRequest as ApiChangeRequest, Promotion, PromotionStatus, RecordedRequestState,
-};
+use sluice_api::pipeline::{Pipeline, PullRequestStrategy, Strategy as ApiStrategy, Target};
+use sluice_api::promotion::{Promotion, PromotionStatus, RecordedChangeRequest, RecordedRequestState};
 use sluice_core::Revision;
-use sluice_core::setters::{Update, UpdateTarget};
+use sluice_core::setters::UpdateTarget;
 use sluice_delivery::evidence_text;
 use sluice_delivery::notification::UNANSWERED;
 use sluice_delivery::{
@@ -44,7 +40,7 @@ fn announcement(pipeline: &Pipeline, promotion: &Promotion, is_first_try: bool) 
     let namespace = pipeline.namespace().unwrap_or_default();
     let environment = pipeline.spec.environments.iter().find(|e| e.name == promotion.spec.environment);
     let targets = environment.into_iter().flat_map(|e| e.targets.iter().zip(e.target_names()));
-    let target = |(target, name): (&ApiTarget, String)| DeliveryTarget {
+    let target = |(target, name): (&Target, String)| DeliveryTarget {
         name,
         namespace: target.namespace.clone(),
         cluster: match translate::cluster_of(target, &namespace) {
@@ -74,22 +70,14 @@ fn values(strategy: &ApiStrategy, pipeline: &Pipeline, environment: &str) -> Val
     let of =
         pipeline.spec.environments.iter().find(|e| e.name == environment).filter(|_| !updates.is_empty());
     let Some(of) = of else { return Values::Marked };
-    let place = |(target, name): (&ApiTarget, String)| UpdateTarget {
+    let place = |(target, name): (&Target, String)| UpdateTarget {
         environment: environment.into(),
         target: name,
         cluster: target.cluster_ref.as_ref().map(|c| c.name.clone()),
         namespace: target.namespace.clone(),
     };
-    let update = |u: &ApiUpdate| Update {
-        path: u.path.clone(),
-        kind: u.kind.clone(),
-        name: u.name.clone(),
-        field: u.field.clone(),
-        value: u.value.clone(),
-        workload: u.workload.clone(),
-    };
     Values::Listed {
-        updates: updates.iter().map(update).collect(),
+        updates: updates.to_vec(),
         places: of.targets.iter().zip(of.target_names()).map(place).collect(),
     }
 }
@@ -144,7 +132,7 @@ fn may_reopen(promotion: &Promotion, status: &PromotionStatus) -> bool {
 }
 
 /// Converts a change request to the type of `delivery`.
-pub fn change_request(request: &ApiChangeRequest) -> ChangeRequest {
+pub fn change_request(request: &RecordedChangeRequest) -> ChangeRequest {
     ChangeRequest {
         number: request.number,
         url: request.url.clone(),
@@ -160,8 +148,8 @@ pub fn api_change_request(
     request: &ChangeRequest,
     state: RecordedRequestState,
     strategy: &ApiStrategy,
-) -> ApiChangeRequest {
-    ApiChangeRequest {
+) -> RecordedChangeRequest {
+    RecordedChangeRequest {
         number: request.number,
         url: request.url.clone(),
         state,

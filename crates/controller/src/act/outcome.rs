@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use sluice_api::pipeline::Strategy;
-use sluice_api::promotion::{ChangeRequest as ApiChangeRequest, RecordedRequestState};
+use sluice_api::promotion::{RecordedChangeRequest, RecordedRequestState};
 use sluice_delivery::{ChangeRequestStatus, Delivered};
 
 use super::backoff::next_try;
@@ -55,13 +55,13 @@ pub(crate) fn delivered(delivered: Delivered, strategy: &Strategy) -> RecordChan
 }
 
 /// The change when Sluice leaves a change request open.
-pub(crate) fn left_open(mut request: ApiChangeRequest) -> RecordChange {
+pub(crate) fn left_open(mut request: RecordedChangeRequest) -> RecordChange {
     request.state = RecordedRequestState::Left;
     RecordChange::Left(request)
 }
 
 /// The change when a person has closed the change request.
-fn rejected(request: Option<ApiChangeRequest>) -> RecordChange {
+fn rejected(request: Option<RecordedChangeRequest>) -> RecordChange {
     let message = match &request {
         Some(request) => format!("{} was closed and not merged", request.url),
         None => "its change request was closed and not merged".into(),
@@ -70,9 +70,13 @@ fn rejected(request: Option<ApiChangeRequest>) -> RecordChange {
 }
 
 /// The change after a poll of a change request.
-pub(crate) fn polled(status: ChangeRequestStatus, request: Option<ApiChangeRequest>) -> Option<RecordChange> {
-    let in_state =
-        |state: RecordedRequestState| request.clone().map(|request| ApiChangeRequest { state, ..request });
+pub(crate) fn polled(
+    status: ChangeRequestStatus,
+    request: Option<RecordedChangeRequest>,
+) -> Option<RecordChange> {
+    let in_state = |state: RecordedRequestState| {
+        request.clone().map(|request| RecordedChangeRequest { state, ..request })
+    };
     match status {
         ChangeRequestStatus::Open { .. } => in_state(RecordedRequestState::Open).map(RecordChange::Proposed),
         ChangeRequestStatus::Waits { why, failed, queued } => {

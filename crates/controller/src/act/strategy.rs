@@ -2,7 +2,7 @@
 //! request. Pure.
 
 use sluice_api::pipeline::{Pipeline, PromotionPolicy, PullRequestStrategy, Strategy as ApiStrategy};
-use sluice_api::promotion::{ChangeRequest as ApiChangeRequest, Promotion, RecordedRequestState};
+use sluice_api::promotion::{Promotion, RecordedChangeRequest, RecordedRequestState};
 use sluice_core::repository::Repository;
 use sluice_delivery::Settings;
 
@@ -66,7 +66,7 @@ pub fn secret_name(strategy: &ApiStrategy) -> Option<&str> {
     pull_request.or_else(commit).or_else(webhook).map(|secret| secret.name.as_str())
 }
 
-fn request(promotion: &Promotion) -> Option<&ApiChangeRequest> {
+fn request(promotion: &Promotion) -> Option<&RecordedChangeRequest> {
     promotion.status.as_ref()?.change_request.as_ref()
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sluice_api::pipeline::{AppRef, Pipeline, Report, Target as TargetSpec};
+use sluice_api::pipeline::{AppRef, Pipeline, Report, Target};
 use sluice_core::Time;
 use sluice_core::fleet::Kind;
 use sluice_core::observed::{Health, Member, ObservedTarget};
@@ -18,7 +18,7 @@ pub type Reports = BTreeMap<String, Report>;
 
 /// Returns the kinds and names of the members that the pipeline names. Sluice cannot read labels on such a
 /// cluster.
-pub fn members<'a>(app: Option<&'a AppRef>, target: &'a TargetSpec) -> BTreeSet<(&'a str, &'a str)> {
+pub fn members<'a>(app: Option<&'a AppRef>, target: &'a Target) -> BTreeSet<(&'a str, &'a str)> {
     let app = app.map(|a| (a.kind.as_str(), a.name.as_str()));
     app.into_iter().chain(target.workloads.iter().map(|w| (w.kind.as_str(), w.name.as_str()))).collect()
 }
@@ -37,7 +37,7 @@ pub fn size(all: &Reports) -> usize {
 pub fn observe(
     pipeline: &Pipeline,
     environment: &str,
-    target: &TargetSpec,
+    target: &Target,
     name: &str,
     all: &Reports,
 ) -> ObservedTarget {
@@ -60,7 +60,7 @@ pub fn observe(
 pub fn time(
     pipeline: &Pipeline,
     environment: &str,
-    target: &TargetSpec,
+    target: &Target,
     name: &str,
     all: &Reports,
 ) -> Option<Time> {
@@ -69,7 +69,7 @@ pub fn time(
     times.collect::<Option<Vec<_>>>()?.into_iter().min()
 }
 
-fn location(target: &TargetSpec) -> String {
+fn location(target: &Target) -> String {
     let cluster = target.cluster_ref.as_ref().map_or("", |c| c.name.as_str());
     format!("in namespace {} of cluster {cluster}", target.namespace)
 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_api::flux::{HELM_GROUP, KUSTOMIZE_GROUP};
-use sluice_api::pipeline::{AppRef, Target as TargetSpec};
+use sluice_api::pipeline::{AppRef, Target};
 use sluice_core::observed::{Health, MadeWorkload, Member, ObservedTarget};
 use sluice_core::revision::Facet;
 use sluice_core::tracks::DefaultFacet;
@@ -26,7 +26,7 @@ pub struct TargetQuery<'a> {
     /// The application, if the pipeline names one.
     pub app: Option<&'a AppRef>,
     /// The target.
-    pub target: &'a TargetSpec,
+    pub target: &'a Target,
     /// The target's cluster.
     pub cluster: &'a ClusterKey,
     /// The facets that identify a revision of the pipeline. If there are none, the default facet of each member
@@ -285,18 +285,7 @@ impl OwnedTree<'_> {
             )));
         }
         if flux.on_another_cluster {
-            if !flux.covers_owned {
-                let remedy = match key.kind {
-                    Kind::HelmRelease => "remove disableWait from it",
-                    _ => "set spec.wait to true",
-                };
-                self.add_health(Health::Unknown, || {
-                    format!(
-                        "it applies to another cluster and does not report its health there: {remedy}, or name Flux \
-                         objects of that cluster in the pipeline's target"
-                    )
-                });
-            }
+            self.add_unreported_health(key.kind, flux);
             return Ok(());
         }
         self.check_inventory(key, flux)?;
@@ -314,19 +303,7 @@ impl OwnedTree<'_> {
                 return Err(self.too_many(key));
             }
             match fact {
-                Fact::Workload(workload) => {
-                    // An outdated image together with current images of other workloads is not a revision.
-                    if let (DefaultFacet::Images, Some(KindState::Unreadable(why))) =
-                        (flux.default_facet, cluster.kind_state(owned.kind, &owned.namespace))
-                    {
-                        return Err(MembersError::Unreadable(why.clone()));
-                    }
-                    let (kind, name) = (owned.kind.name().to_string(), owned.name.clone());
-                    let WorkloadFact { status, images, .. } = workload;
-                    self.add_health(status.health, || format!("{kind} {name}: {}", status.message));
-                    let (health, message) = (status.health, status.message.clone());
-                    self.workloads.push(MadeWorkload { kind, name, health, message, images: images.clone() });
-                }
+                Fact::Workload(workload) => self.add_workload(owned, workload, flux.default_facet)?,
                 Fact::Flux(nested) => {
                     let message =
                         || format!("{} {}: {}", owned.kind.name(), owned.name, nested.status.message);
@@ -337,6 +314,45 @@ impl OwnedTree<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Adds a workload that a Flux object with this default facet owns.
+    fn add_workload(
+        &mut self,
+        key: &ObjectKey,
+        workload: &WorkloadFact,
+        default_facet: DefaultFacet,
+    ) -> Result<(), MembersError> {
+        // An outdated image together with current images of other workloads is not a revision.
+        if let (DefaultFacet::Images, Some(KindState::Unreadable(why))) =
+            (default_facet, self.cluster.kind_state(key.kind, &key.namespace))
+        {
+            return Err(MembersError::Unreadable(why.clone()));
+        }
+        let (kind, name) = (key.kind.name().to_string(), key.name.clone());
+        let WorkloadFact { status, images, .. } = workload;
+        self.add_health(status.health, || format!("{kind} {name}: {}", status.message));
+        let (health, message) = (status.health, status.message.clone());
+        self.workloads.push(MadeWorkload { kind, name, health, message, images: images.clone() });
+        Ok(())
+    }
+
+    /// Adds that the health of a Flux object is unknown if it applies to another cluster and does not report the health
+    /// of what it owns there.
+    fn add_unreported_health(&mut self, kind: Kind, flux: &FluxFact) {
+        if flux.covers_owned {
+            return;
+        }
+        let remedy = match kind {
+            Kind::HelmRelease => "remove disableWait from it",
+            _ => "set spec.wait to true",
+        };
+        self.add_health(Health::Unknown, || {
+            format!(
+                "it applies to another cluster and does not report its health there: {remedy}, or name Flux objects \
+                 of that cluster in the pipeline's target"
+            )
+        });
     }
 
     /// Whether the revision or the health of the target depends on what a Flux object owns. If the health of the object

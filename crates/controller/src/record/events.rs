@@ -462,7 +462,7 @@ mod tests {
     fn each_step_is_reported_and_a_change_request_costs_the_cluster_one_event() {
         let new = PromotionStatus::default();
         let request = json!({"number": 1, "url": "u", "state": "open", "branch": "b", "headCommit": "c"});
-        let request: sluice_api::promotion::ChangeRequest = serde_json::from_value(request).unwrap();
+        let request: sluice_api::promotion::RecordedChangeRequest = serde_json::from_value(request).unwrap();
         let proposed =
             PromotionStatus { change_request: Some(request.clone()), ..PromotionStatus::default() };
         let is = |reason: &str, warning, in_cluster| Some((reason.to_string(), warning, in_cluster));

@@ -6,7 +6,7 @@ use kube::api::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use sluice_api::pipeline::Pipeline;
 use sluice_api::promotion::{
-    ChangeRequest, Evidence, GivenApproval, Phase, Promotion, PromotionSpec, PromotionStatus,
+    Evidence, GivenApproval, Phase, Promotion, PromotionSpec, PromotionStatus, RecordedChangeRequest,
     RecordedRequestState,
 };
 use sluice_core::Time;
@@ -126,11 +126,11 @@ pub enum RecordChange {
     /// Its spec is not as Sluice wrote it. The text says what is wrong.
     Tampered(String),
     /// Its change request is open.
-    Proposed(ChangeRequest),
+    Proposed(RecordedChangeRequest),
     /// Its change request is open, and Sluice merges it as soon as the forge allows that.
     Waiting {
         /// The change request.
-        request: ChangeRequest,
+        request: RecordedChangeRequest,
         /// What it waits for.
         why: String,
         /// Whether a check has failed, so that a person should look.
@@ -145,22 +145,22 @@ pub enum RecordChange {
         /// The commit that carries it.
         commit: Option<String>,
         /// Its change request, if it has one.
-        request: Option<ChangeRequest>,
+        request: Option<RecordedChangeRequest>,
     },
     /// A person closed its change request without merging it.
     Rejected {
         /// The change request as it is now.
-        request: Option<ChangeRequest>,
+        request: Option<RecordedChangeRequest>,
         /// What happened, as a sentence.
         message: String,
     },
     /// Its change request was merged without its revision: it is delivered again.
-    Missed(ChangeRequest),
+    Missed(RecordedChangeRequest),
     /// A later promotion uses its change request.
     HandedOver,
     /// Its change request stays open: the pipeline names another repository or branch now, and Sluice cannot close
     /// it.
-    Left(ChangeRequest),
+    Left(RecordedChangeRequest),
     /// A poll of its change request failed, or Sluice could not close it. The phase stays.
     Trouble {
         /// The reason, as one word.
@@ -239,7 +239,7 @@ fn shorten(status: &mut PromotionStatus) {
 }
 
 /// A message about an open change request, with the notes about settings that its forge rejected.
-pub fn with_notes(request: &ChangeRequest, message: &str) -> String {
+pub fn with_notes(request: &RecordedChangeRequest, message: &str) -> String {
     let notes = request.notes.iter().map(|note| format!("; {note}"));
     std::iter::once(message.to_string()).chain(notes).collect()
 }
@@ -276,7 +276,7 @@ fn phase_after<'a>(before: &PromotionStatus, change: &'a RecordChange) -> Option
 }
 
 /// The message about a change request that Sluice leaves open.
-pub(super) fn left_open_message(request: &ChangeRequest) -> String {
+pub(super) fn left_open_message(request: &RecordedChangeRequest) -> String {
     format!(
         "{} stays open: the pipeline names another repository or branch now; close it by hand",
         request.url
@@ -286,23 +286,7 @@ pub(super) fn left_open_message(request: &ChangeRequest) -> String {
 /// Notes a change in the status, without the phase.
 fn note(status: &mut PromotionStatus, change: &RecordChange, now: Timestamp) {
     match change {
-        RecordChange::Moved(to) => {
-            if to.to == sluice_core::promotion::Phase::Pending {
-                status.attempts = 0;
-                status.next_attempt = None;
-                // The gates are decided again. Until then their last messages are not shown.
-                status.gates.clear();
-                // After a delivery a new round begins, so that receivers do not take the next delivery for a
-                // repetition, and Sluice does not find the effects of the last one. A promotion may also have
-                // succeeded without a delivery.
-                let ended = ["Delivered", "Succeeded"].map(|phase| status.times.remove(phase).is_some());
-                status.round += u32::from(to.is_undone || ended.contains(&true));
-            }
-            if to.answers.is_some() {
-                status.retried.clone_from(&to.answers);
-            }
-            status.retries = status.retries.saturating_add(u32::from(to.spends_approval));
-        }
+        RecordChange::Moved(to) => note_transition(status, to),
         RecordChange::Waits { gates, .. } | RecordChange::Passed(gates) => {
             status.gates = translate::gates(gates)
         }
@@ -347,6 +331,25 @@ fn note(status: &mut PromotionStatus, change: &RecordChange, now: Timestamp) {
             status.next_attempt = Some(Time::to_second(*again));
         }
     }
+}
+
+/// Notes a transition to another phase in the status, without the phase.
+fn note_transition(status: &mut PromotionStatus, to: &Transition) {
+    if to.to == Phase::Pending {
+        status.attempts = 0;
+        status.next_attempt = None;
+        // The gates are decided again. Until then their last messages are not shown.
+        status.gates.clear();
+        // After a delivery a new round begins, so that receivers do not take the next delivery for a
+        // repetition, and Sluice does not find the effects of the last one. A promotion may also have
+        // succeeded without a delivery.
+        let ended = ["Delivered", "Succeeded"].map(|phase| status.times.remove(phase).is_some());
+        status.round += u32::from(to.is_undone || ended.contains(&true));
+    }
+    if to.answers.is_some() {
+        status.retried.clone_from(&to.answers);
+    }
+    status.retries = status.retries.saturating_add(u32::from(to.spends_approval));
 }
 
 /// Ends the retries and opens the gates, after a successful delivery.

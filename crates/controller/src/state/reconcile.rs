@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use sluice_api::pipeline::{Observe, Target as ApiTarget};
+use sluice_api::pipeline::{Observe, Target};
 use sluice_core::decide::{Action, Decision, Facts, Note, decide};
 use sluice_core::observed::{ObservedTarget, ObservedTargets};
 use sluice_core::promotion::Promotion;
@@ -149,7 +149,7 @@ impl State {
         &self,
         key: &PipelineKey,
         (environment, name): (&String, &String),
-        spec: &ApiTarget,
+        spec: &Target,
         targets: &mut ObservationProgress,
     ) {
         let cluster = translate::cluster_of(spec, &key.namespace);
@@ -173,7 +173,7 @@ impl State {
         &self,
         key: &PipelineKey,
         (environment, name): (&String, &String),
-        spec: &ApiTarget,
+        spec: &Target,
         cluster: &ClusterKey,
     ) -> Result<ObservedTarget, NoAnswerYet> {
         if let Some(refused) = self.target_refusal(key, cluster, spec)? {

@@ -2,7 +2,9 @@
 
 use jiff::Timestamp;
 use serde_json::json;
-use sluice_api::promotion::{Approval, ChangeRequest, GivenApproval, Phase, PromotionSpec, PromotionStatus};
+use sluice_api::promotion::{
+    Approval, GivenApproval, Phase, PromotionSpec, PromotionStatus, RecordedChangeRequest,
+};
 use sluice_api::{Pipeline, Promotion};
 use sluice_controller::act::strategy::is_handed_over;
 use sluice_controller::record::promotion::{
@@ -16,9 +18,9 @@ fn now() -> Timestamp {
     "2026-11-21T09:00:00Z".parse().unwrap()
 }
 
-fn request(state: &str) -> ChangeRequest {
+fn request(state: &str) -> RecordedChangeRequest {
     let (number, url) = (7, "https://forge/7".to_string());
-    ChangeRequest { number, url, state: state.into(), ..ChangeRequest::default() }
+    RecordedChangeRequest { number, url, state: state.into(), ..RecordedChangeRequest::default() }
 }
 
 fn spec() -> PromotionSpec {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use sluice_api::flux::{HelmRelease, Kustomization, Source};
-use sluice_api::pipeline::{AppRef, ClusterRef, Target as TargetSpec, WorkloadRef};
+use sluice_api::pipeline::{AppRef, ClusterRef, Target, WorkloadRef};
 use sluice_api::workload::Workload;
 use sluice_controller::observe::facts::{helm_release, kustomization, metadata, source, workload};
 use sluice_controller::observe::target::{NoAnswerYet, TargetQuery, observe};
@@ -191,14 +191,14 @@ pub fn applied(index: &mut Index, object: &Value) -> AffectedTargets {
 pub struct QueryBuilder {
     pipeline: String,
     app: Option<AppRef>,
-    target: TargetSpec,
+    target: Target,
     cluster: ClusterKey,
     tracks: Vec<Track>,
 }
 
 /// Queries the members that have the label of the pipeline `podinfo`.
 pub fn by_label(namespace: &str) -> QueryBuilder {
-    let target = TargetSpec { namespace: namespace.into(), ..TargetSpec::default() };
+    let target = Target { namespace: namespace.into(), ..Target::default() };
     QueryBuilder {
         pipeline: "podinfo".into(),
         app: None,

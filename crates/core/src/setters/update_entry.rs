@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::choice::Choice;
 use super::edit::{self, Edit, ScalarRequest};
 use super::error::{Asker, Location, SetError};
@@ -14,20 +17,37 @@ use super::resolve::{FoundScalar, ResolveError, listed};
 use super::update_error::UpdateError;
 use crate::revision::Revision;
 
-/// One entry of a pipeline's `update` list, as it is written.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// One value to set. `path`, `name` and `field` may have the placeholders `{environment}`, `{target}`, `{cluster}` and
+/// `{namespace}`. Each entry must mean exactly one value for each target.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Update {
-    /// The file, from the root of the repository; `*`, `?`, `[...]` and `**` are patterns.
+    /// The file, from the root of the repository; its name ends in `.yaml` or `.yml`. `*` and `?` stand
+    /// for any part of a name, `**` for any folders.
+    #[schemars(length(min = 1, max = 512))]
+    #[schemars(extend("x-kubernetes-validations" = [{"rule": "!self.replace('{environment}', '').replace('{target}', '').replace('{cluster}', '').replace('{namespace}', '').matches('[{}]')", "message": "a path may have the placeholders {environment}, {target}, {cluster} and {namespace}, and no other braces: write an entry for each"}]))]
     pub path: String,
-    /// The kind of the object in the file.
+    /// The kind of the Kubernetes object in the file, for example `HelmRelease`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
     pub kind: Option<String>,
-    /// The name of the object in the file.
+    /// The name of the Kubernetes object in the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
     pub name: Option<String>,
-    /// The path of the value in the object.
+    /// Where in the object the value is: `spec.chart.spec.version`,
+    /// `spec.template.spec.containers[name=app].image`, `list[0]`, `["a.key"]`.
+    #[schemars(length(min = 1, max = 512))]
+    #[schemars(extend("x-kubernetes-validations" = [{"rule": r#"self.matches('^([^\\s.\\[\\]]+|\\[([0-9]+|[^\\s\\[\\]="\']+=[^\\[\\]]+|"[^"\\[\\]]+")\\])(\\.[^\\s.\\[\\]]+|\\[([0-9]+|[^\\s\\[\\]="\']+=[^\\[\\]]+|"[^"\\[\\]]+")\\])*$')"#, "message": "a field is a path such as spec.values.image.tag, spec.containers[name=app].image, list[0] or annotations[\"example.com/version\"]"}]))]
     pub field: String,
-    /// The facet of the revision to set as the value; default is the revision's only facet.
+    /// The part of the revision that is the value: `chart`, `app`, `tag`, `digest`, `source` or
+    /// `image:<repository>`. Default: the one that the pipeline tracks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 512))]
+    #[schemars(extend("x-kubernetes-validations" = [{"rule": "self in ['chart', 'app', 'tag', 'digest', 'source'] || (self.startsWith('image:') && self.size() > 6)", "message": "value is chart, app, tag, digest, source or image:<repository>"}]))]
     pub value: Option<String>,
-    /// The workload of the facet, as `kind/name`.
+    /// The workload of the value, as `HelmRelease/podinfo`, if the pipeline tracks several with different values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 317))]
     pub workload: Option<String>,
 }
 

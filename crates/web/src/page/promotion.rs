@@ -1,7 +1,7 @@
 //! One promotion: its whole story, at an address that stays.
 
 use maud::{Markup, html};
-use sluice_api::promotion::{ChangeRequest, PromotionStatus};
+use sluice_api::promotion::{PromotionStatus, RecordedChangeRequest};
 use sluice_api::{Pipeline, Promotion};
 use sluice_core::access::Caller;
 use sluice_view::change::{delivery, without_command};
@@ -150,7 +150,7 @@ fn facts(pipeline: &Pipeline, promotion: &Promotion, status: &PromotionStatus) -
     }
 }
 
-fn change_request(request: &ChangeRequest) -> Markup {
+fn change_request(request: &RecordedChangeRequest) -> Markup {
     // Only an address that a browser opens as a page: it comes from a forge.
     let is_link = request.url.starts_with("https://") || request.url.starts_with("http://");
     html! {
