@@ -1,5 +1,4 @@
-//! The end of a promotion: healthy in time, failed, rejected, superseded or cancelled; and the start of another try
-//! of one that has ended.
+//! The end of a promotion: healthy in time, failed, rejected, superseded or cancelled.
 
 use super::running::{complaint, runs};
 use super::{Action, Decision, Facts, Lane, Transition};
@@ -7,7 +6,6 @@ use crate::evidence::Candidate;
 use crate::observed::Member;
 use crate::promotion::{CALLBACK_FAILED, Phase, Promotion, ReceiverReport};
 use crate::revision::Revision;
-use crate::time::Time;
 
 /// Cancels a promotion that the pipeline does not want any more, unless the pipeline is suspended.
 pub(super) fn cancel(facts: Facts<'_>, promotion: &Promotion, message: String, decision: &mut Decision) {
@@ -147,7 +145,7 @@ fn gave_up_on(member: &Member, revision: &Revision, last: Option<&Revision>) -> 
 }
 
 /// Returns true if a promotion was delivered and has not failed since.
-fn was_delivered(promotion: &Promotion) -> bool {
+pub(super) fn was_delivered(promotion: &Promotion) -> bool {
     matches!(promotion.phase, Phase::Delivered | Phase::Succeeded)
 }
 
@@ -177,61 +175,4 @@ fn apply_report(promotion: &Promotion, report: &ReceiverReport, decision: &mut D
         decision.record(promotion, Phase::Delivered, reason, message);
     }
     false
-}
-
-/// Returns how an ended promotion of the wanted revision starts again: on request of a person, or automatically if
-/// only circumstances had ended it. Otherwise notes why it does not start again.
-pub(super) fn resume(lane: Lane<'_>, earlier: &Promotion, decision: &mut Decision) -> Option<Action> {
-    let retry = format!("sluice retry -n {} {}", lane.facts.pipeline.namespace, earlier.name);
-    let again = |reason, message: &str, spends_approval| {
-        let to = Transition::of(earlier, Phase::Pending, reason, message.into());
-        Transition { answers: earlier.retry.clone(), spends_approval, ..to }
-    };
-    if let (Phase::Failed, None, Some(time)) = (earlier.phase, &earlier.retry, earlier.resumes_at) {
-        if time <= lane.facts.now {
-            return Some(Action::Move(again("Resumed", "it is tried again after it has failed", false)));
-        }
-        let message = format!(
-            "{} failed: {}; it is tried again at {}; {retry} does not wait",
-            earlier.revision,
-            earlier.message,
-            Time::to_second(time)
-        );
-        decision.note(lane.environment, "Retrying", message);
-        decision.requeue_at(time);
-        return None;
-    }
-    match (earlier.phase, &earlier.retry) {
-        (Phase::Superseded | Phase::Cancelled, _) => {
-            // A promotion that was proposed or delivered has used its approval.
-            let passed = earlier.request.is_some() || earlier.delivered.is_some();
-            // A later promotion that was delivered has to be replaced, even if this one was delivered before it.
-            let later = |p: &&Promotion| lane.environment.is_of(p) && p.order() > earlier.order();
-            let is_undone =
-                lane.facts.promotions.iter().filter(later).any(|p| was_delivered(p) || p.delivered.is_some());
-            let again = again("Resumed", "it is the newest revision again", passed);
-            Some(Action::Move(Transition { is_undone, ..again }))
-        }
-        (phase, Some(_)) if phase.has_ended() => {
-            Some(Action::Move(again("Retried", "a person requested another try", true)))
-        }
-        (Phase::Rejected | Phase::Failed, None) => {
-            let ended = if earlier.phase == Phase::Failed { "failed" } else { "was rejected" };
-            let message = format!(
-                "{} {ended} and will not be retried automatically: {}; {retry} tries again",
-                earlier.revision, earlier.message
-            );
-            decision.note(lane.environment, "Ended", message);
-            None
-        }
-        (Phase::Succeeded, None) => {
-            let message = format!(
-                "{} was promoted before, and something else runs here now; {retry} promotes it again",
-                earlier.revision
-            );
-            decision.note(lane.environment, "Ended", message);
-            None
-        }
-        _ => None,
-    }
 }

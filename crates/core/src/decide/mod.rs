@@ -9,6 +9,7 @@ mod facts;
 mod gates;
 mod lifecycle;
 mod own_commits_guard;
+mod resume;
 mod running;
 mod start;
 mod step;

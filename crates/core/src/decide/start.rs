@@ -1,7 +1,7 @@
 //! The start of a promotion of the candidate, in place of an older one that is still open.
 
-use super::lifecycle::resume;
 use super::own_commits_guard::held;
+use super::resume::resume;
 use super::running::{runs, unsettled};
 use super::{Action, Decision, Lane, NewPromotion};
 use crate::evidence::Candidate;

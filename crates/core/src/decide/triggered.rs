@@ -1,8 +1,9 @@
 //! The decision for an environment without predecessors: revisions are requested by calls of `/trigger`, and the last
 //! request counts. Gates and delivery are as in every environment.
 
-use super::lifecycle::{cancel, check_delivered, resume};
+use super::lifecycle::{cancel, check_delivered};
 use super::own_commits_guard::refusal;
+use super::resume::resume;
 use super::running::{runs, workloads};
 use super::step::advance;
 use super::{Decision, Lane};
