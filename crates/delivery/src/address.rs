@@ -305,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_usual_forms_are_understood() {
+    fn the_usual_forms_of_an_address_are_parsed() {
         let a = RepositoryAddress::parse("https://github.com/acme/fleet", false).unwrap();
         assert_eq!(a.repository().unwrap(), ("", "acme", "fleet"));
         let a = RepositoryAddress::parse("http://user@127.0.0.1:3000/git/acme/fleet.git", false).unwrap();

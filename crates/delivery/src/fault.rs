@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_point_has_a_name_and_a_count() {
+    fn a_fault_point_has_a_name_and_a_count() {
         let read = |text| parse(text).map(|p| (p.name, p.left.into_inner()));
         assert_eq!(read("before-push"), Some(("before-push".into(), 1)));
         assert_eq!(read("after-open:3"), Some(("after-open".into(), 3)));

@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_each_part_counts() {
+    fn a_fingerprint_depends_on_the_end_of_each_part() {
         let of = |parts: &[&str]| fingerprint(parts.iter().map(|part| part.as_bytes()));
         assert_eq!(of(&["user", "hunter2"]), of(&["user", "hunter2"]));
         let all = [of(&["user", "hunter2"]), of(&["userhunter2"]), of(&["", "userhunter2"]), of(&[])];

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong() {
+    fn an_invalid_marker_is_reported_with_what_is_wrong() {
         for (comment, expected) in [
             (" {'$promotion': 'ns:app:prod'}", "has single quotes, and JSON wants double ones"),
             (r#" {"$promotion": "ns:app:prod"} # x"#, "has \"# x\" after the JSON object"),

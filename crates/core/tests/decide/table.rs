@@ -158,7 +158,7 @@ fn a_delivered_revision_seen_healthy_succeeds_although_a_newer_one_is_proposed()
 }
 
 #[test]
-fn an_approval_of_b_does_not_count_for_c() {
+fn an_approval_of_one_revision_does_not_count_for_the_next() {
     let mut sim = Simulation::three();
     sim.policy_of("prod").manual = true;
     sim.runs("dev", "d", B, Health::Ready);

@@ -121,7 +121,7 @@ fn assert_set(case: u64, drawn: &Drawn, listed: &[&Slot], edited: &EditedFile, s
 }
 
 #[test]
-fn markers_in_many_files() {
+fn markers_in_generated_files_are_set_correctly_or_refused() {
     let mut set = 0;
     for case in cases() {
         let mut chance = Chance::of(case);
@@ -140,7 +140,7 @@ fn markers_in_many_files() {
 }
 
 #[test]
-fn fields_in_many_files() {
+fn fields_in_generated_files_are_set_correctly_or_refused() {
     let (mut set, mut aliases) = (0, 0);
     for case in cases() {
         let mut chance = Chance::of(case ^ 0x5eed);

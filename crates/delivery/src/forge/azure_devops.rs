@@ -465,7 +465,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses() {
+    fn the_address_of_a_repository_is_read_or_refused_with_its_form() {
         let cloud = Ok("https://dev.azure.com/acme platform fleet");
         let usual = Err("write https://dev.azure.com/organization/project/_git/repository");
         let cases = [

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_a_limited_number_of_names() {
+    fn a_history_keeps_a_limited_number_of_promotions() {
         let log = |commits: usize, each: usize| {
             let message = |at| (0..each).map(|n| format!("{PROMOTION}: {at}-{n}\n")).collect::<String>();
             (0..commits).map(|at| format!("id\nPromote\n\n{}\0\n", message(at))).collect::<String>()
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn advances_by_single_commits_only() {
+    fn a_history_advances_by_single_commits_only() {
         let start =
             || BranchHistory { tip: "1".into(), commits: HashMap::from([("a".into(), vec!["1".into()])]) };
         assert!(start().advanced_to(&commit("1", &["0"], "a")).is_some());

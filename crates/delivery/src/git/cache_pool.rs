@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn caches_of_an_earlier_process_count() {
+    fn caches_of_an_earlier_process_count_toward_the_limit() {
         let folder = tempfile::tempdir().unwrap();
         for n in 0..3 {
             fill(folder.path(), &key(n), 40);

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_branch_that_others_moved_is_no_rejection() {
+    fn a_push_to_a_branch_that_others_moved_does_not_count_as_rejected() {
         for line in
             ["[rejected] (stale info)", "[rejected] (fetch first)", "[remote rejected] (cannot lock ref 'x')"]
         {

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_is_used_byte_by_byte() {
+    fn the_bytes_of_the_key_are_used_unchanged() {
         let signature = |token: &[u8]| {
             let headers = headers(&with("token", token), "id", b"{}").unwrap();
             headers["x-signature"].to_str().unwrap().to_string()

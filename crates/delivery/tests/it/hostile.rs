@@ -153,7 +153,7 @@ async fn is_refused_below(repo: Repo, mut tree: String, depth: usize) {
 }
 
 #[tokio::test]
-async fn a_commit_of_mebibytes_is_refused() {
+async fn a_commit_of_several_mebibytes_is_refused() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let commit = git(repo.folder(), &["cat-file", "commit", "main"], "");
     for (size, is_read) in [(60 << 10, true), (70 << 10, false), (5 << 20, false)] {

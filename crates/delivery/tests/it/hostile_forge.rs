@@ -156,7 +156,7 @@ async fn large_headers_are_not_kept(forge: &ForgeFixture) {
 }
 
 #[tokio::test]
-async fn a_list_without_an_end_is_given_up_and_nothing_is_opened() {
+async fn an_endless_list_is_not_read_and_nothing_is_opened() {
     for kind in [ForgeKind::Gitea, ForgeKind::Bitbucket, ForgeKind::GitHub, ForgeKind::BitbucketServer] {
         let (fixture, bench) = (ForgeFixture::of(kind).await, bench());
         let stranger = json!({
@@ -235,7 +235,7 @@ async fn thousands_of_change_requests_from_forks_are_refused() {
 }
 
 #[tokio::test]
-async fn checks_without_an_end_let_nothing_be_merged() {
+async fn an_endless_list_of_checks_prevents_a_merge() {
     for kind in [ForgeKind::Gitea, ForgeKind::Bitbucket, ForgeKind::BitbucketServer, ForgeKind::GitHub] {
         let (fixture, bench) = (ForgeFixture::of(kind).await, bench());
         let order = merging(&fixture, "6.1.8");

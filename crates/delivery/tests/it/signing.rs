@@ -102,7 +102,7 @@ async fn commits_are_signed_with_ssh_keys_of_every_kind() {
 }
 
 #[tokio::test]
-async fn commits_are_signed_with_gpg_and_its_agent_goes() {
+async fn commits_are_signed_with_gpg_and_its_agent_ends() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let (bench, folder) = (bench(), tempfile::tempdir().unwrap());
     let key = gpg_key(folder.path());
