@@ -31,6 +31,9 @@ const CONCURRENT_TOKENS: usize = 4;
 const UNKNOWN_TOKEN_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a token that was accepted is reviewed before unknown ones.
 const KNOWN_TOKEN_LIFETIME: Duration = Duration::from_secs(3600);
+/// What the API server says about a caller's token itself
+/// ([documentation](https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/)).
+const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 /// How many rights are reviewed at a time, fair by caller.
 const CONCURRENT_RIGHTS: usize = 16;
 
@@ -116,6 +119,9 @@ impl AccessReviews {
     /// When the API server cannot be asked.
     pub async fn allows(&self, caller: &Caller, right: &Right) -> Result<bool, AccessError> {
         // The text of a caller is unambiguous, because all strings in it are quoted.
+        let mut caller = caller.clone();
+        // Each token of a service account has another one, and all have the same rights.
+        caller.extra.remove(CREDENTIAL_ID);
         let key = (Sha256::digest(format!("{caller:?}")).into(), right.clone());
         if let Some(allowed) = self.rights.get(&key) {
             return Ok(allowed);

@@ -141,6 +141,11 @@ impl FairQueue {
         }
     }
 
+    /// Returns how many slots a namespace holds.
+    pub fn held_by_namespace(&self, namespace: &str) -> usize {
+        self.state().held.get(namespace).copied().unwrap_or_default()
+    }
+
     fn held_by(self: &Arc<Self>, namespace: &str) -> Slot {
         Slot(Some(HeldSlot { queue: self.clone(), namespace: namespace.into() }))
     }

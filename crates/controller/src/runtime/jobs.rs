@@ -22,6 +22,11 @@ use crate::state::effect::{Job, Work};
 /// server is slow.
 const MAX_WEBHOOKS: usize = 32;
 
+/// How many side effects hold their credentials at a time, which may take a megabyte each. Further ones wait.
+const MAX_STARTED: usize = 64;
+/// How many Secrets are read at a time. The answer of the API server takes several times the size of the Secret.
+const MAX_SECRET_READS: usize = 8;
+
 /// Carries out side effects, each in a task of its own.
 #[derive(Clone)]
 pub(super) struct Jobs {
@@ -32,6 +37,10 @@ pub(super) struct Jobs {
     hook_url: Option<String>,
     /// Calls of webhooks wait here, fair by namespace.
     webhooks: Arc<FairQueue>,
+    /// Side effects wait here before they read their credentials, fair by namespace.
+    started: Arc<FairQueue>,
+    /// Reads of Secrets wait here, fair by namespace.
+    reads: Arc<FairQueue>,
     tx: mpsc::UnboundedSender<Input>,
 }
 
@@ -43,7 +52,8 @@ impl Jobs {
         hook_url: Option<String>,
         tx: mpsc::UnboundedSender<Input>,
     ) -> Self {
-        Self { client, delivery, metrics, hook_url, webhooks: FairQueue::new(MAX_WEBHOOKS), tx }
+        let [webhooks, started, reads] = [MAX_WEBHOOKS, MAX_STARTED, MAX_SECRET_READS].map(FairQueue::new);
+        Self { client, delivery, metrics, hook_url, webhooks, started, reads, tx }
     }
 
     /// Carries out a side effect, and reports its end.
@@ -77,7 +87,11 @@ impl Jobs {
     async fn run(self, job: Job) -> (JobOutcome, Option<SecretVersion>) {
         let failed = failure_of(&job.work);
         let (client, namespace) = (&self.client, &job.pipeline.namespace);
-        let read = credentials::read(client, namespace, &job.order.strategy, job.secret.clone()).await;
+        let _started = self.started.acquire(&job.pipeline.to_string()).await;
+        let read = {
+            let _slot = self.reads.acquire(&job.pipeline.to_string()).await;
+            credentials::read(client, namespace, &job.order.strategy, job.secret.clone()).await
+        };
         let order = match read.result {
             Ok(credentials) => self.order(&job, credentials).await,
             Err(error) => Err(error),
@@ -176,6 +190,36 @@ pub(super) mod tests {
         let (order, secret) = order::order(&pipeline, &promotion, &strategy, true).unwrap();
         let (key, place) = (key.clone(), "prod".into());
         Job { pipeline: key, place, order, secret, strategy, promotion, work: Work::Deliver(pipeline) }
+    }
+
+    #[tokio::test]
+    async fn side_effects_wait_before_they_hold_credentials_and_leave_slots_for_another_namespace() {
+        let scratch = Scratch::new("jobs").unwrap();
+        let (_, delivery, metrics) = unreachable(&scratch);
+        // A hub that accepts connections and never answers.
+        let hub = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let config = kube::Config::new(format!("http://{}", hub.local_addr().unwrap()).parse().unwrap());
+        let jobs = Jobs::new(
+            Client::try_from(config).unwrap(),
+            delivery,
+            metrics,
+            None,
+            mpsc::unbounded_channel().0,
+        );
+        let commit = json!({"commit": {"url": "https://git.example.com/a/b", "branch": "main", "secretRef": {"name": "git"}}});
+        let start = |namespace: &str, name: String| {
+            let key = PipelineKey { namespace: namespace.into(), name };
+            tokio::spawn(jobs.clone().run(job(&key, &commit)));
+        };
+        (0..500).for_each(|n| start("busy", format!("p{n}")));
+        start("quiet", "p".into());
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+        let reading = |namespace: &str| jobs.reads.held_by_namespace(namespace);
+        assert_eq!((reading("busy"), reading("quiet")), (MAX_SECRET_READS * 3 / 4, 1));
+        let started = |namespace: &str| jobs.started.held_by_namespace(namespace);
+        assert_eq!((started("busy"), started("quiet")), (MAX_STARTED * 3 / 4, 1));
     }
 
     #[tokio::test]

@@ -242,8 +242,8 @@ impl State {
         };
         Some(match known.spec.kubeconfig_secret() {
             Some(secret) if !dns_name::is_subdomain(&secret) => Err(format!(
-                "GitopsCluster {namespace}/{name} names {secret:?} as its kubeconfig, which cannot be the name of a Secret: \
-                 correct spec.secretRef.name or spec.capiClusterRef.name"
+                "GitopsCluster {namespace}/{name} names its kubeconfig by what cannot be the name of a Secret: correct \
+                 spec.secretRef.name or spec.capiClusterRef.name"
             )),
             Some(secret) => Ok(KubeconfigSource::Secret { namespace: namespace.clone(), name: secret }),
             None => Err(format!(
