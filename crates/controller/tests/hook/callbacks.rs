@@ -211,15 +211,20 @@ fn a_call_of_a_forge_is_recorded_for_its_pipeline_only() -> Result<()> {
         for (path, name, value) in [
             ("/forge/apps/proposing", "x-gitlab-token", "other"),
             ("/forge/apps/none", "x-gitlab-token", "test-forge-key"),
-            // A pipeline without change requests.
-            ("/forge/apps/podinfo", "x-gitlab-token", "test-forge-key"),
+            // A pipeline that writes to no repository.
+            ("/forge/apps/push", "x-gitlab-token", "test-forge-key"),
             ("/forge/apps/proposing", "x-signature", &sign("test-forge-key", body)),
         ] {
             ensure!(post(path, name, value).await?.status() == 401, "{path} {name}");
         }
-        let push = fixture.post("/forge/apps/proposing", body, None).header("x-github-event", "push");
-        let push = push.header("x-gitlab-token", "test-forge-key").send().await?;
-        ensure!(push.status() == 200 && called().await? == last, "{push:?}");
+        let event = async |name: &str| {
+            let call = fixture.post("/forge/apps/proposing", body, None).header("x-github-event", name);
+            call.header("x-gitlab-token", "test-forge-key").send().await
+        };
+        let created = event("create").await?;
+        ensure!(created.status() == 200 && called().await? == last, "{created:?}");
+        let pushed = event("push").await?;
+        ensure!(pushed.status() == 202 && called().await? != last, "{pushed:?}");
         Ok(())
     })
 }

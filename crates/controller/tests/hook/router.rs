@@ -218,7 +218,7 @@ fn call_with_key() -> impl Strategy<Value = GeneratedCall> {
         vec![("authorization", token.into_bytes())],
     )];
     for (name, value) in crate::callbacks::key_headers_of_forges(body, &key("forge")) {
-        let headers = vec![(name, value.into_bytes()), ("x-github-event", b"push".to_vec())];
+        let headers = vec![(name, value.into_bytes()), ("x-github-event", b"create".to_vec())];
         all.push(post("/forge/apps/podinfo".into(), headers));
     }
     prop::sample::select(all)
