@@ -158,6 +158,22 @@ impl Credentials {
         })
     }
 
+    /// Returns how many bytes the credentials take.
+    pub fn size(&self) -> usize {
+        let texts = [&self.username, &self.password, &self.token, &self.signing_passphrase, &self.address];
+        let files = [
+            &self.ca_file,
+            &self.identity,
+            &self.known_hosts,
+            &self.signing_key,
+            &self.hmac_key,
+            &self.headers,
+        ];
+        let app = self.app.as_ref().map_or(0, |app| app.key.len());
+        let texts = texts.into_iter().flatten().map(String::len).sum::<usize>();
+        texts + files.into_iter().flatten().map(Vec::len).sum::<usize>() + app
+    }
+
     /// A fingerprint of what a server sees: answers to one set of credentials are valid for every set with the same
     /// fingerprint. An App has the same fingerprint with all its tokens.
     pub(crate) fn fingerprint(&self) -> String {

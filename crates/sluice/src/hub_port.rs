@@ -69,10 +69,11 @@ impl Hub for HubPort {
 
     async fn planned_change(
         &self,
+        caller: &Caller,
         pipeline: &Pipeline,
         promotion: &Promotion,
     ) -> Result<Option<Arc<PlannedChange>>, String> {
-        self.planned.get(pipeline, promotion).await
+        self.planned.get(caller, pipeline, promotion).await
     }
 
     async fn change(&self, token: &str, change: Change) -> Result<(), ChangeError> {

@@ -29,10 +29,11 @@ pub trait Hub: Clone + Send + Sync + 'static {
     /// Waits until the version is higher than this one.
     fn changed_since(&self, version: u64) -> impl Future<Output = ()> + Send;
 
-    /// Returns what the delivery of a promotion would change now; `None` if it is not delivered to git. The error is a
+    /// Returns for a caller what the delivery of a promotion would change now; `None` if it is not delivered to git. The error is a
     /// sentence for people.
     fn planned_change(
         &self,
+        caller: &Caller,
         pipeline: &Pipeline,
         promotion: &Promotion,
     ) -> impl Future<Output = Result<Option<Arc<PlannedChange>>, String>> + Send;

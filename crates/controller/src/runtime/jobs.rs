@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::announcement;
 use super::callback_offer::CallbackOffer;
-use super::credentials;
+use super::credentials::{self, ReadCredentials};
 use crate::act::{ActError, EndedJob, JobOutcome};
 use crate::metrics::Metrics;
 use crate::secret::SecretVersion;
@@ -22,8 +22,11 @@ use crate::state::effect::{Job, Work};
 /// server is slow.
 const MAX_WEBHOOKS: usize = 32;
 
-/// How many side effects hold their credentials at a time, which may take a megabyte each. Further ones wait.
-const MAX_STARTED: usize = 64;
+/// How many side effects hold large credentials at a time, which may take a megabyte each. Further ones wait. Small
+/// credentials never wait, so that a server that hangs delays no other.
+const MAX_LARGE: usize = 64;
+/// The most bytes of credentials that are not large.
+const SMALL_CREDENTIALS: usize = 16 << 10;
 /// How many Secrets are read at a time. The answer of the API server takes several times the size of the Secret.
 const MAX_SECRET_READS: usize = 8;
 
@@ -37,8 +40,8 @@ pub(super) struct Jobs {
     hook_url: Option<String>,
     /// Calls of webhooks wait here, fair by namespace.
     webhooks: Arc<FairQueue>,
-    /// Side effects wait here before they read their credentials, fair by namespace.
-    started: Arc<FairQueue>,
+    /// Side effects with large credentials wait here before they hold them, fair by namespace.
+    large: Arc<FairQueue>,
     /// Reads of Secrets wait here, fair by namespace.
     reads: Arc<FairQueue>,
     tx: mpsc::UnboundedSender<Input>,
@@ -52,8 +55,8 @@ impl Jobs {
         hook_url: Option<String>,
         tx: mpsc::UnboundedSender<Input>,
     ) -> Self {
-        let [webhooks, started, reads] = [MAX_WEBHOOKS, MAX_STARTED, MAX_SECRET_READS].map(FairQueue::new);
-        Self { client, delivery, metrics, hook_url, webhooks, started, reads, tx }
+        let [webhooks, large, reads] = [MAX_WEBHOOKS, MAX_LARGE, MAX_SECRET_READS].map(FairQueue::new);
+        Self { client, delivery, metrics, hook_url, webhooks, large, reads, tx }
     }
 
     /// Carries out a side effect, and reports its end.
@@ -86,12 +89,14 @@ impl Jobs {
     /// Carries out a job. Also returns the version of the Secret that it used.
     async fn run(self, job: Job) -> (JobOutcome, Option<SecretVersion>) {
         let failed = failure_of(&job.work);
-        let (client, namespace) = (&self.client, &job.pipeline.namespace);
-        let _started = self.started.acquire(&job.pipeline.to_string()).await;
-        let read = {
-            let _slot = self.reads.acquire(&job.pipeline.to_string()).await;
-            credentials::read(client, namespace, &job.order.strategy, job.secret.clone()).await
-        };
+        let mut read = self.read(&job).await;
+        let mut _large = None;
+        if read.result.as_ref().is_ok_and(|credentials| credentials.size() > SMALL_CREDENTIALS) {
+            // Not held while this waits.
+            drop(read);
+            _large = Some(self.large.acquire(&job.pipeline.to_string()).await);
+            read = self.read(&job).await;
+        }
         let order = match read.result {
             Ok(credentials) => self.order(&job, credentials).await,
             Err(error) => Err(error),
@@ -101,6 +106,13 @@ impl Jobs {
             Err(error) => failed(error),
         };
         (outcome, read.version)
+    }
+
+    /// Reads the credentials of a job.
+    async fn read(&self, job: &Job) -> ReadCredentials {
+        let _slot = self.reads.acquire(&job.pipeline.to_string()).await;
+        let (client, namespace) = (&self.client, &job.pipeline.namespace);
+        credentials::read(client, namespace, &job.order.strategy, job.secret.clone()).await
     }
 
     async fn carry_out(self, job: Job, order: Order) -> JobOutcome {
@@ -161,10 +173,12 @@ fn failure_of(work: &Work) -> fn(ActError) -> JobOutcome {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::time::Duration;
+
     use serde_json::json;
     use sluice_api::pipeline::Strategy;
     use sluice_api::promotion::Promotion;
-    use sluice_testkit::Scratch;
+    use sluice_testkit::{Scratch, eventually};
 
     use super::*;
     use crate::act::order;
@@ -192,20 +206,55 @@ pub(super) mod tests {
         Job { pipeline: key, place, order, secret, strategy, promotion, work: Work::Deliver(pipeline) }
     }
 
+    /// A hub that answers each read with a Secret of this many bytes.
+    async fn hub_with_secret(bytes: usize) -> Client {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let value = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, vec![b'a'; bytes]);
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "git", "namespace": "n"},
+            "data": {"caFile": value}});
+        let app = axum::Router::new().fallback(move || std::future::ready(axum::Json(secret.clone())));
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        Client::try_from(kube::Config::new(format!("http://{address}").parse().unwrap())).unwrap()
+    }
+
     #[tokio::test]
-    async fn side_effects_wait_before_they_hold_credentials_and_leave_slots_for_another_namespace() {
+    async fn only_side_effects_with_large_credentials_wait_for_each_other() {
+        for (bytes, held) in [(1 << 10, 0), (64 << 10, MAX_LARGE * 3 / 4)] {
+            let scratch = Scratch::new("jobs").unwrap();
+            let (_, delivery, metrics) = unreachable(&scratch);
+            let client = hub_with_secret(bytes).await;
+            let jobs = Jobs::new(client, delivery, metrics, None, mpsc::unbounded_channel().0);
+            // A git server that accepts connections and never answers.
+            let git = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let url = format!("https://{}/a/b", git.local_addr().unwrap());
+            let commit = json!({"commit": {"url": url, "branch": "main", "secretRef": {"name": "git"}}});
+            for n in 0..100 {
+                let key = PipelineKey { namespace: "busy".into(), name: format!("p{n}") };
+                tokio::spawn(jobs.clone().run(job(&key, &commit)));
+            }
+            // The first one has its credentials, and waits for the git server.
+            let _connection = tokio::time::timeout(Duration::from_secs(30), git.accept()).await.unwrap();
+            let as_expected = async || {
+                let now = jobs.large.held_by_namespace("busy");
+                anyhow::ensure!(now == held, "{now} of {held}");
+                Ok(())
+            };
+            eventually(Duration::from_secs(30), as_expected).await.unwrap();
+            let other = tokio::time::timeout(Duration::from_secs(10), jobs.large.acquire("quiet/p")).await;
+            assert!(other.is_ok(), "a slot is left for another namespace");
+        }
+    }
+
+    #[tokio::test]
+    async fn reads_of_secrets_are_limited_and_leave_slots_for_another_namespace() {
         let scratch = Scratch::new("jobs").unwrap();
         let (_, delivery, metrics) = unreachable(&scratch);
         // A hub that accepts connections and never answers.
         let hub = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let config = kube::Config::new(format!("http://{}", hub.local_addr().unwrap()).parse().unwrap());
-        let jobs = Jobs::new(
-            Client::try_from(config).unwrap(),
-            delivery,
-            metrics,
-            None,
-            mpsc::unbounded_channel().0,
-        );
+        let client = Client::try_from(config).unwrap();
+        let jobs = Jobs::new(client, delivery, metrics, None, mpsc::unbounded_channel().0);
         let commit = json!({"commit": {"url": "https://git.example.com/a/b", "branch": "main", "secretRef": {"name": "git"}}});
         let start = |namespace: &str, name: String| {
             let key = PipelineKey { namespace: namespace.into(), name };
@@ -218,8 +267,6 @@ pub(super) mod tests {
         }
         let reading = |namespace: &str| jobs.reads.held_by_namespace(namespace);
         assert_eq!((reading("busy"), reading("quiet")), (MAX_SECRET_READS * 3 / 4, 1));
-        let started = |namespace: &str| jobs.started.held_by_namespace(namespace);
-        assert_eq!((started("busy"), started("quiet")), (MAX_STARTED * 3 / 4, 1));
     }
 
     #[tokio::test]

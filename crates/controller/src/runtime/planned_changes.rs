@@ -8,6 +8,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use kube::{Client, ResourceExt};
 use sluice_api::{Pipeline, Promotion};
+use sluice_core::access::Caller;
 use sluice_core::planned_change::PlannedChange;
 use sluice_delivery::{Delivery, FairQueue, Order};
 
@@ -18,13 +19,13 @@ use crate::act::{ActError, order, strategy};
 const KEPT_FOR: Duration = Duration::from_secs(30);
 /// How many planned changes are kept.
 const MAX_KEPT: usize = 1000;
-/// How many planned changes are computed at a time, fair by namespace, so that deliveries keep their memory.
+/// How many planned changes are computed at a time, fair by caller, so that deliveries keep their memory.
 const MAX_AT_A_TIME: usize = 4;
-/// How many people wait for a planned change at a time, and how many changes are computed or wait for that: of all
-/// namespaces, and of the pipelines of one. Each holds a whole Pipeline.
+/// How many requests wait for a planned change at a time, and how many changes are computed or wait for that, of all
+/// callers. Each holds a whole Pipeline.
 const MAX_PENDING: usize = 32;
-/// The same, of the pipelines of one namespace.
-const MAX_PENDING_OF_NAMESPACE: usize = 6;
+/// The same, of one caller.
+const MAX_PENDING_OF_CALLER: usize = 6;
 /// How long computing one may take. The first fetch of a large repository takes a while.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a person waits.
@@ -55,36 +56,36 @@ struct KeptAnswer {
     answer: Shared<BoxFuture<'static, Answer>>,
 }
 
-/// How many of something are pending, by namespace. Copies share the numbers.
+/// How many of something are pending, by caller. Copies share the numbers.
 #[derive(Clone, Debug, Default)]
 struct Pending(Arc<Mutex<HashMap<String, usize>>>);
 
 /// Something that is pending until this is dropped.
 struct PendingEntry {
     pending: Pending,
-    namespace: String,
+    caller: String,
 }
 
 impl Pending {
-    /// Counts one more of a namespace; `None` if there are too many.
-    fn begin(&self, namespace: &str) -> Option<PendingEntry> {
+    /// Counts one more of a caller; `None` if there are too many.
+    fn begin(&self, caller: &str) -> Option<PendingEntry> {
         let mut pending = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = pending.get(namespace).copied().unwrap_or_default();
-        if own >= MAX_PENDING_OF_NAMESPACE || pending.values().sum::<usize>() >= MAX_PENDING {
+        let own = pending.get(caller).copied().unwrap_or_default();
+        if own >= MAX_PENDING_OF_CALLER || pending.values().sum::<usize>() >= MAX_PENDING {
             return None;
         }
-        pending.insert(namespace.into(), own + 1);
-        Some(PendingEntry { pending: self.clone(), namespace: namespace.into() })
+        pending.insert(caller.into(), own + 1);
+        Some(PendingEntry { pending: self.clone(), caller: caller.into() })
     }
 }
 
 impl Drop for PendingEntry {
     fn drop(&mut self) {
         let mut pending = self.pending.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(own) = pending.get_mut(&self.namespace) {
+        if let Some(own) = pending.get_mut(&self.caller) {
             *own -= 1;
             if *own == 0 {
-                pending.remove(&self.namespace);
+                pending.remove(&self.caller);
             }
         }
     }
@@ -102,10 +103,11 @@ impl PlannedChanges {
     /// # Errors
     /// When the repository, or the Secret for it, cannot be read in time, or there is nothing to set. The error is a
     /// sentence for people.
-    pub async fn get(&self, pipeline: &Pipeline, promotion: &Promotion) -> Answer {
-        let namespace = pipeline.namespace().unwrap_or_default();
-        let _waits = self.people.begin(&namespace).ok_or(BUSY)?;
-        let answer = self.kept_answer(pipeline, promotion)?;
+    pub async fn get(&self, caller: &Caller, pipeline: &Pipeline, promotion: &Promotion) -> Answer {
+        // One person may see the pipelines of many namespaces.
+        let group = caller.limit_group().replace('/', ":");
+        let _waits = self.people.begin(&group).ok_or(BUSY)?;
+        let answer = self.kept_answer(&group, pipeline, promotion)?;
         tokio::time::timeout(WAIT, answer).await.unwrap_or_else(|_| {
             Err(format!(
                 "the repository has not answered within {} s; look again in a moment",
@@ -116,6 +118,7 @@ impl PlannedChanges {
 
     fn kept_answer(
         &self,
+        group: &str,
         pipeline: &Pipeline,
         promotion: &Promotion,
     ) -> Result<Shared<BoxFuture<'static, Answer>>, String> {
@@ -123,7 +126,6 @@ impl PlannedChanges {
             (metadata.uid.clone().unwrap_or_default(), metadata.generation.unwrap_or_default())
         };
         let key = [seen(&promotion.metadata), seen(&pipeline.metadata)];
-        let key_namespace = pipeline.namespace().unwrap_or_default();
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|_, kept| kept.at.elapsed() < KEPT_FOR);
         if let Some(kept) = kept.get(&key) {
@@ -132,12 +134,14 @@ impl PlannedChanges {
         if kept.len() >= MAX_KEPT {
             return Err(BUSY.into());
         }
-        let task = self.tasks.begin(&key_namespace).ok_or(BUSY)?;
+        let task = self.tasks.begin(group).ok_or(BUSY)?;
         let (planned, pipeline, promotion) = (self.clone(), pipeline.clone(), promotion.clone());
+        let group = group.to_string();
         // A task of its own: it ends, and its result is kept, although the person has closed the page.
         let task = tokio::spawn(async move {
             let _task = task;
-            let computed = tokio::time::timeout(TIMEOUT, planned.compute(&pipeline, &promotion)).await;
+            let computed =
+                tokio::time::timeout(TIMEOUT, planned.compute(&group, &pipeline, &promotion)).await;
             let too_slow = |_| Err(format!("the repository has not answered within {} s", TIMEOUT.as_secs()));
             computed.map_or_else(too_slow, |computed| computed.map_err(|error| error.to_string()))
         });
@@ -151,11 +155,12 @@ impl PlannedChanges {
 
     async fn compute(
         &self,
+        group: &str,
         pipeline: &Pipeline,
         promotion: &Promotion,
     ) -> Result<Option<Arc<PlannedChange>>, ActError> {
         let namespace = pipeline.namespace().unwrap_or_default();
-        let _slot = self.slots.acquire(&format!("{namespace}/{}", pipeline.name_any())).await;
+        let _slot = self.slots.acquire(&format!("{group}/{namespace}/{}", pipeline.name_any())).await;
         let Some(named) = strategy::named(pipeline, promotion) else { return Ok(None) };
         let Some((order, secret)) = order::order(pipeline, promotion, named, true) else { return Ok(None) };
         let credentials = credentials::read(&self.client, &namespace, &order.strategy, secret).await.result?;
@@ -187,10 +192,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_namespace_has_a_limited_number_of_pending_changes_and_leaves_others_theirs() {
+    fn a_caller_has_a_limited_number_of_pending_changes_and_leaves_others_theirs() {
         let pending = Pending::default();
         let busy: Vec<_> = (0..100).filter_map(|_| pending.begin("busy")).collect();
-        assert_eq!(busy.len(), MAX_PENDING_OF_NAMESPACE);
+        assert_eq!(busy.len(), MAX_PENDING_OF_CALLER);
         assert!(pending.begin("quiet").is_some());
         let many: Vec<_> = (0..100).filter_map(|n| pending.begin(&format!("n{n}"))).collect();
         assert_eq!(busy.len() + many.len(), MAX_PENDING);

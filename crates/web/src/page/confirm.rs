@@ -6,6 +6,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
+use sluice_core::access::Caller;
 use sluice_view::change::{delivery, describe, without_command};
 
 use super::answer::{problem_page, send, sentence};
@@ -37,7 +38,7 @@ pub(super) async fn confirm<H: Hub>(
 ) -> Response {
     match RequestedAction::find(&api, &person.caller, &path).await {
         Ok(subject) => {
-            let page = page(&api, &subject, &person.session.form_token, ("", "")).await;
+            let page = page(&api, &subject, &person, ("", "")).await;
             send(StatusCode::OK, document(&page, &person.viewer(api.actions), ""))
         }
         Err(problem) => problem_page(&problem, &person.viewer(api.actions)),
@@ -60,7 +61,7 @@ pub(super) async fn carry_out<H: Hub>(
         Err(problem) => return problem_page(&problem, &viewer),
     };
     let again = async |status, why: &str| {
-        let page = page(&api, &subject, &person.session.form_token, (why, &form.reason)).await;
+        let page = page(&api, &subject, &person, (why, &form.reason)).await;
         send(status, document(&page, &viewer, ""))
     };
     let by = (&person.caller, person.session.token.as_str());
@@ -77,7 +78,7 @@ pub(super) async fn carry_out<H: Hub>(
 async fn page<H: Hub>(
     api: &Api<H>,
     subject: &RequestedAction,
-    form_token: &str,
+    person: &Person,
     (problem, reason): (&str, &str),
 ) -> Page {
     let title = title(subject);
@@ -85,10 +86,10 @@ async fn page<H: Hub>(
         div.confirm {
             h1 { (title) "?" }
             (what_happens(subject))
-            (what_changes(api, subject).await)
+            (what_changes(api, &person.caller, subject).await)
             @if !problem.is_empty() { p.problem role="alert" { (sentence(problem)) } }
             form method="post" {
-                input type="hidden" name="token" value=(form_token);
+                input type="hidden" name="token" value=(person.session.form_token);
                 input type="hidden" name="seen" value=(subject.seen());
                 @if subject.action == PersonAction::Reject {
                     label for="reason" { "Why?" }
@@ -106,11 +107,11 @@ async fn page<H: Hub>(
 }
 
 /// Returns the files that change, if the action leads to a delivery.
-async fn what_changes<H: Hub>(api: &Api<H>, subject: &RequestedAction) -> Markup {
+async fn what_changes<H: Hub>(api: &Api<H>, caller: &Caller, subject: &RequestedAction) -> Markup {
     match &subject.promotion {
         Some(promotion) if subject.action != PersonAction::Reject && planned::is_ahead(promotion) => html! {
             h2 { "What changes" }
-            (planned::planned(api, &subject.pipeline, promotion).await)
+            (planned::planned(api, caller, &subject.pipeline, promotion).await)
         },
         _ => html! {},
     }

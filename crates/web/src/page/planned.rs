@@ -8,6 +8,7 @@ use axum::response::Response;
 use maud::{Markup, html};
 use sluice_api::promotion::Phase;
 use sluice_api::{Pipeline, Promotion};
+use sluice_core::access::Caller;
 use sluice_core::planned_change::{PlannedChange, PlannedValue};
 use sluice_view::object_name::ObjectName;
 
@@ -52,14 +53,19 @@ pub(super) async fn page<H: Hub>(
     let content = html! {
         p.crumbs { a href="/" { "Pipelines" } " / " a href=(story) { (spec.pipeline) " " (words::short(&spec.revision)) " into " (spec.place()) } }
         div.title { h1 { "What " (words::revision(&spec.revision)) " changes in " (spec.place()) } }
-        (planned(&api, &pipeline, &promotion).await)
+        (planned(&api, &person.caller, &pipeline, &promotion).await)
     };
     send(StatusCode::OK, document(&Page::one(&title, Section::Promotions, &content), &viewer, ""))
 }
 
 /// Returns what the delivery of a promotion would change.
-pub(super) async fn planned<H: Hub>(api: &Api<H>, pipeline: &Pipeline, promotion: &Promotion) -> Markup {
-    match api.hub.planned_change(pipeline, promotion).await {
+pub(super) async fn planned<H: Hub>(
+    api: &Api<H>,
+    caller: &Caller,
+    pipeline: &Pipeline,
+    promotion: &Promotion,
+) -> Markup {
+    match api.hub.planned_change(caller, pipeline, promotion).await {
         Ok(Some(change)) => html! { (files(&change)) },
         Ok(None) => html! { p { "It changes no files: it is delivered by a message to another program." } },
         Err(why) => html! {

@@ -58,6 +58,7 @@ impl Hub for Rights {
 
     async fn planned_change(
         &self,
+        _: &Caller,
         _: &Pipeline,
         _: &Promotion,
     ) -> Result<Option<Arc<PlannedChange>>, String> {

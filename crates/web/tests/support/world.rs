@@ -90,7 +90,7 @@ impl Hub for World {
         let _ = self.0.version.subscribe().wait_for(|now| *now > version).await;
     }
 
-    async fn planned_change(&self, _: &Pipeline, _: &Promotion) -> Planned {
+    async fn planned_change(&self, _: &Caller, _: &Pipeline, _: &Promotion) -> Planned {
         self.0.planned.lock().unwrap().clone()
     }
 
