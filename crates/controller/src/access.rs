@@ -127,7 +127,7 @@ impl AccessReviews {
             return Ok(allowed);
         }
         // A caller without rights asks about each namespace, and must not delay others by all of them.
-        let _slot = self.right_slots.acquire(&caller.limit_group().replace('/', ":")).await;
+        let _slot = self.right_slots.acquire(&caller.queue_name()).await;
         // Another request of the caller may have asked in the meantime.
         if let Some(allowed) = self.rights.get(&key) {
             return Ok(allowed);

@@ -28,6 +28,11 @@ impl Caller {
             None => &self.name,
         }
     }
+
+    /// Returns the name of this group in a queue that is fair by what is before the first `/`.
+    pub fn queue_name(&self) -> String {
+        self.limit_group().replace('/', ":")
+    }
 }
 
 /// The right to do something with objects.

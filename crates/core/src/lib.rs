@@ -2,6 +2,7 @@
 //! out as values, which the controller carries out.
 
 pub mod access;
+pub mod caller_slots;
 pub mod decide;
 pub mod dns_name;
 pub mod evidence;

@@ -1,7 +1,7 @@
 //! `/api/v1/changes`: the pipelines that a caller may see, and each change of them, as server-sent events. A reader that
 //! is slow gets the newest state of each pipeline, and no state in between.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use axum::response::sse::Event;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluice_core::access::Caller;
+use sluice_core::caller_slots::CallerSlot;
 use tokio::time::{Instant, timeout};
 
 use crate::answer::events;
@@ -20,7 +21,6 @@ use crate::board::{Board, PACE, ShownPipeline};
 use crate::caller::IdentifiedCaller;
 use crate::find::visible_pipelines;
 use crate::hub::Hub;
-use crate::live_slots::LiveSlot;
 use crate::problem::Problem;
 use crate::query::valid;
 use crate::state::Api;
@@ -85,7 +85,7 @@ struct Stream<H> {
     waiting: VecDeque<Message>,
     /// How long the last look took.
     took: Duration,
-    _slot: LiveSlot,
+    _slot: CallerSlot,
 }
 
 pub(crate) async fn changes<H: Hub>(
@@ -196,8 +196,7 @@ impl<H: Hub> Stream<H> {
             Message::Pipeline(shown) => Event::default().event("pipeline").json_data(&shown.screen),
             Message::Gone(name) => Event::default().event("gone").json_data(gone(name)),
             Message::Listed(complete) => {
-                let items: BTreeSet<Name> = self.sent.keys().cloned().collect();
-                let items = items.into_iter().map(gone).collect();
+                let items = self.sent.keys().cloned().map(gone).collect();
                 Event::default().event("listed").json_data(Listed { items, complete })
             }
         };

@@ -10,7 +10,6 @@ mod changes;
 mod find;
 mod fleet_versions;
 mod hub;
-mod live_slots;
 mod openapi;
 mod page;
 mod pipelines;

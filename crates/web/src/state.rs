@@ -2,14 +2,19 @@
 
 use std::sync::Arc;
 
+use sluice_core::caller_slots::CallerSlots;
 use sluice_core::fleet::index::Fleet;
 
 use crate::board::Boards;
 use crate::caller_budgets::CallerBudgets;
 use crate::fleet_versions::VersionRows;
 use crate::hub::Hub;
-use crate::live_slots::LiveSlots;
 use crate::session::Sessions;
+
+/// The most live pages and streams of all people.
+const MAX_LIVE: usize = 1000;
+/// The most of one person, or of all service accounts of a namespace.
+const MAX_LIVE_OF_ONE: usize = 20;
 
 /// What the API and the pages need.
 #[derive(Clone)]
@@ -20,7 +25,8 @@ pub struct Api<H> {
     pub(crate) rows: VersionRows,
     pub(crate) boards: Boards,
     pub(crate) sessions: Arc<Sessions>,
-    pub(crate) live: LiveSlots,
+    /// The open live pages and streams.
+    pub(crate) live: CallerSlots,
     /// Whether people can change something from the pages.
     pub(crate) actions: bool,
 }
@@ -36,8 +42,31 @@ impl<H: Hub> Api<H> {
             rows: VersionRows::default(),
             boards: Boards::default(),
             sessions: Arc::default(),
-            live: LiveSlots::default(),
+            live: live_slots(),
             actions,
         }
+    }
+}
+
+fn live_slots() -> CallerSlots {
+    CallerSlots::new(MAX_LIVE, MAX_LIVE_OF_ONE)
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_core::access::Caller;
+
+    use super::*;
+
+    #[test]
+    fn the_pages_of_one_person_do_not_occupy_those_of_others() {
+        let slots = live_slots();
+        let take = |name: &str| slots.take(&Caller { name: name.into(), ..Caller::default() });
+        let taken: Vec<_> = (0..100).filter_map(|_| take("eve")).collect();
+        assert_eq!(taken.len(), MAX_LIVE_OF_ONE);
+        assert!(take("jane").is_some());
+        drop(taken);
+        assert!(take("eve").is_some());
+        assert!(slots.is_unused(), "closed pages are forgotten");
     }
 }

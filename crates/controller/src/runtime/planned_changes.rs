@@ -9,6 +9,7 @@ use futures::future::{BoxFuture, Shared};
 use kube::{Client, ResourceExt};
 use sluice_api::{Pipeline, Promotion};
 use sluice_core::access::Caller;
+use sluice_core::caller_slots::CallerSlots;
 use sluice_core::planned_change::PlannedChange;
 use sluice_delivery::{Delivery, FairQueue, Order};
 
@@ -44,8 +45,8 @@ pub struct PlannedChanges {
     delivery: Delivery,
     slots: Arc<FairQueue>,
     kept: Arc<Mutex<HashMap<SeenPromotion, KeptAnswer>>>,
-    people: Pending,
-    tasks: Pending,
+    people: CallerSlots,
+    tasks: CallerSlots,
 }
 
 /// A promotion with its spec and that of its pipeline: the uid and generation of both.
@@ -56,46 +57,11 @@ struct KeptAnswer {
     answer: Shared<BoxFuture<'static, Answer>>,
 }
 
-/// How many of something are pending, by caller. Copies share the numbers.
-#[derive(Clone, Debug, Default)]
-struct Pending(Arc<Mutex<HashMap<String, usize>>>);
-
-/// Something that is pending until this is dropped.
-struct PendingEntry {
-    pending: Pending,
-    caller: String,
-}
-
-impl Pending {
-    /// Counts one more of a caller; `None` if there are too many.
-    fn begin(&self, caller: &str) -> Option<PendingEntry> {
-        let mut pending = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = pending.get(caller).copied().unwrap_or_default();
-        if own >= MAX_PENDING_OF_CALLER || pending.values().sum::<usize>() >= MAX_PENDING {
-            return None;
-        }
-        pending.insert(caller.into(), own + 1);
-        Some(PendingEntry { pending: self.clone(), caller: caller.into() })
-    }
-}
-
-impl Drop for PendingEntry {
-    fn drop(&mut self) {
-        let mut pending = self.pending.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(own) = pending.get_mut(&self.caller) {
-            *own -= 1;
-            if *own == 0 {
-                pending.remove(&self.caller);
-            }
-        }
-    }
-}
-
 impl PlannedChanges {
     /// Returns what computes planned changes, with Secrets that this client reads.
     pub fn new(client: Client, delivery: Delivery) -> PlannedChanges {
-        let (kept, people, tasks) = Default::default();
-        PlannedChanges { client, delivery, slots: FairQueue::new(MAX_AT_A_TIME), kept, people, tasks }
+        let (slots, kept) = (FairQueue::new(MAX_AT_A_TIME), Arc::default());
+        PlannedChanges { client, delivery, slots, kept, people: pending_slots(), tasks: pending_slots() }
     }
 
     /// Returns what the delivery of a promotion would change now; `None` if it is not delivered to git.
@@ -104,10 +70,9 @@ impl PlannedChanges {
     /// When the repository, or the Secret for it, cannot be read in time, or there is nothing to set. The error is a
     /// sentence for people.
     pub async fn get(&self, caller: &Caller, pipeline: &Pipeline, promotion: &Promotion) -> Answer {
-        // One person may see the pipelines of many namespaces.
-        let group = caller.limit_group().replace('/', ":");
-        let _waits = self.people.begin(&group).ok_or(BUSY)?;
-        let answer = self.kept_answer(&group, pipeline, promotion)?;
+        // By caller: one person may see the pipelines of many namespaces.
+        let _waits = self.people.take(caller).ok_or(BUSY)?;
+        let answer = self.kept_answer(caller, pipeline, promotion)?;
         tokio::time::timeout(WAIT, answer).await.unwrap_or_else(|_| {
             Err(format!(
                 "the repository has not answered within {} s; look again in a moment",
@@ -118,7 +83,7 @@ impl PlannedChanges {
 
     fn kept_answer(
         &self,
-        group: &str,
+        caller: &Caller,
         pipeline: &Pipeline,
         promotion: &Promotion,
     ) -> Result<Shared<BoxFuture<'static, Answer>>, String> {
@@ -134,14 +99,14 @@ impl PlannedChanges {
         if kept.len() >= MAX_KEPT {
             return Err(BUSY.into());
         }
-        let task = self.tasks.begin(group).ok_or(BUSY)?;
+        let task = self.tasks.take(caller).ok_or(BUSY)?;
         let (planned, pipeline, promotion) = (self.clone(), pipeline.clone(), promotion.clone());
-        let group = group.to_string();
+        let queue = caller.queue_name();
         // A task of its own: it ends, and its result is kept, although the person has closed the page.
         let task = tokio::spawn(async move {
             let _task = task;
             let computed =
-                tokio::time::timeout(TIMEOUT, planned.compute(&group, &pipeline, &promotion)).await;
+                tokio::time::timeout(TIMEOUT, planned.compute(&queue, &pipeline, &promotion)).await;
             let too_slow = |_| Err(format!("the repository has not answered within {} s", TIMEOUT.as_secs()));
             computed.map_or_else(too_slow, |computed| computed.map_err(|error| error.to_string()))
         });
@@ -155,12 +120,12 @@ impl PlannedChanges {
 
     async fn compute(
         &self,
-        group: &str,
+        queue: &str,
         pipeline: &Pipeline,
         promotion: &Promotion,
     ) -> Result<Option<Arc<PlannedChange>>, ActError> {
         let namespace = pipeline.namespace().unwrap_or_default();
-        let _slot = self.slots.acquire(&format!("{group}/{namespace}/{}", pipeline.name_any())).await;
+        let _slot = self.slots.acquire(&format!("{queue}/{namespace}/{}", pipeline.name_any())).await;
         let Some(named) = strategy::named(pipeline, promotion) else { return Ok(None) };
         let Some((order, secret)) = order::order(pipeline, promotion, named, true) else { return Ok(None) };
         let credentials = credentials::read(&self.client, &namespace, &order.strategy, secret).await.result?;
@@ -170,6 +135,11 @@ impl PlannedChanges {
             Arc::new(planned)
         }))
     }
+}
+
+/// Returns the slots of what is pending.
+fn pending_slots() -> CallerSlots {
+    CallerSlots::new(MAX_PENDING, MAX_PENDING_OF_CALLER)
 }
 
 /// Returns the facets of all revisions that a pipeline knows.
@@ -193,13 +163,14 @@ mod tests {
 
     #[test]
     fn a_caller_has_a_limited_number_of_pending_changes_and_leaves_others_theirs() {
-        let pending = Pending::default();
-        let busy: Vec<_> = (0..100).filter_map(|_| pending.begin("busy")).collect();
+        let pending = pending_slots();
+        let take = |name: &str| pending.take(&Caller { name: name.into(), ..Caller::default() });
+        let busy: Vec<_> = (0..100).filter_map(|_| take("busy")).collect();
         assert_eq!(busy.len(), MAX_PENDING_OF_CALLER);
-        assert!(pending.begin("quiet").is_some());
-        let many: Vec<_> = (0..100).filter_map(|n| pending.begin(&format!("n{n}"))).collect();
+        assert!(take("quiet").is_some());
+        let many: Vec<_> = (0..100).filter_map(|n| take(&format!("n{n}"))).collect();
         assert_eq!(busy.len() + many.len(), MAX_PENDING);
         drop((busy, many));
-        assert!(pending.0.lock().unwrap().is_empty());
+        assert!(pending.is_unused());
     }
 }

@@ -5,7 +5,6 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use sluice_core::fleet::{ClusterEvent, ClusterKey, Fact, Kind};
-
 use sluice_core::observed::ObservedTargets;
 use sluice_core::pipeline::Pipeline;
 use sluice_core::promotion::Promotion;

@@ -56,7 +56,8 @@ pub(super) fn decide(lane: Lane<'_>, decision: &mut Decision) {
 /// Supersedes the open promotions that a newer open one has replaced. A promotion that was replaced while it was being
 /// recorded could not be superseded then.
 fn supersede_replaced(replaced: &[&Promotion], newest: Option<&Promotion>, decision: &mut Decision) {
-    for (promotion, newest) in replaced.iter().zip(newest.iter().cycle()) {
+    let Some(newest) = newest else { return };
+    for promotion in replaced {
         let message = format!("{} replaced it", newest.revision);
         decision.record(promotion, Phase::Superseded, "Superseded", message);
     }

@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::sse::Event;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
+use sluice_core::caller_slots::CallerSlot;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::frame::Page;
@@ -16,7 +17,6 @@ use super::view::View;
 use crate::answer::events;
 use crate::board::PACE;
 use crate::hub::Hub;
-use crate::live_slots::LiveSlot;
 use crate::problem::Problem;
 use crate::state::Api;
 
@@ -55,7 +55,7 @@ struct LivePage<H> {
     took: Duration,
     waiting: Vec<Event>,
     ended: bool,
-    _slot: LiveSlot,
+    _slot: CallerSlot,
 }
 
 pub(super) async fn live<H: Hub>(
