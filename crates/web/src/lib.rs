@@ -19,6 +19,7 @@ mod requested_action;
 mod rights;
 mod routes;
 mod session;
+mod sign_in_link;
 mod state;
 mod trace;
 mod visible;

@@ -10,6 +10,7 @@ use crate::caller_budgets::CallerBudgets;
 use crate::fleet_versions::VersionRows;
 use crate::hub::Hub;
 use crate::session::Sessions;
+use crate::sign_in_link::SignInLink;
 
 /// The most live pages and streams of all people.
 const MAX_LIVE: usize = 1000;
@@ -29,6 +30,8 @@ pub struct Api<H> {
     pub(crate) live: CallerSlots,
     /// Whether people can change something from the pages.
     pub(crate) actions: bool,
+    /// How the only user of this server signs in; `None` if everybody signs in with a token of the hub.
+    pub(crate) sign_in_link: Option<Arc<SignInLink>>,
 }
 
 impl<H: Hub> Api<H> {
@@ -44,7 +47,15 @@ impl<H: Hub> Api<H> {
             sessions: Arc::default(),
             live: live_slots(),
             actions,
+            sign_in_link: None,
         }
+    }
+
+    /// Lets the only user of this server sign in by opening `/sign-in/link/{code}` once, instead of with a token. The hub
+    /// identifies the user by `token`.
+    #[must_use]
+    pub fn with_sign_in_link(self, code: String, token: String) -> Self {
+        Api { sign_in_link: Some(Arc::new(SignInLink::new(code, token))), ..self }
     }
 }
 

@@ -48,6 +48,7 @@ pub(crate) fn routes<H: Hub>() -> Router<Api<H>> {
     Router::new()
         .route("/assets/{name}", get(asset))
         .route("/sign-in", get(sign_in::form::<H>).post(sign_in::sign_in::<H>))
+        .route("/sign-in/link/{code}", get(sign_in::by_link::<H>))
         .route("/sign-out", post(sign_in::sign_out::<H>))
         .route("/live", get(live::live::<H>))
         .route("/promotions/{namespace}/{name}/change", get(planned::page::<H>))

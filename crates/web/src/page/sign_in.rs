@@ -3,9 +3,9 @@
 use std::time::SystemTime;
 
 use axum::Form;
-use axum::extract::{Query, State};
-use axum::http::header::SET_COOKIE;
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::extract::{Path, Query, State};
+use axum::http::header::{REFRESH, SET_COOKIE};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -40,7 +40,23 @@ pub(super) async fn form<H: Hub>(
 ) -> Response {
     match Person::of(&api, &headers).await {
         Ok(_) => Redirect::to(&inside(&back.to)).into_response(),
+        Err(_) if api.sign_in_link.is_some() => send(StatusCode::OK, link_page()),
         Err(_) => send(StatusCode::OK, page(&back.to, "")),
+    }
+}
+
+/// Signs in by a link that works once. The answer is a page that leads on, not a redirect: after a redirect from another
+/// program, browsers send no cookie with SameSite=Strict.
+pub(super) async fn by_link<H: Hub>(State(api): State<Api<H>>, Path(code): Path<String>) -> Response {
+    let token = api.sign_in_link.as_ref().and_then(|link| link.redeem(&code));
+    let cookie = token.and_then(|token| api.sessions.begin(token, SystemTime::now()));
+    match cookie {
+        Some(cookie) => {
+            let headers = [(SET_COOKIE, cookie), (REFRESH, HeaderValue::from_static("0; url=/"))];
+            (headers, send(StatusCode::OK, entry_page())).into_response()
+        }
+        None if api.sign_in_link.is_some() => send(StatusCode::FORBIDDEN, link_page()),
+        None => problem_page(&Problem::not_found("there is no such page"), &Viewer::default()),
     }
 }
 
@@ -122,6 +138,27 @@ fn page(to: &str, problem: &str) -> Markup {
         }
     };
     document(&Page::one("Sign in", Section::Other, &content), &Viewer::default(), "")
+}
+
+fn link_page() -> Markup {
+    let content = html! {
+        div.sign-in {
+            h1 { "Sign in to Sluice" }
+            p { "Open the link that " code { "sluice web" } " printed. It works once." }
+            p.quiet { "For another link, stop " code { "sluice web" } " and start it again." }
+        }
+    };
+    document(&Page::one("Sign in", Section::Other, &content), &Viewer::default(), "")
+}
+
+fn entry_page() -> Markup {
+    let content = html! {
+        div.sign-in {
+            h1 { "Signed in to Sluice" }
+            p { a href="/" { "All pipelines" } }
+        }
+    };
+    document(&Page::one("Signed in", Section::Other, &content), &Viewer::default(), "")
 }
 
 #[cfg(test)]
