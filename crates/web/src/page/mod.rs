@@ -8,6 +8,7 @@ mod clusters;
 mod confirm;
 mod form_check;
 mod frame;
+mod history;
 mod live;
 mod person;
 mod pipeline;
@@ -51,6 +52,7 @@ pub(crate) fn routes<H: Hub>() -> Router<Api<H>> {
         .route("/sign-in/link/{code}", get(sign_in::by_link::<H>))
         .route("/sign-out", post(sign_in::sign_out::<H>))
         .route("/live", get(live::live::<H>))
+        .route("/pipelines/{namespace}/{name}/history", get(page::<H>))
         .route("/promotions/{namespace}/{name}/change", get(planned::page::<H>))
         .route(
             "/{kind}/{namespace}/{name}/{action}",

@@ -101,9 +101,10 @@ async fn event(stream: &mut BodyDataStream) -> String {
     String::from_utf8(next.unwrap().unwrap().to_vec()).unwrap()
 }
 
-const PAGES: [&str; 9] = [
+const PAGES: [&str; 10] = [
     "/",
     "/pipelines/apps/podinfo",
+    "/pipelines/apps/podinfo/history?environment=prod",
     "/promotions",
     "/promotions/apps/podinfo-prod-1",
     "/clusters",
@@ -142,7 +143,12 @@ async fn every_page_shows_only_what_the_person_may_see() {
     let promotions = shop.get("/promotions").await.text;
     assert!(!promotions.contains("apps/podinfo"), "{promotions}");
     let nobody = Browser::new(&world, true, "nobody").await;
-    for page in ["/pipelines/apps/podinfo", "/promotions/apps/podinfo-prod-1", "/pipelines/apps/absent"] {
+    for page in [
+        "/pipelines/apps/podinfo",
+        "/pipelines/apps/podinfo/history",
+        "/promotions/apps/podinfo-prod-1",
+        "/pipelines/apps/absent",
+    ] {
         assert_eq!(nobody.get(page).await.status, StatusCode::NOT_FOUND, "{page}");
         assert_eq!(shop.get(page).await.status, StatusCode::NOT_FOUND, "{page}");
     }
@@ -162,6 +168,20 @@ async fn no_page_lets_a_script_or_a_frame_in() {
         assert!(!policy.contains("unsafe"));
         assert_eq!(answer.headers["cache-control"], "no-store");
         assert_eq!(answer.headers["x-content-type-options"], "nosniff");
+    }
+}
+
+#[tokio::test]
+async fn the_history_shows_all_records_or_those_of_one_environment() {
+    let admin = Browser::new(&World::new(every_state()), true, "admin").await;
+    let link = "href=\"/promotions/apps/podinfo-prod-1\"";
+    for (query, has_prod) in [("", true), ("?environment=prod", true), ("?environment=staging", false)] {
+        let page = admin.get(&format!("/pipelines/apps/podinfo/history{query}")).await.text;
+        assert_eq!(page.contains(link), has_prod, "{query} {page}");
+        assert!(page.contains("git log --grep &quot;Sluice-Pipeline: apps/podinfo&quot;"), "{page}");
+        let chosen = query.trim_start_matches("?environment=");
+        let chosen = if chosen.is_empty() { "All environments" } else { chosen };
+        assert!(page.contains(&format!("aria-current=\"true\">{chosen}</a>")), "{page}");
     }
 }
 
