@@ -11,7 +11,7 @@ use sluice_core::Time;
 
 use super::answer::{CallError, HookAnswer};
 use super::call::HookCall;
-use super::hmac_keys::{Purpose, Unavailable};
+use super::hmac_keys::Purpose;
 use super::server::HookServer;
 use super::status_change::{MAX_TEXT, StatusChange};
 use super::store::ChangeOutcome;
@@ -100,7 +100,7 @@ impl HookServer {
         &self,
         call: HookCall<'_>,
         promotion: &str,
-    ) -> Result<HookAnswer, Unavailable> {
+    ) -> Result<HookAnswer, HookAnswer> {
         let mut values = call.headers.get_all("authorization").iter().filter_map(|value| value.to_str().ok());
         let token = values.next().and_then(|value| value.strip_prefix("Bearer "));
         let Some((claim, tag)) = token.and_then(parse_token) else { return Ok(HookAnswer::Refused) };
@@ -110,23 +110,13 @@ impl HookServer {
         let shows = |keys: &[&[u8]]| is_minted(subject, claim, tag, keys);
         let accepted = [Purpose::Callback];
         let shown = self.shown_key(&call, &secrets, &accepted, shows).await?;
-        if !shown.is_accepted() {
-            return Ok(self.refuse(&call, &shown, &accepted));
-        }
-        if let Err(answer) = self.count_call(&call.route.pipeline, true) {
-            return Ok(answer);
-        }
-        let report: CallbackReport = match call.parse_body() {
-            Ok(report) => report,
-            Err(error) => {
-                let kind = if error.is_data() { CallError::Invalid } else { CallError::Malformed };
-                let why = format!(
-                    "the body is not valid: {error}; write {{\"state\": \"done\"}} with one of accepted, done and \
-                     failed, and optionally a \"message\""
-                );
-                return Ok(HookAnswer::Error(kind, why));
-            }
-        };
+        self.authorize(&call, shown, &accepted)?;
+        let report: CallbackReport = call.parse_request(|error| {
+            format!(
+                "the body is not valid: {error}; write {{\"state\": \"done\"}} with one of accepted, done and failed, \
+                 and optionally a \"message\""
+            )
+        })?;
         let namespace = &call.route.pipeline.namespace;
         let now = Timestamp::now();
         let change = |object: &Promotion| status_change(object, subject, claim, &report, now);

@@ -73,8 +73,8 @@ impl HookOptions {
 
 /// The hook server without its connections: all that is needed to answer a call.
 pub struct HookServer {
-    directory: Arc<Directory>,
-    keys: Arc<HookKeyCache>,
+    pub(super) directory: Arc<Directory>,
+    pub(super) keys: Arc<HookKeyCache>,
     pub(super) store: Store,
     pub(super) metrics: Arc<Metrics>,
     /// The inputs of the controller's loop.
@@ -172,10 +172,7 @@ impl HookServer {
                 self.handle_approval(call, environment, revision).await
             }
         };
-        handled.unwrap_or_else(|why| match why {
-            Unavailable::RetryLater => HookAnswer::Unavailable,
-            Unavailable::Unreadable(why) => HookAnswer::Error(CallError::Unreadable, why),
-        })
+        handled.unwrap_or_else(|answer| answer)
     }
 
     /// Reads the whole body, with the slots that it occupies if it is long.
@@ -287,20 +284,6 @@ impl HookServer {
         Ok(other_key(call, &known, accepted, shows))
     }
 
-    /// Returns the cached keys of a Secret in the namespace of a call's pipeline.
-    pub(super) async fn cached_keys(
-        &self,
-        call: &HookCall<'_>,
-        secret: &str,
-    ) -> Result<HookKeys, Unavailable> {
-        self.keys.get(&call.route.pipeline.namespace, secret, false).await
-    }
-
-    /// Returns how many other pipelines of the namespace accept triggers with a key of this Secret.
-    pub(super) fn other_trigger_pipelines(&self, pipeline: &PipelineKey, secret: &str) -> usize {
-        self.directory.other_trigger_pipelines(pipeline, secret)
-    }
-
     /// Returns which key signed the body. A call with several `X-Signature` headers shows no key.
     pub(super) async fn signing_key(
         &self,
@@ -312,6 +295,25 @@ impl HookServer {
         let (Some(header), None) = (headers.next(), headers.next()) else { return Ok(ShownKey::None) };
         let shows = |keys: &[&[u8]]| signature::verify(Some(header), call.body, keys.iter().copied()).is_ok();
         self.shown_key(call, secrets, accepted, shows).await
+    }
+
+    /// Counts a call that shows an accepted key of its pipeline. Returns the pipeline, and the Secret with the key.
+    ///
+    /// # Errors
+    /// The answer to a call that shows no accepted key, or is over the limit.
+    pub(super) fn authorize<'a>(
+        &self,
+        call: &HookCall<'a>,
+        shown: ShownKey,
+        accepted: &[Purpose],
+    ) -> Result<(&'a Pipeline, String), HookAnswer> {
+        match (call.pipeline, shown) {
+            (Some(pipeline), ShownKey::Accepted(_, secret)) => {
+                self.count_call(&call.route.pipeline, true)?;
+                Ok((pipeline, secret))
+            }
+            (_, shown) => Err(self.refuse(call, &shown, accepted)),
+        }
     }
 
     /// Refuses a call. If it shows a key of its pipeline for another purpose, a log line and an event name the
