@@ -293,7 +293,7 @@ impl HookServer {
     ) -> Result<ShownKey, Unavailable> {
         let mut headers = call.headers.get_all("x-signature").iter().map(HeaderValue::as_bytes);
         let (Some(header), None) = (headers.next(), headers.next()) else { return Ok(ShownKey::None) };
-        let shows = |keys: &[&[u8]]| signature::verify(Some(header), call.body, keys.iter().copied()).is_ok();
+        let shows = |keys: &[&[u8]]| signature::is_signed(header, call.body, keys.iter().copied());
         self.shown_key(call, secrets, accepted, shows).await
     }
 

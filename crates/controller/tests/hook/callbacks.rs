@@ -17,7 +17,7 @@ use sluice_controller::hook::callback::{
     CallbackReport, TokenClaim, TokenSubject, is_minted, mint, parse_token, status_change,
 };
 use sluice_controller::hook::forge::ForgeProof;
-use sluice_controller::hook::signature::{Mismatch, verify};
+use sluice_controller::hook::signature::is_signed;
 use sluice_controller::hook::status_change::StatusChange;
 use sluice_controller::key::PipelineKey;
 use sluice_testkit::eventually;
@@ -50,11 +50,7 @@ fn a_token_is_valid_for_one_round_of_one_promotion() {
     let signed = sign("key", text.as_bytes());
     assert!(!is_minted(subject, claim, signed.strip_prefix("sha256=").unwrap(), &[b"key"]));
     let header = format!("sha256={tag}");
-    assert_eq!(
-        verify(Some(header.as_bytes()), text.as_bytes(), [&b"key"[..]]),
-        Err(Mismatch::Wrong),
-        "the token signs a body"
-    );
+    assert!(!is_signed(header.as_bytes(), text.as_bytes(), [&b"key"[..]]), "the token signs a body");
     // White space around a key is ignored, and so is a key of white space.
     assert!(is_minted(subject, claim, tag, &[b"key\n"]));
     let with_empty_key = mint(b"", subject, made_for);
