@@ -387,7 +387,7 @@ impl GitHub {
     }
 
     async fn commit(&self, id: &str) -> ForgeResult<Option<ForgeCommit>> {
-        self.0.commit(id, |c| ForgeCommit::parse(&c["message"], &c["parents"], "sha")).await
+        self.0.commit(id, |c| (&c["message"], &c["parents"])).await
     }
 
     // docs.github.com/rest/commits/statuses, "Create a commit status"; 422, "description is too long (maximum is 140
