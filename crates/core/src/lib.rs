@@ -7,6 +7,7 @@ pub mod decide;
 pub mod dns_name;
 pub mod evidence;
 pub mod fleet;
+pub mod hex;
 pub mod image;
 pub mod observed;
 pub mod pipeline;

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use ring::hmac;
 use sluice_core::Time;
+use sluice_core::hex::hex;
 
 use super::answer::{CallError, HookAnswer};
 use super::approval_request::{ApprovalRequest, ApprovalSignature, check};
@@ -71,7 +72,7 @@ impl HookServer {
 /// Returns six hexadecimal digits that identify a key without revealing it.
 pub fn key_id(key: &[u8]) -> String {
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key.trim_ascii()), b"sluice key id");
-    tag.as_ref().iter().take(3).map(|byte| format!("{byte:02x}")).collect()
+    hex(tag)[..6].to_string()
 }
 
 /// Returns the body that approves what the path names, for messages.

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use sluice_api::pipeline::Pipeline;
 use sluice_api::promotion::{Callback, CallbackState, Phase, Promotion};
 use sluice_core::Time;
+use sluice_core::hex::hex;
 
 use super::answer::{CallError, HookAnswer};
 use super::call::HookCall;
@@ -61,9 +62,8 @@ fn token_key(key: &[u8]) -> hmac::Tag {
 pub fn mint(key: &[u8], subject: TokenSubject<'_>, claim: TokenClaim<'_>) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, token_key(key).as_ref());
     let tag = hmac::sign(&key, signed_text(subject, claim).as_bytes());
-    let hex: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     let TokenClaim { uid, round, environment } = claim;
-    format!("{uid}.{round}.{environment}.{hex}")
+    format!("{uid}.{round}.{environment}.{}", hex(tag))
 }
 
 fn signed_text(TokenSubject { pipeline, promotion }: TokenSubject<'_>, claim: TokenClaim<'_>) -> String {
