@@ -3,16 +3,15 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
+use ipnet::IpNet;
+
 /// The proxies whose `X-Forwarded-For` is trusted.
 #[derive(Clone, Debug, Default)]
 pub struct Proxies(Vec<Network>);
 
-/// A range of addresses.
+/// A range of addresses, or one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Network {
-    address: u128,
-    prefix: u32,
-}
+pub struct Network(IpNet);
 
 /// The error for a text that is no range of addresses.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,33 +22,21 @@ impl FromStr for Network {
     type Err = NotANetwork;
 
     fn from_str(text: &str) -> Result<Self, NotANetwork> {
-        let wrong = || NotANetwork(text.into());
-        let (address, prefix) = match text.split_once('/') {
-            Some((address, prefix)) => (address, Some(prefix)),
-            None => (text, None),
-        };
-        let address: IpAddr = address.trim().parse().map_err(|_| wrong())?;
-        let (shift, most) = if address.is_ipv4() { (96, 32) } else { (0, 128) };
-        let prefix: u32 = prefix.map_or(Ok(most), |p| p.trim().parse().map_err(|_| wrong()))?;
-        if prefix > most {
-            return Err(wrong());
-        }
-        Ok(Network { address: bits(address), prefix: prefix + shift })
+        let range = text.trim();
+        let network = range.parse().or_else(|_| range.parse().map(|address: IpAddr| IpNet::from(address)));
+        network.map(Network).map_err(|_| NotANetwork(text.into()))
     }
 }
 
 impl Network {
+    /// Returns true if the range contains an address. An IPv4 address is also in the IPv6 ranges with its mapped form.
     fn contains(&self, address: IpAddr) -> bool {
-        let differs = self.address ^ bits(address);
-        differs.leading_zeros() >= self.prefix
-    }
-}
-
-/// Returns an address as the bits of an IPv6 address.
-fn bits(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().into(),
-        IpAddr::V6(v6) => v6.into(),
+        let address = address.to_canonical();
+        let mapped = match address {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped().into(),
+            v6 => v6,
+        };
+        self.0.contains(&address) || self.0.contains(&mapped)
     }
 }
 
