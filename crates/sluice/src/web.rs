@@ -12,6 +12,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use sluice_cli::{ClusterFlags, Exit, Failure, Io, Outcome, OwnHub, Symbol};
 use sluice_controller::{ControllerOptions, PlannedChanges, Shown, snapshot_channel};
 use sluice_core::fleet::index::Fleet;
+use sluice_core::hex::hex;
 use sluice_web::Api;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -142,5 +143,5 @@ fn open(link: &str, folder: &Path) -> anyhow::Result<()> {
 fn random() -> anyhow::Result<String> {
     let mut bytes = [0; 16];
     SystemRandom::new().fill(&mut bytes).map_err(|_| anyhow::anyhow!("the system has no random numbers"))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex(bytes))
 }

@@ -3,11 +3,12 @@
 
 mod clocks;
 mod clusters;
+mod controller;
 mod definitions;
-mod deployments;
+mod flux;
+mod pipeline_secrets;
 mod read;
 mod rights;
-mod secrets;
 
 use clap::Args;
 use kube::api::ListParams;
@@ -91,11 +92,11 @@ async fn report(args: &Check, version: &str, connection: &Connection) -> Outcome
     let readable = found.known().map_or(&none, |list| &list.items);
     let (mut definitions, controller, rights, clusters, mut flux, secrets) = tokio::try_join!(
         definitions::read(connection, &groups),
-        deployments::controller(connection, &args.system_namespace, version, now),
+        controller::read(connection, &args.system_namespace, version, now),
         rights::read(connection, namespace),
         clusters::read(connection, namespace, readable),
-        deployments::flux(connection, &groups),
-        secrets::read(connection, readable),
+        flux::read(connection, &groups),
+        pipeline_secrets::read(connection, readable),
     )?;
     let targets = readable.iter().flat_map(|p| &p.spec.environments).flat_map(|e| &e.targets);
     let watched: Vec<_> = targets.filter(|target| target.observe == Observe::Watch).collect();

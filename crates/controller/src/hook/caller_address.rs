@@ -1,4 +1,4 @@
-//! The proxies in front of the hook server, and the addresses of callers behind them.
+//! The addresses of callers: of the connection or, behind trusted proxies, of the header `X-Forwarded-For`.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
