@@ -41,9 +41,9 @@ use crate::terminal::{Io, Symbol};
   # In a script: exit code 0 without errors, 11 with errors
   sluice check -A -o json
 
-It checks the definitions and the admission policy, the controller, your rights, the clusters that pipelines name and \
-their kubeconfigs, Flux on this cluster, the Secrets that pipelines name, the pipelines, and the clocks. It changes \
-nothing. What you may not read is a warning.")]
+The command checks the definitions, the admission policy, the controller, Flux on this cluster, your rights and the \
+clocks. It also checks the pipelines, and the clusters, kubeconfigs and Secrets that they name. It changes nothing. An \
+object that you may not read is a warning.")]
 pub struct Check {
     /// Check the pipelines and clusters of all namespaces
     #[arg(short = 'A', long)]
