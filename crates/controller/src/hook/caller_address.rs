@@ -1,44 +1,8 @@
-//! The addresses of callers: of the connection or, behind trusted proxies, of the header `X-Forwarded-For`.
+//! The address that limits count a call for: that of the connection or, behind a trusted proxy, of `X-Forwarded-For`.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::str::FromStr;
 
-use ipnet::IpNet;
-
-/// The proxies whose `X-Forwarded-For` is trusted.
-#[derive(Clone, Debug, Default)]
-pub struct Proxies(Vec<Network>);
-
-/// A range of addresses, or one address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Network(IpNet);
-
-/// The error for a text that is no range of addresses.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no address range: write one such as 10.0.0.0/8 or fd00::/8")]
-pub struct NotANetwork(String);
-
-impl FromStr for Network {
-    type Err = NotANetwork;
-
-    fn from_str(text: &str) -> Result<Self, NotANetwork> {
-        let range = text.trim();
-        let network = range.parse().or_else(|_| range.parse().map(|address: IpAddr| IpNet::from(address)));
-        network.map(Network).map_err(|_| NotANetwork(text.into()))
-    }
-}
-
-impl Network {
-    /// Returns true if the range contains an address. An IPv4 address is also in the IPv6 ranges with its mapped form.
-    fn contains(&self, address: IpAddr) -> bool {
-        let address = address.to_canonical();
-        let mapped = match address {
-            IpAddr::V4(v4) => v4.to_ipv6_mapped().into(),
-            v6 => v6,
-        };
-        self.0.contains(&address) || self.0.contains(&mapped)
-    }
-}
+use super::proxies::Proxies;
 
 /// Parses one entry of `X-Forwarded-For`. Some proxies write IPv6 addresses in brackets, and some add the port.
 fn parse_hop(text: &str) -> Option<IpAddr> {
@@ -48,16 +12,6 @@ fn parse_hop(text: &str) -> Option<IpAddr> {
 }
 
 impl Proxies {
-    /// The proxies with an address in one of these ranges.
-    pub fn new(networks: Vec<Network>) -> Self {
-        Self(networks)
-    }
-
-    /// Returns true if an address is that of a proxy.
-    pub fn contains(&self, address: IpAddr) -> bool {
-        self.0.iter().any(|network| network.contains(address))
-    }
-
     /// Returns the address of the caller: the peer, or if the peer is a proxy, the last address in
     /// `X-Forwarded-For` that is no proxy. Of an IPv6 address, only the /64 network is returned.
     pub fn caller<'a>(&self, peer: IpAddr, forwarded: impl DoubleEndedIterator<Item = &'a str>) -> IpAddr {

@@ -15,10 +15,10 @@ use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
 use super::answer::{CallError, HookAnswer};
 use super::call::{HookCall, MAX_SHORT_BODY_BYTES, ShownKey};
-use super::caller_address::Proxies;
 use super::connection_limit::{ConnectionLimit, ConnectionSlot};
 use super::directory::{Directory, PipelineLookup};
 use super::hmac_keys::{HookKeyCache, HookKeys, Purpose, Unavailable};
+use super::proxies::Proxies;
 use super::queue::WriteQueue;
 use super::rate::{NoticeThrottle, RateLimits};
 use super::route::{Endpoint, Route};

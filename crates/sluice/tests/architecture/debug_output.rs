@@ -12,7 +12,7 @@ use crate::{code, fails};
 const ALLOWED: [(&str, &[&str]); 20] = [
     ("cli/src/validate/metadata.rs", &["key", "name", "namespace", "prefix", "text"]),
     ("controller/src/hook/approval_request.rs", &["approved", "sent_to"]),
-    ("controller/src/hook/caller_address.rs", &["0"]),
+    ("controller/src/hook/proxies.rs", &["0"]),
     ("controller/src/secret.rs", &["used_by"]),
     ("controller/src/watch/read_error.rs", &["group"]),
     ("core/src/revision.rs", &["0"]),
