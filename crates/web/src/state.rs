@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use sluice_core::caller_slots::CallerSlots;
 use sluice_core::fleet::index::Fleet;
+use sluice_core::slots::CallerSlots;
 
 use crate::board::Boards;
 use crate::caller_budgets::CallerBudgets;

@@ -11,7 +11,6 @@ mod caller_address;
 mod certificate;
 pub mod condition;
 mod connection;
-mod connection_limit;
 mod directory;
 pub mod event;
 pub mod forge;

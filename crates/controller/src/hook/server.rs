@@ -11,11 +11,11 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Bytes};
 use kube::Client;
 use sluice_api::Pipeline;
+use sluice_core::slots::{Slot, Slots};
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
 use super::answer::{CallError, HookAnswer};
 use super::call::{HookCall, MAX_SHORT_BODY_BYTES, ShownKey};
-use super::connection_limit::{ConnectionLimit, ConnectionSlot};
 use super::directory::{Directory, PipelineLookup};
 use super::hmac_keys::{HookKeyCache, HookKeys, Purpose, Unavailable};
 use super::proxies::Proxies;
@@ -84,7 +84,7 @@ pub struct HookServer {
     /// By pipeline, and by whether the call is signed: unsigned calls do not use up the limit of signed ones.
     pipelines: Mutex<RateLimits<(PipelineKey, bool)>>,
     long_bodies: Semaphore,
-    long_bodies_by_peer: Arc<ConnectionLimit>,
+    long_bodies_by_peer: Slots<IpAddr>,
     callbacks: bool,
     pub(super) queue: WriteQueue,
     /// The notices about calls with a wrong key, by pipeline and endpoint.
@@ -115,7 +115,7 @@ impl HookServer {
             peers: Mutex::new(RateLimits::new(options.peer_rate)),
             pipelines: Mutex::new(RateLimits::new(options.pipeline_rate)),
             long_bodies: Semaphore::new(MAX_LONG_BODIES),
-            long_bodies_by_peer: Arc::new(ConnectionLimit::new(MAX_LONG_BODIES_PER_PEER)),
+            long_bodies_by_peer: Slots::for_each(MAX_LONG_BODIES_PER_PEER),
         }
     }
 
@@ -210,7 +210,7 @@ impl HookServer {
                     return Err(too_long());
                 }
                 if length > MAX_SHORT_BODY_BYTES && slots.is_none() {
-                    let own = self.long_bodies_by_peer.acquire(caller).ok_or(HookAnswer::Unavailable)?;
+                    let own = self.long_bodies_by_peer.take_for(caller).ok_or(HookAnswer::Unavailable)?;
                     slots = Some((own, self.long_bodies.try_acquire().map_err(|_| HookAnswer::Unavailable)?));
                 }
                 whole.extend_from_slice(&data);
@@ -369,7 +369,7 @@ fn other_key(
 const MAX_REPORT_KEYS_TRIED: usize = 16;
 
 /// The slots that a long body occupies: one of its peer's, and one of all.
-type LongBodySlots<'a> = (ConnectionSlot, SemaphorePermit<'a>);
+type LongBodySlots<'a> = (Slot<IpAddr>, SemaphorePermit<'a>);
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::sse::Event;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
-use sluice_core::caller_slots::CallerSlot;
+use sluice_core::slots::CallerSlot;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::frame::Page;
