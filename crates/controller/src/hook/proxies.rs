@@ -22,9 +22,13 @@ impl FromStr for Network {
     type Err = NotANetwork;
 
     fn from_str(text: &str) -> Result<Self, NotANetwork> {
-        let range = text.trim();
-        let network = range.parse().or_else(|_| range.parse().map(|address: IpAddr| IpNet::from(address)));
-        network.map(Network).map_err(|_| NotANetwork(text.into()))
+        let wrong = || NotANetwork(text.into());
+        // ipnet's own parser would read 010.0.0.0, which other programs take as octal, as 10.0.0.0.
+        let (address, prefix) = text.split_once('/').unzip();
+        let address: IpAddr = address.unwrap_or(text).trim().parse().map_err(|_| wrong())?;
+        let Some(prefix) = prefix else { return Ok(Network(address.into())) };
+        let prefix = prefix.trim().parse().map_err(|_| wrong())?;
+        IpNet::new(address, prefix).map(Network).map_err(|_| wrong())
     }
 }
 
