@@ -92,6 +92,8 @@ pub struct Pull {
     pub merging: Option<(Style, Option<String>)>,
     /// Whether its branch is in a fork.
     pub fork: bool,
+    /// Whether that fork belongs to the owner of the repository.
+    pub same_owner: bool,
     /// Counts its changes.
     pub version: u64,
     pub created: Timestamp,
@@ -465,6 +467,7 @@ impl Pull {
             queued: false,
             merging: None,
             fork: false,
+            same_owner: false,
             version: 0,
             sha,
             created: Timestamp::now().round(jiff::Unit::Second).unwrap(),
