@@ -161,8 +161,7 @@ pub fn status_change(
     if ended.contains(&status.phase) && !is_resumed {
         return StatusChange::Rejected(format!("this promotion has ended: it is {}", status.phase));
     }
-    let mut message = report.message.clone();
-    crate::record::cut(&mut message, MAX_TEXT);
+    let message = crate::record::safe_message(&report.message, MAX_TEXT);
     let callback = Callback { round: claim.round, state: report.state, message, at: Time::to_second(now) };
     StatusChange::Write(serde_json::json!({ "callback": callback }))
 }

@@ -111,6 +111,13 @@ fn a_later_state_replaces_an_earlier_one() {
         let change = status_change(&object, subject, claim, &report("done"), Timestamp::now());
         assert!(matches!(change, StatusChange::Rejected(_)), "{change:?}");
     }
+    let message = "failed:\n\u{1b}[2J\u{202e}gnp\u{200b}.exe";
+    let report = serde_json::from_value(json!({"state": "failed", "message": message})).unwrap();
+    match status_change(&promotion("Delivered", Value::Null), subject, claim, &report, Timestamp::now()) {
+        StatusChange::Write(written) => assert_eq!(written["callback"]["message"], "failed:\n[2Jgnp.exe"),
+        change => panic!("{change:?}"),
+    }
+    let report = |state: &str| serde_json::from_value::<CallbackReport>(json!({"state": state})).unwrap();
     // The holder of the key of another pipeline or environment can make a token that names this promotion.
     for (subject, claim) in [
         (TokenSubject { pipeline: &other, ..subject }, claim),
