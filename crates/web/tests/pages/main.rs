@@ -15,6 +15,7 @@ use http_body_util::BodyExt;
 use serde_json::json;
 use sluice_core::fleet::index::Fleet;
 use sluice_core::planned_change::{PlannedChange, PlannedValue};
+use sluice_core::value_check::is_unsafe;
 use sluice_web::{Api, ChangeError, ChangedKind, SeenObject, router};
 use tower::ServiceExt;
 use world::{World, environment, every_state, pipeline, promotion, snapshot};
@@ -183,6 +184,33 @@ async fn the_history_shows_all_records_or_those_of_one_environment() {
         let chosen = if chosen.is_empty() { "All environments" } else { chosen };
         assert!(page.contains(&format!("aria-current=\"true\">{chosen}</a>")), "{page}");
     }
+}
+
+#[tokio::test]
+async fn no_page_shows_characters_that_reorder_or_hide_a_text() {
+    let hostile = "\u{202e}gnp\u{200b}.exe\u{1b}[2J\u{9b}1A";
+    let odd = |prod: &str| {
+        let mut odd = pipeline("apps", "odd", [(); 3].map(|()| environment("1", "Failed", hostile)));
+        let object = Arc::make_mut(&mut odd.object);
+        object.spec.app_ref.as_mut().unwrap().kind = format!("{prod}{hostile}");
+        odd
+    };
+    let world = World::new(snapshot(vec![odd("a")], vec![]));
+    let browser = Browser::new(&world, true, "admin").await;
+    let check = |text: &str| {
+        assert!(text.contains("gnp.exe"), "{text}");
+        let found = text.chars().find(|c| !matches!(c, '\n' | '\t') && is_unsafe(*c));
+        assert_eq!(found, None, "{text}");
+    };
+    for page in ["/", "/pipelines/apps/odd"] {
+        check(&browser.get(page).await.text);
+        let mut live = browser.live(page).await;
+        check(&event(&mut live).await);
+    }
+    let mut live = browser.live("/").await;
+    check(&event(&mut live).await);
+    world.set(snapshot(vec![odd("b")], vec![]));
+    check(&event(&mut live).await);
 }
 
 #[tokio::test]
