@@ -1,4 +1,5 @@
-//! A limited number of slots, of all holders and of each, so that one holder does not occupy those of others.
+//! A limited number of slots, of all holders and of each, so that one holder does not occupy those of others. The last
+//! quarter is for holders that have none.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -43,7 +44,8 @@ impl<K: Clone + Eq + Hash> Slots<K> {
     pub fn take_for(&self, holder: K) -> Option<Slot<K>> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let own = held.get(&holder).copied().unwrap_or_default();
-        if own >= self.most_of_one || held.values().sum::<usize>() >= self.most {
+        let most = if own == 0 { self.most } else { self.most - self.most / 4 };
+        if own >= self.most_of_one || held.values().sum::<usize>() >= most {
             return None;
         }
         held.insert(holder.clone(), own + 1);
@@ -78,6 +80,15 @@ impl<K: Eq + Hash> Drop for Slot<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_busy_holders_leave_slots_for_one_without_any() {
+        let slots = Slots::new(32, 6);
+        let busy: Vec<Slot<String>> =
+            (0..200).filter_map(|n| slots.take_for(format!("busy-{}", n % 6))).collect();
+        assert_eq!(busy.len(), 24);
+        assert!(slots.take_for("quiet".into()).is_some());
+    }
 
     #[test]
     fn the_slots_of_one_holder_are_limited_and_free_again_when_dropped() {

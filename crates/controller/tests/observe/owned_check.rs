@@ -84,6 +84,35 @@ fn a_new_revision_counts_when_its_deployment_has_changed_and_is_healthy() {
     assert!(!has_check(&index, &read));
 }
 
+/// A Kustomization that owns a Deployment and a StatefulSet, whose watches are those of three kinds.
+#[test]
+fn new_images_of_some_workloads_are_no_revision_while_other_watches_lag() {
+    let entries = ["apps_web_apps_Deployment", "apps_db_apps_StatefulSet"];
+    let owner = kustomization("apps", "podinfo", &entries);
+    let workload = |kind: &str, name: &str, generation: i64| {
+        let object =
+            deployment("apps", name, ("kustomize", "apps", "podinfo"), &format!("{name}:{generation}"));
+        let object = with(object, "kind", kind.into());
+        let object = with(object, "metadata/generation", generation.into());
+        let object = with(object, "status/currentReplicas", 1.into());
+        with(object, "status/observedGeneration", generation.into())
+    };
+    let (web, db) = (|n| workload("Deployment", "web", n), |n| workload("StatefulSet", "db", n));
+    let mut index = local(&[namespace("apps"), owner, web(1), db(1)]);
+    assert_eq!(podinfo(&index), (Health::Ready, String::new()));
+    // The watch of Kustomizations has reported nothing yet, and that of StatefulSets lags.
+    let read = read_after(&mut index, &web(2));
+    answer(&mut index, &read, Ok(vec![found(&web(2)), found(&db(2))]));
+    let (health, why) = podinfo(&index);
+    assert!(health == Health::Progressing && why.contains("StatefulSet apps/db"), "{health:?} {why}");
+    let read = read_after(&mut index, &db(2));
+    answer(&mut index, &read, Ok(vec![found(&web(2)), found(&db(2))]));
+    assert_eq!(podinfo(&index).0, Health::Ready);
+    // A change without new images, such as a scaling, costs no read.
+    apply(&mut index, &with(web(2), "metadata/generation", 3.into()));
+    assert_eq!(index.take_reads(&HUB), []);
+}
+
 #[test]
 fn a_read_that_fails_is_no_proof() {
     let mut index = local(&[namespace("apps"), at("1.0.0"), web(3)]);

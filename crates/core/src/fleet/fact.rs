@@ -214,6 +214,14 @@ impl Fact {
         }
     }
 
+    /// Whether it is a workload whose images differ from those in its former fact.
+    pub(super) fn has_new_images(&self, former: Option<&Fact>) -> bool {
+        match (self, former) {
+            (Fact::Workload(new), Some(Fact::Workload(former))) => new.images != former.images,
+            _ => false,
+        }
+    }
+
     /// Whether only views show the object: no decision follows from a workload that Flux did not make.
     pub fn is_only_shown(&self) -> bool {
         matches!(self, Fact::Workload(workload) if workload.owner.is_none())

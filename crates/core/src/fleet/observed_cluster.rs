@@ -297,12 +297,7 @@ impl ObservedCluster {
                 flux.owned_check = match former {
                     Some(Fact::Flux(former)) if flux.is_same_state(former) => former.owned_check.clone(),
                     _ if is_first || !flux.needs_check() => None,
-                    _ => {
-                        self.last_check += 1;
-                        self.to_read.insert(key.clone());
-                        let (number, answer) = (self.last_check, OwnedAnswer::Pending);
-                        Some(Box::new(OwnedCheck { number, reads: 0, answer }))
-                    }
+                    _ => Some(new_check(&mut self.last_check, &mut self.to_read, &key)),
                 };
                 Fact::Flux(Box::new(flux))
             }
@@ -314,6 +309,7 @@ impl ObservedCluster {
         // What Flux has fetched from a source is only shown. Decisions need its address and its branch.
         let is_only_shown = matches!((former, &fact), (Some(Fact::Source(former)), Fact::Source(new))
             if former.repository == new.repository);
+        let has_new_images = fact.has_new_images(former);
         if is_only_shown {
             self.objects.insert(key, fact);
             return AffectedTargets::None;
@@ -328,7 +324,25 @@ impl ObservedCluster {
             self.referring.entry(source).or_default().insert(key.clone());
         }
         affected.extend(self.affected_namespaces(&key));
+        if has_new_images {
+            self.check_owner(&key);
+        }
         AffectedTargets::InNamespaces(affected)
+    }
+
+    /// Checks what the owner of a workload with new images owns. Flux changes several workloads one after another, and
+    /// the watches of their kinds, and of the owner, may lag behind each other. Then some new images and some old ones
+    /// would be a revision that nobody has intended.
+    fn check_owner(&mut self, workload: &ObjectKey) {
+        let Some((owner, flux)) = self.owner_of(workload) else { return };
+        if !flux.needs_check() {
+            return;
+        }
+        let owner = owner.clone();
+        let check = new_check(&mut self.last_check, &mut self.to_read, &owner);
+        if let Some(Fact::Flux(flux)) = self.objects.get_mut(&owner) {
+            flux.owned_check = Some(check);
+        }
     }
 
     /// Takes in what a Flux object owns, by a read for the check of this number.
@@ -457,6 +471,13 @@ impl ObservedCluster {
             owned = owner;
         }
     }
+}
+
+/// Returns a new check of what a Flux object owns, and requests the read for it.
+fn new_check(last: &mut u64, to_read: &mut BTreeSet<ObjectKey>, owner: &ObjectKey) -> Box<OwnedCheck> {
+    *last += 1;
+    to_read.insert(owner.clone());
+    Box::new(OwnedCheck { number: *last, reads: 0, answer: OwnedAnswer::Pending })
 }
 
 /// Returns the GitRepository that a Flux object refers to.
