@@ -2,7 +2,7 @@
 
 use super::{Facts, Lane};
 use crate::pipeline::Policy;
-use crate::promotion::{Gate, GateKind, Promotion};
+use crate::promotion::{Gate, GateKind, Phase, Promotion};
 
 /// Returns the gates that apply to a promotion, open and closed ones.
 pub(super) fn verdicts(lane: Lane<'_>, policy: &Policy, promotion: &Promotion) -> Vec<Gate> {
@@ -32,8 +32,8 @@ fn approval(facts: Facts<'_>, policy: &Policy, promotion: &Promotion) -> Option<
     policy.manual.then_some(Gate { kind: GateKind::Approval, open: promotion.approved, message })
 }
 
-/// Holds a revision that is older than the running one. A revision that cannot be compared counts as older if the
-/// environment has run it before.
+/// Holds a revision that is older than the running one, or than the last one that was delivered: what the environment
+/// shows may lag behind git. A revision that cannot be compared counts as older if the environment has run it before.
 fn downgrade(lane: Lane<'_>, policy: &Policy, promotion: &Promotion) -> Option<Gate> {
     if policy.allow_downgrade {
         return None;
@@ -42,12 +42,28 @@ fn downgrade(lane: Lane<'_>, policy: &Policy, promotion: &Promotion) -> Option<G
         let shown = lane.observed(t)?.revision(&lane.facts.pipeline.tracks);
         shown.or_else(|| lane.proofs(t).last().map(|p| p.revision.clone()))
     });
+    let environment = &lane.environment.name;
     let newer = running.filter(|r| !promotion.revision.is_run_by(r)).find(|r| {
         let by_version = promotion.revision.is_older_than(r);
         by_version.unwrap_or_else(|| lane.facts.evidence.has_run(lane.environment, &promotion.revision))
-    })?;
-    let why = format!("it is older than {newer}, which {} runs", lane.environment.name);
+    });
+    let delivered = || {
+        let delivered = last_delivered(lane)?;
+        (promotion.revision.is_older_than(&delivered.revision) == Some(true)).then(|| {
+            format!("it is older than {}, which was promoted into {environment} last", delivered.revision)
+        })
+    };
+    let why = newer
+        .map(|newer| format!("it is older than {newer}, which {environment} runs"))
+        .or_else(delivered)?;
     Some(held(lane.facts, promotion, GateKind::Downgrade, &why))
+}
+
+/// Returns the last promotion into the environment that was delivered.
+fn last_delivered<'a>(lane: Lane<'a>) -> Option<&'a Promotion> {
+    let is_here = |p: &&Promotion| lane.environment.is_of(p);
+    let here = lane.facts.promotions.iter().filter(is_here);
+    here.filter(|p| matches!(p.phase, Phase::Delivered | Phase::Succeeded)).max_by_key(|p| p.order())
 }
 
 /// Holds a revision if it is unknown what a target runs: that may be something newer. A promotion that a caller of

@@ -58,3 +58,30 @@ fn an_incomparable_revision_that_has_run_before_is_a_downgrade() {
     assert_eq!(sim.phases("staging"), ["red Succeeded", "blue Succeeded", "red Pending"]);
     assert_ne!(sim.promotions[0].name, sim.promotions[2].name);
 }
+
+/// After a takeover, the watches of the new replica may lag: dev seems to return to B, and prod seems to run A.
+#[test]
+fn a_revision_older_than_the_last_delivered_one_is_held_although_targets_show_older_ones() {
+    let mut sim = Simulation::new(&[("dev", &["d"]), ("prod", &["p"])]);
+    sim.runs("prod", "p", A, Health::Ready);
+    for version in [B, C] {
+        sim.runs("dev", "d", version, Health::Ready);
+        sim.settle();
+        sim.runs("prod", "p", version, Health::Ready);
+        sim.merge("prod");
+    }
+    assert_eq!(sim.phases("prod"), ["1.1.0 Succeeded", "1.2.0 Succeeded"]);
+    sim.runs("dev", "d", B, Health::Ready);
+    sim.runs("prod", "p", A, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.phases("prod"), ["1.1.0 Succeeded", "1.2.0 Succeeded", "1.1.0 Pending"]);
+    let note = sim.note("prod");
+    assert!(note.contains("it is older than 1.2.0, which was promoted into prod last"), "{note}");
+    // The watches catch up.
+    for environment in ["dev", "prod"] {
+        sim.runs(environment, &environment[..1], C, Health::Ready);
+    }
+    sim.settle();
+    let phases = sim.phases("prod");
+    assert!(!phases.contains(&"1.1.0 Proposed".into()) && phases[2] != "1.1.0 Succeeded", "{phases:?}");
+}
