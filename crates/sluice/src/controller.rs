@@ -35,10 +35,11 @@ pub fn main(flags: Flags) -> ExitCode {
     }
 }
 
-async fn run(flags: Flags) -> anyhow::Result<()> {
+async fn run(mut flags: Flags) -> anyhow::Result<()> {
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
     let config = hub_config(&flags).await?;
+    let sign_in = std::mem::take(&mut flags.sign_in).options()?;
     let hub = Client::try_from(config.clone()).context("cannot make a client for the cluster")?;
     let election = election(&flags, hub.default_namespace())?;
     let cache_dir = match flags.cache_dir {
@@ -88,7 +89,8 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
     let delivery = sluice_controller::delivery(&options)?;
     let planned = PlannedChanges::new(hub.clone(), delivery.clone());
     let port = HubPort::new(hub.clone(), &config, reader, planned);
-    let api = api(flags.api_addr.0, Api::new(fleet.clone(), port, flags.api_actions)).await?;
+    let pages = Api::new(fleet.clone(), port, flags.api_actions).with_sign_in(sign_in);
+    let api = api(flags.api_addr.0, pages).await?;
     let shown = Shown { fleet, snapshots };
     tokio::select! {
         ended = sluice_controller::run(options, hub, delivery, shown, stop) => Ok(ended?),

@@ -6,7 +6,6 @@ mod answer;
 mod assets;
 mod clusters;
 mod confirm;
-mod form_check;
 mod frame;
 mod live;
 mod person;

@@ -11,13 +11,13 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::answer::{problem_page, send, sentence};
-use super::form_check::{check_origin, not_from_here};
 use super::frame::{Page, Section, Viewer, document};
-use super::person::Person;
+use super::person::{NoPerson, Person, proxy_token};
 use super::view::View;
 use crate::hub::Hub;
+use crate::origin_check::{check_origin, not_from_here};
 use crate::problem::Problem;
-use crate::session::{self, MAX_TOKEN_BYTES};
+use crate::session::{MAX_TOKEN_BYTES, Tokens};
 use crate::state::Api;
 
 #[derive(Default, Deserialize)]
@@ -38,10 +38,20 @@ pub(super) async fn form<H: Hub>(
     headers: HeaderMap,
     Query(back): Query<ReturnPath>,
 ) -> Response {
-    match Person::of(&api, &headers).await {
-        Ok(_) => Redirect::to(&inside(&back.to)).into_response(),
-        Err(_) => send(StatusCode::OK, page(&back.to, "")),
-    }
+    let why = match Person::of(&api, &headers).await {
+        Ok(_) => return Redirect::to(&inside(&back.to)).into_response(),
+        Err(NoPerson::Refused(problem)) => problem.detail,
+        Err(NoPerson::SignedOut) if !api.trust_proxy_token => String::new(),
+        Err(NoPerson::SignedOut) if proxy_token(&api, &headers).is_some() => {
+            "the API server does not accept the token that the proxy in front of Sluice sends: it must be an ID token of an \
+             issuer that the API server trusts"
+                .into()
+        }
+        Err(NoPerson::SignedOut) => {
+            "the proxy in front of Sluice sent no token: open the address of the proxy, or paste a token".into()
+        }
+    };
+    send(StatusCode::OK, page(&back.to, &why))
 }
 
 pub(super) async fn sign_in<H: Hub>(
@@ -49,7 +59,7 @@ pub(super) async fn sign_in<H: Hub>(
     headers: HeaderMap,
     Form(form): Form<SignIn>,
 ) -> Response {
-    if let Err(problem) = check_origin(&headers) {
+    if let Err(problem) = check_origin(&headers, api.page_url.as_deref()) {
         return problem_page(&problem, &Viewer::default());
     }
     let token = form.token.trim();
@@ -66,7 +76,8 @@ pub(super) async fn sign_in<H: Hub>(
         let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::UNAUTHORIZED);
         return refuse(status, &problem.detail);
     }
-    let Some(cookie) = api.sessions.begin(token, SystemTime::now()) else {
+    let tokens = Tokens { token: token.into(), ..Tokens::default() };
+    let Some(cookie) = api.sessions.begin(tokens, SystemTime::now()) else {
         return refuse(StatusCode::SERVICE_UNAVAILABLE, "the system has no random numbers: try again");
     };
     ([(SET_COOKIE, cookie)], Redirect::to(&inside(&form.to))).into_response()
@@ -77,14 +88,14 @@ pub(super) async fn sign_out<H: Hub>(
     headers: HeaderMap,
     Form(form): Form<FormToken>,
 ) -> Response {
-    if let Err(problem) = check_origin(&headers) {
+    if let Err(problem) = check_origin(&headers, api.page_url.as_deref()) {
         return problem_page(&problem, &Viewer::default());
     }
     let session = api.sessions.of(&headers, SystemTime::now());
     if session.is_some_and(|session| session.form_token != form.token) {
         return problem_page(&not_from_here(), &Viewer::default());
     }
-    (session::end().map(|cookie| [(SET_COOKIE, cookie)]), Redirect::to("/sign-in")).into_response()
+    (api.sessions.end().map(|cookie| [(SET_COOKIE, cookie)]), Redirect::to("/sign-in")).into_response()
 }
 
 /// What forms of a session send back.
