@@ -35,11 +35,10 @@ pub fn main(flags: Flags) -> ExitCode {
     }
 }
 
-async fn run(mut flags: Flags) -> anyhow::Result<()> {
+async fn run(flags: Flags) -> anyhow::Result<()> {
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
     let config = hub_config(&flags).await?;
-    let sign_in = std::mem::take(&mut flags.sign_in).options()?;
     let hub = Client::try_from(config.clone()).context("cannot make a client for the cluster")?;
     let election = election(&flags, hub.default_namespace())?;
     let cache_dir = match flags.cache_dir {
@@ -84,12 +83,11 @@ async fn run(mut flags: Flags) -> anyhow::Result<()> {
     let stop = async {
         tokio::select! { _ = terminated.recv() => {}, _ = interrupted.recv() => {} }
     };
-    let fleet = Fleet::default();
-    let (reader, snapshots) = snapshot_channel();
+    let (fleet, (reader, snapshots)) = (Fleet::default(), snapshot_channel());
     let delivery = sluice_controller::delivery(&options)?;
     let planned = PlannedChanges::new(hub.clone(), delivery.clone());
     let port = HubPort::new(hub.clone(), &config, reader, planned);
-    let pages = Api::new(fleet.clone(), port, flags.api_actions).with_sign_in(sign_in);
+    let pages = Api::new(fleet.clone(), port, flags.api_actions).with_sign_in(flags.sign_in.options()?);
     let api = api(flags.api_addr.0, pages).await?;
     let shown = Shown { fleet, snapshots };
     tokio::select! {

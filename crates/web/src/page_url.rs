@@ -21,6 +21,11 @@ impl PageUrl {
     pub(crate) fn origin(&self) -> &str {
         &self.origin
     }
+
+    /// Returns the address of a page.
+    pub(crate) fn of(&self, path: &str) -> String {
+        format!("{}{path}", self.origin)
+    }
 }
 
 impl FromStr for PageUrl {

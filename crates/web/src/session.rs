@@ -20,6 +20,8 @@ const COOKIE: CookieKind = CookieKind {
 const PURPOSE: &str = "sluice-session";
 /// How long a session lasts at most. The token may end earlier.
 const LIFETIME: Duration = Duration::from_secs(8 * 3600);
+/// How far the clock of the API server may be ahead.
+pub(crate) const CLOCK_MARGIN: Duration = Duration::from_secs(10);
 /// The most bytes of a cookie that browsers keep ([RFC 6265](https://www.rfc-editor.org/rfc/rfc6265), section 6.1).
 const MAX_COOKIE_BYTES: usize = 4096;
 /// The most bytes of a token: sealing adds a third.
@@ -54,9 +56,10 @@ pub(crate) struct Tokens {
 }
 
 impl Session {
-    /// Returns whether the token has ended. Then the person signs in again, or the identity provider gives another one.
+    /// Returns whether the token has ended, also by a clock that is a little ahead. Then the person signs in again, or the
+    /// identity provider gives another one.
     pub(crate) fn token_has_ended(&self, now: SystemTime) -> bool {
-        self.token_ends.is_some_and(|ends| ends <= seconds(now))
+        self.token_ends.is_some_and(|ends| ends <= seconds(now + CLOCK_MARGIN))
     }
 }
 
@@ -86,6 +89,11 @@ impl Sessions {
         self.keys.as_ref()
     }
 
+    /// Returns whether browsers reach the pages over TLS only.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.is_secure
+    }
+
     /// Returns the value of the header `Set-Cookie` that begins a session; `None` if no random numbers can be had.
     pub(crate) fn begin(&self, tokens: Tokens, now: SystemTime) -> Option<HeaderValue> {
         let form_token = self.keys.as_ref()?.random_text::<16>()?;
@@ -97,6 +105,14 @@ impl Sessions {
             refresh_token: tokens.refresh_token,
         };
         self.cookie(session, now)
+    }
+
+    /// Returns the value of the header `Set-Cookie` for a session that goes on with other tokens. Its forms stay valid, and
+    /// it does not end later.
+    pub(crate) fn renew(&self, session: &Session, tokens: Tokens, now: SystemTime) -> Option<HeaderValue> {
+        let Tokens { token, ends, refresh_token } = tokens;
+        let renewed = Session { token, token_ends: ends, refresh_token, ..session.clone() };
+        self.cookie(renewed, now)
     }
 
     /// Without the refresh token if both do not fit.
@@ -218,5 +234,11 @@ mod tests {
         let (session, cookie) = with(1500, 1000);
         assert!(session.refresh_token.is_some() && cookie.to_str().unwrap().contains("Max-Age=28800;"));
         assert!(with(MAX_TOKEN_BYTES, 1000).0.refresh_token.is_none(), "then the person signs in again");
+        // Other tokens do not make a session longer, and its forms stay valid.
+        let later = now + Duration::from_secs(3600);
+        let renewed = sessions.renew(&session, tokens("y"), later).unwrap();
+        assert!(renewed.to_str().unwrap().contains("Max-Age=25200;"), "{renewed:?}");
+        let renewed = sessions.of(&request(&pair(&renewed)), later).unwrap();
+        assert_eq!((renewed.token.as_str(), renewed.form_token), ("y", session.form_token));
     }
 }

@@ -1,5 +1,6 @@
 //! The ways to sign in to the pages.
 
+use crate::oidc::Options as OidcOptions;
 use crate::page_url::PageUrl;
 use crate::session_keys::SessionKeys;
 
@@ -12,4 +13,6 @@ pub struct SignInOptions {
     pub session_keys: Option<SessionKeys>,
     /// Whether a proxy in front of the pages adds the person's token to requests, in the header `Authorization`.
     pub trust_proxy_token: bool,
+    /// Sign-in by OpenID Connect. It needs the address of the pages, to which the provider sends people back.
+    pub oidc: Option<OidcOptions>,
 }

@@ -8,6 +8,7 @@ mod clusters;
 mod confirm;
 mod frame;
 mod live;
+mod oidc;
 mod person;
 mod pipeline;
 mod pipelines;
@@ -18,6 +19,7 @@ mod query;
 pub(crate) mod row;
 mod shape;
 mod sign_in;
+mod sign_in_page;
 mod trace;
 mod versions;
 mod view;
@@ -47,6 +49,8 @@ pub(crate) fn routes<H: Hub>() -> Router<Api<H>> {
     Router::new()
         .route("/assets/{name}", get(asset))
         .route("/sign-in", get(sign_in::form::<H>).post(sign_in::sign_in::<H>))
+        .route("/sign-in/oidc", get(oidc::start::<H>))
+        .route("/sign-in/callback", get(oidc::callback::<H>))
         .route("/sign-out", post(sign_in::sign_out::<H>))
         .route("/live", get(live::live::<H>))
         .route("/promotions/{namespace}/{name}/change", get(planned::page::<H>))

@@ -89,8 +89,8 @@ async fn caller<H: Hub>(api: &Api<H>, token: &str) -> Result<Caller, NoPerson> {
 /// Returns the form tokens of somebody who has no session, by each key of sessions. They are those of the user and not of
 /// the token, because a proxy may get another token while a form is open.
 fn proxied_form_tokens<H>(api: &Api<H>, caller: &Caller) -> Vec<String> {
-    // The text is unambiguous, because both strings are quoted.
-    let text = format!("{:?} {:?}", caller.name, caller.uid);
+    // Users cannot choose an end of their name that reads as a uid, because the length is there too.
+    let text = format!("{} {} {}", caller.name.len(), caller.name, caller.uid);
     api.sessions.keys().map(|keys| keys.signatures(&text)).unwrap_or_default()
 }
 

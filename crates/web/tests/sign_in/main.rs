@@ -4,6 +4,8 @@
 
 #[path = "../support/browser.rs"]
 mod browser;
+mod oidc;
+mod provider;
 mod proxy;
 #[path = "../support/world.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]

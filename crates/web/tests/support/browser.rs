@@ -36,6 +36,12 @@ impl Answer {
     pub fn location(&self) -> &str {
         self.headers.get("location").map_or("", |value| value.to_str().unwrap())
     }
+
+    /// The page to which a page leads on its own.
+    pub fn refresh(&self) -> String {
+        let after = self.text.split("content=\"0; url=").nth(1).unwrap_or_default();
+        after.split('"').next().unwrap_or_default().replace("&amp;", "&")
+    }
 }
 
 impl Browser {
@@ -46,6 +52,11 @@ impl Browser {
 
     pub async fn get(&mut self, path: &str) -> Answer {
         self.send(Method::GET, path, &[], Body::empty()).await
+    }
+
+    /// Opens a page from a link on another site.
+    pub async fn get_from_elsewhere(&mut self, path: &str) -> Answer {
+        self.send(Method::GET, path, &[("sec-fetch-site", "cross-site")], Body::empty()).await
     }
 
     pub async fn post(&mut self, path: &str, fields: &[(&str, &str)]) -> Answer {
