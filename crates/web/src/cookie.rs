@@ -7,10 +7,11 @@ use axum::http::{HeaderMap, HeaderValue};
 pub(crate) struct CookieKind {
     /// The name over plain http, on the person's own machine.
     pub name: &'static str,
-    /// The name over TLS. Its prefix keeps servers of the same site from setting it
+    /// The name over TLS, with the prefix `__Host-`. It keeps servers of the same site from setting the cookie, and requires
+    /// the path `/`
     /// ([cookie name prefixes](https://httpwg.org/http-extensions/draft-ietf-httpbis-rfc6265bis.html#name-cookie-name-prefixes)).
     pub secure_name: &'static str,
-    /// The pages that get it.
+    /// The pages that get it over plain http.
     pub path: &'static str,
     /// Which requests from other sites carry it.
     pub same_site: &'static str,
@@ -21,6 +22,7 @@ impl CookieKind {
     pub(crate) fn set(&self, value: &str, max_age: u64, is_secure: bool) -> Option<HeaderValue> {
         let CookieKind { path, same_site, .. } = self;
         let (name, secure) = (self.name(is_secure), if is_secure { "; Secure" } else { "" });
+        let path = if is_secure { "/" } else { path };
         let text =
             format!("{name}={value}; Path={path}; Max-Age={max_age}; HttpOnly; SameSite={same_site}{secure}");
         HeaderValue::from_str(&text).ok()

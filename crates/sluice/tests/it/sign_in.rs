@@ -36,11 +36,11 @@ const TOKEN_LIFETIME: Duration = Duration::from_secs(45);
 /// A hub that trusts an identity provider, and a controller at which people sign in there. A promotion of 1.1.0 waits for an
 /// approval.
 struct Fixture {
-    controller: Controller,
+    controller: Mutex<Controller>,
     base: String,
     dex: Dex,
     hub: Cluster,
-    scratch: Scratch,
+    _scratch: Scratch,
     _git: GitServer,
 }
 
@@ -66,13 +66,20 @@ impl Fixture {
         let git = pipeline(&hub).await?;
         let scratch = Scratch::new("sign-in")?;
         std::fs::write(scratch.path().join("secret"), format!("{SECRET}\n"))?;
-        let secret = format!("--oidc-client-secret-file={}", scratch.path().join("secret").display());
+        std::fs::write(scratch.path().join("key"), format!("{}=\n", "A".repeat(43)))?;
+        let file = |flag: &str, name: &str| format!("--{flag}={}", scratch.path().join(name).display());
+        let files = [file("oidc-client-secret-file", "secret"), file("session-key-file", "key")];
         let flags = flags(&address, &dex, CLIENT);
-        let flags: Vec<&str> = flags.iter().map(String::as_str).chain([secret.as_str()]).collect();
+        let flags: Vec<&str> = flags.iter().chain(&files).map(String::as_str).collect();
         let controller = Controller::start(&hub, "apps", &flags)?;
-        let fixture = Fixture { controller, base, dex, hub, scratch, _git: git };
-        fixture.wait_for_approval().await.with_context(|| fixture.controller.tail())?;
+        let fixture =
+            Fixture { controller: Mutex::new(controller), base, dex, hub, _scratch: scratch, _git: git };
+        fixture.wait_for_approval().await.with_context(|| fixture.tail())?;
         Ok(fixture)
+    }
+
+    fn tail(&self) -> String {
+        self.controller.lock().unwrap().tail()
     }
 
     async fn wait_for_approval(&self) -> Result<()> {
@@ -261,7 +268,7 @@ fn people_of_an_identity_provider_see_and_do_what_rbac_allows() -> Result<()> {
         let promotion = format!("/promotions/apps/{}", fixture.promotion().await?.name_any());
         let approve = format!("{promotion}/approve");
         let (jane, joe, eve) = (
-            fixture.signed_in(JANE).await.with_context(|| fixture.controller.tail())?,
+            fixture.signed_in(JANE).await.with_context(|| fixture.tail())?,
             fixture.signed_in(JOE).await?,
             fixture.signed_in(EVE).await?,
         );
@@ -285,6 +292,15 @@ fn people_of_an_identity_provider_see_and_do_what_rbac_allows() -> Result<()> {
         let approval = fixture.promotion().await?.spec.approval.context("no approval")?;
         ensure!(approval.by == JANE, "{approval:?}");
 
+        // Sessions survive a restart, with a key in a file.
+        fixture.controller.lock().unwrap().restart(true)?;
+        eventually(SOON, || async {
+            let (status, text) = jane.open(PIPELINE).await?;
+            ensure!(status == StatusCode::OK && text.contains(JANE), "{status} {text}");
+            Ok(())
+        })
+        .await?;
+
         // The token ends, and the session goes on with another one.
         let session = jane.cookie("sluice-session");
         eventually(TOKEN_LIFETIME + SOON, || async {
@@ -302,7 +318,7 @@ fn people_of_an_identity_provider_see_and_do_what_rbac_allows() -> Result<()> {
             Ok(())
         })
         .await?;
-        let log = std::fs::read_to_string(fixture.controller.log())?;
+        let log = std::fs::read_to_string(fixture.controller.lock().unwrap().log())?;
         for secret in [SECRET, Dex::PASSWORD, "eyJ", "code="] {
             ensure!(!log.contains(secret), "the log contains {secret}: {log}");
         }
@@ -343,7 +359,7 @@ fn codes_of_others_and_a_provider_that_is_down_sign_nobody_in() -> Result<()> {
         let again = fixture.person()?;
         let back = again.way_back(JANE, "/").await?;
         let flow = again.cookie("sluice-sign-in");
-        ensure!(again.get(&back).await?.status() == StatusCode::OK, "{}", fixture.controller.tail());
+        ensure!(again.get(&back).await?.status() == StatusCode::OK, "{}", fixture.tail());
         let replayed = fixture.person()?;
         replayed.cookies.lock().unwrap().insert("sluice-sign-in".into(), flow);
         refused(&replayed, &back, "refuses it: invalid_grant").await?;
@@ -358,7 +374,7 @@ fn codes_of_others_and_a_provider_that_is_down_sign_nobody_in() -> Result<()> {
         let other = Controller::start(&fixture.hub, "apps", &flags)?;
         let base = format!("http://{address}");
         let stranger = Person { base: &base, ..fixture.person()? };
-        eventually(SOON, || async { Ok(stranger.get("/sign-in").await.map(drop)?) }).await?;
+        eventually(SOON, || async { stranger.get("/sign-in").await.map(drop) }).await?;
         let gone = location(&stranger.get("/sign-in/oidc").await?);
         ensure!(gone.starts_with(&fixture.dex.issuer()), "{gone} {}", other.tail());
         let login = stranger.at_provider.get(&gone).send().await?.url().clone();
@@ -404,7 +420,7 @@ fn a_person_signs_in_at_the_provider_with_a_browser_and_approves() -> Result<()>
         browser.write("#login", JANE).await?;
         browser.write("#password", Dex::PASSWORD).await?;
         browser.click("#submit-login").await?;
-        browser.until_address(PIPELINE).await.with_context(|| fixture.controller.tail())?;
+        browser.until_address(PIPELINE).await.with_context(|| fixture.tail())?;
         browser.until_text("1.1.0 waits for approval").await?;
         browser.press("a").await?;
         browser.until_text("Approve 1.1.0 into prod?").await?;
@@ -421,7 +437,6 @@ fn a_person_signs_in_at_the_provider_with_a_browser_and_approves() -> Result<()>
         browser.until_text("You are signed out here").await?;
         browser.open(&link).await?;
         browser.until_address("/sign-in?to=").await?;
-        let _ = &fixture.scratch;
         Ok(())
     })
 }

@@ -14,7 +14,7 @@ use crate::session::{Sessions, seconds};
 /// The cookie. It is `Lax`, because the way back begins at another site.
 const COOKIE: CookieKind = CookieKind {
     name: "sluice-sign-in",
-    secure_name: "__Secure-sluice-sign-in",
+    secure_name: "__Host-sluice-sign-in",
     path: "/sign-in",
     same_site: "Lax",
 };
@@ -94,7 +94,10 @@ mod tests {
         let cookie = flow.cookie(&sessions).unwrap();
         let text = cookie.to_str().unwrap();
         assert!(text.len() < 4096 && !text.contains(&flow.verifier) && !text.contains(&flow.state));
-        assert!(text.contains("; Path=/sign-in; Max-Age=600; HttpOnly; SameSite=Lax; Secure"), "{text}");
+        assert!(text.contains("; Path=/; Max-Age=600; HttpOnly; SameSite=Lax; Secure"), "{text}");
+        let local = flow.cookie(&Sessions::default()).unwrap();
+        let local = local.to_str().unwrap();
+        assert!(local.ends_with("; Path=/sign-in; Max-Age=600; HttpOnly; SameSite=Lax"), "{local}");
         let pair = HeaderValue::from_str(text.split(';').next().unwrap()).unwrap();
         let headers = HeaderMap::from_iter([(header::COOKIE, pair)]);
         assert_eq!(Flow::of(&sessions, &headers, now).unwrap().state, flow.state);

@@ -13,7 +13,7 @@ use crate::{pages, world};
 const PAGE: &str = "/pipelines/apps/podinfo";
 const APPROVE: &str = "/promotions/apps/podinfo-prod-1/approve";
 const SESSION: &str = "__Host-sluice-session";
-const FLOW: &str = "__Secure-sluice-sign-in";
+const FLOW: &str = "__Host-sluice-sign-in";
 
 fn at(provider: &Provider) -> SignInOptions {
     let page_url = "https://sluice.example.com".parse().ok();
@@ -55,7 +55,7 @@ async fn a_person_signs_in_at_the_provider_and_acts_with_the_id_token() {
     let mut admin = browser(&router);
     let address = leave(&mut admin, APPROVE).await;
     let kept = admin.cookies[FLOW].clone();
-    for attribute in ["Path=/sign-in;", "Max-Age=600;", "HttpOnly", "SameSite=Lax", "Secure"] {
+    for attribute in ["Path=/;", "Max-Age=600;", "HttpOnly", "SameSite=Lax", "Secure"] {
         assert!(kept.contains(attribute), "{kept}");
     }
     let back = admin.get_from_elsewhere(&provider.sign_in(&address, "admin")).await;
@@ -133,7 +133,7 @@ async fn a_code_counts_once_and_a_session_begins_anew() {
     assert_eq!(thief.get_from_elsewhere(&back).await.status, StatusCode::FORBIDDEN);
     assert!(!thief.cookies.contains_key(SESSION));
     // A sign-in is no session, and a session no sign-in.
-    let value = |cookie: &str| cookie.replace("Path=/;", "Path=/sign-in;");
+    let value = |cookie: &str| cookie.replace("SameSite=Strict", "SameSite=Lax");
     thief.cookies.insert(FLOW.into(), value(&admin.cookies[SESSION]));
     assert_eq!(thief.get_from_elsewhere(&back).await.status, StatusCode::BAD_REQUEST);
 }
