@@ -64,9 +64,10 @@ screenshots: ## Write a picture of each page in each look to target/screenshots
 	@.ci/need rust git cc chromium servers
 	@.ci/within $(BUILD_DEADLINE) 'building the servers' $(servers) controlplane >/dev/null
 	@.ci/within $(BUILD_DEADLINE) 'fetching the CRDs of Flux' $(servers) crds >/dev/null
+	@.ci/within $(BUILD_DEADLINE) 'building the identity provider' $(servers) issuer >/dev/null
 	@mkdir -p $(target)/screenshots
 	@SLUICE_SCREENSHOTS=$(abspath $(target)/screenshots) .ci/within 600 'the pictures' \
-	  cargo test -p sluice --test it browser::every_page
+	  cargo test -p sluice --test it -- browser::every_page sign_in::a_person
 
 .PHONY: lint
 lint: ## Check format, lints, dependencies, generated files and the architecture

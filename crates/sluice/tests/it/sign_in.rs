@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 use sluice_api::{Pipeline, Promotion};
 use sluice_testkit::{Browser, Cluster, Dex, DexClient, GitServer, Scratch, eventually, shared_flux};
 
+use crate::browser::LOOKS;
 use crate::page::rule;
 use crate::place::{SOON, revision};
 use crate::process::Controller;
@@ -413,8 +415,16 @@ fn a_person_signs_in_at_the_provider_with_a_browser_and_approves() -> Result<()>
         browser.accept_certificates().await?;
         browser.open(&format!("{}{PIPELINE}", fixture.base)).await?;
         browser.until_address("/sign-in?to=").await?;
-        let faults = browser.faults().await?;
-        ensure!(faults.is_empty(), "{faults:?}");
+        for (name, look) in LOOKS {
+            browser.look(look).await?;
+            let faults = browser.faults().await?;
+            ensure!(faults.is_empty(), "{name}: {faults:?}");
+            // `make screenshots` names a folder for pictures.
+            if let Some(folder) = std::env::var_os("SLUICE_SCREENSHOTS") {
+                browser.picture(&PathBuf::from(folder).join(format!("sign-in-{name}.png"))).await?;
+            }
+        }
+        browser.look(LOOKS[0].1).await?;
         browser.click(".sign-in a.button").await?;
         browser.until_address("/dex/auth/local").await?;
         browser.write("#login", JANE).await?;

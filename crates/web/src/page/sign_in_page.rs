@@ -58,7 +58,7 @@ impl<'a> SignInPage<'a> {
         html! {
             div.sign-in {
                 h1 { "Sign in to Sluice" }
-                p.quiet { "You see what your token may see on the hub, and what you do here is done in your name." }
+                p.quiet { "You see what your rights on the hub allow, and what you do here is done in your name." }
                 @if self.is_out { p role="status" { "You are signed out here." } }
                 @if !self.problem.is_empty() { p.problem role="alert" { (sentence(self.problem)) } }
                 @if let Some(provider) = self.provider { (self.at_provider(provider)) }
@@ -82,7 +82,7 @@ impl<'a> SignInPage<'a> {
                     (sentence(&failure.to_string())) ". Sluice asks it again soon. Until then, sign in with a token of the hub."
                 }
             }
-            p { a.button.main[failure.is_none()] href=(address) { "Sign in at " (provider.name()) } }
+            div.do { a.button.main[failure.is_none()] href=(address) { "Sign in at " (provider.name()) } }
             @if self.is_out {
                 @if let Some(address) = provider.sign_out_url() {
                     p { a href=(address) { "Sign out at " (provider.name()) " too" } }
