@@ -52,12 +52,15 @@ test: ## Run every test, on real servers
 chaos: ## Run the chaos tests with all faults (SEED=1 ROUNDS=3)
 	@.ci/need rust git cc servers
 	@.ci/within $(BUILD_DEADLINE) 'building the servers' $(servers) controlplane >/dev/null
+	@.ci/within $(BUILD_DEADLINE) 'building the forge' $(servers) forge >/dev/null
 	@.ci/within $(BUILD_DEADLINE) 'fetching the CRDs of Flux' $(servers) crds >/dev/null
 	@.ci/within $(BUILD_DEADLINE) 'compiling the tests' cargo test -p sluice-delivery -p sluice --no-run
 	@SLUICE_CHAOS_SEED=$(SEED) SLUICE_CHAOS_ROUNDS=$(ROUNDS) .ci/within $(CHAOS_DEADLINE) 'the chaos tests of deliveries' \
 	  cargo test -p sluice-delivery --test it -- --nocapture --test-threads=1 chaos:: queue::
 	@SLUICE_CHAOS_SEED=$(SEED) SLUICE_CHAOS_ROUNDS=$(ROUNDS) .ci/within $(CHAOS_DEADLINE) 'the chaos test of the controller' \
 	  cargo test -p sluice --test chaos -- --nocapture
+	@SLUICE_CHAOS_ROUNDS=$(ROUNDS) .ci/within $(CHAOS_DEADLINE) 'fifty pipelines while the controller is killed' \
+	  cargo test -p sluice --test flux -- --nocapture swarm::
 
 .PHONY: screenshots
 screenshots: ## Write a picture of each page in each look to target/screenshots

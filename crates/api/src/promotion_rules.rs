@@ -3,9 +3,6 @@
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{JSONSchemaProps, ValidationRule};
 
-/// The fields of `Promotion.spec` that people may set.
-pub const SET_BY_PEOPLE: [&str; 3] = ["approval", "rejection", "retry"];
-
 /// The fields of `Promotion.spec` that never change.
 const IMMUTABLE: [&str; 11] = [
     "pipeline",

@@ -28,11 +28,12 @@ use crate::wait::WaitFlags;
   # Approve it, and wait until prod runs it, for at most half an hour
   sluice approve podinfo --environment prod -n apps --wait --timeout 30m
 
-An approval is in your own name, as the API server knows it (kubectl auth whoami). It needs the verbs get, list, patch \
-and approve on promotions.pipelines.weave.works, and watch with --wait: the ClusterRole sluice-approver.
+An approval is in your own name, as the API server knows it (kubectl auth whoami). An approval needs the verbs get, \
+list, patch and approve on promotions.pipelines.weave.works, and watch with --wait. The ClusterRole sluice-approver has \
+them.
 
-With --wait, the exit code is 0 if the promotion has succeeded, 8 if it has ended otherwise, 9 if the time is up, and \
-10 if it needs a person again, for example to merge its change request.")]
+Exit codes with --wait: 0 if the promotion has succeeded, 8 if it has ended otherwise, 9 if the time is up. 10 means that \
+it needs a person again, for example to merge its change request.")]
 pub struct Approve {
     #[command(flatten)]
     which: PromotionArgs,

@@ -143,8 +143,8 @@ fn table(page: &mut String, heading: &str, arguments: &[&Arg]) -> std::fmt::Resu
         if !values.is_empty() && !argument.is_hide_possible_values_set() && takes_value(argument) {
             let _ = write!(meaning, ": `{}`", values.join("`, `"));
         }
-        let defaults: Vec<String> =
-            argument.get_default_values().iter().map(|value| value.to_string_lossy().into_owned()).collect();
+        let defaults = argument.get_default_values().iter().map(|value| value.to_string_lossy().into_owned());
+        let defaults: Vec<String> = defaults.filter(|value| !value.is_empty()).collect();
         if !defaults.is_empty() && !argument.is_hide_default_value_set() && takes_value(argument) {
             let _ = write!(meaning, " (default `{}`)", defaults.join(","));
         }

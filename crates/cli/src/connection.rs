@@ -43,12 +43,7 @@ pub(crate) struct Connection {
 impl Connection {
     /// Opens a connection. `read_timeout` limits the time between two parts of an answer; watches have no limit.
     pub(crate) fn open(options: ConnectionOptions, read_timeout: Option<Duration>) -> Outcome<Connection> {
-        let mut config = options.config()?;
-        config.connect_timeout = Some(CONNECT_TIMEOUT);
-        config.read_timeout = read_timeout;
-        if options.impersonate.is_some() {
-            config.auth_info.impersonate = options.impersonate;
-        }
+        let config = options.connecting(read_timeout)?;
         let namespace = options.namespace.unwrap_or_else(|| config.default_namespace.clone());
         let server = config.cluster_url.to_string();
         let client = Client::try_from(config).map_err(|e| failure(e, &server))?;
@@ -87,6 +82,18 @@ impl Connection {
 }
 
 impl ConnectionOptions {
+    /// Returns the configuration of a client. `read_timeout` limits the time between two parts of an answer; watches have
+    /// no limit.
+    pub(crate) fn connecting(&self, read_timeout: Option<Duration>) -> Outcome<Config> {
+        let mut config = self.config()?;
+        config.connect_timeout = Some(CONNECT_TIMEOUT);
+        config.read_timeout = read_timeout;
+        if self.impersonate.is_some() {
+            config.auth_info.impersonate.clone_from(&self.impersonate);
+        }
+        Ok(config)
+    }
+
     fn config(&self) -> Outcome<Config> {
         let read = match &self.kubeconfig {
             Some(path) => Kubeconfig::read_from(path),

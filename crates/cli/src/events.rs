@@ -31,7 +31,7 @@ pub struct Events {
     /// Only those of this pipeline and its promotions
     #[arg(value_parser = reference::pipeline, add = ArgValueCompleter::new(pipelines))]
     pipeline: Option<String>,
-    /// Only events of these types: Normal, Warning
+    /// Only events of these types
     #[arg(long, value_name = "TYPES", value_delimiter = ',', value_parser = ["Normal", "Warning"])]
     types: Vec<String>,
     #[command(flatten)]

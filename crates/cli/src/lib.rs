@@ -25,6 +25,7 @@ mod history;
 mod load;
 mod objects;
 mod output;
+mod own_hub;
 mod promotion_change;
 mod proxy;
 mod reconcile;
@@ -55,6 +56,7 @@ use anstream::{AutoStream, ColorChoice};
 pub use cluster_flags::ClusterFlags;
 pub use complete::complete;
 pub use exit::{Exit, Failure, Outcome};
+pub use own_hub::OwnHub;
 pub use terminal::{Io, Size, Symbol};
 
 /// The commands of `sluice` for people.

@@ -43,9 +43,11 @@ use crate::wait::WaitFlags;
   sluice retry --failed --environment prod -A
   sluice retry --failed -l 'pipelines.weave.works/pipeline in (podinfo, search)' -A
 
-It needs the verbs get, list, patch and retry on promotions.pipelines.weave.works (the ClusterRole sluice-editor), and \
-approve as well if a person rejected the promotion. With --wait it needs watch, too, and the exit code is 0 if all \
-promotions have succeeded, 8 if one has ended otherwise, 9 if the time is up, and 10 if one needs a person.")]
+A retry needs the verbs get, list, patch and retry on promotions.pipelines.weave.works, and watch with --wait. The \
+ClusterRole sluice-editor has them. If a person rejected the promotion, a retry also needs the verb approve.
+
+Exit codes with --wait: 0 if all promotions have succeeded, 8 if one has ended otherwise, 9 if the time is up, and 10 if \
+one needs a person.")]
 pub struct Retry {
     /// The promotion's name; or, together with --environment, the pipeline's
     #[arg(

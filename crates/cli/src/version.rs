@@ -13,7 +13,7 @@ use crate::terminal::Io;
   sluice version
   sluice version -o json")]
 pub struct Version {
-    /// Print it as data: json or yaml
+    /// Print the version as data
     #[arg(short, long, value_enum, value_name = "FORMAT", hide_possible_values = true)]
     output: Option<DataFormat>,
 }

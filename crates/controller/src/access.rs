@@ -7,7 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
-use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SubjectAccessReview,
+    SubjectAccessReviewSpec,
+};
 use kube::api::{Api, PostParams};
 use kube::{Client, Resource};
 use serde::Serialize;
@@ -41,6 +44,8 @@ const CONCURRENT_RIGHTS: usize = 16;
 #[derive(Clone)]
 pub struct AccessReviews {
     hub: Client,
+    /// Whether all questions are about the client's own user.
+    is_about_own_user: bool,
     callers: Answers<[u8; 32], Caller>,
     /// The tokens that were not accepted, apart from the callers: anybody can send any number of them.
     refused: Answers<[u8; 32], ()>,
@@ -58,6 +63,7 @@ impl AccessReviews {
     pub fn new(hub: Client) -> Self {
         Self {
             hub,
+            is_about_own_user: false,
             callers: Answers::lasting(ANSWER_LIFETIME),
             refused: Answers::lasting(ANSWER_LIFETIME),
             known_tokens: Answers::lasting(KNOWN_TOKEN_LIFETIME),
@@ -66,6 +72,11 @@ impl AccessReviews {
             known_token_slots: Arc::new(Semaphore::new(CONCURRENT_TOKENS)),
             right_slots: FairQueue::new(CONCURRENT_RIGHTS),
         }
+    }
+
+    /// Returns reviews of what the client's own user may do, which needs no right.
+    pub fn of_own_user(hub: Client) -> Self {
+        Self { is_about_own_user: true, ..Self::new(hub) }
     }
 
     /// Returns whose token this is.
@@ -132,27 +143,35 @@ impl AccessReviews {
         if let Some(allowed) = self.rights.get(&key) {
             return Ok(allowed);
         }
-        let review = SubjectAccessReview {
-            spec: SubjectAccessReviewSpec {
-                user: Some(caller.name.clone()),
-                uid: Some(caller.uid.clone()).filter(|uid| !uid.is_empty()),
-                groups: Some(caller.groups.clone()),
-                extra: Some(caller.extra.clone()).filter(|extra| !extra.is_empty()),
-                resource_attributes: Some(ResourceAttributes {
-                    verb: Some(right.verb.clone()),
-                    group: Some(right.group.clone()),
-                    resource: Some(right.resource.clone()),
-                    namespace: right.namespace.clone(),
-                    name: right.name.clone(),
-                    ..ResourceAttributes::default()
-                }),
-                ..SubjectAccessReviewSpec::default()
-            },
-            ..SubjectAccessReview::default()
-        };
-        let allowed = self.create(&review).await?.status.is_some_and(|status| status.allowed);
+        let allowed = self.review_right(caller, right).await?;
         self.rights.put(key, allowed);
         Ok(allowed)
+    }
+
+    async fn review_right(&self, caller: Caller, right: &Right) -> Result<bool, AccessError> {
+        let resource_attributes = Some(ResourceAttributes {
+            verb: Some(right.verb.clone()),
+            group: Some(right.group.clone()),
+            resource: Some(right.resource.clone()),
+            namespace: right.namespace.clone(),
+            name: right.name.clone(),
+            ..ResourceAttributes::default()
+        });
+        let status = if self.is_about_own_user {
+            let spec = SelfSubjectAccessReviewSpec { resource_attributes, ..Default::default() };
+            self.create(&SelfSubjectAccessReview { spec, ..Default::default() }).await?.status
+        } else {
+            let spec = SubjectAccessReviewSpec {
+                user: Some(caller.name),
+                uid: Some(caller.uid).filter(|uid| !uid.is_empty()),
+                groups: Some(caller.groups),
+                extra: Some(caller.extra).filter(|extra| !extra.is_empty()),
+                resource_attributes,
+                ..SubjectAccessReviewSpec::default()
+            };
+            self.create(&SubjectAccessReview { spec, ..Default::default() }).await?.status
+        };
+        Ok(status.is_some_and(|status| status.allowed))
     }
 
     /// Returns whose token this is; `None` if nobody's.

@@ -23,7 +23,7 @@ pub mod translate;
 pub mod watch;
 
 pub use observe::ObserveScope;
-pub use options::{ControllerOptions, HISTORY_LIMIT, OBSERVED_MEMORY};
+pub use options::{ControllerOptions, HISTORY_LIMIT, OBSERVED_MEMORY, Replica};
 pub use run::{RunError, delivery, run};
 pub use runtime::planned_changes::PlannedChanges;
 pub use shard::{ElectionOptions, LeaseTiming};

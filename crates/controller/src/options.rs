@@ -52,10 +52,50 @@ pub struct ControllerOptions {
     pub git_author: String,
     /// Where the events of promotions are sent, besides the events of the cluster.
     pub events_addr: Option<String>,
-    /// How replicas share the pipelines; `None` if this is the only replica.
-    pub election: Option<ElectionOptions>,
+    /// Which pipelines this process acts for.
+    pub replica: Replica,
     /// The hosts that repositories and forges may be on.
     pub allowed_hosts: sluice_delivery::AllowedHosts,
     /// The URLs that the webhook strategy may call.
     pub webhooks: sluice_delivery::AllowedWebhooks,
+}
+
+impl ControllerOptions {
+    /// Returns the settings of a process that only observes and shows, without servers. Changes that promotions would make
+    /// are computed in `cache_dir`.
+    pub fn observer(cache_dir: PathBuf) -> Self {
+        Self {
+            watch_namespace: None,
+            observe: ObserveScope::All,
+            no_cross_namespace_refs: false,
+            insecure_kubeconfig_exec: false,
+            observed_memory: OBSERVED_MEMORY,
+            metrics_addr: None,
+            health_addr: None,
+            hook: None,
+            hook_url: None,
+            cache_dir,
+            cache_bytes: 1 << 30,
+            insecure_git_http: false,
+            poll_interval: Duration::from_secs(30),
+            history_limit: HISTORY_LIMIT,
+            delivery_timeout: Duration::from_secs(60),
+            git_author: sluice_delivery::DEFAULT_AUTHOR.into(),
+            events_addr: None,
+            replica: Replica::Observer,
+            allowed_hosts: sluice_delivery::AllowedHosts::default(),
+            webhooks: sluice_delivery::AllowedWebhooks::default(),
+        }
+    }
+}
+
+/// Which pipelines a process acts for.
+#[derive(Clone, Debug)]
+pub enum Replica {
+    /// All: it is the only replica.
+    Only,
+    /// Those of the shards that it wins.
+    Elected(ElectionOptions),
+    /// None: it observes and shows, and writes nothing.
+    Observer,
 }

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 use crate::hook::{self, HookOptions, HookServer};
 use crate::metrics::Metrics;
-use crate::options::ControllerOptions;
+use crate::options::{ControllerOptions, Replica};
 use crate::runtime::{Runtime, promotion_admission};
 use crate::serve;
 use crate::shard::{LeaseCommand, LeaseManager};
@@ -73,7 +73,7 @@ pub async fn run(
     let metrics = Arc::new(Metrics::new(delivery.clone()));
     let ports = (options.metrics_addr, options.health_addr);
     let namespace = options.watch_namespace.clone();
-    let (hook, election) = (options.hook.clone(), options.election.clone());
+    let (hook, replica) = (options.hook.clone(), options.replica.clone());
     let (lease_commands, received_commands) = mpsc::unbounded_channel();
     let (runtime, tx) =
         Runtime::new(options, hub.clone(), delivery, metrics.clone(), lease_commands.clone(), shown);
@@ -86,15 +86,17 @@ pub async fn run(
     tasks.spawn(pipelines(hub.clone(), namespace.clone(), tx.clone()));
     tasks.spawn(promotions(hub.clone(), namespace, tx.clone()));
     tasks.spawn(clusters(hub.clone(), tx.clone()));
-    tasks.spawn(promotion_admission::watch(hub.clone(), tx.clone()));
+    if !matches!(replica, Replica::Observer) {
+        tasks.spawn(promotion_admission::watch(hub.clone(), tx.clone()));
+    }
     tasks.spawn(runtime.run());
-    let lease_commands = match election {
-        Some(election) => {
+    let lease_commands = match replica {
+        Replica::Elected(election) => {
             let manager = LeaseManager::new(election, hub, metrics.clone(), tx);
             tasks.spawn(manager.run(received_commands));
             Some(lease_commands)
         }
-        None => {
+        Replica::Only | Replica::Observer => {
             metrics.shards.set_ready();
             None
         }

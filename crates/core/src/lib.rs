@@ -2,11 +2,11 @@
 //! out as values, which the controller carries out.
 
 pub mod access;
-pub mod caller_slots;
 pub mod decide;
 pub mod dns_name;
 pub mod evidence;
 pub mod fleet;
+pub mod hex;
 pub mod image;
 pub mod observed;
 pub mod pipeline;
@@ -17,6 +17,7 @@ pub mod record_retention;
 pub mod repository;
 pub mod revision;
 pub mod setters;
+pub mod slots;
 pub mod time;
 pub mod tracks;
 pub mod value_check;

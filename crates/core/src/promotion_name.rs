@@ -2,6 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
+use crate::hex::hex;
 use crate::pipeline::{Environment, Pipeline};
 use crate::revision::Revision;
 
@@ -33,7 +34,7 @@ fn name(pipeline: &Pipeline, into: &Environment, purpose: &[&str], mut facets: S
         hash.update([0]);
     }
     hash.update(facets.as_bytes());
-    let digest: String = hash.finalize().iter().take(5).map(|b| format!("{b:02x}")).collect();
+    let digest = &hex(hash.finalize())[..10];
     let max_prefix_chars = MAX_NAME_BYTES.saturating_sub(place.len() + digest.len() + 2);
     let prefix: String = pipeline.name.chars().take(max_prefix_chars).collect();
     let prefix = prefix.trim_end_matches(['.', '-']);

@@ -4,6 +4,7 @@
 use std::net::Ipv6Addr;
 use std::str::FromStr;
 
+use percent_encoding::percent_decode_str;
 use sluice_core::value_check::is_unsafe;
 use url::Url;
 
@@ -119,12 +120,8 @@ impl RepositoryAddress {
 
     /// The decoded parts of the path: `%20` is a space.
     pub(crate) fn parts(&self) -> Vec<String> {
-        let plain = |part: &str| {
-            // Only `%` is special in a path; the other two are in a form.
-            let form = format!("={}", part.replace('+', "%2B").replace('&', "%26"));
-            url::form_urlencoded::parse(form.as_bytes()).map(|(_, v)| v.into_owned()).collect::<String>()
-        };
-        self.path.split('/').filter(|part| !part.is_empty()).map(plain).collect()
+        let parts = self.path.split('/').filter(|part| !part.is_empty());
+        parts.map(|part| percent_decode_str(part).decode_utf8_lossy().into_owned()).collect()
     }
 
     /// The host without its port.

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use ring::hmac;
 
-use crate::hex::hex;
+use sluice_core::hex::hex;
 
 /// Random in each process, so that nobody can guess passwords by their fingerprint.
 static SALT: LazyLock<hmac::Key> = LazyLock::new(|| {

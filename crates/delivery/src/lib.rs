@@ -20,7 +20,6 @@ mod foreign_text;
 mod forge;
 mod forge_kind;
 mod git;
-mod hex;
 mod http_client;
 mod lock;
 mod lost_commit;

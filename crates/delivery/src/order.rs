@@ -9,9 +9,9 @@ use crate::credentials::Credentials;
 use crate::fencing::FencingToken;
 use crate::fingerprint::fingerprint;
 use crate::forge_kind::ForgeKind;
-use crate::hex::sha256_hex;
 use crate::outcome::OutdatedReason;
 use crate::template::{self, TemplateError};
+use sluice_core::hex::sha256_hex;
 
 /// One promotion that is to be delivered.
 #[derive(Clone, Debug)]

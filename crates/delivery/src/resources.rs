@@ -13,7 +13,6 @@ use crate::fair_queue::{FairQueues, Slot};
 use crate::forge::{AppTokens, Forge, ForgeConnection, ForgeShared, connect};
 use crate::forge_kind::ForgeKind;
 use crate::git::{CachePool, Git, GitError, LockedRepository, NewCommit, RepositoryAccess};
-use crate::hex::sha256_hex;
 use crate::notification::EventSender;
 use crate::options::DeliveryOptions;
 use crate::order::{DeliveryStrategy, Order};
@@ -21,6 +20,7 @@ use crate::plain_http;
 use crate::private_folder::PrivateFolder;
 use crate::stats::{Counters, RateBudget};
 use crate::webhook::WebhookSender;
+use sluice_core::hex::sha256_hex;
 
 /// Work whose state is on the heap, so that it takes no room on the stack of its caller.
 pub(crate) type BoxedDelivery<'a, T> = Pin<Box<dyn Future<Output = DeliveryResult<T>> + Send + 'a>>;

@@ -9,8 +9,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use sluice_controller::hook::{HookOptions, Proxies};
 use sluice_controller::{
-    AllowedHosts, AllowedWebhooks, ControllerOptions, ElectionOptions, LeaseTiming, PlannedChanges, Shown,
-    snapshot_channel,
+    AllowedHosts, AllowedWebhooks, ControllerOptions, ElectionOptions, LeaseTiming, PlannedChanges, Replica,
+    Shown, snapshot_channel,
 };
 use sluice_core::fleet::index::Fleet;
 use sluice_web::Api;
@@ -40,7 +40,7 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
     let mut interrupted = signal(SignalKind::interrupt())?;
     let config = hub_config(&flags).await?;
     let hub = Client::try_from(config.clone()).context("cannot make a client for the cluster")?;
-    let election = election(&flags, hub.default_namespace())?;
+    let replica = replica(&flags, hub.default_namespace())?;
     let cache_dir = match flags.cache_dir {
         Some(folder) => folder,
         None => std::env::temp_dir().join("sluice"),
@@ -72,7 +72,7 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
         delivery_timeout: flags.delivery_timeout,
         git_author: flags.git_author,
         events_addr: flags.events_addr,
-        election,
+        replica,
         allowed_hosts: AllowedHosts::new(flags.allowed_hosts),
         webhooks: AllowedWebhooks {
             http: flags.insecure_webhook_http,
@@ -115,11 +115,11 @@ async fn api(
     })
 }
 
-/// Returns how replicas share the pipelines; `None` with `--leader-elect=false`.
-fn election(flags: &Flags, default_namespace: &str) -> anyhow::Result<Option<ElectionOptions>> {
+/// Returns which pipelines the process acts for: all with `--leader-elect=false`.
+fn replica(flags: &Flags, default_namespace: &str) -> anyhow::Result<Replica> {
     if !flags.leader_elect {
         anyhow::ensure!(flags.shards == 1, "--shards={} needs --leader-elect", flags.shards);
-        return Ok(None);
+        return Ok(Replica::Only);
     }
     let timing = LeaseTiming {
         lease_duration: flags.leader_election_lease_duration,
@@ -130,7 +130,7 @@ fn election(flags: &Flags, default_namespace: &str) -> anyhow::Result<Option<Ele
     let namespace = flags.leader_election_namespace.as_deref().unwrap_or(default_namespace).to_string();
     // Several installations, each for another watched namespace, may have their Leases in the same namespace.
     let name = flags.watch_namespace.as_ref().map_or("sluice".into(), |watched| format!("sluice.{watched}"));
-    Ok(Some(ElectionOptions { shards: flags.shards, namespace, name, timing }))
+    Ok(Replica::Elected(ElectionOptions { shards: flags.shards, namespace, name, timing }))
 }
 
 async fn hub_config(flags: &Flags) -> anyhow::Result<Config> {

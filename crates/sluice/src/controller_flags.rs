@@ -74,7 +74,8 @@ pub struct Flags {
     /// How often to ask the forge about a new change request; it is asked less often about older ones
     #[arg(long, default_value = "30s", value_parser = duration)]
     pub poll_interval: Duration,
-    /// How many ended promotions of each environment to keep, apart from those that a rollback needs
+    /// How many ended promotions of each environment to keep. The last two that succeeded and the last 50 rejected ones
+    /// are kept in addition
     #[arg(long, default_value_t = sluice_controller::HISTORY_LIMIT, value_name = "COUNT")]
     pub history_limit: usize,
     /// Author of commits; forges show a signature as verified if the address belongs to the key's owner

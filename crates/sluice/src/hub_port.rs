@@ -7,6 +7,7 @@ use kube::config::AuthInfo;
 use kube::{Api, Client, Config, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::json;
+use sha2::{Digest, Sha256};
 use sluice_api::snapshot::Snapshot;
 use sluice_api::{Pipeline, Promotion};
 use sluice_controller::access::AccessReviews;
@@ -26,8 +27,16 @@ pub struct HubPort {
     reviews: AccessReviews,
     snapshots: SnapshotReader,
     planned: PlannedChanges,
-    /// The hub, without anybody's credentials.
-    anonymous: Config,
+    people: People,
+}
+
+/// How people are identified, and act.
+#[derive(Clone)]
+enum People {
+    /// By their tokens of the hub. The configuration is that of the hub, without anybody's credentials.
+    ByToken(Box<Config>),
+    /// There is one, whose own client this is, and who shows this secret.
+    Own { client: Client, user: Caller, secret: Arc<str> },
 }
 
 impl HubPort {
@@ -35,20 +44,51 @@ impl HubPort {
     pub fn new(hub: Client, config: &Config, snapshots: SnapshotReader, planned: PlannedChanges) -> Self {
         let mut anonymous = config.clone();
         anonymous.auth_info = AuthInfo::default();
-        HubPort { reviews: AccessReviews::new(hub), snapshots, planned, anonymous }
+        HubPort {
+            reviews: AccessReviews::new(hub),
+            snapshots,
+            planned,
+            people: People::ByToken(Box::new(anonymous)),
+        }
+    }
+
+    /// Returns a port for the user of a client only, who shows a secret instead of a token.
+    pub fn of_own_user(
+        client: Client,
+        user: String,
+        secret: &str,
+        snapshots: SnapshotReader,
+        planned: PlannedChanges,
+    ) -> Self {
+        let user = Caller { name: user, ..Caller::default() };
+        let reviews = AccessReviews::of_own_user(client.clone());
+        HubPort { reviews, snapshots, planned, people: People::Own { client, user, secret: secret.into() } }
     }
 
     /// Returns a client that acts with a person's token, and with nothing else.
     fn client_of(&self, token: &str) -> Result<Client, ChangeError> {
-        let mut config = self.anonymous.clone();
-        config.auth_info.token = Some(token.to_string().into());
-        Client::try_from(config).map_err(|error| ChangeError::Unavailable(error.to_string()))
+        match &self.people {
+            People::ByToken(anonymous) => {
+                let mut config = Config::clone(anonymous);
+                config.auth_info.token = Some(token.to_string().into());
+                Client::try_from(config).map_err(|error| ChangeError::Unavailable(error.to_string()))
+            }
+            // Only sessions of this process hold the secret.
+            People::Own { client, .. } => Ok(client.clone()),
+        }
     }
 }
 
 impl Hub for HubPort {
     async fn identify(&self, token: &str) -> Result<Caller, AccessError> {
-        self.reviews.identify(token).await
+        match &self.people {
+            People::ByToken(_) => self.reviews.identify(token).await,
+            // The time of a comparison of digests says nothing about the secret.
+            People::Own { user, secret, .. } => match Sha256::digest(token) == Sha256::digest(&**secret) {
+                true => Ok(user.clone()),
+                false => Err(AccessError::NotAccepted),
+            },
+        }
     }
 
     async fn allows(&self, caller: &Caller, right: &Right) -> Result<bool, AccessError> {

@@ -5,6 +5,7 @@ mod controller_flags;
 mod hub_port;
 mod log;
 mod sign_in_flags;
+mod web;
 
 use std::process::ExitCode;
 
@@ -26,6 +27,8 @@ struct Arguments {
 enum Command {
     /// Run the controller
     Controller(Box<controller_flags::Flags>),
+    /// Open the pages in a browser, with your own kubeconfig and rights
+    Web(Box<web::Flags>),
     #[command(flatten)]
     Person(Box<sluice_cli::Command>),
 }
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
     sluice_cli::complete(Arguments::command);
     match Arguments::parse().command {
         Command::Controller(flags) => controller::main(*flags),
+        Command::Web(flags) => web::main(&flags),
         Command::Person(command) => {
             let program = Program { version: env!("CARGO_PKG_VERSION"), cli: Arguments::command };
             sluice_cli::main(&command, program)

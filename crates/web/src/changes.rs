@@ -13,7 +13,7 @@ use axum::response::sse::Event;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluice_core::access::Caller;
-use sluice_core::caller_slots::CallerSlot;
+use sluice_core::slots::CallerSlot;
 use tokio::time::{Instant, timeout};
 
 use crate::answer::events;

@@ -26,6 +26,7 @@ mod rights;
 mod routes;
 mod session;
 mod session_keys;
+mod sign_in_link;
 mod sign_in_options;
 mod state;
 mod trace;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use sluice_core::caller_slots::CallerSlots;
 use sluice_core::fleet::index::Fleet;
+use sluice_core::slots::CallerSlots;
 
 use crate::board::Boards;
 use crate::caller_budgets::CallerBudgets;
@@ -12,6 +12,7 @@ use crate::hub::Hub;
 use crate::oidc::Provider;
 use crate::page_url::PageUrl;
 use crate::session::Sessions;
+use crate::sign_in_link::SignInLink;
 use crate::sign_in_options::SignInOptions;
 
 /// The most live pages and streams of all people.
@@ -38,6 +39,8 @@ pub struct Api<H> {
     pub(crate) live: CallerSlots,
     /// Whether people can change something from the pages.
     pub(crate) actions: bool,
+    /// How the only user of this server signs in; `None` if everybody signs in with a token of the hub.
+    pub(crate) sign_in_link: Option<Arc<SignInLink>>,
 }
 
 impl<H: Hub> Api<H> {
@@ -56,6 +59,7 @@ impl<H: Hub> Api<H> {
             trust_proxy_token: false,
             live: live_slots(),
             actions,
+            sign_in_link: None,
         }
     }
 
@@ -70,6 +74,13 @@ impl<H: Hub> Api<H> {
         self.page_url = page_url.map(Arc::new);
         self.trust_proxy_token = trust_proxy_token;
         self
+    }
+
+    /// Lets the only user of this server sign in by opening `/sign-in/link/{code}` once, instead of with a token. The hub
+    /// identifies the user by `token`.
+    #[must_use]
+    pub fn with_sign_in_link(self, code: String, token: String) -> Self {
+        Api { sign_in_link: Some(Arc::new(SignInLink::new(code, token))), ..self }
     }
 }
 

@@ -5,7 +5,6 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use sluice_api::Promotion;
-use sluice_api::promotion_rules::SET_BY_PEOPLE;
 use sluice_testkit::shared;
 
 /// A stored Promotion with every field set.
@@ -95,10 +94,11 @@ async fn all_fields_except_those_of_people_are_immutable() {
     )
     .await;
     // Every field is tried above, or set by people.
+    let set_by_people = ["approval", "rejection", "retry"];
     let crd = serde_json::to_value(&sluice_api::all_crds()[1]).unwrap();
     let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
     for field in schema.as_object().unwrap().keys() {
-        let tried = changes.contains_key(field) || SET_BY_PEOPLE.contains(&field.as_str());
+        let tried = changes.contains_key(field) || set_by_people.contains(&field.as_str());
         assert!(tried, "spec.{field} is new: make it immutable in rules.rs and try it here");
     }
 }

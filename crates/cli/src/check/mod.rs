@@ -3,11 +3,12 @@
 
 mod clocks;
 mod clusters;
+mod controller;
 mod definitions;
-mod deployments;
+mod flux;
+mod pipeline_secrets;
 mod read;
 mod rights;
-mod secrets;
 
 use clap::Args;
 use kube::api::ListParams;
@@ -40,9 +41,9 @@ use crate::terminal::{Io, Symbol};
   # In a script: exit code 0 without errors, 11 with errors
   sluice check -A -o json
 
-It checks the definitions and the admission policy, the controller, your rights, the clusters that pipelines name and \
-their kubeconfigs, Flux on this cluster, the Secrets that pipelines name, the pipelines, and the clocks. It changes \
-nothing. What you may not read is a warning.")]
+The command checks the definitions, the admission policy, the controller, Flux on this cluster, your rights and the \
+clocks. It also checks the pipelines, and the clusters, kubeconfigs and Secrets that they name. It changes nothing. An \
+object that you may not read is a warning.")]
 pub struct Check {
     /// Check the pipelines and clusters of all namespaces
     #[arg(short = 'A', long)]
@@ -91,11 +92,11 @@ async fn report(args: &Check, version: &str, connection: &Connection) -> Outcome
     let readable = found.known().map_or(&none, |list| &list.items);
     let (mut definitions, controller, rights, clusters, mut flux, secrets) = tokio::try_join!(
         definitions::read(connection, &groups),
-        deployments::controller(connection, &args.system_namespace, version, now),
+        controller::read(connection, &args.system_namespace, version, now),
         rights::read(connection, namespace),
         clusters::read(connection, namespace, readable),
-        deployments::flux(connection, &groups),
-        secrets::read(connection, readable),
+        flux::read(connection, &groups),
+        pipeline_secrets::read(connection, readable),
     )?;
     let targets = readable.iter().flat_map(|p| &p.spec.environments).flat_map(|e| &e.targets);
     let watched: Vec<_> = targets.filter(|target| target.observe == Observe::Watch).collect();

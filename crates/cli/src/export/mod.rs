@@ -17,9 +17,9 @@ pub struct Export {
 
 #[derive(clap::Subcommand, Clone, Debug)]
 enum ExportCommand {
-    /// Flux's Provider, Alert and Secret with which a pipeline's clusters call its hook
+    /// Print Flux's Provider, Alert and Secret with which a pipeline's clusters call its hook
     Alert(alert::Alert),
-    /// Flux's Receiver and Secret with which a forge notifies a pipeline's clusters of a push
+    /// Print Flux's Receiver and Secret with which a forge notifies a pipeline's clusters of a push
     Receiver(Box<receiver::Receiver>),
 }
 

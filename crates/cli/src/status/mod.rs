@@ -22,13 +22,13 @@ use crate::terminal::Io;
 /// Arguments of `sluice status`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
-  # Where is podinfo, how does it do, and why does it not move?
+  # Which revision of podinfo runs where, is it healthy, and why does it not move?
   sluice status podinfo -n apps
 
   # The same, as it changes; Ctrl-C ends it
   sluice status podinfo -n apps -w
 
-  # All that holds it, environment by environment
+  # Why each environment gets a revision or not
   sluice explain podinfo -n apps")]
 pub struct Status {
     /// The pipeline

@@ -18,7 +18,7 @@ pub struct Schedule {
     withdrawals: HashMap<String, (Instant, Duration)>,
     retries: HashMap<String, RetryTime>,
     /// When the branch is checked for the delivered commit, and the pause before that check.
-    checks: HashMap<String, (Instant, Duration)>,
+    lost_commit_checks: HashMap<String, (Instant, Duration)>,
 }
 
 /// A failed delivery that is retried.
@@ -60,9 +60,9 @@ const MIN_RETRY_PAUSE: Duration = Duration::from_secs(30);
 const SECRET_READ_PAUSE: Duration = Duration::from_secs(30);
 
 /// The first pause before a check for a delivered commit, in poll intervals. It doubles with each check.
-const FIRST_CHECK_PAUSE: u32 = 4;
+const FIRST_LOST_COMMIT_PAUSE: u32 = 4;
 /// The longest pause between two checks for a delivered commit.
-const MAX_CHECK_PAUSE: Duration = Duration::from_secs(3600);
+const MAX_LOST_COMMIT_PAUSE: Duration = Duration::from_secs(3600);
 
 /// The polls of a change request.
 #[derive(Debug)]
@@ -103,8 +103,8 @@ const FIRST_CHECK_TIMEOUT: Duration = Duration::from_secs(60);
 impl Schedule {
     /// Polls new change requests at this interval.
     pub fn new(poll_interval: Duration) -> Self {
-        let (polls, withdrawals, retries, checks) = Default::default();
-        Self { poll_interval, polls, withdrawals, retries, checks }
+        let (polls, withdrawals, retries, lost_commit_checks) = Default::default();
+        Self { poll_interval, polls, withdrawals, retries, lost_commit_checks }
     }
 
     /// When the change request of a promotion is polled next.
@@ -223,15 +223,15 @@ impl Schedule {
     }
 
     /// When the branch is checked for the commit that delivered a promotion.
-    pub fn check_due(&mut self, promotion: &str, now: Instant) -> Instant {
-        let pause = self.poll_interval * FIRST_CHECK_PAUSE;
-        self.checks.entry(promotion.into()).or_insert((now + pause, pause)).0
+    pub fn lost_commit_check_due(&mut self, promotion: &str, now: Instant) -> Instant {
+        let pause = self.poll_interval * FIRST_LOST_COMMIT_PAUSE;
+        self.lost_commit_checks.entry(promotion.into()).or_insert((now + pause, pause)).0
     }
 
     /// Notes that the branch is checked now. The next check comes after a doubled pause.
-    pub fn check_started(&mut self, promotion: &str, now: Instant) {
-        if let Some((due, pause)) = self.checks.get_mut(promotion) {
-            *pause = (*pause * 2).min(MAX_CHECK_PAUSE);
+    pub fn lost_commit_check_started(&mut self, promotion: &str, now: Instant) {
+        if let Some((due, pause)) = self.lost_commit_checks.get_mut(promotion) {
+            *pause = (*pause * 2).min(MAX_LOST_COMMIT_PAUSE);
             *due = now + *pause;
         }
     }
@@ -249,7 +249,7 @@ impl Schedule {
         self.polls.remove(promotion);
         self.withdrawals.remove(promotion);
         self.retries.remove(promotion);
-        self.checks.remove(promotion);
+        self.lost_commit_checks.remove(promotion);
     }
 }
 
@@ -361,18 +361,18 @@ mod tests {
     #[test]
     fn checks_for_a_delivered_commit_become_rarer() {
         let (start, mut schedule) = (Instant::now(), Schedule::new(Duration::from_secs(30)));
-        assert_eq!(schedule.check_due("a", start), start + Duration::from_secs(120));
+        assert_eq!(schedule.lost_commit_check_due("a", start), start + Duration::from_secs(120));
         let mut checks = 0;
         for second in 0..24 * 3600 {
             let now = start + Duration::from_secs(second);
-            if schedule.check_due("a", now) <= now {
-                schedule.check_started("a", now);
+            if schedule.lost_commit_check_due("a", now) <= now {
+                schedule.lost_commit_check_started("a", now);
                 checks += 1;
             }
         }
         assert!((25..=32).contains(&checks), "{checks} checks in a day");
         schedule.forget("a");
-        assert_eq!(schedule.check_due("a", start), start + Duration::from_secs(120));
+        assert_eq!(schedule.lost_commit_check_due("a", start), start + Duration::from_secs(120));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use kube::{Resource, ResourceExt};
 use serde_json::json;
 use sluice_api::{Pipeline, Promotion};
 
+use super::hmac_keys::Unavailable;
 use super::route::Endpoint;
 use crate::key::PipelineKey;
 
@@ -34,6 +35,15 @@ pub enum HookAnswer {
     RateLimited(Duration),
     /// The call cannot be answered now. The caller may send it again soon.
     Unavailable,
+}
+
+impl From<Unavailable> for HookAnswer {
+    fn from(why: Unavailable) -> Self {
+        match why {
+            Unavailable::RetryLater => HookAnswer::Unavailable,
+            Unavailable::Unreadable(why) => HookAnswer::Error(CallError::Unreadable, why),
+        }
+    }
 }
 
 /// The kind of a call's error.

@@ -5,10 +5,11 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use ring::hmac;
 use sluice_core::Time;
+use sluice_core::hex::hex;
 
 use super::answer::{CallError, HookAnswer};
 use super::approval_request::{ApprovalRequest, ApprovalSignature, check};
-use super::call::{HookCall, ShownKey};
+use super::call::HookCall;
 use super::hmac_keys::{Purpose, Unavailable};
 use super::server::HookServer;
 use super::signature;
@@ -21,56 +22,47 @@ impl HookServer {
         call: HookCall<'_>,
         environment: &str,
         revision: &str,
-    ) -> Result<HookAnswer, Unavailable> {
+    ) -> Result<HookAnswer, HookAnswer> {
         let spec = call.pipeline.and_then(|p| p.spec.environments.iter().find(|e| e.name == environment));
         let policy = call.pipeline.zip(spec).and_then(|(p, spec)| p.spec.policy(spec));
         let secrets: Vec<&str> = policy.and_then(|policy| policy.secret()).into_iter().collect();
         let accepted = [Purpose::Approval];
         let shown = self.signing_key(&call, &secrets, &accepted).await?;
-        let Some(ShownKey::Accepted(_, secret)) =
-            call.pipeline.map(|_| &shown).filter(|shown| shown.is_accepted())
-        else {
-            return Ok(self.refuse(&call, &shown, &accepted));
-        };
-        if let Err(answer) = self.count_call(&call.route.pipeline, true) {
-            return Ok(answer);
-        }
+        let (_, secret) = self.authorize(&call, shown, &accepted)?;
         let now = Timestamp::now();
-        let request: ApprovalRequest = match call.parse_body() {
-            Ok(request) => request,
-            Err(error) => {
-                let kind = if error.is_data() { CallError::Invalid } else { CallError::Malformed };
-                let example = example_body(&call, environment, revision, now);
-                let why = format!("the body is not an approval: {error}; write {example}");
-                return Ok(HookAnswer::Error(kind, why));
-            }
-        };
-        let sent_to = (call.route.pipeline.to_string(), environment, revision);
-        if let Err(why) = check(&request, (&sent_to.0, sent_to.1, sent_to.2), now) {
-            return Ok(HookAnswer::Error(CallError::Invalid, why));
-        }
-        let key_id = self.signing_key_id(&call, secret).await?;
-        let signature = ApprovalSignature { secret, key_id: &key_id, signed_at: request.at, now };
+        let request: ApprovalRequest = call.parse_request(|error| {
+            let example = example_body(&call, environment, revision, now);
+            format!("the body is not an approval: {error}; write {example}")
+        })?;
+        let invalid = |why: String| HookAnswer::Error(CallError::Invalid, why);
+        let pipeline = call.route.pipeline.to_string();
+        check(&request, (&pipeline, environment, revision), now).map_err(invalid)?;
+        let key_id = self.signing_key_id(&call, &secret).await?;
+        let signature = ApprovalSignature { secret: &secret, key_id: &key_id, signed_at: request.at, now };
         let _permit = self.queue.acquire(&call.route.pipeline).await?;
         Ok(match self.store.record_approval(&call.route.pipeline, &request, signature).await? {
             ApprovalOutcome::Recorded(promotions, new) => {
                 let names: Vec<String> = promotions.iter().map(ResourceExt::name_any).collect();
                 tracing::info!(
-                    pipeline = %call.route.pipeline, environment, revision, secret, key = key_id,
+                    pipeline,
+                    environment,
+                    revision,
+                    secret,
+                    key = key_id,
                     promotions = names.join(","),
                     "approved by key"
                 );
                 HookAnswer::recorded(&call.route.pipeline, &promotions, new)
             }
-            ApprovalOutcome::Rejected(why) => HookAnswer::Error(CallError::Invalid, why),
+            ApprovalOutcome::Rejected(why) => invalid(why),
         })
     }
 
     /// Returns the [`key_id`] of the key that signed a body.
     async fn signing_key_id(&self, call: &HookCall<'_>, secret: &str) -> Result<String, Unavailable> {
-        let keys = self.cached_keys(call, secret).await?;
-        let header = call.headers.get("x-signature").map(http::HeaderValue::as_bytes);
-        let signed_by = |key: &&Vec<u8>| signature::verify(header, call.body, [key.as_slice()]).is_ok();
+        let keys = self.keys.get(&call.route.pipeline.namespace, secret, false).await?;
+        let header = call.headers.get("x-signature").map_or(&b""[..], http::HeaderValue::as_bytes);
+        let signed_by = |key: &&Vec<u8>| signature::is_signed(header, call.body, [key.as_slice()]);
         // The key may have been removed from the Secret since the signature was checked.
         let key = keys.of_purpose(&Purpose::Approval).iter().find(signed_by);
         key.map(|key| key_id(key)).ok_or(Unavailable::RetryLater)
@@ -80,7 +72,7 @@ impl HookServer {
 /// Returns six hexadecimal digits that identify a key without revealing it.
 pub fn key_id(key: &[u8]) -> String {
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key.trim_ascii()), b"sluice key id");
-    tag.as_ref().iter().take(3).map(|byte| format!("{byte:02x}")).collect()
+    hex(tag)[..6].to_string()
 }
 
 /// Returns the body that approves what the path names, for messages.

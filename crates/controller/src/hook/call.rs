@@ -5,6 +5,7 @@ use hyper::body::Bytes;
 use serde::de::DeserializeOwned;
 use sluice_api::Pipeline;
 
+use super::answer::{CallError, HookAnswer};
 use super::hmac_keys::Purpose;
 use super::route::Route;
 
@@ -56,5 +57,19 @@ impl HookCall<'_> {
             serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(self.body)?;
         }
         serde_json::from_slice(self.body)
+    }
+
+    /// Parses the body as [`HookCall::parse_body`] does.
+    ///
+    /// # Errors
+    /// The answer to a body of another form, with the text that `explain` makes of the error.
+    pub(super) fn parse_request<T: DeserializeOwned>(
+        &self,
+        explain: impl FnOnce(&serde_json::Error) -> String,
+    ) -> Result<T, HookAnswer> {
+        self.parse_body().map_err(|error| {
+            let kind = if error.is_data() { CallError::Invalid } else { CallError::Malformed };
+            HookAnswer::Error(kind, explain(&error))
+        })
     }
 }

@@ -8,10 +8,11 @@ use serde::Deserialize;
 use sluice_api::pipeline::Pipeline;
 use sluice_api::promotion::{Callback, CallbackState, Phase, Promotion};
 use sluice_core::Time;
+use sluice_core::hex::hex;
 
 use super::answer::{CallError, HookAnswer};
 use super::call::HookCall;
-use super::hmac_keys::{Purpose, Unavailable};
+use super::hmac_keys::Purpose;
 use super::server::HookServer;
 use super::status_change::{MAX_TEXT, StatusChange};
 use super::store::ChangeOutcome;
@@ -61,9 +62,8 @@ fn token_key(key: &[u8]) -> hmac::Tag {
 pub fn mint(key: &[u8], subject: TokenSubject<'_>, claim: TokenClaim<'_>) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, token_key(key).as_ref());
     let tag = hmac::sign(&key, signed_text(subject, claim).as_bytes());
-    let hex: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     let TokenClaim { uid, round, environment } = claim;
-    format!("{uid}.{round}.{environment}.{hex}")
+    format!("{uid}.{round}.{environment}.{}", hex(tag))
 }
 
 fn signed_text(TokenSubject { pipeline, promotion }: TokenSubject<'_>, claim: TokenClaim<'_>) -> String {
@@ -85,7 +85,7 @@ pub fn is_minted(subject: TokenSubject<'_>, claim: TokenClaim<'_>, tag: &str, ke
     // Keys of white space are ignored.
     let keys: Vec<hmac::Tag> =
         keys.iter().filter(|key| !key.trim_ascii().is_empty()).map(|key| token_key(key)).collect();
-    super::signature::verify(Some(header.as_bytes()), body.as_bytes(), keys.iter().map(AsRef::as_ref)).is_ok()
+    super::signature::is_signed(header.as_bytes(), body.as_bytes(), keys.iter().map(AsRef::as_ref))
 }
 
 /// Returns the Secret with the key that makes the tokens for promotions into an environment.
@@ -100,7 +100,7 @@ impl HookServer {
         &self,
         call: HookCall<'_>,
         promotion: &str,
-    ) -> Result<HookAnswer, Unavailable> {
+    ) -> Result<HookAnswer, HookAnswer> {
         let mut values = call.headers.get_all("authorization").iter().filter_map(|value| value.to_str().ok());
         let token = values.next().and_then(|value| value.strip_prefix("Bearer "));
         let Some((claim, tag)) = token.and_then(parse_token) else { return Ok(HookAnswer::Refused) };
@@ -110,23 +110,13 @@ impl HookServer {
         let shows = |keys: &[&[u8]]| is_minted(subject, claim, tag, keys);
         let accepted = [Purpose::Callback];
         let shown = self.shown_key(&call, &secrets, &accepted, shows).await?;
-        if !shown.is_accepted() {
-            return Ok(self.refuse(&call, &shown, &accepted));
-        }
-        if let Err(answer) = self.count_call(&call.route.pipeline, true) {
-            return Ok(answer);
-        }
-        let report: CallbackReport = match call.parse_body() {
-            Ok(report) => report,
-            Err(error) => {
-                let kind = if error.is_data() { CallError::Invalid } else { CallError::Malformed };
-                let why = format!(
-                    "the body is not valid: {error}; write {{\"state\": \"done\"}} with one of accepted, done and \
-                     failed, and optionally a \"message\""
-                );
-                return Ok(HookAnswer::Error(kind, why));
-            }
-        };
+        self.authorize(&call, shown, &accepted)?;
+        let report: CallbackReport = call.parse_request(|error| {
+            format!(
+                "the body is not valid: {error}; write {{\"state\": \"done\"}} with one of accepted, done and failed, \
+                 and optionally a \"message\""
+            )
+        })?;
         let namespace = &call.route.pipeline.namespace;
         let now = Timestamp::now();
         let change = |object: &Promotion| status_change(object, subject, claim, &report, now);
@@ -171,8 +161,7 @@ pub fn status_change(
     if ended.contains(&status.phase) && !is_resumed {
         return StatusChange::Rejected(format!("this promotion has ended: it is {}", status.phase));
     }
-    let mut message = report.message.clone();
-    crate::record::cut(&mut message, MAX_TEXT);
+    let message = crate::record::safe_message(&report.message, MAX_TEXT);
     let callback = Callback { round: claim.round, state: report.state, message, at: Time::to_second(now) };
     StatusChange::Write(serde_json::json!({ "callback": callback }))
 }

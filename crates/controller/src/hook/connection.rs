@@ -2,19 +2,19 @@
 //! closed.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use sluice_core::slots::{Slot, Slots};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::certificate::{Certificate, acceptor};
-use super::connection_limit::{ConnectionLimit, ConnectionSlot};
 use super::metrics::CutCause;
 use super::server::{HookOptions, HookServer};
 use crate::metrics::Metrics;
@@ -55,8 +55,7 @@ async fn serve_all(
     most: usize,
     hook: Arc<HookServer>,
 ) {
-    let (total, per_peer) =
-        (Arc::new(Semaphore::new(most)), Arc::new(ConnectionLimit::new(most.div_ceil(PEER_SHARE))));
+    let (total, per_peer) = (Arc::new(Semaphore::new(most)), Slots::for_each(most.div_ceil(PEER_SHARE)));
     let acceptor = certificate.clone().map(acceptor);
     let reloads = async {
         match &certificate {
@@ -83,7 +82,7 @@ async fn serve_all(
             };
             let (acceptor, hook) = (acceptor.clone(), hook.clone());
             let Some(slot) =
-                hook.limited_peer(peer.ip()).map_or(Some(None), |p| per_peer.acquire(p).map(Some))
+                hook.limited_peer(peer.ip()).map_or(Some(None), |p| per_peer.take_for(p).map(Some))
             else {
                 hook.metrics.hooks.count_cut(CutCause::Crowded);
                 continue;
@@ -111,12 +110,12 @@ async fn serve_all(
 /// Counts an open connection in the limits and the metrics until it is dropped.
 struct OpenConnection {
     _permit: OwnedSemaphorePermit,
-    _slot: Option<ConnectionSlot>,
+    _slot: Option<Slot<IpAddr>>,
     metrics: Arc<Metrics>,
 }
 
 impl OpenConnection {
-    fn new(permit: OwnedSemaphorePermit, slot: Option<ConnectionSlot>, metrics: &Arc<Metrics>) -> Self {
+    fn new(permit: OwnedSemaphorePermit, slot: Option<Slot<IpAddr>>, metrics: &Arc<Metrics>) -> Self {
         metrics.hooks.connections.inc();
         Self { _permit: permit, _slot: slot, metrics: metrics.clone() }
     }

@@ -11,25 +11,20 @@ use sluice_api::pipeline::{Pipeline, PromotionPolicy};
 
 use super::answer::HookAnswer;
 use super::call::HookCall;
-use super::hmac_keys::{Purpose, Unavailable, secrets_of};
+use super::hmac_keys::{Purpose, secrets_of};
 use super::server::HookServer;
 use super::signature;
 use super::store::ChangeOutcome;
 
 impl HookServer {
     /// Handles a call of a forge.
-    pub(super) async fn handle_forge(&self, call: HookCall<'_>) -> Result<HookAnswer, Unavailable> {
+    pub(super) async fn handle_forge(&self, call: HookCall<'_>) -> Result<HookAnswer, HookAnswer> {
         let Some(proof) = ForgeProof::from_headers(call.headers) else { return Ok(HookAnswer::Refused) };
         let secrets = call.pipeline.map(forge_secrets).unwrap_or_default();
         let shows = |keys: &[&[u8]]| proof.verifies(call.body, keys);
         let accepted = [Purpose::Forge];
         let shown = self.shown_key(&call, &secrets, &accepted, shows).await?;
-        if !shown.is_accepted() {
-            return Ok(self.refuse(&call, &shown, &accepted));
-        }
-        if let Err(answer) = self.count_call(&call.route.pipeline, true) {
-            return Ok(answer);
-        }
+        self.authorize(&call, shown, &accepted)?;
         if !concerns_promotions(call.headers, call.body) {
             return Ok(HookAnswer::NothingToDo);
         }
@@ -85,9 +80,7 @@ impl ForgeProof {
     /// values.
     pub fn verifies(&self, body: &[u8], keys: &[&[u8]]) -> bool {
         match self {
-            ForgeProof::Signature(header) => {
-                signature::verify(Some(header), body, keys.iter().copied()).is_ok()
-            }
+            ForgeProof::Signature(header) => signature::is_signed(header, body, keys.iter().copied()),
             ForgeProof::Key(shown) => {
                 // The HMACs of the texts are compared, which takes constant time for texts of any length.
                 let by = hmac::Key::new(hmac::HMAC_SHA256, b"comparison");

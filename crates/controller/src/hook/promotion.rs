@@ -10,7 +10,7 @@ use sluice_api::pipeline::{Observe, Pipeline, PromotionPolicy, Target};
 use super::answer::{CallError, HookAnswer};
 use super::call::{HookCall, ShownKey};
 use super::event::{EventOrigin, InvolvedObject, Meaning, NO_REVISION, ReceivedEvent};
-use super::hmac_keys::{Purpose, Unavailable, secrets_of};
+use super::hmac_keys::{Purpose, secrets_of};
 use super::report;
 use super::server::HookServer;
 use super::store::ChangeOutcome;
@@ -21,7 +21,7 @@ impl HookServer {
         &self,
         call: HookCall<'_>,
         environment: &str,
-    ) -> Result<HookAnswer, Unavailable> {
+    ) -> Result<HookAnswer, HookAnswer> {
         let secrets = call.pipeline.map(|p| signing_secrets(p, environment)).unwrap_or_default();
         let unsigned_allowed = call.pipeline.is_some_and(|p| accepts_unsigned(p, environment));
         let origin: EventOrigin = call.parse_body().unwrap_or_default();
@@ -30,18 +30,12 @@ impl HookServer {
         let signed = shown.as_ref().is_ok_and(ShownKey::is_accepted);
         // If unsigned calls are allowed, errors of reading the keys matter for reports only.
         let Some(pipeline) = call.pipeline.filter(|_| unsigned_allowed || signed) else {
-            return shown.map(|shown| self.refuse(&call, &shown, &accepted));
+            return Ok(self.refuse(&call, &shown?, &accepted));
         };
-        if let Err(answer) = self.count_call(&call.route.pipeline, signed) {
-            return Ok(answer);
-        }
-        let event: ReceivedEvent = match call.parse_body() {
-            Ok(event) => event,
-            Err(error) => {
-                let why = format!("the body is not an event of Flux: {error}");
-                return Ok(HookAnswer::Error(CallError::Malformed, why));
-            }
-        };
+        self.count_call(&call.route.pipeline, signed)?;
+        let event: ReceivedEvent = call.parse_body().map_err(|error| {
+            HookAnswer::Error(CallError::Malformed, format!("the body is not an event of Flux: {error}"))
+        })?;
         match classify(pipeline, environment, &event) {
             EventVerdict::Reconcile => {
                 let is_report = |shown: &ShownKey| matches!(shown, ShownKey::Accepted(Purpose::Report(_), _));
@@ -79,11 +73,9 @@ impl HookServer {
         environment: &str,
         pipeline: &Pipeline,
         event: &ReceivedEvent,
-    ) -> Result<HookAnswer, Unavailable> {
+    ) -> Result<HookAnswer, HookAnswer> {
         let invalid = |why: String| HookAnswer::Error(CallError::Invalid, why);
-        if let Err(why) = report::check(pipeline, environment, event, Timestamp::now()) {
-            return Ok(invalid(why));
-        }
+        report::check(pipeline, environment, event, Timestamp::now()).map_err(invalid)?;
         let _permit = self.queue.acquire(&call.route.pipeline).await?;
         Ok(match self.store.record_report(&call.route.pipeline, environment, event).await? {
             ChangeOutcome::Written => HookAnswer::Accepted(call.route.pipeline.clone()),

@@ -179,14 +179,13 @@ pub fn updated(before: Option<&Report>, event: &ReceivedEvent, now: Timestamp) -
     if is_old {
         return None;
     }
-    let mut message = match health {
+    let message = match health {
         Health::Ready => String::new(),
         Health::Progressing => {
             "it is released, and no event has reported yet that its tests succeeded".into()
         }
-        _ => event.message.clone(),
+        _ => crate::record::safe_message(&event.message, MAX_TEXT),
     };
-    crate::record::cut(&mut message, MAX_TEXT);
     let deployed_or = |key: &str, last: &str| match meaning {
         Meaning::Deployed => event.metadata(key).unwrap_or_default().to_string(),
         _ => last.to_string(),

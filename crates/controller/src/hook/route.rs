@@ -1,6 +1,10 @@
 //! The paths of the hook server. Names in Kubernetes need no escapes, so a path with escapes names nothing, except
 //! in the revision of an approval.
 
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
+
 use crate::key::PipelineKey;
 
 /// What a path names: a pipeline and an endpoint.
@@ -97,22 +101,16 @@ impl Route {
 /// The longest revision in a path, in bytes.
 const MAX_REVISION_BYTES: usize = 1024;
 
-/// Decodes the percent-encoding of a part of a path (RFC 3986, section 2.1).
+/// Decodes the percent-encoding of a part of a path (RFC 3986, section 2.1). `None` if an escape is broken.
 fn unescape(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        if *first != b'%' {
-            bytes.push(*first);
-            rest = after;
-            continue;
-        }
-        let [high, low, after @ ..] = after else { return None };
-        let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-        bytes.push(digit(*high)? << 4 | digit(*low)?);
-        rest = after;
+    let is_escape = |after: &str| {
+        after.get(..2).is_some_and(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
+    };
+    // The crate would leave a broken escape as it is.
+    if !text.split('%').skip(1).all(is_escape) {
+        return None;
     }
-    String::from_utf8(bytes).ok()
+    percent_decode_str(text).decode_utf8().ok().map(Cow::into_owned)
 }
 
 fn is_name(text: &str) -> bool {

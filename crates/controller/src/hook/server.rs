@@ -11,11 +11,11 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Bytes};
 use kube::Client;
 use sluice_api::Pipeline;
+use sluice_core::slots::{Slot, Slots};
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
 use super::answer::{CallError, HookAnswer};
 use super::call::{HookCall, MAX_SHORT_BODY_BYTES, ShownKey};
-use super::connection_limit::{ConnectionLimit, ConnectionSlot};
 use super::directory::{Directory, PipelineLookup};
 use super::hmac_keys::{HookKeyCache, HookKeys, Purpose, Unavailable};
 use super::proxies::Proxies;
@@ -73,8 +73,8 @@ impl HookOptions {
 
 /// The hook server without its connections: all that is needed to answer a call.
 pub struct HookServer {
-    directory: Arc<Directory>,
-    keys: Arc<HookKeyCache>,
+    pub(super) directory: Arc<Directory>,
+    pub(super) keys: Arc<HookKeyCache>,
     pub(super) store: Store,
     pub(super) metrics: Arc<Metrics>,
     /// The inputs of the controller's loop.
@@ -84,7 +84,7 @@ pub struct HookServer {
     /// By pipeline, and by whether the call is signed: unsigned calls do not use up the limit of signed ones.
     pipelines: Mutex<RateLimits<(PipelineKey, bool)>>,
     long_bodies: Semaphore,
-    long_bodies_by_peer: Arc<ConnectionLimit>,
+    long_bodies_by_peer: Slots<IpAddr>,
     callbacks: bool,
     pub(super) queue: WriteQueue,
     /// The notices about calls with a wrong key, by pipeline and endpoint.
@@ -115,7 +115,7 @@ impl HookServer {
             peers: Mutex::new(RateLimits::new(options.peer_rate)),
             pipelines: Mutex::new(RateLimits::new(options.pipeline_rate)),
             long_bodies: Semaphore::new(MAX_LONG_BODIES),
-            long_bodies_by_peer: Arc::new(ConnectionLimit::new(MAX_LONG_BODIES_PER_PEER)),
+            long_bodies_by_peer: Slots::for_each(MAX_LONG_BODIES_PER_PEER),
         }
     }
 
@@ -172,10 +172,7 @@ impl HookServer {
                 self.handle_approval(call, environment, revision).await
             }
         };
-        handled.unwrap_or_else(|why| match why {
-            Unavailable::RetryLater => HookAnswer::Unavailable,
-            Unavailable::Unreadable(why) => HookAnswer::Error(CallError::Unreadable, why),
-        })
+        handled.unwrap_or_else(|answer| answer)
     }
 
     /// Reads the whole body, with the slots that it occupies if it is long.
@@ -213,7 +210,7 @@ impl HookServer {
                     return Err(too_long());
                 }
                 if length > MAX_SHORT_BODY_BYTES && slots.is_none() {
-                    let own = self.long_bodies_by_peer.acquire(caller).ok_or(HookAnswer::Unavailable)?;
+                    let own = self.long_bodies_by_peer.take_for(caller).ok_or(HookAnswer::Unavailable)?;
                     slots = Some((own, self.long_bodies.try_acquire().map_err(|_| HookAnswer::Unavailable)?));
                 }
                 whole.extend_from_slice(&data);
@@ -287,20 +284,6 @@ impl HookServer {
         Ok(other_key(call, &known, accepted, shows))
     }
 
-    /// Returns the cached keys of a Secret in the namespace of a call's pipeline.
-    pub(super) async fn cached_keys(
-        &self,
-        call: &HookCall<'_>,
-        secret: &str,
-    ) -> Result<HookKeys, Unavailable> {
-        self.keys.get(&call.route.pipeline.namespace, secret, false).await
-    }
-
-    /// Returns how many other pipelines of the namespace accept triggers with a key of this Secret.
-    pub(super) fn other_trigger_pipelines(&self, pipeline: &PipelineKey, secret: &str) -> usize {
-        self.directory.other_trigger_pipelines(pipeline, secret)
-    }
-
     /// Returns which key signed the body. A call with several `X-Signature` headers shows no key.
     pub(super) async fn signing_key(
         &self,
@@ -310,8 +293,27 @@ impl HookServer {
     ) -> Result<ShownKey, Unavailable> {
         let mut headers = call.headers.get_all("x-signature").iter().map(HeaderValue::as_bytes);
         let (Some(header), None) = (headers.next(), headers.next()) else { return Ok(ShownKey::None) };
-        let shows = |keys: &[&[u8]]| signature::verify(Some(header), call.body, keys.iter().copied()).is_ok();
+        let shows = |keys: &[&[u8]]| signature::is_signed(header, call.body, keys.iter().copied());
         self.shown_key(call, secrets, accepted, shows).await
+    }
+
+    /// Counts a call that shows an accepted key of its pipeline. Returns the pipeline, and the Secret with the key.
+    ///
+    /// # Errors
+    /// The answer to a call that shows no accepted key, or is over the limit.
+    pub(super) fn authorize<'a>(
+        &self,
+        call: &HookCall<'a>,
+        shown: ShownKey,
+        accepted: &[Purpose],
+    ) -> Result<(&'a Pipeline, String), HookAnswer> {
+        match (call.pipeline, shown) {
+            (Some(pipeline), ShownKey::Accepted(_, secret)) => {
+                self.count_call(&call.route.pipeline, true)?;
+                Ok((pipeline, secret))
+            }
+            (_, shown) => Err(self.refuse(call, &shown, accepted)),
+        }
     }
 
     /// Refuses a call. If it shows a key of its pipeline for another purpose, a log line and an event name the
@@ -367,7 +369,7 @@ fn other_key(
 const MAX_REPORT_KEYS_TRIED: usize = 16;
 
 /// The slots that a long body occupies: one of its peer's, and one of all.
-type LongBodySlots<'a> = (ConnectionSlot, SemaphorePermit<'a>);
+type LongBodySlots<'a> = (Slot<IpAddr>, SemaphorePermit<'a>);
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -12,6 +12,17 @@ pub mod tampered;
 
 pub use create::create;
 
+use sluice_core::value_check;
+
+/// Returns the message of another program without characters that a terminal would interpret or that no reader sees, in
+/// at most this many bytes and an ellipsis.
+pub(crate) fn safe_message(text: &str, max_bytes: usize) -> String {
+    let is_safe = |c: &char| !value_check::is_unsafe(*c) || matches!(c, '\n' | '\t');
+    let mut message: String = text.chars().filter(is_safe).take(max_bytes + 1).collect();
+    cut(&mut message, max_bytes);
+    message
+}
+
 /// Shortens a text to at most this many bytes, and an ellipsis. Messages of other programs can be of any length,
 /// and an object cannot.
 pub(crate) fn cut(text: &mut String, max_bytes: usize) {

@@ -1,10 +1,10 @@
 //! A queue of news to be sent: fair by namespace, with a few tries each and a bounded number for each namespace.
 //! News that cannot be sent are dropped: they delay, fail and repeat no promotion.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use sluice_core::slots::Slots;
 use sluice_delivery::{FairQueue, Retry, clock};
 
 /// The pause after each try. After the last try the news are dropped.
@@ -23,12 +23,13 @@ const MAX_WAITING: usize = 100;
 #[derive(Clone)]
 pub struct NewsQueue {
     slots: Arc<FairQueue>,
-    waiting: Arc<Waiting>,
+    /// By namespace.
+    waiting: Slots<String>,
 }
 
 impl Default for NewsQueue {
     fn default() -> Self {
-        NewsQueue { slots: FairQueue::new(MAX_SENDERS), waiting: Arc::default() }
+        NewsQueue { slots: FairQueue::new(MAX_SENDERS), waiting: Slots::for_each(MAX_WAITING) }
     }
 }
 
@@ -40,13 +41,11 @@ impl NewsQueue {
         F: Future<Output = Result<(), Retry>> + Send + 'static,
     {
         let namespace = object.split('/').next().unwrap_or_default().to_string();
-        if !self.waiting.add(&namespace) {
-            return false;
-        }
-        let Self { slots, waiting } = self.clone();
+        let Some(waiting) = self.waiting.take_for(namespace) else { return false };
+        let slots = self.slots.clone();
         tokio::spawn(async move {
             send_with_retries(&slots, &object, attempt).await;
-            waiting.remove(&namespace);
+            drop(waiting);
         });
         true
     }
@@ -79,46 +78,9 @@ pub(super) async fn send_with_retries<F>(
     }
 }
 
-/// The number of waiting news of each namespace.
-#[derive(Debug, Default)]
-struct Waiting(Mutex<HashMap<String, usize>>);
-
-impl Waiting {
-    /// Adds one of a namespace. Returns `false` if too many wait.
-    fn add(&self, namespace: &str) -> bool {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(namespace.into()).or_default();
-        let has_room = *count < MAX_WAITING;
-        *count += usize::from(has_room);
-        has_room
-    }
-
-    /// Removes one of a namespace.
-    fn remove(&self, namespace: &str) {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get_mut(namespace) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                counts.remove(namespace);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn news_of_one_namespace_do_not_use_the_room_of_another() {
-        let waiting = Waiting::default();
-        let added = (0..1000).filter(|_| waiting.add("busy")).count();
-        assert_eq!((added, waiting.add("quiet")), (MAX_WAITING, true));
-        waiting.remove("busy");
-        assert!(waiting.add("busy") && !waiting.add("busy"));
-        waiting.remove("quiet");
-        assert_eq!(waiting.0.lock().unwrap().len(), 1);
-    }
 
     #[tokio::test(start_paused = true)]
     async fn news_are_retried_only_if_a_retry_makes_sense_and_a_few_times() {

@@ -1,13 +1,11 @@
 //! Whether a Promotion is still as Sluice recorded it. The rules of the CRD reject changes of its spec; this check
 //! covers clusters without these rules, and Promotions that someone else created.
 
-use std::fmt::Write;
-
 use kube::ResourceExt;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use sluice_api::promotion::{Promotion, PromotionSpec};
 use sluice_core::Revision;
+use sluice_core::hex::sha256_hex;
 use sluice_core::pipeline::{Environment, Pipeline};
 use sluice_core::promotion_name::{promotion_name, trigger_name};
 
@@ -91,12 +89,7 @@ pub fn digest(spec: &PromotionSpec) -> String {
         spec.evidence.iter().map(evidence).collect::<Vec<Value>>(),
         spec.trigger.as_ref().map(|t| json!([t.key, t.at])),
     ]);
-    let mut text = String::with_capacity(64);
-    for byte in Sha256::digest(fields.to_string().as_bytes()) {
-        // Writing to a String does not fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    sha256_hex(fields.to_string().as_bytes())
 }
 
 #[cfg(test)]

@@ -6,10 +6,10 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::ObjectMeta;
 use kube::{Api, Client, Resource, ResourceExt};
-use sha2::{Digest, Sha256};
 use sluice_api::FIELD_MANAGER;
 use sluice_api::pipeline::Pipeline;
 use sluice_api::promotion::Promotion;
+use sluice_core::hex::sha256_hex;
 use sluice_delivery::{DeliveryStrategy, Order, fault, notification};
 
 use crate::act::ActError;
@@ -48,8 +48,7 @@ pub fn event(pipeline: &Pipeline, promotion: &Promotion, order: &Order, now: Tim
 
 /// The name of the event, which differs between promotions, and between rounds of a promotion.
 fn name(promotion: &str, identity: &str) -> String {
-    let digest: String =
-        Sha256::digest(identity.as_bytes()).iter().take(8).map(|b| format!("{b:02x}")).collect();
+    let digest = &sha256_hex(identity.as_bytes())[..16];
     let prefix: String = promotion.chars().take(MAX_NAME_LENGTH - digest.len() - 1).collect();
     format!("{}.{digest}", prefix.trim_end_matches(['.', '-']))
 }

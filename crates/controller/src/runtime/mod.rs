@@ -23,7 +23,7 @@ use crate::hook::Directory;
 use crate::key::PipelineKey;
 use crate::metrics::Metrics;
 use crate::observe::ObserveScope;
-use crate::options::ControllerOptions;
+use crate::options::{ControllerOptions, Replica};
 use crate::record::events::Events;
 use crate::shard::{LeaseCommand, Shards};
 use crate::snapshots::{Shown, SnapshotRequests};
@@ -88,7 +88,11 @@ impl Runtime {
             history_limit: options.history_limit,
             poll_interval: options.poll_interval,
         };
-        let shards = options.election.as_ref().map_or_else(Shards::all, |e| Shards::none_of(e.shards));
+        let shards = match &options.replica {
+            Replica::Only => Shards::all(),
+            Replica::Elected(election) => Shards::none_of(election.shards),
+            Replica::Observer => Shards::none_of(1),
+        };
         let sessions = SessionSet::new(
             hub.clone(),
             options.insecure_kubeconfig_exec,

@@ -9,8 +9,8 @@ use futures::future::{BoxFuture, Shared};
 use kube::{Client, ResourceExt};
 use sluice_api::{Pipeline, Promotion};
 use sluice_core::access::Caller;
-use sluice_core::caller_slots::CallerSlots;
 use sluice_core::planned_change::PlannedChange;
+use sluice_core::slots::CallerSlots;
 use sluice_delivery::{Delivery, FairQueue, Order};
 
 use super::credentials;

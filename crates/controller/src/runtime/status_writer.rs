@@ -14,14 +14,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sluice_api::FIELD_MANAGER;
 use sluice_api::lenient;
-use sluice_api::pipeline::PipelineStatus;
-use sluice_api::promotion::PromotionStatus;
 use sluice_delivery::FairQueue;
 use tokio::sync::mpsc;
 
 use crate::key::version_of;
 use crate::state::Input;
-use crate::state::cached::PipelineHookFields;
+use crate::state::cached::HasHookFields;
 use crate::state::status_queue::{StatusOwner, StatusWrite, StoredObject, WriteOutcome};
 use crate::timeout::{API_CALL_TIMEOUT, within};
 
@@ -76,7 +74,7 @@ async fn put<K>(
 ) -> WriteOutcome
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + HasStatus<Status: DeserializeOwned + LoopFields>
+        + HasStatus<Status: DeserializeOwned + HasHookFields>
         + DeserializeOwned
         + Clone
         + Debug,
@@ -118,31 +116,13 @@ where
     WriteOutcome::Failed(kube::Error::Service("the object is edited all the time".into()))
 }
 
-/// Whether a stored status is one that this replica has written, or may have written.
-fn is_expected<S: DeserializeOwned + LoopFields>(write: &StatusWrite, stored: Option<&S>) -> bool {
-    let Some(stored) = stored.map(LoopFields::loop_fields) else { return true };
+/// Whether a stored status, apart from the fields that hook calls write, is one that this replica has written, or may
+/// have written.
+fn is_expected<S: DeserializeOwned + HasHookFields>(write: &StatusWrite, stored: Option<&S>) -> bool {
+    let Some(mut stored) = stored.cloned() else { return true };
+    stored.take_hook_fields();
     let mut expected = write.may_be_stored.iter().chain([&write.status]);
     expected.any(|text| serde_json::from_str::<S>(text.get()).is_ok_and(|status| status == stored))
-}
-
-/// A status with fields that hook calls write.
-trait LoopFields: PartialEq {
-    /// The status without the fields that hook calls write.
-    fn loop_fields(&self) -> Self;
-}
-
-impl LoopFields for PipelineStatus {
-    fn loop_fields(&self) -> Self {
-        let mut status = self.clone();
-        let _ = PipelineHookFields::take(&mut status);
-        status
-    }
-}
-
-impl LoopFields for PromotionStatus {
-    fn loop_fields(&self) -> Self {
-        PromotionStatus { callback: None, key_approval: None, ..self.clone() }
-    }
 }
 
 /// The body of a write: the part of the object that Sluice applies.

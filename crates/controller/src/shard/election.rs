@@ -81,10 +81,6 @@ enum Membership {
     Leaving,
 }
 
-/// The durations of replicas of one installation differ by this factor at most. A longer duration was written by
-/// someone else. It is cut, because it would stop all replicas for that time.
-const MAX_DURATION_FACTOR: u32 = 20;
-
 /// The election as one replica sees it.
 #[derive(Debug)]
 pub struct Election {
@@ -352,7 +348,7 @@ impl Election {
             [lease.renewed + self.timing.retry_period, lease.renewed + self.timing.renew_deadline]
         });
         let others = self.others.values().flat_map(|lease| {
-            let duration = self.duration(&lease.record);
+            let duration = self.timing.accepted_duration(lease.record.duration);
             [lease.since + duration, lease.since + 2 * duration]
         });
         let retries = self.failed.values().map(|sent| *sent + self.timing.retry_period);
@@ -472,7 +468,8 @@ impl Election {
         let mut requests = Vec::new();
         for (name, lease) in self.other_replicas() {
             let durations = if self.is_incompatible(&lease.record) { 1 } else { 2 };
-            let is_expired = lease.since + durations * self.duration(&lease.record) <= now;
+            let is_expired =
+                lease.since + durations * self.timing.accepted_duration(lease.record.duration) <= now;
             if is_expired && self.may_send(name, now) && self.membership != Membership::Leaving {
                 requests.push(LeaseRequest::Delete(name.clone(), lease.record.version.clone()));
             }
@@ -498,13 +495,6 @@ impl Election {
         }
     }
 
-    /// How long a Lease that does not change belongs to its holder. That is the duration in the Lease, on which
-    /// the holder relies, but at most [`MAX_DURATION_FACTOR`] times this replica's own duration.
-    fn duration(&self, record: &LeaseRecord) -> Duration {
-        let own = self.timing.lease_duration;
-        if record.duration.is_zero() { own } else { record.duration.min(own * MAX_DURATION_FACTOR) }
-    }
-
     /// Since when a shard has been free; `None` if it is not.
     fn free_since(&self, name: &LeaseName, now: Moment) -> Option<Moment> {
         if self.held.contains_key(name) {
@@ -517,7 +507,9 @@ impl Election {
             None => Some(*since),
             // This replica took it, and the answer was lost.
             Some(holder) if *holder == self.identity() => Some(*since),
-            Some(_) => Some(*since + self.duration(record)).filter(|end| *end <= now),
+            Some(_) => {
+                Some(*since + self.timing.accepted_duration(record.duration)).filter(|end| *end <= now)
+            }
         }
     }
 
@@ -535,7 +527,8 @@ impl Election {
     /// A replica with another number of shards that may still act: its Lease has not expired.
     fn incompatible(&self, now: Moment) -> Option<(&str, &ObservedLease)> {
         let may_act = |lease: &ObservedLease| {
-            self.is_incompatible(&lease.record) && now < lease.since + self.duration(&lease.record)
+            self.is_incompatible(&lease.record)
+                && now < lease.since + self.timing.accepted_duration(lease.record.duration)
         };
         self.other_replicas().find_map(|(name, lease)| match name {
             LeaseName::Replica(identity) if may_act(lease) => Some((identity.as_str(), lease)),
@@ -548,7 +541,7 @@ impl Election {
         let member = |(name, lease): (&LeaseName, &ObservedLease)| match name {
             LeaseName::Replica(identity)
                 if !self.is_incompatible(&lease.record)
-                    && now < lease.since + self.duration(&lease.record) =>
+                    && now < lease.since + self.timing.accepted_duration(lease.record.duration) =>
             {
                 Some(identity.clone())
             }

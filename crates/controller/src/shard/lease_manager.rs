@@ -12,6 +12,7 @@ use kube::core::{Request, Status};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use sluice_api::FIELD_MANAGER;
+use sluice_core::hex::hex;
 use sluice_delivery::{LeaseTerm, since_boot};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
@@ -418,6 +419,5 @@ fn random_identity() -> String {
     if ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut random).is_err() {
         random = Timestamp::now().subsec_nanosecond().to_be_bytes();
     }
-    let random: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{host}-{random}")
+    format!("{host}-{}", hex(random))
 }

@@ -26,6 +26,10 @@ pub struct LeaseTiming {
     pub retry_period: Duration,
 }
 
+/// The durations of replicas of one installation differ by this factor at most. A longer duration was written by
+/// someone else. It is cut, because it would stop all replicas for that time.
+const MAX_DURATION_FACTOR: u32 = 20;
+
 impl Default for LeaseTiming {
     fn default() -> Self {
         LeaseTiming {
@@ -37,6 +41,13 @@ impl Default for LeaseTiming {
 }
 
 impl LeaseTiming {
+    /// How long a Lease that does not change belongs to its holder. That is the duration that is stored in the Lease,
+    /// on which the holder relies, but at most [`MAX_DURATION_FACTOR`] times this replica's own duration.
+    pub(super) fn accepted_duration(&self, stored: Duration) -> Duration {
+        let own = self.lease_duration;
+        if stored.is_zero() { own } else { stored.min(own * MAX_DURATION_FACTOR) }
+    }
+
     /// Checks that a holder stops before another replica takes over.
     ///
     /// # Errors

@@ -238,14 +238,14 @@ impl State {
     /// Checks whether the commit that delivered a promotion is still in its branch.
     fn check_delivered(&mut self, key: &PipelineKey, name: &str) {
         let now = self.now.instant;
-        let due = self.schedule.check_due(name, now);
+        let due = self.schedule.lost_commit_check_due(name, now);
         if due > now {
             return self.requeue_at(key, due);
         }
         let Some(prepared) = self.prepare(key, name, StrategySource::Environment) else { return };
         let Some(commit) = prepared.commit() else { return };
-        self.schedule.check_started(name, now);
-        let next = self.schedule.check_due(name, now);
+        self.schedule.lost_commit_check_started(name, now);
+        let next = self.schedule.lost_commit_check_due(name, now);
         self.requeue_at(key, next);
         self.launch(key, prepared, Work::CheckCommit(commit));
     }

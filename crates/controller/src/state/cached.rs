@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use kube::Resource;
 use sluice_api::pipeline::{Pipeline, PipelineStatus};
-use sluice_api::promotion::{Callback, KeyApproval, Promotion};
+use sluice_api::promotion::{Callback, KeyApproval, Promotion, PromotionStatus};
 use sluice_core::Time;
 
 use crate::key::version_of;
@@ -135,6 +135,15 @@ impl<K: CachedParts> Cached<K> {
     }
 }
 
+/// A status with fields that hook calls write.
+pub(crate) trait HasHookFields: Clone + PartialEq {
+    /// These fields.
+    type HookFields: Default;
+
+    /// Takes the fields out of the status.
+    fn take_hook_fields(&mut self) -> Self::HookFields;
+}
+
 /// The fields of a pipeline's status that hook calls write.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct PipelineHookFields {
@@ -144,10 +153,14 @@ pub(crate) struct PipelineHookFields {
     pub forge_called: Option<Time>,
 }
 
-impl PipelineHookFields {
-    /// Takes the fields out of a status.
-    pub(crate) fn take(status: &mut PipelineStatus) -> Self {
-        Self { reports: std::mem::take(&mut status.reports), forge_called: status.forge_called.take() }
+impl HasHookFields for PipelineStatus {
+    type HookFields = PipelineHookFields;
+
+    fn take_hook_fields(&mut self) -> PipelineHookFields {
+        PipelineHookFields {
+            reports: std::mem::take(&mut self.reports),
+            forge_called: self.forge_called.take(),
+        }
     }
 }
 
@@ -175,7 +188,7 @@ impl CachedParts for CachedPipeline {
         // Sluice reads none of them, and they can take 256 KiB. kubectl apply keeps a copy of the object there.
         object.metadata.annotations = None;
         let mut status = object.status.take().unwrap_or_default();
-        let hook = PipelineHookFields::take(&mut status);
+        let hook = status.take_hook_fields();
         let status = serialize_status(&status).ok();
         (Self { object: Arc::new(object), status }, hook)
     }
@@ -210,6 +223,14 @@ pub(crate) struct PromotionHookFields {
     pub key_approval: Option<Box<KeyApproval>>,
 }
 
+impl HasHookFields for PromotionStatus {
+    type HookFields = PromotionHookFields;
+
+    fn take_hook_fields(&mut self) -> PromotionHookFields {
+        PromotionHookFields { report: self.callback.take(), key_approval: self.key_approval.take() }
+    }
+}
+
 /// A Promotion in memory, with its status.
 #[derive(Debug)]
 pub(crate) struct CachedPromotion(pub Arc<Promotion>);
@@ -220,11 +241,7 @@ impl CachedParts for CachedPromotion {
 
     fn split(mut object: Promotion) -> (Self, PromotionHookFields) {
         object.metadata.annotations = None;
-        let status = object.status.as_mut();
-        let hook = status.map(|status| PromotionHookFields {
-            report: status.callback.take(),
-            key_approval: status.key_approval.take(),
-        });
+        let hook = object.status.as_mut().map(HasHookFields::take_hook_fields);
         (Self(Arc::new(object)), hook.unwrap_or_default())
     }
 

@@ -3,7 +3,6 @@
 //! inputs.
 
 mod actions;
-mod approval_policy;
 pub(crate) mod cached;
 mod clusters;
 mod commit_statuses;
@@ -11,7 +10,7 @@ mod early_retry;
 pub mod effect;
 mod entries;
 pub mod input;
-mod lost_clusters;
+mod lost_cluster_events;
 mod pipeline_status;
 mod pipelines;
 mod promotions;
@@ -36,6 +35,7 @@ pub mod stored_time;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod unguarded_approvals;
 mod unreadable;
 mod waiting_branches;
 

@@ -6,7 +6,7 @@ use kube::ResourceExt;
 use sluice_api::pipeline::{Pipeline, PipelineStatus};
 use sluice_api::promotion::{Promotion, PromotionStatus};
 
-use super::cached::PipelineHookFields;
+use super::cached::HasHookFields;
 use super::status_queue::{StatusOwner, StatusWrite, StoredObject, WriteOutcome};
 use crate::key::version_of;
 
@@ -134,6 +134,6 @@ impl SimulatedHub {
 /// A status without what hook calls store.
 pub(super) fn loop_fields(status: Option<PipelineStatus>) -> PipelineStatus {
     let mut status = status.unwrap_or_default();
-    let _ = PipelineHookFields::take(&mut status);
+    status.take_hook_fields();
     status
 }

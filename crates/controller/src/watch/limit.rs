@@ -289,10 +289,8 @@ impl ObservedMemory {
             return Err(TooLarge::Cluster((self.limit / 3) >> 20));
         }
         if used.values().sum::<usize>() + more > self.limit {
-            let mut groups: HashSet<_> = used.keys().map(group).collect();
-            groups.insert(group(cluster));
-            let of_group = used.iter().filter(|(key, _)| group(key) == group(cluster));
-            if of_group.map(|(_, bytes)| bytes).sum::<usize>() + more > self.limit / groups.len() {
+            let (of_group, share) = used_and_share(&used, cluster, self.limit);
+            if of_group + more > share {
                 return Err(TooLarge::All(self.limit >> 20));
             }
         }
@@ -308,21 +306,11 @@ impl ObservedMemory {
         let of_cluster = used.get(cluster).copied().unwrap_or_default().saturating_sub(outdated);
         let all = used.values().sum::<usize>().saturating_sub(outdated);
         let room = self.limit / 3 * 2;
-        of_cluster < room / 3 && (all < room || self.has_share(&used, cluster, room, outdated))
-    }
-
-    /// Whether the namespace of a cluster has less than an equal share of `limit`.
-    fn has_share(
-        &self,
-        used: &HashMap<ClusterKey, usize>,
-        cluster: &ClusterKey,
-        limit: usize,
-        outdated: usize,
-    ) -> bool {
-        let mut groups: HashSet<_> = used.keys().map(group).collect();
-        groups.insert(group(cluster));
-        let of_group = used.iter().filter(|(key, _)| group(key) == group(cluster));
-        of_group.map(|(_, bytes)| bytes).sum::<usize>().saturating_sub(outdated) < limit / groups.len()
+        let has_share = || {
+            let (of_group, share) = used_and_share(&used, cluster, room);
+            of_group.saturating_sub(outdated) < share
+        };
+        of_cluster < room / 3 && (all < room || has_share())
     }
 
     fn release(&self, cluster: &ClusterKey, less: usize) {
@@ -339,6 +327,14 @@ impl ObservedMemory {
     pub fn used(&self) -> usize {
         self.used.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
     }
+}
+
+/// Returns the bytes that the namespace of a cluster uses, and its equal share of `limit`.
+fn used_and_share(used: &HashMap<ClusterKey, usize>, cluster: &ClusterKey, limit: usize) -> (usize, usize) {
+    let mut groups: HashSet<_> = used.keys().map(group).collect();
+    groups.insert(group(cluster));
+    let of_group = used.iter().filter(|(key, _)| group(key) == group(cluster));
+    (of_group.map(|(_, bytes)| bytes).sum(), limit / groups.len())
 }
 
 /// The clusters that share memory: those of one namespace, or the hub.

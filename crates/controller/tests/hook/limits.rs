@@ -60,7 +60,7 @@ fn each_notice_is_due_once_in_ten_minutes() {
 
 #[test]
 fn the_caller_is_the_last_address_that_is_no_trusted_proxy() {
-    let networks = ["10.0.0.0/8", "fd00::/8", "192.0.2.7"].map(|n| n.parse::<Network>().unwrap());
+    let networks = ["10.0.0.0 / 8", "fd00::/8", " 192.0.2.7"].map(|n| n.parse::<Network>().unwrap());
     let proxies = Proxies::new(networks.to_vec());
     let table: [(&str, &[&str], &str); 17] = [
         ("203.0.113.5", &[], "203.0.113.5"),
@@ -87,7 +87,7 @@ fn the_caller_is_the_last_address_that_is_no_trusted_proxy() {
         let found = proxies.caller(address, forwarded.iter().copied());
         assert_eq!(found.to_string(), caller, "{peer} {forwarded:?}");
     }
-    for bad in ["10.0.0.0/33", "::/129", "10.0.0", "", "a/8", "10.0.0.0/-1"] {
+    for bad in ["10.0.0.0/33", "::/129", "10.0.0", "", "a/8", "10.0.0.0/-1", "010.0.0.0/8"] {
         let error = bad.parse::<Network>().unwrap_err().to_string();
         assert!(error.contains("write one such as"), "{error}");
     }

@@ -254,6 +254,13 @@ fn a_failure_keeps_the_revision_that_ran_and_has_the_message() {
 }
 
 #[test]
+fn the_message_of_a_failure_has_no_characters_that_control_a_terminal() {
+    let mut event = event("UpgradeFailed", "6.1.9", 0, 1);
+    event.message = "failed:\n\u{1b}[2J\u{9b}1A\u{202e}gnp\u{200b}.exe\u{7f}".into();
+    assert_eq!(updated(None, &event).unwrap().message, "failed:\n[2J1Agnp.exe");
+}
+
+#[test]
 fn a_release_with_tests_is_ready_when_its_tests_have_succeeded() {
     let tested = updated(None, &event("TestSucceeded", "6.1.8", 0, 10)).unwrap();
     assert_eq!(tested.health, Health::Ready);
@@ -363,30 +370,34 @@ fn the_size_of_all_reports_of_a_pipeline_is_limited() {
         target
     };
     of.spec.environments[1].targets = (0..128).map(target).collect();
+    let mut edge = of.spec.environments[1].clone();
+    edge.name = "edge".into();
+    of.spec.environments.push(edge);
     let failure_with_long_message = |n: usize| {
         let mut event = with_metadata(event("UpgradeFailed", "6.1.9", 0, 1), "cluster", &format!("c{n}"));
-        event.message = "\u{1}".repeat(2000);
+        // Two bytes each in JSON.
+        event.message = "\"".repeat(2000);
         event
     };
-    for n in 0..128 {
-        store(&mut of, "prod", &failure_with_long_message(n)).unwrap();
+    for (environment, n) in ["prod", "edge"].into_iter().flat_map(|e| (0..128).map(move |n| (e, n))) {
+        store(&mut of, environment, &failure_with_long_message(n)).unwrap();
         let size = reported::size(&of.status.as_ref().unwrap().reports);
-        assert!(size <= MAX_REPORTS_BYTES, "{n}: {size} bytes");
+        assert!(size <= MAX_REPORTS_BYTES, "{environment} {n}: {size} bytes");
     }
-    let health_and_has_long_message = |of: &Pipeline, n: usize| {
-        let report = &of.status.as_ref().unwrap().reports[&format!("prod/t{n}/HelmRelease/podinfo")];
+    let health_and_has_long_message = |of: &Pipeline, target: &str| {
+        let report = &of.status.as_ref().unwrap().reports[&format!("{target}/HelmRelease/podinfo")];
         (report.health, report.message.len() > 1000)
     };
     // If the reports are too large, all messages are dropped, and the health stays, so that the messages of some
     // clusters do not prevent the reports of others.
     assert_eq!(
-        (health_and_has_long_message(&of, 0), health_and_has_long_message(&of, 127)),
+        (health_and_has_long_message(&of, "prod/t0"), health_and_has_long_message(&of, "edge/t127")),
         ((Health::Failed, false), (Health::Failed, true))
     );
 
     // So many reports that they are too large even without messages.
     let many = of.spec.environments[1].targets.clone();
-    for e in 0..15 {
+    for e in 0..14 {
         let mut environment = of.spec.environments[1].clone();
         (environment.name, environment.targets) = (format!("e{e}"), many.clone());
         of.spec.environments.push(environment);
@@ -403,7 +414,7 @@ fn the_size_of_all_reports_of_a_pipeline_is_limited() {
     assert!(before > MAX_REPORTS_BYTES, "{before}");
     let success =
         |n: usize| with_metadata(event("UpgradeSucceeded", "6.2.0", 30, 2), "cluster", &format!("c{n}"));
-    let why = store(&mut of, "e14", &success(0)).unwrap_err();
+    let why = store(&mut of, "e13", &success(0)).unwrap_err();
     assert!(why.contains("split the pipeline into two"), "{why}");
     // A report that is smaller than the one it replaces is stored all the same.
     store(&mut of, "e3", &success(0)).unwrap();

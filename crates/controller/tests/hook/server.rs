@@ -12,7 +12,7 @@ use reqwest::{Client as Http, RequestBuilder};
 use ring::hmac;
 use serde_json::json;
 use sluice_controller::hook::{HookOptions, Proxies};
-use sluice_controller::{ControllerOptions, ObserveScope, Shown, snapshot_channel};
+use sluice_controller::{ControllerOptions, ObserveScope, Replica, Shown, snapshot_channel};
 use sluice_core::fleet::index::Fleet;
 use sluice_testkit::{Cluster, ControlPlane, Scratch, eventually};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -132,7 +132,7 @@ async fn start(
     cache_dir: PathBuf,
 ) -> Result<JoinHandle<()>> {
     let options = ControllerOptions {
-        election: None,
+        replica: Replica::Only,
         watch_namespace: None,
         observe: ObserveScope::All,
         no_cross_namespace_refs: false,

@@ -7,11 +7,11 @@ use std::ops::Range;
 use granit_parser::{Event, ScalarStyle, Tag};
 
 use super::choice::Choice;
-use super::error::{Asker, Location, SetError};
 use super::image::{self, ImageError};
 use super::limits::MAX_FILE_EVENTS;
 use super::parsed_document::ParsedDocument;
 use super::scalar;
+use super::set_error::{Asker, Location, SetError};
 use crate::revision::{Facet, FacetKey, Revision};
 
 /// A file after an edit, and the values that were set.

@@ -7,7 +7,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 
 use super::choice::Choice;
-use super::error::{Location, SetError};
+use super::set_error::{Location, SetError};
 use crate::revision::Revision;
 
 /// The key that every marker contains. A file without it needs no further look. It is searched without JSON's quotes, so

@@ -5,7 +5,6 @@
 
 mod choice;
 mod edit;
-mod error;
 mod field;
 mod image;
 mod limits;
@@ -16,16 +15,17 @@ mod placeholder;
 mod resolve;
 mod scalar;
 mod set;
+mod set_error;
 mod update;
 mod update_entry;
 mod update_error;
 
 pub use choice::Choice;
 pub use edit::{EditedFile, SetValue};
-pub use error::{Asker, Location, SetError};
 pub use marker::{MARKER_KEY, mentions};
 pub use placeholder::UpdateTarget;
 pub use set::{MarkerRequest, set};
+pub use set_error::{Asker, Location, SetError};
 pub use update::Plan;
 pub use update_entry::Update;
 pub use update_error::UpdateError;

@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use granit_parser::{Event, Parser, ScalarStyle, Span, StructureStyle};
 
-use super::error::{Location, SetError};
 use super::limits::MAX_FILE_EVENTS;
 use super::marker::MARKER_KEY;
+use super::set_error::{Location, SetError};
 
 /// A parsed file.
 pub(super) struct ParsedDocument<'t> {

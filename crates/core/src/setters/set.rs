@@ -4,10 +4,10 @@
 use std::ops::Range;
 
 use super::edit::{self, Edit, EditedFile, ScalarRequest};
-use super::error::{Asker, Location, SetError};
 use super::limits::MAX_FILE_EVENTS;
 use super::marker::{self, MARKER_KEY, Marker, MarkerComment, mentions};
 use super::parsed_document::{Beside, ParsedDocument};
+use super::set_error::{Asker, Location, SetError};
 use crate::revision::Revision;
 
 /// The markers to set: those of an environment of a pipeline, for all its targets or for one.

@@ -5,10 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::edit::{self, EditedFile};
-use super::error::Location;
 use super::limits::MAX_UPDATE_EVENTS;
 use super::placeholder::UpdateTarget;
 use super::resolve::listed;
+use super::set_error::Location;
 use super::update_entry::{MAX_NAMED, Update, UpdateEntry, UpdateFile};
 use super::update_error::UpdateError;
 use crate::revision::Revision;

@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use super::choice::Choice;
 use super::edit::{self, Edit, ScalarRequest};
-use super::error::{Asker, Location, SetError};
 use super::field::Field;
 use super::limits::MAX_FILE_EVENTS;
 use super::parsed_document::ParsedDocument;
 use super::path_pattern::{PathPattern, WILDCARDS};
 use super::placeholder::{UpdateTarget, filled, parts};
 use super::resolve::{FoundScalar, ResolveError, listed};
+use super::set_error::{Asker, Location, SetError};
 use super::update_error::UpdateError;
 use crate::revision::Revision;
 

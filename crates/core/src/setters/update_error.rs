@@ -1,7 +1,7 @@
 //! Errors of entries in an `update` list that name no value, or more than one. Every message names the entry and what
 //! there is instead.
 
-use super::error::{Location, SetError};
+use super::set_error::{Location, SetError};
 
 /// An entry of an `update` list that cannot be carried out. The error stays until the files or the pipeline change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

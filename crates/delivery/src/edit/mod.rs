@@ -7,9 +7,9 @@ use sluice_core::setters::{self, EditedFile, MarkerRequest, Plan, SetValue, Upda
 
 use crate::error::{DeliveryError, DeliveryResult};
 use crate::git::{ChangedFile, LockedRepository, ReadFile, UnreadFile, UnreadReason};
-use crate::hex::sha256_hex;
 use crate::order::{Order, Values};
 pub use error::EditError;
+use sluice_core::hex::sha256_hex;
 
 /// The changes of a delivery.
 #[derive(Clone, Debug, Default)]

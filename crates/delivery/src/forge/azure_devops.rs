@@ -374,11 +374,7 @@ impl AzureDevOps {
 
     async fn commit(&self, id: &str) -> ForgeResult<Option<ForgeCommit>> {
         let url = self.url(&["commits", id], &[]);
-        self.http
-            .read_commit(id, url, "commitId", |c| {
-                ForgeCommit::parse(&c["comment"], &c["parents"], "commitId")
-            })
-            .await
+        self.http.read_commit(id, url, "commitId", |c| (&c["comment"], &c["parents"])).await
     }
 
     // "Statuses - Create". A new status with the same genre and name replaces the earlier one.

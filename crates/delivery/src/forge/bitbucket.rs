@@ -196,12 +196,9 @@ impl Bitbucket {
     }
 
     async fn update(&self, number: u64, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {
-        // Bitbucket removes reviewers that are not in the list (Renovate, lib/modules/platform/bitbucket).
         let now = self.http.get(self.one(number, &[])).await?;
-        let reviewers = now["reviewers"].as_array().into_iter().flatten();
-        let reviewers: Vec<Value> = reviewers.map(|reviewer| json!({"uuid": reviewer["uuid"]})).collect();
         let body = json!({
-            "title": proposal.title, "description": proposal.body, "reviewers": reviewers,
+            "title": proposal.title, "description": proposal.body, "reviewers": kept_reviewers(&now),
             "destination": {"branch": {"name": proposal.base}},
         });
         self.http.change(Method::PUT, self.one(number, &[]), &body, parse).await
@@ -219,11 +216,8 @@ impl Bitbucket {
         if missing.is_empty() {
             return Ok(there);
         }
-        let kept = now["reviewers"].as_array().into_iter().flatten();
-        let all = kept.map(|reviewer| json!({"uuid": reviewer["uuid"]})).chain(missing);
-        let body = json!({
-            "title": now["title"], "description": now["description"], "reviewers": all.collect::<Vec<_>>(),
-        });
+        let all = [kept_reviewers(&now), missing].concat();
+        let body = json!({"title": now["title"], "description": now["description"], "reviewers": all});
         Ok(reviewers(&self.http.put(url, &body).await?))
     }
 
@@ -307,9 +301,7 @@ impl Bitbucket {
 
     async fn commit(&self, id: &str) -> ForgeResult<Option<ForgeCommit>> {
         let url = self.url(&["commit", id], &[]);
-        self.http
-            .read_commit(id, url, "hash", |c| ForgeCommit::parse(&c["message"], &c["parents"], "hash"))
-            .await
+        self.http.read_commit(id, url, "hash", |c| (&c["message"], &c["parents"])).await
     }
 
     // "Create a build status for a commit": a status with the same key is overwritten. A key has 40 characters at most
@@ -323,6 +315,13 @@ impl Bitbucket {
         let url = self.url(&["commit", commit, "statuses", "build"], &[]);
         self.http.post(url, &body).await.map(drop)
     }
+}
+
+/// The reviewers of a pull request as an update needs them: Bitbucket removes those that are not in the list (Renovate,
+/// lib/modules/platform/bitbucket).
+fn kept_reviewers(pull: &Value) -> Vec<Value> {
+    let reviewers = pull["reviewers"].as_array().into_iter().flatten();
+    reviewers.map(|reviewer| json!({"uuid": reviewer["uuid"]})).collect()
 }
 
 /// The parameter that adds the merge strategy of the base to an answer: a partial response can add fields that are not

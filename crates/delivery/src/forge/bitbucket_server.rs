@@ -241,7 +241,7 @@ impl BitbucketServer {
 
     async fn commit(&self, id: &str) -> ForgeResult<Option<ForgeCommit>> {
         let url = self.url(&["commits", id], &[]);
-        self.http.read_commit(id, url, "id", |c| ForgeCommit::parse(&c["message"], &c["parents"], "id")).await
+        self.http.read_commit(id, url, "id", |c| (&c["message"], &c["parents"])).await
     }
 
     // "Store a build status" of developer.atlassian.com/server/bitbucket/rest, "Builds and Deployments". Servers before

@@ -107,6 +107,11 @@ pub(crate) struct Proposal {
 }
 
 impl Proposal {
+    /// The title at a forge that recognizes drafts by this prefix.
+    pub(super) fn title_with(&self, draft_prefix: &str) -> String {
+        if self.is_draft { format!("{draft_prefix} {}", self.title) } else { self.title.clone() }
+    }
+
     /// Whether a change request has this text already.
     pub(crate) fn is_same_text(&self, found: &ForgeChangeRequest) -> bool {
         let same = |a: &str, b: &str| a.replace("\r\n", "\n").trim() == b.replace("\r\n", "\n").trim();

@@ -1,7 +1,7 @@
 //! Commit statuses as adapters send them.
 
 use crate::foreign_text::clean;
-use crate::hex::sha256_hex;
+use sluice_core::hex::sha256_hex;
 
 /// The most characters of a status's name. GitLab ("Commits API", `name`) and Bitbucket Data Center (`key`)
 /// accept no more.

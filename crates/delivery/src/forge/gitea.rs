@@ -223,11 +223,11 @@ impl Gitea {
     }
 
     async fn open(&self, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {
-        self.0.open(proposal, &title(proposal), Value::Null).await
+        self.0.open(proposal, &proposal.title_with(DRAFTS[0]), Value::Null).await
     }
 
     async fn update(&self, number: u64, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {
-        self.0.update(number, proposal, &title(proposal)).await
+        self.0.update(number, proposal, &proposal.title_with(DRAFTS[0])).await
     }
 
     async fn add(&self, AddCall { found, kind, names }: AddCall<'_>) -> ForgeResult<Vec<String>> {
@@ -318,7 +318,7 @@ impl Gitea {
     }
 
     async fn commit(&self, id: &str) -> ForgeResult<Option<ForgeCommit>> {
-        self.0.commit(id, |c| ForgeCommit::parse(&c["commit"]["message"], &c["parents"], "sha")).await
+        self.0.commit(id, |c| (&c["commit"]["message"], &c["parents"])).await
     }
 
     // `repoCreateStatus` of /api/swagger; context and description are of any length (`CommitStatus` in
@@ -392,11 +392,6 @@ fn checks(required: Vec<String>, mut checks: Vec<Check>) -> Vec<Check> {
     }
     checks.extend(missing);
     checks
-}
-
-/// The title, with the prefix of a draft.
-fn title(proposal: &Proposal) -> String {
-    if proposal.is_draft { format!("{} {}", DRAFTS[0], proposal.title) } else { proposal.title.clone() }
 }
 
 /// A pull request from a branch of this repository. Those from forks are skipped: their branches can have the same names.

@@ -387,7 +387,7 @@ impl GitHub {
     }
 
     async fn commit(&self, id: &str) -> ForgeResult<Option<ForgeCommit>> {
-        self.0.commit(id, |c| ForgeCommit::parse(&c["message"], &c["parents"], "sha")).await
+        self.0.commit(id, |c| (&c["message"], &c["parents"])).await
     }
 
     // docs.github.com/rest/commits/statuses, "Create a commit status"; 422, "description is too long (maximum is 140
@@ -404,7 +404,12 @@ fn reviewers(pull: &Value) -> Vec<String> {
     names(&pull["requested_reviewers"], "login").into_iter().chain(teams).collect()
 }
 
+/// A pull request from a branch of this repository. Those from forks are skipped: the filter of lists also returns those
+/// from forks of the same owner, and `head.repo` is null if the fork was deleted.
 fn parse(value: &Value) -> Option<ForgeChangeRequest> {
+    if value["head"]["repo"]["id"] != value["base"]["repo"]["id"] {
+        return None;
+    }
     let merged = !value["merged_at"].is_null() || value["merged"].as_bool() == Some(true);
     let state = match value["state"].as_str()? {
         "open" => ChangeRequestState::Open,

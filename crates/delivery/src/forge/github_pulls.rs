@@ -115,12 +115,12 @@ impl GitHubPulls {
         self.http.post(self.url(&["statuses", commit], &[]), &body).await.map(drop)
     }
 
-    /// A commit.
+    /// A commit. `parts` returns its message and the list of its parents.
     pub(super) async fn commit(
         &self,
         id: &str,
-        parse: impl Fn(&Value) -> ForgeCommit,
+        parts: impl Fn(&Value) -> (&Value, &Value),
     ) -> ForgeResult<Option<ForgeCommit>> {
-        self.http.read_commit(id, self.url(&["git", "commits", id], &[]), "sha", parse).await
+        self.http.read_commit(id, self.url(&["git", "commits", id], &[]), "sha", parts).await
     }
 }

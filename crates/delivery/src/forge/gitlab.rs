@@ -163,11 +163,6 @@ fn checks(now: &Value, ran_for: Option<&ForgeCommit>, jobs: &Value) -> Vec<Check
     checks
 }
 
-/// The title, with the prefix of a draft.
-fn title(proposal: &Proposal) -> String {
-    if proposal.is_draft { format!("{} {}", DRAFTS[0], proposal.title) } else { proposal.title.clone() }
-}
-
 /// The path of the project. A single dash separates it from the pages about it.
 fn project(address: &RepositoryAddress) -> Result<String, AddressError> {
     let parts = address.parts();
@@ -193,14 +188,13 @@ impl GitLab {
     async fn open(&self, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {
         let body = json!({
             "source_branch": proposal.head, "target_branch": proposal.base,
-            "title": title(proposal), "description": proposal.body,
+            "title": proposal.title_with(DRAFTS[0]), "description": proposal.body,
         });
         self.http.change(Method::POST, self.url(&["merge_requests"], &[]), &body, parse).await
     }
 
     async fn update(&self, number: u64, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {
-        let body =
-            json!({"target_branch": proposal.base, "title": title(proposal), "description": proposal.body});
+        let body = json!({"target_branch": proposal.base, "title": proposal.title_with(DRAFTS[0]), "description": proposal.body});
         self.http.change(Method::PUT, self.one(number), &body, parse).await
     }
 
@@ -297,9 +291,7 @@ impl GitLab {
 
     async fn commit(&self, id: &str) -> ForgeResult<Option<ForgeCommit>> {
         let url = self.url(&["repository", "commits", id], &[]);
-        self.http
-            .read_commit(id, url, "id", |c| ForgeCommit::parse(&c["message"], &c["parent_ids"], "id"))
-            .await
+        self.http.read_commit(id, url, "id", |c| (&c["message"], &c["parent_ids"])).await
     }
 
     async fn report(&self, commit: &str, status: &CommitStatus<'_>) -> ForgeResult<()> {

@@ -267,17 +267,20 @@ impl ForgeHttp {
         }
     }
 
-    /// Reads a commit, whose id is under `id_key` of the answer; `None` if it does not exist, or if the id is empty.
+    /// Reads a commit; `None` if it does not exist, or if the id is empty. Its id is under `id_key` of the answer, and so are
+    /// those of its parents. `parts` returns its message and the list of its parents.
     pub(super) async fn read_commit(
         &self,
         id: &str,
         url: Url,
         id_key: &str,
-        parse: impl Fn(&Value) -> ForgeCommit,
+        parts: impl Fn(&Value) -> (&Value, &Value),
     ) -> ForgeResult<Option<ForgeCommit>> {
         let found = if id.is_empty() { None } else { self.read(url).await? };
-        found.iter().try_for_each(|commit| self.check_commit(id, &commit[id_key]))?;
-        Ok(found.as_ref().map(parse))
+        let Some(commit) = found else { return Ok(None) };
+        self.check_commit(id, &commit[id_key])?;
+        let (message, parents) = parts(&commit);
+        Ok(Some(ForgeCommit::parse(message, parents, id_key)))
     }
 
     /// Whether `is` holds for an answer. The result is cached for a while, for the same `state`. Without an answer it is

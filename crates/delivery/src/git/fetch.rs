@@ -15,7 +15,7 @@ use super::files::MAX_FILE_BYTES;
 use super::known_branch::{BranchFetch, KnownBranch};
 use super::repository::{LockedRepository, WantedHead};
 use super::run::{Git, GitRun};
-use crate::hex::sha256_hex;
+use sluice_core::hex::sha256_hex;
 
 /// What every fetch of commits has in common: no history, and no file of more than 64 KiB.
 const FETCH: [&str; 6] =

@@ -8,7 +8,7 @@ use ring::hmac;
 
 use super::error::WebhookError;
 use crate::credentials::{Credentials, basic};
-use crate::hex::hex;
+use sluice_core::hex::hex;
 
 /// Headers that a Secret must not set, because they say how the body is sent, and to which host.
 const FRAMING: &str = "connection content-encoding content-length expect host keep-alive proxy-authorization te trailer \

@@ -305,6 +305,24 @@ async fn a_change_request_from_a_fork_with_the_same_branch_name_does_not_count()
 }
 
 #[tokio::test]
+async fn a_change_request_from_a_fork_of_the_same_owner_does_not_count() {
+    everywhere(async |fixture| {
+        let bench = bench();
+        let order = fixture.order("6.1.8");
+        fixture.standin().open_from_a_fork_of_the_owner(BRANCH);
+        assert_eq!(proposed(&bench.delivery, &order).await.number, 2);
+        // A closed one with the marker of the promotion rejects nothing.
+        let body = fixture.standin().pulls()[1].body.clone();
+        fixture.standin().open_from_a_fork_of_the_owner(BRANCH);
+        fixture.standin().change(3, |pull| (pull.body, pull.open) = (body.clone(), false));
+        assert_eq!(proposed(&bench.delivery, &again(&order)).await.number, 2);
+        let titles: Vec<String> = fixture.standin().pulls().into_iter().map(|pull| pull.title).collect();
+        assert_eq!((titles[0].as_str(), titles[2].as_str()), ("Mine", "Mine"));
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn the_own_change_request_is_found_among_many_from_forks() {
     everywhere(async |fixture| {
         let bench = bench();

@@ -105,6 +105,7 @@ fn every_page_is_accessible_in_every_look_and_without_errors() -> Result<()> {
         let change = format!("{}/change", fixture.promotion);
         let reject = format!("{}/reject", fixture.promotion);
         let suspend = format!("{}/suspend", fixture.pipeline);
+        let history = format!("{}/history?environment=prod", fixture.pipeline);
         let n = &fixture.place.namespace;
         let trace = format!("/trace?cluster={n}/prod&kind=HelmRelease&namespace={n}&name=app");
         let mut faults = Vec::new();
@@ -112,6 +113,7 @@ fn every_page_is_accessible_in_every_look_and_without_errors() -> Result<()> {
             ("pipelines", "/"),
             ("nothing-found", "/?q=nothing"),
             ("pipeline", &fixture.pipeline),
+            ("history", &history),
             ("promotions", "/promotions"),
             ("promotion", &fixture.promotion),
             ("change", &change),

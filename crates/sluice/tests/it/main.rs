@@ -27,6 +27,7 @@ mod story;
 mod strategies;
 mod tampered;
 mod trouble;
+mod web;
 
 /// Runs a test on its own runtime, with a deadline.
 fn run(test: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use kube::ResourceExt;
 use reqwest::header::{COOKIE, SET_COOKIE};
 use reqwest::redirect::Policy;
-use reqwest::{Client, StatusCode};
+use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
 use sluice_testkit::{GitServer, Repo, eventually};
 
@@ -16,7 +16,7 @@ use crate::process::Controller;
 use crate::{people, releases, run};
 
 /// A person with a browser.
-struct Person {
+pub struct Person {
     http: Client,
     base: String,
     cookie: String,
@@ -27,19 +27,38 @@ impl Person {
     /// Creates a service account with these rules in the namespace, and signs in with its token.
     async fn new(place: &TestNamespace, base: &str, name: &str, rules: Value) -> Result<Person> {
         let token = people::token(place, name, rules).await?;
-        let http = Client::builder().redirect(Policy::none()).build()?;
-        let mut person = Person { http, base: base.into(), cookie: String::new(), token };
+        let mut person = Person { token, ..Person::signed_out(base)? };
         let form = format!("token={}", person.token);
         let request = person.http.post(format!("{base}/sign-in")).body(form);
         let answer = request.header("content-type", "application/x-www-form-urlencoded").send().await?;
         ensure!(answer.status() == StatusCode::SEE_OTHER, "{name} cannot sign in: {}", answer.text().await?);
-        let cookie = answer.headers().get(SET_COOKIE).context("no session")?.to_str()?;
-        ensure!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
-        person.cookie = cookie.split(';').next().context("no cookie")?.into();
+        person.keep_session(&answer)?;
         Ok(person)
     }
 
-    async fn get(&self, path: &str) -> Result<(StatusCode, String)> {
+    /// Returns a person who has no session.
+    pub fn signed_out(base: &str) -> Result<Person> {
+        let http = Client::builder().redirect(Policy::none()).build()?;
+        Ok(Person { http, base: base.into(), cookie: String::new(), token: String::new() })
+    }
+
+    /// Signs in by a link.
+    pub async fn open(&mut self, link: &str) -> Result<StatusCode> {
+        let answer = self.http.get(link).send().await?;
+        if answer.status() == StatusCode::OK {
+            self.keep_session(&answer)?;
+        }
+        Ok(answer.status())
+    }
+
+    fn keep_session(&mut self, answer: &Response) -> Result<()> {
+        let cookie = answer.headers().get(SET_COOKIE).context("no session")?.to_str()?;
+        ensure!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
+        self.cookie = cookie.split(';').next().context("no cookie")?.into();
+        Ok(())
+    }
+
+    pub async fn get(&self, path: &str) -> Result<(StatusCode, String)> {
         let request = self.http.get(format!("{}{path}", self.base)).header(COOKIE, &self.cookie);
         let answer = request.send().await?;
         Ok((answer.status(), answer.text().await?))
@@ -62,7 +81,7 @@ impl Person {
     }
 
     /// Sends a form with the token of this session.
-    async fn post(&self, path: &str, fields: &str) -> Result<(StatusCode, String)> {
+    pub async fn post(&self, path: &str, fields: &str) -> Result<(StatusCode, String)> {
         let (_, page) = self.get("/").await?;
         let body = format!("token={}&{fields}", hidden(&page, "token").context("the page has no form")?);
         let request = self.http.post(format!("{}{path}", self.base)).header(COOKIE, &self.cookie);
@@ -78,7 +97,7 @@ fn hidden<'a>(page: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// Returns the fields of a form that say what its page shows.
-fn seen(page: &str) -> Result<String> {
+pub fn seen(page: &str) -> Result<String> {
     Ok(format!("seen={}", hidden(page, "seen").context("the form does not say what it shows")?))
 }
 

@@ -6,10 +6,10 @@ pub mod clusters;
 pub mod controller;
 pub mod definitions;
 pub mod flux;
+pub mod pipeline_secrets;
 pub mod pipelines;
 mod reading;
 pub mod rights;
-pub mod secrets;
 
 pub use reading::{Finding, Reading, Severity, Topic};
 use schemars::JsonSchema;
@@ -29,7 +29,7 @@ pub struct CheckFacts<'a> {
     /// Flux on the hub.
     pub flux: flux::Flux,
     /// The Secrets that pipelines name.
-    pub secrets: secrets::Secrets,
+    pub secrets: pipeline_secrets::Secrets,
     /// The checked pipelines.
     pub pipelines: pipelines::Pipelines<'a>,
     /// The clocks.
@@ -56,7 +56,7 @@ pub fn check(facts: &CheckFacts<'_>) -> CheckReport {
         findings.extend(rights::findings(&facts.rights));
         findings.extend(clusters::findings(&facts.clusters));
         findings.extend(flux::findings(&facts.flux));
-        findings.extend(secrets::findings(&facts.secrets));
+        findings.extend(pipeline_secrets::findings(&facts.secrets));
         findings.extend(pipelines::findings(&facts.pipelines));
     }
     findings.extend(clocks::findings(&facts.clocks));

@@ -10,9 +10,9 @@ use sluice_view::check::clusters::{self, Kubeconfig, NamedCluster};
 use sluice_view::check::controller::{self, Controller, Deployment, Lease};
 use sluice_view::check::definitions::{self, Definitions};
 use sluice_view::check::flux::{self, Flux};
+use sluice_view::check::pipeline_secrets::{self, Secret, Secrets};
 use sluice_view::check::pipelines::{self, Pipelines};
 use sluice_view::check::rights::{self, Rights};
-use sluice_view::check::secrets::{self, Secret, Secrets};
 use sluice_view::check::{CheckFacts, Finding, Reading, Severity, check};
 use sluice_view::object_name::ObjectName;
 
@@ -291,8 +291,8 @@ fn named(namespace: &str, name: &str) -> ObjectName {
 fn a_secret_needs_the_keys_of_its_use() {
     let with = |url: &str, secrets: &[(&str, Reading<Secret>)]| {
         let of = |(name, secret): &(&str, Reading<Secret>)| (named("apps", name), secret.clone());
-        let needs = secrets::needs(&with_strategies(url));
-        troubles(&secrets::findings(&Secrets { needs, found: secrets.iter().map(of).collect() }))
+        let needs = pipeline_secrets::needs(&with_strategies(url));
+        troubles(&pipeline_secrets::findings(&Secrets { needs, found: secrets.iter().map(of).collect() }))
     };
     let keys = |keys: &[&str]| {
         let keys = keys.iter().map(|key| (*key).to_owned()).collect();

@@ -20,6 +20,11 @@ pub(super) fn pipeline(namespace: &str, name: &str) -> String {
     format!("/pipelines/{namespace}/{name}")
 }
 
+/// Returns the address of a pipeline's history.
+pub(super) fn history(namespace: &str, name: &str) -> String {
+    format!("/pipelines/{namespace}/{name}/history")
+}
+
 /// Returns the address of a promotion's page.
 pub(super) fn promotion(promotion: &Promotion) -> String {
     let namespace = promotion.metadata.namespace.as_deref().unwrap_or_default();

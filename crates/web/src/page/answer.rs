@@ -4,6 +4,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{Html, IntoResponse, Response};
 use maud::{Markup, html};
+use sluice_core::value_check::is_unsafe;
 
 use super::frame::{Page, Section, Viewer, document};
 use crate::problem::Problem;
@@ -30,9 +31,14 @@ pub(super) fn sentence(text: &str) -> String {
     rest.next().map(|first| first.to_uppercase().chain(rest).collect()).unwrap_or_default()
 }
 
+/// Returns HTML without the characters that no reader sees or that reorder a text. Names in Pipelines may have any.
+pub(super) fn without_unsafe(html: &str) -> String {
+    html.chars().filter(|c| !is_unsafe(*c) || matches!(c, '\n' | '\t')).collect()
+}
+
 /// Sends a document that no cache and no other site gets.
 pub(super) fn send(status: StatusCode, document: Markup) -> Response {
-    let mut response = (status, Html(document.into_string())).into_response();
+    let mut response = (status, Html(without_unsafe(&document.into_string()))).into_response();
     for (name, value) in [
         (CACHE_CONTROL, "no-store"),
         (CONTENT_SECURITY_POLICY, POLICY),

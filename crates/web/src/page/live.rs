@@ -7,9 +7,10 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::sse::Event;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
-use sluice_core::caller_slots::CallerSlot;
+use sluice_core::slots::CallerSlot;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use super::answer::without_unsafe;
 use super::frame::Page;
 use super::person::{NoPerson, Person};
 use super::view::View;
@@ -177,12 +178,17 @@ impl<H: Hub> LivePage<H> {
         match &self.shown {
             Some(shown) if ids(shown) == ids(&page) => {
                 let changed = page.parts().zip(shown.parts()).filter(|(new, old)| new.html != old.html);
-                self.waiting.extend(changed.map(|(new, _)| Event::default().event("part").data(&*new.html)));
+                self.waiting.extend(changed.map(|(new, _)| html_event("part", &new.html)));
             }
             None if page.fingerprint() == self.have => {}
             // The page has other rows, or was older than this stream.
-            _ => self.waiting.push(Event::default().event("main").data(page.main().into_string())),
+            _ => self.waiting.push(html_event("main", &page.main().into_string())),
         }
         self.shown = Some(page);
     }
+}
+
+/// Returns an event with HTML.
+fn html_event(name: &str, html: &str) -> Event {
+    Event::default().event(name).data(without_unsafe(html))
 }

@@ -7,6 +7,7 @@ mod assets;
 mod clusters;
 mod confirm;
 mod frame;
+mod history;
 mod live;
 mod oidc;
 mod person;
@@ -51,8 +52,10 @@ pub(crate) fn routes<H: Hub>() -> Router<Api<H>> {
         .route("/sign-in", get(sign_in::form::<H>).post(sign_in::sign_in::<H>))
         .route("/sign-in/oidc", get(oidc::start::<H>))
         .route("/sign-in/callback", get(oidc::callback::<H>))
+        .route("/sign-in/link/{code}", get(sign_in::by_link::<H>))
         .route("/sign-out", post(sign_in::sign_out::<H>))
         .route("/live", get(live::live::<H>))
+        .route("/pipelines/{namespace}/{name}/history", get(page::<H>))
         .route("/promotions/{namespace}/{name}/change", get(planned::page::<H>))
         .route(
             "/{kind}/{namespace}/{name}/{action}",

@@ -46,7 +46,7 @@ pub(super) async fn page<H: Hub>(
         Part::new("graph", &graph(&pipeline, &shown.screen)),
     ];
     let entries = history(&object.name, None, &shown.promotions);
-    parts.push(Part::new("history", &past(&object.namespace, &entries)));
+    parts.push(Part::new("history", &past(object, &entries)));
     let groups = vec![Group { class: "", parts }];
     Ok(Page { title: object.name.clone(), section: Section::Pipelines, groups })
 }
@@ -248,7 +248,7 @@ fn workload(node: &WorkloadNode, depth: usize) -> Markup {
     }
 }
 
-fn past(namespace: &str, entries: &[Entry]) -> Markup {
+fn past(ObjectName { namespace, name }: &ObjectName, entries: &[Entry]) -> Markup {
     html! {
         section {
             h2 { "Promotions" }
@@ -258,8 +258,8 @@ fn past(namespace: &str, entries: &[Entry]) -> Markup {
             ol.timeline {
                 @for entry in entries.iter().take(SHOWN_HISTORY) { (past_entry(namespace, entry)) }
             }
-            @if entries.len() > SHOWN_HISTORY {
-                p.small.quieter { (entries.len() - SHOWN_HISTORY) " older ones are not shown" }
+            @if !entries.is_empty() {
+                p.small { a href=(address::history(namespace, name)) { "All promotions, by environment" } }
             }
         }
     }

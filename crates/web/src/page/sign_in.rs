@@ -3,17 +3,17 @@
 use std::time::SystemTime;
 
 use axum::Form;
-use axum::extract::{Query, State};
+use axum::extract::{Path, Query, State};
 use axum::http::header::SET_COOKIE;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
 use serde::Deserialize;
 
-use super::answer::problem_page;
+use super::answer::{problem_page, send};
 use super::frame::Viewer;
 use super::oidc::onwards;
 use super::person::{NoPerson, Person, proxy_token};
-use super::sign_in_page::{ReturnPath, SignInPage, inside};
+use super::sign_in_page::{ReturnPath, SignInPage, inside, link_page};
 use crate::hub::Hub;
 use crate::oidc::OidcError;
 use crate::origin_check::{check_origin, not_from_here};
@@ -50,6 +50,9 @@ pub(super) async fn form<H: Hub>(
             }
         }
     };
+    if api.sign_in_link.is_some() {
+        return send(StatusCode::OK, link_page());
+    }
     let mut page = SignInPage::new(&api, &back.to, &why);
     page.is_out = back.out;
     page.send(StatusCode::OK)
@@ -73,6 +76,19 @@ fn nobody<H>(api: &Api<H>, headers: &HeaderMap) -> &'static str {
          that the API server trusts"
     } else {
         "the proxy in front of Sluice sent no token: open the address of the proxy, or paste a token"
+    }
+}
+
+/// Signs in by a link that works once. The answer is a page that leads on, not a redirect: after a redirect from another
+/// program, browsers send no cookie with SameSite=Strict.
+pub(super) async fn by_link<H: Hub>(State(api): State<Api<H>>, Path(code): Path<String>) -> Response {
+    let token = api.sign_in_link.as_ref().and_then(|link| link.redeem(&code));
+    let tokens = token.map(|token| Tokens { token: token.into(), ..Tokens::default() });
+    let cookie = tokens.and_then(|tokens| api.sessions.begin(tokens, SystemTime::now()));
+    match cookie {
+        Some(cookie) => ([(SET_COOKIE, cookie)], onwards("/")).into_response(),
+        None if api.sign_in_link.is_some() => send(StatusCode::FORBIDDEN, link_page()),
+        None => problem_page(&Problem::not_found("there is no such page"), &Viewer::default()),
     }
 }
 

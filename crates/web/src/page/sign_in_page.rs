@@ -108,6 +108,18 @@ impl<'a> SignInPage<'a> {
     }
 }
 
+/// Returns the page for a server whose only user signs in by a link.
+pub(super) fn link_page() -> Markup {
+    let content = html! {
+        div.sign-in {
+            h1 { "Sign in to Sluice" }
+            p { "Open the link that " code { "sluice web" } " printed. It works once." }
+            p.quiet { "For another link, stop " code { "sluice web" } " and start it again." }
+        }
+    };
+    document(&Page::one("Sign in", Section::Other, &content), &Viewer::default(), "")
+}
+
 /// Returns an address of this server; that of the start page for anything else.
 pub(super) fn inside(to: &str) -> String {
     let is_page = |uri: &Uri| View::parse(uri).is_ok() || is_of_action(uri);

@@ -7,8 +7,9 @@ use sluice_core::access::Caller;
 use sluice_view::object_name::ObjectName;
 
 use super::frame::Page;
+use super::history::HistoryPageQuery;
 use super::query::{ListQuery, MatrixQuery};
-use super::{clusters, pipeline, pipelines, promotion, promotions, trace, versions};
+use super::{clusters, history, pipeline, pipelines, promotion, promotions, trace, versions};
 use crate::fleet_versions::VersionKind;
 use crate::hub::Hub;
 use crate::problem::Problem;
@@ -20,6 +21,7 @@ use crate::state::Api;
 pub(super) enum View {
     Pipelines(ListQuery),
     Pipeline(ObjectName),
+    History(ObjectName, HistoryPageQuery),
     Promotions(ListQuery),
     Promotion(ObjectName),
     Clusters,
@@ -36,6 +38,7 @@ impl View {
         Ok(match path.as_slice() {
             [""] => View::Pipelines(query(uri)?),
             ["pipelines", namespace, name] => View::Pipeline(object(namespace, name)),
+            ["pipelines", namespace, name, "history"] => View::History(object(namespace, name), query(uri)?),
             ["promotions"] => View::Promotions(query(uri)?),
             ["promotions", namespace, name] => View::Promotion(object(namespace, name)),
             ["clusters"] => View::Clusters,
@@ -51,6 +54,7 @@ impl View {
         match self {
             View::Pipelines(query) => pipelines::page(api, caller, query).await,
             View::Pipeline(name) => pipeline::page(api, caller, name).await,
+            View::History(name, query) => history::page(api, caller, name, query).await,
             View::Promotions(query) => promotions::page(api, caller, query).await,
             View::Promotion(name) => promotion::page(api, caller, name).await,
             View::Clusters => clusters::page(api, caller).await,

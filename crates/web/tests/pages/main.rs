@@ -15,6 +15,7 @@ use http_body_util::BodyExt;
 use serde_json::json;
 use sluice_core::fleet::index::Fleet;
 use sluice_core::planned_change::{PlannedChange, PlannedValue};
+use sluice_core::value_check::is_unsafe;
 use sluice_web::{Api, ChangeError, ChangedKind, SeenObject, router};
 use tower::ServiceExt;
 use world::{World, environment, every_state, pipeline, promotion, snapshot};
@@ -101,9 +102,10 @@ async fn event(stream: &mut BodyDataStream) -> String {
     String::from_utf8(next.unwrap().unwrap().to_vec()).unwrap()
 }
 
-const PAGES: [&str; 9] = [
+const PAGES: [&str; 10] = [
     "/",
     "/pipelines/apps/podinfo",
+    "/pipelines/apps/podinfo/history?environment=prod",
     "/promotions",
     "/promotions/apps/podinfo-prod-1",
     "/clusters",
@@ -142,7 +144,12 @@ async fn every_page_shows_only_what_the_person_may_see() {
     let promotions = shop.get("/promotions").await.text;
     assert!(!promotions.contains("apps/podinfo"), "{promotions}");
     let nobody = Browser::new(&world, true, "nobody").await;
-    for page in ["/pipelines/apps/podinfo", "/promotions/apps/podinfo-prod-1", "/pipelines/apps/absent"] {
+    for page in [
+        "/pipelines/apps/podinfo",
+        "/pipelines/apps/podinfo/history",
+        "/promotions/apps/podinfo-prod-1",
+        "/pipelines/apps/absent",
+    ] {
         assert_eq!(nobody.get(page).await.status, StatusCode::NOT_FOUND, "{page}");
         assert_eq!(shop.get(page).await.status, StatusCode::NOT_FOUND, "{page}");
     }
@@ -163,6 +170,47 @@ async fn no_page_lets_a_script_or_a_frame_in() {
         assert_eq!(answer.headers["cache-control"], "no-store");
         assert_eq!(answer.headers["x-content-type-options"], "nosniff");
     }
+}
+
+#[tokio::test]
+async fn the_history_shows_all_records_or_those_of_one_environment() {
+    let admin = Browser::new(&World::new(every_state()), true, "admin").await;
+    let link = "href=\"/promotions/apps/podinfo-prod-1\"";
+    for (query, has_prod) in [("", true), ("?environment=prod", true), ("?environment=staging", false)] {
+        let page = admin.get(&format!("/pipelines/apps/podinfo/history{query}")).await.text;
+        assert_eq!(page.contains(link), has_prod, "{query} {page}");
+        assert!(page.contains("git log --grep &quot;Sluice-Pipeline: apps/podinfo&quot;"), "{page}");
+        let chosen = query.trim_start_matches("?environment=");
+        let chosen = if chosen.is_empty() { "All environments" } else { chosen };
+        assert!(page.contains(&format!("aria-current=\"true\">{chosen}</a>")), "{page}");
+    }
+}
+
+#[tokio::test]
+async fn no_page_shows_characters_that_reorder_or_hide_a_text() {
+    let hostile = "\u{202e}gnp\u{200b}.exe\u{1b}[2J\u{9b}1A";
+    let odd = |prod: &str| {
+        let mut odd = pipeline("apps", "odd", [(); 3].map(|()| environment("1", "Failed", hostile)));
+        let object = Arc::make_mut(&mut odd.object);
+        object.spec.app_ref.as_mut().unwrap().kind = format!("{prod}{hostile}");
+        odd
+    };
+    let world = World::new(snapshot(vec![odd("a")], vec![]));
+    let browser = Browser::new(&world, true, "admin").await;
+    let check = |text: &str| {
+        assert!(text.contains("gnp.exe"), "{text}");
+        let found = text.chars().find(|c| !matches!(c, '\n' | '\t') && is_unsafe(*c));
+        assert_eq!(found, None, "{text}");
+    };
+    for page in ["/", "/pipelines/apps/odd"] {
+        check(&browser.get(page).await.text);
+        let mut live = browser.live(page).await;
+        check(&event(&mut live).await);
+    }
+    let mut live = browser.live("/").await;
+    check(&event(&mut live).await);
+    world.set(snapshot(vec![odd("b")], vec![]));
+    check(&event(&mut live).await);
 }
 
 #[tokio::test]

@@ -38,9 +38,7 @@ pub(super) fn health_status(object: &impl ResourceExt, suspended: bool, status: 
 /// Returns a status without the control characters that a terminal would interpret, without an invalid time, and
 /// with a message of at most [`MAX_MESSAGE_BYTES`].
 pub(super) fn sanitized(status: HealthStatus) -> HealthStatus {
-    let is_safe = |c: &char| !value_check::is_unsafe(*c) || *c == '\n' || *c == '\t';
-    let mut message: String = status.message.chars().filter(is_safe).take(MAX_MESSAGE_BYTES + 1).collect();
-    crate::record::cut(&mut message, MAX_MESSAGE_BYTES);
+    let message = crate::record::safe_message(&status.message, MAX_MESSAGE_BYTES);
     let since = status.since.filter(|time| *time != Time::default());
     HealthStatus { message, since, ..status }
 }

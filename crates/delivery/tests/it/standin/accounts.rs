@@ -41,11 +41,21 @@ impl StandIn {
 
     /// Another user opens a change request from a branch with this name in a fork.
     pub fn open_from_a_fork(&self, head: &str) {
+        self.open_from_fork(head, false);
+    }
+
+    /// The same from a fork that belongs to the owner of the repository.
+    pub fn open_from_a_fork_of_the_owner(&self, head: &str) {
+        self.open_from_fork(head, true);
+    }
+
+    fn open_from_fork(&self, head: &str, same_owner: bool) {
         self.book(|b| {
             let number = b.pulls.len() as u64 + 1;
             let text = String::from;
             b.pulls.push(Pull {
                 fork: true,
+                same_owner,
                 ..Pull::new(number, text("Mine"), text("?"), head.into(), text("main"), "1".repeat(40))
             });
         });

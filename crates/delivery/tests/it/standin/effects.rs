@@ -313,10 +313,12 @@ impl StandInServer {
     }
 
     fn list(&self, book: &ForgeState, wanted: &ListQuery) -> Value {
+        // GitHub's filter is the owner of the branch, which can also own forks (github.com/cli/cli/issues/14512).
+        let is_own = |p: &Pull| !p.fork || (self.kind == ForgeKind::GitHub && p.same_owner);
         let fits = |p: &&Pull| {
             wanted.head.as_ref().is_none_or(|head| *head == p.head)
                 && (p.open || !wanted.open)
-                && !(p.fork && wanted.own)
+                && (is_own(p) || !wanted.own)
         };
         let all: Vec<&Pull> = book.pulls.iter().rev().filter(fits).collect();
         let page = all.iter().skip(wanted.from).take(wanted.size);

@@ -99,12 +99,13 @@ impl super::ForgeApi for GitHubApi {
     }
 
     fn pull(&self, pull: &Pull, listed: bool) -> Value {
-        let label = if pull.fork { "stranger" } else { "acme" };
+        let label = if pull.fork && !pull.same_owner { "stranger" } else { "acme" };
         let mut value = show(pull);
         value["html_url"] = format!("http://forge/acme/fleet/pull/{}", pull.number).into();
         value["head"]["label"] = format!("{label}:{}", pull.head).into();
         value["base"]["label"] = format!("acme:{}", pull.base).into();
-        value["base"]["repo"] = json!({"owner": {"login": "acme"}});
+        value["base"]["repo"] = json!({"id": 1, "owner": {"login": "acme"}});
+        value["head"]["repo"] = json!({"id": 1 + u64::from(pull.fork), "owner": {"login": label}});
         value["draft"] = pull.draft.into();
         let (teams, people): (Vec<String>, Vec<String>) =
             pull.reviewers.iter().cloned().partition(|name| name.contains('/'));

@@ -8,6 +8,7 @@ mod bitbucket;
 mod bitbucket_server;
 mod checks;
 mod effects;
+mod fault;
 mod forge_api;
 mod git;
 mod gitea;
@@ -21,7 +22,6 @@ mod statuses;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -38,28 +38,12 @@ use accounts::{PEOPLE, number_of};
 pub use accounts::{author, joe};
 pub use checks::CheckOutcome;
 use checks::Obstacle;
+pub use fault::{CallKind, ForgeFault};
 use forge_api::forge_api;
 pub use merge_style::Style;
 use reply::{broken, dripping, reply};
 use request::{ForgeRequest, PullSelector};
 use statuses::ReportedStatus;
-
-/// What happens to a call instead of an answer.
-#[derive(Clone)]
-pub enum ForgeFault {
-    /// Answer this, without an effect.
-    Answer(u16, Vec<(&'static str, String)>, &'static str),
-    /// Apply the call, and close the connection without an answer.
-    Lose,
-    /// Never answer.
-    Hang,
-    /// Answer this after a pause.
-    Slow(Duration, &'static str),
-    /// Answer one byte at a time, without an end.
-    Drip,
-    /// Answer normally.
-    None,
-}
 
 #[derive(Clone, Debug)]
 pub struct Pull {
@@ -108,27 +92,11 @@ pub struct Pull {
     pub merging: Option<(Style, Option<String>)>,
     /// Whether its branch is in a fork.
     pub fork: bool,
+    /// Whether that fork belongs to the owner of the repository.
+    pub same_owner: bool,
     /// Counts its changes.
     pub version: u64,
     pub created: Timestamp,
-}
-
-/// The kind of a call, at any forge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallKind {
-    List,
-    Open,
-    Read,
-    Update,
-    Close,
-    Add,
-    Look,
-    Tell,
-    Merge,
-    Comment,
-    Commit,
-    Report,
-    Repository,
 }
 
 /// What people add to a pull request.
@@ -499,6 +467,7 @@ impl Pull {
             queued: false,
             merging: None,
             fork: false,
+            same_owner: false,
             version: 0,
             sha,
             created: Timestamp::now().round(jiff::Unit::Second).unwrap(),

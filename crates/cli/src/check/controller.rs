@@ -1,23 +1,17 @@
-//! Reads Deployments and Leases: those of the controller, and those of Flux.
-
-use std::collections::BTreeSet;
+//! Reads the Deployments and Leases of the controller.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::Deployment as KubernetesDeployment;
 use k8s_openapi::api::coordination::v1::Lease as KubernetesLease;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{ApiResource, ListParams};
+use kube::api::ApiResource;
 use kube::core::{NotUsed, Object};
 use kube::{Api, ResourceExt};
 use serde::{Deserialize, Serialize};
 use sluice_api::workload::Workload;
 use sluice_core::Time;
-use sluice_view::check::Reading;
 use sluice_view::check::controller::{Controller, Deployment, Lease};
-use sluice_view::check::flux::{Flux, LABEL, VERSION_LABEL, VERSIONED_CRD};
 
-use super::definitions::is_served;
-use super::read::{fact, list};
+use super::read::list;
 use crate::connection::Connection;
 use crate::exit::Outcome;
 
@@ -34,7 +28,7 @@ struct StoredLeaseSpec {
 }
 
 /// Reads the Leases and Deployments of the controller.
-pub(super) async fn controller(
+pub(super) async fn read(
     connection: &Connection,
     namespace: &str,
     version: &str,
@@ -59,7 +53,8 @@ pub(super) async fn controller(
     })
 }
 
-fn deployment_resource() -> ApiResource {
+/// Returns the kind of Deployments.
+pub(super) fn deployment_resource() -> ApiResource {
     ApiResource::erase::<KubernetesDeployment>(&())
 }
 
@@ -72,7 +67,8 @@ fn lease(lease: StoredLease) -> Lease {
     }
 }
 
-fn deployment(deployment: Workload) -> Deployment {
+/// Returns what is looked at of a Deployment.
+pub(super) fn deployment(deployment: Workload) -> Deployment {
     let count = |number: i64| i32::try_from(number).unwrap_or(i32::MAX);
     Deployment {
         namespace: deployment.namespace().unwrap_or_default(),
@@ -81,21 +77,4 @@ fn deployment(deployment: Workload) -> Deployment {
         ready: count(deployment.status.map(|status| status.ready_replicas).unwrap_or_default()),
         images: deployment.spec.images(),
     }
-}
-
-/// Reads the version and the Deployments of Flux.
-pub(super) async fn flux(connection: &Connection, groups: &Reading<BTreeSet<String>>) -> Outcome<Flux> {
-    let served = is_served(groups, &["kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io"]);
-    let (mut version, mut deployments) = (Reading::Absent, Reading::Absent);
-    if !matches!(served, Reading::Absent) {
-        let crds: Api<CustomResourceDefinition> = Api::all(connection.client.clone());
-        let all: Api<Workload> = Api::all_with(connection.client.clone(), &deployment_resource());
-        let params = ListParams::default().labels(LABEL);
-        let (found, list) = tokio::join!(crds.get_metadata(VERSIONED_CRD), all.list(&params));
-        version = fact(connection, found, || "get on customresourcedefinitions.apiextensions.k8s.io".into())?
-            .map(|crd| crd.labels().get(VERSION_LABEL).cloned());
-        deployments = fact(connection, list, || "list on deployments.apps in all namespaces".into())?
-            .map(|list| list.items.into_iter().map(deployment).collect());
-    }
-    Ok(Flux { served, version, deployments, targets_here: 0 })
 }

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Secret as KubeSecret;
 use kube::{Api, ResourceExt};
 use sluice_api::Pipeline;
 use sluice_api::secret_use::USED_BY;
-use sluice_view::check::secrets::{Secret, Secrets, needs};
+use sluice_view::check::pipeline_secrets::{Secret, Secrets, needs};
 use sluice_view::object_name::ObjectName;
 
 use super::read::{each, get};

@@ -1,4 +1,4 @@
-//! The admission policy that decides who may approve.
+//! Approvals that the API server does not check, because the admission policy is missing.
 
 use super::State;
 use super::effect::MetricUpdate;
