@@ -43,6 +43,7 @@ test: ## Run every test, on real servers
 	@.ci/need rust git cc sshd gpg chromium servers
 	@.ci/within $(BUILD_DEADLINE) 'building the servers' $(servers) controlplane >/dev/null
 	@.ci/within $(BUILD_DEADLINE) 'building the forge' $(servers) forge >/dev/null
+	@.ci/within $(BUILD_DEADLINE) 'building the identity provider' $(servers) issuer >/dev/null
 	@.ci/within $(BUILD_DEADLINE) 'fetching the CRDs of Flux' $(servers) crds >/dev/null
 	@.ci/within $(BUILD_DEADLINE) 'compiling the tests' cargo test --workspace --no-run
 	@.ci/within $(TEST_DEADLINE) 'the tests' .ci/tests $(TEST_JOBS) $(TEST_THREADS)
@@ -66,9 +67,10 @@ screenshots: ## Write a picture of each page in each look to target/screenshots
 	@.ci/need rust git cc chromium servers
 	@.ci/within $(BUILD_DEADLINE) 'building the servers' $(servers) controlplane >/dev/null
 	@.ci/within $(BUILD_DEADLINE) 'fetching the CRDs of Flux' $(servers) crds >/dev/null
+	@.ci/within $(BUILD_DEADLINE) 'building the identity provider' $(servers) issuer >/dev/null
 	@mkdir -p $(target)/screenshots
 	@SLUICE_SCREENSHOTS=$(abspath $(target)/screenshots) .ci/within 600 'the pictures' \
-	  cargo test -p sluice --test it browser::every_page
+	  cargo test -p sluice --test it -- browser::every_page sign_in::a_person
 
 .PHONY: lint
 lint: ## Check format, lints, dependencies, generated files and the architecture
@@ -95,6 +97,10 @@ controlplane: ## Build kube-apiserver and etcd; the last line is their folder
 .PHONY: forge
 forge: ## Build Gitea; the last line is its folder
 	@$(servers) forge
+
+.PHONY: issuer
+issuer: ## Build Dex; the last line is its folder
+	@$(servers) issuer
 
 .PHONY: reference
 reference: ## Write docs/reference/ from the code

@@ -4,10 +4,11 @@
 #
 #   build.sh controlplane   kube-apiserver and etcd
 #   build.sh forge          gitea, with the static files it serves
+#   build.sh issuer         dex, an identity provider
 #   build.sh crds           the CRDs of Flux and GitopsCluster, from the modules in crds.sum
 #
 # KUBEBUILDER_ASSETS, when it names a folder with kube-apiserver and etcd, is used instead
-# of building; so is SLUICE_FORGE for a folder with gitea.
+# of building; so is SLUICE_FORGE for a folder with gitea, and SLUICE_ISSUER for one with dex.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -87,6 +88,22 @@ forge() {
   printf '%s\n' "$dir"
 }
 
+issuer() {
+  if [ -n "${SLUICE_ISSUER:-}" ]; then
+    [ -x "$SLUICE_ISSUER/dex" ] || die "SLUICE_ISSUER is $SLUICE_ISSUER, and there is no dex in it: unset it to have Dex built"
+    printf '%s\n' "$SLUICE_ISSUER"; return
+  fi
+  local version dir
+  version=$(pinned dex github.com/dexidp/dex)
+  dir=$cache/issuer-dex-$version
+  if [ ! -x "$dir/dex" ]; then
+    need_go; lock "$dir"
+    command -v cc >/dev/null || die "a C compiler is needed to build Dex (one of its stores is SQLite): install gcc"
+    CGO_ENABLED=1 build dex github.com/dexidp/dex/cmd/dex "$dir/dex" -ldflags '-s -w'
+  fi
+  printf '%s\n' "$dir"
+}
+
 # The folder is named after what is in it, so that a changed pin makes a new one.
 crds() {
   local dir module version sum json source
@@ -109,6 +126,6 @@ crds() {
 }
 
 case ${1:-} in
-  controlplane | forge | crds) "$1" ;;
-  *) die "usage: build.sh controlplane|forge|crds" ;;
+  controlplane | forge | issuer | crds) "$1" ;;
+  *) die "usage: build.sh controlplane|forge|issuer|crds" ;;
 esac

@@ -27,5 +27,5 @@ pub use options::{ControllerOptions, HISTORY_LIMIT, OBSERVED_MEMORY, Replica};
 pub use run::{RunError, delivery, run};
 pub use runtime::planned_changes::PlannedChanges;
 pub use shard::{ElectionOptions, LeaseTiming};
-pub use sluice_delivery::{AllowedHost, AllowedHosts, AllowedWebhooks, DEFAULT_AUTHOR};
+pub use sluice_delivery::{AllowedHost, AllowedHosts, AllowedWebhooks, DEFAULT_AUTHOR, NamedServer};
 pub use snapshots::{Shown, SnapshotReader, snapshot_channel};

@@ -83,12 +83,12 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
     let stop = async {
         tokio::select! { _ = terminated.recv() => {}, _ = interrupted.recv() => {} }
     };
-    let fleet = Fleet::default();
-    let (reader, snapshots) = snapshot_channel();
+    let (fleet, (reader, snapshots)) = (Fleet::default(), snapshot_channel());
     let delivery = sluice_controller::delivery(&options)?;
     let planned = PlannedChanges::new(hub.clone(), delivery.clone());
     let port = HubPort::new(hub.clone(), &config, reader, planned);
-    let api = api(flags.api_addr.0, Api::new(fleet.clone(), port, flags.api_actions)).await?;
+    let pages = Api::new(fleet.clone(), port, flags.api_actions).with_sign_in(flags.sign_in.options()?);
+    let api = api(flags.api_addr.0, pages).await?;
     let shown = Shown { fleet, snapshots };
     tokio::select! {
         ended = sluice_controller::run(options, hub, delivery, shown, stop) => Ok(ended?),

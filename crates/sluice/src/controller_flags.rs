@@ -9,6 +9,7 @@ use sluice_controller::hook::Network;
 use sluice_controller::{AllowedHost, LeaseTiming, ObserveScope};
 
 use crate::log;
+use crate::sign_in_flags::SignInFlags;
 
 /// The flags of `sluice controller`. Flags that Flux's controllers have too have the same names and meanings.
 #[derive(Args)]
@@ -37,6 +38,8 @@ pub struct Flags {
     /// Let people approve, reject, retry, suspend and resume from the pages, each with their own rights
     #[arg(long)]
     pub api_actions: bool,
+    #[command(flatten)]
+    pub sign_in: SignInFlags,
     /// Certificate of the hook server, in PEM; read again when it changes. Default is plain HTTP
     #[arg(long, value_name = "FILE", requires = "hook_tls_key")]
     pub hook_tls_cert: Option<PathBuf>,

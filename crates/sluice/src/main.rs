@@ -4,6 +4,7 @@ mod controller;
 mod controller_flags;
 mod hub_port;
 mod log;
+mod sign_in_flags;
 mod web;
 
 use std::process::ExitCode;

@@ -91,6 +91,7 @@ async fn the_yaml_blocks_of_the_docs_are_accepted() -> Result<()> {
         "docs/approvals.md",
         "docs/hooks.md",
         "docs/operations.md",
+        "docs/page.md",
         "docs/setting-values.md",
         "docs/strategies/commit.md",
         "docs/strategies/notification.md",

@@ -184,6 +184,14 @@ impl Browser {
         self.chrome("Emulation.setEmulatedMedia", features).await.map(drop)
     }
 
+    /// Accepts every certificate from now on, such as those of the authorities of tests.
+    ///
+    /// # Errors
+    /// The browser does not answer.
+    pub async fn accept_certificates(&self) -> Result<()> {
+        self.chrome("Security.setIgnoreCertificateErrors", json!({"ignore": true})).await.map(drop)
+    }
+
     /// Returns what is wrong with the page: what axe finds, a width that does not fit, and errors on the console since the
     /// last call.
     ///

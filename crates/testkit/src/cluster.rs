@@ -17,6 +17,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The field manager of what tests write.
 const FIELD_MANAGER: &str = "testkit";
+/// The file that says which identity providers the API server trusts.
+const AUTHENTICATION: &str = "authentication.yaml";
 
 /// One kube-apiserver. Dropping it ends the server; its objects stay in the control plane's etcd.
 ///
@@ -28,16 +30,33 @@ pub struct Cluster {
     port: u16,
     folder: PathBuf,
     admin: Identity,
+    /// Whether the folder has an AuthenticationConfiguration.
+    has_issuers: bool,
     plane: Arc<PlaneState>,
 }
 
 impl Cluster {
-    pub(crate) async fn start_on(plane: Arc<PlaneState>, name: &str) -> Result<Cluster> {
+    /// Starts a cluster, with an AuthenticationConfiguration or without.
+    pub(crate) async fn start_on(
+        plane: Arc<PlaneState>,
+        name: &str,
+        authentication: Option<&str>,
+    ) -> Result<Cluster> {
         let folder = plane.scratch.folder(name)?;
         let admin = plane.authority.client("admin", Some("system:masters"), Validity::Valid)?;
         write_certificates(&plane, &folder)?;
-        let mut cluster =
-            Cluster { server: Mutex::new(None), name: name.to_owned(), port: 0, folder, admin, plane };
+        if let Some(configuration) = authentication {
+            std::fs::write(folder.join(AUTHENTICATION), configuration)?;
+        }
+        let mut cluster = Cluster {
+            server: Mutex::new(None),
+            name: name.to_owned(),
+            port: 0,
+            folder,
+            admin,
+            has_issuers: authentication.is_some(),
+            plane,
+        };
         let (server, port) = start_on_free_port(|port| cluster.launch(port))
             .await
             .with_context(|| format!("cannot start the API server of cluster {name}"))?;
@@ -81,6 +100,9 @@ impl Cluster {
             "--profiling=false",
             "--event-ttl=10m",
         ]);
+        if self.has_issuers {
+            command.arg(format!("--authentication-config={}", file(AUTHENTICATION)));
+        }
         Ok(command)
     }
 

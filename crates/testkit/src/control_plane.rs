@@ -4,7 +4,7 @@
 use crate::certificates::Authority;
 use crate::plane_state::PlaneState;
 use crate::servers::{controlplane_folder, probe, start_on_free_port, start_ready};
-use crate::{Cluster, Scratch};
+use crate::{Cluster, Dex, DexClient, Scratch};
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::process::Command;
@@ -49,7 +49,25 @@ impl ControlPlane {
     /// # Errors
     /// The API server does not become ready; the error holds the end of its log.
     pub async fn cluster(&self, name: &str) -> Result<Cluster> {
-        Cluster::start_on(Arc::clone(&self.state), name).await
+        Cluster::start_on(Arc::clone(&self.state), name, None).await
+    }
+
+    /// Starts a cluster that also accepts the ID tokens of an identity provider for a client. Its users have the names that
+    /// the claim `email` says.
+    ///
+    /// # Errors
+    /// The API server does not become ready; the error holds the end of its log.
+    pub async fn cluster_trusting(&self, name: &str, issuer: &Dex, client: &str) -> Result<Cluster> {
+        let configuration = issuer.authentication_configuration(client);
+        Cluster::start_on(Arc::clone(&self.state), name, Some(&configuration)).await
+    }
+
+    /// Starts an identity provider, with a certificate of the authority of this control plane.
+    ///
+    /// # Errors
+    /// Dex cannot be built, or does not become ready.
+    pub async fn issuer(&self, clients: &[DexClient], people: &[&str], token_lifetime: &str) -> Result<Dex> {
+        Dex::start_on(Arc::clone(&self.state), clients, people, token_lifetime).await
     }
 
     /// Kills etcd and starts it again, with the same store on the same port. Meanwhile all clusters are without etcd.

@@ -1,4 +1,4 @@
-//! Real servers for tests and the demo: kube-apiserver and etcd, git over HTTP and SSH, Gitea, and a stand-in for Flux.
+//! Real servers for tests and the demo: kube-apiserver and etcd, git over HTTP and SSH, Gitea, Dex, and a stand-in for Flux.
 //! Tests write to the servers that users have, not to imitations. Every server ends with the process that started it,
 //! also if that process is killed.
 
@@ -9,6 +9,7 @@ mod certificates;
 mod cluster;
 mod control_plane;
 mod crds;
+mod dex;
 mod eventually;
 mod fake_cluster;
 pub mod fault_injection;
@@ -27,6 +28,7 @@ pub use browser::{Browser, Look};
 pub use cluster::Cluster;
 pub use control_plane::ControlPlane;
 pub use crds::{install as install_crds, read_flux as flux_crds};
+pub use dex::{Dex, DexClient};
 pub use eventually::{WAIT_TIMEOUT, eventually};
 pub use fake_cluster::FakeCluster;
 pub use flux::{FluxFailure, FluxOptions, FluxStandIn};
@@ -35,5 +37,5 @@ pub use gitea::{ForgeRepo, Gitea, GiteaPull};
 pub use kubeconfig::connect;
 pub use process_guard::ProcessGuard;
 pub use scratch::Scratch;
-pub use servers::{controlplane_folder, crds_folder, forge_folder};
+pub use servers::{controlplane_folder, crds_folder, forge_folder, issuer_folder};
 pub use shared::{Leaves, Shared, shared, shared_flux, shared_gitea};

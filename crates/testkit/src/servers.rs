@@ -35,6 +35,15 @@ pub fn forge_folder() -> Result<PathBuf> {
     build_once(&FOLDER, "forge")
 }
 
+/// Returns the folder with dex; builds it if it is missing.
+///
+/// # Errors
+/// It cannot be built; the script prints what is missing.
+pub fn issuer_folder() -> Result<PathBuf> {
+    static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    build_once(&FOLDER, "issuer")
+}
+
 /// Returns the folder with the CRDs of Flux and of GitopsCluster; fetches them if they are missing.
 ///
 /// # Errors

@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use axum::extract::FromRequestParts;
-use axum::http::StatusCode;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
 use sluice_core::access::Caller;
 
 use crate::hub::Hub;
@@ -15,14 +15,17 @@ use crate::state::Api;
 /// The caller of a request, by the token in the header `Authorization`, and that token.
 pub(crate) struct IdentifiedCaller(pub(crate) Caller, pub(crate) String);
 
+/// Returns the token in the header `Authorization`.
+pub(crate) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+    let header = headers.get(AUTHORIZATION)?.to_str().ok()?;
+    header.strip_prefix("Bearer ").map(str::trim).filter(|token| !token.is_empty())
+}
+
 impl<H: Hub> FromRequestParts<Api<H>> for IdentifiedCaller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api<H>) -> Result<Self, Problem> {
-        let header =
-            parts.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let token = header.strip_prefix("Bearer ").map(str::trim).filter(|token| !token.is_empty());
-        let token = token.ok_or_else(|| {
+        let token = bearer_token(&parts.headers).ok_or_else(|| {
             Problem::new(
                 StatusCode::UNAUTHORIZED,
                 "the request has no token: send a token of the hub in the header Authorization, as Bearer <token>",

@@ -7,26 +7,39 @@ mod board;
 mod caller;
 mod caller_budgets;
 mod changes;
+mod cookie;
 mod find;
 mod fleet_versions;
+mod form_text;
 mod hub;
+mod oidc;
 mod openapi;
+mod origin_check;
 mod page;
+mod page_url;
 mod pipelines;
 mod problem;
+mod provider_http;
 mod query;
 mod requested_action;
 mod rights;
 mod routes;
 mod session;
+mod session_keys;
 mod sign_in_link;
+mod sign_in_options;
 mod state;
 mod trace;
 mod visible;
 
 pub use hub::{Change, ChangeError, ChangedKind, Hub, SeenObject};
+pub use oidc::Options as OidcOptions;
 pub use openapi::document;
+pub use page_url::PageUrl;
+pub use provider_http::{ProviderAnswer, ProviderHttp, ProviderRequest};
 pub use routes::router;
+pub use session_keys::{SessionKeyError, SessionKeys};
+pub use sign_in_options::SignInOptions;
 pub use state::Api;
 
 use std::sync::Arc;
@@ -53,6 +66,10 @@ const MAX_HEAD_BYTES: usize = 32 << 10;
 /// When the address of the listener is not known.
 pub async fn serve<H: Hub>(listener: TcpListener, api: Api<H>) -> std::io::Result<()> {
     tracing::info!(address = %listener.local_addr()?, actions = api.actions, "serving the API and the pages, on this machine only");
+    if let Some(provider) = api.provider.clone() {
+        // So that the log says soon whether it can be used. It is asked again when somebody signs in.
+        tokio::spawn(async move { drop(provider.metadata().await) });
+    }
     let (router, slots) = (router(api), Arc::new(Semaphore::new(MAX_CONNECTIONS)));
     loop {
         let Ok(slot) = slots.clone().acquire_owned().await else { return Ok(()) };

@@ -22,6 +22,7 @@ use crate::board::{Attention, ShownPipeline};
 use crate::caller::IdentifiedCaller;
 use crate::find::{find_pipeline, find_promotion, visible_pipelines};
 use crate::hub::Hub;
+use crate::origin_check::check_origin;
 use crate::problem::Problem;
 use crate::query::{ExplainQuery, HistoryQuery, PipelinesQuery, search_words, valid};
 use crate::requested_action::{ActionPath, RequestedAction, Seen};
@@ -186,8 +187,11 @@ async fn carry_out<H: Hub>(
     State(api): State<Api<H>>,
     IdentifiedCaller(caller, token): IdentifiedCaller,
     Path(path): Path<ActionPath>,
+    headers: HeaderMap,
     body: Result<Json<ActionRequest>, JsonRejection>,
 ) -> Result<StatusCode, Problem> {
+    // A proxy adds a person's token also to requests that another site makes the browser send.
+    check_origin(&headers, api.page_url.as_deref())?;
     let Json(request) = body.map_err(|error| Problem::bad_request(error.body_text()))?;
     let requested = RequestedAction::find(&api, &caller, &path).await?;
     requested.carry_out(&api, (&caller, &token), (&request.seen, &request.reason)).await?;

@@ -1,22 +1,30 @@
-//! Sessions of browsers. A session is a cookie that only this process can read and make: it holds the user's token, so
-//! that every page is for what that token may see, and every action is made with it.
+//! Sessions of browsers. A session is a cookie that only the replicas with the same key can read and make: it holds the
+//! user's token, so that every page is for what that token may see, and every action is made with it.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use axum::http::header::COOKIE;
 use axum::http::{HeaderMap, HeaderValue};
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 
-/// The name of the cookie.
-const NAME: &str = "sluice-session";
+use crate::cookie::CookieKind;
+use crate::session_keys::SessionKeys;
+
+/// The cookie of a session.
+const COOKIE: CookieKind = CookieKind {
+    name: "sluice-session",
+    secure_name: "__Host-sluice-session",
+    path: "/",
+    same_site: "Strict",
+};
+/// What a session is sealed for.
+const PURPOSE: &str = "sluice-session";
 /// How long a session lasts at most. The token may end earlier.
 const LIFETIME: Duration = Duration::from_secs(8 * 3600);
-/// The most bytes of a token: browsers keep cookies of 4096 bytes
-/// ([RFC 6265](https://www.rfc-editor.org/rfc/rfc6265), section 6.1), and sealing adds a third.
+/// How far the clock of the API server may be ahead.
+pub(crate) const CLOCK_MARGIN: Duration = Duration::from_secs(10);
+/// The most bytes of a cookie that browsers keep ([RFC 6265](https://www.rfc-editor.org/rfc/rfc6265), section 6.1).
+const MAX_COOKIE_BYTES: usize = 4096;
+/// The most bytes of a token: sealing adds a third.
 pub(crate) const MAX_TOKEN_BYTES: usize = 2800;
 
 /// A session.
@@ -28,132 +36,209 @@ pub(crate) struct Session {
     pub form_token: String,
     /// When it ends, in seconds since the Unix epoch.
     ends: u64,
+    /// When the token ends, if that is known; the API server knows it in any case.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    token_ends: Option<u64>,
+    /// What the identity provider gives another token for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refresh_token: Option<String>,
+}
+
+/// The tokens of somebody who signs in.
+#[derive(Clone, Default)]
+pub(crate) struct Tokens {
+    /// The token for the hub.
+    pub token: String,
+    /// When it ends, in seconds since the Unix epoch, if that is known.
+    pub ends: Option<u64>,
+    /// What the identity provider gives another token for.
+    pub refresh_token: Option<String>,
+}
+
+impl Session {
+    /// Returns whether the token has ended, also by a clock that is a little ahead. Then the person signs in again, or the
+    /// identity provider gives another one.
+    pub(crate) fn token_has_ended(&self, now: SystemTime) -> bool {
+        self.token_ends.is_some_and(|ends| ends <= seconds(now + CLOCK_MARGIN))
+    }
 }
 
 /// Makes and reads sessions.
 pub(crate) struct Sessions {
     /// `None` if the system gave no random numbers; then there are no sessions.
-    key: Option<LessSafeKey>,
-    random: SystemRandom,
+    keys: Option<SessionKeys>,
+    /// Whether browsers reach the pages over TLS only.
+    is_secure: bool,
 }
 
 impl Default for Sessions {
     /// Sessions with a key of this process: they end with it.
     fn default() -> Self {
-        let random = SystemRandom::new();
-        let mut bytes = [0; 32];
-        let filled = random.fill(&mut bytes).is_ok();
-        let key = UnboundKey::new(&AES_256_GCM, &bytes).ok().filter(|_| filled).map(LessSafeKey::new);
-        Sessions { key, random }
+        Sessions::new(None, false)
     }
 }
 
 impl Sessions {
+    /// Returns sessions with these keys; with a key of this process if there are none.
+    pub(crate) fn new(keys: Option<SessionKeys>, is_secure: bool) -> Self {
+        Sessions { keys: keys.or_else(|| SessionKeys::random().ok()), is_secure }
+    }
+
+    /// The keys.
+    pub(crate) fn keys(&self) -> Option<&SessionKeys> {
+        self.keys.as_ref()
+    }
+
+    /// Returns whether browsers reach the pages over TLS only.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.is_secure
+    }
+
     /// Returns the value of the header `Set-Cookie` that begins a session; `None` if no random numbers can be had.
-    pub(crate) fn begin(&self, token: &str, now: SystemTime) -> Option<HeaderValue> {
-        let mut form_token = [0; 16];
-        self.random.fill(&mut form_token).ok()?;
+    pub(crate) fn begin(&self, tokens: Tokens, now: SystemTime) -> Option<HeaderValue> {
+        let form_token = self.keys.as_ref()?.random_text::<16>()?;
         let session = Session {
-            token: token.into(),
-            form_token: URL_SAFE_NO_PAD.encode(form_token),
+            token: tokens.token,
+            form_token,
             ends: seconds(now + LIFETIME),
+            token_ends: tokens.ends,
+            refresh_token: tokens.refresh_token,
         };
-        let sealed = self.seal(&serde_json::to_vec(&session).ok()?)?;
-        cookie(&sealed, LIFETIME.as_secs())
+        self.cookie(session, now)
+    }
+
+    /// Returns the value of the header `Set-Cookie` for a session that goes on with other tokens. Its forms stay valid, and
+    /// it does not end later.
+    pub(crate) fn renew(&self, session: &Session, tokens: Tokens, now: SystemTime) -> Option<HeaderValue> {
+        let Tokens { token, ends, refresh_token } = tokens;
+        let renewed = Session { token, token_ends: ends, refresh_token, ..session.clone() };
+        self.cookie(renewed, now)
+    }
+
+    /// Without the refresh token if both do not fit.
+    fn cookie(&self, mut session: Session, now: SystemTime) -> Option<HeaderValue> {
+        loop {
+            let token_ends = session.token_ends.filter(|_| session.refresh_token.is_none());
+            let ends = token_ends.map_or(session.ends, |at| at.min(session.ends));
+            let sealed = self.keys.as_ref()?.seal(PURPOSE, &serde_json::to_vec(&session).ok()?)?;
+            let cookie = COOKIE.set(&sealed, ends.saturating_sub(seconds(now)), self.is_secure)?;
+            if cookie.len() <= MAX_COOKIE_BYTES || session.refresh_token.take().is_none() {
+                return Some(cookie);
+            }
+        }
     }
 
     /// Returns the session that a request belongs to.
     pub(crate) fn of(&self, headers: &HeaderMap, now: SystemTime) -> Option<Session> {
-        let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-        let mut sealed = cookies
-            .flat_map(|value| value.split(';'))
-            .filter_map(|pair| pair.trim().strip_prefix(NAME)?.strip_prefix('='));
-        // Another server of this machine can set a cookie of the same name. Only one that this process made is read.
-        let session =
-            sealed.find_map(|sealed| serde_json::from_slice::<Session>(&self.open(sealed)?).ok())?;
+        let keys = self.keys.as_ref()?;
+        // Another server of this machine can set a cookie of the same name. Only one that these keys made is read.
+        let session = COOKIE
+            .values(headers, self.is_secure)
+            .find_map(|sealed| serde_json::from_slice::<Session>(&keys.open(PURPOSE, sealed)?).ok())?;
         (session.ends > seconds(now)).then_some(session)
     }
 
-    fn seal(&self, plain: &[u8]) -> Option<String> {
-        let mut nonce = [0; NONCE_LEN];
-        self.random.fill(&mut nonce).ok()?;
-        let mut sealed = plain.to_vec();
-        let unique = Nonce::assume_unique_for_key(nonce);
-        self.key.as_ref()?.seal_in_place_append_tag(unique, Aad::from(NAME), &mut sealed).ok()?;
-        Some(URL_SAFE_NO_PAD.encode([&nonce[..], &sealed].concat()))
-    }
-
-    fn open(&self, sealed: &str) -> Option<Vec<u8>> {
-        let bytes = URL_SAFE_NO_PAD.decode(sealed).ok()?;
-        let (nonce, sealed) = bytes.split_at_checked(NONCE_LEN)?;
-        let mut sealed = sealed.to_vec();
-        let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
-        self.key.as_ref()?.open_in_place(nonce, Aad::from(NAME), &mut sealed).ok().map(|plain| plain.to_vec())
+    /// Returns the value of the header `Set-Cookie` that ends a session.
+    pub(crate) fn end(&self) -> Option<HeaderValue> {
+        COOKIE.set("", 0, self.is_secure)
     }
 }
 
-/// Returns the value of the header `Set-Cookie` that ends a session.
-pub(crate) fn end() -> Option<HeaderValue> {
-    cookie("", 0)
-}
-
-fn cookie(value: &str, max_age: u64) -> Option<HeaderValue> {
-    let text = format!("{NAME}={value}; Path=/; Max-Age={max_age}; HttpOnly; SameSite=Strict");
-    HeaderValue::from_str(&text).ok()
-}
-
-fn seconds(at: SystemTime) -> u64 {
+/// Returns the seconds since the Unix epoch.
+pub(crate) fn seconds(at: SystemTime) -> u64 {
     at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 #[cfg(test)]
 mod tests {
+    use axum::http::header;
+    use base64::Engine;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
     use super::*;
 
     fn request(cookie: &str) -> HeaderMap {
-        HeaderMap::from_iter([(COOKIE, HeaderValue::from_str(cookie).unwrap())])
+        HeaderMap::from_iter([(header::COOKIE, HeaderValue::from_str(cookie).unwrap())])
     }
 
     fn pair(cookie: &HeaderValue) -> String {
         cookie.to_str().unwrap().split(';').next().unwrap().into()
     }
 
+    fn tokens(token: &str) -> Tokens {
+        Tokens { token: token.into(), ..Tokens::default() }
+    }
+
     #[test]
     fn a_session_is_read_by_the_process_that_made_it_until_it_ends() {
         let (sessions, now) = (Sessions::default(), SystemTime::now());
-        let cookie = sessions.begin("secret", now).unwrap();
+        let cookie = sessions.begin(tokens("secret"), now).unwrap();
         assert!(!cookie.to_str().unwrap().contains("secret"));
         let headers = request(&format!("a=b; {}", pair(&cookie)));
         assert_eq!(sessions.of(&headers, now).unwrap().token, "secret");
         assert!(sessions.of(&headers, now + LIFETIME).is_none(), "it has ended");
         assert!(Sessions::default().of(&headers, now).is_none(), "another process made it");
-        let other = sessions.begin("secret", now).unwrap();
+        let other = sessions.begin(tokens("secret"), now).unwrap();
         assert_ne!(pair(&cookie), pair(&other));
         // A cookie of another server does not hide it.
-        let planted = request(&format!("{NAME}=planted; {}", pair(&cookie)));
+        let planted = request(&format!("sluice-session=planted; {}", pair(&cookie)));
         assert_eq!(sessions.of(&planted, now).unwrap().token, "secret");
+    }
+
+    #[test]
+    fn over_tls_no_other_server_of_the_site_can_set_the_cookie() {
+        let (key, now) = (|| SessionKeys::parse(&[7; 32]).ok(), SystemTime::now());
+        let (plain, secure) = (Sessions::new(key(), false), Sessions::new(key(), true));
+        let cookie = secure.begin(tokens("secret"), now).unwrap();
+        let text = cookie.to_str().unwrap();
+        assert!(text.starts_with("__Host-sluice-session=") && text.ends_with("; Secure"), "{text}");
+        assert!(text.contains("; Path=/;") && !text.contains("Domain"), "{text}");
+        assert!(secure.of(&request(&pair(&cookie)), now).is_some());
+        let without_prefix = pair(&cookie).replace("__Host-", "");
+        assert!(secure.of(&request(&without_prefix), now).is_none(), "it may be planted");
+        // Another replica with the same key reads it.
+        assert!(Sessions::new(key(), true).of(&request(&pair(&cookie)), now).is_some());
+        assert!(plain.of(&request(&without_prefix), now).is_some());
     }
 
     #[test]
     fn a_changed_cookie_is_no_session() {
         let (sessions, now) = (Sessions::default(), SystemTime::now());
-        let cookie = pair(&sessions.begin("secret", now).unwrap());
+        let cookie = pair(&sessions.begin(tokens("secret"), now).unwrap());
         let value = cookie.split_once('=').unwrap().1;
         let bytes = URL_SAFE_NO_PAD.decode(value).unwrap();
         for place in 0..bytes.len() {
             let mut changed = bytes.clone();
             changed[place] ^= 1;
-            let headers = request(&format!("{NAME}={}", URL_SAFE_NO_PAD.encode(changed)));
+            let headers = request(&format!("sluice-session={}", URL_SAFE_NO_PAD.encode(changed)));
             assert!(sessions.of(&headers, now).is_none(), "{place}");
         }
         for bad in ["", "=", "a", "AAAA"] {
-            assert!(sessions.of(&request(&format!("{NAME}={bad}")), now).is_none());
+            assert!(sessions.of(&request(&format!("sluice-session={bad}")), now).is_none());
         }
     }
 
     #[test]
-    fn the_longest_token_fits_into_a_cookie() {
-        let cookie = Sessions::default().begin(&"x".repeat(MAX_TOKEN_BYTES), SystemTime::now()).unwrap();
-        assert!(cookie.len() <= 4096, "{}", cookie.len());
+    fn the_longest_token_fits_into_a_cookie_and_a_refresh_token_if_there_is_room() {
+        let (sessions, now) = (Sessions::new(None, true), SystemTime::now());
+        let with = |token: usize, refresh: usize| {
+            let refresh_token = (refresh > 0).then(|| "r".repeat(refresh));
+            let tokens = Tokens { token: "x".repeat(token), ends: Some(seconds(now) + 600), refresh_token };
+            let cookie = sessions.begin(tokens, now).unwrap();
+            assert!(cookie.len() <= MAX_COOKIE_BYTES, "{}", cookie.len());
+            (sessions.of(&request(&pair(&cookie)), now).unwrap(), cookie)
+        };
+        let (session, cookie) = with(MAX_TOKEN_BYTES, 0);
+        assert!(cookie.to_str().unwrap().contains("Max-Age=600;"), "it ends with its token");
+        assert!(!session.token_has_ended(now) && session.token_has_ended(now + Duration::from_secs(600)));
+        let (session, cookie) = with(1500, 1000);
+        assert!(session.refresh_token.is_some() && cookie.to_str().unwrap().contains("Max-Age=28800;"));
+        assert!(with(MAX_TOKEN_BYTES, 1000).0.refresh_token.is_none(), "then the person signs in again");
+        // Other tokens do not make a session longer, and its forms stay valid.
+        let later = now + Duration::from_secs(3600);
+        let renewed = sessions.renew(&session, tokens("y"), later).unwrap();
+        assert!(renewed.to_str().unwrap().contains("Max-Age=25200;"), "{renewed:?}");
+        let renewed = sessions.of(&request(&pair(&renewed)), later).unwrap();
+        assert_eq!((renewed.token.as_str(), renewed.form_token), ("y", session.form_token));
     }
 }

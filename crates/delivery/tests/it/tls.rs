@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use axum::Router;
 use axum::http::{StatusCode, Uri, header};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
-use sluice_delivery::{Delivered, DeliveryStrategy, Order};
+use sluice_delivery::{Delivered, DeliveryStrategy, NamedServer, Order};
 use sluice_testkit::GitServer;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -109,4 +109,36 @@ async fn credentials_do_not_follow_a_redirect() {
     assert_eq!(error.reason(), "Redirected", "{error}");
     assert!(!error.to_string().contains(GitServer::PASSWORD));
     assert_eq!(asked.load(Ordering::SeqCst), 0, "the other server was called");
+}
+
+#[tokio::test]
+async fn a_named_server_is_asked_over_tls_only_and_its_answer_is_limited() {
+    let endless = || async {
+        let chunks = futures::stream::repeat(Ok::<_, std::convert::Infallible>("x".repeat(4096)));
+        axum::body::Body::from_stream(chunks)
+    };
+    let router = Router::new()
+        .route("/ok", axum::routing::any(|body: String| async move { (StatusCode::ACCEPTED, body) }))
+        .route("/away", axum::routing::any(|| async { (StatusCode::FOUND, [(header::LOCATION, "/ok")]) }))
+        .route("/endless", axum::routing::any(endless));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let plain = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let (port, pem) = terminate(plain.clone()).await;
+    let url = |path: &str| format!("https://localhost:{port}/{path}");
+    let trusting = NamedServer::new(Some(&pem)).unwrap();
+    let form = || Some("code=secret".to_string());
+    assert_eq!(trusting.send(&url("ok"), form(), "Basic x").await, Ok((202, b"code=secret".to_vec())));
+    assert_eq!(trusting.send(&url("away"), form(), "").await.map(|(status, _)| status), Ok(302));
+    let distrusting = NamedServer::new(None).unwrap();
+    for (server, url, said) in [
+        (&trusting, url("endless"), "longer than 256 KiB"),
+        (&trusting, format!("http://{plain}/ok"), "scheme"),
+        (&distrusting, url("ok"), "certificate"),
+    ] {
+        let error = server.send(&url, form(), "Basic x").await.unwrap_err();
+        assert!(error.contains(said), "{error}");
+        assert!(!error.contains("secret") && !error.contains("localhost:"), "{error}");
+    }
+    assert!(NamedServer::new(Some(b"no certificate")).is_err());
 }

@@ -87,7 +87,7 @@ fn an_approval_in_one_browser_shows_in_another_which_survives_a_restart() -> Res
 }
 
 /// The looks in which every page is checked.
-const LOOKS: [(&str, Look); 4] = [
+pub const LOOKS: [(&str, Look); 4] = [
     ("light", Look { width: 1280, dark: false }),
     ("dark", Look { width: 1280, dark: true }),
     ("phone", Look { width: 360, dark: false }),

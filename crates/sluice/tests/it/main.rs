@@ -22,6 +22,7 @@ mod releases;
 mod replicas;
 mod resume;
 mod rows;
+mod sign_in;
 mod story;
 mod strategies;
 mod tampered;

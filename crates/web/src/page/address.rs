@@ -3,19 +3,16 @@
 use axum::http::Uri;
 use sluice_api::Promotion;
 
+pub(super) use crate::form_text::escaped;
+
 /// Returns the address of the sign-in that leads back to a page.
 pub(super) fn sign_in(from: &Uri) -> String {
-    let to = from.path_and_query().map(|path| path.as_str()).filter(|path| *path != "/").unwrap_or_default();
-    if to.is_empty() { "/sign-in".into() } else { format!("/sign-in?to={}", escaped(to)) }
+    sign_in_to("/sign-in", from.path_and_query().map_or("", |path| path.as_str()))
 }
 
-/// Escapes a text for a query.
-pub(super) fn escaped(text: &str) -> String {
-    let byte = |b: u8| match b {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'/' => char::from(b).to_string(),
-        _ => format!("%{b:02X}"),
-    };
-    text.bytes().map(byte).collect()
+/// Returns an address that leads to a page afterwards.
+pub(super) fn sign_in_to(address: &str, to: &str) -> String {
+    if matches!(to, "" | "/") { address.into() } else { format!("{address}?to={}", escaped(to)) }
 }
 
 /// Returns the address of a pipeline's page.

@@ -10,12 +10,12 @@ use sluice_core::access::Caller;
 use sluice_view::change::{delivery, describe, without_command};
 
 use super::answer::{problem_page, send, sentence};
-use super::form_check::{check_origin, not_from_here};
 use super::frame::{Page, Section, document};
 use super::person::Person;
 use super::{address, planned, words};
 use crate::action::{PersonAction, targets_of};
 use crate::hub::Hub;
+use crate::origin_check::{check_origin, not_from_here};
 use crate::requested_action::{ActionPath, MAX_REASON, RequestedAction, closed_gates};
 use crate::state::Api;
 
@@ -53,7 +53,7 @@ pub(super) async fn carry_out<H: Hub>(
     Form(form): Form<Confirmation>,
 ) -> Response {
     let viewer = person.viewer(api.actions);
-    if check_origin(&headers).is_err() || form.token != person.session.form_token {
+    if check_origin(&headers, api.page_url.as_deref()).is_err() || !person.has_form(&form.token) {
         return problem_page(&not_from_here(), &viewer);
     }
     let subject = match RequestedAction::find(&api, &person.caller, &path).await {
@@ -64,7 +64,7 @@ pub(super) async fn carry_out<H: Hub>(
         let page = page(&api, &subject, &person, (why, &form.reason)).await;
         send(status, document(&page, &viewer, ""))
     };
-    let by = (&person.caller, person.session.token.as_str());
+    let by = (&person.caller, person.token.as_str());
     match subject.carry_out(&api, by, (&form.seen, &form.reason)).await {
         Ok(()) => Redirect::to(&address_of(&subject)).into_response(),
         Err(problem) => {
@@ -89,7 +89,7 @@ async fn page<H: Hub>(
             (what_changes(api, &person.caller, subject).await)
             @if !problem.is_empty() { p.problem role="alert" { (sentence(problem)) } }
             form method="post" {
-                input type="hidden" name="token" value=(person.session.form_token);
+                input type="hidden" name="token" value=(person.form_token());
                 input type="hidden" name="seen" value=(subject.seen());
                 @if subject.action == PersonAction::Reject {
                     label for="reason" { "Why?" }

@@ -107,6 +107,8 @@ pub(crate) struct Viewer {
     pub form_token: String,
     /// Whether people can change something here.
     pub may_change: bool,
+    /// Whether the person can sign out here.
+    pub may_sign_out: bool,
 }
 
 /// Returns the whole document. `live` is the address whose changes it follows; empty for none.
@@ -152,9 +154,11 @@ fn bar(section: Section, viewer: &Viewer) -> Markup {
             span.keys { kbd { "/" } " search" }
             span.keys { kbd { "?" } " keys" }
             span.user title=(viewer.name) { (short_name(&viewer.name)) }
-            form method="post" action="/sign-out" {
-                input type="hidden" name="token" value=(viewer.form_token);
-                button.plain { "Sign out" }
+            @if viewer.may_sign_out {
+                form method="post" action="/sign-out" {
+                    input type="hidden" name="token" value=(viewer.form_token);
+                    button.plain { "Sign out" }
+                }
             }
         }
     }

@@ -6,10 +6,10 @@ mod answer;
 mod assets;
 mod clusters;
 mod confirm;
-mod form_check;
 mod frame;
 mod history;
 mod live;
+mod oidc;
 mod person;
 mod pipeline;
 mod pipelines;
@@ -20,6 +20,7 @@ mod query;
 pub(crate) mod row;
 mod shape;
 mod sign_in;
+mod sign_in_page;
 mod trace;
 mod versions;
 mod view;
@@ -49,6 +50,8 @@ pub(crate) fn routes<H: Hub>() -> Router<Api<H>> {
     Router::new()
         .route("/assets/{name}", get(asset))
         .route("/sign-in", get(sign_in::form::<H>).post(sign_in::sign_in::<H>))
+        .route("/sign-in/oidc", get(oidc::start::<H>))
+        .route("/sign-in/callback", get(oidc::callback::<H>))
         .route("/sign-in/link/{code}", get(sign_in::by_link::<H>))
         .route("/sign-out", post(sign_in::sign_out::<H>))
         .route("/live", get(live::live::<H>))

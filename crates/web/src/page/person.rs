@@ -1,4 +1,4 @@
-//! The person who sends a request, by the session of the browser.
+//! The person who sends a request: by the session of the browser, or by the token that a trusted proxy adds.
 
 use std::time::{Instant, SystemTime};
 
@@ -11,17 +11,21 @@ use sluice_core::access::{AccessError, Caller};
 use super::address;
 use super::answer::problem_page;
 use super::frame::Viewer;
+use crate::caller::bearer_token;
 use crate::hub::Hub;
 use crate::problem::Problem;
-use crate::session::Session;
 use crate::state::Api;
 
 /// A person who is signed in.
 pub(crate) struct Person {
     /// Who it is.
     pub caller: Caller,
-    /// The session.
-    pub session: Session,
+    /// The token, with which the person's actions are made.
+    pub token: String,
+    /// What forms send back, so that no other site can send them. Forms of the other tokens count too.
+    form_tokens: Vec<String>,
+    /// Whether the person can sign out here, and not only at a proxy.
+    has_session: bool,
 }
 
 impl Person {
@@ -29,9 +33,20 @@ impl Person {
     pub(crate) fn viewer(&self, actions: bool) -> Viewer {
         Viewer {
             name: self.caller.name.clone(),
-            form_token: self.session.form_token.clone(),
+            form_token: self.form_token().into(),
             may_change: actions,
+            may_sign_out: self.has_session,
         }
+    }
+
+    /// Returns what forms send back.
+    pub(crate) fn form_token(&self) -> &str {
+        self.form_tokens.first().map_or("", String::as_str)
+    }
+
+    /// Returns whether a form was made for this person.
+    pub(crate) fn has_form(&self, form_token: &str) -> bool {
+        !form_token.is_empty() && self.form_tokens.iter().any(|known| known == form_token)
     }
 
     /// Returns who is signed in, and counts the request.
@@ -43,13 +58,40 @@ impl Person {
 
     /// Returns who is signed in.
     pub(crate) async fn identified<H: Hub>(api: &Api<H>, headers: &HeaderMap) -> Result<Person, NoPerson> {
-        let session = api.sessions.of(headers, SystemTime::now()).ok_or(NoPerson::SignedOut)?;
-        let caller = api.hub.identify(&session.token).await.map_err(|error| match error {
-            AccessError::NotAccepted => NoPerson::SignedOut,
-            other => NoPerson::Refused(other.into()),
-        })?;
-        Ok(Person { caller, session })
+        if let Some(token) = proxy_token(api, headers) {
+            let caller = caller(api, token).await?;
+            let form_tokens = proxied_form_tokens(api, &caller);
+            return Ok(Person { caller, token: token.into(), form_tokens, has_session: false });
+        }
+        let now = SystemTime::now();
+        let session = api.sessions.of(headers, now).ok_or(NoPerson::SignedOut)?;
+        if session.token_has_ended(now) {
+            return Err(NoPerson::SignedOut);
+        }
+        let caller = caller(api, &session.token).await?;
+        let form_tokens = vec![session.form_token];
+        Ok(Person { caller, token: session.token, form_tokens, has_session: true })
     }
+}
+
+/// Returns the token that a trusted proxy has added to a request.
+pub(super) fn proxy_token<'a, H>(api: &Api<H>, headers: &'a HeaderMap) -> Option<&'a str> {
+    api.trust_proxy_token.then(|| bearer_token(headers)).flatten()
+}
+
+async fn caller<H: Hub>(api: &Api<H>, token: &str) -> Result<Caller, NoPerson> {
+    api.hub.identify(token).await.map_err(|error| match error {
+        AccessError::NotAccepted => NoPerson::SignedOut,
+        other => NoPerson::Refused(other.into()),
+    })
+}
+
+/// Returns the form tokens of somebody who has no session, by each key of sessions. They are those of the user and not of
+/// the token, because a proxy may get another token while a form is open.
+fn proxied_form_tokens<H>(api: &Api<H>, caller: &Caller) -> Vec<String> {
+    // Users cannot choose an end of their name that reads as a uid, because the length is there too.
+    let text = format!("{} {} {}", caller.name.len(), caller.name, caller.uid);
+    api.sessions.keys().map(|keys| keys.signatures(&text)).unwrap_or_default()
 }
 
 /// Why a request is nobody's.

@@ -1,30 +1,25 @@
-//! Signing in with a token of the hub, and signing out.
+//! Signing in with a token of the hub, going on with a session whose token has ended, and signing out.
 
 use std::time::SystemTime;
 
 use axum::Form;
 use axum::extract::{Path, Query, State};
-use axum::http::header::{REFRESH, SET_COOKIE};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use axum::http::header::SET_COOKIE;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
-use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::answer::{problem_page, send, sentence};
-use super::form_check::{check_origin, not_from_here};
-use super::frame::{Page, Section, Viewer, document};
-use super::person::Person;
-use super::view::View;
+use super::answer::{problem_page, send};
+use super::frame::Viewer;
+use super::oidc::onwards;
+use super::person::{NoPerson, Person, proxy_token};
+use super::sign_in_page::{ReturnPath, SignInPage, inside, link_page};
 use crate::hub::Hub;
+use crate::oidc::OidcError;
+use crate::origin_check::{check_origin, not_from_here};
 use crate::problem::Problem;
-use crate::session::{self, MAX_TOKEN_BYTES};
+use crate::session::{MAX_TOKEN_BYTES, Tokens};
 use crate::state::Api;
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct ReturnPath {
-    to: String,
-}
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -38,10 +33,49 @@ pub(super) async fn form<H: Hub>(
     headers: HeaderMap,
     Query(back): Query<ReturnPath>,
 ) -> Response {
-    match Person::of(&api, &headers).await {
-        Ok(_) => Redirect::to(&inside(&back.to)).into_response(),
-        Err(_) if api.sign_in_link.is_some() => send(StatusCode::OK, link_page()),
-        Err(_) => send(StatusCode::OK, page(&back.to, "")),
+    let why = match Person::of(&api, &headers).await {
+        Ok(_) => return Redirect::to(&inside(&back.to)).into_response(),
+        Err(NoPerson::Refused(problem)) => problem.detail,
+        Err(NoPerson::SignedOut) => {
+            if headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site") {
+                // The person followed a link, and the browser has not sent the session.
+                return onwards(&back.again());
+            }
+            match renewed(&api, &headers).await {
+                Ok(Some(cookie)) => {
+                    return ([(SET_COOKIE, cookie)], Redirect::to(&inside(&back.to))).into_response();
+                }
+                Ok(None) => nobody(&api, &headers).into(),
+                Err(error) => error.to_string(),
+            }
+        }
+    };
+    if api.sign_in_link.is_some() {
+        return send(StatusCode::OK, link_page());
+    }
+    let mut page = SignInPage::new(&api, &back.to, &why);
+    page.is_out = back.out;
+    page.send(StatusCode::OK)
+}
+
+/// Returns the session with another token, if its token has ended and the identity provider gives another one.
+async fn renewed<H: Hub>(api: &Api<H>, headers: &HeaderMap) -> Result<Option<HeaderValue>, OidcError> {
+    let now = SystemTime::now();
+    let session = api.sessions.of(headers, now).filter(|session| session.token_has_ended(now));
+    let Some((session, provider)) = session.zip(api.provider.as_deref()) else { return Ok(None) };
+    let Some(tokens) = provider.renew(&session, now).await? else { return Ok(None) };
+    Ok(api.sessions.renew(&session, tokens, now))
+}
+
+/// Returns why a request is nobody's, if people are signed in elsewhere.
+fn nobody<H>(api: &Api<H>, headers: &HeaderMap) -> &'static str {
+    if !api.trust_proxy_token {
+        ""
+    } else if proxy_token(api, headers).is_some() {
+        "the API server does not accept the token that the proxy in front of Sluice sends: it must be an ID token of an issuer \
+         that the API server trusts"
+    } else {
+        "the proxy in front of Sluice sent no token: open the address of the proxy, or paste a token"
     }
 }
 
@@ -49,12 +83,10 @@ pub(super) async fn form<H: Hub>(
 /// program, browsers send no cookie with SameSite=Strict.
 pub(super) async fn by_link<H: Hub>(State(api): State<Api<H>>, Path(code): Path<String>) -> Response {
     let token = api.sign_in_link.as_ref().and_then(|link| link.redeem(&code));
-    let cookie = token.and_then(|token| api.sessions.begin(token, SystemTime::now()));
+    let tokens = token.map(|token| Tokens { token: token.into(), ..Tokens::default() });
+    let cookie = tokens.and_then(|tokens| api.sessions.begin(tokens, SystemTime::now()));
     match cookie {
-        Some(cookie) => {
-            let headers = [(SET_COOKIE, cookie), (REFRESH, HeaderValue::from_static("0; url=/"))];
-            (headers, send(StatusCode::OK, entry_page())).into_response()
-        }
+        Some(cookie) => ([(SET_COOKIE, cookie)], onwards("/")).into_response(),
         None if api.sign_in_link.is_some() => send(StatusCode::FORBIDDEN, link_page()),
         None => problem_page(&Problem::not_found("there is no such page"), &Viewer::default()),
     }
@@ -65,11 +97,11 @@ pub(super) async fn sign_in<H: Hub>(
     headers: HeaderMap,
     Form(form): Form<SignIn>,
 ) -> Response {
-    if let Err(problem) = check_origin(&headers) {
+    if let Err(problem) = check_origin(&headers, api.page_url.as_deref()) {
         return problem_page(&problem, &Viewer::default());
     }
     let token = form.token.trim();
-    let refuse = |status, why: &str| send(status, page(&form.to, why));
+    let refuse = |status, why: &str| SignInPage::new(&api, &form.to, why).send(status);
     if token.is_empty() {
         return refuse(StatusCode::BAD_REQUEST, "paste a token first");
     }
@@ -82,7 +114,8 @@ pub(super) async fn sign_in<H: Hub>(
         let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::UNAUTHORIZED);
         return refuse(status, &problem.detail);
     }
-    let Some(cookie) = api.sessions.begin(token, SystemTime::now()) else {
+    let tokens = Tokens { token: token.into(), ..Tokens::default() };
+    let Some(cookie) = api.sessions.begin(tokens, SystemTime::now()) else {
         return refuse(StatusCode::SERVICE_UNAVAILABLE, "the system has no random numbers: try again");
     };
     ([(SET_COOKIE, cookie)], Redirect::to(&inside(&form.to))).into_response()
@@ -93,14 +126,15 @@ pub(super) async fn sign_out<H: Hub>(
     headers: HeaderMap,
     Form(form): Form<FormToken>,
 ) -> Response {
-    if let Err(problem) = check_origin(&headers) {
+    if let Err(problem) = check_origin(&headers, api.page_url.as_deref()) {
         return problem_page(&problem, &Viewer::default());
     }
     let session = api.sessions.of(&headers, SystemTime::now());
     if session.is_some_and(|session| session.form_token != form.token) {
         return problem_page(&not_from_here(), &Viewer::default());
     }
-    (session::end().map(|cookie| [(SET_COOKIE, cookie)]), Redirect::to("/sign-in")).into_response()
+    (api.sessions.end().map(|cookie| [(SET_COOKIE, cookie)]), Redirect::to("/sign-in?out=true"))
+        .into_response()
 }
 
 /// What forms of a session send back.
@@ -108,80 +142,4 @@ pub(super) async fn sign_out<H: Hub>(
 #[serde(default)]
 pub(super) struct FormToken {
     token: String,
-}
-
-/// Returns an address of this server; that of the start page for anything else.
-fn inside(to: &str) -> String {
-    let known = to.parse::<Uri>().ok().filter(|uri| uri.authority().is_none() && View::parse(uri).is_ok());
-    let path = known.as_ref().and_then(|uri| uri.path_and_query()).map(|path| path.as_str());
-    // Browsers take "//host" and "/\host" for another server.
-    let is_path = |path: &&str| !path.starts_with("//") && !path.contains('\\');
-    path.filter(is_path).unwrap_or("/").into()
-}
-
-fn page(to: &str, problem: &str) -> Markup {
-    let content = html! {
-        div.sign-in {
-            h1 { "Sign in to Sluice" }
-            p.quiet { "You see what your token may see on the hub, and what you do here is done in your name." }
-            form method="post" action="/sign-in" {
-                input type="hidden" name="to" value=(to);
-                label for="token" { "Token of the hub" }
-                textarea #token name="token" rows="4" required autocomplete="off" spellcheck="false"
-                    aria-invalid=[(!problem.is_empty()).then_some("true")] aria-describedby="example" {}
-                p #example.small.quiet {
-                    "For example the output of " code { "kubectl create token jane -n apps" } "."
-                }
-                @if !problem.is_empty() { p.problem role="alert" { (sentence(problem)) } }
-                button.main { "Sign in" }
-            }
-        }
-    };
-    document(&Page::one("Sign in", Section::Other, &content), &Viewer::default(), "")
-}
-
-fn link_page() -> Markup {
-    let content = html! {
-        div.sign-in {
-            h1 { "Sign in to Sluice" }
-            p { "Open the link that " code { "sluice web" } " printed. It works once." }
-            p.quiet { "For another link, stop " code { "sluice web" } " and start it again." }
-        }
-    };
-    document(&Page::one("Sign in", Section::Other, &content), &Viewer::default(), "")
-}
-
-fn entry_page() -> Markup {
-    let content = html! {
-        div.sign-in {
-            h1 { "Signed in to Sluice" }
-            p { a href="/" { "All pipelines" } }
-        }
-    };
-    document(&Page::one("Signed in", Section::Other, &content), &Viewer::default(), "")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sign_in_leads_to_pages_of_this_server_only() {
-        for to in ["/pipelines/apps/podinfo", "/?of=person", "/charts?q=a"] {
-            assert_eq!(inside(to), to);
-        }
-        for to in [
-            "",
-            "https://evil.example",
-            "//evil.example",
-            "/\\evil.example",
-            "/sign-in",
-            "javascript:alert(1)",
-            "/%0d%0aset-cookie:a=b",
-            "evil.example",
-            "/pipelines/../../evil",
-        ] {
-            assert_eq!(inside(to), "/", "{to}");
-        }
-    }
 }
