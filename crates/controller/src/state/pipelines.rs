@@ -202,12 +202,15 @@ pub(super) fn watched_targets(object: &ApiPipeline) -> impl Iterator<Item = &Tar
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use jiff::Timestamp;
     use proptest::prelude::*;
     use serde_json::json;
     use sluice_core::Time;
 
     use super::super::tests::state;
+    use super::ObjectEvent;
     use crate::state::status_queue::serialize_status;
 
     #[test]
@@ -264,6 +267,79 @@ mod tests {
         // An older event, delivered late by a second watch, does not bring the old spec back.
         state.put_pipeline(stored(4, 1, false));
         assert!(state.pipelines[&key].model.suspended);
+    }
+
+    /// A log that keeps each line as the texts of its fields.
+    #[derive(Clone, Default)]
+    struct CapturedLog(Arc<Mutex<Vec<String>>>);
+
+    impl tracing::Subscriber for CapturedLog {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            tracing::span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+        fn event(&self, event: &tracing::Event<'_>) {
+            struct Line(String);
+            impl tracing::field::Visit for Line {
+                fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+                    self.0.push_str(&format!("{}={value:?} ", field.name()));
+                }
+            }
+            let mut line = Line(format!("{} ", event.metadata().level()));
+            event.record(&mut line);
+            self.0.lock().unwrap().push(line.0);
+        }
+
+        fn enter(&self, _: &tracing::span::Id) {}
+
+        fn exit(&self, _: &tracing::span::Id) {}
+    }
+
+    /// A manual Pipeline whose status has one condition with this message.
+    fn with_condition(name: &str, version: u64, message: &str) -> sluice_api::Pipeline {
+        let object = json!({
+            "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
+            "metadata": {"name": name, "namespace": "apps", "uid": name, "generation": 1,
+                "resourceVersion": version.to_string()},
+            "spec": {"environments": [{"name": "dev", "targets": [{"namespace": "podinfo"}]}],
+                "promotion": {"manual": true,
+                    "strategy": {"notification": {}, "secretRef": {"name": "keys"}}}},
+            "status": {"conditions": [{"type": "Ready", "status": "True", "reason": "ReconciliationSucceeded",
+                "message": message, "lastTransitionTime": "2023-11-20T10:00:00Z"}]}});
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn a_pipeline_of_the_predecessor_is_one_log_line_that_names_what_is_different() {
+        let (of_predecessor, own) = ("All clusters checked", "all targets were read");
+        let logged = |events: Vec<ObjectEvent<sluice_api::Pipeline>>| {
+            let log = CapturedLog::default();
+            let mut state = state();
+            tracing::subscriber::with_default(log.clone(), || {
+                events.into_iter().for_each(|event| state.pipeline_event(event));
+            });
+            std::mem::take(&mut *log.0.lock().unwrap())
+        };
+        let first = vec![with_condition("old", 4, of_predecessor), with_condition("new", 5, own)];
+        let listed = ObjectEvent::Listed(first, 5);
+        // The watch reports the Pipeline again before Sluice has written its own status.
+        let again = ObjectEvent::Applied(with_condition("old", 6, of_predecessor));
+        let relisted = ObjectEvent::Listed(vec![with_condition("old", 6, of_predecessor)], 7);
+        let [line] = &logged(vec![listed, again, relisted])[..] else { panic!("not one line") };
+        for part in ["INFO", "taken over from pipeline-controller", "pipeline=apps/old ", "approval-key"] {
+            assert!(line.contains(part), "{part}: {line}");
+        }
+        // After a restart its status is Sluice's own.
+        let restarted = ObjectEvent::Listed(vec![with_condition("old", 8, own)], 8);
+        assert_eq!(logged(vec![restarted]), Vec::<String>::new());
     }
 
     /// A change of a stored Pipeline: someone edits it, a hook call writes its fields, or this replica writes its
