@@ -196,7 +196,7 @@ fn approver(before: &Promotion, after: &Promotion, by_key: bool) -> Option<Strin
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use sluice_api::promotion::Approval;
+    use sluice_api::promotion::{Approval, Trigger};
 
     use super::super::tests::state;
     use super::*;
@@ -306,6 +306,48 @@ mod tests {
         assert_eq!(known(&state), Some((true, true)), "it would be created and delivered again");
         state.promotion_event(ObjectEvent::Deleted(with_uid(10, "second").metadata));
         assert_eq!(known(&state), None);
+    }
+
+    /// Returns the reasons of the events that are to be sent since the last call.
+    fn reasons(state: &mut State) -> Vec<String> {
+        let sent = std::mem::take(&mut state.effects).into_iter().filter_map(|effect| match effect {
+            Effect::SendEvent(PendingEvent::Promotion(_, _, notice)) => Some(notice.reason),
+            _ => None,
+        });
+        sent.collect()
+    }
+
+    #[test]
+    fn the_start_and_the_approval_of_a_promotion_are_reported_once() {
+        let mut state = state();
+        state.put_pipeline(super::super::tests::pipeline());
+        creating(&mut state);
+        state.promotion_event(ObjectEvent::Applied(promotion(7)));
+        assert_eq!(reasons(&mut state), Vec::<String>::new(), "its creation has not been answered");
+        state.created(&key(), "podinfo-prod", Ok(Some(Box::new(promotion(7)))));
+        assert_eq!(reasons(&mut state), ["Started"]);
+        let mut approved = promotion(8);
+        approved.spec.approval = Some(Approval { by: "ann".into(), ..Approval::default() });
+        state.promotion_event(ObjectEvent::Applied(approved.clone()));
+        assert_eq!(reasons(&mut state), ["Approved"]);
+        // Late and repeated events report nothing again.
+        for late in [promotion(7), approved] {
+            state.promotion_event(ObjectEvent::Applied(late));
+        }
+        assert_eq!(reasons(&mut state), Vec::<String>::new());
+
+        // A call of the hook server has created this one.
+        let mut called = promotion(9);
+        called.metadata.name = Some("podinfo-prod-called".into());
+        called.spec.trigger = Some(Trigger { key: "build-1".into(), ..Trigger::default() });
+        state.promotion_event(ObjectEvent::Applied(called));
+        assert_eq!(reasons(&mut state), ["Started"]);
+        // An earlier try has created this one, and has reported its start.
+        state.promotions.clear();
+        creating(&mut state);
+        state.promotion_event(ObjectEvent::Applied(promotion(7)));
+        state.created(&key(), "podinfo-prod", Ok(None));
+        assert_eq!(reasons(&mut state), Vec::<String>::new());
     }
 
     #[test]
