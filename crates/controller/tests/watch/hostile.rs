@@ -229,6 +229,24 @@ fn each_attack_of_a_cluster_ends_with_an_error_and_takes_little_memory() -> Resu
 }
 
 #[test]
+fn a_flood_is_not_read_while_too_many_events_wait() -> Result<()> {
+    run(async {
+        let client = hostile_client(Attack::EventFlood).await?;
+        let memory = ObservedMemory::new(128 << 20);
+        let session = RunningSession::start(client, "hostile", ObserveScope::All, memory);
+        eventually(TIMEOUT, || async {
+            ensure!(session.events.len() >= 128, "{} events wait", session.events.len());
+            Ok(())
+        })
+        .await?;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        // Each watch may report one more event, which it was reading.
+        ensure!(session.events.len() < 200, "{} events wait", session.events.len());
+        Ok(())
+    })
+}
+
+#[test]
 fn a_cluster_whose_watches_expire_again_and_again_is_listed_less_often() -> Result<()> {
     run(async {
         let (error, _) = error_and_growth(Attack::ExpiringWatches).await?;
