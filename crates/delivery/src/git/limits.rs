@@ -97,6 +97,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_record_without_an_end_is_refused_and_not_passed_on() {
+        let mut printer = Command::new("head");
+        printer.args(["-c", "1000000", "/dev/zero"]).stdout(std::process::Stdio::piped());
+        let mut printer = printer.kill_on_drop(true).spawn().unwrap();
+        let mut records = 0;
+        let read = each_record(printer.stdout.take().unwrap(), b'\n', |_| {
+            records += 1;
+            Ok(())
+        });
+        assert_eq!(read.await.unwrap_err().kind(), std::io::ErrorKind::FileTooLarge);
+        assert_eq!(records, 0);
+    }
+
+    #[tokio::test]
     async fn the_writer_of_a_too_large_file_is_ended() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let mut command = ProcessLimits::new(1 << 20, Duration::from_secs(20)).command("dd", RunSize::Small);

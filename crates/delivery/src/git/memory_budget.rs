@@ -213,6 +213,18 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn a_run_over_the_budget_is_ended_with_all_its_processes() {
+        // tail keeps a whole line in memory. It is not the process that leads the group.
+        let mut command = tokio::process::Command::new("sh");
+        command.args(["-c", "head -c 600000000 /dev/zero | tail -n 1; true"]);
+        let mut run = command.process_group(0).stdout(std::process::Stdio::null()).spawn().unwrap();
+        let group = Pid::from_raw(run.id().unwrap().cast_signed()).unwrap();
+        let measured = MemoryBudget::new().measure(group, "apps/podinfo", RunSize::Small);
+        let status = run.wait().await.unwrap();
+        assert!(measured.was_ended() && !status.success(), "{status}");
+    }
+
     #[test]
     fn the_memory_of_this_process_is_measured() {
         let own = rustix::process::getpgrp().as_raw_nonzero().get();

@@ -377,3 +377,19 @@ where
     let status = child.wait().await?;
     Ok((status, value, complaints?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn output_over_the_limit_is_refused() {
+        for (length, is) in [(MAX_OUTPUT_BYTES, true), (MAX_OUTPUT_BYTES + 1, false)] {
+            let mut printer = Command::new("head");
+            printer.args(["-c", &length.to_string(), "/dev/zero"]).stdout(Stdio::piped());
+            let mut printer = printer.kill_on_drop(true).spawn().unwrap();
+            let read = collect(printer.stdout.take().unwrap()).await;
+            assert_eq!(read.is_ok_and(|bytes| bytes.len() as u64 == length), is, "{length} bytes");
+        }
+    }
+}
