@@ -31,6 +31,8 @@ pub enum HookSecretReason {
     SecretLocked,
     /// Two keys have the same value.
     KeysShared,
+    /// A key has a line break inside.
+    KeyInvalid,
     /// A key that the pipeline needs is missing.
     KeysMissing,
 }
@@ -43,6 +45,7 @@ impl HookSecretReason {
             HookSecretReason::SecretForbidden => "SecretForbidden",
             HookSecretReason::SecretLocked => "SecretLocked",
             HookSecretReason::KeysShared => "KeysShared",
+            HookSecretReason::KeyInvalid => "KeyInvalid",
             HookSecretReason::KeysMissing => "KeysMissing",
         }
     }
@@ -96,7 +99,16 @@ fn key_problems(
         );
         all.push((HookSecretReason::KeysShared, message));
     }
-    if keys.is_empty() && keys.shared().is_empty() {
+    if !keys.broken().is_empty() {
+        let names: Vec<&str> = keys.broken().iter().map(String::as_str).collect();
+        let message = format!(
+            "in Secret {name}, {} has a line break inside and is not accepted; write a key of one line, such as the output of \
+             openssl rand -hex 32",
+            names.join(" and ")
+        );
+        all.push((HookSecretReason::KeyInvalid, message));
+    }
+    if keys.is_empty() && keys.shared().is_empty() && keys.broken().is_empty() {
         let names = Purpose::SINGLE.map(|purpose| purpose.key().to_string()).join(", ");
         let message = format!("Secret {name} has no key for calls to the hook server; add one of {names}");
         all.push((HookSecretReason::KeysMissing, message));

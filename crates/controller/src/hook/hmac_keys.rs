@@ -71,17 +71,25 @@ pub struct HookKeys {
     keys: BTreeMap<Purpose, Vec<Vec<u8>>>,
     /// Groups of names whose keys have the same value.
     shared: Vec<BTreeSet<String>>,
+    /// The names of keys with a line break inside.
+    broken: BTreeSet<String>,
 }
 
 impl HookKeys {
-    /// The keys in the data of a Secret. Keys of white space are ignored. If keys of several purposes have the
-    /// same value, the holder of one could act as the holder of another. Such a value is accepted as `hmac-key`
-    /// only, which permits the least, and for no purpose if no `hmac-key` has it.
+    /// The keys in the data of a Secret. Keys of white space are ignored, and keys with a line break inside are not
+    /// accepted. If keys of several purposes have the same value, the holder of one could act as the holder of another.
+    /// Such a value is accepted as `hmac-key` only, which permits the least, and for no purpose if no `hmac-key` has it.
     pub fn of(data: &BTreeMap<String, Vec<u8>>) -> Self {
         let mut by_value: BTreeMap<&[u8], BTreeMap<Purpose, BTreeSet<&str>>> = BTreeMap::new();
+        let mut broken = BTreeSet::new();
         for (name, value) in data {
-            let Some(purpose) = purpose_of(name).filter(|_| !value.trim_ascii().is_empty()) else { continue };
-            by_value.entry(value.trim_ascii()).or_default().entry(purpose).or_default().insert(name);
+            let value = value.trim_ascii();
+            let Some(purpose) = purpose_of(name).filter(|_| !value.is_empty()) else { continue };
+            if value.contains(&b'\n') || value.contains(&b'\r') {
+                broken.insert(name.clone());
+                continue;
+            }
+            by_value.entry(value).or_default().entry(purpose).or_default().insert(name);
         }
         let mut shared = Vec::new();
         let mut ignored: BTreeSet<&str> = BTreeSet::new();
@@ -99,7 +107,7 @@ impl HookKeys {
             }
         }
         keys.retain(|_, values| !values.is_empty());
-        Self { keys, shared }
+        Self { keys, shared, broken }
     }
 
     /// Returns the accepted keys for a purpose: none, one, or two during a rotation.
@@ -115,6 +123,11 @@ impl HookKeys {
     /// Returns the groups of names whose keys have the same value, sorted by name.
     pub fn shared(&self) -> &[BTreeSet<String>] {
         &self.shared
+    }
+
+    /// Returns the names of keys that are not accepted because of a line break inside.
+    pub fn broken(&self) -> &BTreeSet<String> {
+        &self.broken
     }
 
     /// Returns the purposes that have an accepted key.

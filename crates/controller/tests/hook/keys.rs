@@ -372,6 +372,25 @@ fn a_secret_that_the_controller_may_not_read_answers_503_and_a_missing_one_401()
 }
 
 #[test]
+fn a_key_with_a_line_break_inside_is_not_accepted() {
+    for (value, is_accepted) in [
+        ("a", true),
+        ("a\n", true),
+        ("\r\na\r\n", true),
+        ("a\nb", false),
+        ("a\rb\n", false),
+        ("a\r\nb", false),
+    ] {
+        let data = [("hmac-key", value), ("trigger-key", "other")];
+        let data = data.map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()));
+        let known = HookKeys::of(&data.into());
+        assert_eq!(!known.of_purpose(&Purpose::Event).is_empty(), is_accepted, "{value:?}");
+        assert_eq!(known.broken().contains("hmac-key"), !is_accepted, "{value:?}");
+        assert!(!known.of_purpose(&Purpose::Trigger).is_empty(), "{value:?}");
+    }
+}
+
+#[test]
 fn a_value_that_two_keys_share_is_accepted_as_hmac_key_only() {
     let known = |keys: &[(&str, &str)]| {
         let data =
