@@ -59,11 +59,17 @@ fn downgrade(lane: Lane<'_>, policy: &Policy, promotion: &Promotion) -> Option<G
     Some(held(lane.facts, promotion, GateKind::Downgrade, &why))
 }
 
-/// Returns the last promotion into the environment that was delivered.
+/// Returns the last promotion into the environment that was delivered, also if it failed there afterwards: git still has
+/// its revision. The revision of a rejected one was taken back.
 fn last_delivered<'a>(lane: Lane<'a>) -> Option<&'a Promotion> {
     let is_here = |p: &&Promotion| lane.environment.is_of(p);
     let here = lane.facts.promotions.iter().filter(is_here);
-    here.filter(|p| matches!(p.phase, Phase::Delivered | Phase::Succeeded)).max_by_key(|p| p.order())
+    let is_in_git = |p: &&Promotion| match p.phase {
+        Phase::Delivered | Phase::Succeeded => true,
+        Phase::Rejected => false,
+        _ => p.delivered.is_some(),
+    };
+    here.filter(is_in_git).max_by_key(|p| p.order())
 }
 
 /// Holds a revision if it is unknown what a target runs: that may be something newer. A promotion that a caller of

@@ -3,6 +3,7 @@
 use sluice_core::decide::Action;
 use sluice_core::evidence::Evidence;
 use sluice_core::observed::Health;
+use sluice_core::promotion::Phase;
 
 use crate::simulation::{Simulation, shows};
 use crate::table::{A, B, C};
@@ -77,6 +78,12 @@ fn a_revision_older_than_the_last_delivered_one_is_held_although_targets_show_ol
     assert_eq!(sim.phases("prod"), ["1.1.0 Succeeded", "1.2.0 Succeeded", "1.1.0 Pending"]);
     let note = sim.note("prod");
     assert!(note.contains("it is older than 1.2.0, which was promoted into prod last"), "{note}");
+    // The same if C was delivered, and did not become healthy.
+    let mut failed = sim.clone();
+    let name = failed.promotions[1].name.clone();
+    failed.promotion(&name).phase = Phase::Failed;
+    failed.settle();
+    assert!(failed.note("prod").contains("it is older than 1.2.0"), "{}", failed.note("prod"));
     // The watches catch up.
     for environment in ["dev", "prod"] {
         sim.runs(environment, &environment[..1], C, Health::Ready);
