@@ -108,8 +108,17 @@ fn new_images_of_some_workloads_are_no_revision_while_other_watches_lag() {
     let read = read_after(&mut index, &db(2));
     answer(&mut index, &read, Ok(vec![found(&web(2)), found(&db(2))]));
     assert_eq!(podinfo(&index).0, Health::Ready);
+    // The same if Flux creates a workload again.
+    let (key, _) = fact(&web(2));
+    index.apply(&HUB, ClusterEvent::Deleted(key));
+    let read = read_after(&mut index, &web(3));
+    answer(&mut index, &read, Ok(vec![found(&web(3)), found(&db(3))]));
+    assert_eq!(podinfo(&index).0, Health::Progressing);
+    let read = read_after(&mut index, &db(3));
+    answer(&mut index, &read, Ok(vec![found(&web(3)), found(&db(3))]));
+    assert_eq!(podinfo(&index).0, Health::Ready);
     // A change without new images, such as a scaling, costs no read.
-    apply(&mut index, &with(web(2), "metadata/generation", 3.into()));
+    apply(&mut index, &with(web(3), "metadata/generation", 4.into()));
     assert_eq!(index.take_reads(&HUB), []);
 }
 

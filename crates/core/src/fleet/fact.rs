@@ -215,11 +215,8 @@ impl Fact {
     }
 
     /// Whether it is a workload whose images differ from those in its former fact.
-    pub(super) fn has_new_images(&self, former: Option<&Fact>) -> bool {
-        match (self, former) {
-            (Fact::Workload(new), Some(Fact::Workload(former))) => new.images != former.images,
-            _ => false,
-        }
+    pub(super) fn has_new_images(&self, former: &Fact) -> bool {
+        matches!((self, former), (Fact::Workload(new), Fact::Workload(former)) if new.images != former.images)
     }
 
     /// Whether only views show the object: no decision follows from a workload that Flux did not make.

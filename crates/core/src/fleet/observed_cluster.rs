@@ -55,6 +55,17 @@ pub struct ObservedCluster {
     to_read: BTreeSet<ObjectKey>,
 }
 
+/// Where a report about an object comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Report {
+    /// The first list of its kind after the connection.
+    FirstList,
+    /// A later list.
+    List,
+    /// An event of a watch.
+    Watch,
+}
+
 /// The targets that an event may have changed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum AffectedTargets {
@@ -225,7 +236,7 @@ impl ObservedCluster {
                 self.replace(kind, None, Vec::new());
                 self.set_kind_state(kind, None, KindState::Absent)
             }
-            ClusterEvent::Applied(key, fact) => self.insert(key, fact, false),
+            ClusterEvent::Applied(key, fact) => self.insert(key, fact, Report::Watch),
             ClusterEvent::Deleted(key) => self.remove(&key),
             ClusterEvent::OwnedWasRead(key, number, found) => self.answer_check(&key, number, found),
         };
@@ -282,21 +293,22 @@ impl ObservedCluster {
         // The first lists need no check, because a cluster is asked for its workloads after its Flux objects.
         let is_first =
             self.state == ClusterState::Connecting && !self.kind_states.contains_key(&(kind, None));
+        let report = if is_first { Report::FirstList } else { Report::List };
         for (key, fact) in facts {
-            add(self.insert(key, fact, is_first));
+            add(self.insert(key, fact, report));
         }
         affected
     }
 
-    /// Adds or replaces an object. `is_first` says that it comes from the first list after the connection.
-    fn insert(&mut self, key: ObjectKey, fact: Fact, is_first: bool) -> AffectedTargets {
+    /// Adds or replaces an object.
+    fn insert(&mut self, key: ObjectKey, fact: Fact, report: Report) -> AffectedTargets {
         let former = self.objects.get(&key);
         let fact = match fact {
             Fact::Flux(flux) => {
                 let mut flux = flux.with_former_status(former);
                 flux.owned_check = match former {
                     Some(Fact::Flux(former)) if flux.is_same_state(former) => former.owned_check.clone(),
-                    _ if is_first || !flux.needs_check() => None,
+                    _ if report == Report::FirstList || !flux.needs_check() => None,
                     _ => Some(new_check(&mut self.last_check, &mut self.to_read, &key)),
                 };
                 Fact::Flux(Box::new(flux))
@@ -309,7 +321,11 @@ impl ObservedCluster {
         // What Flux has fetched from a source is only shown. Decisions need its address and its branch.
         let is_only_shown = matches!((former, &fact), (Some(Fact::Source(former)), Fact::Source(new))
             if former.repository == new.repository);
-        let has_new_images = fact.has_new_images(former);
+        let has_new_images = match former {
+            Some(former) => fact.has_new_images(former),
+            // Flux may have created it again, with other images.
+            None => report == Report::Watch && matches!(fact, Fact::Workload(_)),
+        };
         if is_only_shown {
             self.objects.insert(key, fact);
             return AffectedTargets::None;
