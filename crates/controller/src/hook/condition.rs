@@ -102,9 +102,9 @@ fn key_problems(
     if !keys.broken().is_empty() {
         let names: Vec<&str> = keys.broken().iter().map(String::as_str).collect();
         let message = format!(
-            "in Secret {name}, {} has a line break inside and is not accepted; write a key of one line, such as the output of \
+            "in Secret {name}, keys with a line break inside are not accepted: {}; write keys of one line, such as the output of \
              openssl rand -hex 32",
-            names.join(" and ")
+            names.join(", ")
         );
         all.push((HookSecretReason::KeyInvalid, message));
     }

@@ -47,7 +47,12 @@ fn the_condition_has_the_reason_and_says_what_to_add() {
         (&plain, known(&[]), "KeysMissing", "add one of hmac-key, trigger-key"),
         (&plain, known(&["hmac-key"]), "KeysMissing", "has no report-key.edge-1, report-key.fleet_edge-2"),
         (&plain, known(&["hmac-key", "report-key.edge-1"]), "KeysMissing", "has no report-key.fleet_edge-2,"),
-        (&plain, and(&["hmac-key=a\nb"]), "KeyInvalid", "hmac-key has a line break inside"),
+        (
+            &plain,
+            and(&["hmac-key=a\nb"]),
+            "KeyInvalid",
+            "keys with a line break inside are not accepted: hmac-key;",
+        ),
         (
             &plain,
             and(&["hmac-key=a", "trigger-key=a"]),

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use axum::Form;
 use axum::extract::{Path, Query, State};
 use axum::http::header::SET_COOKIE;
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
 use serde::Deserialize;
 
@@ -81,8 +81,14 @@ fn nobody<H>(api: &Api<H>, headers: &HeaderMap) -> &'static str {
 
 /// Signs in by a link that works once. The answer is a page that leads on, not a redirect: after a redirect from another
 /// program, browsers send no cookie with SameSite=Strict.
-pub(super) async fn by_link<H: Hub>(State(api): State<Api<H>>, Path(code): Path<String>) -> Response {
-    let token = api.sign_in_link.as_ref().and_then(|link| link.redeem(&code));
+pub(super) async fn by_link<H: Hub>(
+    State(api): State<Api<H>>,
+    Path(code): Path<String>,
+    method: Method,
+) -> Response {
+    // A preview of the link asks with HEAD, and must not use it up.
+    let link = api.sign_in_link.as_ref().filter(|_| method == Method::GET);
+    let token = link.and_then(|link| link.redeem(&code));
     let tokens = token.map(|token| Tokens { token: token.into(), ..Tokens::default() });
     let cookie = tokens.and_then(|tokens| api.sessions.begin(tokens, SystemTime::now()));
     match cookie {

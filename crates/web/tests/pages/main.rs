@@ -173,6 +173,25 @@ async fn no_page_lets_a_script_or_a_frame_in() {
 }
 
 #[tokio::test]
+async fn a_sign_in_link_works_once_and_a_preview_does_not_use_it_up() {
+    let api = Api::new(Fleet::default(), World::new(every_state()), true);
+    let router = router(api.with_sign_in_link("code".into(), "admin".into()));
+    let ask = async |method: &str, path: &str| {
+        let request = Request::builder().method(method).uri(path).header("host", "127.0.0.1:8083");
+        let answer = router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+        (answer.status(), answer.headers().contains_key("set-cookie"))
+    };
+    for (method, path, wanted) in [
+        ("GET", "/sign-in/link/other", (StatusCode::FORBIDDEN, false)),
+        ("HEAD", "/sign-in/link/code", (StatusCode::FORBIDDEN, false)),
+        ("GET", "/sign-in/link/code", (StatusCode::OK, true)),
+        ("GET", "/sign-in/link/code", (StatusCode::FORBIDDEN, false)),
+    ] {
+        assert_eq!(ask(method, path).await, wanted, "{method} {path}");
+    }
+}
+
+#[tokio::test]
 async fn the_history_shows_all_records_or_those_of_one_environment() {
     let admin = Browser::new(&World::new(every_state()), true, "admin").await;
     let link = "href=\"/promotions/apps/podinfo-prod-1\"";
