@@ -4,6 +4,7 @@
 use crate::certificates::{Identity, Validity, signing_key};
 use crate::kubeconfig::{Credential, connect, kubeconfig};
 use crate::plane_state::PlaneState;
+use crate::restartable::Restartable;
 use crate::servers::{controlplane_folder, start_on_free_port, start_ready};
 use crate::{ProcessGuard, apply, crds};
 use anyhow::{Context, Result, anyhow};
@@ -13,7 +14,7 @@ use kube::api::{Api, DynamicObject, PostParams};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// The field manager of what tests write.
 const FIELD_MANAGER: &str = "testkit";
@@ -25,7 +26,7 @@ const AUTHENTICATION: &str = "authentication.yaml";
 /// It can be kept in a static, because it holds no client and nothing else that belongs to a runtime.
 pub struct Cluster {
     // The server is dropped before the etcd that it uses.
-    server: Mutex<Option<ProcessGuard>>,
+    server: Restartable,
     name: String,
     port: u16,
     folder: PathBuf,
@@ -49,7 +50,7 @@ impl Cluster {
             std::fs::write(folder.join(AUTHENTICATION), configuration)?;
         }
         let mut cluster = Cluster {
-            server: Mutex::new(None),
+            server: Restartable::new(&format!("cluster {name}")),
             name: name.to_owned(),
             port: 0,
             folder,
@@ -60,7 +61,7 @@ impl Cluster {
         let (server, port) = start_on_free_port(|port| cluster.launch(port))
             .await
             .with_context(|| format!("cannot start the API server of cluster {name}"))?;
-        cluster.server = Mutex::new(Some(server));
+        cluster.server.put(server);
         cluster.port = port;
         std::fs::write(cluster.kubeconfig_path(), cluster.kubeconfig())?;
         Ok(cluster)
@@ -118,7 +119,7 @@ impl Cluster {
 
     /// The process id of the API server; `None` while it is stopped.
     pub fn pid(&self) -> Option<u32> {
-        self.server.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(ProcessGuard::pid)
+        self.server.pid()
     }
 
     /// A kubeconfig for an administrator, which names no files.
@@ -250,7 +251,7 @@ impl Cluster {
 
     /// Kills the API server. [`Cluster::start`] starts it again on the same port, with the same objects.
     pub fn stop(&self) {
-        drop(self.server.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.server.stop();
     }
 
     /// Starts the API server again, on the same port, with the same objects and certificates. Kills it first if it runs.
@@ -260,7 +261,7 @@ impl Cluster {
     pub async fn start(&self) -> Result<()> {
         self.stop();
         let server = self.launch(self.port).await?;
-        *self.server.lock().unwrap_or_else(PoisonError::into_inner) = Some(server);
+        self.server.put(server);
         Ok(())
     }
 
@@ -269,7 +270,7 @@ impl Cluster {
     /// # Errors
     /// It does not run.
     pub fn freeze(&self) -> Result<()> {
-        self.with_running(ProcessGuard::freeze)
+        self.server.freeze()
     }
 
     /// Ends a [`Cluster::freeze`].
@@ -277,12 +278,7 @@ impl Cluster {
     /// # Errors
     /// It does not run.
     pub fn thaw(&self) -> Result<()> {
-        self.with_running(ProcessGuard::thaw)
-    }
-
-    fn with_running(&self, act: impl Fn(&ProcessGuard) -> Result<()>) -> Result<()> {
-        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
-        act(server.as_ref().ok_or_else(|| anyhow!("cluster {} is stopped: start() it first", self.name))?)
+        self.server.thaw()
     }
 }
 

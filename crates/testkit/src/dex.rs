@@ -1,13 +1,14 @@
 //! A real Dex as the identity provider of tests: with TLS, people with passwords, and everything in memory.
 
 use crate::plane_state::PlaneState;
+use crate::restartable::Restartable;
 use crate::servers::{issuer_folder, start_on_free_port, start_ready};
 use crate::{ProcessGuard, Scratch};
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// The bcrypt hash of [`Dex::PASSWORD`].
 const PASSWORD_HASH: &str = "$2a$10$2b2cU8CPhOTaGrs1HRQuAueS7JTT5ZHsHSzYiFPm1leZck7Mc8T4W";
@@ -25,7 +26,7 @@ pub struct DexClient {
 
 /// An identity provider. Dropping it ends it, and everything that it knows is lost.
 pub struct Dex {
-    server: Mutex<Option<ProcessGuard>>,
+    server: Restartable,
     port: u16,
     scratch: Scratch,
     plane: Arc<PlaneState>,
@@ -59,7 +60,9 @@ impl Dex {
         })
         .await
         .context("cannot start Dex")?;
-        Ok(Dex { server: Mutex::new(Some(guard)), port, scratch, plane })
+        let server = Restartable::new("Dex");
+        server.put(guard);
+        Ok(Dex { server, port, scratch, plane })
     }
 
     /// The issuer, as ID tokens name it.
@@ -87,7 +90,7 @@ impl Dex {
 
     /// Kills it. [`Dex::start`] starts it again with the same configuration, without what it knew.
     pub fn stop(&self) {
-        drop(self.server.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.server.stop();
     }
 
     /// Starts it again on the same port.
@@ -97,7 +100,7 @@ impl Dex {
     pub async fn start(&self) -> Result<()> {
         self.stop();
         let server = launch(self.scratch.path(), self.port).await?;
-        *self.server.lock().unwrap_or_else(PoisonError::into_inner) = Some(server);
+        self.server.put(server);
         Ok(())
     }
 
@@ -106,7 +109,7 @@ impl Dex {
     /// # Errors
     /// It does not run.
     pub fn freeze(&self) -> Result<()> {
-        self.with_running(ProcessGuard::freeze)
+        self.server.freeze()
     }
 
     /// Ends a [`Dex::freeze`].
@@ -114,12 +117,7 @@ impl Dex {
     /// # Errors
     /// It does not run.
     pub fn thaw(&self) -> Result<()> {
-        self.with_running(ProcessGuard::thaw)
-    }
-
-    fn with_running(&self, act: impl Fn(&ProcessGuard) -> Result<()>) -> Result<()> {
-        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
-        act(server.as_ref().ok_or_else(|| anyhow!("Dex is stopped"))?)
+        self.server.thaw()
     }
 }
 

@@ -19,6 +19,7 @@ mod gitea;
 mod kubeconfig;
 mod plane_state;
 mod process_guard;
+mod restartable;
 mod scratch;
 mod servers;
 mod shared;
