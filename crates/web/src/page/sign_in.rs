@@ -67,7 +67,7 @@ async fn renewed<H: Hub>(api: &Api<H>, headers: &HeaderMap) -> Result<Option<Hea
     Ok(api.sessions.renew(&session, tokens, now))
 }
 
-/// Returns why a request is nobody's, if people are signed in elsewhere.
+/// Returns why a request has no user, if a proxy should add the user's token; empty without such a proxy.
 fn nobody<H>(api: &Api<H>, headers: &HeaderMap) -> &'static str {
     if !api.trust_proxy_token {
         ""

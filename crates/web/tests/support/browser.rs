@@ -1,4 +1,5 @@
-//! A browser without a network: it keeps cookies, follows nothing by itself, and says from which site a request comes.
+//! A browser that calls the router directly. It keeps cookies, does not follow redirects, and sends the headers that name the
+//! site from which a request comes.
 
 use std::collections::BTreeMap;
 
