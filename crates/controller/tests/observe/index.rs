@@ -237,7 +237,7 @@ fn the_objects_of_a_namespace_without_targets_are_removed() {
     index.apply(&hub, ClusterEvent::ByNamespace(Kind::HelmRelease));
     index.apply(&hub, list("a", "1.0.0"));
     index.apply(&hub, list("b", "1.0.0"));
-    answer_reads(&mut index);
+    answer_reads(&mut index, &ClusterKey::Local);
     assert_eq!(by_app("HelmRelease", "b").observe(&index).health(), Ready);
     index.set_target_namespaces(&hub, namespaces(&["a"]));
     // Late events of the ended watch change nothing.

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use sluice_core::fleet::index::Index;
+use sluice_core::fleet::observed_cluster::ClusterState;
 use sluice_core::fleet::owned_check::FoundObject;
 use sluice_core::fleet::owned_read::OwnedRead;
 use sluice_core::fleet::{ClusterEvent, ClusterKey, Kind};
@@ -84,20 +85,75 @@ fn a_new_revision_counts_when_its_deployment_has_changed_and_is_healthy() {
     assert!(!has_check(&index, &read));
 }
 
-/// A Kustomization that owns a Deployment and a StatefulSet, whose watches are those of three kinds.
+/// Returns a Kustomization that owns a Deployment and a StatefulSet, so that the watches of three kinds report on it.
+fn two_workloads() -> Value {
+    kustomization("apps", "podinfo", &["apps_web_apps_Deployment", "apps_db_apps_StatefulSet"])
+}
+
+/// Returns a healthy workload of the Kustomization, with a new image at each generation.
+fn workload(kind: &str, name: &str, generation: i64) -> Value {
+    let image = format!("{name}:{generation}");
+    let object = deployment("apps", name, ("kustomize", "apps", "podinfo"), &image);
+    let object = with(object, "kind", kind.into());
+    let object = with(object, "metadata/generation", generation.into());
+    let object = with(object, "status/currentReplicas", 1.into());
+    with(object, "status/observedGeneration", generation.into())
+}
+
+#[test]
+fn images_of_a_late_first_list_are_no_revision_while_other_watches_lag() {
+    let (web, db) = (|n| workload("Deployment", "web", n), |n| workload("StatefulSet", "db", n));
+    let mut index = Index::default();
+    index.apply(&HUB, ClusterEvent::Connected);
+    let objects = [namespace("apps"), two_workloads(), db(1)];
+    for kind in Kind::DECIDING.into_iter().filter(|kind| *kind != Kind::Deployment) {
+        index.apply(&HUB, listed(kind, &objects));
+    }
+    // Flux changes both workloads before the API server lists the Deployments.
+    index.apply(&HUB, listed(Kind::Deployment, &[web(2)]));
+    assert_eq!(*index.cluster(&HUB).unwrap().state(), ClusterState::Connecting);
+    let read = index.take_reads(&HUB).remove(0);
+    answer(&mut index, &read, Ok(vec![found(&web(2)), found(&db(2))]));
+    assert_eq!(*index.cluster(&HUB).unwrap().state(), ClusterState::Up);
+    let (health, why) = podinfo(&index);
+    assert!(health == Health::Progressing && why.contains("StatefulSet apps/db"), "{health:?} {why}");
+    let read = read_after(&mut index, &db(2));
+    answer(&mut index, &read, Ok(vec![found(&web(2)), found(&db(2))]));
+    assert_eq!(podinfo(&index).0, Health::Ready);
+}
+
+#[test]
+fn the_first_lists_of_targets_with_one_workload_and_of_other_namespaces_cost_no_read() {
+    for (targets, owner) in [("apps", at("1.0.0")), ("shop", two_workloads())] {
+        let mut index = Index::default();
+        index.set_target_namespaces(&HUB, [targets.to_string()].into());
+        index.apply(&HUB, ClusterEvent::Connected);
+        for kind in Kind::DECIDING {
+            index.apply(&HUB, listed(kind, &[namespace("apps"), owner.clone(), web(3)]));
+        }
+        assert_eq!(index.take_reads(&HUB), []);
+        assert_eq!(*index.cluster(&HUB).unwrap().state(), ClusterState::Up);
+    }
+}
+
+#[test]
+fn a_first_check_that_fails_keeps_only_its_target_from_being_ready() {
+    let mut index = Index::default();
+    index.apply(&HUB, ClusterEvent::Connected);
+    for kind in Kind::DECIDING {
+        let objects = [namespace("apps"), two_workloads(), web(1), workload("StatefulSet", "db", 1)];
+        index.apply(&HUB, listed(kind, &objects));
+    }
+    let read = index.take_reads(&HUB).remove(0);
+    answer(&mut index, &read, Err("no answer".into()));
+    assert_eq!(*index.cluster(&HUB).unwrap().state(), ClusterState::Up);
+    assert_eq!(podinfo(&index).0, Health::Progressing);
+}
+
 #[test]
 fn new_images_of_some_workloads_are_no_revision_while_other_watches_lag() {
-    let entries = ["apps_web_apps_Deployment", "apps_db_apps_StatefulSet"];
-    let owner = kustomization("apps", "podinfo", &entries);
-    let workload = |kind: &str, name: &str, generation: i64| {
-        let object =
-            deployment("apps", name, ("kustomize", "apps", "podinfo"), &format!("{name}:{generation}"));
-        let object = with(object, "kind", kind.into());
-        let object = with(object, "metadata/generation", generation.into());
-        let object = with(object, "status/currentReplicas", 1.into());
-        with(object, "status/observedGeneration", generation.into())
-    };
-    let (web, db) = (|n| workload("Deployment", "web", n), |n| workload("StatefulSet", "db", n));
+    let (owner, web, db) =
+        (two_workloads(), |n| workload("Deployment", "web", n), |n| workload("StatefulSet", "db", n));
     let mut index = local(&[namespace("apps"), owner, web(1), db(1)]);
     assert_eq!(podinfo(&index), (Health::Ready, String::new()));
     // The watch of Kustomizations has reported nothing yet, and that of StatefulSets lags.

@@ -157,12 +157,13 @@ pub fn listed(kind: Kind, objects: &[Value]) -> ClusterEvent {
     ClusterEvent::Listed(kind, None, of_kind.map(fact).collect())
 }
 
-/// Connects a cluster that has exactly these objects.
+/// Connects a cluster that has exactly these objects, and that no change has followed.
 pub fn connect(index: &mut Index, cluster: &ClusterKey, objects: &[Value]) {
     index.apply(cluster, ClusterEvent::Connected);
     for kind in Kind::DECIDING {
         index.apply(cluster, listed(kind, objects));
     }
+    answer_reads(index, cluster);
 }
 
 /// Returns an index in which the hub has exactly these objects.
@@ -172,10 +173,10 @@ pub fn local(objects: &[Value]) -> Index {
     index
 }
 
-/// Answers the reads of what Flux objects of the hub own: there is no change that no watch has reported.
-pub fn answer_reads(index: &mut Index) {
-    for read in index.take_reads(&ClusterKey::Local) {
-        index.apply(&ClusterKey::Local, ClusterEvent::OwnedWasRead(read.owner, read.number, Ok(Vec::new())));
+/// Answers the reads of what Flux objects of a cluster own: there is no change that no watch has reported.
+pub fn answer_reads(index: &mut Index, cluster: &ClusterKey) {
+    for read in index.take_reads(cluster) {
+        index.apply(cluster, ClusterEvent::OwnedWasRead(read.owner, read.number, Ok(Vec::new())));
     }
 }
 
@@ -183,7 +184,7 @@ pub fn answer_reads(index: &mut Index) {
 pub fn applied(index: &mut Index, object: &Value) -> AffectedTargets {
     let (key, fact) = fact(object);
     let affected = index.apply(&ClusterKey::Local, ClusterEvent::Applied(key, fact));
-    answer_reads(index);
+    answer_reads(index, &ClusterKey::Local);
     affected
 }
 

@@ -165,7 +165,7 @@ fn permission_to_read_the_targets_namespace_is_enough() {
     assert!(app().try_observe(&index).is_err(), "the namespace has not answered yet");
     let release = crate::support::fact(&helm_release("apps", "podinfo", "1.0.0"));
     index.apply(&ClusterKey::Local, ClusterEvent::Listed(Kind::HelmRelease, here(), vec![release]));
-    crate::support::answer_reads(&mut index);
+    crate::support::answer_reads(&mut index, &ClusterKey::Local);
     assert_eq!(app().observe(&index).health(), Health::Ready);
     assert!(by_app("HelmRelease", "other").try_observe(&index).is_err(), "that namespace is not watched");
     // If namespaces may not be read, the target's namespace counts as existing.

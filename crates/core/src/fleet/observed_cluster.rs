@@ -16,7 +16,7 @@ pub const MAX_NESTING: usize = 8;
 /// The state of the connection to a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ClusterState {
-    /// The lists of some kinds are still missing.
+    /// The lists of some kinds are still missing, or answers to the checks that follow them.
     #[default]
     Connecting,
     /// The lists of all kinds were read, and watches keep them up to date.
@@ -53,6 +53,8 @@ pub struct ObservedCluster {
     last_check: u64,
     /// The Flux objects that need a read of what they own.
     to_read: BTreeSet<ObjectKey>,
+    /// The checks, by number, that were made after the first lists; `None` before these are complete.
+    first_checks: Option<Vec<(ObjectKey, u64)>>,
 }
 
 /// Where a report about an object comes from.
@@ -203,6 +205,7 @@ impl ObservedCluster {
         self.objects.clear();
         self.to_read.clear();
         self.referring.clear();
+        self.first_checks = None;
     }
 
     /// Applies an event. While the cluster is connecting, its targets have no state, so no event changes them.
@@ -240,18 +243,69 @@ impl ObservedCluster {
             ClusterEvent::Deleted(key) => self.remove(&key),
             ClusterEvent::OwnedWasRead(key, number, found) => self.answer_check(&key, number, found),
         };
+        if self.state == ClusterState::Connecting && self.first_answers_are_complete() {
+            self.state = ClusterState::Up;
+            return AffectedTargets::All;
+        }
         if self.state == ClusterState::Up { affected } else { AffectedTargets::None }
+    }
+
+    /// Whether the first lists are complete, and the checks that follow them are answered. Makes these checks when the
+    /// lists are complete. A list may arrive late, with changes that were made after the others. So a target with several
+    /// workloads may show new images of one and old images of another.
+    fn first_answers_are_complete(&mut self) -> bool {
+        if !Kind::DECIDING.iter().all(|kind| self.kind_states.contains_key(&(*kind, None))) {
+            return false;
+        }
+        let checks = self.first_checks.take().unwrap_or_else(|| self.make_first_checks());
+        let is_pending = |(owner, number): &(ObjectKey, u64)| {
+            self.check_of(owner)
+                .is_some_and(|check| check.number == *number && check.answer == OwnedAnswer::Pending)
+        };
+        let is_complete = !checks.iter().any(is_pending);
+        self.first_checks = Some(checks);
+        is_complete
+    }
+
+    /// Makes the checks of the targets with several workloads.
+    fn make_first_checks(&mut self) -> Vec<(ObjectKey, u64)> {
+        let mut checks = Vec::new();
+        let is_checked = |(key, fact): &(&ObjectKey, &Fact)| match fact {
+            Fact::Flux(flux) => flux.needs_check() && self.may_mix_images(key, flux),
+            _ => false,
+        };
+        let owners: Vec<ObjectKey> =
+            self.objects.iter().filter(is_checked).map(|(key, _)| key.clone()).collect();
+        for owner in owners {
+            let check = new_check(&mut self.last_check, &mut self.to_read, &owner);
+            if let Some(Fact::Flux(flux)) = self.objects.get_mut(&owner) {
+                checks.push((owner, check.number));
+                flux.owned_check = Some(check);
+            }
+        }
+        checks
+    }
+
+    /// Whether a Flux object is a target, or a part of one, and owns several objects with images.
+    fn may_mix_images(&self, key: &ObjectKey, flux: &FluxFact) -> bool {
+        let is_of_target = match &self.target_namespaces {
+            Some(targets) => !self.affected_namespaces(key).is_disjoint(targets),
+            None => true,
+        };
+        is_of_target
+            && match &flux.owned {
+                Owned::Inventory(entries) => entries.iter().nth(1).is_some(),
+                // Objects that are read by namespace are not known yet.
+                Owned::Release(_) => {
+                    Kind::OWNED.into_iter().any(|kind| self.is_by_namespace(kind))
+                        || self.owned_by(key, flux).nth(1).is_some()
+                }
+            }
     }
 
     fn set_kind_state(&mut self, kind: Kind, scope: Option<String>, state: KindState) -> AffectedTargets {
         let former = self.kind_states.insert((kind, scope), state.clone());
-        let was_up = self.state == ClusterState::Up;
-        if self.state == ClusterState::Connecting
-            && Kind::DECIDING.iter().all(|k| self.kind_states.contains_key(&(*k, None)))
-        {
-            self.state = ClusterState::Up;
-        }
-        let changes_nothing = kind.is_shown_only() || (was_up && former == Some(state));
+        let changes_nothing = kind.is_shown_only() || former == Some(state);
         if changes_nothing { AffectedTargets::None } else { AffectedTargets::All }
     }
 
@@ -290,7 +344,7 @@ impl ObservedCluster {
         for key in removed {
             add(self.remove(&key));
         }
-        // The first lists need no check, because a cluster is asked for its workloads after its Flux objects.
+        // After the first lists, targets with several workloads are checked together.
         let is_first =
             self.state == ClusterState::Connecting && !self.kind_states.contains_key(&(kind, None));
         let report = if is_first { Report::FirstList } else { Report::List };
