@@ -10,6 +10,7 @@ pub(crate) mod promotion_admission;
 mod records;
 mod resync;
 pub mod status_writer;
+mod work_slots;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

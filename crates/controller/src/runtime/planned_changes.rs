@@ -11,17 +11,16 @@ use sluice_api::{Pipeline, Promotion};
 use sluice_core::access::Caller;
 use sluice_core::planned_change::PlannedChange;
 use sluice_core::slots::CallerSlots;
-use sluice_delivery::{Delivery, FairQueue, Order};
+use sluice_delivery::{Delivery, Order};
 
 use super::credentials;
+use super::work_slots::WorkSlots;
 use crate::act::{ActError, order, strategy};
 
 /// How long a planned change counts. People look at the same promotion many times; its repository is asked once.
 const KEPT_FOR: Duration = Duration::from_secs(30);
 /// How many planned changes are kept.
 const MAX_KEPT: usize = 1000;
-/// How many planned changes are computed at a time, fair by caller, so that deliveries keep their memory.
-const MAX_AT_A_TIME: usize = 4;
 /// How many requests wait for a planned change at a time, and how many changes are computed or wait for that, of all
 /// callers. Each holds a whole Pipeline.
 const MAX_PENDING: usize = 32;
@@ -34,6 +33,8 @@ const WAIT: Duration = Duration::from_secs(5);
 
 /// Why a change is not computed now.
 const BUSY: &str = "too many changes are being computed; look again in a moment";
+/// Why a change is not computed any longer.
+const SLOW: &str = "the repository is slow, and others are being waited for already; look again in a moment";
 
 /// A planned change, `None` if the promotion is not delivered to git, or why it is not known.
 type Answer = Result<Option<Arc<PlannedChange>>, String>;
@@ -43,7 +44,7 @@ type Answer = Result<Option<Arc<PlannedChange>>, String>;
 pub struct PlannedChanges {
     client: Client,
     delivery: Delivery,
-    slots: Arc<FairQueue>,
+    slots: WorkSlots,
     kept: Arc<Mutex<HashMap<SeenPromotion, KeptAnswer>>>,
     people: CallerSlots,
     tasks: CallerSlots,
@@ -60,7 +61,7 @@ struct KeptAnswer {
 impl PlannedChanges {
     /// Returns what computes planned changes, with Secrets that this client reads.
     pub fn new(client: Client, delivery: Delivery) -> PlannedChanges {
-        let (slots, kept) = (FairQueue::new(MAX_AT_A_TIME), Arc::default());
+        let (slots, kept) = (WorkSlots::new(), Arc::default());
         PlannedChanges { client, delivery, slots, kept, people: pending_slots(), tasks: pending_slots() }
     }
 
@@ -101,14 +102,17 @@ impl PlannedChanges {
         }
         let task = self.tasks.take(caller).ok_or(BUSY)?;
         let (planned, pipeline, promotion) = (self.clone(), pipeline.clone(), promotion.clone());
-        let queue = caller.queue_name();
+        let caller = caller.clone();
         // A task of its own: it ends, and its result is kept, although the person has closed the page.
         let task = tokio::spawn(async move {
             let _task = task;
-            let computed =
-                tokio::time::timeout(TIMEOUT, planned.compute(&queue, &pipeline, &promotion)).await;
-            let too_slow = |_| Err(format!("the repository has not answered within {} s", TIMEOUT.as_secs()));
-            computed.map_or_else(too_slow, |computed| computed.map_err(|error| error.to_string()))
+            let name = format!("{}/{}", pipeline.namespace().unwrap_or_default(), pipeline.name_any());
+            let work = planned.slots.run(&caller, &name, planned.compute(&pipeline, &promotion));
+            match tokio::time::timeout(TIMEOUT, work).await {
+                Ok(Some(computed)) => computed.map_err(|error| error.to_string()),
+                Ok(None) => Err(SLOW.into()),
+                Err(_) => Err(format!("the repository has not answered within {} s", TIMEOUT.as_secs())),
+            }
         });
         let answer = async {
             task.await.unwrap_or_else(|error| Err(ActError::Internal(error.to_string()).to_string()))
@@ -120,12 +124,10 @@ impl PlannedChanges {
 
     async fn compute(
         &self,
-        queue: &str,
         pipeline: &Pipeline,
         promotion: &Promotion,
     ) -> Result<Option<Arc<PlannedChange>>, ActError> {
         let namespace = pipeline.namespace().unwrap_or_default();
-        let _slot = self.slots.acquire(&format!("{queue}/{namespace}/{}", pipeline.name_any())).await;
         let Some(named) = strategy::named(pipeline, promotion) else { return Ok(None) };
         let Some((order, secret)) = order::order(pipeline, promotion, named, true) else { return Ok(None) };
         let credentials = credentials::read(&self.client, &namespace, &order.strategy, secret).await.result?;
