@@ -12,7 +12,7 @@ use hyper::body::{Body, Bytes};
 use kube::Client;
 use sluice_api::Pipeline;
 use sluice_core::slots::{Slot, Slots};
-use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 
 use super::answer::{CallError, HookAnswer};
 use super::call::{HookCall, MAX_SHORT_BODY_BYTES, ShownKey};
@@ -83,8 +83,7 @@ pub struct HookServer {
     peers: Mutex<RateLimits<IpAddr>>,
     /// By pipeline, and by whether the call is signed: unsigned calls do not use up the limit of signed ones.
     pipelines: Mutex<RateLimits<(PipelineKey, bool)>>,
-    long_bodies: Semaphore,
-    long_bodies_by_peer: Slots<IpAddr>,
+    long_bodies: Slots<IpAddr>,
     callbacks: bool,
     pub(super) queue: WriteQueue,
     /// The notices about calls with a wrong key, by pipeline and endpoint.
@@ -114,8 +113,7 @@ impl HookServer {
             proxies: options.proxies.clone(),
             peers: Mutex::new(RateLimits::new(options.peer_rate)),
             pipelines: Mutex::new(RateLimits::new(options.pipeline_rate)),
-            long_bodies: Semaphore::new(MAX_LONG_BODIES),
-            long_bodies_by_peer: Slots::for_each(MAX_LONG_BODIES_PER_PEER),
+            long_bodies: Slots::new(MAX_LONG_BODIES, MAX_LONG_BODIES_PER_PEER),
         }
     }
 
@@ -153,7 +151,7 @@ impl HookServer {
             return HookAnswer::Error(CallError::UnknownPath, UNKNOWN_PATH.into());
         };
         let (head, body) = request.into_parts();
-        let (body, _slots) = match self.read_body(caller, &head.headers, body).await {
+        let (body, _slot) = match self.read_body(caller, &head.headers, body).await {
             Ok(read) => read,
             Err(answer) => return answer,
         };
@@ -175,7 +173,7 @@ impl HookServer {
         handled.unwrap_or_else(|answer| answer)
     }
 
-    /// Reads the whole body, with the slots that it occupies if it is long.
+    /// Reads the whole body, with the slot that it occupies if it is long.
     ///
     /// # Errors
     /// The answer to a body that is too long, too slow or incomplete, or that finds no slot.
@@ -184,7 +182,7 @@ impl HookServer {
         caller: IpAddr,
         headers: &HeaderMap,
         body: B,
-    ) -> Result<(Bytes, Option<LongBodySlots<'_>>), HookAnswer>
+    ) -> Result<(Bytes, Option<Slot<IpAddr>>), HookAnswer>
     where
         B: Body<Data = Bytes>,
     {
@@ -198,7 +196,7 @@ impl HookServer {
         }
         let whole = async {
             let mut body = std::pin::pin!(body);
-            let (mut whole, mut slots) = (Vec::new(), None);
+            let (mut whole, mut slot) = (Vec::new(), None);
             while let Some(frame) = body.frame().await {
                 let Ok(frame) = frame else {
                     let why = "the body is incomplete: send it again".to_string();
@@ -209,13 +207,12 @@ impl HookServer {
                 if length > MAX_BODY_BYTES {
                     return Err(too_long());
                 }
-                if length > MAX_SHORT_BODY_BYTES && slots.is_none() {
-                    let own = self.long_bodies_by_peer.take_for(caller).ok_or(HookAnswer::Unavailable)?;
-                    slots = Some((own, self.long_bodies.try_acquire().map_err(|_| HookAnswer::Unavailable)?));
+                if length > MAX_SHORT_BODY_BYTES && slot.is_none() {
+                    slot = Some(self.long_bodies.take_for(caller).ok_or(HookAnswer::Unavailable)?);
                 }
                 whole.extend_from_slice(&data);
             }
-            Ok((Bytes::from(whole), slots))
+            Ok((Bytes::from(whole), slot))
         };
         tokio::time::timeout(BODY_TIMEOUT, whole).await.unwrap_or_else(|_| {
             let why =
@@ -367,9 +364,6 @@ fn other_key(
 
 /// How many report keys of a Secret are tried to find out which other key a call shows.
 const MAX_REPORT_KEYS_TRIED: usize = 16;
-
-/// The slots that a long body occupies: one of its peer's, and one of all.
-type LongBodySlots<'a> = (Slot<IpAddr>, SemaphorePermit<'a>);
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
