@@ -69,6 +69,50 @@ const MAX_LISTING_BYTES: usize = 256 << 20;
 /// The most files that are remembered.
 const MAX_KNOWN_FILES: usize = 500_000;
 
+/// The files of a commit that may have markers.
+struct FilesToRead {
+    /// Each file once, without a path.
+    files: Vec<TreeEntry>,
+    /// Under which names each one is in the commit.
+    names: HashMap<u128, Vec<TreeEntry>>,
+    /// The files that are not read.
+    unread: Vec<UnreadFile>,
+}
+
+impl FilesToRead {
+    /// Chooses them, by what is known of each file and by the sizes of the others, in bytes.
+    ///
+    /// # Errors
+    /// With a file that has no room any more, if they have more than [`MAX_READ_BYTES`].
+    fn of(
+        entries: Vec<TreeEntry>,
+        known: &HashMap<u128, KnownFile>,
+        sizes: &HashMap<u128, u64>,
+    ) -> Result<Self, TreeEntry> {
+        let (mut files, mut unread, mut left) = (Vec::new(), Vec::new(), MAX_READ_BYTES);
+        let mut names: HashMap<u128, Vec<TreeEntry>> = HashMap::new();
+        for entry in entries {
+            let key = entry.key();
+            let size = match known.get(&key) {
+                Some(KnownFile::WithoutMarker) => continue,
+                Some(KnownFile::Unread(why)) => {
+                    unread.push(entry.unread(*why));
+                    continue;
+                }
+                Some(KnownFile::WithMarkers(size)) => *size,
+                None => sizes.get(&key).copied().unwrap_or_default(),
+            };
+            if !names.contains_key(&key) {
+                let Some(rest) = left.checked_sub(size) else { return Err(entry) };
+                left = rest;
+                files.push(TreeEntry { path: Vec::new(), ..entry.clone() });
+            }
+            names.entry(key).or_default().push(entry);
+        }
+        Ok(Self { files, names, unread })
+    }
+}
+
 impl LockedRepository<'_> {
     /// Lists the YAML files of a commit: plain files only, no links and no submodules.
     pub(crate) async fn list_files(&self, commit: &str) -> GitResult<YamlFiles> {
@@ -99,7 +143,7 @@ impl LockedRepository<'_> {
         let size = |entry: &TreeEntry| sizes.get(&entry.key()).copied().unwrap_or_default();
         let (large, wanted): (Vec<_>, Vec<_>) = entries.into_iter().partition(|e| size(e) > MAX_FILE_BYTES);
         if wanted.iter().map(size).sum::<u64>() > MAX_KEPT_BYTES {
-            return Err(too_many(&self.access, &wanted[0]));
+            return Err(too_many(&self.access, MARKED, &wanted[0]));
         }
         let mut unread: Vec<_> = large.iter().map(|e| e.unread(UnreadReason::TooLarge(size(e)))).collect();
         let mut found = Vec::with_capacity(wanted.len());
@@ -129,28 +173,10 @@ impl LockedRepository<'_> {
         }
         let large = sizes.iter().filter(|(_, size)| **size > MAX_FILE_BYTES);
         self.files.extend(large.map(|(key, size)| (*key, KnownFile::Unread(UnreadReason::TooLarge(*size)))));
-        let (mut wanted, mut unread, mut left) = (Vec::new(), Vec::new(), MAX_READ_BYTES);
-        // A file with many names is read once.
-        let mut names: HashMap<u128, Vec<TreeEntry>> = HashMap::new();
-        for entry in entries {
-            let key = entry.key();
-            let size = match self.files.get(&key) {
-                Some(KnownFile::WithoutMarker) => continue,
-                Some(KnownFile::Unread(why)) => {
-                    unread.push(entry.unread(*why));
-                    continue;
-                }
-                Some(KnownFile::WithMarkers(size)) => *size,
-                None => sizes.get(&key).copied().unwrap_or_default(),
-            };
-            if !names.contains_key(&key) {
-                left = left.checked_sub(size).ok_or_else(|| too_many(&self.access, &entry))?;
-                wanted.push(TreeEntry { path: Vec::new(), ..entry.clone() });
-            }
-            names.entry(key).or_default().push(entry);
-        }
-        let (found, pointers) = self.read_marked(wanted, names, needle).await?;
-        Ok((found, [unread, pointers].concat()))
+        let to_read = FilesToRead::of(entries, &self.files, &sizes)
+            .map_err(|entry| too_many(&self.access, "YAML files", &entry))?;
+        let (found, pointers) = self.read_marked(to_read.files, to_read.names, needle).await?;
+        Ok((found, [to_read.unread, pointers].concat()))
     }
 
     /// Fetches the files that are missing in the cache.
@@ -248,7 +274,7 @@ impl LockedRepository<'_> {
             .await;
         self.files = scanned;
         match over {
-            Some(entry) => Err(too_many(&self.access, &entry)),
+            Some(entry) => Err(too_many(&self.access, MARKED, &entry)),
             None => read.map(|()| (found, pointers)),
         }
     }
@@ -280,10 +306,13 @@ impl LockedRepository<'_> {
 }
 
 /// The error for files that are too large together.
-fn too_many(access: &RepositoryAccess, entry: &TreeEntry) -> GitError {
+/// The files that Sluice keeps to edit them, in words.
+const MARKED: &str = "files with markers";
+
+fn too_many(access: &RepositoryAccess, files: &str, entry: &TreeEntry) -> GitError {
     let (repository, doing) = (access.name().to_string(), "cat-file".to_string());
     let path = readable_path(&entry.path);
-    let says = format!("its files with markers, such as {path}, are larger together than Sluice reads");
+    let says = format!("its {files}, such as {path}, are larger together than Sluice reads");
     GitError::TooLarge { repository, doing, says }
 }
 
@@ -340,5 +369,34 @@ mod tests {
         assert!(is_pointer(pointer.as_bytes()));
         assert!(!is_pointer(b"version: https://git-lfs.github.com/spec/v1\n"));
         assert!(!is_pointer(&[pointer.as_bytes(), &[b' '; 2000]].concat()));
+    }
+
+    #[test]
+    fn the_bytes_that_are_searched_in_a_commit_have_a_budget() {
+        let entries = |count: u64, contents: u64| -> Vec<TreeEntry> {
+            let file = |n: u64| TreeEntry {
+                id: format!("{:040x}", (n % contents) << 32),
+                mode: "100644",
+                path: format!("{n}.yaml").into_bytes(),
+            };
+            (0..count).map(file).collect()
+        };
+        let most = MAX_READ_BYTES / MAX_FILE_BYTES;
+        let none = HashMap::new();
+        let all = |known| entries(most + 1, most + 1).iter().map(|entry| (entry.key(), known)).collect();
+        let (marked, unmarked) = (all(KnownFile::WithMarkers(MAX_FILE_BYTES)), all(KnownFile::WithoutMarker));
+        for (known, files, contents, expected) in [
+            (&none, most, most, Some(most)),
+            (&none, most + 1, most + 1, None),
+            (&marked, most + 1, most + 1, None),
+            // A file with many names is read once, and one without markers is not read again.
+            (&none, 100 * most, most, Some(most)),
+            (&unmarked, most + 1, most + 1, Some(0)),
+        ] {
+            let entries = entries(files, contents);
+            let sizes = entries.iter().map(|entry| (entry.key(), MAX_FILE_BYTES)).collect();
+            let to_read = FilesToRead::of(entries, known, &sizes).ok();
+            assert_eq!(to_read.map(|to_read| to_read.files.len() as u64), expected, "{files} {contents}");
+        }
     }
 }
