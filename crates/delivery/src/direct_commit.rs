@@ -35,13 +35,13 @@ async fn commit(
     began: Instant,
 ) -> DeliveryResult<Delivered> {
     let known_by = order.known_by();
-    let mut search = order.retried;
+    let (mut search, mut tried_on) = (order.retried, None);
     let mut since = if order.retried { began } else { repository.recent(began) };
     for _ in 0..MAX_BASE_PUSHES {
         let tips = repository.tips(branch, since).await?;
         let base = tips.base;
         if search {
-            if let Some(commit) = find_earlier(order, repository, (branch, &base)).await? {
+            if let Some(commit) = find_earlier(order, repository, (branch, &base), tried_on.take()).await? {
                 return Ok(Delivered::Committed { commit });
             }
             search = false;
@@ -63,7 +63,7 @@ async fn commit(
         let new = resources.new_commit(order, edit);
         let commit = repository.commit(&base.id, &new).await?;
         repository.remember_own(branch, &order.content_key(), &commit);
-        let made = Commit::made(commit.clone(), base.id, new.message);
+        let made = Commit::made(commit.clone(), base.id.clone(), new.message);
         order.fencing_token.check()?;
         fault::point("before-push");
         let before = repository.begin_push(branch);
@@ -75,23 +75,29 @@ async fn commit(
         }
         // The other push may have brought this very promotion, and a newer one after it.
         repository.record_foreign_push();
-        (since, search) = (Instant::now(), true);
+        (since, search, tried_on) = (Instant::now(), true, Some(base.id));
     }
     let repository = repository.access.address.text.clone();
     Err(GitError::Contended { repository, branch: branch.into(), tries: MAX_BASE_PUSHES }.into())
 }
 
 /// The commit by which an earlier try has delivered the order. A message that names the promotion is not enough:
-/// others write messages, too, so the commit must also hold the values.
+/// others write messages, too, so the commit must also hold the values. `tried_on` is a commit of the branch up to which
+/// there is none.
 async fn find_earlier(
     order: &Order,
     repository: &mut LockedRepository<'_>,
     (branch, base): (&str, &Commit),
+    tried_on: Option<String>,
 ) -> DeliveryResult<Option<String>> {
     let known_by = order.known_by();
     let is_newest = base.carries(&known_by);
     if is_newest && holds_values(order, repository, (branch, base), &base.id).await? {
         return Ok(Some(base.id.clone()));
+    }
+    // To read the history costs a fetch.
+    if tried_on.is_some_and(|tried_on| base.parents == [tried_on]) {
+        return Ok(None);
     }
     let named = repository.find_promotion((branch, base), &known_by).await?;
     // The newest commit of the branch is in the cache already; each other one costs a fetch.

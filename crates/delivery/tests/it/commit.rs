@@ -144,6 +144,24 @@ async fn one_read_of_the_history_is_enough_for_all_retries() {
 }
 
 #[tokio::test]
+async fn a_push_that_meets_one_other_commit_reads_no_history() {
+    for (others, fetches) in [(1, 2), (2, 3)] {
+        let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
+        let bench = bench();
+        bench.delivery.deliver(&to_main(&repo, "6.1.8")).await.unwrap();
+        for n in 0..others {
+            repo.commit("main", "other", &[("notes.md", &n.to_string())]).unwrap();
+        }
+        // It is tried on the commit before, whose push has just ended.
+        let next = Order { promotion: "apps/podinfo-prod-2".into(), ..to_main(&repo, "6.1.9") };
+        assert!(matches!(bench.delivery.deliver(&next).await.unwrap(), Delivered::Committed { .. }));
+        assert_eq!(repo.read("main", FILE).unwrap(), yaml("6.1.9"));
+        let stats = bench.delivery.stats();
+        assert_eq!((stats.git_fetches, stats.git_pushes), (fetches, 3));
+    }
+}
+
+#[tokio::test]
 async fn a_push_whose_answer_got_lost_is_not_repeated() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let (bench, order) = (bench(), to_main(&repo, "6.1.8"));
