@@ -1,6 +1,6 @@
-//! The rules of the architecture that no compiler checks: which crate may depend on which, that no files import each
-//! other in a circle, which code must not wait, how long a file may be, and what no file may name. Each failure names the
-//! place and says what to do.
+//! Checks rules of the architecture that the compiler does not check: dependencies between crates, circular imports
+//! between files, code that must not wait, the length of files, texts that no file may contain, and pages that name
+//! tests, functions and paths. Each failure names the file and says what to do.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -37,8 +37,9 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-fn fails(broken: &[String]) -> Result<()> {
-    // An assertion and not an error, because the backtrace of an error would hide the list.
+/// Fails with the list of broken rules, unless the list is empty.
+fn fail_if_any(broken: &[String]) -> Result<()> {
+    // This is an assertion and not an error, because the backtrace of an error would hide the list.
     assert!(broken.is_empty(), "the rules of the architecture are broken:\n\n{}\n", broken.join("\n"));
     Ok(())
 }
@@ -62,6 +63,7 @@ fn files() -> Result<Vec<String>> {
     Ok(listed.split('\0').filter(|path| root().join(path).is_file()).map(str::to_owned).collect())
 }
 
+/// Returns the Rust files of all crates, with their texts.
 fn code() -> Result<Vec<(String, String)>> {
     let ours = files()?.into_iter().filter(|path| path.starts_with("crates/") && path.ends_with(".rs"));
     ours.map(|path| {
@@ -90,33 +92,33 @@ fn crates_depend_only_on_allowed_crates() -> Result<()> {
             if allowed.contains(&to.as_str()) {
                 continue;
             }
-            let place = package["manifest_path"].as_str().unwrap_or(&from);
-            let place = place.rsplit("crates/").next().unwrap_or(place);
+            let manifest = package["manifest_path"].as_str().unwrap_or(&from);
+            let manifest = manifest.rsplit("crates/").next().unwrap_or(manifest);
             broken.push(match to.as_str() {
                 "sluice-testkit" => format!(
-                    "crates/{place}: sluice-testkit is for tests only: move it to [dev-dependencies]"
+                    "crates/{manifest}: sluice-testkit is for tests only: move it to [dev-dependencies]"
                 ),
                 _ if allowed.is_empty() => format!(
-                    "crates/{place}: {from} depends on {to}, and may depend on no crate of the workspace: \
+                    "crates/{manifest}: {from} depends on {to}, and may depend on no crate of the workspace: \
                      move the code into it, or pass it as a value"
                 ),
                 _ => format!(
-                    "crates/{place}: {from} depends on {to}, and may only depend on {}: move the code along the \
+                    "crates/{manifest}: {from} depends on {to}, and may only depend on {}: move the code along the \
                      arrows of ARCHITECTURE.md",
                     allowed.join(", ")
                 ),
             });
         }
     }
-    fails(&broken)
+    fail_if_any(&broken)
 }
 
 /// Returns a line of code without its comment.
-fn bare(line: &str) -> &str {
+fn without_comment(line: &str) -> &str {
     line.split("//").next().unwrap_or(line)
 }
 
-/// Returns true if a text has this word, not as a part of a longer one.
+/// Returns true if a text contains a word as a whole word.
 fn has_word(text: &str, word: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(word).any(|(at, _)| {
@@ -141,11 +143,11 @@ fn no_files_import_each_other_in_a_circle() -> Result<()> {
                 "crates/{name}/src: {} import each other: move what all of them need to a file that imports none of \
                  them\n  {}",
                 circle.files.join(", "),
-                circle.ties.join("\n  ")
+                circle.edges.join("\n  ")
             ));
         }
     }
-    fails(&broken)
+    fail_if_any(&broken)
 }
 
 #[test]
@@ -159,7 +161,7 @@ fn deciding_and_observing_code_does_not_wait() -> Result<()> {
         ensure!(!inside.is_empty(), "{folder} is empty: correct its path in this test");
         for (path, text) in inside {
             for (number, line) in text.lines().enumerate() {
-                for word in forbidden.iter().filter(|word| has_word(bare(line), word)) {
+                for word in forbidden.iter().filter(|word| has_word(without_comment(line), word)) {
                     broken.push(format!(
                         "{path}:{}: {word}: the code in {folder} must be pure functions. Wait and send requests \
                          in crates/controller/src/watch or act, and pass the result as a value",
@@ -169,7 +171,7 @@ fn deciding_and_observing_code_does_not_wait() -> Result<()> {
             }
         }
     }
-    fails(&broken)
+    fail_if_any(&broken)
 }
 
 #[test]
@@ -179,11 +181,11 @@ fn no_file_is_too_long() -> Result<()> {
         let lines = text.lines().count();
         if lines > MAX_LINES {
             broken.push(format!(
-                "{path}: {lines} lines, and {MAX_LINES} are the most: move a part of it to another file"
+                "{path}: {lines} lines, but at most {MAX_LINES} are allowed: move a part of the file to another file"
             ));
         }
     }
-    fails(&broken)
+    fail_if_any(&broken)
 }
 
 #[test]
@@ -196,10 +198,11 @@ fn every_file_begins_with_its_purpose() -> Result<()> {
             ));
         }
     }
-    fails(&broken)
+    fail_if_any(&broken)
 }
 
-/// The texts that no file may contain, in halves, so that this file does not contain them.
+/// Returns the texts that no file may contain, each with the reason. The texts are written in two halves, so that
+/// this file does not contain them.
 fn forbidden() -> [(String, &'static str); 9] {
     let machine = "a path of one machine: write it relative to the checkout, or read it from the environment";
     let registry = "the host of a registry: users reach registries in different ways; leave it to the settings of the tool";
@@ -223,20 +226,20 @@ fn no_file_names_one_machine_or_a_registry() -> Result<()> {
     for path in files()? {
         let bytes = std::fs::read(root().join(&path)).with_context(|| path.clone())?;
         for (number, line) in String::from_utf8_lossy(&bytes).lines().enumerate() {
-            for (words, why) in &forbidden {
-                // A folder of this name inside another folder is no such path.
-                let whole = |at: usize| {
+            for (forbidden_text, why) in &forbidden {
+                // Only absolute paths are forbidden: a folder with the same name inside another folder is allowed.
+                let is_absolute = |at: usize| {
                     let before = line[..at].chars().next_back();
-                    !words.starts_with('/')
+                    !forbidden_text.starts_with('/')
                         || !before.is_some_and(|c| c.is_alphanumeric() || "._-}".contains(c))
                 };
-                if line.match_indices(words).any(|(at, _)| whole(at)) {
-                    broken.push(format!("{path}:{}: {words} is {why}", number + 1));
+                if line.match_indices(forbidden_text).any(|(at, _)| is_absolute(at)) {
+                    broken.push(format!("{path}:{}: {forbidden_text} is {why}", number + 1));
                 }
             }
         }
     }
-    fails(&broken)
+    fail_if_any(&broken)
 }
 
 /// Returns the quoted words that have the form of a reason: `NoMarker`.
@@ -278,10 +281,11 @@ fn every_reason_and_every_metric_is_explained() -> Result<()> {
         found > 30,
         "only {found} reasons and metrics were found: adapt this test to how they are written now"
     );
-    fails(&broken)
+    fail_if_any(&broken)
 }
 
-/// Returns the name of a test's file as pages write it: the file's name, or that of its folder for `main.rs`.
+/// Returns the name of a test file as pages write it: the name of the file, or the name of its folder for `main.rs`
+/// and `mod.rs`.
 fn stem(path: &str) -> Option<&str> {
     let mut parts = path.rsplit('/');
     match parts.next()?.strip_suffix(".rs")? {
@@ -323,10 +327,10 @@ fn named_tests(code: &[(String, String)]) -> BTreeSet<(&str, &str)> {
     files.flat_map(|(file, text)| tests(text).map(move |test| (file, test))).collect()
 }
 
-/// Returns what is wrong with a page's claims: a claim without a test, or a test that does not exist. A claim is a row of
-/// a table whose columns are `claim` and `test`. A test is named `file::function`, or by its function alone if the file
-/// has no name of its own. Also returns the number of claims.
-fn unproven_claims(page: &str, there: &BTreeSet<(&str, &str)>) -> (Vec<String>, usize) {
+/// Returns the faults in the claims of a page, and the number of claims. A fault is a claim without a test, or with a
+/// test that does not exist. A claim is a row of a table whose columns are `claim` and `test`. Pages write a test as
+/// `file::function`, or only as `function`.
+fn unproven_claims(page: &str, existing: &BTreeSet<(&str, &str)>) -> (Vec<String>, usize) {
     let (mut broken, mut count, mut is_claims) = (Vec::new(), 0, false);
     for (number, line) in (1..).zip(page.lines()) {
         let mut cells = line.split('|').map(str::trim).skip(1);
@@ -347,8 +351,8 @@ fn unproven_claims(page: &str, there: &BTreeSet<(&str, &str)>) -> (Vec<String>, 
         }
         for name in names {
             let exists = match name.rsplit_once("::") {
-                Some(test) => there.contains(&test),
-                None => there.iter().any(|(_, test)| *test == name),
+                Some(test) => existing.contains(&test),
+                None => existing.iter().any(|(_, test)| *test == name),
             };
             if !exists {
                 broken.push(format!(
@@ -362,65 +366,65 @@ fn unproven_claims(page: &str, there: &BTreeSet<(&str, &str)>) -> (Vec<String>, 
 
 #[test]
 fn every_claim_of_the_tenants_page_names_tests_that_exist() -> Result<()> {
-    let shown = "docs/tenants.md";
-    let page = std::fs::read_to_string(root().join(shown))?;
+    let page_path = "docs/tenants.md";
+    let page = std::fs::read_to_string(root().join(page_path))?;
     let code = code()?;
     let (broken, count) = unproven_claims(&page, &named_tests(&code));
-    ensure!(count > 30, "{shown} has {count} claims: adapt this test to how it writes them");
-    fails(&broken.iter().map(|line| format!("{shown}:{line}")).collect::<Vec<_>>())
+    ensure!(count > 30, "{page_path} has {count} claims: adapt this test to how the page writes claims");
+    fail_if_any(&broken.iter().map(|line| format!("{page_path}:{line}")).collect::<Vec<_>>())
 }
 
 #[test]
 fn a_claim_without_an_existing_test_is_found() {
     let page = "| who | trusted |\n| --- | --- |\n| a | |\n\n| claim | test |\n| --- | --- |\n\
-                | A holds | `file::there` |\n| B holds | |\n| C holds | `gone`, `alone` |\n\
-                | D holds | `other::there` |\n\ntext | more\n";
-    let there = BTreeSet::from([("file", "there"), ("main", "alone")]);
-    let (broken, count) = unproven_claims(page, &there);
+                | A holds | `file::existing` |\n| B holds | |\n| C holds | `gone`, `alone` |\n\
+                | D holds | `other::existing` |\n\ntext | more\n";
+    let existing = BTreeSet::from([("file", "existing"), ("main", "alone")]);
+    let (broken, count) = unproven_claims(page, &existing);
     assert_eq!(count, 4);
     assert_eq!(
         broken,
         [
             "8: B holds: name the test that proves the claim",
             "9: C holds: the test gone does not exist: name the test that proves the claim",
-            "10: D holds: the test other::there does not exist: name the test that proves the claim",
+            "10: D holds: the test other::existing does not exist: name the test that proves the claim",
         ]
     );
 }
 
 #[test]
 fn the_forges_page_names_existing_tests_and_the_whole_contract() -> Result<()> {
-    let (shown, contract_at) = ("docs/forges/README.md", "crates/delivery/tests/it/contract.rs");
-    let page = std::fs::read_to_string(root().join(shown))?;
+    let (page_path, contract_path) = ("docs/forges/README.md", "crates/delivery/tests/it/contract.rs");
+    let page = std::fs::read_to_string(root().join(page_path))?;
     let code = code()?;
-    let there = named_tests(&code);
+    let existing = named_tests(&code);
     let (_, text) = code
         .iter()
-        .find(|(path, _)| path == contract_at)
+        .find(|(path, _)| path == contract_path)
         .context("correct the path of contract.rs in this test")?;
-    let (kept, fixtures) = contract(text)?;
+    let (contract_tests, fixtures) = contract(text)?;
     let (mut broken, mut named) = (Vec::new(), BTreeSet::new());
     let words = page.split('`').skip(1).step_by(2);
     for name in words.filter(|word| word.contains("::") && !word.contains(' ')) {
         let (place, test) = name.rsplit_once("::").unwrap_or_default();
         let runs = match place.strip_prefix("contract::") {
-            Some(fixture) => kept.contains(test) && (fixture == "*" || fixtures.contains(fixture)),
-            None => there.contains(&(place, test)),
+            Some(fixture) => contract_tests.contains(test) && (fixture == "*" || fixtures.contains(fixture)),
+            None => existing.contains(&(place, test)),
         };
         if !runs {
             broken.push(format!(
-                "{shown}: the test {name} does not exist: name the test that proves the claim, or write \"not tested\""
+                "{page_path}: the test {name} does not exist: name the test that proves the claim, or write \"not tested\""
             ));
         }
         named.insert(test);
     }
-    for test in kept.difference(&named) {
-        broken.push(format!("{contract_at}: {shown} does not name {test}: give it a row"));
+    for test in contract_tests.difference(&named) {
+        broken.push(format!("{contract_path}: {page_path} does not name {test}: give it a row"));
     }
     for fixture in fixtures.iter().filter(|fixture| !page.contains(&format!("| `{fixture}` |"))) {
-        broken.push(format!("{contract_at}: {shown} has no column `{fixture}`: add it"));
+        broken.push(format!("{contract_path}: {page_path} has no column `{fixture}`: add it"));
     }
-    fails(&broken)
+    fail_if_any(&broken)
 }
 
 /// ARCHITECTURE.md names the functions that a revision passes through, each with its file.
@@ -445,8 +449,11 @@ fn the_path_of_a_revision_names_functions_that_exist() -> Result<()> {
         }
         count += 1;
     }
-    ensure!(count > 10, "the path of a revision has {count} functions only");
-    fails(&broken)
+    ensure!(
+        count > 10,
+        "the path of a revision has only {count} functions: adapt this test to how the page names them"
+    );
+    fail_if_any(&broken)
 }
 
 /// ARCHITECTURE.md says which file to change. A path that is written in full must exist.
@@ -458,11 +465,11 @@ fn the_architecture_page_names_paths_that_exist() -> Result<()> {
         words.filter(|word| word.starts_with("crates/") || word.starts_with("docs/")).collect();
     ensure!(
         paths.len() > 30,
-        "ARCHITECTURE.md names {} paths: adapt this test to how it names them",
+        "ARCHITECTURE.md names {} paths: adapt this test to how the page names paths",
         paths.len()
     );
     let missing = paths.iter().filter(|path| !root().join(path).exists());
     let broken: Vec<String> =
         missing.map(|path| format!("ARCHITECTURE.md: {path} does not exist: correct the path")).collect();
-    fails(&broken)
+    fail_if_any(&broken)
 }

@@ -1,11 +1,11 @@
-//! Decides which Leases this replica takes, renews and hands back. Pure: the Leases and the time come in, requests
-//! to the API server come out.
+//! Decides which Leases this replica takes, renews and hands back. Pure: the inputs are Leases and the time, the
+//! outputs are requests to the API server.
 //!
-//! Only the clock of this machine counts. A Lease has expired if this replica has not seen it change for the
-//! Lease's duration. The replica that takes it names the version that has expired, and the API server rejects any
-//! other. So neither a wrong clock of another machine nor a watch that lags behind leads to two holders. A
-//! holder's time counts from the moment before it sent its last renewal, and ends before other replicas may take
-//! the Lease.
+//! Only the clock of this machine counts. A Lease has expired if this replica has not seen it change for the Lease's
+//! duration. The request that takes the Lease names the expired version. If the API server stores another version, it
+//! rejects the request. So neither a wrong clock of another machine nor a watch that lags behind leads to two holders.
+//! A holder's term is counted from the moment at which it sent its last successful renewal, and ends before other
+//! replicas may take the Lease.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,12 +19,12 @@ pub type Moment = Duration;
 /// A request to the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseRequest {
-    /// Replace the version that this record names, or create the Lease if the record names none. The end is
-    /// reported to [`Election::request_ended`].
+    /// Replace the version that this record names, or create the Lease if the record names none. The caller reports the
+    /// outcome to [`Election::request_ended`].
     Write(LeaseName, LeaseRecord),
-    /// Delete the Lease if it is still at this version. The end is reported to [`Election::request_ended`].
+    /// Delete the Lease if it is still at this version. The caller reports the outcome to [`Election::request_ended`].
     Delete(LeaseName, String),
-    /// List all Leases. The end is reported to [`Election::list_ended`].
+    /// List all Leases. The caller reports the outcome to [`Election::list_ended`].
     List,
 }
 
@@ -46,7 +46,7 @@ pub enum LeaseOutcome {
 pub struct ShardLease {
     /// Until when this replica may act.
     pub until: Moment,
-    /// The shard is handed back as soon as nothing is in flight for it.
+    /// Whether the shard is handed back as soon as nothing is in flight for it.
     pub is_closing: bool,
 }
 
@@ -65,7 +65,7 @@ struct HeldLease {
     /// When the last successful renewal was sent.
     renewed: Moment,
     is_closing: bool,
-    /// Nothing is in flight for its shard, and nothing more is started.
+    /// Whether the shard is closed: nothing is in flight for it, and nothing more is started.
     is_closed: bool,
 }
 
@@ -73,11 +73,11 @@ struct HeldLease {
 enum Membership {
     /// This replica takes no part.
     Absent,
-    /// It has its own Lease, and has not listed the others since.
+    /// This replica has its own Lease, and has not listed the other Leases since it got that Lease.
     Joining,
-    /// It takes part.
+    /// This replica takes part.
     Member,
-    /// It hands back everything, and ends.
+    /// This replica hands back everything, and ends.
     Leaving,
 }
 
@@ -85,7 +85,7 @@ enum Membership {
 #[derive(Debug)]
 pub struct Election {
     base_identity: String,
-    /// How many identities this process has had.
+    /// How many identities this process has had, with the current one.
     incarnation: u32,
     shards: u32,
     timing: LeaseTiming,
@@ -100,13 +100,14 @@ pub struct Election {
     is_listing: bool,
     /// When the last request for a Lease was sent, if it failed.
     failed: BTreeMap<LeaseName, Moment>,
-    /// Replicas that did not take a free shard when it was their turn, and have not written a Lease since. They
-    /// may have died before their Leases expired. This replica does not wait for them again.
+    /// Replicas that did not take a free shard when it was their turn, and have not written a Lease since. Such a
+    /// replica may have died although its Lease has not expired. This replica does not wait for it again.
     unresponsive: BTreeSet<String>,
 }
 
 impl Election {
-    /// A replica that has not seen any Lease. No other process may ever have the same `base_identity`.
+    /// Returns the election of a replica that has not observed any Lease yet. No other process may ever have the same
+    /// `base_identity`.
     pub fn new(base_identity: impl Into<String>, shards: u32, timing: LeaseTiming) -> Self {
         Self {
             base_identity: base_identity.into(),
@@ -125,8 +126,8 @@ impl Election {
         }
     }
 
-    /// The identity under which this replica takes part. A replica that lost its own Lease comes back under
-    /// another identity: shards that it held before are not its own any more.
+    /// The identity under which this replica takes part. A replica that lost its own Lease takes part again under
+    /// another identity, because it no longer holds the shards of the earlier identity.
     pub fn identity(&self) -> String {
         match self.incarnation {
             1 => self.base_identity.clone(),
@@ -161,8 +162,8 @@ impl Election {
         self.membership == Membership::Leaving && self.held.is_empty() && self.in_flight.is_empty()
     }
 
-    /// The identity of a replica that splits pipelines over another number of shards, and that number. As long as
-    /// there is one, this replica stands by.
+    /// Returns the identity of a replica that splits pipelines over another number of shards than this one, and that
+    /// number. As long as such a replica takes part, this one does not.
     pub fn incompatible_replica(&self, now: Moment) -> Option<(&str, u32)> {
         self.incompatible(now).map(|(identity, lease)| (identity, lease.record.shards.unwrap_or_default()))
     }
@@ -179,13 +180,13 @@ impl Election {
         self.members(now).len()
     }
 
-    /// Takes in a Lease that was read. A Lease that this replica holds is ignored, because the answers to its own
+    /// Handles a Lease that was read. Ignores a Lease that this replica holds, because the answers to the replica's own
     /// requests report its state.
     pub fn observe(&mut self, name: LeaseName, record: LeaseRecord, now: Moment) {
         if self.held.contains_key(&name) {
             return;
         }
-        // A finalizer may keep the Lease of a replica for ever.
+        // A finalizer may keep the Lease of a replica for ever, so a Lease that is being deleted counts as deleted.
         if record.is_terminating && matches!(name, LeaseName::Replica(_)) {
             return self.observe_deleted(&name, now);
         }
@@ -215,7 +216,7 @@ impl Election {
         }
     }
 
-    /// Takes in a list of all Leases.
+    /// Handles a list of all Leases.
     pub fn observe_all(&mut self, all: Vec<(LeaseName, LeaseRecord)>, now: Moment) {
         let listed: BTreeSet<&LeaseName> = all.iter().map(|(name, _)| name).collect();
         let deleted: Vec<LeaseName> =
@@ -225,7 +226,7 @@ impl Election {
         self.has_listed = true;
     }
 
-    /// Takes in the answer to [`LeaseRequest::List`], or `None` if there was none.
+    /// Handles the answer to [`LeaseRequest::List`], or `None` if there was no answer.
     pub fn list_ended(&mut self, all: Option<Vec<(LeaseName, LeaseRecord)>>, sent: Moment, now: Moment) {
         self.is_listing = false;
         let Some(all) = all else {
@@ -233,8 +234,8 @@ impl Election {
             return;
         };
         self.observe_all(all, now);
-        // A replica that joined earlier is in the list. If two incompatible replicas join at the same time, both
-        // may give way. Each joins again after a different pause.
+        // A replica that joined earlier is in the list. If two incompatible replicas join at the same time, both may
+        // stop taking part. Each joins again after a different pause.
         if self.membership == Membership::Joining {
             let is_compatible = self.incompatible(now).is_none();
             self.membership = if is_compatible { Membership::Member } else { Membership::Absent };
@@ -296,8 +297,8 @@ impl Election {
         self.held.values_mut().for_each(|lease| lease.is_closing = true);
     }
 
-    /// Notes that this replica does not hold a Lease any more. Without the Lease of its own identity it holds
-    /// none.
+    /// Notes that this replica does not hold a Lease any more. A replica that loses the Lease of its identity loses all
+    /// its shards.
     fn lose(&mut self, name: &LeaseName, now: Moment) {
         let is_own_name = *name == self.own_name();
         if let Some(lease) = self.held.remove(name) {
@@ -314,7 +315,7 @@ impl Election {
         }
     }
 
-    /// Returns the requests to send now. They count as in flight until their end is reported.
+    /// Returns the requests to send now. The requests count as in flight until their outcomes are reported.
     pub fn requests(&mut self, now: Moment) -> Vec<LeaseRequest> {
         self.give_up_expired(now);
         if !self.has_listed {
@@ -376,7 +377,8 @@ impl Election {
     /// Creates the Lease of this replica, unless an incompatible replica has one.
     fn join(&self, now: Moment) -> Vec<LeaseRequest> {
         let name = self.own_name();
-        // A replica that gave way to an incompatible one deletes its own Lease before it joins again.
+        // A replica that stopped taking part because of an incompatible one deletes its own Lease before it joins
+        // again.
         if let Some(own) = self.held.get(&name) {
             let may_send = self.may_send(&name, now);
             return may_send
@@ -384,8 +386,9 @@ impl Election {
                 .into_iter()
                 .collect();
         }
-        let pauses = self.member_changed > Moment::ZERO && now < self.member_changed + self.rejoin_pause();
-        if pauses || self.incompatible(now).is_some() || !self.may_send(&name, now) {
+        let is_pausing =
+            self.member_changed > Moment::ZERO && now < self.member_changed + self.rejoin_pause();
+        if is_pausing || self.incompatible(now).is_some() || !self.may_send(&name, now) {
             return Vec::new();
         }
         let record = self.own_record(self.others.get(&name), Some(self.shards));
@@ -397,8 +400,8 @@ impl Election {
         is_due.then_some(LeaseRequest::List).into_iter().collect()
     }
 
-    /// Marks a shard to be handed back if this replica has at least two more than the one with the fewest. Of
-    /// several replicas with the most shards only the first by identity does so.
+    /// Marks a shard to be handed back if this replica has the most shards, and at least two more than the replica with
+    /// the fewest. If several replicas have the most shards, only the first by identity hands one back.
     fn balance(&mut self, now: Moment) {
         if self.held.values().any(|lease| lease.is_closing) {
             return;
@@ -415,9 +418,8 @@ impl Election {
         }
     }
 
-    /// Takes free shards if it is this replica's turn. A free shard is for the replica with the fewest shards. If
-    /// that replica does not take it in time, the shard is for the next one, because the first one may have died
-    /// before its Lease expired.
+    /// Takes free shards if it is this replica's turn. A free shard is for the replica with the fewest shards. If that
+    /// replica does not take the shard in time, the shard is for the next replica, because the first one may have died.
     fn take_free_shards(&mut self, now: Moment) -> Vec<LeaseRequest> {
         let mut counts = self.shard_counts(now);
         let mut requests = Vec::new();
@@ -447,7 +449,7 @@ impl Election {
             let is_due = lease.renewed + self.timing.retry_period <= now;
             match name {
                 LeaseName::Replica(_) if self.membership == Membership::Absent => {}
-                // The last request: once this Lease is gone, an incompatible replica may begin.
+                // This is the last request: once this Lease is deleted, an incompatible replica may begin.
                 LeaseName::Replica(_) if self.membership == Membership::Leaving && !holds_shards => {
                     requests.push(LeaseRequest::Delete(name.clone(), lease.record.version.clone()));
                 }
@@ -462,8 +464,8 @@ impl Election {
         requests
     }
 
-    /// Deletes the Leases of replicas that have ended. The Lease of an incompatible replica is deleted as soon as
-    /// it has expired, because this replica waits for that; any other Lease after twice its duration.
+    /// Deletes the Leases of replicas that have ended. The Lease of an incompatible replica is deleted as soon as it
+    /// has expired, because this replica waits for the deletion. Any other Lease is deleted after twice its duration.
     fn delete_expired_replicas(&self, now: Moment) -> Vec<LeaseRequest> {
         let mut requests = Vec::new();
         for (name, lease) in self.other_replicas() {
@@ -483,7 +485,8 @@ impl Election {
         let holder = Some(self.identity());
         let is_same = before.is_none_or(|record| record.holder == holder);
         let transitions = before.map_or(0, |record| record.transitions);
-        // The count is for people. Anyone who may write Leases can set it, and the API server refuses negative ones.
+        // Only people read the count. Anyone who may write Leases can set it to any value, so after the highest number
+        // it starts at 0 again.
         let transitions = transitions.checked_add(i32::from(!is_same)).unwrap_or(0);
         LeaseRecord {
             holder,
@@ -495,7 +498,7 @@ impl Election {
         }
     }
 
-    /// Since when a shard has been free; `None` if it is not.
+    /// Returns since when a shard has been free, or `None` if the shard is not free.
     fn free_since(&self, name: &LeaseName, now: Moment) -> Option<Moment> {
         if self.held.contains_key(name) {
             return None;
@@ -505,7 +508,7 @@ impl Election {
         };
         match &record.holder {
             None => Some(*since),
-            // This replica took it, and the answer was lost.
+            // This replica took the shard, and the answer was lost.
             Some(holder) if *holder == self.identity() => Some(*since),
             Some(_) => {
                 Some(*since + self.timing.accepted_duration(record.duration)).filter(|end| *end <= now)
@@ -524,7 +527,7 @@ impl Election {
         record.shards != Some(self.shards)
     }
 
-    /// A replica with another number of shards that may still act: its Lease has not expired.
+    /// Returns a replica with another number of shards that may still act, because its Lease has not expired.
     fn incompatible(&self, now: Moment) -> Option<(&str, &ObservedLease)> {
         let may_act = |lease: &ObservedLease| {
             self.is_incompatible(&lease.record)
@@ -568,8 +571,8 @@ impl Election {
         counts
     }
 
-    /// How long this replica leaves a free shard to the `rank` replicas whose turn comes first. A replica that
-    /// takes a shard too early has one too many, and hands it back.
+    /// Returns how long this replica waits before it takes a free shard, so that the `rank` replicas whose turn comes
+    /// first can take it. A replica that takes a shard too early has too many shards, and hands one back.
     fn take_delay(&self, rank: usize) -> Duration {
         self.timing.retry_period / 8 * u32::try_from(rank).unwrap_or(u32::MAX)
     }

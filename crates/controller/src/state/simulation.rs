@@ -1,5 +1,6 @@
-//! Simulates what the controller's state works with: an API server, a git repository, a cluster with Flux, and
-//! people. The test says when each effect is carried out and when its answer arrives. Both may fail or get lost.
+//! Simulates what the controller's state works with: an API server, a git repository, a cluster with Flux, and people.
+//! The test says when each effect is carried out and when its answer arrives. An effect may fail, and an answer may get
+//! lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Error;
@@ -26,16 +27,16 @@ use sluice_core::fleet::ClusterEvent;
 /// The environments, in order. Each has one target in a namespace of its name.
 pub(super) const ENVIRONMENTS: [&str; 3] = ["dev", "staging", "prod"];
 
-/// How long everything takes to come to rest: longer than any pause and deadline, in seconds.
+/// The seconds after which nothing may happen any more: longer than any pause and deadline.
 const SETTLING_TIME: u64 = 2 * 3600;
 
 /// A fault while an effect is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EffectFault {
     None,
-    /// It does not take effect, and fails.
+    /// The effect is not carried out, and the answer is an error.
     Refused,
-    /// It takes effect, and the answer is lost.
+    /// The effect is carried out, and the answer is an error.
     AnswerLost,
 }
 
@@ -52,43 +53,46 @@ pub(super) struct ControllerSimulation {
     start: Instant,
     /// Seconds since the start, by the monotonic clock.
     pub elapsed: u64,
-    /// How far the wall clock is off.
+    /// The seconds by which the wall clock is ahead, or behind if negative.
     wall_offset: i64,
     pub(super) server: SimulatedHub,
     /// The version in the files of each environment.
     pub(super) files: BTreeMap<&'static str, u32>,
-    /// By promotion and round.
+    /// The commits, by promotion and round.
     pub(super) commits: BTreeSet<(String, u32)>,
     pub fleet: BTreeMap<&'static str, RunningVersion>,
-    /// What the clusters report, each batch at the same time.
+    /// The events of clusters that are not delivered yet. The events of one entry are delivered together.
     pub(super) cluster_events: Vec<(ClusterKey, Vec<ClusterEvent>)>,
-    /// Since when each cluster is used.
+    /// When each cluster was connected, in seconds since the start.
     pub(super) connected: BTreeMap<ClusterKey, u64>,
     /// Whether the cluster `eu` cannot be reached.
     pub(super) is_eu_lost: bool,
-    /// When that last ended.
+    /// When the cluster `eu` last became reachable again.
     pub(super) eu_back: Option<u64>,
     pub(super) pending: Vec<Effect>,
     pub(super) answers: Vec<Input>,
     /// Status writes of earlier processes that were sent and have not arrived.
     late_writes: Vec<StatusWrite>,
-    /// Creations that were answered with a conflict: when, and the uid of the object that exists.
+    /// The promotions whose creation was answered with a conflict, each with the time of the answer and the uid of the
+    /// existing object.
     pub(super) refused: BTreeMap<String, (u64, Option<String>)>,
     /// Deliveries that took effect, by uid and round.
     pub(super) delivered: BTreeSet<(Option<String>, u32)>,
     /// The last status of the Pipeline that the state wrote or read at its start.
     pub(super) last_status: PipelineStatus,
+    /// Inputs that arrive at a later second, as the state requested with [`Effect::Later`].
     later: Vec<(u64, Input)>,
     /// What each environment has run healthily.
     pub(super) proven: BTreeMap<&'static str, BTreeSet<u32>>,
-    /// Whether the newest Pipeline that the state was given is suspended.
+    /// Whether the newest Pipeline that the state has received is suspended.
     pub(super) suspended_as_known: bool,
+    /// The resource version of that Pipeline.
     newest_known: u64,
-    /// Effects by kind, for bounds.
+    /// The numbers of effects of each kind, which tests limit.
     pub creations: usize,
     pub pipeline_writes: usize,
     pub promotion_writes: usize,
-    /// How many waits at gates the metrics count.
+    /// How many waits at gates the metrics have counted.
     pub gate_waits: usize,
     pub jobs: usize,
 }
@@ -206,7 +210,8 @@ impl ControllerSimulation {
         }
     }
 
-    /// All status writes fail for a while, during which prod flaps. The first one is stored all the same.
+    /// All status writes fail for a while, and prod changes between healthy and unhealthy. Only the answer to the first
+    /// write is lost: that write is stored.
     pub(super) fn outage(&mut self) {
         for n in 0..14 {
             self.set_healthy("prod", n % 2 == 0);
@@ -223,7 +228,8 @@ impl ControllerSimulation {
         }
     }
 
-    /// Deliveries of a process whose clock is a day fast fail. Then another process takes over.
+    /// All deliveries of a process fail, whose clock is a day ahead. Then another process takes over, whose clock is
+    /// right.
     pub(super) fn fail_with_fast_clock(&mut self) {
         self.set_clock(86_400);
         for _ in 0..40 {
@@ -248,7 +254,8 @@ impl ControllerSimulation {
 
     // Inputs of the controller.
 
-    /// A process starts, without memory. Effects in flight are cut off; status writes may arrive later.
+    /// A new process starts, with an empty state. Effects in flight are dropped, except status writes, which may arrive
+    /// later.
     pub(super) fn begin(&mut self) {
         self.state = state_at(self.now());
         let sent = std::mem::take(&mut self.pending).into_iter().filter_map(|effect| match effect {
@@ -301,7 +308,7 @@ impl ControllerSimulation {
         }
     }
 
-    /// Delivers an event again, like an object that was read earlier and arrives late.
+    /// Delivers an earlier event again, like the answer to an earlier read that arrives late.
     pub(super) fn repeat_event(&mut self, index: usize) {
         let delivered = &self.server.log[..self.server.delivered];
         let is_deleted = |object: &Promotion| {
@@ -310,7 +317,7 @@ impl ControllerSimulation {
             delivered.iter().any(deleted)
         };
         let event = delivered.get(index % delivered.len().max(1)).cloned();
-        // The watch that reports a deletion reports nothing older after it.
+        // After a watch has reported a deletion, it does not report an older state of the object.
         match event {
             Some(HubEvent::Promotion(object)) if is_deleted(&object) => {}
             Some(event @ (HubEvent::Promotion(_) | HubEvent::Pipeline(_))) => self.event(event),
@@ -347,7 +354,7 @@ impl ControllerSimulation {
         self.wall_offset = offset;
     }
 
-    /// Gives the state an input, and has it reconcile all pipelines in its queue.
+    /// Gives the state an input, and then lets it reconcile all pipelines in its queue.
     pub(super) fn step(&mut self, input: Input) {
         let effects = self.state.step(input, self.now());
         effects.into_iter().for_each(|effect| self.keep_effect(effect));
@@ -536,7 +543,8 @@ impl ControllerSimulation {
 
     // The end of a test.
 
-    /// Carries out and delivers everything in order, with healthy targets, until nothing happens for hours.
+    /// Carries out all effects and delivers all answers in order, with healthy targets, until nothing happens for
+    /// hours.
     pub(super) fn settle(&mut self) {
         let reachable =
             ENVIRONMENTS.into_iter().filter(|environment| !self.is_eu_lost || *environment != "prod");

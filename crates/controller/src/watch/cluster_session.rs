@@ -1,5 +1,5 @@
-//! The session with one cluster. It waits for the kubeconfig, connects, watches every kind and probes the cluster.
-//! It connects again if the cluster stops answering or the kubeconfig changes. It reports everything as events.
+//! A session waits for the kubeconfig of a cluster, connects, watches every kind, probes the cluster, and reports all
+//! that as events. If the cluster is lost or the kubeconfig changes, the session connects again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -38,9 +38,9 @@ const SECOND_PROBE_AFTER: Duration = Duration::from_secs(1);
 const RETRY_AFTER: Duration = Duration::from_secs(3);
 /// The pause before the next try for a kind that the cluster does not have or that the user may not read.
 const ABSENT_RETRY_AFTER: Duration = Duration::from_secs(10);
-/// The same for a kind that only views show: many clusters lack some of these kinds, or the rights for them, for good.
+/// The same pause for a kind that only views show. Many clusters do not serve some of these kinds, or forbid reading.
 const SHOWN_ABSENT_RETRY_AFTER: Duration = Duration::from_secs(300);
-/// How many reads of what Flux objects own run at the same time.
+/// How many tasks read the objects that Flux objects own, at the same time.
 const CONCURRENT_READS: usize = 4;
 /// The time after which a session that reads by namespace tries the whole cluster again.
 const WHOLE_CLUSTER_RETRY_AFTER: Duration = Duration::from_secs(300);
@@ -63,7 +63,7 @@ pub enum KubeconfigSource {
     },
 }
 
-/// A session and what it needs.
+/// The session with one cluster, with everything that it uses.
 #[derive(Clone)]
 pub struct ClusterSession {
     /// The cluster.
@@ -82,7 +82,7 @@ pub struct ClusterSession {
     pub memory: Arc<ObservedMemory>,
     /// The queue of this cluster's events.
     pub queue: Arc<EventQueue>,
-    /// The reads of what Flux objects own.
+    /// The requested reads of the objects that Flux objects own.
     pub owned_reads: Arc<OwnedReads>,
     /// The earlier lists of this cluster, which determine when it may be listed again.
     pub lists: Arc<Lists>,
@@ -185,8 +185,8 @@ impl ClusterSession {
         sent
     }
 
-    /// Watches all kinds until the cluster stops answering, and reports that. The caller connects again. Returns
-    /// false if the controller's loop has ended.
+    /// Watches all kinds until the cluster stops answering, then reports the cluster as lost. The caller connects
+    /// again. Returns false if the controller's loop has ended.
     async fn watch_until_lost(&self, client: Client, send: impl SendEvent) -> bool {
         if let Err(error) = probe(&client).await {
             let sent = send(ClusterEvent::Lost(read_error::cluster_message(&self.key, &error)));
@@ -229,23 +229,23 @@ impl ClusterSession {
         }
     }
 
-    /// Starts the watches of all kinds. Those of workloads start after the Flux objects have been listed: an older list of
-    /// workloads would not have what these Flux objects have made.
+    /// Starts the watches of all kinds. The watches of workloads start after the Flux objects have been listed.
+    /// Otherwise, the list of workloads could be older, and lack workloads that the listed Flux objects have made.
     async fn spawn_watches(&self, client: &Client, send: &impl SendEvent) -> JoinSet<()> {
         let mut watches = JoinSet::new();
         let shown = Kind::SHOWN.into_iter().filter(|_| self.observe == ObserveScope::All);
         let kinds: Vec<Kind> = Kind::DECIDING.into_iter().chain(shown).collect();
         // If the cluster does not say what it serves, each watch asks again and reports the error.
         let mut served = served::find_all(client, &kinds).await.unwrap_or_default();
-        let (unreported, waiting) = watch::channel(BTreeSet::from([Kind::Kustomization, Kind::HelmRelease]));
+        let (unreported, reported) = watch::channel(BTreeSet::from([Kind::Kustomization, Kind::HelmRelease]));
         for kind in kinds {
             let (session, client, send) = (self.clone(), client.clone(), send.clone());
-            let (served, unreported, mut waiting) =
-                (served.remove(&kind), unreported.clone(), waiting.clone());
+            let (served, unreported, mut reported) =
+                (served.remove(&kind), unreported.clone(), reported.clone());
             watches.spawn(async move {
                 if Kind::WITH_IMAGES.contains(&kind) {
-                    // This task keeps a sender, so there is no error.
-                    let _ = waiting.wait_for(BTreeSet::is_empty).await;
+                    // This task holds a sender, so the channel is open and there is no error.
+                    let _ = reported.wait_for(BTreeSet::is_empty).await;
                     return session.watch_kind(kind, served, client, send).await;
                 }
                 let send = move |event| {
@@ -259,7 +259,7 @@ impl ClusterSession {
         watches
     }
 
-    /// Starts the tasks that read what Flux objects own.
+    /// Starts the tasks that read the objects that Flux objects own.
     fn spawn_owned_reads(&self, watches: &mut JoinSet<()>, client: &Client, send: &impl SendEvent) {
         for _ in 0..CONCURRENT_READS {
             let (session, client, send) = (self.clone(), client.clone(), send.clone());
@@ -272,12 +272,12 @@ impl ClusterSession {
         }
     }
 
-    /// Returns the memory for the objects of one watch.
+    /// Returns a new account of the memory for the objects of one watch.
     fn watch_memory(&self) -> Arc<WatchMemory> {
         WatchMemory::new(self.key.clone(), self.memory.clone())
     }
 
-    /// Returns the limits for reading a kind in one namespace, or in all, with the objects charged to `memory`.
+    /// Returns the limits for reading a kind in one namespace, or in all. The objects are charged to `memory`.
     fn limits(&self, kind: Kind, namespace: Option<&str>, memory: Arc<WatchMemory>) -> WatchLimits {
         let source = format!("{}: {}", self.key, kind.resource().1);
         let lists = ScopeLists::new(self.lists.clone(), kind, namespace.map(String::from));
@@ -342,8 +342,8 @@ impl ClusterSession {
         }
     }
 
-    /// Watches a kind in each of the targets' namespaces. If these change, the watches of the others go on. Returns as
-    /// [`ClusterSession::watch_served`] does.
+    /// Watches a kind in each of the targets' namespaces. If the set of namespaces changes, the watches of the
+    /// remaining namespaces continue. Returns the same as [`ClusterSession::watch_served`].
     async fn watch_by_namespace(
         &self,
         kind: Kind,
@@ -391,7 +391,7 @@ impl ClusterSession {
         }
     }
 
-    /// Watches a kind in one namespace, also while that is forbidden.
+    /// Watches a kind in one namespace. While that is forbidden, tries again after growing pauses.
     async fn watch_namespace(
         &self,
         kind: Kind,
@@ -406,12 +406,12 @@ impl ClusterSession {
                 ScopeEnd::Forbidden => tokio::time::sleep(pause).await,
                 end => return end,
             }
-            // A Pipeline can name many namespaces that the user may not read.
+            // The pause grows, because a Pipeline can name many namespaces that the user may not read.
             pause = (pause * 2).min(SHOWN_ABSENT_RETRY_AFTER);
         }
     }
 
-    /// Reports that the cluster does not serve a kind any more, and pauses.
+    /// Reports that the cluster does not serve a kind any more, and pauses. Returns false if the loop has ended.
     async fn report_absent(&self, kind: Kind, send: &impl SendEvent) -> bool {
         let sent = send(ClusterEvent::Absent(kind));
         tokio::time::sleep(RETRY_AFTER).await;
@@ -559,8 +559,8 @@ fn continue_if_sent(sent: bool) -> ControlFlow<ScopeEnd> {
     }
 }
 
-/// Returns the key of a deleted object; `None` if its name is not valid. No object with such a name was reported,
-/// and a cluster may send a name of any length.
+/// Returns the key of a deleted object, or `None` if its name is not valid. An object with an invalid name was never
+/// reported, and its name can have any length.
 fn deleted_key(kind: Kind, metadata: ObjectMeta) -> Option<ObjectKey> {
     let (namespace, name) = (metadata.namespace.unwrap_or_default(), metadata.name.unwrap_or_default());
     Some(ObjectKey { kind, namespace, name }).filter(metadata::is_valid_name)

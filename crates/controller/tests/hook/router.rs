@@ -1,5 +1,5 @@
-//! Random calls: none panics, none is accepted without a key, and no answer reveals a key or which pipelines
-//! exist.
+//! Tests with random calls: no call panics or is accepted without a key, and no answer reveals a key, or which
+//! pipelines exist.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -35,7 +35,8 @@ fn key(purpose: &str) -> String {
     format!("{KEY}-{purpose}")
 }
 
-/// Returns the key that signs a body for a path: the report key of the cluster if the body names it.
+/// Returns the key that signs a body for a path. If the body names the cluster `eu`, that is the report key of this
+/// cluster.
 fn signing_key(path: &str, body: &[u8]) -> String {
     let event: Option<ReceivedEvent> = serde_json::from_slice(body).ok();
     let is_report = event.is_some_and(|e| e.metadata("cluster") == Some("eu")) && !path.ends_with("/qa");
@@ -48,14 +49,14 @@ fn signing_key(path: &str, body: &[u8]) -> String {
     })
 }
 
-/// A hook server with the three [`pipelines`], whose API server has one Secret. Returns the number of other
-/// requests to the API server, too, which all fail.
+/// Returns a hook server with the three [`pipelines`], and a counter. The API server of the hook server has one Secret.
+/// The counter counts all other requests to the API server, which all fail.
 async fn hook(scratch: &Scratch) -> (HookServer, Arc<AtomicUsize>) {
-    limited(scratch, 0).await
+    hook_with_rate(scratch, 0).await
 }
 
-/// A pipeline with keys, one with keys that accepts unsigned events too, and one without keys that accepts
-/// unsigned events.
+/// Returns three pipelines: `podinfo` has keys, `open` has keys and also accepts unsigned events, and `anyone` has no
+/// keys and accepts unsigned events.
 fn pipelines() -> [Pipeline; 3] {
     let pipeline: Pipeline = serde_json::from_value(json!({
         "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
@@ -95,17 +96,19 @@ fn pipelines() -> [Pipeline; 3] {
     [pipeline, open, anyone]
 }
 
-async fn limited(scratch: &Scratch, pipeline_rate: u32) -> (HookServer, Arc<AtomicUsize>) {
-    annotated(scratch, pipeline_rate, json!({})).await
+/// Returns the same as [`hook`], with a limit for the calls of each pipeline in a second; 0 for no limit.
+async fn hook_with_rate(scratch: &Scratch, pipeline_rate: u32) -> (HookServer, Arc<AtomicUsize>) {
+    hook_with_annotations(scratch, pipeline_rate, json!({})).await
 }
 
-async fn annotated(
+/// Returns the same as [`hook_with_rate`], with annotations on the Secret.
+async fn hook_with_annotations(
     scratch: &Scratch,
     pipeline_rate: u32,
     annotations: Value,
 ) -> (HookServer, Arc<AtomicUsize>) {
-    let beyond = Arc::new(AtomicUsize::new(0));
-    let counted = beyond.clone();
+    let other_requests = Arc::new(AtomicUsize::new(0));
+    let counted = other_requests.clone();
     let answer = move |uri: Uri| {
         let is_secret = uri.path() == "/api/v1/namespaces/apps/secrets/hook";
         counted.fetch_add(usize::from(!is_secret), Ordering::SeqCst);
@@ -117,7 +120,7 @@ async fn annotated(
         let status = if is_secret { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
         async move { (status, [("content-type", "application/json")], secret.to_string()) }
     };
-    (serving(scratch, pipelines(), pipeline_rate, Router::new().fallback(answer)).await, beyond)
+    (serving(scratch, pipelines(), pipeline_rate, Router::new().fallback(answer)).await, other_requests)
 }
 
 fn base64(text: &str) -> String {
@@ -199,11 +202,11 @@ fn generated_call() -> impl Strategy<Value = GeneratedCall> {
         .prop_map(|(method, path, headers, body)| GeneratedCall { method, path, headers, body })
 }
 
-/// The promotion of the tokens.
+/// The promotion of the generated callbacks and their tokens.
 const PROMOTION: &str = "podinfo-dev-0123456789";
 
-/// A callback with its token, or a call of a forge with the key in one of the headers. The call reports a push,
-/// which concerns no change request.
+/// A callback with its token, or a call of a forge with the key in one of the headers. The call of a forge reports a
+/// new branch or tag, which concerns no change request.
 fn call_with_key() -> impl Strategy<Value = GeneratedCall> {
     let of = crate::callbacks::key("apps", "podinfo");
     let (subject, claim) = (
@@ -224,8 +227,8 @@ fn call_with_key() -> impl Strategy<Value = GeneratedCall> {
     prop::sample::select(all)
 }
 
-/// A valid call with one change: of a character of the shown key or signature, of its end, of the signed body, or
-/// of the pipeline in the path.
+/// A valid call with one change: another character in the key or signature, a shorter or longer key or signature,
+/// another body, or another pipeline in the path.
 fn call_with_almost_a_key() -> impl Strategy<Value = GeneratedCall> {
     (call_with_key(), any::<prop::sample::Index>(), 0..4).prop_map(|(mut call, at, how)| {
         let is_signed = call.path.starts_with("/forge") && call.headers[0].1.len() > 40;
@@ -270,7 +273,7 @@ fn a_signed_report_is_answered_with_503_if_its_key_cannot_be_read() {
         let headers = vec![("x-signature", crate::server::sign(&key("report"), &body).into_bytes())];
         let path = "/promotion/apps/open/dev".to_string();
         let call = GeneratedCall { method: "POST", path, headers, body };
-        // Flux does not send a refused event again, so the report would be lost.
+        // With 401, the report would be lost, because Flux does not send a refused event again.
         let (status, headers, _) = answer(&hook, &call, &call.path).await.unwrap();
         assert_eq!((status, headers["retry-after"].as_slice()), (503, b"3".as_slice()));
         let unsigned = GeneratedCall { headers: Vec::new(), ..call };
@@ -285,12 +288,12 @@ fn a_key_of_a_secret_that_is_not_for_hooks_is_refused() {
         let scratch = Scratch::new("locked").unwrap();
         runtime.block_on(async {
             let annotations = json!({"pipelines.weave.works/used-by": used_by});
-            let (hook, _) = annotated(&scratch, 0, annotations).await;
+            let (hook, _) = hook_with_annotations(&scratch, 0, annotations).await;
             let body = crate::push::event("eu", "UpgradeSucceeded", "6.1.8", 10).to_string().into_bytes();
             let headers = vec![("x-signature", crate::server::sign(&key("report"), &body).into_bytes())];
             let call =
                 GeneratedCall { method: "POST", path: "/promotion/apps/open/prod".into(), headers, body };
-            // An accepted report cannot be stored here.
+            // The status 503 means that the report is accepted: this API server stores nothing.
             assert_eq!(answer(&hook, &call, &call.path).await.unwrap().0, status, "{used_by:?}");
         });
     }
@@ -301,7 +304,7 @@ fn a_flood_of_unsigned_calls_does_not_limit_signed_calls() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let scratch = Scratch::new("unsigned").unwrap();
     runtime.block_on(async {
-        let (hook, beyond) = limited(&scratch, 1).await;
+        let (hook, other_requests) = hook_with_rate(&scratch, 1).await;
         let body = crate::push::event("eu", "UpgradeSucceeded", "6.1.8", 10).to_string().into_bytes();
         let path = "/promotion/apps/open/prod".to_string();
         let signature = crate::server::sign(&key("report"), &body).into_bytes();
@@ -312,9 +315,9 @@ fn a_flood_of_unsigned_calls_does_not_limit_signed_calls() {
         }
         assert!(statuses.contains(&429), "{statuses:?}");
         let signed = GeneratedCall { headers: vec![("x-signature", signature)], ..unsigned };
-        // The call is accepted, and cannot be stored here.
+        // The status 503 means that the call is accepted: this API server stores nothing.
         assert_eq!(answer(&hook, &signed, &signed.path).await.unwrap().0, 503);
-        assert!(beyond.load(Ordering::SeqCst) > 0);
+        assert!(other_requests.load(Ordering::SeqCst) > 0);
     });
 }
 
@@ -323,7 +326,7 @@ fn a_flood_of_calls_reads_a_secret_at_most_once_a_second() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let scratch = Scratch::new("flood").unwrap();
     runtime.block_on(async {
-        let (hook, beyond) = hook(&scratch).await;
+        let (hook, other_requests) = hook(&scratch).await;
         let call = GeneratedCall {
             method: "POST",
             path: "/promotion/apps/open/dev".into(),
@@ -334,7 +337,7 @@ fn a_flood_of_calls_reads_a_secret_at_most_once_a_second() {
         let calls = (0..200).map(|_| answer(&hook, &call, &call.path));
         futures::future::join_all(calls).await;
         // The Secret may be read again each second, and the calls may take longer than that on a slow machine.
-        let (read, most) = (beyond.load(Ordering::SeqCst), 20 + begun.elapsed().as_secs() as usize);
+        let (read, most) = (other_requests.load(Ordering::SeqCst), 20 + begun.elapsed().as_secs() as usize);
         assert!(read <= most, "200 calls at the same time made {read} requests to the API server");
     });
 }
@@ -378,21 +381,21 @@ fn the_number_of_unverified_long_bodies_in_memory_is_limited() {
 fn a_call_without_a_key_is_not_accepted_and_its_answer_reveals_nothing() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let scratch = Scratch::new("router").unwrap();
-    let (hook, beyond) = runtime.block_on(hook(&scratch));
-    let (made, looked) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    // In batches, since a case for each call would take longer than the call.
+    let (hook, other_requests) = runtime.block_on(hook(&scratch));
+    let (sent, accepted) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    // A test case is a batch of calls, because one case for each call would take longer than the call.
     let mut runner = TestRunner::new(Cases::with_cases(2300));
     let batch = prop::collection::vec(prop_oneof![5 => generated_call(), 1 => call_with_almost_a_key()], 50);
     let ended = runner.run(&batch, |calls| {
         runtime.block_on(async {
             for call in &calls {
                 let Some(found) = answer(&hook, call, &call.path).await else { continue };
-                made.fetch_add(1, Ordering::Relaxed);
+                sent.fetch_add(1, Ordering::Relaxed);
                 let is_open = call.path.starts_with("/promotion/apps/anyone/");
                 let good: &[u16] =
                     if is_open { &[200, 202, 400, 401, 405, 422] } else { &[400, 401, 404, 405, 408, 413] };
                 prop_assert!(good.contains(&found.0), "{:?}: {:?}", call, found);
-                looked.fetch_add(usize::from(found.0 == 202), Ordering::Relaxed);
+                accepted.fetch_add(usize::from(found.0 == 202), Ordering::Relaxed);
                 prop_assert!(!found.2.contains(KEY) && !found.2.contains("hook"), "{:?}: {:?}", call, found);
                 if is_open {
                     continue;
@@ -406,12 +409,12 @@ fn a_call_without_a_key_is_not_accepted_and_its_answer_reveals_nothing() {
         })
     });
     ended.unwrap();
-    assert_eq!(beyond.load(Ordering::SeqCst), 0, "an unsigned call made a request to the API server");
+    assert_eq!(other_requests.load(Ordering::SeqCst), 0, "an unsigned call sent a request to the API server");
     assert!(
-        looked.load(Ordering::Relaxed) > 100,
-        "only {looked:?} unsigned calls were accepted where they are allowed"
+        accepted.load(Ordering::Relaxed) > 100,
+        "only {accepted:?} unsigned calls were accepted where they are allowed"
     );
-    assert!(made.load(Ordering::Relaxed) > 100_000, "only {made:?} calls were made");
+    assert!(sent.load(Ordering::Relaxed) > 100_000, "only {sent:?} calls were sent");
 }
 
 /// JSON of any shape, often with the names and values of real bodies.
@@ -489,7 +492,7 @@ fn nearly_good() -> impl Strategy<Value = Value> {
     )
 }
 
-/// The same call with another body, and the key shown for that body.
+/// Returns the same call with another body, and with the key or signature for that body.
 fn with_body(call: &GeneratedCall, value: &Value) -> GeneratedCall {
     let body = serde_json::to_vec(value).unwrap();
     let mut call = GeneratedCall { body, ..call.clone() };
@@ -554,7 +557,7 @@ fn a_signed_call_with_any_body_is_answered_with_what_is_wrong() {
                     prop_assert!(size < 10_000, "{size} bytes of one report");
                     reported.fetch_add(1, Ordering::Relaxed);
                 }
-                // The call is accepted, and cannot be stored here.
+                // The status 503 means that the call is accepted: this API server stores nothing.
                 if status == 503 {
                     let has = if path.starts_with("/trigger") { "idempotencyKey" } else { "involvedObject" };
                     prop_assert!(

@@ -93,7 +93,7 @@ pub(crate) fn run(test: impl Future<Output = Result<()>>) -> Result<()> {
     builder.worker_threads(2).enable_all().build()?.block_on(test)
 }
 
-/// Two ports that nobody listens on.
+/// Returns two addresses with free ports.
 async fn free_ports() -> Result<(SocketAddr, SocketAddr)> {
     let (one, other) = (TcpListener::bind("127.0.0.1:0").await?, TcpListener::bind("127.0.0.1:0").await?);
     Ok((one.local_addr()?, other.local_addr()?))
@@ -262,7 +262,7 @@ impl HookFixture {
 }
 
 impl HookFixture {
-    /// Checks that a refusal says how to show a key, and does not reveal whether the pipeline exists.
+    /// Checks that a refusal says how to send a key, and does not reveal whether the pipeline exists.
     async fn check_refusals(&self, body: &[u8]) -> Result<()> {
         for (path, part, absent) in [
             ("/trigger/apps/podinfo", "of the first environment", "Bearer"),
@@ -277,7 +277,7 @@ impl HookFixture {
             let unknown = self.post(&path.replace("podinfo", "none"), body, None).send().await?;
             ensure!(unknown.text().await? == text, "{path}: the answer reveals which pipelines exist");
         }
-        // GET is not allowed even on a path that names nothing.
+        // GET gets the answer 405 also on a path that does not exist.
         for path in [DEV, "/promotion/apps/line"] {
             let answer = Http::new().get(format!("http://{}{path}", self.at)).send().await?;
             ensure!(answer.status() == StatusCode::METHOD_NOT_ALLOWED && answer.headers()["allow"] == "POST");
@@ -317,7 +317,7 @@ fn each_kind_of_call_is_answered_with_its_status() -> Result<()> {
         }
         let unknown = fixture.post("/promotion/apps/podinfo/none", &good, signed).send().await?;
         ensure!(unknown.status() == StatusCode::UNPROCESSABLE_ENTITY, "{unknown:?}");
-        ensure!(unknown.text().await?.contains("call with one of dev"), "no names of environments");
+        ensure!(unknown.text().await?.contains("call with one of dev"), "the answer names no environments");
         let twice = fixture.post(DEV, &good, signed).header("x-signature", &signature).send().await?;
         ensure!(twice.status() == StatusCode::UNAUTHORIZED, "two signatures: {twice:?}");
         ensure!(fixture.status("/promotion/apps/open/dev", &good, None).await? == 202);
@@ -358,7 +358,7 @@ fn each_kind_of_body_is_answered_with_its_status() -> Result<()> {
         let fixture = serve(|_, _| {}).await?;
         let (good, signature) = body("hr-chart-upgrade-succeeded.json");
         let signed = Some(signature.as_str());
-        // A replay is accepted, and only has the pipeline reconciled again.
+        // A repeated call is accepted. Its only effect is that the pipeline is reconciled again.
         for _ in 0..2 {
             ensure!(fixture.status(DEV, &good, signed).await? == 202);
         }
@@ -413,21 +413,24 @@ fn huge_slow_and_broken_calls_are_ended() -> Result<()> {
         let junk = fixture.raw(&[0xff; 4000]).await?;
         ensure!(junk.is_empty() || junk.contains(" 400 "), "{junk}");
         let (good, signature) = self::body("hr-chart-upgrade-succeeded.json");
-        ensure!(fixture.status(DEV, &good, Some(&signature)).await? == 202, "no more answers");
+        ensure!(
+            fixture.status(DEV, &good, Some(&signature)).await? == 202,
+            "the server does not answer any more"
+        );
 
-        let cut = async |cause: &str, least: u64| {
+        let wait_for_cut = async |cause: &str, minimum: u64| {
             eventually(Duration::from_secs(60), async || {
                 let count = fixture.metric(&format!("sluice_hook_cuts_total{{cause=\"{cause}\"}}")).await?;
-                ensure!(count >= least, "{cause}: {count}");
+                ensure!(count >= minimum, "{cause}: {count}");
                 Ok(())
             })
             .await
         };
         ensure!(fixture.count("huge").await? >= 1 && fixture.count("slow").await? == 1);
-        cut("slow", 1).await?;
-        cut("unreadable", 1).await?;
+        wait_for_cut("slow", 1).await?;
+        wait_for_cut("unreadable", 1).await?;
 
-        // One peer may not have all connections.
+        // One peer cannot take all connections.
         let mut all = Vec::new();
         for _ in 0..=128 {
             all.push(TcpStream::connect(fixture.at).await?);
@@ -439,7 +442,7 @@ fn huge_slow_and_broken_calls_are_ended() -> Result<()> {
             "the connection was answered"
         );
         drop(all);
-        cut("crowded", 1).await?;
+        wait_for_cut("crowded", 1).await?;
         eventually(Duration::from_secs(60), async || {
             ensure!(fixture.status(DEV, &good, Some(&signature)).await? == 202);
             Ok(())
@@ -452,7 +455,7 @@ fn huge_slow_and_broken_calls_are_ended() -> Result<()> {
 fn the_metrics_count_when_all_connections_are_in_use() -> Result<()> {
     run(async {
         let fixture = serve(|options, _| {
-            // A trusted proxy may have all connections.
+            // A trusted proxy can take all connections.
             options.connections = 8;
             options.proxies = Proxies::new(vec!["127.0.0.0/8".parse().unwrap()]);
         })
@@ -502,7 +505,7 @@ fn a_key_is_rotated_without_a_restart() -> Result<()> {
         set_keys(&fixture.cluster, &json!({"hmac-key": "new-key"})).await?;
         wait_for(&old, 401).await?;
         wait_for(&new, 202).await?;
-        // Without the API server, the cached key is accepted for a moment. After that, the answer is 503.
+        // Without the API server, the cached key is accepted for a short time. After that, the answer is 503.
         fixture.cluster.stop();
         let answer = eventually(Duration::from_secs(60), async || {
             let answer = fixture.post(DEV, &good, Some(&new)).send().await?;
@@ -572,7 +575,7 @@ fn a_renewed_certificate_is_used_without_a_restart() -> Result<()> {
         };
         let first = std::fs::read_to_string(fixture.scratch.path().join("tls.crt"))?;
         ensure!(call(&trusting(&first)?).await?.status() == StatusCode::ACCEPTED);
-        // With half a certificate, as while it is being replaced, the current one stays in use.
+        // A half-written certificate is not used, and the current one stays in use.
         std::fs::write(fixture.scratch.path().join("tls.crt"), &first[..100])?;
         let wait_for_unreadable = async |expected: u64| {
             eventually(Duration::from_secs(60), async || {
@@ -590,7 +593,7 @@ fn a_renewed_certificate_is_used_without_a_restart() -> Result<()> {
             Ok(())
         })
         .await?;
-        ensure!(call(&trusting(&first)?).await.is_err(), "the old one is still used");
+        ensure!(call(&trusting(&first)?).await.is_err(), "the old certificate is still used");
         wait_for_unreadable(0).await?;
         Ok(())
     })

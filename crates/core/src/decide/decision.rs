@@ -75,7 +75,7 @@ impl Decision {
     /// Adds the answer to a retry request, if there is one: the reason why the promotion is not retried.
     pub(super) fn decline_retry(&mut self, promotion: &Promotion, why: &str) {
         let Some(token) = &promotion.retry else { return };
-        let message = format!("not tried again: {why}");
+        let message = format!("not retried: {why}");
         let answer = Transition::of(promotion, promotion.phase, "NotRetried", message);
         self.actions.push(Action::Move(Transition { answers: Some(token.clone()), ..answer }));
     }

@@ -132,7 +132,7 @@ fn decline_unwanted_retry(lane: Lane<'_>, ended: &Promotion, candidate: &Candida
     let why = if runs(lane, &ended.revision) {
         format!("{} runs {} already", lane.environment.name, ended.revision)
     } else if ended.revision != candidate.revision || ended.run != candidate.run {
-        format!("{} is what goes into {} now", candidate.revision, lane.environment.name)
+        format!("{} goes into {} now", candidate.revision, lane.environment.name)
     } else {
         return;
     };

@@ -1,4 +1,4 @@
-//! The table of the design, row by row, by `decide` alone. A is 1.0.0, B is 1.1.0, C is 1.2.0.
+//! Scenarios of `decide`, one test for each. A is the revision 1.0.0, B is 1.1.0, and C is 1.2.0.
 
 use jiff::SignedDuration;
 use sluice_core::decide::Action;
@@ -16,7 +16,7 @@ pub const A: &str = "1.0.0";
 pub const B: &str = "1.1.0";
 pub const C: &str = "1.2.0";
 
-/// dev runs B; B is proposed for staging.
+/// Returns a simulation in which dev runs B, and B is proposed for staging.
 pub fn proposed() -> Simulation {
     let mut sim = Simulation::three();
     sim.runs("dev", "d", B, Health::Ready);
@@ -24,7 +24,7 @@ pub fn proposed() -> Simulation {
     sim
 }
 
-/// B is merged into staging; staging does not run it yet.
+/// Returns a simulation in which B is merged into staging, and staging does not run it healthily yet.
 fn delivered() -> Simulation {
     let mut sim = proposed();
     sim.runs("staging", "s", B, Health::Progressing);
@@ -32,8 +32,8 @@ fn delivered() -> Simulation {
     sim
 }
 
-/// staging runs B; B is proposed for prod.
-fn at_prod() -> Simulation {
+/// Returns a simulation in which staging runs B, and B is proposed for prod.
+fn proposed_for_prod() -> Simulation {
     let mut sim = delivered();
     sim.runs("staging", "s", B, Health::Ready);
     sim.settle();
@@ -57,14 +57,14 @@ fn a_promotion_that_was_replaced_while_it_was_recorded_is_superseded_afterwards(
     sim.runs("dev", "d", C, Health::Ready);
     sim.settle();
     assert_eq!(sim.phases("staging"), ["1.1.0 Superseded", "1.2.0 Pending"]);
-    // The record of B was not stored yet when C replaced it, so that B kept its phase.
+    // B kept its phase, because its record was not stored yet when C replaced it.
     sim.promotions[0].phase = Phase::Pending;
     sim.settle();
     assert_eq!(sim.phases("staging"), ["1.1.0 Superseded", "1.2.0 Pending"]);
 }
 
 #[test]
-fn a_strategy_that_cannot_be_carried_out_is_reported_before_there_is_a_revision_to_promote() {
+fn a_refused_strategy_is_reported_before_there_is_a_revision_to_promote() {
     let mut sim = Simulation::three();
     for environment in ["dev", "staging"] {
         sim.policy_of(environment).refused = Some("name one strategy".into());
@@ -96,7 +96,7 @@ fn a_merged_and_progressing_promotion_is_delivered_and_starts_nothing_for_prod()
 
 #[test]
 fn staging_healthy_at_b_ends_its_promotion_and_starts_one_into_prod() {
-    let mut sim = at_prod();
+    let mut sim = proposed_for_prod();
     assert_eq!(sim.phases("staging"), ["1.1.0 Succeeded"]);
     assert_eq!(sim.phases("prod"), ["1.1.0 Proposed"]);
     sim.runs("prod", "p", B, Health::Ready);
@@ -106,7 +106,7 @@ fn staging_healthy_at_b_ends_its_promotion_and_starts_one_into_prod() {
 }
 
 #[test]
-fn staging_failing_at_b_fails_after_its_deadline_with_its_message_and_succeeds_when_healthy() {
+fn a_promotion_to_an_unhealthy_target_fails_after_its_deadline_and_succeeds_when_healthy() {
     let mut sim = delivered();
     sim.runs("staging", "s", B, Health::Failed);
     sim.settle();
@@ -173,8 +173,8 @@ fn an_approval_of_one_revision_does_not_count_for_the_next() {
     sim.merge("staging");
     // The approval arrives at the moment in which C replaces B.
     let waiting = |sim: &Simulation| {
-        let of = sim.promotions.iter().find(|p| p.environment == "prod" && p.phase == Phase::Pending);
-        of.unwrap().name.clone()
+        let pending = sim.promotions.iter().find(|p| p.environment == "prod" && p.phase == Phase::Pending);
+        pending.unwrap().name.clone()
     };
     let name = waiting(&sim);
     sim.promotion(&name).approved = true;
@@ -209,7 +209,7 @@ fn a_proven_revision_stays_a_candidate_when_its_environment_fails_at_a_newer_one
 
 #[test]
 fn a_downgrade_is_held_with_a_message_until_it_is_approved() {
-    let mut sim = at_prod();
+    let mut sim = proposed_for_prod();
     sim.runs("dev", "d", A, Health::Ready);
     sim.settle();
     assert_eq!(sim.phases("staging"), ["1.1.0 Succeeded", "1.0.0 Pending"]);
@@ -243,8 +243,8 @@ fn a_resumed_promotion_is_not_superseded_by_earlier_ones() {
     sim.runs("prod", "p", C, Health::Ready);
     sim.settle();
     assert_eq!(sim.phases("prod"), ["1.1.0 Superseded", "1.2.0 Succeeded"]);
-    // One of the two targets goes back, so B is again the newest revision that enough targets have proven. Flux is
-    // slow to deploy it, and the clock was set back.
+    // One of the two targets goes back to B, so B is again the newest revision that enough targets have proven. Flux is
+    // slow to deploy B in prod, and the clock was set back.
     sim.now -= minute * 60;
     sim.runs("dev", "eu", B, Health::Ready);
     let before = sim.effects.len();
@@ -309,7 +309,7 @@ fn enough_targets_must_have_proven_a_revision() {
 }
 
 #[test]
-fn an_unreadable_target_proves_nothing_new_and_keeps_its_proofs() {
+fn an_unreadable_target_proves_nothing_new_and_keeps_its_evidence() {
     let mut sim = Simulation::new(&[("dev", &["eu", "us"]), ("prod", &["p"])]);
     sim.policy_of("prod").min_ready = MinReady::Percent(100);
     sim.runs("dev", "eu", B, Health::Ready);
@@ -348,10 +348,10 @@ fn nothing_starts_while_a_target_progresses_to_an_unknown_revision() {
     sim.settle();
     assert_eq!(sim.promotions, []);
     assert!(sim.note("staging").contains("until it is known what s runs"), "{}", sim.note("staging"));
-    let mut there = sim.clone();
-    there.runs("staging", "s", B, Health::Ready);
-    there.settle();
-    assert_eq!(there.phases("staging"), Vec::<String>::new());
+    let mut arrived = sim.clone();
+    arrived.runs("staging", "s", B, Health::Ready);
+    arrived.settle();
+    assert_eq!(arrived.phases("staging"), Vec::<String>::new());
     sim.observed.insert("staging", "s", unknown(Health::Failed));
     sim.settle();
     assert_eq!(sim.phases("staging"), ["1.1.0 Proposed"]);
@@ -489,10 +489,9 @@ fn a_retry_of_a_waiting_promotion_tries_once_and_then_waits_again() {
 }
 
 #[test]
-fn an_older_revision_replaces_nothing_when_proofs_are_lost() {
+fn an_older_revision_replaces_nothing_when_evidence_is_lost() {
     let mut sim = proposed();
-    let remembered = Simulation::three().evidence;
-    sim.evidence = remembered;
+    sim.evidence = Simulation::three().evidence;
     sim.runs("dev", "d", C, Health::Failed);
     sim.settle();
     assert_eq!(sim.phases("staging"), ["1.1.0 Proposed"]);
@@ -503,7 +502,7 @@ fn an_older_revision_replaces_nothing_when_proofs_are_lost() {
 }
 
 #[test]
-fn a_target_that_switches_between_two_revisions_proposes_nothing_again() {
+fn a_rejected_revision_is_not_proposed_again_by_a_target_that_switches_between_revisions() {
     let mut sim = Simulation::new(&[("dev", &["eu", "us"]), ("prod", &["p"])]);
     sim.policy_of("prod").min_ready = MinReady::Count(2);
     ["eu", "us"].iter().for_each(|t| sim.runs("dev", t, B, Health::Ready));
@@ -535,7 +534,7 @@ fn an_approval_counts_for_one_try_only() {
 }
 
 #[test]
-fn a_promotion_that_is_not_retried_says_why() {
+fn the_message_says_why_a_promotion_is_not_retried() {
     let mut sim = proposed();
     sim.close("staging");
     sim.runs("dev", "d", C, Health::Ready);
@@ -544,23 +543,23 @@ fn a_promotion_that_is_not_retried_says_why() {
     sim.settle();
     assert_eq!(sim.phases("staging"), ["1.1.0 Rejected", "1.2.0 Proposed"]);
     assert_eq!(sim.promotions[0].retry, None);
-    assert_eq!(sim.promotions[0].message, "not tried again: 1.2.0 is what goes into staging now");
+    assert_eq!(sim.promotions[0].message, "not retried: 1.2.0 goes into staging now");
 
     let mut sim = proposed();
     sim.close("staging");
     sim.runs("staging", "s", B, Health::Ready);
     sim.promotions[0].retry = Some("again".into());
     sim.settle();
-    assert_eq!(sim.promotions[0].message, "not tried again: staging runs 1.1.0 already");
+    assert_eq!(sim.promotions[0].message, "not retried: staging runs 1.1.0 already");
 }
 
 #[test]
 fn an_outdated_change_request_is_closed_before_another_is_opened() {
-    let outdated = |sim: &mut Simulation| sim.promotions[0].request.as_mut().unwrap().outdated = true;
+    let make_outdated = |sim: &mut Simulation| sim.promotions[0].request.as_mut().unwrap().outdated = true;
     let opened = |version: &str| Effect::Opened("staging".into(), version.into());
     let closed = || Effect::Closed("staging".into());
     let mut moved = proposed();
-    outdated(&mut moved);
+    make_outdated(&mut moved);
     let mut suspended = moved.clone();
     moved.settle();
     assert_eq!(moved.phases("staging"), ["1.1.0 Proposed"]);
@@ -571,9 +570,9 @@ fn an_outdated_change_request_is_closed_before_another_is_opened() {
     assert_eq!(suspended.effects, [opened(B)]);
     assert!(matches!(suspended.last.actions[..], [Action::Follow { .. }]), "{:?}", suspended.last);
 
-    // A newer revision cannot take it over either.
+    // A newer revision cannot take over the outdated change request either.
     let mut newer = proposed();
-    outdated(&mut newer);
+    make_outdated(&mut newer);
     newer.runs("dev", "d", C, Health::Ready);
     newer.settle();
     assert_eq!(newer.phases("staging"), ["1.1.0 Superseded", "1.2.0 Proposed"]);

@@ -85,7 +85,7 @@ impl ForgeFixture {
     /// The answer to this one is lost, counted from the next, of the calls that change something.
     pub fn lose(&self, call: usize) {
         match self {
-            ForgeFixture::StandIn(s) => s.book(|book| book.loses = call),
+            ForgeFixture::StandIn(s) => s.forge_state(|forge_state| forge_state.lost_answer = call),
             ForgeFixture::Gitea(real) => {
                 drop(real.fault_proxy().set_plan(FaultPlan::Change { call, fault: Fault::Lost }))
             }
@@ -95,7 +95,7 @@ impl ForgeFixture {
     /// Whether there has been such a call.
     pub fn has_lost(&self) -> bool {
         match self {
-            ForgeFixture::StandIn(s) => s.book(|book| book.loses == 0),
+            ForgeFixture::StandIn(s) => s.forge_state(|forge_state| forge_state.lost_answer == 0),
             ForgeFixture::Gitea(real) => real.fault_proxy().faults() > 0,
         }
     }
@@ -320,7 +320,7 @@ impl ForgeFixture {
     /// Somebody pushes a tag that has the id of one commit as its name, and ends at another commit.
     pub fn name_like(&self, commit: &str, at: &str) {
         match self {
-            ForgeFixture::StandIn(s) => s.book(|b| b.names.push((commit.into(), at.into()))),
+            ForgeFixture::StandIn(s) => s.forge_state(|b| b.names.push((commit.into(), at.into()))),
             ForgeFixture::Gitea(RealGitea { repo, .. }) => {
                 let target = format!("{at}:refs/tags/{commit}");
                 fixture::git(repo.folder(), &["push", "--quiet", &repo.url_with_token(), &target], "");
@@ -331,7 +331,7 @@ impl ForgeFixture {
     /// A check reports on a commit that is not the head.
     pub async fn check_on(&self, commit: &str, name: &str, is: CheckOutcome) {
         match self {
-            ForgeFixture::StandIn(s) => s.book(|b| {
+            ForgeFixture::StandIn(s) => s.forge_state(|b| {
                 b.pulls.iter_mut().for_each(|pull| pull.checks.insert(0, (name.into(), is, commit.into())));
             }),
             ForgeFixture::Gitea(RealGitea { repo, .. }) => {
@@ -454,8 +454,8 @@ impl ForgeFixture {
     /// What was reported on a commit, in its order: the name, the state and the words.
     pub async fn statuses(&self, commit: &str) -> Vec<(String, CheckOutcome, String)> {
         match self {
-            ForgeFixture::StandIn(s) => s.book(|book| {
-                let of_it = book.statuses.iter().filter(|status| status.commit == commit);
+            ForgeFixture::StandIn(s) => s.forge_state(|forge_state| {
+                let of_it = forge_state.statuses.iter().filter(|status| status.commit == commit);
                 of_it.map(|s| (s.context.clone(), s.is, s.description.clone())).collect()
             }),
             ForgeFixture::Gitea(RealGitea { repo, .. }) => {

@@ -22,7 +22,7 @@ pub async fn everywhere(test: impl AsyncFn(ForgeFixture)) {
 async fn a_change_request_whose_answer_got_lost_is_found_immediately() {
     everywhere(async |fixture| {
         let bench = bench();
-        fixture.standin().trouble(CallKind::Open, ForgeFault::Lose);
+        fixture.standin().inject_fault(CallKind::Open, ForgeFault::Lose);
         proposed(&bench.delivery, &fixture.order("6.1.8")).await;
         assert_eq!(fixture.pulls().await.len(), 1);
     })
@@ -33,8 +33,8 @@ async fn a_change_request_whose_answer_got_lost_is_found_immediately() {
 async fn a_change_request_whose_answer_got_lost_is_found_by_the_next_try() {
     everywhere(async |fixture| {
         let bench = bench();
-        fixture.standin().trouble(CallKind::Open, ForgeFault::Lose);
-        fixture.standin().trouble(CallKind::List, ForgeFault::Answer(502, vec![], "bad gateway"));
+        fixture.standin().inject_fault(CallKind::Open, ForgeFault::Lose);
+        fixture.standin().inject_fault(CallKind::List, ForgeFault::Answer(502, vec![], "bad gateway"));
         let order = fixture.order("6.1.8");
         let error = bench.delivery.deliver(&order).await.unwrap_err();
         assert_eq!((error.reason(), error.retry()), ("Unreachable", Retry::Soon));
@@ -118,7 +118,7 @@ async fn rejections_have_the_message_of_the_forge() {
     ];
     for (status, text, reason, words) in cases {
         let fixture = ForgeFixture::github().await;
-        fixture.standin().trouble(CallKind::Open, ForgeFault::Answer(status, vec![], text));
+        fixture.standin().inject_fault(CallKind::Open, ForgeFault::Answer(status, vec![], text));
         let error = bench().delivery.deliver(&fixture.order("6.1.8")).await.unwrap_err();
         assert_eq!(error.reason(), reason, "{error}");
         assert!(error.to_string().contains(words), "{error}");
@@ -130,7 +130,7 @@ async fn a_hanging_forge_call_times_out() {
     let fixture = ForgeFixture::github().await;
     let bench = bench_with(|o| o.deadline = Duration::from_secs(10));
     let order = fixture.order("6.1.8");
-    fixture.standin().trouble(CallKind::Open, ForgeFault::Hang);
+    fixture.standin().inject_fault(CallKind::Open, ForgeFault::Hang);
     let error = bench.delivery.deliver(&order).await.unwrap_err();
     assert_eq!((error.reason(), error.retry()), ("Timeout", Retry::Soon));
     proposed(&bench.delivery, &again(&order)).await;
@@ -143,7 +143,7 @@ async fn a_repository_that_cannot_be_seen_is_not_a_change_request_that_is_gone()
         let order = fixture.order("6.1.8");
         let request = proposed(&bench.delivery, &order).await;
         for call in [CallKind::Read, CallKind::Repository] {
-            fixture.standin().trouble(call, ForgeFault::Answer(404, vec![], "{}"));
+            fixture.standin().inject_fault(call, ForgeFault::Answer(404, vec![], "{}"));
         }
         let error = bench.delivery.follow(&order, &request).await.unwrap_err();
         assert_eq!(error.reason(), "RepositoryNotFound");
@@ -188,7 +188,7 @@ async fn a_comment_that_was_refused_or_lost_is_not_repeated() {
         {
             let order = fixture.order(version);
             let request = proposed(&bench.delivery, &order).await;
-            fixture.standin().trouble(CallKind::Comment, trouble);
+            fixture.standin().inject_fault(CallKind::Comment, trouble);
             for _ in 0..2 {
                 let end = bench.delivery.withdraw(&order, &request, "Superseded.").await.unwrap();
                 assert_eq!(end, ChangeRequestStatus::Closed);
@@ -207,7 +207,7 @@ async fn reviewers_are_added_once_after_a_failed_or_lost_answer() {
             let order = fixture.order_with("6.1.8", |settings| settings.reviewers = vec![joe.clone()]);
             // At Bitbucket Cloud it is a change of the whole.
             let call = if fixture.kind() == ForgeKind::Bitbucket { CallKind::Update } else { CallKind::Add };
-            fixture.standin().trouble(call, trouble);
+            fixture.standin().inject_fault(call, trouble);
             let error = bench.delivery.deliver(&order).await.unwrap_err();
             assert_eq!(error.retry(), Retry::Soon, "{error}");
             let request = proposed(&bench.delivery, &again(&order)).await;
@@ -321,10 +321,10 @@ async fn a_change_request_is_gone_only_if_all_answers_agree() {
         let bench = bench();
         let order = fixture.order("6.1.8");
         let request = proposed(&bench.delivery, &order).await;
-        fixture.standin().trouble(CallKind::Read, ForgeFault::Answer(404, vec![], "{}"));
+        fixture.standin().inject_fault(CallKind::Read, ForgeFault::Answer(404, vec![], "{}"));
         let followed = bench.delivery.follow(&order, &request).await.unwrap();
         assert!(matches!(followed, ChangeRequestStatus::Open { .. }), "{followed:?}");
-        fixture.standin().trouble(CallKind::Read, ForgeFault::Answer(404, vec![], "{}"));
+        fixture.standin().inject_fault(CallKind::Read, ForgeFault::Answer(404, vec![], "{}"));
         let end = bench.delivery.withdraw(&order, &request, "Superseded.").await.unwrap();
         assert_eq!(end, ChangeRequestStatus::Closed);
         assert!(fixture.pulls().await.iter().all(|pull| !pull.open));
@@ -336,7 +336,7 @@ async fn a_change_request_is_gone_only_if_all_answers_agree() {
 async fn a_forge_without_drafts_is_noted() {
     let fixture = ForgeFixture::github().await;
     let no = r#"{"message":"Draft pull requests are not supported in this repository."}"#;
-    fixture.standin().trouble(CallKind::Open, ForgeFault::Answer(422, vec![], no));
+    fixture.standin().inject_fault(CallKind::Open, ForgeFault::Answer(422, vec![], no));
     let request = proposed(&bench().delivery, &fixture.order_with("6.1.8", |s| s.draft = true)).await;
     assert_eq!(
         request.notes,
@@ -352,13 +352,13 @@ async fn a_merge_in_progress_does_not_count_as_a_rejection() {
         let order = fixture.order("6.1.8");
         let request = proposed(&bench.delivery, &order).await;
         fixture.merge(request.number).await;
-        fixture.standin().book(|book| book.torn = true);
+        fixture.standin().forge_state(|forge_state| forge_state.shows_merged_as_closed = true);
         let followed = bench.delivery.follow(&order, &request).await.unwrap();
         assert!(matches!(followed, ChangeRequestStatus::Merged { ours: true, .. }), "{followed:?}");
-        fixture.standin().book(|book| book.torn = true);
+        fixture.standin().forge_state(|forge_state| forge_state.shows_merged_as_closed = true);
         let done = bench.delivery.deliver(&again(&order)).await.unwrap();
         assert!(matches!(done, Delivered::Proposed { merged: true, .. }), "{done:?}");
-        assert!(!fixture.standin().book(|book| book.torn));
+        assert!(!fixture.standin().forge_state(|forge_state| forge_state.shows_merged_as_closed));
     })
     .await;
 }
@@ -370,7 +370,7 @@ async fn an_incomplete_answer_about_a_merge_is_read_again() {
         let order = fixture.order("6.1.8");
         let request = proposed(&bench.delivery, &order).await;
         fixture.merge(request.number).await;
-        fixture.standin().trouble(CallKind::Commit, ForgeFault::Answer(200, vec![], r#"{"sha": "0123"#));
+        fixture.standin().inject_fault(CallKind::Commit, ForgeFault::Answer(200, vec![], r#"{"sha": "0123"#));
         let error = bench.delivery.follow(&order, &request).await.unwrap_err();
         assert_eq!((error.reason(), error.retry()), ("ForgeRefused", Retry::Soon));
         let followed = bench.delivery.follow(&order, &request).await.unwrap();
@@ -389,7 +389,7 @@ async fn the_end_of_a_rate_limit_follows_the_clock_of_the_forge() {
         ("x-ratelimit-remaining", "0".into()),
         ("x-ratelimit-reset", (there.as_second() + 30).to_string()),
     ];
-    fixture.standin().trouble(CallKind::Open, ForgeFault::Answer(403, headers, "{}"));
+    fixture.standin().inject_fault(CallKind::Open, ForgeFault::Answer(403, headers, "{}"));
     let error = bench().delivery.deliver(&fixture.order("6.1.8")).await.unwrap_err();
     let Retry::At(until) = error.retry() else { panic!("{error}") };
     let pause = until.duration_since(jiff::Timestamp::now()).as_secs();

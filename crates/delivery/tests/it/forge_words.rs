@@ -170,7 +170,7 @@ fn refusals(forge: ForgeKind) -> [Refusal; 5] {
 async fn the_error_of_each_forge_is_recognized_and_quoted() {
     everywhere(async |fixture| {
         for (status, text, reason, words) in refusals(fixture.standin().kind) {
-            fixture.standin().trouble(CallKind::Open, ForgeFault::Answer(status, vec![], text));
+            fixture.standin().inject_fault(CallKind::Open, ForgeFault::Answer(status, vec![], text));
             let error = bench().delivery.deliver(&fixture.order("6.1.8")).await.unwrap_err();
             assert_eq!(error.reason(), reason, "{error}");
             assert!(error.to_string().contains(words), "{error}");
@@ -185,7 +185,7 @@ async fn a_redirect_to_the_sign_in_page_is_a_token_that_is_not_accepted() {
     let fixture = ForgeFixture::of(ForgeKind::AzureDevOps).await;
     let to =
         vec![("location", "https://spsprodcus1.vssps.visualstudio.com/_signin?realm=dev.azure.com".into())];
-    fixture.standin().trouble(CallKind::Open, ForgeFault::Answer(302, to, ""));
+    fixture.standin().inject_fault(CallKind::Open, ForgeFault::Answer(302, to, ""));
     let error = bench().delivery.deliver(&fixture.order("6.1.8")).await.unwrap_err();
     assert_eq!(error.reason(), "AuthenticationFailed", "{error}");
 }
@@ -236,7 +236,7 @@ async fn rate_limits_of_each_forge_delay_the_next_call() {
         let headers = headers.into_iter().map(|(name, value)| (name, at(value))).collect();
         let bench = bench();
         let order = fixture.order("6.1.8");
-        fixture.standin().trouble(CallKind::Open, ForgeFault::Answer(status, headers, text));
+        fixture.standin().inject_fault(CallKind::Open, ForgeFault::Answer(status, headers, text));
         let error = bench.delivery.deliver(&order).await.unwrap_err();
         assert_eq!(error.reason(), "RateLimited", "{error}");
         assert!(error.to_string().starts_with("waiting for the budget at "), "{error}");
@@ -264,7 +264,9 @@ async fn a_successful_answer_that_asks_for_a_pause_delays_the_next_call() {
     let bench = bench();
     let order = fixture.order("6.1.8");
     let request = proposed(&bench.delivery, &order).await;
-    fixture.standin().book(|b| b.headers = vec![(RETRY_AFTER.as_str().to_string().leak(), "5".into())]);
+    fixture
+        .standin()
+        .forge_state(|b| b.headers = vec![(RETRY_AFTER.as_str().to_string().leak(), "5".into())]);
     let follow = async || {
         let open = ChangeRequestStatus::Open { head: request.head_commit.clone(), stale: None };
         assert_eq!(bench.delivery.follow(&order, &request).await.unwrap(), open);
@@ -374,7 +376,7 @@ async fn unreadable_conflicts_count_as_none_and_no_other_host_is_called() {
     let troubles = answers.map(|(status, headers, text)| (status, ForgeFault::Answer(status, headers, text)));
     for (status, trouble) in troubles.into_iter().chain(lost) {
         let bench = bench();
-        fixture.standin().trouble(CallKind::Tell, trouble);
+        fixture.standin().inject_fault(CallKind::ReadFacts, trouble);
         for _ in 0..3 {
             let followed = bench.delivery.follow(&order, &request).await.unwrap();
             assert_eq!(followed, open(None), "{status}");
@@ -416,7 +418,7 @@ async fn lists_are_read_until_no_older_entry_can_matter() {
         let (bench, order) = (bench(), fixture.order("6.1.8"));
         let request = proposed(&bench.delivery, &order).await;
         let old = order.created - jiff::SignedDuration::from_hours(72);
-        fixture.standin().book(|b| {
+        fixture.standin().forge_state(|b| {
             let ours = Pull {
                 open: false,
                 body: "<!-- sluice: x promotion=apps/other -->".into(),
@@ -461,7 +463,7 @@ async fn reviewers_stay_when_the_text_changes() {
 async fn an_outdated_version_of_a_change_request_is_read_again() {
     let out_of_date = r#"{"errors":[{"message":"You are attempting to modify a pull request based on out-of-date information.","exceptionName":"com.atlassian.bitbucket.pull.PullRequestOutOfDateException","currentVersion":1,"expectedVersion":0}]}"#;
     let (fixture, bench) = (ForgeFixture::of(ForgeKind::BitbucketServer).await, bench());
-    let refuse = |call| fixture.standin().trouble(call, ForgeFault::Answer(409, vec![], out_of_date));
+    let refuse = |call| fixture.standin().inject_fault(call, ForgeFault::Answer(409, vec![], out_of_date));
     let first = proposed(&bench.delivery, &fixture.order("6.1.8")).await;
     refuse(CallKind::Update);
     let order = fixture.order("6.2.0");
@@ -486,7 +488,7 @@ async fn an_existing_change_request_in_the_answer_to_an_open_is_updated() {
     let first = proposed(&bench.delivery, &fixture.order("6.1.8")).await;
     // As where somebody opens it in the moment after the looks: for the branch, and before it is opened.
     for _ in 0..2 {
-        fixture.standin().trouble(CallKind::List, ForgeFault::Answer(200, vec![], r#"{"values": []}"#));
+        fixture.standin().inject_fault(CallKind::List, ForgeFault::Answer(200, vec![], r#"{"values": []}"#));
     }
     let second = proposed(&bench.delivery, &fixture.order("6.2.0")).await;
     assert_eq!(first.number, second.number);

@@ -249,7 +249,7 @@ async fn a_base_branch_changed_during_the_checks_prevents_the_merge() {
         let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
         let request = proposed(&bench.delivery, &order).await;
         fixture.place("release", &fixture.repo().head("main").unwrap()).await;
-        fixture.standin().book(|book| book.retargets = Some("release".into()));
+        fixture.standin().forge_state(|forge_state| forge_state.retargets = Some("release".into()));
         let (why, _) = waits(&bench.delivery, &order, &request).await;
         assert_eq!(
             why, "it goes to release now, and not to main: change that back, or close it",
@@ -266,7 +266,7 @@ async fn no_other_call_comes_between_the_last_look_at_the_base_branch_and_the_me
         let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
         let request = proposed(&bench.delivery, &order).await;
         fixture.place("release", &fixture.repo().head("main").unwrap()).await;
-        fixture.standin().book(|book| book.retargets_late = Some("release".into()));
+        fixture.standin().forge_state(|forge_state| forge_state.retargets_late = Some("release".into()));
         let (why, _) = waits(&bench.delivery, &order, &request).await;
         assert!(why.starts_with("it goes to release now"), "{forge:?}: {why}");
         assert!(fixture.pulls().await[0].open, "{forge:?}");

@@ -206,7 +206,7 @@ async fn another_app_key_has_a_rate_budget_of_its_own() {
         (Desk::open().await, Desk::open().await, ForgeFixture::github().await, bench());
     let order = |desk: &Desk, version| desk.order(&fixture, version, &[("githubAppInstallationID", "77")]);
     let enough = ForgeFault::Answer(429, vec![("retry-after", "3600".into())], "{}");
-    fixture.standin().trouble(CallKind::Open, enough);
+    fixture.standin().inject_fault(CallKind::Open, enough);
     let error = bench.delivery.deliver(&order(&strangers, "6.1.8")).await.unwrap_err();
     assert_eq!(error.reason(), "RateLimited", "{error}");
     proposed(&bench.delivery, &order(&desk, "6.1.9")).await;

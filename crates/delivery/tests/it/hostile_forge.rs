@@ -108,7 +108,7 @@ async fn large_answers_are_refused(forge: &ForgeFixture) {
         });
         let orders: Vec<Order> = orders.collect();
         orders.iter().for_each(|_| {
-            forge.standin().trouble(CallKind::List, ForgeFault::Answer(status, vec![], text));
+            forge.standin().inject_fault(CallKind::List, ForgeFault::Answer(status, vec![], text));
         });
         for failed in join_all(orders.iter().map(|order| bench.delivery.deliver(order))).await {
             let error = failed.unwrap_err();
@@ -142,7 +142,7 @@ async fn large_headers_are_not_kept(forge: &ForgeFixture) {
             "created_at": "2026-01-02T03:04:05Z",
         });
         let answer = ForgeFault::Answer(200, vec![("etag", version.into())], pull.to_string().leak());
-        forge.standin().trouble(CallKind::Read, answer);
+        forge.standin().inject_fault(CallKind::Read, answer);
         let request = ChangeRequest {
             number,
             url: "https://forge/1".into(),
@@ -171,7 +171,7 @@ async fn an_endless_list_is_not_read_and_nothing_is_opened() {
         };
         let page: &'static str = page.to_string().leak();
         for _ in 0..2000 {
-            fixture.standin().trouble(CallKind::List, ForgeFault::Answer(200, vec![], page));
+            fixture.standin().inject_fault(CallKind::List, ForgeFault::Answer(200, vec![], page));
         }
         let error = bench.delivery.deliver(&again(&fixture.order("6.1.8"))).await.unwrap_err();
         assert_eq!(error.reason(), "AnswerTooLarge", "{kind:?}: {error}");
@@ -185,7 +185,7 @@ fn flood(fixture: &ForgeFixture, count: usize, body: usize) {
     let standin = fixture.standin();
     let known = standin.pulls().len();
     (0..count).for_each(|_| standin.open_from_a_fork("sluice/apps/podinfo/prod"));
-    standin.book(|b| b.pulls[known..].iter_mut().for_each(|pull| pull.body = "x".repeat(body)));
+    standin.forge_state(|b| b.pulls[known..].iter_mut().for_each(|pull| pull.body = "x".repeat(body)));
 }
 
 #[tokio::test]
@@ -207,7 +207,7 @@ async fn large_change_requests_from_forks_hide_nothing(kind: ForgeKind) {
     flood(&fixture, 60, 200_000);
     assert_eq!(proposed(&bench.delivery, &again(&order)).await.number, second.number, "{kind:?}");
     // They are listed also after a maintainer has closed them.
-    fixture.standin().book(|b| b.pulls.iter_mut().for_each(|pull| pull.open &= !pull.fork));
+    fixture.standin().forge_state(|b| b.pulls.iter_mut().for_each(|pull| pull.open &= !pull.fork));
     assert_eq!(proposed(&bench.delivery, &again(&order)).await.number, second.number, "{kind:?}");
     assert_eq!(proposed(&bench.delivery, &fixture.order("6.3.0")).await.number, second.number, "{kind:?}");
 }
@@ -259,7 +259,7 @@ async fn slow_pages_and_bodies_without_an_end_are_given_up_in_time() {
         let fixture = ForgeFixture::of(ForgeKind::Bitbucket).await;
         let bench = bench_with(|o| o.deadline = Duration::from_secs(2));
         for _ in 0..times {
-            fixture.standin().trouble(CallKind::List, trouble.clone());
+            fixture.standin().inject_fault(CallKind::List, trouble.clone());
         }
         let began = Instant::now();
         let error = bench.delivery.deliver(&again(&fixture.order("6.1.8"))).await.unwrap_err();
@@ -280,7 +280,7 @@ async fn a_redirect_gets_no_credentials_and_its_text_is_short() {
             let location = location.replace('\u{7}', "\t");
             fixture
                 .standin()
-                .trouble(CallKind::Open, ForgeFault::Answer(status, vec![("location", location)], ""));
+                .inject_fault(CallKind::Open, ForgeFault::Answer(status, vec![("location", location)], ""));
             let error = bench().delivery.deliver(&fixture.order("6.1.8")).await.unwrap_err();
             assert_eq!(error.reason(), "Redirected", "{error}");
             let text = error.to_string();
@@ -304,7 +304,7 @@ async fn only_the_message_of_a_foreign_error_is_shown() {
     ];
     for (status, text, words) in cases {
         let fixture = ForgeFixture::github().await;
-        fixture.standin().trouble(CallKind::Open, ForgeFault::Answer(status, vec![], text.leak()));
+        fixture.standin().inject_fault(CallKind::Open, ForgeFault::Answer(status, vec![], text.leak()));
         let error = bench().delivery.deliver(&fixture.order("6.1.8")).await.unwrap_err().to_string();
         assert!(error.contains(words), "{error:?}");
         assert!(!error.contains("secret") && !error.contains("page") && error.len() < 600, "{error:?}");

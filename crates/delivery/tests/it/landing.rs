@@ -129,7 +129,7 @@ async fn an_answer_that_is_lost_in_a_later_round_does_not_bring_back_the_merge_o
             // In words of a person's, so that the files would tell.
             fixture.merge_by(first.number, Style::Squash).await;
             fixture.commit("take it back", &[(FILE, &yaml("6.1.5"))]);
-            fixture.standin().trouble(CallKind::Open, trouble);
+            fixture.standin().inject_fault(CallKind::Open, trouble);
             let order = started_again(&order);
             let second = match bench.delivery.deliver(&order).await {
                 Ok(Delivered::Proposed { request, merged: false }) => request,

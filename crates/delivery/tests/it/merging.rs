@@ -297,7 +297,7 @@ async fn a_push_in_the_last_moment_is_not_merged() {
     everywhere(async |fixture| {
         let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
         let request = proposed(&bench.delivery, &order).await;
-        fixture.standin().book(|b| b.meddle = true);
+        fixture.standin().forge_state(|b| b.pushes_before_merge = true);
         let merged = matches!(
             bench.delivery.advance(&order, &request).await.unwrap(),
             ChangeRequestStatus::Merged { .. }
@@ -317,7 +317,7 @@ async fn a_push_after_the_checks_were_read_is_not_merged() {
     let fixture = ForgeFixture::of(ForgeKind::Bitbucket).await;
     let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
-    fixture.standin().book(|book| book.pushes_late = true);
+    fixture.standin().forge_state(|forge_state| forge_state.pushes_after_checks = true);
     let (why, _) = waits(&bench.delivery, &order, &request).await;
     assert!(why.contains("Sluice pushed"), "{why}");
     assert!(fixture.pulls().await[0].open);
@@ -331,7 +331,7 @@ async fn a_merge_whose_answer_is_lost_is_seen_or_repeated() {
         {
             let (bench, order) = (bench(), merging(&fixture, version));
             let request = proposed(&bench.delivery, &order).await;
-            fixture.standin().trouble(CallKind::Merge, trouble);
+            fixture.standin().inject_fault(CallKind::Merge, trouble);
             match bench.delivery.advance(&order, &request).await {
                 Ok(ChangeRequestStatus::Merged { ours: true, .. }) => assert_eq!(version, "6.1.8"),
                 Err(error) => {
@@ -355,10 +355,10 @@ async fn a_rejected_merge_has_the_message_of_the_forge() {
         let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
         let request = proposed(&bench.delivery, &order).await;
         let no = r#"{"message": "frozen until Monday", "errors": [{"message": "frozen until Monday"}]}"#;
-        fixture.standin().trouble(CallKind::Merge, ForgeFault::Answer(405, vec![], no));
+        fixture.standin().inject_fault(CallKind::Merge, ForgeFault::Answer(405, vec![], no));
         let (why, _) = waits(&bench.delivery, &order, &request).await;
         assert!(why.starts_with("its forge does not merge it: ") && why.contains("frozen"), "{why}");
-        fixture.standin().trouble(CallKind::Merge, ForgeFault::Answer(403, vec![], no));
+        fixture.standin().inject_fault(CallKind::Merge, ForgeFault::Answer(403, vec![], no));
         let error = bench.delivery.advance(&order, &request).await.unwrap_err();
         assert_eq!(error.reason(), "PermissionDenied", "{error}");
         is_merged(&bench.delivery, &order, &request).await;
@@ -374,7 +374,7 @@ async fn an_html_page_as_an_answer_prevents_a_merge() {
         fixture.check(request.number, "ci/build", CheckOutcome::Green).await;
         // Bitbucket reports conflicts in a separate call, which is made once and decides nothing.
         bench.delivery.follow(&order, &request).await.unwrap();
-        fixture.standin().trouble(CallKind::Tell, ForgeFault::Answer(200, vec![], "<html>"));
+        fixture.standin().inject_fault(CallKind::ReadFacts, ForgeFault::Answer(200, vec![], "<html>"));
         let error = bench.delivery.advance(&order, &request).await.unwrap_err();
         assert_eq!((error.reason(), error.retry()), ("ForgeRefused", Retry::Soon), "{error}");
         assert!(fixture.pulls().await[0].open);
@@ -413,14 +413,14 @@ async fn a_token_without_rights_for_checks_merges_a_clean_head() {
         let data = json!({"repository": {"squashMergeAllowed": true, "pullRequest": pull}});
         ForgeFault::Answer(200, vec![], json!({"data": data, "errors": [error]}).to_string().leak())
     };
-    fixture.standin().trouble(CallKind::Tell, answer("UNSTABLE", "statusCheckRollup"));
+    fixture.standin().inject_fault(CallKind::ReadFacts, answer("UNSTABLE", "statusCheckRollup"));
     let (why, _) = waits(&bench.delivery, &order, &request).await;
     assert_eq!(why, "waits for its checks, which this token may not read");
-    fixture.standin().trouble(CallKind::Tell, answer("CLEAN", "signature"));
+    fixture.standin().inject_fault(CallKind::ReadFacts, answer("CLEAN", "signature"));
     let error = bench.delivery.advance(&order, &request).await.unwrap_err();
     assert_eq!(error.reason(), "PermissionDenied", "{error}");
     assert!(fixture.pulls().await[0].open);
-    fixture.standin().trouble(CallKind::Tell, answer("CLEAN", "statusCheckRollup"));
+    fixture.standin().inject_fault(CallKind::ReadFacts, answer("CLEAN", "statusCheckRollup"));
     is_merged(&bench.delivery, &order, &request).await;
     assert!(fixture.pulls().await[0].merged);
 }
@@ -477,7 +477,9 @@ async fn the_merge_queue_is_entered_once_with_the_pushed_head() {
         let bench = bench();
         let order = fixture.order_with("6.1.8", |settings| settings.merge = MergeMode::Queue);
         let mut request = proposed(&bench.delivery, &order).await;
-        fixture.standin().book(|book| book.has_queue = fixture.kind() == ForgeKind::Bitbucket);
+        fixture
+            .standin()
+            .forge_state(|forge_state| forge_state.has_queue = fixture.kind() == ForgeKind::Bitbucket);
         let (why, _) = waits_for_queue(&bench.delivery, &order, &request).await;
         if !matches!(fixture.kind(), ForgeKind::GitHub | ForgeKind::GitLab | ForgeKind::Bitbucket) {
             assert!(why.ends_with("has no merge queue"), "{why}");
@@ -499,7 +501,7 @@ async fn the_merge_queue_is_entered_once_with_the_pushed_head() {
         let newer = fixture.order_with("6.2.0", |settings| settings.merge = MergeMode::Queue);
         let request = proposed(&bench.delivery, &newer).await;
         assert!(!request.queued);
-        fixture.standin().book(|b| b.meddle = true);
+        fixture.standin().forge_state(|b| b.pushes_before_merge = true);
         let (why, queued) = waits_for_queue(&bench.delivery, &newer, &request).await;
         assert!(!queued && !fixture.standin().pulls()[0].queued, "{why}");
     })
@@ -511,7 +513,7 @@ async fn a_long_merge_is_polled_until_it_ends() {
     let (fixture, bench) = (ForgeFixture::of(ForgeKind::Bitbucket).await, bench());
     let order = merging(&fixture, "6.1.8");
     let request = proposed(&bench.delivery, &order).await;
-    fixture.standin().book(|book| book.merge_takes = 3);
+    fixture.standin().forge_state(|forge_state| forge_state.merge_takes = 3);
     match bench.delivery.advance(&order, &request).await.unwrap() {
         ChangeRequestStatus::Merged { ours: true, .. } => {}
         other => panic!("{other:?}"),
@@ -520,9 +522,9 @@ async fn a_long_merge_is_polled_until_it_ends() {
     // A task that fails says why.
     let order = merging(&fixture, "6.2.0");
     let request = proposed(&bench.delivery, &order).await;
-    fixture.standin().book(|book| book.merge_takes = 3);
+    fixture.standin().forge_state(|forge_state| forge_state.merge_takes = 3);
     let failed = r#"{"type": "error", "error": {"message": "a merge check failed"}}"#;
-    fixture.standin().trouble(CallKind::Look, ForgeFault::Answer(400, vec![], failed));
+    fixture.standin().inject_fault(CallKind::LookUp, ForgeFault::Answer(400, vec![], failed));
     let (why, _) = waits(&bench.delivery, &order, &request).await;
     assert_eq!(why, "its forge does not merge it: a merge check failed");
 }
@@ -532,7 +534,7 @@ async fn a_merge_waits_in_the_merge_queue_of_the_base() {
     let (fixture, bench) = (ForgeFixture::of(ForgeKind::Bitbucket).await, bench());
     let order = merging(&fixture, "6.1.8");
     let request = proposed(&bench.delivery, &order).await;
-    fixture.standin().book(|book| book.has_queue = true);
+    fixture.standin().forge_state(|forge_state| forge_state.has_queue = true);
     assert_eq!(waits(&bench.delivery, &order, &request).await.0, "its forge merges it");
     for _ in 0..2 {
         assert_eq!(waits_for_queue(&bench.delivery, &order, &request).await.0, "it is in the merge queue");

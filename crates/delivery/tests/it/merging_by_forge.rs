@@ -19,8 +19,8 @@ async fn a_github_that_does_not_know_the_state_of_a_merge_is_asked_for_required_
     let unknown = || {
         let message = "Field 'mergeStateStatus' doesn't exist on type 'PullRequest'";
         let error = json!({"message": message, "extensions": {"code": "undefinedField"}});
-        fixture.standin().trouble(
-            CallKind::Tell,
+        fixture.standin().inject_fault(
+            CallKind::ReadFacts,
             ForgeFault::Answer(200, vec![], json!({"errors": [error]}).to_string().leak()),
         );
     };
@@ -40,7 +40,7 @@ async fn gitlab_missing_merge_rights_differ_from_an_unknown_token() {
     let request = proposed(&bench.delivery, &order).await;
     fixture
         .standin()
-        .trouble(CallKind::Merge, ForgeFault::Answer(401, vec![], r#"{"message": "401 Unauthorized"}"#));
+        .inject_fault(CallKind::Merge, ForgeFault::Answer(401, vec![], r#"{"message": "401 Unauthorized"}"#));
     let error = bench.delivery.advance(&order, &request).await.unwrap_err();
     assert_eq!(error.reason(), "PermissionDenied");
     let says = error.to_string();
@@ -63,7 +63,7 @@ async fn bitbucket_server_missing_merge_rights_differ_from_an_unknown_token() {
         ("com.atlassian.bitbucket.auth.IncorrectPasswordAuthenticationException", "AuthenticationFailed"),
     ];
     for (name, reason) in names {
-        fixture.standin().trouble(CallKind::Merge, refused(name));
+        fixture.standin().inject_fault(CallKind::Merge, refused(name));
         assert_eq!(bench.delivery.advance(&order, &request).await.unwrap_err().reason(), reason);
     }
     is_merged(&bench.delivery, &order, &request).await;
@@ -78,7 +78,9 @@ async fn a_rejecting_policy_of_azure_devops_is_not_a_missing_right() {
         "$id": "1", "message": "A required policy is not satisfied.",
         "typeKey": "GitPullRequestUpdateRejectedByPolicyException",
     });
-    fixture.standin().trouble(CallKind::Merge, ForgeFault::Answer(403, vec![], rejected.to_string().leak()));
+    fixture
+        .standin()
+        .inject_fault(CallKind::Merge, ForgeFault::Answer(403, vec![], rejected.to_string().leak()));
     let (why, failed) = waits(&bench.delivery, &order, &request).await;
     assert_eq!(why, "its forge does not merge it: A required policy is not satisfied.");
     assert!(!failed);
@@ -108,7 +110,7 @@ async fn a_delayed_completion_at_azure_devops_is_not_repeated() {
     let fixture = ForgeFixture::of(ForgeKind::AzureDevOps).await;
     let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
-    fixture.standin().book(|book| book.merge_takes = 30);
+    fixture.standin().forge_state(|forge_state| forge_state.merge_takes = 30);
     let (why, _) = waits(&bench.delivery, &order, &request).await;
     assert_eq!(why, "its forge merges it");
     let completed = bench.delivery.stats().calls("PATCH");

@@ -11,14 +11,14 @@ use axum::http::{HeaderMap, Method, Response, Uri};
 
 /// A call as it came.
 #[derive(Clone, Debug)]
-pub struct CallKind {
+pub struct RecordedCall {
     pub method: Method,
     pub path: String,
     pub headers: HeaderMap,
     pub body: Bytes,
 }
 
-impl CallKind {
+impl RecordedCall {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(|value| value.to_str().unwrap())
     }
@@ -43,8 +43,8 @@ pub enum Reply {
 }
 
 #[derive(Default)]
-struct ForgeState {
-    calls: Vec<CallKind>,
+struct ReceiverState {
+    calls: Vec<RecordedCall>,
     replies: VecDeque<Reply>,
 }
 
@@ -52,14 +52,14 @@ struct ForgeState {
 pub struct Receiver {
     /// Host and port.
     pub host: String,
-    book: Arc<Mutex<ForgeState>>,
+    state: Arc<Mutex<ReceiverState>>,
 }
 
 impl Receiver {
     pub async fn start() -> Receiver {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let host = listener.local_addr().unwrap().to_string();
-        let receiver = Receiver { host, book: Arc::default() };
+        let receiver = Receiver { host, state: Arc::default() };
         let router = Router::new().fallback(take).with_state(receiver.clone());
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         receiver
@@ -72,13 +72,13 @@ impl Receiver {
 
     /// What befalls the next calls; those after that are answered with 202.
     pub fn reply(&self, reply: Reply) -> &Self {
-        self.book.lock().unwrap().replies.push_back(reply);
+        self.state.lock().unwrap().replies.push_back(reply);
         self
     }
 
     /// What came since the last look.
-    pub fn calls(&self) -> Vec<CallKind> {
-        std::mem::take(&mut self.book.lock().unwrap().calls)
+    pub fn calls(&self) -> Vec<RecordedCall> {
+        std::mem::take(&mut self.state.lock().unwrap().calls)
     }
 }
 
@@ -91,9 +91,9 @@ async fn take(
 ) -> Response<Body> {
     let path = uri.path_and_query().unwrap().to_string();
     let reply = {
-        let mut book = receiver.book.lock().unwrap();
-        book.calls.push(CallKind { method, path, headers, body });
-        book.replies.pop_front()
+        let mut state = receiver.state.lock().unwrap();
+        state.calls.push(RecordedCall { method, path, headers, body });
+        state.replies.pop_front()
     };
     let with = |status: u16, body: Body| Response::builder().status(status).body(body).unwrap();
     match reply.unwrap_or(Reply::With(202, vec![], String::new())) {

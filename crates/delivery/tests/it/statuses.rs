@@ -57,9 +57,10 @@ async fn a_missing_right_for_commit_statuses_is_named() {
         let old = fixture.kind() == ForgeKind::BitbucketServer;
         for (status, calls) in [(401, 1), (403, 1), (404, 1 + usize::from(old))] {
             for _ in 0..calls {
-                fixture
-                    .standin()
-                    .trouble(CallKind::Report, ForgeFault::Answer(status, vec![], r#"{"message": "No."}"#));
+                fixture.standin().inject_fault(
+                    CallKind::Report,
+                    ForgeFault::Answer(status, vec![], r#"{"message": "No."}"#),
+                );
             }
             let done = bench.delivery.report(&order, &request, PromotionProgress::Pending, WAITS).await;
             let error = done.unwrap_err();
@@ -87,15 +88,16 @@ async fn a_final_status_goes_to_the_pipeline_that_has_the_pending_one() {
     fixture.merge(request.number).await;
     bench.delivery.report(&order, &request, PromotionProgress::Pending, WAITS).await.unwrap();
     // The pipeline of the push begins after that.
-    fixture.standin().book(|book| book.pipeline += 1);
+    fixture.standin().forge_state(|forge_state| forge_state.pipeline += 1);
     bench.delivery.report(&order, &request, PromotionProgress::Success, "prod runs 6.1.8").await.unwrap();
-    let in_pipelines: Vec<_> =
-        fixture.standin().book(|book| book.statuses.iter().map(|s| (s.pipeline, s.is)).collect());
+    let in_pipelines: Vec<_> = fixture
+        .standin()
+        .forge_state(|forge_state| forge_state.statuses.iter().map(|s| (s.pipeline, s.is)).collect());
     assert_eq!(in_pipelines, [(Some(0), CheckOutcome::Pending), (Some(0), CheckOutcome::Green)]);
     // One that takes no more.
     let full = ForgeFault::Answer(422, vec![], r#"{"message": "the pipeline has too many jobs"}"#);
     bench.delivery.report(&again(&order), &request, PromotionProgress::Pending, WAITS).await.unwrap();
-    fixture.standin().trouble(CallKind::Report, full);
+    fixture.standin().inject_fault(CallKind::Report, full);
     bench.delivery.report(&order, &request, PromotionProgress::Failure, "prod failed").await.unwrap();
 }
 
@@ -106,7 +108,7 @@ async fn a_status_is_sent_again_after_gitlab_has_locked_its_pipeline() {
     let request = proposed(&bench.delivery, &order).await;
     fixture.merge(request.number).await;
     let locked = ForgeFault::Answer(409, vec![], r#"{"message": "409 Conflict: Resource lock"}"#);
-    fixture.standin().trouble(CallKind::Report, locked);
+    fixture.standin().inject_fault(CallKind::Report, locked);
     let error = bench.delivery.report(&order, &request, PromotionProgress::Pending, WAITS).await.unwrap_err();
     assert_eq!(error.reason(), "Unreachable", "{error}");
 }
@@ -117,7 +119,7 @@ async fn a_status_is_sent_to_the_old_path_of_an_older_bitbucket_server() {
     let (bench, order) = (bench(), fixture.order("6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
     fixture.merge(request.number).await;
-    fixture.standin().trouble(CallKind::Report, ForgeFault::Answer(404, vec![], "{}"));
+    fixture.standin().inject_fault(CallKind::Report, ForgeFault::Answer(404, vec![], "{}"));
     fixture.standin().calls();
     bench.delivery.report(&order, &request, PromotionProgress::Success, "prod runs 6.1.8").await.unwrap();
     let merge = fixture.repo().head("main").unwrap();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
 
-use crate::{code, fails};
+use crate::{code, fail_if_any};
 
 /// The values that product code writes with `Debug`, by file. Most are quoted strings, in which `Debug` escapes control
 /// characters.
@@ -95,7 +95,7 @@ fn no_text_has_debug_output() -> Result<()> {
             format!("crates/{file}: {{{value}:?}} is not there any more: remove it from ALLOWED in this test")
         }));
     }
-    fails(&broken)
+    fail_if_any(&broken)
 }
 
 /// Fields of log lines are not written with `Debug` either.
@@ -114,7 +114,7 @@ fn no_log_line_has_debug_output() -> Result<()> {
             }
         }
     }
-    fails(&broken)
+    fail_if_any(&broken)
 }
 
 #[test]

@@ -15,7 +15,7 @@ pub struct Circle {
     /// The files, sorted.
     pub files: Vec<String>,
     /// The imports between them, as `from -> to (names)`.
-    pub ties: Vec<String>,
+    pub edges: Vec<String>,
 }
 
 /// Returns the circles of a crate. `files` are the paths below its `src` folder, with their texts.
@@ -40,35 +40,35 @@ pub fn circles(files: &[(String, String)]) -> Vec<Circle> {
 }
 
 fn circle(files: &[&str], imports: &BTreeMap<&str, Imports>) -> Circle {
-    let mut ties = Vec::new();
+    let mut edges = Vec::new();
     for from in files {
         for (to, names) in imports[from].iter().filter(|(to, _)| files.contains(&to.as_str())) {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            ties.push(format!("{from} -> {to} ({})", names.join(", ")));
+            edges.push(format!("{from} -> {to} ({})", names.join(", ")));
         }
     }
-    Circle { files: files.iter().map(|file| (*file).to_owned()).collect(), ties }
+    Circle { files: files.iter().map(|file| (*file).to_owned()).collect(), edges }
 }
 
 fn reachable_from<'a>(start: &str, imports: &'a BTreeMap<&str, Imports>) -> BTreeSet<&'a str> {
     let mut reached = BTreeSet::new();
-    let mut open = vec![start];
-    while let Some(path) = open.pop() {
+    let mut to_visit = vec![start];
+    while let Some(path) = to_visit.pop() {
         for next in imports[path].keys() {
             if reached.insert(next.as_str()) {
-                open.push(next);
+                to_visit.push(next);
             }
         }
     }
     reached
 }
 
-/// A source file, parsed as far as its imports need it.
+/// A source file, with the parts from which its imports are computed.
 struct File {
     path: String,
-    /// The path of its module. The first part is the root: a binary has its own.
+    /// The path of the file's module. The first part names the root: `crate`, or `bin` and the name of a binary.
     module: Vec<String>,
-    /// The code without comments, texts and tests.
+    /// The code without comments, string literals and tests.
     code: String,
     uses: Vec<Use>,
 }
@@ -92,7 +92,7 @@ impl Sources {
         let mut parsed = Vec::new();
         for (path, text) in files {
             let module = module_of(path);
-            let (code, tests) = without_tests(&without_comments_and_texts(text));
+            let (code, tests) = without_tests(&without_comments_and_literals(text));
             let test_module = |name: String| module.iter().cloned().chain([name]).collect::<Vec<_>>();
             test_modules.extend(tests.into_iter().map(test_module));
             let uses = uses_in(&code);
@@ -115,7 +115,8 @@ impl Sources {
         imports
     }
 
-    /// Returns the file that defines the item of a path, as seen from a module. `None` for another crate's item.
+    /// Returns the index of the file that defines the item of a path, which is used in the module `from`. Returns
+    /// `None` for an item of another crate.
     fn resolve(&self, from: &[String], path: &[String], depth: usize) -> Option<usize> {
         let mut module = from.to_vec();
         let mut rest = path.iter().peekable();
@@ -149,7 +150,8 @@ impl Sources {
         }
     }
 
-    /// Returns the file that defines an item of a module: the module's own, or that of a re-export.
+    /// Returns the index of the file that defines an item of a module: the file of the module, or the file to which a
+    /// re-export leads.
     fn definition(&self, at: usize, item: &str, depth: usize) -> Option<usize> {
         let file = &self.files[at];
         if defines(&file.code, item) {
@@ -180,17 +182,17 @@ fn module_of(path: &str) -> Vec<String> {
     module
 }
 
-/// Returns the code with spaces in place of comments and of the contents of text and character literals.
-fn without_comments_and_texts(text: &str) -> String {
+/// Returns the code with one space in place of each comment, string literal and character literal.
+fn without_comments_and_literals(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
         let length = match c {
             '/' if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
             '/' if rest.starts_with("/*") => rest.find("*/").map_or(rest.len(), |end| end + 2),
-            'r' if !code.ends_with(is_word) => raw_text(rest).unwrap_or(0),
-            '"' => quoted(rest, '"'),
-            '\'' if is_character(rest) => quoted(rest, '\''),
+            'r' if !code.ends_with(is_word) => raw_string_length(rest).unwrap_or(0),
+            '"' => literal_length(rest, '"'),
+            '\'' if is_character_literal(rest) => literal_length(rest, '\''),
             _ => 0,
         };
         if length == 0 {
@@ -204,8 +206,8 @@ fn without_comments_and_texts(text: &str) -> String {
     code
 }
 
-/// Returns the length of a raw text literal, such as `r#"…"#`.
-fn raw_text(rest: &str) -> Option<usize> {
+/// Returns the length of a raw string literal, such as `r#"…"#`.
+fn raw_string_length(rest: &str) -> Option<usize> {
     let hashes = rest[1..].chars().take_while(|c| *c == '#').count();
     let begin = 1 + hashes;
     rest[begin..].strip_prefix('"')?;
@@ -213,8 +215,8 @@ fn raw_text(rest: &str) -> Option<usize> {
     Some(begin + 1 + rest[begin + 1..].find(&end)? + end.len())
 }
 
-/// Returns the length of a literal between quotes.
-fn quoted(rest: &str, quote: char) -> usize {
+/// Returns the length of a literal that begins and ends with `quote`.
+fn literal_length(rest: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, c) in rest.char_indices().skip(1) {
         match c {
@@ -228,7 +230,7 @@ fn quoted(rest: &str, quote: char) -> usize {
 }
 
 /// Returns true for a character literal, and false for a lifetime.
-fn is_character(rest: &str) -> bool {
+fn is_character_literal(rest: &str) -> bool {
     let mut chars = rest.chars().skip(1);
     match chars.next() {
         Some('\\') => true,
@@ -307,16 +309,16 @@ fn expand(tree: &str, prefix: &[String], uses: &mut Vec<Use>) {
     let (path, alias) =
         path.split_once(" as ").map_or((path, None), |(path, name)| (path, Some(name.trim())));
     let parts = path.split("::").map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned);
-    let mut whole: Vec<String> = prefix.iter().cloned().chain(parts).collect();
+    let mut full_path: Vec<String> = prefix.iter().cloned().chain(parts).collect();
     if let Some(group) = group {
-        return split_group(group).into_iter().for_each(|tree| expand(tree, &whole, uses));
+        return split_group(group).into_iter().for_each(|tree| expand(tree, &full_path, uses));
     }
-    if whole.len() > 1 && whole.last().is_some_and(|last| last == "self") {
-        whole.pop();
+    if full_path.len() > 1 && full_path.last().is_some_and(|last| last == "self") {
+        full_path.pop();
     }
-    if let Some(last) = whole.last() {
+    if let Some(last) = full_path.last() {
         let name = alias.unwrap_or(last).to_owned();
-        uses.push(Use { path: whole, name });
+        uses.push(Use { path: full_path, name });
     }
 }
 
@@ -338,8 +340,8 @@ fn split_group(group: &str) -> Vec<&str> {
     parts.into_iter().filter(|part| !part.trim().is_empty()).collect()
 }
 
-/// Returns the paths in code that begin with `crate::`, `super::` or `self::`. Those of `use` declarations are among
-/// them, without their groups.
+/// Returns the paths in code that begin with `crate::`, `super::` or `self::`. Paths directly after `use` are left
+/// out.
 fn inline_paths(code: &str) -> Vec<Vec<String>> {
     let mut paths = Vec::new();
     for root in ["crate::", "super::", "self::"] {
@@ -368,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_is_found_with_its_ties() {
+    fn a_circle_is_found_with_its_edges() {
         let files = [
             ("lib.rs", "mod a;\nmod b;\nmod c;\npub use a::A;"),
             ("a.rs", "use crate::b::{self, B};\npub struct A;"),
@@ -377,13 +379,13 @@ mod tests {
         ];
         let circle = Circle {
             files: ["a.rs", "b.rs", "c.rs"].map(String::from).to_vec(),
-            ties: ["a.rs -> b.rs (B, b)", "b.rs -> c.rs (g)", "c.rs -> a.rs (A)"].map(String::from).to_vec(),
+            edges: ["a.rs -> b.rs (B, b)", "b.rs -> c.rs (g)", "c.rs -> a.rs (A)"].map(String::from).to_vec(),
         };
         assert_eq!(found(&files), [circle]);
     }
 
     #[test]
-    fn a_parent_that_defines_what_its_child_imports_is_a_circle() {
+    fn a_parent_and_a_child_that_import_each_other_are_a_circle() {
         let files = [
             ("lib.rs", "mod a;"),
             ("a/mod.rs", "mod b;\nuse self::b::B;\npub struct A;"),
@@ -395,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn reexports_declarations_comments_and_tests_are_no_circle() {
+    fn reexports_module_declarations_comments_and_tests_close_no_circle() {
         let files = [
             ("lib.rs", "pub mod a;\npub mod b;\n#[cfg(test)]\nmod tests;\npub use b::*;"),
             ("a/mod.rs", "mod x;\nmod y;\npub use x::X as Renamed;\npub(crate) use y::Y;"),

@@ -3,7 +3,7 @@
 
 use anyhow::{Result, ensure};
 
-use crate::{fails, files, has_word, output, root};
+use crate::{fail_if_any, files, has_word, output, root};
 
 /// Words that make a reader stop, each with what to write.
 const WORDS: [(&str, &str); 18] = [
@@ -49,7 +49,7 @@ fn no_text_has_a_word_that_has_an_ordinary_one() -> Result<()> {
             );
         }
     }
-    fails(&broken)
+    fail_if_any(&broken)
 }
 
 /// Returns what is wrong with a commit subject.
@@ -84,7 +84,7 @@ fn commit_subjects_are_short_and_name_their_area() -> Result<()> {
     let subjects = String::from_utf8(subjects.unwrap_or_default())?;
     let broken: Vec<String> =
         subjects.lines().filter_map(|line| Some(format!("{line:?} {}", fault(line)?))).collect();
-    fails(&broken)
+    fail_if_any(&broken)
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub(super) fn number_of(name: &str) -> Option<usize> {
 impl StandIn {
     /// Another user opens a change request from a branch of the repository.
     pub fn open_by_hand(&self, head: &str, sha: &str) {
-        self.book(|b| {
+        self.forge_state(|b| {
             let (number, text) = (b.pulls.len() as u64 + 1, String::from);
             let (title, body) = (text("Promote apps/podinfo in prod to 6.1.7"), text("do not edit"));
             b.pulls.push(Pull::new(number, title, body, head.into(), text("main"), sha.into()));
@@ -50,7 +50,7 @@ impl StandIn {
     }
 
     fn open_from_fork(&self, head: &str, same_owner: bool) {
-        self.book(|b| {
+        self.forge_state(|b| {
             let number = b.pulls.len() as u64 + 1;
             let text = String::from;
             b.pulls.push(Pull {

@@ -38,23 +38,23 @@ impl ForgeState {
 
 impl StandInServer {
     pub(super) fn act(&self, ask: ParsedCall) -> Result<ForgeAnswer, CallRejection<'static>> {
-        let torn = matches!(ask, ParsedCall::List(_) | ParsedCall::Read(_))
-            && std::mem::take(&mut self.book.lock().unwrap().torn);
-        if !torn {
+        let shows_merged_as_closed = matches!(ask, ParsedCall::List(_) | ParsedCall::Read(_))
+            && std::mem::take(&mut self.forge_state.lock().unwrap().shows_merged_as_closed);
+        if !shows_merged_as_closed {
             return self.carry_out(ask);
         }
-        let pulls = self.book.lock().unwrap().pulls.clone();
-        self.book.lock().unwrap().pulls.iter_mut().for_each(|pull| pull.merged = None);
+        let pulls = self.forge_state.lock().unwrap().pulls.clone();
+        self.forge_state.lock().unwrap().pulls.iter_mut().for_each(|pull| pull.merged = None);
         let done = self.carry_out(ask);
-        self.book.lock().unwrap().pulls = pulls;
+        self.forge_state.lock().unwrap().pulls = pulls;
         done
     }
 
     fn carry_out(&self, ask: ParsedCall) -> Result<ForgeAnswer, CallRejection<'static>> {
-        let (api, call) = (&self.api, ask.call());
-        let mut book = self.book.lock().unwrap();
-        self.time_passes(&mut book);
-        for pull in book.pulls.iter_mut().filter(|p| !p.fork) {
+        let (api, call) = (&self.api, ask.kind());
+        let mut forge_state = self.forge_state.lock().unwrap();
+        self.time_passes(&mut forge_state);
+        for pull in forge_state.pulls.iter_mut().filter(|p| !p.fork) {
             let sha = self.repo.head(&pull.head).unwrap_or_else(|_| pull.sha.clone());
             pull.tip.clone_from(&sha);
             if !pull.open {
@@ -69,38 +69,41 @@ impl StandInServer {
         }
         let value = match ask {
             ParsedCall::Repository => {
-                if let Some(base) = book.retargets_late.take() {
-                    book.pulls.iter_mut().for_each(|pull| pull.base.clone_from(&base));
+                if let Some(base) = forge_state.retargets_late.take() {
+                    forge_state.pulls.iter_mut().for_each(|pull| pull.base.clone_from(&base));
                 }
-                let style = book.pulls.last().map_or(Style::Merge, |pull| pull.style);
+                let style = forge_state.pulls.last().map_or(Style::Merge, |pull| pull.style);
                 json!({"id": 1, "name": "fleet", "default_merge_style": style.word("merge", "squash", "rebase")})
             }
             ParsedCall::Facts { what, from, of } => {
-                if std::mem::take(&mut book.pushes_late) {
-                    let head = book.pulls.last().ok_or(CallRejection::NoPull)?.head.clone();
+                if std::mem::take(&mut forge_state.pushes_after_checks) {
+                    let head = forge_state.pulls.last().ok_or(CallRejection::NoPull)?.head.clone();
                     self.repo.commit(&head, "unreviewed", &[("other.yaml", "x: 1\n")]).unwrap();
                 }
                 let pull = match of {
-                    PullSelector::Number(number) => pull(&mut book, number)?,
+                    PullSelector::Number(number) => pull(&mut forge_state, number)?,
                     PullSelector::Id(sha) => {
-                        book.pulls.iter_mut().find(|p| p.sha == sha).ok_or(CallRejection::NoCommit)?
+                        forge_state.pulls.iter_mut().find(|p| p.sha == sha).ok_or(CallRejection::NoCommit)?
                     }
                     PullSelector::Head(name) => {
-                        let pull =
-                            book.pulls.iter().find(|p| p.sha == name).ok_or(CallRejection::NoCommit)?;
-                        let named = Pull { sha: book.resolve(&name), ..pull.clone() };
+                        let pull = forge_state
+                            .pulls
+                            .iter()
+                            .find(|p| p.sha == name)
+                            .ok_or(CallRejection::NoCommit)?;
+                        let named = Pull { sha: forge_state.resolve(&name), ..pull.clone() };
                         let facts = api.facts(what, &named, from).ok_or(CallRejection::NoPull)?;
                         return Ok((api.status(call), facts));
                     }
-                    PullSelector::Base => book.pulls.last_mut().ok_or(CallRejection::NoPull)?,
+                    PullSelector::Base => forge_state.pulls.last_mut().ok_or(CallRejection::NoPull)?,
                 };
                 api.facts(what, pull, from).ok_or(CallRejection::NoPull)?
             }
             ParsedCall::Merge { number, head, version, style, message, queue } => {
-                let meddle = std::mem::take(&mut book.meddle);
-                let (takes, has_queue) = (book.merge_takes, book.has_queue);
-                let pull = pull(&mut book, number)?;
-                if meddle {
+                let pushes_before_merge = std::mem::take(&mut forge_state.pushes_before_merge);
+                let (takes, has_queue) = (forge_state.merge_takes, forge_state.has_queue);
+                let pull = pull(&mut forge_state, number)?;
+                if pushes_before_merge {
                     pull.sha =
                         self.repo.commit(&pull.head, "unreviewed", &[("other.yaml", "x: 1\n")]).unwrap();
                     pull.version += 1;
@@ -131,43 +134,44 @@ impl StandInServer {
                 api.merged(pull)
             }
             ParsedCall::Task(number) => {
-                book.merge_takes = book.merge_takes.saturating_sub(1);
-                let done = book.merge_takes == 0;
-                let pull = pull(&mut book, number)?;
+                forge_state.merge_takes = forge_state.merge_takes.saturating_sub(1);
+                let done = forge_state.merge_takes == 0;
+                let pull = pull(&mut forge_state, number)?;
                 if done && let Some((style, message)) = pull.merging.take() {
                     pull.land(self.kind, &self.repo, style, message);
                 }
                 api.facts("task", pull, 0).unwrap()
             }
-            ParsedCall::List(wanted) => self.list(&book, &wanted),
+            ParsedCall::List(wanted) => self.list(&forge_state, &wanted),
             ParsedCall::Between { base, head } => {
-                let found = book.pulls.iter().find(|p| !p.fork && p.head == head && p.base == base);
+                let found = forge_state.pulls.iter().find(|p| !p.fork && p.head == head && p.base == base);
                 api.pull(found.ok_or(CallRejection::NoPull)?, false)
             }
             ParsedCall::Read(number) => {
-                let shown = api.pull(pull(&mut book, number)?, false);
+                let shown = api.pull(pull(&mut forge_state, number)?, false);
                 // Somebody is faster than the next call.
-                if let Some(base) = book.retargets.take() {
-                    let pull = pull(&mut book, number)?;
+                if let Some(base) = forge_state.retargets.take() {
+                    let pull = pull(&mut forge_state, number)?;
                     (pull.base, pull.version) = (base, pull.version + 1);
                 }
                 shown
             }
             ParsedCall::Open { title, body, head, base, draft } => {
-                let before = book.pulls.len();
-                let answer = self.open(&mut book, title, body, head, base)?;
-                let opened = book.pulls.len() > before;
-                let Some(pull) = book.pulls.last_mut().filter(|_| opened) else { return Ok(answer) };
+                let before = forge_state.pulls.len();
+                let answer = self.open(&mut forge_state, title, body, head, base)?;
+                let opened = forge_state.pulls.len() > before;
+                let Some(pull) = forge_state.pulls.last_mut().filter(|_| opened) else { return Ok(answer) };
                 pull.draft = draft;
                 return Ok((answer.0, api.pull(pull, false)));
             }
             ParsedCall::Add { number, what, names, replaces } => {
                 let mut names = self.known(what, names)?;
                 if what == MetadataKind::Label && matches!(self.kind, ForgeKind::Gitea | ForgeKind::Forgejo) {
-                    let label = |id: &String| book.labels.get(id.parse::<usize>().unwrap() - 1).cloned();
+                    let label =
+                        |id: &String| forge_state.labels.get(id.parse::<usize>().unwrap() - 1).cloned();
                     names = names.iter().map(|id| label(id).unwrap()).collect();
                 }
-                let pull = pull(&mut book, number)?;
+                let pull = pull(&mut forge_state, number)?;
                 pull.add(what, &names, replaces);
                 return Ok((api.added_status(what), api.added(pull, what, &names)));
             }
@@ -177,15 +181,15 @@ impl StandInServer {
             },
             ParsedCall::Assignable => PEOPLE.iter().map(|name| json!({"login": name})).collect(),
             ParsedCall::Labels { from, size } => {
-                let labels = book.labels.iter().zip(1..).skip(from).take(size);
+                let labels = forge_state.labels.iter().zip(1..).skip(from).take(size);
                 labels.map(|(name, id)| json!({"id": id, "name": name})).collect()
             }
             ParsedCall::NewLabel(name) => {
-                book.labels.push(name.clone());
-                return Ok((201, json!({"id": book.labels.len(), "name": name})));
+                forge_state.labels.push(name.clone());
+                return Ok((201, json!({"id": forge_state.labels.len(), "name": name})));
             }
             ParsedCall::Update { number, change } => {
-                let pull = pull(&mut book, number)?;
+                let pull = pull(&mut forge_state, number)?;
                 if change.version.is_some_and(|version| version != pull.version) {
                     return Err(CallRejection::OutOfDate);
                 }
@@ -206,7 +210,7 @@ impl StandInServer {
                 api.pull(pull, false)
             }
             ParsedCall::Close { number, version } => {
-                let pull = pull(&mut book, number)?;
+                let pull = pull(&mut forge_state, number)?;
                 if version.is_some_and(|version| version != pull.version) {
                     return Err(CallRejection::OutOfDate);
                 }
@@ -217,31 +221,32 @@ impl StandInServer {
                 api.pull(pull, false)
             }
             ParsedCall::Comment { number, text } => {
-                pull(&mut book, number)?.comments.push(text);
+                pull(&mut forge_state, number)?.comments.push(text);
                 json!({"id": 1})
             }
             ParsedCall::Statuses(commit, context) => {
                 let mut newest = BTreeMap::new();
-                let of_it = book.statuses.iter().filter(|s| (&s.commit, &s.context) == (&commit, &context));
+                let of_it =
+                    forge_state.statuses.iter().filter(|s| (&s.commit, &s.context) == (&commit, &context));
                 newest.extend(of_it.map(|status| (status.pipeline, status)));
                 api.statuses(&newest.into_values().collect::<Vec<_>>()).ok_or(CallRejection::NoPath)?
             }
             ParsedCall::Report(mut status) => {
                 self.repo.commit_of(&status.commit).map_err(|_| CallRejection::NoCommit)?;
-                let pipeline = status.pipeline.unwrap_or(book.pipeline);
+                let pipeline = status.pipeline.unwrap_or(forge_state.pipeline);
                 let has_pipelines = api.statuses(&[]).is_some();
                 status.pipeline = has_pipelines.then_some(pipeline);
-                let before = book.status(&status).map(|before| before.is);
+                let before = forge_state.status(&status).map(|before| before.is);
                 if has_pipelines
                     && (before, status.is) == (Some(CheckOutcome::Pending), CheckOutcome::Pending)
                 {
                     return Err(CallRejection::NoTransition);
                 }
-                book.statuses.push(status);
-                if api.status(call) == 204 { Value::Null } else { json!({"id": book.statuses.len()}) }
+                forge_state.statuses.push(status);
+                if api.status(call) == 204 { Value::Null } else { json!({"id": forge_state.statuses.len()}) }
             }
             ParsedCall::Commit(id) => {
-                let id = if api.reads_commits_by_name() { book.resolve(&id) } else { id };
+                let id = if api.reads_commits_by_name() { forge_state.resolve(&id) } else { id };
                 // Also commits of deleted branches: forges keep the commits of change requests.
                 api.commit(&self.repo.commit_of(&id).map_err(|_| CallRejection::NoCommit)?)
             }
@@ -250,17 +255,17 @@ impl StandInServer {
     }
 
     /// Applies what the forge does between two calls.
-    fn time_passes(&self, book: &mut ForgeState) {
-        for pull in &mut book.pulls {
+    fn time_passes(&self, forge_state: &mut ForgeState) {
+        for pull in &mut forge_state.pulls {
             pull.unknown_for = pull.unknown_for.saturating_sub(1);
         }
         // For Bitbucket Cloud, the calls for the merge task do this.
-        if self.kind == ForgeKind::Bitbucket || book.merge_takes == 0 {
+        if self.kind == ForgeKind::Bitbucket || forge_state.merge_takes == 0 {
             return;
         }
-        let Some(pull) = book.pulls.iter_mut().find(|pull| pull.merging.is_some()) else { return };
-        book.merge_takes -= 1;
-        if book.merge_takes == 0
+        let Some(pull) = forge_state.pulls.iter_mut().find(|pull| pull.merging.is_some()) else { return };
+        forge_state.merge_takes -= 1;
+        if forge_state.merge_takes == 0
             && let Some((style, message)) = pull.merging.take()
         {
             pull.land(self.kind, &self.repo, style, message);
@@ -312,7 +317,7 @@ impl StandInServer {
         Ok(known)
     }
 
-    fn list(&self, book: &ForgeState, wanted: &ListQuery) -> Value {
+    fn list(&self, forge_state: &ForgeState, wanted: &ListQuery) -> Value {
         // GitHub's filter is the owner of the branch, which can also own forks (github.com/cli/cli/issues/14512).
         let is_own = |p: &Pull| !p.fork || (self.kind == ForgeKind::GitHub && p.same_owner);
         let fits = |p: &&Pull| {
@@ -320,7 +325,7 @@ impl StandInServer {
                 && (p.open || !wanted.open)
                 && (is_own(p) || !wanted.own)
         };
-        let all: Vec<&Pull> = book.pulls.iter().rev().filter(fits).collect();
+        let all: Vec<&Pull> = forge_state.pulls.iter().rev().filter(fits).collect();
         let page = all.iter().skip(wanted.from).take(wanted.size);
         let next = Some(wanted.from + wanted.size).filter(|next| *next < all.len());
         self.api.list(page.map(|p| self.api.pull(p, true)).collect(), wanted.from, next)
@@ -328,7 +333,7 @@ impl StandInServer {
 
     fn open(
         &self,
-        book: &mut ForgeState,
+        forge_state: &mut ForgeState,
         title: String,
         body: String,
         head: String,
@@ -336,7 +341,7 @@ impl StandInServer {
     ) -> Result<ForgeAnswer, CallRejection<'static>> {
         let api = &self.api;
         let same = |p: &&Pull| p.open && !p.fork && p.head == head && p.base == base;
-        if let Some(there) = book.pulls.iter().find(same) {
+        if let Some(there) = forge_state.pulls.iter().find(same) {
             return Ok(match api.returns_the_first() {
                 true => (200, api.pull(there, false)),
                 false => api.error_answer(CallRejection::Exists(there)),
@@ -346,13 +351,13 @@ impl StandInServer {
             return Err(CallRejection::Bad("the title or the description is too long"));
         }
         let sha = self.repo.head(&head).map_err(|_| CallRejection::NoBranch)?;
-        let pull = Pull::new(book.pulls.len() as u64 + 1, title, body, head, base, sha);
-        book.pulls.push(pull.clone());
+        let pull = Pull::new(forge_state.pulls.len() as u64 + 1, title, body, head, base, sha);
+        forge_state.pulls.push(pull.clone());
         Ok((api.status(CallKind::Open), api.pull(&pull, false)))
     }
 }
 
-fn pull(book: &mut ForgeState, number: u64) -> Result<&mut Pull, CallRejection<'static>> {
+fn pull(forge_state: &mut ForgeState, number: u64) -> Result<&mut Pull, CallRejection<'static>> {
     let index = usize::try_from(number).unwrap().checked_sub(1).ok_or(CallRejection::NoPull)?;
-    book.pulls.get_mut(index).ok_or(CallRejection::NoPull)
+    forge_state.pulls.get_mut(index).ok_or(CallRejection::NoPull)
 }

@@ -52,49 +52,50 @@ pub struct Pull {
     pub body: String,
     pub head: String,
     pub base: String,
-    /// The head, or the head at its end.
+    /// The head commit. After the pull request has ended, the head commit at that time.
     pub sha: String,
-    /// The newest commit of its branch, also after its end.
+    /// The newest commit of the branch, also after the pull request has ended.
     pub tip: String,
     pub open: bool,
     pub merged: Option<String>,
-    /// The allowed way to merge.
+    /// The allowed merge method.
     pub style: Style,
     pub comments: Vec<String>,
     pub labels: Vec<String>,
     pub reviewers: Vec<String>,
     pub assignees: Vec<String>,
-    /// For forges where drafts are not marked in the title.
+    /// Whether it is a draft, at forges that do not mark drafts in the title.
     pub draft: bool,
     pub conflicts: bool,
     /// How many more calls are answered before the forge knows whether this head can be merged.
     pub unknown_for: usize,
-    /// The head before this one.
+    /// The head commit before the current one.
     pub before: String,
-    /// Whether the base has newer commits, and only heads on top of them are merged.
+    /// Whether the base has newer commits, and the forge merges only heads on top of these.
     pub behind: bool,
-    /// Checks by name, with their commits.
+    /// The checks: name, outcome and commit of each.
     pub checks: Vec<(String, CheckOutcome, String)>,
-    /// Heads whose checks ran for the result of a merge, with the commit of that merge.
+    /// Heads whose checks ran for the result of a merge, each with the commit of that merge.
     pub results: Vec<(String, String)>,
-    /// The required checks, and the required number of approvals.
+    /// The names of the required checks.
     pub requires: Vec<String>,
+    /// The required number of approvals.
     pub needs: usize,
     /// The commits that were approved.
     pub approvals: Vec<String>,
     /// Checks that the base names but does not require.
     pub optional: Vec<(String, CheckOutcome)>,
-    /// Statuses of the pull request itself, or of a push to it by number.
+    /// Statuses of the pull request itself: name, outcome, and the number of the push if the status is about one push.
     pub statuses: Vec<(String, CheckOutcome, Option<u64>)>,
     /// Whether it is in the merge queue.
     pub queued: bool,
-    /// The running merge.
+    /// The running merge: its method, and the message from the call.
     pub merging: Option<(Style, Option<String>)>,
     /// Whether its branch is in a fork.
     pub fork: bool,
     /// Whether that fork belongs to the owner of the repository.
     pub same_owner: bool,
-    /// Counts its changes.
+    /// The number of changes of the pull request.
     pub version: u64,
     pub created: Timestamp,
 }
@@ -121,30 +122,30 @@ enum ParsedCall {
         base: String,
         draft: bool,
     },
-    /// All names in one call: one rejected name rejects all.
+    /// Adds several names. If one of them is rejected, none is added.
     Add {
         number: u64,
         what: MetadataKind,
         names: Vec<String>,
         replaces: bool,
     },
-    /// A user by name.
+    /// Reads a user by name.
     User(String),
-    /// Who can be assigned.
+    /// Lists the people who can be assigned.
     Assignable,
-    /// The labels of the repository.
+    /// Lists the labels of the repository.
     Labels {
         from: usize,
         size: usize,
     },
     NewLabel(String),
-    /// Facts about a pull request that only a merge needs.
+    /// Reads facts about a pull request that only a merge needs.
     Facts {
         what: &'static str,
         from: usize,
         of: PullSelector,
     },
-    /// For a head or a version, if the forge supports that.
+    /// Merges a pull request. If the forge supports that, only at this head or version.
     Merge {
         number: u64,
         head: Option<String>,
@@ -156,7 +157,7 @@ enum ParsedCall {
         queue: bool,
     },
     Read(u64),
-    /// The progress of a merge task.
+    /// Reads the progress of a merge task.
     Task(u64),
     Update {
         number: u64,
@@ -171,14 +172,14 @@ enum ParsedCall {
         text: String,
     },
     Commit(String),
-    /// The statuses on a commit, of a name.
+    /// Reads the statuses of a commit that have this name.
     Statuses(String, String),
     Report(ReportedStatus),
     Repository,
 }
 
 impl ParsedCall {
-    fn call(&self) -> CallKind {
+    fn kind(&self) -> CallKind {
         match self {
             ParsedCall::List(_) | ParsedCall::Between { .. } => CallKind::List,
             ParsedCall::Open { .. } => CallKind::Open,
@@ -186,11 +187,11 @@ impl ParsedCall {
             ParsedCall::User(_)
             | ParsedCall::Assignable
             | ParsedCall::Labels { .. }
-            | ParsedCall::NewLabel(_) => CallKind::Look,
-            ParsedCall::Facts { .. } | ParsedCall::Statuses(..) => CallKind::Tell,
+            | ParsedCall::NewLabel(_) => CallKind::LookUp,
+            ParsedCall::Facts { .. } | ParsedCall::Statuses(..) => CallKind::ReadFacts,
             ParsedCall::Merge { .. } => CallKind::Merge,
             ParsedCall::Read(_) => CallKind::Read,
-            ParsedCall::Task(_) => CallKind::Look,
+            ParsedCall::Task(_) => CallKind::LookUp,
             ParsedCall::Update { .. } => CallKind::Update,
             ParsedCall::Close { .. } => CallKind::Close,
             ParsedCall::Comment { .. } => CallKind::Comment,
@@ -205,7 +206,7 @@ impl ParsedCall {
 #[derive(Default)]
 struct ListQuery {
     head: Option<String>,
-    /// Only those whose branch is in this repository.
+    /// Whether to list only pull requests whose branch is in this repository.
     own: bool,
     open: bool,
     from: usize,
@@ -250,7 +251,7 @@ trait ForgeApi: Send + Sync {
     fn clone_path(&self) -> &'static str;
     /// The path of the repository in the API.
     fn base_path(&self) -> &'static str;
-    /// Paths of the API outside of the repository, and their names in `read`.
+    /// Prefixes of paths outside of the repository, each with the prefix that replaces it before `read` is called.
     fn beside(&self) -> &'static [(&'static str, &'static str)] {
         &[]
     }
@@ -258,11 +259,11 @@ trait ForgeApi: Send + Sync {
     fn login(&self) -> (&'static str, String);
     /// The credentials of git for a token.
     fn git_login(&self) -> String;
-    /// Whether it supports conditional calls.
+    /// Whether the forge supports conditional calls.
     fn etags(&self) -> bool {
         true
     }
-    /// Whether it returns the open pull request instead of rejecting a second one between the same branches.
+    /// Whether the forge returns the open pull request instead of rejecting a second one between the same branches.
     fn returns_the_first(&self) -> bool {
         false
     }
@@ -274,11 +275,11 @@ trait ForgeApi: Send + Sync {
     fn reads_commits_by_name(&self) -> bool {
         false
     }
-    /// The longest body that it takes.
+    /// The most characters of a body that the forge accepts.
     fn longest(&self) -> usize {
         65_536
     }
-    /// The headers of the rate limit after a call to this path; none without limits.
+    /// The headers that report the rate limit in the answer to a call of this path; none if there is no limit.
     fn budget(&self, _path: &str) -> Vec<(&'static str, String)> {
         vec![]
     }
@@ -286,13 +287,13 @@ trait ForgeApi: Send + Sync {
     fn read(&self, request: &ForgeRequest) -> Result<ParsedCall, CallRejection<'static>>;
     /// Returns the JSON object of a pull request, in a list or alone.
     fn pull(&self, pull: &Pull, listed: bool) -> Value;
-    /// A page of a list. `next` is where the next page begins.
+    /// Returns a page of a list. `next` is the first entry of the next page.
     fn list(&self, page: Vec<Value>, from: usize, next: Option<usize>) -> Value;
-    /// The answer to an addition.
+    /// Returns the answer to an addition.
     fn added(&self, pull: &Pull, _what: MetadataKind, _names: &[String]) -> Value {
         self.pull(pull, false)
     }
-    /// The status of the answer to an addition.
+    /// Returns the HTTP status of the answer to an addition.
     fn added_status(&self, _what: MetadataKind) -> u16 {
         self.status(CallKind::Add)
     }
@@ -300,29 +301,32 @@ trait ForgeApi: Send + Sync {
     fn merged(&self, pull: &Pull) -> Value {
         self.pull(pull, false)
     }
-    /// Why a closed pull request is not merged.
+    /// Returns the rejection of a call that merges a closed pull request.
     fn ended(&self, _pull: &Pull) -> CallRejection<'static> {
         CallRejection::NotOpen
     }
-    /// Whether a merge for another head is rejected for that reason first.
+    /// Whether the forge rejects a merge for another head before it checks anything else.
     fn looks_at_the_head_first(&self) -> bool {
         true
     }
-    /// The rejection of a person; `None` for a person who is silently skipped.
+    /// Returns the rejection of a person, or `None` if the forge silently skips the person. `author` is true for the
+    /// author of the pull request.
     fn user_rejection(&self, what: MetadataKind, author: bool) -> Option<CallRejection<'static>>;
-    /// Facts for a merge; `None` if the forge has no such facts. If they come in pages, the page that begins at `from`.
+    /// Returns facts for a merge, or `None` if the forge has no such facts. If the facts have pages, returns the page
+    /// that begins at `from`.
     fn facts(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value>;
     fn commit(&self, commit: &LoggedCommit) -> Value;
-    /// The selected part of an answer.
+    /// Returns the part of an answer that the request selects.
     fn select(&self, _request: &ForgeRequest, answer: Value) -> Value {
         answer
     }
     fn error_answer(&self, why: CallRejection<'_>) -> ForgeAnswer;
-    /// The newest status of each pipeline, if statuses are in pipelines: then a pending status cannot be set to pending.
+    /// Returns the newest status of each pipeline, if the forge puts statuses into pipelines. Such a forge rejects a
+    /// change from pending to pending.
     fn statuses(&self, _of_pipelines: &[&ReportedStatus]) -> Option<Value> {
         None
     }
-    /// The status of a success.
+    /// Returns the HTTP status of a successful call.
     fn status(&self, call: CallKind) -> u16 {
         if matches!(call, CallKind::Open | CallKind::Comment | CallKind::Report) { 201 } else { 200 }
     }
@@ -332,30 +336,31 @@ trait ForgeApi: Send + Sync {
 pub struct ForgeState {
     pub pulls: Vec<Pull>,
     pub labels: Vec<String>,
-    /// Branches or tags that are named like a commit, and where they end.
+    /// Branches or tags that are named like a commit, each with the commit that it points to.
     pub names: Vec<(String, String)>,
-    /// What was reported on commits.
+    /// The statuses that were reported on commits.
     pub statuses: Vec<ReportedStatus>,
     /// The newest pipeline of each commit, at GitLab.
     pub pipeline: u64,
     /// Whether a commit is pushed to the branch just before the next merge.
-    pub meddle: bool,
-    /// The base branch that somebody gives to all pull requests when the next one was read.
+    pub pushes_before_merge: bool,
+    /// The base branch to which a person changes a pull request, directly after the pull request is read.
     pub retargets: Option<String>,
-    /// The base branch that somebody gives to all pull requests when the repository is read.
+    /// The base branch to which a person changes all pull requests when the repository is read.
     pub retargets_late: Option<String>,
     /// Whether a commit is pushed to the branch of a pull request after its checks were read.
-    pub pushes_late: bool,
-    /// Whether the next answer shows merged pull requests as closed: it was read in the middle of the merge.
-    pub torn: bool,
+    pub pushes_after_checks: bool,
+    /// Whether the next answer shows merged pull requests as closed, as if the forge had read them during the merge.
+    pub shows_merged_as_closed: bool,
     pub calls: Vec<String>,
-    pub trouble: VecDeque<(CallKind, ForgeFault)>,
-    /// How often a merge task is pending. With 0, merges need no task.
+    /// The next faults, in order, each for the next call of its kind.
+    pub faults: VecDeque<(CallKind, ForgeFault)>,
+    /// How often a merge task is reported as pending. If it is 0, merges need no task.
     pub merge_takes: usize,
     /// Whether the base has a merge queue.
     pub has_queue: bool,
-    /// The answer to the call with this number is lost, counted from the next call that changes something.
-    pub loses: usize,
+    /// The number of the call whose answer is lost, counted from the next call that changes something; 0 for none.
+    pub lost_answer: usize,
     /// Headers of every answer.
     pub headers: Vec<(&'static str, String)>,
 }
@@ -364,7 +369,7 @@ pub struct StandIn {
     pub kind: ForgeKind,
     pub repo: Repo,
     pub url: String,
-    book: Arc<Mutex<ForgeState>>,
+    forge_state: Arc<Mutex<ForgeState>>,
     _git: GitServer,
 }
 
@@ -374,7 +379,7 @@ struct StandInServer {
     api: Arc<dyn ForgeApi>,
     repo: Repo,
     git: String,
-    book: Arc<Mutex<ForgeState>>,
+    forge_state: Arc<Mutex<ForgeState>>,
 }
 
 pub const TOKEN: &str = "t0ken";
@@ -387,43 +392,44 @@ impl StandIn {
     pub async fn start(kind: ForgeKind, files: &[(&str, &str)]) -> StandIn {
         let git = GitServer::start().unwrap();
         let repo = git.create_repo("fleet", files).unwrap();
-        let book = Arc::new(Mutex::new(ForgeState::default()));
+        let forge_state = Arc::new(Mutex::new(ForgeState::default()));
         let api = forge_api(kind);
         let path = api.clone_path();
-        let served = StandInServer { kind, api, repo: repo.clone(), git: git.url(), book: book.clone() };
+        let served =
+            StandInServer { kind, api, repo: repo.clone(), git: git.url(), forge_state: forge_state.clone() };
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}{path}.git", listener.local_addr().unwrap());
         let router = Router::new().fallback(answer).with_state(served);
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        StandIn { kind, repo, url, book, _git: git }
+        StandIn { kind, repo, url, forge_state, _git: git }
     }
 
-    pub fn book<T>(&self, look: impl FnOnce(&mut ForgeState) -> T) -> T {
-        look(&mut self.book.lock().unwrap())
+    pub fn forge_state<T>(&self, look: impl FnOnce(&mut ForgeState) -> T) -> T {
+        look(&mut self.forge_state.lock().unwrap())
     }
 
-    /// Sets the fault of the next call of this kind.
-    pub fn trouble(&self, call: CallKind, trouble: ForgeFault) {
-        self.book(|b| b.trouble.push_back((call, trouble)));
+    /// Applies a fault to the next call of this kind.
+    pub fn inject_fault(&self, call: CallKind, fault: ForgeFault) {
+        self.forge_state(|b| b.faults.push_back((call, fault)));
     }
 
     pub fn pulls(&self) -> Vec<Pull> {
-        self.book(|b| b.pulls.clone())
+        self.forge_state(|b| b.pulls.clone())
     }
 
     pub fn calls(&self) -> Vec<String> {
-        self.book(|b| std::mem::take(&mut b.calls))
+        self.forge_state(|b| std::mem::take(&mut b.calls))
     }
 
     pub fn change(&self, number: u64, change: impl FnOnce(&mut Pull)) {
-        self.book(|b| {
+        self.forge_state(|b| {
             let pull = &mut b.pulls[number as usize - 1];
             change(pull);
             pull.version += 1;
         });
     }
 
-    /// A person merges it.
+    /// Merges the pull request as a person.
     pub fn merge(&self, number: u64, style: Style) {
         self.change(number, |pull| {
             pull.sha = self.repo.head(&pull.head).unwrap();
@@ -475,13 +481,13 @@ impl Pull {
     }
 }
 
-/// A list of objects with these names.
+/// Returns a JSON list of objects that have these names under `key`.
 fn named(key: &str, names: &[String]) -> Value {
     names.iter().map(|name| json!({key: name})).collect()
 }
 
-/// The decoded part of a path or value of a query.
-fn plain(text: &str) -> String {
+/// Returns the decoded form of a part of a path, or of a value in a query.
+fn decoded(text: &str) -> String {
     let form = format!("={}", text.replace('+', "%2B"));
     url::form_urlencoded::parse(form.as_bytes()).next().map(|(_, v)| v.into_owned()).unwrap_or_default()
 }
@@ -512,33 +518,34 @@ async fn answer(
     let query = url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
     let request = ForgeRequest {
         method: method.clone(),
-        path: path.split('/').filter(|part| !part.is_empty()).map(plain).collect(),
+        path: path.split('/').filter(|part| !part.is_empty()).map(decoded).collect(),
         query: query.map(|(k, v)| (k.into_owned(), v.into_owned())).collect(),
         body: serde_json::from_slice(&body).unwrap_or_default(),
         headers: headers.clone(),
     };
-    let ask = api.read(&request);
-    let trouble = {
-        let mut book = served.book.lock().unwrap();
-        book.calls.push(format!("{method} {path}"));
-        let due = ask.as_ref().is_ok_and(|a| book.trouble.front().is_some_and(|(c, _)| *c == a.call()));
+    let parsed = api.read(&request);
+    let fault = {
+        let mut forge_state = served.forge_state.lock().unwrap();
+        forge_state.calls.push(format!("{method} {path}"));
+        let due =
+            parsed.as_ref().is_ok_and(|a| forge_state.faults.front().is_some_and(|(c, _)| *c == a.kind()));
         if due {
-            book.trouble.pop_front().unwrap().1
-        } else if method != Method::GET && book.loses > 0 {
-            book.loses -= 1;
-            if book.loses == 0 { ForgeFault::Lose } else { ForgeFault::None }
+            forge_state.faults.pop_front().unwrap().1
+        } else if method != Method::GET && forge_state.lost_answer > 0 {
+            forge_state.lost_answer -= 1;
+            if forge_state.lost_answer == 0 { ForgeFault::Lose } else { ForgeFault::None }
         } else {
             ForgeFault::None
         }
     };
-    if let ForgeFault::Answer(status, extra, text) = &trouble {
+    if let ForgeFault::Answer(status, extra, text) = &fault {
         let mut answer = Response::builder().status(*status);
         for (name, value) in extra {
             answer = answer.header(*name, value);
         }
         return answer.body(Body::from(*text)).unwrap();
     }
-    match &trouble {
+    match &fault {
         ForgeFault::Slow(pause, text) => {
             tokio::time::sleep(*pause).await;
             return Response::new(Body::from(*text));
@@ -546,14 +553,15 @@ async fn answer(
         ForgeFault::Drip => return Response::new(dripping()),
         _ => {}
     }
-    if matches!(trouble, ForgeFault::Hang) {
+    if matches!(fault, ForgeFault::Hang) {
         std::future::pending::<()>().await;
     }
     let (name, expected) = api.login();
     let known = request.headers.get(name).is_some_and(|h| h == expected.as_str());
-    let done = if known { ask.and_then(|ask| served.act(ask)) } else { Err(CallRejection::Unauthorized) };
+    let done =
+        if known { parsed.and_then(|parsed| served.act(parsed)) } else { Err(CallRejection::Unauthorized) };
     let (status, value) = done.unwrap_or_else(|rejection| api.error_answer(rejection));
-    if matches!(trouble, ForgeFault::Lose) {
+    if matches!(fault, ForgeFault::Lose) {
         // A body that ends early closes the connection.
         return Response::builder().status(200).header("content-length", "1000").body(broken()).unwrap();
     }

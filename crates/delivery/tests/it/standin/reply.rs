@@ -47,7 +47,7 @@ pub(super) fn reply(
     if served.api.etags() {
         answer = answer.header("etag", etag);
     }
-    for (name, value) in &served.book.lock().unwrap().headers {
+    for (name, value) in &served.forge_state.lock().unwrap().headers {
         answer = answer.header(*name, value);
     }
     answer.body(body).unwrap()
