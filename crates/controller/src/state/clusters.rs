@@ -24,15 +24,16 @@ use sluice_core::fleet::{ClusterEvent, ClusterKey, Fact, ObjectKey};
 /// The most GitopsClusters that are observed although no pipeline refers to them. Each takes a connection and a watch for
 /// each kind.
 const MAX_SHOWN_CLUSTERS: usize = 500;
-/// The pause between the first and the second read of what a Flux object owns. It doubles with each further read.
+/// The pause between the first and the second read of the objects that a Flux object owns. The pause doubles with each
+/// further read.
 const MIN_READ_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause between two such reads.
 const MAX_READ_PAUSE: Duration = Duration::from_secs(60);
-/// After this many reads, which take three seconds, the log says what is missing.
+/// The number of reads after which the log says what is missing. These reads take about three seconds.
 const LOGGED_READS: u32 = 6;
 
 impl State {
-    /// Takes in an event of the watch of GitopsClusters; `None` if the hub does not serve that kind.
+    /// Handles an event of the watch of GitopsClusters. The event is `None` if the hub does not serve that kind.
     pub(super) fn gitops_cluster_event(&mut self, event: Option<ObjectEvent<sluice_api::GitopsCluster>>) {
         let key = |c: &sluice_api::GitopsCluster| (c.namespace().unwrap_or_default(), c.name_any());
         self.has_cluster_kind = event.is_some();
@@ -66,10 +67,13 @@ impl State {
     /// Replaces all clusters.
     fn set_clusters(&mut self, all: HashMap<(String, String), KnownCluster>) {
         self.clusters = Some(all);
-        let users: BTreeSet<PipelineKey> =
-            self.users.values().flat_map(|places| places.values().flatten().cloned()).collect();
+        let users: BTreeSet<PipelineKey> = self
+            .users
+            .values()
+            .flat_map(|users_by_namespace| users_by_namespace.values().flatten().cloned())
+            .collect();
         users.iter().for_each(|pipeline| self.enqueue(pipeline));
-        self.settle_all();
+        self.update_all_sessions();
     }
 
     /// Replaces one cluster, or removes it.
@@ -82,18 +86,22 @@ impl State {
             None => clusters.remove(&(namespace, name)),
         };
         if before.and_then(|before| before.allowed) != allowed {
-            let places = self.users.get(&key).into_iter().flat_map(|places| places.values().flatten());
-            let users: Vec<PipelineKey> = places.cloned().collect();
+            let users_by_namespace = self
+                .users
+                .get(&key)
+                .into_iter()
+                .flat_map(|users_by_namespace| users_by_namespace.values().flatten());
+            let users: Vec<PipelineKey> = users_by_namespace.cloned().collect();
             users.iter().for_each(|pipeline| self.enqueue(pipeline));
         }
         let shown = self.shown_clusters();
         let changed = shown.symmetric_difference(&self.shown).cloned();
         let changed: BTreeSet<ClusterKey> = changed.chain([key]).collect();
         self.shown = shown;
-        changed.iter().for_each(|key| self.settle(key));
+        changed.iter().for_each(|key| self.update_session(key));
     }
 
-    /// Why a pipeline may not have this target; `None` if it may.
+    /// Returns why a pipeline may not have this target, or `None` if it may.
     ///
     /// # Errors
     /// When that is not known yet.
@@ -119,25 +127,26 @@ impl State {
         }
     }
 
-    /// Adapts the sessions with all clusters.
-    pub(super) fn settle_all(&mut self) {
+    /// Connects to or disconnects from all clusters, as [`State::update_session`] does.
+    pub(super) fn update_all_sessions(&mut self) {
         self.changed_users.clear();
         self.shown = self.shown_clusters();
         let known = self.users.keys().chain(&self.observed).chain(&self.shown).chain(self.first_used.keys());
         let all: BTreeSet<ClusterKey> = known.cloned().collect();
-        all.iter().for_each(|key| self.settle(key));
+        all.iter().for_each(|key| self.update_session(key));
     }
 
-    /// Adapts the sessions with the clusters whose users have changed. One edit of a Pipeline can name thousands of
-    /// clusters, and must not cost more than these.
-    pub(super) fn settle_changed(&mut self) {
+    /// Updates the sessions with the clusters whose users have changed. It leaves out all other clusters, because one
+    /// edit of a Pipeline can name thousands.
+    pub(super) fn update_changed_sessions(&mut self) {
         if self.listed.0 {
-            std::mem::take(&mut self.changed_users).iter().for_each(|key| self.settle(key));
+            std::mem::take(&mut self.changed_users).iter().for_each(|key| self.update_session(key));
         }
     }
 
-    /// Connects to a cluster if a pipeline may refer to it and does, or if views show it. Otherwise ends the session.
-    fn settle(&mut self, key: &ClusterKey) {
+    /// Connects to a cluster if a pipeline that may use the cluster has a target there, or if views show the cluster.
+    /// Otherwise ends the session.
+    fn update_session(&mut self, key: &ClusterKey) {
         if !self.listed.0 {
             return;
         }
@@ -160,7 +169,7 @@ impl State {
                 self.index.set_target_namespaces(key, namespaces.clone());
                 self.emit(Effect::Connect(key.clone(), access, namespaces, self.observe_scope(key)));
             }
-            // A cluster that never existed is a name in a Pipeline, whose targets say that.
+            // The cluster never existed. The status of the targets that name it says so.
             Some(Err(_)) if !self.observed.contains(key) && self.known_cluster(key).is_none() => {}
             Some(Err(why)) => {
                 self.observed.insert(key.clone());
@@ -170,17 +179,17 @@ impl State {
         }
     }
 
-    /// The namespaces of a cluster in which pipelines that may use it have targets. A pipeline that may not use it changes
-    /// nothing about how it is watched.
+    /// Returns the namespaces of a cluster that hold targets of pipelines which may use the cluster. A pipeline that
+    /// may not use the cluster has no effect on its watches.
     fn target_namespaces(&self, key: &ClusterKey) -> BTreeSet<String> {
         let locked = self.settings.no_cross_namespace_refs;
         let allowed = self.known_cluster(key).and_then(|known| known.allowed.as_ref());
         let may_use = |pipeline: &PipelineKey| {
             tenancy::cluster_refusal(locked, key, &pipeline.namespace, allowed).is_none()
         };
-        let places = self.users.get(key).into_iter().flatten();
-        // A name that no namespace can have would be another request.
-        let used = places
+        let users_by_namespace = self.users.get(key).into_iter().flatten();
+        // An invalid name of a namespace would make the request another one.
+        let used = users_by_namespace
             .filter(|(namespace, pipelines)| dns_name::is_label(namespace) && pipelines.iter().any(may_use));
         used.map(|(namespace, _)| namespace.clone()).collect()
     }
@@ -190,15 +199,17 @@ impl State {
         self.clusters.as_ref()?.get(&(namespace.clone(), name.clone()))
     }
 
-    /// The clusters that views show, whether or not a pipeline refers to them.
+    /// Returns the clusters that views show, whether or not a pipeline refers to them.
     fn shown_clusters(&self) -> BTreeSet<ClusterKey> {
         if self.settings.observe == ObserveScope::Targets {
             return BTreeSet::new();
         }
-        let home = self.settings.watch_namespace.as_ref();
+        let watch_namespace = self.settings.watch_namespace.as_ref();
         let mut names_by_namespace: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for ((namespace, name), known) in self.clusters.iter().flatten() {
-            if known.observe == ObserveScope::All && home.is_none_or(|home| home == namespace) {
+            if known.observe == ObserveScope::All
+                && watch_namespace.is_none_or(|watch_namespace| watch_namespace == namespace)
+            {
                 names_by_namespace.entry(namespace).or_default().insert(name);
             }
         }
@@ -206,8 +217,8 @@ impl State {
             names.into_iter().enumerate().map(move |(n, name)| (n, namespace, name))
         });
         let mut remote: Vec<(usize, &str, &str)> = numbered.collect();
-        // The first cluster of each namespace comes before the second one of any, so that a namespace with thousands of
-        // GitopsClusters keeps out only its own.
+        // The first clusters of all namespaces come before the second clusters of all namespaces, and so on. So a
+        // namespace with thousands of GitopsClusters hides only its own.
         remote.sort_unstable();
         let remote = remote.into_iter().take(MAX_SHOWN_CLUSTERS);
         let remote = remote.map(|(_, namespace, name)| ClusterKey::Remote {
@@ -217,7 +228,7 @@ impl State {
         std::iter::once(ClusterKey::Local).chain(remote).collect()
     }
 
-    /// What is observed on a cluster.
+    /// Returns which objects are observed on a cluster.
     fn observe_scope(&self, key: &ClusterKey) -> ObserveScope {
         match self.known_cluster(key) {
             Some(known) if known.observe == ObserveScope::Targets => ObserveScope::Targets,
@@ -225,7 +236,8 @@ impl State {
         }
     }
 
-    /// Where the kubeconfig of a cluster is, or why there is none. `None` before the GitopsClusters are known.
+    /// Returns where the kubeconfig of a cluster is, or why there is no kubeconfig. Returns `None` until the
+    /// GitopsClusters are known.
     pub(super) fn access(&self, key: &ClusterKey) -> Option<Result<KubeconfigSource, String>> {
         let ClusterKey::Remote { namespace, name } = key else { return Some(Ok(KubeconfigSource::Local)) };
         if !self.has_cluster_kind {
@@ -242,7 +254,7 @@ impl State {
         };
         Some(match known.spec.kubeconfig_secret() {
             Some(secret) if !dns_name::is_subdomain(&secret) => Err(format!(
-                "GitopsCluster {namespace}/{name} names its kubeconfig by what cannot be the name of a Secret: correct \
+                "GitopsCluster {namespace}/{name} has an invalid name for the Secret with its kubeconfig: correct \
                  spec.secretRef.name or spec.capiClusterRef.name"
             )),
             Some(secret) => Ok(KubeconfigSource::Secret { namespace: namespace.clone(), name: secret }),
@@ -253,7 +265,7 @@ impl State {
         })
     }
 
-    /// Reads again what a Flux object owns, unless the check of this number has ended.
+    /// Reads the objects that a Flux object owns again, unless the check with this number has ended.
     pub(super) fn read_owned_again(&mut self, key: &ClusterKey, owner: &ObjectKey, number: u64) {
         let read = self.index.cluster(key).and_then(|cluster| cluster.read_of(owner, number));
         if let Some(read) = read {
@@ -261,7 +273,8 @@ impl State {
         }
     }
 
-    /// Plans the next read of what a Flux object owns, if the last one has not ended the check of this number.
+    /// Plans the next read of the objects that a Flux object owns, unless the last read has ended the check with this
+    /// number.
     fn plan_next_read(&mut self, key: &ClusterKey, owner: ObjectKey, number: u64) {
         let reads = self.index.cluster(key).and_then(|cluster| cluster.reads_of(&owner, number));
         let Some(reads) = reads else { return };
@@ -277,9 +290,9 @@ impl State {
         self.emit(Effect::Later(pause, Box::new(Input::ReadOwnedAgain(key.clone(), owner, number))));
     }
 
-    /// Takes in an event of a cluster, and queues the pipelines that it affects.
+    /// Handles an event of a cluster, and queues the pipelines that it affects.
     pub(super) fn cluster_event(&mut self, key: &ClusterKey, event: ClusterEvent) {
-        // The last events of a cluster that is not observed any more do not count.
+        // Late events of a cluster that is not observed any more are ignored.
         if !self.observed.contains(key) {
             return;
         }
@@ -289,7 +302,7 @@ impl State {
             _ => None,
         };
         let moved = self.moved_branch(key, &event);
-        let touched = self.index.apply(key, event);
+        let affected = self.index.apply(key, event);
         if let Some(branch) = moved {
             self.branch_moved(key, &branch);
         }
@@ -308,7 +321,7 @@ impl State {
             Some(ClusterState::Connecting) | None => {}
         }
         let Some(users) = self.users.get(key) else { return };
-        let pipelines: Vec<PipelineKey> = match touched {
+        let pipelines: Vec<PipelineKey> = match affected {
             AffectedTargets::None => return,
             AffectedTargets::All => users.values().flatten().cloned().collect(),
             AffectedTargets::InNamespaces(namespaces) => {
@@ -336,8 +349,8 @@ mod tests {
         serde_json::from_value(object).unwrap()
     }
 
-    /// Lists clusters and Pipelines, of which `apps/podinfo` has a target on `apps/eu`. Returns what each cluster is
-    /// observed for, in the order of the clusters.
+    /// Gives the state these clusters, and the Pipeline `apps/podinfo`, which has a target on `apps/eu`. Returns what
+    /// is observed on each connected cluster, in the order of the clusters.
     fn sessions(state: &mut State, clusters: Vec<sluice_api::GitopsCluster>) -> Vec<(String, ObserveScope)> {
         let target = json!({"namespace": "podinfo", "clusterRef": {"kind": "GitopsCluster", "name": "eu"}});
         let pipeline = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
@@ -349,6 +362,7 @@ mod tests {
         connected(state)
     }
 
+    /// Takes the effects of the state, and returns the clusters to connect to, with what is observed on each.
     fn connected(state: &mut State) -> Vec<(String, ObserveScope)> {
         let effects = std::mem::take(&mut state.effects).into_iter();
         let sessions = effects.filter_map(|effect| match effect {
@@ -383,17 +397,18 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_with_thousands_of_clusters_keeps_no_other_out() {
+    fn a_namespace_with_thousands_of_clusters_hides_no_clusters_of_others() {
         let mut state = state();
         let many = (0..2 * MAX_SHOWN_CLUSTERS).map(|n| cluster("apps", &format!("c{n:04}"), json!({})));
         let clusters = many.chain([cluster("zoo", "last", json!({}))]).collect();
         let sessions = sessions(&mut state, clusters);
         assert!(sessions.contains(&("cluster zoo/last".into(), ObserveScope::All)), "{sessions:?}");
-        // The hub, and the cluster that the pipeline refers to and that does not exist, are not among them.
+        // The limit does not count the hub. The cluster of the pipeline's target does not exist, so there is no
+        // session.
         assert_eq!(sessions.len(), MAX_SHOWN_CLUSTERS + 1);
     }
 
-    /// A Pipeline with a target in a namespace of each of these clusters.
+    /// Returns a Pipeline with one target for each of these namespaces and clusters.
     fn pipeline(namespace: &str, version: u64, targets: &[(&str, String)]) -> sluice_api::Pipeline {
         let target = |(of, (namespace, cluster)): (usize, &(&str, String))| {
             let (home, name) = cluster.split_once('/').unwrap();
@@ -408,7 +423,7 @@ mod tests {
         serde_json::from_value(object).unwrap()
     }
 
-    fn edited(state: &mut State, pipeline: sluice_api::Pipeline) {
+    fn apply_edit(state: &mut State, pipeline: sluice_api::Pipeline) {
         state.pipeline_event(ObjectEvent::Applied(pipeline));
     }
 
@@ -435,10 +450,10 @@ mod tests {
             let shop = BTreeSet::from(["shop".to_string()]);
             assert_eq!(watched(&mut state), std::slice::from_ref(&shop));
             for version in 4..9 {
-                edited(&mut state, pipeline("team-a", version, &[(&format!("x{version}"), prod())]));
+                apply_edit(&mut state, pipeline("team-a", version, &[(&format!("x{version}"), prod())]));
                 assert!(watched(&mut state).iter().all(|watched| *watched == shop));
             }
-            // Once it may, its namespace counts, and it leaves with the permission.
+            // Once the pipeline may use the cluster, its namespace is watched, until the permission ends.
             let both = BTreeSet::from(["shop".to_string(), "x8".to_string()]);
             for (allowed, wanted) in [("team-a,team-b", both), ("team-b", shop)] {
                 let now = cluster("team-b", "prod", json!({ALLOWED_NAMESPACES: allowed}));
@@ -495,12 +510,12 @@ mod tests {
         assert_eq!(connected(&mut state).len(), 1);
         let eu = ClusterKey::Remote { namespace: "team-b".into(), name: "eu".into() };
         assert_eq!(state.index.fleet().clusters(), [eu]);
-        // An edit is about the clusters of its own Pipeline.
-        edited(&mut state, pipeline("team-b", 4, &[("z", "team-b/eu".into())]));
+        // An edit of a Pipeline updates only the sessions with its own clusters.
+        apply_edit(&mut state, pipeline("team-b", 4, &[("z", "team-b/eu".into())]));
         let sessions =
             state.effects.iter().filter(|e| matches!(e, Effect::Connect(..) | Effect::Disconnect(..)));
         assert_eq!(sessions.count(), 1);
-        // A cluster that is deleted stays as lost, for those who use it.
+        // A deleted cluster counts as lost as long as a pipeline uses it.
         let gone = cluster("team-b", "eu", json!({})).metadata;
         state.gitops_cluster_event(Some(ObjectEvent::Deleted(gone)));
         let lost = state
@@ -516,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_that_is_only_shown_ends_with_its_object_and_its_late_events_do_not_count() {
+    fn the_session_of_a_shown_cluster_ends_with_its_object_and_late_events_are_ignored() {
         let asia = ClusterKey::Remote { namespace: "fleet".into(), name: "asia".into() };
         let mut state = state();
         sessions(&mut state, fleet());
@@ -545,7 +560,7 @@ mod tests {
         state.gitops_cluster_event(Some(ObjectEvent::Applied(eu)));
         let lost = state.index.fleet().read(&key, |cluster| cluster.state().clone());
         assert!(
-            matches!(lost, Some(ClusterState::Lost(why)) if why.contains("cannot be the name of a Secret"))
+            matches!(lost, Some(ClusterState::Lost(why)) if why.contains("has an invalid name for the Secret"))
         );
     }
 }

@@ -32,7 +32,7 @@ impl State {
                 tracing::warn!(%error, "cannot watch Pipelines: are the CRDs installed (sluice crds | kubectl apply -f -), and may the controller read them?")
             }
         }
-        self.settle_changed();
+        self.update_changed_sessions();
     }
 
     fn pipelines_listed(&mut self, objects: Vec<ApiPipeline>, version: u64) {
@@ -44,7 +44,7 @@ impl State {
         }
         objects.into_iter().for_each(|object| self.put_pipeline(object));
         self.listed.0 = true;
-        self.settle_all();
+        self.update_all_sessions();
         self.emit(Effect::PublishedAll);
     }
 

@@ -114,7 +114,7 @@ impl State {
                 self.put_promotion(promotion);
             }
         }
-        self.settle_changed();
+        self.update_changed_sessions();
         for (shard, term) in stored.shards {
             // A shard may have been lost and gained again since. Then another read is in progress for it.
             let held = self.shards.held.get_mut(&shard).filter(|held| held.stage == ShardStage::Reading);

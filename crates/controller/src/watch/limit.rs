@@ -26,9 +26,9 @@ const MANY_VALUES: usize = 5_000;
 const MAX_LIST_OBJECTS: usize = 250_000;
 /// The most bytes of one list, after decompression.
 const MAX_LIST_BYTES: usize = 1 << 30;
-/// The same of a list of what one Flux object owns.
+/// The most bytes of one list of the objects that one Flux object owns, after decompression.
 const MAX_OWNED_BYTES: usize = 16 << 20;
-/// The limit for reading one list.
+/// The longest time for reading one list.
 const MAX_LIST_TIME: Duration = Duration::from_secs(300);
 /// The most changes that may arrive in a burst.
 const MAX_BURST: f64 = 20_000.0;
@@ -129,7 +129,7 @@ impl WatchLimits {
         }
     }
 
-    /// Returns the limits of a list of what one Flux object owns.
+    /// Returns these limits for lists of the objects that one Flux object owns.
     pub fn of_owned(mut self) -> Self {
         self.untrusted.iter_mut().for_each(|untrusted| untrusted.max_list_bytes = MAX_OWNED_BYTES);
         self
@@ -141,7 +141,7 @@ impl WatchLimits {
         self.untrusted.as_ref().map(|untrusted| &untrusted.lists)
     }
 
-    /// Waits until the controller's loop has taken enough of the earlier events.
+    /// Waits until the controller's loop has handled enough of the earlier events.
     pub async fn wait_for_room(&self) {
         if let Some(untrusted) = &self.untrusted {
             untrusted.queue.wait_for_room().await;
@@ -267,9 +267,9 @@ impl ChangeCount {
     }
 }
 
-/// The memory for the observed objects of all clusters, in bytes. No cluster may have more than a third of it. If
-/// all of it is in use, each namespace of GitopsClusters may have an equal share. So a user with many clusters
-/// takes no memory from the clusters of other users.
+/// The memory for the observed objects of all clusters, in bytes. No cluster may have more than a third of it. Once all
+/// of it is in use, the clusters of one namespace get more memory only up to an equal share. So a user with many
+/// clusters takes no memory from the clusters of other users.
 #[derive(Debug)]
 pub struct ObservedMemory {
     limit: usize,
@@ -298,9 +298,9 @@ impl ObservedMemory {
         Ok(())
     }
 
-    /// Whether there is memory for objects that only views show. The last third is for those that decisions need. If the
-    /// rest is in use, each namespace of GitopsClusters may have an equal share. `outdated` is what the cluster is charged
-    /// for objects that a list is just replacing.
+    /// Whether there is memory for objects that only views show. A third of the memory is reserved for objects that
+    /// decisions need. Once the rest is in use, the clusters of one namespace get more memory only up to an equal
+    /// share. `outdated` is the cluster's charge for objects that the list in progress replaces.
     fn has_room_to_show(&self, cluster: &ClusterKey, outdated: usize) -> bool {
         let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let of_cluster = used.get(cluster).copied().unwrap_or_default().saturating_sub(outdated);
@@ -345,8 +345,8 @@ fn group(key: &ClusterKey) -> Option<&str> {
     }
 }
 
-/// The memory for the objects of one watch, in bytes. It counts a changed object like a new one, so the sum since
-/// the last list may be too high. If it exceeds the limit, Sluice lists the objects again to count them exactly.
+/// The memory for the objects of one watch, in bytes. A changed object is counted like a new one, so the sum since the
+/// last list may be too high. If the sum exceeds the limit, Sluice lists the objects again to count them exactly.
 #[derive(Debug)]
 pub struct WatchMemory {
     cluster: ClusterKey,
@@ -370,7 +370,7 @@ impl WatchMemory {
         self.added.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Whether there is memory for an object that only views show. Logs when there is none any more.
+    /// Whether there is memory for an object that only views show. Logs when the memory is used up.
     pub fn has_room_to_show(&self) -> bool {
         let added = self.added.load(Ordering::Relaxed);
         let outdated = self.charged.load(Ordering::Relaxed).saturating_sub(added);
@@ -398,7 +398,7 @@ impl WatchMemory {
         Ok(())
     }
 
-    /// Releases the charge for objects that the list does not have any more.
+    /// Releases the charge for objects that are not in the new list.
     fn finish_list(&self) {
         let needed = self.added.load(Ordering::Relaxed).next_multiple_of(CHARGE_BYTES);
         let charged = self.charged.load(Ordering::Relaxed);
@@ -436,7 +436,7 @@ impl EventQueue {
         QueueSlot(self.clone())
     }
 
-    /// Waits until fewer than [`MAX_QUEUED_EVENTS`] wait.
+    /// Waits until fewer than [`MAX_QUEUED_EVENTS`] events wait in the queue.
     pub async fn wait_for_room(&self) {
         loop {
             let slot_freed = self.slot_freed.notified();
@@ -482,7 +482,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_that_are_only_shown_leave_a_third_of_the_memory_to_those_that_decisions_need() {
+    fn a_third_of_the_memory_is_reserved_for_objects_that_decisions_need() {
         let observed = ObservedMemory::new(9 << 20);
         let cluster = |name: &str| ClusterKey::Remote { namespace: "fleet".into(), name: name.into() };
         let memories = ["a", "b", "c", "d"].map(|name| WatchMemory::new(cluster(name), observed.clone()));
@@ -493,7 +493,7 @@ mod tests {
             }
         }
         assert!(observed.used() <= (6 << 20) + (256 << 10), "{}", observed.used());
-        // What decisions need has room on each of them.
+        // On each cluster there is memory for objects that decisions need.
         for memory in &memories[..3] {
             memory.add(512 << 10);
             memory.charge().unwrap();
@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn clusters_of_one_namespace_take_no_room_from_what_is_shown_of_others() {
+    fn clusters_of_one_namespace_take_no_memory_from_those_of_others() {
         let observed = ObservedMemory::new(9 << 20);
         let cluster = |namespace: &str, name: &str| ClusterKey::Remote {
             namespace: namespace.into(),

@@ -343,7 +343,7 @@ and_real_gitea! {
         the_checks_of_a_tag_named_like_the_head_branch_do_not_count
         a_merge_waits_for_approvals_of_the_current_head
         a_head_that_sluice_did_not_push_is_not_merged
-        a_draft_waits_until_a_person_says_that_it_is_ready
+        a_draft_is_merged_after_a_person_marks_it_as_ready
         a_merged_branch_is_deleted_unless_somebody_has_pushed_to_it
         nothing_is_merged_after_the_fencing_token_is_revoked
         a_promotion_is_delivered_once_however_a_person_merges_it

@@ -17,7 +17,7 @@ use crate::any_forge::ForgeFixture;
 use crate::commit::{server, to_main};
 use crate::contract::proposed;
 use crate::fixture::{FILE, again, bench_with, order, yaml};
-use crate::merging::{is_merged, merging};
+use crate::merging::{merging, until_merged};
 
 /// Another process that carries out an order on a cache, and may be told to die.
 fn process(cache: &Path, order: &Order, fault: &str) -> Child {
@@ -167,7 +167,7 @@ async fn a_change_request_is_merged_once_if_the_process_dies_at_any_fault_point(
             command.env("TEST_TEND", format!("{} {}", request.url, request.head_commit));
             let status = tokio::task::spawn_blocking(move || command.status().unwrap()).await.unwrap();
             assert_eq!(status.signal(), Some(9), "{status:?} at {point}");
-            is_merged(&bench.delivery, &order, &request).await;
+            until_merged(&bench.delivery, &order, &request).await;
             assert_eq!(fixture.pulls().await.iter().filter(|p| p.merged).count(), i + 1, "{point}");
             fixture.repo().remove_branch(&request.branch).unwrap();
         }

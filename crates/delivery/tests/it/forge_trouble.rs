@@ -10,7 +10,7 @@ use sluice_delivery::{
 use crate::any_forge::ForgeFixture;
 use crate::contract::proposed;
 use crate::fixture::{Bench, FILE, again, bench, bench_with};
-use crate::merging::{LOOKS, merging};
+use crate::merging::{MAX_LOOKS, merging};
 use crate::standin::{CallKind, ForgeFault};
 
 /// Side by side: they wait more than they compute.
@@ -309,7 +309,7 @@ async fn merges_one(fixture: &ForgeFixture, bench: &Bench, n: usize) {
     let mut looks = 0;
     while !matches!(until_done(&order, tend).await, ChangeRequestStatus::Merged { ours: true, .. }) {
         looks += 1;
-        assert!(looks < LOOKS, "answer {n}: it is not merged");
+        assert!(looks < MAX_LOOKS, "answer {n}: it is not merged");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert!(fixture.repo().read("main", FILE).unwrap().contains(&format!("7.{n}.2")), "answer {n}");

@@ -11,7 +11,7 @@ use crate::commit::{server, to_main};
 use crate::contract::proposed;
 use crate::fixture::{FILE, again, bench, git, yaml};
 use crate::forge_trouble::everywhere;
-use crate::merging::{is_merged, merging, turns_stale, waits};
+use crate::merging::{merging, until_merged, until_outdated, waits};
 use crate::signing::{gpg_key, signed_with, ssh_key, verify_ssh};
 
 /// The file that nobody has reviewed.
@@ -64,7 +64,7 @@ fn forged(fixture: &ForgeFixture, own: &str, how: Forgery) -> String {
 async fn is_delivered_alone(fixture: &ForgeFixture, delivery: &Delivery, order: &Order) {
     let request = proposed(delivery, order).await;
     assert_eq!(fixture.repo().head(&request.branch).unwrap(), request.head_commit);
-    is_merged(delivery, order, &request).await;
+    until_merged(delivery, order, &request).await;
     let DeliveryStrategy::PullRequest { .. } = &order.strategy else { panic!() };
     let version = order.promotion.rsplit('-').next().unwrap();
     assert_eq!(fixture.repo().read("main", FILE).unwrap(), yaml(version));
@@ -105,7 +105,7 @@ pub async fn a_forged_head_is_not_merged_although_it_is_recorded(fixture: ForgeF
         let evil = forged(&fixture, &request.head_commit, how);
         fixture.place(&request.branch, &evil).await;
         let recorded = sluice_delivery::ChangeRequest { head_commit: evil, ..request };
-        turns_stale(&bench.delivery, &order, &recorded, OutdatedReason::NotOwn).await;
+        until_outdated(&bench.delivery, &order, &recorded, OutdatedReason::NotOwn).await;
         assert!(fixture.pulls().await.last().unwrap().open);
         let rebuild = Order { rebuild: Some(OutdatedReason::NotOwn), ..again(&order) };
         is_delivered_alone(&fixture, &bench.delivery, &rebuild).await;
@@ -121,7 +121,7 @@ async fn a_head_on_a_commit_that_was_removed_from_the_base_is_not_merged() {
     let request = proposed(&bench.delivery, &order).await;
     fixture.place("main", &kept).await;
     // Also for the process that made the commit: a merge would bring the removed one back.
-    turns_stale(&bench.delivery, &order, &request, OutdatedReason::NotOwn).await;
+    until_outdated(&bench.delivery, &order, &request, OutdatedReason::NotOwn).await;
     let rebuild = Order { rebuild: Some(OutdatedReason::NotOwn), ..again(&order) };
     is_delivered_alone(&fixture, &bench.delivery, &rebuild).await;
 }
@@ -160,11 +160,11 @@ async fn a_head_that_would_set_another_value_of_the_base_by_now_is_not_merged() 
         let (bench, order) = if restarted {
             (crate::fixture::bench(), Order { retried: true, ..again(&order) })
         } else {
-            turns_stale(&bench.delivery, &order, &request, OutdatedReason::NotOwn).await;
+            until_outdated(&bench.delivery, &order, &request, OutdatedReason::NotOwn).await;
             (bench, Order { rebuild: Some(OutdatedReason::NotOwn), ..again(&order) })
         };
         let request = proposed(&bench.delivery, &order).await;
-        is_merged(&bench.delivery, &order, &request).await;
+        until_merged(&bench.delivery, &order, &request).await;
         assert_eq!(fixture.repo().read("main", "live/a.yaml").unwrap(), release("critical-db", "6.1.5"));
         assert_eq!(fixture.repo().read("main", "live/b.yaml").unwrap(), release("podinfo", "6.1.8"));
     }
@@ -183,11 +183,11 @@ async fn a_head_with_the_values_of_a_pipeline_that_was_corrected_since_is_not_me
     updates[0].name = Some("other".into());
     let request = proposed(&bench.delivery, &wrong).await;
     // The base is where it was, and this process has made the commit.
-    turns_stale(&bench.delivery, &corrected, &request, OutdatedReason::NotOwn).await;
+    until_outdated(&bench.delivery, &corrected, &request, OutdatedReason::NotOwn).await;
     let rebuild = Order { rebuild: Some(OutdatedReason::NotOwn), ..again(&corrected) };
     let remade = proposed(&bench.delivery, &rebuild).await;
     assert_eq!(remade.number, request.number);
-    is_merged(&bench.delivery, &corrected, &remade).await;
+    until_merged(&bench.delivery, &corrected, &remade).await;
     assert_eq!(fixture.repo().read("main", "live/a.yaml").unwrap(), release("podinfo", "6.1.8"));
     assert_eq!(fixture.repo().read("main", "live/b.yaml").unwrap(), release("other", "6.1.5"));
 }
@@ -202,7 +202,7 @@ async fn a_head_whose_file_was_changed_elsewhere_on_the_base_is_merged_as_it_is(
         let noted = |version| format!("# the owner is team podinfo\n{}", release("podinfo", version));
         fixture.commit("noted", &[("live/a.yaml", &noted("6.1.5"))]);
         let bench = if restarted { crate::fixture::bench() } else { bench };
-        is_merged(&bench.delivery, &order, &request).await;
+        until_merged(&bench.delivery, &order, &request).await;
         assert_eq!(fixture.repo().read("main", "live/a.yaml").unwrap(), noted("6.1.8"));
     }
 }

@@ -7,7 +7,7 @@ use crate::any_forge::ForgeFixture;
 use crate::contract::proposed;
 use crate::fixture::{FILE, again, bench, git, started_again, yaml};
 use crate::forge_trouble::everywhere;
-use crate::merging::is_merged;
+use crate::merging::until_merged;
 use crate::standin::{CallKind, ForgeFault, Style};
 
 /// That it is found as merged, and what its end was.
@@ -52,7 +52,7 @@ pub async fn a_merge_by_sluice_is_recognized_in_every_merge_style(fixture: Forge
         });
         let request = proposed(&bench.delivery, &order).await;
         fixture.allow_only(request.number, style).await;
-        is_merged(&bench.delivery, &order, &request).await;
+        until_merged(&bench.delivery, &order, &request).await;
         assert_eq!(fixture.repo().branches().unwrap(), ["main"], "{style:?}");
         // A later reader of the history finds the commit as well.
         let log = fixture.repo().log("main").unwrap();

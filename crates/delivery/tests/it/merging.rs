@@ -1,4 +1,5 @@
-//! Merges by Sluice at every forge: only of the commit that it pushed, and only when nothing blocks exactly that commit.
+//! Merges by Sluice at every forge. Sluice merges only the commit that it has pushed, and only if nothing blocks this
+//! commit.
 
 use std::time::Duration;
 
@@ -14,18 +15,20 @@ use crate::fixture::{FILE, again, bench, yaml};
 use crate::forge_trouble::everywhere;
 use crate::standin::{CallKind, CheckOutcome, ForgeFault};
 
-/// So often is looked whether a forge has made up its mind.
-pub const LOOKS: usize = 1000;
+/// How many times a test looks at a change request until the forge has computed its state.
+pub const MAX_LOOKS: usize = 1000;
 
+/// Returns an order for a change request that Sluice merges when its checks are green.
 pub fn merging(fixture: &ForgeFixture, version: &str) -> Order {
     fixture.order_with(version, |settings| settings.merge = MergeMode::WhenGreen)
 }
 
-/// What it waits for, and whether a check has failed.
+/// Returns what a change request waits for, and whether a check has failed.
 pub async fn waits(delivery: &Delivery, order: &Order, request: &ChangeRequest) -> (String, bool) {
-    for _ in 0..LOOKS {
+    for _ in 0..MAX_LOOKS {
         match delivery.advance(order, request).await.unwrap() {
-            // A forge that still looks whether it can be merged: what nobody has answered yet counts as no.
+            // The forge has not computed yet whether the change request can be merged. Until then, the answer counts as
+            // no.
             ChangeRequestStatus::Open { stale: Some(_), .. } => {}
             ChangeRequestStatus::Waits { why, .. } if why.starts_with("it cannot be merged as it is") => {}
             ChangeRequestStatus::Waits { why, .. } if why.contains("to look whether it can be merged") => {}
@@ -34,24 +37,29 @@ pub async fn waits(delivery: &Delivery, order: &Order, request: &ChangeRequest) 
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    panic!("it conflicts");
+    panic!("the forge reports a conflict");
 }
 
-/// Looks until it cannot be merged as it is, at the head that was pushed.
-pub async fn turns_stale(delivery: &Delivery, order: &Order, request: &ChangeRequest, why: OutdatedReason) {
-    let stale = ChangeRequestStatus::Open { head: request.head_commit.clone(), stale: Some(why) };
+/// Looks until the change request is outdated for this reason, at the head that Sluice pushed.
+pub async fn until_outdated(
+    delivery: &Delivery,
+    order: &Order,
+    request: &ChangeRequest,
+    why: OutdatedReason,
+) {
+    let outdated = ChangeRequestStatus::Open { head: request.head_commit.clone(), stale: Some(why) };
     sluice_testkit::eventually(sluice_testkit::WAIT_TIMEOUT, || async {
         let followed = delivery.advance(order, request).await?;
-        anyhow::ensure!(followed == stale, "{followed:?}");
+        anyhow::ensure!(followed == outdated, "{followed:?}");
         Ok(())
     })
     .await
     .unwrap();
 }
 
-/// Looks until it is merged: forges need a moment to know whether it can be.
-pub async fn is_merged(delivery: &Delivery, order: &Order, request: &ChangeRequest) {
-    for _ in 0..LOOKS {
+/// Looks until the change request is merged. A forge needs a short time to compute whether it can be merged.
+pub async fn until_merged(delivery: &Delivery, order: &Order, request: &ChangeRequest) {
+    for _ in 0..MAX_LOOKS {
         match delivery.advance(order, request).await.unwrap() {
             ChangeRequestStatus::Merged { ours: true, .. } => return,
             ChangeRequestStatus::Waits { failed: false, .. } | ChangeRequestStatus::Open { .. } => {}
@@ -59,13 +67,13 @@ pub async fn is_merged(delivery: &Delivery, order: &Order, request: &ChangeReque
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    panic!("it is not merged: {:?}", delivery.advance(order, request).await);
+    panic!("the change request is not merged: {:?}", delivery.advance(order, request).await);
 }
 
 pub async fn a_change_request_is_merged_when_its_checks_are_green(fixture: ForgeFixture) {
     let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
-    // Where a forge does not say what is required, all that reports is.
+    // If a forge does not report which checks are required, all checks that report are required.
     fixture.protect(request.number, &["ci/build"], 0).await;
     fixture.check(request.number, "ci/build", CheckOutcome::Pending).await;
     let (why, failed) = waits(&bench.delivery, &order, &request).await;
@@ -77,16 +85,16 @@ pub async fn a_change_request_is_merged_when_its_checks_are_green(fixture: Forge
     assert!(fixture.pulls().await[0].open);
     fixture.standin_only(|s| s.change(request.number, |pull| pull.checks.clear()));
     fixture.check(request.number, "ci/build", CheckOutcome::Green).await;
-    is_merged(&bench.delivery, &order, &request).await;
+    until_merged(&bench.delivery, &order, &request).await;
     assert!(fixture.pulls().await[0].merged);
-    // And once more, which changes nothing.
-    is_merged(&bench.delivery, &order, &request).await;
+    // A second call changes nothing.
+    until_merged(&bench.delivery, &order, &request).await;
 }
 
 pub async fn the_checks_of_a_tag_named_like_the_head_branch_do_not_count(fixture: ForgeFixture) {
     let bench = bench();
     let other = fixture.repo().head("main").unwrap();
-    // Of a commit without checks, and of one with green ones.
+    // The tag points first to a commit without checks, then to a commit with green checks.
     for (version, green) in [("6.1.8", false), ("6.2.0", true)] {
         let order = merging(&fixture, version);
         let request = proposed(&bench.delivery, &order).await;
@@ -95,7 +103,7 @@ pub async fn the_checks_of_a_tag_named_like_the_head_branch_do_not_count(fixture
         }
         fixture.check(request.number, "ci/build", CheckOutcome::Failed).await;
         fixture.name_like(&request.head_commit, &other);
-        let says = loop {
+        let message = loop {
             match bench.delivery.advance(&order, &request).await {
                 Ok(ChangeRequestStatus::Waits { why, failed: true, .. }) => break why,
                 Ok(ChangeRequestStatus::Waits { .. } | ChangeRequestStatus::Open { .. }) => {}
@@ -103,7 +111,7 @@ pub async fn the_checks_of_a_tag_named_like_the_head_branch_do_not_count(fixture
                 Err(error) => break error.to_string(),
             }
         };
-        assert!(says.contains("ci/build") || says.contains("is named like the commit"), "{says}");
+        assert!(message.contains("ci/build") || message.contains("is named like the commit"), "{message}");
         assert!(fixture.pulls().await[0].open);
     }
 }
@@ -115,7 +123,7 @@ async fn a_tag_named_like_a_commit_is_not_read_as_that_commit() {
         let order = fixture.order("6.1.8");
         let other = fixture.repo().head("main").unwrap();
         let request = proposed(&bench().delivery, &order).await;
-        // Only the commit says whose it is.
+        // Only the commit shows that the change request is from Sluice.
         fixture.set_body(request.number, "mine now").await;
         fixture.name_like(&request.head_commit, &other);
         let error = bench().delivery.deliver(&again(&order)).await.unwrap_err();
@@ -130,13 +138,13 @@ pub async fn a_merge_waits_for_approvals_of_the_current_head(fixture: ForgeFixtu
     let (why, _) = waits(&bench.delivery, &order, &request).await;
     assert!(why.contains("1 approval"), "{why}");
     fixture.approve(request.number).await;
-    // A newer revision is another head, and nobody has approved it.
+    // A newer revision has another head, which nobody has approved.
     let newer = merging(&fixture, "6.2.0");
     let request = proposed(&bench.delivery, &newer).await;
     let (why, _) = waits(&bench.delivery, &newer, &request).await;
     assert!(why.contains("1 approval"), "{why}");
     fixture.approve(request.number).await;
-    is_merged(&bench.delivery, &newer, &request).await;
+    until_merged(&bench.delivery, &newer, &request).await;
 }
 
 pub async fn a_head_that_sluice_did_not_push_is_not_merged(fixture: ForgeFixture) {
@@ -148,7 +156,7 @@ pub async fn a_head_that_sluice_did_not_push_is_not_merged(fixture: ForgeFixture
         let (why, _) = waits(&bench.delivery, &order, &request).await;
         assert!(why.ends_with(&format!("Sluice pushed {short}")), "{why}");
     }
-    // Nor does a later try take what stands on top for its own.
+    // A later try does not count the newer commit as its own either.
     let found = proposed(&bench.delivery, &again(&order)).await;
     assert_eq!(found, request);
     let (why, _) = waits(&bench.delivery, &order, &found).await;
@@ -156,13 +164,13 @@ pub async fn a_head_that_sluice_did_not_push_is_not_merged(fixture: ForgeFixture
     assert!(fixture.pulls().await[0].open);
 }
 
-pub async fn a_draft_waits_until_a_person_says_that_it_is_ready(fixture: ForgeFixture) {
+pub async fn a_draft_is_merged_after_a_person_marks_it_as_ready(fixture: ForgeFixture) {
     let bench = bench();
     let order = fixture.order_with("6.1.8", |s| (s.merge, s.draft) = (MergeMode::WhenGreen, true));
     let request = proposed(&bench.delivery, &order).await;
     assert!(waits(&bench.delivery, &order, &request).await.0.starts_with("it is a draft"));
     fixture.mark_ready(request.number).await;
-    is_merged(&bench.delivery, &order, &request).await;
+    until_merged(&bench.delivery, &order, &request).await;
 }
 
 pub async fn a_merged_branch_is_deleted_unless_somebody_has_pushed_to_it(fixture: ForgeFixture) {
@@ -172,12 +180,12 @@ pub async fn a_merged_branch_is_deleted_unless_somebody_has_pushed_to_it(fixture
     };
     let (first, second) = (order("6.1.8"), order("6.2.0"));
     let request = proposed(&bench.delivery, &first).await;
-    is_merged(&bench.delivery, &first, &request).await;
+    until_merged(&bench.delivery, &first, &request).await;
     assert_eq!(fixture.repo().branches().unwrap(), ["main"]);
-    // Deleted already, it is no failure.
-    is_merged(&bench.delivery, &first, &request).await;
+    // A branch that is deleted already is no failure.
+    until_merged(&bench.delivery, &first, &request).await;
     fixture.until_gone(&request.branch).await;
-    // Merged by a person, with a push to the branch after it.
+    // A person merges the second change request, and then somebody pushes to its branch.
     let request = proposed(&bench.delivery, &second).await;
     fixture.merge(request.number).await;
     let head = fixture.push(&request.branch);
@@ -191,7 +199,7 @@ pub async fn nothing_is_merged_after_the_fencing_token_is_revoked(fixture: Forge
     let request = proposed(&bench.delivery, &order).await;
     order.fencing_token.revoke();
     assert_eq!(bench.delivery.advance(&order, &request).await.unwrap_err().reason(), "Stopped");
-    // Followed only, it never is.
+    // A change request that is only followed is never merged.
     let open = bench.delivery.follow(&merging(&fixture, "6.1.8"), &request).await.unwrap();
     assert!(matches!(open, ChangeRequestStatus::Open { .. }), "{open:?}");
     assert!(fixture.pulls().await[0].open);
@@ -199,28 +207,28 @@ pub async fn nothing_is_merged_after_the_fencing_token_is_revoked(fixture: Forge
 
 #[tokio::test]
 async fn a_change_request_behind_its_base_is_rebuilt_on_top_of_it() {
-    // The others know no such rule.
+    // The other forges have no such rule.
     for kind in [ForgeKind::GitHub, ForgeKind::GitLab, ForgeKind::Gitea, ForgeKind::Forgejo] {
-        falls_behind(ForgeFixture::of(kind).await).await;
+        check_rebuild_of_outdated_head(ForgeFixture::of(kind).await).await;
     }
-    falls_behind(ForgeFixture::gitea("falls_behind").await).await;
+    check_rebuild_of_outdated_head(ForgeFixture::gitea("falls_behind").await).await;
 }
 
-async fn falls_behind(fixture: ForgeFixture) {
+async fn check_rebuild_of_outdated_head(fixture: ForgeFixture) {
     let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
-    let elsewhere = fixture.commit("elsewhere", &[("other.yaml", "a: b\n")]);
+    let base_commit = fixture.commit("base_commit", &[("other.yaml", "a: b\n")]);
     fixture.fall_behind(request.number).await;
-    turns_stale(&bench.delivery, &order, &request, OutdatedReason::Behind).await;
-    // A try that is not told so leaves what is there, and its approvals.
+    until_outdated(&bench.delivery, &order, &request, OutdatedReason::Behind).await;
+    // A try without the order to rebuild keeps the head, and its approvals.
     assert_eq!(proposed(&bench.delivery, &order).await.head_commit, request.head_commit);
     let rebuild = Order { rebuild: Some(OutdatedReason::Behind), ..again(&order) };
     let again = proposed(&bench.delivery, &rebuild).await;
     assert_eq!(again.number, request.number);
     assert_ne!(again.head_commit, request.head_commit);
-    assert_eq!(fixture.repo().log(&request.branch).unwrap()[1].sha, elsewhere);
+    assert_eq!(fixture.repo().log(&request.branch).unwrap()[1].sha, base_commit);
     assert_eq!(proposed(&bench.delivery, &rebuild).await.head_commit, again.head_commit);
-    is_merged(&bench.delivery, &order, &again).await;
+    until_merged(&bench.delivery, &order, &again).await;
 }
 
 #[tokio::test]
@@ -258,7 +266,10 @@ async fn a_change_request_closed_during_its_replacement_is_rejected() {
         fixture.repo().tap().hang(true);
         let meanwhile = async {
             sluice_testkit::eventually(sluice_testkit::WAIT_TIMEOUT, || async {
-                anyhow::ensure!(bench.delivery.stats().git_fetches > fetches, "it has not looked yet");
+                anyhow::ensure!(
+                    bench.delivery.stats().git_fetches > fetches,
+                    "the delivery has not fetched yet"
+                );
                 Ok(())
             })
             .await
@@ -282,18 +293,18 @@ async fn a_change_request_with_conflicts_is_rebuilt_on_top_of_its_base() {
     let order = merging(&fixture, "6.1.8");
     let request = proposed(&bench.delivery, &order).await;
     let by_hand = fixture.commit("by hand", &[(FILE, &yaml("6.1.6"))]);
-    turns_stale(&bench.delivery, &order, &request, OutdatedReason::Conflicts).await;
+    until_outdated(&bench.delivery, &order, &request, OutdatedReason::Conflicts).await;
     let rebuild = Order { rebuild: Some(OutdatedReason::Conflicts), ..again(&order) };
     let remade = proposed(&bench.delivery, &rebuild).await;
     assert_eq!(remade.number, request.number);
     assert_ne!(remade.head_commit, request.head_commit);
     assert_eq!(fixture.repo().log(&request.branch).unwrap()[1].sha, by_hand);
-    is_merged(&bench.delivery, &order, &remade).await;
+    until_merged(&bench.delivery, &order, &remade).await;
     assert_eq!(fixture.repo().read("main", FILE).unwrap(), yaml("6.1.8"));
 }
 
 #[tokio::test]
-async fn a_push_in_the_last_moment_is_not_merged() {
+async fn a_push_directly_before_the_merge_is_not_merged() {
     everywhere(async |fixture| {
         let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
         let request = proposed(&bench.delivery, &order).await;
@@ -302,7 +313,7 @@ async fn a_push_in_the_last_moment_is_not_merged() {
             bench.delivery.advance(&order, &request).await.unwrap(),
             ChangeRequestStatus::Merged { .. }
         );
-        // Bitbucket Cloud takes nothing that would hold it to a head.
+        // The merge call of Bitbucket Cloud has no parameter for the expected head.
         assert_eq!(merged, fixture.kind() == ForgeKind::Bitbucket, "{:?}", fixture.kind());
         if !merged {
             let (why, _) = waits(&bench.delivery, &order, &request).await;
@@ -324,7 +335,7 @@ async fn a_push_after_the_checks_were_read_is_not_merged() {
 }
 
 #[tokio::test]
-async fn a_merge_whose_answer_is_lost_is_seen_or_repeated() {
+async fn a_merge_whose_answer_is_lost_is_found_or_repeated() {
     everywhere(async |fixture| {
         for (version, trouble) in
             [("6.1.8", ForgeFault::Lose), ("6.2.0", ForgeFault::Answer(502, vec![], "bad gateway"))]
@@ -342,7 +353,7 @@ async fn a_merge_whose_answer_is_lost_is_seen_or_repeated() {
                 }
                 other => panic!("{other:?}"),
             }
-            is_merged(&bench.delivery, &order, &request).await;
+            until_merged(&bench.delivery, &order, &request).await;
         }
         assert_eq!(fixture.pulls().await.iter().filter(|p| p.merged).count(), 2);
     })
@@ -361,7 +372,7 @@ async fn a_rejected_merge_has_the_message_of_the_forge() {
         fixture.standin().inject_fault(CallKind::Merge, ForgeFault::Answer(403, vec![], no));
         let error = bench.delivery.advance(&order, &request).await.unwrap_err();
         assert_eq!(error.reason(), "PermissionDenied", "{error}");
-        is_merged(&bench.delivery, &order, &request).await;
+        until_merged(&bench.delivery, &order, &request).await;
     })
     .await;
 }
@@ -378,7 +389,7 @@ async fn an_html_page_as_an_answer_prevents_a_merge() {
         let error = bench.delivery.advance(&order, &request).await.unwrap_err();
         assert_eq!((error.reason(), error.retry()), ("ForgeRefused", Retry::Soon), "{error}");
         assert!(fixture.pulls().await[0].open);
-        is_merged(&bench.delivery, &order, &request).await;
+        until_merged(&bench.delivery, &order, &request).await;
     })
     .await;
 }
@@ -392,17 +403,17 @@ async fn a_new_head_without_checks_is_not_merged_immediately() {
         let (why, failed) = waits(&bench.delivery, &fresh, &request).await;
         assert!(why == "waits for checks: none has reported yet" && !failed, "{why}");
         assert!(fixture.pulls().await[0].open);
-        is_merged(&bench.delivery, &order, &request).await;
+        until_merged(&bench.delivery, &order, &request).await;
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_token_without_rights_for_checks_merges_a_clean_head() {
+async fn a_token_that_may_not_read_checks_merges_a_clean_head() {
     let fixture = ForgeFixture::github().await;
     let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
-    // As GitHub answers fine-grained tokens: github.com/cli/cli/issues/12597.
+    // GitHub answers fine-grained tokens like this: github.com/cli/cli/issues/12597.
     let answer = |state: &str, field: &str| {
         let commit = json!({"oid": request.head_commit, "statusCheckRollup": null});
         let pull = json!({"id": "PR_1", "headRefOid": request.head_commit, "mergeStateStatus": state,
@@ -421,7 +432,7 @@ async fn a_token_without_rights_for_checks_merges_a_clean_head() {
     assert_eq!(error.reason(), "PermissionDenied", "{error}");
     assert!(fixture.pulls().await[0].open);
     fixture.standin().inject_fault(CallKind::ReadFacts, answer("CLEAN", "statusCheckRollup"));
-    is_merged(&bench.delivery, &order, &request).await;
+    until_merged(&bench.delivery, &order, &request).await;
     assert!(fixture.pulls().await[0].merged);
 }
 
@@ -448,7 +459,7 @@ async fn a_failed_check_prevents_a_merge_if_the_newest_checks_come_first() {
     let fixture = ForgeFixture::gitea("many-checks").await;
     let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
-    // The newest come first, 50 at most at once.
+    // Gitea returns the newest checks first, at most 50 on a page.
     fixture.check(request.number, "ci/first", CheckOutcome::Failed).await;
     for n in 0..50 {
         fixture.check(request.number, &format!("ci/{n}"), CheckOutcome::Green).await;
@@ -468,7 +479,7 @@ async fn a_later_approval_replaces_requested_changes() {
     let (why, _) = waits(&bench.delivery, &order, &request).await;
     assert_eq!(why, "waits for the changes that a reviewer asks for");
     fixture.approve(request.number).await;
-    is_merged(&bench.delivery, &order, &request).await;
+    until_merged(&bench.delivery, &order, &request).await;
 }
 
 #[tokio::test]
@@ -488,16 +499,16 @@ async fn the_merge_queue_is_entered_once_with_the_pushed_head() {
         assert_eq!(why, "it is in the merge queue");
         request.queued = true;
         assert_eq!(waits_for_queue(&bench.delivery, &order, &request).await, (why, true));
-        // Put out, it is not put in again by itself.
+        // Sluice does not add a change request again that was removed from the queue.
         fixture.standin().change(request.number, |pull| pull.queued = false);
         let (why, queued) = waits_for_queue(&bench.delivery, &order, &request).await;
         assert!(why.contains("has put it out") && queued, "{why}");
         assert!(!fixture.standin().pulls()[0].queued);
-        // Bitbucket Cloud takes nothing that would hold it to a head.
+        // The merge call of Bitbucket Cloud has no parameter for the expected head.
         if fixture.kind() == ForgeKind::Bitbucket {
             return;
         }
-        // Another head may be put in, if it is the one that was pushed.
+        // Another head may be added to the queue, if Sluice has pushed it.
         let newer = fixture.order_with("6.2.0", |settings| settings.merge = MergeMode::Queue);
         let request = proposed(&bench.delivery, &newer).await;
         assert!(!request.queued);
@@ -518,8 +529,8 @@ async fn a_long_merge_is_polled_until_it_ends() {
         ChangeRequestStatus::Merged { ours: true, .. } => {}
         other => panic!("{other:?}"),
     }
-    assert_eq!(bench.delivery.stats().calls("POST"), 2, "opened once, merged once");
-    // A task that fails says why.
+    assert_eq!(bench.delivery.stats().calls("POST"), 2, "one call opens, and one merges");
+    // The message of a failed task is shown.
     let order = merging(&fixture, "6.2.0");
     let request = proposed(&bench.delivery, &order).await;
     fixture.standin().forge_state(|forge_state| forge_state.merge_takes = 3);
@@ -539,7 +550,7 @@ async fn a_merge_waits_in_the_merge_queue_of_the_base() {
     for _ in 0..2 {
         assert_eq!(waits_for_queue(&bench.delivery, &order, &request).await.0, "it is in the merge queue");
     }
-    assert_eq!(bench.delivery.stats().calls("POST"), 2, "opened once, put in once");
+    assert_eq!(bench.delivery.stats().calls("POST"), 2, "one call opens, and one adds to the queue");
 }
 
 async fn waits_for_queue(delivery: &Delivery, order: &Order, request: &ChangeRequest) -> (String, bool) {

@@ -7,7 +7,7 @@ use sluice_testkit::Landing;
 use crate::any_forge::ForgeFixture;
 use crate::contract::proposed;
 use crate::fixture::{bench, git};
-use crate::merging::{is_merged, merging, waits};
+use crate::merging::{merging, until_merged, waits};
 use crate::standin::{CallKind, CheckOutcome, ForgeFault};
 
 #[tokio::test]
@@ -29,7 +29,7 @@ async fn a_github_that_does_not_know_the_state_of_a_merge_is_asked_for_required_
     assert!(why == "waits for checks: ci/build pending" && !failed, "{why}");
     fixture.check(request.number, "ci/build", CheckOutcome::Green).await;
     unknown();
-    is_merged(&bench.delivery, &order, &request).await;
+    until_merged(&bench.delivery, &order, &request).await;
     assert_eq!(fixture.standin().calls().iter().filter(|call| call.contains("graphql")).count(), 4);
 }
 
@@ -45,7 +45,7 @@ async fn gitlab_missing_merge_rights_differ_from_an_unknown_token() {
     assert_eq!(error.reason(), "PermissionDenied");
     let says = error.to_string();
     assert!(says.contains("may not merge into main") && says.contains("Maintainer"), "{says}");
-    is_merged(&bench.delivery, &order, &request).await;
+    until_merged(&bench.delivery, &order, &request).await;
 }
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn bitbucket_server_missing_merge_rights_differ_from_an_unknown_token() {
         fixture.standin().inject_fault(CallKind::Merge, refused(name));
         assert_eq!(bench.delivery.advance(&order, &request).await.unwrap_err().reason(), reason);
     }
-    is_merged(&bench.delivery, &order, &request).await;
+    until_merged(&bench.delivery, &order, &request).await;
 }
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn a_rejecting_policy_of_azure_devops_is_not_a_missing_right() {
     let (why, failed) = waits(&bench.delivery, &order, &request).await;
     assert_eq!(why, "its forge does not merge it: A required policy is not satisfied.");
     assert!(!failed);
-    is_merged(&bench.delivery, &order, &request).await;
+    until_merged(&bench.delivery, &order, &request).await;
 }
 
 #[tokio::test]
@@ -101,7 +101,7 @@ async fn a_merge_waits_until_the_forge_has_computed_mergeability() {
         let why = format!("waits for {name} to look whether it can be merged");
         let waits = ChangeRequestStatus::Waits { why, failed: false, queued: false };
         assert_eq!(bench.delivery.advance(&order, &request).await.unwrap(), waits);
-        is_merged(&bench.delivery, &order, &request).await;
+        until_merged(&bench.delivery, &order, &request).await;
     }
 }
 
@@ -116,7 +116,7 @@ async fn a_delayed_completion_at_azure_devops_is_not_repeated() {
     let completed = bench.delivery.stats().calls("PATCH");
     bench.delivery.advance(&order, &request).await.unwrap();
     assert_eq!(bench.delivery.stats().calls("PATCH"), completed);
-    is_merged(&bench.delivery, &order, &request).await;
+    until_merged(&bench.delivery, &order, &request).await;
 }
 
 #[tokio::test]
@@ -145,7 +145,7 @@ async fn a_merge_waits_while_gitlab_shows_the_pipeline_of_an_earlier_head() {
     let of_head = (head.clone(), result("results-2", &head));
     fixture.standin().change(request.number, |pull| pull.results.push(of_head));
     fixture.check(request.number, "ci/build", CheckOutcome::Green).await;
-    is_merged(&bench.delivery, &newer, &request).await;
+    until_merged(&bench.delivery, &newer, &request).await;
 }
 
 #[tokio::test]
@@ -171,7 +171,7 @@ async fn every_check_of_azure_devops_counts_if_no_policy_is_blocking() {
     assert!(why == "checks failed: deploy; waits for checks: lint pending" && failed, "{why}");
     status("deploy", CheckOutcome::Green, None);
     status("lint", CheckOutcome::Green, Some(2));
-    is_merged(&bench.delivery, &order, &request).await;
+    until_merged(&bench.delivery, &order, &request).await;
 }
 
 #[tokio::test]
@@ -185,5 +185,5 @@ async fn only_blocking_policies_of_azure_devops_count_if_there_are_any() {
         pull.optional = vec![("scan".into(), CheckOutcome::Failed)];
         pull.statuses.push(("deploy".into(), CheckOutcome::Failed, None));
     });
-    is_merged(&bench.delivery, &order, &request).await;
+    until_merged(&bench.delivery, &order, &request).await;
 }
