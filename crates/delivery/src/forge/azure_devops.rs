@@ -23,16 +23,16 @@ use crate::address::{AddressError, RepositoryAddress};
 use crate::forge_kind::ForgeKind;
 use crate::outcome::ChangeRequest;
 
-/// Supported by the service, and by every server since 2020.
+/// The version of the API. The service supports this version, and every server since 2020.
 const VERSION: (&str, &str) = ("api-version", "6.0");
-/// The same, for calls that were a preview in that version.
+/// The version for calls that were a preview at that time.
 const PREVIEW: (&str, &str) = ("api-version", "6.0-preview.1");
 const BRANCH: &str = "refs/heads/";
 const PAGE: u64 = 100;
 /// The policy that limits the ways to merge, "Limit merge types" (learn.microsoft.com/rest/api/azure/devops/policy/types).
 const MERGE_TYPES: &str = "fa4e907d-c16b-4a4c-9dfa-4916e5d171ab";
-/// Its settings, and the strategies that they allow ("GitPullRequestMergeStrategy"), in the order of preference. The
-/// default without such a policy comes first.
+/// The settings of this policy, each with the strategy that it allows ("GitPullRequestMergeStrategy"), in the order of
+/// preference. The first strategy is the default without such a policy.
 const STRATEGIES: [(&str, &str); 5] = [
     ("allowNoFastForward", "noFastForward"),
     ("allowSquash", "squash"),
@@ -43,7 +43,7 @@ const STRATEGIES: [(&str, &str); 5] = [
 /// The length from which lists shorten descriptions ("will be truncated up to 400 symbols": "Get Pull Requests").
 const SHORTENED_FROM: usize = 400;
 
-/// The fields that are read of answers.
+/// The fields of answers that Sluice reads.
 const FIELDS: &str = "allowNoFastForward allowRebase allowRebaseMerge allowSquash comment commitId configuration context \
     creationDate description displayName forkSource genre id isBlocking isDeleted isDraft isEnabled \
     iterationId labels lastMergeCommit lastMergeSourceCommit mergeStatus minimumApproverCount name \
@@ -106,7 +106,7 @@ impl AzureDevOps {
             ("$skip", &skip),
         ];
         if !since.is_empty() {
-            // It is the time of creation unless another one is requested.
+            // `minTime` means the time of creation, unless another time is requested.
             query.push(("searchCriteria.minTime", since));
         }
         let reduce = |answer: Value| {
@@ -117,8 +117,8 @@ impl AzureDevOps {
         self.http.page(self.url(&["pullrequests"], &query), reduce).await
     }
 
-    /// The pull requests from a branch, the newest first, each with its whole description. The order of a list is not
-    /// documented, so it is read to its end.
+    /// Returns the pull requests from a branch, the newest first, each with its whole description. The order of a list
+    /// is not documented, so the list is read to its end.
     async fn all(
         &self,
         (head, base): (&str, &str),
@@ -139,9 +139,10 @@ impl AzureDevOps {
         Ok(all)
     }
 
-    /// The statuses of a pull request, which are not those of its commits: the newest of each context, because "to update a
-    /// status create a new status with the same genre and name". Of the statuses of an iteration (a push), only those of
-    /// the iteration that made this head ("Pull Request Statuses", "Pull Request Iterations").
+    /// Returns the statuses of a pull request itself, without those of its commits. Of each context, only the newest
+    /// status counts, because "to update a status create a new status with the same genre and name". A status of an
+    /// iteration (a push) counts only if the iteration made this head ("Pull Request Statuses", "Pull Request
+    /// Iterations").
     async fn own_statuses(&self, number: u64, head: &str) -> ForgeResult<Vec<Value>> {
         let (id, of) = (number.to_string(), |one: &Value| one["iterationId"].as_u64().filter(|id| *id > 0));
         let url = self.versioned(PREVIEW, &["pullrequests", &id, "statuses"], &[]);
@@ -168,8 +169,8 @@ impl AzureDevOps {
         self.http.change(Method::PATCH, self.one(number, &[]), body, |value| self.parse(value)).await
     }
 
-    /// A pull request from a branch of this repository. Those from forks are skipped: their branches can have the same
-    /// names.
+    /// Parses a pull request from a branch of this repository. Pull requests from forks are skipped, because their
+    /// branches can have the same names.
     fn parse(&self, value: &Value) -> Option<ForgeChangeRequest> {
         if !value["forkSource"].is_null() {
             return None;
@@ -205,7 +206,7 @@ impl AzureDevOps {
         })
     }
 
-    /// The address of the page of a pull request, which answers do not have.
+    /// Returns the address of the page of a pull request. Answers do not contain this address.
     fn page_url(&self, number: u64) -> Option<String> {
         let RepositoryPlace { collection, project, repository } = &self.place;
         let mut url = Url::parse(collection).ok()?;
@@ -220,13 +221,13 @@ impl AzureDevOps {
     }
 }
 
-/// The repository of any of its addresses.
+/// Returns the repository for any form of its address.
 fn place(address: &RepositoryAddress) -> Result<RepositoryPlace, AddressError> {
     let not = || AddressError::NotOf {
         address: address.text.clone(),
         forge: "Azure DevOps",
         write: "https://dev.azure.com/organization/project/_git/repository or \
-                git@ssh.dev.azure.com:v3/organization/project/repository, at an own server \
+                git@ssh.dev.azure.com:v3/organization/project/repository; on your own server \
                 https://host/collection/project/_git/repository",
     };
     let (host, parts) = (address.host_name(), address.parts());
@@ -243,7 +244,7 @@ fn place(address: &RepositoryAddress) -> Result<RepositoryPlace, AddressError> {
         };
     }
     let [before @ .., "_git", repository] = parts.as_slice() else { return Err(not()) };
-    // The first repository of a project has its name, and the address may omit the project.
+    // The first repository of a project has the name of the project, and its address may omit the project.
     let organization = host.strip_suffix(".visualstudio.com");
     match (organization, before) {
         (Some(name), ["DefaultCollection", rest @ ..] | rest) if rest.len() < 2 => {
@@ -266,7 +267,7 @@ impl AzureDevOps {
         let ListFilter::Since(since) = filter else { return self.all((head, base), "active", "").await };
         let since = pager::earliest(since);
         let mut all = self.all((head, base), "all", &since.to_string()).await?;
-        // A server that does not know the time limit returns all.
+        // A server that does not support the time limit returns all pull requests.
         all.found.retain(|found| found.created >= since);
         Ok(all)
     }
@@ -290,7 +291,7 @@ impl AzureDevOps {
         if found.base == proposal.base {
             return Ok(found);
         }
-        // Only if it differs: not every server allows the change.
+        // The base is changed only if it differs, because not every server allows this change.
         self.patch(number, &json!({"targetRefName": format!("{BRANCH}{}", proposal.base)})).await
     }
 
@@ -304,7 +305,7 @@ impl AzureDevOps {
                     let url = self.versioned(PREVIEW, &[&path[..], &["labels"]].concat(), &[]);
                     text(&self.http.post(url, &json!({"name": name})).await?["name"])
                 }
-                // The id of an identity: a token for code alone cannot look it up by a name.
+                // The name is the id of an identity, because a token for code alone cannot look up people by name.
                 MetadataKind::Reviewer => {
                     let url = self.url(&[&path[..], &["reviewers", name]].concat(), &[]);
                     text(&self.http.put(url, &json!({"vote": 0})).await?["id"])
@@ -338,9 +339,9 @@ impl AzureDevOps {
         let url = self.url(&["commits", &head, "statuses"], &[("latestOnly", "true")]);
         let statuses = self.http.get(url).await?;
         let mut readiness = Readiness { head, ..Readiness::default() };
-        // The head is that of the last comparison ("at the time of the last pull request merge").
+        // This is the head of the last comparison with the base ("at the time of the last pull request merge").
         if matches!(now["mergeStatus"].as_str(), Some("queued" | "notSet")) {
-            readiness.waits.push("Azure DevOps to look whether it can be merged".into());
+            readiness.waits.push("Azure DevOps to check whether it can be merged".into());
         }
         readiness.add_policies(&now, &policies);
         readiness.checks.extend(statuses["value"].as_array().into_iter().flatten().map(check));
@@ -348,7 +349,7 @@ impl AzureDevOps {
         Ok(readiness)
     }
 
-    // "Pull Requests - Update": it is completed only at the named commit, with a delay.
+    // "Pull Requests - Update": the pull request is completed only at the named commit, after a delay.
     async fn merge(&self, call: &MergeCall<'_>) -> ForgeResult<()> {
         if call.mode == MergeMode::Queue {
             return Err(self.http.lacks("merge queue"));
@@ -364,7 +365,7 @@ impl AzureDevOps {
     }
 
     async fn comment(&self, number: u64, text: &str) -> ForgeResult<()> {
-        // Closed, because a policy can require that all threads are closed.
+        // The thread is closed, because a policy can require that all threads are closed.
         let body = json!({
             "comments": [{"parentCommentId": 0, "content": text, "commentType": "text"}],
             "status": "closed",
@@ -391,8 +392,8 @@ impl AzureDevOps {
 }
 
 impl Readiness {
-    /// Adds the policies of the target branch, and the votes. A policy that does not block is a check like any other, once
-    /// it has begun: many are started only by hand.
+    /// Adds the policies of the target branch, and the votes. A policy that does not block counts as a check once it
+    /// has begun, because many policies are started only by hand.
     fn add_policies(&mut self, now: &Value, policies: &Value) {
         for one in policies["value"].as_array().into_iter().flatten() {
             let policy = &one["configuration"];
@@ -413,7 +414,7 @@ impl Readiness {
                 continue;
             }
             if kind["id"] == MERGE_TYPES {
-                // It is checked against the strategy of the merge.
+                // This policy is no check: it limits the strategy of the merge.
                 let allowed = STRATEGIES.iter().find(|(setting, _)| settings[*setting] == true);
                 self.merge_options = allowed.map(|(_, strategy)| (*strategy).into()).unwrap_or_default();
                 continue;
@@ -439,14 +440,14 @@ impl Readiness {
     }
 }
 
-/// The context of a status, in one text.
+/// Returns the context of a status as one text.
 fn context(one: &Value) -> String {
     let parts = [&one["context"]["genre"], &one["context"]["name"]];
     let parts: Vec<String> = parts.into_iter().filter_map(text).filter(|part| !part.is_empty()).collect();
     parts.join("/")
 }
 
-/// A status. Statuses alone do not block a merge.
+/// Returns a status as a check, which is not required: statuses alone do not block a merge.
 fn check(one: &Value) -> Check {
     let state = match one["state"].as_str() {
         Some("succeeded" | "notApplicable") => CheckState::Green,

@@ -33,7 +33,7 @@ const MAX_KEY_CHARS: usize = 40;
 /// How long a running merge task is polled, and the first and the longest pause between two polls.
 const TASK_TIMEOUT: Duration = Duration::from_secs(15);
 const TASK_PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
-/// The fields that are read of answers.
+/// The fields of answers that Sluice reads.
 const FIELDS: &str = "account_id branch commit created_on default_merge_strategy description destination draft full_name \
     hash href html id key links merge_commit name next parents participants queued repository reviewers \
     source state task_status title uuid values";

@@ -30,7 +30,7 @@ const DRAFTS: [&str; 2] = ["WIP:", "[WIP]"];
 const STYLES: [&str; 5] = ["merge", "rebase", "rebase-merge", "squash", "fast-forward-only"];
 /// The most patterns of required checks.
 const MAX_PATTERNS: usize = 500;
-/// The fields that are read of answers.
+/// The fields of answers that Sluice reads.
 const FIELDS: &str = "assignees base body commit commit_id context created_at default_merge_style dismissed draft \
     enable_status_check head html_url id label labels login merge_commit_sha mergeable merged name \
     number object official parents ref repo_id requested_reviewers required_approvals sha stale state \

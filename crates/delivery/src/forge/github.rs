@@ -22,7 +22,7 @@ use crate::address::{AddressError, RepositoryAddress};
 use crate::forge_kind::ForgeKind;
 use crate::outcome::ChangeRequest;
 
-/// The fields that are read of answers.
+/// The fields of answers that Sluice reads.
 const FIELDS: &str = "assignees base baseRef body commit commits conclusion context contexts created_at data draft \
     endCursor expires_at hasNextPage head headRefOid html_url id isRequired labels \
     latestOpinionatedReviews login mergeCommitAllowed mergeQueueEntry mergeStateStatus merge_commit_sha \
@@ -185,7 +185,7 @@ fn readiness(pull: &Value, contexts: Option<Vec<Check>>, merge: MergeMode) -> Re
         Some("UNSTABLE") if hidden => {
             readiness.waits.push("its checks, which this token may not read".into());
         }
-        Some("UNKNOWN") => readiness.waits.push("GitHub to look whether it can be merged".into()),
+        Some("UNKNOWN") => readiness.waits.push("GitHub to check whether it can be merged".into()),
         // A required check has not reported, or a rule is not met. With a merge queue, this is the state before it.
         Some("BLOCKED") if nothing_said && merge != MergeMode::Queue => {
             readiness

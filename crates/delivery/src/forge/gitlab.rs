@@ -29,7 +29,7 @@ const DRAFTS: [&str; 3] = ["Draft:", "[Draft]", "(Draft)"];
 /// The most characters of a status's `target_url` (lib/api/commit_statuses.rb of gitlabhq/gitlabhq).
 const TARGET_URL: usize = 255;
 
-/// The fields that are read of answers.
+/// The fields of answers that Sluice reads.
 const FIELDS: &str = "allow_failure approvals_left assignees created_at description detailed_merge_status draft \
     has_conflicts head_pipeline id iid labels merge_commit_sha merge_status merged_at name parent_ids \
     pipeline_id reviewers sha source_branch source_project_id squash_commit_sha state status \
@@ -37,7 +37,7 @@ const FIELDS: &str = "allow_failure approvals_left assignees created_at descript
 
 pub(super) struct GitLab {
     http: ForgeHttp,
-    /// Groups, subgroups and name: one part of the path, with its slashes escaped
+    /// The path of the project: groups, subgroups and name. In an address it is one part, with escaped slashes
     /// (docs.gitlab.com/api/rest, "Namespaced paths").
     project: String,
 }
@@ -46,7 +46,7 @@ impl GitLab {
     pub(super) fn new(connection: &ForgeConnection<'_>) -> ForgeResult<Self> {
         let address = &connection.address;
         let project = project(address)?;
-        // One host for SSH behind a firewall (docs.gitlab.com/user/gitlab_com).
+        // gitlab.com has a second host for SSH behind a firewall (docs.gitlab.com/user/gitlab_com).
         let origin = match address.host_name() {
             "altssh.gitlab.com" => "https://gitlab.com".into(),
             _ => address.origin(),
@@ -70,7 +70,7 @@ impl GitLab {
         let (page, size, project) = ((at + 1).to_string(), PAGE.to_string(), self.project_id().await?);
         let query = [
             ("source_branch", head),
-            // Otherwise those from branches of this name in forks, too.
+            // Without this id, merge requests from branches of this name in forks are listed, too.
             ("source_project_id", &project),
             ("state", state),
             ("order_by", "created_at"),
@@ -86,7 +86,7 @@ impl GitLab {
         self.http.page(self.url(&["merge_requests"], &query), reduce).await
     }
 
-    /// The number of the project, which never changes.
+    /// Returns the id of the project, which never changes.
     async fn project_id(&self) -> ForgeResult<String> {
         const KEY: &str = "id of the project";
         if let Some(known) = self.http.known_id(KEY) {
@@ -98,7 +98,7 @@ impl GitLab {
         Ok(id)
     }
 
-    /// The number of a user (docs.gitlab.com/api/users).
+    /// Returns the id of a user (docs.gitlab.com/api/users).
     async fn user(&self, name: &str) -> ForgeResult<u64> {
         let found = self.http.get(self.http.url(&["users"], &[("username", name)])).await?;
         found[0]["id"].as_u64().ok_or_else(|| {
@@ -108,38 +108,39 @@ impl GitLab {
     }
 }
 
-/// What a merge request waits for apart from its checks, by the states of docs.gitlab.com/api/merge_requests,
-/// "Merge status".
+/// Returns what a merge request waits for, apart from its checks. The states are those of
+/// docs.gitlab.com/api/merge_requests, "Merge status".
 fn waits(now: &Value, approvals_left: u64, readiness: &Readiness) -> Vec<String> {
     // GitLab before 15.6 has only the older field.
     let older = if now["merge_status"] == "can_be_merged" { "mergeable" } else { "checking" };
     let all_green = readiness.checks.iter().all(|check| check.state == CheckState::Green);
     let wait = match now["detailed_merge_status"].as_str().unwrap_or(older) {
         "mergeable" => return Vec::new(),
-        // The checks show it, if they have begun, unless the pipeline waits for a manual job.
+        // A check that is not green shows the reason already. If there is no such check, the pipeline has not begun, or
+        // waits for a manual job.
         "ci_must_pass" | "ci_still_running" if all_green => "its pipeline".into(),
         "ci_must_pass" | "ci_still_running" => return Vec::new(),
         "not_approved" => approvals(approvals_left),
         "requested_changes" => "the changes that a reviewer asks for".into(),
         "discussions_not_resolved" => "its discussions to be resolved".into(),
         "conflict" => "its conflicts to be resolved".into(),
-        // Sluice fixes that, once nothing else is missing.
+        // Sluice rebuilds the head itself, once nothing else is missing.
         "need_rebase" => return Vec::new(),
         "checking" | "unchecked" | "preparing" | "approvals_syncing" => {
-            "GitLab to look whether it can be merged".into()
+            "GitLab to check whether it can be merged".into()
         }
         other => format!("what GitLab calls {other}"),
     };
     vec![wait]
 }
 
-/// The pipeline of the head, by its failed or running jobs if they are known. `ran_for` is the commit of the pipeline, if
-/// that is not the head.
+/// Returns the failed and running jobs of the head's pipeline as checks, or the pipeline as one check. `ran_for` is the
+/// commit of the pipeline, if that is not the head.
 ///
-/// `head_pipeline` is the last known pipeline. Until a push has a pipeline, or if it gets none, it is that of an earlier
-/// head (github.com/sortie-ai/sortie/issues/828). GitLab's own `diff_head_pipeline?` goes by `sha` and
-/// `source_sha`, of which the API shows the first alone; but the merge that a pipeline for merged results runs
-/// for has the head as its second parent (`MergeRequests::MergeToRefService`).
+/// `head_pipeline` is the last known pipeline. If a push has no pipeline yet, or gets none, that is the pipeline of an
+/// earlier head (github.com/sortie-ai/sortie/issues/828). GitLab itself compares `sha` and `source_sha`
+/// (`diff_head_pipeline?`), but the API shows only `sha`. A pipeline for merged results runs for a merge commit, whose
+/// second parent is the head (`MergeRequests::MergeToRefService`).
 fn checks(now: &Value, ran_for: Option<&ForgeCommit>, jobs: &Value) -> Vec<Check> {
     let state = |status: &Value| match status.as_str() {
         Some("success" | "skipped" | "manual") => CheckState::Green,
@@ -147,23 +148,24 @@ fn checks(now: &Value, ran_for: Option<&ForgeCommit>, jobs: &Value) -> Vec<Check
         _ => CheckState::Pending,
     };
     let pipeline = &now["head_pipeline"];
-    let merged = ran_for.and_then(|commit| commit.parents.get(1));
-    let of_head = text(&now["sha"])
-        .is_some_and(|head| pipeline["sha"] == head.as_str() || merged.is_some_and(|merged| *merged == head));
-    let whole = if of_head { state(&pipeline["status"]) } else { CheckState::Pending };
+    let second_parent = ran_for.and_then(|commit| commit.parents.get(1));
+    let of_head = text(&now["sha"]).is_some_and(|head| {
+        pipeline["sha"] == head.as_str() || second_parent.is_some_and(|parent| *parent == head)
+    });
+    let pipeline_state = if of_head { state(&pipeline["status"]) } else { CheckState::Pending };
     let jobs = jobs.as_array().into_iter().flatten();
     let jobs = jobs.filter(|job| job["allow_failure"].as_bool() != Some(true));
     let mut checks: Vec<Check> = jobs
         .filter_map(|job| Some(Check::new(text(&job["name"])?, state(&job["status"]), true)))
         .filter(|job| job.state != CheckState::Green)
         .collect();
-    if checks.is_empty() || whole == CheckState::Green {
-        checks = vec![Check::new("pipeline", whole, true)];
+    if checks.is_empty() || pipeline_state == CheckState::Green {
+        checks = vec![Check::new("pipeline", pipeline_state, true)];
     }
     checks
 }
 
-/// The path of the project. A single dash separates it from the pages about it.
+/// Returns the path of the project. In the address of a page, a part that is a single dash comes after this path.
 fn project(address: &RepositoryAddress) -> Result<String, AddressError> {
     let parts = address.parts();
     if parts.len() < 2 || parts.iter().any(|part| part == "-") {
@@ -209,7 +211,7 @@ impl GitLab {
             MetadataKind::Reviewer => ("reviewers", "reviewer_ids"),
             MetadataKind::Assignee => ("assignees", "assignee_ids"),
         };
-        // GitLab removes those that are not in the list. Without a licence it accepts only one.
+        // GitLab removes people who are not in the list. Without a licence, GitLab accepts only one person.
         let now = self.http.get(url.clone()).await?;
         let there = now[key].as_array().into_iter().flatten().filter_map(|user| user["id"].as_u64());
         let mut ids: Vec<u64> = there.collect();
@@ -256,8 +258,8 @@ impl GitLab {
         readiness.waits = waits(&now, missing, &readiness);
         readiness.behind = now["detailed_merge_status"] == "need_rebase";
         if merge == MergeMode::Queue {
-            let car = self.http.read(self.url(&["merge_trains", "merge_requests", &number], &[])).await?;
-            readiness.queued = car.is_some_and(|car| car["merged_at"].is_null());
+            let entry = self.http.read(self.url(&["merge_trains", "merge_requests", &number], &[])).await?;
+            readiness.queued = entry.is_some_and(|entry| entry["merged_at"].is_null());
         }
         Ok(readiness)
     }
@@ -270,13 +272,13 @@ impl GitLab {
             self.http.post(url, &json!({"sha": call.readiness.head})).await
         } else {
             let url = self.url(&["merge_requests", &number, "merge"], &[]);
-            // Used only for a squash.
+            // GitLab uses this message only for a squash.
             let body = json!({"sha": call.readiness.head, "squash_commit_message": call.message.whole()});
             self.http.put(url, &body).await
         };
         match done {
-            // GitLab also answers this to a known user: "401: This user does not have permission to accept this merge
-            // request". The token is valid: the readiness was read with it.
+            // GitLab also answers 401 to a known user: "This user does not have permission to accept this merge
+            // request". The token is valid, because the readiness was read with it.
             Err(ForgeError::Authentication { forge, says }) => {
                 Err(ForgeError::MayNotMerge { forge, base: call.found.base.clone(), says })
             }
@@ -314,8 +316,8 @@ impl GitLab {
 }
 
 impl GitLab {
-    /// The pipeline with the pending status of this name. Without `pipeline_id`, GitLab puts a status into the
-    /// newest pipeline of the commit: a final status would then leave the pending one as it is in an older pipeline
+    /// Returns the pipeline with the pending status of this name. Without `pipeline_id`, GitLab puts a status into the
+    /// newest pipeline of the commit. If that is another pipeline, the pending status would never change
     /// (app/services/ci/create_commit_status_service.rb of gitlabhq/gitlabhq).
     async fn pipeline_of_pending(&self, commit: &str, status: &CommitStatus<'_>) -> ForgeResult<Option<u64>> {
         let name = status.name(MAX_NAME_CHARS);
@@ -326,9 +328,10 @@ impl GitLab {
         Ok(pending.and_then(|status| status["pipeline_id"].as_u64()))
     }
 
-    /// docs.gitlab.com/api/commits, "Set commit pipeline status". A status that already has this state is no
-    /// transition: 400 (spec/requests/api/commit_statuses_spec.rb of gitlabhq/gitlabhq). During another update of the
-    /// pipeline: 409, "Retry the request" (doc/ci/ci_cd_for_external_repos/external_commit_statuses.md there).
+    /// Sets a status (docs.gitlab.com/api/commits, "Set commit pipeline status"). GitLab answers 400 if the status
+    /// already has this state (spec/requests/api/commit_statuses_spec.rb of gitlabhq/gitlabhq). GitLab answers 409
+    /// during another update of the pipeline: "Retry the request"
+    /// (doc/ci/ci_cd_for_external_repos/external_commit_statuses.md there).
     async fn set_status(
         &self,
         commit: &str,
@@ -351,7 +354,7 @@ impl GitLab {
     }
 }
 
-/// The parameters of "Set commit pipeline status", without a `target_url` that is too long.
+/// Returns the parameters of "Set commit pipeline status". A `target_url` that is too long is left out.
 fn status_body(status: &CommitStatus<'_>, pipeline: Option<u64>) -> Value {
     let mut body = json!({
         "state": status.progress.word("pending", "success", "failed"), "name": status.name(MAX_NAME_CHARS),
@@ -366,12 +369,14 @@ fn status_body(status: &CommitStatus<'_>, pipeline: Option<u64>) -> Value {
     body
 }
 
-/// A merge request from a branch of this project. Those from forks are skipped: their branches can have the same names.
+/// Parses a merge request from a branch of this project. Merge requests from forks are skipped, because their branches
+/// can have the same names.
 fn parse(value: &Value) -> Option<ForgeChangeRequest> {
     if value["source_project_id"].as_u64()? != value["target_project_id"].as_u64()? {
         return None;
     }
-    // A squash without a merge commit has only the second id. A fast-forward has none, and then the head is the commit.
+    // A squash without a merge commit has only the second id. A fast-forward has neither of them, and the merged commit
+    // is the head.
     let merged = || {
         let keys = ["merge_commit_sha", "squash_commit_sha", "sha"];
         keys.iter().find_map(|key| text(&value[key])).unwrap_or_default()
@@ -414,7 +419,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses() {
+    fn the_project_is_the_path_of_the_address() {
         let cases = [
             ("https://gitlab.com/acme/fleet.git", Some("acme/fleet")),
             ("https://gitlab.example.com:8443/acme/team/eu/fleet", Some("acme/team/eu/fleet")),
@@ -477,7 +482,7 @@ mod tests {
             message: String::new(),
             parents: parents.iter().map(|id| id.to_string()).collect(),
         };
-        // The head is `b` on top of the head before, `a`; the base is `c`.
+        // The head is `b`, the head before it is `a`, and the base is `c`.
         let table: [(&str, &str, &[&str], CheckState); 8] = [
             ("b", "sluice/apps/podinfo/prod", &[], CheckState::Green),
             ("a", "sluice/apps/podinfo/prod", &["c"], CheckState::Pending),

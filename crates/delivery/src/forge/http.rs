@@ -1,5 +1,5 @@
-//! How every forge is called: with the token in one header, a timeout, a limit on the size of answers, and a rate budget.
-//! Counts each call and remembers ETags.
+//! Calls the API of a forge: with the token in one header, a timeout, a limit on the size of answers, and a rate
+//! budget. Counts each call, and caches answers with their ETags.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,8 +26,9 @@ use crate::forge_kind::ForgeKind;
 use crate::http_client::last_cause;
 use crate::lock::lock;
 
-/// How long a new connection may take, and how long an unused one is kept.
+/// How long a new connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long an unused connection is kept.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a cached answer about conflicts is valid.
 const CONFLICT_ANSWER_VALID: Duration = Duration::from_secs(300);
@@ -53,7 +54,7 @@ pub(super) struct ForgeHttp {
     /// The fingerprint of the credential: cached answers are valid for this credential only.
     fingerprint: String,
     /// Every call that changes something checks this token.
-    token: FencingToken,
+    fencing_token: FencingToken,
     pipeline: String,
     shared: Arc<ForgeShared>,
 }
@@ -69,13 +70,13 @@ pub(super) struct ApiCall<'a> {
 }
 
 impl<'a> ApiCall<'a> {
-    /// A call that a delivery needs.
+    /// Returns a call that a delivery needs now.
     pub(super) fn new(method: Method, url: Url) -> Self {
         let (body, header, purpose, size) = (None, None, CallPurpose::Step, ResponseSize::Object);
         ApiCall { method, url, body, header, purpose, size }
     }
 
-    /// A read that can be made later as well.
+    /// Returns a read that can also be made later.
     fn look(url: Url) -> Self {
         ApiCall { purpose: CallPurpose::Look, ..ApiCall::new(Method::GET, url) }
     }
@@ -92,15 +93,15 @@ impl<'a> ApiCall<'a> {
 /// An answer.
 pub(super) struct ApiReply {
     pub(super) status: u16,
-    /// `None` if it is not JSON.
+    /// The content; `None` if it is not JSON.
     json: Option<Value>,
     pub(super) headers: HeaderMap,
-    /// The slot of a large answer, until it is reduced.
+    /// The slot of a large answer, which is held until the needed parts are taken from the answer.
     slot: Option<Slot>,
 }
 
 impl ForgeHttp {
-    /// Calls one forge. Its API is at `base` unless the address names another.
+    /// Returns a client of one forge. The API is at `base`, unless the address of the repository names another API.
     pub(super) fn new(
         kind: ForgeKind,
         base: &str,
@@ -113,10 +114,10 @@ impl ForgeHttp {
         let authorization = scheme.authorization(credentials).ok_or_else(none)?;
         let mut value = HeaderValue::from_str(&authorization).map_err(|_| none())?;
         value.set_sensitive(true);
-        let payer = credentials.app.as_ref().map_or(authorization, GitHubApp::fingerprint);
-        let fingerprint = fingerprint([payer.as_bytes()]);
+        let credential_id = credentials.app.as_ref().map_or(authorization, GitHubApp::fingerprint);
+        let fingerprint = fingerprint([credential_id.as_bytes()]);
         let budget = shared.budgets.of(&name, &fingerprint);
-        // No delivery begins that must wait long for its first call.
+        // A delivery does not begin if its first call would have to wait long.
         let limited = |until| ForgeError::RateLimited { forge: name.clone(), until };
         budget.check(CallPurpose::Step).map_err(limited)?;
         let connect_timeout = shared.timeout.min(CONNECT_TIMEOUT);
@@ -140,13 +141,13 @@ impl ForgeHttp {
             credentials,
             budget,
             fingerprint,
-            token: token.clone(),
+            fencing_token: token.clone(),
             pipeline: pipeline.clone(),
             shared: Arc::clone(shared),
         })
     }
 
-    /// Keeps these fields of answers, separated by spaces, and skips all others.
+    /// Sets the fields of answers to keep, separated by spaces. All other fields are skipped.
     pub(super) fn with_fields(mut self, fields: &'static str) -> Self {
         self.fields = fields;
         self
@@ -158,7 +159,7 @@ impl ForgeHttp {
         self
     }
 
-    /// The address of a call. Each part of the path is escaped.
+    /// Returns the address of a call. Each part of the path is escaped.
     pub(super) fn url(&self, path: &[&str], query: &[(&str, &str)]) -> Url {
         let mut url = self.base.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
@@ -170,7 +171,7 @@ impl ForgeHttp {
         url
     }
 
-    /// An address outside of the API: `up` parts of the path up, and then down.
+    /// Returns an address outside of the API: the address of the API without its last `up` parts, and then `path`.
     pub(super) fn beside(&self, up: usize, path: &[&str], query: &[(&str, &str)]) -> Url {
         let mut url = self.url(&[], query);
         if let Ok(mut segments) = url.path_segments_mut() {
@@ -183,7 +184,7 @@ impl ForgeHttp {
         url
     }
 
-    /// The entries of a page in the form of both Bitbuckets.
+    /// Returns the entries of a page, which Bitbucket Cloud and Bitbucket Data Center return as `values`.
     pub(super) fn values(&self, page: &mut Value) -> ForgeResult<Vec<Value>> {
         match page.get_mut("values").map(Value::take) {
             Some(Value::Array(values)) => Ok(values),
@@ -191,7 +192,7 @@ impl ForgeHttp {
         }
     }
 
-    /// Reads, and returns the content of a successful answer.
+    /// Sends a GET, and returns the content of a successful answer.
     pub(super) async fn get(&self, url: Url) -> ForgeResult<Value> {
         self.success(self.send(ApiCall::new(Method::GET, url)).await?)
     }
@@ -219,14 +220,14 @@ impl ForgeHttp {
     /// Returns the content of a successful answer.
     pub(super) fn success(&self, reply: ApiReply) -> ForgeResult<Value> {
         match (reply.status, reply.json) {
-            // Half of an answer, or a page of another server: a missing entry in it proves nothing.
+            // This is half of an answer, or a page of another server, so a missing entry in it proves nothing.
             (200..300, None | Some(Value::String(_))) => Err(self.unreadable("JSON")),
             (200..300, Some(json)) => Ok(json),
             (_, json) => Err(self.refusal(&ApiReply { json, ..reply })),
         }
     }
 
-    /// Reads a page of change requests, and reduces it before the next call.
+    /// Reads a page of change requests, and takes the needed parts from it before the next call.
     pub(super) async fn page<T>(&self, url: Url, reduce: impl FnOnce(Value) -> Option<T>) -> ForgeResult<T> {
         let mut reply =
             self.send(ApiCall { size: ResponseSize::Page, ..ApiCall::new(Method::GET, url) }).await?;
@@ -235,16 +236,16 @@ impl ForgeHttp {
         reduce(json).ok_or_else(|| self.unreadable("a list"))
     }
 
-    /// The error for an answer that is larger than Sluice reads.
+    /// Returns the error for an answer that is larger than Sluice reads.
     pub(super) fn too_large(&self, what: impl Into<String>) -> ForgeError {
         ForgeError::TooLarge { forge: self.name.clone(), what: what.into() }
     }
 
-    /// Checks that an answer is about the commit that was asked for, by the id in the answer. Forges also accept the
-    /// names of branches and tags, and some prefer these to ids: anybody who may push can name a tag like a commit.
+    /// Checks by the id in an answer that the answer is about the requested commit. Forges also accept the names of
+    /// branches and tags, and some prefer these to ids. So anybody who may push could name a tag like a commit.
     pub(super) fn check_commit(&self, asked: &str, answered: &Value) -> ForgeResult<()> {
         let answered = answered.as_str().unwrap_or_default();
-        // A forge that shortens ids is asked by a short one.
+        // The requested id is short if the forge shortens ids.
         if !asked.is_empty() && answered.starts_with(asked) {
             return Ok(());
         }
@@ -267,8 +268,8 @@ impl ForgeHttp {
         }
     }
 
-    /// Reads a commit; `None` if it does not exist, or if the id is empty. Its id is under `id_key` of the answer, and so are
-    /// those of its parents. `parts` returns its message and the list of its parents.
+    /// Reads a commit. Returns `None` if the commit does not exist, or if the id is empty. `id_key` is the key of ids
+    /// in the answer, for the commit and for its parents. `parts` returns the message and the list of parents.
     pub(super) async fn read_commit(
         &self,
         id: &str,
@@ -283,17 +284,19 @@ impl ForgeHttp {
         Ok(Some(ForgeCommit::parse(message, parents, id_key)))
     }
 
-    /// Whether `is` holds for an answer. The result is cached for a while, for the same `state`. Without an answer it is
-    /// false: a check that is not essential does not fail the delivery.
+    /// Returns whether `is` holds for the answer to a call. The result is cached for [`CONFLICT_ANSWER_VALID`], by the
+    /// address and `state`. Without an answer the result is false, because a check that is not essential must not fail
+    /// the delivery.
     pub(super) async fn cached_answer(&self, url: Url, state: &str, is: impl Fn(&Value) -> bool) -> bool {
         let key = format!("{} {url} {state}", self.fingerprint);
         let known = lock(&self.shared.conflicts).get(&key).copied();
-        if let Some((_, so)) = known.filter(|(asked, _)| asked.elapsed() < CONFLICT_ANSWER_VALID) {
-            return so;
+        if let Some((_, holds)) = known.filter(|(asked, _)| asked.elapsed() < CONFLICT_ANSWER_VALID) {
+            return holds;
         }
-        let so = self.read_elsewhere(url).await.is_ok_and(|answer| answer.is_some_and(|answer| is(&answer)));
-        lock(&self.shared.conflicts).insert(key, (Instant::now(), so), 1);
-        so
+        let holds =
+            self.read_elsewhere(url).await.is_ok_and(|answer| answer.is_some_and(|answer| is(&answer)));
+        lock(&self.shared.conflicts).insert(key, (Instant::now(), holds), 1);
+        holds
     }
 
     /// Reads an object that may be at another address; `None` if the forge does not return it. Redirects are followed only
@@ -320,12 +323,12 @@ impl ForgeHttp {
         self.checked(parse(&answer))
     }
 
-    /// A change request of an answer, if it could be read and can be used.
+    /// Returns the change request of an answer, or an error if it could not be parsed or cannot be used.
     pub(super) fn checked(&self, parsed: Option<ForgeChangeRequest>) -> ForgeResult<ForgeChangeRequest> {
         parsed.and_then(ForgeChangeRequest::checked).ok_or_else(|| self.unreadable("a change request"))
     }
 
-    /// Reads one change request. It counts as gone only if its repository exists.
+    /// Reads one change request. Returns `None` only if the repository exists and the change request does not.
     pub(super) async fn request(
         &self,
         url: Url,
@@ -339,16 +342,16 @@ impl ForgeHttp {
         Ok(found)
     }
 
-    /// The whole id of a commit that the forge has shortened, if it was read before.
+    /// Returns the whole id for a shortened id of a commit, or the id for another key, if it was read before.
     pub(super) fn known_id(&self, short: &str) -> Option<String> {
         lock(&self.shared.commit_ids)
             .get(&format!("{} {} {short}", self.fingerprint, self.repository))
             .cloned()
     }
 
-    /// Remembers a whole id.
+    /// Caches a whole id.
     pub(super) fn learn_id(&self, short: &str, id: &str) {
-        // No hash of a commit is longer.
+        // No id of a commit is longer than 64 characters.
         if short.len().max(id.len()) > 64 {
             return;
         }
@@ -370,12 +373,13 @@ impl ForgeHttp {
             (304, Some((_, found))) => Ok(Some(found)),
             (200..300, _) => {
                 let mut found = self.checked(reply.json.as_ref().and_then(parse))?;
-                // Only the state is needed here, and many change requests are cached.
+                // The text is dropped, because only the state is needed, and many change requests are cached.
                 found.body = String::new();
                 if let Some(etag) = reply.headers.get(ETAG) {
                     let weight = key.len() + etag.len() + found.weight();
                     if weight <= MAX_CACHED_CHANGE_REQUEST {
-                        // A copy, because headers of one answer share their memory.
+                        // The cache gets a copy, because the original would keep the memory of all headers of the
+                        // answer.
                         let etag = HeaderValue::from_bytes(etag.as_bytes()).unwrap_or(etag.clone());
                         lock(&self.shared.change_requests).insert(key, (etag, found.clone()), weight);
                     }
@@ -387,13 +391,14 @@ impl ForgeHttp {
         }
     }
 
-    /// The error for a feature that this forge does not have. The validation of the pipeline rejects it, too.
+    /// Returns the error for a feature that this forge does not have. The validation of the pipeline rejects such a
+    /// feature, too.
     pub(super) fn lacks(&self, what: &str) -> ForgeError {
         let says = format!("{} has no {what}", self.kind.name());
         ForgeError::Refused { forge: self.name.clone(), status: 400, says }
     }
 
-    /// The error for an answer without the expected content.
+    /// Returns the error for an answer without the expected content.
     pub(super) fn unreadable(&self, what: &str) -> ForgeError {
         ForgeError::BadAnswer { forge: self.name.clone(), says: format!("{what} was expected") }
     }
@@ -403,7 +408,7 @@ impl ForgeHttp {
         let ApiCall { method, url, body, header, purpose, size } = call;
         let limited = |until| ForgeError::RateLimited { forge: self.name.clone(), until };
         let _slot = self.budget.reserve(purpose, &self.pipeline).await.map_err(limited)?;
-        if !method.is_safe() && self.token.check().is_err() {
+        if !method.is_safe() && self.fencing_token.check().is_err() {
             return Err(ForgeError::Revoked);
         }
         let label = label(&method);
@@ -437,14 +442,14 @@ impl ForgeHttp {
         let to = headers.get(LOCATION).and_then(|l| l.to_str().ok()).unwrap_or_default();
         let signs_in = status == 203 || (status == 302 && to.to_ascii_lowercase().contains("signin"));
         if signs_in && self.kind == ForgeKind::AzureDevOps {
-            let json = Some(json!({"message": "it shows the sign-in page"}));
+            let json = Some(json!({"message": "the answer is its sign-in page"}));
             return Ok(ApiReply { status: 401, json, headers, slot: None });
         }
         let ResponseBody { bytes, slot } = self.shared.large.read(response, &self.pipeline).await?;
         let json = match bytes.is_empty() {
             true => Some(Value::Null),
             false => match response::parse(&bytes, self.fields, size) {
-                // The status is enough, even without the message.
+                // For an error the status is enough, so a message that cannot be parsed is left out.
                 Err(_) if !(200..300).contains(&status) => None,
                 parsed => parsed?,
             },
@@ -452,7 +457,7 @@ impl ForgeHttp {
         Ok(ApiReply { status, json, headers, slot })
     }
 
-    /// Records the rate limit in an answer. Fails if the call was rejected for it.
+    /// Records the rate limit that an answer reports. Fails if the call was rejected because of the limit.
     fn record_rate_limit(&self, reply: &ApiReply) -> ForgeResult<()> {
         let names_rate_limit = || self.says(reply).to_ascii_lowercase().contains("rate limit");
         let report = rate_limit_headers::report(reply.status, &reply.headers, names_rate_limit, clock::now());
@@ -462,7 +467,7 @@ impl ForgeHttp {
         }
     }
 
-    /// The error for an answer that is no success.
+    /// Returns the error for an answer with an error status.
     pub(super) fn refusal(&self, reply: &ApiReply) -> ForgeError {
         let (forge, says) = (self.name.clone(), self.says(reply));
         match self.meaning(reply) {
@@ -475,10 +480,10 @@ impl ForgeHttp {
         }
     }
 
-    /// The status that a rejection should have, if a forge uses another. Bitbucket Data Center also answers 401 to a known
-    /// user with too few rights ("insufficient permissions":
-    /// developer.atlassian.com/server/bitbucket/rest, "Merge pull request"), and Azure DevOps answers 403 if a policy
-    /// of the branch rejects a call, for every user.
+    /// Returns the status of a rejection, corrected for forges that use another one. Bitbucket Data Center also answers
+    /// 401 to a known user with too few permissions ("insufficient permissions":
+    /// developer.atlassian.com/server/bitbucket/rest, "Merge pull request"). Azure DevOps answers 403 to every user if
+    /// a policy of the branch rejects a call.
     fn meaning(&self, reply: &ApiReply) -> u16 {
         let json = reply.json.as_ref().unwrap_or(&Value::Null);
         let errors = || json["errors"].as_array().into_iter().flatten();
@@ -495,7 +500,7 @@ impl ForgeHttp {
         }
     }
 
-    /// The target of a redirect, without parts that may be secret.
+    /// Returns the target of a redirect, without parts that may be secret.
     fn location(&self, reply: &ApiReply) -> String {
         let to = reply.headers.get(LOCATION).and_then(|to| self.base.join(to.to_str().ok()?).ok());
         let shown = to.map(|mut to| {
@@ -507,13 +512,14 @@ impl ForgeHttp {
         shown.unwrap_or_else(|| "another address".into())
     }
 
-    /// The message of an answer, in one line.
+    /// Returns the message of an answer, in one line.
     fn says(&self, reply: &ApiReply) -> String {
         let says = reply.json.as_ref().map(|json| self.message(json)).unwrap_or_default();
         if says.is_empty() { "no reason given".into() } else { says }
     }
 
-    /// The message fields of a part of an answer, in one line and without secrets; empty if there are none.
+    /// Returns the message fields of a part of an answer, in one line and without secrets. The result is empty if there
+    /// are none.
     pub(super) fn message(&self, json: &Value) -> String {
         foreign_text::message(json, |text| self.credentials.redact(text))
     }
@@ -536,7 +542,7 @@ impl ForgeHttp {
     }
 }
 
-/// The method of a call in metrics.
+/// Returns the name of a method in metrics.
 fn label(method: &Method) -> &'static str {
     let known = ["GET", "POST", "PATCH", "PUT"];
     known.into_iter().find(|known| *method == **known).unwrap_or("other")

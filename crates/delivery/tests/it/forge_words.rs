@@ -1,4 +1,4 @@
-//! The words of each forge: rejections, rate limits, conflicts, credentials, and shortened texts.
+//! Answers that differ between forges: rejections, rate limits, conflicts, credentials, and shortened texts.
 
 use std::time::{Duration, Instant};
 
@@ -15,14 +15,14 @@ use crate::standin::{CallKind, ForgeFault, Pull, TOKEN};
 
 const BRANCH: &str = "sluice/apps/podinfo/prod";
 
-/// Status, body, reason, and words of the message.
+/// The status and body of an answer, the reason of the error, and words of its message.
 type Refusal = (u16, &'static str, &'static str, &'static str);
 
-/// Forge, status, headers, body, and the seconds that it asks for.
+/// A forge, the status, headers and body of its answer, and the seconds for which the next call must wait.
 type Limit = (ForgeKind, u16, Vec<(&'static str, &'static str)>, &'static str, i64);
 
-/// How each forge refuses to open one: no valid token, not enough of a right, nothing to be seen, not as
-/// it is, and broken.
+/// Returns how a forge rejects a call that opens a change request: for an invalid token, for too few permissions, for
+/// an unknown repository, for an invalid change request, and because of an internal error.
 fn refusals(forge: ForgeKind) -> [Refusal; 5] {
     match forge {
         ForgeKind::GitHub => [
@@ -181,7 +181,7 @@ async fn the_error_of_each_forge_is_recognized_and_quoted() {
 }
 
 #[tokio::test]
-async fn a_redirect_to_the_sign_in_page_is_a_token_that_is_not_accepted() {
+async fn a_redirect_to_the_sign_in_page_means_that_the_token_is_not_accepted() {
     let fixture = ForgeFixture::of(ForgeKind::AzureDevOps).await;
     let to =
         vec![("location", "https://spsprodcus1.vssps.visualstudio.com/_signin?realm=dev.azure.com".into())];
@@ -195,7 +195,7 @@ async fn rate_limits_of_each_forge_delay_the_next_call() {
     use ForgeKind::{AzureDevOps, Bitbucket, BitbucketServer, GitHub, GitLab, Gitea};
     let secondary = r#"{"message":"You have exceeded a secondary rate limit"}"#;
     let blocked = r#"{"$id":"1","message":"TF400733: The request has been canceled: Request was blocked"}"#;
-    // `@300` is the time by the clock in 300 seconds.
+    // `@300` stands for the time 300 seconds from now.
     let limits: [Limit; 10] = [
         (GitHub, 429, vec![("retry-after", "120")], "{}", 120),
         (GitHub, 403, vec![("retry-after", "60")], secondary, 60),
@@ -244,7 +244,7 @@ async fn rate_limits_of_each_forge_delay_the_next_call() {
         let since = until.as_second() - seconds;
         let asked = now.as_second() - 1..=jiff::Timestamp::now().as_second() + 1;
         assert!(asked.contains(&since), "{forge:?} {until} {seconds}");
-        // Until then nothing is asked at all, of the forge or of git.
+        // Until that time Sluice calls neither the forge nor git.
         fixture.standin().calls();
         let fetches = bench.delivery.stats().git_fetches;
         let error = bench.delivery.deliver(&again(&order)).await.unwrap_err();
@@ -313,7 +313,7 @@ async fn a_change_request_from_a_fork_of_the_same_owner_does_not_count() {
         let order = fixture.order("6.1.8");
         fixture.standin().open_from_a_fork_of_the_owner(BRANCH);
         assert_eq!(proposed(&bench.delivery, &order).await.number, 2);
-        // A closed one with the marker of the promotion rejects nothing.
+        // A closed change request from a fork does not reject the promotion, even with the mark of the promotion.
         let body = fixture.standin().pulls()[1].body.clone();
         fixture.standin().open_from_a_fork_of_the_owner(BRANCH);
         fixture.standin().change(3, |pull| (pull.body, pull.open) = (body.clone(), false));
@@ -347,31 +347,31 @@ async fn conflicts_with_the_base_are_reported() {
         fixture.standin().change(request.number, |pull| pull.conflicts = true);
         let open = ChangeRequestStatus::Open { head: request.head_commit.clone(), stale: Some(OutdatedReason::Conflicts) };
         assert_eq!(bench.delivery.follow(&order, &request).await.unwrap(), open);
-        // What others have pushed is not to be overwritten.
+        // Commits that others have pushed are not overwritten.
         fixture.push(&request.branch);
-        // It has to look at the new head first.
+        // The forge needs one call before it reports the conflicts of the new head.
         bench.delivery.follow(&order, &request).await.unwrap();
         let followed = bench.delivery.follow(&order, &request).await.unwrap();
-        let told = matches!(&followed, ChangeRequestStatus::Waits { why, failed: false, .. } if why.contains("others have pushed"));
-        assert!(told, "{followed:?}");
+        let is_reported = matches!(&followed, ChangeRequestStatus::Waits { why, failed: false, .. } if why.contains("others have pushed"));
+        assert!(is_reported, "{followed:?}");
         let end = bench.delivery.withdraw(&order, &request, "no").await.unwrap();
         assert_eq!(end, ChangeRequestStatus::Closed);
     })
     .await;
 }
 
-/// Bitbucket lets only some tokens see conflicts, and names the place where they stand.
+/// Bitbucket shows conflicts only to some tokens, and redirects to the address at which they are.
 #[tokio::test]
 async fn unreadable_conflicts_count_as_none_and_no_other_host_is_called() {
-    let stranger = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let there = format!("http://{}/conflicts", stranger.local_addr().unwrap());
+    let other_host = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let other_url = format!("http://{}/conflicts", other_host.local_addr().unwrap());
     let fixture = ForgeFixture::of(ForgeKind::Bitbucket).await;
     let order = fixture.order("6.1.8");
     let request = proposed(&bench().delivery, &order).await;
     fixture.standin().change(request.number, |pull| pull.conflicts = true);
     let open = |stale| ChangeRequestStatus::Open { head: request.head_commit.clone(), stale };
     let refused = r#"{"error": {"message": "This resource does not support this token"}}"#;
-    let answers = [(302, vec![("location", there)], ""), (403, vec![], refused), (404, vec![], "")];
+    let answers = [(302, vec![("location", other_url)], ""), (403, vec![], refused), (404, vec![], "")];
     let lost = [(0, ForgeFault::Lose)].into_iter();
     let troubles = answers.map(|(status, headers, text)| (status, ForgeFault::Answer(status, headers, text)));
     for (status, trouble) in troubles.into_iter().chain(lost) {
@@ -381,18 +381,18 @@ async fn unreadable_conflicts_count_as_none_and_no_other_host_is_called() {
             let followed = bench.delivery.follow(&order, &request).await.unwrap();
             assert_eq!(followed, open(None), "{status}");
         }
-        // Each look is one call; the whole of the head's id and the conflicts are asked for once.
+        // Each look is one call. The whole id of the head, and the conflicts, are read once.
         assert_eq!(bench.delivery.stats().calls("GET"), 5, "{status}");
     }
     assert_eq!(
         bench().delivery.follow(&order, &request).await.unwrap(),
         open(Some(OutdatedReason::Conflicts))
     );
-    assert!(stranger.accept().now_or_never().is_none(), "somebody has called");
+    assert!(other_host.accept().now_or_never().is_none(), "the other host was called");
 }
 
 #[tokio::test]
-async fn a_long_body_is_sent_once_and_keeps_its_marker() {
+async fn a_long_body_is_sent_once_and_keeps_its_mark() {
     everywhere(async |fixture| {
         let (bench, mut order) = (bench(), fixture.order("6.1.8"));
         order.evidence = (0..40).map(|n| format!("{n} {}", "because ".repeat(60))).collect();
@@ -454,7 +454,7 @@ async fn reviewers_stay_when_the_text_changes() {
         proposed(&bench.delivery, &fixture.order("6.1.8")).await;
         proposed(&bench.delivery, &fixture.order("6.2.0")).await;
         let pull = fixture.standin().pulls().remove(0);
-        // The head once, the text once.
+        // There is one change of the head, and one of the text.
         assert_eq!((pull.version, pull.reviewers), (2, vec!["jane".to_string()]));
     }
 }
@@ -472,7 +472,7 @@ async fn an_outdated_version_of_a_change_request_is_read_again() {
     refuse(CallKind::Close);
     bench.delivery.withdraw(&order, &second, "Enough.").await.unwrap();
     assert!(!fixture.pulls().await[0].open);
-    // Not for ever.
+    // After three such answers, the delivery fails.
     let third = fixture.order("6.3.0");
     proposed(&bench.delivery, &third).await;
     (0..3).for_each(|_| refuse(CallKind::Update));
@@ -481,12 +481,12 @@ async fn an_outdated_version_of_a_change_request_is_read_again() {
     assert!(error.to_string().contains("out-of-date"), "{error}");
 }
 
-/// Bitbucket Cloud returns the one that is open in place of refusing a second one.
+/// Bitbucket Cloud returns the open change request, instead of rejecting a second one.
 #[tokio::test]
 async fn an_existing_change_request_in_the_answer_to_an_open_is_updated() {
     let (fixture, bench) = (ForgeFixture::of(ForgeKind::Bitbucket).await, bench());
     let first = proposed(&bench.delivery, &fixture.order("6.1.8")).await;
-    // As where somebody opens it in the moment after the looks: for the branch, and before it is opened.
+    // The two lists before the opening are empty, as if somebody had opened the change request directly after them.
     for _ in 0..2 {
         fixture.standin().inject_fault(CallKind::List, ForgeFault::Answer(200, vec![], r#"{"values": []}"#));
     }
@@ -502,7 +502,7 @@ async fn a_fast_forward_merge_is_recognized_by_its_head() {
     let (fixture, bench) = (ForgeFixture::of(ForgeKind::GitLab).await, bench());
     let order = fixture.order("6.1.8");
     let request = proposed(&bench.delivery, &order).await;
-    // Without a merge commit: what was merged is the head itself.
+    // There is no merge commit: the merged commit is the head itself.
     fixture
         .standin()
         .change(request.number, |pull| (pull.open, pull.merged) = (false, Some(pull.sha.clone())));
@@ -511,13 +511,14 @@ async fn a_fast_forward_merge_is_recognized_by_its_head() {
     assert_eq!(end, ChangeRequestStatus::Merged { commit, head, ours: true });
 }
 
-/// Weave's pipeline-controller, before Sluice, had a branch of its own name with a commit of its own.
+/// Weave's pipeline-controller, the predecessor of Sluice, used other names for branches, and made other commits.
 #[tokio::test]
 async fn the_open_request_of_the_predecessor_is_updated_in_place() {
     everywhere(async |fixture| {
         let (bench, branch) = (bench(), "promotion-apps-podinfo-prod");
-        let theirs = fixture.repo().commit(branch, "promoting version", &[(FILE, &yaml("6.1.7"))]).unwrap();
-        fixture.standin().open_by_hand(branch, &theirs);
+        let predecessor_commit =
+            fixture.repo().commit(branch, "promoting version", &[(FILE, &yaml("6.1.7"))]).unwrap();
+        fixture.standin().open_by_hand(branch, &predecessor_commit);
         let named = |version: &str| {
             fixture.order_with(version, |settings| {
                 settings.branch = Some("promotion-{namespace}-{pipeline}-{environment}".into());
@@ -525,11 +526,11 @@ async fn the_open_request_of_the_predecessor_is_updated_in_place() {
         };
         let request = proposed(&bench.delivery, &named("6.1.8")).await;
         assert_eq!((request.number, request.branch.as_str()), (1, branch));
-        assert_ne!(request.head_commit, theirs);
+        assert_ne!(request.head_commit, predecessor_commit);
         let pulls = fixture.pulls().await;
         assert_eq!((pulls.len(), pulls[0].title.as_str()), (1, "Promote apps/podinfo to 6.1.8 in prod"));
         assert_eq!(fixture.repo().read(branch, FILE).unwrap(), yaml("6.1.8"));
-        // What is proposed is one commit of Sluice, on top of the base: nothing of theirs is merged.
+        // The change request has one commit of Sluice, on top of the base, and no commit of the predecessor.
         assert_eq!(fixture.repo().log(branch).unwrap()[1].sha, fixture.repo().head("main").unwrap());
         assert_eq!(proposed(&bench.delivery, &named("6.2.0")).await.number, 1);
     })

@@ -31,7 +31,7 @@ pub async fn waits(delivery: &Delivery, order: &Order, request: &ChangeRequest) 
             // no.
             ChangeRequestStatus::Open { stale: Some(_), .. } => {}
             ChangeRequestStatus::Waits { why, .. } if why.starts_with("it cannot be merged as it is") => {}
-            ChangeRequestStatus::Waits { why, .. } if why.contains("to look whether it can be merged") => {}
+            ChangeRequestStatus::Waits { why, .. } if why.contains("to check whether it can be merged") => {}
             ChangeRequestStatus::Waits { why, failed, .. } => return (why, failed),
             other => panic!("{other:?}"),
         }

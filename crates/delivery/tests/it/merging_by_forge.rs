@@ -98,7 +98,7 @@ async fn a_merge_waits_until_the_forge_has_computed_mergeability() {
         let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
         let request = proposed(&bench.delivery, &order).await;
         fixture.standin().change(request.number, |pull| pull.unknown_for = 30);
-        let why = format!("waits for {name} to look whether it can be merged");
+        let why = format!("waits for {name} to check whether it can be merged");
         let waits = ChangeRequestStatus::Waits { why, failed: false, queued: false };
         assert_eq!(bench.delivery.advance(&order, &request).await.unwrap(), waits);
         until_merged(&bench.delivery, &order, &request).await;
