@@ -132,15 +132,15 @@ async fn each_fault_is_an_error_with_its_fix() -> Result<()> {
     insta::assert_snapshot!(topic(&ran, "Clusters"), @"
     ✗ the kubeconfig of GitopsCluster check-bad/dev (Secret old-kubeconfig) has a server that is not https, which the controller refuses
       ► docs/operations.md#add-a-cluster
-    ✗ GitopsCluster check-bad/prod does not exist, and check-bad/podinfo names it
+    ✗ GitopsCluster check-bad/prod does not exist, but pipelines name it: check-bad/podinfo
       ► docs/operations.md#add-a-cluster
     ✗ Secret check-bad/us-kubeconfig of GitopsCluster check-bad/us does not exist
       ► kubectl create secret generic us-kubeconfig -n check-bad --from-file=value=KUBECONFIG; see docs/operations.md#add-a-cluster
     ");
     insta::assert_snapshot!(topic(&ran, "Secrets"), @"
-    ✗ Secret check-bad/fleet-git has no key known_hosts: it is for the strategy commit of pipeline search
+    ✗ Secret check-bad/fleet-git (for the strategy commit of pipeline search) has no key known_hosts
       ► docs/strategies/commit.md#the-secret
-    ✗ Secret check-bad/hooks does not exist: it is for the hooks of pipeline search
+    ✗ Secret check-bad/hooks (for the hooks of pipeline search) does not exist
       ► create it: docs/hooks.md#create-the-keys
     ");
     insta::assert_snapshot!(topic(&ran, "Pipelines"), @"
@@ -204,17 +204,17 @@ async fn a_missing_right_is_a_finding() -> Result<()> {
       ! not checked: whether a replica of the controller acts; you lack list on leases.coordination.k8s.io in namespace sluice-system
         ► run the check as somebody with this right, or ask the cluster's administrator for it
     Your rights
-      ✗ guest may not use get, status, explain, history in namespace check-rights: it needs get, list on pipelines.pipelines.weave.works and get, list on promotions.pipelines.weave.works
+      ✗ guest may not use get, status, explain, history in namespace check-rights: this needs get, list on pipelines.pipelines.weave.works and get, list on promotions.pipelines.weave.works
         ► ask for the ClusterRole sluice-viewer: docs/approvals.md#decide-who-may
-      ! guest may not use -w and --wait in namespace check-rights: it needs watch on pipelines.pipelines.weave.works and watch on promotions.pipelines.weave.works
+      ! guest may not use -w and --wait in namespace check-rights: this needs watch on pipelines.pipelines.weave.works and watch on promotions.pipelines.weave.works
         ► ask for the ClusterRole sluice-viewer: docs/approvals.md#decide-who-may
-      ! guest may not use approve, reject in namespace check-rights: it needs patch, approve on promotions.pipelines.weave.works
+      ! guest may not use approve, reject in namespace check-rights: this needs patch, approve on promotions.pipelines.weave.works
         ► ask for the ClusterRole sluice-approver: docs/approvals.md#decide-who-may
-      ! guest may not use retry in namespace check-rights: it needs patch, retry on promotions.pipelines.weave.works
+      ! guest may not use retry in namespace check-rights: this needs patch, retry on promotions.pipelines.weave.works
         ► ask for the ClusterRole sluice-editor: docs/approvals.md#decide-who-may
-      ! guest may not use suspend, resume in namespace check-rights: it needs patch on pipelines.pipelines.weave.works
+      ! guest may not use suspend, resume in namespace check-rights: this needs patch on pipelines.pipelines.weave.works
         ► ask for the ClusterRole sluice-editor: docs/approvals.md#decide-who-may
-      ! guest may not use events in namespace check-rights: it needs list on events
+      ! guest may not use events in namespace check-rights: this needs list on events
         ► ask for the ClusterRole view
     Flux
       ! not checked: the version of Flux; you lack get on customresourcedefinitions.apiextensions.k8s.io

@@ -42,7 +42,7 @@ pub enum ChangeOutcome {
     Written,
     /// The status needs no change.
     Unchanged,
-    /// The object does not exist, or is not the caller's.
+    /// The object does not exist, or does not belong to the caller.
     Gone,
     /// The change is not allowed: the reason, for the caller.
     Rejected(String),
@@ -53,7 +53,7 @@ pub enum ChangeOutcome {
 enum StoreError {
     /// The request to the API server failed.
     Server(kube::Error),
-    /// The object has a form that this version cannot read: which object, why, and what to do.
+    /// The object has a form that this version cannot read. The text names the object, the cause, and what to do.
     Unreadable(String),
 }
 
@@ -95,8 +95,8 @@ impl StoreError {
 /// The outcome of a trigger request.
 #[derive(Clone, Debug)]
 pub enum TriggerOutcome {
-    /// The promotions of the request, one for each lane of the first environment; and whether this request created
-    /// one.
+    /// The promotions of the request, and whether this request created one of them. There is one promotion into the
+    /// first environment, or one for each of its targets.
     Recorded(Vec<Promotion>, bool),
     /// An earlier request with this idempotency key asked for this other revision.
     OtherRevision(String),
@@ -109,7 +109,7 @@ pub enum TriggerOutcome {
 /// The outcome of an approval by key.
 #[derive(Clone, Debug)]
 pub enum ApprovalOutcome {
-    /// The approved promotions; and whether this call recorded an approval.
+    /// The approved promotions, and whether this call recorded an approval.
     Recorded(Vec<Promotion>, bool),
     /// The call approves nothing: the reason, for the caller.
     Rejected(String),
@@ -160,7 +160,7 @@ impl Store {
         change_status(&self.client, &pipeline.namespace, &pipeline.name, change).await
     }
 
-    /// Records the time of a forge's call, which has the controller check the pipeline's change requests.
+    /// Records the time of a forge's call. The controller then checks the pipeline's change requests.
     ///
     /// # Errors
     /// When the time cannot be recorded now.
@@ -207,8 +207,8 @@ impl Store {
             Ok(listed) => listed.map_err(StoreError::from),
             Err(_) => return Err(Unavailable::RetryLater),
         };
-        // An unreadable promotion may be the one that this body approved before. Then the body approves no other
-        // one.
+        // An unreadable promotion may be the one that the same body approved before. Then the request fails, because a
+        // body must not approve a second promotion.
         let all = listed.and_then(|List { items, unreadable }| {
             let may_be_for = |p: &&Unreadable<_>| p.may_be(|spec| approval::is_for(request, spec));
             let concerned = unreadable.iter().find(may_be_for);
@@ -302,7 +302,7 @@ impl Store {
                 recorded.push(created);
                 continue;
             }
-            // Another call with the same key has created it at the same time.
+            // Another call with the same key has created the promotion at the same time.
             match read::<Promotion>(&self.client, &key.namespace, &record.name_any()).await? {
                 Some(Lenient { object, .. }) if object.spec.facets == record.spec.facets => {
                     recorded.push(object)
@@ -317,8 +317,8 @@ impl Store {
     }
 }
 
-/// The promotions of a pipeline. Specs are enough to find earlier requests, so promotions with an unreadable
-/// status are included. But they cannot be the answer to a call.
+/// The promotions of a pipeline. Specs are enough to find earlier requests, so promotions with an unreadable status are
+/// included. But such promotions cannot be the answer to a call.
 struct KnownPromotions {
     all: Vec<Promotion>,
     unreadable: Vec<Unreadable<PromotionSpec>>,
@@ -359,9 +359,9 @@ where
     })
 }
 
-/// Records a forge's call with the pipeline's next write, which starts as soon as it may. Calls that come before a
-/// write starts share its outcome. A later call waits for the next write, because it may report a change that came
-/// after the check that the first write starts.
+/// Records a forge's call with the pipeline's next write, which starts when the pause after the last write is over.
+/// Calls that arrive before a write starts share its outcome. A call that arrives later waits for the next write,
+/// because the call may report a change that is newer than the check after the first write.
 async fn write_with_others<F>(
     calls: &ForgeCalls,
     pipeline: &PipelineKey,
@@ -386,7 +386,7 @@ where
                 calls.lock().unwrap_or_else(PoisonError::into_inner).insert(pipeline, state);
                 write.await
             };
-            // In its own task, so that the write does not end with the connection of the caller.
+            // The write runs in its own task, so that it does not end with the connection of the caller.
             let write = tokio::spawn(write).map(|end| end.unwrap_or(Err(Unavailable::RetryLater)));
             write.boxed().shared()
         };
@@ -406,7 +406,7 @@ async fn change_status<K>(
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned,
 {
-    // Only metadata is parsed from the answer to the write, since the object may have unreadable parts.
+    // Only metadata is parsed from the answer to the write, because the object may have unreadable parts.
     let api: Api<PartialObjectMeta<K>> = Api::namespaced(client.clone(), namespace);
     let attempts = async {
         for _ in 0..MAX_WRITE_ATTEMPTS {
@@ -446,8 +446,8 @@ where
     }
 }
 
-/// Selects the promotions of a pipeline. The list may have promotions of another pipeline whose name is shortened
-/// to the same label.
+/// Selects the promotions of a pipeline. The list may also contain promotions of another pipeline, if the names of both
+/// are shortened to the same label.
 fn pipeline_selector(name: &str) -> ListParams {
     ListParams::default().labels(&format!("{PIPELINE_LABEL}={}", promotion::label(name)))
 }

@@ -1,6 +1,6 @@
-//! Events about promotions. Kubernetes events report what people should see in the cluster: a promotion waits for
-//! them, how it ended, and each failure with what to do. All of them, and the steps in between, are also sent as
-//! news to `--events-addr`: Flux's notification-controller forwards them to a chat or a git host.
+//! Events about promotions. Kubernetes events report what people should see in the cluster: that a promotion waits for
+//! a person, how a promotion ended, and each failure with what to do. These events, and the steps in between, are also
+//! sent as news to `--events-addr`. From there, Flux's notification-controller forwards news to a chat or a git host.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,8 +48,8 @@ pub struct Notice {
     pub reason: String,
     /// What happened, as a sentence.
     pub message: String,
-    /// Whether it is a Kubernetes event too. A promotion by change request takes at most 8 writes, events
-    /// included. So steps that the status shows anyway are only sent as news.
+    /// Whether the notice is also a Kubernetes event. A promotion by change request takes at most 8 writes to the API
+    /// server, events included. So steps that the status shows anyway are only sent as news.
     pub in_cluster: bool,
 }
 
@@ -83,7 +83,7 @@ pub enum PendingEvent {
 }
 
 impl PendingEvent {
-    /// The event about a change of a promotion's record; `None` if only the status shows the change.
+    /// Returns the event about a change of a promotion's record, or `None` if only the status shows the change.
     pub fn changed(
         pipeline: &Arc<Pipeline>,
         promotion: &Arc<Promotion>,
@@ -93,7 +93,7 @@ impl PendingEvent {
         notice(before, change).map(|notice| Self::Promotion(pipeline.clone(), promotion.clone(), notice))
     }
 
-    /// The event that a promotion was started.
+    /// Returns the event that a promotion was started.
     pub fn started(pipeline: &Arc<Pipeline>, promotion: &Arc<Promotion>) -> Self {
         let spec = &promotion.spec;
         let healthy_on = spec.evidence.iter().map(|e| format!("{}/{}", e.environment, e.target));
@@ -107,7 +107,7 @@ impl PendingEvent {
         Self::Promotion(pipeline.clone(), promotion.clone(), notice)
     }
 
-    /// The event that someone approved a promotion.
+    /// Returns the event that someone approved a promotion.
     pub fn approved(pipeline: &Arc<Pipeline>, promotion: &Arc<Promotion>, by: &str) -> Self {
         let notice = Notice::new(false, "Approved", format!("approved by {by}"));
         Self::Promotion(pipeline.clone(), promotion.clone(), notice)
@@ -223,7 +223,8 @@ impl Events {
 
     fn publish(&self, event: Event, about: ObjectReference, name: String) {
         let Self { client, reporter, metrics, writes, .. } = self.clone();
-        // A Recorder counts an event with the reason of an earlier one as its repetition, and drops the new note.
+        // Each event gets a new Recorder, because a Recorder counts an event with the reason of an earlier one as a
+        // repetition, and drops its note.
         let recorder = Recorder::new(client, reporter);
         tokio::spawn(async move {
             let owner = format!("{}/{name}", about.namespace.as_deref().unwrap_or_default());
@@ -245,7 +246,7 @@ impl Events {
     }
 }
 
-/// A Kubernetes event, with as much of the note as fits into one.
+/// Returns a Kubernetes event. A note that is too long is cut.
 fn event(is_warning: bool, reason: &str, note: &str, action: &str) -> Event {
     Event {
         type_: if is_warning { EventType::Warning } else { EventType::Normal },
@@ -256,12 +257,12 @@ fn event(is_warning: bool, reason: &str, note: &str, action: &str) -> Event {
     }
 }
 
-/// The object that news are about, for the log.
+/// Returns the object that news are about, for the log.
 fn object_of(news: &News) -> String {
     format!("{} {}/{}", news.kind, news.namespace, news.name)
 }
 
-/// The news about a promotion.
+/// Returns the news about a promotion.
 fn news(promotion: &Promotion, notice: &Notice, message: String) -> News {
     let spec = &promotion.spec;
     let status = promotion.status.as_ref();
@@ -290,7 +291,7 @@ fn news(promotion: &Promotion, notice: &Notice, message: String) -> News {
     }
 }
 
-/// What an event reports about a change; `None` for no event.
+/// Returns what an event reports about a change, or `None` for no event.
 pub fn notice(before: &PromotionStatus, change: &RecordChange) -> Option<Notice> {
     Some(match change {
         RecordChange::Proposed(request)
@@ -307,7 +308,7 @@ pub fn notice(before: &PromotionStatus, change: &RecordChange) -> Option<Notice>
             message,
             ..
         } => Notice::new(false, kind.reason(), message),
-        // With the notification strategy, the event that delivers the promotion is the Kubernetes event.
+        // With the notification strategy, the delivery itself is a Kubernetes event.
         RecordChange::Delivered { kind, message, .. } => {
             Notice::new(false, kind.reason(), message).into_news_only()
         }
@@ -325,11 +326,11 @@ pub fn notice(before: &PromotionStatus, change: &RecordChange) -> Option<Notice>
     })
 }
 
-/// What an event reports about a decided change of the phase.
+/// Returns what an event reports about a decided change of the phase, or `None` for no event.
 fn moved_notice(before: &PromotionStatus, to: &Transition) -> Option<Notice> {
     Some(match to.to {
         Phase::Failed | Phase::Rejected => Notice::new(true, to.reason, &to.message),
-        // The event about its change request was the Kubernetes event.
+        // There was a Kubernetes event already, about the change request.
         Phase::Succeeded if before.change_request.is_some() => {
             Notice::new(false, to.reason, &to.message).into_news_only()
         }
@@ -340,7 +341,7 @@ fn moved_notice(before: &PromotionStatus, to: &Transition) -> Option<Notice> {
     })
 }
 
-/// The beginning of a text, as much as fits into an event.
+/// Returns the beginning of a text, as much as fits into an event.
 fn cut(text: &str) -> String {
     let mut text = text.to_string();
     super::cut(&mut text, MAX_NOTE_BYTES);
@@ -353,7 +354,7 @@ mod tests {
 
     use super::*;
 
-    /// The reason of the notice, whether it is a warning, and whether it is a Kubernetes event.
+    /// Returns the reason of the notice, whether it is a warning, and whether it is a Kubernetes event.
     fn summary_of_notice(before: &PromotionStatus, change: &RecordChange) -> Option<(String, bool, bool)> {
         notice(before, change).map(|n| (n.reason, n.is_warning, n.in_cluster))
     }
@@ -384,7 +385,7 @@ mod tests {
         Arc::new(serde_json::from_value(object).unwrap())
     }
 
-    /// A promotion of 6.1.8 into prod with these fields in its spec.
+    /// Returns a promotion of 6.1.8 into prod with these fields in its spec.
     fn promotion(fields: &serde_json::Value) -> Arc<Promotion> {
         let mut spec = json!({"pipeline": "podinfo", "environment": "prod", "revision": "6.1.8", "replaces": "6.1.5",
             "facets": {}});
@@ -444,7 +445,7 @@ mod tests {
             ("replaces", "6.1.5"),
             ("changeRequest", "https://forge/7"),
             ("commit", "c0ffee"),
-            // The same reason in the next round is not a repetition.
+            // The token contains the round, so the same reason in the next round is not a repetition.
             ("token", "u-1.2 Approved"),
         ]);
         assert_eq!(metadata, expected);
@@ -459,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn each_step_is_reported_and_a_change_request_costs_the_cluster_one_event() {
+    fn each_step_is_reported_and_a_change_request_causes_one_kubernetes_event() {
         let new = PromotionStatus::default();
         let request = json!({"number": 1, "url": "u", "state": "open", "branch": "b", "headCommit": "c"});
         let request: sluice_api::promotion::RecordedChangeRequest = serde_json::from_value(request).unwrap();

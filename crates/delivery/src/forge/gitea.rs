@@ -35,7 +35,8 @@ const FIELDS: &str = "assignees base body commit commit_id context created_at de
     enable_status_check head html_url id label labels login merge_commit_sha mergeable merged name \
     number object official parents ref repo_id requested_reviewers required_approvals sha stale state \
     status status_check_contexts statuses title";
-/// The numbers of entries of a page of pull requests, if a larger page is too large. Each divides the one before.
+/// The numbers of entries in a page of pull requests. If a page is too large, the next number is used, which divides
+/// the one before.
 const PAGE_SIZES: [u64; 2] = [50, 10];
 /// A page with fewer entries is the last one: no server is configured for such small pages (`MAX_RESPONSE_ITEMS`, usually 50).
 const FEW: usize = 10;
@@ -53,13 +54,13 @@ impl Gitea {
         Ok(Gitea(GitHubPulls { http, owner: owner.into(), name: name.into(), parse }))
     }
 
-    /// The pull requests of a list from the entry `at` on, the newest first. Anybody may open pull requests with long
-    /// texts from forks, so a page that is too large is read in smaller ones, and a single entry that is too large is
-    /// skipped. A server may return smaller pages than requested, so only an empty page is the last one.
+    /// Returns the pull requests of a list from the entry `at` on, the newest first. Anybody may open pull requests
+    /// with long texts from forks, so a page that is too large is read in smaller ones, and a single entry that is too
+    /// large is skipped. A server may return smaller pages than requested, so only an empty page is the last one.
     async fn page(&self, filter: ListFilter, at: u64) -> ForgeResult<ListPage<ForgeChangeRequest>> {
         let is_done = |page: &PullsPage| match filter {
             ListFilter::Open => page.listed == 0,
-            // Those from forks count, too.
+            // Pull requests from forks count, too.
             ListFilter::Since(since) => {
                 page.listed == 0 || page.last.is_some_and(|last| last < pager::earliest(since))
             }
@@ -100,12 +101,13 @@ impl Gitea {
         self.0.page(&[("state", state), ("limit", &size), ("page", &page)]).await
     }
 
-    /// The newest status of each context of a commit.
+    /// Returns the newest status of each context of a commit.
     ///
-    /// The call that returns exactly these also accepts the names of branches and tags, and prefers them
-    /// (`ResolveRefCommit` of 1.25). Its answer counts only if it is about the commit. Forgejo, and older versions of
-    /// Gitea, leave the commit out of an empty answer (`GetCombinedCommitStatusByRef`). Then all statuses of the commit
-    /// are read: that call accepts only ids of commits (`/statuses/{sha}` in routers/api/v1/api.go).
+    /// The call that returns exactly these statuses also accepts the names of branches and tags, and prefers them to
+    /// ids (`ResolveRefCommit` of 1.25). So its answer counts only if the answer is about the commit. Forgejo, and
+    /// older versions of Gitea, leave the commit out of an empty answer (`GetCombinedCommitStatusByRef`). After such an
+    /// answer, all statuses of the commit are read with a call that accepts only ids of commits (`/statuses/{sha}` in
+    /// routers/api/v1/api.go).
     async fn statuses(&self, commit: &str) -> ForgeResult<Vec<Check>> {
         let kind = self.0.http.kind;
         let path = ["commits", commit, "status"];
@@ -121,8 +123,8 @@ impl Gitea {
         Ok(newest.into_values().collect())
     }
 
-    /// All entries of a list, each reduced to the needed part. The answer is the list, or has it under a key. With a
-    /// commit, the answer must be about this commit.
+    /// Returns all entries of a list, each reduced to the needed part. The list is under `key` of the answer, or is the
+    /// answer if `key` is empty. If there is a commit, the answer must be about this commit.
     async fn entries<T>(
         &self,
         commit: Option<&str>,
@@ -138,7 +140,7 @@ impl Gitea {
             let list = if key.is_empty() { Some(&mut answer) } else { answer.get_mut(key) };
             let list = match list.map(Value::take) {
                 Some(Value::Array(list)) => list,
-                // Go writes an empty list like this.
+                // Gitea writes an empty list as null.
                 Some(Value::Null) => Vec::new(),
                 _ => return Err(http.unreadable("a list")),
             };
@@ -148,8 +150,8 @@ impl Gitea {
         .await
     }
 
-    /// The ids of labels. Missing labels are made, as GitHub and GitLab do automatically. Gitea accepts names instead of
-    /// ids only since 1.22.
+    /// Returns the ids of labels. Missing labels are created, as GitHub and GitLab do automatically. Gitea accepts
+    /// names instead of ids only since 1.22.
     async fn label_ids(&self, names: &[String]) -> ForgeResult<Vec<u64>> {
         let label = |l: &Value| Some((text(&l["name"])?, l["id"].as_u64()?));
         let labels = self.entries(None, &["labels"], "", label).await?;
@@ -169,19 +171,20 @@ impl Gitea {
         Ok(ids)
     }
 
-    /// The people who can be assigned. Gitea answers 500 to a change with anybody else (`EditIssue` of 1.25).
+    /// Returns the people who can be assigned. Gitea answers 500 to a change that assigns anybody else (`EditIssue` of
+    /// 1.25).
     async fn assignable(&self) -> ForgeResult<Vec<String>> {
         let all = self.0.http.get(self.0.url(&["assignees"], &[])).await?;
         Ok(names(&all, "login"))
     }
 
-    /// The head of a merged pull request. Gitea keeps it as a ref of its own, which follows the branch with a delay until
-    /// the merge, so it may be too old or too new if a commit was pushed in that moment
-    /// (`AddTestPullRequestTask` of 1.25).
+    /// Returns the head of a merged pull request. Gitea keeps the head as a ref, which follows the branch with a delay
+    /// until the merge. If a commit was pushed at the time of the merge, the ref may be older or newer than the merged
+    /// head (`AddTestPullRequestTask` of 1.25).
     async fn kept_head(&self, number: u64) -> ForgeResult<Option<MergedHead>> {
         let name = format!("refs/pull/{number}/head");
         let path = ["git", "refs", "pull", &number.to_string(), "head"];
-        // Gitea returns all refs whose names begin like this.
+        // Gitea returns all refs whose names begin with this path.
         let refs = self.0.http.read(self.0.url(&path, &[])).await?.unwrap_or_default();
         let one = refs.as_array().into_iter().flatten().find(|one| one["ref"] == name.as_str());
         let id = one.and_then(|one| text(&one["object"]["sha"]));
@@ -199,11 +202,12 @@ impl_forge!(
 impl Gitea {
     async fn list(&self, head: &str, base: &str, filter: ListFilter) -> ForgeResult<ChangeRequestList> {
         let between = self.0.http.read(self.0.url(&["pulls", base, head], &[])).await?;
-        // A proxy may change a path with escaped slashes, so that the lookup is for other branches.
+        // If the base has a slash, an empty answer proves nothing: a proxy may change escaped slashes in a path, and
+        // then the lookup is for other branches.
         if between.is_none() && !base.contains('/') {
             return Ok(ChangeRequestList::default());
         }
-        // Of several between the branches, the lookup returns any.
+        // If there are several pull requests between the branches, the lookup returns any of them.
         let between = between.as_ref().and_then(parse).and_then(ForgeChangeRequest::checked);
         let between = between.filter(|found| found.request.branch == head && found.base == base);
         if filter == ListFilter::Open
@@ -239,7 +243,7 @@ impl Gitea {
                 let all = http.post(url, &json!({"labels": ids})).await?;
                 json::names(&all, "name")
             }
-            // Gitea answers with the requests of this call only.
+            // Gitea returns only the reviewers of this call.
             MetadataKind::Reviewer => {
                 self.0.ask_for_review(number, names).await?;
                 names.to_vec()
@@ -247,7 +251,7 @@ impl Gitea {
             MetadataKind::Assignee => {
                 let known = self.assignable().await?;
                 let is_known = |name: &&String| known.iter().any(|one| one.eq_ignore_ascii_case(name));
-                // Gitea removes those that are not in the list.
+                // Gitea removes people who are not in the list.
                 let all: Vec<&String> =
                     found.metadata.assignees.iter().chain(names.iter().filter(is_known)).collect();
                 let body = json!({"assignees": all});
@@ -279,7 +283,7 @@ impl Gitea {
         if missing > 0 {
             waits.push(approvals(missing));
         }
-        // Of any head, as at all forges: until the reviewer changes the review.
+        // Requested changes count for any head, as at all forges, until the reviewer changes the review.
         if reviews.iter().any(|r| r.asks_for_changes) {
             waits.push("the changes that a reviewer asks for".into());
         }
@@ -288,7 +292,8 @@ impl Gitea {
         })?;
         let checks = checks(required, statuses);
         let mut readiness = Readiness { head: head.into(), checks, waits, ..Readiness::default() };
-        // It is read here, because no call may come between the last look at the base branch and the merge.
+        // The merge style is read here, because no call may come between the last read of the base branch and the
+        // merge.
         if readiness.obstacle(head).is_none() {
             readiness.merge_options = style(&http.get(self.0.url(&[], &[])).await?).into();
         }
@@ -302,10 +307,11 @@ impl Gitea {
         }
         let style = &call.readiness.merge_options;
         let url = self.0.url(&["pulls", &call.found.request.number.to_string(), "merge"], &[]);
-        // Gitea puts it below a title of its own (`MergeMessageField` there).
+        // Gitea puts this text below a title of its own (`MergeMessageField` there).
         let body = json!({"Do": style, "head_commit_id": call.readiness.head, "MergeMessageField": call.message.trailers});
         match self.0.http.post(url, &body).await {
-            // `CheckPullBranchProtections` of 1.25. Only administrators of the repository can read the rule.
+            // Gitea answers this if a rule requires heads on top of the base (`CheckPullBranchProtections` of 1.25).
+            // Only administrators of the repository can read that rule.
             Err(ForgeError::Refused { says, .. }) if says.contains("behind the base branch") => {
                 Err(ForgeError::Behind { forge: self.0.http.name.clone() })
             }
@@ -328,14 +334,14 @@ impl Gitea {
     }
 }
 
-/// The default merge style of a repository. Forgejo also has default styles that its merge call does not accept
-/// (modules/structs/repo.go): then it is a merge commit.
+/// Returns the default merge style of a repository. Forgejo also has default styles that its merge call does not accept
+/// (modules/structs/repo.go). For these, returns the style of a merge commit.
 fn style(repository: &Value) -> &str {
     let style = repository["default_merge_style"].as_str().filter(|style| STYLES.contains(style));
     style.unwrap_or("merge")
 }
 
-/// A review that counts, of any commit.
+/// A review of any commit.
 struct Review {
     approves: bool,
     asks_for_changes: bool,
@@ -357,16 +363,16 @@ impl Review {
     }
 }
 
-/// The patterns of the checks that a branch requires; `None` if there are too many.
+/// Returns the patterns of the checks that a branch requires, or `None` if there are too many.
 fn required(branch: &Value) -> Option<Vec<String>> {
     let wants = branch["enable_status_check"].as_bool() == Some(true);
     let required = if wants { names(&branch["status_check_contexts"], "context") } else { Vec::new() };
     (required.len() <= MAX_PATTERNS).then_some(required)
 }
 
-/// A status of a commit. Gitea merges with `warning` and `skipped` as with `success`
-/// (`CommitStatusStates.Combine` in modules/commitstatus of 1.25); for Forgejo, a `warning` is worse than
-/// pending (`commitStatusPriorities` in modules/structs).
+/// Returns a status of a commit as a check. Gitea merges with `warning` and `skipped` as with `success`
+/// (`CommitStatusStates.Combine` in modules/commitstatus of 1.25); for Forgejo, a `warning` is worse than pending
+/// (`commitStatusPriorities` in modules/structs).
 fn check(one: &Value, kind: ForgeKind) -> Check {
     let state = match one["status"].as_str() {
         Some("success" | "skipped") => CheckState::Green,
@@ -377,7 +383,8 @@ fn check(one: &Value, kind: ForgeKind) -> Check {
     Check::new(text(&one["context"]).unwrap_or_default(), state, false)
 }
 
-/// The checks of a commit: those that the branch requires, by patterns, and those that have reported.
+/// Returns the checks of a commit: all checks that have reported, and the missing checks that the branch requires.
+/// Required checks are patterns.
 fn checks(required: Vec<String>, mut checks: Vec<Check>) -> Vec<Check> {
     let mut missing = Vec::new();
     for pattern in required {
@@ -394,7 +401,8 @@ fn checks(required: Vec<String>, mut checks: Vec<Check>) -> Vec<Check> {
     checks
 }
 
-/// A pull request from a branch of this repository. Those from forks are skipped: their branches can have the same names.
+/// Parses a pull request from a branch of this repository. Pull requests from forks are skipped, because their branches
+/// can have the same names.
 fn parse(value: &Value) -> Option<ForgeChangeRequest> {
     if value["head"]["repo_id"].as_i64()? != value["base"]["repo_id"].as_i64()? {
         return None;
@@ -454,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_count_as_at_each_forge() {
+    fn the_state_of_a_status_depends_on_the_forge() {
         let state = |kind, status: &str| check(&json!({"context": "ci", "status": status}), kind).state;
         let cases = [
             ("success", CheckState::Green, CheckState::Green),

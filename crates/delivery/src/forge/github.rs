@@ -60,10 +60,10 @@ impl GitHub {
 }
 
 impl GitHub {
-    /// Calls the GraphQL API, which alone has required checks and the merge queue. Returns the data, and whether checks are
-    /// hidden: fine-grained tokens may not read them.
+    /// Calls the GraphQL API: only this API has required checks and the merge queue. Returns the data, and whether
+    /// checks are missing in it because the token may not read them, like fine-grained tokens.
     async fn graphql(&self, query: &str, variables: Value) -> ForgeResult<(Value, bool)> {
-        // At GitHub Enterprise Server it is /api/graphql, beside /api/v3.
+        // At GitHub Enterprise Server, the GraphQL API is at /api/graphql, beside /api/v3.
         let http = &self.0.http;
         let up = usize::from(http.url(&[], &[]).path().ends_with("/v3"));
         let body = json!({"query": query, "variables": variables});
@@ -101,14 +101,15 @@ const READINESS: &str = "query($owner: String!, $name: String!, $number: Int!, $
     ... on CheckRun { name status conclusion isRequired(pullRequestNumber: $number) } \
     ... on StatusContext { context state isRequired(pullRequestNumber: $number) } } } } } } } } } }";
 
-/// The fields of `READINESS` that say whether GitHub would merge. The second row is for servers without the first field
-/// (github.com/getstackit/stackit/issues/1143), with the required checks.
+/// The field that replaces `STATE` in `READINESS` and says whether GitHub would merge, and the field that replaces
+/// `REQUIRED`. The second row is for servers without `mergeStateStatus` (github.com/getstackit/stackit/issues/1143),
+/// and also reads the required checks.
 const STATES: [(&str, &str); 2] = [("mergeStateStatus", ""), ("mergeable", "requiredStatusCheckContexts")];
 
-/// The ways to merge that a repository and a branch allow, in the order in which they are tried: "Merge commit,
-/// squash, rebase" (docs.github.com/graphql/reference, Repository: `mergeCommitAllowed`, `squashMergeAllowed`,
-/// `rebaseMergeAllowed`; RefUpdateRule: `requiresLinearHistory`). Not `viewerDefaultMergeMethod`, which is the
-/// method that the viewer used last. Rulesets can forbid more methods, which only a rejected merge shows.
+/// Returns the merge methods that a repository and a branch allow, in the order in which Sluice tries them: "Merge
+/// commit, squash, rebase" (docs.github.com/graphql/reference, Repository: `mergeCommitAllowed`, `squashMergeAllowed`,
+/// `rebaseMergeAllowed`; RefUpdateRule: `requiresLinearHistory`). `viewerDefaultMergeMethod` is not used, because it is
+/// the method that the viewer used last. Rulesets can forbid more methods, which only a rejected merge shows.
 fn methods(repository: &Value) -> Vec<&'static str> {
     let rule = &repository["pullRequest"]["baseRef"]["refUpdateRule"];
     let all = [
@@ -120,8 +121,8 @@ fn methods(repository: &Value) -> Vec<&'static str> {
     if allowed.is_empty() { vec!["merge"] } else { allowed }
 }
 
-/// Whether a merge was rejected only for its method: "Merge commits are not allowed on this repository.",
-/// "Squash merges are not allowed on this repository." and the same of a ruleset.
+/// Whether a merge was rejected only for its method: "Merge commits are not allowed on this repository.", "Squash
+/// merges are not allowed on this repository." and similar messages of rulesets.
 fn is_about_the_method(error: &ForgeError) -> bool {
     match error {
         ForgeError::Refused { status: 405, says, .. } => {
@@ -132,7 +133,7 @@ fn is_about_the_method(error: &ForgeError) -> bool {
     }
 }
 
-/// The commit at the head of a pull request.
+/// Returns the commit at the head of a pull request.
 fn commit(pull: &Value) -> &Value {
     &pull["commits"]["nodes"][0]["commit"]
 }
@@ -140,7 +141,7 @@ fn commit(pull: &Value) -> &Value {
 /// The most characters of the description of a commit status.
 const MAX_DESCRIPTION_CHARS: usize = 140;
 
-/// The readiness of a pull request. Only approvals of this very head count.
+/// Returns the readiness of a pull request. Only approvals of the current head count.
 fn readiness(pull: &Value, contexts: Option<Vec<Check>>, merge: MergeMode) -> Readiness {
     let head = text(&pull["headRefOid"]).unwrap_or_default();
     let hidden = contexts.is_none();
@@ -149,8 +150,8 @@ fn readiness(pull: &Value, contexts: Option<Vec<Check>>, merge: MergeMode) -> Re
     let reviews = pull["latestOpinionatedReviews"]["nodes"].as_array().map_or(&[][..], Vec::as_slice);
     let is = |review: &&Value, state: &str| review["state"] == state;
     let given = reviews.iter().filter(|r| is(r, "APPROVED") && r["commit"]["oid"] == head.as_str()).count();
-    // If no review is required, GitHub makes no decision, whatever the reviews say.
-    let objects = reviews.iter().any(|r| is(&r, "CHANGES_REQUESTED"));
+    // If no review is required, `reviewDecision` is empty, even if a reviewer requests changes.
+    let has_requested_changes = reviews.iter().any(|r| is(&r, "CHANGES_REQUESTED"));
     for name in names(&pull["baseRef"]["refUpdateRule"]["requiredStatusCheckContexts"], "") {
         if !checks.iter().any(|check| check.name == name) {
             checks.push(Check::new(name, CheckState::Pending, true));
@@ -161,13 +162,13 @@ fn readiness(pull: &Value, contexts: Option<Vec<Check>>, merge: MergeMode) -> Re
     let needed =
         pull["baseRef"]["refUpdateRule"]["requiredApprovingReviewCount"].as_u64().unwrap_or(1).max(1);
     match pull["reviewDecision"].as_str() {
-        decision if objects || decision == Some("CHANGES_REQUESTED") => {
+        decision if has_requested_changes || decision == Some("CHANGES_REQUESTED") => {
             readiness.waits.push("the changes that a reviewer asks for".into());
         }
         // Reviews are required. Valid approvals of an earlier head are not enough for this head.
         Some("REVIEW_REQUIRED" | "APPROVED") => {
             let missing = needed.saturating_sub(given as u64);
-            // The approval of a code owner can be missing, for example.
+            // If there are enough approvals, another one can still be missing, for example that of a code owner.
             let missing = if pull["reviewDecision"] == "APPROVED" { missing } else { missing.max(1) };
             if missing > 0 {
                 readiness.waits.push(approvals(missing));
@@ -176,7 +177,7 @@ fn readiness(pull: &Value, contexts: Option<Vec<Check>>, merge: MergeMode) -> Re
         _ => {}
     }
     readiness.head = head;
-    let nothing_said = readiness.obstacle(&readiness.head).is_none();
+    let has_no_obstacle = readiness.obstacle(&readiness.head).is_none();
     match merge_state(pull) {
         Some("DIRTY") => readiness.waits.push("its conflicts to be resolved".into()),
         // A merge queue updates the branch itself.
@@ -186,22 +187,23 @@ fn readiness(pull: &Value, contexts: Option<Vec<Check>>, merge: MergeMode) -> Re
             readiness.waits.push("its checks, which this token may not read".into());
         }
         Some("UNKNOWN") => readiness.waits.push("GitHub to check whether it can be merged".into()),
-        // A required check has not reported, or a rule is not met. With a merge queue, this is the state before it.
-        Some("BLOCKED") if nothing_said && merge != MergeMode::Queue => {
+        // A required check has not reported, or a rule is not met. With a merge queue, this is the state before the
+        // pull request is in the queue.
+        Some("BLOCKED") if has_no_obstacle && merge != MergeMode::Queue => {
             readiness
                 .waits
-                .push("a required check to report, or what else the branch's rules ask for".into());
+                .push("a required check to report, or another rule of the branch to be met".into());
         }
         _ => {}
     }
     readiness
 }
 
-/// Whether GitHub would merge, by the words of `mergeStateStatus`.
+/// Returns whether GitHub would merge, as a value of `mergeStateStatus`.
 fn merge_state(pull: &Value) -> Option<&str> {
     match pull["mergeable"].as_str() {
         Some("CONFLICTING") => Some("DIRTY"),
-        // It may be CLEAN as well. GitHub reports any other obstacle at the merge.
+        // The state may also be CLEAN. If there is another obstacle, GitHub reports it when Sluice merges.
         Some("MERGEABLE") => Some("UNSTABLE"),
         Some(_) => Some("UNKNOWN"),
         None => pull["mergeStateStatus"].as_str(),
@@ -221,7 +223,7 @@ fn check(value: &Value) -> Check {
     Check::new(name, state, value["isRequired"].as_bool() == Some(true))
 }
 
-/// Calls of GitHub's API at this address.
+/// Returns a client of GitHub's API at this address.
 pub(super) fn http(base: &str, connection: &ForgeConnection<'_>) -> ForgeResult<ForgeHttp> {
     let http = ForgeHttp::new(ForgeKind::GitHub, base, AuthScheme::Bearer, connection)?;
     Ok(http
@@ -230,7 +232,7 @@ pub(super) fn http(base: &str, connection: &ForgeConnection<'_>) -> ForgeResult<
         .with_header("x-github-api-version", "2022-11-28"))
 }
 
-/// Where the API is.
+/// Returns the address of the API.
 pub(super) fn api(address: &RepositoryAddress) -> String {
     match address.host_name() {
         "github.com" | "www.github.com" | "ssh.github.com" => "https://api.github.com".into(),
@@ -245,7 +247,7 @@ impl GitHub {
         let mut body = json!({"sha": call.readiness.head, "merge_method": method});
         match method {
             "rebase" => {}
-            // GitHub puts it below the title of the pull request.
+            // GitHub puts this message below the title of the pull request.
             "squash" => body["commit_message"] = call.message.trailers.as_str().into(),
             _ => body["commit_message"] = call.message.whole().into(),
         }
@@ -333,7 +335,7 @@ impl GitHub {
             };
             let repository = &data["repository"];
             let pull = &repository["pullRequest"];
-            // The pages of another head do not belong to this list.
+            // A page for another head does not belong to this list.
             if pull.is_null() || *head.get_or_insert(pull["headRefOid"].clone()) != pull["headRefOid"] {
                 return Err(self.0.http.unreadable("a pull request"));
             }
@@ -341,7 +343,7 @@ impl GitHub {
             let more = page["pageInfo"]["hasNextPage"] == true;
             contexts.extend(page["nodes"].as_array().into_iter().flatten().map(check));
             cursor.advance(more.then_some(0));
-            // GitHub's own cursor says where the next page begins; ours says whether it may be read.
+            // GitHub's `endCursor` says where the next page begins. `cursor` says whether Sluice may read that page.
             if cursor.at(&self.0.http, contexts.len())?.is_some() {
                 after = page["pageInfo"]["endCursor"].clone();
                 continue;
@@ -355,7 +357,7 @@ impl GitHub {
     // docs.github.com/rest/pulls/pulls, "Merge a pull request": 409 if the head is not `sha`.
     async fn merge(&self, call: &MergeCall<'_>) -> ForgeResult<()> {
         if call.mode == MergeMode::Queue {
-            // Fails if the head is not the expected one.
+            // The call fails if the head is not the expected one.
             let mutation = "mutation($id: ID!, $head: GitObjectID!) { enqueuePullRequest(input: \
                             {pullRequestId: $id, expectedHeadOid: $head}) { mergeQueueEntry { id } } }";
             let variables = json!({"id": call.readiness.merge_options["id"], "head": call.readiness.head});
@@ -369,7 +371,7 @@ impl GitHub {
             .peekable();
         while let Some(method) = methods.next() {
             match self.merge_by(call, method).await {
-                // The refused call has taken a while.
+                // The rejected call took time, in which somebody may have changed the base.
                 Err(error) if is_about_the_method(&error) && methods.peek().is_some() => {
                     let now = self.0.get(call.found.request.number).await?;
                     if now.is_none_or(|now| now.base != call.found.base) {
@@ -397,15 +399,15 @@ impl GitHub {
     }
 }
 
-/// The requested reviewers: people by login, teams as `organization/team`.
+/// Returns the requested reviewers: people by login, teams as `organization/team`.
 fn reviewers(pull: &Value) -> Vec<String> {
     let owner = pull["base"]["repo"]["owner"]["login"].as_str().unwrap_or_default();
     let teams = names(&pull["requested_teams"], "slug").into_iter().map(|team| format!("{owner}/{team}"));
     names(&pull["requested_reviewers"], "login").into_iter().chain(teams).collect()
 }
 
-/// A pull request from a branch of this repository. Those from forks are skipped: the filter of lists also returns those
-/// from forks of the same owner, and `head.repo` is null if the fork was deleted.
+/// Parses a pull request from a branch of this repository. Pull requests from forks are skipped: the filter of lists
+/// also returns those from forks of the same owner, and `head.repo` is null if the fork was deleted.
 fn parse(value: &Value) -> Option<ForgeChangeRequest> {
     if value["head"]["repo"]["id"] != value["base"]["repo"]["id"] {
         return None;

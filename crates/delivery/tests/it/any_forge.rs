@@ -12,14 +12,14 @@ pub enum ForgeFixture {
     Gitea(RealGitea),
 }
 
-/// A repository at real Gitea, with a fault proxy in front of it where answers are to be lost.
+/// A repository at real Gitea. If a test loses answers, there is a fault proxy in front of Gitea.
 pub struct RealGitea {
     gitea: &'static Gitea,
     pub repo: ForgeRepo,
     fault_proxy: Option<FaultProxy>,
 }
 
-/// A change request as tests look at it.
+/// The parts of a change request that tests check.
 #[derive(Clone, Debug)]
 pub struct ShownChangeRequest {
     pub number: u64,
@@ -33,8 +33,8 @@ pub struct ShownChangeRequest {
     pub draft: bool,
 }
 
-/// What Gitea calls it.
-fn words(style: Style) -> &'static str {
+/// Returns the name of a merge style at Gitea.
+fn gitea_style(style: Style) -> &'static str {
     match style {
         Style::Merge => "merge",
         Style::Squash => "squash",
@@ -49,7 +49,7 @@ impl RealGitea {
 }
 
 impl ForgeFixture {
-    /// The stand-in for a forge.
+    /// Returns a fixture with the stand-in for a forge.
     pub async fn of(forge: ForgeKind) -> ForgeFixture {
         ForgeFixture::StandIn(StandIn::start(forge, &[(FILE, &yaml("6.1.5"))]).await)
     }
@@ -61,28 +61,29 @@ impl ForgeFixture {
     pub async fn gitea(name: &str) -> ForgeFixture {
         let gitea = shared_gitea().await.unwrap();
         let repo = gitea.create_repo(name, &[(FILE, &yaml("6.1.5"))]).await.unwrap();
-        // Gitea takes a new repository for an empty one until it has seen its first push.
+        // Gitea treats a new repository as empty until Gitea has processed the first push.
         while repo.pulls("all").await.is_err() {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
         ForgeFixture::Gitea(RealGitea { gitea, repo, fault_proxy: None })
     }
 
-    /// A token of real Gitea with these scopes only.
+    /// Returns a token of real Gitea that has only these scopes.
     pub async fn token_for(&self, name: &str, scopes: &[&str]) -> Credentials {
         let ForgeFixture::Gitea(RealGitea { gitea, .. }) = self else { panic!("only Gitea has scopes") };
         let token = gitea.token_for(name, scopes).await.unwrap();
         Credentials { token: Some(token), ..Credentials::default() }
     }
 
-    /// Real Gitea behind a fault proxy, at which [`ForgeFixture::lose`] waits.
+    /// Returns a fixture with real Gitea behind a fault proxy, which [`ForgeFixture::lose`] needs.
     pub async fn gitea_behind_a_fault_proxy(name: &str) -> ForgeFixture {
         let ForgeFixture::Gitea(real) = ForgeFixture::gitea(name).await else { unreachable!() };
         let fault_proxy = FaultProxy::in_front_of_url(real.gitea.url()).unwrap();
         ForgeFixture::Gitea(RealGitea { fault_proxy: Some(fault_proxy), ..real })
     }
 
-    /// The answer to this one is lost, counted from the next, of the calls that change something.
+    /// Loses the answer to one call. `call` is the number of the call, counted from the next call that changes
+    /// something.
     pub fn lose(&self, call: usize) {
         match self {
             ForgeFixture::StandIn(s) => s.forge_state(|forge_state| forge_state.lost_answer = call),
@@ -92,7 +93,7 @@ impl ForgeFixture {
         }
     }
 
-    /// Whether there has been such a call.
+    /// Whether an answer was lost.
     pub fn has_lost(&self) -> bool {
         match self {
             ForgeFixture::StandIn(s) => s.forge_state(|forge_state| forge_state.lost_answer == 0),
@@ -110,19 +111,19 @@ impl ForgeFixture {
     pub fn standin(&self) -> &StandIn {
         match self {
             ForgeFixture::StandIn(standin) => standin,
-            ForgeFixture::Gitea(..) => panic!("this is the real one"),
+            ForgeFixture::Gitea(..) => panic!("this fixture has real Gitea"),
         }
     }
 
-    /// What is done only where there is a stand-in.
+    /// Calls `act` if the fixture has a stand-in.
     pub fn standin_only(&self, act: impl FnOnce(&StandIn)) {
         if let ForgeFixture::StandIn(standin) = self {
             act(standin);
         }
     }
 
-    /// So many calls look, before and after one is opened, whether it is the only one: where the forge
-    /// does not promise it.
+    /// The number of calls that check, around the opening of a change request, whether it is the only one. Only a forge
+    /// that can have several gets such calls.
     pub fn reads_to_open(&self) -> u64 {
         if matches!(self, ForgeFixture::StandIn(s) if s.kind == ForgeKind::Bitbucket) { 1 } else { 0 }
     }
@@ -198,24 +199,24 @@ impl ForgeFixture {
         self.merge_by(number, Style::Merge).await;
     }
 
-    /// A person merges it as it is now, with the message that the forge has for that.
+    /// Merges a change request at its current head as a person, with the default message of the forge.
     pub async fn merge_by(&self, number: u64, style: Style) {
         match self {
             ForgeFixture::StandIn(s) => s.merge(number, style),
             ForgeFixture::Gitea(RealGitea { repo, .. }) => {
                 repo.until_pushed(number).await.unwrap();
-                repo.merge_by(number, words(style)).await.unwrap();
+                repo.merge_by(number, gitea_style(style)).await.unwrap();
             }
         }
     }
 
-    /// From now on change requests are merged in this way and in no other.
+    /// Allows only this merge style from now on.
     pub async fn allow_only(&self, number: u64, style: Style) {
         match self {
             ForgeFixture::StandIn(s) => s.change(number, |pull| pull.style = style),
             ForgeFixture::Gitea(RealGitea { repo, .. }) => {
                 let settings = serde_json::json!({
-                    "has_pull_requests": true, "default_merge_style": words(style),
+                    "has_pull_requests": true, "default_merge_style": gitea_style(style),
                     "allow_merge_commits": style == Style::Merge, "allow_squash_merge": style == Style::Squash,
                     "allow_rebase": style == Style::Rebase, "allow_rebase_explicit": false,
                     "allow_fast_forward_only_merge": false,
@@ -241,7 +242,7 @@ impl ForgeFixture {
         }
     }
 
-    /// An order for a change request with settings of its own.
+    /// Returns an order for a change request, after a change of its settings.
     pub fn order_with(&self, version: &str, change: impl FnOnce(&mut Settings)) -> Order {
         let mut order = self.order(version);
         let DeliveryStrategy::PullRequest { settings, .. } = &mut order.strategy else { unreachable!() };
@@ -256,7 +257,7 @@ impl ForgeFixture {
         }
     }
 
-    /// Somebody who may review and be assigned.
+    /// Returns the name of a person who may review and be assigned.
     pub async fn joe(&self) -> String {
         if let ForgeFixture::Gitea(RealGitea { gitea, repo, .. }) = self {
             gitea.create_user("joe").await.unwrap();
@@ -265,18 +266,18 @@ impl ForgeFixture {
         crate::standin::joe(self.kind()).into()
     }
 
-    /// Whose token it is.
+    /// Returns the name of the owner of the token.
     pub fn author(&self) -> String {
         crate::standin::author(self.kind()).into()
     }
 
-    /// What this forge has no labels or assignees for.
+    /// Returns whether the forge lacks labels, and whether it lacks assignees.
     pub fn lacks(&self) -> (bool, bool) {
         let bitbucket = matches!(self.kind(), ForgeKind::Bitbucket | ForgeKind::BitbucketServer);
         (bitbucket, bitbucket || self.kind() == ForgeKind::AzureDevOps)
     }
 
-    /// A person adds a label.
+    /// Adds a label as a person.
     pub async fn add_label(&self, number: u64, label: &str) {
         match self {
             ForgeFixture::StandIn(s) => s.change(number, |pull| pull.labels.push(label.into())),
@@ -289,7 +290,7 @@ impl ForgeFixture {
         }
     }
 
-    /// What its base has to have before it is merged.
+    /// Makes the base require these checks and this number of approvals.
     pub async fn protect(&self, number: u64, requires: &[&str], approvals: usize) {
         match self {
             ForgeFixture::StandIn(s) => s.change(number, |pull| {
@@ -305,7 +306,7 @@ impl ForgeFixture {
         }
     }
 
-    /// Its base has moved on, and it is merged only on top of that.
+    /// Makes the forge merge only heads on top of the base, which has newer commits.
     pub async fn fall_behind(&self, number: u64) {
         match self {
             ForgeFixture::StandIn(s) => s.change(number, |pull| pull.behind = true),
@@ -317,7 +318,7 @@ impl ForgeFixture {
         }
     }
 
-    /// Somebody pushes a tag that has the id of one commit as its name, and ends at another commit.
+    /// Pushes a tag whose name is the id of one commit, and which points to another commit.
     pub fn name_like(&self, commit: &str, at: &str) {
         match self {
             ForgeFixture::StandIn(s) => s.forge_state(|b| b.names.push((commit.into(), at.into()))),
@@ -328,7 +329,7 @@ impl ForgeFixture {
         }
     }
 
-    /// A check reports on a commit that is not the head.
+    /// Reports a check on a commit that is not the head.
     pub async fn check_on(&self, commit: &str, name: &str, is: CheckOutcome) {
         match self {
             ForgeFixture::StandIn(s) => s.forge_state(|b| {
@@ -342,7 +343,7 @@ impl ForgeFixture {
         }
     }
 
-    /// A check reports on the head as it is.
+    /// Reports a check on the current head.
     pub async fn check(&self, number: u64, name: &str, is: CheckOutcome) {
         match self {
             ForgeFixture::StandIn(s) => {
@@ -362,7 +363,7 @@ impl ForgeFixture {
         }
     }
 
-    /// Somebody approves the head as it is.
+    /// Approves the current head as another person.
     pub async fn approve(&self, number: u64) {
         match self {
             ForgeFixture::StandIn(s) => {
@@ -377,7 +378,7 @@ impl ForgeFixture {
         }
     }
 
-    /// Somebody pushes to a branch.
+    /// Pushes a commit to a branch as another person, and returns its id.
     pub fn push(&self, branch: &str) -> String {
         self.push_files(branch, &[("unreviewed.yaml", "x: 1\n")])
     }
@@ -389,8 +390,8 @@ impl ForgeFixture {
         }
     }
 
-    /// Somebody has a branch end at a commit that is in the repository's folder.
-    pub async fn place(&self, branch: &str, commit: &str) {
+    /// Moves a branch to a commit that is in the repository's folder.
+    pub async fn set_branch(&self, branch: &str, commit: &str) {
         match self {
             ForgeFixture::StandIn(s) => {
                 fixture::git(s.repo.folder(), &["update-ref", &format!("refs/heads/{branch}"), commit], "");
@@ -407,13 +408,13 @@ impl ForgeFixture {
         }
     }
 
-    /// Somebody moves a branch to another commit directly after the next push to the branch, once.
+    /// Installs a hook that moves a branch to another commit, once, directly after the next push to the branch.
     pub fn move_after_push(&self, branch: &str, commit: &str) {
         let (file, act) = match self {
             ForgeFixture::StandIn(_) => {
                 ("post-receive", format!("git update-ref refs/heads/{branch} {commit}"))
             }
-            // After Gitea's own hook, which has told Gitea about the push.
+            // This hook runs after Gitea's own hook, which reports the push to Gitea.
             ForgeFixture::Gitea(RealGitea { repo, .. }) => {
                 let (url, target) = (repo.url_with_token(), format!("{commit}:refs/heads/{branch}"));
                 let git = "env -i PATH=\"$PATH\" git push --quiet --force";
@@ -426,7 +427,7 @@ impl ForgeFixture {
         self.repo().hook(file, &script).unwrap();
     }
 
-    /// A person has a change request go to another branch.
+    /// Changes the base of a change request as a person.
     pub async fn retarget(&self, number: u64, base: &str) {
         match self {
             ForgeFixture::StandIn(s) => s.change(number, |pull| pull.base = base.into()),
@@ -437,7 +438,7 @@ impl ForgeFixture {
         }
     }
 
-    /// A person says that a draft is one no more.
+    /// Marks a draft as ready as a person.
     pub async fn mark_ready(&self, number: u64) {
         let ready = |title: &str| title.replacen("Draft: ", "", 1).replacen("WIP: ", "", 1);
         match self {
@@ -451,7 +452,7 @@ impl ForgeFixture {
         }
     }
 
-    /// What was reported on a commit, in its order: the name, the state and the words.
+    /// Returns the statuses of a commit in the order in which they were reported: name, state and description.
     pub async fn statuses(&self, commit: &str) -> Vec<(String, CheckOutcome, String)> {
         match self {
             ForgeFixture::StandIn(s) => s.forge_state(|forge_state| {
@@ -470,7 +471,7 @@ impl ForgeFixture {
                 let one = |s: &serde_json::Value| {
                     (text(&s["context"]), is(&text(&s["status"])), text(&s["description"]))
                 };
-                // The newest comes first there.
+                // Gitea returns the newest status first.
                 all.as_array().into_iter().flatten().rev().map(one).collect()
             }
         }

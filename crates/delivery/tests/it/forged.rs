@@ -32,7 +32,7 @@ const FORGERIES: [Forgery; 2] = [Forgery::Tree, Forgery::Parent];
 async fn own_commit(fixture: &ForgeFixture, delivery: &Delivery, order: &Order) -> String {
     let DeliveryStrategy::PullRequest { url, .. } = &order.strategy else { panic!("{:?}", order.strategy) };
     let base = fixture.repo().head("main").unwrap();
-    fixture.place("learn", &base).await;
+    fixture.set_branch("learn", &base).await;
     let strategy = DeliveryStrategy::Commit { url: url.clone(), branch: "learn".into() };
     match delivery.deliver(&Order { strategy, ..order.clone() }).await.unwrap() {
         Delivered::Committed { commit } => commit,
@@ -79,7 +79,7 @@ pub async fn a_forged_head_branch_is_replaced_before_the_first_try_and_before_th
         for retried in [false, true] {
             let order = merging(&fixture, &format!("6.{i}.{}", u8::from(retried)));
             let own = own_commit(&fixture, &crate::fixture::bench().delivery, &order).await;
-            fixture.place(&order.branch(), &forged(&fixture, &own, how)).await;
+            fixture.set_branch(&order.branch(), &forged(&fixture, &own, how)).await;
             is_delivered_alone(&fixture, &bench.delivery, &Order { retried, ..order }).await;
         }
     }
@@ -89,7 +89,7 @@ pub async fn a_forged_commit_below_an_open_change_request_is_replaced_by_a_later
     for (i, how) in FORGERIES.into_iter().enumerate() {
         let order = merging(&fixture, &format!("6.1.{i}"));
         let request = proposed(&bench().delivery, &order).await;
-        fixture.place(&request.branch, &forged(&fixture, &request.head_commit, how)).await;
+        fixture.set_branch(&request.branch, &forged(&fixture, &request.head_commit, how)).await;
         // Neither the process that pushed nor the next one takes it for its own.
         let (why, _) = waits(&bench().delivery, &order, &request).await;
         assert!(why.contains("Sluice pushed"), "{why}");
@@ -103,7 +103,7 @@ pub async fn a_forged_head_is_not_merged_although_it_is_recorded(fixture: ForgeF
         let (bench, order) = (bench(), merging(&fixture, &format!("6.1.{i}")));
         let request = proposed(&bench.delivery, &order).await;
         let evil = forged(&fixture, &request.head_commit, how);
-        fixture.place(&request.branch, &evil).await;
+        fixture.set_branch(&request.branch, &evil).await;
         let recorded = sluice_delivery::ChangeRequest { head_commit: evil, ..request };
         until_outdated(&bench.delivery, &order, &recorded, OutdatedReason::NotOwn).await;
         assert!(fixture.pulls().await.last().unwrap().open);
@@ -119,7 +119,7 @@ async fn a_head_on_a_commit_that_was_removed_from_the_base_is_not_merged() {
     let kept = fixture.repo().head("main").unwrap();
     fixture.commit("regretted", &[("regretted.yaml", "a: b\n")]);
     let request = proposed(&bench.delivery, &order).await;
-    fixture.place("main", &kept).await;
+    fixture.set_branch("main", &kept).await;
     // Also for the process that made the commit: a merge would bring the removed one back.
     until_outdated(&bench.delivery, &order, &request, OutdatedReason::NotOwn).await;
     let rebuild = Order { rebuild: Some(OutdatedReason::NotOwn), ..again(&order) };
@@ -217,7 +217,7 @@ pub async fn a_merge_that_only_names_the_promotion_does_not_deliver_it(fixture: 
     let base = forged(&fixture, &request.head_commit, Forgery::Parent);
     let raw = raw.replace(&tree(&request.head_commit), &tree(&format!("{base}^")));
     let empty = git(folder, &["hash-object", "-t", "commit", "-w", "--stdin"], &format!("{raw}\n"));
-    fixture.place(&request.branch, &empty).await;
+    fixture.set_branch(&request.branch, &empty).await;
     fixture.merge(request.number).await;
     match bench().delivery.follow(&order, &request).await.unwrap() {
         ChangeRequestStatus::Merged { ours: false, .. } => {}
@@ -232,7 +232,7 @@ pub async fn a_merge_that_only_names_the_promotion_does_not_deliver_it(fixture: 
 pub async fn a_change_request_to_another_base_branch_is_not_merged(fixture: ForgeFixture) {
     let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
-    fixture.place("release", &fixture.repo().head("main").unwrap()).await;
+    fixture.set_branch("release", &fixture.repo().head("main").unwrap()).await;
     fixture.retarget(request.number, "release").await;
     let (why, failed) = waits(&bench.delivery, &order, &request).await;
     assert_eq!(
@@ -248,7 +248,7 @@ async fn a_base_branch_changed_during_the_checks_prevents_the_merge() {
         let fixture = ForgeFixture::of(forge).await;
         let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
         let request = proposed(&bench.delivery, &order).await;
-        fixture.place("release", &fixture.repo().head("main").unwrap()).await;
+        fixture.set_branch("release", &fixture.repo().head("main").unwrap()).await;
         fixture.standin().forge_state(|forge_state| forge_state.retargets = Some("release".into()));
         let (why, _) = waits(&bench.delivery, &order, &request).await;
         assert_eq!(
@@ -265,7 +265,7 @@ async fn no_other_call_comes_between_the_last_look_at_the_base_branch_and_the_me
         let fixture = ForgeFixture::of(forge).await;
         let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
         let request = proposed(&bench.delivery, &order).await;
-        fixture.place("release", &fixture.repo().head("main").unwrap()).await;
+        fixture.set_branch("release", &fixture.repo().head("main").unwrap()).await;
         fixture.standin().forge_state(|forge_state| forge_state.retargets_late = Some("release".into()));
         let (why, _) = waits(&bench.delivery, &order, &request).await;
         assert!(why.starts_with("it goes to release now"), "{forge:?}: {why}");
@@ -278,7 +278,7 @@ pub async fn a_change_request_to_another_base_branch_counts_for_nothing(fixture:
         let order = fixture.order(version);
         let request = proposed(&bench().delivery, &order).await;
         let other = format!("playground-{version}");
-        fixture.place(&other, &fixture.repo().head("main").unwrap()).await;
+        fixture.set_branch(&other, &fixture.repo().head("main").unwrap()).await;
         fixture.retarget(request.number, &other).await;
         match end {
             "closed" => fixture.close(request.number).await,
@@ -349,7 +349,7 @@ async fn a_signature_counts_only_if_the_key_of_the_secret_made_it() {
         let order = signed_with(&fixture.order("6.1.8"), ours, Some("sesame"));
         let other = signed_with(&order, theirs, Some("sesame"));
         let evil = own_commit(&fixture, &bench().delivery, &other).await;
-        fixture.place(&order.branch(), &evil).await;
+        fixture.set_branch(&order.branch(), &evil).await;
         let request = proposed(&bench().delivery, &order).await;
         assert_ne!(request.head_commit, evil);
         // The key's own signature is adopted.

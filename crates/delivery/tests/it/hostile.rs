@@ -1,6 +1,6 @@
-//! Repositories and servers that mean harm. Each attack runs in a process of its own, which is killed when it and
-//! all that it started take more than 512 MiB together, what the kernel can take back not counted: the attacked
-//! deliveries fail with a sentence, and another one is done within 30 seconds.
+//! Hostile repositories and servers. Each attack runs in a process of its own, which is killed if the process and its
+//! descendants take more than 512 MiB of anonymous memory together. The attacked deliveries fail with an error, and a
+//! delivery to another repository ends within 30 seconds.
 
 use std::collections::HashMap;
 use std::process::{Command, Stdio};
@@ -15,11 +15,11 @@ use crate::commit::{server, to_main};
 use crate::contract::proposed;
 use crate::fixture::{FILE, bench, bench_with, git, order, yaml};
 
-/// In KiB.
-const MEMORY: u64 = 512 * 1024;
-/// The same for git alone: its budget, and what it takes between two measurements.
-const MEMORY_OF_GIT: u64 = (384 + 48) * 1024;
-/// How soon another delivery is done.
+/// The most memory of the attacked process and its descendants, in KiB.
+const MAX_MEMORY: u64 = 512 * 1024;
+/// The most memory of the git processes, in KiB: their budget, and what they can take between two measurements.
+const MAX_GIT_MEMORY: u64 = (384 + 48) * 1024;
+/// How long the delivery to another repository may take.
 const SOON: Duration = Duration::from_secs(30);
 
 #[tokio::test]
@@ -30,12 +30,12 @@ async fn process_that_is_attacked() {
     let bench = bench_with(|options| options.deadline = Duration::from_secs(20));
     let mut orders: Vec<_> = urls.split(' ').map(to).collect();
     let other = orders.pop().unwrap();
-    // Several are fetched one after the other.
+    // Several attacks come from different namespaces.
     if orders.len() > 1 {
         orders.iter_mut().enumerate().for_each(|(n, order)| order.namespace = format!("attacker-{n}"));
     }
     let healthy = async {
-        // The attack has begun.
+        // Waits until the attack has begun.
         while bench.delivery.stats().git_fetches == 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -45,11 +45,11 @@ async fn process_that_is_attacked() {
     let (attacked, done) = tokio::join!(attacked, healthy);
     assert!(matches!(done, Ok(Ok(Delivered::Committed { .. }))), "{done:?}");
     for error in attacked.into_iter().map(Result::unwrap_err) {
-        println!("\nreason {} says {}", error.reason(), error.to_string().escape_debug());
+        println!("\nreason {} message {}", error.reason(), error.to_string().escape_debug());
     }
 }
 
-/// What a process and its descendants take of memory, and what its descendants take, in KiB.
+/// Returns the memory of a process and its descendants, and the memory of the descendants alone, in KiB.
 fn resident(root: u32) -> (u64, u64) {
     let mut parents = HashMap::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
@@ -73,13 +73,13 @@ fn resident(root: u32) -> (u64, u64) {
     (all, all - parents.get(&root).map_or(0, |(_, memory)| *memory))
 }
 
-/// Attacks with a repository; the reason and the sentence that the delivery fails with.
+/// Attacks with a repository. Returns the reason and the message of the failed delivery.
 fn attack(attacked: &Repo) -> (String, String) {
     let (_server, other) = server(&[(FILE, &yaml("6.1.5"))]);
     attack_by(&[attacked.url()], &other).remove(0)
 }
 
-/// The same for each of some addresses at once.
+/// Attacks with several addresses at the same time. Returns the reason and the message of each failed delivery.
 fn attack_by(attacked: &[&str], other: &Repo) -> Vec<(String, String)> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "hostile::process_that_is_attacked", "--nocapture"])
@@ -96,7 +96,7 @@ fn attack_by(attacked: &[&str], other: &Repo) -> Vec<(String, String)> {
         }
         let (all, git) = resident(child.id());
         (most, most_of_git) = (most.max(all), most_of_git.max(git));
-        if most > MEMORY || begin.elapsed() > Duration::from_secs(120) {
+        if most > MAX_MEMORY || begin.elapsed() > Duration::from_secs(120) {
             child.kill().unwrap();
         }
         std::thread::sleep(Duration::from_millis(10));
@@ -104,13 +104,14 @@ fn attack_by(attacked: &[&str], other: &Repo) -> Vec<(String, String)> {
     let output = child.wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(status.success() && most <= MEMORY, "{status:?} with {most} KiB: {text} {errors}");
-    assert!(most_of_git <= MEMORY_OF_GIT, "git took {most_of_git} KiB: {text} {errors}");
+    assert!(status.success() && most <= MAX_MEMORY, "{status:?} with {most} KiB: {text} {errors}");
+    assert!(most_of_git <= MAX_GIT_MEMORY, "git took {most_of_git} KiB: {text} {errors}");
     assert_eq!(other.read("main", FILE).unwrap(), yaml("6.1.8"));
-    let told = text.lines().filter_map(|line| line.strip_prefix("reason ")?.split_once(" says "));
-    let told: Vec<_> = told.map(|(reason, says)| (reason.to_string(), says.to_string())).collect();
-    assert_eq!(told.len(), attacked.len(), "{text} {errors}");
-    told
+    let failures = text.lines().filter_map(|line| line.strip_prefix("reason ")?.split_once(" message "));
+    let failures: Vec<_> =
+        failures.map(|(reason, message)| (reason.to_string(), message.to_string())).collect();
+    assert_eq!(failures.len(), attacked.len(), "{text} {errors}");
+    failures
 }
 
 /// Writes an object into a repository.
@@ -118,38 +119,38 @@ fn object(repo: &Repo, kind: &str, content: &str) -> String {
     git(repo.folder(), &["hash-object", "-t", kind, "-w", "--stdin"], content)
 }
 
-/// Has `main` end at a commit with this tree.
+/// Moves `main` to a new commit with this tree.
 fn set_main(repo: &Repo, tree: &str) {
     let who = ["-c", "user.name=eve", "-c", "user.email=eve@example.com"];
     let commit = git(repo.folder(), &[&who[..], &["commit-tree", tree, "-m", "attack"]].concat(), "");
     git(repo.folder(), &["update-ref", "refs/heads/main", &commit], "");
 }
 
-/// A tree of ten trees of ten trees, eight deep: a few KB, 100 million paths.
+/// A tree of ten trees, each of ten trees, and so on for eight levels: a few KB with 100 million paths.
 #[tokio::test]
 async fn a_small_tree_with_millions_of_paths_is_refused() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let blob = object(&repo, "blob", &yaml("6.1.5"));
-    is_refused_below(repo, format!("100644 blob {blob}\ta.yaml\n"), 8).await;
+    check_nested_trees_are_refused(repo, format!("100644 blob {blob}\ta.yaml\n"), 8).await;
 }
 
-/// The same tree without any file: git would print nothing for it.
+/// A similar tree without any file, for which git would print nothing.
 #[tokio::test]
 async fn a_tree_with_millions_of_empty_folders_is_refused() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
-    is_refused_below(repo, String::new(), 9).await;
+    check_nested_trees_are_refused(repo, String::new(), 9).await;
 }
 
-/// Attacks with trees of ten trees, so many deep, above this one.
-async fn is_refused_below(repo: Repo, mut tree: String, depth: usize) {
+/// Attacks with `depth` levels of trees of ten trees, and with `tree` at the lowest level.
+async fn check_nested_trees_are_refused(repo: Repo, mut tree: String, depth: usize) {
     for _ in 0..depth {
         let below = git(repo.folder(), &["mktree"], &tree);
         tree = (0..10).map(|n| format!("040000 tree {below}\tfolder-{n}\n")).collect();
     }
     set_main(&repo, &git(repo.folder(), &["mktree"], &tree));
-    let (reason, says) = tokio::task::spawn_blocking(move || attack(&repo)).await.unwrap();
-    assert_eq!(reason, "RepositoryTooLarge", "{says}");
-    assert!(says.contains("the list of files in its tree is larger than Sluice reads"), "{says}");
+    let (reason, message) = tokio::task::spawn_blocking(move || attack(&repo)).await.unwrap();
+    assert_eq!(reason, "RepositoryTooLarge", "{message}");
+    assert!(message.contains("the list of files in its tree is larger than Sluice reads"), "{message}");
 }
 
 #[tokio::test]
@@ -177,7 +178,7 @@ async fn a_large_commit_on_the_head_branch_is_reported_with_the_branch() {
     let order = fixture.order("6.1.8");
     let commit = git(fixture.repo().folder(), &["cat-file", "commit", "main"], "");
     let commit = object(fixture.repo(), "commit", &format!("{commit}\n{}", "word ".repeat(1 << 20)));
-    fixture.place(&order.branch(), &commit).await;
+    fixture.set_branch(&order.branch(), &commit).await;
     let error = bench().delivery.deliver(&order).await.unwrap_err();
     assert_eq!(error.reason(), "RepositoryTooLarge", "{error}");
     assert!(error.to_string().contains("delete the branch sluice/apps/podinfo/prod"), "{error}");
@@ -191,7 +192,7 @@ async fn a_large_file_of_zeros_and_a_pointer_to_lfs_are_named() {
     for filter in ["true", "false"] {
         let (_server, repo) = server(&[("b.yaml", pointer)]);
         git(repo.folder(), &["config", "uploadpack.allowFilter", filter], "");
-        // As a sparse file it takes no memory here, either.
+        // The file is sparse, so it takes no space.
         let zeros = tempfile::NamedTempFile::new().unwrap();
         zeros.as_file().set_len(400 << 20).unwrap();
         let threshold = ["-c", "core.bigFileThreshold=1m", "hash-object", "-w", "--no-filters"];
@@ -199,10 +200,13 @@ async fn a_large_file_of_zeros_and_a_pointer_to_lfs_are_named() {
         let tree = git(repo.folder(), &["ls-tree", "main"], "");
         let tree = git(repo.folder(), &["mktree"], &format!("{tree}\n100644 blob {blob}\ta.yaml\n"));
         set_main(&repo, &tree);
-        let (reason, says) = tokio::task::spawn_blocking(move || attack(&repo)).await.unwrap();
-        assert_eq!(reason, "FileNotRead", "{says}");
-        assert!(says.contains("a.yaml has 400 MiB") && says.contains("b.yaml is in Git LFS"), "{says}");
-        assert!(says.contains("$promotion"), "{says}");
+        let (reason, message) = tokio::task::spawn_blocking(move || attack(&repo)).await.unwrap();
+        assert_eq!(reason, "FileNotRead", "{message}");
+        assert!(
+            message.contains("a.yaml has 400 MiB") && message.contains("b.yaml is in Git LFS"),
+            "{message}"
+        );
+        assert!(message.contains("$promotion"), "{message}");
     }
 }
 
@@ -213,13 +217,13 @@ async fn ten_thousand_large_files_with_markers_are_refused() {
     let blob = object(&repo, "blob", &text);
     let tree: String = (0..10_000).map(|n| format!("100644 blob {blob}\t{n:05}.yaml\n")).collect();
     set_main(&repo, &git(repo.folder(), &["mktree"], &tree));
-    let (reason, says) = tokio::task::spawn_blocking(move || attack(&repo)).await.unwrap();
-    assert_eq!(reason, "RepositoryTooLarge", "{says}");
-    assert!(says.contains(".yaml, are larger together than Sluice reads"), "{says}");
+    let (reason, message) = tokio::task::spawn_blocking(move || attack(&repo)).await.unwrap();
+    assert_eq!(reason, "RepositoryTooLarge", "{message}");
+    assert!(message.contains(".yaml, are larger together than Sluice reads"), "{message}");
 }
 
 #[tokio::test]
-async fn marked_files_that_differ_have_one_budget() {
+async fn marked_files_that_differ_share_one_budget() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let padding = "# padding\n".repeat((3 << 20) / 10);
     let files: Vec<(String, String)> =
@@ -227,12 +231,12 @@ async fn marked_files_that_differ_have_one_budget() {
     let changes: Vec<FileChange<'_>> =
         files.iter().map(|(p, t)| FileChange::Write(p, t.as_bytes())).collect();
     repo.commit_changes("main", "attack", &changes).unwrap();
-    let (reason, says) = tokio::task::spawn_blocking(move || attack(&repo)).await.unwrap();
-    assert_eq!(reason, "RepositoryTooLarge", "{says}");
+    let (reason, message) = tokio::task::spawn_blocking(move || attack(&repo)).await.unwrap();
+    assert_eq!(reason, "RepositoryTooLarge", "{message}");
 }
 
-/// A pack of two blobs, of 64 KiB and of many times that: each byte of the delta stands for 64 KiB
-/// (git-scm.com/docs/gitformat-pack, "Deltified representation": a size of zero is 0x10000).
+/// Returns a pack of two blobs. One has 64 KiB. The other has `mebibytes`, as a delta in which each byte stands for 64
+/// KiB (git-scm.com/docs/gitformat-pack, "Deltified representation": a size of zero is 0x10000).
 fn pack(base_id: &str, mebibytes: usize) -> Vec<u8> {
     let number = |mut n: usize, bytes: &mut Vec<u8>| {
         while n > 0x7f {
@@ -261,7 +265,7 @@ fn pack(base_id: &str, mebibytes: usize) -> Vec<u8> {
     pack
 }
 
-/// Bytes in the form of zlib, not compressed (RFC 1950, RFC 1951 3.2.4).
+/// Returns bytes in the format of zlib, without compression (RFC 1950, RFC 1951 3.2.4).
 fn zlib(content: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0x78, 0x01];
     let count = content.chunks(60_000).count();
@@ -279,7 +283,7 @@ fn zlib(content: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Each of many repositories makes git take much memory, and none more than a repository may.
+/// Each of several repositories makes git take much memory, but no more than one repository may take.
 #[tokio::test]
 async fn packs_that_expand_share_one_budget_of_memory() {
     for (count, mebibytes) in [(3, 200), (8, 50)] {
@@ -305,18 +309,19 @@ async fn packs_that_expand_share_one_budget_of_memory() {
                 copy
             })
             .collect();
-        let told = tokio::task::spawn_blocking(move || {
+        let failures = tokio::task::spawn_blocking(move || {
             let (_server, other) = crate::commit::server(&[(FILE, &yaml("6.1.5"))]);
             attack_by(&copies.iter().map(Repo::url).collect::<Vec<_>>(), &other)
         });
-        // Each is fetched, one after the other where they are large; on a busy machine not in time.
-        for (reason, says) in told.await.unwrap() {
-            assert!(["NoMarker", "Timeout"].contains(&reason.as_str()), "{reason} {says}");
+        // Each repository is fetched. Large ones are fetched one after the other, which can take too long on a busy
+        // machine.
+        for (reason, message) in failures.await.unwrap() {
+            assert!(["NoMarker", "Timeout"].contains(&reason.as_str()), "{reason} {message}");
         }
     }
 }
 
-/// Somebody has pushed branches whose names begin with that of a head branch.
+/// The repository has branches whose names begin with the name of a head branch.
 #[tokio::test]
 async fn branches_that_begin_like_a_head_branch_are_not_fetched() {
     let fixture = crate::any_forge::ForgeFixture::github().await;
@@ -336,29 +341,29 @@ async fn branches_that_begin_like_a_head_branch_are_not_fetched() {
     assert!(files(bench.cache.path()) < 200, "{}", files(bench.cache.path()));
 }
 
-/// A server that never stops talking, and one that lists a million branches, of which nobody asked for one.
+/// Servers with an endless answer, with a million branches that are not requested, and with a very long error.
 #[tokio::test]
 async fn endless_answers_of_git_servers_are_refused() {
-    for how in ["endless", "refs", "words"] {
-        let address = talks(how).await;
+    for kind in ["endless", "refs", "words"] {
+        let address = start_endless_server(kind).await;
         let (_server, other) = server(&[(FILE, &yaml("6.1.5"))]);
         let url = format!("http://{address}/a/b.git");
-        let (reason, says) =
+        let (reason, message) =
             tokio::task::spawn_blocking(move || attack_by(&[&url], &other).remove(0)).await.unwrap();
-        let expected: &[&str] = match how {
+        let expected: &[&str] = match kind {
             "endless" => &["Timeout", "RepositoryTooLarge", "GitFailed"],
             "refs" => &["RepositoryTooLarge", "BranchNotFound"],
             _ => &["RepositoryTooLarge", "GitFailed", "Unreachable"],
         };
-        assert!(expected.contains(&reason.as_str()) && says.len() < 2_000, "{how}: {reason} {says}");
+        assert!(expected.contains(&reason.as_str()) && message.len() < 2_000, "{kind}: {reason} {message}");
     }
 }
 
-/// A server that answers every call in the dumb or smart protocol of git with far too much.
-async fn talks(how: &'static str) -> std::net::SocketAddr {
+/// Starts a server that answers every call of git with far too many bytes, and returns its address.
+async fn start_endless_server(kind: &'static str) -> std::net::SocketAddr {
     use axum::body::{Body, Bytes};
     let packet = |text: String| format!("{:04x}{text}", text.len() + 4);
-    let (first, more) = match how {
+    let (first, more) = match kind {
         "endless" => (
             "001e# service=git-upload-pack\n0000".to_string(),
             packet(format!("version 1{}\n", "x".repeat(60_000))),
@@ -375,7 +380,7 @@ async fn talks(how: &'static str) -> std::net::SocketAddr {
             packet(format!("ERR {}\n", "no ".repeat(20_000))),
         ),
     };
-    let rounds = if how == "refs" { 2_000 } else { usize::MAX };
+    let rounds = if kind == "refs" { 2_000 } else { usize::MAX };
     let answer = move || {
         let (first, more) = (Bytes::from(first.clone()), Bytes::from(more.clone()));
         async move {
@@ -408,9 +413,9 @@ async fn hundreds_of_thousands_of_branches_do_not_prevent_a_delivery() {
     assert_eq!(done, Delivered::Committed { commit: repo.head("main").unwrap() });
 }
 
-/// Names that are no files, or no names.
+/// Entries that are not files, and a name with control characters.
 #[tokio::test]
-async fn links_modules_and_odd_names_are_not_followed_and_shown_escaped() {
+async fn links_and_modules_are_not_followed_and_odd_names_are_shown_escaped() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let good = object(&repo, "blob", &yaml("6.1.5"));
     let link = object(&repo, "blob", "/etc/passwd");
@@ -435,7 +440,7 @@ async fn links_modules_and_odd_names_are_not_followed_and_shown_escaped() {
 }
 
 #[tokio::test]
-async fn a_password_that_is_part_of_words_changes_no_reason() {
+async fn a_password_that_is_a_common_word_changes_no_reason() {
     let server = GitServer::start().unwrap();
     let repo = server.create_repo("fleet", &[(FILE, &yaml("6.1.5"))]).unwrap();
     let mut order = to_main(&repo, "6.1.8");
@@ -464,7 +469,7 @@ async fn credentials_are_not_sent_over_plain_http() {
         assert_eq!(error.reason(), "PlainHttpRefused", "{error}");
         assert!(fixture.standin().calls().is_empty(), "{forge:?}");
     }
-    // Without credentials there is nothing to read; the server asks for some.
+    // Without credentials the delivery sends nothing secret, so it calls the server, which requires credentials.
     order.credentials = Default::default();
     assert_eq!(careful.delivery.deliver(&order).await.unwrap_err().reason(), "AuthenticationFailed");
     assert_eq!(before.1, repo.requests().fetch);

@@ -41,7 +41,7 @@ pub fn findings(facts: &Clocks) -> Vec<Finding> {
             Finding::error(topic, format!("{what}: tokens and certificates may be refused")).fix(set)
         }
         apart if apart >= NOTICEABLE => {
-            Finding::warning(topic, format!("{what}: ages are shown wrong")).fix(set)
+            Finding::warning(topic, format!("{what}: shown ages are wrong")).fix(set)
         }
         _ => Finding::ok(topic, "this machine's clock agrees with the API server's"),
     }];

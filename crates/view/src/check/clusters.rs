@@ -51,8 +51,11 @@ fn finding(cluster: &NamedCluster) -> Finding {
         Reading::Known(None) => return Finding::error(topic, format!("{what} names no Secret")).fix(add),
         Reading::Absent => {
             let pipelines = pipelines.join(", ");
-            return Finding::error(topic, format!("{what} does not exist, and {pipelines} names it"))
-                .fix(add);
+            return Finding::error(
+                topic,
+                format!("{what} does not exist, but pipelines name it: {pipelines}"),
+            )
+            .fix(add);
         }
         unread => {
             let finding = unread.unread(topic, &format!("GitopsClusters in namespace {namespace}"));

@@ -83,7 +83,7 @@ pub fn findings(facts: &Controller) -> Vec<Finding> {
         (true, false) => findings.push(
             Finding::warning(
                 topic,
-                format!("namespace {namespace} has no Lease of Sluice: the controller did not start, or runs without them"),
+                format!("namespace {namespace} has no Lease of Sluice: the controller did not start, or runs without Leases"),
             )
             .fix(format!("kubectl logs -n {namespace} deployment/{}", deployments[0].name)),
         ),

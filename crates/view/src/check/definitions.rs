@@ -69,7 +69,7 @@ fn definition(name: &str, expected: &Value, found: &Reading<Value>) -> Finding {
     let (own, theirs) = (version(expected), version(found));
     if let Some(path) = lacks(own, theirs, String::new()) {
         let message =
-            format!("the definition {name} is not that of this sluice: {path} is missing or differs");
+            format!("the definition {name} does not match this sluice: {path} is missing or differs");
         return Finding::error(topic, message).fix(INSTALL);
     }
     if let Some(path) = lacks(&theirs["schema"], &own["schema"], String::new()) {
@@ -87,7 +87,10 @@ fn policy(policy: &Reading<Option<String>>) -> Finding {
         Reading::Known(None) => Finding::ok(topic, "the admission policy decides who may approve"),
         Reading::Known(Some(why)) => {
             let why = why.split(": sluice crds").next().unwrap_or(why);
-            let message = format!("everybody who may change promotions can approve them in any name: {why}");
+            let message = format!(
+                "the admission policy does not protect approvals: {why}; everybody who may change promotions can \
+                 approve them in any name"
+            );
             Finding::error(topic, message).fix(INSTALL)
         }
         Reading::Absent => {

@@ -136,7 +136,7 @@ fn finding(need: &SecretNeed, facts: &Secrets) -> Finding {
     let secret = match facts.found.get(&key).unwrap_or(&Reading::Absent) {
         Reading::Known(secret) => secret,
         Reading::Absent => {
-            let message = format!("{what} does not exist: it is for {for_whom}");
+            let message = format!("{what} (for {for_whom}) does not exist");
             return Finding::error(topic, message).fix(format!("create it: {}", page(*used_for)));
         }
         unread => {
@@ -150,7 +150,7 @@ fn finding(need: &SecretNeed, facts: &Secrets) -> Finding {
     }
     match problem(need, &secret.keys) {
         Some(problem) => {
-            Finding::error(topic, format!("{what} {problem}: it is for {for_whom}")).fix(page(*used_for))
+            Finding::error(topic, format!("{what} (for {for_whom}) {problem}")).fix(page(*used_for))
         }
         None => Finding::ok(topic, format!("{what} has keys for {for_whom}")),
     }

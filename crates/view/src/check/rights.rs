@@ -116,7 +116,7 @@ pub fn findings(facts: &Rights) -> Vec<Finding> {
             allowed.push(task.commands);
             continue;
         }
-        let message = format!("{user} may not use {} {place}: it needs {}", task.commands, words(&lacking));
+        let message = format!("{user} may not use {} {place}: this needs {}", task.commands, words(&lacking));
         let finding =
             if task.is_basic { Finding::error(topic, message) } else { Finding::warning(topic, message) };
         let page = if task.role.starts_with("sluice") { ": docs/approvals.md#decide-who-may" } else { "" };

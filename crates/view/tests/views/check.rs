@@ -1,4 +1,4 @@
-//! `check`: facts about an installation, and the findings.
+//! The findings of `sluice check` about given facts of an installation.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ fn installed() -> Definitions {
     }
 }
 
-/// Returns the definitions after a change of that of Pipeline.
+/// Returns the definitions, after a change of the definition of Pipeline.
 fn changed(change: impl FnOnce(&mut Value)) -> Definitions {
     let mut facts = installed();
     if let Some(Reading::Known(crd)) = facts.crds.get_mut("pipelines.pipelines.weave.works") {
@@ -89,14 +89,14 @@ fn definitions_of_another_version_are_recognized() {
         found(Definitions { policy: Reading::Forbidden("get on policies".into()), ..installed() }),
     ];
     insta::assert_snapshot!(lines.join("\n"), @"
-    Error: the definition pipelines.pipelines.weave.works is not that of this sluice: .spec.suspend is missing or differs ► sluice crds | kubectl apply --server-side -f -
-    Error: the definition pipelines.pipelines.weave.works is not that of this sluice: .spec.environments.maxItems is missing or differs ► sluice crds | kubectl apply --server-side -f -
+    Error: the definition pipelines.pipelines.weave.works does not match this sluice: .spec.suspend is missing or differs ► sluice crds | kubectl apply --server-side -f -
+    Error: the definition pipelines.pipelines.weave.works does not match this sluice: .spec.environments.maxItems is missing or differs ► sluice crds | kubectl apply --server-side -f -
     Warning: the definition pipelines.pipelines.weave.works is newer than this sluice: it also has .spec.colour ► use the sluice of the controller's version: sluice version
     Error: the API server does not accept the definition pipelines.pipelines.weave.works (Established is not True) ► kubectl describe crd pipelines.pipelines.weave.works
     Error: the definition pipelines.pipelines.weave.works is not installed ► sluice crds | kubectl apply --server-side -f -
     Error: the kinds Pipeline and Promotion are not installed in this cluster ► sluice crds | kubectl apply --server-side -f -
     Error: pipelines name GitopsClusters, and the kind GitopsCluster is not installed ► kubectl apply --server-side -f deploy/gitopscluster.yaml
-    Error: everybody who may change promotions can approve them in any name: it is not installed ► sluice crds | kubectl apply --server-side -f -
+    Error: the admission policy does not protect approvals: it is not installed; everybody who may change promotions can approve them in any name ► sluice crds | kubectl apply --server-side -f -
     Warning: this API server has no ValidatingAdmissionPolicy (Kubernetes before 1.30): everybody who may change promotions can approve them in any name ► docs/approvals.md#if-the-policy-is-missing
     Warning: not checked: whether the admission policy is in force; you lack get on policies ► run the check as somebody with this right, or ask the cluster's administrator for it
     ");
@@ -158,7 +158,7 @@ fn a_controller_that_does_not_act_is_an_error() {
     Error: a has not renewed the Lease sluice.shard-0 for 26 s: nothing is promoted ► kubectl get pods -n sluice-system; kubectl logs -n sluice-system deployment/sluice
     Error: Deployment sluice-system/sluice is scaled to 0: nothing is promoted ► kubectl scale deployment/sluice -n sluice-system --replicas=2
     Error: no replica holds the Lease sluice.shard-0: nothing is promoted for its pipelines ► kubectl get pods -n sluice-system; kubectl logs -n sluice-system deployment/sluice
-    Warning: namespace sluice-system has no Lease of Sluice: the controller did not start, or runs without them ► kubectl logs -n sluice-system deployment/sluice
+    Warning: namespace sluice-system has no Lease of Sluice: the controller did not start, or runs without Leases ► kubectl logs -n sluice-system deployment/sluice
     Error: no controller was found in namespace sluice-system ► kubectl apply --server-side -k deploy; if it runs elsewhere, name its namespace with --system-namespace
     Error: a has never renewed the Lease sluice.shard-0 ► kubectl get pods -n sluice-system; kubectl logs -n sluice-system deployment/sluice
     ");
@@ -187,10 +187,10 @@ fn rights_are_reported_by_command() {
     insta::assert_snapshot!(
         troubles(&with(&["get pipelines", "list pipelines", "approve promotions", "patch pipelines", "list events"])),
         @"
-        Error: jane may not use get, status, explain, history in namespace apps: it needs get, list on pipelines.pipelines.weave.works ► ask for the ClusterRole sluice-viewer: docs/approvals.md#decide-who-may
-        Warning: jane may not use approve, reject in namespace apps: it needs approve on promotions.pipelines.weave.works ► ask for the ClusterRole sluice-approver: docs/approvals.md#decide-who-may
-        Warning: jane may not use suspend, resume in namespace apps: it needs patch on pipelines.pipelines.weave.works ► ask for the ClusterRole sluice-editor: docs/approvals.md#decide-who-may
-        Warning: jane may not use events in namespace apps: it needs list on events ► ask for the ClusterRole view
+        Error: jane may not use get, status, explain, history in namespace apps: this needs get, list on pipelines.pipelines.weave.works ► ask for the ClusterRole sluice-viewer: docs/approvals.md#decide-who-may
+        Warning: jane may not use approve, reject in namespace apps: this needs approve on promotions.pipelines.weave.works ► ask for the ClusterRole sluice-approver: docs/approvals.md#decide-who-may
+        Warning: jane may not use suspend, resume in namespace apps: this needs patch on pipelines.pipelines.weave.works ► ask for the ClusterRole sluice-editor: docs/approvals.md#decide-who-may
+        Warning: jane may not use events in namespace apps: this needs list on events ► ask for the ClusterRole view
         "
     );
 }
@@ -224,7 +224,7 @@ fn a_cluster_that_the_controller_cannot_use_is_an_error() {
         with(named(), Reading::Forbidden("get on secrets in namespace fleet".into())),
     ];
     insta::assert_snapshot!(lines.join("\n"), @"
-    Error: GitopsCluster fleet/eu does not exist, and apps/podinfo, apps/search names it ► docs/operations.md#add-a-cluster
+    Error: GitopsCluster fleet/eu does not exist, but pipelines name it: apps/podinfo, apps/search ► docs/operations.md#add-a-cluster
     Error: GitopsCluster fleet/eu names no Secret ► docs/operations.md#add-a-cluster
     Error: Secret fleet/eu-kubeconfig of GitopsCluster fleet/eu does not exist ► kubectl create secret generic eu-kubeconfig -n fleet --from-file=value=KUBECONFIG; see docs/operations.md#add-a-cluster
     Error: Secret fleet/eu-kubeconfig of GitopsCluster fleet/eu has no kubeconfig under the key value ► kubectl create secret generic eu-kubeconfig -n fleet --from-file=value=KUBECONFIG; see docs/operations.md#add-a-cluster
@@ -316,10 +316,10 @@ fn a_secret_needs_the_keys_of_its_use() {
     insta::assert_snapshot!(
         with(https, &[("forge", none.clone()), ("hooks", keys(&["token"])), ("git", none), ("ci", keys(&["proxy"]))]),
         @"
-        Error: Secret apps/ci has the key proxy, which this version refuses: it is for the strategy webhook of pipeline podinfo ► docs/strategies/webhook.md#the-secret
-        Error: Secret apps/forge has none of the keys token, password, or githubAppID with githubAppPrivateKey: it is for the strategy pull-request of pipeline podinfo ► docs/forges/README.md
-        Error: Secret apps/git has none of the keys token, password, or githubAppID with githubAppPrivateKey: it is for the strategy commit of pipeline podinfo ► docs/strategies/commit.md#the-secret
-        Error: Secret apps/hooks has no key for hooks, such as hmac-key: it is for the hooks of pipeline podinfo ► docs/hooks.md#create-the-keys
+        Error: Secret apps/ci (for the strategy webhook of pipeline podinfo) has the key proxy, which this version refuses ► docs/strategies/webhook.md#the-secret
+        Error: Secret apps/forge (for the strategy pull-request of pipeline podinfo) has none of the keys token, password, or githubAppID with githubAppPrivateKey ► docs/forges/README.md
+        Error: Secret apps/git (for the strategy commit of pipeline podinfo) has none of the keys token, password, or githubAppID with githubAppPrivateKey ► docs/strategies/commit.md#the-secret
+        Error: Secret apps/hooks (for the hooks of pipeline podinfo) has no key for hooks, such as hmac-key ► docs/hooks.md#create-the-keys
         "
     );
     insta::assert_snapshot!(
@@ -334,8 +334,8 @@ fn a_secret_needs_the_keys_of_its_use() {
         ),
         @r#"
         Error: Secret apps/ci is not for the strategy webhook of pipeline podinfo: its type is helm.sh/release.v1, and it has no annotation pipelines.weave.works/used-by ► docs/operations.md#who-may-use-a-secret
-        Error: Secret apps/forge has keys for git, and no token for the forge: it is for the strategy pull-request of pipeline podinfo ► docs/forges/README.md
-        Error: Secret apps/git has no key known_hosts: it is for the strategy commit of pipeline podinfo ► docs/strategies/commit.md#the-secret
+        Error: Secret apps/forge (for the strategy pull-request of pipeline podinfo) has keys for git, and no token for the forge ► docs/forges/README.md
+        Error: Secret apps/git (for the strategy commit of pipeline podinfo) has no key known_hosts ► docs/strategies/commit.md#the-secret
         Error: Secret apps/hooks is not for the hooks of pipeline podinfo: its annotation pipelines.weave.works/used-by is "commit, webhook" ► docs/operations.md#who-may-use-a-secret
         "#
     );
@@ -343,7 +343,7 @@ fn a_secret_needs_the_keys_of_its_use() {
     insta::assert_snapshot!(
         with(https, &[("forge", forbidden()), ("hooks", locked("x", Some("hook"))), ("git", forbidden())]),
         @"
-        Error: Secret apps/ci does not exist: it is for the strategy webhook of pipeline podinfo ► create it: docs/strategies/webhook.md#the-secret
+        Error: Secret apps/ci (for the strategy webhook of pipeline podinfo) does not exist ► create it: docs/strategies/webhook.md#the-secret
         Warning: not checked: Secrets in namespace apps; you lack get on secrets in namespace apps ► run the check as somebody with this right, or ask the cluster's administrator for it
         Warning: not checked: Secrets in namespace apps; you lack get on secrets in namespace apps ► run the check as somebody with this right, or ask the cluster's administrator for it
         "
@@ -403,7 +403,7 @@ fn clocks_that_differ_are_found() {
     assert_eq!(with(-4, 4), "");
     let lines = [with(60, 0), with(-7300, 0), with(0, 300)];
     insta::assert_snapshot!(lines.join("\n"), @"
-    Warning: this machine's clock is 60 s ahead of the API server's: ages are shown wrong ► set the clock of the wrong machine by NTP
+    Warning: this machine's clock is 60 s ahead of the API server's: shown ages are wrong ► set the clock of the wrong machine by NTP
     Error: this machine's clock is 2 hours behind the API server's: tokens and certificates may be refused ► set the clock of the wrong machine by NTP
     Warning: the controller's clock is at least 5 minutes ahead of the API server's: see Lease sluice.shard-0 ► set the clock of the wrong machine by NTP
     ");
@@ -451,7 +451,7 @@ fn a_report_counts_each_finding_once_and_shows_the_worst_of_a_topic_first() {
         clusters,
         ["GitopsCluster fleet/us names no Secret", "GitopsCluster fleet/eu leads to https://eu/"]
     );
-    // Without the definitions, the other findings would only repeat that.
+    // If the definitions are missing, findings that would only repeat that are left out.
     assert_eq!(check(&facts(Reading::Absent)).findings.len(), 3);
 }
 
