@@ -233,7 +233,7 @@ fn member(
     facets.extend(images(&tree.workloads, flux.default_facet, query)?);
     let (health, message) = tree.worst;
     if flux.default_facet == DefaultFacet::Images && !tree.complete {
-        // Only some of the images would be another revision than all of them.
+        // Without all images, the revision is unknown: only some of them would be another revision.
         facets.clear();
     }
     let source = flux.git_source().and_then(|source| match cluster.object(source) {
@@ -323,7 +323,7 @@ impl OwnedTree<'_> {
         workload: &WorkloadFact,
         default_facet: DefaultFacet,
     ) -> Result<(), MembersError> {
-        // An outdated image together with current images of other workloads is not a revision.
+        // An outdated image, together with current images of other workloads, would make a wrong revision.
         if let (DefaultFacet::Images, Some(KindState::Unreadable(why))) =
             (default_facet, self.cluster.kind_state(key.kind, &key.namespace))
         {
@@ -337,8 +337,8 @@ impl OwnedTree<'_> {
         Ok(())
     }
 
-    /// Adds that the health of a Flux object is unknown if it applies to another cluster and does not report the health
-    /// of what it owns there.
+    /// Adds the health Unknown for a Flux object that applies to another cluster, and whose own health does not include
+    /// the objects that it owns there.
     fn add_unreported_health(&mut self, kind: Kind, flux: &FluxFact) {
         if flux.covers_owned {
             return;
@@ -355,8 +355,8 @@ impl OwnedTree<'_> {
         });
     }
 
-    /// Whether the revision or the health of the target depends on what a Flux object owns. If the health of the object
-    /// includes what it owns, that is needed only for its images.
+    /// Whether the revision or the health of the target depends on the objects that a Flux object owns. If its health
+    /// includes these objects, they are needed only for their images.
     fn needs_owned(&self, flux: &FluxFact) -> bool {
         !flux.covers_owned || flux.default_facet == DefaultFacet::Images || self.query.tracks_images()
     }
@@ -412,7 +412,7 @@ impl OwnedTree<'_> {
         )
     }
 
-    /// Keeps the health and its message if it is worse than the worst so far.
+    /// Keeps a health and its message if the health is worse than the worst one so far.
     fn add_health(&mut self, health: Health, message: impl FnOnce() -> String) {
         if health > self.worst.0 {
             self.worst = (health, message());

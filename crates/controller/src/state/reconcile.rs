@@ -34,7 +34,7 @@ pub(super) struct LoadedFacts {
     /// Targets, by environment, whose clusters have not answered since the start.
     pub(super) unanswered: BTreeSet<(String, String)>,
     pub(super) promotions: Vec<Promotion>,
-    /// Records that are not as Sluice wrote them, by name, and why. They are not counted.
+    /// Records that differ from what Sluice wrote, by name, each with the reason. These promotions are ignored.
     pub(super) tampered: BTreeMap<String, String>,
 }
 
@@ -44,9 +44,9 @@ struct ObservationProgress {
     observed: ObservedTargets,
     /// Targets, by environment, whose clusters have not answered since the start.
     unanswered: BTreeSet<(String, String)>,
-    /// A target was read, or its cluster has had time to answer.
+    /// Whether a target was read, or its cluster has had time to answer.
     any_answered: bool,
-    /// A cluster is so new that the decision waits for its answer.
+    /// Whether a cluster is so new that the decision waits for its answer.
     any_new: bool,
     /// When to observe the targets again.
     again_in: Option<Duration>,
@@ -63,8 +63,8 @@ impl State {
         self.record_outcome(key, &facts, &decision);
     }
 
-    /// INTAKE: the promotions of the pipeline, and the records that are not as Sluice wrote them, by name. `None`
-    /// if the pipeline is gone.
+    /// INTAKE: returns the promotions of the pipeline, and the records that differ from what Sluice wrote, by name.
+    /// Returns `None` if the pipeline is gone.
     pub(super) fn load(&mut self, key: &PipelineKey) -> Option<(Vec<Promotion>, BTreeMap<String, String>)> {
         self.hand_over(key);
         let entry = self.pipelines.get_mut(key)?;
@@ -104,7 +104,8 @@ impl State {
         }
     }
 
-    /// Adds facts to a promotion that its object does not have: limited times, and what the hook server wrote.
+    /// Adds facts to a promotion that its object does not have: times within their limits, and what the hook server
+    /// wrote.
     fn complete(&mut self, key: &PipelineKey, promotion: &mut Promotion) {
         let Some(record) = self.promotions.get(key).and_then(|r| r.get(&promotion.name)) else { return };
         let (object, hook_fields) = (record.object(), &record.cached.hook_fields);
@@ -127,8 +128,8 @@ impl State {
         promotion.approved |= approval_request::counts(object, hook_fields.key_approval.as_deref());
     }
 
-    /// OBSERVE: what the targets show, and which of them have not answered yet. `None` while it is too early to
-    /// decide anything.
+    /// OBSERVE: returns what the targets show, and which of them have not answered yet. Returns `None` while it is too
+    /// early to decide anything.
     fn observe(&mut self, key: &PipelineKey) -> Option<(ObservedTargets, BTreeSet<(String, String)>)> {
         let mut targets = ObservationProgress::default();
         let entry = self.pipelines.get(key)?;
@@ -168,7 +169,7 @@ impl State {
         targets.observed.insert(environment, name, shown);
     }
 
-    /// What one target shows.
+    /// Returns what one target shows.
     fn observe_target(
         &self,
         key: &PipelineKey,
@@ -197,7 +198,7 @@ impl State {
         }
     }
 
-    /// DECIDE: the decision that follows from the loaded and observed facts.
+    /// DECIDE: returns the decision that follows from the loaded and observed facts.
     fn decide(&mut self, key: &PipelineKey, facts: &LoadedFacts) -> Option<Decision> {
         self.retry_early(key, &facts.observed, &facts.promotions);
         let now = self.now.wall;
@@ -239,7 +240,7 @@ impl State {
 }
 
 /// Drops the start of a promotion if a tampered record already has its name. The API server would reject the new
-/// record, and the tampered one is evidence.
+/// record. Sluice keeps the tampered record, so that people can examine it.
 fn keep_names_taken(decision: &mut Decision, tampered: &BTreeMap<String, String>) {
     let Decision { actions, notes, .. } = decision;
     actions.retain(|action| {
@@ -346,7 +347,8 @@ pub(crate) mod tests {
             }
             assert_eq!(creations, 1, "{field}");
             let (reason, message) = noted.unwrap_or_default();
-            // A record that no longer belongs to the pipeline is not even loaded: its name is taken.
+            // A record that no longer belongs to the pipeline is not loaded. Its name is taken, so the new record is
+            // not created.
             let is_taken = message.contains("exists, and was changed after Sluice created it");
             assert!(
                 reason == "Tampered" || (reason == "RecordFailed" && is_taken),
@@ -418,8 +420,12 @@ pub(crate) mod tests {
             state.now = second(seconds);
             state.observe(&key()).map(|(_, unanswered)| unanswered.len())
         };
-        assert_eq!(unanswered_at(100), None, "the pipeline waits for it");
-        assert_eq!(unanswered_at(100 + NEW_CLUSTER_WAIT.as_secs()), Some(1), "it may still answer");
+        assert_eq!(unanswered_at(100), None, "the pipeline waits for the new cluster");
+        assert_eq!(
+            unanswered_at(100 + NEW_CLUSTER_WAIT.as_secs()),
+            Some(1),
+            "the new cluster may still answer"
+        );
         assert_eq!(unanswered_at(100 + ANSWER_TIMEOUT.as_secs()), Some(0), "both count as unreadable");
     }
 
@@ -448,7 +454,8 @@ pub(crate) mod tests {
             let (_, note) = decide("1.0.0", Some(&wanted));
             assert_eq!(note, Some(("RecordFailed", "no room".into())));
         }
-        // Someone has promoted it by hand. When it is wanted again, it is a new attempt.
+        // Someone has promoted the revision by hand. If the promotion is wanted again later, the earlier failure does
+        // not count.
         assert_eq!(decide("1.1.0", None), (None, None));
         assert_eq!(decide("1.0.0", None), (Some(wanted), None));
     }

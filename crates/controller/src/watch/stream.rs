@@ -43,9 +43,10 @@ pub enum ObjectEvent<T> {
 /// The call that failed.
 #[derive(Debug)]
 pub enum WatchFailure {
-    /// Listing the objects, or watching them for so long that what is known of them is outdated.
+    /// A call that lists the objects. Also a call that watches them, if watches fail for so long that what is known of
+    /// the objects is outdated.
     List(kube::Error),
-    /// Watching their changes.
+    /// A call that watches the changes of the objects.
     Watch(kube::Error),
 }
 
@@ -132,14 +133,15 @@ struct Follower<K, F, G> {
     pause: Duration,
     /// Since when no watch has started; `None` after one that did.
     failing_since: Option<Instant>,
-    /// Whether it was reported that no watch starts, so that the objects must be listed again when one does.
+    /// Whether it was reported that no watch starts. Then the objects must be listed again as soon as a watch starts.
     is_failure_reported: bool,
     /// Counts the changes of all watches of this follower together.
     changes: ChangeCount,
     log_limit: LogLimit,
 }
 
-/// Limits how many unreadable objects the log names: the start of the current period, and the objects since then.
+/// Limits how many unreadable objects the log names. The value is the start of the current period, and the number of
+/// objects since then.
 #[derive(Debug, Default)]
 struct LogLimit(Option<(Instant, usize)>);
 
@@ -233,7 +235,8 @@ where
             match ParsedObject::<K>::within(text, &self.limits).map_err(kube::Error::SerdeError)?.0 {
                 Ok(object) => objects.extend((self.trim)(object)),
                 Err(object) if unreadable.len() < MAX_UNREADABLE => unreadable.push(object),
-                // An object that is not in the list counts as absent, as an unreadable one does.
+                // The object is left out: an object that is not in the list counts as absent, like an unreadable
+                // object.
                 Err(_) => {}
             }
             Ok(())

@@ -48,7 +48,7 @@ pub(super) enum Beside {
     BlockScalar,
     /// The alias `*name`.
     Alias,
-    /// A bracket or brace; on the line below also a value in a collection of these.
+    /// A bracket or brace. On the line below, also a value within brackets or braces.
     Flow,
     /// No single value: the place of the comment, such as `above an empty line`.
     Other(&'static str),
@@ -156,7 +156,7 @@ impl<'t> ParsedDocument<'t> {
         let line = self.line_starts.partition_point(|start| *start <= comment).saturating_sub(1);
         let line_start = self.line_starts.get(line).copied().unwrap_or_default();
         let indent = self.text.get(line_start..comment).unwrap_or_default();
-        // The parser counts white space below a block scalar as a part of it.
+        // The parser counts white space below a block scalar as a part of the scalar.
         if indent.trim_start_matches('\u{feff}').trim().is_empty() {
             return None;
         }
@@ -180,8 +180,8 @@ impl<'t> ParsedDocument<'t> {
         })
     }
 
-    /// Returns the value on the line below the comment at these bytes, which is alone on its line. Lines with further
-    /// markers may be between them.
+    /// Returns the value on the line below a comment. `comment` are the bytes of the comment, which is alone on its
+    /// line. Lines with further markers may be between the comment and the value.
     pub(super) fn below(&self, comment: Range<usize>) -> Beside {
         let line = self.line_starts.partition_point(|start| *start <= comment.start);
         let start = self.line_starts.get(line.saturating_sub(1)).copied().unwrap_or_default();
@@ -205,7 +205,7 @@ impl<'t> ParsedDocument<'t> {
         Beside::Other("above the end of the file")
     }
 
-    /// Returns the only value of a line: of its key, or of its entry of a list.
+    /// Returns the only value of a line: the value of a key, or an entry of a list.
     fn value_of(&self, line: Range<usize>) -> Beside {
         let first = self.tokens.partition_point(|token| token.range.start < line.start);
         let mut tokens = self.tokens.get(first..).unwrap_or_default().iter().peekable();

@@ -17,6 +17,7 @@ use crate::tls::terminate;
 
 const TOKEN: &str = "s3cret-token-of-the-webhook";
 
+/// Returns the announcement of the tested promotion.
 pub fn about() -> Announcement {
     Announcement {
         uid: "7f1c2a52-0000-4000-8000-000000000001".into(),
@@ -36,7 +37,8 @@ pub fn about() -> Announcement {
     }
 }
 
-fn to(url: &str, about: Announcement) -> Order {
+/// Returns an order that calls this address.
+fn order_to(url: &str, about: Announcement) -> Order {
     let strategy = DeliveryStrategy::Webhook { url: url.into(), about: Box::new(about) };
     Order {
         promotion: "apps/podinfo-prod-0123456789".into(),
@@ -51,7 +53,7 @@ fn secret(data: &[(&str, &str)]) -> Credentials {
     Credentials::from_secret(&data).unwrap()
 }
 
-/// A delivery that may call what is on this machine.
+/// Returns a delivery that may call private addresses, also without TLS.
 fn open() -> Bench {
     bench_with(|o| {
         o.webhooks = AllowedWebhooks { http: true, private: true };
@@ -59,7 +61,7 @@ fn open() -> Bench {
     })
 }
 
-/// HMAC-SHA256 by its definition, apart from the one that is tested.
+/// Computes HMAC-SHA256 by its definition, without the code under test.
 fn hmac(key: &[u8], message: &[u8]) -> String {
     assert!(key.len() <= 64);
     let pad = |with: u8| -> Vec<u8> { (0..64).map(|i| key.get(i).copied().unwrap_or(0) ^ with).collect() };
@@ -71,7 +73,7 @@ fn hmac(key: &[u8], message: &[u8]) -> String {
 #[tokio::test]
 async fn a_call_has_exactly_the_documented_bytes() {
     let receiver = Receiver::start().await;
-    let mut order = to(&receiver.url(), about());
+    let mut order = order_to(&receiver.url(), about());
     order.credentials =
         secret(&[("token", TOKEN), ("headers", "X-Team: payments\nAuthorization: Bearer abc\n")]);
     let done = open().delivery.deliver(&order).await.unwrap();
@@ -114,7 +116,8 @@ async fn a_call_has_exactly_the_documented_bytes() {
     assert_eq!(names, [&ours[..], &["user-agent", "x-signature", "x-team"]].concat());
 }
 
-/// The names of all fields, with where they are. Facets have names of their own.
+/// Adds the paths of all fields of a value to `found`. The fields of facets are left out, because their names are not
+/// fixed.
 fn fields(value: &serde_json::Value, at: &str, found: &mut Vec<String>) {
     match value {
         serde_json::Value::Object(map) => {
@@ -134,7 +137,7 @@ fn fields(value: &serde_json::Value, at: &str, found: &mut Vec<String>) {
 #[tokio::test]
 async fn the_documented_payload_is_sent() {
     let receiver = Receiver::start().await;
-    open().delivery.deliver(&to(&receiver.url(), about())).await.unwrap();
+    open().delivery.deliver(&order_to(&receiver.url(), about())).await.unwrap();
     let page = include_str!("../../../../docs/strategies/webhook.md");
     let shown = page.split("\n```json\n").nth(1).unwrap().split("\n```").next().unwrap();
     let of = |value: &serde_json::Value| {
@@ -153,9 +156,9 @@ async fn the_documented_payload_is_sent() {
 }
 
 #[tokio::test]
-async fn without_a_token_nothing_is_signed_and_user_and_password_are_shown() {
+async fn without_a_token_nothing_is_signed_and_user_and_password_are_sent() {
     let receiver = Receiver::start().await;
-    let mut order = to(&receiver.url(), about());
+    let mut order = order_to(&receiver.url(), about());
     order.credentials = secret(&[("username", "ci"), ("password", "hunter2")]);
     open().delivery.deliver(&order).await.unwrap();
     let call = receiver.calls().remove(0);
@@ -168,12 +171,12 @@ async fn without_a_token_nothing_is_signed_and_user_and_password_are_shown() {
 #[tokio::test]
 async fn the_address_of_the_secret_comes_before_that_of_the_pipeline() {
     let (receiver, other) = (Receiver::start().await, Receiver::start().await);
-    let mut order = to(&other.url(), about());
+    let mut order = order_to(&other.url(), about());
     order.credentials = secret(&[("address", &format!("{}\n", receiver.url()))]);
     receiver.reply(Reply::With(404, vec![], "no hook /hooks/XoLZfgK here".into()));
     let error = open().delivery.deliver(&order).await.unwrap_err();
     assert_eq!((receiver.calls().len(), other.calls().len()), (1, 0));
-    // Of that address nothing is told, neither by us nor by repeating the answer.
+    // The message contains no part of that address, not even if the answer repeats the address.
     let told = format!("{error} {error:?}");
     assert!(!told.contains("XoLZfgK") && !told.contains(&receiver.host), "{told}");
 }
@@ -188,7 +191,7 @@ async fn every_http_status_is_classified() {
         let expected = match status {
             200..300 => None,
             300..400 => Some(("Redirected", Retry::OnChange)),
-            // When, depends on the clock; below.
+            // The time of the retry depends on the clock. Another test checks it.
             429 => continue,
             408 | 425 | 500.. => Some(soon),
             _ => Some(refused),
@@ -198,7 +201,7 @@ async fn every_http_status_is_classified() {
             vec![],
             format!(r#"{{"message": "\n  no, says {status}\r\n", "debug": "and more"}}"#),
         ));
-        let order = to(&receiver.url(), about());
+        let order = order_to(&receiver.url(), about());
         match (bench.delivery.deliver(&order).await, expected) {
             (Ok(done), None) => {
                 assert_eq!(done, Delivered::Called { to: receiver.host.clone(), status });
@@ -207,8 +210,8 @@ async fn every_http_status_is_classified() {
                 assert_eq!((error.reason(), error.retry()), expected, "{status}");
                 let text = error.to_string();
                 assert!(text.contains(&receiver.host) && text.contains(&status.to_string()), "{text}");
-                let without_words = matches!(status, 304) || (300..400).contains(&status);
-                assert!(without_words || text.contains(&format!("no, says {status}")), "{text}");
+                let has_no_text = matches!(status, 304) || (300..400).contains(&status);
+                assert!(has_no_text || text.contains(&format!("no, says {status}")), "{text}");
                 assert!(!text.contains("and more") && !text.contains("hooks"), "{text}");
             }
             (got, expected) => panic!("{status}: {got:?} and not {expected:?}"),
@@ -235,7 +238,7 @@ async fn a_pause_in_retry_after_is_kept() {
         let headers = after.map(|after| ("retry-after", after.to_string())).into_iter().collect();
         receiver.reply(Reply::With(status, headers, String::new()));
         let now = jiff::Timestamp::now();
-        let error = bench.delivery.deliver(&to(&receiver.url(), about())).await.unwrap_err();
+        let error = bench.delivery.deliver(&order_to(&receiver.url(), about())).await.unwrap_err();
         let Retry::At(until) = error.retry() else { panic!("{error:?}") };
         let asked = now.as_second() - 1..=jiff::Timestamp::now().as_second() + 1;
         assert!(asked.contains(&(until.as_second() - seconds)), "{status} {after:?}: {until}");
@@ -248,10 +251,10 @@ async fn every_try_has_the_same_key_until_the_promotion_is_started_again() {
     let bench = open();
     receiver.reply(Reply::With(503, vec![], String::new())).reply(Reply::Hang);
     for attempt in 1..=3 {
-        let order = to(&receiver.url(), Announcement { attempt, ..about() });
+        let order = order_to(&receiver.url(), Announcement { attempt, ..about() });
         assert_eq!(bench.delivery.deliver(&order).await.is_ok(), attempt == 3);
     }
-    let again = fixture::started_again(&to(&receiver.url(), about()));
+    let again = fixture::started_again(&order_to(&receiver.url(), about()));
     bench.delivery.deliver(&again).await.unwrap();
     let calls = receiver.calls();
     let keys: Vec<_> = calls.iter().map(|call| call.header("idempotency-key").unwrap()).collect();
@@ -265,21 +268,21 @@ async fn every_try_has_the_same_key_until_the_promotion_is_started_again() {
 
 #[tokio::test]
 async fn redirects_are_not_followed() {
-    let (receiver, thief) = (Receiver::start().await, Receiver::start().await);
+    let (receiver, other_server) = (Receiver::start().await, Receiver::start().await);
     for status in [301, 302, 303, 307, 308] {
-        let location = vec![("location", format!("http://{}/{TOKEN}", thief.host))];
+        let location = vec![("location", format!("http://{}/{TOKEN}", other_server.host))];
         receiver.reply(Reply::With(status, location, String::new()));
-        let mut order = to(&receiver.url(), about());
+        let mut order = order_to(&receiver.url(), about());
         order.credentials = secret(&[("token", TOKEN)]);
         let error = open().delivery.deliver(&order).await.unwrap_err();
         assert_eq!(error.reason(), "Redirected");
         assert!(!error.to_string().contains(TOKEN), "{error}");
     }
-    assert!(thief.calls().is_empty(), "the other server was called");
+    assert!(other_server.calls().is_empty(), "the other server was called");
 }
 
 #[tokio::test]
-async fn slow_huge_and_broken_answers_end_with_an_error() {
+async fn slow_huge_and_broken_answers_end_in_time() {
     let receiver = Receiver::start().await;
     let bench = open();
     let cases = [
@@ -295,10 +298,13 @@ async fn slow_huge_and_broken_answers_end_with_an_error() {
     for (i, (reply, reason)) in cases.into_iter().enumerate() {
         receiver.reply(reply);
         let begun = Instant::now();
-        let done = bench.delivery.deliver(&to(&receiver.url(), about())).await;
+        let done = bench.delivery.deliver(&order_to(&receiver.url(), about())).await;
         assert!(begun.elapsed() < Duration::from_secs(20), "{i}: {:?}", begun.elapsed());
         match (&done, reason) {
-            (Ok(_), None) => assert!(begun.elapsed() < Duration::from_secs(3), "success needs no words"),
+            (Ok(_), None) => assert!(
+                begun.elapsed() < Duration::from_secs(3),
+                "a success waits for the text of the answer"
+            ),
             (Err(error), Some(reason)) => {
                 assert_eq!(error.reason(), reason, "{i}: {error}");
                 assert!(error.to_string().len() < 700, "{i}: {error}");
@@ -311,9 +317,9 @@ async fn slow_huge_and_broken_answers_end_with_an_error() {
 
 #[tokio::test]
 async fn an_unreachable_receiver_is_called_again() {
-    let error = open().delivery.deliver(&to("http://127.0.0.1:1/x", about())).await.unwrap_err();
+    let error = open().delivery.deliver(&order_to("http://127.0.0.1:1/x", about())).await.unwrap_err();
     assert_eq!((error.reason(), error.retry()), ("Unreachable", Retry::Soon), "{error}");
-    let error = open().delivery.deliver(&to("http://nobody.invalid/", about())).await.unwrap_err();
+    let error = open().delivery.deliver(&order_to("http://nobody.invalid/", about())).await.unwrap_err();
     assert_eq!((error.reason(), error.retry()), ("Unreachable", Retry::Soon), "{error}");
 }
 
@@ -328,7 +334,7 @@ async fn private_addresses_are_not_called() {
             .map(String::from),
     );
     names.extend(["[::ffff:7f00:1]", "[64:ff9b::127.0.0.1]", "[::127.0.0.1]"].map(String::from));
-    // The name of this machine leads to it.
+    // The name of this machine resolves to one of its addresses.
     if let Ok(name) = std::fs::read_to_string("/etc/hostname") {
         let name = name.trim().to_string();
         let leads = tokio::net::lookup_host((name.as_str(), 0)).await;
@@ -336,23 +342,23 @@ async fn private_addresses_are_not_called() {
     }
     for name in names {
         let url = format!("http://{name}:{port}/latest/meta-data");
-        let error = only_http.delivery.deliver(&to(&url, about())).await.unwrap_err();
+        let error = only_http.delivery.deliver(&order_to(&url, about())).await.unwrap_err();
         assert_eq!((error.reason(), error.retry()), ("AddressRefused", Retry::OnChange), "{name}: {error}");
         assert!(error.to_string().contains("--insecure-webhook-private-addresses"), "{error}");
-        // The Secret's address is no way around.
-        let mut order = to("https://ci.example.com/", about());
+        // A private address in the Secret is refused, too.
+        let mut order = order_to("https://ci.example.com/", about());
         order.credentials = secret(&[("address", &url)]);
         let error = only_http.delivery.deliver(&order).await.unwrap_err();
         assert_eq!(error.reason(), "AddressRefused", "{name}: {error}");
     }
     let only_private = bench_with(|o| o.webhooks = AllowedWebhooks { http: false, private: true });
-    let error = only_private.delivery.deliver(&to(&receiver.url(), about())).await.unwrap_err();
+    let error = only_private.delivery.deliver(&order_to(&receiver.url(), about())).await.unwrap_err();
     assert_eq!(error.reason(), "AddressRefused");
     assert!(error.to_string().contains("--insecure-webhook-http"), "{error}");
     assert!(receiver.calls().is_empty());
-    // Allowed, the same names are called.
+    // If the flags allow it, the same name is called.
     let url = format!("http://localhost:{port}/");
-    open().delivery.deliver(&to(&url, about())).await.unwrap();
+    open().delivery.deliver(&order_to(&url, about())).await.unwrap();
     assert_eq!(receiver.calls().len(), 1);
 }
 
@@ -361,7 +367,7 @@ async fn a_certificate_is_trusted_if_the_secret_has_its_authority() {
     let receiver = Receiver::start().await;
     let (port, pem) = terminate(receiver.host.clone()).await;
     let bench = bench_with(|o| o.webhooks = AllowedWebhooks { http: false, private: true });
-    let mut order = to(&format!("https://localhost:{port}/"), about());
+    let mut order = order_to(&format!("https://localhost:{port}/"), about());
     let error = bench.delivery.deliver(&order).await.unwrap_err();
     assert_eq!((error.reason(), error.retry()), ("CertificateInvalid", Retry::Soon), "{error}");
     order.credentials = secret(&[("ca.crt", std::str::from_utf8(&pem).unwrap())]);
@@ -385,7 +391,7 @@ async fn a_secret_that_cannot_be_used_stops_the_call() {
         ("headers", "hunter2"),
         ("proxy", "http://hunter2.example.com:3128"),
     ] {
-        let mut order = to(&receiver.url(), about());
+        let mut order = order_to(&receiver.url(), about());
         order.credentials = secret(&[(key, value)]);
         let error = open().delivery.deliver(&order).await.unwrap_err();
         assert_eq!((error.reason(), error.retry()), ("SecretInvalid", Retry::Soon), "{value}");
@@ -413,7 +419,7 @@ async fn no_secret_is_in_any_error() {
                 vec![],
                 serde_json::json!({"message": format!("you said {secret}, which is wrong")}).to_string(),
             ));
-            let mut order = to(&receiver.url(), about());
+            let mut order = order_to(&receiver.url(), about());
             order.credentials = credentials.clone();
             let error = bench.delivery.deliver(&order).await.unwrap_err();
             let told = format!("{error} {error:?} {order:?}");
@@ -424,9 +430,9 @@ async fn no_secret_is_in_any_error() {
 }
 
 #[tokio::test]
-async fn nothing_is_sent_after_the_token_is_revoked() {
+async fn nothing_is_sent_after_the_fencing_token_is_revoked() {
     let receiver = Receiver::start().await;
-    let order = to(&receiver.url(), about());
+    let order = order_to(&receiver.url(), about());
     order.fencing_token.revoke();
     let error = open().delivery.deliver(&order).await.unwrap_err();
     assert!(matches!(error, DeliveryError::Revoked), "{error}");
@@ -455,5 +461,5 @@ async fn calls_use_no_proxy() {
 #[ignore = "run by the test above, in a process of its own"]
 async fn process_with_a_proxy() {
     let Ok(url) = std::env::var("TEST_WEBHOOK") else { return };
-    open().delivery.deliver(&to(&url, about())).await.unwrap();
+    open().delivery.deliver(&order_to(&url, about())).await.unwrap();
 }

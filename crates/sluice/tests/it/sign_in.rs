@@ -1,5 +1,5 @@
-//! Sign-in at a real identity provider, Dex, whose ID tokens a real API server accepts: who sees and does what, and what
-//! happens to codes of others, to sessions that end, and while the provider is down.
+//! Sign-in at a real identity provider, Dex, whose ID tokens a real API server accepts. The tests check what each
+//! person sees and may do, codes of other people, sessions that end, and a provider that is down.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -25,18 +25,18 @@ use crate::{releases, run};
 
 const CLIENT: &str = "sluice";
 const SECRET: &str = "the secret of sluice";
-/// May look and approve.
+/// A person who may see the pipeline and approve.
 const JANE: &str = "jane@example.com";
-/// May look.
+/// A person who may see the pipeline.
 const JOE: &str = "joe@example.com";
-/// May do nothing.
+/// A person who may do nothing.
 const EVE: &str = "eve@example.com";
 const PIPELINE: &str = "/pipelines/apps/app";
 /// How long an ID token lasts.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(45);
 
-/// A hub that trusts an identity provider, and a controller at which people sign in there. A promotion of 1.1.0 waits for an
-/// approval.
+/// A hub that trusts an identity provider, and a controller whose page sends people to this provider to sign in. A
+/// promotion of 1.1.0 waits for an approval.
 struct Fixture {
     controller: Mutex<Controller>,
     base: String,
@@ -111,7 +111,7 @@ impl Fixture {
 
     fn person(&self) -> Result<Person<'_>> {
         let authority = reqwest::Certificate::from_pem(self.dex.ca().as_bytes())?;
-        // The provider's own redirects are followed, and that back to the pages is not.
+        // Redirects within the provider are followed. The redirect back to the page is not followed.
         let back = Policy::custom(|attempt| match attempt.url().path() {
             "/sign-in/callback" => attempt.stop(),
             _ => attempt.follow(),
@@ -124,10 +124,10 @@ impl Fixture {
         })
     }
 
-    /// Returns a browser in which somebody has signed in at the provider.
+    /// Returns the browser of a person who has signed in at the provider.
     async fn signed_in(&self, email: &str) -> Result<Person<'_>> {
         let person = self.person()?;
-        let back = person.way_back(email, PIPELINE).await?;
+        let back = person.sign_in_at_provider(email, PIPELINE).await?;
         let answer = person.get(&back).await?;
         let (status, text) = (answer.status(), answer.text().await?);
         ensure!(status == StatusCode::OK && text.contains(PIPELINE), "{email}: {status} {text}");
@@ -146,7 +146,7 @@ fn flags(address: &str, dex: &Dex, client: &str) -> Vec<String> {
     ]
 }
 
-/// Creates a pipeline whose environments are namespaces of the hub, and the rights of people.
+/// Creates a pipeline whose environments are namespaces of the hub, and the permissions of the people.
 async fn pipeline(hub: &Cluster) -> Result<GitServer> {
     let git = GitServer::start()?;
     let file = "spec:\n  version: 1.0.0 # {\"$promotion\": \"apps:app:prod\"}\n";
@@ -196,11 +196,11 @@ struct Person<'a> {
 }
 
 impl Person<'_> {
-    /// Begins a sign-in, signs in at the provider, and returns the way back: a path with a code.
-    async fn way_back(&self, email: &str, to: &str) -> Result<String> {
-        let gone = self.get(&format!("/sign-in/oidc?to={to}")).await?;
-        let (status, address) = (gone.status(), location(&gone));
-        ensure!(status == StatusCode::SEE_OTHER, "{status} {}", gone.text().await?);
+    /// Begins a sign-in, signs in at the provider, and returns the path with a code to which the provider redirects.
+    async fn sign_in_at_provider(&self, email: &str, to: &str) -> Result<String> {
+        let redirect = self.get(&format!("/sign-in/oidc?to={to}")).await?;
+        let (status, address) = (redirect.status(), location(&redirect));
+        ensure!(status == StatusCode::SEE_OTHER, "{status} {}", redirect.text().await?);
         let form = self.at_provider.get(&address).send().await?;
         let login = form.url().clone();
         let fields = format!("login={}&password={}", email.replace('@', "%40"), Dex::PASSWORD);
@@ -219,7 +219,7 @@ impl Person<'_> {
         self.send(self.http.get(format!("{}{path}", self.base))).await
     }
 
-    /// Opens a page, by way of the sign-in if that leads back on its own.
+    /// Opens a page, and follows the redirects of the sign-in, if it needs no input.
     async fn open(&self, path: &str) -> Result<(StatusCode, String)> {
         let mut answer = self.get(path).await?;
         for _ in 0..3 {
@@ -286,7 +286,7 @@ fn people_of_an_identity_provider_see_and_do_what_rbac_allows() -> Result<()> {
         }
         let (_, page) = jane.open(&approve).await?;
         let fields = format!("token={}&seen={}", hidden(&page, "token")?, hidden(&page, "seen")?);
-        // Not with the form of somebody else.
+        // The form of another person is refused.
         let refused = joe.post(&approve, &fields).await?.status();
         ensure!(refused == StatusCode::FORBIDDEN, "{refused}");
         let answer = jane.post(&approve, &fields).await?;
@@ -303,7 +303,7 @@ fn people_of_an_identity_provider_see_and_do_what_rbac_allows() -> Result<()> {
         })
         .await?;
 
-        // The token ends, and the session goes on with another one.
+        // The token expires, and the session continues with a new token.
         let session = jane.cookie("sluice-session");
         eventually(TOKEN_LIFETIME + SOON, || async {
             let (status, text) = jane.open(PIPELINE).await?;
@@ -312,7 +312,8 @@ fn people_of_an_identity_provider_see_and_do_what_rbac_allows() -> Result<()> {
             Ok(())
         })
         .await?;
-        // A session of the provider that has ended does not go on: Dex forgets everything when it starts.
+        // If the session at the provider has ended, the session of the page ends with its token. Dex forgets all
+        // sessions when it starts.
         fixture.dex.start().await?;
         eventually(TOKEN_LIFETIME + SOON, || async {
             let (_, text) = joe.open(PIPELINE).await?;
@@ -329,7 +330,7 @@ fn people_of_an_identity_provider_see_and_do_what_rbac_allows() -> Result<()> {
 }
 
 #[test]
-fn codes_of_others_and_a_provider_that_is_down_sign_nobody_in() -> Result<()> {
+fn nobody_is_signed_in_by_a_code_of_others_or_while_the_provider_is_down() -> Result<()> {
     run(async {
         let fixture = Fixture::new().await?;
         let refused = async |person: &Person<'_>, path: &str, said: &str| -> Result<()> {
@@ -340,33 +341,34 @@ fn codes_of_others_and_a_provider_that_is_down_sign_nobody_in() -> Result<()> {
             ensure!(session.is_empty(), "a session");
             Ok(())
         };
-        let not_here = "not begun in this browser";
+        let not_begun_here = "not begun in this browser";
         let (eve, victim) = (fixture.person()?, fixture.person()?);
-        let of_eve = eve.way_back(EVE, "/").await?;
-        refused(&victim, &of_eve, not_here).await?;
-        let own = victim.way_back(JANE, "/").await?;
+        let of_eve = eve.sign_in_at_provider(EVE, "/").await?;
+        refused(&victim, &of_eve, not_begun_here).await?;
+        let own = victim.sign_in_at_provider(JANE, "/").await?;
         let part = |path: &str, name: &str| {
             let rest = path.split(&format!("{name}=")).nth(1).unwrap_or_default();
             rest.split('&').next().unwrap_or_default().to_string()
         };
-        refused(&victim, &own.replace(&part(&own, "state"), "guessed"), not_here).await?;
-        // The code of another session, with the right state: the provider knows that it was not asked for with this verifier.
+        refused(&victim, &own.replace(&part(&own, "state"), "guessed"), not_begun_here).await?;
+        // The state is right, but the code is from another sign-in. The provider rejects the code, because it was
+        // requested with another verifier.
         refused(
             &victim,
             &own.replace(&part(&own, "code"), &part(&of_eve, "code")),
             "refuses it: invalid_grant",
         )
         .await?;
-        // A code counts once, also in the browser that asked for it.
+        // A code is accepted once, even from the browser that requested it.
         let again = fixture.person()?;
-        let back = again.way_back(JANE, "/").await?;
+        let back = again.sign_in_at_provider(JANE, "/").await?;
         let flow = again.cookie("sluice-sign-in");
         ensure!(again.get(&back).await?.status() == StatusCode::OK, "{}", fixture.tail());
         let replayed = fixture.person()?;
         replayed.cookies.lock().unwrap().insert("sluice-sign-in".into(), flow);
         refused(&replayed, &back, "refuses it: invalid_grant").await?;
 
-        // The API server does not accept ID tokens for another client, whatever Sluice thinks of them.
+        // The API server does not accept ID tokens for another client, even if Sluice accepts them.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
         let flags: Vec<String> = flags(&address, &fixture.dex, "another");
         let mut flags: Vec<&str> = flags.iter().map(String::as_str).collect();
@@ -377,9 +379,9 @@ fn codes_of_others_and_a_provider_that_is_down_sign_nobody_in() -> Result<()> {
         let base = format!("http://{address}");
         let stranger = Person { base: &base, ..fixture.person()? };
         eventually(SOON, || async { stranger.get("/sign-in").await.map(drop) }).await?;
-        let gone = location(&stranger.get("/sign-in/oidc").await?);
-        ensure!(gone.starts_with(&fixture.dex.issuer()), "{gone} {}", other.tail());
-        let login = stranger.at_provider.get(&gone).send().await?.url().clone();
+        let redirect = location(&stranger.get("/sign-in/oidc").await?);
+        ensure!(redirect.starts_with(&fixture.dex.issuer()), "{redirect} {}", other.tail());
+        let login = stranger.at_provider.get(&redirect).send().await?.url().clone();
         let form = format!("login={}&password={}", JANE.replace('@', "%40"), Dex::PASSWORD);
         let request = stranger.at_provider.post(login).body(form);
         let back = request.header("content-type", "application/x-www-form-urlencoded").send().await?;
@@ -389,11 +391,11 @@ fn codes_of_others_and_a_provider_that_is_down_sign_nobody_in() -> Result<()> {
 
         // The provider does not answer in time, and then not at all.
         let late = fixture.person()?;
-        let back = late.way_back(JANE, "/").await?;
+        let back = late.sign_in_at_provider(JANE, "/").await?;
         fixture.dex.freeze()?;
         refused(&late, &back, "it took longer than 10 s").await?;
         fixture.dex.thaw()?;
-        let back = late.way_back(JANE, "/").await?;
+        let back = late.sign_in_at_provider(JANE, "/").await?;
         fixture.dex.stop();
         refused(&late, &back, "does not answer").await?;
         let token = fixture.hub.service_account_token("apps", "robot").await?;

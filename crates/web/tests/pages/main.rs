@@ -1,4 +1,4 @@
-//! The pages, asked for as a browser does.
+//! Requests of pages, as a browser sends them.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say it by failing")]
 
@@ -20,7 +20,7 @@ use sluice_web::{Api, ChangeError, ChangedKind, SeenObject, router};
 use tower::ServiceExt;
 use world::{World, environment, every_state, pipeline, promotion, snapshot};
 
-/// A browser of one person.
+/// The browser of one person.
 struct Browser {
     router: axum::Router,
     cookie: String,
@@ -33,7 +33,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// The value of a hidden field.
+    /// Returns the value of a hidden field.
     fn field(&self, name: &str) -> String {
         let start = format!("name=\"{name}\" value=\"");
         let after =
@@ -96,7 +96,7 @@ impl Browser {
     }
 }
 
-/// The next event of a stream.
+/// Returns the next event of a stream.
 async fn event(stream: &mut BodyDataStream) -> String {
     let next = tokio::time::timeout(Duration::from_secs(20), stream.next()).await.unwrap();
     String::from_utf8(next.unwrap().unwrap().to_vec()).unwrap()
@@ -157,7 +157,7 @@ async fn every_page_shows_only_what_the_person_may_see() {
 }
 
 #[tokio::test]
-async fn no_page_lets_a_script_or_a_frame_in() {
+async fn no_page_allows_foreign_scripts_or_frames() {
     let browser = Browser::new(&World::new(every_state()), true, "admin").await;
     for page in PAGES.into_iter().chain(["/pipelines/evil/evil", "/promotions/evil/evil-prod-1", "/absent"]) {
         let answer = browser.get(page).await;
@@ -234,7 +234,7 @@ async fn no_page_shows_characters_that_reorder_or_hide_a_text() {
 
 #[tokio::test]
 async fn a_change_request_is_shown_with_the_state_of_the_status() {
-    // The last word is of another version of Sluice.
+    // The last state is from another version of Sluice.
     for state in ["open", "handed over", "waits in a queue"] {
         let request = json!({"number": 7, "url": "https://git.example.com/7", "state": state, "branch": "sluice/prod",
             "headCommit": "c"});
@@ -249,7 +249,7 @@ async fn a_change_request_is_shown_with_the_state_of_the_status() {
 }
 
 #[tokio::test]
-async fn the_answer_comes_first_and_the_button_leads_to_a_confirmation() {
+async fn a_page_shows_what_a_promotion_waits_for_and_a_button_that_leads_to_a_confirmation() {
     let world = World::new(every_state());
     let admin = Browser::new(&world, true, "admin").await;
     let page = admin.get("/pipelines/apps/podinfo").await.text;
@@ -262,7 +262,7 @@ async fn the_answer_comes_first_and_the_button_leads_to_a_confirmation() {
     {
         assert!(confirmation.text.contains(said), "{said}: {}", confirmation.text);
     }
-    // Who may not is told which right is missing.
+    // A person who may not approve sees which right is missing.
     let viewer = Browser::new(&world, true, "viewer").await;
     let page = viewer.get("/pipelines/apps/podinfo").await.text;
     assert!(!page.contains(button));
@@ -274,7 +274,7 @@ async fn the_answer_comes_first_and_the_button_leads_to_a_confirmation() {
     );
     let refused = viewer.get("/promotions/apps/podinfo-prod-1/approve").await;
     assert_eq!(refused.status, StatusCode::FORBIDDEN);
-    // Read-only: the command instead of the button.
+    // Without actions, the page shows the command instead of the button.
     let read_only = Browser::new(&world, false, "admin").await;
     let page = read_only.get("/pipelines/apps/podinfo").await.text;
     assert!(!page.contains(button) && page.contains("sluice approve podinfo-prod-1 -n apps"), "{page}");
@@ -325,7 +325,8 @@ async fn the_confirmation_shows_the_changes_of_the_delivery() {
             }
         }
     }
-    // A rejection delivers nothing. What is delivered already, or must not be seen, has no such page.
+    // A rejection delivers nothing, so it shows no changes. There is no page with changes for a delivered promotion, or
+    // for a promotion that the person may not see.
     assert!(!admin.get("/promotions/apps/podinfo-prod-1/reject").await.text.contains("What changes"));
     assert_eq!(admin.get("/promotions/evil/evil-prod-1/change").await.status, StatusCode::CONFLICT);
     let shop = Browser::new(&world, true, "shop").await;
@@ -348,7 +349,7 @@ async fn requests_that_are_too_large_or_of_another_site_are_refused() {
 }
 
 #[tokio::test]
-async fn an_action_is_made_with_the_token_of_the_person_on_what_was_seen() {
+async fn an_action_uses_the_token_of_the_person_and_the_version_that_the_form_showed() {
     let world = World::new(every_state());
     let admin = Browser::new(&world, true, "admin").await;
     let path = "/promotions/apps/podinfo-prod-1/approve";
@@ -357,7 +358,8 @@ async fn an_action_is_made_with_the_token_of_the_person_on_what_was_seen() {
     let values = names.map(|name| form.field(name));
     let fields: Vec<(&str, &str)> = names.into_iter().zip(values.iter().map(String::as_str)).collect();
 
-    // Another site, another session, another promotion.
+    // The action is refused from another site, in another session, without the token of the form, and for another
+    // version of the promotion.
     assert_eq!(admin.post_from("https://evil.example", path, &fields).await.status, StatusCode::FORBIDDEN);
     let other = Browser::new(&world, true, "admin").await;
     assert_eq!(other.post(path, &fields).await.status, StatusCode::FORBIDDEN);
@@ -387,16 +389,16 @@ async fn an_action_is_made_with_the_token_of_the_person_on_what_was_seen() {
 }
 
 #[tokio::test]
-async fn a_rejection_says_why_and_a_pipeline_is_suspended() {
+async fn a_rejection_needs_a_reason_and_a_pipeline_is_suspended() {
     let world = World::new(every_state());
     let admin = Browser::new(&world, true, "admin").await;
     let path = "/promotions/apps/podinfo-prod-1/reject";
     let form = admin.get(path).await;
     let (token, seen) = (form.field("token"), form.field("seen"));
-    let silent = [("token", token.as_str()), ("seen", &seen)];
-    assert_eq!(admin.post(path, &silent).await.status, StatusCode::BAD_REQUEST);
-    let said = [&silent[..], &[("reason", "error rate doubled")]].concat();
-    assert_eq!(admin.post(path, &said).await.status, StatusCode::SEE_OTHER);
+    let without_reason = [("token", token.as_str()), ("seen", &seen)];
+    assert_eq!(admin.post(path, &without_reason).await.status, StatusCode::BAD_REQUEST);
+    let with_reason = [&without_reason[..], &[("reason", "error rate doubled")]].concat();
+    assert_eq!(admin.post(path, &with_reason).await.status, StatusCode::SEE_OTHER);
     assert_eq!(world.changes()[0].1.spec["rejection"]["reason"], "error rate doubled");
 
     let form = admin.get("/pipelines/apps/podinfo/suspend").await;
@@ -405,7 +407,7 @@ async fn a_rejection_says_why_and_a_pipeline_is_suspended() {
     assert_eq!(admin.post("/pipelines/apps/podinfo/suspend", &fields).await.status, StatusCode::SEE_OTHER);
     let change = world.changes().pop().unwrap().1;
     assert_eq!((change.kind, change.spec), (ChangedKind::Pipeline, json!({"suspend": true})));
-    // What does not exist or is not for this kind is no page.
+    // There is no page for an object that does not exist, or for an action of another kind.
     for path in
         ["/pipelines/apps/podinfo/approve", "/promotions/apps/podinfo-prod-1/suspend", "/x/y/z/approve"]
     {
@@ -414,7 +416,7 @@ async fn a_rejection_says_why_and_a_pipeline_is_suspended() {
 }
 
 #[tokio::test]
-async fn a_change_comes_as_the_part_that_changed() {
+async fn a_live_update_contains_only_the_part_that_changed() {
     let ready = |revision: &str| environment(revision, "Ready", "");
     let podinfo = |prod: &str| pipeline("apps", "podinfo", [ready("6.2.0"), ready("6.2.0"), ready(prod)]);
     let mailer = || pipeline("shop", "mailer", [ready("1"), ready("1"), ready("1")]);
@@ -443,7 +445,7 @@ async fn a_change_comes_as_the_part_that_changed() {
 }
 
 #[tokio::test]
-async fn a_thousand_pipelines_are_one_small_answer() {
+async fn a_page_with_a_thousand_pipelines_is_small() {
     let name = |n: usize| format!("application-{n:04}");
     let ready = |revision: &str| environment(revision, "Ready", "");
     let many =
