@@ -1,5 +1,5 @@
-//! Addresses of repositories and APIs. Only a few schemes are allowed, no text that git would read as an option, no
-//! password, and only hosts that `--allowed-hosts` names.
+//! Parses addresses of repositories and APIs. An address may have only a few schemes, and only hosts that
+//! `--allowed-hosts` names. It may have no password, and no text that git would read as an option.
 
 use std::net::Ipv6Addr;
 use std::str::FromStr;
@@ -65,7 +65,7 @@ pub(crate) struct RepositoryAddress {
     pub(crate) scheme: String,
     /// Host and port; empty for a file.
     pub(crate) host: String,
-    /// The address of the forge's API, if it does not follow from this one.
+    /// The address of the forge's API, if it does not follow from the address of the repository.
     pub(crate) api: Option<String>,
     /// The port, or the default port of the scheme; `None` for a file.
     port: Option<u16>,
@@ -74,7 +74,7 @@ pub(crate) struct RepositoryAddress {
 }
 
 impl RepositoryAddress {
-    /// Parses an address. `file` is for tests.
+    /// Parses an address. `allow_file` is for tests.
     pub(crate) fn parse(text: &str, allow_file: bool) -> Result<Self, AddressError> {
         let invalid = || AddressError::Invalid(text.chars().filter(|c| !is_unsafe(*c)).take(200).collect());
         if text.starts_with('-') || text.chars().any(|c| c.is_control() || c.is_whitespace()) {
@@ -105,7 +105,8 @@ impl RepositoryAddress {
         if url.scheme() != "ssh" {
             let _ = plain.set_username("");
         }
-        // The short form is kept: its path begins at the home of the user, that of ssh:// at the root.
+        // The short form is kept, because its path begins at the home folder of the user. The path of ssh:// begins at
+        // the root.
         let text = if short { text.to_string() } else { plain.to_string() };
         Ok(RepositoryAddress { text, scheme: url.scheme().into(), host, api: None, port, path })
     }
@@ -143,15 +144,15 @@ impl RepositoryAddress {
     }
 }
 
-/// Whether git and ssh read a host as this host and nothing else. Git decodes `%2F` in the address of
-/// SSH before it looks for the host (`parse_connect_url` in connect.c): `evil%2F.example.com` is `evil` there.
+/// Whether git and ssh read a text as this host and nothing else. Git decodes `%2F` in the address of SSH before it
+/// looks for the host (`parse_connect_url` in connect.c): `evil%2F.example.com` is `evil` there.
 fn is_host(host: &str) -> bool {
     let name = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
     let is_name = !host.starts_with(['-', '.']) && !host.is_empty() && host.bytes().all(name);
     is_name || ipv6(host).is_some()
 }
 
-/// The same of a user's name, which may be empty.
+/// Whether git and ssh read a text as this user name and nothing else. The name may be empty.
 fn is_user(user: &str) -> bool {
     !user.starts_with('-') && user.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._+~".contains(&b))
 }
@@ -174,8 +175,8 @@ fn default_port(scheme: &str) -> Option<u16> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowedHosts(Vec<AllowedHost>);
 
-/// One entry of `--allowed-hosts`: `host`, `*.domain` for all hosts below a domain, or `*`; with `:port`, with `:*` for
-/// every port, and without either for the default port of the scheme.
+/// One entry of `--allowed-hosts`: `host`, `*.domain` for all hosts below a domain, or `*` for all hosts. With `:port`
+/// the entry is for one port, with `:*` for every port, and otherwise for the default port of the scheme.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllowedHost {
     name: String,
@@ -219,7 +220,7 @@ impl AllowedHost {
     fn admits(&self, host: &str, port: u16, default: u16) -> bool {
         let named = match self.name.strip_prefix('*') {
             Some("") => true,
-            // With its dot: a host whose name only ends like the domain is not below it.
+            // `domain` begins with its dot, so `evilexample.com` is not below `example.com`.
             Some(domain) => host.len() > domain.len() && host.ends_with(domain) && ipv6(host).is_none(),
             None => self.name == host,
         };
@@ -252,7 +253,7 @@ impl AllowedHosts {
         }
     }
 
-    /// Parses the address of a repository in a Pipeline, and checks its host. `file` is for tests.
+    /// Parses the address of a repository in a Pipeline, and checks its host. `allow_file` is for tests.
     ///
     /// The API of a forge that follows from an allowed address is allowed as well.
     pub(crate) fn repository(&self, text: &str, allow_file: bool) -> Result<RepositoryAddress, AddressError> {
@@ -261,7 +262,8 @@ impl AllowedHosts {
         Ok(address)
     }
 
-    /// Parses the address of an API in a Pipeline or a Secret, and checks its host. Returns it without a final slash.
+    /// Parses the address of an API in a Pipeline or a Secret, and checks its host. Returns the address without a final
+    /// slash.
     pub(crate) fn api(&self, text: &str) -> Result<String, AddressError> {
         let invalid =
             || AddressError::InvalidApi(text.chars().filter(|c| !is_unsafe(*c)).take(200).collect());
@@ -280,7 +282,7 @@ impl AllowedHosts {
     }
 }
 
-/// The name of a host for comparisons: lower case, no final dot, and an IPv6 address in its shortest form.
+/// Returns the name of a host for comparisons: lower case, no final dot, and an IPv6 address in its shortest form.
 fn plain(name: &str) -> String {
     let name = name.to_ascii_lowercase();
     match ipv6(&name) {
@@ -289,7 +291,7 @@ fn plain(name: &str) -> String {
     }
 }
 
-/// `git@host:owner/repository.git`, the short form of SSH.
+/// Returns the ssh:// form of `git@host:owner/repository.git`, the short form of SSH.
 fn from_scp(text: &str) -> Option<String> {
     let (host, path) = text.split_once(':')?;
     let plain = |part: &str| !part.is_empty() && !part.contains(['/', '?', '#', '[', ']']);
@@ -319,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn only_allowed_hosts_get_through() {
+    fn only_allowed_hosts_are_accepted() {
         let hosts =
             |entries: &[&str]| AllowedHosts::new(entries.iter().map(|e| e.parse().unwrap()).collect());
         let allowed = |entries: &[&str], text: &str| hosts(entries).repository(text, true).is_ok();
@@ -343,7 +345,7 @@ mod tests {
             (&["github.com"], "https://github.com@evil.example/a/b", false),
             (&["github.com"], "https://evil.example/github.com/b", false),
             (&["github.com"], "https://evil.example\\@github.com/a/b", false),
-            // Git gets what was read: https://github.com/.evil.example/a/b.
+            // Git gets the parsed address: https://github.com/.evil.example/a/b.
             (&["github.com"], "https://github.com\\.evil.example/a/b", true),
             (&["github.com"], "https://evilgithub.com/a/b", false),
             (&["*.github.com"], "https://evilgithub.com/a/b", false),

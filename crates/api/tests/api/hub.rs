@@ -10,7 +10,7 @@ use sluice_testkit::{parse_yaml, shared};
 ///
 /// # Errors
 /// The message of the API server.
-pub async fn judge(pipeline: &Value) -> Result<DynamicObject, String> {
+pub async fn validate(pipeline: &Value) -> Result<DynamicObject, String> {
     let client = shared().await.expect("the API server starts").hub.client().await.unwrap();
     let resource = ApiResource::erase::<Pipeline>(&());
     let api: Api<DynamicObject> = Api::default_namespaced_with(client, &resource);
@@ -29,11 +29,11 @@ pub async fn judge(pipeline: &Value) -> Result<DynamicObject, String> {
 ///
 /// # Errors
 /// The message of the API server about the first refused Pipeline.
-pub async fn judge_yaml(yaml: &str) -> Result<(), String> {
+pub async fn validate_yaml(yaml: &str) -> Result<(), String> {
     let objects = parse_yaml(yaml).unwrap();
     assert!(!objects.is_empty());
     for object in objects {
-        judge(&object).await?;
+        validate(&object).await?;
     }
     Ok(())
 }

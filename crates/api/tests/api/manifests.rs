@@ -1,16 +1,16 @@
 //! Pipelines of users: those of Weave's RFCs, and those of the predecessor. Each is accepted unchanged, or refused with a
 //! message that says what to write.
 
-use crate::hub::judge_yaml;
+use crate::hub::validate_yaml;
 
 async fn applies(yaml: &str) {
-    if let Err(error) = judge_yaml(yaml).await {
+    if let Err(error) = validate_yaml(yaml).await {
         panic!("{error}\n{yaml}");
     }
 }
 
 async fn refused(yaml: &str, sentence: &str) {
-    let error = judge_yaml(yaml).await.expect_err(yaml);
+    let error = validate_yaml(yaml).await.expect_err(yaml);
     assert!(error.contains(sentence), "{error}");
     // The message that says what to write is the only one.
     assert_eq!(error.matches("Invalid value").count(), 1, "{error}");

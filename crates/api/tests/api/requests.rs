@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::hub::judge;
+use crate::hub::validate;
 
 /// Returns a pipeline with change requests on a forge, with these settings.
 fn pipeline(forge: &str, settings: &Value) -> Value {
@@ -22,7 +22,7 @@ fn pipeline(forge: &str, settings: &Value) -> Value {
 /// Asserts that each row is refused with its message, or accepted if the message is empty.
 async fn judged(rows: &[(&str, Value, &str)]) {
     for (forge, settings, sentence) in rows {
-        match judge(&pipeline(forge, settings)).await {
+        match validate(&pipeline(forge, settings)).await {
             Ok(_) => assert!(sentence.is_empty(), "{forge}: {settings} was let through"),
             Err(error) => {
                 assert!(!sentence.is_empty() && error.contains(sentence), "{forge}: {settings}: {error}");

@@ -1,9 +1,9 @@
-//! The rules of the Pipeline's definition: each refuses invalid values with a message that says what to write, and accepts
-//! all others.
+//! Tests of the rules in the definition of Pipeline. Each rule refuses invalid values with a message that says what to
+//! write, and accepts all other values.
 
 use serde_json::{Map, Value, json};
 
-use crate::hub::judge;
+use crate::hub::validate;
 
 fn pipeline() -> Value {
     let environment = |name: &str| json!({"name": name, "targets": [{"namespace": "apps"}]});
@@ -16,7 +16,7 @@ fn pipeline() -> Value {
     })
 }
 
-/// Returns the pipeline with one other value.
+/// Returns the pipeline with another value at this path.
 fn with(path: &str, value: Value) -> Value {
     let mut object = pipeline();
     let mut at = &mut object["spec"];
@@ -38,8 +38,8 @@ fn with(path: &str, value: Value) -> Value {
 /// Asserts that each row is refused with its message.
 async fn refused(rows: &[(&str, Value, &str)]) {
     for (path, value, sentence) in rows {
-        match judge(&with(path, value.clone())).await {
-            Ok(_) => panic!("{path}: {value} was let through"),
+        match validate(&with(path, value.clone())).await {
+            Ok(_) => panic!("{path}: {value} was accepted"),
             Err(error) => assert!(error.contains(sentence), "{path}: {value} was refused with: {error}"),
         }
     }
@@ -48,7 +48,7 @@ async fn refused(rows: &[(&str, Value, &str)]) {
 /// Asserts that each row is accepted.
 async fn accepted(rows: &[(&str, Value)]) {
     for (path, value) in rows {
-        if let Err(error) = judge(&with(path, value.clone())).await {
+        if let Err(error) = validate(&with(path, value.clone())).await {
             panic!("{path}: {value} was refused with: {error}");
         }
     }
@@ -169,7 +169,7 @@ async fn sixteen_environments_are_the_most_and_the_last_may_name_the_first() {
 }
 
 #[tokio::test]
-async fn a_strategy_is_exactly_one() {
+async fn exactly_one_strategy_is_accepted() {
     let request = json!({"type": "github", "url": "https://github.com/org/fleet", "baseBranch": "main",
         "secretRef": {"name": "forge"}});
     let commit = json!({"url": "https://github.com/org/fleet", "branch": "main"});
@@ -212,7 +212,7 @@ async fn every_supported_forge_is_a_type() {
     let sentence = "supported values: \"github\", \"gitlab\", \"gitea\", \"forgejo\", \"bitbucket\", \"bitbucket-server\", \
                     \"azure-devops\"";
     refused(&[("promotion/strategy", on("sourceforge"), sentence)]).await;
-    let stored = judge(&with("promotion/strategy", on("github"))).await.unwrap();
+    let stored = validate(&with("promotion/strategy", on("github"))).await.unwrap();
     let request = &stored.data["spec"]["promotion"]["strategy"]["pull-request"];
     assert_eq!(request["baseBranch"], "main", "the default");
 }
@@ -346,20 +346,20 @@ async fn a_missing_field_is_named_by_its_path() {
         (without(&[], "spec"), "spec: Required value"),
     ];
     for (object, sentence) in table {
-        let error = judge(&object).await.expect_err(sentence);
+        let error = validate(&object).await.expect_err(sentence);
         assert!(error.contains(sentence), "{error}");
     }
 }
 
 /// Returns a pipeline whose last environment has a target with `observe: Push`, with these changes.
-fn pushed(beside: &[(&str, Value)]) -> Value {
+fn pushed(changes: &[(&str, Value)]) -> Value {
     let mut object = with(
         "environments/2/targets/0",
         json!({"namespace": "apps", "observe": "Push", "clusterRef": {"kind": "GitopsCluster", "name": "edge"},
             "workloads": [{"kind": "HelmRelease", "name": "podinfo"}]}),
     );
     object["spec"]["promotion"] = json!({"strategy": {"notification": {}, "secretRef": {"name": "hook"}}});
-    for (pointer, value) in beside {
+    for (pointer, value) in changes {
         *object["spec"].pointer_mut(pointer).unwrap() = value.clone();
     }
     object
@@ -369,19 +369,19 @@ fn pushed(beside: &[(&str, Value)]) -> Value {
 async fn a_target_with_observe_push_needs_a_cluster_workloads_and_a_key() {
     let keyless = json!({"strategy": {"notification": {}}});
     let app = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "podinfo"});
-    let bare = json!({"namespace": "apps", "observe": "Push", "clusterRef": {"kind": "GitopsCluster", "name": "edge"}});
-    let homeless =
+    let without_workloads = json!({"namespace": "apps", "observe": "Push", "clusterRef": {"kind": "GitopsCluster", "name": "edge"}});
+    let without_cluster =
         json!({"namespace": "apps", "observe": "Push", "workloads": [{"kind": "HelmRelease", "name": "a"}]});
     let mut tracked = pushed(&[]);
     for (tracks, passes) in
         [(json!(["chart", "app"]), true), (json!(["images"]), false), (json!(["image:a"]), false)]
     {
         tracked["spec"]["tracks"] = tracks;
-        let error = judge(&tracked).await.err().unwrap_or_default();
+        let error = validate(&tracked).await.err().unwrap_or_default();
         assert_eq!(error.is_empty(), passes, "{error}");
         assert!(passes || error.contains("tracks may name chart, app, tag, digest and source"), "{error}");
     }
-    let mut named = pushed(&[("/environments/2/targets/0", bare.clone())]);
+    let mut named = pushed(&[("/environments/2/targets/0", without_workloads.clone())]);
     named["spec"]["appRef"] = app;
     let mut own = pushed(&[("/promotion", keyless.clone())]);
     own["spec"]["environments"][2]["promotion"] =
@@ -392,29 +392,29 @@ async fn a_target_with_observe_push_needs_a_cluster_workloads_and_a_key() {
     let mut watched = pushed(&[("/promotion", keyless.clone())]);
     watched["spec"]["environments"][2]["targets"][0]["observe"] = "Watch".into();
     for passes in [pushed(&[]), named, own, watched] {
-        judge(&passes).await.unwrap();
+        validate(&passes).await.unwrap();
     }
     for (object, sentence) in [
         (
-            pushed(&[("/environments/2/targets/0", bare)]),
+            pushed(&[("/environments/2/targets/0", without_workloads)]),
             "name its application in spec.appRef, or in the target's workloads",
         ),
         (
-            pushed(&[("/environments/2/targets/0", homeless)]),
+            pushed(&[("/environments/2/targets/0", without_cluster)]),
             "needs a clusterRef: its events must name that cluster",
         ),
         (
             pushed(&[("/promotion", keyless)]),
             "name a Secret with a key report-key.<cluster> for each cluster in promotion.strategy.secretRef",
         ),
-        // The key of a predecessor does not sign its calls.
+        // The key of an earlier environment is not accepted for reports about this one.
         (elsewhere, "of its environment or of one that comes after it"),
         (
             pushed(&[("/environments/2/targets/0/observe", "Pull".into())]),
             "supported values: \"Watch\", \"Push\"",
         ),
     ] {
-        let error = judge(&object).await.expect_err(sentence);
+        let error = validate(&object).await.expect_err(sentence);
         assert!(error.contains(sentence), "{error}");
     }
 }

@@ -298,9 +298,9 @@ async fn manifests_that_the_server_refuses_are_invalid() -> Result<()> {
         ("    promotion:\n", "    after: [nowhere]\n    promotion:\n", "spec.environments: "),
     ] {
         let text = PIPELINE.replacen(from, to, 1);
-        ensure!(text != PIPELINE, "{from} is not there");
+        ensure!(text != PIPELINE, "{from} is not in the manifest");
         let refused = hub.apply_yaml(&text).await;
-        ensure!(refused.is_err(), "the server takes {to}");
+        ensure!(refused.is_err(), "the server accepts {to}");
         std::fs::write(&file, &text)?;
         let ran = validate(&["-f", &file]).await;
         ensure!(ran.exit == Exit::Invalid, "{to}: {} {}", ran.out, ran.err);
@@ -309,14 +309,14 @@ async fn manifests_that_the_server_refuses_are_invalid() -> Result<()> {
     Ok(())
 }
 
-/// `sluice validate` accepts the metadata that the API server accepts, and no other.
+/// `sluice validate` accepts exactly the metadata that the API server accepts.
 #[tokio::test]
 #[allow(clippy::too_many_lines, reason = "a table")]
 async fn metadata_is_validated_as_by_the_server() -> Result<()> {
     let hub = &servers().await?.hub;
     hub.namespace("apps").await?;
     let (client, url) = (hub.client().await?, Pipeline::url_path(&(), Some("apps")));
-    let strict = PostParams { dry_run: true, ..PostParams::default() };
+    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("p.yaml").display().to_string();
     let long = |n: usize| "x".repeat(n);
@@ -387,14 +387,14 @@ async fn metadata_is_validated_as_by_the_server() -> Result<()> {
         whole["metadata"] = metadata.clone();
         std::fs::write(&file, whole.to_string())?;
         let ran = validate(&["-f", &file]).await;
-        let request = Request::new(&url).create(&strict, whole.to_string().into_bytes())?;
+        let request = Request::new(&url).create(&dry_run, whole.to_string().into_bytes())?;
         let accepted = match client.request_text(request).await {
             Ok(_) => true,
             Err(kube::Error::Api(status)) if [400, 422].contains(&status.code) => false,
             Err(error) => return Err(error.into()),
         };
         let shown: String = metadata.to_string().chars().take(100).collect();
-        assert_eq!(accepted, words.is_empty(), "what the server says of {shown}");
+        assert_eq!(accepted, words.is_empty(), "whether the server accepts {shown}");
         assert_eq!(ran.exit == Exit::Ok, accepted, "{shown}: {}", ran.out);
         ensure!(ran.out.contains(words), "{shown}: {}", ran.out);
     }

@@ -1,6 +1,6 @@
-//! When a change request is polled next: often while it is new, and less often as it ages. Also when a failed delivery
-//! or a failed close is retried, and when a lost commit is looked for. Times are those of the monotonic clock, so that
-//! setting the wall clock changes no pause. Pure.
+//! Decides when a change request is polled next: often while it is new, and less often as it ages. Also decides when a
+//! failed delivery or a failed close is retried, and when a branch is checked for a lost commit. All times are of the
+//! monotonic clock, so setting the wall clock changes no pause. Pure.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::secret::SecretVersion;
 pub struct Schedule {
     poll_interval: Duration,
     polls: HashMap<String, Poll>,
-    /// When the change request may be closed again, and the pause after that try.
+    /// When Sluice may try again to close the change request, and the pause after that try.
     withdrawals: HashMap<String, (Instant, Duration)>,
     retries: HashMap<String, RetryTime>,
     /// When the branch is checked for the delivered commit, and the pause before that check.
@@ -28,7 +28,7 @@ struct RetryTime {
     failed: Option<Instant>,
     /// When it is retried, if that differs from the time in its record.
     due: Option<Instant>,
-    /// A hash of what the pipeline's targets showed then.
+    /// A hash of what the pipeline's targets showed when they were last observed.
     targets_hash: Option<u64>,
     /// The version of the Secret that the delivery used, if it is known.
     secret: Option<SecretVersion>,
@@ -88,7 +88,7 @@ pub(crate) const MIN_POLL_PAUSE: Duration = Duration::from_secs(2);
 struct Outdated {
     /// When it is rebuilt.
     due: Instant,
-    /// The pause after that.
+    /// The pause after that rebuild.
     pause: Duration,
 }
 
@@ -122,22 +122,22 @@ impl Schedule {
         }
     }
 
-    /// Has the change request polled now, since its forge has reported a change. Two polls are [`MIN_POLL_PAUSE`]
-    /// apart at least.
+    /// Polls the change request now, because its forge has reported a change. Two polls are at least [`MIN_POLL_PAUSE`]
+    /// apart.
     pub fn poll_soon(&mut self, promotion: &str, now: Instant) {
         if let Some(poll) = self.polls.get_mut(promotion) {
             poll.due = poll.due.min(now.max(poll.last + MIN_POLL_PAUSE));
         }
     }
 
-    /// Has a failed delivery retried soon, also one that failed before this process started.
+    /// Retries a failed delivery soon, also one that failed before this process started.
     pub fn retry_soon(&mut self, promotion: &str, now: Instant) {
         self.retries.entry(promotion.into()).or_default().bring_forward(now);
     }
 
     /// Notes whether the forge reports the change request as outdated. Returns true if it must be rebuilt now. The
-    /// first time is when the forge has reported that for [`MIN_OUTDATED_TIME`]. The pause doubles after each
-    /// rebuild.
+    /// first rebuild is due when the forge has reported it as outdated for [`MIN_OUTDATED_TIME`]. The pause doubles
+    /// after each rebuild.
     pub fn is_rebuild_due(&mut self, promotion: &str, is_outdated: bool, now: Instant) -> bool {
         let Some(poll) = self.polls.get_mut(promotion) else { return false };
         if !is_outdated {
@@ -208,7 +208,7 @@ impl Schedule {
         before.is_some() && before != retry.secret && retry.bring_forward(now)
     }
 
-    /// Has a failed delivery retried now, since its pipeline was edited.
+    /// Retries a failed delivery now, because its pipeline was edited.
     pub fn retry_now(&mut self, promotion: &str, now: Instant) {
         self.retries.entry(promotion.into()).or_default().due = Some(now);
     }
@@ -289,7 +289,7 @@ mod tests {
         for second in 0..600 {
             let at = now + Duration::from_secs(second);
             rebuilds += u32::from(schedule.is_rebuild_due("a", true, at));
-            // One poll that does not report it as outdated, and the time starts over.
+            // After one poll that does not report the change request as outdated, the time starts again.
             assert!(second != 20 || !schedule.is_rebuild_due("a", false, at));
         }
         assert_eq!(rebuilds, 4);
@@ -302,7 +302,7 @@ mod tests {
         let (start, mut schedule) = (Instant::now(), Schedule::new(Duration::from_secs(30)));
         let at = |text: &str| text.parse::<Timestamp>().unwrap();
         let (recorded, set_back) = (at("2026-01-02T04:00:10Z"), at("2026-01-02T03:00:00Z"));
-        // It failed in another process: only the record is known.
+        // The delivery failed in another process, so only the recorded time is known.
         assert_eq!(schedule.next_retry("a", recorded, (set_back, start)), recorded);
         schedule.failed("a", start, Duration::from_secs(10), None);
         let after = |seconds| start + Duration::from_secs(seconds);

@@ -324,8 +324,8 @@ impl HookServer {
             let names: Vec<&str> = accepted.iter().map(Purpose::key).filter(|key| !key.is_empty()).collect();
             let (endpoint, use_instead) = (call.route.endpoint.name(), names.join(" or "));
             let text = format!(
-                "a call of /{endpoint} was refused: it shows {purpose}, and /{endpoint} accepts {use_instead} only; \
-                 give the caller {use_instead} of the Secret in promotion.strategy.secretRef; if it has none, add it"
+                "a call of /{endpoint} was refused: it uses {purpose}, and /{endpoint} accepts {use_instead} only; give the \
+                 caller {use_instead} of the Secret in promotion.strategy.secretRef, or first add it to the Secret"
             );
             tracing::warn!(pipeline = %call.route.pipeline, "{text}");
             self.events.wrong_key(pipeline, &text);

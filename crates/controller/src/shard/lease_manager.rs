@@ -73,11 +73,12 @@ enum EndedRequest {
     Failed(LeaseName, Moment, kube::Error),
 }
 
-/// How long to wait for the answer to a request. Shorter than for other calls: Leases must be renewed in time.
+/// How long to wait for the answer to a request. It is shorter than for other calls, because Leases must be renewed in
+/// time.
 const LEASE_CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl LeaseManager {
-    /// A manager that holds nothing yet. It reports shards to `tx`.
+    /// Returns a manager that holds no Lease yet. The manager reports shards to `tx`.
     pub fn new(
         options: ElectionOptions,
         client: Client,
@@ -190,7 +191,7 @@ impl LeaseManager {
         let _ = self.tx.send(Input::Shard(change));
     }
 
-    /// Logs who holds which shard, and whether this replica stands by, if that has changed.
+    /// Logs which replica holds each shard, and whether this replica takes part, if that has changed.
     fn log_changes(&mut self) {
         let is_member = self.election.is_member();
         let incompatible = self.election.incompatible_replica(since_boot()).filter(|_| !is_member);
@@ -281,7 +282,7 @@ impl LeaseManager {
         }
     }
 
-    /// Sends a request in a task of its own, so that one that hangs delays no other.
+    /// Sends a request in a task of its own, so that a request that hangs delays no other request.
     fn send(&mut self, request: LeaseRequest, now: Moment) {
         let (leases, installation) = (self.leases.clone(), self.options.name.clone());
         match request {
@@ -309,7 +310,7 @@ impl LeaseManager {
     }
 }
 
-/// The name and contents of a Lease; `None` if it is not one of this installation.
+/// Returns the name and contents of a Lease, or `None` if the Lease is not of this installation.
 fn parse_lease(lease: &Lease, installation: &str) -> Option<(LeaseName, LeaseRecord)> {
     let name = LeaseName::parse(&lease.name_any(), installation)?;
     Some((name, LeaseRecord::from_lease(lease)))
@@ -370,7 +371,7 @@ impl Leases {
     }
 }
 
-/// Returns the contents of an answered Lease.
+/// Returns the contents of the Lease in an answer.
 fn stored(lease: ParsedObject<Lease>) -> kube::Result<LeaseRecord> {
     let unreadable = |unreadable: UnreadableObject| kube::Error::Service(unreadable.error.into());
     lease.0.map(|lease| LeaseRecord::from_lease(&lease)).map_err(unreadable)
@@ -407,7 +408,7 @@ fn is_without_namespace(status: &Status) -> bool {
     status.code == 404 && status.message.contains("namespaces")
 }
 
-/// An identity that no other process ever has: the pod's name, and something random.
+/// Returns an identity that no other process ever has: the pod's name, and random bytes.
 fn random_identity() -> String {
     let host = std::env::var("HOSTNAME").unwrap_or_default().to_ascii_lowercase();
     let host: String =

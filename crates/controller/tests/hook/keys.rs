@@ -21,7 +21,7 @@ use sluice_testkit::{Scratch, WAIT_TIMEOUT, eventually};
 use crate::server::sign;
 use crate::serving::serving;
 
-/// A target on a cluster that the controller watches, or on one that reports.
+/// Returns a target on a cluster that the controller watches, or on a cluster that reports, as `observe` says.
 pub fn target(cluster: &str, namespace: Option<&str>, observe: &str) -> Value {
     json!({"name": format!("{}-{cluster}", namespace.unwrap_or("own")), "namespace": "podinfo", "observe": observe,
         "clusterRef": {"kind": "GitopsCluster", "name": cluster, "namespace": namespace}})
@@ -65,7 +65,7 @@ async fn hook(scratch: &Scratch, secret: Result<Value, StatusCode>) -> HookServe
     hook_with(scratch, secret, Router::new()).await
 }
 
-/// The same with an API server that answers the requests of a router, too.
+/// Returns the same as [`hook`]. The API server also answers the requests of this router.
 async fn hook_with(scratch: &Scratch, secret: Result<Value, StatusCode>, api: Router) -> HookServer {
     let answer = move |uri: Uri| {
         let encode = |text: &Value| base64::engine::general_purpose::STANDARD.encode(text.as_str().unwrap());
@@ -218,13 +218,13 @@ fn a_cluster_reports_for_its_own_targets_only() {
         assert_eq!(report(edge, "edge-1", "report-key.edge-1").await, 503);
         // The same cluster has a target in another pipeline that names the same Secret.
         assert_eq!(report("/promotion/apps/other/edge", "edge-1", "report-key.edge-1").await, 503);
-        // It names another cluster, or a name that two clusters have.
+        // The cluster signs an event that names another cluster, or a name that two clusters have.
         for cluster in
             ["apps/edge-2", "fleet/edge-2", "fleet/edge-1", "edge-2", "nobody", "", "Edge-1", "edge-1 "]
         {
             assert_eq!(report(edge, cluster, "report-key.edge-1").await, 401, "{cluster:?}");
         }
-        // Its key does not sign events about a target that the controller watches.
+        // The key of the cluster is not accepted for events about a target that the controller watches.
         for cluster in ["edge-1", "watched", ""] {
             assert_eq!(
                 report("/promotion/apps/podinfo/dev", cluster, "report-key.edge-1").await,
@@ -244,7 +244,7 @@ fn a_body_that_names_two_clusters_is_a_report_of_neither() {
         let mut event = crate::push::event("edge-1", "UpgradeSucceeded", "6.1.8", 10);
         let metadata = event["metadata"].as_object_mut().unwrap();
         metadata.remove("cluster");
-        // The name with the prefix of the object's group decides, but the key is chosen by the other name.
+        // The name with the prefix of the object's group counts. Only the key of that cluster is accepted.
         event["involvedObject"]["apiVersion"] = json!("helm.toolkit.fluxcd.io/v2");
         for (one, other) in [("edge-1", "fleet/edge-2"), ("fleet/edge-2", "edge-1")] {
             for (cluster, key) in
@@ -341,12 +341,12 @@ fn an_event_tells_the_owner_which_key_a_refused_call_needs() {
             shown,
             [
                 event(
-                    "a call of /promotion was refused: it shows trigger-key, and /promotion accepts hmac-key only; give \
-                     the caller hmac-key of the Secret in promotion.strategy.secretRef; if it has none, add it"
+                    "a call of /promotion was refused: it uses trigger-key, and /promotion accepts hmac-key only; give \
+                     the caller hmac-key of the Secret in promotion.strategy.secretRef, or first add it to the Secret"
                 ),
                 event(
-                    "a call of /trigger was refused: it shows hmac-key, and /trigger accepts trigger-key only; give the \
-                     caller trigger-key of the Secret in promotion.strategy.secretRef; if it has none, add it"
+                    "a call of /trigger was refused: it uses hmac-key, and /trigger accepts trigger-key only; give the \
+                     caller trigger-key of the Secret in promotion.strategy.secretRef, or first add it to the Secret"
                 ),
             ]
         );
@@ -407,7 +407,7 @@ fn a_value_that_two_keys_share_is_accepted_as_hmac_key_only() {
         (&[("hmac-key", "a"), ("trigger-key", "b")][..], "hmac-key trigger-key", none.clone()),
         (&[("hmac-key", "a"), ("hmac-key-previous", "a\n")], "hmac-key", none.clone()),
         (&[("hmac-key", "a"), ("trigger-key", "a\n")], "hmac-key", group(&["hmac-key", "trigger-key"])),
-        // A previous hmac-key, which every cluster may have.
+        // Every cluster may have the previous hmac-key, so its value is no approval-key.
         (
             &[("hmac-key", "b"), ("hmac-key-previous", "a"), ("approval-key", "a")],
             "hmac-key",

@@ -35,7 +35,7 @@ fn pipeline(kind: &str, tracks: &[&str]) -> Pipeline {
     serde_json::from_value(object).unwrap()
 }
 
-/// An event `second` seconds after [`NOW`], about a version of the object.
+/// Returns an event `second` seconds after [`NOW`], about a version of the object.
 fn event(reason: &str, revision: &str, second: i64, version: u64) -> ReceivedEvent {
     let kind = if reason.starts_with("Reconciliation") { "Kustomization" } else { "HelmRelease" };
     let group = if kind == "HelmRelease" { "helm" } else { "kustomize" };
@@ -61,17 +61,17 @@ fn with_metadata(mut event: ReceivedEvent, key: &str, value: &str) -> ReceivedEv
 
 #[test]
 fn an_event_is_a_report_of_the_target_whose_object_namespace_and_cluster_it_names() {
-    let of = pipeline("HelmRelease", &[]);
+    let podinfo = pipeline("HelmRelease", &[]);
     let good = event("UpgradeSucceeded", "6.1.8", 0, 1);
-    let only = |event: &ReceivedEvent| names(&of, "prod", event).into_iter().collect::<Vec<_>>();
+    let only = |event: &ReceivedEvent| names(&podinfo, "prod", event).into_iter().collect::<Vec<_>>();
     assert_eq!(only(&good), ["prod/eu/HelmRelease/podinfo"]);
     assert_eq!(only(&with_metadata(good.clone(), "cluster", "fleet/us")), ["prod/us/HelmRelease/podinfo"]);
-    assert_eq!(classify(&of, "prod", &good), EventVerdict::Report);
-    assert_eq!(classify(&of, "prod", &event("UpgradeFailed", "6.1.8", 0, 1)), EventVerdict::Report);
-    assert_eq!(classify(&of, "prod", &event("DriftCorrected", "6.1.8", 0, 1)), EventVerdict::Ignored);
-    // For a target that the controller watches, the same event has the pipeline reconciled.
-    assert_eq!(classify(&of, "dev", &good), EventVerdict::Reconcile);
-    let wrong = |event: &ReceivedEvent| match classify(&of, "prod", event) {
+    assert_eq!(classify(&podinfo, "prod", &good), EventVerdict::Report);
+    assert_eq!(classify(&podinfo, "prod", &event("UpgradeFailed", "6.1.8", 0, 1)), EventVerdict::Report);
+    assert_eq!(classify(&podinfo, "prod", &event("DriftCorrected", "6.1.8", 0, 1)), EventVerdict::Ignored);
+    // For a target that the controller watches, the same event makes the controller reconcile the pipeline.
+    assert_eq!(classify(&podinfo, "dev", &good), EventVerdict::Reconcile);
+    let wrong = |event: &ReceivedEvent| match classify(&podinfo, "prod", event) {
         EventVerdict::Invalid(why) => why,
         other => panic!("{other:?}"),
     };
@@ -89,29 +89,32 @@ fn an_event_is_a_report_of_the_target_whose_object_namespace_and_cluster_it_name
 
 #[test]
 fn an_event_must_name_the_namespace_of_a_cluster_if_two_have_the_same_name() {
-    let mut of = pipeline("HelmRelease", &[]);
-    let targets = &mut of.spec.environments[1].targets;
+    let mut podinfo = pipeline("HelmRelease", &[]);
+    let targets = &mut podinfo.spec.environments[1].targets;
     for (target, namespace) in targets.iter_mut().zip(["fleet", "other"]) {
         let cluster = target.cluster_ref.as_mut().unwrap();
         (cluster.name, cluster.namespace) = ("eu".into(), Some(namespace.into()));
     }
     let good = event("UpgradeSucceeded", "6.1.8", 0, 1);
     // Otherwise, the revision of one cluster would be proven for both.
-    let EventVerdict::Invalid(why) = classify(&of, "prod", &good) else {
+    let EventVerdict::Invalid(why) = classify(&podinfo, "prod", &good) else {
         panic!("an event without the namespace was accepted")
     };
     assert!(why.contains("set cluster: fleet/eu or other/eu in"), "{why}");
     let named = with_metadata(good, "cluster", "other/eu");
-    assert_eq!(names(&of, "prod", &named).into_iter().collect::<Vec<_>>(), ["prod/us/HelmRelease/podinfo"]);
+    assert_eq!(
+        names(&podinfo, "prod", &named).into_iter().collect::<Vec<_>>(),
+        ["prod/us/HelmRelease/podinfo"]
+    );
 }
 
 #[test]
 fn an_event_of_another_time_or_target_or_with_invalid_values_is_rejected() {
-    let of = pipeline("HelmRelease", &[]);
+    let podinfo = pipeline("HelmRelease", &[]);
     let good = event("UpgradeSucceeded", "6.1.8", 0, 1);
     let at = |seconds: i64| {
         let now = NOW.parse::<Timestamp>().unwrap() + SignedDuration::from_secs(seconds);
-        check(&of, "prod", &good, now)
+        check(&podinfo, "prod", &good, now)
     };
     // An event is accepted from a minute before its time to an hour after it.
     for (seconds, wanted) in
@@ -123,13 +126,13 @@ fn an_event_of_another_time_or_target_or_with_invalid_values_is_rejected() {
         }
     }
     let now = NOW.parse().unwrap();
-    let refused = |event: &ReceivedEvent| check(&of, "prod", event, now).unwrap_err();
+    let refused = |event: &ReceivedEvent| check(&podinfo, "prod", event, now).unwrap_err();
     assert!(
         refused(&with_metadata(good.clone(), "pipeline", "apps/other")).contains("for pipeline apps/other")
     );
     assert!(refused(&with_metadata(good.clone(), "environment", "dev")).contains("for environment dev"));
     check(
-        &of,
+        &podinfo,
         "prod",
         &with_metadata(with_metadata(good.clone(), "pipeline", "apps/podinfo"), "environment", "prod"),
         now,
@@ -152,13 +155,13 @@ fn an_event_of_another_time_or_target_or_with_invalid_values_is_rejected() {
             "{value}"
         );
     }
-    check(&of, "prod", &with_metadata(good.clone(), "app-version", "1.0 (Ätna)"), now).unwrap();
+    check(&podinfo, "prod", &with_metadata(good.clone(), "app-version", "1.0 (Ätna)"), now).unwrap();
     for reason in ["x".repeat(129), "x".repeat(1_500_000), "Upgrade\u{1b}[31mSucceeded".into()] {
         assert!(
             refused(&ReceivedEvent { reason, ..good.clone() }).contains("the event's reason is too long")
         );
     }
-    check(&of, "prod", &ReceivedEvent { reason: "x".repeat(128), ..good.clone() }, now).unwrap();
+    check(&podinfo, "prod", &ReceivedEvent { reason: "x".repeat(128), ..good.clone() }, now).unwrap();
     assert!(refused(&ReceivedEvent { timestamp: None, ..good }).contains("no timestamp"));
 }
 
@@ -180,7 +183,8 @@ fn an_older_success_does_not_replace_a_newer_report() {
     ] {
         assert_eq!(updated(Some(&back), &late), None, "{late:?}");
     }
-    // In one second, the event of the later version is newer. Of one version, the failure is newer.
+    // Of two events in the same second, the event about the later version is newer. Of two events about the same
+    // version, the failure is newer.
     assert!(updated(Some(&back), &event("UpgradeSucceeded", "6.1.9", 60, 21)).is_some());
     assert!(updated(Some(&back), &event("UpgradeFailed", "6.1.9", 60, 20)).is_some());
     assert_eq!(updated(Some(&back), &event("DriftCorrected", "6.1.9", 90, 30)), None);
@@ -210,7 +214,7 @@ fn a_stored_time_ahead_of_the_clock_delays_no_report_and_permits_no_replay() {
         let event = event(reason, "6.1.9", second, version);
         assert_eq!(report::updated(Some(&stored_report), &event, now).is_some(), counts, "{why}");
     }
-    // The accepted report has a current time, which orders the following events.
+    // The accepted report has the current time, with which the following events are compared.
     let next =
         report::updated(Some(&stored(day, 10)), &event("UpgradeSucceeded", "6.1.9", 0, 11), now).unwrap();
     assert_eq!(next.time.to_string(), NOW);
@@ -275,18 +279,18 @@ fn a_release_with_tests_is_ready_when_its_tests_have_succeeded() {
     assert_eq!((untested.health, untested.tests), (Health::Ready, false));
 }
 
-fn shown(of: &Pipeline, reports: &Reports) -> ObservedTarget {
-    reported::observe(of, "prod", &of.spec.environments[1].targets[0], "eu", reports)
+fn shown(podinfo: &Pipeline, reports: &Reports) -> ObservedTarget {
+    reported::observe(podinfo, "prod", &podinfo.spec.environments[1].targets[0], "eu", reports)
 }
 
-fn reports(of: &Pipeline, event: &ReceivedEvent) -> Reports {
-    names(of, "prod", event).into_iter().map(|key| (key, updated(None, event).unwrap())).collect()
+fn reports(podinfo: &Pipeline, event: &ReceivedEvent) -> Reports {
+    names(podinfo, "prod", event).into_iter().map(|key| (key, updated(None, event).unwrap())).collect()
 }
 
 #[test]
 fn the_status_of_a_target_follows_from_its_reports() {
-    let of = pipeline("HelmRelease", &[]);
-    let quiet = shown(&of, &Reports::new());
+    let podinfo = pipeline("HelmRelease", &[]);
+    let quiet = shown(&podinfo, &Reports::new());
     assert_eq!((quiet.health(), quiet.workloads().len()), (observed::Health::Unknown, 1));
     assert!(
         quiet.error.is_none() && quiet.complaint().contains("sluice export alert"),
@@ -295,61 +299,61 @@ fn the_status_of_a_target_follows_from_its_reports() {
     );
     let of_digest =
         with_metadata(event("UpgradeSucceeded", "6.1.8+0cc9a8446c95", 0, 1), "oci-digest", "sha256:0cc9");
-    let all = reports(&of, &of_digest);
-    let target = shown(&of, &all);
+    let all = reports(&podinfo, &of_digest);
+    let target = shown(&podinfo, &all);
     assert_eq!(target.proves(&[]).unwrap().to_string(), "6.1.8");
     let facets = &target.members[0].facets;
     assert_eq!(facets[&Facet::App], "app-6.1.8+0cc9a8446c95");
     assert_eq!(facets[&Facet::Digest], "sha256:0cc9");
     assert_eq!(
-        reported::time(&of, "prod", &of.spec.environments[1].targets[0], "eu", &all),
+        reported::time(&podinfo, "prod", &podinfo.spec.environments[1].targets[0], "eu", &all),
         Some(NOW.parse().unwrap())
     );
-    assert_eq!(reported::time(&of, "prod", &of.spec.environments[1].targets[1], "us", &all), None);
-    let failed = shown(&of, &reports(&of, &event("UpgradeFailed", "6.1.9", 0, 1)));
+    assert_eq!(reported::time(&podinfo, "prod", &podinfo.spec.environments[1].targets[1], "us", &all), None);
+    let failed = shown(&podinfo, &reports(&podinfo, &event("UpgradeFailed", "6.1.9", 0, 1)));
     assert_eq!((failed.health(), failed.revision(&[])), (observed::Health::Failed, None));
 
     let git = event("ReconciliationSucceeded", "main@sha1:1eabc9a41ca088515cab83f1cce49eb43e84b67f", 0, 1);
-    let of = pipeline("Kustomization", &[]);
-    let target = shown(&of, &reports(&of, &git));
+    let podinfo = pipeline("Kustomization", &[]);
+    let target = shown(&podinfo, &reports(&podinfo, &git));
     assert_eq!(target.health(), observed::Health::Unknown);
     assert!(target.complaint().contains("spec.tracks: [source]"), "{}", target.complaint());
-    let of = pipeline("Kustomization", &["source"]);
-    let target = shown(&of, &reports(&of, &git));
+    let podinfo = pipeline("Kustomization", &["source"]);
+    let target = shown(&podinfo, &reports(&podinfo, &git));
     let tracks = ["source".parse().unwrap()];
     assert_eq!(target.proves(&tracks).unwrap().to_string(), git.revision().unwrap());
-    let of = pipeline("Kustomization", &[]);
-    let never_ran = shown(&of, &reports(&of, &event("ReconciliationFailed", "", 0, 1)));
+    let podinfo = pipeline("Kustomization", &[]);
+    let never_ran = shown(&podinfo, &reports(&podinfo, &event("ReconciliationFailed", "", 0, 1)));
     assert_eq!((never_ran.health(), never_ran.revision(&[])), (observed::Health::Failed, None));
     assert!(never_ran.complaint().contains("ReconciliationFailed"), "{}", never_ran.complaint());
     let digest = "3b6cdcc7adcc9a84d3214ee1c029543789d90b5ae69debe9efa3f66e982875de";
-    let of = pipeline("Kustomization", &[]);
+    let podinfo = pipeline("Kustomization", &[]);
     let oci = event("ReconciliationSucceeded", &format!("6.7.1@sha256:{digest}"), 0, 1);
-    assert_eq!(shown(&of, &reports(&of, &oci)).proves(&[]).unwrap().to_string(), "6.7.1");
+    assert_eq!(shown(&podinfo, &reports(&podinfo, &oci)).proves(&[]).unwrap().to_string(), "6.7.1");
 }
 
 #[test]
 fn the_next_report_removes_the_reports_of_removed_targets() {
-    let of = pipeline("HelmRelease", &[]);
+    let podinfo = pipeline("HelmRelease", &[]);
     let report = updated(None, &event("UpgradeSucceeded", "6.1.8", 0, 1)).unwrap();
     let names =
         ["prod/eu/HelmRelease/podinfo", "prod/ap/HelmRelease/podinfo", "dev/podinfo/HelmRelease/podinfo"];
     let all: Reports = names.iter().map(|name| (name.to_string(), report.clone())).collect();
-    assert_eq!(stale(&of, &all), ["dev/podinfo/HelmRelease/podinfo", "prod/ap/HelmRelease/podinfo"]);
-    // Every field is serialized, so that a merge leaves no part of the report before.
+    assert_eq!(stale(&podinfo, &all), ["dev/podinfo/HelmRelease/podinfo", "prod/ap/HelmRelease/podinfo"]);
+    // Every field is serialized, so a merge patch leaves no part of the earlier report.
     let Value::Object(written) = json!(sluice_api::pipeline::Report::default()) else { panic!() };
     assert_eq!(written.len(), 9);
 }
 
 /// Stores the report of an event in the pipeline, or returns why it is rejected.
-fn store(of: &mut Pipeline, environment: &str, event: &ReceivedEvent) -> Result<(), String> {
-    check(of, environment, event, NOW.parse().unwrap()).unwrap();
-    let written = match report::status_change(of, environment, event, NOW.parse().unwrap()) {
+fn store(podinfo: &mut Pipeline, environment: &str, event: &ReceivedEvent) -> Result<(), String> {
+    check(podinfo, environment, event, NOW.parse().unwrap()).unwrap();
+    let written = match report::status_change(podinfo, environment, event, NOW.parse().unwrap()) {
         StatusChange::Write(written) => written,
         StatusChange::Rejected(why) => return Err(why),
         other => panic!("{other:?}"),
     };
-    let reports = &mut of.status.get_or_insert_default().reports;
+    let reports = &mut podinfo.status.get_or_insert_default().reports;
     for (key, report) in written["reports"].as_object().unwrap() {
         match serde_json::from_value(report.clone()).unwrap() {
             Some(report) => reports.insert(key.clone(), report),
@@ -361,64 +365,67 @@ fn store(of: &mut Pipeline, environment: &str, event: &ReceivedEvent) -> Result<
 
 #[test]
 fn the_size_of_all_reports_of_a_pipeline_is_limited() {
-    let mut of = pipeline("HelmRelease", &[]);
-    let one = of.spec.environments[1].targets[0].clone();
+    let mut podinfo = pipeline("HelmRelease", &[]);
+    let one = podinfo.spec.environments[1].targets[0].clone();
     let target = |n: usize| {
         let mut target = one.clone();
         target.name = Some(format!("t{n}"));
         target.cluster_ref.as_mut().unwrap().name = format!("c{n}");
         target
     };
-    of.spec.environments[1].targets = (0..128).map(target).collect();
-    let mut edge = of.spec.environments[1].clone();
+    podinfo.spec.environments[1].targets = (0..128).map(target).collect();
+    let mut edge = podinfo.spec.environments[1].clone();
     edge.name = "edge".into();
-    of.spec.environments.push(edge);
+    podinfo.spec.environments.push(edge);
     let failure_with_long_message = |n: usize| {
         let mut event = with_metadata(event("UpgradeFailed", "6.1.9", 0, 1), "cluster", &format!("c{n}"));
-        // Two bytes each in JSON.
+        // Each character takes two bytes in JSON.
         event.message = "\"".repeat(2000);
         event
     };
     for (environment, n) in ["prod", "edge"].into_iter().flat_map(|e| (0..128).map(move |n| (e, n))) {
-        store(&mut of, environment, &failure_with_long_message(n)).unwrap();
-        let size = reported::size(&of.status.as_ref().unwrap().reports);
+        store(&mut podinfo, environment, &failure_with_long_message(n)).unwrap();
+        let size = reported::size(&podinfo.status.as_ref().unwrap().reports);
         assert!(size <= MAX_REPORTS_BYTES, "{environment} {n}: {size} bytes");
     }
-    let health_and_has_long_message = |of: &Pipeline, target: &str| {
-        let report = &of.status.as_ref().unwrap().reports[&format!("{target}/HelmRelease/podinfo")];
+    let health_and_has_long_message = |podinfo: &Pipeline, target: &str| {
+        let report = &podinfo.status.as_ref().unwrap().reports[&format!("{target}/HelmRelease/podinfo")];
         (report.health, report.message.len() > 1000)
     };
     // If the reports are too large, all messages are dropped, and the health stays, so that the messages of some
     // clusters do not prevent the reports of others.
     assert_eq!(
-        (health_and_has_long_message(&of, "prod/t0"), health_and_has_long_message(&of, "edge/t127")),
+        (
+            health_and_has_long_message(&podinfo, "prod/t0"),
+            health_and_has_long_message(&podinfo, "edge/t127")
+        ),
         ((Health::Failed, false), (Health::Failed, true))
     );
 
-    // So many reports that they are too large even without messages.
-    let many = of.spec.environments[1].targets.clone();
+    // These are so many reports that they are too large even without messages.
+    let many = podinfo.spec.environments[1].targets.clone();
     for e in 0..14 {
-        let mut environment = of.spec.environments[1].clone();
+        let mut environment = podinfo.spec.environments[1].clone();
         (environment.name, environment.targets) = (format!("e{e}"), many.clone());
-        of.spec.environments.push(environment);
+        podinfo.spec.environments.push(environment);
     }
     let filled = |e: usize, n: usize| {
-        let mut report = of.status.as_ref().unwrap().reports["prod/t0/HelmRelease/podinfo"].clone();
+        let mut report = podinfo.status.as_ref().unwrap().reports["prod/t0/HelmRelease/podinfo"].clone();
         (report.message, report.app) = (String::new(), "x".repeat(256));
         (format!("e{e}/t{n}/HelmRelease/podinfo"), report)
     };
     let all: Reports =
         (0..10).flat_map(|e| (0..128).map(move |n| (e, n))).map(|(e, n)| filled(e, n)).collect();
-    of.status.as_mut().unwrap().reports = all;
-    let before = reported::size(&of.status.as_ref().unwrap().reports);
+    podinfo.status.as_mut().unwrap().reports = all;
+    let before = reported::size(&podinfo.status.as_ref().unwrap().reports);
     assert!(before > MAX_REPORTS_BYTES, "{before}");
     let success =
         |n: usize| with_metadata(event("UpgradeSucceeded", "6.2.0", 30, 2), "cluster", &format!("c{n}"));
-    let why = store(&mut of, "e13", &success(0)).unwrap_err();
+    let why = store(&mut podinfo, "e13", &success(0)).unwrap_err();
     assert!(why.contains("split the pipeline into two"), "{why}");
     // A report that is smaller than the one it replaces is stored all the same.
-    store(&mut of, "e3", &success(0)).unwrap();
-    assert!(reported::size(&of.status.as_ref().unwrap().reports) < before);
+    store(&mut podinfo, "e3", &success(0)).unwrap();
+    assert!(reported::size(&podinfo.status.as_ref().unwrap().reports) < before);
 }
 
 proptest! {

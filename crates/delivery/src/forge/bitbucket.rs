@@ -30,8 +30,9 @@ const WHOLE_ID: usize = 40;
 /// The most characters of the key of a build status.
 const MAX_KEY_CHARS: usize = 40;
 
-/// How long a running merge task is polled, and the first and the longest pause between two polls.
+/// How long a running merge task is polled.
 const TASK_TIMEOUT: Duration = Duration::from_secs(15);
+/// The first and the longest pause between two polls of a merge task.
 const TASK_PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
 /// The fields of answers that Sluice reads.
 const FIELDS: &str = "account_id branch commit created_on default_merge_strategy description destination draft full_name \
@@ -48,7 +49,7 @@ impl Bitbucket {
     pub(super) fn new(connection: &ForgeConnection<'_>) -> ForgeResult<Self> {
         let address = &connection.address;
         let (base, workspace, slug) = place(address)?;
-        // An access token goes as Bearer; an API token, or an app password, with its user
+        // An access token is sent as Bearer. An API token, or an app password, is sent with its user
         // (developer.atlassian.com/cloud/bitbucket/rest, "Authentication methods").
         let scheme = AuthScheme::BearerOrUser;
         let http = ForgeHttp::new(ForgeKind::Bitbucket, &base, scheme, connection)?;
@@ -64,8 +65,8 @@ impl Bitbucket {
         self.url(&[&["pullrequests", &number.to_string()], path].concat(), &[])
     }
 
-    /// A page of the pull requests in these states, with 50 entries at most. The states are in the filter, because
-    /// Bitbucket ignores the parameter `state` if there is a filter (github.com/elastic/kibana/pull/288824,
+    /// Returns a page of the pull requests in these states, with at most 50 entries. The states are in the filter,
+    /// because Bitbucket ignores the parameter `state` if there is a filter (github.com/elastic/kibana/pull/288824,
     /// github.com/MunifTanjim/node-bitbucket/issues/16).
     async fn page(&self, head: &str, states: &[&str], at: u64) -> ForgeResult<ListPage<ForgeChangeRequest>> {
         let states: Vec<String> = states.iter().map(|state| format!("state=\"{state}\"")).collect();
@@ -80,7 +81,7 @@ impl Bitbucket {
         self.http.page(self.url(&["pullrequests"], &query), reduce).await
     }
 
-    /// The whole id of a commit that was shortened to 12 digits
+    /// Returns the whole id of a commit for an id that was shortened to 12 digits
     /// (github.com/jenkinsci/bitbucket-branch-source-plugin/pull/63).
     async fn whole(&self, id: String) -> ForgeResult<String> {
         if id.is_empty() || id.len() >= WHOLE_ID {
@@ -131,7 +132,7 @@ impl Bitbucket {
     }
 }
 
-/// Where the API is, the workspace and the repository.
+/// Returns the address of the API, the workspace and the repository.
 fn place(address: &RepositoryAddress) -> Result<(String, String, String), AddressError> {
     let not = |write| AddressError::NotOf { address: address.text.clone(), forge: "Bitbucket Cloud", write };
     let parts = address.parts();
@@ -145,7 +146,7 @@ fn place(address: &RepositoryAddress) -> Result<(String, String, String), Addres
         "bitbucket.org" | "www.bitbucket.org" | "altssh.bitbucket.org" => {
             "https://api.bitbucket.org/2.0".into()
         }
-        // A proxy in front of it.
+        // Any other host is a proxy in front of Bitbucket.
         _ => format!("{}/2.0", address.origin()),
     };
     Ok((base, workspace.clone(), slug.clone()))
@@ -162,7 +163,7 @@ impl Bitbucket {
         let page = |at| self.page(head, states, at);
         let mut list = pager::change_requests(&self.http, (head, base), reach, page).await?;
         if filter == ListFilter::Open {
-            // There can be several. Sluice keeps the oldest.
+            // There can be several open pull requests. Sluice keeps the oldest.
             list.found.retain(|found| found.state == ChangeRequestState::Open);
             list.found.sort_by_key(|found| found.request.number);
             return Ok(list);
@@ -175,7 +176,7 @@ impl Bitbucket {
     }
 
     async fn open(&self, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {
-        // Bitbucket answers a second one with the open one, whatever its text.
+        // Bitbucket answers a second opening with the open pull request, even if the text differs.
         if let Some(open) =
             self.list(&proposal.head, &proposal.base, ListFilter::Open).await?.found.into_iter().next()
         {
@@ -232,8 +233,8 @@ impl Bitbucket {
         self.with_whole_ids(found).await.map(Some)
     }
 
-    // "List commit statuses for a commit". Only administrators may read which of them are required,
-    // and how many approvals. Bitbucket rejects the merge if that is enforced.
+    // "List commit statuses for a commit". Only administrators may read which checks and how many approvals are
+    // required. If these are enforced and missing, Bitbucket rejects the merge.
     async fn readiness(&self, found: &ForgeChangeRequest, _merge: MergeMode) -> ForgeResult<Readiness> {
         let mut url = self.one(found.request.number, &[]);
         url.query_pairs_mut().append_pair("fields", STRATEGY);
@@ -246,7 +247,7 @@ impl Bitbucket {
             let mut answer = self.http.get(url).await?;
             let next = answer["next"].is_string().then_some(page + 1);
             let statuses = self.http.values(&mut answer)?;
-            // Each names its commit ("commitstatus": `links.commit`).
+            // Each status names its commit ("commitstatus": `links.commit`).
             let of =
                 |one: &Value| Some(Value::from(one["links"]["commit"]["href"].as_str()?.rsplit('/').next()?));
             let read = statuses.iter().map(|one| match of(one) {
@@ -256,7 +257,7 @@ impl Bitbucket {
             Ok(ListPage { entries: read.collect::<Result<Vec<_>, _>>()?, next })
         })
         .await?;
-        // An empty list names no commit.
+        // If no status shows the commit, the commit itself is read, to check the id.
         if checks.is_empty() || checks.iter().any(|(_, names_commit)| !names_commit) {
             self.commit(commit).await?;
         }
@@ -270,15 +271,16 @@ impl Bitbucket {
             head,
             checks,
             waits,
-            // In the merge queue of its base.
+            // Whether the pull request is in the merge queue of its base.
             queued: now["queued"] == true,
             merge_options: now["destination"]["branch"]["default_merge_strategy"].clone(),
             ..Readiness::default()
         })
     }
 
-    // The call has no parameter for the expected head, so the merge is for the head that was read just before. If the
-    // base has an active merge queue, the same call puts the pull request into that ("Merge queues").
+    // The call has no parameter for the expected head, so Bitbucket merges the newest head. Therefore Sluice reads the
+    // head directly before. If the base has an active merge queue, the same call puts the pull request into that
+    // ("Merge queues").
     async fn merge(&self, call: &MergeCall<'_>) -> ForgeResult<()> {
         let mut body = json!({"type": "pullrequest_merge_parameters", "message": call.message.whole()});
         if call.readiness.merge_options.is_string() {
@@ -317,8 +319,8 @@ impl Bitbucket {
     }
 }
 
-/// The reviewers of a pull request as an update needs them: Bitbucket removes those that are not in the list (Renovate,
-/// lib/modules/platform/bitbucket).
+/// Returns the reviewers of a pull request for an update, because Bitbucket removes reviewers who are not in the update
+/// (Renovate, lib/modules/platform/bitbucket).
 fn kept_reviewers(pull: &Value) -> Vec<Value> {
     let reviewers = pull["reviewers"].as_array().into_iter().flatten();
     reviewers.map(|reviewer| json!({"uuid": reviewer["uuid"]})).collect()
@@ -359,7 +361,8 @@ fn reviewers(value: &Value) -> Vec<String> {
     [names(&value["reviewers"], "uuid"), names(&value["reviewers"], "account_id")].concat()
 }
 
-/// A pull request from a branch of this repository. Those from forks are skipped: their branches can have the same names.
+/// Parses a pull request from a branch of this repository. Pull requests from forks are skipped, because their branches
+/// can have the same names.
 fn parse(value: &Value) -> Option<ForgeChangeRequest> {
     let place = |side: &str| value[side]["repository"]["full_name"].as_str();
     if place("source")? != place("destination")? {
@@ -407,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses() {
+    fn the_address_of_a_repository_is_parsed_or_refused_with_its_form() {
         let cases = [
             ("https://bitbucket.org/acme/fleet.git", Ok("https://api.bitbucket.org/2.0 acme fleet")),
             ("https://me@bitbucket.org/acme/fleet", Ok("https://api.bitbucket.org/2.0 acme fleet")),

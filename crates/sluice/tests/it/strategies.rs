@@ -44,8 +44,8 @@ impl ReceivedCall {
 /// The status and the text of an answer.
 type ReceiverAnswer = (u16, &'static str);
 
-/// A receiver of webhooks and, at `/events`, of events. Like notification-controller it answers 429 to a repeated
-/// event.
+/// A receiver of webhooks and, at `/events`, of events. Like notification-controller, the receiver answers 429 to a
+/// repeated event.
 #[derive(Clone, Default)]
 struct Receiver {
     host: String,
@@ -58,7 +58,7 @@ impl Receiver {
     async fn start() -> Result<Receiver> {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         let receiver = Receiver { host: listener.local_addr()?.to_string(), ..Receiver::default() };
-        let router = Router::new().fallback(take).with_state(receiver.clone());
+        let router = Router::new().fallback(receive).with_state(receiver.clone());
         tokio::spawn(async move { axum::serve(listener, router).await });
         Ok(receiver)
     }
@@ -75,7 +75,7 @@ impl Receiver {
         self.calls_by_path.lock().unwrap().get(path).cloned().unwrap_or_default()
     }
 
-    /// Returns how many events came for a pipeline, and how many of them were not repeated.
+    /// Returns how many events came for a pipeline, and how many of these were not repetitions.
     fn events(&self, pipeline: &str) -> (usize, usize) {
         let all = self.calls("/events");
         let events: Vec<Value> =
@@ -90,7 +90,7 @@ impl Receiver {
     }
 }
 
-async fn take(
+async fn receive(
     State(receiver): State<Receiver>,
     uri: Uri,
     headers: HeaderMap,
@@ -114,6 +114,7 @@ async fn take(
     (StatusCode::from_u16(status).unwrap(), text)
 }
 
+/// Computes HMAC-SHA256 by its definition, without the code under test.
 pub fn hmac(key: &[u8], message: &[u8]) -> String {
     let pad = |with: u8| -> Vec<u8> { (0..64).map(|i| key.get(i).copied().unwrap_or(0) ^ with).collect() };
     let inner = Sha256::digest([&pad(0x36)[..], message].concat());
@@ -121,7 +122,8 @@ pub fn hmac(key: &[u8], message: &[u8]) -> String {
     outer.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// A controller with a receiver, whose writes to the hub fail once each in the ways that a test chooses.
+/// A controller with a receiver. Each write of the controller to the hub fails once in each of the ways that a test
+/// chooses.
 struct StrategyFixture {
     place: TestNamespace,
     receiver: Receiver,
@@ -233,7 +235,7 @@ fn a_promotion_sends_one_event_by_notification_and_one_call_by_webhook() -> Resu
             "{annotations:?}"
         );
         ensure!(annotation("promotion") == notified.name_any() && annotation("id") == uid, "{annotations:?}");
-        // The same object in the older version of the API, which kubectl and Flux up to 2.9 read.
+        // This is the same object in the older version of the API, which kubectl and Flux up to 2.9 read.
         let core: Api<CoreEvent> = Api::namespaced(fixture.place.client.clone(), n);
         let same = core.get(&event.name_any()).await?;
         ensure!(same.message.as_deref() == Some(&message) && same.reason.as_deref() == Some("Promote"));
@@ -314,7 +316,7 @@ fn the_receivers_answers_decide_whether_a_call_is_retried() -> Result<()> {
         ensure!(status.reason == "SecretLocked", "{status:?}");
         ensure!(status.message.contains("add webhook to the annotation"), "{status:?}");
         ensure!(fixture.receiver.calls("/git").is_empty());
-        // The revision is deployed later, without a callback.
+        // The receiver refuses two calls, and accepts the third one.
         let promotion = fixture.until_phase("refused", "1.1.0 Delivered").await?;
         let status = promotion.status.clone().unwrap_or_default();
         ensure!(status.attempts == 2 && status.reason == "Called", "{status:?}");
@@ -420,8 +422,8 @@ fn a_notification_is_one_event_wherever_the_controller_dies() -> Result<()> {
             let events = fixture.announcements(&name).await?;
             ensure!(events.len() == 1, "{point}: {events:?}");
             let (sent, new) = fixture.receiver.events(&name);
-            let may = if ["after-call", "before-outcome"].contains(&point) { 2 } else { 1 };
-            ensure!(sent == may && new == 1, "{point}: sent {sent} times, {new} of them new");
+            let expected = if ["after-call", "before-outcome"].contains(&point) { 2 } else { 1 };
+            ensure!(sent == expected && new == 1, "{point}: sent {sent} times, {new} of them new");
         }
         Ok(())
     })
