@@ -145,7 +145,7 @@ impl RepositoryAddress {
 }
 
 /// Whether git and ssh read a text as this host and nothing else. Git decodes `%2F` in the address of SSH before it
-/// looks for the host (`parse_connect_url` in connect.c): `evil%2F.example.com` is `evil` there.
+/// looks for the host (`parse_connect_url` in connect.c): git connects to `evil` for `evil%2F.example.com`.
 fn is_host(host: &str) -> bool {
     let name = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
     let is_name = !host.starts_with(['-', '.']) && !host.is_empty() && host.bytes().all(name);

@@ -136,8 +136,8 @@ impl Schedule {
     }
 
     /// Notes whether the forge reports the change request as outdated. Returns true if it must be rebuilt now. The
-    /// first rebuild is due when the forge has reported it as outdated for [`MIN_OUTDATED_TIME`]. The pause doubles
-    /// after each rebuild.
+    /// first rebuild is due when the forge has reported the change request as outdated for [`MIN_OUTDATED_TIME`]. The
+    /// pause doubles after each rebuild.
     pub fn is_rebuild_due(&mut self, promotion: &str, is_outdated: bool, now: Instant) -> bool {
         let Some(poll) = self.polls.get_mut(promotion) else { return false };
         if !is_outdated {

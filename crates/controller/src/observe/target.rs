@@ -233,7 +233,7 @@ fn member(
     facets.extend(images(&tree.workloads, flux.default_facet, query)?);
     let (health, message) = tree.worst;
     if flux.default_facet == DefaultFacet::Images && !tree.complete {
-        // Without all images, the revision is unknown: only some of them would be another revision.
+        // The revision is unknown: a revision with only some of the images would be another one.
         facets.clear();
     }
     let source = flux.git_source().and_then(|source| match cluster.object(source) {
@@ -355,8 +355,8 @@ impl OwnedTree<'_> {
         });
     }
 
-    /// Whether the revision or the health of the target depends on the objects that a Flux object owns. If its health
-    /// includes these objects, they are needed only for their images.
+    /// Whether the revision or the health of the target depends on the objects that a Flux object owns. If the health
+    /// of the Flux object includes these objects, they are needed only for their images.
     fn needs_owned(&self, flux: &FluxFact) -> bool {
         !flux.covers_owned || flux.default_facet == DefaultFacet::Images || self.query.tracks_images()
     }

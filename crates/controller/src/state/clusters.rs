@@ -136,7 +136,7 @@ impl State {
         all.iter().for_each(|key| self.update_session(key));
     }
 
-    /// Updates the sessions with the clusters whose users have changed. It leaves out all other clusters, because one
+    /// Updates the sessions with the clusters whose users have changed. All other clusters are left out, because one
     /// edit of a Pipeline can name thousands.
     pub(super) fn update_changed_sessions(&mut self) {
         if self.listed.0 {
@@ -188,7 +188,7 @@ impl State {
             tenancy::cluster_refusal(locked, key, &pipeline.namespace, allowed).is_none()
         };
         let users_by_namespace = self.users.get(key).into_iter().flatten();
-        // An invalid name of a namespace would make the request another one.
+        // An invalid name of a namespace would change the path of the request.
         let used = users_by_namespace
             .filter(|(namespace, pipelines)| dns_name::is_label(namespace) && pipelines.iter().any(may_use));
         used.map(|(namespace, _)| namespace.clone()).collect()

@@ -228,8 +228,8 @@ impl ControllerSimulation {
         }
     }
 
-    /// All deliveries of a process fail, whose clock is a day ahead. Then another process takes over, whose clock is
-    /// right.
+    /// A process whose clock is a day ahead fails all its deliveries. Then another process with a right clock takes
+    /// over.
     pub(super) fn fail_with_fast_clock(&mut self) {
         self.set_clock(86_400);
         for _ in 0..40 {

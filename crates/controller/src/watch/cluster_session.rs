@@ -38,7 +38,7 @@ const SECOND_PROBE_AFTER: Duration = Duration::from_secs(1);
 const RETRY_AFTER: Duration = Duration::from_secs(3);
 /// The pause before the next try for a kind that the cluster does not have or that the user may not read.
 const ABSENT_RETRY_AFTER: Duration = Duration::from_secs(10);
-/// The same pause for a kind that only views show. Many clusters do not serve some of these kinds, or forbid reading.
+/// The pause before the next try for a kind that only views show, because many clusters lack some of these kinds.
 const SHOWN_ABSENT_RETRY_AFTER: Duration = Duration::from_secs(300);
 /// How many tasks read the objects that Flux objects own, at the same time.
 const CONCURRENT_READS: usize = 4;

@@ -413,10 +413,7 @@ fn huge_slow_and_broken_calls_are_ended() -> Result<()> {
         let junk = fixture.raw(&[0xff; 4000]).await?;
         ensure!(junk.is_empty() || junk.contains(" 400 "), "{junk}");
         let (good, signature) = self::body("hr-chart-upgrade-succeeded.json");
-        ensure!(
-            fixture.status(DEV, &good, Some(&signature)).await? == 202,
-            "the server does not answer any more"
-        );
+        ensure!(fixture.status(DEV, &good, Some(&signature)).await? == 202, "no answer any more");
 
         let wait_for_cut = async |cause: &str, minimum: u64| {
             eventually(Duration::from_secs(60), async || {

@@ -23,9 +23,9 @@ use crate::address::{AddressError, RepositoryAddress};
 use crate::forge_kind::ForgeKind;
 use crate::outcome::ChangeRequest;
 
-/// The version of the API. The service supports this version, and every server since 2020.
+/// The version of the API. The service and every server since 2020 support this version.
 const VERSION: (&str, &str) = ("api-version", "6.0");
-/// The version for calls that were a preview at that time.
+/// The version for calls that were a preview in that version of the API.
 const PREVIEW: (&str, &str) = ("api-version", "6.0-preview.1");
 const BRANCH: &str = "refs/heads/";
 const PAGE: u64 = 100;

@@ -279,8 +279,8 @@ impl Bitbucket {
     }
 
     // The call has no parameter for the expected head, so Bitbucket merges the newest head. Therefore Sluice reads the
-    // head directly before. If the base has an active merge queue, the same call puts the pull request into that
-    // ("Merge queues").
+    // head directly before this call. If the base has an active merge queue, the same call puts the pull request into
+    // that ("Merge queues").
     async fn merge(&self, call: &MergeCall<'_>) -> ForgeResult<()> {
         let mut body = json!({"type": "pullrequest_merge_parameters", "message": call.message.whole()});
         if call.readiness.merge_options.is_string() {

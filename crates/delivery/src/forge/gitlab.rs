@@ -37,8 +37,8 @@ const FIELDS: &str = "allow_failure approvals_left assignees created_at descript
 
 pub(super) struct GitLab {
     http: ForgeHttp,
-    /// The path of the project: groups, subgroups and name. In an address it is one part, with escaped slashes
-    /// (docs.gitlab.com/api/rest, "Namespaced paths").
+    /// The path of the project: groups, subgroups and name. In an address of the API, the path is one part, with
+    /// escaped slashes (docs.gitlab.com/api/rest, "Namespaced paths").
     project: String,
 }
 

@@ -122,8 +122,8 @@ impl ForgeFixture {
         }
     }
 
-    /// The number of calls that check, around the opening of a change request, whether it is the only one. Only a forge
-    /// that can have several gets such calls.
+    /// The number of calls before and after an opening that check for other open change requests. Only some forges need
+    /// such calls.
     pub fn reads_to_open(&self) -> u64 {
         if matches!(self, ForgeFixture::StandIn(s) if s.kind == ForgeKind::Bitbucket) { 1 } else { 0 }
     }
@@ -438,7 +438,7 @@ impl ForgeFixture {
         }
     }
 
-    /// Marks a draft as ready as a person.
+    /// As a person, marks a draft as ready.
     pub async fn mark_ready(&self, number: u64) {
         let ready = |title: &str| title.replacen("Draft: ", "", 1).replacen("WIP: ", "", 1);
         match self {

@@ -27,8 +27,8 @@ pub fn merging(fixture: &ForgeFixture, version: &str) -> Order {
 pub async fn waits(delivery: &Delivery, order: &Order, request: &ChangeRequest) -> (String, bool) {
     for _ in 0..MAX_LOOKS {
         match delivery.advance(order, request).await.unwrap() {
-            // The forge has not computed yet whether the change request can be merged. Until then, the answer counts as
-            // no.
+            // The forge has not computed yet whether the change request can be merged. Until then, the forge reports
+            // that it cannot be merged.
             ChangeRequestStatus::Open { stale: Some(_), .. } => {}
             ChangeRequestStatus::Waits { why, .. } if why.starts_with("it cannot be merged as it is") => {}
             ChangeRequestStatus::Waits { why, .. } if why.contains("to check whether it can be merged") => {}
@@ -156,7 +156,7 @@ pub async fn a_head_that_sluice_did_not_push_is_not_merged(fixture: ForgeFixture
         let (why, _) = waits(&bench.delivery, &order, &request).await;
         assert!(why.ends_with(&format!("Sluice pushed {short}")), "{why}");
     }
-    // A later try does not count the newer commit as its own either.
+    // A later try does not adopt the newer commit either.
     let found = proposed(&bench.delivery, &again(&order)).await;
     assert_eq!(found, request);
     let (why, _) = waits(&bench.delivery, &order, &found).await;

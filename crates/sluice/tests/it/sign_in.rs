@@ -219,7 +219,7 @@ impl Person<'_> {
         self.send(self.http.get(format!("{}{path}", self.base))).await
     }
 
-    /// Opens a page, and follows the redirects of the sign-in, if it needs no input.
+    /// Opens a page. If the sign-in needs no input, follows its redirects.
     async fn open(&self, path: &str) -> Result<(StatusCode, String)> {
         let mut answer = self.get(path).await?;
         for _ in 0..3 {

@@ -64,7 +64,7 @@ pub struct Pull {
     pub labels: Vec<String>,
     pub reviewers: Vec<String>,
     pub assignees: Vec<String>,
-    /// Whether it is a draft, at forges that do not mark drafts in the title.
+    /// Whether the pull request is a draft, at forges that do not mark drafts in the title.
     pub draft: bool,
     pub conflicts: bool,
     /// How many more calls are answered before the forge knows whether this head can be merged.
