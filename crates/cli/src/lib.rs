@@ -32,7 +32,6 @@ mod reconcile;
 mod reference;
 mod reject;
 mod retry;
-pub mod safe_text;
 mod status;
 mod suggest;
 mod suspend;
@@ -57,6 +56,7 @@ pub use cluster_flags::ClusterFlags;
 pub use complete::complete;
 pub use exit::{Exit, Failure, Outcome};
 pub use own_hub::OwnHub;
+pub use sluice_view::safe_text;
 pub use terminal::{Io, Size, Symbol};
 
 /// The commands of `sluice` for people.

@@ -1,5 +1,6 @@
 //! Suggestions for names that do not exist: the most similar existing name, or all names.
 
+use sluice_view::nearest::has_part;
 use strsim::levenshtein;
 
 use crate::exit::{Exit, Failure};
@@ -11,7 +12,7 @@ pub(crate) fn instead(asked: &str, there: &[String], kinds: &str, here: &str) ->
     match nearest {
         None => format!("; {here} has no {kinds}"),
         Some(name)
-            if levenshtein(asked, name) <= asked.chars().count().max(3) / 3 || contains(asked, name) =>
+            if levenshtein(asked, name) <= asked.chars().count().max(3) / 3 || has_part(asked, name) =>
         {
             format!("; did you mean {name}?")
         }
@@ -24,18 +25,6 @@ pub(crate) fn instead(asked: &str, there: &[String], kinds: &str, here: &str) ->
 pub(crate) fn no_environment(pipeline: &str, asked: &str, there: &[String]) -> Failure {
     let end = instead(asked, there, "environments", &format!("pipeline {pipeline}"));
     Failure::new(Exit::NotFound, format!("pipeline {pipeline} has no environment {asked}{end}"))
-}
-
-/// Returns the existing name that is similar to an unknown one.
-pub(crate) fn nearest<'a>(asked: &str, there: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let nearest = there.min_by_key(|name| (levenshtein(asked, name), *name))?;
-    // Two swapped letters count as two changes.
-    let near = levenshtein(asked, nearest) <= asked.chars().count().div_ceil(3).max(2);
-    (near || contains(asked, nearest)).then_some(nearest)
-}
-
-fn contains(asked: &str, name: &str) -> bool {
-    asked.len() >= 3 && (name.contains(asked) || asked.contains(name))
 }
 
 #[cfg(test)]

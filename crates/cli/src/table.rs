@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use sluice_core::observed::Health;
 
 use crate::age;
-use crate::safe_text;
 use crate::terminal::Io;
+use sluice_view::safe_text;
 
 /// The meaning of a cell's colour, on outputs with colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 
 use crate::exit::Failure;
-use crate::safe_text;
+use sluice_view::safe_text;
 
 /// The kind of a progress line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Names, addresses and comments in exported objects.
 
-use crate::safe_text::is_unsafe;
+use sluice_view::safe_text::is_unsafe;
 
 /// Parses the address of a server.
 pub(super) fn address(text: &str) -> Result<String, String> {

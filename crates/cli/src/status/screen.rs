@@ -7,9 +7,9 @@ use sluice_core::revision::shortened;
 use sluice_view::explain::Explanation;
 use sluice_view::status::{EnvironmentLine, PipelineScreen};
 
-use crate::safe_text;
 use crate::table::{Cell, Row, Table, wrapped};
 use crate::terminal::Symbol;
+use sluice_view::safe_text;
 
 /// The columns, in their order.
 const COLUMNS: [&str; 8] =

@@ -1,19 +1,17 @@
 //! `sluice validate`: validates Pipelines without a cluster, and shows the values that they would set in a checkout.
 
-mod cel_rule;
 mod checkout_preview;
-mod metadata;
 mod read;
-mod schema;
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use kube::{Resource, ResourceExt};
+use kube::ResourceExt;
 use serde::Serialize;
 use serde_json::json;
 use sluice_api::Pipeline;
 use sluice_core::Facet;
+use sluice_view::manifest::{self, SchemaProblem};
 
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::{self, DataFormat};
@@ -22,7 +20,6 @@ use crate::suggest::{instead, no_environment};
 use crate::terminal::{Io, Symbol};
 use checkout_preview::EnvironmentPreview;
 use read::{Document, ManifestSet};
-use schema::SchemaProblem;
 
 /// Arguments of `sluice validate`.
 #[derive(Args, Clone, Debug)]
@@ -105,17 +102,9 @@ pub(crate) fn run(args: &Validate, io: &mut Io<'_>) -> Outcome {
     }
     let documents = chosen(args, found)?;
     let files = args.checkout.as_deref().map(read::yaml_files).transpose()?;
-    let api_version = Pipeline::api_version(&()).into_owned();
-    let crd = sluice_api::all_crds().remove(0);
-    let schema = crd.spec.versions.into_iter().find_map(|v| v.schema?.open_api_v3_schema);
     let mut reports = Vec::new();
     for mut document in documents {
-        metadata::normalize(&mut document.object);
-        let mut problems = metadata::problems(&document.object, &api_version);
-        if let Some(schema) = &schema {
-            schema::normalize(schema, &mut document.object);
-            problems.extend(schema::problems(schema, &document.object));
-        }
+        let problems = manifest::problems(&mut document.object);
         reports.push(report(args, document, problems, files.as_deref())?);
     }
     match args.output {

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use serde_saphyr::options::DuplicateKeyPolicy;
+use sluice_view::nearest::nearest;
 
 use crate::exit::{Exit, Failure, Outcome};
-use crate::suggest::nearest;
 
 /// A document that is meant as a Pipeline.
 #[derive(Debug)]

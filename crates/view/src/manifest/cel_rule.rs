@@ -1,7 +1,8 @@
 //! Evaluates the validation rules of the CRDs, which are CEL expressions, as an API server does: with escaped names of
 //! fields, and with the functions that Kubernetes adds to CEL (kubernetes.io, "Common Expression Language in Kubernetes").
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use cel::extractors::This;
 use cel::{Context, ExecutionError, Program};
@@ -10,12 +11,15 @@ use serde_json::Value;
 
 type Text = Arc<String>;
 
+/// The rules that were compiled, which takes longer than to evaluate them. All are of the CRDs, so there are few.
+static COMPILED: LazyLock<Mutex<HashMap<String, Arc<Program>>>> = LazyLock::new(Mutex::default);
+
 /// Returns true if a value meets a rule.
 ///
 /// # Errors
 /// When the rule uses a function that is not implemented here.
 pub(super) fn holds(rule: &str, value: &Value) -> Result<bool, String> {
-    let program = Program::compile(rule).map_err(|error| error.to_string())?;
+    let program = compiled(rule)?;
     let mut context = Context::default();
     context.add_function("replace", |This(text): This<Text>, from: Text, to: Text| {
         text.replace(from.as_str(), to.as_str())
@@ -34,6 +38,16 @@ pub(super) fn holds(rule: &str, value: &Value) -> Result<bool, String> {
         Ok(_) => Err("the result is not a boolean".into()),
         Err(error) => Err(error.to_string()),
     }
+}
+
+fn compiled(rule: &str) -> Result<Arc<Program>, String> {
+    let mut known = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(program) = known.get(rule) {
+        return Ok(program.clone());
+    }
+    let program = Arc::new(Program::compile(rule).map_err(|error| error.to_string())?);
+    known.insert(rule.into(), program.clone());
+    Ok(program)
 }
 
 fn find_all(This(text): This<Text>, pattern: Text) -> Result<cel::Value, ExecutionError> {

@@ -8,11 +8,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::cel_rule::holds;
-use crate::suggest::nearest;
+use crate::nearest::nearest;
 
 /// A problem of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct SchemaProblem {
+pub struct SchemaProblem {
     /// The field, as `spec.environments[0].name`.
     pub path: String,
     /// What is wrong.
@@ -20,14 +20,14 @@ pub(crate) struct SchemaProblem {
 }
 
 /// Returns the problems for which an API server refuses a value.
-pub(crate) fn problems(schema: &JSONSchemaProps, value: &Value) -> Vec<SchemaProblem> {
+pub(super) fn problems(schema: &JSONSchemaProps, value: &Value) -> Vec<SchemaProblem> {
     let mut found = Vec::new();
     check(schema, value, "", &mut found);
     found
 }
 
 /// Converts texts to booleans as kubectl does, which reads YAML 1.1: `suspend: yes` is true.
-pub(crate) fn normalize(schema: &JSONSchemaProps, value: &mut Value) {
+pub(super) fn normalize(schema: &JSONSchemaProps, value: &mut Value) {
     match value {
         Value::Object(fields) => {
             for (name, field) in fields {
