@@ -5,6 +5,7 @@
 pub mod change;
 pub mod check;
 pub mod clusters;
+pub mod draft;
 pub mod explain;
 pub mod fleet;
 pub mod history;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests say it by failing")]
 
 mod check;
+mod draft;
 mod explain;
 mod fixture;
 mod fleet;
