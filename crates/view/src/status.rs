@@ -15,7 +15,7 @@ use crate::explain::{Explanation, Situation, explain};
 use crate::place::Place;
 
 /// A pipeline on one screen.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PipelineScreen {
     /// The Pipeline's namespace.

@@ -35,7 +35,11 @@
   // What a person is doing stays: the text of a field, an open fold, the row that the keys are at.
   const keeps = {
     beforeNodeMorphed: (old, next) => {
-      if (old.matches?.("input, textarea")) return false;
+      if (old.matches?.("input, textarea, select")) {
+        if (next.hasAttribute?.("aria-invalid")) old.setAttribute("aria-invalid", "true");
+        else old.removeAttribute("aria-invalid");
+        return false;
+      }
       if (old.matches?.("details") && old.open) next.open = true;
       if (old.matches?.("time") && next.matches?.("time") && old.dateTime === next.dateTime) return false;
       if (old.classList?.contains("at")) next.classList.add("at");
@@ -132,6 +136,28 @@
     event.preventDefault();
     clearTimeout(typing);
     filter(event.target);
+  });
+
+  // The form for a pipeline: what is wrong and the preview follow the typing. Buttons send the form as without the script.
+
+  let looking = null;
+  const look = async (form) => {
+    looking?.abort();
+    const mine = (looking = new AbortController());
+    const body = new URLSearchParams(new FormData(form));
+    const options = { method: "POST", body, signal: mine.signal };
+    const answer = await fetch(location.pathname, options).catch(() => null);
+    if (!answer?.ok || answer.redirected) return;
+    const text = await answer.text().catch(() => "");
+    if (mine.signal.aborted || !text) return;
+    const next = new DOMParser().parseFromString(text, "text/html");
+    Idiomorph.morph(main(), next.getElementById("main").innerHTML, { morphStyle: "innerHTML", callbacks: keeps });
+  };
+  document.addEventListener("input", (event) => {
+    const form = event.target.closest("form.draft-form");
+    if (!form) return;
+    clearTimeout(typing);
+    typing = setTimeout(() => look(form), 250);
   });
 
   // Keys

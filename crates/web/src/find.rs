@@ -69,7 +69,7 @@ pub(crate) async fn visible_pipelines<'b, H: Hub>(
     board: &'b Board,
 ) -> Result<Vec<&'b Arc<ShownPipeline>>, Problem> {
     let all: BTreeSet<String> = board.pipelines.keys().map(|(namespace, _)| namespace.clone()).collect();
-    let namespaces = Namespaces::of(&api.hub, caller, all).await?;
+    let namespaces = Namespaces::to_see(&api.hub, caller, all).await?;
     let visible = board.pipelines.iter().filter(|((namespace, _), _)| namespaces.contains(namespace));
     Ok(visible.map(|(_, shown)| shown).collect())
 }

@@ -30,39 +30,91 @@ pub(crate) async fn may_see<H: Hub>(
         && (hub.allows(caller, &pipeline).await? || hub.allows(caller, &pipeline.named(name)).await?))
 }
 
-/// The namespaces whose pipelines a person may see.
+/// Returns the right that a person lacks to do something with the Pipelines of a namespace, or with one of them.
+pub(crate) async fn missing_pipeline_right<H: Hub>(
+    hub: &H,
+    caller: &Caller,
+    verb: &str,
+    (namespace, name): (&str, Option<&str>),
+) -> Result<Option<String>, AccessError> {
+    let right = kind("pipelines").to(verb).within(namespace);
+    let (right, of) = match name {
+        Some(name) => (right.named(name), format!("/{name}")),
+        None => (right, String::new()),
+    };
+    let allowed = hub.allows(caller, &right).await?;
+    Ok((!allowed).then(|| format!("the right to {verb} pipelines{of} in namespace {namespace}")))
+}
+
+/// The namespaces in which a person has certain rights.
 pub(crate) enum Namespaces {
     All,
     Some(BTreeSet<String>),
 }
 
 impl Namespaces {
-    /// Returns which of these namespaces a person may see.
-    pub(crate) async fn of<H: Hub>(
+    /// Returns in which of these namespaces a person may see pipelines.
+    pub(crate) async fn to_see<H: Hub>(
         hub: &H,
         caller: &Caller,
         all: BTreeSet<String>,
     ) -> Result<Namespaces, AccessError> {
-        if hub.allows(caller, &kind("pipelines")).await? && hub.allows(caller, &kind("promotions")).await? {
+        Namespaces::with(hub, caller, all, &[kind("pipelines"), kind("promotions")]).await
+    }
+
+    /// Returns in which of these namespaces a person may create pipelines.
+    pub(crate) async fn to_create_in<H: Hub>(
+        hub: &H,
+        caller: &Caller,
+        all: BTreeSet<String>,
+    ) -> Result<Namespaces, AccessError> {
+        Namespaces::with(hub, caller, all, &[kind("pipelines").to("create")]).await
+    }
+
+    async fn with<H: Hub>(
+        hub: &H,
+        caller: &Caller,
+        all: BTreeSet<String>,
+        rights: &[Right],
+    ) -> Result<Namespaces, AccessError> {
+        if has_all(hub, caller, rights.iter().cloned()).await? {
             return Ok(Namespaces::All);
         }
         let asked = all.into_iter().map(async |namespace| {
-            let allowed = hub.allows(caller, &kind("pipelines").within(&namespace)).await?
-                && hub.allows(caller, &kind("promotions").within(&namespace)).await?;
-            Ok(allowed.then_some(namespace))
+            let within = rights.iter().map(|right| right.clone().within(&namespace));
+            Ok(has_all(hub, caller, within).await?.then_some(namespace))
         });
         let allowed: Vec<Option<String>> =
             futures::stream::iter(asked).buffer_unordered(CONCURRENT).try_collect().await?;
         Ok(Namespaces::Some(allowed.into_iter().flatten().collect()))
     }
 
-    /// Whether the pipelines of a namespace are visible.
+    /// Whether the person has the rights in a namespace.
     pub(crate) fn contains(&self, namespace: &str) -> bool {
         match self {
             Namespaces::All => true,
             Namespaces::Some(namespaces) => namespaces.contains(namespace),
         }
     }
+
+    /// Whether the person has the rights nowhere.
+    pub(crate) fn is_empty(&self) -> bool {
+        matches!(self, Namespaces::Some(namespaces) if namespaces.is_empty())
+    }
+}
+
+/// Returns whether a caller has all of these rights.
+async fn has_all<H: Hub>(
+    hub: &H,
+    caller: &Caller,
+    rights: impl Iterator<Item = Right>,
+) -> Result<bool, AccessError> {
+    for right in rights {
+        if !hub.allows(caller, &right).await? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// For each action that a person may not take on an object, the right that is missing.

@@ -86,6 +86,36 @@ fn an_approval_in_one_browser_shows_in_another_which_survives_a_restart() -> Res
     })
 }
 
+#[test]
+fn the_form_for_a_pipeline_says_what_is_wrong_while_one_types() -> Result<()> {
+    run(async {
+        let fixture = BrowserFixture::new().await?;
+        let n = &fixture.place.namespace;
+        let path = format!("/pipelines/new?namespace={n}");
+        let browser = fixture.opened("editor", &["get"], &path).await?;
+        browser.until_text("You may not create pipelines here").await?;
+        browser.run("window.sameDocument = true").await?;
+        browser.write("#name", "my app").await?;
+        browser.until_text("is no name").await?;
+        browser.write("#app", "app").await?;
+        // Where it runs, and the manifest, as far as they are known.
+        browser.until_text("Add as an environment").await?;
+        browser.until_text("name: my app").await?;
+        let typed = browser.run("return document.getElementById('name').value").await?;
+        ensure!(typed == "my app", "what was typed is gone: {typed}");
+        ensure!(
+            browser.run("return window.sameDocument === true").await? == true,
+            "the page was loaded again"
+        );
+        // Enter and buttons send the form, as without the script.
+        browser.click("button[value=add-environment]").await?;
+        browser.until_text("Environment 2").await?;
+        let faults = browser.faults().await?;
+        ensure!(faults.is_empty(), "{}", faults.join("\n"));
+        Ok(())
+    })
+}
+
 /// The looks in which every page is checked.
 pub const LOOKS: [(&str, Look); 4] = [
     ("light", Look { width: 1280, dark: false }),
@@ -107,6 +137,8 @@ fn every_page_is_accessible_in_every_look_and_without_errors() -> Result<()> {
         let suspend = format!("{}/suspend", fixture.pipeline);
         let history = format!("{}/history?environment=prod", fixture.pipeline);
         let n = &fixture.place.namespace;
+        let new = format!("/pipelines/new?namespace={n}&kind=HelmRelease&app=app");
+        let edit = format!("{}/edit", fixture.pipeline);
         let trace = format!("/trace?cluster={n}/prod&kind=HelmRelease&namespace={n}&name=app");
         let mut faults = Vec::new();
         for (page, path) in [
@@ -114,6 +146,8 @@ fn every_page_is_accessible_in_every_look_and_without_errors() -> Result<()> {
             ("nothing-found", "/?q=nothing"),
             ("pipeline", &fixture.pipeline),
             ("history", &history),
+            ("new", &new),
+            ("edit", &edit),
             ("promotions", "/promotions"),
             ("promotion", &fixture.promotion),
             ("change", &change),

@@ -72,10 +72,10 @@ impl Draft {
         draft
     }
 
-    /// Adds an environment with one target, and the usual name.
+    /// Adds an environment with one target, and the first usual name that is free.
     pub fn add_environment(&mut self) {
-        let usual = ["dev", "staging", "prod"].into_iter().nth(self.environments.len());
-        let name = usual.filter(|usual| self.environments.iter().all(|known| known.name != *usual));
+        let is_free = |usual: &&str| self.environments.iter().all(|known| known.name != *usual);
+        let name = ["dev", "staging", "prod"].into_iter().find(is_free);
         let environment = DraftEnvironment {
             name: name.unwrap_or_default().into(),
             targets: vec![DraftTarget::default()],

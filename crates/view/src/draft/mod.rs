@@ -48,12 +48,18 @@ impl Draft {
     }
 }
 
-/// Removes the fields that nothing was entered for.
+/// Removes the fields that nothing was entered for, and a reference to a Secret without a name.
 fn remove_empty(value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            fields.retain(|_, field| !field.is_null() && field.as_str() != Some(""));
             fields.values_mut().for_each(remove_empty);
+            let is_empty = |name: &str, field: &Value| match field {
+                Value::Null => true,
+                Value::String(text) => text.is_empty(),
+                Value::Object(fields) => name == "secretRef" && fields.is_empty(),
+                _ => false,
+            };
+            fields.retain(|name, field| !is_empty(name, field));
         }
         Value::Array(items) => items.iter_mut().for_each(remove_empty),
         _ => {}

@@ -30,7 +30,8 @@ fn settings(delivery: &DraftDelivery, mut known: Fields) -> Fields {
         return known;
     }
     known.insert("url".into(), json!(delivery.url));
-    set(&mut known, "secretRef", is_set(&delivery.secret).map(|name| json!({"name": name})));
+    // Required by the strategy `pull-request`, so that the preview has it also while it is empty.
+    known.insert("secretRef".into(), json!({"name": delivery.secret}));
     match delivery.strategy.as_str() {
         "pull-request" => {
             known.insert("type".into(), json!(delivery.forge));

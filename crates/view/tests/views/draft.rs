@@ -108,7 +108,13 @@ fn a_draft_is_the_manifest_that_a_person_would_write() {
 #[allow(clippy::too_many_lines, reason = "a table")]
 fn each_problem_names_the_field_that_a_person_has_to_change() {
     type Change = fn(&mut Draft);
-    let table: [(&str, Change, &str, &str); 16] = [
+    let table: [(&str, Change, &str, &str); 17] = [
+        (
+            "nothing about the change request",
+            |d| d.delivery = DraftDelivery { strategy: "pull-request".into(), ..DraftDelivery::default() },
+            "spec.promotion.strategy.pull-request.type",
+            "is required",
+        ),
         ("no name", |d| d.name.clear(), "metadata.name", "is required"),
         ("no namespace", |d| d.namespace.clear(), "metadata.namespace", "is required"),
         ("a name with blanks", |d| d.name = "my app".into(), "metadata.name", "is no name"),

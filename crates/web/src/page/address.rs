@@ -20,6 +20,11 @@ pub(super) fn pipeline(namespace: &str, name: &str) -> String {
     format!("/pipelines/{namespace}/{name}")
 }
 
+/// Returns the address of the form for a pipeline.
+pub(super) fn edit(namespace: &str, name: &str) -> String {
+    format!("/pipelines/{namespace}/{name}/edit")
+}
+
 /// Returns the address of a pipeline's history.
 pub(super) fn history(namespace: &str, name: &str) -> String {
     format!("/pipelines/{namespace}/{name}/history")

@@ -1,6 +1,9 @@
 //! How pages are answered.
 
-use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS,
+};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{Html, IntoResponse, Response};
 use maud::{Markup, html};
@@ -38,7 +41,22 @@ pub(super) fn without_unsafe(html: &str) -> String {
 
 /// Sends a document that no cache and no other site gets.
 pub(super) fn send(status: StatusCode, document: Markup) -> Response {
-    let mut response = (status, Html(without_unsafe(&document.into_string()))).into_response();
+    private((status, Html(without_unsafe(&document.into_string()))).into_response())
+}
+
+/// Sends YAML as a file with a name that needs no quotes.
+pub(super) fn send_file(name: &str, yaml: String) -> Response {
+    let mut response = private(yaml.into_response());
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/yaml"));
+    if let Ok(disposition) = HeaderValue::from_str(&format!("attachment; filename=\"{name}\"")) {
+        headers.insert(CONTENT_DISPOSITION, disposition);
+    }
+    response
+}
+
+/// Returns an answer that no cache and no other site gets.
+fn private(mut response: Response) -> Response {
     for (name, value) in [
         (CACHE_CONTROL, "no-store"),
         (CONTENT_SECURITY_POLICY, POLICY),

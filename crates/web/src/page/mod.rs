@@ -6,6 +6,9 @@ mod answer;
 mod assets;
 mod clusters;
 mod confirm;
+mod draft;
+mod draft_fields;
+mod draft_preview;
 mod frame;
 mod history;
 mod live;
@@ -44,6 +47,8 @@ use crate::state::Api;
 
 /// The most bytes of a form: a token, or the reason of a rejection.
 const MAX_FORM_BYTES: usize = 32 << 10;
+/// The most bytes of the form for a Pipeline, which may have 2,000 targets.
+const MAX_DRAFT_BYTES: usize = 512 << 10;
 
 /// Returns the routes of the pages.
 pub(crate) fn routes<H: Hub>() -> Router<Api<H>> {
@@ -55,6 +60,7 @@ pub(crate) fn routes<H: Hub>() -> Router<Api<H>> {
         .route("/sign-in/link/{code}", get(sign_in::by_link::<H>))
         .route("/sign-out", post(sign_in::sign_out::<H>))
         .route("/live", get(live::live::<H>))
+        .merge(draft_routes())
         .route("/pipelines/{namespace}/{name}/history", get(page::<H>))
         .route("/promotions/{namespace}/{name}/change", get(planned::page::<H>))
         .route(
@@ -64,6 +70,14 @@ pub(crate) fn routes<H: Hub>() -> Router<Api<H>> {
         .fallback(page::<H>)
         .layer(DefaultBodyLimit::max(MAX_FORM_BYTES))
         .layer(CompressionLayer::new())
+}
+
+/// Returns the routes of the form for a Pipeline.
+fn draft_routes<H: Hub>() -> Router<Api<H>> {
+    Router::new()
+        .route("/pipelines/new", get(draft::new::<H>).post(draft::change_new::<H>))
+        .route("/pipelines/{namespace}/{name}/edit", get(draft::edit::<H>).post(draft::change::<H>))
+        .layer(DefaultBodyLimit::max(MAX_DRAFT_BYTES))
 }
 
 /// Any page that shows something.

@@ -22,7 +22,7 @@ use crate::board::ShownPipeline;
 use crate::find::find_pipeline;
 use crate::hub::Hub;
 use crate::problem::Problem;
-use crate::rights::MissingRights;
+use crate::rights::{MissingRights, missing_pipeline_right};
 use crate::state::Api;
 
 /// How many promotions of the past the page shows.
@@ -40,8 +40,10 @@ pub(super) async fn page<H: Hub>(
     let explained = explain(&pipeline, &shown.promotions, Timestamp::now());
     let rights = rights(api, caller, object, &shown, &explained).await?;
     let actions = api.actions.then_some(&rights);
+    let object_name = (object.namespace.as_str(), Some(object.name.as_str()));
+    let may_edit = missing_pipeline_right(&api.hub, caller, "update", object_name).await?.is_none();
     let mut parts = vec![
-        Part::new("head", &head(&pipeline, &shown.screen, actions)),
+        Part::new("head", &head(&pipeline, &shown.screen, (actions, may_edit))),
         Part::new("answers", &answers(&pipeline, &shown, &explained, actions)),
         Part::new("graph", &graph(&pipeline, &shown.screen)),
     ];
@@ -73,7 +75,11 @@ async fn rights<H: Hub>(
     Ok(rights)
 }
 
-fn head(pipeline: &Pipeline, screen: &PipelineScreen, actions: Option<&MissingRights>) -> Markup {
+fn head(
+    pipeline: &Pipeline,
+    screen: &PipelineScreen,
+    (actions, may_edit): (Option<&MissingRights>, bool),
+) -> Markup {
     let (namespace, name) = (&screen.namespace, &screen.name);
     let action = if screen.suspended { PersonAction::Resume } else { PersonAction::Suspend };
     html! {
@@ -82,6 +88,7 @@ fn head(pipeline: &Pipeline, screen: &PipelineScreen, actions: Option<&MissingRi
             h1 { (name) }
             @if screen.suspended { (badge(Shape::Suspended, "Suspended")) }
             span.quieter { (application(pipeline)) }
+            @if may_edit { a.button href=(address::edit(namespace, name)) { "Edit" } }
             @if let Some(rights) = actions {
                 @if rights.of(name, action.verbs()).is_none() {
                     a.button href={ "/pipelines/" (namespace) "/" (name) "/" (action.word()) } { (action.title()) " …" }
@@ -171,7 +178,8 @@ fn reasons(promotion: &Promotion) -> Markup {
     }
 }
 
-fn graph(pipeline: &Pipeline, screen: &PipelineScreen) -> Markup {
+/// Returns the environments with their targets. An environment that the screen does not have is shown without a state.
+pub(super) fn graph(pipeline: &Pipeline, screen: &PipelineScreen) -> Markup {
     let environments = tree(pipeline);
     html! {
         div.graph {

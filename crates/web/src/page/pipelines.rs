@@ -14,6 +14,7 @@ use crate::find::visible_pipelines;
 use crate::hub::Hub;
 use crate::problem::Problem;
 use crate::query::search_words;
+use crate::rights::Namespaces;
 use crate::state::Api;
 
 pub(super) async fn page<H: Hub>(api: &Api<H>, caller: &Caller, query: &ListQuery) -> Result<Page, Problem> {
@@ -31,8 +32,14 @@ pub(super) async fn page<H: Hub>(api: &Api<H>, caller: &Caller, query: &ListQuer
         .filter(|shown| attention.is_none_or(|attention| attention.is_of(&shown.screen)))
         .map(|shown| Part { id: row_id(&shown.screen), html: shown.row.clone() })
         .collect();
+    let namespaces = visible.iter().map(|shown| shown.screen.namespace.clone()).collect();
+    let may_create = !Namespaces::to_create_in(&api.hub, caller, namespaces).await?.is_empty();
     let head = html! {
-        h1 { "Pipelines" }
+        div.title {
+            h1 { "Pipelines" }
+            // Somebody without any pipeline may be allowed to create the first one of a namespace.
+            @if may_create || visible.is_empty() { a.button href="/pipelines/new" { "New pipeline" } }
+        }
         @if !visible.is_empty() { (filters(query, &found, attention)) }
         @if !board.is_complete { p.note { "Sluice is still reading: some pipelines may be missing." } }
     };
@@ -77,8 +84,8 @@ fn none() -> Markup {
         div.empty {
             p { "There is no pipeline that you may see." }
             p.quiet {
-                "A Pipeline names the environments of an application, in order. Write the first one: "
-                code { "sluice add environment --help" }
+                "A Pipeline names the environments of an application, in order. "
+                a href="/pipelines/new" { "Write the first one" }
                 ". To see those of others, you need the right to get pipelines and promotions in their namespace: the ClusterRole "
                 code { "sluice-viewer" } " has it."
             }

@@ -122,7 +122,7 @@ pub(super) fn link_page() -> Markup {
 
 /// Returns an address of this server; that of the start page for anything else.
 pub(super) fn inside(to: &str) -> String {
-    let is_page = |uri: &Uri| View::parse(uri).is_ok() || is_of_action(uri);
+    let is_page = |uri: &Uri| View::parse(uri).is_ok() || is_form(uri);
     let known = to.parse::<Uri>().ok().filter(|uri| uri.authority().is_none() && is_page(uri));
     let path = known.as_ref().and_then(|uri| uri.path_and_query()).map(|path| path.as_str());
     // Browsers take "//host" and "/\host" for another server.
@@ -130,11 +130,12 @@ pub(super) fn inside(to: &str) -> String {
     path.filter(is_path).unwrap_or("/").into()
 }
 
-/// Returns whether this is the address of a page that asks for an action, or shows what it changes.
-fn is_of_action(uri: &Uri) -> bool {
+/// Returns whether this is the address of the form for a pipeline, or of a page that asks for an action or shows what it
+/// changes.
+fn is_form(uri: &Uri) -> bool {
     let path: Vec<&str> = uri.path().split('/').skip(1).collect();
     match path.as_slice() {
-        ["promotions", _, _, "change"] => true,
+        ["promotions", _, _, "change"] | ["pipelines", _, _, "edit"] | ["pipelines", "new"] => true,
         [kind, _, _, action] => PersonAction::named(kind, action).is_some(),
         _ => false,
     }
@@ -152,6 +153,8 @@ mod tests {
             "/charts?q=a",
             "/promotions/a/b/approve",
             "/promotions/a/b/change",
+            "/pipelines/a/b/edit",
+            "/pipelines/new?namespace=apps",
         ] {
             assert_eq!(inside(to), to);
         }

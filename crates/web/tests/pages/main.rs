@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say it by failing")]
 
+mod draft;
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../api/fleet.rs"]
+mod fleet;
 #[path = "../support/world.rs"]
 mod world;
 
@@ -48,7 +52,11 @@ impl Answer {
 
 impl Browser {
     async fn new(world: &World, actions: bool, token: &str) -> Browser {
-        let router = router(Api::new(Fleet::default(), world.clone(), actions));
+        Browser::over(Fleet::default(), world, actions, token).await
+    }
+
+    async fn over(fleet: Fleet, world: &World, actions: bool, token: &str) -> Browser {
+        let router = router(Api::new(fleet, world.clone(), actions));
         let mut browser = Browser { router, cookie: String::new() };
         let answer = browser.post("/sign-in", &[("token", token)]).await;
         let cookie = answer.headers.get("set-cookie").map(|value| value.to_str().unwrap().to_string());
@@ -102,7 +110,7 @@ async fn event(stream: &mut BodyDataStream) -> String {
     String::from_utf8(next.unwrap().unwrap().to_vec()).unwrap()
 }
 
-const PAGES: [&str; 10] = [
+const PAGES: [&str; 12] = [
     "/",
     "/pipelines/apps/podinfo",
     "/pipelines/apps/podinfo/history?environment=prod",
@@ -113,6 +121,8 @@ const PAGES: [&str; 10] = [
     "/images",
     "/?q=podinfo&of=person",
     "/charts?cluster=fleet/eu",
+    "/pipelines/new",
+    "/pipelines/apps/podinfo/edit",
 ];
 
 #[tokio::test]

@@ -1,0 +1,244 @@
+//! The form for a Pipeline: a new one, or an edit of one. Each answer is a whole page, so that every button works without
+//! the script; with it, the page follows the typing.
+
+use std::time::Instant;
+
+use axum::Form;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use maud::{Markup, html};
+use serde::Deserialize;
+use sluice_api::Pipeline;
+use sluice_core::access::Caller;
+use sluice_core::dns_name::is_subdomain;
+use sluice_view::draft::{CheckedDraft, Draft};
+use sluice_view::object_name::ObjectName;
+
+use super::address;
+use super::answer::{problem_page, send, send_file, sentence};
+use super::draft_fields::{DraftForm, fields};
+use super::draft_preview::preview;
+use super::frame::{Page, Section, document};
+use super::person::Person;
+use crate::choices::Choices;
+use crate::draft_form::{DO, DraftStep, draft};
+use crate::find::find_pipeline;
+use crate::hub::Hub;
+use crate::origin_check::{check_origin, not_from_here};
+use crate::problem::Problem;
+use crate::rights::missing_pipeline_right;
+use crate::state::Api;
+
+/// So many targets cost as much as one more request: the rules compare each target of an environment with all others.
+const TARGETS_OF_A_REQUEST: usize = 16;
+
+/// What the address of a new Pipeline names.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct NewQuery {
+    /// The namespace of the Pipeline.
+    namespace: String,
+    /// The kind of the application.
+    kind: String,
+    /// The name of the application.
+    app: String,
+}
+
+/// A page with an empty form.
+pub(super) async fn new<H: Hub>(
+    State(api): State<Api<H>>,
+    Query(query): Query<NewQuery>,
+    person: Person,
+) -> Response {
+    let mut draft = Draft::new(&query.namespace);
+    if !query.kind.is_empty() {
+        (draft.app_kind, draft.app_name) = (query.kind, query.app);
+    }
+    answer(&api, &person, draft, None, &DraftStep::Look).await
+}
+
+/// A page with what was entered for a new Pipeline.
+pub(super) async fn change_new<H: Hub>(
+    State(api): State<Api<H>>,
+    headers: HeaderMap,
+    person: Person,
+    Form(fields): Form<Vec<(String, String)>>,
+) -> Response {
+    changed(&api, &headers, &person, &fields, None).await
+}
+
+/// A page with the form of a Pipeline.
+pub(super) async fn edit<H: Hub>(
+    State(api): State<Api<H>>,
+    Path((namespace, name)): Path<(String, String)>,
+    person: Person,
+) -> Response {
+    match find_pipeline(&api, &person.caller, &ObjectName { namespace, name }).await {
+        Ok(shown) => {
+            let pipeline = shown.stored.whole();
+            let draft = Draft::from(&pipeline);
+            answer(&api, &person, draft, Some(pipeline), &DraftStep::Look).await
+        }
+        Err(problem) => problem_page(&problem, &person.viewer(api.actions)),
+    }
+}
+
+/// A page with what was entered for a Pipeline.
+pub(super) async fn change<H: Hub>(
+    State(api): State<Api<H>>,
+    Path((namespace, name)): Path<(String, String)>,
+    headers: HeaderMap,
+    person: Person,
+    Form(fields): Form<Vec<(String, String)>>,
+) -> Response {
+    match find_pipeline(&api, &person.caller, &ObjectName { namespace, name }).await {
+        Ok(shown) => changed(&api, &headers, &person, &fields, Some(shown.stored.whole())).await,
+        Err(problem) => problem_page(&problem, &person.viewer(api.actions)),
+    }
+}
+
+async fn changed<H: Hub>(
+    api: &Api<H>,
+    headers: &HeaderMap,
+    person: &Person,
+    fields: &[(String, String)],
+    edited: Option<Pipeline>,
+) -> Response {
+    let value = |name: &str| fields.iter().find(|(field, _)| field == name).map_or("", |(_, value)| value);
+    if check_origin(headers, api.page_url.as_deref()).is_err() || !person.has_form(value("token")) {
+        return problem_page(&not_from_here(), &person.viewer(api.actions));
+    }
+    let mut draft = draft(fields);
+    if let Some(Pipeline { metadata, .. }) = &edited {
+        draft.namespace = metadata.namespace.clone().unwrap_or_default();
+        draft.name = metadata.name.clone().unwrap_or_default();
+    }
+    let step = DraftStep::parse(value(DO));
+    step.apply(&mut draft);
+    answer(api, person, draft, edited, &step).await
+}
+
+/// Answers with the page, or with the manifest if a person asked for it and it is valid.
+async fn answer<H: Hub>(
+    api: &Api<H>,
+    person: &Person,
+    draft: Draft,
+    edited: Option<Pipeline>,
+    step: &DraftStep,
+) -> Response {
+    match form(api, &person.caller, draft, edited, step).await {
+        Ok(form) if *step == DraftStep::Download && form.is_complete() => {
+            send_file(&file_name(&form.draft), form.checked.yaml)
+        }
+        Ok(form) => {
+            let is_refused = *step == DraftStep::Download;
+            let status = if is_refused { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::OK };
+            send(status, document(&page(&form, person), &person.viewer(api.actions), ""))
+        }
+        Err(problem) => problem_page(&problem, &person.viewer(api.actions)),
+    }
+}
+
+async fn form<H: Hub>(
+    api: &Api<H>,
+    caller: &Caller,
+    draft: Draft,
+    edited: Option<Pipeline>,
+    step: &DraftStep,
+) -> Result<DraftForm, Problem> {
+    let missing_right = missing_right(api, caller, &draft, edited.is_some()).await?;
+    let targets: usize = draft.environments.iter().map(|environment| environment.targets.len()).sum();
+    api.budgets.spend(caller.limit_group(), targets / TARGETS_OF_A_REQUEST, Instant::now())?;
+    let choices = match edited {
+        Some(_) => Choices::of(api, caller, &draft).await?,
+        None => Choices::of_new(api, caller, &draft).await?,
+    };
+    let (draft, edited, checked) = checked(draft, edited).await?;
+    Ok(DraftForm {
+        draft,
+        edited,
+        checked,
+        choices,
+        missing_right,
+        shows_missing: !matches!(
+            step,
+            DraftStep::Look | DraftStep::AddEnvironment | DraftStep::AddTarget(_) | DraftStep::AddPlace(..)
+        ),
+    })
+}
+
+/// Checks a draft, on a thread on which nothing else waits: many targets take a while.
+async fn checked(
+    draft: Draft,
+    edited: Option<Pipeline>,
+) -> Result<(Draft, Option<Pipeline>, CheckedDraft), Problem> {
+    let check = move || {
+        let checked = draft.check(edited.as_ref());
+        (draft, edited, checked)
+    };
+    let failed = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the form cannot be checked");
+    tokio::task::spawn_blocking(check).await.map_err(failed)
+}
+
+/// Returns which right a person lacks to make the change; `None` if it is not known yet where the Pipeline will be.
+async fn missing_right<H: Hub>(
+    api: &Api<H>,
+    caller: &Caller,
+    draft: &Draft,
+    is_edit: bool,
+) -> Result<Option<String>, Problem> {
+    let (namespace, name) = (draft.namespace.as_str(), draft.name.as_str());
+    Ok(match is_edit {
+        true => missing_pipeline_right(&api.hub, caller, "update", (namespace, Some(name))).await?,
+        false if namespace.is_empty() => None,
+        false => missing_pipeline_right(&api.hub, caller, "create", (namespace, None)).await?,
+    })
+}
+
+fn file_name(draft: &Draft) -> String {
+    if is_subdomain(&draft.name) { format!("{}.yaml", draft.name) } else { "pipeline.yaml".into() }
+}
+
+fn page(form: &DraftForm, person: &Person) -> Page {
+    let Draft { namespace, name, .. } = &form.draft;
+    let title = match form.edited {
+        Some(_) => format!("Edit {name}"),
+        None => "New pipeline".into(),
+    };
+    let content = html! {
+        (crumbs(form, namespace, name))
+        h1 { (title) }
+        @if let Some(missing) = &form.missing_right {
+            p.note role="status" { (sentence(&may_not(form, missing))) }
+        }
+        div.draft {
+            form.draft-form method="post" {
+                input type="hidden" name="token" value=(person.form_token());
+                (fields(form))
+            }
+            (preview(form))
+        }
+    };
+    Page::one(&title, Section::Pipelines, &content)
+}
+
+fn crumbs(form: &DraftForm, namespace: &str, name: &str) -> Markup {
+    html! {
+        p.crumbs {
+            a href="/" { "Pipelines" }
+            @if form.edited.is_some() {
+                " / " (namespace) " / " a href=(address::pipeline(namespace, name)) { (name) }
+            }
+        }
+    }
+}
+
+/// Returns the sentence for a person who lacks a right.
+fn may_not(form: &DraftForm, missing: &str) -> String {
+    let verb = if form.edited.is_some() { "change this pipeline" } else { "create pipelines here" };
+    format!(
+        "you may not {verb}: you do not have {missing}. The ClusterRole sluice-editor has it; the owners of the \
+         namespace can bind it to you. You can fill in the form and give them the YAML."
+    )
+}

@@ -1,0 +1,90 @@
+//! The preview of a Pipeline: what is still wrong, the graph of its environments, the manifest, and where to put it.
+
+use maud::{Markup, html};
+use sluice_api::Pipeline;
+use sluice_view::status::PipelineScreen;
+
+use super::answer::sentence;
+use super::draft_fields::DraftForm;
+use super::pipeline::graph;
+
+/// The label by which kustomize-controller names the Kustomization that applied an object
+/// ([kustomize-controller](https://fluxcd.io/flux/components/kustomize/kustomizations/)).
+const APPLIED_BY: [&str; 2] = ["kustomize.toolkit.fluxcd.io/namespace", "kustomize.toolkit.fluxcd.io/name"];
+
+/// Returns the preview.
+pub(super) fn preview(form: &DraftForm) -> Markup {
+    html! {
+        section.preview aria-label="Preview" {
+            (state(form))
+            @if let Some(pipeline) = form.checked.pipeline.as_ref().filter(|p| !p.spec.environments.is_empty()) {
+                h2 { "Environments" }
+                (graph(pipeline, &PipelineScreen::default()))
+            }
+            h2 { "YAML" }
+            pre.yaml tabindex="0" { (form.checked.yaml) }
+            (where_to(form))
+        }
+    }
+}
+
+fn state(form: &DraftForm) -> Markup {
+    let others = form.other_problems();
+    let (all, missing) = (form.checked.problems.len(), form.missing());
+    html! {
+        div role="status" {
+            @if form.is_complete() {
+                section.answer.ready-answer { div { p.why { "Valid: an API server accepts this pipeline." } } }
+            } @else if all == missing {
+                section.answer { div { p.why { "Still empty: " (count(missing, "field")) "." } } }
+            } @else {
+                section.answer.failed-answer { div {
+                    p.why { (count(all - missing, "problem")) " to correct." }
+                    @if missing > 0 { p.small.quiet { "Still empty: " (count(missing, "field")) "." } }
+                    @for problem in &others {
+                        p.small { span.mono { (problem.path) } ": " (problem.message) }
+                    }
+                } }
+            }
+        }
+    }
+}
+
+fn count(n: usize, thing: &str) -> String {
+    if n == 1 { format!("1 {thing}") } else { format!("{n} {thing}s") }
+}
+
+/// Returns where the manifest belongs. Nothing is written to the cluster.
+fn where_to(form: &DraftForm) -> Markup {
+    let namespace = match form.draft.namespace.as_str() {
+        "" => "of the pipeline",
+        namespace => namespace,
+    };
+    html! {
+        p.small.quiet {
+            "Sluice writes nothing to the cluster. "
+            @match form.edited.as_ref().and_then(applied_by) {
+                Some(applied_by) => {
+                    (sentence(&applied_by))
+                }
+                None => {
+                    "Commit this file to the repository that Flux applies to the cluster with Sluice, next to the other objects of namespace "
+                    span.mono { (namespace) } "; or apply it with kubectl."
+                }
+            }
+        }
+        @if form.edited.is_some() {
+            p.small.quiet { "Fields that this form does not show are kept. Comments of your file are not in this text: take over the changes." }
+        }
+    }
+}
+
+/// Returns which Kustomization applies a Pipeline, as a sentence.
+fn applied_by(pipeline: &Pipeline) -> Option<String> {
+    let labels = pipeline.metadata.labels.as_ref()?;
+    let [namespace, name] = APPLIED_BY.map(|key| labels.get(key));
+    Some(format!(
+        "the Kustomization {}/{} applies this pipeline: change the file in its repository. Flux sets back what is changed in the cluster",
+        namespace?, name?
+    ))
+}
