@@ -6,6 +6,7 @@ pub mod image;
 pub mod notification;
 mod source;
 mod source_ref;
+pub mod trigger_facts;
 
 use kube::core::Object;
 use serde::{Deserialize, Serialize};
@@ -25,15 +26,6 @@ pub type HelmRelease = Object<HelmReleaseSpec, FluxStatus>;
 pub const KUSTOMIZE_GROUP: &str = "kustomize.toolkit.fluxcd.io";
 /// Group of HelmRelease.
 pub const HELM_GROUP: &str = "helm.toolkit.fluxcd.io";
-
-/// Returns the object of this namespace and name; `None` if there is none.
-pub fn find<'a, S: Clone, T: Clone>(
-    objects: &'a [Object<S, T>],
-    namespace: &str,
-    name: &str,
-) -> Option<&'a Object<S, T>> {
-    objects.iter().find(|object| name_of(*object) == (namespace.into(), name.into()))
-}
 
 /// Returns the namespace and name of an object.
 pub fn name_of<S: Clone, T: Clone>(object: &Object<S, T>) -> (String, String) {

@@ -1,15 +1,14 @@
 //! `sluice triggers`: what starts a pipeline.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use jiff::Timestamp;
 use kube::api::ApiResource;
 use serde::de::DeserializeOwned;
-use sluice_api::flux::image::IMAGE_GROUP;
-use sluice_api::flux::notification::NOTIFICATION_GROUP;
-use sluice_api::flux::{HELM_GROUP, KUSTOMIZE_GROUP};
-use sluice_core::fleet::Kind;
-use sluice_view::triggers::{FluxObjects, TriggerView, triggers};
+use sluice_core::fleet::{ClusterKey, Kind};
+use sluice_view::triggers::{ReadObjects, TriggerObjects, TriggerView, triggers};
 
 use crate::age::since;
 use crate::cluster_flags::ClusterFlags;
@@ -21,11 +20,6 @@ use crate::objects;
 use crate::output::{DataFormat, view};
 use crate::reference;
 use crate::terminal::{Io, Symbol};
-
-/// The group of Flux's sources.
-const SOURCE_GROUP: &str = "source.toolkit.fluxcd.io";
-/// The kinds of Flux's sources.
-const SOURCES: [&str; 5] = ["GitRepository", "OCIRepository", "HelmRepository", "HelmChart", "Bucket"];
 
 /// Arguments of `sluice triggers`.
 #[derive(Args, Clone, Debug)]
@@ -46,10 +40,7 @@ pub struct Triggers {
 }
 
 pub(crate) async fn run(args: &Triggers, io: &mut Io<'_>) -> Outcome {
-    let connection = args.cluster.open(Some(API_CALL_TIMEOUT))?;
-    let (pipeline, promotions) = load::pipeline(&connection, &args.pipeline, io).await?;
-    let flux = read(&connection, io).await?;
-    let found = triggers(&pipeline, &promotions, &flux);
+    let found = of_hub(args, io).await?;
     if let Some(format) = args.output {
         return Ok(view(format, "Triggers", &found, io.out)?);
     }
@@ -67,9 +58,18 @@ pub(crate) async fn run(args: &Triggers, io: &mut Io<'_>) -> Outcome {
     Ok(())
 }
 
+/// Returns what starts the pipeline, from the objects of the hub.
+async fn of_hub(args: &Triggers, io: &mut Io<'_>) -> Outcome<Vec<TriggerView>> {
+    let connection = args.cluster.open(Some(API_CALL_TIMEOUT))?;
+    let (pipeline, promotions) = load::pipeline(&connection, &args.pipeline, io).await?;
+    let objects = TriggerObjects::from(&read(&connection, io).await?);
+    Ok(triggers(&pipeline, &promotions, &BTreeMap::from([(ClusterKey::Local, Ok(objects))])))
+}
+
 fn lines(trigger: &TriggerView, now: Timestamp) -> Vec<String> {
     let last = trigger.last.map(|at| format!(", last {} ago", since(*at, now))).unwrap_or_default();
-    let mut lines = vec![format!("  {}{last}", trigger.what), format!("    {}", trigger.how)];
+    let on = if trigger.cluster.is_empty() { String::new() } else { format!(" on {}", trigger.cluster) };
+    let mut lines = vec![format!("  {}{on}{last}", trigger.what), format!("    {}", trigger.how)];
     if !trigger.problem.is_empty() {
         lines.push(format!("    {} {}", Symbol::Failed.glyph(), trigger.problem));
     }
@@ -77,33 +77,28 @@ fn lines(trigger: &TriggerView, now: Timestamp) -> Vec<String> {
 }
 
 /// Reads the objects of Flux.
-async fn read(connection: &Connection, io: &mut Io<'_>) -> Outcome<FluxObjects> {
+async fn read(connection: &Connection, io: &mut Io<'_>) -> Outcome<ReadObjects> {
     let mut sources = Vec::new();
-    for kind in SOURCES {
-        let of_kind = list(connection, SOURCE_GROUP, kind, io).await?;
-        sources.extend(of_kind.into_iter().map(|source| (kind.to_string(), source)));
+    for kind in Kind::SHOWN.into_iter().chain([Kind::GitRepository]) {
+        let of_kind = list(connection, kind, io).await?;
+        sources.extend(of_kind.into_iter().map(|source| (kind, source)));
     }
-    Ok(FluxObjects {
-        kustomizations: list(connection, KUSTOMIZE_GROUP, Kind::Kustomization.name(), io).await?,
-        releases: list(connection, HELM_GROUP, Kind::HelmRelease.name(), io).await?,
+    Ok(ReadObjects {
+        kustomizations: list(connection, Kind::Kustomization, io).await?,
+        releases: list(connection, Kind::HelmRelease, io).await?,
         sources,
-        policies: list(connection, IMAGE_GROUP, "ImagePolicy", io).await?,
-        automations: list(connection, IMAGE_GROUP, "ImageUpdateAutomation", io).await?,
-        receivers: list(connection, NOTIFICATION_GROUP, "Receiver", io).await?,
-        alerts: list(connection, NOTIFICATION_GROUP, "Alert", io).await?,
-        providers: list(connection, NOTIFICATION_GROUP, "Provider", io).await?,
+        policies: list(connection, Kind::ImagePolicy, io).await?,
+        automations: list(connection, Kind::ImageUpdateAutomation, io).await?,
+        receivers: list(connection, Kind::Receiver, io).await?,
+        alerts: list(connection, Kind::Alert, io).await?,
+        providers: list(connection, Kind::Provider, io).await?,
     })
 }
 
 /// Lists the objects of a kind, of all namespaces or, if that is forbidden, of the pipeline's. A kind that the cluster does
 /// not have, or that the user may not list, has none.
-async fn list<K: DeserializeOwned>(
-    connection: &Connection,
-    group: &str,
-    kind: &str,
-    io: &mut Io<'_>,
-) -> Outcome<Vec<K>> {
-    let Some(resource) = served(connection, group, kind).await? else { return Ok(Vec::new()) };
+async fn list<K: DeserializeOwned>(connection: &Connection, kind: Kind, io: &mut Io<'_>) -> Outcome<Vec<K>> {
+    let Some(resource) = served(connection, kind).await? else { return Ok(Vec::new()) };
     for namespace in [None, Some(connection.namespace.as_str())] {
         match objects::list_of(connection, &resource, namespace, io).await {
             Ok(found) => return Ok(found),
@@ -117,10 +112,10 @@ async fn list<K: DeserializeOwned>(
 }
 
 /// Returns a kind in the version that the cluster prefers; `None` if it does not have the kind.
-async fn served(connection: &Connection, group: &str, kind: &str) -> Outcome<Option<ApiResource>> {
-    match kube::discovery::group(&connection.client, group).await {
+async fn served(connection: &Connection, kind: Kind) -> Outcome<Option<ApiResource>> {
+    match kube::discovery::group(&connection.client, kind.resource().0).await {
         Err(kube::Error::Discovery(_)) => Ok(None),
         Err(error) => Err(connection.explain(error)),
-        Ok(served) => Ok(served.recommended_kind(kind).map(|(resource, _)| resource)),
+        Ok(served) => Ok(served.recommended_kind(kind.name()).map(|(resource, _)| resource)),
     }
 }

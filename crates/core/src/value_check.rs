@@ -29,6 +29,23 @@ pub fn is_unsafe(c: char) -> bool {
     c.is_control() || invisible
 }
 
+/// Returns a text of another program for people: without unsafe characters, and of at most this many bytes and an ellipsis.
+pub fn visible(text: &str, max_bytes: usize) -> String {
+    let mut visible: String = text.chars().filter(|c| !is_unsafe(*c)).take(max_bytes + 1).collect();
+    cut(&mut visible, max_bytes);
+    visible
+}
+
+/// Shortens a text to at most this many bytes, and an ellipsis. Messages of other programs can be of any length,
+/// and an object cannot.
+pub fn cut(text: &mut String, max_bytes: usize) {
+    if text.len() > max_bytes {
+        let end = (0..=max_bytes).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
+    }
+}
+
 /// Checks a value that a cluster or a caller reports for a facet.
 ///
 /// # Errors

@@ -15,9 +15,10 @@ pub const DEV_FILE: &str = "clusters/dev/podinfo.yaml";
 /// The user of Sluice on every cluster: the service account of `deploy/`.
 pub const USER: &str = "system:serviceaccount:sluice-system:sluice";
 /// The rights that `deploy/` grants to that user on the hub.
-pub const HUB_RIGHTS: [&str; 3] = [
+pub const HUB_RIGHTS: [&str; 4] = [
     include_str!("../../../deploy/namespace.yaml"),
     include_str!("../../../deploy/reader/role.yaml"),
+    include_str!("../../../deploy/reader/hub.yaml"),
     include_str!("../../../deploy/rbac.yaml"),
 ];
 /// The roles of people that `deploy/` has.

@@ -10,9 +10,6 @@ use sluice_core::Time;
 use super::condition::FluxCondition;
 use super::source_ref::SourceRef;
 
-/// Group of ImagePolicy and ImageUpdateAutomation.
-pub const IMAGE_GROUP: &str = "image.toolkit.fluxcd.io";
-
 /// Chooses the newest image of a repository, v1 or v1beta2.
 pub type ImagePolicy = Object<ImagePolicySpec, ImagePolicyStatus>;
 /// Writes chosen images into files of a repository, v1 or v1beta2.

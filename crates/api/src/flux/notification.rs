@@ -7,9 +7,6 @@ use serde_json::Value;
 
 use super::condition::FluxCondition;
 
-/// Group of Receiver, Alert and Provider.
-pub const NOTIFICATION_GROUP: &str = "notification.toolkit.fluxcd.io";
-
 /// Has Flux reconcile objects when a webhook arrives, v1.
 pub type Receiver = Object<ReceiverSpec, ReceiverStatus>;
 /// Sends events of objects to a Provider, v1beta3 or older. It has no status.
@@ -46,10 +43,9 @@ pub struct ReceiverSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReceiverStatus {
-    /// Its conditions.
+    /// Its conditions. Sluice does not read `webhookPath`: who knows the path can call a Receiver of type generic
+    /// (notification-controller, `internal/server/receiver_handlers.go`).
     pub conditions: Vec<FluxCondition>,
-    /// The path of its address at the notification-controller.
-    pub webhook_path: String,
 }
 
 /// The fields that Sluice reads of an Alert's spec.

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use kube::core::Object;
 use serde::{Deserialize, Serialize};
+use sluice_core::Time;
+use sluice_core::fleet::Kind;
 
 use super::condition::FluxCondition;
 use super::source_ref::SourceRef;
@@ -36,6 +38,42 @@ pub struct SourceSpec {
     pub version: String,
     /// HelmChart and ExternalArtifact: where it comes from.
     pub source_ref: Option<SourceRef>,
+}
+
+impl SourceSpec {
+    /// Returns the branch that a GitRepository follows. If it names a tag, a range or a commit, Flux ignores the branch, and
+    /// the branch here is empty, as that of all other kinds.
+    pub fn branch(&self, kind: Kind) -> String {
+        if kind != Kind::GitRepository {
+            return String::new();
+        }
+        let reference = self.reference.clone().unwrap_or_default();
+        let is_pinned = reference.tag.is_some() || reference.semver.is_some() || reference.commit.is_some();
+        match (&reference.name, &reference.branch) {
+            (Some(name), _) => name.strip_prefix("refs/heads/").unwrap_or_default().to_string(),
+            _ if is_pinned => String::new(),
+            (None, branch) => branch.clone().unwrap_or_else(|| "master".into()),
+        }
+    }
+
+    /// Says what a source follows: `branch main`, `tag v1`, `range >=1.0`, `version 6.x`; empty for everything there.
+    pub fn follows(&self, kind: Kind) -> String {
+        let fixed = self.reference.as_ref().and_then(SourceReference::fixed);
+        match (fixed, self.branch(kind).as_str(), self.version.as_str()) {
+            (Some((what, value)), ..) => format!("{what} {value}"),
+            (None, "", "") => String::new(),
+            (None, "", version) => format!("version {version}"),
+            (None, branch, _) => format!("branch {branch}"),
+        }
+    }
+
+    /// Returns the address of a source.
+    pub fn address(&self, kind: Kind) -> String {
+        match kind {
+            Kind::Bucket => format!("{}/{}", self.endpoint, self.bucket_name),
+            _ => self.url.clone(),
+        }
+    }
 }
 
 /// The part of a repository that Flux follows.
@@ -87,10 +125,12 @@ pub struct SourceStatus {
 
 /// What Flux has fetched from a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Artifact {
     /// The revision, such as `main@sha1:<commit>` or `6.7.1@sha256:<digest>`.
     pub revision: String,
+    /// When it was fetched.
+    pub last_update_time: Option<Time>,
     /// The annotations of an OCI artifact.
     pub metadata: BTreeMap<String, String>,
 }

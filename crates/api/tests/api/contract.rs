@@ -22,6 +22,7 @@ use sluice_api::flux::{
 };
 use sluice_api::gitops_cluster::GitopsClusterSpec;
 use sluice_api::pipeline::SecretRef;
+use sluice_core::fleet::Kind;
 
 fn some(text: &str) -> Option<String> {
     Some(text.into())
@@ -119,7 +120,11 @@ fn source_status() -> SourceStatus {
         observed_generation: Some(1),
         conditions: conditions(),
         // The names in the metadata are free.
-        artifact: Some(Artifact { revision: "r".into(), metadata: BTreeMap::new() }),
+        artifact: Some(Artifact {
+            revision: "r".into(),
+            last_update_time: Some("2026-11-21T10:00:00Z".parse().unwrap()),
+            metadata: BTreeMap::new(),
+        }),
         observed_source_artifact_revision: some("r"),
     }
 }
@@ -152,7 +157,7 @@ fn image_update_automation() -> Value {
 fn receiver() -> Value {
     let resources = vec![ObjectsRef { kind: "k".into(), name: "n".into(), namespace: some("ns") }];
     let spec = ReceiverSpec { suspend: true, type_: "t".into(), resources };
-    object(spec, ReceiverStatus { conditions: conditions(), webhook_path: "p".into() })
+    object(spec, ReceiverStatus { conditions: conditions() })
 }
 
 fn alert() -> Value {
@@ -303,8 +308,9 @@ fn groups_and_names_are_those_of_flux() {
     let group = |kind: &str| crds.iter().find(|c| c.spec.names.kind == kind).map(|c| c.spec.group.clone());
     assert_eq!(group("Kustomization").as_deref(), Some(sluice_api::flux::KUSTOMIZE_GROUP));
     assert_eq!(group("HelmRelease").as_deref(), Some(sluice_api::flux::HELM_GROUP));
-    assert_eq!(group("ImagePolicy").as_deref(), Some(sluice_api::flux::image::IMAGE_GROUP));
-    assert_eq!(group("Receiver").as_deref(), Some(sluice_api::flux::notification::NOTIFICATION_GROUP));
+    for kind in Kind::SHOWN_ON_HUB {
+        assert_eq!(group(kind.name()).as_deref(), Some(kind.resource().0));
+    }
     let cluster = sluice_api::gitops_cluster::gitops_cluster_resource();
     let crd = crds.iter().find(|c| c.spec.names.kind == cluster.kind).unwrap();
     assert_eq!((&crd.spec.group, &crd.spec.names.plural), (&cluster.group, &cluster.plural));

@@ -11,3 +11,4 @@ mod manifests;
 mod requests;
 mod rules;
 mod shown;
+mod trigger_facts;

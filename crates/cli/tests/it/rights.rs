@@ -371,6 +371,7 @@ async fn only_the_controller_creates_promotions_and_writes_statuses() -> Result<
     // The controller's service account may.
     hub.namespace("sluice-system").await?;
     hub.apply_yaml(&deployed("reader/role.yaml")?).await?;
+    hub.apply_yaml(&deployed("reader/hub.yaml")?).await?;
     hub.apply_yaml(&deployed("rbac.yaml")?).await?;
     let sluice = User::with(&place, "sluice", &hub.service_account("sluice-system", "sluice").await?).await?;
     eventually(WAIT_TIMEOUT, || async {

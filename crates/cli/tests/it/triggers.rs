@@ -36,9 +36,9 @@ async fn the_triggers_of_a_pipeline_are_read_from_flux() -> Result<()> {
       Kustomization triggers/podinfo
         applies what GitRepository triggers/fleet (branch main of https://git.example.com/fleet) has in dev
       ImageUpdateAutomation triggers/images
-        writes new images into the files of GitRepository fleet in dev
+        writes new images into the files of GitRepository triggers/fleet in dev
       Receiver triggers/github
-        a webhook of github at an address that is not known yet makes Flux look at GitRepository triggers/fleet immediately
+        a webhook of github makes Flux look at GitRepository triggers/fleet immediately (kubectl get receiver github -n triggers shows its path)
     ");
     let data = place.sluice(&["triggers", "podinfo", "-o", "json"]).await;
     let data: serde_json::Value = serde_json::from_str(&data.out)?;

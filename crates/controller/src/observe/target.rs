@@ -310,7 +310,7 @@ impl OwnedTree<'_> {
                     self.add_health(nested.status.health, message);
                     self.add_owned(owned, nested, visited, depth - 1)?;
                 }
-                Fact::Source(_) | Fact::Namespace { .. } => {}
+                Fact::Source(_) | Fact::Trigger(_) | Fact::Namespace { .. } => {}
             }
         }
         Ok(())

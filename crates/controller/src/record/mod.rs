@@ -13,6 +13,7 @@ pub mod tampered;
 pub use create::create;
 
 use sluice_core::value_check;
+pub(crate) use sluice_core::value_check::cut;
 
 /// Returns the message of another program without characters that a terminal would interpret or that no reader sees, in
 /// at most this many bytes and an ellipsis.
@@ -21,14 +22,4 @@ pub(crate) fn safe_message(text: &str, max_bytes: usize) -> String {
     let mut message: String = text.chars().filter(is_safe).take(max_bytes + 1).collect();
     cut(&mut message, max_bytes);
     message
-}
-
-/// Shortens a text to at most this many bytes, and an ellipsis. Messages of other programs can be of any length,
-/// and an object cannot.
-pub(crate) fn cut(text: &mut String, max_bytes: usize) {
-    if text.len() > max_bytes {
-        let end = (0..=max_bytes).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
-        text.truncate(end);
-        text.push('…');
-    }
 }

@@ -25,7 +25,7 @@ use super::relist::{Lists, ScopeLists};
 use super::served;
 use super::stream::{ObjectEvent, ParsedObjectApi, WatchFailure, follow};
 use crate::observe::ObserveScope;
-use crate::observe::facts::{helm_release, kustomization, metadata, source, workload};
+use crate::observe::facts::{helm_release, kustomization, metadata, source, trigger, workload};
 use sluice_core::fleet::{ClusterEvent, ClusterKey, Fact, Kind, ObjectKey};
 
 /// The pause between two probes of a cluster.
@@ -123,7 +123,7 @@ impl ClusterSession {
                     // A kubeconfig that was read before stays valid.
                     let why = format!(
                         "Secret {full_name} cannot be read: {}",
-                        secret_message(&key, failure.error())
+                        read_error::secret_message(&key, failure.error())
                     );
                     sender.send_if_modified(|current| match current {
                         Some(Ok(_)) => false,
@@ -233,8 +233,7 @@ impl ClusterSession {
     /// Otherwise, the list of workloads could be older, and lack workloads that the listed Flux objects have made.
     async fn spawn_watches(&self, client: &Client, send: &impl SendEvent) -> JoinSet<()> {
         let mut watches = JoinSet::new();
-        let shown = Kind::SHOWN.into_iter().filter(|_| self.observe == ObserveScope::All);
-        let kinds: Vec<Kind> = Kind::DECIDING.into_iter().chain(shown).collect();
+        let kinds = self.observe.kinds(&self.key);
         // If the cluster does not say what it serves, each watch asks again and reports the error.
         let mut served = served::find_all(client, &kinds).await.unwrap_or_default();
         let (unreported, reported) = watch::channel(BTreeSet::from([Kind::Kustomization, Kind::HelmRelease]));
@@ -443,6 +442,11 @@ impl ClusterSession {
             Kind::Deployment | Kind::StatefulSet | Kind::DaemonSet | Kind::CronJob => {
                 scope.watch(|o| workload::facts(kind, o), send).await
             }
+            Kind::ImagePolicy => scope.watch(trigger::image_policy, send).await,
+            Kind::ImageUpdateAutomation => scope.watch(trigger::image_update_automation, send).await,
+            Kind::Receiver => scope.watch(trigger::receiver, send).await,
+            Kind::Alert => scope.watch(trigger::alert, send).await,
+            Kind::Provider => scope.watch(trigger::provider, send).await,
         }
     }
 }
@@ -586,15 +590,5 @@ async fn probe(client: &Client) -> Result<(), ReadError> {
         Err(_) => {
             Err(ReadError::Unreachable(format!("no answer within {} seconds", PROBE_TIMEOUT.as_secs())))
         }
-    }
-}
-
-/// Returns why the Secret with the kubeconfig of a cluster cannot be read, and what to do.
-fn secret_message(key: &ClusterKey, error: &kube::Error) -> String {
-    match ReadError::from(error) {
-        ReadError::Forbidden(message) => format!(
-            "{message}; grant the controller get, list and watch on that Secret, which holds the kubeconfig of {key}"
-        ),
-        other => read_error::cluster_message(&ClusterKey::Local, &other),
     }
 }

@@ -140,3 +140,13 @@ pub fn kind_message(key: &ClusterKey, kind: Kind, namespace: Option<&str>, error
         error => format!("{plural}{scope} cannot be read: {}", cluster_message(key, error)),
     }
 }
+
+/// Returns why the Secret with the kubeconfig of a cluster cannot be read, and what to do.
+pub fn secret_message(key: &ClusterKey, error: &kube::Error) -> String {
+    match ReadError::from(error) {
+        ReadError::Forbidden(message) => format!(
+            "{message}; grant the controller get, list and watch on that Secret, which holds the kubeconfig of {key}"
+        ),
+        other => cluster_message(&ClusterKey::Local, &other),
+    }
+}

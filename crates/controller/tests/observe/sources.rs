@@ -184,6 +184,9 @@ fn kinds_that_only_views_show_neither_delay_a_cluster_nor_reconcile_a_pipeline()
         ClusterEvent::Absent(Kind::Bucket),
         ClusterEvent::Unreadable(Kind::OciRepository, None, "forbidden".into()),
         ClusterEvent::ByNamespace(Kind::ExternalArtifact),
+        ClusterEvent::Listed(Kind::Receiver, None, Vec::new()),
+        ClusterEvent::Absent(Kind::ImagePolicy),
+        ClusterEvent::Unreadable(Kind::Alert, None, "forbidden".into()),
     ] {
         assert_eq!(index.apply(&hub, event), AffectedTargets::None);
     }
@@ -191,4 +194,9 @@ fn kinds_that_only_views_show_neither_delay_a_cluster_nor_reconcile_a_pipeline()
     stranger["metadata"]["labels"] = json!({});
     let nobody = AffectedTargets::InNamespaces(Default::default());
     assert_eq!(applied(&mut index, &stranger), nobody);
+    for kind in Kind::SHOWN_ON_HUB {
+        let object = json!({"apiVersion": "v1", "kind": kind.name(), "spec": {},
+            "metadata": {"namespace": "apps", "name": "podinfo"}});
+        assert_eq!(applied(&mut index, &object), nobody, "{kind:?}");
+    }
 }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use sluice_api::flux::{HelmRelease, Kustomization, Source};
 use sluice_api::pipeline::{AppRef, ClusterRef, Target, WorkloadRef};
 use sluice_api::workload::Workload;
-use sluice_controller::observe::facts::{helm_release, kustomization, metadata, source, workload};
+use sluice_controller::observe::facts::{helm_release, kustomization, metadata, source, trigger, workload};
 use sluice_controller::observe::target::{NoAnswerYet, TargetQuery, observe};
 use sluice_core::fleet::index::Index;
 use sluice_core::fleet::observed_cluster::AffectedTargets;
@@ -18,7 +18,8 @@ pub const SHA: &str = "6a19e380336e08b2c9535434389af69359f9b1f0";
 /// Returns the key and the facts of an object.
 pub fn fact(object: &Value) -> (ObjectKey, Fact) {
     let name = object["kind"].as_str().unwrap();
-    let kind = Kind::DECIDING.into_iter().chain(Kind::SHOWN).find(|k| k.name() == name).unwrap();
+    let shown = Kind::SHOWN.into_iter().chain(Kind::SHOWN_ON_HUB);
+    let kind = Kind::DECIDING.into_iter().chain(shown).find(|k| k.name() == name).unwrap();
     match kind {
         Kind::Kustomization => {
             let o: Kustomization = read(object);
@@ -45,7 +46,20 @@ pub fn fact(object: &Value) -> (ObjectKey, Fact) {
             let o: Workload = read(object);
             (metadata::key(kind, &o), workload::facts(kind, &o))
         }
+        Kind::ImagePolicy => keyed(kind, object, trigger::image_policy),
+        Kind::ImageUpdateAutomation => keyed(kind, object, trigger::image_update_automation),
+        Kind::Receiver => keyed(kind, object, trigger::receiver),
+        Kind::Alert => keyed(kind, object, trigger::alert),
+        Kind::Provider => keyed(kind, object, trigger::provider),
     }
+}
+
+fn keyed<K>(kind: Kind, object: &Value, facts: impl Fn(&K) -> Fact) -> (ObjectKey, Fact)
+where
+    K: kube::ResourceExt + serde::de::DeserializeOwned,
+{
+    let object: K = read(object);
+    (metadata::key(kind, &object), facts(&object))
 }
 
 fn read<T: serde::de::DeserializeOwned>(object: &Value) -> T {

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::inventory::Inventory;
 use super::object_key::{Kind, ObjectKey};
 use super::owned_check::{OwnedCheck, SpecVersion};
+use super::trigger_fact::TriggerFact;
 use crate::observed::Health;
 use crate::repository::Repository;
 use crate::revision::Facet;
@@ -21,6 +22,8 @@ pub enum Fact {
     Workload(WorkloadFact),
     /// A source of manifests or charts.
     Source(Box<SourceFact>),
+    /// Something on the hub that starts pipelines.
+    Trigger(Box<TriggerFact>),
     /// A namespace.
     Namespace {
         /// The namespaces whose Pipelines may have targets here. `None` if the annotation is absent.
@@ -191,6 +194,7 @@ impl Fact {
                 workload.status.message.len() + images + release + owner(workload.owner.as_ref())
             }
             Fact::Source(source) => 200 + source.size(),
+            Fact::Trigger(trigger) => 200 + trigger.size(),
             Fact::Namespace { allowed } => allowed.as_ref().map_or(0, AllowedNamespaces::size),
         };
         600 + 3 * (key.namespace.len() + key.name.len()) + content
@@ -201,7 +205,7 @@ impl Fact {
         match self {
             Fact::Flux(flux) => Some(flux.spec_version),
             Fact::Workload(workload) => Some(workload.spec_version),
-            Fact::Source(_) | Fact::Namespace { .. } => None,
+            Fact::Source(_) | Fact::Trigger(_) | Fact::Namespace { .. } => None,
         }
     }
 
@@ -210,7 +214,7 @@ impl Fact {
         match self {
             Fact::Flux(flux) => flux.release.as_deref(),
             Fact::Workload(workload) => workload.release.as_deref(),
-            Fact::Source(_) | Fact::Namespace { .. } => None,
+            Fact::Source(_) | Fact::Trigger(_) | Fact::Namespace { .. } => None,
         }
     }
 
@@ -229,7 +233,7 @@ impl Fact {
         match self {
             Fact::Flux(flux) => flux.owner.as_ref(),
             Fact::Workload(workload) => workload.owner.as_ref(),
-            Fact::Source(_) | Fact::Namespace { .. } => None,
+            Fact::Source(_) | Fact::Trigger(_) | Fact::Namespace { .. } => None,
         }
     }
 }
@@ -290,6 +294,8 @@ pub struct SourceFact {
     pub status: HealthStatus,
     /// The revision that was fetched last; empty if there was none.
     pub revision: String,
+    /// When that was fetched.
+    pub fetched: Option<Time>,
     /// What an OCI artifact, or the source of a chart, says about where it comes from.
     pub origin: Option<Box<Origin>>,
     /// Whether Flux has verified a signature; `None` if it is not asked to.

@@ -3,6 +3,8 @@
 use std::fmt;
 
 const SOURCE_GROUP: &str = "source.toolkit.fluxcd.io";
+const IMAGE_GROUP: &str = "image.toolkit.fluxcd.io";
+const NOTIFICATION_GROUP: &str = "notification.toolkit.fluxcd.io";
 
 /// A cluster whose objects are observed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,6 +58,16 @@ pub enum Kind {
     DaemonSet,
     /// In the group `batch`.
     CronJob,
+    /// Flux's choice of the newest image.
+    ImagePolicy,
+    /// Flux's writer of new images into a repository.
+    ImageUpdateAutomation,
+    /// Flux's receiver of webhooks.
+    Receiver,
+    /// What Flux sends to a Provider.
+    Alert,
+    /// An address that Flux sends events to.
+    Provider,
 }
 
 impl Kind {
@@ -71,9 +83,13 @@ impl Kind {
         Kind::CronJob,
     ];
 
-    /// The kinds that only views show.
+    /// The kinds that only views show, on every cluster.
     pub const SHOWN: [Kind; 5] =
         [Kind::OciRepository, Kind::HelmRepository, Kind::HelmChart, Kind::Bucket, Kind::ExternalArtifact];
+
+    /// The kinds that only views show, on the hub alone: they start pipelines there.
+    pub const SHOWN_ON_HUB: [Kind; 5] =
+        [Kind::ImagePolicy, Kind::ImageUpdateAutomation, Kind::Receiver, Kind::Alert, Kind::Provider];
 
     /// The kinds that a Flux object may own, and whose health counts for it.
     pub const OWNED: [Kind; 6] = [
@@ -104,6 +120,11 @@ impl Kind {
             Kind::StatefulSet => "StatefulSet",
             Kind::DaemonSet => "DaemonSet",
             Kind::CronJob => "CronJob",
+            Kind::ImagePolicy => "ImagePolicy",
+            Kind::ImageUpdateAutomation => "ImageUpdateAutomation",
+            Kind::Receiver => "Receiver",
+            Kind::Alert => "Alert",
+            Kind::Provider => "Provider",
         }
     }
 
@@ -123,6 +144,11 @@ impl Kind {
             Kind::StatefulSet => ("apps", "statefulsets"),
             Kind::DaemonSet => ("apps", "daemonsets"),
             Kind::CronJob => ("batch", "cronjobs"),
+            Kind::ImagePolicy => (IMAGE_GROUP, "imagepolicies"),
+            Kind::ImageUpdateAutomation => (IMAGE_GROUP, "imageupdateautomations"),
+            Kind::Receiver => (NOTIFICATION_GROUP, "receivers"),
+            Kind::Alert => (NOTIFICATION_GROUP, "alerts"),
+            Kind::Provider => (NOTIFICATION_GROUP, "providers"),
         }
     }
 
@@ -137,9 +163,16 @@ impl Kind {
         sources.into_iter().find(|kind| kind.name() == name)
     }
 
+    /// Returns the kind of Flux that a Receiver refers to by this name, if Sluice observes it.
+    pub fn of_receiver(name: &str) -> Option<Kind> {
+        let automation = [Kind::ImagePolicy, Kind::ImageUpdateAutomation];
+        let found = automation.into_iter().find(|kind| kind.name() == name);
+        found.or_else(|| Kind::of_flux(name)).or_else(|| Kind::of_source(name))
+    }
+
     /// Whether only views show the kind.
     pub fn is_shown_only(self) -> bool {
-        Kind::SHOWN.contains(&self)
+        Kind::SHOWN.contains(&self) || Kind::SHOWN_ON_HUB.contains(&self)
     }
 
     /// Returns the kind of this API group and name if its health counts for its owner. These kinds are the

@@ -527,7 +527,12 @@ impl ObservedCluster {
             | Kind::HelmRepository
             | Kind::HelmChart
             | Kind::Bucket
-            | Kind::ExternalArtifact => {}
+            | Kind::ExternalArtifact
+            | Kind::ImagePolicy
+            | Kind::ImageUpdateAutomation
+            | Kind::Receiver
+            | Kind::Alert
+            | Kind::Provider => {}
         }
         namespaces
     }

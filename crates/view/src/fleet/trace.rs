@@ -112,7 +112,7 @@ pub fn trace(cluster: &ObservedCluster, key: &ObjectKey) -> Option<Vec<TraceStep
             Fact::Source(source) => {
                 made_from(source).map(|from| source_steps(cluster, from, &at)).unwrap_or_default()
             }
-            Fact::Workload(_) | Fact::Namespace { .. } => Vec::new(),
+            Fact::Workload(_) | Fact::Trigger(_) | Fact::Namespace { .. } => Vec::new(),
         };
         steps.push(step);
         steps.extend(sources);
@@ -182,7 +182,7 @@ fn link(fact: &Fact) -> TraceLink {
                 ..TraceLink::default()
             }
         }
-        Fact::Namespace { .. } => TraceLink::default(),
+        Fact::Trigger(_) | Fact::Namespace { .. } => TraceLink::default(),
     }
 }
 

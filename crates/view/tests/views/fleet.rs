@@ -16,7 +16,7 @@ use sluice_view::fleet::versions::{RunningVersion, chart, images, mark_outliers}
 
 const COMMIT: &str = "main@sha1:6a19e380336e08b2c9535434389af69359f9b1f0";
 
-fn key(kind: Kind, namespace: &str, name: &str) -> ObjectKey {
+pub fn key(kind: Kind, namespace: &str, name: &str) -> ObjectKey {
     ObjectKey { kind, namespace: namespace.into(), name: name.into() }
 }
 
@@ -75,16 +75,16 @@ fn source(url: &str, follows: &str, revision: &str) -> SourceFact {
     }
 }
 
-fn observe(index: &mut Index, cluster: &ClusterKey, objects: Vec<(ObjectKey, Fact)>) {
+pub fn observe(index: &mut Index, cluster: &ClusterKey, objects: Vec<(ObjectKey, Fact)>) {
     index.apply(cluster, ClusterEvent::Connected);
-    for kind in Kind::DECIDING.into_iter().chain(Kind::SHOWN) {
+    for kind in Kind::DECIDING.into_iter().chain(Kind::SHOWN).chain(Kind::SHOWN_ON_HUB) {
         let of_kind = objects.iter().filter(|(key, _)| key.kind == kind).cloned().collect();
         index.apply(cluster, ClusterEvent::Listed(kind, None, of_kind));
     }
 }
 
 /// podinfo by a HelmRelease of a Kustomization, and a Deployment that somebody has made by hand.
-fn podinfo(chart: &str) -> Vec<(ObjectKey, Fact)> {
+pub fn podinfo(chart: &str) -> Vec<(ObjectKey, Fact)> {
     let web = key(Kind::Deployment, "apps", "podinfo");
     let release = key(Kind::HelmRelease, "apps", "podinfo");
     let apps = key(Kind::Kustomization, "flux-system", "apps");

@@ -2,10 +2,16 @@
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use sluice_api::Pipeline;
-use sluice_view::triggers::{FluxObjects, TriggerView, triggers};
+use sluice_api::{Pipeline, Promotion};
+use sluice_core::fleet::index::Index;
+use sluice_core::fleet::trigger_fact::{HookName, NamedObjects, TriggerFact};
+use sluice_core::fleet::{ClusterKey, Fact, Kind, ObjectKey};
+use sluice_view::triggers::{
+    KnownObjects, ReadObjects, Related, TriggerObjects, TriggerView, related, triggers, unobserved,
+};
 
 use crate::fixture::promotion;
+use crate::fleet::{key, observe, podinfo};
 
 fn object<T: DeserializeOwned>(namespace: &str, name: &str, spec: Value, status: Value) -> T {
     let object = json!({"apiVersion": "v1", "kind": "K", "metadata": {"name": name, "namespace": namespace},
@@ -38,7 +44,7 @@ fn not_ready(message: &str) -> Value {
 }
 
 /// Returns a HelmRelease of this version of the chart, which a Kustomization made.
-fn release(version: &str) -> FluxObjects {
+fn release(version: &str) -> ReadObjects {
     let source = json!({"kind": "HelmRepository", "name": "charts", "namespace": "flux-system"});
     let chart = json!({"chart": {"spec": {"chart": "podinfo", "version": version, "sourceRef": source}}});
     let mut release: sluice_api::flux::HelmRelease = object("podinfo", "podinfo", chart, json!({}));
@@ -47,18 +53,22 @@ fn release(version: &str) -> FluxObjects {
     release.metadata.labels = Some(labels.into());
     let git = json!({"path": "./apps", "sourceRef": {"kind": "GitRepository", "name": "fleet"}});
     let repository = json!({"url": "https://git.example.com/fleet", "ref": {"branch": "main"}});
-    FluxObjects {
+    ReadObjects {
         releases: vec![release],
         kustomizations: vec![object("flux-system", "apps", git, json!({}))],
         sources: vec![
             (
-                "HelmRepository".into(),
+                Kind::HelmRepository,
                 object("flux-system", "charts", json!({"url": "https://charts.example.com"}), json!({})),
             ),
-            ("GitRepository".into(), object("flux-system", "fleet", repository, not_ready("no such host"))),
+            (Kind::GitRepository, object("flux-system", "fleet", repository, not_ready("no such host"))),
         ],
-        ..FluxObjects::default()
+        ..ReadObjects::default()
     }
+}
+
+fn on_hub(read: &ReadObjects) -> KnownObjects {
+    KnownObjects::from([(ClusterKey::Local, Ok(TriggerObjects::from(read)))])
 }
 
 fn lines(found: &[TriggerView]) -> String {
@@ -66,16 +76,18 @@ fn lines(found: &[TriggerView]) -> String {
         let last = trigger.last.map(|at| format!(" [{at}]")).unwrap_or_default();
         let problem =
             if trigger.problem.is_empty() { String::new() } else { format!(" ✗ {}", trigger.problem) };
-        format!("{}: {}{last}: {}{problem}", trigger.environment, trigger.what, trigger.how)
+        let on = if trigger.cluster.is_empty() { String::new() } else { format!(" on {}", trigger.cluster) };
+        format!("{}: {}{on}{last}: {}{problem}", trigger.environment, trigger.what, trigger.how)
     };
     found.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
 fn a_release_starts_by_its_chart_and_by_the_commit_that_changes_it() {
-    insta::assert_snapshot!(lines(&triggers(&pipeline(here()), &[], &release("6.x"))), @"
+    insta::assert_snapshot!(lines(&triggers::<Promotion>(&pipeline(here()), &[], &on_hub(&release("6.x")))), @"
     dev: HelmRelease podinfo/podinfo: installs the newest chart podinfo 6.x of HelmRepository flux-system/charts (https://charts.example.com)
     dev: Kustomization flux-system/apps: applies what GitRepository flux-system/fleet (branch main of https://git.example.com/fleet; no such host) has in apps
+    dev: POST /promotion/apps/podinfo/dev: an event of Flux signed with the hmac-key of Secret hooks, if it has one, makes Sluice look immediately
     dev: POST /trigger/apps/podinfo: a call signed with the trigger-key of Secret hooks, if it has one, promotes the revision that it names
     ");
 }
@@ -91,7 +103,7 @@ fn the_version_of_a_chart_says_whether_a_new_one_starts_the_pipeline() {
         ("6.1.8", "and another version when its spec is changed"),
         ("6.1.8-rc.1", "and another version when its spec is changed"),
     ] {
-        let found = triggers(&pipeline(here()), &[], &release(version));
+        let found = triggers::<Promotion>(&pipeline(here()), &[], &on_hub(&release(version)));
         assert!(found[0].how.contains(part), "{version}: {}", found[0].how);
     }
 }
@@ -126,10 +138,11 @@ fn automations_receivers_and_alerts_of_the_sources_are_triggers() {
     let mut called = promotion("dev", 1, json!({}));
     called.spec.trigger =
         serde_json::from_value(json!({"key": "build-7", "at": "2026-11-21T10:00:00Z"})).unwrap();
-    let found = triggers(&pipeline(here()), &[called, promotion("prod", 2, json!({}))], &flux);
+    let found = triggers(&pipeline(here()), &[called, promotion("prod", 2, json!({}))], &on_hub(&flux));
     insta::assert_snapshot!(lines(&found[2..]), @"
-    dev: ImageUpdateAutomation flux-system/images [2026-11-21T11:00:00Z]: writes new images into the files of GitRepository fleet in apps: ImagePolicy podinfo (range 6.x, now ghcr.io/podinfo:6.2.0)
-    dev: Receiver flux-system/github: a webhook of github at /hook/1 makes Flux look at GitRepository flux-system/fleet immediately ✗ it is suspended
+    dev: ImageUpdateAutomation flux-system/images [2026-11-21T11:00:00Z]: writes new images into the files of GitRepository flux-system/fleet in apps: ImagePolicy podinfo (range 6.x, now ghcr.io/podinfo:6.2.0)
+    dev: Receiver flux-system/github: a webhook of github makes Flux look at GitRepository flux-system/fleet immediately (kubectl get receiver github -n flux-system shows its path) ✗ it is suspended
+    dev: POST /promotion/apps/podinfo/dev: an event of Flux signed with the hmac-key of Secret hooks, if it has one, makes Sluice look immediately
     dev: Alert podinfo/sluice: sends Flux's events to Sluice, which then looks immediately
     dev: POST /trigger/apps/podinfo [2026-11-21T10:00:00Z]: a call signed with the trigger-key of Secret hooks, if it has one, promotes the revision that it names
     ");
@@ -138,10 +151,95 @@ fn automations_receivers_and_alerts_of_the_sources_are_triggers() {
 #[test]
 fn objects_on_other_clusters_and_unreadable_objects_are_named() {
     let cluster = json!({"namespace": "podinfo", "clusterRef": {"kind": "GitopsCluster", "name": "eu"}});
-    insta::assert_snapshot!(lines(&triggers(&pipeline(cluster), &[], &release("6.x"))), @"
-    dev: HelmRelease podinfo/podinfo: what Flux applies on cluster eu: sluice trace shows where it comes from, with the rights to see that cluster
+    insta::assert_snapshot!(lines(&triggers::<Promotion>(&pipeline(cluster), &[], &on_hub(&release("6.x")))), @"
+    dev: HelmRelease podinfo/podinfo on apps/eu: what Flux applies on cluster apps/eu: sluice trace shows where it comes from, with the rights to see that cluster
+    dev: POST /promotion/apps/podinfo/dev: an event of Flux signed with the hmac-key of Secret hooks, if it has one, makes Sluice look immediately
     dev: POST /trigger/apps/podinfo: a call signed with the trigger-key of Secret hooks, if it has one, promotes the revision that it names
     ");
-    let found = triggers(&pipeline(here()), &[], &FluxObjects::default());
+    let found = triggers::<Promotion>(&pipeline(here()), &[], &on_hub(&ReadObjects::default()));
     assert!(found[0].how.contains("you may not read it"), "{}", found[0].how);
+}
+
+/// The objects on the hub, as the controller observes them: those of podinfo, and these.
+fn observed(pipeline: &Pipeline, others: Vec<(ObjectKey, TriggerFact)>) -> Related {
+    let mut index = Index::default();
+    let others = others.into_iter().map(|(key, fact)| (key, Fact::Trigger(Box::new(fact))));
+    observe(&mut index, &ClusterKey::Local, podinfo("6.7.1").into_iter().chain(others).collect());
+    let hub = index.cluster(&ClusterKey::Local).unwrap();
+    assert!(unobserved(&hub).is_empty());
+    related(pipeline, &ClusterKey::Local, &hub)
+}
+
+fn receiver_of(source: ObjectKey, namespace: &str, name: &str) -> (ObjectKey, TriggerFact) {
+    let ObjectKey { kind, namespace: of, name: named } = source;
+    let objects = vec![NamedObjects { kind, namespace: of, name: Some(named) }];
+    let fact = TriggerFact::Receiver { sender: "github".into(), objects, problem: String::new() };
+    (key(Kind::Receiver, namespace, name), fact)
+}
+
+#[test]
+fn the_controller_finds_the_same_in_what_it_observes() {
+    let pipeline = pipeline(json!({"namespace": "apps"}));
+    let fleet = key(Kind::GitRepository, "flux-system", "fleet");
+    let automation = TriggerFact::ImageUpdateAutomation {
+        repository: Some(fleet.clone()),
+        path: "./apps".into(),
+        policies: vec!["podinfo".into()],
+        last_push: None,
+        problem: String::new(),
+    };
+    let policy = TriggerFact::ImagePolicy {
+        choice: "range 6.x".into(),
+        latest: "ghcr.io/podinfo:6.2.0".into(),
+        problem: String::new(),
+    };
+    let hook = HookName { namespace: "apps".into(), pipeline: "podinfo".into(), environment: "dev".into() };
+    let alert = TriggerFact::Alert { provider: "sluice".into(), suspended: false };
+    let related = observed(
+        &pipeline,
+        vec![
+            (key(Kind::ImageUpdateAutomation, "flux-system", "images"), automation),
+            (key(Kind::ImagePolicy, "flux-system", "podinfo"), policy.clone()),
+            (key(Kind::ImagePolicy, "flux-system", "other"), policy),
+            receiver_of(fleet, "flux-system", "github"),
+            receiver_of(key(Kind::GitRepository, "flux-system", "other"), "flux-system", "other"),
+            (key(Kind::Alert, "flux-system", "sluice"), alert),
+            (
+                key(Kind::Provider, "flux-system", "sluice"),
+                TriggerFact::Provider { hook: Some(hook), suspended: false },
+            ),
+            (
+                key(Kind::Provider, "flux-system", "slack"),
+                TriggerFact::Provider { hook: None, suspended: false },
+            ),
+        ],
+    );
+    assert!(!related.objects.keys().any(|key| ["other", "slack"].contains(&key.name.as_str())));
+    let known = KnownObjects::from([(ClusterKey::Local, Ok(related.objects.clone()))]);
+    insta::assert_snapshot!(lines(&triggers::<Promotion>(&pipeline, &[], &known)), @"
+    dev: HelmRelease apps/podinfo: installs the newest chart podinfo 6.x of HelmRepository flux-system/charts (https://example.com/charts)
+    dev: Kustomization flux-system/apps: applies what GitRepository flux-system/fleet (branch main of https://example.com/fleet.git) has in apps/prod
+    dev: ImageUpdateAutomation flux-system/images: writes new images into the files of GitRepository flux-system/fleet in apps: ImagePolicy podinfo (range 6.x, now ghcr.io/podinfo:6.2.0)
+    dev: Receiver flux-system/github: a webhook of github makes Flux look at GitRepository flux-system/fleet immediately (kubectl get receiver github -n flux-system shows its path)
+    dev: POST /promotion/apps/podinfo/dev: an event of Flux signed with the hmac-key of Secret hooks, if it has one, makes Sluice look immediately
+    dev: Alert flux-system/sluice: sends Flux's events to Sluice, which then looks immediately
+    dev: POST /trigger/apps/podinfo: a call signed with the trigger-key of Secret hooks, if it has one, promotes the revision that it names
+    ");
+    // Without the right to get the Kustomization, nothing behind it is told.
+    let mut objects = related.objects;
+    objects.retain(|key, _| key.kind != Kind::Kustomization);
+    let known = KnownObjects::from([(ClusterKey::Local, Ok(objects))]);
+    let shown = lines(&triggers::<Promotion>(&pipeline, &[], &known));
+    assert!(!shown.contains("fleet.git") && !shown.contains("Receiver"), "{shown}");
+}
+
+#[test]
+fn the_receivers_of_one_namespace_do_not_displace_those_of_others() {
+    let fleet = key(Kind::GitRepository, "flux-system", "fleet");
+    let hostile = (0..1000).map(|n| receiver_of(fleet.clone(), "eve", &format!("r{n:04}")));
+    let receivers = hostile.chain([receiver_of(fleet.clone(), "flux-system", "github")]).collect();
+    let related = observed(&pipeline(json!({"namespace": "apps"})), receivers);
+    let shown = related.objects.keys().filter(|key| key.kind == Kind::Receiver).count();
+    assert_eq!((shown, related.cut), (50, vec![Kind::Receiver]));
+    assert!(related.objects.contains_key(&key(Kind::Receiver, "flux-system", "github")));
 }

@@ -6,4 +6,5 @@ pub mod helm_release;
 pub mod kustomization;
 pub mod metadata;
 pub mod source;
+pub mod trigger;
 pub mod workload;

@@ -1,7 +1,8 @@
 //! The facts of a source: a GitRepository, OCIRepository, HelmRepository, HelmChart, Bucket or ExternalArtifact.
 
 use kube::ResourceExt;
-use sluice_api::flux::{ORIGIN_REVISION, ORIGIN_SOURCE, Source, SourceRef, SourceReference, SourceStatus};
+use sluice_api::flux::{ORIGIN_REVISION, ORIGIN_SOURCE, Source, SourceRef, SourceStatus};
+use sluice_core::Time;
 use sluice_core::fleet::fact::{HealthStatus, Origin, SourceFact};
 use sluice_core::fleet::{Fact, Kind, ObjectKey};
 use sluice_core::observed::Health;
@@ -18,25 +19,21 @@ const MAX_TEXT_BYTES: usize = 1024;
 pub fn facts(kind: Kind, object: &Source) -> Fact {
     let spec = &object.spec;
     let status = object.status.clone().unwrap_or_default();
-    let reference = spec.reference.clone().unwrap_or_default();
-    let branch = if kind == Kind::GitRepository { branch(&reference) } else { String::new() };
     let made_from = spec.source_ref.as_ref().and_then(|source| source_key(source, object.namespace()));
-    let address = if kind == Kind::Bucket {
-        format!("{}/{}", spec.endpoint, spec.bucket_name)
-    } else {
-        spec.url.clone()
-    };
-    let revision = status.artifact.as_ref().map(|artifact| text(&artifact.revision)).unwrap_or_default();
+    let address = spec.address(kind);
+    let artifact = status.artifact.as_ref();
     Fact::Source(Box::new(SourceFact {
         // The guard against promoting one's own commits compares the whole address.
         repository: Repository {
             url: if kind == Kind::GitRepository { address } else { text(&address) },
-            branch: branch.clone(),
+            branch: spec.branch(kind),
         },
-        follows: follows(&reference, &branch, &spec.version),
+        follows: text(&spec.follows(kind)),
         made_from: made_from.map(|key| (key, text(&spec.chart))),
         status: health_status(object, &status),
-        revision,
+        revision: artifact.map(|artifact| text(&artifact.revision)).unwrap_or_default(),
+        // A text that is not a time is read as the epoch.
+        fetched: artifact.and_then(|a| a.last_update_time).filter(|at| *at != Time::default()),
         origin: origin(&status).map(Box::new),
         verified: verified(&status),
     }))
@@ -54,27 +51,6 @@ fn health_status(object: &Source, status: &SourceStatus) -> HealthStatus {
         observed_generation: status.observed_generation,
         conditions: &status.conditions,
     }))
-}
-
-/// Returns the branch that a GitRepository follows. If it names a tag, a range or a commit, Flux ignores the branch, and
-/// the branch here is empty.
-fn branch(reference: &SourceReference) -> String {
-    let is_pinned = reference.tag.is_some() || reference.semver.is_some() || reference.commit.is_some();
-    match (&reference.name, &reference.branch) {
-        (Some(name), _) => name.strip_prefix("refs/heads/").unwrap_or_default().to_string(),
-        _ if is_pinned => String::new(),
-        (None, branch) => branch.clone().unwrap_or_else(|| "master".into()),
-    }
-}
-
-/// Says what a source follows.
-fn follows(reference: &SourceReference, branch: &str, version: &str) -> String {
-    let named = reference.fixed().map(|(what, value)| format!("{what} {}", text(value)));
-    named.unwrap_or_else(|| match (branch, version) {
-        ("", "") => String::new(),
-        ("", version) => format!("version {}", text(version)),
-        (branch, _) => format!("branch {}", text(branch)),
-    })
 }
 
 /// Returns where an artifact was built from. A chart from a git repository has the revision of that repository.
@@ -97,16 +73,10 @@ fn verified(status: &SourceStatus) -> Option<bool> {
 /// Returns the key of a source that an object in a namespace refers to; `None` if the kind or the name is not one of a
 /// source.
 pub(super) fn source_key(source: &SourceRef, from: Option<String>) -> Option<ObjectKey> {
-    let namespace =
-        source.namespace.clone().filter(|namespace| !namespace.is_empty()).or(from).unwrap_or_default();
-    let key = ObjectKey { kind: Kind::of_source(&source.kind)?, namespace, name: source.name.clone() };
-    super::metadata::is_valid_name(&key).then_some(key)
+    source.key(&from.unwrap_or_default()).filter(super::metadata::is_valid_name)
 }
 
 /// Returns a text from a cluster without unsafe characters, and cut to [`MAX_TEXT_BYTES`].
 pub(super) fn text(from: &str) -> String {
-    let mut text: String =
-        from.chars().filter(|c| !value_check::is_unsafe(*c)).take(MAX_TEXT_BYTES).collect();
-    crate::record::cut(&mut text, MAX_TEXT_BYTES);
-    text
+    value_check::visible(from, MAX_TEXT_BYTES)
 }

@@ -1,0 +1,180 @@
+//! The objects of Flux as the controller observes them: those that have something to do with one pipeline.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sluice_api::Pipeline;
+use sluice_core::fleet::fact::HealthStatus;
+use sluice_core::fleet::observed_cluster::{KindState, ObservedCluster};
+use sluice_core::fleet::trigger_fact::TriggerFact;
+use sluice_core::fleet::{ClusterKey, Fact, FluxFact, Kind, ObjectKey};
+use sluice_core::observed::Health;
+
+use super::first_targets::{first_environments, targets};
+use super::objects::{AppliedObject, SourceObject, TriggerObject, TriggerObjects};
+use super::way::{hook_of, reconciled, way, writes_to};
+
+/// The most automations, Receivers and Alerts of one pipeline that are shown, each. Users of other namespaces may create any
+/// number of them that name its sources.
+const MAX_OF_KIND: usize = 50;
+
+/// The objects that have something to do with a pipeline.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Related {
+    /// The objects.
+    pub objects: TriggerObjects,
+    /// The kinds of which there are too many.
+    pub cut: Vec<Kind>,
+}
+
+/// Returns the objects on a cluster that have something to do with a pipeline.
+pub fn related(pipeline: &Pipeline, key: &ClusterKey, cluster: &ObservedCluster) -> Related {
+    let mut related = Related::default();
+    let mut applied = BTreeSet::new();
+    let mut sources = BTreeSet::new();
+    for target in first_environments(pipeline).flat_map(|environment| targets(pipeline, environment)) {
+        if target.cluster != *key || !target.is_watched() {
+            continue;
+        }
+        for member in &target.members {
+            let way = way(member, |key| object(cluster, key));
+            applied.extend(way.applied);
+            sources.extend(way.sources);
+        }
+    }
+    if *key == ClusterKey::Local {
+        add_hub_objects(pipeline, cluster, (&applied, &sources), &mut related);
+    }
+    for key in applied.into_iter().chain(sources) {
+        if let Some(object) = object(cluster, &key) {
+            related.objects.insert(key, object);
+        }
+    }
+    related
+}
+
+/// Adds what changes these objects, and what tells Sluice about the pipeline.
+fn add_hub_objects(
+    pipeline: &Pipeline,
+    hub: &ObservedCluster,
+    (applied, sources): (&BTreeSet<ObjectKey>, &BTreeSet<ObjectKey>),
+    related: &mut Related,
+) {
+    let metadata = &pipeline.metadata;
+    let own =
+        (metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default());
+    let mut receivable: BTreeSet<ObjectKey> = applied.union(sources).cloned().collect();
+    for (key, fact) in chosen(hub, Kind::ImageUpdateAutomation, |_, fact| writes_to(fact, sources), related) {
+        if let TriggerFact::ImageUpdateAutomation { policies, .. } = &fact {
+            for name in policies {
+                let policy = ObjectKey { kind: Kind::ImagePolicy, name: name.clone(), ..key.clone() };
+                if let Some(object) = object(hub, &policy) {
+                    receivable.insert(policy.clone());
+                    related.objects.insert(policy, object);
+                }
+            }
+        }
+        receivable.insert(key.clone());
+        related.objects.insert(key, TriggerObject::Trigger(fact));
+    }
+    for (key, fact) in
+        chosen(hub, Kind::Receiver, |_, fact| !reconciled(fact, &receivable).is_empty(), related)
+    {
+        related.objects.insert(key, TriggerObject::Trigger(fact));
+    }
+    let provider_of = |key: &ObjectKey, fact: &TriggerFact| {
+        let TriggerFact::Alert { provider, .. } = fact else { return None };
+        let provider = ObjectKey { kind: Kind::Provider, name: provider.clone(), ..key.clone() };
+        let fact = trigger(hub, &provider)?;
+        hook_of(fact, own).is_some().then(|| (provider, fact.clone()))
+    };
+    for (key, fact) in chosen(hub, Kind::Alert, |key, fact| provider_of(key, fact).is_some(), related) {
+        if let Some((provider, fact)) = provider_of(&key, &fact) {
+            related.objects.insert(provider, TriggerObject::Trigger(fact));
+        }
+        related.objects.insert(key, TriggerObject::Trigger(fact));
+    }
+}
+
+/// Returns the objects of a kind that fit: of each namespace the first one before the second of any, so that those of one
+/// user do not displace those of others.
+fn chosen(
+    hub: &ObservedCluster,
+    kind: Kind,
+    fits: impl Fn(&ObjectKey, &TriggerFact) -> bool,
+    related: &mut Related,
+) -> Vec<(ObjectKey, TriggerFact)> {
+    let facts = hub.objects_of(kind).filter_map(|(key, fact)| match fact {
+        Fact::Trigger(fact) if fits(key, fact) => Some((key, &**fact)),
+        _ => None,
+    });
+    let mut of_namespace: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut ranked: Vec<(usize, &ObjectKey, &TriggerFact)> = facts
+        .map(|(key, fact)| {
+            let rank = of_namespace.entry(&key.namespace).or_default();
+            *rank += 1;
+            (*rank, key, fact)
+        })
+        .collect();
+    if ranked.len() > MAX_OF_KIND {
+        related.cut.push(kind);
+        ranked.sort_by_key(|(rank, key, _)| (*rank, *key));
+        ranked.truncate(MAX_OF_KIND);
+    }
+    ranked.into_iter().map(|(_, key, fact)| (key.clone(), fact.clone())).collect()
+}
+
+/// Returns the kinds of which it is not known whether there are objects that start a pipeline on the hub.
+pub fn unobserved(hub: &ObservedCluster) -> Vec<Kind> {
+    let kinds = Kind::SHOWN_ON_HUB.into_iter();
+    kinds
+        .filter(|kind| !matches!(hub.kind_state(*kind, ""), Some(KindState::Listed | KindState::Absent)))
+        .collect()
+}
+
+fn trigger<'a>(cluster: &'a ObservedCluster, key: &ObjectKey) -> Option<&'a TriggerFact> {
+    match cluster.object(key)? {
+        Fact::Trigger(fact) => Some(fact),
+        _ => None,
+    }
+}
+
+fn object(cluster: &ObservedCluster, key: &ObjectKey) -> Option<TriggerObject> {
+    Some(match cluster.object(key)? {
+        Fact::Flux(flux) => TriggerObject::Applied(applied(cluster, key, flux)),
+        Fact::Source(source) => TriggerObject::Source(SourceObject {
+            follows: source.follows.clone(),
+            address: source.repository.url.clone(),
+            made_from: source.made_from.as_ref().map(|(from, _)| from.clone()),
+            fetched: source.fetched,
+            problem: problem(&source.status),
+        }),
+        Fact::Trigger(fact) => TriggerObject::Trigger((**fact).clone()),
+        Fact::Workload(_) | Fact::Namespace { .. } => return None,
+    })
+}
+
+fn applied(cluster: &ObservedCluster, key: &ObjectKey, flux: &FluxFact) -> AppliedObject {
+    // A HelmRelease has the version only in its spec, and Flux copies it to the HelmChart.
+    let version = flux.chart.as_ref().and_then(|chart| match cluster.object(chart)? {
+        Fact::Source(chart) => chart.follows.strip_prefix("version ").map(String::from),
+        _ => None,
+    });
+    let owner = cluster.owner_of(key).map(|(owner, _)| owner.clone());
+    AppliedObject {
+        source: flux.source.clone(),
+        chart: flux.chart.clone(),
+        content: flux.content.clone(),
+        version,
+        owner: owner.filter(|owner| key.kind == Kind::HelmRelease && owner.kind == Kind::Kustomization),
+        problem: problem(&flux.status),
+    }
+}
+
+/// Returns why an object does not work, as [`sluice_api::flux::trigger_facts::problem`] does.
+fn problem(status: &HealthStatus) -> String {
+    match status.health {
+        Health::Suspended => "it is suspended".into(),
+        Health::Failed => status.message.clone(),
+        Health::Ready | Health::Progressing | Health::Pending | Health::Unknown => String::new(),
+    }
+}
