@@ -290,6 +290,9 @@ impl OwnedTree<'_> {
         }
         self.check_inventory(key, flux)?;
         let cluster = self.cluster;
+        if self.needs_owned(flux) && cluster.awaits_first_check(flux) {
+            return Err(MembersError::NoAnswerYet);
+        }
         if self.needs_owned(flux)
             && let Some(why) = cluster.why_not_yet(flux)
         {

@@ -97,9 +97,6 @@ impl PlannedChanges {
         if let Some(kept) = kept.get(&key) {
             return Ok(kept.answer.clone());
         }
-        if kept.len() >= MAX_KEPT {
-            return Err(BUSY.into());
-        }
         let task = self.tasks.take(caller).ok_or(BUSY)?;
         let (planned, pipeline, promotion) = (self.clone(), pipeline.clone(), promotion.clone());
         let caller = caller.clone();
@@ -118,6 +115,7 @@ impl PlannedChanges {
             task.await.unwrap_or_else(|error| Err(ActError::Internal(error.to_string()).to_string()))
         };
         let answer = answer.boxed().shared();
+        keep_fewer_than(MAX_KEPT, &mut kept);
         kept.insert(key, KeptAnswer { at: Instant::now(), answer: answer.clone() });
         Ok(answer)
     }
@@ -136,6 +134,15 @@ impl PlannedChanges {
             planned.hide_unknown_values(&promotion.spec.facets, &known_values(pipeline, promotion));
             Arc::new(planned)
         }))
+    }
+}
+
+/// Forgets the oldest answers, so that those of one caller keep nobody from asking.
+fn keep_fewer_than(most: usize, kept: &mut HashMap<SeenPromotion, KeptAnswer>) {
+    while kept.len() >= most {
+        let oldest = kept.iter().min_by_key(|(_, kept)| kept.at).map(|(key, _)| key.clone());
+        let Some(oldest) = oldest else { return };
+        kept.remove(&oldest);
     }
 }
 
@@ -174,5 +181,19 @@ mod tests {
         assert_eq!(busy.len() + many.len(), MAX_PENDING);
         drop((busy, many));
         assert!(pending.is_unused());
+    }
+
+    #[test]
+    fn many_kept_answers_are_forgotten_and_keep_nobody_from_asking() {
+        let mut kept = HashMap::new();
+        for n in 0..10 {
+            keep_fewer_than(4, &mut kept);
+            let answer = async { Ok(None) }.boxed().shared();
+            let seen = || (String::new(), n);
+            kept.insert([seen(), seen()], KeptAnswer { at: Instant::now(), answer });
+        }
+        let mut left: Vec<i64> = kept.keys().map(|[(_, n), _]| *n).collect();
+        left.sort_unstable();
+        assert_eq!(left, [6, 7, 8, 9]);
     }
 }

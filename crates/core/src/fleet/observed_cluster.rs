@@ -16,7 +16,7 @@ pub const MAX_NESTING: usize = 8;
 /// The state of the connection to a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ClusterState {
-    /// The lists of some kinds are still missing, or answers to the checks that follow them.
+    /// The lists of some kinds are still missing.
     #[default]
     Connecting,
     /// The lists of all kinds were read, and watches keep them up to date.
@@ -53,8 +53,8 @@ pub struct ObservedCluster {
     last_check: u64,
     /// The Flux objects that need a read of what they own.
     to_read: BTreeSet<ObjectKey>,
-    /// The checks, by number, that were made after the first lists; `None` before these are complete.
-    first_checks: Option<Vec<(ObjectKey, u64)>>,
+    /// The number of the last check that was made when the first lists were complete.
+    last_first_check: u64,
 }
 
 /// Where a report about an object comes from.
@@ -205,7 +205,6 @@ impl ObservedCluster {
         self.objects.clear();
         self.to_read.clear();
         self.referring.clear();
-        self.first_checks = None;
     }
 
     /// Applies an event. While the cluster is connecting, its targets have no state, so no event changes them.
@@ -243,33 +242,20 @@ impl ObservedCluster {
             ClusterEvent::Deleted(key) => self.remove(&key),
             ClusterEvent::OwnedWasRead(key, number, found) => self.answer_check(&key, number, found),
         };
-        if self.state == ClusterState::Connecting && self.first_answers_are_complete() {
+        let is_listed = |cluster: &Self| {
+            Kind::DECIDING.iter().all(|kind| cluster.kind_states.contains_key(&(*kind, None)))
+        };
+        if self.state == ClusterState::Connecting && is_listed(self) {
             self.state = ClusterState::Up;
+            self.make_first_checks();
             return AffectedTargets::All;
         }
         if self.state == ClusterState::Up { affected } else { AffectedTargets::None }
     }
 
-    /// Whether the first lists are complete, and the checks that follow them are answered. Makes these checks when the
-    /// lists are complete. A list may arrive late, with changes that were made after the others. So a target with several
-    /// workloads may show new images of one and old images of another.
-    fn first_answers_are_complete(&mut self) -> bool {
-        if !Kind::DECIDING.iter().all(|kind| self.kind_states.contains_key(&(*kind, None))) {
-            return false;
-        }
-        let checks = self.first_checks.take().unwrap_or_else(|| self.make_first_checks());
-        let is_pending = |(owner, number): &(ObjectKey, u64)| {
-            self.check_of(owner)
-                .is_some_and(|check| check.number == *number && check.answer == OwnedAnswer::Pending)
-        };
-        let is_complete = !checks.iter().any(is_pending);
-        self.first_checks = Some(checks);
-        is_complete
-    }
-
-    /// Makes the checks of the targets with several workloads.
-    fn make_first_checks(&mut self) -> Vec<(ObjectKey, u64)> {
-        let mut checks = Vec::new();
+    /// Makes the checks of the targets with several workloads. One of the first lists may arrive late, with changes that
+    /// were made after the others. Then such a target shows new images of one workload and old images of another.
+    fn make_first_checks(&mut self) {
         let is_checked = |(key, fact): &(&ObjectKey, &Fact)| match fact {
             Fact::Flux(flux) => flux.needs_check() && self.may_mix_images(key, flux),
             _ => false,
@@ -279,11 +265,17 @@ impl ObservedCluster {
         for owner in owners {
             let check = new_check(&mut self.last_check, &mut self.to_read, &owner);
             if let Some(Fact::Flux(flux)) = self.objects.get_mut(&owner) {
-                checks.push((owner, check.number));
                 flux.owned_check = Some(check);
             }
         }
-        checks
+        self.last_first_check = self.last_check;
+    }
+
+    /// Whether the check of a Flux object that follows the first lists is not answered yet.
+    pub fn awaits_first_check(&self, flux: &FluxFact) -> bool {
+        flux.owned_check.as_ref().is_some_and(|check| {
+            check.number <= self.last_first_check && check.answer == OwnedAnswer::Pending
+        })
     }
 
     /// Whether a Flux object is a target, or a part of one, and owns several objects with images.
@@ -378,7 +370,7 @@ impl ObservedCluster {
         let has_new_images = match former {
             Some(former) => fact.has_new_images(former),
             // Flux may have created it again, with other images.
-            None => report == Report::Watch && matches!(fact, Fact::Workload(_)),
+            None => report != Report::FirstList && matches!(fact, Fact::Workload(_)),
         };
         if is_only_shown {
             self.objects.insert(key, fact);
