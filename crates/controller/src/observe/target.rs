@@ -290,13 +290,14 @@ impl OwnedTree<'_> {
         }
         self.check_inventory(key, flux)?;
         let cluster = self.cluster;
-        if self.needs_owned(flux) && cluster.awaits_first_check(flux) {
-            return Err(MembersError::NoAnswerYet);
-        }
-        if self.needs_owned(flux)
-            && let Some(why) = cluster.why_not_yet(flux)
-        {
-            self.add_health(Health::Progressing, || format!("{key} is Ready, but does not count yet: {why}"));
+        if self.needs_owned(flux) {
+            if cluster.awaits_first_check(flux) {
+                return Err(MembersError::NoAnswerYet);
+            }
+            if let Some(why) = cluster.why_not_yet(flux) {
+                let message = || format!("{key} is Ready, but does not count yet: {why}");
+                self.add_health(Health::Progressing, message);
+            }
         }
         for (owned, fact) in cluster.owned_by(key, flux) {
             if !visited.insert(owned.clone()) {

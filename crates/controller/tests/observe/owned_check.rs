@@ -8,7 +8,9 @@ use sluice_core::fleet::owned_read::OwnedRead;
 use sluice_core::fleet::{ClusterEvent, ClusterKey, Kind};
 use sluice_core::observed::Health;
 
-use crate::support::{by_app, deployment, fact, helm_release, kustomization, listed, local, namespace, with};
+use crate::support::{
+    by_app, deployment, fact, helm_release, kustomization, list_all, listed, local, namespace, with,
+};
 
 const HUB: ClusterKey = ClusterKey::Local;
 
@@ -100,28 +102,44 @@ fn workload(kind: &str, name: &str, generation: i64) -> Value {
     with(object, "status/observedGeneration", generation.into())
 }
 
+/// Returns the Deployment of the Kustomization with two workloads.
+fn new_web(generation: i64) -> Value {
+    workload("Deployment", "web", generation)
+}
+
+/// Returns the StatefulSet of the same Kustomization.
+fn new_db(generation: i64) -> Value {
+    workload("StatefulSet", "db", generation)
+}
+
+/// Answers the read that follows a new image of the Deployment. The target is not Ready until the watch of StatefulSets
+/// has reported the same change.
+fn waits_for_the_stateful_set(index: &mut Index, read: &OwnedRead, generation: i64) {
+    let both = || Ok(vec![found(&new_web(generation)), found(&new_db(generation))]);
+    answer(index, read, both());
+    let (health, why) = podinfo(index);
+    assert!(health == Health::Progressing && why.contains("StatefulSet apps/db"), "{health:?} {why}");
+    let read = read_after(index, &new_db(generation));
+    answer(index, &read, both());
+    assert_eq!(podinfo(index).0, Health::Ready);
+}
+
 #[test]
 fn images_of_a_late_first_list_are_no_revision_while_other_watches_lag() {
-    let (web, db) = (|n| workload("Deployment", "web", n), |n| workload("StatefulSet", "db", n));
     let mut index = Index::default();
     index.apply(&HUB, ClusterEvent::Connected);
-    let objects = [namespace("apps"), two_workloads(), db(1)];
+    let objects = [namespace("apps"), two_workloads(), new_db(1)];
     for kind in Kind::DECIDING.into_iter().filter(|kind| *kind != Kind::Deployment) {
         index.apply(&HUB, listed(kind, &objects));
     }
     // Flux changes both workloads before the API server lists the Deployments.
-    index.apply(&HUB, listed(Kind::Deployment, &[web(2)]));
+    index.apply(&HUB, listed(Kind::Deployment, &[new_web(2)]));
     let read = index.take_reads(&HUB).remove(0);
     assert!(
         by_app("Kustomization", "apps").try_observe(&index).is_err(),
         "it has no state before the answer"
     );
-    answer(&mut index, &read, Ok(vec![found(&web(2)), found(&db(2))]));
-    let (health, why) = podinfo(&index);
-    assert!(health == Health::Progressing && why.contains("StatefulSet apps/db"), "{health:?} {why}");
-    let read = read_after(&mut index, &db(2));
-    answer(&mut index, &read, Ok(vec![found(&web(2)), found(&db(2))]));
-    assert_eq!(podinfo(&index).0, Health::Ready);
+    waits_for_the_stateful_set(&mut index, &read, 2);
 }
 
 #[test]
@@ -129,10 +147,7 @@ fn the_first_lists_of_targets_with_one_workload_and_of_other_namespaces_cost_no_
     for (targets, owner) in [("apps", at("1.0.0")), ("shop", two_workloads())] {
         let mut index = Index::default();
         index.set_target_namespaces(&HUB, [targets.to_string()].into());
-        index.apply(&HUB, ClusterEvent::Connected);
-        for kind in Kind::DECIDING {
-            index.apply(&HUB, listed(kind, &[namespace("apps"), owner.clone(), web(3)]));
-        }
+        list_all(&mut index, &HUB, &[namespace("apps"), owner, web(3)]);
         assert_eq!(index.take_reads(&HUB), []);
         assert!(by_app("Kustomization", "apps").try_observe(&index).is_ok());
     }
@@ -141,11 +156,7 @@ fn the_first_lists_of_targets_with_one_workload_and_of_other_namespaces_cost_no_
 #[test]
 fn a_first_check_that_fails_keeps_only_its_target_from_being_ready() {
     let mut index = Index::default();
-    index.apply(&HUB, ClusterEvent::Connected);
-    for kind in Kind::DECIDING {
-        let objects = [namespace("apps"), two_workloads(), web(1), workload("StatefulSet", "db", 1)];
-        index.apply(&HUB, listed(kind, &objects));
-    }
+    list_all(&mut index, &HUB, &[namespace("apps"), two_workloads(), web(1), new_db(1)]);
     let read = index.take_reads(&HUB).remove(0);
     assert_eq!(*index.cluster(&HUB).unwrap().state(), ClusterState::Up, "no other target waits for it");
     answer(&mut index, &read, Err("no answer".into()));
@@ -154,35 +165,22 @@ fn a_first_check_that_fails_keeps_only_its_target_from_being_ready() {
 
 #[test]
 fn new_images_of_some_workloads_are_no_revision_while_other_watches_lag() {
-    let (owner, web, db) =
-        (two_workloads(), |n| workload("Deployment", "web", n), |n| workload("StatefulSet", "db", n));
-    let mut index = local(&[namespace("apps"), owner, web(1), db(1)]);
+    let mut index = local(&[namespace("apps"), two_workloads(), new_web(1), new_db(1)]);
     assert_eq!(podinfo(&index), (Health::Ready, String::new()));
     // The watch of Kustomizations has reported nothing yet, and that of StatefulSets lags.
-    let read = read_after(&mut index, &web(2));
-    answer(&mut index, &read, Ok(vec![found(&web(2)), found(&db(2))]));
-    let (health, why) = podinfo(&index);
-    assert!(health == Health::Progressing && why.contains("StatefulSet apps/db"), "{health:?} {why}");
-    let read = read_after(&mut index, &db(2));
-    answer(&mut index, &read, Ok(vec![found(&web(2)), found(&db(2))]));
-    assert_eq!(podinfo(&index).0, Health::Ready);
+    let read = read_after(&mut index, &new_web(2));
+    waits_for_the_stateful_set(&mut index, &read, 2);
     // The same if Flux creates a workload again, and the watch ends before it reports that.
-    let (key, _) = fact(&web(2));
-    index.apply(&HUB, ClusterEvent::Deleted(key));
-    index.apply(&HUB, listed(Kind::Deployment, &[web(3)]));
+    let (web, _) = fact(&new_web(2));
+    index.apply(&HUB, ClusterEvent::Deleted(web.clone()));
+    index.apply(&HUB, listed(Kind::Deployment, &[new_web(3)]));
     let read = index.take_reads(&HUB).remove(0);
-    answer(&mut index, &read, Ok(vec![found(&web(3)), found(&db(3))]));
-    assert_eq!(podinfo(&index).0, Health::Progressing);
-    let (key, _) = fact(&web(3));
-    index.apply(&HUB, ClusterEvent::Deleted(key));
-    let read = read_after(&mut index, &web(3));
-    answer(&mut index, &read, Ok(vec![found(&web(3)), found(&db(3))]));
-    assert_eq!(podinfo(&index).0, Health::Progressing);
-    let read = read_after(&mut index, &db(3));
-    answer(&mut index, &read, Ok(vec![found(&web(3)), found(&db(3))]));
-    assert_eq!(podinfo(&index).0, Health::Ready);
+    waits_for_the_stateful_set(&mut index, &read, 3);
+    index.apply(&HUB, ClusterEvent::Deleted(web));
+    let read = read_after(&mut index, &new_web(4));
+    waits_for_the_stateful_set(&mut index, &read, 4);
     // A change without new images, such as a scaling, costs no read.
-    apply(&mut index, &with(web(3), "metadata/generation", 4.into()));
+    apply(&mut index, &with(new_web(4), "metadata/generation", 5.into()));
     assert_eq!(index.take_reads(&HUB), []);
 }
 

@@ -171,12 +171,17 @@ pub fn listed(kind: Kind, objects: &[Value]) -> ClusterEvent {
     ClusterEvent::Listed(kind, None, of_kind.map(fact).collect())
 }
 
-/// Connects a cluster that has exactly these objects, and that no change has followed.
-pub fn connect(index: &mut Index, cluster: &ClusterKey, objects: &[Value]) {
+/// Connects a cluster, and lists these objects and no others.
+pub fn list_all(index: &mut Index, cluster: &ClusterKey, objects: &[Value]) {
     index.apply(cluster, ClusterEvent::Connected);
     for kind in Kind::DECIDING {
         index.apply(cluster, listed(kind, objects));
     }
+}
+
+/// Connects a cluster that has exactly these objects, and that no change has followed.
+pub fn connect(index: &mut Index, cluster: &ClusterKey, objects: &[Value]) {
+    list_all(index, cluster, objects);
     answer_reads(index, cluster);
 }
 

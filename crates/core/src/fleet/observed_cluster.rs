@@ -62,10 +62,8 @@ pub struct ObservedCluster {
 enum Report {
     /// The first list of its kind after the connection.
     FirstList,
-    /// A later list.
-    List,
-    /// An event of a watch.
-    Watch,
+    /// A later list, or an event of a watch.
+    Later,
 }
 
 /// The targets that an event may have changed.
@@ -238,7 +236,7 @@ impl ObservedCluster {
                 self.replace(kind, None, Vec::new());
                 self.set_kind_state(kind, None, KindState::Absent)
             }
-            ClusterEvent::Applied(key, fact) => self.insert(key, fact, Report::Watch),
+            ClusterEvent::Applied(key, fact) => self.insert(key, fact, Report::Later),
             ClusterEvent::Deleted(key) => self.remove(&key),
             ClusterEvent::OwnedWasRead(key, number, found) => self.answer_check(&key, number, found),
         };
@@ -263,10 +261,7 @@ impl ObservedCluster {
         let owners: Vec<ObjectKey> =
             self.objects.iter().filter(is_checked).map(|(key, _)| key.clone()).collect();
         for owner in owners {
-            let check = new_check(&mut self.last_check, &mut self.to_read, &owner);
-            if let Some(Fact::Flux(flux)) = self.objects.get_mut(&owner) {
-                flux.owned_check = Some(check);
-            }
+            self.begin_check(&owner);
         }
         self.last_first_check = self.last_check;
     }
@@ -339,7 +334,7 @@ impl ObservedCluster {
         // After the first lists, targets with several workloads are checked together.
         let is_first =
             self.state == ClusterState::Connecting && !self.kind_states.contains_key(&(kind, None));
-        let report = if is_first { Report::FirstList } else { Report::List };
+        let report = if is_first { Report::FirstList } else { Report::Later };
         for (key, fact) in facts {
             add(self.insert(key, fact, report));
         }
@@ -401,9 +396,13 @@ impl ObservedCluster {
             return;
         }
         let owner = owner.clone();
-        let check = new_check(&mut self.last_check, &mut self.to_read, &owner);
-        if let Some(Fact::Flux(flux)) = self.objects.get_mut(&owner) {
-            flux.owned_check = Some(check);
+        self.begin_check(&owner);
+    }
+
+    /// Gives a Flux object a new check, in place of an earlier one.
+    fn begin_check(&mut self, owner: &ObjectKey) {
+        if let Some(Fact::Flux(flux)) = self.objects.get_mut(owner) {
+            flux.owned_check = Some(new_check(&mut self.last_check, &mut self.to_read, owner));
         }
     }
 
