@@ -42,7 +42,7 @@ impl Draft {
         let yaml = yaml(&Ordered(&manifest)).unwrap_or_default();
         let mut problems = manifest::problems(&mut manifest);
         if self.namespace.is_empty() {
-            problems.push(SchemaProblem { path: "metadata.namespace".into(), message: "is required".into() });
+            problems.push(SchemaProblem::missing("metadata.namespace"));
         }
         CheckedDraft { pipeline, yaml, problems: without_copies(problems) }
     }

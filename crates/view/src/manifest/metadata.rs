@@ -96,7 +96,7 @@ fn names(metadata: &Value, problem: &mut impl FnMut(&str, String)) {
     let text = |field: &str| metadata[field].as_str().filter(|text| !text.is_empty());
     let (name, prefix) = (text("name"), text("generateName"));
     if name.is_none() && prefix.is_none() {
-        problem("metadata.name", "is required".into());
+        problem("metadata.name", super::schema::MISSING.into());
     }
     if let Some(name) = name.filter(|name| !is_subdomain(name)) {
         problem(

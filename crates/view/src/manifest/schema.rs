@@ -19,6 +19,21 @@ pub struct SchemaProblem {
     pub message: String,
 }
 
+/// The message about a field that is not there.
+pub(super) const MISSING: &str = "is required";
+
+impl SchemaProblem {
+    /// Returns the problem of a field that is not there.
+    pub(crate) fn missing(path: impl Into<String>) -> SchemaProblem {
+        SchemaProblem { path: path.into(), message: MISSING.into() }
+    }
+
+    /// Whether the field is not there.
+    pub fn is_missing(&self) -> bool {
+        self.message == MISSING
+    }
+}
+
 /// Returns the problems for which an API server refuses a value.
 pub(super) fn problems(schema: &JSONSchemaProps, value: &Value) -> Vec<SchemaProblem> {
     let mut found = Vec::new();
@@ -68,8 +83,7 @@ fn check(schema: &JSONSchemaProps, value: &Value, path: &str, problems: &mut Vec
         Value::Object(fields) => {
             let is_missing = |name: &&String| fields.get(*name).is_none_or(Value::is_null);
             for name in schema.required.iter().flatten().filter(is_missing) {
-                let message = "is required".into();
-                problems.push(SchemaProblem { path: step(path, name), message });
+                problems.push(SchemaProblem::missing(step(path, name)));
             }
             for (name, field) in fields {
                 check_field(schema, name, field, path, problems);

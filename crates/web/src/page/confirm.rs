@@ -15,7 +15,6 @@ use super::person::Person;
 use super::{address, planned, words};
 use crate::action::{PersonAction, targets_of};
 use crate::hub::Hub;
-use crate::origin_check::{check_origin, not_from_here};
 use crate::requested_action::{ActionPath, MAX_REASON, RequestedAction, closed_gates};
 use crate::state::Api;
 
@@ -53,8 +52,8 @@ pub(super) async fn carry_out<H: Hub>(
     Form(form): Form<Confirmation>,
 ) -> Response {
     let viewer = person.viewer(api.actions);
-    if check_origin(&headers, api.page_url.as_deref()).is_err() || !person.has_form(&form.token) {
-        return problem_page(&not_from_here(), &viewer);
+    if let Err(problem) = person.check_form(&api, &headers, &form.token) {
+        return problem_page(&problem, &viewer);
     }
     let subject = match RequestedAction::find(&api, &person.caller, &path).await {
         Ok(subject) => subject,

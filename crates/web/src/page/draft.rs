@@ -25,7 +25,6 @@ use crate::choices::Choices;
 use crate::draft_form::{DO, DraftStep, draft};
 use crate::find::find_pipeline;
 use crate::hub::Hub;
-use crate::origin_check::{check_origin, not_from_here};
 use crate::problem::Problem;
 use crate::rights::missing_pipeline_right;
 use crate::state::Api;
@@ -106,8 +105,8 @@ async fn changed<H: Hub>(
     edited: Option<Pipeline>,
 ) -> Response {
     let value = |name: &str| fields.iter().find(|(field, _)| field == name).map_or("", |(_, value)| value);
-    if check_origin(headers, api.page_url.as_deref()).is_err() || !person.has_form(value("token")) {
-        return problem_page(&not_from_here(), &person.viewer(api.actions));
+    if let Err(problem) = person.check_form(api, headers, value("token")) {
+        return problem_page(&problem, &person.viewer(api.actions));
     }
     let mut draft = draft(fields);
     if let Some(Pipeline { metadata, .. }) = &edited {

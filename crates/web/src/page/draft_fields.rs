@@ -11,8 +11,6 @@ use super::words;
 use crate::choices::{APP_KINDS, Choices};
 use crate::draft_form::{DO, DraftStep, environment_field, target_field};
 
-/// The message about a field that nothing was entered for.
-const MISSING: &str = "is required";
 /// The paths of fields.
 const NAMESPACE: &str = "metadata.namespace";
 const NAME: &str = "metadata.name";
@@ -66,7 +64,7 @@ impl DraftForm {
 
     /// Returns how many fields are still empty.
     pub(super) fn missing(&self) -> usize {
-        self.checked.problems.iter().filter(|problem| problem.message == MISSING).count()
+        self.checked.problems.iter().filter(|problem| problem.is_missing()).count()
     }
 
     /// Returns what is wrong with the field at a path.
@@ -76,7 +74,7 @@ impl DraftForm {
     }
 
     fn is_shown(&self, problem: &SchemaProblem) -> bool {
-        self.shows_missing || problem.message != MISSING
+        self.shows_missing || !problem.is_missing()
     }
 
     /// Returns what is wrong with no field of the form.

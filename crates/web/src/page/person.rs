@@ -13,6 +13,7 @@ use super::answer::problem_page;
 use super::frame::Viewer;
 use crate::caller::bearer_token;
 use crate::hub::Hub;
+use crate::origin_check::{check_origin, not_from_here};
 use crate::problem::Problem;
 use crate::state::Api;
 
@@ -44,9 +45,16 @@ impl Person {
         self.form_tokens.first().map_or("", String::as_str)
     }
 
-    /// Returns whether a form was made for this person.
-    pub(crate) fn has_form(&self, form_token: &str) -> bool {
-        !form_token.is_empty() && self.form_tokens.iter().any(|known| known == form_token)
+    /// Checks that a form was made for this person, and sent from a page of this server.
+    pub(crate) fn check_form<H: Hub>(
+        &self,
+        api: &Api<H>,
+        headers: &HeaderMap,
+        form_token: &str,
+    ) -> Result<(), Problem> {
+        check_origin(headers, api.page_url.as_deref())?;
+        let is_own = !form_token.is_empty() && self.form_tokens.iter().any(|known| known == form_token);
+        if is_own { Ok(()) } else { Err(not_from_here()) }
     }
 
     /// Returns who is signed in, and counts the request.
