@@ -188,10 +188,10 @@ impl ForgeFixture {
         }
     }
 
-    /// Waits until the forge has noticed that a branch was deleted.
-    pub async fn until_gone(&self, branch: &str) {
+    /// Waits until the forge has processed that a branch was deleted so many times.
+    pub async fn until_deleted(&self, branch: &str, times: usize) {
         if let ForgeFixture::Gitea(RealGitea { repo, .. }) = self {
-            repo.until_gone(branch).await.unwrap();
+            repo.until_deleted(branch, times).await.unwrap();
         }
     }
 

@@ -41,6 +41,7 @@ pub async fn a_promotion_is_delivered_once_however_a_person_merges_it(fixture: F
         fixture.commit("take it back", &[(FILE, &yaml("6.1.5"))]);
         was_merged(&bench.delivery, &order, request.number).await;
         assert_eq!(fixture.pulls().await.len() as u64, request.number, "{case}");
+        fixture.until_deleted(&request.branch, i + 1).await;
     }
 }
 
@@ -61,6 +62,7 @@ pub async fn a_merge_by_sluice_is_recognized_in_every_merge_style(fixture: Forge
         };
         let found = log.iter().find(says_so).unwrap_or_else(|| panic!("{style:?}: {log:#?}"));
         assert!(!found.subject.starts_with("Sluice-"), "{found:#?}");
+        fixture.until_deleted(&request.branch, i + 1).await;
     }
 }
 

@@ -184,7 +184,7 @@ pub async fn a_merged_branch_is_deleted_unless_somebody_has_pushed_to_it(fixture
     assert_eq!(fixture.repo().branches().unwrap(), ["main"]);
     // A branch that is deleted already is no failure.
     until_merged(&bench.delivery, &first, &request).await;
-    fixture.until_gone(&request.branch).await;
+    fixture.until_deleted(&request.branch, 1).await;
     // A person merges the second change request, and then somebody pushes to its branch.
     let request = proposed(&bench.delivery, &second).await;
     fixture.merge(request.number).await;

@@ -152,17 +152,25 @@ impl ForgeRepo {
         .await
     }
 
-    /// Waits until Gitea has noticed that a branch was deleted. It notices each push some time later, and takes a branch
-    /// that was pushed again in between for a deleted one: then its pull request can never be merged.
+    /// Waits until Gitea has processed that a branch was deleted so many times. Gitea removes the branch immediately, and
+    /// some time later closes its pull requests (`pushDeleteBranch` in services/repository/push.go of go-gitea/gitea).
+    /// A pull request that was opened in between, from a new branch of that name, is closed too.
     ///
     /// # Errors
     /// It takes too long.
-    pub async fn until_gone(&self, branch: &str) -> Result<()> {
-        let path = self.path("branches");
+    pub async fn until_deleted(&self, branch: &str, times: usize) -> Result<()> {
+        let (branches, feed) = (self.path("branches"), self.path("activities/feeds?limit=50"));
+        let deleted = format!("refs/heads/{branch}");
         crate::eventually(crate::WAIT_TIMEOUT, async || {
-            let all = self.api.get(&path).await?;
+            let all = self.api.get(&branches).await?;
             let names: Vec<_> = all.as_array().into_iter().flatten().map(|branch| &branch["name"]).collect();
             ensure!(!names.iter().any(|name| *name == branch), "Gitea still has {names:?}");
+            let feed = self.api.get(&feed).await?;
+            let is_deletion = |entry: &&serde_json::Value| {
+                entry["op_type"] == "delete_branch" && entry["ref_name"] == deleted.as_str()
+            };
+            let processed = feed.as_array().into_iter().flatten().filter(is_deletion).count();
+            ensure!(processed >= times, "Gitea has processed {processed} of {times} deletions of {branch}");
             Ok(())
         })
         .await
