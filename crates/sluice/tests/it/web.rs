@@ -129,7 +129,9 @@ fn a_user_with_a_certificate_sees_and_does_what_rbac_allows() -> Result<()> {
 /// A program that takes the place of `xdg-open`, and notes what it is asked to open.
 fn browser_launcher(folder: &Path) -> Result<()> {
     let program = folder.join("xdg-open");
-    std::fs::write(&program, format!("#!/bin/sh\nprintf %s \"$1\" >{}/opened\n", folder.display()))?;
+    // The note is there as a whole, or not at all.
+    let script = "#!/bin/sh\ncd FOLDER && printf %s \"$1\" >opening && mv opening opened\n";
+    std::fs::write(&program, script.replace("FOLDER", &folder.display().to_string()))?;
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755))?;
     Ok(())
 }
