@@ -4,13 +4,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use crate::{ProcessGuard, Scratch, eventually};
 
 /// How long the browser and its driver may take to start.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// How often the driver is started: it lets the system choose a port for IPv6, and ends if another process has that port
+/// for IPv4.
+const DRIVER_STARTS: u32 = 5;
 /// How long the browser may take for a command: axe reads every element of a page.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long something may take to appear on a page.
@@ -58,14 +61,7 @@ impl Browser {
         let chromium = ProcessGuard::start("chromium", &chromium, &folder.join("chromium.log"))?;
         let active = folder.join("profile/DevToolsActivePort");
         let debugger = first_line(&active, |line| line.parse::<u16>().ok()).await?;
-        let mut driver = Command::new("chromedriver");
-        driver.arg("--port=0");
-        let log = folder.join("chromedriver.log");
-        let driver = ProcessGuard::start("chromedriver", &driver, &log)?;
-        let port = first_line(&log, |line| {
-            line.split_once("started successfully on port ")?.1.trim_end_matches('.').parse::<u16>().ok()
-        })
-        .await?;
+        let (driver, port) = start_driver(&folder).await?;
         // reqwest wants one, although nothing here is encrypted.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::new();
@@ -240,6 +236,25 @@ impl Browser {
     async fn post(&self, path: &str, body: Value) -> Result<Value> {
         command(&self.http, &format!("{}/{path}", self.session), Some(body)).await
     }
+}
+
+/// Starts a driver, and returns it with its port.
+async fn start_driver(folder: &Path) -> Result<(ProcessGuard, u16)> {
+    let mut chromedriver = Command::new("chromedriver");
+    chromedriver.arg("--port=0");
+    for start in 1..=DRIVER_STARTS {
+        let log = folder.join(format!("chromedriver-{start}.log"));
+        let driver = ProcessGuard::start("chromedriver", &chromedriver, &log)?;
+        let port = first_line(&log, |line| {
+            let started = line.split_once("started successfully on port ");
+            let port = started.and_then(|(_, port)| port.trim_end_matches('.').parse::<u16>().ok());
+            port.map(Some).or(line.ends_with("port not available. Exiting...").then_some(None))
+        });
+        if let Some(port) = port.await? {
+            return Ok((driver, port));
+        }
+    }
+    bail!("chromedriver found its port taken {DRIVER_STARTS} times");
 }
 
 /// Sends a command to a driver, and returns its value.
