@@ -66,6 +66,8 @@ pub enum OutdatedReason {
     /// It is not the commit that Sluice would make now: the pipeline sets other values, the base branch has changed
     /// their files or has lost the commit below, or others have replaced the commit.
     NotOwn,
+    /// Its forge closed it, because an earlier branch of the same name was deleted. A new one must be opened.
+    ClosedByForge,
 }
 
 impl std::fmt::Display for OutdatedReason {
@@ -73,6 +75,9 @@ impl std::fmt::Display for OutdatedReason {
         f.write_str(match self {
             OutdatedReason::Conflicts => "it conflicts with its base",
             OutdatedReason::Behind => "its base has moved on",
+            OutdatedReason::ClosedByForge => {
+                "its forge closed it, because an earlier branch of the same name was deleted"
+            }
             OutdatedReason::NotOwn => "its commit is not the one that Sluice would make now",
         })
     }

@@ -103,6 +103,9 @@ impl ChangeRequestJob<'_> {
                 ChangeRequestStatus::Merged { commit: commit.clone(), head, ours }
             }
             ChangeRequestState::Closed => ChangeRequestStatus::Closed,
+            ChangeRequestState::ClosedByForge => {
+                ChangeRequestStatus::Open { head, stale: Some(OutdatedReason::ClosedByForge) }
+            }
         };
         Ok((status, Some(found)))
     }

@@ -128,6 +128,7 @@ impl ChangeRequestJob<'_> {
                     }
                     reopen = true;
                 }
+                ChangeRequestState::ClosedByForge => {}
                 ChangeRequestState::Closed if reopen => {}
                 ChangeRequestState::Closed => {
                     return Ok(Some(Delivered::Rejected { request: found.request }));

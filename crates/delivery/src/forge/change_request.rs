@@ -38,7 +38,7 @@ impl ForgeChangeRequest {
         let is_id = |id: &str| id.len() <= 64 && id.bytes().all(|b| b.is_ascii_hexdigit());
         let merged = match &self.state {
             ChangeRequestState::Merged { commit } => is_id(commit),
-            ChangeRequestState::Open | ChangeRequestState::Closed => true,
+            ChangeRequestState::Open | ChangeRequestState::Closed | ChangeRequestState::ClosedByForge => true,
         };
         let url = &self.request.url;
         let is_page = url.len() <= 2048
@@ -76,8 +76,13 @@ pub(crate) enum MetadataKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ChangeRequestState {
     Open,
-    Merged { commit: String },
+    Merged {
+        commit: String,
+    },
     Closed,
+    /// Closed by its forge, which processed the deletion of an earlier branch of the same name too late. Nobody has
+    /// rejected it, and its branch exists.
+    ClosedByForge,
 }
 
 /// A commit as a forge returns it.

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use jiff::{SignedDuration, Timestamp};
+use reqwest::Url;
 use serde_json::{Value, json};
 use sluice_core::pipeline::MergeMode;
 
@@ -31,10 +33,13 @@ const STYLES: [&str; 5] = ["merge", "rebase", "rebase-merge", "squash", "fast-fo
 /// The most patterns of required checks.
 const MAX_PATTERNS: usize = 500;
 /// The fields of answers that Sluice reads.
-const FIELDS: &str = "assignees base body commit commit_id context created_at default_merge_style dismissed draft \
+const FIELDS: &str = "assignees base body closed_at commit commit_id context created_at default_merge_style dismissed draft \
     enable_status_check head html_url id label labels login merge_commit_sha mergeable merged name \
     number object official parents ref repo_id requested_reviewers required_approvals sha stale state \
-    status status_check_contexts statuses title";
+    status status_check_contexts statuses title type";
+/// How long after it closed a pull request Gitea may record the deleted branch as the cause (`AdjustPullsCausedByBranchDeleted`
+/// in services/pull/pull.go of 1.25).
+const MAX_CAUSE_DELAY: SignedDuration = SignedDuration::from_secs(5);
 /// The numbers of entries in a page of pull requests. If a page is too large, the next number is used, which divides
 /// the one before.
 const PAGE_SIZES: [u64; 2] = [50, 10];
@@ -178,6 +183,33 @@ impl Gitea {
         Ok(names(&all, "login"))
     }
 
+    /// Returns a closed pull request as it is now: Gitea reads whether it was merged before it reads whether it is closed
+    /// (`GetPullRequestByIndex` and `ToAPIPullRequest` of 1.25), so one that is merged in between looks like a rejected one.
+    ///
+    /// Gitea closes the pull requests of a deleted branch some time after the deletion (`pushDeleteBranch` in
+    /// services/repository/push.go), also one that was opened in between from a new branch of the same name. Gitea records
+    /// the deletion in the pull request after it has closed it. Forgejo, and older versions of Gitea, do not record it.
+    async fn with_cause_of_end(&self, found: ForgeChangeRequest) -> ForgeResult<ForgeChangeRequest> {
+        if found.state != ChangeRequestState::Closed {
+            return Ok(found);
+        }
+        let number = found.request.number;
+        let Some(pull) = self.0.http.read(self.0.url(&["pulls", &number.to_string()], &[])).await? else {
+            return Ok(found);
+        };
+        let mut found = self.0.http.checked(parse(&pull))?;
+        if found.state == ChangeRequestState::Closed
+            && let Some(closed) = closed_with_branch(&pull)
+        {
+            let url = self.0.issue(number, &["timeline"]);
+            let events = self.0.http.read(with_since(url, closed)).await?.unwrap_or_default();
+            if events.as_array().into_iter().flatten().any(|event| is_cause(event, closed)) {
+                found.state = ChangeRequestState::ClosedByForge;
+            }
+        }
+        Ok(found)
+    }
+
     /// Returns the head of a merged pull request. Gitea keeps the head as a ref, which follows the branch with a delay
     /// until the merge. If a commit was pushed at the time of the merge, the ref may be older or newer than the merged
     /// head (`AddTestPullRequestTask` of 1.25).
@@ -192,12 +224,16 @@ impl Gitea {
     }
 }
 
-impl_forge!(
+impl_forge! {
     Gitea,
     fn merged_head<'a>(&'a self, found: &'a ForgeChangeRequest) -> ForgeFuture<'a, Option<MergedHead>> {
         Box::pin(self.kept_head(found.request.number))
     }
-);
+
+    fn confirmed(&self, found: ForgeChangeRequest) -> ForgeFuture<'_, ForgeChangeRequest> {
+        Box::pin(self.with_cause_of_end(found))
+    }
+}
 
 impl Gitea {
     async fn list(&self, head: &str, base: &str, filter: ListFilter) -> ForgeResult<ChangeRequestList> {
@@ -441,6 +477,26 @@ fn parse(value: &Value) -> Option<ForgeChangeRequest> {
         },
         created: value["created_at"].as_str()?.parse().ok()?,
     })
+}
+
+/// When a pull request was closed whose branch exists now. For a missing branch, Gitea shows another ref.
+fn closed_with_branch(pull: &Value) -> Option<Timestamp> {
+    let branch = pull["head"]["label"].as_str()?;
+    let closed = pull["closed_at"].as_str()?.parse().ok()?;
+    (pull["head"]["ref"].as_str()? == branch).then_some(closed)
+}
+
+/// Limits a timeline to its entries since a time, which Gitea rounds to seconds.
+fn with_since(mut timeline: Url, since: Timestamp) -> Url {
+    timeline.query_pairs_mut().append_pair("since", &(since - SignedDuration::from_secs(1)).to_string());
+    timeline
+}
+
+/// Whether an entry of a timeline records that a pull request was closed at this time because its branch was deleted.
+fn is_cause(event: &Value, closed: Timestamp) -> bool {
+    let at = event["created_at"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
+    event["type"] == "delete_branch"
+        && at.is_some_and(|at| at >= closed && at.duration_since(closed) <= MAX_CAUSE_DELAY)
 }
 
 #[cfg(test)]

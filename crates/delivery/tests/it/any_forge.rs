@@ -188,6 +188,19 @@ impl ForgeFixture {
         }
     }
 
+    /// Deletes a branch of real Gitea as a person.
+    pub async fn delete_branch(&self, branch: &str) {
+        let ForgeFixture::Gitea(RealGitea { repo, .. }) = self else { panic!("only Gitea is asked to") };
+        repo.api("DELETE", &format!("branches/{branch}"), serde_json::json!({})).await.unwrap();
+    }
+
+    /// Creates a branch of real Gitea from a commit.
+    pub async fn create_branch(&self, branch: &str, commit: &str) {
+        let ForgeFixture::Gitea(RealGitea { repo, .. }) = self else { panic!("only Gitea is asked to") };
+        let wanted = serde_json::json!({"new_branch_name": branch, "old_ref_name": commit});
+        repo.api("POST", "branches", wanted).await.unwrap();
+    }
+
     /// Waits until the forge has processed that a branch was deleted so many times.
     pub async fn until_deleted(&self, branch: &str, times: usize) {
         if let ForgeFixture::Gitea(RealGitea { repo, .. }) = self {

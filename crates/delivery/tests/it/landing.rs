@@ -1,7 +1,9 @@
 //! Merges of change requests with every method, by any person and with any message: a merge counts for the promotion that
 //! it has delivered, and for no other.
 
-use sluice_delivery::{ChangeRequestStatus, Delivered, Delivery, ForgeKind, MergeMode, Order};
+use sluice_delivery::{
+    ChangeRequestStatus, Delivered, Delivery, ForgeKind, MergeMode, Order, OutdatedReason,
+};
 
 use crate::any_forge::ForgeFixture;
 use crate::contract::proposed;
@@ -265,4 +267,38 @@ async fn a_rejection_before_a_retry_does_not_count_again() {
         assert!(matches!(&end, Delivered::Rejected { request } if request.number == third.number), "{end:?}");
     })
     .await;
+}
+
+/// Gitea closes the pull requests of a deleted branch some time after the deletion. If a newer revision was proposed in
+/// between, that is the state that this test makes.
+#[tokio::test]
+async fn a_change_request_that_gitea_closed_with_an_earlier_branch_is_opened_again() {
+    let fixture = ForgeFixture::gitea("closed_by_gitea").await;
+    let (bench, order) = (bench(), fixture.order("6.1.8"));
+    let closed = proposed(&bench.delivery, &order).await;
+    fixture.delete_branch(&closed.branch).await;
+    fixture.until_deleted(&closed.branch, 1).await;
+    let becomes = async |wanted: ChangeRequestStatus| {
+        let is_so = async || {
+            let status = bench.delivery.follow(&order, &closed).await?;
+            anyhow::ensure!(status == wanted, "{status:?}");
+            Ok(())
+        };
+        sluice_testkit::eventually(sluice_testkit::WAIT_TIMEOUT, is_so).await.unwrap();
+    };
+    // The branch is gone: a person who deletes it rejects the revision.
+    becomes(ChangeRequestStatus::Closed).await;
+    fixture.create_branch(&closed.branch, &closed.head_commit).await;
+    let why = OutdatedReason::ClosedByForge;
+    becomes(ChangeRequestStatus::Open { head: closed.head_commit.clone(), stale: Some(why) }).await;
+    let rebuild = Order { rebuild: Some(why), ..again(&order) };
+    let opened = proposed(&bench.delivery, &rebuild).await;
+    assert_eq!((opened.number, &opened.head_commit), (closed.number + 1, &closed.head_commit));
+    assert_eq!(proposed(&bench.delivery, &again(&order)).await.number, opened.number);
+    // A person closes the new one.
+    fixture.close(opened.number).await;
+    assert_eq!(bench.delivery.follow(&order, &opened).await.unwrap(), ChangeRequestStatus::Closed);
+    let rejected = bench.delivery.deliver(&rebuild).await.unwrap();
+    assert!(matches!(rejected, Delivered::Rejected { .. }), "{rejected:?}");
+    assert_eq!(fixture.pulls().await.len(), 2);
 }
