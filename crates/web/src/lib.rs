@@ -32,6 +32,7 @@ mod sign_in_link;
 mod sign_in_options;
 mod state;
 mod trace;
+mod triggers;
 mod visible;
 
 pub use hub::{Change, ChangeError, ChangedKind, Hub, SeenObject};

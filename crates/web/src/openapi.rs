@@ -8,12 +8,15 @@ use serde_json::{Map, Value, json};
 
 use crate::action::PersonAction;
 use crate::changes::{ChangesQuery, GonePipeline, Listed};
-use crate::pipelines::{ActionRequest, Explanations, History, PipelineAnswer, PipelineList, PromotionAnswer};
+use crate::pipelines::{
+    ActionRequest, Explanations, History, PipelineAnswer, PipelineList, PromotionAnswer, Tree,
+};
 use crate::problem::Problem;
-use crate::query::{ExplainQuery, HistoryQuery, PipelinesQuery, TraceQuery, VersionsQuery};
+use crate::query::{ExplainQuery, HistoryQuery, PipelinesQuery, TraceQuery, TreeQuery, VersionsQuery};
 use sluice_view::fleet::clusters::Clusters;
 use sluice_view::fleet::trace::Trace;
 use sluice_view::fleet::versions::Versions;
+use sluice_view::triggers::Triggers;
 
 /// The description. Anybody may read it, so it is made once.
 pub(crate) static DOCUMENT: LazyLock<Value> = LazyLock::new(document);
@@ -38,6 +41,10 @@ pub fn document() -> Value {
     let of_one = named(parameters::<HistoryQuery>(&mut schemas));
     let history =
         route::<History>(&mut schemas, "What was promoted into the environments of a pipeline", of_one);
+    let of_one = named(parameters::<TreeQuery>(&mut schemas));
+    let tree =
+        route::<Tree>(&mut schemas, "The objects that a pipeline consists of, with their images", of_one);
+    let triggers = route::<Triggers>(&mut schemas, "What starts a pipeline", named(json!([])));
     let promotion =
         route::<PromotionAnswer>(&mut schemas, "A promotion and its whole story", named(json!([])));
     let changes = changes_route(&mut schemas);
@@ -50,6 +57,8 @@ pub fn document() -> Value {
         "/api/v1/pipelines/{namespace}/{name}": pipeline,
         "/api/v1/pipelines/{namespace}/{name}/explain": explanations,
         "/api/v1/pipelines/{namespace}/{name}/history": history,
+        "/api/v1/pipelines/{namespace}/{name}/tree": tree,
+        "/api/v1/pipelines/{namespace}/{name}/triggers": triggers,
         "/api/v1/promotions/{namespace}/{name}": promotion,
         "/api/v1/changes": changes,
     });

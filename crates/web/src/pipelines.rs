@@ -16,6 +16,7 @@ use sluice_view::history::{Entry, history};
 use sluice_view::object_name::ObjectName;
 use sluice_view::status::PipelineScreen;
 use sluice_view::story::{PromotionStory, promotion_story};
+use sluice_view::tree::{EnvironmentNode, tree};
 
 use crate::answer::answer;
 use crate::board::{Attention, ShownPipeline};
@@ -24,9 +25,10 @@ use crate::find::{find_pipeline, find_promotion, visible_pipelines};
 use crate::hub::Hub;
 use crate::origin_check::check_origin;
 use crate::problem::Problem;
-use crate::query::{ExplainQuery, HistoryQuery, PipelinesQuery, search_words, valid};
+use crate::query::{ExplainQuery, HistoryQuery, PipelinesQuery, TreeQuery, search_words, valid};
 use crate::requested_action::{ActionPath, RequestedAction, Seen};
 use crate::state::Api;
+use crate::triggers::triggers_of;
 
 /// The most bytes of the body of a request.
 const MAX_BODY_BYTES: usize = 8 << 10;
@@ -55,6 +57,13 @@ pub(crate) struct Explanations {
 pub(crate) struct History {
     /// The promotions, the newest first.
     pub items: Vec<Entry>,
+}
+
+/// What a pipeline consists of.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub(crate) struct Tree {
+    /// The environments, in order.
+    pub items: Vec<EnvironmentNode>,
 }
 
 /// One pipeline.
@@ -95,6 +104,8 @@ pub(crate) fn routes<H: Hub>() -> Router<Api<H>> {
         .route("/api/v1/pipelines/{namespace}/{name}", get(one::<H>))
         .route("/api/v1/pipelines/{namespace}/{name}/explain", get(explanations::<H>))
         .route("/api/v1/pipelines/{namespace}/{name}/history", get(promotions::<H>))
+        .route("/api/v1/pipelines/{namespace}/{name}/tree", get(objects::<H>))
+        .route("/api/v1/pipelines/{namespace}/{name}/triggers", get(starts::<H>))
         .route("/api/v1/promotions/{namespace}/{name}", get(promotion::<H>))
         .route("/api/v1/{kind}/{namespace}/{name}/{action}", post(carry_out::<H>))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
@@ -170,6 +181,30 @@ async fn promotions<H: Hub>(
     let mut items = history(&named.name, environment, &shown.promotions);
     items.truncate(query.limit());
     answer(&headers, &History { items })
+}
+
+async fn objects<H: Hub>(
+    State(api): State<Api<H>>,
+    IdentifiedCaller(caller, _): IdentifiedCaller,
+    Path(named): Path<ObjectName>,
+    headers: HeaderMap,
+    query: Result<Query<TreeQuery>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let TreeQuery { environment } = valid(query)?;
+    let shown = find_pipeline(&api, &caller, &named).await?;
+    let mut items = tree(&shown.stored.whole());
+    items.retain(|node| environment.is_empty() || node.name == environment);
+    answer(&headers, &Tree { items })
+}
+
+async fn starts<H: Hub>(
+    State(api): State<Api<H>>,
+    IdentifiedCaller(caller, _): IdentifiedCaller,
+    Path(named): Path<ObjectName>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let shown = find_pipeline(&api, &caller, &named).await?;
+    answer(&headers, &triggers_of(&api, &caller, &shown).await?)
 }
 
 async fn promotion<H: Hub>(

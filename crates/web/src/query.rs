@@ -91,6 +91,14 @@ pub(crate) struct ExplainQuery {
     pub environment: String,
 }
 
+/// Which environments to return.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct TreeQuery {
+    /// Only this environment.
+    pub environment: String,
+}
+
 /// Which promotions to return.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

@@ -12,7 +12,7 @@ use sluice_view::fleet::trace::{Trace, TraceStep, not_observed, trace, visible};
 use crate::fleet_versions::NOT_READ_YET;
 use crate::hub::Hub;
 use crate::problem::Problem;
-use crate::visible::{allows_cluster, kind_right};
+use crate::visible::{allows_cluster, allows_object};
 
 /// Returns the trace of an object.
 pub(crate) async fn traced<H: Hub>(
@@ -69,9 +69,4 @@ fn steps(cluster: &ObservedCluster, object: &ObjectKey) -> Result<Option<Vec<Tra
         }
         (steps, _) => Ok(steps),
     }
-}
-
-async fn allows_object<H: Hub>(access: &H, caller: &Caller, key: &ObjectKey) -> Result<bool, Problem> {
-    let right = kind_right(key.kind).within(&key.namespace).named(&key.name);
-    Ok(access.allows(caller, &right).await?)
 }

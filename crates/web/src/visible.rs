@@ -6,12 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::{StreamExt, TryStreamExt};
 use sluice_core::access::{AccessError, Caller, Right};
 use sluice_core::fleet::index::Fleet;
-use sluice_core::fleet::{ClusterKey, Kind};
+use sluice_core::fleet::{ClusterKey, Kind, ObjectKey};
 
 use crate::hub::Hub;
 
 /// How many questions about rights are asked at a time for one request, a quarter of what is asked for all callers.
 const CONCURRENT: usize = 4;
+
+/// The most objects of a kind and namespace that are asked about one by one, for callers who may not get all of them.
+const MAX_NAMED: usize = 10;
 
 /// The right to get a GitopsCluster, and with it the objects of the cluster.
 pub(crate) fn cluster_right() -> Right {
@@ -78,8 +81,17 @@ pub(crate) async fn visible_clusters<H: Hub>(
     caller: &Caller,
     fleet: &Fleet,
 ) -> Result<BTreeSet<ClusterKey>, AccessError> {
-    let all: BTreeSet<ClusterKey> =
-        fleet.clusters().into_iter().filter(|key| *key != ClusterKey::Local).collect();
+    visible_among(access, caller, fleet, fleet.clusters().into_iter().collect()).await
+}
+
+/// Returns those of these clusters that a caller may see, without the hub.
+pub(crate) async fn visible_among<H: Hub>(
+    access: &H,
+    caller: &Caller,
+    fleet: &Fleet,
+    mut all: BTreeSet<ClusterKey>,
+) -> Result<BTreeSet<ClusterKey>, AccessError> {
+    all.remove(&ClusterKey::Local);
     if all.is_empty() || access.allows(caller, &cluster_right()).await? {
         return Ok(all);
     }
@@ -106,6 +118,44 @@ pub(crate) async fn allows_cluster<H: Hub>(
     }
     let within = cluster_right().within(namespace);
     Ok(access.allows(caller, &within).await? || access.allows(caller, &within.clone().named(name)).await?)
+}
+
+/// Returns those of these objects on the hub that a caller may get.
+pub(crate) async fn visible_objects<H: Hub>(
+    access: &H,
+    caller: &Caller,
+    all: BTreeSet<ObjectKey>,
+) -> Result<BTreeSet<ObjectKey>, AccessError> {
+    let mut by_place: BTreeMap<(Kind, String), Vec<ObjectKey>> = BTreeMap::new();
+    for key in all {
+        by_place.entry((key.kind, key.namespace.clone())).or_default().push(key);
+    }
+    let asked = by_place.into_iter().map(async |((kind, namespace), keys)| {
+        let right = kind_right(kind);
+        let within = right.clone().within(&namespace);
+        if access.allows(caller, &right).await? || access.allows(caller, &within).await? {
+            return Ok(keys);
+        }
+        let mut allowed = Vec::new();
+        for key in keys.into_iter().take(MAX_NAMED) {
+            if allows_object(access, caller, &key).await? {
+                allowed.push(key);
+            }
+        }
+        Ok(allowed)
+    });
+    let visible: Vec<Vec<ObjectKey>> =
+        futures::stream::iter(asked).buffer_unordered(CONCURRENT).try_collect().await?;
+    Ok(visible.into_iter().flatten().collect())
+}
+
+/// Returns whether a caller may get an object on the hub.
+pub(crate) async fn allows_object<H: Hub>(
+    access: &H,
+    caller: &Caller,
+    key: &ObjectKey,
+) -> Result<bool, AccessError> {
+    access.allows(caller, &kind_right(key.kind).within(&key.namespace).named(&key.name)).await
 }
 
 /// Returns the namespaces of the hub with objects of a kind that a caller may get; `None` for all.

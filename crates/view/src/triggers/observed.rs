@@ -11,7 +11,7 @@ use sluice_core::observed::Health;
 
 use super::first_targets::{first_environments, targets};
 use super::objects::{AppliedObject, SourceObject, TriggerObject, TriggerObjects};
-use super::way::{hook_of, reconciled, way, writes_to};
+use super::way::{hook_of, reconciles_any, way, writes_to};
 
 /// The most automations, Receivers and Alerts of one pipeline that are shown, each. Users of other namespaces may create any
 /// number of them that name its sources.
@@ -26,8 +26,37 @@ pub struct Related {
     pub cut: Vec<Kind>,
 }
 
-/// Returns the objects on a cluster that have something to do with a pipeline.
-pub fn related(pipeline: &Pipeline, key: &ClusterKey, cluster: &ObservedCluster) -> Related {
+impl Related {
+    /// Returns which objects are left out, in sentences.
+    pub fn cut_sentences(&self) -> impl Iterator<Item = String> {
+        self.cut.iter().map(|kind| {
+            let name = kind.resource().1;
+            format!("more than {MAX_OF_KIND} {name} start it: only {MAX_OF_KIND} are shown")
+        })
+    }
+}
+
+/// The objects on a cluster that a reader may see.
+struct Shown<'a, F> {
+    cluster: &'a ObservedCluster,
+    shows: F,
+}
+
+impl<F: Fn(&ObjectKey) -> bool> Shown<'_, F> {
+    fn object(&self, key: &ObjectKey) -> Option<TriggerObject> {
+        (self.shows)(key).then(|| object(self.cluster, key)).flatten()
+    }
+}
+
+/// Returns the objects on a cluster that have something to do with a pipeline, of those for which `shows` is true. An
+/// object that is only named in another one leads on if both are shown.
+pub fn related(
+    pipeline: &Pipeline,
+    key: &ClusterKey,
+    cluster: &ObservedCluster,
+    shows: impl Fn(&ObjectKey) -> bool,
+) -> Related {
+    let shown = Shown { cluster, shows };
     let mut related = Related::default();
     let mut applied = BTreeSet::new();
     let mut sources = BTreeSet::new();
@@ -36,16 +65,16 @@ pub fn related(pipeline: &Pipeline, key: &ClusterKey, cluster: &ObservedCluster)
             continue;
         }
         for member in &target.members {
-            let way = way(member, |key| object(cluster, key));
+            let way = way(member, |key| shown.object(key));
             applied.extend(way.applied);
             sources.extend(way.sources);
         }
     }
     if *key == ClusterKey::Local {
-        add_hub_objects(pipeline, cluster, (&applied, &sources), &mut related);
+        add_hub_objects(pipeline, &shown, (&applied, &sources), &mut related);
     }
     for key in applied.into_iter().chain(sources) {
-        if let Some(object) = object(cluster, &key) {
+        if let Some(object) = shown.object(&key) {
             related.objects.insert(key, object);
         }
     }
@@ -53,9 +82,9 @@ pub fn related(pipeline: &Pipeline, key: &ClusterKey, cluster: &ObservedCluster)
 }
 
 /// Adds what changes these objects, and what tells Sluice about the pipeline.
-fn add_hub_objects(
+fn add_hub_objects<F: Fn(&ObjectKey) -> bool>(
     pipeline: &Pipeline,
-    hub: &ObservedCluster,
+    hub: &Shown<'_, F>,
     (applied, sources): (&BTreeSet<ObjectKey>, &BTreeSet<ObjectKey>),
     related: &mut Related,
 ) {
@@ -67,7 +96,7 @@ fn add_hub_objects(
         if let TriggerFact::ImageUpdateAutomation { policies, .. } = &fact {
             for name in policies {
                 let policy = ObjectKey { kind: Kind::ImagePolicy, name: name.clone(), ..key.clone() };
-                if let Some(object) = object(hub, &policy) {
+                if let Some(object) = hub.object(&policy) {
                     receivable.insert(policy.clone());
                     related.objects.insert(policy, object);
                 }
@@ -76,16 +105,14 @@ fn add_hub_objects(
         receivable.insert(key.clone());
         related.objects.insert(key, TriggerObject::Trigger(fact));
     }
-    for (key, fact) in
-        chosen(hub, Kind::Receiver, |_, fact| !reconciled(fact, &receivable).is_empty(), related)
-    {
+    for (key, fact) in chosen(hub, Kind::Receiver, |_, fact| reconciles_any(fact, &receivable), related) {
         related.objects.insert(key, TriggerObject::Trigger(fact));
     }
     let provider_of = |key: &ObjectKey, fact: &TriggerFact| {
         let TriggerFact::Alert { provider, .. } = fact else { return None };
         let provider = ObjectKey { kind: Kind::Provider, name: provider.clone(), ..key.clone() };
-        let fact = trigger(hub, &provider)?;
-        hook_of(fact, own).is_some().then(|| (provider, fact.clone()))
+        let fact = trigger(hub.cluster, &provider)?;
+        (hook_of(fact, own).is_some() && (hub.shows)(&provider)).then(|| (provider, fact.clone()))
     };
     for (key, fact) in chosen(hub, Kind::Alert, |key, fact| provider_of(key, fact).is_some(), related) {
         if let Some((provider, fact)) = provider_of(&key, &fact) {
@@ -95,16 +122,16 @@ fn add_hub_objects(
     }
 }
 
-/// Returns the objects of a kind that fit: of each namespace the first one before the second of any, so that those of one
-/// user do not displace those of others.
-fn chosen(
-    hub: &ObservedCluster,
+/// Returns the objects of a kind that fit and are shown: of each namespace the first one before the second of any, so that
+/// those of one user do not displace those of others.
+fn chosen<F: Fn(&ObjectKey) -> bool>(
+    hub: &Shown<'_, F>,
     kind: Kind,
     fits: impl Fn(&ObjectKey, &TriggerFact) -> bool,
     related: &mut Related,
 ) -> Vec<(ObjectKey, TriggerFact)> {
-    let facts = hub.objects_of(kind).filter_map(|(key, fact)| match fact {
-        Fact::Trigger(fact) if fits(key, fact) => Some((key, &**fact)),
+    let facts = hub.cluster.objects_of(kind).filter_map(|(key, fact)| match fact {
+        Fact::Trigger(fact) if fits(key, fact) && (hub.shows)(key) => Some((key, &**fact)),
         _ => None,
     });
     let mut of_namespace: BTreeMap<&str, usize> = BTreeMap::new();
@@ -123,12 +150,19 @@ fn chosen(
     ranked.into_iter().map(|(_, key, fact)| (key.clone(), fact.clone())).collect()
 }
 
-/// Returns the kinds of which it is not known whether there are objects that start a pipeline on the hub.
-pub fn unobserved(hub: &ObservedCluster) -> Vec<Kind> {
-    let kinds = Kind::SHOWN_ON_HUB.into_iter();
-    kinds
-        .filter(|kind| !matches!(hub.kind_state(*kind, ""), Some(KindState::Listed | KindState::Absent)))
-        .collect()
+/// Returns the kinds of which it is not known whether there are objects that start a pipeline on the hub, each with the
+/// reason in a sentence.
+pub fn unobserved(hub: &ObservedCluster) -> Vec<(Kind, String)> {
+    let unknown = Kind::SHOWN_ON_HUB.into_iter().filter_map(|kind| {
+        let why = match hub.kind_state(kind, "") {
+            Some(KindState::Listed | KindState::Absent) => return None,
+            Some(KindState::Unreadable(why)) => why.as_str(),
+            Some(KindState::ByNamespace) => "only those in the namespaces of targets are read",
+            None => "they are not read yet",
+        };
+        Some((kind, format!("{} on the hub: {why}", kind.resource().1)))
+    });
+    unknown.collect()
 }
 
 fn trigger<'a>(cluster: &'a ObservedCluster, key: &ObjectKey) -> Option<&'a TriggerFact> {

@@ -16,6 +16,9 @@ use super::objects::{AppliedObject, TriggerObject, TriggerObjects};
 use super::way::{hook_of, reconciled, way, writes_to};
 use crate::fleet::cluster_name;
 
+/// The most objects that the sentence about a Receiver names.
+const MAX_NAMED: usize = 10;
+
 /// What starts a pipeline.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Triggers {
@@ -242,13 +245,15 @@ fn receivers(
         let TriggerFact::Receiver { sender, problem, .. } = fact else { return None };
         let found: Vec<String> =
             reconciled(fact, &receivable).into_iter().map(ObjectKey::to_string).collect();
+        let named = found[..found.len().min(MAX_NAMED)].join(", ");
+        let further = found.len().saturating_sub(MAX_NAMED);
+        let further = if further == 0 { String::new() } else { format!(" and {further} more") };
         (!found.is_empty()).then(|| TriggerView {
             environment: environment.name.clone(),
             what: key.to_string(),
             // The path is not shown: it is the password of a Receiver of type generic.
             how: format!(
-                "a webhook of {sender} makes Flux look at {} immediately (kubectl get receiver {} -n {} shows its path)",
-                found.join(", "),
+                "a webhook of {sender} makes Flux look at {named}{further} immediately (kubectl get receiver {} -n {} shows its path)",
                 key.name,
                 key.namespace
             ),

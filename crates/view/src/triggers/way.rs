@@ -61,6 +61,17 @@ pub(super) fn writes_to(fact: &TriggerFact, sources: &BTreeSet<ObjectKey>) -> bo
     }
 }
 
+/// Whether a Receiver has one of these objects reconciled.
+pub(super) fn reconciles_any(fact: &TriggerFact, objects: &BTreeSet<ObjectKey>) -> bool {
+    let TriggerFact::Receiver { objects: named, .. } = fact else { return false };
+    // There may be thousands of Receivers and of objects, so no object is compared with each name.
+    named.iter().any(|named| {
+        let name = named.name.clone().unwrap_or_default();
+        let first = ObjectKey { kind: named.kind, namespace: named.namespace.clone(), name };
+        objects.range(first..).next().is_some_and(|key| named.may_contain(key))
+    })
+}
+
 /// Returns those of these objects that a Receiver has reconciled.
 pub(super) fn reconciled<'a>(fact: &TriggerFact, objects: &'a BTreeSet<ObjectKey>) -> Vec<&'a ObjectKey> {
     let TriggerFact::Receiver { objects: named, .. } = fact else { return Vec::new() };

@@ -167,7 +167,7 @@ fn observed(pipeline: &Pipeline, others: Vec<(ObjectKey, TriggerFact)>) -> Relat
     observe(&mut index, &ClusterKey::Local, podinfo("6.7.1").into_iter().chain(others).collect());
     let hub = index.cluster(&ClusterKey::Local).unwrap();
     assert!(unobserved(&hub).is_empty());
-    related(pipeline, &ClusterKey::Local, &hub)
+    related(pipeline, &ClusterKey::Local, &hub, |_| true)
 }
 
 fn receiver_of(source: ObjectKey, namespace: &str, name: &str) -> (ObjectKey, TriggerFact) {

@@ -80,7 +80,7 @@ impl Hub for Rights {
     }
 }
 
-fn key(kind: Kind, namespace: &str, name: &str) -> ObjectKey {
+pub fn key(kind: Kind, namespace: &str, name: &str) -> ObjectKey {
     ObjectKey { kind, namespace: namespace.into(), name: name.into() }
 }
 
@@ -89,7 +89,7 @@ fn ready() -> HealthStatus {
 }
 
 /// A HelmRelease with its Deployment and its source.
-fn release(namespace: &str, name: &str, version: &str) -> Vec<(ObjectKey, Fact)> {
+pub fn release(namespace: &str, name: &str, version: &str) -> Vec<(ObjectKey, Fact)> {
     let (helm, web) = (key(Kind::HelmRelease, namespace, name), key(Kind::Deployment, namespace, name));
     let charts = key(Kind::HelmRepository, "flux-system", "charts");
     let flux = FluxFact {
@@ -133,7 +133,7 @@ fn release(namespace: &str, name: &str, version: &str) -> Vec<(ObjectKey, Fact)>
     ]
 }
 
-fn observe(index: &mut Index, cluster: &ClusterKey, objects: &[(ObjectKey, Fact)]) {
+pub fn observe(index: &mut Index, cluster: &ClusterKey, objects: &[(ObjectKey, Fact)]) {
     index.apply(cluster, ClusterEvent::Connected);
     for kind in Kind::DECIDING.into_iter().chain(Kind::SHOWN) {
         let of_kind = objects.iter().filter(|(key, _)| key.kind == kind).cloned().collect();
@@ -144,7 +144,7 @@ fn observe(index: &mut Index, cluster: &ClusterKey, objects: &[(ObjectKey, Fact)
 /// Why CronJobs on the cluster `eu` cannot be read.
 pub const FORBIDDEN: &str = "the cluster forbids listing cronjobs: apply deploy/reader there";
 
-fn remote(name: &str) -> ClusterKey {
+pub fn remote(name: &str) -> ClusterKey {
     ClusterKey::Remote { namespace: "fleet".into(), name: name.into() }
 }
 

@@ -6,6 +6,7 @@ mod changes;
 mod described;
 mod fleet;
 mod pipelines;
+mod triggers;
 #[allow(dead_code, reason = "the tests of the pages use the rest")]
 #[path = "../support/world.rs"]
 mod world;

@@ -71,6 +71,8 @@ async fn hidden_objects_are_answered_like_missing_ones() {
         "pipelines/apps/podinfo",
         "pipelines/apps/podinfo/explain",
         "pipelines/apps/podinfo/history",
+        "pipelines/apps/podinfo/tree",
+        "pipelines/apps/podinfo/triggers",
         "promotions/apps/podinfo-prod-1",
     ] {
         assert_eq!(ask("viewer", &format!("/api/v1/{path}")).await.0, StatusCode::OK, "{path}");
@@ -102,6 +104,12 @@ async fn the_answers_are_those_of_the_commands() {
     );
     let (_, none) = ask("viewer", "/api/v1/pipelines/apps/podinfo/history?environment=dev").await;
     assert_eq!(none["items"], json!([]));
+    let (_, body) = ask("viewer", "/api/v1/pipelines/apps/podinfo/tree?environment=prod").await;
+    let prod = &body["items"][0]["targets"][0];
+    assert_eq!(
+        (body["items"].as_array().unwrap().len(), &prod["runs"], &prod["members"][0]["name"]),
+        (1, &json!("6.1.8"), &json!("HelmRelease/podinfo"))
+    );
     let (_, body) = ask("viewer", "/api/v1/promotions/apps/podinfo-prod-1").await;
     assert_eq!((&body["pipeline"], &body["gates"][0]["open"]), (&json!("podinfo"), &json!(false)));
     assert!(
