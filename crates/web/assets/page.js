@@ -40,7 +40,7 @@
         else old.removeAttribute("aria-invalid");
         return false;
       }
-      if (old.matches?.("details") && old.open) next.open = true;
+      if (old.matches?.("details") && next.matches?.("details")) next.open = old.open;
       if (old.matches?.("time") && next.matches?.("time") && old.dateTime === next.dateTime) return false;
       if (old.classList?.contains("at")) next.classList.add("at");
       return true;

@@ -136,6 +136,8 @@ fn every_page_is_accessible_in_every_look_and_without_errors() -> Result<()> {
         let reject = format!("{}/reject", fixture.promotion);
         let suspend = format!("{}/suspend", fixture.pipeline);
         let history = format!("{}/history?environment=prod", fixture.pipeline);
+        let objects = format!("{}/objects", fixture.pipeline);
+        let triggers = format!("{}/triggers", fixture.pipeline);
         let n = &fixture.place.namespace;
         let new = format!("/pipelines/new?namespace={n}&kind=HelmRelease&app=app");
         let edit = format!("{}/edit", fixture.pipeline);
@@ -146,6 +148,8 @@ fn every_page_is_accessible_in_every_look_and_without_errors() -> Result<()> {
             ("nothing-found", "/?q=nothing"),
             ("pipeline", &fixture.pipeline),
             ("history", &history),
+            ("objects", &objects),
+            ("triggers", &triggers),
             ("new", &new),
             ("edit", &edit),
             ("promotions", "/promotions"),

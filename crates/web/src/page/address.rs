@@ -30,6 +30,22 @@ pub(super) fn history(namespace: &str, name: &str) -> String {
     format!("/pipelines/{namespace}/{name}/history")
 }
 
+/// Returns the address of a pipeline's objects.
+pub(super) fn objects(namespace: &str, name: &str) -> String {
+    format!("/pipelines/{namespace}/{name}/objects")
+}
+
+/// Returns the address of what starts a pipeline.
+pub(super) fn triggers(namespace: &str, name: &str) -> String {
+    format!("/pipelines/{namespace}/{name}/triggers")
+}
+
+/// Returns the address of where something on a cluster comes from.
+pub(super) fn trace(cluster: &str, kind: &str, namespace: &str, name: &str) -> String {
+    let [cluster, kind, namespace, name] = [cluster, kind, namespace, name].map(escaped);
+    format!("/trace?cluster={cluster}&kind={kind}&namespace={namespace}&name={name}")
+}
+
 /// Returns the address of a promotion's page.
 pub(super) fn promotion(promotion: &Promotion) -> String {
     let namespace = promotion.metadata.namespace.as_deref().unwrap_or_default();

@@ -12,6 +12,7 @@ mod draft_preview;
 mod frame;
 mod history;
 mod live;
+mod objects;
 mod oidc;
 mod person;
 mod pipeline;
@@ -25,6 +26,7 @@ mod shape;
 mod sign_in;
 mod sign_in_page;
 mod trace;
+mod triggers;
 mod versions;
 mod view;
 mod words;
@@ -62,6 +64,8 @@ pub(crate) fn routes<H: Hub>() -> Router<Api<H>> {
         .route("/live", get(live::live::<H>))
         .merge(draft_routes())
         .route("/pipelines/{namespace}/{name}/history", get(page::<H>))
+        .route("/pipelines/{namespace}/{name}/objects", get(page::<H>))
+        .route("/pipelines/{namespace}/{name}/triggers", get(page::<H>))
         .route("/promotions/{namespace}/{name}/change", get(planned::page::<H>))
         .route(
             "/{kind}/{namespace}/{name}/{action}",

@@ -95,6 +95,11 @@ fn head(
                 }
             }
         }
+        p.small.quiet {
+            a href=(address::objects(namespace, name)) { "Objects" } " · "
+            a href=(address::triggers(namespace, name)) { "What starts it" } " · "
+            a href=(address::history(namespace, name)) { "History" }
+        }
         @if let Some(trouble) = &screen.trouble { p.problem { (trouble) } }
     }
 }

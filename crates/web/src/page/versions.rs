@@ -5,6 +5,7 @@ use sluice_core::access::Caller;
 use sluice_view::fleet::matrix::{Matrix, MatrixVersion, matrix};
 use sluice_view::fleet::versions::{RunningVersion, UnreadCluster};
 
+use super::address;
 use super::address::escaped;
 use super::frame::{Page, Section};
 use super::query::MatrixQuery;
@@ -167,13 +168,7 @@ fn list(objects: &[RunningVersion], further: usize) -> Markup {
 
 fn object(row: &RunningVersion) -> Markup {
     let (kind, name) = row.object.split_once('/').unwrap_or_default();
-    let trace = format!(
-        "/trace?cluster={}&kind={}&namespace={}&name={}",
-        escaped(&row.cluster),
-        escaped(kind),
-        escaped(&row.namespace),
-        escaped(name)
-    );
+    let trace = address::trace(&row.cluster, kind, &row.namespace, name);
     html! {
         tr {
             td { (row.name) }

@@ -9,7 +9,9 @@ use sluice_view::object_name::ObjectName;
 use super::frame::Page;
 use super::history::HistoryPageQuery;
 use super::query::{ListQuery, MatrixQuery};
-use super::{clusters, history, pipeline, pipelines, promotion, promotions, trace, versions};
+use super::{
+    clusters, history, objects, pipeline, pipelines, promotion, promotions, trace, triggers, versions,
+};
 use crate::fleet_versions::VersionKind;
 use crate::hub::Hub;
 use crate::problem::Problem;
@@ -22,6 +24,8 @@ pub(super) enum View {
     Pipelines(ListQuery),
     Pipeline(ObjectName),
     History(ObjectName, HistoryPageQuery),
+    Objects(ObjectName),
+    Triggers(ObjectName),
     Promotions(ListQuery),
     Promotion(ObjectName),
     Clusters,
@@ -39,6 +43,8 @@ impl View {
             [""] => View::Pipelines(query(uri)?),
             ["pipelines", namespace, name] => View::Pipeline(object(namespace, name)),
             ["pipelines", namespace, name, "history"] => View::History(object(namespace, name), query(uri)?),
+            ["pipelines", namespace, name, "objects"] => View::Objects(object(namespace, name)),
+            ["pipelines", namespace, name, "triggers"] => View::Triggers(object(namespace, name)),
             ["promotions"] => View::Promotions(query(uri)?),
             ["promotions", namespace, name] => View::Promotion(object(namespace, name)),
             ["clusters"] => View::Clusters,
@@ -55,6 +61,8 @@ impl View {
             View::Pipelines(query) => pipelines::page(api, caller, query).await,
             View::Pipeline(name) => pipeline::page(api, caller, name).await,
             View::History(name, query) => history::page(api, caller, name, query).await,
+            View::Objects(name) => objects::page(api, caller, name).await,
+            View::Triggers(name) => triggers::page(api, caller, name).await,
             View::Promotions(query) => promotions::page(api, caller, query).await,
             View::Promotion(name) => promotion::page(api, caller, name).await,
             View::Clusters => clusters::page(api, caller).await,
@@ -65,7 +73,7 @@ impl View {
 
     /// Whether the page changes only with objects of the hub, and not with the clusters.
     pub(super) fn is_of_hub(&self) -> bool {
-        !matches!(self, View::Clusters | View::Versions(..) | View::Trace(_))
+        !matches!(self, View::Clusters | View::Versions(..) | View::Trace(_) | View::Triggers(_))
     }
 }
 

@@ -6,6 +6,8 @@ mod changes;
 mod described;
 mod fleet;
 mod pipelines;
+#[path = "../support/starts.rs"]
+mod starts;
 mod triggers;
 #[allow(dead_code, reason = "the tests of the pages use the rest")]
 #[path = "../support/world.rs"]

@@ -6,6 +6,9 @@ mod draft;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../api/fleet.rs"]
 mod fleet;
+#[allow(dead_code, reason = "the tests of the API use the rest")]
+#[path = "../support/starts.rs"]
+mod starts;
 #[path = "../support/world.rs"]
 mod world;
 
@@ -21,6 +24,7 @@ use sluice_core::fleet::index::Fleet;
 use sluice_core::planned_change::{PlannedChange, PlannedValue};
 use sluice_core::value_check::is_unsafe;
 use sluice_web::{Api, ChangeError, ChangedKind, SeenObject, router};
+use starts::{begins_everywhere, podinfo_everywhere};
 use tower::ServiceExt;
 use world::{World, environment, every_state, pipeline, promotion, snapshot};
 
@@ -110,10 +114,12 @@ async fn event(stream: &mut BodyDataStream) -> String {
     String::from_utf8(next.unwrap().unwrap().to_vec()).unwrap()
 }
 
-const PAGES: [&str; 12] = [
+const PAGES: [&str; 14] = [
     "/",
     "/pipelines/apps/podinfo",
     "/pipelines/apps/podinfo/history?environment=prod",
+    "/pipelines/apps/podinfo/objects",
+    "/pipelines/apps/podinfo/triggers",
     "/promotions",
     "/promotions/apps/podinfo-prod-1",
     "/clusters",
@@ -157,6 +163,8 @@ async fn every_page_shows_only_what_the_person_may_see() {
     for page in [
         "/pipelines/apps/podinfo",
         "/pipelines/apps/podinfo/history",
+        "/pipelines/apps/podinfo/objects",
+        "/pipelines/apps/podinfo/triggers",
         "/promotions/apps/podinfo-prod-1",
         "/pipelines/apps/absent",
     ] {
@@ -169,7 +177,13 @@ async fn every_page_shows_only_what_the_person_may_see() {
 #[tokio::test]
 async fn no_page_allows_foreign_scripts_or_frames() {
     let browser = Browser::new(&World::new(every_state()), true, "admin").await;
-    for page in PAGES.into_iter().chain(["/pipelines/evil/evil", "/promotions/evil/evil-prod-1", "/absent"]) {
+    for page in PAGES.into_iter().chain([
+        "/pipelines/evil/evil",
+        "/pipelines/evil/evil/objects",
+        "/pipelines/evil/evil/triggers",
+        "/promotions/evil/evil-prod-1",
+        "/absent",
+    ]) {
         let answer = browser.get(page).await;
         for bad in ["<script>alert", "<img", "href=\"javascript", "onerror=alert(2)>\"", " style="] {
             assert!(!answer.text.contains(bad), "{page} contains {bad}: {}", answer.text);
@@ -231,7 +245,7 @@ async fn no_page_shows_characters_that_reorder_or_hide_a_text() {
         let found = text.chars().find(|c| !matches!(c, '\n' | '\t') && is_unsafe(*c));
         assert_eq!(found, None, "{text}");
     };
-    for page in ["/", "/pipelines/apps/odd"] {
+    for page in ["/", "/pipelines/apps/odd", "/pipelines/apps/odd/objects"] {
         check(&browser.get(page).await.text);
         let mut live = browser.live(page).await;
         check(&event(&mut live).await);
@@ -475,4 +489,44 @@ async fn a_page_with_a_thousand_pipelines_is_small() {
         began.elapsed()
     );
     assert!(bytes.len() <= 60_000, "{} bytes", bytes.len());
+}
+
+#[tokio::test]
+async fn the_page_of_triggers_shows_only_what_the_person_may_see() {
+    let index = podinfo_everywhere([("flux-system", "github".to_string())].into_iter());
+    let world = begins_everywhere();
+    let page = "/pipelines/apps/podinfo/triggers";
+    let charts = "https://charts.example.com";
+    for (token, sees_hub, sees_eu) in [("admin", true, true), ("tenant", false, false), ("eu", false, true)] {
+        let text = Browser::over(index.fleet(), &world, true, token).await.get(page).await.text;
+        assert_eq!(text.contains("Receiver flux-system/github"), sees_hub, "{token}: {text}");
+        assert_eq!(text.contains(charts), sees_eu, "{token}: {text}");
+        assert_eq!(text.contains("Not complete: of the objects on the hub"), !sees_hub, "{token}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_tree_of_many_targets_folds_those_that_are_ready() {
+    let target = |number: usize| json!({"name": format!("t{number}"), "namespace": format!("n{number}")});
+    let status = |number: usize| {
+        let health = if number == 7 { "Failed" } else { "Ready" };
+        json!({"name": format!("t{number}"), "namespace": format!("n{number}"), "health": health,
+            "ready": health == "Ready", "clusterAppRef": {"kind": "HelmRelease", "name": "podinfo"},
+            "workloads": [
+                {"kind": "HelmRelease", "name": "podinfo", "version": "1", "health": health},
+                {"kind": "Deployment", "name": "web", "health": health, "images": ["ghcr.io/web:1"]}]})
+    };
+    let targets: Vec<_> = (0..300).map(status).collect();
+    let prod = json!({"revision": "1", "targets": targets});
+    let ready = || environment("1", "Ready", "");
+    let mut many = pipeline("apps", "many", [ready(), ready(), prod]);
+    let targets = json!((0..300).map(target).collect::<Vec<_>>());
+    Arc::make_mut(&mut many.object).spec.environments[2].targets = serde_json::from_value(targets).unwrap();
+    let world = World::new(snapshot(vec![many], vec![]));
+    let text = Browser::new(&world, true, "admin").await.get("/pipelines/apps/many/objects").await.text;
+    assert!(text.contains("299 of 300 targets ready"), "{text}");
+    let prod = text.split("objects-prod").nth(1).unwrap();
+    assert_eq!((prod.matches("<details open>").count(), prod.matches("<details>").count()), (1, 299));
+    let web = "<a href=\"/trace?cluster=&amp;kind=HelmRelease&amp;namespace=n7&amp;name=podinfo\"";
+    assert!(prod.contains(web) && prod.contains("ghcr.io/web:1"), "{prod}");
 }
