@@ -50,7 +50,7 @@ fn with<'a>(changes: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
 }
 
 /// The text of the page without its tags, one line for each text.
-fn text(html: &str) -> String {
+pub fn text(html: &str) -> String {
     let main = html.split("<main id=\"main\">").nth(1).unwrap().split("</main>").next().unwrap();
     let mut text = String::new();
     let mut rest = main;

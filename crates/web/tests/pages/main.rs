@@ -11,6 +11,7 @@ mod fleet;
 mod starts;
 #[path = "../support/world.rs"]
 mod world;
+mod worlds;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
