@@ -1,0 +1,230 @@
+//! Which file of a repository may hold an object that a person writes, and the text that the file gets: a new file, or one
+//! that has this object already. No other file is written, and no other document of the file changes.
+
+use serde_json::Value;
+use sluice_core::value_check::is_unsafe;
+
+use crate::foreign_text::clean;
+
+/// The longest path, in bytes.
+const MAX_PATH_BYTES: usize = 250;
+/// The largest file that is edited, in bytes.
+const MAX_FILE_BYTES: usize = 1 << 20;
+/// Names of files that other programs read, in lower case: kustomize, Helm, and the CI of forges whose file has no dot in
+/// front ([Azure](https://learn.microsoft.com/azure/devops/pipelines/customize-pipeline),
+/// [Bitbucket](https://support.atlassian.com/bitbucket-cloud/docs/configure-bitbucket-pipelinesyml/)).
+const RESERVED_NAMES: [&str; 7] = [
+    "kustomization.yaml",
+    "kustomization.yml",
+    "chart.yaml",
+    "values.yaml",
+    "azure-pipelines.yaml",
+    "azure-pipelines.yml",
+    "bitbucket-pipelines.yml",
+];
+
+/// The object that a file must hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ManifestObject<'a> {
+    /// The API group. Its versions do not matter.
+    pub group: &'a str,
+    /// The kind.
+    pub kind: &'a str,
+    /// The namespace.
+    pub namespace: &'a str,
+    /// The name.
+    pub name: &'a str,
+}
+
+/// Why a file is not written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ManifestFileError {
+    /// The path cannot be used.
+    #[error("the path {path:?} cannot be used: {problem}")]
+    Path {
+        /// The path as it was entered, without characters that nobody sees.
+        path: String,
+        /// What is wrong, and what to write instead.
+        problem: &'static str,
+    },
+    /// The file exists, and does not hold the object.
+    #[error(
+        "the file {path} has other content than {object}, and Sluice does not overwrite it: choose another path"
+    )]
+    OtherContent {
+        /// The path.
+        path: String,
+        /// The object that it does not hold.
+        object: String,
+    },
+    /// The file cannot be edited.
+    #[error("the file {path} cannot be edited: {problem}")]
+    NotEditable {
+        /// The path.
+        path: String,
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// The object in the file is not the one that the person has edited.
+    #[error(
+        "{object} in the file {path} is not what you have edited: it was changed in git and is not applied yet, or Flux changes it when it applies it. Nothing was written; look at the file, then edit again"
+    )]
+    Changed {
+        /// The path.
+        path: String,
+        /// The object.
+        object: String,
+    },
+    /// A new object is in the file already.
+    #[error(
+        "the file {path} has {object} already, with other content: edit that pipeline, or choose another path"
+    )]
+    Exists {
+        /// The path.
+        path: String,
+        /// The object.
+        object: String,
+    },
+}
+
+impl ManifestObject<'_> {
+    fn words(&self) -> String {
+        format!("{} {}/{}", self.kind, self.namespace, self.name)
+    }
+
+    /// Whether a document is this object. The namespace must be written: what adds it later is not known here.
+    fn is(&self, document: &Value) -> bool {
+        let text = |pointer: &str| document.pointer(pointer).and_then(Value::as_str);
+        let group = text("/apiVersion").and_then(|version| version.split_once('/')).map(|(group, _)| group);
+        group == Some(self.group)
+            && text("/kind") == Some(self.kind)
+            && text("/metadata/namespace") == Some(self.namespace)
+            && text("/metadata/name") == Some(self.name)
+    }
+}
+
+/// Checks a path that a person enters for a manifest.
+///
+/// # Errors
+/// When the path could leave the repository, or name a file that another program reads.
+pub fn check_manifest_path(path: &str) -> Result<(), ManifestFileError> {
+    let wrong = path_problem(path);
+    let shown = || clean(path, MAX_PATH_BYTES);
+    wrong.map_or(Ok(()), |problem| Err(ManifestFileError::Path { path: shown(), problem }))
+}
+
+fn path_problem(path: &str) -> Option<&'static str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
+    let name = path.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
+    if path.is_empty() {
+        return Some("write one such as apps/podinfo/pipeline.yaml");
+    }
+    if path.len() > MAX_PATH_BYTES {
+        return Some("write at most 250 characters");
+    }
+    if !path.chars().all(is_plain) {
+        return Some("write letters, digits, and the characters - _ . / only");
+    }
+    if path.split('/').any(str::is_empty) {
+        return Some("write it from the top of the repository, without a slash at its begin or two in a row");
+    }
+    if path.split('/').any(|part| part.starts_with('.')) {
+        return Some("no folder and no file may begin with a dot: programs read their settings there");
+    }
+    if path.split('/').any(|part| part.starts_with('-')) {
+        return Some("no folder and no file may begin with -");
+    }
+    if !path.ends_with(".yaml") && !path.ends_with(".yml") {
+        return Some("end it with .yaml or .yml");
+    }
+    RESERVED_NAMES.contains(&name.as_str()).then_some("another program reads a file of this name")
+}
+
+/// Returns the whole new text of a file. `before` is its text now, `None` if there is no file. `edited` says whether a
+/// document is the object that the person began with; `None` for a new object. The text is the one before if the file has
+/// the object as it should be already. `document` is the new manifest, one YAML document.
+///
+/// # Errors
+/// When the file may not be written.
+pub fn manifest_file(
+    path: &str,
+    before: Option<&str>,
+    object: ManifestObject<'_>,
+    document: &str,
+    edited: Option<&dyn Fn(&Value) -> bool>,
+) -> Result<String, ManifestFileError> {
+    check_manifest_path(path)?;
+    let not_editable = |problem| ManifestFileError::NotEditable { path: path.into(), problem };
+    // Without a line break at its end, the mark of the next document would be a part of it.
+    let new = parsed(document).filter(|new| object.is(new) && document.ends_with('\n'));
+    let new = new.ok_or_else(|| not_editable("the manifest is not one document with this object"))?;
+    let Some(before) = before else { return Ok(document.into()) };
+    if before.len() > MAX_FILE_BYTES {
+        return Err(not_editable("it has more than 1 MiB"));
+    }
+    if before.chars().any(|c| is_unsafe(c) && !matches!(c, '\n' | '\t')) {
+        return Err(not_editable("it has characters that nobody sees, such as carriage returns"));
+    }
+    let parts = documents(before).ok_or_else(|| {
+        not_editable("it has YAML directives or the end of a document (...): write documents with --- only")
+    })?;
+    let texts = parts.iter().map(|part| &before[part.clone()]);
+    let values: Option<Vec<Value>> = texts.map(parsed).collect();
+    let values = values.ok_or_else(|| not_editable("it is not YAML that Sluice can read"))?;
+    let other = || ManifestFileError::OtherContent { path: path.into(), object: object.words() };
+    let mut own = parts.iter().zip(&values).filter(|(_, value)| object.is(value));
+    let (part, value) = own.next().ok_or_else(other)?;
+    if own.next().is_some() {
+        return Err(not_editable("it has this object twice"));
+    }
+    if *value == new {
+        return Ok(before.into());
+    }
+    match edited {
+        None => Err(ManifestFileError::Exists { path: path.into(), object: object.words() }),
+        Some(is_edited) if !is_edited(value) => {
+            Err(ManifestFileError::Changed { path: path.into(), object: object.words() })
+        }
+        Some(_) => Ok(format!("{}{document}{}", &before[..part.start], &before[part.end..])),
+    }
+}
+
+/// The documents of a file, without the lines `---` between them; `None` if the file has other marks of documents. In
+/// YAML, a line that begins with `---` or `...` is such a mark also within a text of several lines
+/// ([YAML 1.2.2, 9.1.2](https://yaml.org/spec/1.2.2/#912-document-markers)).
+fn documents(text: &str) -> Option<Vec<std::ops::Range<usize>>> {
+    let (mut parts, mut start, mut at) = (Vec::new(), 0, 0);
+    for line in text.split_inclusive('\n') {
+        let is_mark = |mark: &str| {
+            line.strip_prefix(mark).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\n']))
+        };
+        if is_mark("...") || line.starts_with('%') {
+            return None;
+        }
+        if is_mark("---") {
+            // Content on the line of the mark would be a part of the document.
+            if !line["---".len()..].trim().is_empty() {
+                return None;
+            }
+            parts.push(start..at);
+            start = at + line.len();
+        }
+        at += line.len();
+    }
+    parts.push(start..at);
+    parts.retain(|part| !is_blank(&text[part.clone()]));
+    Some(parts)
+}
+
+/// Whether a text has only blanks and comments.
+fn is_blank(text: &str) -> bool {
+    text.lines().map(str::trim).all(|line| line.is_empty() || line.starts_with('#'))
+}
+
+fn parsed(document: &str) -> Option<Value> {
+    serde_saphyr::from_str(document).ok()
+}
+
+#[cfg(test)]
+#[path = "manifest_file_tests.rs"]
+mod tests;
