@@ -170,6 +170,7 @@ fn each_person_sees_and_does_on_the_pages_what_rbac_allows() -> Result<()> {
         let name = place.promotions().list(&Default::default()).await?.items[0].name_any();
         let (pipeline, promotion) = (format!("/pipelines/{n}/app"), format!("/promotions/{n}/{name}"));
         let (approve, change) = (format!("{promotion}/approve"), format!("{promotion}/change"));
+        let (objects, triggers) = (format!("{pipeline}/objects"), format!("{pipeline}/triggers"));
         eventually(SOON, || async {
             let (_, page) = viewer.get(&pipeline).await?;
             ensure!(page.contains("waits for approval"), "{page}");
@@ -185,16 +186,24 @@ fn each_person_sees_and_does_on_the_pages_what_rbac_allows() -> Result<()> {
             ("half", &half, StatusCode::NOT_FOUND, StatusCode::NOT_FOUND),
             ("nobody", &nobody, StatusCode::NOT_FOUND, StatusCode::NOT_FOUND),
         ] {
-            for (path, wanted) in
-                [(&pipeline, sees), (&promotion, sees), (&change, sees), (&approve, confirms)]
-            {
+            for (path, wanted) in [
+                (&pipeline, sees),
+                (&objects, sees),
+                (&triggers, sees),
+                (&promotion, sees),
+                (&change, sees),
+                (&approve, confirms),
+            ] {
                 let (status, text) = person.get(path).await?;
                 ensure!(status == wanted, "{who} gets {status} for {path}: {text}");
             }
-            for path in [&pipeline, &promotion] {
+            for path in [&pipeline, &format!("{pipeline}/tree"), &triggers, &promotion] {
                 let (status, answer) = person.ask(path).await?;
                 ensure!(status == sees, "{who} gets {status} for {path}: {answer}");
             }
+            // Nobody of them may get the GitopsCluster of dev.
+            let (_, answer) = person.ask(&triggers).await?;
+            ensure!(!answer.to_string().contains("HelmRepository"), "{who} sees {answer}");
             let (_, list) = person.ask("/pipelines").await?;
             ensure!((list["items"] == json!([])) == (sees != StatusCode::OK), "{who} sees {list}");
             let (_, list) = person.get("/").await?;

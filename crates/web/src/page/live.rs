@@ -123,7 +123,7 @@ impl<H: Hub> LivePage<H> {
             // A page that takes long to render is rendered less often.
             sleep_until(self.looked + PACE.max(self.took * MAX_SHARE)).await;
         } else {
-            sleep(FLEET_PACE).await;
+            sleep(FLEET_PACE.max(self.took * MAX_SHARE)).await;
         }
     }
 

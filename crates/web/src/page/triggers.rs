@@ -30,7 +30,7 @@ pub(super) async fn page<H: Hub>(
         h1 { "What starts it" }
         p.quiet { "A promotion starts when an environment runs a new revision. This is what brings one, and what makes Sluice look." }
         @for why in &found.unread {
-            p.note { (icon(Shape::Unknown, "not complete")) " Not complete: " (why) }
+            p.small.quiet { (icon(Shape::Unknown, "not complete")) " Not complete: " (why) }
         }
     };
     let parts = vec![Part::new("head", &head), Part::new("list", &list(&found.items))];
