@@ -185,6 +185,34 @@ fn new_images_of_some_workloads_are_no_revision_while_other_watches_lag() {
 }
 
 #[test]
+fn new_images_of_one_of_two_releases_are_no_revision_while_other_watches_lag() {
+    let labels = json!({
+        "kustomize.toolkit.fluxcd.io/namespace": "apps", "kustomize.toolkit.fluxcd.io/name": "podinfo",
+    });
+    let release = |name: &str| with(helm_release("apps", name, "1.0.0"), "metadata/labels", labels.clone());
+    let changed = |name: &str| with(release(name), "metadata/generation", 3.into());
+    let workload = |name: &str, image: &str| {
+        let annotations =
+            json!({"meta.helm.sh/release-namespace": "apps", "meta.helm.sh/release-name": name});
+        let object = deployment("apps", name, ("helm", "apps", name), image);
+        with(object, "metadata/annotations", annotations)
+    };
+    let made = ["apps_web_helm.toolkit.fluxcd.io_HelmRelease", "apps_db_helm.toolkit.fluxcd.io_HelmRelease"];
+    let owner = kustomization("apps", "podinfo", &made);
+    let (web, db) = (workload("web", "web:1"), workload("db", "db:1"));
+    let mut index = local(&[namespace("apps"), owner, release("web"), release("db"), web, db]);
+    assert_eq!(podinfo(&index), (Health::Ready, String::new()));
+    // Flux has changed both releases. The watches of HelmReleases and Kustomizations lag.
+    apply(&mut index, &workload("web", "web:2"));
+    let reads = index.take_reads(&HUB);
+    let read = reads.iter().find(|read| read.owner.kind == Kind::Kustomization).unwrap();
+    assert_eq!(podinfo(&index).0, Health::Progressing);
+    answer(&mut index, read, Ok(vec![found(&changed("web")), found(&changed("db"))]));
+    let (health, why) = podinfo(&index);
+    assert!(health == Health::Progressing && why.contains("HelmRelease apps/"), "{health:?} {why}");
+}
+
+#[test]
 fn a_read_that_fails_is_no_proof() {
     let mut index = local(&[namespace("apps"), at("1.0.0"), web(3)]);
     let read = read_after(&mut index, &at("1.1.0"));

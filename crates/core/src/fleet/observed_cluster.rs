@@ -118,7 +118,7 @@ impl ObservedCluster {
         self.objects.range(from..).take_while(move |(key, _)| key.kind == kind)
     }
 
-    /// Returns the objects of a kind that come after another one in that order, or all.
+    /// Returns the objects of a kind, ordered by namespace and name: those after the object `after`, or all.
     pub fn objects_after<'a>(
         &'a self,
         kind: Kind,
@@ -138,6 +138,11 @@ impl ObservedCluster {
             (owner, Fact::Flux(flux)) if flux.owns(key, fact) => Some((owner, flux)),
             _ => None,
         }
+    }
+
+    /// Returns the owner of an object, the owner's owner, and so on. Owners may form a circle.
+    fn owners_of<'a>(&'a self, key: &'a ObjectKey) -> impl Iterator<Item = (&'a ObjectKey, &'a FluxFact)> {
+        std::iter::successors(self.owner_of(key), |(owner, _)| self.owner_of(owner)).take(MAX_NESTING)
     }
 
     /// Returns the objects of a kind in a namespace, ordered by name.
@@ -251,8 +256,8 @@ impl ObservedCluster {
         if self.state == ClusterState::Up { affected } else { AffectedTargets::None }
     }
 
-    /// Makes the checks of the targets with several workloads. One of the first lists may arrive late, with changes that
-    /// were made after the others. Then such a target shows new images of one workload and old images of another.
+    /// Begins the checks of the targets with several workloads. One of the first lists may arrive late, with changes that
+    /// were made after the other lists. Then such a target shows new images of one workload and old images of another.
     fn make_first_checks(&mut self) {
         let is_checked = |(key, fact): &(&ObjectKey, &Fact)| match fact {
             Fact::Flux(flux) => flux.needs_check() && self.may_mix_images(key, flux),
@@ -266,20 +271,23 @@ impl ObservedCluster {
         self.last_first_check = self.last_check;
     }
 
-    /// Whether the check of a Flux object that follows the first lists is not answered yet.
+    /// Whether the first check of a Flux object after the first lists is not answered yet.
     pub fn awaits_first_check(&self, flux: &FluxFact) -> bool {
         flux.owned_check.as_ref().is_some_and(|check| {
             check.number <= self.last_first_check && check.answer == OwnedAnswer::Pending
         })
     }
 
-    /// Whether a Flux object is a target, or a part of one, and owns several objects with images.
+    /// Whether a Flux object is in a namespace with targets, or has an owner in such a namespace.
+    fn is_of_target(&self, key: &ObjectKey) -> bool {
+        self.target_namespaces
+            .as_ref()
+            .is_none_or(|targets| !self.affected_namespaces(key).is_disjoint(targets))
+    }
+
+    /// Whether a Flux object may be a target or a part of one, and owns several objects with images.
     fn may_mix_images(&self, key: &ObjectKey, flux: &FluxFact) -> bool {
-        let is_of_target = match &self.target_namespaces {
-            Some(targets) => !self.affected_namespaces(key).is_disjoint(targets),
-            None => true,
-        };
-        is_of_target
+        self.is_of_target(key)
             && match &flux.owned {
                 Owned::Inventory(entries) => entries.iter().nth(1).is_some(),
                 // Objects that are read by namespace are not known yet.
@@ -382,31 +390,33 @@ impl ObservedCluster {
         }
         affected.extend(self.affected_namespaces(&key));
         if has_new_images {
-            self.check_owner(&key);
+            self.check_owners(&key);
         }
         AffectedTargets::InNamespaces(affected)
     }
 
-    /// Checks what the owner of a workload with new images owns. Flux changes several workloads one after another, and
-    /// the watches of their kinds, and of the owner, may lag behind each other. Then some new images and some old ones
-    /// would be a revision that nobody has intended.
-    fn check_owner(&mut self, workload: &ObjectKey) {
-        let Some((owner, flux)) = self.owner_of(workload) else { return };
-        if !flux.needs_check() {
-            return;
+    /// Checks what the owners of a workload with new images own. Flux changes several workloads one after another, and
+    /// the watches of their kinds, and of the owners, may lag behind each other. Then some new images and some old ones
+    /// would be a revision that nobody has intended. The workloads may be those of two HelmReleases of one
+    /// Kustomization.
+    fn check_owners(&mut self, workload: &ObjectKey) {
+        let is_checked =
+            |(owner, flux): &(&ObjectKey, &FluxFact)| flux.needs_check() && self.is_of_target(owner);
+        let owners: Vec<ObjectKey> =
+            self.owners_of(workload).filter(is_checked).map(|(owner, _)| owner.clone()).collect();
+        for owner in owners {
+            self.begin_check(&owner);
         }
-        let owner = owner.clone();
-        self.begin_check(&owner);
     }
 
-    /// Gives a Flux object a new check, in place of an earlier one.
+    /// Begins a new check of what a Flux object owns. The new check replaces an earlier one.
     fn begin_check(&mut self, owner: &ObjectKey) {
         if let Some(Fact::Flux(flux)) = self.objects.get_mut(owner) {
             flux.owned_check = Some(new_check(&mut self.last_check, &mut self.to_read, owner));
         }
     }
 
-    /// Takes in what a Flux object owns, by a read for the check of this number.
+    /// Applies the answer of the API server to the check with this number.
     fn answer_check(
         &mut self,
         owner: &ObjectKey,
@@ -454,7 +464,7 @@ impl ObservedCluster {
         Some(OwnedRead { owner, owned, scopes, number })
     }
 
-    /// Whether a watch reports the objects of a kind in a namespace, or will.
+    /// Whether a watch reports the objects of a kind in a namespace, or will report them after its first list.
     fn is_watched(&self, kind: Kind, namespace: &str) -> bool {
         match self.kind_states.get(&(kind, None)) {
             Some(KindState::Absent) => false,
@@ -468,7 +478,7 @@ impl ObservedCluster {
     /// Returns why a Flux object that is Ready does not count as such yet; `None` if it does.
     pub fn why_not_yet(&self, flux: &FluxFact) -> Option<String> {
         flux.owned_check.as_ref()?.answer.why_not_yet(|key| {
-            // The state of a kind that cannot be read says so itself.
+            // If a kind cannot be read, the state of the kind already reports that.
             let is_listed = self.kind_state(key.kind, &key.namespace) == Some(&KindState::Listed);
             is_listed.then(|| self.objects.get(key).and_then(Fact::spec_version))
         })
@@ -486,7 +496,7 @@ impl ObservedCluster {
         AffectedTargets::InNamespaces(affected)
     }
 
-    /// Removes the entries of an object under its owner and its source.
+    /// Removes an object from the objects that refer to its GitRepository.
     fn remove_references(&mut self, former: &Fact, key: &ObjectKey) {
         if let Some(source) = source_of(former) {
             remove_from_set(&mut self.referring, source, key);
@@ -497,6 +507,7 @@ impl ObservedCluster {
     /// Flux object, its own.
     fn affected_namespaces(&self, key: &ObjectKey) -> BTreeSet<String> {
         let mut namespaces = BTreeSet::new();
+        let owner_namespaces = self.owners_of(key).map(|(owner, _)| owner.namespace.clone());
         match key.kind {
             Kind::Namespace => {
                 namespaces.insert(key.name.clone());
@@ -508,10 +519,10 @@ impl ObservedCluster {
             }
             Kind::Kustomization | Kind::HelmRelease => {
                 namespaces.insert(key.namespace.clone());
-                self.add_owner_namespaces(key, &mut namespaces);
+                namespaces.extend(owner_namespaces);
             }
             Kind::Deployment | Kind::StatefulSet | Kind::DaemonSet | Kind::CronJob => {
-                self.add_owner_namespaces(key, &mut namespaces);
+                namespaces.extend(owner_namespaces);
             }
             // No decision follows from these.
             Kind::OciRepository
@@ -526,16 +537,6 @@ impl ObservedCluster {
             | Kind::Provider => {}
         }
         namespaces
-    }
-
-    /// Adds the namespaces of the owner of an object, of the owner's owner, and so on. Owners may form a circle.
-    fn add_owner_namespaces(&self, key: &ObjectKey, namespaces: &mut BTreeSet<String>) {
-        let mut owned = key;
-        for _ in 0..MAX_NESTING {
-            let Some((owner, _)) = self.owner_of(owned) else { return };
-            namespaces.insert(owner.namespace.clone());
-            owned = owner;
-        }
     }
 }
 
