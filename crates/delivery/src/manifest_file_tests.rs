@@ -111,7 +111,7 @@ fn a_file_without_the_object_is_never_overwritten() {
     }
     for before in ["a: [", "\u{feff}a: 1\n", "a: 1\r\n", "%YAML 1.1\n---\na: 1\n", "a: 1\n...\n"] {
         for written in [create(Some(before)), edit(before)] {
-            assert!(matches!(written, Err(ManifestFileError::NotEditable { .. })), "{before:?}");
+            assert!(matches!(written, Err(ManifestFileError::NotEditable { .. })), "{before}");
         }
     }
     let twice = format!("{}---\n{}", own("old"), own("old"));
