@@ -40,8 +40,6 @@ const RETRY_AFTER: Duration = Duration::from_secs(3);
 const ABSENT_RETRY_AFTER: Duration = Duration::from_secs(10);
 /// The pause before the next try for a kind that only views show, because many clusters lack some of these kinds.
 const SHOWN_ABSENT_RETRY_AFTER: Duration = Duration::from_secs(300);
-/// How many tasks read the objects that Flux objects own, at the same time.
-const CONCURRENT_READS: usize = 4;
 /// The time after which a session that reads by namespace tries the whole cluster again.
 const WHOLE_CLUSTER_RETRY_AFTER: Duration = Duration::from_secs(300);
 
@@ -258,17 +256,15 @@ impl ClusterSession {
         watches
     }
 
-    /// Starts the tasks that read the objects that Flux objects own.
+    /// Starts the task that reads the objects that Flux objects own.
     fn spawn_owned_reads(&self, watches: &mut JoinSet<()>, client: &Client, send: &impl SendEvent) {
-        for _ in 0..CONCURRENT_READS {
-            let (session, client, send) = (self.clone(), client.clone(), send.clone());
-            watches.spawn(async move {
-                let limits = |kind, namespace: &str| {
-                    session.limits(kind, Some(namespace), session.watch_memory()).of_owned()
-                };
-                session.owned_reads.answer(&session.key, &client, limits, send).await;
-            });
-        }
+        let (session, client, send) = (self.clone(), client.clone(), send.clone());
+        watches.spawn(async move {
+            let limits = |kind, namespace: &str| {
+                session.limits(kind, Some(namespace), session.watch_memory()).of_owned()
+            };
+            session.owned_reads.answer(&session.key, &client, limits, send).await;
+        });
     }
 
     /// Returns a new account of the memory for the objects of one watch.

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures::stream::FuturesUnordered;
 use futures::{StreamExt, TryStreamExt};
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::core::{PartialObjectMeta, Request};
@@ -14,6 +15,7 @@ use sluice_api::flux::{HELM_OWNER, KUSTOMIZE_OWNER};
 use sluice_core::fleet::owned_check::FoundObject;
 use sluice_core::fleet::owned_read::OwnedRead;
 use sluice_core::fleet::{ClusterEvent, ClusterKey, Kind, ObjectKey};
+use sluice_delivery::FairQueue;
 use tokio::sync::Notify;
 
 use super::limit::WatchLimits;
@@ -24,30 +26,53 @@ use crate::observe::facts::metadata;
 /// The most objects that are read for one Flux object. A target with more is too large anyway.
 const MAX_OBJECTS: usize = 2_000;
 
-/// How many bytes one reader reads in a second on average. An object has a few thousand.
+/// How many reads of a cluster run at the same time. The last one is for a namespace of which none runs.
+const CONCURRENT_READS: usize = 5;
+/// How many bytes one read may have in a second on average. An object has a few thousand.
 const BYTES_PER_SECOND: f64 = 1_048_576.0;
 /// How many lists of one read run at the same time.
 const CONCURRENT_SCOPES: usize = 6;
 
-/// The reads that wait for the session with a cluster, and the versions of the API that it knows.
-#[derive(Debug, Default)]
+/// The reads that wait for the session with a cluster, and the versions of the API that it knows. The namespaces of the
+/// Flux objects are served in turn: whoever changes the workloads of one namespace again and again does not delay the
+/// reads of others.
+#[derive(Debug)]
 pub struct OwnedReads {
-    /// At most one read of each Flux object.
-    waiting: Mutex<BTreeMap<ObjectKey, OwnedRead>>,
+    waiting: Mutex<WaitingReads>,
     added: Notify,
+    slots: Arc<FairQueue>,
     resources: Mutex<BTreeMap<Kind, ApiResource>>,
+}
+
+#[derive(Debug, Default)]
+struct WaitingReads {
+    /// At most one read of each Flux object.
+    reads: BTreeMap<ObjectKey, OwnedRead>,
+    /// The Flux objects whose reads do not wait for a slot yet.
+    new: Vec<ObjectKey>,
+}
+
+impl Default for OwnedReads {
+    fn default() -> Self {
+        let (waiting, added, resources) = Default::default();
+        OwnedReads { waiting, added, slots: FairQueue::new(CONCURRENT_READS), resources }
+    }
 }
 
 impl OwnedReads {
     /// Adds a read, which replaces an earlier one of the same Flux object.
     pub fn add(&self, read: OwnedRead) {
-        locked(&self.waiting).insert(read.owner.clone(), read);
-        self.added.notify_one();
+        let mut waiting = locked(&self.waiting);
+        let owner = read.owner.clone();
+        if waiting.reads.insert(owner.clone(), read).is_none() {
+            waiting.new.push(owner);
+            self.added.notify_one();
+        }
     }
 
     /// Removes all reads, and forgets the versions of the API.
     pub(super) fn clear(&self) {
-        locked(&self.waiting).clear();
+        *locked(&self.waiting) = WaitingReads::default();
         locked(&self.resources).clear();
     }
 
@@ -56,26 +81,19 @@ impl OwnedReads {
         locked(&self.resources).insert(kind, resource);
     }
 
-    /// Waits for the next read.
-    async fn next(&self) -> OwnedRead {
+    /// Waits for reads that do not wait for a slot yet.
+    async fn new_reads(&self) -> Vec<ObjectKey> {
         loop {
             let added = self.added.notified();
-            let (next, has_more) = {
-                let mut waiting = locked(&self.waiting);
-                (waiting.pop_first(), !waiting.is_empty())
-            };
-            if has_more {
-                // Several readers may wait, and an addition wakes one of them.
-                self.added.notify_one();
+            let new = std::mem::take(&mut locked(&self.waiting).new);
+            if !new.is_empty() {
+                return new;
             }
-            match next {
-                Some((_, read)) => return read,
-                None => added.await,
-            }
+            added.await;
         }
     }
 
-    /// Answers the reads, one after another, until `send` returns false.
+    /// Answers the reads until `send` returns false.
     pub(super) async fn answer(
         &self,
         cluster: &ClusterKey,
@@ -83,15 +101,26 @@ impl OwnedReads {
         limits: impl Fn(Kind, &str) -> WatchLimits,
         send: impl Fn(ClusterEvent) -> bool,
     ) {
-        loop {
-            let (read, bytes) = (self.next().await, AtomicUsize::new(0));
-            let found = self.read(cluster, client, &read, (&limits, &bytes)).await;
-            if !send(ClusterEvent::OwnedWasRead(read.owner, read.number, found)) {
-                return;
-            }
+        let (limits, send) = (&limits, &send);
+        let answer_one = async |owner: ObjectKey| {
+            let name = format!("{}/{}/{}", owner.namespace, owner.kind.name(), owner.name);
+            let _slot = self.slots.acquire(&name).await;
+            let Some(read) = locked(&self.waiting).reads.remove(&owner) else { return true };
+            let bytes = AtomicUsize::new(0);
+            // Thousands of reads may wait, and they wait without the memory of a read.
+            let found = Box::pin(self.read(cluster, client, &read, (limits, &bytes))).await;
+            let is_wanted = send(ClusterEvent::OwnedWasRead(owner, read.number, found));
             // A hostile cluster can have a large answer read for each of thousands of objects, again and again.
             let bytes = bytes.into_inner() as f64;
             tokio::time::sleep(Duration::from_secs_f64(bytes / BYTES_PER_SECOND)).await;
+            is_wanted
+        };
+        let mut answers = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                new = self.new_reads() => answers.extend(new.into_iter().map(answer_one)),
+                Some(is_wanted) = answers.next() => if !is_wanted { return },
+            }
         }
     }
 

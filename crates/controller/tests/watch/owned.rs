@@ -83,27 +83,90 @@ fn the_current_generations_of_owned_objects_are_read() -> Result<()> {
     })
 }
 
-/// A cluster that lists Deployments without end if it is asked for those of one owner.
-fn endless(request: &Request) -> Response {
+fn json_answer(body: Body) -> Response {
+    ([(CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+/// Answers as a cluster without objects.
+fn empty(request: &Request) -> Response {
     let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
-    let json_answer = |body: Body| ([(CONTENT_TYPE, "application/json")], body).into_response();
-    let chunk = |text: &'static str| Ok::<_, Infallible>(Bytes::from_static(text.as_bytes()));
     match path {
         "/version" => json_answer("{}".into()),
         "/apis" => json_answer(
             r#"{"groups":[{"name":"apps","preferredVersion":{"version":"v1"},"versions":[{"version":"v1"}]}]}"#.into(),
         ),
         "/apis/apps/v1" => json_answer(r#"{"resources":[{"name":"deployments"}]}"#.into()),
-        _ if query.contains("labelSelector") => {
-            let start = once(async move { chunk(r#"{"metadata":{"resourceVersion":"5"},"items":["#) });
-            let annotations = json!({"text": "x".repeat(1000)});
-            let object = json!({"metadata": {"name": "web", "namespace": "default", "annotations": annotations}});
-            let object = Ok(Bytes::from(format!("{object},")));
-            json_answer(Body::from_stream(start.chain(repeat(object))))
-        }
         _ if query.contains("watch") => json_answer(Body::from_stream(pending::<Result<Bytes, Infallible>>())),
         _ => json_answer(r#"{"kind":"List","metadata":{"resourceVersion":"5"},"items":[]}"#.into()),
     }
+}
+
+/// Whether a request asks for the objects of one owner.
+fn is_of_owner(request: &Request) -> bool {
+    request.uri().query().is_some_and(|query| query.contains("labelSelector"))
+}
+
+/// A cluster that lists Deployments without end if it is asked for those of one owner.
+fn endless(request: &Request) -> Response {
+    if !is_of_owner(request) {
+        return empty(request);
+    }
+    let chunk = |text: &'static str| Ok::<_, Infallible>(Bytes::from_static(text.as_bytes()));
+    let start = once(async move { chunk(r#"{"metadata":{"resourceVersion":"5"},"items":["#) });
+    let annotations = json!({"text": "x".repeat(1000)});
+    let object = json!({"metadata": {"name": "web", "namespace": "default", "annotations": annotations}});
+    let object = Ok(Bytes::from(format!("{object},")));
+    json_answer(Body::from_stream(start.chain(repeat(object))))
+}
+
+/// Returns a read of the Deployment of a Kustomization.
+fn read_of(namespace: &str, owner: &str) -> OwnedRead {
+    let key = |kind, name: &str| ObjectKey { kind, namespace: namespace.into(), name: name.into() };
+    OwnedRead {
+        owner: key(Kind::Kustomization, owner),
+        owned: Owned::Inventory([key(Kind::Deployment, "web")].into_iter().collect()),
+        scopes: BTreeSet::from([(Kind::Deployment, namespace.to_string())]),
+        number: 1,
+    }
+}
+
+#[test]
+fn slow_reads_of_one_namespace_leave_a_slot_to_others() -> Result<()> {
+    run(async {
+        // Reads of `first` are answered after the read of `last` has come.
+        let (sender, receiver) = tokio::sync::watch::channel(false);
+        let app = Router::new().fallback(move |request: Request| {
+            let (sender, mut receiver) = (sender.clone(), receiver.clone());
+            async move {
+                if is_of_owner(&request) && request.uri().path().contains("/namespaces/last/") {
+                    sender.send_replace(true);
+                } else if is_of_owner(&request) {
+                    let _ = receiver.wait_for(|has_come| *has_come).await;
+                }
+                empty(&request)
+            }
+        });
+        let config = fake_api_server::start(app).await?;
+        let (client, memory) = (Client::try_from(config)?, ObservedMemory::new(64 << 20));
+        let mut session = RunningSession::start(client, "slow", ObserveScope::Targets, memory);
+        session
+            .first(|event| matches!(event, ClusterEvent::Listed(Kind::Deployment, ..)).then_some(()))
+            .await?;
+        for i in 0..20 {
+            session.owned_reads.add(read_of("first", &format!("app-{i}")));
+        }
+        session.owned_reads.add(read_of("last", "app"));
+        for _ in 0..21 {
+            session
+                .first(|event| match event {
+                    ClusterEvent::OwnedWasRead(_, _, found) => Some(found),
+                    _ => None,
+                })
+                .await?
+                .map_err(anyhow::Error::msg)?;
+        }
+        Ok(())
+    })
 }
 
 #[test]
@@ -116,12 +179,7 @@ fn an_endless_answer_about_owned_objects_has_an_end() -> Result<()> {
         session
             .first(|event| matches!(event, ClusterEvent::Listed(Kind::Deployment, ..)).then_some(()))
             .await?;
-        session.owned_reads.add(OwnedRead {
-            owner: key(Kind::Kustomization, "shop"),
-            owned: Owned::Inventory([key(Kind::Deployment, "web")].into_iter().collect()),
-            scopes: BTreeSet::from([(Kind::Deployment, "default".to_string())]),
-            number: 1,
-        });
+        session.owned_reads.add(read_of("default", "shop"));
         let answer = session.first(|event| match event {
             ClusterEvent::OwnedWasRead(_, _, found) => Some(found),
             _ => None,
