@@ -36,7 +36,7 @@ const MAX_PATTERNS: usize = 500;
 const FIELDS: &str = "assignees base body closed_at commit commit_id context created_at default_merge_style dismissed draft \
     enable_status_check head html_url id label labels login merge_commit_sha mergeable merged name \
     number object official parents ref repo_id requested_reviewers required_approvals sha stale state \
-    status status_check_contexts statuses title type";
+    status status_check_contexts statuses title type user";
 /// How long after it closed a pull request Gitea may record the deleted branch as the cause (`AdjustPullsCausedByBranchDeleted`
 /// in services/pull/pull.go of 1.25).
 const MAX_CAUSE_DELAY: SignedDuration = SignedDuration::from_secs(5);
@@ -203,7 +203,7 @@ impl Gitea {
         {
             let url = self.0.issue(number, &["timeline"]);
             let events = self.0.http.read(with_since(url, closed)).await?.unwrap_or_default();
-            if events.as_array().into_iter().flatten().any(|event| is_cause(event, closed)) {
+            if events.as_array().is_some_and(|events| was_closed_with_branch(events, closed)) {
                 found.state = ChangeRequestState::ClosedByForge;
             }
         }
@@ -492,11 +492,21 @@ fn with_since(mut timeline: Url, since: Timestamp) -> Url {
     timeline
 }
 
-/// Whether an entry of a timeline records that a pull request was closed at this time because its branch was deleted.
-fn is_cause(event: &Value, closed: Timestamp) -> bool {
-    let at = event["created_at"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
-    event["type"] == "delete_branch"
-        && at.is_some_and(|at| at >= closed && at.duration_since(closed) <= MAX_CAUSE_DELAY)
+/// Whether a pull request was closed at this time because its branch was deleted: then Gitea records that the same user has
+/// closed it and has deleted the branch. A person who deletes the branch of a pull request that another person has closed
+/// does not undo that.
+fn was_closed_with_branch(events: &[Value], closed: Timestamp) -> bool {
+    let users_of = |kind: &'static str| {
+        let is_at = |at: Timestamp| at >= closed && at.duration_since(closed) <= MAX_CAUSE_DELAY;
+        let of_kind = events.iter().filter(move |event| event["type"] == kind);
+        let at_time = of_kind.filter(move |event| {
+            event["created_at"].as_str().and_then(|at| at.parse().ok()).is_some_and(is_at)
+        });
+        at_time.map(|event| event["user"]["login"].as_str())
+    };
+    let closers: Vec<Option<&str>> = users_of("close").collect();
+    users_of("delete_branch")
+        .any(|user| user.is_some() && !closers.is_empty() && closers.iter().all(|closer| *closer == user))
 }
 
 #[cfg(test)]
@@ -514,6 +524,27 @@ mod tests {
         ];
         for (default, taken) in cases {
             assert_eq!(style(&json!({"default_merge_style": default})), taken);
+        }
+    }
+
+    #[test]
+    fn only_the_user_whose_deletion_closed_a_pull_request_counts() {
+        let closed: Timestamp = "2026-11-25T13:00:00Z".parse().unwrap();
+        let event = |kind: &str, user: &str, second: u32| {
+            let at = format!("2026-11-25T13:00:{second:02}Z");
+            json!({"type": kind, "user": {"login": user}, "created_at": at})
+        };
+        let (by_bot, deletion) = (event("close", "bot", 0), event("delete_branch", "bot", 1));
+        let cases = [
+            ("the forge", vec![by_bot.clone(), deletion.clone()], true),
+            ("no deletion", vec![by_bot.clone()], false),
+            ("no close", vec![deletion.clone()], false),
+            ("closed by a person", vec![event("close", "ada", 0), deletion.clone()], false),
+            ("closed by two", vec![event("close", "ada", 0), by_bot.clone(), deletion], false),
+            ("deleted later", vec![by_bot, event("delete_branch", "bot", 9)], false),
+        ];
+        for (name, events, is_so) in cases {
+            assert_eq!(was_closed_with_branch(&events, closed), is_so, "{name}");
         }
     }
 
