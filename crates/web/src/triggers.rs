@@ -1,14 +1,15 @@
 //! What starts a pipeline, as far as the caller may see it.
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use sluice_api::Pipeline;
 use sluice_core::access::{AccessError, Caller};
 use sluice_core::fleet::index::Fleet;
 use sluice_core::fleet::observed_cluster::{ClusterState, ObservedCluster};
-use sluice_core::fleet::{ClusterKey, Kind, ObjectKey};
-use sluice_view::triggers::{KnownObjects, Related, Triggers, clusters, related, triggers, unobserved};
+use sluice_core::fleet::{ClusterKey, Kind};
+use sluice_view::triggers::{
+    KnownObjects, Related, Triggers, all_related, clusters, related, triggers, unobserved,
+};
 
 use crate::board::ShownPipeline;
 use crate::fleet_versions::NOT_READ_YET;
@@ -60,15 +61,8 @@ async fn of_hub<H: Hub>(
     fleet: &Fleet,
     pipeline: &Pipeline,
 ) -> Result<OfHub, AccessError> {
-    // Everything that would be shown to somebody who may see all of it.
-    let asked = RefCell::new(BTreeSet::<ObjectKey>::new());
-    fleet.read(&ClusterKey::Local, |hub| {
-        related(pipeline, &ClusterKey::Local, hub, |key| {
-            asked.borrow_mut().insert(key.clone());
-            true
-        })
-    });
-    let visible = visible_objects(access, caller, asked.into_inner()).await?;
+    let all = fleet.read(&ClusterKey::Local, |hub| all_related(pipeline, &ClusterKey::Local, hub));
+    let visible = visible_objects(access, caller, all.unwrap_or_default()).await?;
     let mut all_of = BTreeSet::new();
     for kind in Kind::SHOWN_ON_HUB {
         if access.allows(caller, &kind_right(kind)).await? {

@@ -13,6 +13,6 @@ mod way;
 
 pub use first_targets::clusters;
 pub use objects::{AppliedObject, SourceObject, TriggerObject, TriggerObjects};
-pub use observed::{Related, related, unobserved};
+pub use observed::{Related, all_related, related, unobserved};
 pub use read::ReadObjects;
 pub use sentences::{KnownObjects, TriggerView, Triggers, triggers};

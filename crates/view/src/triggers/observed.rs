@@ -1,5 +1,6 @@
 //! The objects of Flux as the controller observes them: those that have something to do with one pipeline.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_api::Pipeline;
@@ -40,6 +41,8 @@ impl Related {
 struct Shown<'a, F> {
     cluster: &'a ObservedCluster,
     shows: F,
+    /// The most objects of a kind that are chosen.
+    most: usize,
 }
 
 impl<F: Fn(&ObjectKey) -> bool> Shown<'_, F> {
@@ -56,7 +59,26 @@ pub fn related(
     cluster: &ObservedCluster,
     shows: impl Fn(&ObjectKey) -> bool,
 ) -> Related {
-    let shown = Shown { cluster, shows };
+    related_of(pipeline, key, &Shown { cluster, shows, most: MAX_OF_KIND })
+}
+
+/// Returns the objects on a cluster that have something to do with a pipeline, all of them: what a caller may see of them
+/// must not depend on how many others there are.
+pub fn all_related(pipeline: &Pipeline, key: &ClusterKey, cluster: &ObservedCluster) -> BTreeSet<ObjectKey> {
+    let asked = RefCell::new(BTreeSet::new());
+    let shows = |key: &ObjectKey| {
+        asked.borrow_mut().insert(key.clone());
+        true
+    };
+    related_of(pipeline, key, &Shown { cluster, shows, most: usize::MAX });
+    asked.into_inner()
+}
+
+fn related_of<F: Fn(&ObjectKey) -> bool>(
+    pipeline: &Pipeline,
+    key: &ClusterKey,
+    shown: &Shown<'_, F>,
+) -> Related {
     let mut related = Related::default();
     let mut applied = BTreeSet::new();
     let mut sources = BTreeSet::new();
@@ -71,7 +93,7 @@ pub fn related(
         }
     }
     if *key == ClusterKey::Local {
-        add_hub_objects(pipeline, &shown, (&applied, &sources), &mut related);
+        add_hub_objects(pipeline, shown, (&applied, &sources), &mut related);
     }
     for key in applied.into_iter().chain(sources) {
         if let Some(object) = shown.object(&key) {
@@ -142,10 +164,10 @@ fn chosen<F: Fn(&ObjectKey) -> bool>(
             (*rank, key, fact)
         })
         .collect();
-    if ranked.len() > MAX_OF_KIND {
+    if ranked.len() > hub.most {
         related.cut.push(kind);
         ranked.sort_by_key(|(rank, key, _)| (*rank, *key));
-        ranked.truncate(MAX_OF_KIND);
+        ranked.truncate(hub.most);
     }
     ranked.into_iter().map(|(_, key, fact)| (key.clone(), fact.clone())).collect()
 }

@@ -7,7 +7,8 @@ use sluice_core::fleet::index::Index;
 use sluice_core::fleet::trigger_fact::{HookName, NamedObjects, TriggerFact};
 use sluice_core::fleet::{ClusterKey, Fact, Kind, ObjectKey};
 use sluice_view::triggers::{
-    KnownObjects, ReadObjects, Related, TriggerObjects, TriggerView, related, triggers, unobserved,
+    KnownObjects, ReadObjects, Related, TriggerObjects, TriggerView, all_related, related, triggers,
+    unobserved,
 };
 
 use crate::fixture::promotion;
@@ -160,11 +161,17 @@ fn objects_on_other_clusters_and_unreadable_objects_are_named() {
     assert!(found[0].how.contains("you may not read it"), "{}", found[0].how);
 }
 
-/// The objects on the hub, as the controller observes them: those of podinfo, and these.
-fn observed(pipeline: &Pipeline, others: Vec<(ObjectKey, TriggerFact)>) -> Related {
+/// A hub with the objects of podinfo, and these.
+fn hub_with(others: Vec<(ObjectKey, TriggerFact)>) -> Index {
     let mut index = Index::default();
     let others = others.into_iter().map(|(key, fact)| (key, Fact::Trigger(Box::new(fact))));
     observe(&mut index, &ClusterKey::Local, podinfo("6.7.1").into_iter().chain(others).collect());
+    index
+}
+
+/// The objects on the hub that have something to do with a pipeline, as the controller observes them.
+fn observed(pipeline: &Pipeline, others: Vec<(ObjectKey, TriggerFact)>) -> Related {
+    let index = hub_with(others);
     let hub = index.cluster(&ClusterKey::Local).unwrap();
     assert!(unobserved(&hub).is_empty());
     related(pipeline, &ClusterKey::Local, &hub, |_| true)
@@ -177,22 +184,43 @@ fn receiver_of(source: ObjectKey, namespace: &str, name: &str) -> (ObjectKey, Tr
     (key(Kind::Receiver, namespace, name), fact)
 }
 
-#[test]
-fn the_controller_finds_the_same_in_what_it_observes() {
-    let pipeline = pipeline(json!({"namespace": "apps"}));
-    let fleet = key(Kind::GitRepository, "flux-system", "fleet");
-    let automation = TriggerFact::ImageUpdateAutomation {
-        repository: Some(fleet.clone()),
+fn automation(repository: &ObjectKey) -> TriggerFact {
+    TriggerFact::ImageUpdateAutomation {
+        repository: Some(repository.clone()),
         path: "./apps".into(),
         policies: vec!["podinfo".into()],
         last_push: None,
         problem: String::new(),
-    };
-    let policy = TriggerFact::ImagePolicy {
+    }
+}
+
+fn policy() -> TriggerFact {
+    TriggerFact::ImagePolicy {
         choice: "range 6.x".into(),
         latest: "ghcr.io/podinfo:6.2.0".into(),
         problem: String::new(),
-    };
+    }
+}
+
+#[test]
+fn what_a_caller_is_asked_about_does_not_depend_on_the_number_of_others() {
+    let fleet = key(Kind::GitRepository, "flux-system", "fleet");
+    let named = |kind, n: usize| key(kind, &format!("n{n:02}"), "podinfo");
+    let automations = (0..60).map(|n| (named(Kind::ImageUpdateAutomation, n), automation(&fleet)));
+    let policies = (0..60).map(|n| (named(Kind::ImagePolicy, n), policy()));
+    let index = hub_with(automations.chain(policies).collect());
+    let (hub, here) = (index.cluster(&ClusterKey::Local).unwrap(), json!({"namespace": "apps"}));
+    let all = all_related(&pipeline(here), &ClusterKey::Local, &hub);
+    let missing: Vec<ObjectKey> =
+        (0..60).map(|n| named(Kind::ImagePolicy, n)).filter(|key| !all.contains(key)).collect();
+    assert_eq!(missing, []);
+}
+
+#[test]
+fn the_controller_finds_the_same_in_what_it_observes() {
+    let pipeline = pipeline(json!({"namespace": "apps"}));
+    let fleet = key(Kind::GitRepository, "flux-system", "fleet");
+    let (automation, policy) = (automation(&fleet), policy());
     let hook = HookName { namespace: "apps".into(), pipeline: "podinfo".into(), environment: "dev".into() };
     let alert = TriggerFact::Alert { provider: "sluice".into(), suspended: false };
     let related = observed(
