@@ -5,8 +5,10 @@ use crate::controller::ControllerProcess;
 use crate::fleet::{run_concurrently, set_healthy, write};
 use crate::objects::{self, HELM, HELM_RELEASE, KUSTOMIZE, NAMESPACES, VERSION};
 use crate::options::BenchOptions;
+use crate::pages;
 use crate::process_stats::{megabytes, peak_memory, processor_time, resident_memory};
 use crate::table::{BudgetVerdict, ResultTable, percentile, progress, time, times};
+use crate::viewers::{read, viewers};
 use crate::writes::Writes;
 use anyhow::{Context, Result, bail};
 use axum::http::{Method, Request};
@@ -29,16 +31,8 @@ const CONCURRENT: usize = 64;
 const START_TIMEOUT: Duration = Duration::from_secs(180);
 /// How often each view is asked for.
 const REQUESTS: usize = 500;
-/// Users who may see every cluster, each in a namespace of its own: the service accounts of a namespace share their limit of requests.
-const VIEWERS: [&str; 3] = ["ann", "bob", "eve"];
-/// Lets them see every cluster.
-const MAY_VIEW: &str = "
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: viewers}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
-subjects: [{kind: Group, apiGroup: rbac.authorization.k8s.io, name: 'system:serviceaccounts'}]
-";
+/// How many people ask.
+const VIEWERS: usize = 3;
 /// The namespace of the GitopsClusters.
 const CLUSTERS_NAMESPACE: &str = "clusters";
 /// The lists that a session reads: the API path, with the version that it finds.
@@ -76,7 +70,8 @@ pub async fn measure(options: &BenchOptions, plane: &ControlPlane, table: &mut R
         drop(last.take());
         let plain = list_bare(&servers, options.clusters).await?;
         let api = format!("--api-addr={address}");
-        let controller = ControllerProcess::start_with(options, &hub, &["--hook-addr=0", &api])?;
+        let controller =
+            ControllerProcess::start_with(options, &hub, &["--hook-addr=0", "--trust-proxy-token", &api])?;
         until_observed(&controller, wanted).await?;
         let started = controller.started.elapsed();
         progress(&format!(
@@ -97,17 +92,17 @@ pub async fn measure(options: &BenchOptions, plane: &ControlPlane, table: &mut R
     let held = ratios.iter().all(|ratio| *ratio <= 1.5);
     table.add("  as a multiple of bare lists", "≤ 1.5", text, BudgetVerdict::of(held));
     rest(options, &hub, &controller, table).await?;
-    api(&hub, &servers, &address, table).await
+    let (base, viewers) = (format!("http://{address}"), viewers(&hub, VIEWERS).await?);
+    api(&servers, &base, &viewers, table).await?;
+    let viewer = viewers.first().context("nobody looks")?;
+    for path in ["/clusters", "/charts", "/images"] {
+        pages::of_clusters(&base, viewer, path, table).await?;
+    }
+    Ok(())
 }
 
 /// Asks each view of the API 100 times a second while workloads change, and measures the time to the whole answer.
-async fn api(hub: &Cluster, servers: &[Cluster], address: &str, table: &mut ResultTable) -> Result<()> {
-    hub.apply_yaml(MAY_VIEW).await?;
-    let mut tokens = Vec::new();
-    for viewer in VIEWERS {
-        hub.apply_yaml(&format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {viewer}}}\n")).await?;
-        tokens.push(hub.service_account_token(viewer, viewer).await?);
-    }
+async fn api(servers: &[Cluster], base: &str, viewers: &[String], table: &mut ResultTable) -> Result<()> {
     let clients = futures::future::try_join_all(servers.iter().map(Cluster::client)).await?;
     let changes = tokio::spawn(change_workloads(clients));
     let http = reqwest::Client::new();
@@ -117,22 +112,16 @@ async fn api(hub: &Cluster, servers: &[Cluster], address: &str, table: &mut Resu
         "images?name=app-001",
         "trace?cluster=clusters/cluster-007&kind=Deployment&namespace=app-001-prod&name=app-001",
     ] {
-        let url = format!("http://{address}/api/v1/{path}");
+        let url = format!("{base}/api/v1/{path}");
         let mut asked = Vec::new();
         let mut pace = tokio::time::interval(Duration::from_millis(10));
-        for token in tokens.iter().cycle().take(REQUESTS) {
+        for token in viewers.iter().cycle().take(REQUESTS) {
             pace.tick().await;
-            let request = http.get(&url).bearer_auth(token);
-            asked.push(tokio::spawn(async move {
-                let started = Instant::now();
-                let answer = request.send().await?.error_for_status()?;
-                answer.bytes().await?;
-                anyhow::Ok(started.elapsed())
-            }));
+            asked.push(tokio::spawn(read(http.get(&url).bearer_auth(token))));
         }
         let mut waits = Vec::new();
         for answer in asked {
-            waits.push(answer.await?.with_context(|| path.to_string())?);
+            waits.push(answer.await?.with_context(|| path.to_string())?.took);
         }
         let at = |percent| time(percentile(&waits, percent));
         let what = format!("  API, 100 requests a second: {}", path.split('?').next().unwrap_or(path));

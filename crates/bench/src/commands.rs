@@ -28,8 +28,7 @@ pub fn help(options: &BenchOptions, table: &mut ResultTable) -> Result<()> {
 }
 
 /// Measures `sluice get` on the whole fleet, with a promotion of each pipeline.
-pub async fn list(options: &BenchOptions, fleet: &PipelineFleet, table: &mut ResultTable) -> Result<()> {
-    fleet.create_promotions().await?;
+pub fn list(options: &BenchOptions, fleet: &PipelineFleet, table: &mut ResultTable) -> Result<()> {
     let kubeconfig = fleet.cluster.kubeconfig_path();
     let kubeconfig = kubeconfig.to_str().context("the path is not text")?;
     for what in ["pipelines", "promotions", "targets"] {

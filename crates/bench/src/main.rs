@@ -11,8 +11,12 @@ mod fleet;
 mod handover;
 mod hooks;
 mod isolation;
+mod live_pages;
 mod objects;
 mod options;
+mod page_server;
+mod pages;
+mod pixels;
 mod process_stats;
 mod reaction;
 mod repository;
@@ -20,12 +24,14 @@ mod request;
 mod rest;
 mod start;
 mod table;
+mod viewers;
 mod watch;
 mod writes;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use fleet::{FleetSize, PipelineFleet};
 use options::{BenchOptions, Measurement};
+use page_server::PageServer;
 use serde_json::json;
 use sluice_testkit::ControlPlane;
 use std::process::ExitCode;
@@ -106,8 +112,28 @@ async fn on_a_fleet(options: &BenchOptions, plane: &ControlPlane, table: &mut Re
             reaction::measure(options, &fleet, &controller, table).await?;
         }
     }
+    if options.wants(Measurement::List) || options.wants_any(&Measurement::OF_PAGES) {
+        fleet.create_promotions().await?;
+    }
     if options.wants(Measurement::List) {
-        commands::list(options, &fleet, table).await?;
+        commands::list(options, &fleet, table)?;
+    }
+    if options.wants_any(&Measurement::OF_PAGES) {
+        of_pages(options, &fleet, table).await?;
+    }
+    Ok(())
+}
+
+async fn of_pages(options: &BenchOptions, fleet: &PipelineFleet, table: &mut ResultTable) -> Result<()> {
+    let server = PageServer::start(options, fleet).await?;
+    if options.wants(Measurement::Pages) {
+        pages::measure(fleet, &server, table).await?;
+    }
+    if options.wants(Measurement::Pixels) {
+        pixels::measure(fleet, &server, table).await.with_context(|| server.controller.log())?;
+    }
+    if options.wants(Measurement::Live) {
+        live_pages::measure(options, fleet, &server, table).await.with_context(|| server.controller.log())?;
     }
     Ok(())
 }

@@ -21,6 +21,12 @@ pub enum Measurement {
     Reaction,
     /// `sluice get pipelines`.
     List,
+    /// The pages of the fleet.
+    Pages,
+    /// The time from a change of a workload to the pixels of a page.
+    Pixels,
+    /// Many live pages.
+    Live,
     /// A promotion into a large repository.
     Repository,
     /// The costs of one promotion by change request.
@@ -38,7 +44,7 @@ pub enum Measurement {
 }
 
 impl Measurement {
-    const ALL: [(&'static str, Measurement); 14] = [
+    const ALL: [(&'static str, Measurement); 17] = [
         ("size", Measurement::Size),
         ("help", Measurement::Help),
         ("start", Measurement::Start),
@@ -46,6 +52,9 @@ impl Measurement {
         ("rest", Measurement::Rest),
         ("reaction", Measurement::Reaction),
         ("list", Measurement::List),
+        ("pages", Measurement::Pages),
+        ("pixels", Measurement::Pixels),
+        ("live", Measurement::Live),
         ("repository", Measurement::Repository),
         ("request", Measurement::Request),
         ("hooks", Measurement::Hooks),
@@ -55,13 +64,18 @@ impl Measurement {
         ("clusters", Measurement::Clusters),
     ];
     /// The measurements that need thousands of pipelines.
-    pub const ON_A_FLEET: [Measurement; 5] = [
+    pub const ON_A_FLEET: [Measurement; 8] = [
         Measurement::Start,
         Measurement::Restart,
         Measurement::Rest,
         Measurement::Reaction,
         Measurement::List,
+        Measurement::Pages,
+        Measurement::Pixels,
+        Measurement::Live,
     ];
+    /// The measurements of the pages of a fleet.
+    pub const OF_PAGES: [Measurement; 3] = [Measurement::Pages, Measurement::Pixels, Measurement::Live];
     /// The measurements that need applications with real deliveries.
     pub const OF_DELIVERY: [Measurement; 3] =
         [Measurement::Repository, Measurement::Request, Measurement::Hooks];
@@ -89,23 +103,26 @@ pub struct BenchOptions {
     pub changes: usize,
     /// The number of clusters to observe.
     pub clusters: usize,
+    /// The number of live pages that are open at the same time.
+    pub live_pages: usize,
 }
 
 const HELP: &str = "\
 Measures the budgets of Sluice and prints one table.
 
-Usage: bench [flags] [size] [help] [start] [restart] [rest] [reaction] [list] [repository] [request]
-             [hooks] [burst] [isolation] [handover] [clusters]
+Usage: bench [flags] [size] [help] [start] [restart] [rest] [reaction] [list] [pages] [pixels] [live]
+             [repository] [request] [hooks] [burst] [isolation] [handover] [clusters]
 
   --sluice FILE       the binary to measure (default: target/release/sluice)
   --pipelines N       the number of pipelines, with three targets each (default 2000)
   --deployments       add a Deployment to each target besides its HelmRelease
   --repeat N          the number of starts and of ended replicas (default 2)
-  --rest SECONDS      the duration of the measurement at rest (default 60; the budget is for 600)
+  --rest SECONDS      the duration of the measurements at rest (default 60; the budget is for 600)
   --reaction SECONDS  the duration of workload changes, ten a second (default 30)
   --burst N           the number of revisions to promote at the same time (default 1000)
   --changes N         the number of changes while other clusters are broken (default 40)
   --clusters N        the number of clusters to observe (default 100)
+  --live-pages N      the number of live pages that are open at the same time (default 500)
 ";
 
 impl BenchOptions {
@@ -122,6 +139,7 @@ impl BenchOptions {
             burst: 1000,
             changes: 40,
             clusters: 100,
+            live_pages: 500,
         };
         let mut arguments = arguments;
         while let Some(argument) = arguments.next() {
@@ -139,6 +157,7 @@ impl BenchOptions {
                 "--burst" => options.burst = value()?.parse::<usize>()?.max(1),
                 "--changes" => options.changes = value()?.parse::<usize>()?.max(1),
                 "--clusters" => options.clusters = value()?.parse::<usize>()?.max(1),
+                "--live-pages" => options.live_pages = value()?.parse::<usize>()?.max(1),
                 "--reaction" => options.reaction = Duration::from_secs(value()?.parse()?),
                 other => match Measurement::ALL.iter().find(|(name, _)| *name == other) {
                     Some((_, measurement)) => options.selected.push(*measurement),
