@@ -34,7 +34,7 @@ const BYTES_PER_SECOND: f64 = 1_048_576.0;
 const CONCURRENT_SCOPES: usize = 6;
 
 /// The reads that wait for the session with a cluster, and the versions of the API that it knows. The namespaces of the
-/// Flux objects are served in turn: whoever changes the workloads of one namespace again and again does not delay the
+/// Flux objects are served in turn: a user who changes the workloads of one namespace again and again does not delay the
 /// reads of others.
 #[derive(Debug)]
 pub struct OwnedReads {
