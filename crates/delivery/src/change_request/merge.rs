@@ -102,10 +102,10 @@ impl ChangeRequestJob<'_> {
                 };
                 ChangeRequestStatus::Merged { commit: commit.clone(), head, ours }
             }
-            ChangeRequestState::Closed => ChangeRequestStatus::Closed,
-            ChangeRequestState::ClosedByForge => {
+            ChangeRequestState::ClosedByForge if head == request.head_commit => {
                 ChangeRequestStatus::Open { head, stale: Some(OutdatedReason::ClosedByForge) }
             }
+            ChangeRequestState::Closed | ChangeRequestState::ClosedByForge => ChangeRequestStatus::Closed,
         };
         Ok((status, Some(found)))
     }

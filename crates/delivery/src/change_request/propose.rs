@@ -22,6 +22,10 @@ const MAX_SEARCHES: u32 = 4;
 /// The pause between two of these searches.
 const SEARCH_PAUSE: Duration = Duration::from_millis(700);
 
+/// How many change requests of a promotion its forge may close with an earlier branch. Each further one counts as rejected, so
+/// that users who delete branches do not have Sluice open one after another.
+const MAX_CLOSED_BY_FORGE: u32 = 2;
+
 /// What the head branch holds.
 enum HeadState {
     /// The promotion's commit. If the branch existed before this push, another process may be about to open the
@@ -105,7 +109,7 @@ impl ChangeRequestJob<'_> {
     async fn find_earlier(&self) -> DeliveryResult<Option<Delivered>> {
         let order = self.order;
         // A closed change request counts as rejected until a newer one is merged. The newest come first.
-        let mut reopen = order.reopen;
+        let (mut reopen, mut closed_by_forge) = (order.reopen, 0);
         let list = self.forge.list(&self.branch, self.target.base, ListFilter::Since(order.created)).await?;
         for found in list.found {
             if order.rebuild.is_some() && found.state == ChangeRequestState::Open {
@@ -128,9 +132,11 @@ impl ChangeRequestJob<'_> {
                     }
                     reopen = true;
                 }
-                ChangeRequestState::ClosedByForge => {}
+                ChangeRequestState::ClosedByForge if closed_by_forge < MAX_CLOSED_BY_FORGE => {
+                    closed_by_forge += 1;
+                }
                 ChangeRequestState::Closed if reopen => {}
-                ChangeRequestState::Closed => {
+                ChangeRequestState::Closed | ChangeRequestState::ClosedByForge => {
                     return Ok(Some(Delivered::Rejected { request: found.request }));
                 }
             }

@@ -40,6 +40,8 @@ const FIELDS: &str = "assignees base body closed_at commit commit_id context cre
 /// How long after it closed a pull request Gitea may record the deleted branch as the cause (`AdjustPullsCausedByBranchDeleted`
 /// in services/pull/pull.go of 1.25).
 const MAX_CAUSE_DELAY: SignedDuration = SignedDuration::from_secs(5);
+/// How long after its opening a pull request may be closed with an earlier branch. Gitea processes a deletion within seconds.
+const MAX_DELETION_DELAY: SignedDuration = SignedDuration::from_secs(60);
 /// The numbers of entries in a page of pull requests. If a page is too large, the next number is used, which divides
 /// the one before.
 const PAGE_SIZES: [u64; 2] = [50, 10];
@@ -479,11 +481,13 @@ fn parse(value: &Value) -> Option<ForgeChangeRequest> {
     })
 }
 
-/// When a pull request was closed whose branch exists now. For a missing branch, Gitea shows another ref.
+/// When a pull request was closed that may have been closed with an earlier branch: soon after its opening, and its branch
+/// exists now. For a missing branch, Gitea shows another ref.
 fn closed_with_branch(pull: &Value) -> Option<Timestamp> {
-    let branch = pull["head"]["label"].as_str()?;
-    let closed = pull["closed_at"].as_str()?.parse().ok()?;
-    (pull["head"]["ref"].as_str()? == branch).then_some(closed)
+    let at = |field: &str| pull[field].as_str()?.parse::<Timestamp>().ok();
+    let (opened, closed) = (at("created_at")?, at("closed_at")?);
+    let exists = pull["head"]["ref"].as_str()? == pull["head"]["label"].as_str()?;
+    (exists && closed.duration_since(opened) <= MAX_DELETION_DELAY).then_some(closed)
 }
 
 /// Limits a timeline to its entries since a time, which Gitea rounds to seconds.
@@ -524,6 +528,23 @@ mod tests {
         ];
         for (default, taken) in cases {
             assert_eq!(style(&json!({"default_merge_style": default})), taken);
+        }
+    }
+
+    #[test]
+    fn only_a_young_pull_request_with_a_branch_may_have_been_closed_with_an_earlier_one() {
+        let pull = |branch: &str, closed: &str| {
+            let head = json!({"label": "sluice/prod", "ref": branch});
+            json!({"head": head, "created_at": "2026-11-25T13:00:00Z", "closed_at": closed})
+        };
+        let cases = [
+            ("sluice/prod", "2026-11-25T13:01:00Z", true),
+            ("sluice/prod", "2026-11-25T13:01:01Z", false),
+            ("refs/pull/1/head", "2026-11-25T13:00:01Z", false),
+            ("sluice/prod", "", false),
+        ];
+        for (branch, closed, is_so) in cases {
+            assert_eq!(closed_with_branch(&pull(branch, closed)).is_some(), is_so, "{branch} {closed}");
         }
     }
 

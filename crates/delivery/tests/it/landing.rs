@@ -272,33 +272,48 @@ async fn a_rejection_before_a_retry_does_not_count_again() {
 /// Gitea closes the pull requests of a deleted branch some time after the deletion. If a newer revision was proposed in
 /// between, that is the state that this test makes.
 #[tokio::test]
-async fn a_change_request_that_gitea_closed_with_an_earlier_branch_is_opened_again() {
+async fn a_change_request_that_gitea_closed_with_an_earlier_branch_is_opened_again_twice_at_most() {
     let fixture = ForgeFixture::gitea("closed_by_gitea").await;
     let (bench, order) = (bench(), fixture.order("6.1.8"));
-    let closed = proposed(&bench.delivery, &order).await;
-    fixture.delete_branch(&closed.branch).await;
-    fixture.until_deleted(&closed.branch, 1).await;
-    let becomes = async |wanted: ChangeRequestStatus| {
-        let is_so = async || {
-            let status = bench.delivery.follow(&order, &closed).await?;
-            anyhow::ensure!(status == wanted, "{status:?}");
-            Ok(())
-        };
-        sluice_testkit::eventually(sluice_testkit::WAIT_TIMEOUT, is_so).await.unwrap();
-    };
-    // The branch is gone: a person who deletes it rejects the revision.
-    becomes(ChangeRequestStatus::Closed).await;
-    fixture.create_branch(&closed.branch, &closed.head_commit).await;
     let why = OutdatedReason::ClosedByForge;
-    becomes(ChangeRequestStatus::Open { head: closed.head_commit.clone(), stale: Some(why) }).await;
     let rebuild = Order { rebuild: Some(why), ..again(&order) };
-    let opened = proposed(&bench.delivery, &rebuild).await;
-    assert_eq!((opened.number, &opened.head_commit), (closed.number + 1, &closed.head_commit));
-    assert_eq!(proposed(&bench.delivery, &again(&order)).await.number, opened.number);
-    // A person closes the new one.
-    fixture.close(opened.number).await;
-    assert_eq!(bench.delivery.follow(&order, &opened).await.unwrap(), ChangeRequestStatus::Closed);
+    let mut open = proposed(&bench.delivery, &order).await;
+    for deletions in 1..=3 {
+        let becomes = async |wanted: ChangeRequestStatus| {
+            let is_so = async || {
+                let status = bench.delivery.follow(&order, &open).await?;
+                anyhow::ensure!(status == wanted, "{status:?}");
+                Ok(())
+            };
+            sluice_testkit::eventually(sluice_testkit::WAIT_TIMEOUT, is_so).await.unwrap();
+        };
+        fixture.delete_branch(&open.branch).await;
+        fixture.until_deleted(&open.branch, deletions).await;
+        // The branch is gone: a person who deletes it rejects the revision.
+        becomes(ChangeRequestStatus::Closed).await;
+        fixture.create_branch(&open.branch, &open.head_commit).await;
+        becomes(ChangeRequestStatus::Open { head: open.head_commit.clone(), stale: Some(why) }).await;
+        if deletions == 3 {
+            let rejected = bench.delivery.deliver(&rebuild).await.unwrap();
+            assert!(matches!(rejected, Delivered::Rejected { .. }), "{rejected:?}");
+        } else {
+            let opened = proposed(&bench.delivery, &rebuild).await;
+            assert_eq!((opened.number, &opened.head_commit), (open.number + 1, &open.head_commit));
+            assert_eq!(proposed(&bench.delivery, &again(&order)).await.number, opened.number);
+            open = opened;
+        }
+    }
+    assert_eq!(fixture.pulls().await.len(), 3);
+}
+
+#[tokio::test]
+async fn a_change_request_that_was_opened_again_can_be_rejected() {
+    let fixture = ForgeFixture::gitea("rejected_at_gitea").await;
+    let (bench, order) = (bench(), fixture.order("6.1.8"));
+    let request = proposed(&bench.delivery, &order).await;
+    fixture.close(request.number).await;
+    assert_eq!(bench.delivery.follow(&order, &request).await.unwrap(), ChangeRequestStatus::Closed);
+    let rebuild = Order { rebuild: Some(OutdatedReason::ClosedByForge), ..again(&order) };
     let rejected = bench.delivery.deliver(&rebuild).await.unwrap();
     assert!(matches!(rejected, Delivered::Rejected { .. }), "{rejected:?}");
-    assert_eq!(fixture.pulls().await.len(), 2);
 }
