@@ -55,7 +55,20 @@ type SeenPromotion = [(String, i64); 2];
 
 struct KeptAnswer {
     at: Instant,
+    /// The limit group of the caller in whose slots it is computed.
+    of: String,
     answer: Shared<BoxFuture<'static, Answer>>,
+}
+
+impl KeptAnswer {
+    /// Whether it counts for a caller: of the limit group `only_of`, if another caller's slots were not enough before.
+    fn counts_for(&self, only_of: Option<&str>) -> bool {
+        match self.answer.peek() {
+            Some(Err(why)) if why == SLOW => only_of == Some(self.of.as_str()),
+            Some(_) => true,
+            None => only_of.is_none_or(|caller| caller == self.of),
+        }
+    }
 }
 
 impl PlannedChanges {
@@ -73,13 +86,11 @@ impl PlannedChanges {
     pub async fn get(&self, caller: &Caller, pipeline: &Pipeline, promotion: &Promotion) -> Answer {
         // By caller: one person may see the pipelines of many namespaces.
         let _waits = self.people.take(caller).ok_or(BUSY)?;
-        let answer = self.kept_answer(caller, pipeline, promotion)?;
-        tokio::time::timeout(WAIT, answer).await.unwrap_or_else(|_| {
-            Err(format!(
-                "the repository has not answered within {} s; look again in a moment",
-                WAIT.as_secs()
-            ))
-        })
+        match wait(self.kept_answer(caller, pipeline, promotion, false)?).await {
+            // Another caller had no slot left. This caller may have one.
+            Err(why) if why == SLOW => wait(self.kept_answer(caller, pipeline, promotion, true)?).await,
+            answer => answer,
+        }
     }
 
     fn kept_answer(
@@ -87,6 +98,7 @@ impl PlannedChanges {
         caller: &Caller,
         pipeline: &Pipeline,
         promotion: &Promotion,
+        only_own: bool,
     ) -> Result<Shared<BoxFuture<'static, Answer>>, String> {
         let seen = |metadata: &kube::core::ObjectMeta| {
             (metadata.uid.clone().unwrap_or_default(), metadata.generation.unwrap_or_default())
@@ -94,10 +106,12 @@ impl PlannedChanges {
         let key = [seen(&promotion.metadata), seen(&pipeline.metadata)];
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|_, kept| kept.at.elapsed() < KEPT_FOR);
-        if let Some(kept) = kept.get(&key) {
+        let only_of = only_own.then(|| caller.limit_group());
+        if let Some(kept) = kept.get(&key).filter(|kept| kept.counts_for(only_of)) {
             return Ok(kept.answer.clone());
         }
         let task = self.tasks.take(caller).ok_or(BUSY)?;
+        let of = caller.limit_group().to_string();
         let (planned, pipeline, promotion) = (self.clone(), pipeline.clone(), promotion.clone());
         let caller = caller.clone();
         // A task of its own: it ends, and its result is kept, although the person has closed the page.
@@ -116,7 +130,7 @@ impl PlannedChanges {
         };
         let answer = answer.boxed().shared();
         keep_fewer_than(MAX_KEPT, &mut kept);
-        kept.insert(key, KeptAnswer { at: Instant::now(), answer: answer.clone() });
+        kept.insert(key, KeptAnswer { at: Instant::now(), of, answer: answer.clone() });
         Ok(answer)
     }
 
@@ -135,6 +149,13 @@ impl PlannedChanges {
             Arc::new(planned)
         }))
     }
+}
+
+/// Waits for an answer for as long as a person waits.
+async fn wait(answer: Shared<BoxFuture<'static, Answer>>) -> Answer {
+    tokio::time::timeout(WAIT, answer).await.unwrap_or_else(|_| {
+        Err(format!("the repository has not answered within {} s; look again in a moment", WAIT.as_secs()))
+    })
 }
 
 /// Forgets the oldest answers, so that those of one caller keep nobody from asking.
@@ -183,6 +204,28 @@ mod tests {
         assert!(pending.is_unused());
     }
 
+    #[tokio::test]
+    async fn a_caller_without_a_slot_keeps_no_other_caller_from_an_answer() {
+        let kept = |future: BoxFuture<'static, Answer>| KeptAnswer {
+            at: Instant::now(),
+            of: "eve".into(),
+            answer: future.shared(),
+        };
+        let refused = kept(async { Err(SLOW.into()) }.boxed());
+        let done = kept(async { Ok(None) }.boxed());
+        let pending = kept(std::future::pending().boxed());
+        let (_, _) = (refused.answer.clone().await, done.answer.clone().await);
+        let cases = [
+            ("refused", &refused, [false, true, false]),
+            ("done", &done, [true; 3]),
+            ("pending", &pending, [true, true, false]),
+        ];
+        for (name, kept, expected) in cases {
+            let counts = [None, Some("eve"), Some("anna")].map(|only_of| kept.counts_for(only_of));
+            assert_eq!(counts, expected, "{name}");
+        }
+    }
+
     #[test]
     fn many_kept_answers_are_forgotten_and_keep_nobody_from_asking() {
         let mut kept = HashMap::new();
@@ -190,7 +233,7 @@ mod tests {
             keep_fewer_than(4, &mut kept);
             let answer = async { Ok(None) }.boxed().shared();
             let seen = || (String::new(), n);
-            kept.insert([seen(), seen()], KeptAnswer { at: Instant::now(), answer });
+            kept.insert([seen(), seen()], KeptAnswer { at: Instant::now(), of: String::new(), answer });
         }
         let mut left: Vec<i64> = kept.keys().map(|[(_, n), _]| *n).collect();
         left.sort_unstable();
