@@ -98,6 +98,11 @@ impl Revision {
         (!facets.is_empty()).then(|| Self(facets.into_iter().collect()))
     }
 
+    /// Returns the revision with one facet.
+    pub fn of_one(key: FacetKey, value: String) -> Self {
+        Self(Box::new([(key, value)]))
+    }
+
     /// Reads a revision from the form that Kubernetes objects store. Keys that name no facet are left out.
     pub fn from_strings(facets: &BTreeMap<String, String>) -> Option<Self> {
         Self::new(facets.iter().filter_map(|(k, v)| Some((k.parse().ok()?, v.clone()))).collect())

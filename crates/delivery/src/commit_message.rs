@@ -16,6 +16,9 @@ const MAX_COMMIT_LIST: usize = 20 * 1024;
 
 /// The first line of a commit, and the usual title of a change request.
 pub(crate) fn headline(order: &Order, pipeline: &str) -> String {
+    if let Some((change, _)) = order.file() {
+        return cut(&change.headline(pipeline), MAX_HEADLINE);
+    }
     let mut place = order.environment.clone();
     if let Some(target) = &order.target {
         place = format!("{place} ({target})");
@@ -25,6 +28,9 @@ pub(crate) fn headline(order: &Order, pipeline: &str) -> String {
 
 /// The message of a commit.
 pub(crate) fn message(order: &Order, values: &[(String, SetValue)], onto: &str) -> String {
+    if let Some((change, _)) = order.file() {
+        return change.message(&order.namespace, &order.pipeline, onto);
+    }
     let mut text = format!("{}\n\n", headline(order, &order.pipeline));
     let changes = values.iter().map(|(path, value)| {
         let change = format!("{path}:{} {} -> {}", value.line, value.old, value.new);

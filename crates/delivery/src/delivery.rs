@@ -12,7 +12,7 @@ use crate::notification::{News, NotificationError};
 use crate::options::DeliveryOptions;
 use crate::order::{DeliveryStrategy, Order};
 use crate::outcome::{ChangeRequest, ChangeRequestStatus, Delivered};
-use crate::planned_change::planned_change;
+use crate::planned_change::{self, planned_change};
 use crate::resources::Resources;
 use crate::stats::Stats;
 use crate::{direct_commit, lost_commit};
@@ -117,6 +117,17 @@ impl Delivery {
         let order = self.0.with_app_token(order).await?;
         let planned = planned_change(&self.0, &order, Instant::now()).await;
         self.0.drop_rejected_token(&order, planned)
+    }
+
+    /// Reads the file of an order that changes one; `None` if there is no file, or the order is another one. Only reads,
+    /// with one fetch.
+    ///
+    /// # Errors
+    /// When git fails, or the file may not be written.
+    pub async fn file(&self, order: &Order) -> Result<Option<String>, DeliveryError> {
+        let order = self.0.with_app_token(order).await?;
+        let text = planned_change::file(&self.0, &order, Instant::now()).await;
+        self.0.drop_rejected_token(&order, text)
     }
 
     /// Reports the progress of a promotion on the commit that its merged change request left on the base branch. Tries

@@ -3,10 +3,12 @@
 use jiff::Timestamp;
 use sluice_core::Revision;
 use sluice_core::pipeline::MergeMode;
+use sluice_core::revision::{Facet, FacetKey};
 use sluice_core::setters::{Update, UpdateTarget};
 
 use crate::credentials::Credentials;
 use crate::fencing::FencingToken;
+use crate::file_change::FileChange;
 use crate::fingerprint::fingerprint;
 use crate::forge_kind::ForgeKind;
 use crate::outcome::OutdatedReason;
@@ -68,6 +70,8 @@ pub enum Values {
         /// All targets of the environment.
         places: Vec<UpdateTarget>,
     },
+    /// The text of one file, which a person requests. The order is of no promotion.
+    File(FileChange),
 }
 
 /// How a promotion is delivered.
@@ -180,8 +184,54 @@ pub struct DeliveryTarget {
 }
 
 impl Order {
-    /// The head branch of all change requests for this environment (and target).
+    /// The order for a change request that changes one file with a pipeline. `at` is the time of the commit. It is of no
+    /// promotion, and is delivered only: nobody follows it, and Sluice does not merge it.
+    pub fn of_file(
+        (namespace, pipeline): (&str, &str),
+        strategy: DeliveryStrategy,
+        change: FileChange,
+        at: Timestamp,
+    ) -> Order {
+        let key = FacetKey { kind: "Pipeline".into(), name: pipeline.into(), facet: Facet::Digest };
+        Order {
+            promotion: String::new(),
+            namespace: namespace.into(),
+            pipeline: pipeline.into(),
+            environment: String::new(),
+            target: None,
+            revision: Revision::of_one(key, sha256_hex(change.after.as_bytes())),
+            replaces: String::new(),
+            evidence: Vec::new(),
+            created: at,
+            round: 0,
+            // The branch is that of this very change, so its open change request is always found. A closed one does not
+            // count: the person asks again.
+            retried: false,
+            reopen: true,
+            rebuild: None,
+            checks_settled: false,
+            fencing_token: FencingToken::default(),
+            strategy,
+            values: Values::File(change),
+            credentials: Credentials::default(),
+        }
+    }
+
+    /// The change of one file, with the branch that it goes to, if the order is for that.
+    pub(crate) fn file(&self) -> Option<(&FileChange, &str)> {
+        match (&self.values, &self.strategy) {
+            (Values::File(change), DeliveryStrategy::PullRequest { base, .. }) => Some((change, base)),
+            (Values::File(change), _) => Some((change, "")),
+            _ => None,
+        }
+    }
+
+    /// The head branch of all change requests for this environment (and target), or for this change of a file.
     pub fn branch(&self) -> String {
+        if let Some((change, base)) = self.file() {
+            let (namespace, pipeline) = (component(&self.namespace), component(&self.pipeline));
+            return format!("sluice/{namespace}/{pipeline}/{}", change.branch_part(base));
+        }
         let mut last = component(&self.environment);
         if let Some(target) = &self.target {
             last = format!("{last}@{}", component(target));

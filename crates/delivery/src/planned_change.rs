@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use sluice_core::planned_change::{PlannedChange, PlannedValue};
 
-use crate::edit::edit;
+use crate::edit::{edit, file};
 use crate::error::DeliveryResult;
 use crate::git::LockedRepository;
 use crate::order::{DeliveryStrategy, Order};
@@ -28,6 +28,31 @@ pub(crate) async fn planned_change(
             return planned.map(Some);
         }
     }
+}
+
+/// Reads the file of an order that changes one; `None` if there is no file, or the order is another one.
+pub(crate) async fn file(
+    resources: &Resources,
+    order: &Order,
+    began: Instant,
+) -> DeliveryResult<Option<String>> {
+    let Some((change, base)) = order.file() else { return Ok(None) };
+    let mut repository = resources.lock(order, order.repository(), None).await?;
+    loop {
+        let text = read_file(&mut repository, (base, &change.path), began).await;
+        if is_final(order, &mut repository, &text) {
+            return text;
+        }
+    }
+}
+
+async fn read_file(
+    repository: &mut LockedRepository<'_>,
+    (branch, path): (&str, &str),
+    began: Instant,
+) -> DeliveryResult<Option<String>> {
+    let commit = repository.tips(branch, began).await?.base.id;
+    Ok(file::read(repository, (branch, &commit), path).await?.map(|(_, text)| text))
 }
 
 async fn plan(

@@ -143,6 +143,9 @@ fn changes(values: &[(String, SetValue)]) -> Vec<String> {
 
 /// The default body, with at most this many UTF-16 units.
 fn default_body(order: &Order, values: &[(String, SetValue)], most: usize) -> String {
+    if let Some((change, _)) = order.file() {
+        return change.body(&order.namespace, &order.pipeline);
+    }
     let end = "\nMerge it to deliver the revision. Closing it without merging rejects this promotion.";
     let pipeline = code(&format!("{}/{}", order.namespace, order.pipeline));
     let mut text = format!(

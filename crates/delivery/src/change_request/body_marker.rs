@@ -5,7 +5,10 @@ use crate::order::Order;
 
 /// The marker of an order: a comment in HTML, or the definition of a link if the forge shows comments.
 pub(crate) fn marker(order: &Order, hides_comments: bool) -> String {
-    let says = format!("{} {}", percent_encoded(&order.subject()), promotion_key(&order.known_by()));
+    let says = match order.file() {
+        Some((change, base)) => format!("{} {}", percent_encoded(&order.owner()), change.marker(base)),
+        None => format!("{} {}", percent_encoded(&order.subject()), promotion_key(&order.known_by())),
+    };
     if hides_comments { format!("<!-- sluice: {says} -->") } else { format!("[sluice]: # ({says})") }
 }
 

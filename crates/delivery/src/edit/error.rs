@@ -20,6 +20,12 @@ pub enum EditError {
     )]
     NotRead { repository: String, branch: String, wanted: String, unread: String },
 
+    #[error("the file {path} in {repository} at {branch} cannot be written: {problem}")]
+    File { repository: String, branch: String, path: String, problem: String },
+
+    #[error("the file {path} in {repository} at {branch} has changed since you looked: look again")]
+    FileChanged { repository: String, branch: String, path: String },
+
     #[error(transparent)]
     Set(#[from] SetError),
 
@@ -33,6 +39,8 @@ impl EditError {
         match self {
             EditError::NoMarker { .. } => "NoMarker",
             EditError::NotRead { .. } => "FileNotRead",
+            EditError::File { .. } => "FileNotWritable",
+            EditError::FileChanged { .. } => "FileChanged",
             EditError::Set(e) => e.reason(),
             EditError::Update { error, .. } => error.reason(),
         }

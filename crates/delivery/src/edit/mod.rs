@@ -1,6 +1,7 @@
 //! Sets the values of an order in the files of a commit.
 
 pub(crate) mod error;
+pub(crate) mod file;
 
 use sluice_core::Revision;
 use sluice_core::setters::{self, EditedFile, MarkerRequest, Plan, SetValue, UpdateError};
@@ -54,6 +55,7 @@ pub(crate) async fn edit(
             let order = order.clone();
             (computed(move || set_marked(&order, found)).await?, unread)
         }
+        Values::File(change) => (vec![file::edit(change, repository, (branch, commit)).await?], Vec::new()),
         Values::Listed { updates, places } => {
             let wrong = |error| {
                 let (repository, branch) = (url.clone(), branch.to_string());

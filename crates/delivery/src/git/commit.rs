@@ -1,5 +1,7 @@
 //! A commit as git stores it.
 
+use jiff::Timestamp;
+
 use super::error::{GitError, GitResult};
 use crate::trailers;
 
@@ -25,6 +27,14 @@ impl Commit {
     /// Whether the message names the promotion with this key.
     pub(crate) fn carries(&self, known_by: &str) -> bool {
         trailers::carries(&self.message, known_by)
+    }
+
+    /// The date of the committer.
+    pub(crate) fn date(&self) -> Option<Timestamp> {
+        let text = String::from_utf8_lossy(&self.raw);
+        let head = text.split("\n\n").next().unwrap_or_default();
+        let committer = head.lines().find_map(|line| line.strip_prefix("committer "))?;
+        Timestamp::from_second(committer.rsplit(' ').nth(1)?.parse().ok()?).ok()
     }
 
     /// Parses a commit object. An object that was too large to read is empty here.

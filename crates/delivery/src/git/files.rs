@@ -16,6 +16,11 @@ pub(crate) struct ReadFile {
 }
 
 impl ReadFile {
+    /// A new file, which is empty so far.
+    pub(crate) fn new(path: &str) -> ReadFile {
+        ReadFile { path: path.into(), mode: "100644", bytes: Vec::new() }
+    }
+
     /// Returns the path for people.
     pub(crate) fn path_text(&self) -> String {
         readable_path(&self.path)

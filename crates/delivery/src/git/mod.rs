@@ -18,6 +18,7 @@ mod own_commits;
 mod process_group;
 mod push;
 mod read_files;
+mod read_plain_file;
 mod repository;
 mod run;
 mod sign;

@@ -15,14 +15,14 @@ use super::repository::LockedRepository;
 
 /// A YAML file in a tree.
 #[derive(Clone)]
-struct TreeEntry {
-    id: String,
-    mode: &'static str,
-    path: Vec<u8>,
+pub(super) struct TreeEntry {
+    pub(super) id: String,
+    pub(super) mode: &'static str,
+    pub(super) path: Vec<u8>,
 }
 
 /// The YAML files of a commit.
-pub(crate) struct YamlFiles(Vec<TreeEntry>);
+pub(crate) struct YamlFiles(pub(super) Vec<TreeEntry>);
 
 impl YamlFiles {
     /// Their paths for people.

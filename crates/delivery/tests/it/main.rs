@@ -15,6 +15,7 @@ mod chaos;
 mod commit;
 mod contract;
 mod crash;
+mod file_change;
 mod fixture;
 mod forge_trouble;
 mod forge_words;
