@@ -13,6 +13,7 @@ pub mod pipeline;
 pub mod planned_change;
 pub mod promotion;
 pub mod promotion_name;
+pub mod proposed_file;
 pub mod record_retention;
 pub mod repository;
 pub mod revision;

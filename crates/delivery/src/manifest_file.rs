@@ -40,7 +40,7 @@ pub struct ManifestObject<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestFileError {
     /// The path cannot be used.
-    #[error("the path {path:?} cannot be used: {problem}")]
+    #[error("the path {path} cannot be used: {problem}")]
     Path {
         /// The path as it was entered, without characters that nobody sees.
         path: String,

@@ -9,8 +9,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use sluice_controller::hook::{HookOptions, Proxies};
 use sluice_controller::{
-    AllowedHosts, AllowedWebhooks, ControllerOptions, ElectionOptions, LeaseTiming, PlannedChanges, Replica,
-    Shown, snapshot_channel,
+    AllowedHosts, AllowedWebhooks, ControllerOptions, ElectionOptions, LeaseTiming, Replica, Shown,
+    snapshot_channel,
 };
 use sluice_core::fleet::index::Fleet;
 use sluice_web::Api;
@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::controller_flags::Flags;
-use crate::hub_port::HubPort;
+use crate::hub_port::{GitAccess, HubPort};
 use crate::log;
 
 /// Runs the controller until SIGTERM or SIGINT ends it.
@@ -85,8 +85,8 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
     };
     let (fleet, (reader, snapshots)) = (Fleet::default(), snapshot_channel());
     let delivery = sluice_controller::delivery(&options)?;
-    let planned = PlannedChanges::new(hub.clone(), delivery.clone());
-    let port = HubPort::new(hub.clone(), &config, reader, planned);
+    let git = GitAccess::new(&hub, &delivery);
+    let port = HubPort::new(hub.clone(), &config, reader, git);
     let pages = Api::new(fleet.clone(), port, flags.api_actions).with_sign_in(flags.sign_in.options()?);
     let api = api(flags.api_addr.0, pages).await?;
     let shown = Shown { fleet, snapshots };

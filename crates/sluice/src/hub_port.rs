@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use kube::api::{Patch, PatchParams};
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::config::AuthInfo;
+use kube::core::ObjectMeta;
 use kube::{Api, Client, Config, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -11,10 +12,11 @@ use sha2::{Digest, Sha256};
 use sluice_api::snapshot::Snapshot;
 use sluice_api::{Pipeline, Promotion};
 use sluice_controller::access::AccessReviews;
-use sluice_controller::{PlannedChanges, SnapshotReader};
+use sluice_controller::{Delivery, FileProposals, FileRequest, PlannedChanges, SnapshotReader};
 use sluice_core::access::{AccessError, Caller, Right};
 use sluice_core::planned_change::PlannedChange;
-use sluice_web::{Change, ChangeError, ChangedKind, Hub, SeenObject};
+use sluice_core::proposed_file::ProposedFile;
+use sluice_web::{Change, ChangeError, ChangedKind, FileProposal, Hub, SeenObject};
 
 /// The field manager of changes that people make on the pages.
 const FIELD_MANAGER: &str = "sluice-web";
@@ -26,8 +28,23 @@ const MAX_TRIES: usize = 5;
 pub struct HubPort {
     reviews: AccessReviews,
     snapshots: SnapshotReader,
-    planned: PlannedChanges,
+    git: GitAccess,
     people: People,
+}
+
+/// What the hub does with the repositories of pipelines, for people.
+#[derive(Clone)]
+pub struct GitAccess {
+    planned: PlannedChanges,
+    proposals: FileProposals,
+}
+
+impl GitAccess {
+    /// Returns the access of a delivery, with Secrets that this client reads.
+    pub fn new(client: &Client, delivery: &Delivery) -> GitAccess {
+        let planned = PlannedChanges::new(client.clone(), delivery.clone());
+        GitAccess { planned, proposals: FileProposals::new(client.clone(), delivery.clone()) }
+    }
 }
 
 /// How people are identified, and act.
@@ -41,13 +58,13 @@ enum People {
 
 impl HubPort {
     /// Returns a port to the hub that a client and its configuration reach.
-    pub fn new(hub: Client, config: &Config, snapshots: SnapshotReader, planned: PlannedChanges) -> Self {
+    pub fn new(hub: Client, config: &Config, snapshots: SnapshotReader, git: GitAccess) -> Self {
         let mut anonymous = config.clone();
         anonymous.auth_info = AuthInfo::default();
         HubPort {
             reviews: AccessReviews::new(hub),
             snapshots,
-            planned,
+            git,
             people: People::ByToken(Box::new(anonymous)),
         }
     }
@@ -58,11 +75,11 @@ impl HubPort {
         user: String,
         secret: &str,
         snapshots: SnapshotReader,
-        planned: PlannedChanges,
+        git: GitAccess,
     ) -> Self {
         let user = Caller { name: user, ..Caller::default() };
         let reviews = AccessReviews::of_own_user(client.clone());
-        HubPort { reviews, snapshots, planned, people: People::Own { client, user, secret: secret.into() } }
+        HubPort { reviews, snapshots, git, people: People::Own { client, user, secret: secret.into() } }
     }
 
     /// Returns a client that acts with a person's token, and with nothing else.
@@ -113,7 +130,7 @@ impl Hub for HubPort {
         pipeline: &Pipeline,
         promotion: &Promotion,
     ) -> Result<Option<Arc<PlannedChange>>, String> {
-        self.planned.get(caller, pipeline, promotion).await
+        self.git.planned.get(caller, pipeline, promotion).await
     }
 
     async fn change(&self, token: &str, change: Change) -> Result<(), ChangeError> {
@@ -123,6 +140,47 @@ impl Hub for HubPort {
             ChangedKind::Promotion => patch::<Promotion>(client, change).await,
         }
     }
+
+    async fn propose(
+        &self,
+        caller: &Caller,
+        token: &str,
+        proposal: FileProposal,
+    ) -> Result<ProposedFile, ChangeError> {
+        would_write(self.client_of(token)?, &proposal).await?;
+        let FileProposal { pipeline, yaml, edited, path, confirmation, .. } = proposal;
+        let request = FileRequest { pipeline, manifest: yaml, edited, path, confirmation };
+        self.git.proposals.propose(caller, request).await.map_err(ChangeError::Refused)
+    }
+}
+
+/// Makes sure that a person may write a Pipeline: the API server says so in a dry run, with all of RBAC, the rules of the CRD
+/// and admission.
+async fn would_write(client: Client, proposal: &FileProposal) -> Result<(), ChangeError> {
+    let namespace = proposal.pipeline.namespace().unwrap_or_default();
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(client, &namespace, &ApiResource::erase::<Pipeline>(&()));
+    let no_pipeline = |error: serde_json::Error| ChangeError::Refused(error.to_string());
+    let mut object: DynamicObject = serde_json::from_value(proposal.object.clone()).map_err(no_pipeline)?;
+    let params = PostParams { dry_run: true, field_manager: Some(FIELD_MANAGER.into()) };
+    let Some(edited) = &proposal.edited else {
+        return api.create(&params, &object).await.map(drop).map_err(change_error);
+    };
+    let name = edited.name_any();
+    for _ in 0..MAX_TRIES {
+        let now = api.get(&name).await.map_err(change_error)?;
+        let seen = |meta: &ObjectMeta| SeenObject::new(meta.uid.as_ref(), meta.generation);
+        if seen(&now.metadata) != seen(&edited.metadata) {
+            return Err(ChangeError::Conflict);
+        }
+        object.metadata.resource_version = now.resource_version();
+        match api.replace(&name, &params, &object).await.map_err(change_error) {
+            // The controller may have written the status in between.
+            Err(ChangeError::Conflict) => {}
+            other => return other.map(drop),
+        }
+    }
+    Err(ChangeError::Conflict)
 }
 
 async fn patch<K>(client: Client, change: Change) -> Result<(), ChangeError>

@@ -10,14 +10,14 @@ use anyhow::Context;
 use clap::Args;
 use ring::rand::{SecureRandom, SystemRandom};
 use sluice_cli::{ClusterFlags, Exit, Failure, Io, Outcome, OwnHub, Symbol};
-use sluice_controller::{ControllerOptions, PlannedChanges, Shown, snapshot_channel};
+use sluice_controller::{ControllerOptions, Shown, snapshot_channel};
 use sluice_core::fleet::index::Fleet;
 use sluice_core::hex::hex;
 use sluice_web::Api;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::hub_port::HubPort;
+use crate::hub_port::{GitAccess, HubPort};
 use crate::log;
 
 /// Arguments of `sluice web`.
@@ -77,10 +77,10 @@ async fn serve(flags: &Flags, hub: OwnHub, io: &mut Io<'_>) -> anyhow::Result<()
     let folder = folder.context("cannot make a temporary folder")?;
     let options = options(flags, &hub, folder.path());
     let delivery = sluice_controller::delivery(&options)?;
-    let planned = PlannedChanges::new(hub.client.clone(), delivery.clone());
+    let git = GitAccess::new(&hub.client, &delivery);
     let (fleet, (reader, snapshots)) = (Fleet::default(), snapshot_channel());
     let (code, secret) = (random()?, random()?);
-    let port = HubPort::of_own_user(hub.client.clone(), hub.user, &secret, reader, planned);
+    let port = HubPort::of_own_user(hub.client.clone(), hub.user, &secret, reader, git);
     let api = Api::new(fleet.clone(), port, true).with_sign_in_link(code.clone(), secret);
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, flags.port));
     let listener = TcpListener::bind(address).await.with_context(|| {

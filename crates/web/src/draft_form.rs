@@ -29,6 +29,8 @@ pub(crate) enum DraftStep {
     AddPlace(String, String),
     /// Send the manifest as a file.
     Download,
+    /// Propose the manifest in git.
+    Propose,
 }
 
 impl DraftStep {
@@ -40,6 +42,7 @@ impl DraftStep {
         match (word, index(first), index(second)) {
             ("check", ..) => DraftStep::Check,
             ("download", ..) => DraftStep::Download,
+            ("propose", ..) => DraftStep::Propose,
             ("add-environment", ..) => DraftStep::AddEnvironment,
             ("remove-environment", Some(at), _) => DraftStep::RemoveEnvironment(at),
             ("add-target", Some(at), _) => DraftStep::AddTarget(at),
@@ -55,6 +58,7 @@ impl DraftStep {
             DraftStep::Look => "look".into(),
             DraftStep::Check => "check".into(),
             DraftStep::Download => "download".into(),
+            DraftStep::Propose => "propose".into(),
             DraftStep::AddEnvironment => "add-environment".into(),
             DraftStep::RemoveEnvironment(at) => format!("remove-environment {at}"),
             DraftStep::AddTarget(at) => format!("add-target {at}"),
@@ -66,7 +70,7 @@ impl DraftStep {
     /// Changes a draft.
     pub(crate) fn apply(&self, draft: &mut Draft) {
         match self {
-            DraftStep::Look | DraftStep::Check | DraftStep::Download => {}
+            DraftStep::Look | DraftStep::Check | DraftStep::Download | DraftStep::Propose => {}
             DraftStep::AddEnvironment if draft.environments.len() < MAX_ENVIRONMENTS => {
                 draft.add_environment();
             }
@@ -227,6 +231,7 @@ mod tests {
             (DraftStep::Look, vec![1, 2]),
             (DraftStep::Check, vec![1, 2]),
             (DraftStep::Download, vec![1, 2]),
+            (DraftStep::Propose, vec![1, 2]),
             (DraftStep::AddEnvironment, vec![1, 2, 1]),
             (DraftStep::RemoveEnvironment(0), vec![2]),
             (DraftStep::RemoveEnvironment(9), vec![1, 2]),

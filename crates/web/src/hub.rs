@@ -7,6 +7,7 @@ use sluice_api::snapshot::Snapshot;
 use sluice_api::{Pipeline, Promotion};
 use sluice_core::access::{AccessError, Caller, Right};
 use sluice_core::planned_change::PlannedChange;
+use sluice_core::proposed_file::ProposedFile;
 
 /// The hub, as the API and the page need it.
 pub trait Hub: Clone + Send + Sync + 'static {
@@ -40,6 +41,31 @@ pub trait Hub: Clone + Send + Sync + 'static {
 
     /// Changes an object in the name of whom the token identifies.
     fn change(&self, token: &str, change: Change) -> impl Future<Output = Result<(), ChangeError>> + Send;
+
+    /// Proposes the file of a Pipeline in git, for a caller whose token would be enough to write this Pipeline to the cluster.
+    fn propose(
+        &self,
+        caller: &Caller,
+        token: &str,
+        proposal: FileProposal,
+    ) -> impl Future<Output = Result<ProposedFile, ChangeError>> + Send;
+}
+
+/// The file of a Pipeline that a person proposes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FileProposal {
+    /// The Pipeline.
+    pub pipeline: Pipeline,
+    /// Its manifest, as an object and as YAML.
+    pub object: Value,
+    /// See `object`.
+    pub yaml: String,
+    /// The Pipeline that the person has edited; `None` for a new one.
+    pub edited: Option<Pipeline>,
+    /// The path of the file.
+    pub path: String,
+    /// The confirmation of what the person has seen; `None` to see it first.
+    pub confirmation: Option<String>,
 }
 
 /// A change of the spec of an object by a person.

@@ -35,7 +35,7 @@ mod trace;
 mod triggers;
 mod visible;
 
-pub use hub::{Change, ChangeError, ChangedKind, Hub, SeenObject};
+pub use hub::{Change, ChangeError, ChangedKind, FileProposal, Hub, SeenObject};
 pub use oidc::Options as OidcOptions;
 pub use openapi::document;
 pub use page_url::PageUrl;

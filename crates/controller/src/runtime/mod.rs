@@ -4,6 +4,7 @@ pub mod announcement;
 mod callback_offer;
 mod commit_status;
 mod credentials;
+pub mod file_proposals;
 mod jobs;
 pub mod planned_changes;
 pub(crate) mod promotion_admission;

@@ -8,6 +8,7 @@ mod approval_race;
 mod browser;
 mod changes;
 mod crash;
+mod file_proposal;
 mod hostile;
 mod intake;
 mod isolation;

@@ -25,7 +25,7 @@ pub struct Person {
 
 impl Person {
     /// Creates a service account with these rules in the namespace, and signs in with its token.
-    async fn new(place: &TestNamespace, base: &str, name: &str, rules: Value) -> Result<Person> {
+    pub async fn new(place: &TestNamespace, base: &str, name: &str, rules: Value) -> Result<Person> {
         let token = people::token(place, name, rules).await?;
         let mut person = Person { token, ..Person::signed_out(base)? };
         let form = format!("token={}", person.token);
@@ -92,7 +92,7 @@ impl Person {
 }
 
 /// Returns the value of a hidden field of a page.
-fn hidden<'a>(page: &'a str, name: &str) -> Option<&'a str> {
+pub fn hidden<'a>(page: &'a str, name: &str) -> Option<&'a str> {
     page.split(&format!("name=\"{name}\" value=\"")).nth(1)?.split('"').next()
 }
 

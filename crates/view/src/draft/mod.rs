@@ -22,6 +22,8 @@ pub struct CheckedDraft {
     pub pipeline: Option<Pipeline>,
     /// The manifest.
     pub yaml: String,
+    /// The same manifest as an object.
+    pub object: Value,
     /// Why an API server would refuse the manifest, each with the path of its field.
     pub problems: Vec<SchemaProblem>,
 }
@@ -40,11 +42,12 @@ impl Draft {
         let mut manifest = object;
         remove_empty(&mut manifest);
         let yaml = yaml(&Ordered(&manifest)).unwrap_or_default();
+        let object = manifest.clone();
         let mut problems = manifest::problems(&mut manifest);
         if self.namespace.is_empty() {
             problems.push(SchemaProblem::missing("metadata.namespace"));
         }
-        CheckedDraft { pipeline, yaml, problems: without_copies(problems) }
+        CheckedDraft { pipeline, yaml, object, problems: without_copies(problems) }
     }
 }
 

@@ -19,6 +19,7 @@ use super::address;
 use super::answer::{problem_page, send, send_file, sentence};
 use super::draft_fields::{DraftForm, fields};
 use super::draft_preview::preview;
+use super::draft_proposal::{Entered, propose};
 use super::frame::{Page, Section, document};
 use super::person::Person;
 use crate::choices::Choices;
@@ -26,6 +27,7 @@ use crate::draft_form::{DO, DraftStep, draft};
 use crate::find::find_pipeline;
 use crate::hub::Hub;
 use crate::problem::Problem;
+use crate::requested_action::Seen;
 use crate::rights::missing_pipeline_right;
 use crate::state::Api;
 
@@ -54,7 +56,7 @@ pub(super) async fn new<H: Hub>(
     if !query.kind.is_empty() {
         (draft.app_kind, draft.app_name) = (query.kind, query.app);
     }
-    answer(&api, &person, draft, None, &DraftStep::Look).await
+    answer(&api, &person, draft, None, Entered::default()).await
 }
 
 /// A page with what was entered for a new Pipeline.
@@ -77,7 +79,8 @@ pub(super) async fn edit<H: Hub>(
         Ok(shown) => {
             let pipeline = shown.stored.whole();
             let draft = Draft::from(&pipeline);
-            answer(&api, &person, draft, Some(pipeline), &DraftStep::Look).await
+            let seen = Seen::of_pipeline(&pipeline).to_string();
+            answer(&api, &person, draft, Some(pipeline), Entered::begin(seen)).await
         }
         Err(problem) => problem_page(&problem, &person.viewer(api.actions)),
     }
@@ -115,7 +118,7 @@ async fn changed<H: Hub>(
     }
     let step = DraftStep::parse(value(DO));
     step.apply(&mut draft);
-    answer(api, person, draft, edited, &step).await
+    answer(api, person, draft, edited, Entered::of(fields, step)).await
 }
 
 /// Answers with the page, or with the manifest if a person asked for it and it is valid.
@@ -124,14 +127,18 @@ async fn answer<H: Hub>(
     person: &Person,
     draft: Draft,
     edited: Option<Pipeline>,
-    step: &DraftStep,
+    entered: Entered<'_>,
 ) -> Response {
-    match form(api, &person.caller, draft, edited, step).await {
+    let step = &entered.step;
+    match form(api, &person.caller, draft, edited, &entered).await {
         Ok(form) if *step == DraftStep::Download && form.is_complete() => {
             send_file(&file_name(&form.draft), form.checked.yaml)
         }
+        Ok(form) if *step == DraftStep::Propose && form.is_complete() => {
+            propose(api, person, form, &entered).await
+        }
         Ok(form) => {
-            let is_refused = *step == DraftStep::Download;
+            let is_refused = matches!(step, DraftStep::Download | DraftStep::Propose);
             let status = if is_refused { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::OK };
             send(status, document(&page(&form, person), &person.viewer(api.actions), ""))
         }
@@ -144,8 +151,9 @@ async fn form<H: Hub>(
     caller: &Caller,
     draft: Draft,
     edited: Option<Pipeline>,
-    step: &DraftStep,
+    entered: &Entered<'_>,
 ) -> Result<DraftForm, Problem> {
+    let step = &entered.step;
     let missing_right = missing_right(api, caller, &draft, edited.is_some()).await?;
     let targets: usize = draft.environments.iter().map(|environment| environment.targets.len()).sum();
     api.budgets.spend(caller.limit_group(), targets / TARGETS_OF_A_REQUEST, Instant::now())?;
@@ -160,6 +168,8 @@ async fn form<H: Hub>(
         checked,
         choices,
         missing_right,
+        seen: entered.seen.clone(),
+        actions: api.actions,
         shows_missing: !matches!(
             step,
             DraftStep::Look | DraftStep::AddEnvironment | DraftStep::AddTarget(_) | DraftStep::AddPlace(..)
@@ -214,6 +224,7 @@ fn page(form: &DraftForm, person: &Person) -> Page {
         div.draft {
             form.draft-form method="post" {
                 input type="hidden" name="token" value=(person.form_token());
+                @if form.edited.is_some() { input type="hidden" name="seen" value=(form.seen); }
                 (fields(form))
             }
             (preview(form))

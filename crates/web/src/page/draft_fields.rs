@@ -52,6 +52,10 @@ pub(super) struct DraftForm {
     pub choices: Choices,
     /// The right that the person lacks.
     pub missing_right: Option<String>,
+    /// What the person has seen of the Pipeline that is edited, before the edit.
+    pub seen: String,
+    /// Whether changes can be made from the pages.
+    pub actions: bool,
     /// Whether fields that nothing was entered for yet count as wrong.
     pub shows_missing: bool,
 }
@@ -60,6 +64,11 @@ impl DraftForm {
     /// Whether nothing is wrong.
     pub(super) fn is_complete(&self) -> bool {
         self.checked.problems.is_empty()
+    }
+
+    /// Whether the person can propose the manifest in git: in the repository that the Pipeline names for change requests.
+    pub(super) fn may_propose(&self) -> bool {
+        self.actions && self.missing_right.is_none() && self.draft.delivery.strategy == "pull-request"
     }
 
     /// Returns how many fields are still empty.
@@ -220,6 +229,9 @@ pub(super) fn fields(form: &DraftForm) -> Markup {
         div.do {
             button.main name=(DO) value=(DraftStep::Check.value()) { "Check" }
             button name=(DO) value=(DraftStep::Download.value()) { "Download the YAML" }
+            @if form.may_propose() {
+                button name=(DO) value=(DraftStep::Propose.value()) { "Propose in git …" }
+            }
         }
     }
 }

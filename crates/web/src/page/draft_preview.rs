@@ -63,6 +63,7 @@ fn where_to(form: &DraftForm) -> Markup {
     html! {
         p.small.quiet {
             "Sluice writes nothing to the cluster. "
+            @if !form.actions { "These pages are read-only, so they cannot propose the file in git either. " }
             @match form.edited.as_ref().and_then(applied_by) {
                 Some(applied_by) => {
                     (sentence(&applied_by))

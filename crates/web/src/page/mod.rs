@@ -9,6 +9,7 @@ mod confirm;
 mod draft;
 mod draft_fields;
 mod draft_preview;
+mod draft_proposal;
 mod frame;
 mod history;
 mod live;

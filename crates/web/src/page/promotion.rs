@@ -152,11 +152,10 @@ fn facts(pipeline: &Pipeline, promotion: &Promotion, status: &PromotionStatus) -
 
 fn change_request(request: &RecordedChangeRequest) -> Markup {
     // Only an address that a browser opens as a page: it comes from a forge.
-    let is_link = request.url.starts_with("https://") || request.url.starts_with("http://");
     html! {
         dt { "Change request" }
         dd {
-            @if is_link { a href=(request.url) rel="noreferrer" { "#" (request.number) } } @else { "#" (request.number) }
+            @if words::is_link(&request.url) { a href=(request.url) rel="noreferrer" { "#" (request.number) } } @else { "#" (request.number) }
             " " (request.state.as_str()) ", branch " span.mono { (request.branch) }
             @for note in &request.notes { div.small.quiet { (note) } }
         }

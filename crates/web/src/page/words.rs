@@ -33,6 +33,11 @@ pub(crate) fn short(whole: &str) -> String {
     format!("{before}{}", &hash[..SHORT_COMMIT])
 }
 
+/// Whether an address of another program is one that a link may have.
+pub(super) fn is_link(address: &str) -> bool {
+    address.starts_with("https://") || address.starts_with("http://")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

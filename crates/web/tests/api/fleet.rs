@@ -14,9 +14,10 @@ use sluice_core::fleet::owned_check::SpecVersion;
 use sluice_core::fleet::{ClusterEvent, ClusterKey, Fact, FluxFact, Kind, ObjectKey, WorkloadFact};
 use sluice_core::observed::Health;
 use sluice_core::planned_change::PlannedChange;
+use sluice_core::proposed_file::ProposedFile;
 use sluice_core::repository::Repository;
 use sluice_core::tracks::DefaultFacet;
-use sluice_web::{Change, ChangeError, Hub};
+use sluice_web::{Change, ChangeError, FileProposal, Hub};
 
 /// Who may read what. Each token is the name of its user.
 #[derive(Clone, Default)]
@@ -77,6 +78,10 @@ impl Hub for Rights {
 
     async fn change(&self, _: &str, _: Change) -> Result<(), ChangeError> {
         Ok(())
+    }
+
+    async fn propose(&self, _: &Caller, _: &str, _: FileProposal) -> Result<ProposedFile, ChangeError> {
+        Ok(ProposedFile::AlreadyThere)
     }
 }
 

@@ -8,6 +8,8 @@ use sluice_core::fleet::index::Fleet;
 use sluice_core::value_check::is_unsafe;
 
 use super::fleet;
+use sluice_web::ChangeError;
+
 use super::world::{World, every_state};
 use super::{Answer, Browser};
 
@@ -138,7 +140,7 @@ async fn an_empty_form_asks_and_does_not_complain() {
       promotion:
         strategy:
           pull-request: {}
-    Sluice writes nothing to the cluster. Commit this file to the repository that Flux applies to the cluster with Sluice, next to the other objects of namespace
+    Sluice writes nothing to the cluster. These pages are read-only, so they cannot propose the file in git either. Commit this file to the repository that Flux applies to the cluster with Sluice, next to the other objects of namespace
     of the pipeline
     ; or apply it with kubectl.
     "#);
@@ -378,4 +380,76 @@ async fn a_huge_form_is_answered_and_costs_its_sender() {
         sent(&browser("admin").await, NEW, &[("name", &large)]).await.status,
         StatusCode::PAYLOAD_TOO_LARGE
     );
+}
+
+/// The proposal of a valid pipeline, with these fields added.
+async fn proposed(browser: &Browser, path: &str, changes: &[(&str, &str)]) -> Answer {
+    sent(browser, path, &with(&[&[("do", "propose")], changes].concat())).await
+}
+
+#[tokio::test]
+async fn a_file_is_proposed_after_its_change_was_shown() {
+    let world = World::new(every_state());
+    let admin = Browser::over(fleet::index().fleet(), &world, true, "admin").await;
+    let form = sent(&admin, NEW, &VALID).await;
+    assert!(form.text.contains("Propose in git"), "{}", form.text);
+    let ask = proposed(&admin, NEW, &[]).await;
+    assert!(ask.text.contains("Path of the file") && ask.text.contains(r#"name="e1.name" value="prod""#));
+    assert_eq!(world.proposals(), []);
+
+    let evil = "apps/<script>.yaml";
+    let shown = proposed(&admin, NEW, &[("path", evil)]).await;
+    assert_eq!((shown.status, shown.field("confirmed")), (StatusCode::OK, "seen".into()), "{}", shown.text);
+    assert!(shown.text.contains("kind: Pipeline") && !shown.text.contains("<script>.yaml"), "{}", shown.text);
+    let stale = proposed(&admin, NEW, &[("path", evil), ("confirmed", "other")]).await;
+    assert!(stale.text.contains("The file has changed since you looked"), "{}", stale.text);
+
+    let done = proposed(&admin, NEW, &[("path", evil), ("confirmed", &shown.field("confirmed"))]).await;
+    assert!(done.text.contains("#7") && done.text.contains("No &lt;b&gt;joe"), "{}", done.text);
+    assert!(!done.text.contains("href=\"javascript"), "{}", done.text);
+    let proposals = world.proposals();
+    let confirmations: Vec<_> = proposals.iter().map(|p| p.confirmation.as_deref()).collect();
+    assert_eq!(confirmations, [None, Some("other"), Some("seen")]);
+    assert_eq!(proposals[2].object["metadata"]["namespace"], "shop");
+
+    world.answer(Err(ChangeError::Refused("pipelines is forbidden".into())));
+    let refused = proposed(&admin, NEW, &[("path", "a.yaml")]).await;
+    assert_eq!(refused.status, StatusCode::FORBIDDEN);
+    assert!(refused.text.contains("Pipelines is forbidden") && refused.text.contains("Path of the file"));
+}
+
+#[tokio::test]
+async fn who_may_not_or_looks_at_something_else_proposes_nothing() {
+    let world = World::new(every_state());
+    let over = async |actions: bool, token: &str| {
+        Browser::over(fleet::index().fleet(), &world, actions, token).await
+    };
+    let confirmed = [("path", "a.yaml"), ("confirmed", "seen")];
+    let read_only = proposed(&over(false, "admin").await, NEW, &confirmed).await;
+    assert_eq!(read_only.status, StatusCode::FORBIDDEN);
+    assert!(read_only.text.contains("--api-actions"), "{}", read_only.text);
+    let page = sent(&over(false, "admin").await, NEW, &VALID).await;
+    assert!(!page.text.contains("Propose in git") && page.text.contains("These pages are read-only"));
+    let viewer = proposed(&over(true, "viewer").await, NEW, &confirmed).await;
+    assert_eq!(viewer.status, StatusCode::FORBIDDEN);
+    assert!(viewer.text.contains("the right to create pipelines"), "{}", viewer.text);
+
+    let admin = over(true, "admin").await;
+    let edit = "/pipelines/apps/podinfo/edit";
+    for seen in ["", "pipeline-uid/2/"] {
+        let outdated = proposed(&admin, edit, &[&confirmed[..], &[("seen", seen)]].concat()).await;
+        assert_eq!(outdated.status, StatusCode::CONFLICT, "{}", outdated.text);
+    }
+    let mut fields = with(&[("do", "propose"), ("path", "a.yaml"), ("confirmed", "seen")]);
+    fields.push(("token", "of another site"));
+    let forged = admin.post(NEW, &fields).await;
+    assert_eq!(forged.status, StatusCode::FORBIDDEN);
+    let elsewhere = admin.post_from("https://evil.example", NEW, &fields).await;
+    assert_eq!(elsewhere.status, StatusCode::FORBIDDEN);
+    assert_eq!(world.proposals(), []);
+
+    let seen = admin.get(edit).await.field("seen");
+    let edited = proposed(&admin, edit, &[&confirmed[..], &[("seen", &seen)]].concat()).await;
+    assert_eq!(edited.status, StatusCode::OK, "{}", edited.text);
+    assert_eq!(world.proposals()[0].edited.as_ref().unwrap().metadata.name.as_deref(), Some("podinfo"));
 }

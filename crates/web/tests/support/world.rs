@@ -10,7 +10,8 @@ use sluice_api::snapshot::{Snapshot, StoredPipeline};
 use sluice_api::{Pipeline, Promotion};
 use sluice_core::access::{AccessError, Caller, Right};
 use sluice_core::planned_change::PlannedChange;
-use sluice_web::{Change, ChangeError, Hub};
+use sluice_core::proposed_file::{PlannedFile, ProposedFile};
+use sluice_web::{Change, ChangeError, FileProposal, Hub};
 use tokio::sync::watch;
 
 /// A hub that remembers the changes that people make.
@@ -23,6 +24,7 @@ struct Shared {
     changes: Mutex<Vec<(String, Change)>>,
     answer: Mutex<Result<(), ChangeError>>,
     planned: Mutex<Planned>,
+    proposals: Mutex<Vec<FileProposal>>,
 }
 
 /// What the delivery of each promotion would change.
@@ -36,6 +38,7 @@ impl World {
             changes: Mutex::default(),
             answer: Mutex::new(Ok(())),
             planned: Mutex::new(Ok(None)),
+            proposals: Mutex::default(),
         }))
     }
 
@@ -53,6 +56,11 @@ impl World {
     /// The delivery of each promotion would change this.
     pub fn plan(&self, planned: Planned) {
         *self.0.planned.lock().unwrap() = planned;
+    }
+
+    /// The files that were proposed, each with its confirmation if there was one.
+    pub fn proposals(&self) -> Vec<FileProposal> {
+        self.0.proposals.lock().unwrap().clone()
     }
 
     /// The changes that were made, with the token of who made it.
@@ -113,6 +121,29 @@ impl Hub for World {
     async fn change(&self, token: &str, change: Change) -> Result<(), ChangeError> {
         self.0.changes.lock().unwrap().push((token.into(), change));
         self.0.answer.lock().unwrap().clone()
+    }
+
+    /// A confirmation counts if it is `seen`.
+    async fn propose(
+        &self,
+        _: &Caller,
+        _: &str,
+        proposal: FileProposal,
+    ) -> Result<ProposedFile, ChangeError> {
+        self.0.proposals.lock().unwrap().push(proposal.clone());
+        self.0.answer.lock().unwrap().clone()?;
+        if proposal.confirmation.as_deref() == Some("seen") {
+            let url = "javascript:alert(1)".into();
+            return Ok(ProposedFile::Opened { number: 7, url, notes: vec!["no <b>joe</b>".into()] });
+        }
+        let planned = PlannedFile {
+            repository: "https://git.example.com/team/fleet".into(),
+            branch: "main".into(),
+            path: proposal.path,
+            confirmation: "seen".into(),
+            ..PlannedFile::default()
+        };
+        Ok(ProposedFile::Planned(planned.with_lines(None, &proposal.yaml)))
     }
 }
 

@@ -1,0 +1,216 @@
+//! The proposal of a Pipeline's file in git: the person enters a path, sees what would change, and confirms it.
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use maud::{Markup, html};
+use sluice_core::proposed_file::{PlannedFile, ProposedFile};
+
+use super::answer::{problem_page, send, sentence};
+use super::draft_fields::DraftForm;
+use super::frame::{Page, Section, document};
+use super::person::Person;
+use super::words::is_link;
+use crate::draft_form::{DO, DraftStep};
+use crate::hub::{ChangeError, FileProposal, Hub};
+use crate::problem::Problem;
+use crate::requested_action::Seen;
+use crate::state::Api;
+
+/// How many lines of a change are shown, of each kind.
+const MAX_LINES: usize = 1000;
+/// The fields of this page. The others are those of the form, and go along.
+const PATH: &str = "path";
+const CONFIRMED: &str = "confirmed";
+
+/// What came with a form, beside the draft.
+#[derive(Default)]
+pub(super) struct Entered<'a> {
+    /// What the person wants done.
+    pub step: DraftStep,
+    /// What the person has seen of the Pipeline that is edited.
+    pub seen: String,
+    fields: &'a [(String, String)],
+}
+
+impl<'a> Entered<'a> {
+    /// Returns the beginning of an edit.
+    pub(super) fn begin(seen: String) -> Entered<'a> {
+        Entered { seen, ..Entered::default() }
+    }
+
+    /// Returns what these fields say.
+    pub(super) fn of(fields: &'a [(String, String)], step: DraftStep) -> Entered<'a> {
+        let mut entered = Entered { step, seen: String::new(), fields };
+        entered.seen = entered.value("seen").unwrap_or_default().into();
+        entered
+    }
+
+    fn value(&self, name: &str) -> Option<&'a str> {
+        self.fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.trim())
+    }
+
+    /// Returns the fields of the draft, and what the person has seen.
+    fn kept(&self) -> impl Iterator<Item = &'a (String, String)> {
+        self.fields.iter().filter(|(name, _)| ![DO, PATH, CONFIRMED, "token"].contains(&name.as_str()))
+    }
+}
+
+/// Answers with what the person must enter or confirm, or with the change request.
+pub(super) async fn propose<H: Hub>(
+    api: &Api<H>,
+    person: &Person,
+    form: DraftForm,
+    entered: &Entered<'_>,
+) -> Response {
+    let viewer = person.viewer(api.actions);
+    if let Err(problem) = check(&form) {
+        return problem_page(&problem, &viewer);
+    }
+    let path = entered.value(PATH).unwrap_or_default();
+    let (status, answer) = match path {
+        "" => (StatusCode::OK, html! {}),
+        path => match ask(api, person, &form, entered, path).await {
+            Ok(ProposedFile::Planned(planned)) => {
+                (StatusCode::OK, confirmation(&planned, &hidden(person, entered), entered))
+            }
+            Ok(done) => {
+                let page = page(&form, &result(&done));
+                return send(StatusCode::OK, document(&page, &viewer, ""));
+            }
+            Err(error) => {
+                let problem = Problem::from(error);
+                let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::FORBIDDEN);
+                (status, html! { p.problem role="alert" { (sentence(&problem.detail)) } })
+            }
+        },
+    };
+    let content = html! {
+        p { "Sluice opens a change request at the repository that this pipeline names. People merge it. Sluice writes nothing to the cluster." }
+        form method="post" {
+            (hidden(person, entered))
+            label for="path" { "Path of the file" }
+            input #path name=(PATH) value=(path) required autocomplete="off" spellcheck="false" maxlength="250";
+            p.small.quiet { "From the top of the repository, in a folder that Flux applies to the cluster with Sluice. For example apps/podinfo/pipeline.yaml" }
+            div.do {
+                button.main[path.is_empty()] name=(DO) value=(DraftStep::Propose.value()) { "Show the change" }
+                button name=(DO) value=(DraftStep::Check.value()) formnovalidate { "Back to the form" }
+            }
+        }
+        (answer)
+    };
+    send(status, document(&page(&form, &content), &viewer, ""))
+}
+
+/// Checks that the person may propose the manifest, as far as is known before the API server decides.
+fn check(form: &DraftForm) -> Result<(), Problem> {
+    let forbidden = |why: String| Err(Problem::new(StatusCode::FORBIDDEN, why));
+    if !form.actions {
+        return forbidden(
+            "nothing can be proposed here: start the controller with --api-actions, or download the YAML and commit it"
+                .into(),
+        );
+    }
+    if let Some(missing) = &form.missing_right {
+        return forbidden(format!("you may not propose this pipeline: you do not have {missing}"));
+    }
+    match &form.edited {
+        Some(edited) if Seen::of_pipeline(edited).to_string() != form.seen => {
+            Err(ChangeError::Conflict.into())
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn ask<H: Hub>(
+    api: &Api<H>,
+    person: &Person,
+    form: &DraftForm,
+    entered: &Entered<'_>,
+    path: &str,
+) -> Result<ProposedFile, ChangeError> {
+    let unreadable = || ChangeError::Refused("the manifest is no pipeline".into());
+    let proposal = FileProposal {
+        pipeline: form.checked.pipeline.clone().ok_or_else(unreadable)?,
+        object: form.checked.object.clone(),
+        yaml: form.checked.yaml.clone(),
+        edited: form.edited.clone(),
+        path: path.into(),
+        confirmation: entered.value(CONFIRMED).map(String::from),
+    };
+    api.hub.propose(&person.caller, &person.token, proposal).await
+}
+
+/// Returns the fields that go along: those of the draft, and the token of the session.
+fn hidden(person: &Person, entered: &Entered<'_>) -> Markup {
+    html! {
+        input type="hidden" name="token" value=(person.form_token());
+        @for (name, value) in entered.kept() { input type="hidden" name=(name) value=(value); }
+    }
+}
+
+/// Returns what would change, and the button that confirms it.
+fn confirmation(planned: &PlannedFile, hidden: &Markup, entered: &Entered<'_>) -> Markup {
+    html! {
+        @if entered.value(CONFIRMED).is_some() {
+            p.problem role="alert" { "The file has changed since you looked. Nothing was written: look again." }
+        }
+        h2 { "What changes" }
+        (change(planned))
+        form method="post" {
+            (hidden)
+            input type="hidden" name=(PATH) value=(planned.path);
+            input type="hidden" name=(CONFIRMED) value=(planned.confirmation);
+            div.do { button.main name=(DO) value=(DraftStep::Propose.value()) { "Open the change request" } }
+        }
+    }
+}
+
+fn change(planned: &PlannedFile) -> Markup {
+    let hidden =
+        planned.removed.len().saturating_sub(MAX_LINES) + planned.added.len().saturating_sub(MAX_LINES);
+    html! {
+        figure.diff {
+            figcaption.mono {
+                bdi { (planned.path) } @if planned.is_new { " (new file)" } @else { ", from line " (planned.line) }
+            }
+            ul {
+                @for line in planned.removed.iter().take(MAX_LINES) {
+                    li { span.small.quiet { "removed" } pre { del { (line) } } }
+                }
+                @for line in planned.added.iter().take(MAX_LINES) {
+                    li { span.small.quiet { "added" } pre { ins { (line) } } }
+                }
+            }
+        }
+        @if hidden > 0 { p { "And " (hidden) " more lines." } }
+        p.small.quiet { "On branch " span.mono { (planned.branch) } " of " (planned.repository) }
+    }
+}
+
+fn result(done: &ProposedFile) -> Markup {
+    match done {
+        ProposedFile::Opened { number, url, notes } => html! {
+            section.answer.ready-answer { div {
+                p.why {
+                    "The change request "
+                    @if is_link(url) { a href=(url) rel="noreferrer" { "#" (number) } } @else { "#" (number) }
+                    " is open."
+                }
+                p.small { "When it is merged, Flux applies the pipeline." }
+                @for note in notes { p.small { (sentence(note)) } }
+            } }
+        },
+        _ => html! { p role="status" { "Nothing to do: the branch has this file already." } },
+    }
+}
+
+fn page(form: &DraftForm, content: &Markup) -> Page {
+    let title = format!("Propose {} in git", form.draft.name);
+    let content = html! {
+        div.confirm {
+            h1 { (title) }
+            (content)
+        }
+    };
+    Page::one(&title, Section::Pipelines, &content)
+}
