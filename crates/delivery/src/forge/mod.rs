@@ -13,6 +13,7 @@ mod connect;
 mod connection;
 pub(crate) mod error;
 mod gitea;
+mod gitea_deletion;
 mod github;
 mod github_app;
 mod github_pulls;
