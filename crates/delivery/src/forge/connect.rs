@@ -42,7 +42,7 @@ mod tests {
         let adapters = [
             include_str!("github.rs"),
             include_str!("gitlab.rs"),
-            include_str!("gitea.rs"),
+            concat!(include_str!("gitea.rs"), include_str!("gitea_deletion.rs")),
             include_str!("bitbucket.rs"),
             include_str!("bitbucket_server.rs"),
             include_str!("azure_devops.rs"),
@@ -62,6 +62,6 @@ mod tests {
     }
 
     /// Parts of addresses that stand alone in a list, as fields do, and fields of what adapters make themselves.
-    const PATHS: &str = "completionOptions graphql OPEN comments conflicts decline merge pullrequests merge_requests \
+    const PATHS: &str = "completionOptions graphql OPEN comments conflicts decline merge pullrequests merge_requests timeline \
         users participants threads iterations pulls methods labels pull-requests";
 }
