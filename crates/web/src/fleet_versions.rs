@@ -17,7 +17,7 @@ use crate::query::VersionsQuery;
 use crate::visible::Visible;
 
 /// Why nothing is shown of a cluster that the controller has just connected to.
-pub(crate) const NOT_READ_YET: &str = "Sluice has not read it yet: wait a moment";
+const NOT_READ_YET: &str = "Sluice has not read it yet: wait a moment";
 /// How old rows may be that answer a request. Thousands of rows are not computed again for each request.
 const MAX_AGE: Duration = Duration::from_millis(500);
 /// How many sets of rows are kept, one for each view and each set of objects that callers may see.
@@ -193,11 +193,7 @@ fn rows(
 /// # Errors
 /// When none of them can be read.
 fn unread(cluster: &ObservedCluster, kind: VersionKind) -> Result<Vec<String>, String> {
-    match cluster.state() {
-        ClusterState::Up => {}
-        ClusterState::Connecting => return Err(NOT_READ_YET.into()),
-        ClusterState::Lost(why) => return Err(why.clone()),
-    }
+    readable(cluster)?;
     let missing = kind.kinds().iter().filter_map(|of| match cluster.kind_state(*of, "") {
         Some(KindState::Unreadable(why)) => Some(why.clone()),
         _ if cluster.is_by_namespace(*of) => {
@@ -215,4 +211,16 @@ pub(crate) fn matches(row: &RunningVersion, query: &VersionsQuery) -> bool {
         && (query.namespace.is_empty() || query.namespace == row.namespace)
         && (query.version.is_empty() || query.version == row.version)
         && (!query.outliers || row.outlier)
+}
+
+/// Returns whether the objects of a cluster are known.
+///
+/// # Errors
+/// Why not.
+pub(crate) fn readable(cluster: &ObservedCluster) -> Result<(), String> {
+    match cluster.state() {
+        ClusterState::Up => Ok(()),
+        ClusterState::Connecting => Err(NOT_READ_YET.into()),
+        ClusterState::Lost(why) => Err(why.clone()),
+    }
 }

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use axum::http::StatusCode;
 use sluice_core::access::Caller;
 use sluice_core::fleet::index::Fleet;
-use sluice_core::fleet::observed_cluster::{ClusterState, KindState, ObservedCluster};
+use sluice_core::fleet::observed_cluster::{KindState, ObservedCluster};
 use sluice_core::fleet::{ClusterKey, ObjectKey};
 use sluice_view::fleet::trace::{Trace, TraceStep, not_observed, trace, visible};
 
-use crate::fleet_versions::NOT_READ_YET;
+use crate::fleet_versions::readable;
 use crate::hub::Hub;
 use crate::problem::Problem;
 use crate::visible::{allows_cluster, allows_object};
@@ -57,15 +57,11 @@ pub(crate) async fn traced<H: Hub>(
 /// # Errors
 /// When it is not known whether there is such an object.
 fn steps(cluster: &ObservedCluster, object: &ObjectKey) -> Result<Option<Vec<TraceStep>>, Problem> {
-    let unavailable = |why: String| Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, why));
-    match cluster.state() {
-        ClusterState::Lost(why) => return unavailable(why.clone()),
-        ClusterState::Connecting => return unavailable(NOT_READ_YET.into()),
-        ClusterState::Up => {}
-    }
+    let unavailable = |why: String| Problem::new(StatusCode::SERVICE_UNAVAILABLE, why);
+    readable(cluster).map_err(unavailable)?;
     match (trace(cluster, object), cluster.kind_state(object.kind, &object.namespace)) {
         (None, Some(KindState::Unreadable(_) | KindState::ByNamespace) | None) => {
-            unavailable(not_observed(cluster, object))
+            Err(unavailable(not_observed(cluster, object)))
         }
         (steps, _) => Ok(steps),
     }

@@ -5,14 +5,13 @@ use std::collections::BTreeSet;
 use sluice_api::Pipeline;
 use sluice_core::access::{AccessError, Caller};
 use sluice_core::fleet::index::Fleet;
-use sluice_core::fleet::observed_cluster::{ClusterState, ObservedCluster};
 use sluice_core::fleet::{ClusterKey, Kind};
 use sluice_view::triggers::{
     KnownObjects, Related, Triggers, all_related, clusters, related, triggers, unobserved,
 };
 
 use crate::board::ShownPipeline;
-use crate::fleet_versions::NOT_READ_YET;
+use crate::fleet_versions::readable;
 use crate::hub::Hub;
 use crate::problem::Problem;
 use crate::state::Api;
@@ -83,16 +82,4 @@ async fn of_hub<H: Hub>(
         unread.push(ONLY_VISIBLE.into());
     }
     Ok((objects, unread))
-}
-
-/// Returns whether the objects of a cluster are known.
-///
-/// # Errors
-/// Why not.
-fn readable(cluster: &ObservedCluster) -> Result<(), String> {
-    match cluster.state() {
-        ClusterState::Up => Ok(()),
-        ClusterState::Connecting => Err(NOT_READ_YET.into()),
-        ClusterState::Lost(why) => Err(why.clone()),
-    }
 }

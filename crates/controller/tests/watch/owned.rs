@@ -32,6 +32,11 @@ fn key(kind: Kind, name: &str) -> ObjectKey {
     ObjectKey { kind, namespace: "default".into(), name: name.into() }
 }
 
+/// Waits until a session has listed the Deployments.
+async fn until_listed(session: &mut RunningSession) -> Result<()> {
+    session.first(|event| matches!(event, ClusterEvent::Listed(Kind::Deployment, ..)).then_some(())).await
+}
+
 /// Returns a Deployment whose labels name a Kustomization as owner.
 fn deployment(name: &str, owner: &str) -> Result<Deployment> {
     let labels = json!({"kustomize.toolkit.fluxcd.io/name": owner, "kustomize.toolkit.fluxcd.io/namespace": "default"});
@@ -52,9 +57,7 @@ fn the_current_generations_of_owned_objects_are_read() -> Result<()> {
         }
         let mut session =
             RunningSession::start(client, "owned", ObserveScope::Targets, ObservedMemory::new(64 << 20));
-        session
-            .first(|event| matches!(event, ClusterEvent::Listed(Kind::Deployment, ..)).then_some(()))
-            .await?;
+        until_listed(&mut session).await?;
         let read = async |session: &mut RunningSession, number| -> Result<Vec<FoundObject>> {
             session.owned_reads.add(OwnedRead {
                 owner: key(Kind::Kustomization, "shop"),
@@ -149,9 +152,7 @@ fn slow_reads_of_one_namespace_leave_a_slot_to_others() -> Result<()> {
         let config = fake_api_server::start(app).await?;
         let (client, memory) = (Client::try_from(config)?, ObservedMemory::new(64 << 20));
         let mut session = RunningSession::start(client, "slow", ObserveScope::Targets, memory);
-        session
-            .first(|event| matches!(event, ClusterEvent::Listed(Kind::Deployment, ..)).then_some(()))
-            .await?;
+        until_listed(&mut session).await?;
         for i in 0..20 {
             session.owned_reads.add(read_of("first", &format!("app-{i}")));
         }
@@ -176,9 +177,7 @@ fn an_endless_answer_about_owned_objects_has_an_end() -> Result<()> {
         let config = fake_api_server::start(app).await?;
         let (client, memory) = (Client::try_from(config)?, ObservedMemory::new(64 << 20));
         let mut session = RunningSession::start(client, "endless", ObserveScope::Targets, memory);
-        session
-            .first(|event| matches!(event, ClusterEvent::Listed(Kind::Deployment, ..)).then_some(()))
-            .await?;
+        until_listed(&mut session).await?;
         session.owned_reads.add(read_of("default", "shop"));
         let answer = session.first(|event| match event {
             ClusterEvent::OwnedWasRead(_, _, found) => Some(found),

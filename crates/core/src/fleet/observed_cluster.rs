@@ -507,7 +507,7 @@ impl ObservedCluster {
     /// Flux object, its own.
     fn affected_namespaces(&self, key: &ObjectKey) -> BTreeSet<String> {
         let mut namespaces = BTreeSet::new();
-        let owner_namespaces = self.owners_of(key).map(|(owner, _)| owner.namespace.clone());
+        let owner_namespaces = || self.owners_of(key).map(|(owner, _)| owner.namespace.clone());
         match key.kind {
             Kind::Namespace => {
                 namespaces.insert(key.name.clone());
@@ -519,10 +519,10 @@ impl ObservedCluster {
             }
             Kind::Kustomization | Kind::HelmRelease => {
                 namespaces.insert(key.namespace.clone());
-                namespaces.extend(owner_namespaces);
+                namespaces.extend(owner_namespaces());
             }
             Kind::Deployment | Kind::StatefulSet | Kind::DaemonSet | Kind::CronJob => {
-                namespaces.extend(owner_namespaces);
+                namespaces.extend(owner_namespaces());
             }
             // No decision follows from these.
             Kind::OciRepository

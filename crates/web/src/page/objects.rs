@@ -7,15 +7,13 @@ use sluice_view::object_name::ObjectName;
 use sluice_view::tree::{EnvironmentNode, TargetNode, WorkloadNode, tree};
 
 use super::frame::{Group, Page, Part, Section};
+use super::pipeline::is_shown_at_first;
 use super::shape::{Shape, badge, icon};
 use super::{address, words};
 use crate::find::find_pipeline;
 use crate::hub::Hub;
 use crate::problem::Problem;
 use crate::state::Api;
-
-/// Of an environment with more targets, those that are ready are folded.
-const MANY_TARGETS: usize = 12;
 
 pub(super) async fn page<H: Hub>(
     api: &Api<H>,
@@ -26,10 +24,7 @@ pub(super) async fn page<H: Hub>(
     let environments = tree(&shown.stored.whole());
     let targets = environments.iter().map(|environment| environment.targets.len()).sum::<usize>();
     let head = html! {
-        p.crumbs {
-            a href="/" { "Pipelines" } " / " (object.namespace) " / "
-            a href=(address::pipeline(&object.namespace, &object.name)) { (object.name) }
-        }
+        (words::way_to_pipeline(&object.namespace, &object.name))
         h1 { "Objects" }
         p.quiet { (environments.len()) " environments, " (targets) " targets" }
     };
@@ -44,7 +39,7 @@ pub(super) async fn page<H: Hub>(
 
 fn of_environment(home: &str, node: &EnvironmentNode) -> Markup {
     let ready = node.targets.iter().filter(|target| target.health == Health::Ready).count();
-    let is_open = |target: &TargetNode| node.targets.len() <= MANY_TARGETS || target.health != Health::Ready;
+    let is_open = |target: &TargetNode| is_shown_at_first(target, node.targets.len());
     html! {
         section.starts {
             h2 {

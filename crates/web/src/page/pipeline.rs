@@ -27,7 +27,7 @@ use crate::state::Api;
 
 /// How many promotions of the past the page shows.
 const SHOWN_HISTORY: usize = 20;
-/// Of an environment with more targets, those that are ready are only counted.
+/// Of an environment with more targets, those that are ready are not shown at first.
 const MANY_TARGETS: usize = 12;
 
 pub(super) async fn page<H: Hub>(
@@ -51,6 +51,11 @@ pub(super) async fn page<H: Hub>(
     parts.push(Part::new("history", &past(object, &entries)));
     let groups = vec![Group { class: "", parts }];
     Ok(Page { title: object.name.clone(), section: Section::Pipelines, groups })
+}
+
+/// Whether one of so many targets of an environment is shown at first.
+pub(super) fn is_shown_at_first(target: &TargetNode, targets: usize) -> bool {
+    targets <= MANY_TARGETS || target.health != Health::Ready
 }
 
 async fn rights<H: Hub>(
@@ -222,7 +227,7 @@ fn stage(line: &EnvironmentLine, screen: &PipelineScreen, is_target: bool) -> Ma
 }
 
 fn targets(targets: &[TargetNode]) -> Markup {
-    let is_shown = |target: &&TargetNode| targets.len() <= MANY_TARGETS || target.health != Health::Ready;
+    let is_shown = |target: &&TargetNode| is_shown_at_first(target, targets.len());
     let (shown, folded): (Vec<&TargetNode>, Vec<&TargetNode>) = targets.iter().partition(is_shown);
     html! {
         ul.targets {

@@ -45,10 +45,7 @@ fn head(promotion: &Promotion, status: &PromotionStatus) -> Markup {
     let namespace = promotion.metadata.namespace.as_deref().unwrap_or_default();
     let spec = &promotion.spec;
     html! {
-        p.crumbs {
-            a href="/" { "Pipelines" } " / " (namespace) " / "
-            a href=(address::pipeline(namespace, &spec.pipeline)) { (spec.pipeline) }
-        }
+        (words::way_to_pipeline(namespace, &spec.pipeline))
         div.title {
             h1 { (words::revision(&spec.revision)) " into " (spec.place()) }
             (badge(Shape::of_phase(status.phase), &status.phase.to_string()))

@@ -8,7 +8,7 @@ use sluice_view::triggers::TriggerView;
 use super::answer::sentence;
 use super::frame::{Group, Page, Part, Section};
 use super::shape::{Shape, icon};
-use super::{address, words};
+use super::words;
 use crate::find::find_pipeline;
 use crate::hub::Hub;
 use crate::problem::Problem;
@@ -23,10 +23,7 @@ pub(super) async fn page<H: Hub>(
     let shown = find_pipeline(api, caller, object).await?;
     let found = triggers_of(api, caller, &shown).await?;
     let head = html! {
-        p.crumbs {
-            a href="/" { "Pipelines" } " / " (object.namespace) " / "
-            a href=(address::pipeline(&object.namespace, &object.name)) { (object.name) }
-        }
+        (words::way_to_pipeline(&object.namespace, &object.name))
         h1 { "What starts it" }
         p.quiet { "A promotion starts when an environment runs a new revision. This is what brings one, and what makes Sluice look." }
         @for why in &found.unread {

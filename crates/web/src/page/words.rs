@@ -1,7 +1,9 @@
-//! How pages write times and revisions.
+//! How pages write times, revisions and links.
 
 use maud::{Markup, html};
 use sluice_core::Time;
+
+use super::address;
 
 /// How many characters of a commit tell it from others.
 const SHORT_COMMIT: usize = 8;
@@ -31,6 +33,15 @@ pub(crate) fn short(whole: &str) -> String {
         _ => return whole.into(),
     };
     format!("{before}{}", &hash[..SHORT_COMMIT])
+}
+
+/// Returns the links above the title of a page about a pipeline, which lead to the pipeline.
+pub(super) fn way_to_pipeline(namespace: &str, name: &str) -> Markup {
+    html! {
+        p.crumbs {
+            a href="/" { "Pipelines" } " / " (namespace) " / " a href=(address::pipeline(namespace, name)) { (name) }
+        }
+    }
 }
 
 /// Whether an address of another program is one that a link may have.
