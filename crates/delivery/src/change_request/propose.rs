@@ -109,7 +109,8 @@ impl ChangeRequestJob<'_> {
     /// The result of an earlier try of this promotion, in this round.
     async fn find_earlier(&self) -> DeliveryResult<Option<Delivered>> {
         let order = self.order;
-        // A closed change request counts as rejected until a newer one is merged. The newest come first.
+        // A closed change request counts as rejected until a newer one is merged, or is closed by its forge: Sluice has
+        // opened that one although the earlier one was closed. The newest come first.
         let (mut reopen, mut closed_by_forge) = (order.reopen, 0);
         let list = self.forge.list(&self.branch, self.target.base, ListFilter::Since(order.created)).await?;
         for found in list.found {
@@ -135,6 +136,7 @@ impl ChangeRequestJob<'_> {
                 }
                 ChangeRequestState::ClosedByForge if closed_by_forge < MAX_CLOSED_BY_FORGE => {
                     closed_by_forge += 1;
+                    reopen = true;
                 }
                 ChangeRequestState::Closed if reopen => {}
                 ChangeRequestState::Closed | ChangeRequestState::ClosedByForge => {

@@ -16,7 +16,9 @@ use super::check_pattern::CheckPattern;
 use super::commit_status::{CommitStatus, MAX_DESCRIPTION_CHARS};
 use super::connection::ForgeConnection;
 use super::error::{ForgeError, ForgeResult};
-use super::gitea_deletion::{closed_with_branch, was_closed_with_branch, with_since};
+use super::gitea_deletion::{
+    closed_by_deletion, closed_with_branch, followed_another, recently_closed, with_since,
+};
 use super::github_pulls::{GitHubPulls, PullsPage};
 use super::http::ForgeHttp;
 use super::json::{self, names, text, without_prefix};
@@ -197,13 +199,22 @@ impl Gitea {
         if found.state == ChangeRequestState::Closed
             && let Some(closed) = closed_with_branch(&pull)
         {
-            let url = self.0.issue(number, &["timeline"]);
-            let events = self.0.http.read(with_since(url, closed)).await?.unwrap_or_default();
-            if events.as_array().is_some_and(|events| was_closed_with_branch(events, closed)) {
+            let url = with_since(self.0.issue(number, &["timeline"]), closed);
+            let events = self.0.http.read(url).await?.unwrap_or_default();
+            let user = events.as_array().and_then(|events| closed_by_deletion(events, closed));
+            // Its author is Sluice, which deletes no branch of an open pull request.
+            let is_own = user.is_some() && user == pull["user"]["login"].as_str();
+            if is_own || (user.is_some() && self.followed_another(&pull).await?) {
                 found.state = ChangeRequestState::ClosedByForge;
             }
         }
         Ok(found)
+    }
+
+    /// Whether an earlier pull request from the same branch ended shortly before this one was opened.
+    async fn followed_another(&self, pull: &Value) -> ForgeResult<bool> {
+        let closed = self.0.http.read(recently_closed(self.0.url(&["pulls"], &[]))).await?;
+        Ok(closed.as_ref().and_then(Value::as_array).is_some_and(|closed| followed_another(pull, closed)))
     }
 
     /// Returns the head of a merged pull request. Gitea keeps the head as a ref, which follows the branch with a delay

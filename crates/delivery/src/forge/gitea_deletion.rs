@@ -25,10 +25,32 @@ pub(super) fn with_since(mut timeline: Url, since: Timestamp) -> Url {
     timeline
 }
 
-/// Whether a pull request was closed at this time because its branch was deleted: then Gitea records that the same user has
+/// Limits a list of pull requests to those that were closed most recently, and to how many are enough.
+pub(super) fn recently_closed(mut pulls: Url) -> Url {
+    pulls.query_pairs_mut().extend_pairs([("state", "closed"), ("sort", "recentupdate"), ("limit", "50")]);
+    pulls
+}
+
+/// Whether an earlier pull request from the branch of this one ended shortly before this one was opened. If none did, nobody
+/// has deleted an earlier branch: the deleted branch was that of this pull request, and that rejects it.
+pub(super) fn followed_another(pull: &Value, closed: &[Value]) -> bool {
+    let at = |pull: &Value, field: &str| pull[field].as_str()?.parse::<Timestamp>().ok();
+    let Some(opened) = at(pull, "created_at") else { return false };
+    let ended_before = |other: &Value| {
+        at(other, "closed_at")
+            .is_some_and(|ended| ended <= opened && opened.duration_since(ended) <= MAX_DELETION_DELAY)
+    };
+    closed.iter().any(|other| {
+        other["number"] != pull["number"]
+            && other["head"]["label"] == pull["head"]["label"]
+            && ended_before(other)
+    })
+}
+
+/// The user with whose deletion of the branch Gitea closed a pull request at this time: Gitea records that the same user has
 /// closed it and has deleted the branch. A person who deletes the branch of a pull request that another person has closed
 /// does not undo that.
-pub(super) fn was_closed_with_branch(events: &[Value], closed: Timestamp) -> bool {
+pub(super) fn closed_by_deletion(events: &[Value], closed: Timestamp) -> Option<&str> {
     let users_of = |kind: &'static str| {
         let is_at = |at: Timestamp| at >= closed && at.duration_since(closed) <= MAX_CAUSE_DELAY;
         let of_kind = events.iter().filter(move |event| event["type"] == kind);
@@ -38,8 +60,8 @@ pub(super) fn was_closed_with_branch(events: &[Value], closed: Timestamp) -> boo
         at_time.map(|event| event["user"]["login"].as_str())
     };
     let closers: Vec<Option<&str>> = users_of("close").collect();
-    users_of("delete_branch")
-        .any(|user| user.is_some() && !closers.is_empty() && closers.iter().all(|closer| *closer == user))
+    let is_closer = |user: &Option<&str>| !closers.is_empty() && closers.iter().all(|closer| closer == user);
+    users_of("delete_branch").find(is_closer).flatten()
 }
 
 #[cfg(test)]
@@ -82,7 +104,27 @@ mod tests {
             ("deleted later", vec![by_bot, event("delete_branch", "bot", 9)], false),
         ];
         for (name, events, is_so) in cases {
-            assert_eq!(was_closed_with_branch(&events, closed), is_so, "{name}");
+            assert_eq!(closed_by_deletion(&events, closed), is_so.then_some("bot"), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_pull_request_followed_another_only_if_that_ended_shortly_before_on_the_same_branch() {
+        let pull = |number: u32, branch: &str, opened: &str, closed: &str| {
+            let at = |time: &str| format!("2026-11-25T13:{time}Z");
+            let (opened, closed) = (at(opened), at(closed));
+            json!({"number": number, "head": {"label": branch}, "created_at": opened, "closed_at": closed})
+        };
+        let this = pull(2, "sluice/prod", "05:00", "05:01");
+        let cases = [
+            ("merged before", pull(1, "sluice/prod", "00:00", "04:58"), true),
+            ("long before", pull(1, "sluice/prod", "00:00", "03:59"), false),
+            ("after", pull(3, "sluice/prod", "00:00", "05:01"), false),
+            ("another branch", pull(1, "sluice/staging", "00:00", "04:58"), false),
+            ("itself", pull(2, "sluice/prod", "05:00", "05:00"), false),
+        ];
+        for (name, other, is_so) in cases {
+            assert_eq!(followed_another(&this, &[other]), is_so, "{name}");
         }
     }
 }

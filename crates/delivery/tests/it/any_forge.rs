@@ -188,10 +188,20 @@ impl ForgeFixture {
         }
     }
 
-    /// Deletes a branch of real Gitea as a person.
+    /// Deletes a branch of real Gitea as the user of the token.
     pub async fn delete_branch(&self, branch: &str) {
         let ForgeFixture::Gitea(RealGitea { repo, .. }) = self else { panic!("only Gitea is asked to") };
         repo.api("DELETE", &format!("branches/{branch}"), serde_json::json!({})).await.unwrap();
+    }
+
+    /// Deletes a branch of real Gitea as a person other than the user of the token.
+    pub async fn delete_branch_as_other(&self, branch: &str) {
+        let ForgeFixture::Gitea(RealGitea { repo, gitea, .. }) = self else {
+            panic!("only Gitea is asked to")
+        };
+        gitea.create_user("ada").await.unwrap();
+        repo.add_collaborator("ada").await.unwrap();
+        repo.delete_branch_as("ada", branch).await.unwrap();
     }
 
     /// Creates a branch of real Gitea from a commit.

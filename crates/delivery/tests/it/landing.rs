@@ -2,12 +2,12 @@
 //! it has delivered, and for no other.
 
 use sluice_delivery::{
-    ChangeRequestStatus, Delivered, Delivery, ForgeKind, MergeMode, Order, OutdatedReason,
+    ChangeRequest, ChangeRequestStatus, Delivered, Delivery, ForgeKind, MergeMode, Order, OutdatedReason,
 };
 
 use crate::any_forge::ForgeFixture;
 use crate::contract::proposed;
-use crate::fixture::{FILE, again, bench, git, started_again, yaml};
+use crate::fixture::{Bench, FILE, again, bench, git, started_again, yaml};
 use crate::forge_trouble::everywhere;
 use crate::merging::until_merged;
 use crate::standin::{CallKind, ForgeFault, Style};
@@ -275,24 +275,10 @@ async fn a_rejection_before_a_retry_does_not_count_again() {
 async fn a_change_request_that_gitea_closed_with_an_earlier_branch_is_opened_again_twice_at_most() {
     let fixture = ForgeFixture::gitea("closed_by_gitea").await;
     let (bench, order) = (bench(), fixture.order("6.1.8"));
-    let why = OutdatedReason::ClosedByForge;
-    let rebuild = Order { rebuild: Some(why), ..again(&order) };
+    let rebuild = Order { rebuild: Some(OutdatedReason::ClosedByForge), ..again(&order) };
     let mut open = proposed(&bench.delivery, &order).await;
     for deletions in 1..=3 {
-        let becomes = async |wanted: ChangeRequestStatus| {
-            let is_so = async || {
-                let status = bench.delivery.follow(&order, &open).await?;
-                anyhow::ensure!(status == wanted, "{status:?}");
-                Ok(())
-            };
-            sluice_testkit::eventually(sluice_testkit::WAIT_TIMEOUT, is_so).await.unwrap();
-        };
-        fixture.delete_branch(&open.branch).await;
-        fixture.until_deleted(&open.branch, deletions).await;
-        // The branch is gone: a person who deletes it rejects the revision.
-        becomes(ChangeRequestStatus::Closed).await;
-        fixture.create_branch(&open.branch, &open.head_commit).await;
-        becomes(ChangeRequestStatus::Open { head: open.head_commit.clone(), stale: Some(why) }).await;
+        closed_with_earlier_branch(&fixture, &bench, (&order, &open), deletions).await;
         if deletions == 3 {
             let rejected = bench.delivery.deliver(&rebuild).await.unwrap();
             assert!(matches!(rejected, Delivered::Rejected { .. }), "{rejected:?}");
@@ -304,6 +290,69 @@ async fn a_change_request_that_gitea_closed_with_an_earlier_branch_is_opened_aga
         }
     }
     assert_eq!(fixture.pulls().await.len(), 3);
+}
+
+/// Lets Gitea close a change request by the deletion of its branch, the branch's `deletions`th, and makes the branch again.
+async fn closed_with_earlier_branch(
+    fixture: &ForgeFixture,
+    bench: &Bench,
+    (order, open): (&Order, &ChangeRequest),
+    deletions: usize,
+) {
+    let becomes = async |wanted: ChangeRequestStatus| {
+        let is_so = async || {
+            let status = bench.delivery.follow(order, open).await?;
+            anyhow::ensure!(status == wanted, "{status:?}");
+            Ok(())
+        };
+        sluice_testkit::eventually(sluice_testkit::WAIT_TIMEOUT, is_so).await.unwrap();
+    };
+    fixture.delete_branch(&open.branch).await;
+    fixture.until_deleted(&open.branch, deletions).await;
+    // The branch is gone: a person who deletes it rejects the revision.
+    becomes(ChangeRequestStatus::Closed).await;
+    fixture.create_branch(&open.branch, &open.head_commit).await;
+    let why = OutdatedReason::ClosedByForge;
+    becomes(ChangeRequestStatus::Open { head: open.head_commit.clone(), stale: Some(why) }).await;
+}
+
+/// Somebody has closed the first change request, and a person has asked for a retry. Gitea closes the second one.
+#[tokio::test]
+async fn a_rejection_before_a_retry_does_not_count_again_when_gitea_closes_a_change_request() {
+    let fixture = ForgeFixture::gitea("closed_after_retry").await;
+    let (bench, order) = (bench(), fixture.order("6.1.8"));
+    let rejected = proposed(&bench.delivery, &order).await;
+    fixture.close(rejected.number).await;
+    let retry = Order { reopen: true, ..again(&order) };
+    let second = proposed(&bench.delivery, &retry).await;
+    closed_with_earlier_branch(&fixture, &bench, (&order, &second), 1).await;
+    let rebuild = Order { rebuild: Some(OutdatedReason::ClosedByForge), ..again(&order) };
+    let third = proposed(&bench.delivery, &rebuild).await;
+    assert!(third.number > second.number && second.number > rejected.number, "{third:?}");
+    // What a person closes now is a no.
+    fixture.close(third.number).await;
+    let end = bench.delivery.deliver(&again(&order)).await.unwrap();
+    assert!(matches!(&end, Delivered::Rejected { request } if request.number == third.number), "{end:?}");
+}
+
+/// A person rejects a change request by deleting its branch. Gitea records the same if the person has deleted an earlier
+/// branch, but there was none.
+#[tokio::test]
+async fn a_person_who_deletes_the_branch_is_not_overruled_by_another_who_makes_it_again() {
+    let fixture = ForgeFixture::gitea("rejected_with_branch").await;
+    let (bench, order) = (bench(), fixture.order("6.1.8"));
+    let open = proposed(&bench.delivery, &order).await;
+    fixture.delete_branch_as_other(&open.branch).await;
+    fixture.until_deleted(&open.branch, 1).await;
+    fixture.create_branch(&open.branch, &open.head_commit).await;
+    let is_closed = async || {
+        let status = bench.delivery.follow(&order, &open).await?;
+        anyhow::ensure!(status == ChangeRequestStatus::Closed, "{status:?}");
+        Ok(())
+    };
+    sluice_testkit::eventually(sluice_testkit::WAIT_TIMEOUT, is_closed).await.unwrap();
+    let end = bench.delivery.deliver(&again(&order)).await.unwrap();
+    assert!(matches!(&end, Delivered::Rejected { request } if request.number == open.number), "{end:?}");
 }
 
 #[tokio::test]

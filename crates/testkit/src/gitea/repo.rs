@@ -297,10 +297,22 @@ impl ForgeRepo {
     /// # Errors
     /// The user may not review it.
     pub async fn review(&self, number: u64, name: &str, event: &str) -> Result<()> {
-        let credentials = ApiCredentials::Password(name.to_owned(), PASSWORD.to_owned());
-        let api = Api { url: self.api.url.clone(), credentials };
         let path = self.path(&format!("pulls/{number}/reviews"));
-        api.post(&path, json!({"event": event, "body": "reviewed"})).await.map(drop)
+        self.api_of(name).post(&path, json!({"event": event, "body": "reviewed"})).await.map(drop)
+    }
+
+    /// Deletes a branch as a user.
+    ///
+    /// # Errors
+    /// The user may not do that.
+    pub async fn delete_branch_as(&self, name: &str, branch: &str) -> Result<()> {
+        let path = self.path(&format!("branches/{branch}"));
+        self.api_of(name).call(Method::DELETE, &path, &Value::Null).await.map(drop)
+    }
+
+    fn api_of(&self, name: &str) -> Api {
+        let credentials = ApiCredentials::Password(name.to_owned(), PASSWORD.to_owned());
+        Api { url: self.api.url.clone(), credentials }
     }
 
     /// Calls the API of the repository, for calls without a method here. `path` is the part after
