@@ -1,6 +1,7 @@
 //! What starts a pipeline, as far as the caller may see it.
 
 use std::collections::BTreeSet;
+use std::time::Instant;
 
 use sluice_api::Pipeline;
 use sluice_core::access::{AccessError, Caller};
@@ -19,6 +20,9 @@ use crate::visible::{kind_right, visible_among, visible_objects};
 
 /// The most triggers of one answer. A pipeline may begin with 2,000 targets.
 const MAX_TRIGGERS: usize = 1000;
+/// What it costs a caller who may not get all objects that start pipelines, in requests: Sluice asks about single objects,
+/// and the cost does not show how many there are.
+const COST_BY_NAME: usize = 4;
 /// What is said to those who may not get all objects that start pipelines, whether or not there are others.
 const ONLY_VISIBLE: &str = "of the objects on the hub, only those that you may get are shown";
 
@@ -36,7 +40,11 @@ pub(crate) async fn triggers_of<H: Hub>(
         });
         known.extend(objects.map(|objects| (key, objects)));
     }
-    let (hub, mut unread) = of_hub(&api.hub, caller, &api.fleet, &pipeline).await?;
+    let all_of = visible_kinds(&api.hub, caller).await?;
+    if all_of.len() < Kind::SHOWN_ON_HUB.len() {
+        api.budgets.spend(caller.limit_group(), COST_BY_NAME, Instant::now())?;
+    }
+    let (hub, mut unread) = of_hub(&api.hub, caller, &api.fleet, (&pipeline, &all_of)).await?;
     if let Some(hub) = hub {
         if let Ok(hub) = &hub {
             unread.extend(hub.cut_sentences());
@@ -58,16 +66,10 @@ async fn of_hub<H: Hub>(
     access: &H,
     caller: &Caller,
     fleet: &Fleet,
-    pipeline: &Pipeline,
+    (pipeline, all_of): (&Pipeline, &BTreeSet<Kind>),
 ) -> Result<OfHub, AccessError> {
     let all = fleet.read(&ClusterKey::Local, |hub| all_related(pipeline, &ClusterKey::Local, hub));
     let visible = visible_objects(access, caller, all.unwrap_or_default()).await?;
-    let mut all_of = BTreeSet::new();
-    for kind in Kind::SHOWN_ON_HUB {
-        if access.allows(caller, &kind_right(kind)).await? {
-            all_of.insert(kind);
-        }
-    }
     let read = fleet.read(&ClusterKey::Local, |hub| {
         // Cut after what the caller may not see is gone, so that the cut says nothing about that.
         let objects =
@@ -82,4 +84,15 @@ async fn of_hub<H: Hub>(
         unread.push(ONLY_VISIBLE.into());
     }
     Ok((objects, unread))
+}
+
+/// Returns the kinds that start pipelines of which a caller may get all objects on the hub.
+async fn visible_kinds<H: Hub>(access: &H, caller: &Caller) -> Result<BTreeSet<Kind>, AccessError> {
+    let mut all_of = BTreeSet::new();
+    for kind in Kind::SHOWN_ON_HUB {
+        if access.allows(caller, &kind_right(kind)).await? {
+            all_of.insert(kind);
+        }
+    }
+    Ok(all_of)
 }

@@ -13,8 +13,9 @@ use crate::hub::Hub;
 /// How many questions about rights are asked at a time for one request, a quarter of what is asked for all callers.
 const CONCURRENT: usize = 4;
 
-/// The most objects of a kind and namespace that are asked about one by one, for callers who may not get all of them.
-const MAX_NAMED: usize = 10;
+/// The most objects that are asked about one by one for one request, for callers who may not get all of a kind and
+/// namespace. A caller who sees fewer than that learns nothing from which ones are missing.
+const MAX_NAMED: usize = 200;
 
 /// The right to get a GitopsCluster, and with it the objects of the cluster.
 pub(crate) fn cluster_right() -> Right {
@@ -133,20 +134,27 @@ pub(crate) async fn visible_objects<H: Hub>(
     let asked = by_place.into_iter().map(async |((kind, namespace), keys)| {
         let right = kind_right(kind);
         let within = right.clone().within(&namespace);
-        if access.allows(caller, &right).await? || access.allows(caller, &within).await? {
-            return Ok(keys);
-        }
-        let mut allowed = Vec::new();
-        for key in keys.into_iter().take(MAX_NAMED) {
-            if allows_object(access, caller, &key).await? {
-                allowed.push(key);
-            }
-        }
-        Ok(allowed)
+        let all = access.allows(caller, &right).await? || access.allows(caller, &within).await?;
+        Ok::<_, AccessError>(if all { (keys, Vec::new()) } else { (Vec::new(), keys) })
     });
-    let visible: Vec<Vec<ObjectKey>> =
+    let places: Vec<(Vec<ObjectKey>, Vec<ObjectKey>)> =
         futures::stream::iter(asked).buffer_unordered(CONCURRENT).try_collect().await?;
-    Ok(visible.into_iter().flatten().collect())
+    let (visible, named): (Vec<_>, Vec<_>) = places.into_iter().unzip();
+    let asked = in_turn(named).into_iter().take(MAX_NAMED).map(async |key| {
+        let allowed = allows_object(access, caller, &key).await?;
+        Ok::<_, AccessError>(allowed.then_some(key))
+    });
+    let named: Vec<Option<ObjectKey>> =
+        futures::stream::iter(asked).buffer_unordered(CONCURRENT).try_collect().await?;
+    Ok(visible.into_iter().flatten().chain(named.into_iter().flatten()).collect())
+}
+
+/// The first object of each list, then the second of each: one namespace with many does not displace those of others.
+fn in_turn(lists: Vec<Vec<ObjectKey>>) -> Vec<ObjectKey> {
+    let mut ranked: Vec<(usize, ObjectKey)> =
+        lists.into_iter().flat_map(|list| list.into_iter().enumerate()).collect();
+    ranked.sort();
+    ranked.into_iter().map(|(_, key)| key).collect()
 }
 
 /// Returns whether a caller may get an object on the hub.

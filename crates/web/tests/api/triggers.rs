@@ -76,6 +76,18 @@ async fn objects_that_a_caller_may_not_see_change_nothing_in_the_answer() {
 }
 
 #[tokio::test]
+async fn an_object_that_a_caller_may_get_by_name_shows_whatever_is_hidden_beside_it() {
+    let named = || std::iter::once(("shared", "tenant".to_string()));
+    let hidden = |many| (0..many).map(|number| ("shared", format!("r{number:02}")));
+    for many in [0, 9, 10, 150] {
+        let index = podinfo_everywhere(hidden(many).chain(named()));
+        let shown = lines(&index, "tenant").await;
+        let receivers: Vec<&str> = shown.lines().filter(|line| line.starts_with("Receiver")).collect();
+        assert!(receivers.len() == 1 && receivers[0].contains("shared/tenant"), "beside {many}: {shown}");
+    }
+}
+
+#[tokio::test]
 async fn what_cannot_be_read_is_said_to_those_who_may_see_it() {
     let mut index = podinfo_everywhere(std::iter::empty());
     let forbidden = "the hub forbids listing receivers";

@@ -88,11 +88,17 @@ impl Hub for World {
             "admin" => true,
             "viewer" => is_get,
             "shop" => namespace == Some("shop"),
-            // They may see the pipelines of one namespace, and one object of the hub or one cluster.
+            // They may see the pipelines of one namespace, and two objects of the hub or one cluster.
             "tenant" | "eu" if right.group == "pipelines.weave.works" => is_get && namespace == Some("apps"),
             "tenant" => {
                 let name = (namespace, right.name.as_deref());
-                (right.resource.as_str(), name) == ("helmreleases", (Some("apps"), Some("podinfo")))
+                let object = (right.resource.as_str(), name);
+                is_get
+                    && [
+                        ("helmreleases", (Some("apps"), Some("podinfo"))),
+                        ("receivers", (Some("shared"), Some("tenant"))),
+                    ]
+                    .contains(&object)
             }
             "eu" => {
                 let name = (namespace, right.name.as_deref());
