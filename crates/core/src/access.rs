@@ -20,6 +20,11 @@ pub struct Caller {
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
 impl Caller {
+    /// Whether it is a service account and no person.
+    pub fn is_service_account(&self) -> bool {
+        self.name.starts_with(SERVICE_ACCOUNT)
+    }
+
     /// Returns who shares the limits of a caller: one person, or the service accounts of a namespace, of which its users
     /// can make any number.
     pub fn limit_group(&self) -> &str {

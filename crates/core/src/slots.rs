@@ -1,5 +1,6 @@
 //! A limited number of slots, of all holders and of each, so that one holder does not occupy those of others. No holder
 //! has more slots than are left: three holders that take all they can get have a quarter each, and leave a quarter.
+//! Service accounts have slots apart from those of people: who may create namespaces can have any number of them.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -23,11 +24,31 @@ pub struct Slot<K: Eq + Hash> {
     holder: K,
 }
 
-/// The slots of callers, by [`Caller::limit_group`].
-pub type CallerSlots = Slots<String>;
-
 /// A slot of a caller.
 pub type CallerSlot = Slot<String>;
+
+/// Something for people, and the same for service accounts.
+#[derive(Clone, Debug)]
+pub struct ByCallerKind<T> {
+    people: T,
+    service_accounts: T,
+}
+
+impl<T> ByCallerKind<T> {
+    /// Makes both.
+    pub fn new(make: impl Fn() -> T) -> Self {
+        Self { people: make(), service_accounts: make() }
+    }
+
+    /// Returns what is for callers of this kind.
+    pub fn of(&self, caller: &Caller) -> &T {
+        if caller.is_service_account() { &self.service_accounts } else { &self.people }
+    }
+}
+
+/// The slots of callers, by [`Caller::limit_group`]: some of people, and as many of service accounts.
+#[derive(Clone, Debug)]
+pub struct CallerSlots(ByCallerKind<Slots<String>>);
 
 impl<K: Clone + Eq + Hash> Slots<K> {
     /// Returns this number of slots, of which one holder may have at most `most_of_one`.
@@ -59,9 +80,20 @@ impl<K: Clone + Eq + Hash> Slots<K> {
 }
 
 impl CallerSlots {
+    /// Returns this number of slots for people, and as many for service accounts. One caller may have at most
+    /// `most_of_one`.
+    pub fn new(most: usize, most_of_one: usize) -> Self {
+        Self(ByCallerKind::new(|| Slots::new(most, most_of_one)))
+    }
+
     /// Takes a slot for a caller; `None` if it has its share.
     pub fn take(&self, caller: &Caller) -> Option<CallerSlot> {
-        self.take_for(caller.limit_group().into())
+        self.0.of(caller).take_for(caller.limit_group().into())
+    }
+
+    /// Whether no slot is taken.
+    pub fn is_unused(&self) -> bool {
+        self.0.people.is_unused() && self.0.service_accounts.is_unused()
     }
 }
 
@@ -91,6 +123,18 @@ mod tests {
             assert!(next.len() >= least, "{} of 32 beside {busy}", next.len());
             assert!(taken.len() + next.len() <= 32);
         }
+    }
+
+    #[test]
+    fn service_accounts_of_many_namespaces_take_no_slots_of_people() {
+        let slots = CallerSlots::new(4, 2);
+        let take = |name: String| slots.take(&Caller { name, ..Caller::default() });
+        let robots: Vec<CallerSlot> =
+            (0..100).filter_map(|n| take(format!("system:serviceaccount:team-{n}:robot"))).collect();
+        let people: Vec<CallerSlot> = (0..100).filter_map(|n| take(format!("person-{n}"))).collect();
+        assert_eq!((robots.len(), people.len()), (4, 4));
+        drop((robots, people));
+        assert!(slots.is_unused());
     }
 
     #[test]

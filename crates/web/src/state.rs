@@ -16,7 +16,7 @@ use crate::sign_in_link::SignInLink;
 use crate::sign_in_options::SignInOptions;
 
 /// The most live pages and streams of all people.
-const MAX_LIVE: usize = 1000;
+const MAX_LIVE: usize = 600;
 /// The most of one person, or of all service accounts of a namespace.
 const MAX_LIVE_OF_ONE: usize = 20;
 

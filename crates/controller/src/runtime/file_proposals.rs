@@ -22,8 +22,8 @@ use super::credentials;
 use super::work_slots::WorkSlots;
 use crate::act::ActError;
 
-/// How many proposals are worked on or wait, of all callers, and of one.
-const MAX_PENDING: usize = 16;
+/// How many proposals are worked on or wait, of all people, of all service accounts, and of one caller.
+const MAX_PENDING: usize = 8;
 const MAX_PENDING_OF_CALLER: usize = 2;
 /// How long one may take.
 const TIMEOUT: Duration = Duration::from_secs(60);

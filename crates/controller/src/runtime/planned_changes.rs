@@ -22,10 +22,10 @@ const KEPT_FOR: Duration = Duration::from_secs(30);
 /// How many planned changes are kept.
 const MAX_KEPT: usize = 1000;
 /// How many requests wait for a planned change at a time, and how many changes are computed or wait for that, of all
-/// callers. Each holds a whole Pipeline.
-const MAX_PENDING: usize = 32;
+/// people and of all service accounts. Each holds a whole Pipeline.
+const MAX_PENDING: usize = 16;
 /// The same, of one caller.
-const MAX_PENDING_OF_CALLER: usize = 6;
+const MAX_PENDING_OF_CALLER: usize = 5;
 /// How long computing one may take. The first fetch of a large repository takes a while.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a person waits.
