@@ -71,11 +71,28 @@ fn policy(policy: &api::PromotionPolicy) -> Policy {
         per_target: strategy.pull_request.as_ref().is_some_and(|s| s.per == api::Per::Target),
         timeout,
         writes_to: writes_to(&strategy),
-        refused: if is_empty { Some(NO_STRATEGY.into()) } else { refusal(&strategy) },
+        refused: if is_empty { Some(without_strategy(policy)) } else { refusal(&strategy) },
     }
 }
 
-/// The message about an empty strategy, which the predecessor's definition accepted.
+/// What to write instead of a policy without a strategy: of an older form, or empty. The API server refuses both, but the
+/// predecessor's definition accepted them.
+fn without_strategy(policy: &api::PromotionPolicy) -> String {
+    let forms = [
+        ("pull-request", "pull-request", policy.pull_request_without_strategy.is_some()),
+        ("pullRequest", "pull-request", policy.pull_request.is_some()),
+        ("notification", "notification", policy.notification.is_some()),
+        ("webhook", "webhook", policy.webhook.is_some()),
+    ];
+    match forms.into_iter().find(|(_, _, is_set)| *is_set) {
+        Some((older, today, _)) => {
+            format!("promotion.{older} is an older form: write promotion: {{strategy: {{{today}: {{...}}}}}}")
+        }
+        None => NO_STRATEGY.into(),
+    }
+}
+
+/// The message about an empty strategy.
 const NO_STRATEGY: &str = "promotion.strategy is empty: write one of pull-request, commit, notification and webhook \
     in it, or remove promotion to only show this environment";
 

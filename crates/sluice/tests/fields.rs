@@ -40,7 +40,12 @@ impl Fields {
         for (name, field) in schema["properties"].as_object().into_iter().flatten() {
             let (kind, object) = kind(field);
             let at = format!("{path}.{name}{}", kind.suffix);
-            let link = match object.filter(|object| object["properties"].is_object()) {
+            // What the API server refuses needs no description of its fields.
+            let is_described = |object: &&Value| {
+                object["properties"].is_object()
+                    && !text(&object["description"]).starts_with("An older form.")
+            };
+            let link = match object.filter(is_described) {
                 None => String::new(),
                 Some(object) => {
                     let key = serde_json::to_string(&object["properties"])?;

@@ -262,19 +262,19 @@ pub struct PromotionPolicy {
     pub strategy: Option<Strategy>,
     /// An older form. The API server rejects it and says what to write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "anything")]
+    #[schemars(schema_with = "older_pull_request")]
     pub pull_request: Option<serde_json::Value>,
     /// An older form. The API server rejects it and says what to write.
     #[serde(default, rename = "pull-request", skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "anything")]
+    #[schemars(schema_with = "older_pull_request")]
     pub pull_request_without_strategy: Option<serde_json::Value>,
     /// An older form. The API server rejects it and says what to write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "anything")]
+    #[schemars(schema_with = "older_notification")]
     pub notification: Option<serde_json::Value>,
     /// An older form. The API server rejects it and says what to write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "anything")]
+    #[schemars(schema_with = "older_webhook")]
     pub webhook: Option<serde_json::Value>,
 }
 
@@ -306,6 +306,32 @@ fn int_or_percent(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     })
 }
 
-fn anything(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    schemars::json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
+/// The fields of an older form are named, so that the API server can compare them: it accepts a write of a stored object
+/// that keeps the older form, such as one of its status. It compares no fields that the schema does not name
+/// (`CachedDeepEqual` of apiextensions-apiserver).
+fn older_form(fields: &[&str], secret: serde_json::Value) -> schemars::Schema {
+    let of_text = fields.iter().map(|field| (field.to_string(), serde_json::json!({"type": "string"})));
+    let secret = std::iter::once(("secretRef".to_string(), secret));
+    let properties: serde_json::Map<String, serde_json::Value> = of_text.chain(secret).collect();
+    schemars::json_schema!({ "type": "object", "properties": properties })
+}
+
+fn older_pull_request(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    older_form(&["type", "url", "branch", "baseBranch"], any_secret_reference())
+}
+
+fn older_webhook(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    older_form(&["url"], any_secret_reference())
+}
+
+fn older_notification(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({ "type": "object" })
+}
+
+/// A Secret by its name, or as an object with the name.
+fn any_secret_reference() -> serde_json::Value {
+    serde_json::json!({
+        "x-kubernetes-preserve-unknown-fields": true,
+        "properties": { "name": { "type": "string" } },
+    })
 }

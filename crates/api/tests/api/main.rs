@@ -11,4 +11,5 @@ mod manifests;
 mod requests;
 mod rules;
 mod shown;
+mod stored_before;
 mod trigger_facts;

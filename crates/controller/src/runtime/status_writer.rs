@@ -11,6 +11,7 @@ use kube::core::{NamespaceResourceScope, Request};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use serde_json::value::RawValue;
 use sluice_api::FIELD_MANAGER;
 use sluice_api::lenient;
@@ -96,6 +97,14 @@ where
             Ok(version) => return WriteOutcome::Stored(version),
             Err(kube::Error::Api(e)) if e.code == 404 => return WriteOutcome::Gone,
             Err(kube::Error::Api(e)) if e.code == 409 => {}
+            // The schema does not allow the stored status, which another definition of the kind has let in.
+            Err(kube::Error::Api(e)) if e.message.contains(UNTYPED) && write.version > 0 => {
+                match clear::<K>(client.clone(), namespace, name, write.version).await {
+                    Ok(version) => write.version = version,
+                    Err(error) => return WriteOutcome::Failed(error),
+                }
+                continue;
+            }
             Err(error) => return WriteOutcome::Failed(error),
         }
         let stored = match within(API_CALL_TIMEOUT, get::<K>(&client, namespace, name)).await {
@@ -175,6 +184,29 @@ fn escape_for_yaml(json: Vec<u8>) -> Vec<u8> {
     escaped.into_bytes()
 }
 
+/// What the API server says of an apply to an object that its schema does not allow (`Apply` in
+/// managedfields/internal/structuredmerge.go of apimachinery).
+const UNTYPED: &str = "failed to create typed live object";
+
+/// Removes the status of an object of this version. Returns the new version.
+async fn clear<K>(client: Client, namespace: &str, name: &str, version: u64) -> kube::Result<u64>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+{
+    let body = json!({"metadata": {"resourceVersion": version.to_string()}, "status": null});
+    let request = Request::new(K::url_path(&(), Some(namespace)))
+        .patch_subresource("status", name, &PatchParams::default(), &Patch::Merge(&body))
+        .map_err(kube::Error::BuildRequest)?;
+    send(&client, request).await
+}
+
+/// Sends a write, and returns the new version of the object.
+async fn send(client: &Client, mut request: http::Request<Vec<u8>>) -> kube::Result<u64> {
+    request.headers_mut().insert(ACCEPT, METADATA);
+    let written = within(API_CALL_TIMEOUT, client.request::<WrittenObject>(request)).await?;
+    Ok(written.metadata.resource_version.parse().unwrap_or(0))
+}
+
 /// Asks for the metadata of the written object alone, which has its version.
 const METADATA: HeaderValue = HeaderValue::from_static(
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json",
@@ -208,13 +240,10 @@ where
         ..PatchParams::apply(FIELD_MANAGER).force()
     };
     let url = K::url_path(&(), Some(namespace));
-    let mut request = Request::new(url)
+    let request = Request::new(url)
         .patch_subresource("status", name, &params, &Patch::Apply(&body))
         .map_err(kube::Error::BuildRequest)?;
-    request.headers_mut().insert(ACCEPT, METADATA);
-    let request = request.map(escape_for_yaml);
-    let written = within(API_CALL_TIMEOUT, client.request::<WrittenObject>(request)).await?;
-    Ok(written.metadata.resource_version.parse().unwrap_or(0))
+    send(&client, request.map(escape_for_yaml)).await
 }
 
 #[cfg(test)]

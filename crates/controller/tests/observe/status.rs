@@ -415,3 +415,32 @@ fn the_error_about_an_empty_strategy_says_what_to_write() {
         "{refused}"
     );
 }
+
+#[test]
+fn the_error_about_an_older_form_says_what_to_write() {
+    let forms = [
+        (
+            json!({"pull-request": {"type": "github"}}),
+            "promotion.pull-request is",
+            "{strategy: {pull-request: {",
+        ),
+        (
+            json!({"pullRequest": {"url": "https://h/a"}}),
+            "promotion.pullRequest is",
+            "{strategy: {pull-request: {",
+        ),
+        (json!({"notification": {}}), "promotion.notification is", "{strategy: {notification: {"),
+        (json!({"webhook": {"url": "https://h/a"}}), "promotion.webhook is", "{strategy: {webhook: {"),
+        (json!({"manual": true}), "promotion.strategy is empty", "remove promotion"),
+    ];
+    for (form, begins, says) in forms {
+        let object: Pipeline = serde_json::from_value(json!({
+            "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline", "metadata": {"name": "podinfo"},
+            "spec": {"environments": [{"name": "dev", "targets": [{"namespace": "a"}], "promotion": form}]},
+        }))
+        .unwrap();
+        let model = translate::pipeline(&object);
+        let refused = model.environments[0].policy.as_ref().unwrap().refused.clone().unwrap();
+        assert!(refused.starts_with(begins) && refused.contains(says), "{refused}");
+    }
+}

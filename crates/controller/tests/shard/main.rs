@@ -9,4 +9,5 @@ mod network;
 mod properties;
 mod status_size;
 mod steps;
+mod untyped_status;
 mod writer;

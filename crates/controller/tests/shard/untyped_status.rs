@@ -1,0 +1,57 @@
+//! A stored status that the schema of today does not allow: another definition of Pipelines has let it in.
+
+use anyhow::{Context, Result, ensure};
+use kube::ResourceExt;
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use serde_json::json;
+use sluice_api::Pipeline;
+use sluice_controller::key::PipelineKey;
+use sluice_controller::state::status_queue::{Basis, StatusOwner, WriteOutcome, serialize_status};
+use sluice_delivery::FencingToken;
+use sluice_testkit::{ControlPlane, WAIT_TIMEOUT, eventually, install_crds};
+
+use crate::writer::Writer;
+
+#[tokio::test]
+async fn a_status_with_parts_of_other_types_is_replaced() -> Result<()> {
+    let cluster = ControlPlane::start().await?.cluster("untyped").await?;
+    let client = cluster.client().await?;
+    let mut lenient = sluice_api::all_crds();
+    let anything =
+        json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    for version in lenient.iter_mut().flat_map(|crd| &mut crd.spec.versions) {
+        version.schema = serde_json::from_value(anything.clone())?;
+    }
+    install_crds(&client, lenient).await?;
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(client.clone(), "default", &ApiResource::erase::<Pipeline>(&()));
+    let pipeline = |name: &str, environments: serde_json::Value| {
+        serde_json::from_value(json!({
+            "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
+            "metadata": {"name": name}, "spec": {"environments": environments},
+        }))
+    };
+    let environments = json!([{"name": "dev", "targets": [{"namespace": "dev"}]}]);
+    api.create(&PostParams::default(), &pipeline("podinfo", environments)?).await?;
+    let other_types = json!({"status": {"conditions": 5, "environments": "none", "more": [1]}});
+    let stored = api.patch_status("podinfo", &PatchParams::default(), &Patch::Merge(&other_types)).await?;
+    cluster.install_sluice_crds().await?;
+    eventually(WAIT_TIMEOUT, async || {
+        let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+        ensure!(
+            api.create(&dry_run, &pipeline("other", json!(7))?).await.is_err(),
+            "not the schema of today"
+        );
+        Ok(())
+    })
+    .await?;
+    let owner = StatusOwner::Pipeline(PipelineKey { namespace: "default".into(), name: "podinfo".into() });
+    let status = serde_json::from_value(json!({"observedGeneration": 1}))?;
+    let basis = Basis { uid: stored.uid(), ..Basis::default() };
+    let mut writer = Writer::new(client.clone());
+    let outcome = writer.write(&owner, serialize_status(&status)?, basis, FencingToken::default()).await?;
+    ensure!(matches!(outcome, WriteOutcome::Stored(_)), "{outcome:?}");
+    let written = Api::<Pipeline>::namespaced(client, "default").get("podinfo").await?.status;
+    ensure!(written.context("a status")? == status);
+    Ok(())
+}
