@@ -36,14 +36,33 @@ impl From<&kube::Error> for ReadError {
         }
         match error {
             kube::Error::Api(status) => match status.code {
-                401 => ReadError::Unauthorized(first_line(&status.message)),
-                403 => ReadError::Forbidden(first_line(&status.message)),
+                401 => ReadError::Unauthorized(message_of(status)),
+                403 => ReadError::Forbidden(message_of(status)),
                 404 => ReadError::NotFound,
-                code => ReadError::Other(format!("{} ({code})", first_line(&status.message))),
+                code => ReadError::Other(format!("{} ({code})", message_of(status))),
             },
+            // The parser quotes what it reads.
+            kube::Error::SerdeError(error) => ReadError::Other(format!(
+                "no JSON of Kubernetes: line {}, column {}",
+                error.line(),
+                error.column()
+            )),
             error => ReadError::Unreachable(first_line(&innermost_source(error))),
         }
     }
+}
+
+/// The reason that the client gives to an answer that is no error of Kubernetes; its message is then the whole answer
+/// (`handle_api_errors` of kube-client 5.0).
+const NO_STATUS: &str = "Failed to parse error data";
+
+/// Returns the message of an API server. The answer of a server that is none is not shown: who names it as a cluster could
+/// read any server that Sluice reaches.
+fn message_of(status: &kube::core::Status) -> String {
+    if status.reason == NO_STATUS {
+        return "the answer is not of a Kubernetes API".into();
+    }
+    first_line(&status.message)
 }
 
 /// Returns an error of the client for logs and messages: the server's message and the status code. The client's

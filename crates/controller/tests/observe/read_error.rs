@@ -28,6 +28,17 @@ fn an_api_error_is_classified_by_its_code() {
     }
 }
 
+/// The client keeps the whole answer of a server that is no API server as the message.
+#[test]
+fn the_answer_of_another_server_is_not_shown() {
+    let page = Status::failure("admin token=abc", "Failed to parse error data").with_code(500);
+    let json = serde_json::from_str::<std::collections::BTreeMap<String, u8>>(r#""admin token=abc""#);
+    for error in [kube::Error::Api(page.boxed()), kube::Error::SerdeError(json.unwrap_err())] {
+        let message = cluster_message(&remote("dev"), &ReadError::from(&error));
+        assert!(message.contains("answers with an error") && !message.contains("abc"), "{message}");
+    }
+}
+
 #[test]
 fn the_message_of_an_api_error_has_no_rust_debug_output() {
     assert_eq!(

@@ -232,7 +232,7 @@ impl Stderr {
 
 /// The error for the error output of git.
 pub(super) fn read(repository: &str, doing: &str, words: &Stderr) -> GitError {
-    let (repository, says) = (repository.to_string(), essence(&words.shown));
+    let (repository, says) = (repository.to_string(), essence(&without_text_of_server(&words.shown)));
     let lower = words.raw.to_ascii_lowercase();
     if lower.contains("couldn't find remote ref ") {
         let shown = words.shown.to_ascii_lowercase();
@@ -254,6 +254,13 @@ pub(super) fn read(repository: &str, doing: &str, words: &Stderr) -> GitError {
         Some((_, error)) => error(repository, says),
         None => GitError::Failed { repository, doing, says },
     }
+}
+
+/// The output of git without the text of the server. After an HTTP error, git prints the answer's whole text in lines with
+/// `remote:` (`show_http_message` in remote-curl.c): any server that Sluice reaches could be read by who names it as a
+/// repository.
+fn without_text_of_server(shown: &str) -> String {
+    shown.lines().filter(|line| !line.starts_with("remote:")).collect::<Vec<_>>().join("\n")
 }
 
 /// The lines of git's output with information, short enough for a condition.

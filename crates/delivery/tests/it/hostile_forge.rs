@@ -313,6 +313,34 @@ async fn only_the_message_of_a_foreign_error_is_shown() {
     }
 }
 
+/// A tenant can name any server that Sluice reaches as a repository. What it answers is not for the tenant.
+#[tokio::test]
+async fn the_answer_of_a_server_that_is_no_git_server_is_not_shown() {
+    let answer = async |axum::extract::Path((code, _)): axum::extract::Path<(u16, String)>| {
+        let code = axum::http::StatusCode::from_u16(code).unwrap();
+        (code, "secret page, first line\nand second\r\n")
+    };
+    let router = axum::Router::new().route("/{code}/{*rest}", axum::routing::get(answer));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    for (code, words) in [
+        (200, "git"),
+        (400, "error: 400"),
+        (401, "does not accept the credentials"),
+        (403, "error: 403"),
+        (404, "there is no such repository"),
+        (410, "error: 410"),
+        (500, "error: 500"),
+    ] {
+        let url = format!("http://127.0.0.1:{port}/{code}/fleet.git");
+        let order = fixture::order(DeliveryStrategy::Commit { url, branch: "main".into() }, "6.1.8");
+        let error = bench().delivery.deliver(&order).await.unwrap_err().to_string();
+        assert!(error.contains(words), "{code}: {error}");
+        assert!(!["secret", "page", "second"].iter().any(|part| error.contains(part)), "{code}: {error}");
+    }
+}
+
 #[tokio::test]
 async fn a_host_that_is_not_allowed_gets_neither_git_nor_a_call() {
     let stranger = TcpListener::bind("127.0.0.1:0").await.unwrap();
