@@ -67,6 +67,10 @@ pub fn fit(status: &mut PipelineStatus, room: usize) -> Option<String> {
     if shortened > 0 {
         left_out.push(format!("details of {shortened} targets that are Failed or Unknown"));
     }
+    if length(status) > room {
+        leave_out_places(status);
+        left_out.push("the namespaces and clusters of the targets, which are in the spec".into());
+    }
     let mut kept = targets(status).map(|t| t.verified.len()).max().unwrap_or(0).max(most_proofs(status));
     let mut drops_proofs = false;
     while kept > 1 && length(status) > room {
@@ -75,6 +79,20 @@ pub fn fit(status: &mut PipelineStatus, room: usize) -> Option<String> {
         drops_proofs = true;
     }
     let count = targets(status).count();
+    for full in [256, 64, 16, 4, 0] {
+        if length(status) <= room {
+            break;
+        }
+        drop_targets(status, full);
+    }
+    let dropped = count - targets(status).count();
+    if dropped > 0 {
+        left_out
+            .push(format!("{dropped} targets: after a restart, nothing that ran there counts as verified"));
+    }
+    if left_out.is_empty() && !drops_proofs {
+        return None;
+    }
     let mut message = format!("the status of {count} targets is too large for one object: left out are ");
     message.push_str(&left_out.join(", "));
     if drops_proofs {
@@ -149,6 +167,7 @@ fn keep_proofs(status: &mut PipelineStatus, kept: usize) {
 
 /// Shortens the messages of promotions. The Promotions have them in full.
 fn shorten_promotions(status: &mut PipelineStatus) -> Option<String> {
+    let before = length(status);
     for target in targets_mut(status) {
         target.promotion.iter_mut().for_each(|promotion| cut(&mut promotion.message, 100));
     }
@@ -161,7 +180,28 @@ fn shorten_promotions(status: &mut PipelineStatus) -> Option<String> {
         cut(&mut summary.environments, 2000);
         cut(&mut summary.promoting, 2000);
     });
-    None
+    (length(status) < before).then(|| "the ends of long messages".into())
+}
+
+/// Leaves out where the targets are. The spec says it, and a target is found by its name.
+fn leave_out_places(status: &mut PipelineStatus) {
+    for target in targets_mut(status) {
+        target.namespace.clear();
+        target.cluster_app_ref = None;
+    }
+}
+
+/// Leaves out all targets except the first `full` failing ones.
+fn drop_targets(status: &mut PipelineStatus, full: usize) {
+    let mut kept = 0;
+    for environment in status.environments.values_mut() {
+        environment.targets.retain(|target| {
+            let keep = is_failing(target) && kept < full;
+            kept += usize::from(keep);
+            keep
+        });
+    }
+    keep_proofs(status, usize::MAX);
 }
 
 /// Leaves out the details of a target except its health, its revision and the beginning of its error. Returns true

@@ -156,3 +156,29 @@ async fn the_status_of_the_largest_fleet_is_written_with_all_verified_revisions(
     }
     Ok(())
 }
+
+/// Names as long as Kubernetes allows: the spec alone takes two thirds of what an object may have.
+#[tokio::test]
+async fn the_status_of_a_fleet_with_the_longest_names_is_written() -> Result<()> {
+    let cluster = ControlPlane::start().await?.cluster("longest").await?;
+    cluster.install_sluice_crds().await?;
+    let client = cluster.client().await?;
+    let api: Api<Pipeline> = Api::namespaced(client.clone(), "default");
+    let long = |n: usize, length: usize| format!("{n:n>length$}");
+    let mut wanted = fleet()?;
+    for (n, target) in wanted.spec.environments.iter_mut().flat_map(|e| &mut e.targets).enumerate() {
+        (target.name, target.namespace) = (Some(long(n, 63)), long(n, 63));
+        let cluster = json!({"kind": "GitopsCluster", "name": long(n, 253)});
+        target.cluster_ref = Some(serde_json::from_value(cluster)?);
+    }
+    let object = api.create(&PostParams::default(), &wanted).await?;
+    for health in [Health::Ready, Health::Failed] {
+        let composed = status(&object, &verified(&object)?, health)?;
+        let outcome = write(&client, &composed).await?;
+        ensure!(matches!(outcome, WriteOutcome::Stored(_)), "{health:?}: {outcome:?}");
+        let stored = api.get(&object.name_any()).await?.status.context("a status")?;
+        let summarized = stored.conditions.iter().find(|c| c.type_ == "Summarized").context("a condition")?;
+        ensure!(summarized.message.contains("clusters of the targets"), "{}", summarized.message);
+    }
+    Ok(())
+}
