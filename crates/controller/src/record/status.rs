@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self, Condition};
 use kube::ResourceExt;
 use sluice_api::pipeline as api;
 use sluice_api::promotion::Promotion as ApiPromotion;
-use sluice_core::decide::Decision;
+use sluice_core::decide::{Decision, Note};
 use sluice_core::evidence::Evidence;
 use sluice_core::observed::{Health, Member, ObservedTarget, ObservedTargets};
 use sluice_core::pipeline::{Environment, Pipeline};
@@ -240,11 +240,12 @@ fn conditions(
     facts: &StatusFacts<'_>,
     environments: &BTreeMap<String, api::EnvironmentStatus>,
 ) -> Vec<Condition> {
-    let notes = facts.pipeline.environments.iter().filter_map(|e| facts.decision.notes.get(&e.name));
-    let refused: Vec<String> = notes
+    let notes = || facts.pipeline.environments.iter().filter_map(|e| facts.decision.notes.get(&e.name));
+    let refused: Vec<String> = notes()
         .filter(|n| matches!(n.reason, "StrategyRefused" | "PromotesItsOwnCommits"))
         .map(|n| n.message.clone())
         .collect();
+    let ambiguous = notes().find(|note| note.reason == "NamesNotUnique");
     let in_order = || {
         let names = facts.pipeline.environments.iter().map(|e| e.name.as_str());
         names.filter_map(|name| Some((name, environments.get(name)?)))
@@ -260,7 +261,10 @@ fn conditions(
         .map(|(name, e)| format!("{name}: {}", e.message))
         .collect();
     let mut composed: Vec<(&str, bool, &str, String)> = Vec::new();
-    if refused.is_empty() {
+    if let Some(Note { reason, message }) = ambiguous {
+        composed.push(("Stalled", true, reason, message.clone()));
+        composed.push(("Ready", false, reason, message.clone()));
+    } else if refused.is_empty() {
         let (ready, reason, message) = readiness(&of, facts.pipeline.suspended);
         composed.push(("Ready", ready, reason, message));
     } else {

@@ -97,13 +97,13 @@ where
             Ok(version) => return WriteOutcome::Stored(version),
             Err(kube::Error::Api(e)) if e.code == 404 => return WriteOutcome::Gone,
             Err(kube::Error::Api(e)) if e.code == 409 => {}
-            // The schema does not allow the stored status, which another definition of the kind has let in.
+            // The schema does not allow what is stored: another definition of the kind has let it in.
             Err(kube::Error::Api(e)) if e.message.contains(UNTYPED) && write.version > 0 => {
-                match clear::<K>(client.clone(), namespace, name, write.version).await {
-                    Ok(version) => write.version = version,
+                match replace::<K>(&client, namespace, name, write.version, &write.status).await {
+                    Ok(version) => return WriteOutcome::Stored(version),
+                    Err(kube::Error::Api(e)) if e.code == 409 => {}
                     Err(error) => return WriteOutcome::Failed(error),
                 }
-                continue;
             }
             Err(error) => return WriteOutcome::Failed(error),
         }
@@ -188,16 +188,26 @@ fn escape_for_yaml(json: Vec<u8>) -> Vec<u8> {
 /// managedfields/internal/structuredmerge.go of apimachinery).
 const UNTYPED: &str = "failed to create typed live object";
 
-/// Removes the status of an object of this version. Returns the new version.
-async fn clear<K>(client: Client, namespace: &str, name: &str, version: u64) -> kube::Result<u64>
+/// Replaces the whole status of an object of this version, without an apply. Returns the new version.
+async fn replace<K>(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    version: u64,
+    status: &RawValue,
+) -> kube::Result<u64>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
 {
-    let body = json!({"metadata": {"resourceVersion": version.to_string()}, "status": null});
+    let operations = json!([
+        {"op": "add", "path": "/metadata/resourceVersion", "value": version.to_string()},
+        {"op": "add", "path": "/status", "value": status},
+    ]);
+    let operations = serde_json::from_value(operations).map_err(kube::Error::SerdeError)?;
     let request = Request::new(K::url_path(&(), Some(namespace)))
-        .patch_subresource("status", name, &PatchParams::default(), &Patch::Merge(&body))
+        .patch_subresource("status", name, &PatchParams::default(), &Patch::<()>::Json(operations))
         .map_err(kube::Error::BuildRequest)?;
-    send(&client, request).await
+    send(client, request).await
 }
 
 /// Sends a write, and returns the new version of the object.

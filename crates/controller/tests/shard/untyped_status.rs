@@ -13,7 +13,7 @@ use sluice_testkit::{ControlPlane, WAIT_TIMEOUT, eventually, install_crds};
 use crate::writer::Writer;
 
 #[tokio::test]
-async fn a_status_with_parts_of_other_types_is_replaced() -> Result<()> {
+async fn the_status_of_an_object_that_the_schema_does_not_allow_is_replaced() -> Result<()> {
     let cluster = ControlPlane::start().await?.cluster("untyped").await?;
     let client = cluster.client().await?;
     let mut lenient = sluice_api::all_crds();
@@ -31,10 +31,16 @@ async fn a_status_with_parts_of_other_types_is_replaced() -> Result<()> {
             "metadata": {"name": name}, "spec": {"environments": environments},
         }))
     };
-    let environments = json!([{"name": "dev", "targets": [{"namespace": "dev"}]}]);
-    api.create(&PostParams::default(), &pipeline("podinfo", environments)?).await?;
-    let other_types = json!({"status": {"conditions": 5, "environments": "none", "more": [1]}});
-    let stored = api.patch_status("podinfo", &PatchParams::default(), &Patch::Merge(&other_types)).await?;
+    let environment = |namespace: &str| json!({"name": "dev", "targets": [{"namespace": namespace}]});
+    let other_types = json!({"conditions": 5, "environments": "none", "more": [1]});
+    let all = [
+        ("other-types", json!([environment("dev")]), other_types),
+        ("twice", json!([environment("dev"), environment("prod")]), json!({"conditions": []})),
+    ];
+    for (name, environments, status) in &all {
+        api.create(&PostParams::default(), &pipeline(name, environments.clone())?).await?;
+        api.patch_status(name, &PatchParams::default(), &Patch::Merge(&json!({"status": status}))).await?;
+    }
     cluster.install_sluice_crds().await?;
     eventually(WAIT_TIMEOUT, async || {
         let dry_run = PostParams { dry_run: true, ..PostParams::default() };
@@ -45,13 +51,17 @@ async fn a_status_with_parts_of_other_types_is_replaced() -> Result<()> {
         Ok(())
     })
     .await?;
-    let owner = StatusOwner::Pipeline(PipelineKey { namespace: "default".into(), name: "podinfo".into() });
-    let status = serde_json::from_value(json!({"observedGeneration": 1}))?;
-    let basis = Basis { uid: stored.uid(), ..Basis::default() };
-    let mut writer = Writer::new(client.clone());
-    let outcome = writer.write(&owner, serialize_status(&status)?, basis, FencingToken::default()).await?;
-    ensure!(matches!(outcome, WriteOutcome::Stored(_)), "{outcome:?}");
-    let written = Api::<Pipeline>::namespaced(client, "default").get("podinfo").await?.status;
-    ensure!(written.context("a status")? == status);
+    for (name, _, _) in all {
+        let key = PipelineKey { namespace: "default".into(), name: name.into() };
+        let owner = StatusOwner::Pipeline(key);
+        let status = serde_json::from_value(json!({"observedGeneration": 1}))?;
+        let basis = Basis { uid: api.get(name).await?.uid(), ..Basis::default() };
+        let mut writer = Writer::new(client.clone());
+        let outcome =
+            writer.write(&owner, serialize_status(&status)?, basis, FencingToken::default()).await?;
+        ensure!(matches!(outcome, WriteOutcome::Stored(_)), "{name}: {outcome:?}");
+        let written = Api::<Pipeline>::namespaced(client.clone(), "default").get(name).await?.status;
+        ensure!(written.context("a status")? == status, "{name}");
+    }
     Ok(())
 }
