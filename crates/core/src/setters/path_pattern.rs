@@ -1,6 +1,6 @@
 //! Patterns of file paths in an `update` list.
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::{GlobBuilder, GlobSet};
 
 /// The characters that make a path a pattern.
 pub(super) const WILDCARDS: [char; 3] = ['*', '?', '['];
@@ -11,7 +11,7 @@ pub(super) const WILDCARDS: [char; 3] = ['*', '?', '['];
 pub(super) struct PathPattern {
     pub text: String,
     /// `None` for a plain path, as most are, because making a matcher takes time.
-    matcher: Option<GlobMatcher>,
+    matcher: Option<GlobSet>,
 }
 
 impl PathPattern {
@@ -20,7 +20,9 @@ impl PathPattern {
             return Ok(PathPattern { text, matcher: None });
         }
         let glob = GlobBuilder::new(&text).literal_separator(true).backslash_escape(false).build();
-        let matcher = glob.map_err(|wrong| wrong.kind().to_string())?.compile_matcher();
+        let glob = glob.map_err(|wrong| wrong.kind().to_string())?;
+        // A single pattern panics if its regular expression is too large.
+        let matcher = GlobSet::builder().add(glob).build().map_err(|wrong| wrong.kind().to_string())?;
         Ok(PathPattern { text, matcher: Some(matcher) })
     }
 

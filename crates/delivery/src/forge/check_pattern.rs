@@ -3,7 +3,7 @@
 //! (`MergeRequiredContextsCommitStatus` in services/pull/commit_status.go). `*` and `**` are any text,
 //! `?` is any character, `[a-z]` and `[!a]` are classes, `{a,b}` alternatives, and `\` takes what follows as it is.
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::{GlobBuilder, GlobSet};
 
 /// The longest pattern, in bytes. A longer one matches only the same name. Gitea shows names of checks up to 255.
 const MAX_PATTERN_BYTES: usize = 1024;
@@ -12,25 +12,30 @@ const MAX_PATTERN_BYTES: usize = 1024;
 pub(super) struct CheckPattern {
     pub(super) text: String,
     /// `None` for a pattern that cannot be parsed. It matches only the same name.
-    matcher: Option<GlobMatcher>,
+    matcher: Option<GlobSet>,
 }
 
 impl CheckPattern {
     pub(super) fn new(text: String) -> Self {
-        let simple = one_star(&text);
-        let glob = GlobBuilder::new(&simple)
-            .literal_separator(false)
-            .backslash_escape(true)
-            .empty_alternates(true)
-            .build();
-        let matcher =
-            glob.ok().filter(|_| text.len() <= MAX_PATTERN_BYTES).map(|glob| glob.compile_matcher());
+        // Before it is parsed: the parser calls itself for alternatives in alternatives.
+        let matcher = if text.len() <= MAX_PATTERN_BYTES { matcher(&text) } else { None };
         CheckPattern { text, matcher }
     }
 
     pub(super) fn fits(&self, name: &str) -> bool {
         self.matcher.as_ref().map_or(self.text == name, |matcher| matcher.is_match(name))
     }
+}
+
+/// A set of one pattern: a single one panics if its regular expression is nested too deeply.
+fn matcher(text: &str) -> Option<GlobSet> {
+    let simple = one_star(text);
+    let glob = GlobBuilder::new(&simple)
+        .literal_separator(false)
+        .backslash_escape(true)
+        .empty_alternates(true)
+        .build();
+    GlobSet::builder().add(glob.ok()?).build().ok()
 }
 
 /// The pattern with one star instead of several: `**/` is the same as `*/` without separators.
@@ -94,6 +99,16 @@ mod tests {
         for (pattern, name, expected) in cases {
             assert_eq!(CheckPattern::new(pattern.into()).fits(name), expected, "{pattern} {name}");
         }
+    }
+
+    /// The threads of the controller have as much stack.
+    #[test]
+    fn no_pattern_overflows_the_stack() {
+        let nested = |depth: usize| format!("{}a{}", "{".repeat(depth), "}".repeat(depth));
+        let patterns = [nested(511), nested(100_000), "{a,".repeat(100) + &"}".repeat(100), "{".repeat(1000)];
+        let builder = std::thread::Builder::new().stack_size(2 << 20);
+        let thread = builder.spawn(move || patterns.map(|pattern| CheckPattern::new(pattern).fits("a")));
+        assert_eq!(thread.unwrap().join().unwrap(), [false, false, true, false]);
     }
 
     #[test]
