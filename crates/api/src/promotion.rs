@@ -286,6 +286,13 @@ pub struct KeyApproval {
     pub at: Time,
 }
 
+impl KeyApproval {
+    /// Who approved: a key, as people read it. It is nobody's name.
+    pub fn by(&self) -> String {
+        format!("key {} of Secret {}", self.key, self.secret)
+    }
+}
+
 /// A report of a webhook's receiver about a promotion. All fields are always written, so that a merge leaves nothing of an
 /// earlier report.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -14,8 +14,8 @@ use crate::exit::Outcome;
 use crate::load;
 use crate::objects;
 use crate::output::{DataFormat, view};
+use crate::place::Place;
 use crate::reference;
-use crate::suggest::no_environment;
 use crate::terminal::{Io, Symbol};
 
 /// Arguments of `sluice explain`.
@@ -54,13 +54,14 @@ pub(crate) async fn run(args: &Explain, io: &mut Io<'_>) -> Outcome {
     let (pipeline, promotions) = load::pipeline(&connection, &args.name, io).await?;
     let mut all = explain(&pipeline, &promotions, Timestamp::now());
     if let Some(wanted) = &args.environment {
-        let names: Vec<String> = all.iter().map(|e| e.environment.clone()).collect();
-        let is_of =
-            |e: &Explanation| e.environment == *wanted || e.environment.starts_with(&format!("{wanted}/"));
+        let place = Place::find(&pipeline, wanted)?;
+        // If all targets are promoted into together, what is said of the environment is said of each.
+        let is_of = |e: &Explanation| {
+            e.environment == *wanted
+                || e.environment == place.environment
+                || (place.target.is_none() && e.environment.starts_with(&format!("{wanted}/")))
+        };
         all.retain(is_of);
-        if all.is_empty() {
-            return Err(no_environment(&args.name, wanted, &names));
-        }
     }
     if let Some(format) = args.output {
         return Ok(view(format, "Explanations", &all, io.out)?);

@@ -155,10 +155,14 @@ fn uncertain(bad: &Unreadable<PromotionSpec>, chosen: Option<&Promotion>) -> Fai
 /// Returns the promotion to change: the newest one that fits, else the newest one that waits, else the newest one
 /// that was not replaced.
 fn choose(mut promotions: Vec<Promotion>, fits: &dyn Fn(&Promotion) -> bool) -> Option<Promotion> {
+    let is_replaced = |p: &Promotion| matches!(p.phase(), Phase::Superseded | Phase::Cancelled);
+    let age = |p: &Promotion| (p.creation_timestamp(), p.name_any());
+    let newest = promotions.iter().filter(|p| !is_replaced(p)).map(age).max();
     promotions.sort_by_cached_key(|p| {
-        let replaced = matches!(p.phase(), Phase::Superseded | Phase::Cancelled);
+        // A newer promotion into the same place has replaced what a succeeded one brought.
+        let is_past = p.phase() == Phase::Succeeded && newest.as_ref() != Some(&age(p));
         let waits = p.phase() == Phase::Pending;
-        (fits(p), !replaced, waits, p.creation_timestamp(), p.name_any())
+        (fits(p) && !is_past, !is_replaced(p), waits, age(p))
     });
     promotions.pop()
 }

@@ -11,6 +11,7 @@ use crate::connection::API_CALL_TIMEOUT;
 use crate::exit::Outcome;
 use crate::load;
 use crate::output::{DataFormat, view};
+use crate::place::Place;
 use crate::reference;
 use crate::table::{Cell, Row, Table};
 use crate::terminal::Io;
@@ -44,14 +45,17 @@ pub struct History {
 
 pub(crate) async fn run(args: &History, io: &mut Io<'_>) -> Outcome {
     let connection = args.cluster.open(Some(API_CALL_TIMEOUT))?;
-    let (_, promotions) = load::pipeline(&connection, &args.pipeline, io).await?;
+    let (pipeline, promotions) = load::pipeline(&connection, &args.pipeline, io).await?;
     let mut entries = history(&args.pipeline, args.environment.as_deref(), &promotions);
     entries.truncate(args.limit.unwrap_or(usize::MAX));
     if let Some(format) = args.output {
         return Ok(view(format, "History", &entries, io.out)?);
     }
     if entries.is_empty() {
-        io.note("nothing was promoted yet");
+        // Environments that the pipeline has no more may have a history.
+        let place = args.environment.as_ref().map(|wanted| Place::find(&pipeline, wanted)).transpose()?;
+        let into = place.map(|place| format!(" into {}", place.environment)).unwrap_or_default();
+        io.note(&format!("nothing was promoted{into} yet"));
         return Ok(());
     }
     let now = Timestamp::now();

@@ -19,8 +19,8 @@ use crate::connection::{API_CALL_TIMEOUT, Connection};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::find::missing;
 use crate::objects;
+use crate::place::Place;
 use crate::reference;
-use crate::suggest::no_environment;
 use crate::terminal::{Io, Symbol};
 
 /// The annotation that requests a reconciliation. Any change of its value does
@@ -45,7 +45,7 @@ pub struct Reconcile {
     /// The pipeline
     #[arg(value_parser = reference::pipeline, add = ArgValueCompleter::new(pipelines))]
     pipeline: String,
-    /// Only this environment
+    /// Only this environment, or ENVIRONMENT/TARGET
     #[arg(short, long, value_name = "NAME", add = ArgValueCompleter::new(environments))]
     environment: Option<String>,
     #[command(flatten)]
@@ -57,16 +57,14 @@ pub(crate) async fn run(args: &Reconcile, io: &mut Io<'_>) -> Outcome {
     let name = &args.pipeline;
     let found = objects::get::<Pipeline>(&connection, &connection.namespace, name).await?;
     let Some(pipeline) = found else { return Err(missing::<Pipeline>(&connection, name, false).await) };
-    let wanted =
-        |environment: &&Environment| args.environment.as_ref().is_none_or(|e| *e == environment.name);
-    let chosen: Vec<&Environment> = pipeline.spec.environments.iter().filter(wanted).collect();
-    if let (Some(environment), []) = (&args.environment, &chosen[..]) {
-        let names: Vec<String> = pipeline.spec.environments.iter().map(|e| e.name.clone()).collect();
-        return Err(no_environment(name, environment, &names));
-    }
+    let place = args.environment.as_ref().map(|wanted| Place::find(&pipeline, wanted)).transpose()?;
+    let is_wanted = |environment: &Environment, target: &str| {
+        place.as_ref().is_none_or(|place| place.has(&environment.name, target))
+    };
     let mut here = BTreeSet::new();
-    for environment in chosen {
-        for (target, target_name) in environment.targets.iter().zip(environment.target_names()) {
+    for environment in &pipeline.spec.environments {
+        let targets = environment.targets.iter().zip(environment.target_names());
+        for (target, target_name) in targets.filter(|(_, name)| is_wanted(environment, name)) {
             let members = members(&pipeline, environment, target, &target_name);
             match &target.cluster_ref {
                 None if target.observe == Observe::Watch => {

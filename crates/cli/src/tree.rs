@@ -10,8 +10,8 @@ use crate::connection::API_CALL_TIMEOUT;
 use crate::exit::Outcome;
 use crate::load;
 use crate::output::{DataFormat, view};
+use crate::place::Place;
 use crate::reference;
-use crate::suggest::no_environment;
 use crate::terminal::Io;
 
 /// Arguments of `sluice tree`.
@@ -26,7 +26,7 @@ pub struct Tree {
     /// The pipeline
     #[arg(value_parser = reference::pipeline, add = ArgValueCompleter::new(pipelines))]
     pipeline: String,
-    /// Only this environment
+    /// Only this environment, or ENVIRONMENT/TARGET
     #[arg(short, long, value_name = "NAME", add = ArgValueCompleter::new(environments))]
     environment: Option<String>,
     /// Print data instead of a tree
@@ -41,11 +41,11 @@ pub(crate) async fn run(args: &Tree, io: &mut Io<'_>) -> Outcome {
     let pipeline = load::pipeline_alone(&connection, &args.pipeline).await?;
     let mut environments = tree(&pipeline);
     if let Some(wanted) = &args.environment {
-        let names: Vec<String> = environments.iter().map(|node| node.name.clone()).collect();
-        environments.retain(|node| node.name == *wanted);
-        if environments.is_empty() {
-            return Err(no_environment(&args.pipeline, wanted, &names));
-        }
+        let place = Place::find(&pipeline, wanted)?;
+        environments.retain(|node| node.name == place.environment);
+        environments.iter_mut().for_each(|node| {
+            node.targets.retain(|target| place.has(&node.name, &target.name));
+        });
     }
     if let Some(format) = args.output {
         return Ok(view(format, "Tree", &environments, io.out)?);

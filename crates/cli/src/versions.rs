@@ -75,6 +75,18 @@ pub struct Versions {
     server: ServerFlags,
 }
 
+impl Versions {
+    /// What is asked of a row, as the end of a sentence about none.
+    fn filter(&self) -> String {
+        let parts = [
+            self.name.as_ref().map(|name| format!("has {name} in its name")),
+            self.environment.as_ref().map(|environment| format!("runs in {environment}")),
+            self.outliers.then(|| "has outliers".to_string()),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(" and ")
+    }
+}
+
 /// Runs `sluice charts` or `sluice images`: `kind` is `Charts` or `Images`, `rows` the view.
 pub(crate) async fn run(
     args: &Versions,
@@ -89,6 +101,7 @@ pub(crate) async fn run(
     let namespace = (!args.all_namespaces).then_some(connection.namespace.as_str());
     let params = ListParams { label_selector: args.selector.clone(), ..ListParams::default() };
     let mut found = rows(&load::pipelines(&connection, namespace, &params, io).await?);
+    let all = found.len();
     found.retain(|row| {
         args.name.as_ref().is_none_or(|name| row.name.contains(name.as_str()))
             && args.environment.as_ref().is_none_or(|environment| row.environment == *environment)
@@ -98,8 +111,13 @@ pub(crate) async fn run(
         return Ok(view(format, kind, &found, io.out)?);
     }
     if found.is_empty() {
-        let here = namespace.map(|namespace| format!(" in namespace {namespace}; -A looks in all of them"));
-        io.note(&format!("no {} found{}", kind.to_lowercase(), here.unwrap_or_default()));
+        let here = namespace.map(|namespace| format!(" in namespace {namespace}")).unwrap_or_default();
+        let elsewhere = if here.is_empty() { "" } else { "; -A looks in all of them" };
+        let kind = kind.to_lowercase();
+        io.note(&match all {
+            0 => format!("no {kind} found{here}{elsewhere}"),
+            _ => format!("none of the {all} {kind}{here} {}{elsewhere}", args.filter()),
+        });
         return Ok(());
     }
     let table: Vec<Row> = found.iter().map(cells).collect();

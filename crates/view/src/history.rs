@@ -63,7 +63,7 @@ pub(crate) fn entry(promotion: &Promotion) -> Entry {
     let by = match (status.phase, &spec.rejection, &status.approval) {
         (Phase::Rejected, Some(rejection), _) => rejection.by.clone(),
         (_, _, Some(approval)) => approval.by.clone(),
-        _ => String::new(),
+        _ => status.key_approval.as_ref().map(|approval| approval.by()).unwrap_or_default(),
     };
     let request = status.change_request.as_ref().map(|request| request.url.clone());
     let commit = status.commit.as_ref().map(|commit| commit.chars().take(8).collect());

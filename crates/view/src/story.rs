@@ -76,8 +76,7 @@ pub fn story(promotion: &Promotion) -> Vec<StoryEvent> {
         story.push(StoryEvent::new(approval.at, format!("{} approved it", approval.by)));
     }
     if let Some(approval) = &status.key_approval {
-        let what = format!("the key {} of Secret {} approved it", approval.key, approval.secret);
-        story.push(StoryEvent::new(approval.at, what));
+        story.push(StoryEvent::new(approval.at, format!("the {} approved it", approval.by())));
     }
     if let Some(report) = &status.callback {
         let message = if report.message.is_empty() { String::new() } else { format!(": {}", report.message) };

@@ -58,7 +58,9 @@ async fn sources_and_objects_on_the_hub_are_requested() -> Result<()> {
     let source = requested(&place, "source.toolkit.fluxcd.io/v1", "HelmRepository", "charts").await?;
     assert!(release.is_some() && release == source, "{release:?} {source:?}");
 
-    let again = place.sluice(&["reconcile", "podinfo", "-e", "dev"]).await;
+    let target = place.sluice(&["get", "targets", "podinfo", "-o", "name"]).await.out;
+    let target = target.lines().next().unwrap_or_default();
+    let again = place.sluice(&["reconcile", "podinfo", "-e", target]).await;
     assert_eq!(again.exit, Exit::Ok, "{again:?}");
     assert_ne!(requested(&place, "helm.toolkit.fluxcd.io/v2", "HelmRelease", "podinfo").await?, release);
     Ok(())

@@ -77,6 +77,18 @@ async fn no_older_promotion_is_retried_in_place_of_one_that_succeeded() -> Resul
 }
 
 #[tokio::test]
+async fn no_succeeded_promotion_is_retried_in_place_of_one_that_waits() -> Result<()> {
+    let place = place("retry-waits").await?;
+    place.promotion("p-1", "prod", json!({"phase": "Succeeded"})).await?;
+    place.promotion("p-2", "prod", json!({"phase": "Pending"})).await?;
+    let ran = place.sluice(&["retry", "podinfo", "-e", "prod"]).await;
+    assert_eq!(ran.exit, Exit::Refused);
+    insta::assert_snapshot!(ran.err, @"✗ podinfo 6.1.8 into prod was not tried yet: it is Pending");
+    assert_eq!(place.promotions().get("p-1").await?.spec.retry, None);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_retried_manual_promotion_needs_a_new_approval() -> Result<()> {
     let place = place("retry-manual").await?;
     place.pipeline("podinfo", running("6.1.8", "6.1.6")).await?;

@@ -90,6 +90,11 @@ async fn the_history_of_an_environment_is_a_table() -> Result<()> {
     place.pipeline("fresh", running("6.1.8", "6.1.8")).await?;
     let ran = place.sluice(&["history", "fresh"]).await;
     assert_eq!((ran.exit, ran.out.as_str(), ran.err.as_str()), (Exit::Ok, "", "nothing was promoted yet\n"));
+    let ran = place.sluice(&["history", "fresh", "-e", "prod"]).await;
+    assert_eq!((ran.exit, ran.err.as_str()), (Exit::Ok, "nothing was promoted into prod yet\n"));
+    let ran = place.sluice(&["history", "podinfo", "-e", "pord"]).await;
+    let error = "✗ pipeline podinfo has no environment pord; there are: dev, prod\n";
+    assert_eq!((ran.exit, ran.err.as_str()), (Exit::NotFound, error));
     Ok(())
 }
 
@@ -169,7 +174,17 @@ async fn running_versions_are_shown_as_a_tree_and_as_tables() -> Result<()> {
     running/prod - 1/1 there is no GitopsCluster running/prod: create it, or correct the target's clusterRef
     ");
     let ran = place.sluice(&["images", "--outliers"]).await;
-    assert_eq!(ran.err, "no images found in namespace running; -A looks in all of them\n");
+    assert_eq!(ran.err, "none of the 2 images in namespace running has outliers; -A looks in all of them\n");
+    let ran = place.sluice(&["charts", "nosuch", "-e", "dev", "-A"]).await;
+    assert!(ran.err.contains(" charts has nosuch in its name and runs in dev\n"), "{ran:?}");
+    let names = place.sluice(&["get", "targets", "podinfo", "-o", "name"]).await.out;
+    assert_eq!(names, "dev/dev-podinfo\nprod/prod-podinfo\n");
+    for command in ["tree", "explain", "history"] {
+        for name in names.lines() {
+            let ran = place.sluice(&[command, "podinfo", "-e", name]).await;
+            assert!(ran.exit == Exit::Ok, "{command}: {ran:?}");
+        }
+    }
     let ran = place.sluice(&["tree", "podinfo", "-e", "prd"]).await;
     assert_eq!(
         (ran.exit, ran.err.as_str()),

@@ -25,6 +25,19 @@ fn runs(promotion: &Promotion, pipeline: &Pipeline) -> bool {
     running == Some(&spec.revision)
 }
 
+/// Returns the revision that goes into the environment (or target) of a promotion now, if that is another promotion's.
+fn goes_in<'a>(promotion: &Promotion, pipeline: &'a Pipeline) -> Option<&'a str> {
+    let spec = &promotion.spec;
+    let status = pipeline.status.as_ref()?.environments.get(&spec.environment)?;
+    let current = match &spec.target {
+        None => status.promotion.as_ref(),
+        Some(target) => status.targets.iter().find(|t| t.name == *target)?.promotion.as_ref(),
+    };
+    let is_open = |phase| matches!(phase, Phase::Pending | Phase::Promoting | Phase::Proposed);
+    let current = current.filter(|current| is_open(current.phase))?;
+    (promotion.metadata.name.as_ref() != Some(&current.name)).then_some(&current.revision)
+}
+
 /// Checks whether a promotion can be retried.
 pub fn check(promotion: &Promotion, pipeline: Option<&Pipeline>) -> ChangeCheck {
     let (spec, at) = (&promotion.spec, promotion.phase());
@@ -32,6 +45,13 @@ pub fn check(promotion: &Promotion, pipeline: Option<&Pipeline>) -> ChangeCheck 
     if at == Phase::Succeeded && pipeline.is_some_and(|pipeline| runs(promotion, pipeline)) {
         let why = format!("{what} has succeeded, and {} runs it: there is nothing to retry", spec.place());
         return ChangeCheck::Refuse(why, None);
+    }
+    let has_ended = matches!(at, Phase::Failed | Phase::Rejected | Phase::Succeeded);
+    if has_ended && let Some(current) = pipeline.and_then(|pipeline| goes_in(promotion, pipeline)) {
+        let why = format!("{what} cannot be retried: {current} goes into {} now", spec.place());
+        let hint =
+            format!("to retry that one: sluice retry {} --environment {}", spec.pipeline, spec.place());
+        return ChangeCheck::Refuse(why, Some(hint));
     }
     let status = promotion.status.as_ref();
     let waits = status.is_some_and(|s| s.next_attempt.is_some());
@@ -86,6 +106,33 @@ mod tests {
             let check = checked(json!({"phase": phase, "message": "why"}), Value::Null);
             let ChangeCheck::Refuse(why, _) = check else { panic!("{phase}: {check:?}") };
             assert!(why.starts_with("podinfo 6.1.8 into prod ") && why.ends_with("(why)"), "{why}");
+        }
+    }
+
+    #[test]
+    fn an_ended_promotion_is_not_retried_while_another_goes_into_its_place() {
+        let pipeline = |name: &str, phase: &str| -> Pipeline {
+            let current = json!({"name": name, "revision": "6.1.9", "phase": phase});
+            let status = json!({"environments": {"prod": {"promotion": current}}});
+            serde_json::from_value(json!({
+                "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline", "metadata": {"name": "podinfo"},
+                "spec": {"environments": []}, "status": status,
+            }))
+            .unwrap()
+        };
+        let promotion: Promotion = serde_json::from_value(json!({
+            "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Promotion", "metadata": {"name": "p-1"},
+            "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "6.1.8", "facets": {}},
+            "status": {"phase": "Succeeded"},
+        }))
+        .unwrap();
+        let ChangeCheck::Refuse(why, hint) = check(&promotion, Some(&pipeline("p-2", "Pending"))) else {
+            panic!()
+        };
+        assert_eq!(why, "podinfo 6.1.8 into prod cannot be retried: 6.1.9 goes into prod now");
+        assert_eq!(hint.as_deref(), Some("to retry that one: sluice retry podinfo --environment prod"));
+        for (name, phase) in [("p-2", "Failed"), ("p-1", "Pending")] {
+            assert_eq!(check(&promotion, Some(&pipeline(name, phase))), ChangeCheck::Apply, "{name} {phase}");
         }
     }
 
