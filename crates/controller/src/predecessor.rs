@@ -2,8 +2,12 @@
 //! Sluice first reads the Pipeline. Its status shows the predecessor's conditions until Sluice writes its own. See
 //! docs/coming-from-weave.md.
 
+use std::collections::BTreeSet;
+
 use sluice_api::Pipeline;
 use sluice_api::pipeline::{PipelineStatus, PromotionPolicy};
+
+use crate::translate;
 
 /// Returns what the predecessor did for this Pipeline and Sluice does not, as one sentence. `None` if the status
 /// is not the predecessor's, or nothing is different.
@@ -18,16 +22,22 @@ pub(crate) fn differences(pipeline: &Pipeline, status: &PipelineStatus) -> Optio
     let policies: Vec<&PromotionPolicy> = spec.environments.iter().filter_map(|e| spec.policy(e)).collect();
     let strategies = || policies.iter().filter_map(|policy| policy.strategy.as_ref());
     let mut differences = Vec::new();
+    let model = translate::pipeline(pipeline);
+    differences.extend(model.name_problem().map(|(_, problem)| problem));
+    let refused: BTreeSet<String> =
+        model.environments.into_iter().filter_map(|environment| environment.policy?.refused).collect();
+    differences.extend(refused);
     if strategies().any(|s| s.secret_ref.is_none() && !s.allow_unsigned) {
-        differences.push("calls without a signature are refused: name a Secret in strategy.secretRef");
+        differences.push("calls without a signature are refused: name a Secret in strategy.secretRef".into());
     }
     if strategies().filter_map(|s| s.pull_request.as_ref()).any(|s| s.branch.is_none()) {
         differences.push(
-            "open pull requests are not taken over: set branch: promotion-{namespace}-{pipeline}-{environment}",
+            "open pull requests are not taken over: set branch: promotion-{namespace}-{pipeline}-{environment}".into(),
         );
     }
     if policies.iter().any(|policy| policy.manual) {
-        differences.push("approvals without a signed body are refused: add approval-key to the Secret");
+        differences
+            .push("approvals without a signed body are refused: add approval-key to the Secret".into());
     }
     (is_of_predecessor && !differences.is_empty()).then(|| differences.join("; "))
 }
@@ -52,13 +62,20 @@ mod tests {
     #[test]
     fn differences_are_reported_for_a_pipeline_of_the_predecessor() {
         let forge = json!({"type": "github", "url": "https://h/a/b", "baseBranch": "main", "secretRef": {"name": "x"}});
-        let all = json!({"manual": true, "strategy": {"pull-request": forge}});
+        let all = json!({"manual": true, "strategy": {"pull-request": forge.clone()}});
         let text = differences_after("All clusters checked", all.clone()).unwrap();
         for word in ["strategy.secretRef", "promotion-{namespace}-{pipeline}-{environment}", "approval-key"] {
             assert!(text.contains(word), "{text}");
         }
         assert!(differences_after("Target cluster 'GitopsCluster/a/b' not ready", all.clone()).is_some());
         assert_eq!(differences_after("all targets were read", all), None, "a status of Sluice");
+        for (older, says) in [
+            (json!({"pull-request": forge}), "promotion.pull-request is an older form"),
+            (json!({"strategy": {}}), "promotion.strategy is empty"),
+        ] {
+            let text = differences_after("All clusters checked", older).unwrap();
+            assert!(text.contains(says), "{text}");
+        }
         let kept = json!({"strategy": {"notification": {}, "secretRef": {"name": "x"}}});
         assert_eq!(differences_after("All clusters checked", kept), None, "nothing is different");
     }

@@ -1,5 +1,7 @@
 //! A pipeline as its owner wrote it, as plain values with every default filled in.
 
+use std::collections::BTreeSet;
+
 use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,6 +25,37 @@ pub struct Pipeline {
     pub tracks: Vec<Track>,
     /// The environments in their order. An environment may only have earlier ones as predecessors.
     pub environments: Vec<Environment>,
+}
+
+impl Pipeline {
+    /// Returns the first environment whose name cannot be used, and what to write instead. The API server refuses such a name
+    /// today, but the predecessor's definition accepted it.
+    pub fn name_problem(&self) -> Option<(&Environment, String)> {
+        let mut names = BTreeSet::new();
+        self.environments.iter().find_map(|environment| {
+            let name = &environment.name;
+            let problem = if !is_label(name) {
+                format!(
+                    "an environment is named {name:?}: its name is made of lower-case letters, digits and '-', and starts \
+                     and ends with a letter or digit"
+                )
+            } else if !names.insert(name) {
+                format!("two environments are named {name}: give each a name of its own")
+            } else {
+                return None;
+            };
+            Some((environment, problem))
+        })
+    }
+}
+
+/// Whether a text is a label as in the names of hosts (RFC 1123).
+fn is_label(text: &str) -> bool {
+    let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    (1..=63).contains(&text.len())
+        && text.chars().all(is_inner)
+        && !text.starts_with('-')
+        && !text.ends_with('-')
 }
 
 /// One environment of a pipeline.

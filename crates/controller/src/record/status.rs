@@ -245,7 +245,7 @@ fn conditions(
         .filter(|n| matches!(n.reason, "StrategyRefused" | "PromotesItsOwnCommits"))
         .map(|n| n.message.clone())
         .collect();
-    let ambiguous = notes().find(|note| note.reason == "NamesNotUnique");
+    let misnamed = notes().find(|note| note.reason == "NameNotAccepted");
     let in_order = || {
         let names = facts.pipeline.environments.iter().map(|e| e.name.as_str());
         names.filter_map(|name| Some((name, environments.get(name)?)))
@@ -261,7 +261,7 @@ fn conditions(
         .map(|(name, e)| format!("{name}: {}", e.message))
         .collect();
     let mut composed: Vec<(&str, bool, &str, String)> = Vec::new();
-    if let Some(Note { reason, message }) = ambiguous {
+    if let Some(Note { reason, message }) = misnamed {
         composed.push(("Stalled", true, reason, message.clone()));
         composed.push(("Ready", false, reason, message.clone()));
     } else if refused.is_empty() {

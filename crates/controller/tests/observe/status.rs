@@ -226,9 +226,9 @@ fn other_conditions_exist_only_while_they_are_true_and_list_environments_in_orde
         ["PromotionPending", "True", "WaitingForTargets", "staging: waits for dev; prod: waits for staging"],
     ];
     assert_eq!(fixture.conditions(), expected.map(|row| row.map(String::from)));
-    let ambiguous = Fixture::new().note("prod", "NamesNotUnique", "two are named prod").conditions();
-    assert_eq!(ambiguous[0], ["Stalled", "True", "NamesNotUnique", "two are named prod"].map(String::from));
-    assert_eq!(ambiguous[1], ["Ready", "False", "NamesNotUnique", "two are named prod"].map(String::from));
+    let misnamed = Fixture::new().note("prod", "NameNotAccepted", "two are named prod").conditions();
+    assert_eq!(misnamed[0], ["Stalled", "True", "NameNotAccepted", "two are named prod"].map(String::from));
+    assert_eq!(misnamed[1], ["Ready", "False", "NameNotAccepted", "two are named prod"].map(String::from));
     let refused = Fixture::new().note("prod", "StrategyRefused", "use pull-request").conditions();
     let expected = [
         ["Stalled", "True", "StrategyRefused", "use pull-request"],

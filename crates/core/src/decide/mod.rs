@@ -2,8 +2,6 @@
 //! returns for a pipeline, its observed targets, the proven revisions and the recorded promotions. The same inputs
 //! give the same actions, in whatever order they were learned.
 
-use std::collections::BTreeSet;
-
 mod action;
 mod decision;
 mod environment;
@@ -23,19 +21,14 @@ pub use decision::{Decision, Note};
 pub use facts::Facts;
 use facts::Lane;
 
-use crate::pipeline::{Environment, Pipeline};
+use crate::pipeline::Environment;
 use crate::promotion::{Phase, Promotion};
 
 /// Decides what to do for a pipeline.
 pub fn decide(facts: Facts<'_>) -> Decision {
     let mut decision = Decision::default();
-    if let Some(environment) = named_like_another(facts.pipeline) {
-        // The promotions of one are those of the other.
-        let message = format!(
-            "two environments are named {}: give each a name of its own; until then nothing is promoted",
-            environment.name
-        );
-        decision.note(environment, "NamesNotUnique", message);
+    if let Some((environment, problem)) = facts.pipeline.name_problem() {
+        decision.note(environment, "NameNotAccepted", format!("{problem}; until then nothing is promoted"));
         return decision;
     }
     let lanes: Vec<Environment> = facts.pipeline.environments.iter().flat_map(Environment::lanes).collect();
@@ -52,13 +45,6 @@ pub fn decide(facts: Facts<'_>) -> Decision {
     }
     withdrawal::withdraw(facts, &mut decision);
     decision
-}
-
-/// The first environment with the name of an earlier one. The API server refuses that today, but the predecessor's
-/// definition accepted it.
-fn named_like_another(pipeline: &Pipeline) -> Option<&Environment> {
-    let mut names = BTreeSet::new();
-    pipeline.environments.iter().find(|environment| !names.insert(&environment.name))
 }
 
 /// Returns why the pipeline does not have the environment or target of a promotion any more.

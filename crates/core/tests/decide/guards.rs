@@ -74,3 +74,31 @@ fn an_open_promotion_waits_and_is_not_cancelled_while_its_source_cannot_be_read(
     show(&mut sim, Some(app));
     assert_eq!(sim.phases("prod"), ["main@sha1:bb Delivered"]);
 }
+
+/// The rules of the API server refuse it, but not for what was stored before them. The promotions of each of two
+/// environments of one name are those of the other: one starts what the other cancels.
+#[test]
+fn environments_without_a_usable_name_are_reported_and_nothing_is_decided() {
+    for (name, says) in [
+        ("dev", "two environments are named dev: give each a name of its own"),
+        (
+            "Production EU",
+            "an environment is named \"Production EU\": its name is made of lower-case letters",
+        ),
+        ("prod/eu", "an environment is named \"prod/eu\""),
+        ("-prod", "an environment is named \"-prod\""),
+        ("", "an environment is named \"\""),
+    ] {
+        let mut sim = Simulation::three();
+        sim.runs("dev", "d", "1.2.0", Health::Ready);
+        sim.settle();
+        sim.pipeline.environments[1].name = name.into();
+        for version in ["1.3.0", "1.4.0"] {
+            sim.runs("dev", "d", version, Health::Ready);
+            sim.settle();
+            let note = &sim.last.notes[name];
+            assert!(note.reason == "NameNotAccepted" && note.message.starts_with(says), "{note:?}");
+            assert!(sim.last.actions.is_empty(), "{:?}", sim.last.actions);
+        }
+    }
+}

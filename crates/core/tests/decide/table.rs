@@ -63,22 +63,6 @@ fn a_promotion_that_was_replaced_while_it_was_recorded_is_superseded_afterwards(
     assert_eq!(sim.phases("staging"), ["1.1.0 Superseded", "1.2.0 Pending"]);
 }
 
-/// The rules of the API server refuse it, but not for what was stored before them. The promotions of each environment are
-/// those of the other: one starts what the other cancels.
-#[test]
-fn two_environments_of_one_name_are_reported_and_nothing_is_decided() {
-    let mut sim = Simulation::three();
-    sim.runs("dev", "d", "1.2.0", Health::Ready);
-    sim.settle();
-    sim.pipeline.environments[1].name = "dev".into();
-    for version in ["1.3.0", "1.4.0"] {
-        sim.runs("dev", "d", version, Health::Ready);
-        sim.settle();
-        assert_eq!(sim.last.notes["dev"].reason, "NamesNotUnique");
-        assert!(sim.last.actions.is_empty(), "{:?}", sim.last.actions);
-    }
-}
-
 #[test]
 fn a_refused_strategy_is_reported_before_there_is_a_revision_to_promote() {
     let mut sim = Simulation::three();
