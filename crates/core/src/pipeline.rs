@@ -6,6 +6,7 @@ use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::dns_name::is_label;
 use crate::promotion::Promotion;
 use crate::repository::Repository;
 use crate::tracks::Track;
@@ -47,15 +48,6 @@ impl Pipeline {
             Some((environment, problem))
         })
     }
-}
-
-/// Whether a text is a label as in the names of hosts (RFC 1123).
-fn is_label(text: &str) -> bool {
-    let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    (1..=63).contains(&text.len())
-        && text.chars().all(is_inner)
-        && !text.starts_with('-')
-        && !text.ends_with('-')
 }
 
 /// One environment of a pipeline.

@@ -280,6 +280,13 @@ async fn manifests_that_the_server_refuses_are_invalid() -> Result<()> {
             "spec.appRef.name: is required",
         ),
         (
+            "spec:\n",
+            "spec:\n  suspend: null\n",
+            "spec.suspend: is null: leave it out, or write a value of type boolean",
+        ),
+        ("spec:\n", "spec:\n  tracks: null\n", "spec.tracks: is null: leave it out"),
+        ("    promotion:\n", "    after: null\n    promotion:\n", "spec.environments[2].after: is null"),
+        (
             "promotion: {strategy: {commit",
             "promotion: {manual: 'maybe', strategy: {commit",
             "spec.promotion.manual: must be of type boolean",

@@ -70,8 +70,16 @@ pub(super) fn normalize(schema: &JSONSchemaProps, value: &mut Value) {
 
 /// Adds the problems of a value and of its fields or items.
 fn check(schema: &JSONSchemaProps, value: &Value, path: &str, problems: &mut Vec<SchemaProblem>) {
-    // An API server drops nulls of fields with a default, and reports other nulls as missing fields.
+    // An API server drops nulls of fields with a default, and reports nulls of required fields as missing. It drops other
+    // nulls from what is created, and refuses them in what is applied, as Flux does.
     if value.is_null() {
+        if schema.nullable != Some(true) && schema.default.is_none() {
+            let of_type = schema.type_.as_deref().unwrap_or("another");
+            problems.push(SchemaProblem {
+                path: path.into(),
+                message: format!("is null: leave it out, or write a value of type {of_type}"),
+            });
+        }
         return;
     }
     let shape = shape(schema, value);
@@ -85,7 +93,9 @@ fn check(schema: &JSONSchemaProps, value: &Value, path: &str, problems: &mut Vec
             for name in schema.required.iter().flatten().filter(is_missing) {
                 problems.push(SchemaProblem::missing(step(path, name)));
             }
-            for (name, field) in fields {
+            let is_required = |name: &String| schema.required.iter().flatten().any(|one| one == name);
+            for (name, field) in fields.iter().filter(|(name, field)| !field.is_null() || !is_required(name))
+            {
                 check_field(schema, name, field, path, problems);
             }
         }
