@@ -8,17 +8,48 @@ use globset::{GlobBuilder, GlobSet};
 /// The longest pattern, in bytes. A longer one matches only the same name. Gitea shows names of checks up to 255.
 const MAX_PATTERN_BYTES: usize = 1024;
 
+/// The characters that make a name a pattern.
+const SPECIAL: [char; 6] = ['*', '?', '[', ']', '{', '\\'];
+
+/// How much may be matched for one look at a change request: the bytes of a pattern, times the bytes of all names, summed up
+/// over the patterns. The slowest pattern takes 10 ns for each, and a look with a hundred of checks needs a tenth.
+const MAX_WORK: usize = 8_000_000;
+/// The work of parsing a pattern, for each of its bytes.
+const PARSING_WORK: usize = 2_000;
+
+/// The work that is left for the patterns of a look. A repository chooses its patterns and its names of checks.
+pub(super) struct MatchingBudget {
+    left: usize,
+    names_bytes: usize,
+}
+
+impl MatchingBudget {
+    /// Returns the budget for patterns that are matched with these names.
+    pub(super) fn of<'a>(names: impl Iterator<Item = &'a str>) -> Self {
+        MatchingBudget { left: MAX_WORK, names_bytes: names.map(str::len).sum() }
+    }
+
+    /// Counts the work of a pattern. Returns false if too little is left.
+    fn spend(&mut self, pattern: &str) -> bool {
+        let work = pattern.len().saturating_mul(self.names_bytes.saturating_add(PARSING_WORK));
+        let is_left = work <= self.left;
+        self.left = self.left.saturating_sub(work);
+        is_left
+    }
+}
+
 /// One pattern. Matching takes time in proportion to the length of the name.
 pub(super) struct CheckPattern {
     pub(super) text: String,
-    /// `None` for a pattern that cannot be parsed. It matches only the same name.
+    /// `None` for a plain name, and for a pattern that cannot be parsed or takes too much work. It matches only the same name.
     matcher: Option<GlobSet>,
 }
 
 impl CheckPattern {
-    pub(super) fn new(text: String) -> Self {
+    pub(super) fn new(text: String, budget: &mut MatchingBudget) -> Self {
         // Before it is parsed: the parser calls itself for alternatives in alternatives.
-        let matcher = if text.len() <= MAX_PATTERN_BYTES { matcher(&text) } else { None };
+        let is_parsed = text.contains(SPECIAL) && text.len() <= MAX_PATTERN_BYTES && budget.spend(&text);
+        let matcher = if is_parsed { matcher(&text) } else { None };
         CheckPattern { text, matcher }
     }
 
@@ -65,6 +96,25 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
+    fn parsed(pattern: String, name: &str) -> CheckPattern {
+        CheckPattern::new(pattern, &mut MatchingBudget::of([name].into_iter()))
+    }
+
+    #[test]
+    fn beyond_the_budget_a_pattern_matches_only_the_same_name() {
+        let few = || MatchingBudget::of(["ci/build"; 100].into_iter());
+        let mut budget = few();
+        let patterns: Vec<CheckPattern> =
+            (0..20).map(|n| CheckPattern::new(format!("ci/*{}", "?".repeat(n)), &mut budget)).collect();
+        assert!(patterns.iter().all(|pattern| pattern.matcher.is_some()), "an ordinary repository");
+        let many: Vec<CheckPattern> =
+            (0..500).map(|_| CheckPattern::new("{?,*}".repeat(204), &mut budget)).collect();
+        assert!(many.iter().filter(|pattern| pattern.matcher.is_some()).count() < 5);
+        assert!(many[499].fits(&"{?,*}".repeat(204)) && !many[499].fits("ci/build"));
+        // Plain names cost nothing.
+        assert!(CheckPattern::new("ci/build".into(), &mut budget).fits("ci/build"));
+    }
+
     #[test]
     fn patterns_match_as_at_gitea() {
         // Those of gobwas/glob's own tests and documentation, and of Gitea's modules/glob/glob_test.go.
@@ -97,7 +147,8 @@ mod tests {
             ("a{b", "a{b", true),
         ];
         for (pattern, name, expected) in cases {
-            assert_eq!(CheckPattern::new(pattern.into()).fits(name), expected, "{pattern} {name}");
+            let fits = parsed(pattern.into(), name).fits(name);
+            assert_eq!(fits, expected, "{pattern} {name}");
         }
     }
 
@@ -107,7 +158,7 @@ mod tests {
         let nested = |depth: usize| format!("{}a{}", "{".repeat(depth), "}".repeat(depth));
         let patterns = [nested(511), nested(100_000), "{a,".repeat(100) + &"}".repeat(100), "{".repeat(1000)];
         let builder = std::thread::Builder::new().stack_size(2 << 20);
-        let thread = builder.spawn(move || patterns.map(|pattern| CheckPattern::new(pattern).fits("a")));
+        let thread = builder.spawn(move || patterns.map(|pattern| parsed(pattern, "a").fits("a")));
         assert_eq!(thread.unwrap().join().unwrap(), [false, false, true, false]);
     }
 
@@ -118,8 +169,8 @@ mod tests {
         let (done, finished) = mpsc::channel();
         std::thread::spawn(move || {
             for pattern in patterns {
-                let pattern = CheckPattern::new(pattern);
-                std::hint::black_box(pattern.fits(&format!("{}c", "ab".repeat(5000))));
+                let name = format!("{}c", "ab".repeat(2500));
+                std::hint::black_box(parsed(pattern, &name).fits(&name));
             }
             let _ = done.send(());
         });

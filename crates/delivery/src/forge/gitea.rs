@@ -12,7 +12,7 @@ use super::change_request::{
     ChangeRequestList, ChangeRequestState, ForgeChangeRequest, ForgeCommit, MergedHead, Metadata,
     MetadataKind, Proposal,
 };
-use super::check_pattern::CheckPattern;
+use super::check_pattern::{CheckPattern, MatchingBudget};
 use super::commit_status::{CommitStatus, MAX_DESCRIPTION_CHARS};
 use super::connection::ForgeConnection;
 use super::error::{ForgeError, ForgeResult};
@@ -430,8 +430,9 @@ fn check(one: &Value, kind: ForgeKind) -> Check {
 /// Required checks are patterns.
 fn checks(required: Vec<String>, mut checks: Vec<Check>) -> Vec<Check> {
     let mut missing = Vec::new();
+    let mut budget = MatchingBudget::of(checks.iter().map(|check| check.name.as_str()));
     for pattern in required {
-        let pattern = CheckPattern::new(pattern);
+        let pattern = CheckPattern::new(pattern, &mut budget);
         let mut reported = false;
         for check in checks.iter_mut().filter(|check| pattern.fits(&check.name)) {
             (check.required, reported) = (true, true);
