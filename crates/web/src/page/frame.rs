@@ -80,8 +80,16 @@ impl Page {
 
     /// Returns a text that is the same for the same content.
     pub(crate) fn fingerprint(&self) -> String {
-        let digest = Sha256::digest(self.main().into_string());
-        digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+        let mut digest = Sha256::new();
+        for group in &self.groups {
+            digest.update(group.class);
+            for part in &group.parts {
+                // Between two parts is a byte that no text has.
+                digest.update([0xff]);
+                digest.update(&*part.html);
+            }
+        }
+        digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// Returns what is inside of `main`.

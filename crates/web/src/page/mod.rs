@@ -38,6 +38,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
 
 use self::answer::{problem_page, send};
@@ -50,6 +51,8 @@ use crate::state::Api;
 
 /// The most bytes of a form: a token, or the reason of a rejection.
 const MAX_FORM_BYTES: usize = 32 << 10;
+/// How hard pages are compressed. The usual level 6 takes most of the time of a large page.
+const COMPRESSION: CompressionLevel = CompressionLevel::Precise(2);
 /// The most bytes of the form for a Pipeline, which may have 2,000 targets.
 const MAX_DRAFT_BYTES: usize = 512 << 10;
 
@@ -74,7 +77,7 @@ pub(crate) fn routes<H: Hub>() -> Router<Api<H>> {
         )
         .fallback(page::<H>)
         .layer(DefaultBodyLimit::max(MAX_FORM_BYTES))
-        .layer(CompressionLayer::new())
+        .layer(CompressionLayer::new().quality(COMPRESSION))
 }
 
 /// Returns the routes of the form for a Pipeline.
