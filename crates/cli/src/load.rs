@@ -5,9 +5,10 @@ use sluice_api::lenient::List;
 use sluice_api::{Pipeline, Promotion};
 
 use crate::connection::Connection;
-use crate::exit::Outcome;
+use crate::exit::{Exit, Outcome};
 use crate::find::missing;
 use crate::objects;
+use crate::place::Place;
 use crate::terminal::Io;
 
 /// Returns a pipeline and its readable promotions, and warns about the others.
@@ -38,6 +39,20 @@ pub(crate) async fn pipeline_alone(connection: &Connection, name: &str) -> Outco
     match found {
         Some(pipeline) => Ok(pipeline),
         None => Err(missing::<Pipeline>(connection, name, false).await),
+    }
+}
+
+/// Fails if there is no such pipeline, or if it has no such environment (or target). A user without the permission to read
+/// pipelines may still see promotions.
+pub(crate) async fn check_place(
+    connection: &Connection,
+    pipeline: &str,
+    environment: Option<&str>,
+) -> Outcome {
+    match pipeline_alone(connection, pipeline).await {
+        Ok(pipeline) => environment.map_or(Ok(()), |wanted| Place::find(&pipeline, wanted).map(drop)),
+        Err(failure) if failure.exit == Exit::NotFound => Err(failure),
+        Err(_) => Ok(()),
     }
 }
 

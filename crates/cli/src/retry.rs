@@ -19,6 +19,7 @@ use crate::complete::{environments, pipelines, promotions_and_pipelines};
 use crate::connection::{API_CALL_TIMEOUT, Connection};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::find::{self, PromotionArgs};
+use crate::load;
 use crate::objects;
 use crate::promotion_change::{Changed, PromotionChange, apply, note_suspension, write};
 use crate::reference;
@@ -114,6 +115,9 @@ async fn retry_failed(args: &Retry, connection: &Connection, io: &mut Io<'_>) ->
     }
     objects::warn::<Promotion, _>(skipped.into_iter(), io);
     if meant.is_empty() {
+        if let (Some(name), false) = (pipeline, args.all_namespaces) {
+            load::check_place(connection, name, environment).await?;
+        }
         io.note("no promotion has failed or waits for its next attempt");
         return Ok(());
     }

@@ -4,6 +4,7 @@
 
 mod add;
 mod approve;
+mod calls;
 mod check;
 mod crds;
 mod errors;

@@ -137,13 +137,15 @@ async fn failed_promotions_are_retried_by_pipeline_environment_and_label() -> Re
     place.promotions().patch("a-replaced", &PatchParams::default(), &label).await?;
     let none = "no promotion has failed or waits for its next attempt\n";
     for arguments in [
-        &["retry", "--failed", "--pipeline", "other"][..],
-        &["retry", "--failed", "-e", "staging"],
+        &["retry", "--failed", "-e", "staging"][..],
         &["retry", "--failed", "-l", "team=db"],
     ] {
         let ran = place.sluice(arguments).await;
         assert_eq!((ran.exit, ran.err.as_str()), (Exit::Ok, none), "{arguments:?}");
     }
+    let ran = place.sluice(&["retry", "--failed", "--pipeline", "other"]).await;
+    let error = "✗ there is no pipeline other in namespace retry-failed; there are: podinfo\n";
+    assert_eq!((ran.exit, ran.err.as_str()), (Exit::NotFound, error));
     let ran = place.sluice(&["retry", "--failed", "-l", "team=web"]).await;
     assert_eq!((ran.exit, ran.err.lines().count()), (Exit::Ok, 1), "{ran:?}");
     let asked = async |name: &str| anyhow::Ok(place.promotions().get(name).await?.spec.retry.is_some());

@@ -234,11 +234,8 @@ impl Stderr {
 pub(super) fn read(repository: &str, doing: &str, words: &Stderr) -> GitError {
     let (repository, says) = (repository.to_string(), essence(&without_text_of_server(&words.shown)));
     let lower = words.raw.to_ascii_lowercase();
-    if lower.contains("couldn't find remote ref ") {
-        let shown = words.shown.to_ascii_lowercase();
-        let rest = shown.split_once("remote ref ").map_or("", |(_, rest)| rest);
-        let branch = rest.lines().next().unwrap_or_default().trim();
-        return GitError::NoBranch { repository, branch: branch.trim_start_matches("refs/heads/").into() };
+    if let Some(branch) = missing_branch(words) {
+        return GitError::NoBranch { repository, branch };
     }
     if lower.contains("repository '") && lower.contains("' not found") {
         return GitError::NoRepository { repository, says };
@@ -254,6 +251,15 @@ pub(super) fn read(repository: &str, doing: &str, words: &Stderr) -> GitError {
         Some((_, error)) => error(repository, says),
         None => GitError::Failed { repository, doing, says },
     }
+}
+
+/// The branch that the server does not have, as git itself says it. What the server says is after `remote:` or
+/// `remote error:`.
+fn missing_branch(words: &Stderr) -> Option<String> {
+    let mut lines = words.raw.lines().zip(words.shown.lines());
+    let (_, shown) = lines.find(|(raw, _)| raw.starts_with("fatal: couldn't find remote ref "))?;
+    let branch = shown.rsplit_once(' ').map_or("", |(_, name)| name);
+    Some(branch.trim_start_matches("refs/heads/").into())
 }
 
 /// The output of git without the text of the server. After an HTTP error, git prints the answer's whole text in lines with
@@ -343,6 +349,20 @@ mod tests {
             of("fetch").1
         );
         assert!(!of("ls-tree").1.contains("refs"), "{}", of("ls-tree").1);
+    }
+
+    #[test]
+    fn a_missing_branch_is_named_by_git_and_not_by_the_server() {
+        let read = |says: &str| read("r", "fetch", &Stderr::new(says.into(), str::to_string));
+        let GitError::NoBranch { branch, .. } = read("fatal: couldn't find remote ref refs/heads/Prod")
+        else {
+            panic!()
+        };
+        assert_eq!(branch, "Prod");
+        for says in ["fatal: remote error: couldn't find remote ref x", "remote: couldn't find remote ref x"]
+        {
+            assert_eq!(read(says).reason(), "GitFailed", "{says}");
+        }
     }
 
     #[test]

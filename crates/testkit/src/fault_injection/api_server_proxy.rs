@@ -1,5 +1,5 @@
 //! A proxy in front of an API server. It can make every write fail before it passes: with a conflict, or with its answer
-//! lost. It can hold back the watches of a resource. Reads pass unchanged.
+//! lost. It can hold back the watches of a resource. Reads pass unchanged. It records each call.
 
 use super::fault_proxy::answer_each;
 use crate::Scratch;
@@ -46,6 +46,8 @@ struct ProxyState {
     injected: AtomicUsize,
     /// The plural name of the resource whose watches send nothing; `None` if all send.
     held: watch::Sender<Option<&'static str>>,
+    /// The calls so far, as `METHOD path`.
+    calls: Mutex<Vec<String>>,
 }
 
 impl ApiServerProxy {
@@ -59,6 +61,7 @@ impl ApiServerProxy {
             pending: Mutex::default(),
             injected: AtomicUsize::new(0),
             held: watch::Sender::default(),
+            calls: Mutex::default(),
         });
         let (kubeconfig, shared) = (cluster.kubeconfig(), Arc::clone(&state));
         let server = BackgroundServer::start("api-server-proxy", async move |listener| {
@@ -107,6 +110,11 @@ impl ApiServerProxy {
         self.state.held.send_replace(plural);
     }
 
+    /// Returns the calls since the last time, as `METHOD path`, in the order in which they came.
+    pub fn take_calls(&self) -> Vec<String> {
+        std::mem::take(&mut *self.state.calls.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Returns the number of tries to write that met a fault.
     pub fn injected(&self) -> usize {
         self.state.injected.load(Ordering::Relaxed)
@@ -153,6 +161,8 @@ async fn answer(
     state: Arc<ProxyState>,
 ) -> Result<Response<Body>, Error> {
     let (mut head, body) = request.into_parts();
+    let call = format!("{} {}", head.method, head.uri.path());
+    state.calls.lock().unwrap_or_else(PoisonError::into_inner).push(call);
     let body = axum::body::to_bytes(Body::new(body), usize::MAX).await.map_err(Error::other)?;
     let fault = if head.method == Method::GET {
         None

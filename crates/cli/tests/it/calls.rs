@@ -1,0 +1,45 @@
+//! How many calls of the API server a question costs.
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+use sluice_cli::Exit;
+use sluice_testkit::fault_injection::ApiServerProxy;
+
+use crate::hub::{place, running, servers, sluice_as};
+
+/// Each question needs one call for each kind of object that it is about, whatever the number of pipelines, environments,
+/// targets and clusters.
+#[tokio::test]
+async fn a_question_costs_one_call_for_each_kind() -> Result<()> {
+    let place = place("calls").await?;
+    let proxy = ApiServerProxy::in_front_of(&servers().await?.hub, &[])?;
+    let group = "/apis/pipelines.weave.works/v1alpha1";
+    let pipelines = format!("GET {group}/namespaces/calls/pipelines");
+    let promotions = format!("GET {group}/namespaces/calls/promotions");
+    let one = format!("{pipelines}/p-0");
+    for added in [0..1, 1..12] {
+        let many = added.end;
+        for n in added {
+            place.pipeline(&format!("p-{n}"), running("6.1.8", "6.1.6")).await?;
+            place.promotion(&format!("p-{n}-1"), "prod", json!({"phase": "Succeeded"})).await?;
+        }
+        let table: [(&[&str], Vec<&String>); 9] = [
+            (&["get", "pipelines"], vec![&pipelines]),
+            (&["get", "promotions"], vec![&promotions]),
+            (&["get", "targets"], vec![&pipelines]),
+            (&["charts"], vec![&pipelines]),
+            (&["images"], vec![&pipelines]),
+            (&["status", "p-0"], vec![&one, &promotions]),
+            (&["tree", "p-0"], vec![&one]),
+            (&["explain", "p-0", "-e", "prod"], vec![&one, &promotions]),
+            (&["history", "p-0"], vec![&one, &promotions]),
+        ];
+        for (question, expected) in table {
+            let ran = sluice_as(&proxy.kubeconfig_path(), &[question, &["-n", "calls"]].concat()).await;
+            ensure!(ran.exit == Exit::Ok, "{question:?}: {ran:?}");
+            let calls = proxy.take_calls();
+            ensure!(calls.iter().eq(expected), "{question:?} with {many} pipelines: {calls:?}");
+        }
+    }
+    Ok(())
+}
