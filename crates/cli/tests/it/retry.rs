@@ -136,10 +136,7 @@ async fn failed_promotions_are_retried_by_pipeline_environment_and_label() -> Re
     place.promotion("b-newer", "late", json!({"phase": "Succeeded"})).await?;
     place.promotions().patch("a-replaced", &PatchParams::default(), &label).await?;
     let none = "no promotion has failed or waits for its next attempt\n";
-    for arguments in [
-        &["retry", "--failed", "-e", "staging"][..],
-        &["retry", "--failed", "-l", "team=db"],
-    ] {
+    for arguments in [&["retry", "--failed", "-e", "staging"][..], &["retry", "--failed", "-l", "team=db"]] {
         let ran = place.sluice(arguments).await;
         assert_eq!((ran.exit, ran.err.as_str()), (Exit::Ok, none), "{arguments:?}");
     }
