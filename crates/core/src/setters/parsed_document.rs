@@ -1,6 +1,7 @@
 //! Parses a YAML file into events, and finds the value that a comment belongs to: before the comment on the same
 //! line, or on the line below.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use granit_parser::{Event, Parser, ScalarStyle, Span, StructureStyle};
@@ -13,6 +14,10 @@ use super::set_error::{Location, SetError};
 pub(super) struct ParsedDocument<'t> {
     pub text: &'t str,
     pub events: Vec<(Event<'t>, Span)>,
+    /// For each event that begins a node, the event after the node and everything in it.
+    pub ends: Vec<usize>,
+    /// The node of each anchor, by the parser's number for it.
+    pub anchors: HashMap<usize, usize>,
     tokens: Vec<Token>,
     line_starts: Vec<usize>,
 }
@@ -118,7 +123,8 @@ impl<'t> ParsedDocument<'t> {
         }
         let mut tokens = tokens(&events);
         tokens.sort_by_key(|token| (token.range.start, token.range.end));
-        Ok(Self { text, events, tokens, line_starts: line_starts(text.as_bytes()) })
+        let (ends, anchors) = (ends(&events), anchors(&events));
+        Ok(Self { text, events, ends, anchors, tokens, line_starts: line_starts(text.as_bytes()) })
     }
 
     /// Returns the comments: the text after the `#`, and its bytes.
@@ -277,6 +283,38 @@ struct OpenCollection {
     mapping: bool,
     /// In a mapping: true if the next node is a key.
     key_next: bool,
+}
+
+/// The event after each node, by the event that begins the node; for any other event the next one.
+fn ends(events: &[(Event<'_>, Span)]) -> Vec<usize> {
+    let mut ends: Vec<usize> = (1..=events.len()).collect();
+    let mut open = Vec::new();
+    for (at, (event, _)) in events.iter().enumerate() {
+        match event {
+            Event::SequenceStart(..) | Event::MappingStart(..) => open.push(at),
+            Event::SequenceEnd | Event::MappingEnd => {
+                if let Some(start) = open.pop() {
+                    ends[start] = at + 1;
+                }
+            }
+            _ => {}
+        }
+    }
+    for start in open {
+        ends[start] = events.len();
+    }
+    ends
+}
+
+/// The node of each anchor. The parser gives each anchor a number of its own, also if two have one name.
+fn anchors(events: &[(Event<'_>, Span)]) -> HashMap<usize, usize> {
+    let anchor = |event: &Event<'_>| match event {
+        Event::Scalar(_, _, anchor, _)
+        | Event::SequenceStart(_, anchor, _)
+        | Event::MappingStart(_, anchor, _) => Some(*anchor).filter(|anchor| *anchor > 0),
+        _ => None,
+    };
+    events.iter().enumerate().filter_map(|(at, (event, _))| Some((anchor(event)?, at))).collect()
 }
 
 fn tokens(events: &[(Event<'_>, Span)]) -> Vec<Token> {

@@ -1,6 +1,8 @@
 //! The objects of a YAML file, and the scalar that a field leads to. The functions walk over the parser's events without
 //! recursion, because a file may be nested as deep as it is long.
 
+use std::collections::BTreeSet;
+
 use granit_parser::{Event, ScalarStyle, StructureStyle};
 
 use super::field::{Field, Step};
@@ -147,11 +149,15 @@ impl ParsedDocument<'_> {
                     let listed: Vec<usize> = self.entries(merged).collect();
                     if listed.is_empty() { vec![merged] } else { listed }
                 });
-                merges.filter_map(|merged| self.aliased(merged)).any(|of| !self.get(of, key).is_empty())
+                // Each anchor once: a list may name one a hundred thousand times.
+                let anchors: BTreeSet<usize> = merges.filter_map(|merged| self.aliased(merged)).collect();
+                anchors.into_iter().any(|of| !self.get(of, key).is_empty())
             }
             Step::Index(_) => false,
             Step::Match(key, value) => {
-                self.entries(node).filter_map(|entry| self.aliased(entry)).any(|of| self.has(of, key, value))
+                let anchors: BTreeSet<usize> =
+                    self.entries(node).filter_map(|entry| self.aliased(entry)).collect();
+                anchors.into_iter().any(|of| self.has(of, key, value))
             }
         }
     }
@@ -159,12 +165,7 @@ impl ParsedDocument<'_> {
     /// Returns the node of an alias's anchor.
     fn aliased(&self, node: usize) -> Option<usize> {
         let Some((Event::Alias(id), _)) = self.events.get(node) else { return None };
-        self.events[..node].iter().rposition(|(event, _)| match event {
-            Event::Scalar(_, _, anchor, _)
-            | Event::SequenceStart(_, anchor, _)
-            | Event::MappingStart(_, anchor, _) => anchor == id,
-            _ => false,
-        })
+        self.anchors.get(id).copied()
     }
 
     fn matching(&self, node: usize, key: &str, value: &str) -> Vec<usize> {
@@ -218,18 +219,7 @@ impl ParsedDocument<'_> {
 
     /// Returns the event after a node and everything in it.
     fn behind(&self, node: usize) -> usize {
-        let mut depth = 0_usize;
-        for (at, (event, _)) in self.events.iter().enumerate().skip(node) {
-            match event {
-                Event::SequenceStart(..) | Event::MappingStart(..) => depth += 1,
-                Event::SequenceEnd | Event::MappingEnd => depth = depth.saturating_sub(1),
-                _ => {}
-            }
-            if depth == 0 {
-                return at + 1;
-            }
-        }
-        self.events.len()
+        self.ends.get(node).copied().unwrap_or(self.events.len())
     }
 
     /// Returns the first byte of a node.
@@ -309,6 +299,24 @@ mod tests {
         ] {
             assert_eq!(resolved(text, field), expected, "{field} in {text:?}");
         }
+    }
+
+    /// What a hostile repository may have: each takes milliseconds, and took hours when each alias was searched for.
+    #[test]
+    fn no_file_takes_long() {
+        let merges = format!("x: &x {{a: 1, b: 2}}\ny: {{<<: [{}]}}", "*x, ".repeat(190_000));
+        let entries = format!("x: &x {{a: 1, b: 2}}\ny: [{}]", "*x, ".repeat(190_000));
+        let nested = format!("y: {}1{}", "{a: ".repeat(200), "}".repeat(200));
+        let (done, finished) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let found = [(merges, "y.v"), (entries, "y[n=v].v"), (nested, "y.a.b")]
+                .map(|(text, field)| resolved(&text, field));
+            let _ = done.send(found);
+        });
+        let found = finished.recv_timeout(std::time::Duration::from_secs(60)).expect("it takes longer");
+        assert_eq!(found[0], "y has no v; it has <<");
+        assert_eq!(found[1], "no entry of y has v as its n; these are there: nothing");
+        assert_eq!(found[2], "y.a has no b; it has a");
     }
 
     #[test]

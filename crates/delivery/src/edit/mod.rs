@@ -61,7 +61,9 @@ pub(crate) async fn edit(
                 let (repository, branch) = (url.clone(), branch.to_string());
                 DeliveryError::Edit(EditError::Update { repository, branch, error: Box::new(error) })
             };
-            let plan = Plan::new(updates, places, order.target.as_deref()).map_err(wrong)?;
+            let (updates, places, only) = (updates.clone(), places.clone(), order.target.clone());
+            let plan =
+                computed(move || Plan::new(&updates, &places, only.as_deref())).await.map_err(wrong)?;
             let listing = repository.list_files(commit).await?;
             let (paths, of) = (listing.paths(), plan.clone());
             let selected = computed(move || of.select(&paths)).await.map_err(wrong)?;
