@@ -144,6 +144,21 @@ pub struct FluxStatus {
     pub history: Vec<HelmSnapshot>,
 }
 
+impl FluxStatus {
+    /// Returns the newest deployed release of a HelmRelease.
+    pub fn deployed(&self) -> Option<&HelmSnapshot> {
+        self.history.iter().filter(|s| s.status == "deployed").max_by_key(|s| s.version)
+    }
+
+    /// Returns the version of the chart that a HelmRelease runs, without build metadata; `None` if it is not known.
+    pub fn chart_version(&self) -> Option<&str> {
+        let newest = self.deployed().map(|snapshot| snapshot.chart_version.as_str());
+        let version =
+            newest.filter(|version| !version.is_empty()).or(self.last_applied_revision.as_deref())?;
+        version.split('+').next().filter(|version| !version.is_empty())
+    }
+}
+
 /// The objects that a Kustomization or HelmRelease made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

@@ -8,6 +8,7 @@ pub mod evidence;
 pub mod fleet;
 pub mod hex;
 pub mod image;
+pub mod manifest_path;
 pub mod observed;
 pub mod pipeline;
 pub mod planned_change;

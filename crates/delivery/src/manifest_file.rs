@@ -2,27 +2,13 @@
 //! that has this object already. No other file is written, and no other document of the file changes.
 
 use serde_json::Value;
+use sluice_core::manifest_path;
 use sluice_core::value_check::is_unsafe;
 
 use crate::foreign_text::clean;
 
-/// The longest path, in bytes.
-const MAX_PATH_BYTES: usize = 250;
 /// The largest file that is edited, in bytes.
 const MAX_FILE_BYTES: usize = 1 << 20;
-/// Names of files that other programs read, in lower case: kustomize, Helm, and the CI of forges whose file has no dot in
-/// front ([Azure](https://learn.microsoft.com/azure/devops/pipelines/customize-pipeline),
-/// [Bitbucket](https://support.atlassian.com/bitbucket-cloud/docs/configure-bitbucket-pipelinesyml/)).
-const RESERVED_NAMES: [&str; 7] = [
-    "kustomization.yaml",
-    "kustomization.yml",
-    "chart.yaml",
-    "values.yaml",
-    "azure-pipelines.yaml",
-    "azure-pipelines.yml",
-    "bitbucket-pipelines.yml",
-];
-
 /// The object that a file must hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ManifestObject<'a> {
@@ -108,36 +94,9 @@ impl ManifestObject<'_> {
 /// # Errors
 /// When the path could leave the repository, or name a file that another program reads.
 pub fn check_manifest_path(path: &str) -> Result<(), ManifestFileError> {
-    let wrong = path_problem(path);
-    let shown = || clean(path, MAX_PATH_BYTES);
+    let wrong = manifest_path::problem(path);
+    let shown = || clean(path, manifest_path::MAX_BYTES);
     wrong.map_or(Ok(()), |problem| Err(ManifestFileError::Path { path: shown(), problem }))
-}
-
-fn path_problem(path: &str) -> Option<&'static str> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
-    let name = path.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
-    if path.is_empty() {
-        return Some("write one such as apps/podinfo/pipeline.yaml");
-    }
-    if path.len() > MAX_PATH_BYTES {
-        return Some("write at most 250 characters");
-    }
-    if !path.chars().all(is_plain) {
-        return Some("write letters, digits, and the characters - _ . / only");
-    }
-    if path.split('/').any(str::is_empty) {
-        return Some("write it from the top of the repository, without a slash at its begin or two in a row");
-    }
-    if path.split('/').any(|part| part.starts_with('.')) {
-        return Some("no folder and no file may begin with a dot: programs read their settings there");
-    }
-    if path.split('/').any(|part| part.starts_with('-')) {
-        return Some("no folder and no file may begin with -");
-    }
-    if !path.ends_with(".yaml") && !path.ends_with(".yml") {
-        return Some("end it with .yaml or .yml");
-    }
-    RESERVED_NAMES.contains(&name.as_str()).then_some("another program reads a file of this name")
 }
 
 /// Returns the whole new text of a file. `before` is its text now, `None` if there is no file. `edited` says whether a

@@ -68,7 +68,7 @@ fn only_plain_paths_of_yaml_files_are_written() {
         let written = manifest_file(path, None, OBJECT, &own("new"), None);
         assert!(matches!(written, Err(ManifestFileError::Path { .. })), "{path}");
     }
-    let long = format!("{}.yaml", "a".repeat(MAX_PATH_BYTES));
+    let long = format!("{}.yaml", "a".repeat(manifest_path::MAX_BYTES));
     assert!(check_manifest_path(&long).is_err());
     let shown = check_manifest_path("a\u{202e}\n.yaml").unwrap_err().to_string();
     assert!(!shown.contains(['\n', '\u{202e}']), "{shown}");

@@ -13,15 +13,23 @@ use crate::safe_text;
 /// # Errors
 /// When the value cannot be written as YAML.
 pub fn yaml(value: &impl Serialize) -> io::Result<String> {
-    let text = raw_yaml(value)?;
+    let text = raw_yaml(value, false)?;
     if !text.chars().any(|c| c != '\n' && safe_text::is_unsafe(c)) {
         return Ok(text);
     }
     Ok(safe_text::yaml_of_json(&serde_json::to_string_pretty(value)?).into_owned() + "\n")
 }
 
-fn raw_yaml(value: &impl Serialize) -> io::Result<String> {
-    let options = serde_saphyr::ser_options! { compact_list_indent: true, prefer_block_scalars: false };
+/// Returns a YAML document that ends in a line break, in which a text of several lines is a block.
+///
+/// # Errors
+/// When the value cannot be written as YAML.
+pub(crate) fn yaml_with_blocks(value: &impl Serialize) -> io::Result<String> {
+    raw_yaml(value, true)
+}
+
+fn raw_yaml(value: &impl Serialize, with_blocks: bool) -> io::Result<String> {
+    let options = serde_saphyr::ser_options! { compact_list_indent: true, prefer_block_scalars: with_blocks };
     let mut text = serde_saphyr::to_string_with_options(value, options).map_err(io::Error::other)?;
     if !text.ends_with('\n') {
         text.push('\n');

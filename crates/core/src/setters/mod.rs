@@ -23,7 +23,7 @@ mod update_error;
 pub use choice::Choice;
 pub use edit::{EditedFile, SetValue};
 pub use marker::{MARKER_KEY, mentions};
-pub use placeholder::UpdateTarget;
+pub use placeholder::{UpdateTarget, filled};
 pub use set::{MarkerRequest, set};
 pub use set_error::{Asker, Location, SetError};
 pub use update::Plan;

@@ -70,6 +70,9 @@ pub(super) fn parts(text: &str) -> impl Iterator<Item = Result<TextPart<'_>, Str
 }
 
 /// Returns the text with the placeholders replaced by the names of a target.
-pub(super) fn filled(text: &str, place: &UpdateTarget) -> Result<String, String> {
+///
+/// # Errors
+/// When a placeholder is unknown, not closed, or has no value for the target. The error is a sentence.
+pub fn filled(text: &str, place: &UpdateTarget) -> Result<String, String> {
     parts(text).map(|part| part?.fill(place).map(String::from)).collect()
 }

@@ -15,6 +15,10 @@ pub struct Draft {
     pub environments: Vec<DraftEnvironment>,
     /// How revisions are delivered.
     pub delivery: DraftDelivery,
+    /// The manifest of the application that a first set-up starts from; empty for no first set-up.
+    pub manifest: String,
+    /// The path of the files of a first set-up, with placeholders.
+    pub files: String,
 }
 
 /// What a person entered about an environment.
@@ -43,6 +47,8 @@ pub struct DraftTarget {
     pub cluster: String,
     /// The namespace on the cluster.
     pub namespace: String,
+    /// Whether the manifest of the application for this target is in git already.
+    pub in_git: bool,
 }
 
 /// What a person entered about the delivery of revisions.

@@ -3,7 +3,6 @@
 mod entered;
 mod fields;
 mod of_pipeline;
-mod ordered;
 mod promotion;
 mod spec;
 
@@ -11,9 +10,9 @@ use serde_json::{Value, json};
 use sluice_api::Pipeline;
 
 use crate::manifest::{self, SchemaProblem};
+use crate::ordered::Ordered;
 use crate::yaml::yaml;
 pub use entered::{Draft, DraftDelivery, DraftEnvironment, DraftTarget};
-use ordered::Ordered;
 
 /// A draft as the manifest that it makes.
 #[derive(Clone, Debug, PartialEq)]

@@ -24,6 +24,8 @@ impl From<&Pipeline> for Draft {
             app_name: app.name,
             delivery: spec.promotion.as_ref().map(delivery).unwrap_or_default(),
             namespace,
+            manifest: String::new(),
+            files: String::new(),
         }
     }
 }
@@ -34,6 +36,7 @@ fn targets(environment: &Environment, home: &str) -> Vec<DraftTarget> {
         name: known.name.clone().unwrap_or_default(),
         cluster: known.cluster_name(home),
         namespace: known.namespace.clone(),
+        in_git: false,
     };
     environment.targets.iter().enumerate().map(target).collect()
 }

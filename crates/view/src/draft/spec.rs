@@ -1,7 +1,5 @@
 //! The metadata and spec that a draft makes, on top of those of the Pipeline that is edited.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Value, json};
 use sluice_api::Pipeline;
 use sluice_api::pipeline::{Environment, Target};
@@ -9,23 +7,14 @@ use sluice_api::pipeline::{Environment, Target};
 use super::entered::{Draft, DraftEnvironment, DraftTarget};
 use super::fields::{Fields, fields, set};
 use super::promotion::{own_promotion, promotion};
-
-/// The prefixes of labels that Flux adds to what it applies.
-const FLUX_LABELS: [&str; 2] = ["kustomize.toolkit.fluxcd.io/", "helm.toolkit.fluxcd.io/"];
-/// The annotation in which kubectl remembers what was applied.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+use crate::written::written;
 
 /// Returns the metadata: of the Pipeline that is edited, the labels and annotations that people wrote.
 pub(super) fn metadata(draft: &Draft, edited: Option<&Pipeline>) -> Value {
     let mut metadata = json!({"name": draft.name, "namespace": draft.namespace});
     let Some(edited) = edited else { return metadata };
-    let is_written =
-        |key: &str| key != LAST_APPLIED && FLUX_LABELS.iter().all(|prefix| !key.starts_with(prefix));
-    let written = |texts: &Option<BTreeMap<String, String>>| -> BTreeMap<String, String> {
-        let texts = texts.iter().flatten().filter(|(key, _)| is_written(key));
-        texts.map(|(key, text)| (key.clone(), text.clone())).collect()
-    };
-    let (labels, annotations) = (written(&edited.metadata.labels), written(&edited.metadata.annotations));
+    let of_people = |texts: &Option<_>| texts.as_ref().map(written).unwrap_or_default();
+    let (labels, annotations) = (of_people(&edited.metadata.labels), of_people(&edited.metadata.annotations));
     if !labels.is_empty() {
         metadata["labels"] = json!(labels);
     }

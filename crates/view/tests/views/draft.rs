@@ -39,6 +39,7 @@ fn draft() -> Draft {
             min_ready_targets: "100%".into(),
             ..DraftDelivery::default()
         },
+        ..Draft::default()
     }
 }
 
@@ -206,6 +207,7 @@ fn hostile_texts_stay_values() {
                 name: evil.into(),
                 cluster: format!("{evil}/{evil}"),
                 namespace: evil.into(),
+                in_git: true,
             }],
         }],
         delivery: DraftDelivery {
@@ -216,6 +218,8 @@ fn hostile_texts_stay_values() {
             secret: evil.into(),
             min_ready_targets: evil.into(),
         },
+        manifest: evil.into(),
+        files: evil.into(),
     };
     let checked = draft.check(None);
     assert!(!checked.problems.is_empty());

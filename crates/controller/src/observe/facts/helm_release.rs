@@ -17,16 +17,10 @@ use sluice_core::fleet::{Fact, FluxFact, Kind, ObjectKey};
 /// Returns the facts of a HelmRelease.
 pub fn facts(object: &HelmRelease) -> Fact {
     let status = object.status.clone().unwrap_or_default();
-    let newest = status.history.iter().filter(|s| s.status == "deployed").max_by_key(|s| s.version);
-    let chart = match (&status.last_applied_revision, newest) {
-        (_, Some(snapshot)) if !snapshot.chart_version.is_empty() => snapshot.chart_version.clone(),
-        (Some(applied), _) => applied.clone(),
-        _ => String::new(),
-    };
-    let chart = chart.split('+').next().unwrap_or_default().to_string();
+    let newest = status.deployed();
     let mut facets = BTreeMap::new();
-    if !chart.is_empty() {
-        facets.insert(Facet::Chart, chart.clone());
+    if let Some(chart) = status.chart_version() {
+        facets.insert(Facet::Chart, chart.to_string());
     }
     if let Some(app) = newest.and_then(|s| s.app_version.as_deref()).map(str::trim).filter(|a| !a.is_empty())
     {

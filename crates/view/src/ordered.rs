@@ -37,7 +37,7 @@ const ORDER: [&str; 29] = [
 ];
 
 /// A value whose fields are in order.
-pub(super) struct Ordered<'a>(pub(super) &'a Value);
+pub(crate) struct Ordered<'a>(pub(crate) &'a Value);
 
 impl Serialize for Ordered<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
