@@ -70,7 +70,7 @@ screenshots: ## Write a picture of each page in each look to target/screenshots
 	@.ci/within $(BUILD_DEADLINE) 'building the identity provider' $(servers) issuer >/dev/null
 	@mkdir -p $(target)/screenshots
 	@SLUICE_SCREENSHOTS=$(abspath $(target)/screenshots) .ci/within 600 'the pictures' \
-	  cargo test -p sluice --test it -- browser::every_page sign_in::a_person
+	  cargo test -p sluice --test it -- browser::every_page sign_in::a_person file_proposal::a_first_set_up_in
 
 .PHONY: lint
 lint: ## Check format, lints, dependencies, generated files and the architecture

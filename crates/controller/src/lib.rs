@@ -25,7 +25,7 @@ pub mod watch;
 pub use observe::ObserveScope;
 pub use options::{ControllerOptions, HISTORY_LIMIT, OBSERVED_MEMORY, Replica};
 pub use run::{RunError, delivery, run};
-pub use runtime::file_proposals::{FileProposals, FileRequest};
+pub use runtime::file_proposals::{FileProposals, FileRequest, ProposalError};
 pub use runtime::planned_changes::PlannedChanges;
 pub use shard::{ElectionOptions, LeaseTiming};
 pub use sluice_delivery::{

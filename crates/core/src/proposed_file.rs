@@ -1,10 +1,10 @@
-//! The file of a Pipeline that a person proposes for a repository: what would change, and what became of it.
+//! The files of a Pipeline that a person proposes for a repository: what would change, and what became of it.
 
-/// An answer to a person who proposes a file.
+/// An answer to a person who proposes files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProposedFile {
     /// Nothing is written yet: the person must confirm this.
-    Planned(PlannedFile),
+    Planned(PlannedFiles),
     /// A change request is open.
     Opened {
         /// Its number.
@@ -14,17 +14,26 @@ pub enum ProposedFile {
         /// What the forge did not take, a sentence each.
         notes: Vec<String>,
     },
-    /// The branch has this file already.
+    /// The branch has these files already.
     AlreadyThere,
 }
 
 /// What a change request would change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PlannedFile {
+pub struct PlannedFiles {
     /// The address of the repository.
     pub repository: String,
     /// The branch that the change request goes to.
     pub branch: String,
+    /// The files that change.
+    pub files: Vec<PlannedFile>,
+    /// What the person sends back to confirm this change of these texts.
+    pub confirmation: String,
+}
+
+/// What a change request would change in one file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlannedFile {
     /// The path of the file.
     pub path: String,
     /// Whether there is no such file yet.
@@ -35,14 +44,11 @@ pub struct PlannedFile {
     pub removed: Vec<String>,
     /// The lines that come.
     pub added: Vec<String>,
-    /// What the person sends back to confirm this change of this text.
-    pub confirmation: String,
 }
 
 impl PlannedFile {
-    /// Fills in the lines that differ between two texts: all from the first to the last one that does.
-    #[must_use]
-    pub fn with_lines(self, before: Option<&str>, after: &str) -> PlannedFile {
+    /// Returns the lines that differ between two texts: all from the first to the last one that does.
+    pub fn new(path: &str, before: Option<&str>, after: &str) -> PlannedFile {
         let old: Vec<&str> = before.unwrap_or_default().lines().collect();
         let new: Vec<&str> = after.lines().collect();
         let begin = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
@@ -56,7 +62,7 @@ impl PlannedFile {
             line: begin + 1,
             removed: part(&old),
             added: part(&new),
-            ..self
+            path: path.into(),
         }
     }
 }
@@ -74,7 +80,7 @@ mod tests {
             (Some("a\n"), "a\na\n", (false, 2, "", "a")),
             (Some("a\n"), "a\n", (false, 2, "", "")),
         ] {
-            let planned = PlannedFile::default().with_lines(before, after);
+            let planned = PlannedFile::new("a.yaml", before, after);
             let (removed, added) = (planned.removed.join(" "), planned.added.join(" "));
             assert_eq!((planned.is_new, planned.line, &*removed, &*added), expected, "{before:?} {after:?}");
         }

@@ -16,7 +16,7 @@ const MAX_COMMIT_LIST: usize = 20 * 1024;
 
 /// The first line of a commit, and the usual title of a change request.
 pub(crate) fn headline(order: &Order, pipeline: &str) -> String {
-    if let Some((change, _)) = order.file() {
+    if let Some((change, _)) = order.requested() {
         return cut(&change.headline(pipeline), MAX_HEADLINE);
     }
     let mut place = order.environment.clone();
@@ -28,7 +28,7 @@ pub(crate) fn headline(order: &Order, pipeline: &str) -> String {
 
 /// The message of a commit.
 pub(crate) fn message(order: &Order, values: &[(String, SetValue)], onto: &str) -> String {
-    if let Some((change, _)) = order.file() {
+    if let Some((change, _)) = order.requested() {
         return change.message(&order.namespace, &order.pipeline, onto);
     }
     let mut text = format!("{}\n\n", headline(order, &order.pipeline));

@@ -119,15 +119,15 @@ impl Delivery {
         self.0.drop_rejected_token(&order, planned)
     }
 
-    /// Reads the file of an order that changes one; `None` if there is no file, or the order is another one. Only reads,
+    /// Reads the files of an order that changes files: the text of each, and `None` for one that does not exist. Only reads,
     /// with one fetch.
     ///
     /// # Errors
-    /// When git fails, or the file may not be written.
-    pub async fn file(&self, order: &Order) -> Result<Option<String>, DeliveryError> {
+    /// When git fails, or a file may not be written.
+    pub async fn files(&self, order: &Order) -> Result<Vec<Option<String>>, DeliveryError> {
         let order = self.0.with_app_token(order).await?;
-        let text = planned_change::file(&self.0, &order, Instant::now()).await;
-        self.0.drop_rejected_token(&order, text)
+        let texts = planned_change::files(&self.0, &order, Instant::now()).await;
+        self.0.drop_rejected_token(&order, texts)
     }
 
     /// Reports the progress of a promotion on the commit that its merged change request left on the base branch. Tries

@@ -1,4 +1,4 @@
-//! The change of one file that a person requests, and its words in branches, commits and change requests.
+//! The change of files that a person requests, and its words in branches, commits and change requests.
 
 use sluice_core::hex::sha256_hex;
 
@@ -8,7 +8,16 @@ use crate::markdown::{code, plain};
 /// The longest name of a person, in characters.
 const MAX_PERSON: usize = 200;
 
-/// The change of one file that a person requests: it counts only if the file has the text that the person has seen.
+/// The change of files that a person requests: it counts only if each file has the text that the person has seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestedChange {
+    /// The file of the Pipeline, then those of its applications.
+    pub files: Vec<FileChange>,
+    /// Who requests it.
+    pub person: String,
+}
+
+/// The change of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileChange {
     /// The path of the file.
@@ -17,16 +26,17 @@ pub struct FileChange {
     pub before: Option<String>,
     /// Its new text.
     pub after: String,
-    /// Who requests it.
-    pub person: String,
 }
 
-impl FileChange {
+impl RequestedChange {
+    /// A hash of what is written.
+    pub(crate) fn content_hash(&self) -> String {
+        hash(self.files.iter().flat_map(|file| [file.path.as_str(), &file.after]))
+    }
+
     /// A hash of what is written, and for whom. Each person has a branch and change request of their own.
     fn identity(&self, base: &str) -> String {
-        let parts = [base, &self.path, &self.after, &self.person];
-        let lengths = parts.map(|part| format!("{}:", part.len()));
-        sha256_hex([lengths.concat(), parts.concat()].concat().as_bytes())[..20].into()
+        hash([base, &self.content_hash(), &self.person])[..20].into()
     }
 
     /// The last part of the head branch. No environment has such a part: those begin with a letter, a digit, - or _.
@@ -40,65 +50,109 @@ impl FileChange {
     }
 
     fn verb(&self) -> &'static str {
-        if self.before.is_some() { "Change" } else { "Add" }
+        if self.files.first().is_some_and(|file| file.before.is_some()) { "Change" } else { "Add" }
+    }
+
+    /// The files of applications.
+    fn others(&self) -> &[FileChange] {
+        self.files.get(1..).unwrap_or_default()
     }
 
     /// The headline of the commit and the title of the change request.
     pub(crate) fn headline(&self, pipeline: &str) -> String {
-        one_line(&format!("{} pipeline {pipeline}", self.verb()))
+        let others = match self.others().len() {
+            0 => String::new(),
+            1 => " and 1 manifest".into(),
+            count => format!(" and {count} manifests"),
+        };
+        one_line(&format!("{} pipeline {pipeline}{others}", self.verb()))
     }
 
-    /// The message of the commit. `onto` is a hash of the file before.
+    /// The message of the commit. `onto` is a hash of the files before.
     pub(crate) fn message(&self, namespace: &str, pipeline: &str, onto: &str) -> String {
-        let (path, person) = (one_line(&self.path), clean(&self.person, MAX_PERSON));
+        let person = clean(&self.person, MAX_PERSON);
+        let paths = self.files.iter().map(|file| format!("- {}\n", cut(&one_line(&file.path), 300)));
         let trailers = format!(
             "Sluice-Pipeline: {}\nSluice-Person: {person}\nSluice-Onto: {onto}\n",
             one_line(&format!("{namespace}/{pipeline}"))
         );
-        format!("{}\n\n- {}\n\n{trailers}", self.headline(pipeline), cut(&path, 300))
+        format!("{}\n\n{}\n{trailers}", self.headline(pipeline), paths.collect::<String>())
     }
 
     /// The body of the change request, in Markdown, without its marker.
     pub(crate) fn body(&self, namespace: &str, pipeline: &str) -> String {
-        format!(
-            "{}s pipeline {} in the file {}, as requested by {} with the form for pipelines.\n\n\
-             Sluice does not merge it. Who merges it lets Flux apply the pipeline.",
+        let (path, others) = (self.files.first().map_or("", |file| &file.path), self.others());
+        let mut text = format!(
+            "{}s pipeline {} in the file {}, as requested by {} with the form for pipelines.\n\n",
             self.verb(),
             code(&format!("{namespace}/{pipeline}")),
-            code(&self.path),
+            code(path),
             plain(&clean(&self.person, MAX_PERSON)),
-        )
+        );
+        if others.is_empty() {
+            text.push_str("Sluice does not merge it. Who merges it lets Flux apply the pipeline.");
+            return text;
+        }
+        text.push_str("Adds manifests of its application, each with the marker that Sluice sets:\n\n");
+        text.extend(others.iter().map(|file| format!("- {}\n", code(&file.path))));
+        text.push_str(
+            "\nIt is a draft, and Sluice does not merge it: a person says that it is ready. Who merges it lets Flux apply the manifests with the rights that it has on each \
+             cluster. Look at where each chart or source comes from, and at the values.",
+        );
+        text
     }
+}
+
+/// A hash of a list of texts.
+fn hash<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
+    let parts: String = texts.into_iter().map(|text| format!("{}:{text}", text.len())).collect();
+    sha256_hex(parts.as_bytes())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn change(person: &str) -> FileChange {
-        FileChange { path: "a.yaml".into(), before: None, after: "b".into(), person: person.into() }
+    fn file(path: &str, after: &str) -> FileChange {
+        FileChange { path: path.into(), before: None, after: after.into() }
+    }
+
+    fn change(person: &str, files: &[FileChange]) -> RequestedChange {
+        RequestedChange { files: files.to_vec(), person: person.into() }
     }
 
     #[test]
-    fn a_branch_is_of_one_person_base_path_and_text() {
-        let one = change("anna");
+    fn a_branch_is_of_one_person_base_and_list_of_files() {
+        let one = change("anna", &[file("a.yaml", "b")]);
         let others = [
-            (change("ben"), "main"),
-            (FileChange { path: "b.yaml".into(), ..one.clone() }, "main"),
-            (FileChange { after: "c".into(), ..one.clone() }, "main"),
-            (FileChange { path: "a.yam".into(), after: "lb".into(), ..one.clone() }, "main"),
+            (change("ben", &one.files), "main"),
+            (change("anna", &[file("b.yaml", "b")]), "main"),
+            (change("anna", &[file("a.yaml", "c")]), "main"),
+            (change("anna", &[file("a.yam", "lb")]), "main"),
+            (change("anna", &[file("a.yaml", "b"), file("b.yaml", "b")]), "main"),
+            (change("anna", &[]), "main"),
             (one.clone(), "live"),
         ];
         for (other, base) in others {
             assert_ne!(one.branch_part("main"), other.branch_part(base), "{other:?}");
         }
-        let seen = FileChange { before: Some("x".into()), ..one.clone() };
+        let seen = change("anna", &[FileChange { before: Some("x".into()), ..file("a.yaml", "b") }]);
         assert_eq!(one.branch_part("main"), seen.branch_part("main"));
     }
 
     #[test]
+    fn the_texts_name_each_file() {
+        let change = change("anna", &[file("a.yaml", ""), file("dev/b.yaml", ""), file("prod/b.yaml", "")]);
+        assert_eq!(change.headline("shop"), "Add pipeline shop and 2 manifests");
+        for text in [change.message("apps", "shop", "0"), change.body("apps", "shop")] {
+            assert!(change.files.iter().all(|file| text.contains(&file.path)), "{text}");
+        }
+    }
+
+    #[test]
     fn the_name_of_a_person_is_no_markup_mention_or_trailer() {
-        let evil = change("@anna <b>\nSluice-Promotion: apps/a\n<!-- sluice: promotion=a/b -->");
+        let person = "@anna <b>\nSluice-Promotion: apps/a\n<!-- sluice: promotion=a/b -->";
+        let evil = change(person, &[file("a.yaml", "b")]);
         let message = evil.message("apps", "podinfo", "0");
         assert!(!crate::trailers::names_any_promotion(&message), "{message}");
         assert_eq!(message.lines().filter(|line| line.starts_with("Sluice-")).count(), 3, "{message}");

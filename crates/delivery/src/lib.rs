@@ -53,11 +53,14 @@ pub use edit::EditError;
 pub use error::DeliveryError;
 pub use fair_queue::{FairQueue, Slot};
 pub use fencing::{FencingToken, LeaseTerm, since_boot};
-pub use file_change::FileChange;
+pub use file_change::{FileChange, RequestedChange};
 pub use forge::{ForgeError, PromotionProgress};
 pub use forge_kind::ForgeKind;
 pub use git::GitError;
-pub use manifest_file::{ManifestFileError, ManifestObject, check_manifest_path, manifest_file};
+pub use manifest_file::{
+    ManifestFileError, ManifestObject, check_manifest_path, check_manifest_paths, manifest_file,
+    new_manifest_file,
+};
 pub use named_server::NamedServer;
 pub use notification::NotificationError;
 pub use options::{DEFAULT_AUTHOR, DEFAULT_CACHE_BYTES, DeliveryOptions};

@@ -9,6 +9,10 @@ use crate::foreign_text::clean;
 
 /// The largest file that is edited, in bytes.
 const MAX_FILE_BYTES: usize = 1 << 20;
+/// Why a manifest is not written to a new file.
+const NO_APPLICATION: &str =
+    "the manifest is not one document with the application of the pipeline, in the namespace of a target";
+
 /// The object that a file must hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ManifestObject<'a> {
@@ -41,6 +45,16 @@ pub enum ManifestFileError {
         /// The path.
         path: String,
         /// The object that it does not hold.
+        object: String,
+    },
+    /// The file of a new object exists.
+    #[error(
+        "the file {path} is in the repository already, and Sluice does not overwrite it: choose another path for {object}, or mark its target as in git already"
+    )]
+    Taken {
+        /// The path.
+        path: String,
+        /// The object.
         object: String,
     },
     /// The file cannot be edited.
@@ -97,6 +111,53 @@ pub fn check_manifest_path(path: &str) -> Result<(), ManifestFileError> {
     let wrong = manifest_path::problem(path);
     let shown = || clean(path, manifest_path::MAX_BYTES);
     wrong.map_or(Ok(()), |problem| Err(ManifestFileError::Path { path: shown(), problem }))
+}
+
+/// Checks the paths of the files of one change.
+///
+/// # Errors
+/// When two of them cannot be in one repository. Some file systems do not tell upper and lower case apart.
+pub fn check_manifest_paths(paths: &[&str]) -> Result<(), ManifestFileError> {
+    for (at, path) in paths.iter().enumerate() {
+        check_manifest_path(path)?;
+        let lower = path.to_ascii_lowercase();
+        let is_below =
+            |above: &str, below: &str| below.strip_prefix(above).is_some_and(|rest| rest.starts_with('/'));
+        let clashes = paths[..at]
+            .iter()
+            .map(|other| other.to_ascii_lowercase())
+            .any(|other| other == lower || is_below(&other, &lower) || is_below(&lower, &other));
+        if clashes {
+            let problem = "another file of this change has the same path, or is in the way";
+            return Err(ManifestFileError::Path { path: (*path).into(), problem });
+        }
+    }
+    Ok(())
+}
+
+/// Returns the text of a file that must be new, or have this very text already. `document` is the manifest of one of some
+/// objects.
+///
+/// # Errors
+/// When the file may not be written.
+pub fn new_manifest_file(
+    path: &str,
+    before: Option<&str>,
+    objects: &[ManifestObject<'_>],
+    document: &str,
+) -> Result<String, ManifestFileError> {
+    check_manifest_path(path)?;
+    let parsed = parsed(document).filter(|_| document.ends_with('\n'));
+    let object = parsed.and_then(|new| objects.iter().find(|object| object.is(&new)));
+    let Some(object) = object else {
+        return Err(ManifestFileError::NotEditable { path: path.into(), problem: NO_APPLICATION });
+    };
+    match before {
+        Some(before) if before != document => {
+            Err(ManifestFileError::Taken { path: path.into(), object: object.words() })
+        }
+        _ => Ok(document.into()),
+    }
 }
 
 /// Returns the whole new text of a file. `before` is its text now, `None` if there is no file. `edited` says whether a

@@ -5,6 +5,8 @@ use super::*;
 const OBJECT: ManifestObject<'_> =
     ManifestObject { group: "pipelines.weave.works", kind: "Pipeline", namespace: "apps", name: "podinfo" };
 
+const OTHER: ManifestObject<'_> = ManifestObject { namespace: "team-b", ..OBJECT };
+
 fn pipeline(namespace: &str, name: &str, of: &str) -> String {
     format!(
         "apiVersion: pipelines.weave.works/v1alpha1\nkind: Pipeline\nmetadata:\n  name: {name}\n  namespace: {namespace}\nspec:\n  of: {of}\n"
@@ -139,5 +141,38 @@ fn only_the_document_of_the_object_changes() {
     for (above, below) in others {
         let before = format!("{above}{}{below}", own("old"));
         assert_eq!(edit(&before), Ok(format!("{above}{}{below}", own("new"))), "{before}");
+    }
+}
+
+#[test]
+fn a_new_file_replaces_nothing() {
+    let new = |before: Option<&str>| new_manifest_file("a/b.yaml", before, &[OTHER, OBJECT], &own("new"));
+    for before in [None, Some(own("new"))] {
+        assert_eq!(new(before.as_deref()), Ok(own("new")));
+    }
+    // Also not the same object without the comments.
+    for before in ["", "a: 1\n", &own("old"), &format!("# comment\n{}", own("new")), "a: ["] {
+        assert!(matches!(new(Some(before)), Err(ManifestFileError::Taken { .. })), "{before}");
+    }
+    let written = new_manifest_file("../b.yaml", None, &[OBJECT], &own("new"));
+    assert!(matches!(written, Err(ManifestFileError::Path { .. })));
+    let two = format!("{}---\nkind: Secret\n", own("new"));
+    for (document, objects) in [(two, &[OTHER, OBJECT][..]), (own("new"), &[OTHER]), (own("new"), &[])] {
+        let written = new_manifest_file("a/b.yaml", None, objects, &document);
+        assert!(matches!(written, Err(ManifestFileError::NotEditable { .. })));
+    }
+}
+
+#[test]
+fn files_of_one_change_are_not_in_each_others_way() {
+    for (paths, is_good) in [
+        (&["a.yaml", "b/a.yaml", "b/c.yaml", "a.yaml2/b.yaml"][..], true),
+        (&["a.yaml", "a.yaml"], false),
+        (&["b/a.yaml", "B/A.yaml"], false),
+        (&["a.yaml/b.yaml", "a.yaml"], false),
+        (&["a.yaml", "a.yaml/b.yaml"], false),
+        (&["a.yaml", "../b.yaml"], false),
+    ] {
+        assert_eq!(check_manifest_paths(paths).is_ok(), is_good, "{}", paths.join(" "));
     }
 }

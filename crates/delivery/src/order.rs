@@ -8,7 +8,7 @@ use sluice_core::setters::{Update, UpdateTarget};
 
 use crate::credentials::Credentials;
 use crate::fencing::FencingToken;
-use crate::file_change::FileChange;
+use crate::file_change::RequestedChange;
 use crate::fingerprint::fingerprint;
 use crate::forge_kind::ForgeKind;
 use crate::outcome::OutdatedReason;
@@ -70,8 +70,8 @@ pub enum Values {
         /// All targets of the environment.
         places: Vec<UpdateTarget>,
     },
-    /// The text of one file, which a person requests. The order is of no promotion.
-    File(FileChange),
+    /// The texts of files, which a person requests. The order is of no promotion.
+    Files(RequestedChange),
 }
 
 /// How a promotion is delivered.
@@ -184,12 +184,12 @@ pub struct DeliveryTarget {
 }
 
 impl Order {
-    /// The order for a change request that changes one file with a pipeline. `at` is the time of the commit. It is of no
+    /// The order for a change request that changes the files of a pipeline. `at` is the time of the commit. It is of no
     /// promotion, and is delivered only: nobody follows it, and Sluice does not merge it.
-    pub fn of_file(
+    pub fn of_files(
         (namespace, pipeline): (&str, &str),
         strategy: DeliveryStrategy,
-        change: FileChange,
+        change: RequestedChange,
         at: Timestamp,
     ) -> Order {
         let key = FacetKey { kind: "Pipeline".into(), name: pipeline.into(), facet: Facet::Digest };
@@ -199,7 +199,7 @@ impl Order {
             pipeline: pipeline.into(),
             environment: String::new(),
             target: None,
-            revision: Revision::of_one(key, sha256_hex(change.after.as_bytes())),
+            revision: Revision::of_one(key, change.content_hash()),
             replaces: String::new(),
             evidence: Vec::new(),
             created: at,
@@ -212,23 +212,23 @@ impl Order {
             checks_settled: false,
             fencing_token: FencingToken::default(),
             strategy,
-            values: Values::File(change),
+            values: Values::Files(change),
             credentials: Credentials::default(),
         }
     }
 
-    /// The change of one file, with the branch that it goes to, if the order is for that.
-    pub(crate) fn file(&self) -> Option<(&FileChange, &str)> {
+    /// The change that a person requests, with the branch that it goes to, if the order is for that.
+    pub(crate) fn requested(&self) -> Option<(&RequestedChange, &str)> {
         match (&self.values, &self.strategy) {
-            (Values::File(change), DeliveryStrategy::PullRequest { base, .. }) => Some((change, base)),
-            (Values::File(change), _) => Some((change, "")),
+            (Values::Files(change), DeliveryStrategy::PullRequest { base, .. }) => Some((change, base)),
+            (Values::Files(change), _) => Some((change, "")),
             _ => None,
         }
     }
 
-    /// The head branch of all change requests for this environment (and target), or for this change of a file.
+    /// The head branch of all change requests for this environment (and target), or for this change of files.
     pub fn branch(&self) -> String {
-        if let Some((change, base)) = self.file() {
+        if let Some((change, base)) = self.requested() {
             let (namespace, pipeline) = (component(&self.namespace), component(&self.pipeline));
             return format!("sluice/{namespace}/{pipeline}/{}", change.branch_part(base));
         }

@@ -30,29 +30,34 @@ pub(crate) async fn planned_change(
     }
 }
 
-/// Reads the file of an order that changes one; `None` if there is no file, or the order is another one.
-pub(crate) async fn file(
+/// Reads the files of an order that changes files: the text of each, and `None` for one that does not exist.
+pub(crate) async fn files(
     resources: &Resources,
     order: &Order,
     began: Instant,
-) -> DeliveryResult<Option<String>> {
-    let Some((change, base)) = order.file() else { return Ok(None) };
+) -> DeliveryResult<Vec<Option<String>>> {
+    let Some((change, base)) = order.requested() else { return Ok(Vec::new()) };
+    let paths: Vec<&str> = change.files.iter().map(|file| file.path.as_str()).collect();
     let mut repository = resources.lock(order, order.repository(), None).await?;
     loop {
-        let text = read_file(&mut repository, (base, &change.path), began).await;
-        if is_final(order, &mut repository, &text) {
-            return text;
+        let texts = read_files(&mut repository, (base, &paths), began).await;
+        if is_final(order, &mut repository, &texts) {
+            return texts;
         }
     }
 }
 
-async fn read_file(
+async fn read_files(
     repository: &mut LockedRepository<'_>,
-    (branch, path): (&str, &str),
+    (branch, paths): (&str, &[&str]),
     began: Instant,
-) -> DeliveryResult<Option<String>> {
+) -> DeliveryResult<Vec<Option<String>>> {
     let commit = repository.tips(branch, began).await?.base.id;
-    Ok(file::read(repository, (branch, &commit), path).await?.map(|(_, text)| text))
+    let mut texts = Vec::new();
+    for path in paths {
+        texts.push(file::read(repository, (branch, &commit), path).await?.map(|(_, text)| text));
+    }
+    Ok(texts)
 }
 
 async fn plan(

@@ -4,22 +4,30 @@ use std::sync::Arc;
 
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::config::AuthInfo;
-use kube::core::ObjectMeta;
+use kube::core::{GroupVersionKind, ObjectMeta};
 use kube::{Api, Client, Config, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use sluice_api::snapshot::Snapshot;
 use sluice_api::{Pipeline, Promotion};
 use sluice_controller::access::AccessReviews;
-use sluice_controller::{Delivery, FileProposals, FileRequest, PlannedChanges, SnapshotReader};
+use sluice_controller::{
+    Delivery, FileProposals, FileRequest, PlannedChanges, ProposalError, SnapshotReader,
+};
 use sluice_core::access::{AccessError, Caller, Right};
+use sluice_core::fleet::Kind;
 use sluice_core::planned_change::PlannedChange;
 use sluice_core::proposed_file::ProposedFile;
-use sluice_web::{Change, ChangeError, ChangedKind, FileProposal, Hub, SeenObject};
+use sluice_web::{
+    Change, ChangeError, ChangedKind, FileProposal, Hub, ObjectName, ProposedManifest, SeenObject,
+};
 
 /// The field manager of changes that people make on the pages.
 const FIELD_MANAGER: &str = "sluice-web";
+/// The group and version in which applications are read and written.
+const HELM_RELEASE: (&str, &str) = ("helm.toolkit.fluxcd.io", "v2");
+const KUSTOMIZATION: (&str, &str) = ("kustomize.toolkit.fluxcd.io", "v1");
 /// How often a change is tried if the controller writes the object's status at the same time.
 const MAX_TRIES: usize = 5;
 
@@ -141,16 +149,59 @@ impl Hub for HubPort {
         }
     }
 
+    async fn application(&self, token: &str, kind: Kind, name: &ObjectName) -> Result<Value, ChangeError> {
+        let (group, version) = if kind == Kind::HelmRelease { HELM_RELEASE } else { KUSTOMIZATION };
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind.name()));
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(self.client_of(token)?, &name.namespace, &resource);
+        let object = api.get(&name.name).await.map_err(change_error)?;
+        serde_json::to_value(object).map_err(|error| ChangeError::Refused(error.to_string()))
+    }
+
     async fn propose(
         &self,
         caller: &Caller,
         token: &str,
         proposal: FileProposal,
     ) -> Result<ProposedFile, ChangeError> {
-        would_write(self.client_of(token)?, &proposal).await?;
-        let FileProposal { pipeline, yaml, edited, path, confirmation, .. } = proposal;
-        let request = FileRequest { pipeline, manifest: yaml, edited, path, confirmation };
-        self.git.proposals.propose(caller, request).await.map_err(ChangeError::Refused)
+        let client = self.client_of(token)?;
+        would_write(client.clone(), &proposal).await?;
+        for manifest in proposal.manifests.iter().filter(|manifest| manifest.is_on_hub) {
+            would_create(client.clone(), manifest).await?;
+        }
+        let FileProposal { pipeline, yaml, edited, path, manifests, confirmation, .. } = proposal;
+        let manifests = manifests.into_iter().map(|manifest| (manifest.path, manifest.yaml)).collect();
+        let request = FileRequest { pipeline, manifest: yaml, edited, path, manifests, confirmation };
+        self.git.proposals.propose(caller, request).await.map_err(|error| match error {
+            ProposalError::Unusable(sentence) => ChangeError::Unusable(sentence),
+            ProposalError::Failed(sentence) => ChangeError::Failed(sentence),
+        })
+    }
+}
+
+/// Makes sure that a person may create an object of Flux on the hub: the API server says so in a dry run.
+async fn would_create(client: Client, manifest: &ProposedManifest) -> Result<(), ChangeError> {
+    let unreadable = |error: serde_json::Error| ChangeError::Refused(error.to_string());
+    let object: DynamicObject = serde_json::from_value(manifest.object.clone()).map_err(unreadable)?;
+    let types = object.types.clone().unwrap_or_default();
+    let (group, version) = types.api_version.split_once('/').unwrap_or_default();
+    // The version becomes a part of the address.
+    let is_plain = version.chars().all(|c| c.is_ascii_alphanumeric());
+    if !is_plain || ![HELM_RELEASE.0, KUSTOMIZATION.0].contains(&group) {
+        return Err(ChangeError::Unusable("the manifest is no HelmRelease or Kustomization of Flux".into()));
+    }
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, &types.kind));
+    let namespace = object.namespace().unwrap_or_default();
+    let api: Api<DynamicObject> = Api::namespaced_with(client, &namespace, &resource);
+    let params = PostParams { dry_run: true, field_manager: Some(FIELD_MANAGER.into()) };
+    match api.create(&params, &object).await.map_err(change_error) {
+        Ok(_) => Ok(()),
+        Err(ChangeError::Refused(why)) => Err(ChangeError::Refused(format!(
+            "the hub does not accept {} {namespace}/{} from you: {why}. If its file is in git already, mark the target so",
+            types.kind,
+            object.name_any()
+        ))),
+        Err(error) => Err(error),
     }
 }
 

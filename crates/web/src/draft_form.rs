@@ -1,11 +1,15 @@
 //! The fields of the form for a Pipeline: their names, the draft that they make, and what a button does with it.
 
-use sluice_view::draft::{Draft, DraftEnvironment, DraftTarget};
+use sluice_view::draft::{Draft, DraftTarget};
 
 /// The most environments and targets that are read from a form: one more than the rules allow, so that the rules say so.
 const MAX_ENVIRONMENTS: usize = 17;
 const MAX_TARGETS: usize = 129;
 
+/// The name of the field with the manifest that a first set-up starts from, and of the field with the path of its files.
+pub(crate) const MANIFEST: &str = "manifest";
+/// See [`MANIFEST`].
+pub(crate) const FILES: &str = "files";
 /// The name of the buttons' field.
 pub(crate) const DO: &str = "do";
 
@@ -27,6 +31,10 @@ pub(crate) enum DraftStep {
     RemoveTarget(usize, usize),
     /// Add an environment for a place in which the application runs: a cluster as people enter it, and a namespace.
     AddPlace(String, String),
+    /// Start from the manifest that was entered.
+    UseManifest,
+    /// Start from the application in this namespace of the hub.
+    ReadApplication(String),
     /// Send the manifest as a file.
     Download,
     /// Propose the manifest in git.
@@ -41,6 +49,8 @@ impl DraftStep {
         let index = |text: &str| text.parse::<usize>().ok();
         match (word, index(first), index(second)) {
             ("check", ..) => DraftStep::Check,
+            ("use-manifest", ..) => DraftStep::UseManifest,
+            ("read-application", ..) if !first.is_empty() => DraftStep::ReadApplication(first.into()),
             ("download", ..) => DraftStep::Download,
             ("propose", ..) => DraftStep::Propose,
             ("add-environment", ..) => DraftStep::AddEnvironment,
@@ -57,6 +67,8 @@ impl DraftStep {
         match self {
             DraftStep::Look => "look".into(),
             DraftStep::Check => "check".into(),
+            DraftStep::UseManifest => "use-manifest".into(),
+            DraftStep::ReadApplication(namespace) => format!("read-application {namespace}"),
             DraftStep::Download => "download".into(),
             DraftStep::Propose => "propose".into(),
             DraftStep::AddEnvironment => "add-environment".into(),
@@ -71,6 +83,8 @@ impl DraftStep {
     pub(crate) fn apply(&self, draft: &mut Draft) {
         match self {
             DraftStep::Look | DraftStep::Check | DraftStep::Download | DraftStep::Propose => {}
+            // The page starts from them, because they take a call or a while.
+            DraftStep::UseManifest | DraftStep::ReadApplication(_) => {}
             DraftStep::AddEnvironment if draft.environments.len() < MAX_ENVIRONMENTS => {
                 draft.add_environment();
             }
@@ -92,21 +106,10 @@ impl DraftStep {
                 }
             }
             DraftStep::AddPlace(cluster, namespace) if draft.environments.len() < MAX_ENVIRONMENTS => {
-                add_place(draft, cluster, namespace);
+                draft.add_place(cluster, namespace);
             }
             DraftStep::AddEnvironment | DraftStep::RemoveEnvironment(_) | DraftStep::AddPlace(..) => {}
         }
-    }
-}
-
-/// Fills the last environment if its target is empty, or adds one.
-fn add_place(draft: &mut Draft, cluster: &str, namespace: &str) {
-    let is_empty = |environment: &DraftEnvironment| matches!(&environment.targets[..], [target] if *target == DraftTarget::default());
-    if !draft.environments.last().is_some_and(is_empty) {
-        draft.add_environment();
-    }
-    if let Some(target) = draft.environments.last_mut().and_then(|last| last.targets.last_mut()) {
-        (target.cluster, target.namespace) = (cluster.into(), namespace.into());
     }
 }
 
@@ -120,11 +123,15 @@ pub(crate) fn target_field(at: usize, target: usize, field: &str) -> String {
     format!("e{at}.t{target}.{field}")
 }
 
-/// Reads a draft from the fields of a form. Blanks around a value, and fields of other names, are ignored.
+/// Reads a draft from the fields of a form. Blanks around a value, and fields of other names, are ignored. In a manifest,
+/// blanks have a meaning, and browsers send line breaks as CR LF.
 pub(crate) fn draft(fields: &[(String, String)]) -> Draft {
     let mut draft = Draft::default();
     for (name, value) in fields {
-        set(&mut draft, name, value.trim());
+        match name.as_str() {
+            MANIFEST => draft.manifest = value.replace("\r\n", "\n"),
+            _ => set(&mut draft, name, value.trim()),
+        }
     }
     draft
 }
@@ -140,6 +147,7 @@ fn set(draft: &mut Draft, name: &str, value: &str) {
         "url" => &mut draft.delivery.url,
         "branch" => &mut draft.delivery.branch,
         "secret" => &mut draft.delivery.secret,
+        FILES => &mut draft.files,
         "ready" => &mut draft.delivery.min_ready_targets,
         _ => {
             set_environment(draft, name, value);
@@ -167,6 +175,7 @@ fn set_environment(draft: &mut Draft, name: &str, value: &str) {
                 "name" => target.name = value.into(),
                 "cluster" => target.cluster = value.into(),
                 "namespace" => target.namespace = value.into(),
+                "git" => target.in_git = !value.is_empty(),
                 _ => {}
             }
         }
@@ -203,6 +212,9 @@ mod tests {
             ("e1.approval", "yes"),
             ("e1.t2.cluster", "fleet/eu"),
             ("e1.was", "3"),
+            ("e1.t2.git", "yes"),
+            ("manifest", "  a: 1\r\n  b: 2\n"),
+            ("files", " a.yaml "),
             ("e17.name", "too many"),
             ("e99999999999999999999.name", "x"),
             ("e0.t129.name", "x"),
@@ -219,7 +231,8 @@ mod tests {
             ("dev", 1, "a")
         );
         assert_eq!((prod.approval, prod.was, prod.targets.len()), (true, Some(3), 3));
-        assert_eq!(prod.targets[2].cluster, "fleet/eu");
+        assert_eq!((prod.targets[2].cluster.as_str(), prod.targets[2].in_git), ("fleet/eu", true));
+        assert_eq!((draft.manifest.as_str(), draft.files.as_str()), ("  a: 1\n  b: 2\n", "a.yaml"));
     }
 
     #[test]
@@ -232,6 +245,8 @@ mod tests {
             (DraftStep::Check, vec![1, 2]),
             (DraftStep::Download, vec![1, 2]),
             (DraftStep::Propose, vec![1, 2]),
+            (DraftStep::UseManifest, vec![1, 2]),
+            (DraftStep::ReadApplication("apps".into()), vec![1, 2]),
             (DraftStep::AddEnvironment, vec![1, 2, 1]),
             (DraftStep::RemoveEnvironment(0), vec![2]),
             (DraftStep::RemoveEnvironment(9), vec![1, 2]),

@@ -6,8 +6,10 @@ use serde_json::Value;
 use sluice_api::snapshot::Snapshot;
 use sluice_api::{Pipeline, Promotion};
 use sluice_core::access::{AccessError, Caller, Right};
+use sluice_core::fleet::Kind;
 use sluice_core::planned_change::PlannedChange;
 use sluice_core::proposed_file::ProposedFile;
+use sluice_view::object_name::ObjectName;
 
 /// The hub, as the API and the page need it.
 pub trait Hub: Clone + Send + Sync + 'static {
@@ -42,7 +44,16 @@ pub trait Hub: Clone + Send + Sync + 'static {
     /// Changes an object in the name of whom the token identifies.
     fn change(&self, token: &str, change: Change) -> impl Future<Output = Result<(), ChangeError>> + Send;
 
-    /// Proposes the file of a Pipeline in git, for a caller whose token would be enough to write this Pipeline to the cluster.
+    /// Returns a HelmRelease or Kustomization of the hub, as the API server shows it to whom the token identifies.
+    fn application(
+        &self,
+        token: &str,
+        kind: Kind,
+        name: &ObjectName,
+    ) -> impl Future<Output = Result<Value, ChangeError>> + Send;
+
+    /// Proposes the files of a Pipeline in git, for a caller whose token would be enough to write this Pipeline, and the
+    /// manifests for the hub, to the cluster.
     fn propose(
         &self,
         caller: &Caller,
@@ -51,7 +62,7 @@ pub trait Hub: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<ProposedFile, ChangeError>> + Send;
 }
 
-/// The file of a Pipeline that a person proposes.
+/// The files of a Pipeline that a person proposes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FileProposal {
     /// The Pipeline.
@@ -62,10 +73,25 @@ pub struct FileProposal {
     pub yaml: String,
     /// The Pipeline that the person has edited; `None` for a new one.
     pub edited: Option<Pipeline>,
-    /// The path of the file.
+    /// The path of the file of the Pipeline.
     pub path: String,
+    /// The manifests of its application, each in a new file.
+    pub manifests: Vec<ProposedManifest>,
     /// The confirmation of what the person has seen; `None` to see it first.
     pub confirmation: Option<String>,
+}
+
+/// The manifest of an application that a person proposes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProposedManifest {
+    /// The path of the file.
+    pub path: String,
+    /// The manifest, as an object and as YAML.
+    pub object: Value,
+    /// See `object`.
+    pub yaml: String,
+    /// Whether the object is for the hub.
+    pub is_on_hub: bool,
 }
 
 /// A change of the spec of an object by a person.
@@ -117,6 +143,12 @@ pub enum ChangeError {
     /// The API server refuses it.
     #[error("{0}")]
     Refused(String),
+    /// Something that the person entered cannot be used.
+    #[error("{0}")]
+    Unusable(String),
+    /// The repository, its forge or Sluice itself has failed.
+    #[error("{0}")]
+    Failed(String),
     /// The API server did not answer.
     #[error("cannot ask the API server: {0}; nothing was changed as far as is known, so look again")]
     Unavailable(String),

@@ -35,7 +35,7 @@ mod trace;
 mod triggers;
 mod visible;
 
-pub use hub::{Change, ChangeError, ChangedKind, FileProposal, Hub, SeenObject};
+pub use hub::{Change, ChangeError, ChangedKind, FileProposal, Hub, ProposedManifest, SeenObject};
 pub use oidc::Options as OidcOptions;
 pub use openapi::document;
 pub use page_url::PageUrl;
@@ -43,6 +43,7 @@ pub use provider_http::{ProviderAnswer, ProviderHttp, ProviderRequest};
 pub use routes::router;
 pub use session_keys::{SessionKeyError, SessionKeys};
 pub use sign_in_options::SignInOptions;
+pub use sluice_view::object_name::ObjectName;
 pub use state::Api;
 
 use std::sync::Arc;

@@ -50,7 +50,8 @@ impl From<ChangeError> for Problem {
         let status = match error {
             ChangeError::Conflict => StatusCode::CONFLICT,
             ChangeError::Refused(_) => StatusCode::FORBIDDEN,
-            ChangeError::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            ChangeError::Unusable(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            ChangeError::Failed(_) | ChangeError::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
         };
         Problem::new(status, error.to_string())
     }

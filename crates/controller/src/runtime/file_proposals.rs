@@ -1,5 +1,6 @@
-//! Proposes the file of a Pipeline in git, for a person who may write this Pipeline to the cluster. The change request goes
-//! to the repository and branch that the Pipeline itself names, with the Secret that it names.
+//! Proposes the files of a Pipeline in git, for a person who may write this Pipeline to the cluster: the Pipeline, and
+//! manifests of its application in new files. The change request goes to the repository and branch that the Pipeline itself
+//! names, with the Secret that it names.
 
 use std::time::Duration;
 
@@ -11,11 +12,12 @@ use sluice_api::Pipeline;
 use sluice_api::pipeline::{PullRequestStrategy, Strategy};
 use sluice_core::access::Caller;
 use sluice_core::hex::hex;
-use sluice_core::proposed_file::{PlannedFile, ProposedFile};
+use sluice_core::proposed_file::{PlannedFile, PlannedFiles, ProposedFile};
 use sluice_core::slots::CallerSlots;
 use sluice_delivery::{
-    Delivered, Delivery, DeliveryStrategy, FileChange, ForgeKind, ManifestObject, Order, Settings, Values,
-    manifest_file,
+    Delivered, Delivery, DeliveryError, DeliveryStrategy, FileChange, ForgeKind, ManifestFileError,
+    ManifestObject, Order, RequestedChange, Settings, Values, check_manifest_paths, manifest_file,
+    new_manifest_file,
 };
 
 use super::credentials;
@@ -25,10 +27,18 @@ use crate::act::ActError;
 /// How many proposals are worked on or wait, of all people, of all service accounts, and of one caller.
 const MAX_PENDING: usize = 8;
 const MAX_PENDING_OF_CALLER: usize = 2;
+/// How many manifests one proposal has.
+const MAX_MANIFESTS: usize = 64;
+/// The applications whose manifests are proposed: API group and kind.
+const APPLICATIONS: [(&str, &str); 2] =
+    [("helm.toolkit.fluxcd.io", "HelmRelease"), ("kustomize.toolkit.fluxcd.io", "Kustomization")];
 /// How long one may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Why a proposal is not worked on.
 const BUSY: &str = "too many proposals are being made; try again in a moment";
+/// Why a proposal has nowhere to go.
+const NO_REPOSITORY: &str = "this pipeline opens no change requests, so it names no repository for its file: \
+     download the YAML and commit it yourself";
 /// Why a proposal is worked on no longer.
 const SLOW: &str =
     "the repository or its forge is slow; try again in a moment: a change request that was opened is found";
@@ -44,8 +54,36 @@ pub struct FileRequest {
     pub edited: Option<Pipeline>,
     /// The path of the file.
     pub path: String,
+    /// The manifests of its application, each with the path of its new file.
+    pub manifests: Vec<(String, String)>,
     /// The confirmation of what the person has seen; `None` to see it first.
     pub confirmation: Option<String>,
+}
+
+/// Why nothing is proposed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProposalError {
+    /// Something that the person entered cannot be used.
+    #[error("{0}")]
+    Unusable(String),
+    /// The repository, its forge or Sluice itself has failed.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<ManifestFileError> for ProposalError {
+    fn from(error: ManifestFileError) -> Self {
+        ProposalError::Unusable(error.to_string())
+    }
+}
+
+impl From<DeliveryError> for ProposalError {
+    fn from(error: DeliveryError) -> Self {
+        match error {
+            DeliveryError::Edit(error) => ProposalError::Unusable(error.to_string()),
+            error => ProposalError::Failed(error.to_string()),
+        }
+    }
 }
 
 /// Proposes files. Copies share the limits.
@@ -69,8 +107,12 @@ impl FileProposals {
     ///
     /// # Errors
     /// When nothing is proposed. The error is a sentence for people.
-    pub async fn propose(&self, caller: &Caller, request: FileRequest) -> Result<ProposedFile, String> {
-        let slot = self.people.take(caller).ok_or(BUSY)?;
+    pub async fn propose(
+        &self,
+        caller: &Caller,
+        request: FileRequest,
+    ) -> Result<ProposedFile, ProposalError> {
+        let slot = self.people.take(caller).ok_or_else(|| ProposalError::Failed(BUSY.into()))?;
         let (proposals, caller) = (self.clone(), caller.clone());
         // A task of its own: it ends although the person has closed the page.
         let task = tokio::spawn(async move {
@@ -83,32 +125,40 @@ impl FileProposals {
             let work = proposals.slots.run(&caller, &name, proposals.carry_out(&caller, &request));
             match tokio::time::timeout(TIMEOUT, work).await {
                 Ok(Some(done)) => done,
-                Ok(None) | Err(_) => Err(SLOW.into()),
+                Ok(None) | Err(_) => Err(ProposalError::Failed(SLOW.into())),
             }
         });
-        task.await.unwrap_or_else(|error| Err(ActError::Internal(error.to_string()).to_string()))
+        let internal = |error: tokio::task::JoinError| ActError::Internal(error.to_string()).to_string();
+        task.await.unwrap_or_else(|error| Err(ProposalError::Failed(internal(error))))
     }
 
-    async fn carry_out(&self, caller: &Caller, request: &FileRequest) -> Result<ProposedFile, String> {
+    async fn carry_out(&self, caller: &Caller, request: &FileRequest) -> Result<ProposedFile, ProposalError> {
+        let paths = request.paths();
+        check_manifest_paths(&paths)?;
         let (order, repository, branch) = self.order(caller, request).await?;
-        let before = self.delivery.file(&order).await.map_err(|error| error.to_string())?;
-        let after = new_text(request, before.as_deref())?;
-        if before.as_ref() == Some(&after) {
-            return Ok(ProposedFile::AlreadyThere);
-        }
-        let planned = PlannedFile {
-            confirmation: confirmation(&repository, &branch, &request.path, before.as_deref(), &after),
+        let before = self.delivery.files(&order).await?;
+        let after = new_texts(request, &before)?;
+        let change = |(path, (before, after)): (&&str, (Option<String>, String))| FileChange {
+            path: (*path).into(),
+            before,
+            after,
+        };
+        let files: Vec<FileChange> = paths.iter().zip(before.into_iter().zip(after)).map(change).collect();
+        let changed = files.iter().filter(|file| file.before.as_ref() != Some(&file.after));
+        let planned = PlannedFiles {
+            confirmation: confirmation(&repository, &branch, &files),
+            files: changed.map(|f| PlannedFile::new(&f.path, f.before.as_deref(), &f.after)).collect(),
             repository,
             branch,
-            path: request.path.clone(),
-            ..PlannedFile::default()
         };
-        if request.confirmation.as_ref() != Some(&planned.confirmation) {
-            return Ok(ProposedFile::Planned(planned.with_lines(before.as_deref(), &after)));
+        if planned.files.is_empty() {
+            return Ok(ProposedFile::AlreadyThere);
         }
-        let change = file_change(caller, &request.path, before, after);
-        let done = self.delivery.deliver(&Order { values: Values::File(change), ..order }).await;
-        match done.map_err(|error| error.to_string())? {
+        if request.confirmation.as_ref() != Some(&planned.confirmation) {
+            return Ok(ProposedFile::Planned(planned));
+        }
+        let change = RequestedChange { files, person: caller.name.clone() };
+        match self.delivery.deliver(&Order { values: Values::Files(change), ..order }).await? {
             Delivered::Proposed { request: opened, .. } => {
                 let name = request.pipeline.name_any();
                 let namespace = request.pipeline.namespace().unwrap_or_default();
@@ -116,9 +166,10 @@ impl FileProposals {
                     person = caller.name,
                     pipeline = format!("{namespace}/{name}"),
                     path = request.path,
+                    manifests = request.manifests.len(),
                     repository = planned.repository,
                     change_request = opened.url,
-                    "a person has proposed the file of a pipeline"
+                    "a person has proposed the files of a pipeline"
                 );
                 Ok(ProposedFile::Opened { number: opened.number, url: opened.url, notes: opened.notes })
             }
@@ -126,31 +177,38 @@ impl FileProposals {
         }
     }
 
-    /// Returns the order to read and write the file, with its repository and branch.
-    async fn order(&self, caller: &Caller, request: &FileRequest) -> Result<(Order, String, String), String> {
+    /// Returns the order to read and write the files, with its repository and branch.
+    async fn order(
+        &self,
+        caller: &Caller,
+        request: &FileRequest,
+    ) -> Result<(Order, String, String), ProposalError> {
         let promotion = request.pipeline.spec.promotion.as_ref();
-        let strategy = promotion.and_then(|promotion| promotion.strategy.as_ref()).and_then(strategy);
+        let named = promotion.and_then(|promotion| promotion.strategy.as_ref());
+        let strategy = named.and_then(|named| strategy(named, !request.manifests.is_empty()));
         let Some((strategy, named)) = strategy else {
-            return Err("this pipeline opens no change requests, so it names no repository for its file: \
-                        download the YAML and commit it yourself"
-                .into());
+            return Err(ProposalError::Unusable(NO_REPOSITORY.into()));
         };
         let (namespace, name) =
             (request.pipeline.namespace().unwrap_or_default(), request.pipeline.name_any());
-        let change = file_change(caller, &request.path, None, String::new());
-        let order = Order::of_file((&namespace, &name), strategy, change, Timestamp::now());
+        let unread = |path: &str| FileChange { path: path.into(), before: None, after: String::new() };
+        let files = request.paths().into_iter().map(unread).collect();
+        let change = RequestedChange { files, person: caller.name.clone() };
+        let order = Order::of_files((&namespace, &name), strategy, change, Timestamp::now());
         let secret = Some(named.secret_ref.name.clone());
         let read = credentials::read(&self.client, &namespace, &order.strategy, secret).await;
-        let credentials = read.result.map_err(|error| error.to_string())?;
+        let credentials = read.result.map_err(|error| ProposalError::Failed(error.to_string()))?;
         Ok((Order { credentials, ..order }, named.url.clone(), named.base_branch.clone()))
     }
 }
 
 /// Returns how the change requests of a Pipeline are opened. Titles, labels and the merge are for promotions: a file of a
-/// person is always merged by people.
-fn strategy(strategy: &Strategy) -> Option<(DeliveryStrategy, &PullRequestStrategy)> {
+/// person is always merged by people. One with manifests is a draft, because a repository may have rules that merge what
+/// Sluice opens for promotions.
+fn strategy(strategy: &Strategy, has_manifests: bool) -> Option<(DeliveryStrategy, &PullRequestStrategy)> {
     let named = strategy.pull_request.as_ref()?;
     let settings = Settings {
+        draft: has_manifests,
         reviewers: named.reviewers.clone(),
         assignees: named.assignees.clone(),
         api_url: named.api_url.clone(),
@@ -161,12 +219,42 @@ fn strategy(strategy: &Strategy) -> Option<(DeliveryStrategy, &PullRequestStrate
     Some((DeliveryStrategy::PullRequest { forge, url, base, settings }, named))
 }
 
-fn file_change(caller: &Caller, path: &str, before: Option<String>, after: String) -> FileChange {
-    FileChange { path: path.into(), before, after, person: caller.name.clone() }
+impl FileRequest {
+    /// Returns the paths of all files. The first one is that of the Pipeline.
+    fn paths(&self) -> Vec<&str> {
+        let manifests = self.manifests.iter().map(|(path, _)| path.as_str());
+        std::iter::once(self.path.as_str()).chain(manifests).collect()
+    }
 }
 
-/// Returns the new text of the file.
-fn new_text(request: &FileRequest, before: Option<&str>) -> Result<String, String> {
+/// Returns the new texts of all files. `before` are their texts now.
+fn new_texts(request: &FileRequest, before: &[Option<String>]) -> Result<Vec<String>, ProposalError> {
+    if request.manifests.len() > MAX_MANIFESTS {
+        return Err(ProposalError::Unusable(format!("propose at most {MAX_MANIFESTS} manifests at once")));
+    }
+    let now = |at: usize| before.get(at).and_then(Option::as_deref);
+    let mut texts = vec![new_text(request, now(0))?];
+    let objects = applications(&request.pipeline);
+    for (at, (path, manifest)) in request.manifests.iter().enumerate() {
+        texts.push(new_manifest_file(path, now(at + 1), &objects, manifest)?);
+    }
+    Ok(texts)
+}
+
+/// Returns the objects whose manifests may be proposed: the application of a Pipeline in the namespace of each target.
+fn applications(pipeline: &Pipeline) -> Vec<ManifestObject<'_>> {
+    let Some(app) = &pipeline.spec.app_ref else { return Vec::new() };
+    let group = app.api_version.split('/').next().unwrap_or_default();
+    if !APPLICATIONS.contains(&(group, app.kind.as_str())) {
+        return Vec::new();
+    }
+    let targets = pipeline.spec.environments.iter().flat_map(|environment| &environment.targets);
+    let object = |namespace| ManifestObject { group, kind: &app.kind, namespace, name: &app.name };
+    targets.map(|target| object(&target.namespace)).collect()
+}
+
+/// Returns the new text of the file of the Pipeline.
+fn new_text(request: &FileRequest, before: Option<&str>) -> Result<String, ManifestFileError> {
     let metadata = &request.pipeline.metadata;
     let object = ManifestObject {
         group: sluice_api::GROUP,
@@ -177,7 +265,6 @@ fn new_text(request: &FileRequest, before: Option<&str>) -> Result<String, Strin
     let is_edited = request.edited.as_ref().map(|edited| move |document: &Value| is_same(document, edited));
     let is_edited = is_edited.as_ref().map(|is_edited| is_edited as &dyn Fn(&Value) -> bool);
     manifest_file(&request.path, before, object, &request.manifest, is_edited)
-        .map_err(|error| error.to_string())
 }
 
 /// Whether a document has the spec of a Pipeline. The API server has added the defaults to one of them.
@@ -185,10 +272,12 @@ fn is_same(document: &Value, pipeline: &Pipeline) -> bool {
     serde_json::from_value::<Pipeline>(document.clone()).is_ok_and(|written| written.spec == pipeline.spec)
 }
 
-/// Returns what confirms the change of one text into another one, in one place.
-fn confirmation(repository: &str, branch: &str, path: &str, before: Option<&str>, after: &str) -> String {
+/// Returns what confirms the change of all texts, in one place.
+fn confirmation(repository: &str, branch: &str, files: &[FileChange]) -> String {
     let mut hash = Sha256::new();
-    for part in [Some(repository), Some(branch), Some(path), before, Some(after)] {
+    let texts =
+        files.iter().flat_map(|f| [Some(f.path.as_str()), f.before.as_deref(), Some(f.after.as_str())]);
+    for part in [Some(repository), Some(branch)].into_iter().chain(texts) {
         let length = part.map_or("none".into(), |part| part.len().to_string());
         hash.update(format!("{length}:"));
         hash.update(part.unwrap_or_default());
@@ -202,16 +291,81 @@ mod tests {
 
     #[test]
     fn a_confirmation_is_for_one_change_of_one_file() {
-        let of = confirmation("r", "main", "a.yaml", None, "b");
+        let file = |path: &str, before: Option<&str>, after: &str| FileChange {
+            path: path.into(),
+            before: before.map(String::from),
+            after: after.into(),
+        };
+        let one = || file("a.yaml", None, "b");
+        let of = confirmation("r", "main", &[one()]);
         for other in [
-            confirmation("s", "main", "a.yaml", None, "b"),
-            confirmation("r", "live", "a.yaml", None, "b"),
-            confirmation("r", "main", "b.yaml", None, "b"),
-            confirmation("r", "main", "a.yaml", Some(""), "b"),
-            confirmation("r", "main", "a.yaml", None, "c"),
+            confirmation("s", "main", &[one()]),
+            confirmation("r", "live", &[one()]),
+            confirmation("r", "main", &[file("b.yaml", None, "b")]),
+            confirmation("r", "main", &[file("a.yaml", Some(""), "b")]),
+            confirmation("r", "main", &[file("a.yaml", None, "c")]),
+            confirmation("r", "main", &[one(), file("b.yaml", None, "b")]),
+            confirmation("r", "main", &[]),
         ] {
             assert_ne!(of, other);
         }
+    }
+
+    /// A request for a manifest of the HelmRelease podinfo in the namespace dev, with some of its words replaced.
+    fn with_manifest(pipeline: [&str; 2], from: &str, to: &str) -> FileRequest {
+        let [kind, group] = pipeline;
+        let manifest = "apiVersion: pipelines.weave.works/v1alpha1\nkind: Pipeline\nmetadata: {name: podinfo, namespace: apps}\n";
+        let pipeline = serde_json::json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
+            "metadata": {"name": "podinfo", "namespace": "apps"},
+            "spec": {"appRef": {"apiVersion": format!("{group}/v2"), "kind": kind, "name": "podinfo"},
+                "environments": [{"name": "dev", "targets": [{"namespace": "dev"}]}]}});
+        let release = "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: podinfo, namespace: dev}\nspec: {}\n";
+        assert!(release.contains(from), "{from}");
+        FileRequest {
+            pipeline: serde_json::from_value(pipeline).unwrap(),
+            manifest: manifest.into(),
+            edited: None,
+            path: "pipeline.yaml".into(),
+            manifests: vec![("dev/podinfo.yaml".into(), release.replacen(from, to, 1))],
+            confirmation: None,
+        }
+    }
+
+    #[test]
+    fn a_manifest_is_the_application_in_the_namespace_of_a_target_and_nothing_else() {
+        let release = ["HelmRelease", "helm.toolkit.fluxcd.io"];
+        let good = with_manifest(release, "spec", "spec");
+        let texts = new_texts(&good, &[None, None]).unwrap();
+        assert_eq!(texts, [good.manifest.clone(), good.manifests[0].1.clone()]);
+        for (from, to) in [
+            ("namespace: dev", "namespace: kube-system"),
+            ("namespace: dev", "namespace: [dev]"),
+            (", namespace: dev", ""),
+            ("name: podinfo", "name: other"),
+            ("kind: HelmRelease", "kind: Secret"),
+            ("kind: HelmRelease", "kind: Kustomization"),
+            ("helm.toolkit.fluxcd.io", "evil.example.com"),
+            ("spec: {}\n", "spec: {}\n---\nkind: Secret\n"),
+            ("spec: {}\n", "spec: ["),
+        ] {
+            let refused = new_texts(&with_manifest(release, from, to), &[None, None]);
+            assert!(matches!(refused, Err(ProposalError::Unusable(_))), "{from} {to}: {refused:?}");
+        }
+        // The Pipeline names another application than one of Flux.
+        for (kind, group) in [
+            ("Secret", ""),
+            ("ClusterRole", "rbac.authorization.k8s.io"),
+            ("HelmRelease", "evil.example.com"),
+        ] {
+            let to = format!("{group}/v2\nkind: {kind}");
+            let request = with_manifest([kind, group], "helm.toolkit.fluxcd.io/v2\nkind: HelmRelease", &to);
+            assert!(new_texts(&request, &[None, None]).is_err(), "{kind}");
+        }
+        let taken = new_texts(&good, &[None, Some("a: 1\n".into())]).unwrap_err();
+        assert!(taken.to_string().contains("dev/podinfo.yaml is in the repository already"), "{taken}");
+        let mut many = good.clone();
+        many.manifests = vec![good.manifests[0].clone(); MAX_MANIFESTS + 1];
+        assert!(new_texts(&many, &[]).is_err());
     }
 
     #[test]

@@ -143,7 +143,7 @@ fn changes(values: &[(String, SetValue)]) -> Vec<String> {
 
 /// The default body, with at most this many UTF-16 units.
 fn default_body(order: &Order, values: &[(String, SetValue)], most: usize) -> String {
-    if let Some((change, _)) = order.file() {
+    if let Some((change, _)) = order.requested() {
         return change.body(&order.namespace, &order.pipeline);
     }
     let end = "\nMerge it to deliver the revision. Closing it without merging rejects this promotion.";

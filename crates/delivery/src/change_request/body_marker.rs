@@ -5,7 +5,7 @@ use crate::order::Order;
 
 /// The marker of an order: a comment in HTML, or the definition of a link if the forge shows comments.
 pub(crate) fn marker(order: &Order, hides_comments: bool) -> String {
-    let says = match order.file() {
+    let says = match order.requested() {
         Some((change, base)) => format!("{} {}", percent_encoded(&order.owner()), change.marker(base)),
         None => format!("{} {}", percent_encoded(&order.subject()), promotion_key(&order.known_by())),
     };

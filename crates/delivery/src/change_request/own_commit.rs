@@ -24,8 +24,8 @@ impl ChangeRequestJob<'_> {
     ) -> DeliveryResult<bool> {
         let (base, content) = (self.target.base, self.order.content_key());
         let [parent] = &commit.parents[..] else { return Ok(false) };
-        let is_file = self.order.file().is_some();
-        if !is_file && !commit.carries(&self.order.known_by()) {
+        let is_requested = self.order.requested().is_some();
+        if !is_requested && !commit.carries(&self.order.known_by()) {
             return Ok(false);
         }
         // The content of the commit does not change. That of the base branch does.
@@ -37,8 +37,8 @@ impl ChangeRequestJob<'_> {
         }
         if !repository.remembers_own(base, &content, &commit.id) {
             let Some(mut new) = self.commit_on(repository, parent).await? else { return Ok(false) };
-            // No record has the time of an order for a file.
-            if is_file && let Some(date) = commit.date() {
+            // No record has the time of an order for files.
+            if is_requested && let Some(date) = commit.date() {
                 new.date = date;
             }
             if !repository.is_made_of(commit, parent, &new).await? {

@@ -92,7 +92,7 @@ impl ChangeRequestJob<'_> {
             // There was a change request if its commit was found outdated, or another process has pushed the commit: if
             // the change request has ended since, that counts.
             None if (self.order.rebuild.is_some() || is_found)
-                && self.order.file().is_none()
+                && self.order.requested().is_none()
                 && let Some(done) = self.find_earlier().await? =>
             {
                 return Ok(done);

@@ -1,10 +1,10 @@
-//! Sets the text of one file, if the file has the text that a person has seen.
+//! Sets the texts of files, if each file has the text that a person has seen.
 
 use sluice_core::setters::EditedFile;
 
 use super::error::EditError;
 use crate::error::{DeliveryError, DeliveryResult};
-use crate::file_change::FileChange;
+use crate::file_change::{FileChange, RequestedChange};
 use crate::git::{LockedRepository, ReadFile};
 use crate::manifest_file::check_manifest_path;
 
@@ -28,8 +28,20 @@ pub(crate) async fn read(
     }
 }
 
-/// Sets the text of a file.
+/// Sets the texts of all files.
 pub(super) async fn edit(
+    change: &RequestedChange,
+    repository: &LockedRepository<'_>,
+    at: (&str, &str),
+) -> DeliveryResult<Vec<(ReadFile, EditedFile)>> {
+    let mut edited = Vec::new();
+    for file in &change.files {
+        edited.push(edit_one(file, repository, at).await?);
+    }
+    Ok(edited)
+}
+
+async fn edit_one(
     change: &FileChange,
     repository: &LockedRepository<'_>,
     at: (&str, &str),

@@ -55,7 +55,7 @@ pub(crate) async fn edit(
             let order = order.clone();
             (computed(move || set_marked(&order, found)).await?, unread)
         }
-        Values::File(change) => (vec![file::edit(change, repository, (branch, commit)).await?], Vec::new()),
+        Values::Files(change) => (file::edit(change, repository, (branch, commit)).await?, Vec::new()),
         Values::Listed { updates, places } => {
             let wrong = |error| {
                 let (repository, branch) = (url.clone(), branch.to_string());

@@ -1,7 +1,7 @@
-//! The change of one file that a person requests: by change request, once, and only for the text that the person has seen.
+//! The change of files that a person requests: by change request, once, and only for the texts that the person has seen.
 
 use jiff::Timestamp;
-use sluice_delivery::{Delivered, FileChange, Order};
+use sluice_delivery::{Delivered, FileChange, Order, RequestedChange};
 
 use crate::any_forge::ForgeFixture;
 use crate::contract::proposed;
@@ -9,23 +9,26 @@ use crate::fixture::{FILE, bench, git};
 
 const PATH: &str = "apps/pipelines/podinfo.yaml";
 
-fn change(path: &str, before: Option<&str>, after: &str) -> FileChange {
-    let person = "anna".into();
-    FileChange { path: path.into(), before: before.map(String::from), after: after.into(), person }
+fn file(path: &str, before: Option<&str>, after: &str) -> FileChange {
+    FileChange { path: path.into(), before: before.map(String::from), after: after.into() }
+}
+
+fn change(path: &str, before: Option<&str>, after: &str) -> RequestedChange {
+    RequestedChange { files: vec![file(path, before, after)], person: "anna".into() }
 }
 
 /// The order of a person for the repository of a fixture. Each one has another time, as after another click.
-fn order(fixture: &ForgeFixture, change: FileChange, second: i64) -> Order {
+fn order(fixture: &ForgeFixture, change: RequestedChange, second: i64) -> Order {
     let of = fixture.order("6.1.8");
     let at = Timestamp::from_second(1_700_000_000 + second).unwrap();
-    let order = Order::of_file(("apps", "podinfo"), of.strategy, change, at);
+    let order = Order::of_files(("apps", "podinfo"), of.strategy, change, at);
     Order { credentials: of.credentials, ..order }
 }
 
 async fn a_file_is_proposed_once(fixture: ForgeFixture) {
     let new = change(PATH, None, "a: 1\n");
     let one = order(&fixture, new.clone(), 1);
-    assert_eq!(bench().delivery.file(&one).await.unwrap(), None);
+    assert_eq!(bench().delivery.files(&one).await.unwrap(), [None]);
     let request = proposed(&bench().delivery, &one).await;
     assert!(request.branch.starts_with("sluice/apps/podinfo/@"), "{}", request.branch);
     assert_eq!(fixture.repo().read(&request.branch, PATH).unwrap(), "a: 1\n");
@@ -55,7 +58,7 @@ async fn a_file_is_proposed_once(fixture: ForgeFixture) {
 
     // An edit, for the text that the person has seen.
     let edit = order(&fixture, change(PATH, Some("a: 1\n"), "a: 2\n"), 5);
-    assert_eq!(bench().delivery.file(&edit).await.unwrap().as_deref(), Some("a: 1\n"));
+    assert_eq!(bench().delivery.files(&edit).await.unwrap(), [Some("a: 1\n".into())]);
     let edited = proposed(&bench().delivery, &edit).await;
     assert_eq!(fixture.repo().read(&edited.branch, PATH).unwrap(), "a: 2\n");
     let unseen = order(&fixture, change(PATH, Some("a: 0\n"), "a: 3\n"), 6);
@@ -73,6 +76,46 @@ async fn a_file_is_proposed_once_at_gitea() {
 #[tokio::test]
 async fn a_file_is_proposed_once_at_github() {
     a_file_is_proposed_once(ForgeFixture::github().await).await;
+}
+
+async fn several_files_are_one_change_request(fixture: ForgeFixture) {
+    let files =
+        [file(PATH, None, "a: 1\n"), file("dev/b.yaml", None, "b: 1\n"), file("prod/b.yaml", None, "b: 2\n")];
+    let change = RequestedChange { files: files.to_vec(), person: "anna".into() };
+    let one = order(&fixture, change.clone(), 1);
+    assert_eq!(bench().delivery.files(&one).await.unwrap(), [None, None, None]);
+    let request = proposed(&bench().delivery, &one).await;
+    for file in &files {
+        assert_eq!(fixture.repo().read(&request.branch, &file.path).unwrap(), file.after);
+    }
+    assert_eq!(fixture.repo().files(&request.branch).unwrap().len(), 4);
+    let [pull] = &fixture.pulls().await[..] else { panic!("one change request") };
+    assert_eq!(pull.title, "Add pipeline apps/podinfo and 2 manifests");
+    assert!(files.iter().all(|file| pull.body.contains(&file.path)), "{}", pull.body);
+    assert_eq!(proposed(&bench().delivery, &order(&fixture, change.clone(), 2)).await, request);
+
+    // Somebody adds one of the files: it is not overwritten, and no other file is proposed either.
+    fixture.commit("other", &[("prod/b.yaml", "b: 3\n")]);
+    let texts = bench().delivery.files(&one).await.unwrap();
+    assert_eq!(texts, [None, None, Some("b: 3\n".into())]);
+    let error = bench().delivery.deliver(&order(&fixture, change.clone(), 3)).await.unwrap_err();
+    assert_eq!(error.reason(), "FileChanged", "{error}");
+    assert!(error.to_string().contains("prod/b.yaml"), "{error}");
+    // The same text is no change.
+    fixture.commit("same", &[("prod/b.yaml", "b: 2\n")]);
+    let again = proposed(&bench().delivery, &order(&fixture, change, 4)).await;
+    let changed = fixture.repo().log(&again.branch).unwrap().remove(0);
+    assert!(changed.body.contains("dev/b.yaml"), "{}", changed.body);
+}
+
+#[tokio::test]
+async fn several_files_are_one_change_request_at_gitea() {
+    several_files_are_one_change_request(ForgeFixture::gitea("file-changes").await).await;
+}
+
+#[tokio::test]
+async fn several_files_are_one_change_request_at_github() {
+    several_files_are_one_change_request(ForgeFixture::github().await).await;
 }
 
 #[tokio::test]
@@ -109,12 +152,17 @@ async fn no_link_submodule_or_setting_of_a_repository_is_replaced() {
         ("real/../a.yaml", "no folder and no file may begin with a dot"),
     ] {
         let order = order(&fixture, change(path, None, "a: 1\n"), 1);
-        let error = bench.delivery.file(&order).await.unwrap_err();
+        let error = bench.delivery.files(&order).await.unwrap_err();
         assert!(error.to_string().contains(words), "{path}: {error}");
         let error = bench.delivery.deliver(&order).await.unwrap_err();
         assert_eq!(error.reason(), "FileNotWritable", "{path}: {error}");
     }
+    // One bad path is enough.
+    let files = vec![file("b.yaml", None, "b: 1\n"), file("link/a.yaml", None, "a: 1\n")];
+    let order_of_both = order(&fixture, RequestedChange { files, person: "anna".into() }, 1);
+    let error = bench.delivery.deliver(&order_of_both).await.unwrap_err();
+    assert_eq!(error.reason(), "FileNotWritable", "{error}");
     assert_eq!(repo.branches().unwrap(), before);
     let plain = order(&fixture, change("real/a.yaml", None, ""), 1);
-    assert_eq!(bench.delivery.file(&plain).await.unwrap().as_deref(), Some("a: 1\n"));
+    assert_eq!(bench.delivery.files(&plain).await.unwrap(), [Some("a: 1\n".into())]);
 }

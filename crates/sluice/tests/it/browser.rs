@@ -13,7 +13,13 @@ use crate::place::TestNamespace;
 use crate::{people, run};
 
 /// Opens a page as a person with these rights, who signs in first.
-async fn opened(place: &TestNamespace, base: &str, name: &str, rules: Value, path: &str) -> Result<Browser> {
+pub async fn opened(
+    place: &TestNamespace,
+    base: &str,
+    name: &str,
+    rules: Value,
+    path: &str,
+) -> Result<Browser> {
     let token = people::token(place, name, rules).await?;
     let browser = Browser::start().await?;
     browser.open(&format!("{base}{path}")).await?;

@@ -89,4 +89,16 @@ impl Draft {
         };
         self.environments.push(environment);
     }
+
+    /// Fills the last environment if its target is empty, or adds one, for a place in which the application runs.
+    pub fn add_place(&mut self, cluster: &str, namespace: &str) {
+        let is_empty = |environment: &DraftEnvironment| matches!(&environment.targets[..], [target] if *target == DraftTarget::default());
+        if !self.environments.last().is_some_and(is_empty) {
+            self.add_environment();
+        }
+        if let Some(target) = self.environments.last_mut().and_then(|last| last.targets.last_mut()) {
+            let (cluster, namespace) = (cluster.into(), namespace.into());
+            *target = DraftTarget { cluster, namespace, in_git: true, ..DraftTarget::default() };
+        }
+    }
 }

@@ -123,7 +123,11 @@ fn unreadable(error: &Error) -> ApplicationError {
 fn kind(object: &Value) -> Result<Kind, ApplicationError> {
     let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
     let (version, kind) = (text("apiVersion"), text("kind"));
-    let group = version.split_once('/').map_or("", |(group, _)| group);
+    let (group, version) = version.split_once('/').unwrap_or_default();
+    // It becomes a part of an address of the API server.
+    if !version.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit()) {
+        return Err(ApplicationError::Kind);
+    }
     match (group, kind) {
         ("helm.toolkit.fluxcd.io", "HelmRelease") => Ok(Kind::HelmRelease),
         ("kustomize.toolkit.fluxcd.io", "Kustomization") => Ok(Kind::Kustomization),

@@ -44,17 +44,19 @@ pub enum ApplicationError {
     )]
     Kind,
     /// The name cannot be used.
-    #[error("metadata.name is not a name of Kubernetes: lower-case letters, digits, - and . only")]
+    #[error("the value metadata.name is not a name of Kubernetes: lower-case letters, digits, - and . only")]
     Name,
     /// The namespace cannot be used.
-    #[error("metadata.namespace is not a namespace of Kubernetes: lower-case letters, digits and - only")]
+    #[error(
+        "the value metadata.namespace is not a namespace of Kubernetes: lower-case letters, digits and - only"
+    )]
     Namespace,
     /// There is no spec.
     #[error("the manifest has no spec: paste the whole manifest")]
     NoSpec,
     /// A promoted value is a substitution.
     #[error(
-        "{field} is a substitution of Flux, and a marker needs one value: write the version, or paste the output of kubectl get -o yaml"
+        "the value {field} is a substitution of Flux, and a marker needs one value: write the version, or paste the output of kubectl get -o yaml"
     )]
     Substitution {
         /// The path of the value.
@@ -62,7 +64,7 @@ pub enum ApplicationError {
     },
     /// A promoted value cannot be one.
     #[error(
-        "{field} is not a version that Sluice can promote: write one such as \"1.2.3\", in quotes if it is a number"
+        "the value {field} is not a version that Sluice can promote: write one such as \"1.2.3\", in quotes if it is a number"
     )]
     Value {
         /// The path of the value.
@@ -70,7 +72,7 @@ pub enum ApplicationError {
     },
     /// The version is a range, and the manifest does not say which version runs.
     #[error(
-        "spec.chart.spec.version is a range or empty, and the manifest does not say which version runs: write the version, or paste the output of kubectl get helmrelease -o yaml, with its status"
+        "the value spec.chart.spec.version is a range or empty, and the manifest does not say which version runs: write the version, or paste the output of kubectl get helmrelease -o yaml, with its status"
     )]
     Range,
     /// The chart's version is in another object.
@@ -96,7 +98,7 @@ pub enum ApplicationError {
     },
     /// No value can be promoted.
     #[error(
-        "spec.images has no newTag, so the Kustomization has no value to promote: add the images with their tags to spec.images"
+        "the list spec.images has no newTag, so the Kustomization has no value to promote: add the images with their tags to spec.images"
     )]
     NoImages,
     /// An image has a digest.

@@ -52,6 +52,10 @@ pub(super) fn marked_yaml(
     for (at, value) in promoted.iter().enumerate() {
         text = with_marker(&text, &format!("{PLACEHOLDER}{at}-"), value, of)?;
     }
+    // One in a text of the manifest would be for this pipeline or another one.
+    if text.matches(MARKER_KEY).count() != promoted.len() {
+        return Err(format!("the manifest has a text with {MARKER_KEY} in it, as markers have: remove it"));
+    }
     for value in promoted {
         put(&mut object, &value.pointer, value.value.clone().into());
     }

@@ -7,8 +7,6 @@ mod marked_yaml;
 mod notes;
 mod promoted;
 
-use std::collections::BTreeSet;
-
 use serde_json::Value;
 use sluice_api::Pipeline;
 use sluice_api::pipeline::{Environment, Target};
@@ -16,13 +14,15 @@ use sluice_core::dns_name::{is_label, is_subdomain};
 use sluice_core::manifest_path;
 use sluice_core::setters::{UpdateTarget, filled};
 
-use crate::draft::Draft;
+use crate::draft::{Draft, DraftTarget};
 pub use application::{Application, MAX_BYTES};
 pub use error::ApplicationError;
 use marked_yaml::{MarkedEnvironment, marked_yaml, marker, put};
 
 /// How many files one set-up has at most.
 pub const MAX_FILES: usize = 64;
+/// How many bytes all files have at most.
+const MAX_TOTAL_BYTES: usize = 1 << 20;
 /// Fields of the spec that follow the namespace of the object if they name it.
 const NAMESPACES: [&str; 2] = ["/spec/targetNamespace", "/spec/storageNamespace"];
 
@@ -71,43 +71,76 @@ impl FirstSetup {
     /// Returns the files for the environments of a draft. `pipeline` is the Pipeline that the draft makes.
     pub fn of(application: &Application, draft: &Draft, pipeline: &Pipeline) -> FirstSetup {
         let mut setup = FirstSetup { notes: notes::notes(application), ..FirstSetup::default() };
-        let is_of_pipeline =
-            (draft.app_kind.as_str(), &draft.app_name) == (application.kind.name(), &application.name);
-        let other = (!is_of_pipeline).then(|| {
-            let (kind, name) = (application.kind.name(), &application.name);
-            format!(
-                "the application of the pipeline is {} {}, and the manifest is {kind} {name}: use one of them for both",
-                draft.app_kind, draft.app_name
-            )
-        });
-        if let Some(problem) = unnamed(draft, pipeline).or(other) {
+        if let Some(problem) = unnamed(draft, pipeline).or_else(|| other_application(application, draft)) {
             setup.problems.push(problem);
             return setup;
         }
+        let entered =
+            |at: usize, n: usize| draft.environments.get(at).and_then(|entered| entered.targets.get(n));
         for (at, environment) in pipeline.spec.environments.iter().enumerate() {
-            for (n, target) in environment.target_names().into_iter().enumerate() {
-                let place = (environment, &environment.targets[n], target);
-                let entered = draft.environments.get(at).and_then(|entered| entered.targets.get(n));
-                if entered.is_some_and(|entered| entered.in_git) {
-                    setup.in_git.push(by_hand(application, draft, place));
-                } else if setup.files.len() == MAX_FILES {
-                    setup.problems.push(format!("there are more than {MAX_FILES} new files: mark targets whose files are in git already, or begin with fewer targets"));
-                    break;
-                } else {
-                    match file(application, draft, place) {
-                        Ok(file) => setup.files.push(file),
-                        Err(problem) => setup.problems.push(problem),
-                    }
+            for (n, name) in environment.target_names().into_iter().enumerate() {
+                let place = (environment, &environment.targets[n], name);
+                match entered(at, n).is_some_and(|entered| entered.in_git) {
+                    true => setup.in_git.push(by_hand(application, draft, place)),
+                    // One problem is enough: each file costs time.
+                    false if setup.problems.is_empty() => setup.add(file(application, draft, place)),
+                    false => {}
                 }
             }
         }
-        setup.problems.extend(repeated(&setup.files));
-        let mut seen = BTreeSet::new();
-        setup.problems.retain(|problem| seen.insert(problem.clone()));
         if !setup.problems.is_empty() {
             setup.files.clear();
         }
         setup
+    }
+
+    /// Adds a file, unless it is in the way of another one or the files become too many.
+    fn add(&mut self, file: Result<ApplicationFile, String>) {
+        let added = file.and_then(|file| {
+            let total: usize = self.files.iter().map(|file| file.yaml.len()).sum();
+            if self.files.len() == MAX_FILES || total + file.yaml.len() > MAX_TOTAL_BYTES {
+                return Err(format!(
+                    "there are more than {MAX_FILES} new files, or more than 1 MiB: begin with fewer targets, or mark targets whose manifests are in git already"
+                ));
+            }
+            match self.files.iter().any(|other| other.path.eq_ignore_ascii_case(&file.path)) {
+                true => Err(format!(
+                    "several targets have the file {}: put {{environment}}, {{target}}, {{cluster}} or {{namespace}} into the path",
+                    file.path
+                )),
+                false => Ok(file),
+            }
+        });
+        match added {
+            Ok(file) => self.files.push(file),
+            Err(problem) => self.problems.push(problem),
+        }
+    }
+}
+
+impl Draft {
+    /// Fills what a first set-up from an application needs, and keeps what was entered already. `place` is the cluster where
+    /// it runs, as people enter it, if that is known.
+    pub fn start_from(&mut self, application: &Application, place: Option<&str>) {
+        (self.app_kind, self.app_name) = (application.kind.name().into(), application.name.clone());
+        if self.name.is_empty() {
+            self.name.clone_from(&application.name);
+        }
+        if self.files.is_empty() {
+            self.files = format!("apps/{{environment}}/{}.yaml", application.name);
+        }
+        if application.namespace.is_empty() {
+            return;
+        }
+        let is_there = |target: &DraftTarget| {
+            target.namespace == application.namespace && place.is_none_or(|cluster| cluster == target.cluster)
+        };
+        let is_known = self.environments.iter().flat_map(|environment| &environment.targets).any(is_there);
+        if let Some(cluster) = place.filter(|_| !is_known) {
+            self.add_place(cluster, &application.namespace);
+        }
+        let targets = self.environments.iter_mut().flat_map(|environment| &mut environment.targets);
+        targets.filter(|target| is_there(target)).for_each(|target| target.in_git = true);
     }
 }
 
@@ -121,6 +154,17 @@ fn unnamed(draft: &Draft, pipeline: &Pipeline) -> Option<String> {
         && environments.iter().all(|e| is_label(&e.name) && e.targets.iter().all(|t| is_label(&t.namespace)));
     (!are_named).then(|| {
         "the files appear when the pipeline and each environment have a name and a namespace".to_string()
+    })
+}
+
+/// Returns the problem if the Pipeline is for another application.
+fn other_application(application: &Application, draft: &Draft) -> Option<String> {
+    let (kind, name) = (application.kind.name(), &application.name);
+    ((draft.app_kind.as_str(), &draft.app_name) != (kind, name)).then(|| {
+        format!(
+            "the application of the pipeline is {} {}, and the manifest is {kind} {name}: use one of them for both",
+            draft.app_kind, draft.app_name
+        )
     })
 }
 
@@ -170,16 +214,6 @@ fn file(
     }
     let is_on_hub = target.cluster_ref.is_none();
     Ok(ApplicationFile { environment: environment.name.clone(), target: name, is_on_hub, path, yaml, object })
-}
-
-/// Returns the problem of the first path that several files have.
-fn repeated(files: &[ApplicationFile]) -> Option<String> {
-    let mut seen = BTreeSet::new();
-    let twice = files.iter().find(|file| !seen.insert(file.path.to_ascii_lowercase()))?;
-    Some(format!(
-        "several targets have the file {}: put {{environment}}, {{target}}, {{cluster}} or {{namespace}} into the path",
-        twice.path
-    ))
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub(super) fn notes(application: &Application) -> Vec<String> {
             let before = value.before.as_deref()?;
             let before = if before.is_empty() { "empty" } else { before };
             Some(format!(
-                "{} was {before}: the files have {}, which runs now, because a marker needs one version",
+                "the value {} was {before}: the files have {}, which runs now, because a marker needs one version",
                 field_of(&value.pointer),
                 value.value
             ))
@@ -47,19 +47,22 @@ pub(super) fn notes(application: &Application) -> Vec<String> {
     }
     let at = |pointer: &str| application.object.pointer(pointer);
     if at("/spec/suspend") == Some(&Value::Bool(true)) {
-        notes.push("spec.suspend is true in each file: Flux installs nothing until you remove it".into());
+        notes.push(
+            "the field spec.suspend is true in each file: Flux installs nothing until you remove it".into(),
+        );
     }
     if at("/spec/kubeConfig").is_some() {
         notes.push(
-            "spec.kubeConfig is in each file: Flux applies the application to the cluster that it names"
+            "the field spec.kubeConfig is in each file: Flux applies the application to the cluster that it names"
                 .into(),
         );
     }
     for field in ["path", "targetNamespace"] {
         let text = at(&format!("/spec/{field}")).and_then(Value::as_str);
         if let Some(text) = text.filter(|text| !is_own_namespace(application, field, text)) {
-            notes
-                .push(format!("spec.{field} is {text} in each file: change it if environments differ there"));
+            notes.push(format!(
+                "the field spec.{field} is {text} in each file: change it if environments differ there"
+            ));
         }
     }
     if has_substitution(&application.object) {

@@ -135,7 +135,7 @@ fn a_release_becomes_a_clean_manifest_with_a_marker_for_each_environment() {
     let read: Value = serde_saphyr::from_str(&file.yaml).unwrap();
     assert_eq!(read, file.object);
     insta::assert_snapshot!(setup.notes.join("\n"), @r"
-    spec.chart.spec.version was 6.x: the files have 6.1.5, which runs now, because a marker needs one version
+    the value spec.chart.spec.version was 6.x: the files have 6.1.5, which runs now, because a marker needs one version
     the files name HelmRepository podinfo: these must exist where each file is applied, as must its namespace
     ");
     let [dev] = &setup.in_git[..] else { panic!("{setup:?}") };
@@ -176,7 +176,7 @@ fn a_kustomization_has_a_marker_for_each_image() {
         name: shop
 
     the files name GitRepository shop, Secret vars: these must exist where each file is applied, as must its namespace
-    spec.path is ./deploy in each file: change it if environments differ there
+    the field spec.path is ./deploy in each file: change it if environments differ there
     "#);
     // Sluice sets each image to its own part of a revision.
     let key = |image: &str| FacetKey {
@@ -281,6 +281,11 @@ fn what_is_no_application_is_refused_with_what_to_paste_instead() {
         ("apiVersion: apps/v1\nkind: Deployment\n".into(), E::Kind),
         (replaced(RELEASE, "helm.toolkit.fluxcd.io/v2\nkind", "evil.example.com/v2\nkind"), E::Kind),
         (replaced(RELEASE, "kind: HelmRelease", "kind: Kustomization"), E::Kind),
+        (replaced(RELEASE, "helm.toolkit.fluxcd.io/v2\nkind", "helm.toolkit.fluxcd.io/v2#\nkind"), E::Kind),
+        (
+            replaced(RELEASE, "helm.toolkit.fluxcd.io/v2\nkind", "helm.toolkit.fluxcd.io/../../v1\nkind"),
+            E::Kind,
+        ),
         ("resources: [a.yaml]\n".into(), E::KustomizeFile),
         ("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n".into(), E::KustomizeFile),
         (replaced(RELEASE, "  name: podinfo\n  namespace", "  name: ../../a\n  namespace"), E::Name),
@@ -366,8 +371,8 @@ fn paths_and_names_that_cannot_be_used_are_named() {
 fn values_that_look_like_markers_or_hide_characters_are_refused() {
     let two = draft(&[("dev", "")], "a.yaml");
     for (value, words) in [
-        // The marker of the predecessor's kind within a text would be set or refused later.
-        ("\"x # {\\\"$promotion\\\": \\\"apps:podinfo:dev\\\"}\\n\"", "block"),
+        ("\"x # {\\\"$promotion\\\": \\\"apps:podinfo:dev\\\"}\\n\"", "with $promotion in it"),
+        ("\"x # {\\\"$promotion\\\": \\\"other:web:prod\\\"}\\n\"", "with $promotion in it"),
         ("\"a\\u202Eb\"", "nobody sees"),
         ("\"sluice-promoted-value-0-\\n\"", "cannot have a marker"),
     ] {
@@ -384,4 +389,33 @@ fn values_that_look_like_markers_or_hide_characters_are_refused() {
         "{}",
         setup.files[0].yaml
     );
+}
+
+#[test]
+fn a_draft_starts_from_an_application_and_keeps_what_was_entered() {
+    let application = Application::read(RELEASE).unwrap();
+    let targets = |draft: &Draft| -> Vec<(String, String, bool)> {
+        let all = draft.environments.iter().flat_map(|environment| &environment.targets);
+        all.map(|target| (target.cluster.clone(), target.namespace.clone(), target.in_git)).collect()
+    };
+    let place =
+        |cluster: &str, namespace: &str, in_git: bool| (cluster.to_string(), namespace.to_string(), in_git);
+    let mut new = Draft { app_kind: "Kustomization".into(), ..Draft::new("apps") };
+    new.start_from(&application, Some("eu"));
+    assert_eq!((new.app_kind.as_str(), new.name.as_str()), ("HelmRelease", "podinfo"));
+    assert_eq!(new.files, "apps/{environment}/podinfo.yaml");
+    assert_eq!(targets(&new), [place("eu", "podinfo-dev", true)]);
+    // Again, elsewhere, and with a target that is there already.
+    new.start_from(&application, Some("eu"));
+    assert_eq!(targets(&new), [place("eu", "podinfo-dev", true)]);
+    new.start_from(&application, Some(""));
+    assert_eq!(targets(&new), [place("eu", "podinfo-dev", true), place("", "podinfo-dev", true)]);
+    let mut known = draft(&[("dev", "us"), ("prod", "us")], "{environment}.yaml");
+    known.start_from(&application, None);
+    assert_eq!(targets(&known), [place("us", "podinfo-dev", true), place("us", "podinfo-prod", false)]);
+    assert_eq!((known.files.as_str(), known.name.as_str()), ("{environment}.yaml", "podinfo"));
+    // Nobody knows where it runs: no cluster is guessed.
+    let mut unknown = Draft::new("apps");
+    unknown.start_from(&application, None);
+    assert_eq!(targets(&unknown), [place("", "", false)]);
 }

@@ -20,6 +20,7 @@ use super::answer::{problem_page, send, send_file, sentence};
 use super::draft_fields::{DraftForm, fields};
 use super::draft_preview::preview;
 use super::draft_proposal::{Entered, propose};
+use super::draft_start::{Setup, setup, start};
 use super::frame::{Page, Section, document};
 use super::person::Person;
 use crate::choices::Choices;
@@ -33,6 +34,8 @@ use crate::state::Api;
 
 /// So many targets cost as much as one more request: the rules compare each target of an environment with all others.
 const TARGETS_OF_A_REQUEST: usize = 16;
+/// So many bytes of a manifest cost as much as one more request.
+const MANIFEST_OF_A_REQUEST: usize = 32 << 10;
 
 /// What the address of a new Pipeline names.
 #[derive(Default, Deserialize)]
@@ -130,9 +133,9 @@ async fn answer<H: Hub>(
     entered: Entered<'_>,
 ) -> Response {
     let step = &entered.step;
-    match form(api, &person.caller, draft, edited, &entered).await {
+    match form(api, person, draft, edited, &entered).await {
         Ok(form) if *step == DraftStep::Download && form.is_complete() => {
-            send_file(&file_name(&form.draft), form.checked.yaml)
+            send_file(&file_name(&form.draft), form.download())
         }
         Ok(form) if *step == DraftStep::Propose && form.is_complete() => {
             propose(api, person, form, &entered).await
@@ -148,12 +151,21 @@ async fn answer<H: Hub>(
 
 async fn form<H: Hub>(
     api: &Api<H>,
-    caller: &Caller,
-    draft: Draft,
+    person: &Person,
+    mut draft: Draft,
     edited: Option<Pipeline>,
     entered: &Entered<'_>,
 ) -> Result<DraftForm, Problem> {
-    let step = &entered.step;
+    let (step, caller) = (&entered.step, &person.caller);
+    if edited.is_some() {
+        draft.manifest.clear();
+    }
+    let costs = draft.manifest.len() / MANIFEST_OF_A_REQUEST;
+    api.budgets.spend(caller.limit_group(), costs, Instant::now())?;
+    let not_started = match edited {
+        Some(_) => None,
+        None => start(api, person, &mut draft, step).await?,
+    };
     let missing_right = missing_right(api, caller, &draft, edited.is_some()).await?;
     let targets: usize = draft.environments.iter().map(|environment| environment.targets.len()).sum();
     api.budgets.spend(caller.limit_group(), targets / TARGETS_OF_A_REQUEST, Instant::now())?;
@@ -161,8 +173,9 @@ async fn form<H: Hub>(
         Some(_) => Choices::of(api, caller, &draft).await?,
         None => Choices::of_new(api, caller, &draft).await?,
     };
-    let (draft, edited, checked) = checked(draft, edited).await?;
+    let (draft, edited, checked, setup) = checked(draft, edited).await?;
     Ok(DraftForm {
+        setup: not_started.map(Err).or(setup),
         draft,
         edited,
         checked,
@@ -172,7 +185,12 @@ async fn form<H: Hub>(
         actions: api.actions,
         shows_missing: !matches!(
             step,
-            DraftStep::Look | DraftStep::AddEnvironment | DraftStep::AddTarget(_) | DraftStep::AddPlace(..)
+            DraftStep::Look
+                | DraftStep::AddEnvironment
+                | DraftStep::AddTarget(_)
+                | DraftStep::AddPlace(..)
+                | DraftStep::UseManifest
+                | DraftStep::ReadApplication(_)
         ),
     })
 }
@@ -181,10 +199,11 @@ async fn form<H: Hub>(
 async fn checked(
     draft: Draft,
     edited: Option<Pipeline>,
-) -> Result<(Draft, Option<Pipeline>, CheckedDraft), Problem> {
+) -> Result<(Draft, Option<Pipeline>, CheckedDraft, Option<Setup>), Problem> {
     let check = move || {
         let checked = draft.check(edited.as_ref());
-        (draft, edited, checked)
+        let setup = setup(&draft, checked.pipeline.as_ref());
+        (draft, edited, checked, setup)
     };
     let failed = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the form cannot be checked");
     tokio::task::spawn_blocking(check).await.map_err(failed)

@@ -6,10 +6,11 @@ use sluice_view::draft::{CheckedDraft, Draft, DraftEnvironment, DraftTarget};
 use sluice_view::manifest::SchemaProblem;
 
 use super::answer::sentence;
+use super::draft_start::{self, Setup};
 use super::shape::{Shape, icon};
 use super::words;
 use crate::choices::{APP_KINDS, Choices};
-use crate::draft_form::{DO, DraftStep, environment_field, target_field};
+use crate::draft_form::{DO, DraftStep, FILES, MANIFEST, environment_field, target_field};
 
 /// The paths of fields.
 const NAMESPACE: &str = "metadata.namespace";
@@ -48,6 +49,8 @@ pub(super) struct DraftForm {
     pub edited: Option<Pipeline>,
     /// The manifest, and what is wrong with it.
     pub checked: CheckedDraft,
+    /// The files of a first set-up, or why there are none; `None` if the draft starts from no application.
+    pub setup: Option<Setup>,
     /// What the person may choose.
     pub choices: Choices,
     /// The right that the person lacks.
@@ -63,7 +66,16 @@ pub(super) struct DraftForm {
 impl DraftForm {
     /// Whether nothing is wrong.
     pub(super) fn is_complete(&self) -> bool {
-        self.checked.problems.is_empty()
+        self.checked.problems.is_empty() && draft_start::problems(self.setup.as_ref()).is_empty()
+    }
+
+    /// Returns everything that a person can download: the Pipeline, and the files of a first set-up with their paths.
+    pub(super) fn download(&self) -> String {
+        let mut text = self.checked.yaml.clone();
+        for file in self.setup.iter().flatten().flat_map(|setup| &setup.files) {
+            text.push_str(&format!("---\n# {}\n{}", file.path, file.yaml));
+        }
+        text
     }
 
     /// Whether the person can propose the manifest in git: in the repository that the Pipeline names for change requests.
@@ -223,6 +235,7 @@ pub(super) fn fields(form: &DraftForm) -> Markup {
         // Enter in a field presses the first button.
         button.skip name=(DO) value=(DraftStep::Check.value()) { "Check" }
         (lists(form))
+        @if form.edited.is_none() { (from_application(form)) }
         (what(form))
         (environments(form))
         (delivery(form))
@@ -244,6 +257,38 @@ fn lists(form: &DraftForm) -> Markup {
         (list("clusters", clusters))
         (list("apps", apps))
         @for (at, names) in namespaces.values().enumerate() { (list(&format!("namespaces-{at}"), names)) }
+    }
+}
+
+/// Returns the first step: an application that runs, whose manifest is copied into the other environments.
+fn from_application(form: &DraftForm) -> Markup {
+    let manifest = &form.draft.manifest;
+    let problems = draft_start::problems(form.setup.as_ref());
+    html! {
+        fieldset {
+            legend { "First set-up" }
+            details open[form.setup.is_some()] {
+                summary { "Start from an application that runs" }
+                div.field {
+                    p.small.quiet {
+                        "Sluice copies its manifest for each environment, with the marker that promotions set. Paste the manifest here; or name an application on the cluster with Sluice below, and start from it there."
+                    }
+                    label for=(MANIFEST) { "Manifest of a HelmRelease or Kustomization" }
+                    // The reader of HTML skips one line break at the begin.
+                    textarea id=(MANIFEST) name=(MANIFEST) rows="8" spellcheck="false" autocomplete="off"
+                        aria-invalid=[(!problems.is_empty()).then_some("true")] aria-describedby="manifest-why" { "\n" (manifest) }
+                    div id="manifest-why" {
+                        @for problem in &problems { p.wrong { (sentence(problem)) "." } }
+                        p.small.quieter { "The output of kubectl get helmrelease podinfo -n podinfo -o yaml. Its values are copied as they are: paste no passwords" }
+                    }
+                    div.do { (button(&DraftStep::UseManifest, "Start from this manifest")) }
+                }
+                @if !manifest.is_empty() {
+                    (form.text(&TextField { name: FILES, path: FILES, question: "Path of each new file",
+                        example: "From the top of the repository, with {environment}, {target}, {cluster} or {namespace}", value: &form.draft.files, list: "" }))
+                }
+            }
+        }
     }
 }
 
@@ -293,7 +338,12 @@ fn places(form: &DraftForm) -> Markup {
                             (cluster_words(&place.cluster)) " / " (place.namespace) " "
                             (words::revision(&place.version))
                         }
-                        (button(&DraftStep::AddPlace(place.cluster.clone(), place.namespace.clone()), "Add as an environment"))
+                        span.do {
+                            @if place.cluster.is_empty() && form.edited.is_none() {
+                                (button(&DraftStep::ReadApplication(place.namespace.clone()), "Start from it"))
+                            }
+                            (button(&DraftStep::AddPlace(place.cluster.clone(), place.namespace.clone()), "Add as an environment"))
+                        }
                     }
                 }
             }
@@ -365,6 +415,7 @@ fn one_target(form: &DraftForm, (at, n): (usize, usize), target: &DraftTarget, c
             } @else if !target.name.is_empty() {
                 input type="hidden" name=(name) value=(target.name);
             }
+            (draft_start::in_git(&form.draft, target, &field("git")))
             (runs(form, target))
         }
     }

@@ -6,6 +6,7 @@ use sluice_view::status::PipelineScreen;
 
 use super::answer::sentence;
 use super::draft_fields::DraftForm;
+use super::draft_start;
 use super::pipeline::graph;
 
 /// The label by which kustomize-controller names the Kustomization that applied an object
@@ -21,7 +22,10 @@ pub(super) fn preview(form: &DraftForm) -> Markup {
                 h2 { "Environments" }
                 (graph(pipeline, &PipelineScreen::default()))
             }
-            h2 { "YAML" }
+            @if let Some(Ok(setup)) = &form.setup {
+                (draft_start::files(setup, form.draft.environments.first().map(|first| first.name.as_str())))
+            }
+            h2 { @if form.setup.is_some() { "The pipeline" } @else { "YAML" } }
             pre.yaml tabindex="0" { (form.checked.yaml) }
             (where_to(form))
         }
@@ -30,7 +34,8 @@ pub(super) fn preview(form: &DraftForm) -> Markup {
 
 fn state(form: &DraftForm) -> Markup {
     let others = form.other_problems();
-    let (all, missing) = (form.checked.problems.len(), form.missing());
+    let no_files = draft_start::problems(form.setup.as_ref());
+    let (all, missing) = (form.checked.problems.len() + no_files.len(), form.missing());
     html! {
         div role="status" {
             @if form.is_complete() {
@@ -41,6 +46,7 @@ fn state(form: &DraftForm) -> Markup {
                 section.answer.failed-answer { div {
                     p.why { (count(all - missing, "problem")) " to correct." }
                     @if missing > 0 { p.small.quiet { "Still empty: " (count(missing, "field")) "." } }
+                    @for problem in &no_files { p.small { (sentence(problem)) "." } }
                     @for problem in &others {
                         p.small { span.mono { (problem.path) } ": " (problem.message) }
                     }
@@ -67,6 +73,9 @@ fn where_to(form: &DraftForm) -> Markup {
             @match form.edited.as_ref().and_then(applied_by) {
                 Some(applied_by) => {
                     (sentence(&applied_by))
+                }
+                None if form.setup.is_some() => {
+                    "The download has all files, each below its path. Commit those of the application where Flux applies them to their clusters, and the pipeline to the repository that Flux applies to the cluster with Sluice."
                 }
                 None => {
                     "Commit this file to the repository that Flux applies to the cluster with Sluice, next to the other objects of namespace "

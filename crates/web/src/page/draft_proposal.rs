@@ -1,9 +1,9 @@
-//! The proposal of a Pipeline's file in git: the person enters a path, sees what would change, and confirms it.
+//! The proposal of a Pipeline's files in git: the person enters a path, sees what would change, and confirms it.
 
 use axum::http::StatusCode;
 use axum::response::Response;
 use maud::{Markup, html};
-use sluice_core::proposed_file::{PlannedFile, ProposedFile};
+use sluice_core::proposed_file::{PlannedFile, PlannedFiles, ProposedFile};
 
 use super::answer::{problem_page, send, sentence};
 use super::draft_fields::DraftForm;
@@ -11,7 +11,7 @@ use super::frame::{Page, Section, document};
 use super::person::Person;
 use super::words::is_link;
 use crate::draft_form::{DO, DraftStep};
-use crate::hub::{ChangeError, FileProposal, Hub};
+use crate::hub::{ChangeError, FileProposal, Hub, ProposedManifest};
 use crate::problem::Problem;
 use crate::requested_action::Seen;
 use crate::state::Api;
@@ -67,20 +67,20 @@ pub(super) async fn propose<H: Hub>(
         return problem_page(&problem, &viewer);
     }
     let path = entered.value(PATH).unwrap_or_default();
-    let (status, answer) = match path {
-        "" => (StatusCode::OK, html! {}),
+    let (status, is_planned, answer) = match path {
+        "" => (StatusCode::OK, false, html! {}),
         path => match ask(api, person, &form, entered, path).await {
             Ok(ProposedFile::Planned(planned)) => {
-                (StatusCode::OK, confirmation(&planned, &hidden(person, entered), entered))
+                (StatusCode::OK, true, confirmation(&planned, &hidden(person, entered), path, entered))
             }
             Ok(done) => {
-                let page = page(&form, &result(&done));
+                let page = page(&form, &result(&done, !manifests(&form).is_empty()));
                 return send(StatusCode::OK, document(&page, &viewer, ""));
             }
             Err(error) => {
                 let problem = Problem::from(error);
                 let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::FORBIDDEN);
-                (status, html! { p.problem role="alert" { (sentence(&problem.detail)) } })
+                (status, false, html! { p.problem role="alert" { (sentence(&problem.detail)) } })
             }
         },
     };
@@ -88,11 +88,11 @@ pub(super) async fn propose<H: Hub>(
         p { "Sluice opens a change request at the repository that this pipeline names. People merge it. Sluice writes nothing to the cluster." }
         form method="post" {
             (hidden(person, entered))
-            label for="path" { "Path of the file" }
-            input #path name=(PATH) value=(path) required autocomplete="off" spellcheck="false" maxlength="250";
+            label for="path" { "Path of the pipeline's file" }
+            input #path type="text" name=(PATH) value=(path) required autocomplete="off" spellcheck="false" maxlength="250";
             p.small.quiet { "From the top of the repository, in a folder that Flux applies to the cluster with Sluice. For example apps/podinfo/pipeline.yaml" }
             div.do {
-                button.main[path.is_empty()] name=(DO) value=(DraftStep::Propose.value()) { "Show the change" }
+                button.main[!is_planned] name=(DO) value=(DraftStep::Propose.value()) { "Show the change" }
                 button name=(DO) value=(DraftStep::Check.value()) formnovalidate { "Back to the form" }
             }
         }
@@ -135,9 +135,22 @@ async fn ask<H: Hub>(
         yaml: form.checked.yaml.clone(),
         edited: form.edited.clone(),
         path: path.into(),
+        manifests: manifests(form),
         confirmation: entered.value(CONFIRMED).map(String::from),
     };
     api.hub.propose(&person.caller, &person.token, proposal).await
+}
+
+/// Returns the manifests of a first set-up.
+fn manifests(form: &DraftForm) -> Vec<ProposedManifest> {
+    let files = form.setup.iter().flatten().flat_map(|setup| &setup.files);
+    let proposed = files.map(|file| ProposedManifest {
+        path: file.path.clone(),
+        object: file.object.clone(),
+        yaml: file.yaml.clone(),
+        is_on_hub: file.is_on_hub,
+    });
+    proposed.collect()
 }
 
 /// Returns the fields that go along: those of the draft, and the token of the session.
@@ -149,45 +162,55 @@ fn hidden(person: &Person, entered: &Entered<'_>) -> Markup {
 }
 
 /// Returns what would change, and the button that confirms it.
-fn confirmation(planned: &PlannedFile, hidden: &Markup, entered: &Entered<'_>) -> Markup {
+fn confirmation(planned: &PlannedFiles, hidden: &Markup, path: &str, entered: &Entered<'_>) -> Markup {
     html! {
         @if entered.value(CONFIRMED).is_some() {
-            p.problem role="alert" { "The file has changed since you looked. Nothing was written: look again." }
+            p.problem role="alert" { "What would change is not what you looked at. Nothing was written: look again." }
         }
         h2 { "What changes" }
-        (change(planned))
+        @for file in &planned.files { (change(file)) }
+        p.small.quiet { "On branch " span.mono { (planned.branch) } " of " (planned.repository) }
         form method="post" {
             (hidden)
-            input type="hidden" name=(PATH) value=(planned.path);
+            input type="hidden" name=(PATH) value=(path);
             input type="hidden" name=(CONFIRMED) value=(planned.confirmation);
             div.do { button.main name=(DO) value=(DraftStep::Propose.value()) { "Open the change request" } }
         }
     }
 }
 
+/// Returns what changes in one file. A new file is shown as it is.
 fn change(planned: &PlannedFile) -> Markup {
-    let hidden =
-        planned.removed.len().saturating_sub(MAX_LINES) + planned.added.len().saturating_sub(MAX_LINES);
     html! {
         figure.diff {
-            figcaption.mono {
-                bdi { (planned.path) } @if planned.is_new { " (new file)" } @else { ", from line " (planned.line) }
+            figcaption {
+                bdi.mono { (planned.path) } " "
+                span.small.quiet { @if planned.is_new { "new file" } @else { "from line " (planned.line) } }
             }
-            ul {
-                @for line in planned.removed.iter().take(MAX_LINES) {
-                    li { span.small.quiet { "removed" } pre { del { (line) } } }
-                }
-                @for line in planned.added.iter().take(MAX_LINES) {
-                    li { span.small.quiet { "added" } pre { ins { (line) } } }
-                }
-            }
+            @if !planned.is_new { (lines("Removed", &planned.removed)) }
+            @if planned.is_new { (block(&planned.added)) } @else { (lines("Added", &planned.added)) }
         }
-        @if hidden > 0 { p { "And " (hidden) " more lines." } }
-        p.small.quiet { "On branch " span.mono { (planned.branch) } " of " (planned.repository) }
     }
 }
 
-fn result(done: &ProposedFile) -> Markup {
+fn lines(what: &str, lines: &[String]) -> Markup {
+    html! {
+        @if !lines.is_empty() {
+            p.small.quiet { (what) }
+            (block(lines))
+        }
+    }
+}
+
+fn block(lines: &[String]) -> Markup {
+    let more = lines.len().saturating_sub(MAX_LINES);
+    html! {
+        pre tabindex="0" { @for line in lines.iter().take(MAX_LINES) { (line) "\n" } }
+        @if more > 0 { p.small.quiet { "And " (more) " more lines." } }
+    }
+}
+
+fn result(done: &ProposedFile, has_manifests: bool) -> Markup {
     match done {
         ProposedFile::Opened { number, url, notes } => html! {
             section.answer.ready-answer { div {
@@ -196,18 +219,20 @@ fn result(done: &ProposedFile) -> Markup {
                     @if is_link(url) { a href=(url) rel="noreferrer" { "#" (number) } } @else { "#" (number) }
                     " is open."
                 }
-                p.small { "When it is merged, Flux applies the pipeline." }
+                @if has_manifests { p.small { "It is a draft: a person says that it is ready, and merges it." } }
+                p.small { "When it is merged, Flux applies what it adds." }
                 @for note in notes { p.small { (sentence(note)) } }
             } }
         },
-        _ => html! { p role="status" { "Nothing to do: the branch has this file already." } },
+        _ => html! { p role="status" { "Nothing to do: the branch has all of this already." } },
     }
 }
 
 fn page(form: &DraftForm, content: &Markup) -> Page {
     let title = format!("Propose {} in git", form.draft.name);
     let content = html! {
-        div.confirm {
+        div.confirm.wide {
+            p.crumbs { a href="/" { "Pipelines" } }
             h1 { (title) }
             (content)
         }

@@ -10,6 +10,7 @@ mod draft;
 mod draft_fields;
 mod draft_preview;
 mod draft_proposal;
+mod draft_start;
 mod frame;
 mod history;
 mod live;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use serde_json::Value;
 use sluice_api::snapshot::Snapshot;
 use sluice_api::{Pipeline, Promotion};
 use sluice_core::Facet;
@@ -17,7 +18,7 @@ use sluice_core::planned_change::PlannedChange;
 use sluice_core::proposed_file::ProposedFile;
 use sluice_core::repository::Repository;
 use sluice_core::tracks::DefaultFacet;
-use sluice_web::{Change, ChangeError, FileProposal, Hub};
+use sluice_web::{Change, ChangeError, FileProposal, Hub, ObjectName};
 
 /// Who may read what. Each token is the name of its user.
 #[derive(Clone, Default)]
@@ -78,6 +79,10 @@ impl Hub for Rights {
 
     async fn change(&self, _: &str, _: Change) -> Result<(), ChangeError> {
         Ok(())
+    }
+
+    async fn application(&self, _: &str, _: Kind, _: &ObjectName) -> Result<Value, ChangeError> {
+        Ok(Value::Null)
     }
 
     async fn propose(&self, _: &Caller, _: &str, _: FileProposal) -> Result<ProposedFile, ChangeError> {

@@ -13,15 +13,15 @@ use sluice_web::ChangeError;
 use super::world::{World, every_state};
 use super::{Answer, Browser};
 
-const NEW: &str = "/pipelines/new";
+pub const NEW: &str = "/pipelines/new";
 
 /// A browser on a hub with a fleet.
-async fn browser(token: &str) -> Browser {
+pub async fn browser(token: &str) -> Browser {
     Browser::over(fleet::index().fleet(), &World::new(every_state()), false, token).await
 }
 
 /// Sends the form with these fields besides its token.
-async fn sent(browser: &Browser, path: &str, fields: &[(&str, &str)]) -> Answer {
+pub async fn sent(browser: &Browser, path: &str, fields: &[(&str, &str)]) -> Answer {
     let token = browser.get("/pipelines/new").await.field("token");
     browser.post(path, &[&[("token", token.as_str())], fields].concat()).await
 }
@@ -46,7 +46,7 @@ const VALID: [(&str, &str); 15] = [
 ];
 
 /// The same fields with some replaced or added.
-fn with<'a>(changes: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+pub fn with<'a>(changes: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
     let kept = VALID.into_iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
     kept.chain(changes.iter().copied()).collect()
 }
@@ -76,6 +76,12 @@ async fn an_empty_form_asks_and_does_not_complain() {
     Pipelines
     New pipeline
     Check
+    First set-up
+    Start from an application that runs
+    Sluice copies its manifest for each environment, with the marker that promotions set. Paste the manifest here; or name an application on the cluster with Sluice below, and start from it there.
+    Manifest of a HelmRelease or Kustomization
+    The output of kubectl get helmrelease podinfo -n podinfo -o yaml. Its values are copied as they are: paste no passwords
+    Start from this manifest
     Application
     Namespace of the pipeline
     On the cluster with Sluice, for example apps
@@ -394,7 +400,10 @@ async fn a_file_is_proposed_after_its_change_was_shown() {
     let form = sent(&admin, NEW, &VALID).await;
     assert!(form.text.contains("Propose in git"), "{}", form.text);
     let ask = proposed(&admin, NEW, &[]).await;
-    assert!(ask.text.contains("Path of the file") && ask.text.contains(r#"name="e1.name" value="prod""#));
+    assert!(
+        ask.text.contains("Path of the pipeline's file")
+            && ask.text.contains(r#"name="e1.name" value="prod""#)
+    );
     assert_eq!(world.proposals(), []);
 
     let evil = "apps/<script>.yaml";
@@ -402,7 +411,7 @@ async fn a_file_is_proposed_after_its_change_was_shown() {
     assert_eq!((shown.status, shown.field("confirmed")), (StatusCode::OK, "seen".into()), "{}", shown.text);
     assert!(shown.text.contains("kind: Pipeline") && !shown.text.contains("<script>.yaml"), "{}", shown.text);
     let stale = proposed(&admin, NEW, &[("path", evil), ("confirmed", "other")]).await;
-    assert!(stale.text.contains("The file has changed since you looked"), "{}", stale.text);
+    assert!(stale.text.contains("What would change is not what you looked at"), "{}", stale.text);
 
     let done = proposed(&admin, NEW, &[("path", evil), ("confirmed", &shown.field("confirmed"))]).await;
     assert!(done.text.contains("#7") && done.text.contains("No &lt;b&gt;joe"), "{}", done.text);
@@ -415,7 +424,7 @@ async fn a_file_is_proposed_after_its_change_was_shown() {
     world.answer(Err(ChangeError::Refused("pipelines is forbidden".into())));
     let refused = proposed(&admin, NEW, &[("path", "a.yaml")]).await;
     assert_eq!(refused.status, StatusCode::FORBIDDEN);
-    assert!(refused.text.contains("Pipelines is forbidden") && refused.text.contains("Path of the file"));
+    assert!(refused.text.contains("Pipelines is forbidden") && refused.text.contains("name=\"path\""));
 }
 
 #[tokio::test]

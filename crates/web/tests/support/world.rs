@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 use sluice_api::snapshot::{Snapshot, StoredPipeline};
 use sluice_api::{Pipeline, Promotion};
 use sluice_core::access::{AccessError, Caller, Right};
+use sluice_core::fleet::Kind;
 use sluice_core::planned_change::PlannedChange;
-use sluice_core::proposed_file::{PlannedFile, ProposedFile};
-use sluice_web::{Change, ChangeError, FileProposal, Hub};
+use sluice_core::proposed_file::{PlannedFile, PlannedFiles, ProposedFile};
+use sluice_web::{Change, ChangeError, FileProposal, Hub, ObjectName};
 use tokio::sync::watch;
 
 /// A hub that remembers the changes that people make.
@@ -142,14 +143,24 @@ impl Hub for World {
             let url = "javascript:alert(1)".into();
             return Ok(ProposedFile::Opened { number: 7, url, notes: vec!["no <b>joe</b>".into()] });
         }
-        let planned = PlannedFile {
-            repository: "https://git.example.com/team/fleet".into(),
-            branch: "main".into(),
-            path: proposal.path,
-            confirmation: "seen".into(),
-            ..PlannedFile::default()
-        };
-        Ok(ProposedFile::Planned(planned.with_lines(None, &proposal.yaml)))
+        let mut files = vec![PlannedFile::new(&proposal.path, None, &proposal.yaml)];
+        let manifests = proposal.manifests.iter();
+        files.extend(manifests.map(|manifest| PlannedFile::new(&manifest.path, None, &manifest.yaml)));
+        let (repository, branch) = ("https://git.example.com/team/fleet".into(), "main".into());
+        let planned = PlannedFiles { repository, branch, files, confirmation: "seen".into() };
+        Ok(ProposedFile::Planned(planned))
+    }
+
+    /// Only the admin reads applications.
+    async fn application(&self, token: &str, kind: Kind, name: &ObjectName) -> Result<Value, ChangeError> {
+        if token != "admin" {
+            return Err(ChangeError::Refused("helmreleases is forbidden".into()));
+        }
+        Ok(json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": kind.name(),
+            "metadata": {"name": name.name, "namespace": name.namespace, "uid": "u"},
+            "spec": {"chart": {"spec": {"chart": "podinfo", "version": "6.x",
+                "sourceRef": {"kind": "HelmRepository", "name": "podinfo"}}}, "values": {"text": "</textarea><b>"}},
+            "status": {"history": [{"chartVersion": "6.1.5", "status": "deployed"}]}}))
     }
 }
 
