@@ -20,15 +20,12 @@ pub fn yaml(value: &impl Serialize) -> io::Result<String> {
     Ok(safe_text::yaml_of_json(&serde_json::to_string_pretty(value)?).into_owned() + "\n")
 }
 
-/// Returns a YAML document that ends in a line break, in which a text of several lines is a block.
+/// Returns a YAML document that ends in a line break. It may have characters that are unsafe on a terminal. With
+/// `with_blocks`, a text of several lines is a block.
 ///
 /// # Errors
 /// When the value cannot be written as YAML.
-pub(crate) fn yaml_with_blocks(value: &impl Serialize) -> io::Result<String> {
-    raw_yaml(value, true)
-}
-
-fn raw_yaml(value: &impl Serialize, with_blocks: bool) -> io::Result<String> {
+pub(crate) fn raw_yaml(value: &impl Serialize, with_blocks: bool) -> io::Result<String> {
     let options = serde_saphyr::ser_options! { compact_list_indent: true, prefer_block_scalars: with_blocks };
     let mut text = serde_saphyr::to_string_with_options(value, options).map_err(io::Error::other)?;
     if !text.ends_with('\n') {

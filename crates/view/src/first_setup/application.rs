@@ -9,12 +9,11 @@ use sluice_core::fleet::Kind;
 
 use super::error::ApplicationError;
 use super::promoted::{PromotedValue, promoted};
-use crate::ordered::Ordered;
+use super::readable::{has_invisible, readable};
 use crate::written::written;
-use crate::yaml::yaml_with_blocks;
 
 /// The largest manifest, in bytes.
-pub const MAX_BYTES: usize = 256 << 10;
+pub const MAX_BYTES: usize = 128 << 10;
 /// Fields of the metadata that people write. An API server adds the others.
 const WRITTEN_METADATA: [&str; 4] = ["name", "namespace", "labels", "annotations"];
 
@@ -80,6 +79,9 @@ impl Application {
         let status = object.get("status").cloned().unwrap_or_default();
         let status: FluxStatus = serde_json::from_value(status).unwrap_or_default();
         clean(&mut object);
+        if has_invisible(&object) {
+            return Err(ApplicationError::Invisible);
+        }
         let promoted = promoted(kind, &object, &status)?;
         Ok(Application { kind, name, namespace, object, promoted, status: known(&status) })
     }
@@ -91,7 +93,7 @@ impl Application {
         if !self.status.is_null() {
             object["status"] = self.status.clone();
         }
-        yaml_with_blocks(&Ordered(&object)).unwrap_or_default()
+        readable(&object).unwrap_or_default()
     }
 }
 

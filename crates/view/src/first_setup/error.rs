@@ -8,7 +8,7 @@ pub enum ApplicationError {
     Empty,
     /// It is too large.
     #[error(
-        "the manifest is larger than 256 KiB or too deep: move large values to a ConfigMap, and name it in spec.valuesFrom"
+        "the manifest is larger than 128 KiB or too deep: move large values to a ConfigMap, and name it in spec.valuesFrom"
     )]
     TooLarge,
     /// It is not YAML.
@@ -54,6 +54,9 @@ pub enum ApplicationError {
     /// There is no spec.
     #[error("the manifest has no spec: paste the whole manifest")]
     NoSpec,
+    /// It has characters that pages leave out.
+    #[error("the manifest has characters that nobody sees, or that reorder a text: remove them")]
+    Invisible,
     /// A promoted value is a substitution.
     #[error(
         "the value {field} is a substitution of Flux, and a marker needs one value: write the version, or paste the output of kubectl get -o yaml"

@@ -6,13 +6,16 @@ use sluice_core::revision::{Facet, FacetKey, Revision};
 use sluice_core::setters::{self, MARKER_KEY, MarkerRequest};
 
 use super::promoted::{PromotedValue, field_of};
-use crate::ordered::Ordered;
-use crate::yaml::{yaml, yaml_with_blocks};
+use super::readable::readable;
+use crate::yaml::yaml;
 
 /// What stands for a promoted value until its line is known.
 const PLACEHOLDER: &str = "sluice-promoted-value-";
 /// A value that is set to see whether Sluice finds the markers.
 const PROBE: &str = "0.0.0-probe";
+
+/// Why a manifest gets no file.
+const LOSSY: &str = "the manifest cannot be written as YAML without a change: write this file by hand";
 
 /// The environment that markers name.
 #[derive(Clone, Copy, Debug)]
@@ -41,26 +44,25 @@ pub(super) fn marked_yaml(
     promoted: &[PromotedValue],
     of: MarkedEnvironment<'_>,
 ) -> Result<String, String> {
-    let mut object = object.clone();
+    let (mut open, mut closed) = (object.clone(), object.clone());
     for (at, value) in promoted.iter().enumerate() {
-        put(&mut object, &value.pointer, format!("{PLACEHOLDER}{at}-").into());
+        put(&mut open, &value.pointer, placeholder(at).into());
+        put(&mut closed, &value.pointer, value.value.clone().into());
     }
-    let mut text = yaml_with_blocks(&Ordered(&object)).map_err(|error| error.to_string())?;
-    if text.chars().any(|c| c != '\n' && crate::safe_text::is_unsafe(c)) {
-        return Err("the manifest has characters that nobody sees: remove them".into());
-    }
+    let mut text = readable(&open).ok_or(LOSSY)?;
     for (at, value) in promoted.iter().enumerate() {
-        text = with_marker(&text, &format!("{PLACEHOLDER}{at}-"), value, of)?;
+        text = with_marker(&text, &placeholder(at), value, of)?;
     }
     // One in a text of the manifest would be for this pipeline or another one.
     if text.matches(MARKER_KEY).count() != promoted.len() {
         return Err(format!("the manifest has a text with {MARKER_KEY} in it, as markers have: remove it"));
     }
-    for value in promoted {
-        put(&mut object, &value.pointer, value.value.clone().into());
-    }
-    verify(&text, &object, promoted, of)?;
+    verify(&text, &closed, promoted, of)?;
     Ok(text)
+}
+
+fn placeholder(at: usize) -> String {
+    format!("{PLACEHOLDER}{at}-")
 }
 
 /// Sets the value at a pointer. Only the last field may be missing.
@@ -94,11 +96,9 @@ fn verify(
     promoted: &[PromotedValue],
     of: MarkedEnvironment<'_>,
 ) -> Result<(), String> {
-    let lossy =
-        || "the manifest cannot be written as YAML without a change: write this file by hand".to_string();
-    let read: Value = serde_saphyr::from_str(text).map_err(|_| lossy())?;
+    let read: Value = serde_saphyr::from_str(text).map_err(|_| LOSSY)?;
     if read != *object {
-        return Err(lossy());
+        return Err(LOSSY.into());
     }
     let key = |facet: &Facet| FacetKey {
         kind: Kind::HelmRelease.name().into(),
@@ -106,7 +106,7 @@ fn verify(
         facet: facet.clone(),
     };
     let revision = promoted.iter().map(|value| (key(&value.facet), PROBE.to_string())).collect();
-    let revision = Revision::new(revision).ok_or_else(lossy)?;
+    let revision = Revision::new(revision).ok_or(LOSSY)?;
     let wanted = MarkerRequest {
         namespace: of.namespace,
         pipeline: of.pipeline,
@@ -117,6 +117,6 @@ fn verify(
     let set = setters::set("the file", text.as_bytes(), &wanted).map_err(|error| error.to_string())?;
     match set.map(|set| set.values.iter().filter(|value| value.new == PROBE).count()) {
         Some(count) if count == promoted.len() => Ok(()),
-        _ => Err(lossy()),
+        _ => Err(LOSSY.into()),
     }
 }

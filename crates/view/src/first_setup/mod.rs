@@ -6,6 +6,7 @@ mod error;
 mod marked_yaml;
 mod notes;
 mod promoted;
+mod readable;
 
 use serde_json::Value;
 use sluice_api::Pipeline;
@@ -160,6 +161,9 @@ fn unnamed(draft: &Draft, pipeline: &Pipeline) -> Option<String> {
 /// Returns the problem if the Pipeline is for another application.
 fn other_application(application: &Application, draft: &Draft) -> Option<String> {
     let (kind, name) = (application.kind.name(), &application.name);
+    if draft.app_kind.is_empty() {
+        return Some("a first set-up is for one application, and not for objects that labels choose: choose what Flux applies".into());
+    }
     ((draft.app_kind.as_str(), &draft.app_name) != (kind, name)).then(|| {
         format!(
             "the application of the pipeline is {} {}, and the manifest is {kind} {name}: use one of them for both",

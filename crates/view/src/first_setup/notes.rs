@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
+use sluice_core::fleet::Kind;
 
 use super::application::Application;
 use super::promoted::field_of;
@@ -44,6 +45,12 @@ pub(super) fn notes(application: &Application) -> Vec<String> {
             "the files name {}{more}: these must exist where each file is applied, as must its namespace",
             named.join(", ")
         ));
+    }
+    if application.kind == Kind::Kustomization {
+        notes.push(
+            "the workloads must run each image that has a marker: remove the marker of any other image"
+                .into(),
+        );
     }
     let at = |pointer: &str| application.object.pointer(pointer);
     if at("/spec/suspend") == Some(&Value::Bool(true)) {

@@ -176,6 +176,7 @@ fn a_kustomization_has_a_marker_for_each_image() {
         name: shop
 
     the files name GitRepository shop, Secret vars: these must exist where each file is applied, as must its namespace
+    the workloads must run each image that has a marker: remove the marker of any other image
     the field spec.path is ./deploy in each file: change it if environments differ there
     "#);
     // Sluice sets each image to its own part of a revision.
@@ -272,6 +273,8 @@ fn what_is_no_application_is_refused_with_what_to_paste_instead() {
         (replaced(RELEASE, "spec:\n  chart:", "spec: &a\n  chart:"), E::Anchors),
         (replaced(RELEASE, "on: \"yes\"", "on: *a"), E::NotYaml { line: 36 }),
         (replaced(RELEASE, "on: \"yes\"", "<<: {a: b}"), E::Anchors),
+        (replaced(RELEASE, "\"yes\"", "\"a\\u202Eb\""), E::Invisible),
+        (replaced(RELEASE, "on: \"yes\"", "\"a\\u200b\": b"), E::Invisible),
         (format!("{RELEASE}---\n{RELEASE}"), E::Documents),
         (format!("{RELEASE}---\nkind: Secret\n"), E::Documents),
         (replaced(RELEASE, "kind: HelmRelease", "kind: HelmReleaseList"), E::List),
@@ -351,6 +354,10 @@ fn paths_and_names_that_cannot_be_used_are_named() {
         setup.problems[0].contains("HelmRelease web, and the manifest is HelmRelease podinfo"),
         "{setup:?}"
     );
+    let by_labels = Draft { app_kind: String::new(), ..draft(&two, "{environment}.yaml") };
+    let pipeline = by_labels.check(None).pipeline.unwrap();
+    let setup = FirstSetup::of(&Application::read(RELEASE).unwrap(), &by_labels, &pipeline);
+    assert!(setup.problems[0].contains("choose what Flux applies"), "{setup:?}");
     for name in ["", "..", "a/b", "a\"b", "a\nb"] {
         let mut draft = draft(&two, "{environment}.yaml");
         draft.environments[1].name = name.into();
@@ -373,7 +380,6 @@ fn values_that_look_like_markers_or_hide_characters_are_refused() {
     for (value, words) in [
         ("\"x # {\\\"$promotion\\\": \\\"apps:podinfo:dev\\\"}\\n\"", "with $promotion in it"),
         ("\"x # {\\\"$promotion\\\": \\\"other:web:prod\\\"}\\n\"", "with $promotion in it"),
-        ("\"a\\u202Eb\"", "nobody sees"),
         ("\"sluice-promoted-value-0-\\n\"", "cannot have a marker"),
     ] {
         let setup = set_up(&replaced(RELEASE, "\"yes\"", value), &two);
@@ -418,4 +424,58 @@ fn a_draft_starts_from_an_application_and_keeps_what_was_entered() {
     let mut unknown = Draft::new("apps");
     unknown.start_from(&application, None);
     assert_eq!(targets(&unknown), [place("", "", false)]);
+}
+
+#[test]
+fn any_text_of_a_manifest_stays_what_it_is() {
+    let texts = [
+        "a\n",
+        "a",
+        "\n",
+        "\n\na\n\n",
+        "  a\nb\n",
+        "a  \nb\t\n",
+        "a\n\n\n",
+        "\ta\n",
+        "# a\n# b\n",
+        "---\na\n...\n",
+        "a: b\n",
+        "- a\n  - b\n",
+        "'a'\n\"b\"\n",
+        "{{ .Values.a }}\n",
+        "%YAML\na\n",
+        "a\n b\n  c\n",
+        "",
+        " ",
+        "~",
+        "yes",
+        "0755",
+        "1e3",
+        "12:30",
+        "a #b\n",
+        "@a",
+        "*a",
+        "&a",
+        "!a",
+        "|\n",
+        ">\n",
+        "é\n日本\n",
+        "a\r\nb\r\n",
+    ];
+    let long = format!("{}\n{}\n", "word ".repeat(60), "x  y".repeat(60));
+    for text in texts.into_iter().chain([long.as_str()]) {
+        let mut object: Value = serde_saphyr::from_str(RELEASE).unwrap();
+        put(
+            &mut object,
+            "/spec/values",
+            json!({"text": text, "list": [text, {text: text}], "n": [1, -1, 0.5, 1e300, u64::MAX, null]}),
+        );
+        let application = Application::of(object.clone()).unwrap();
+        let draft = Draft { app_name: "podinfo".into(), ..draft(&[("dev", "")], "a.yaml") };
+        let setup = FirstSetup::of(&application, &draft, &draft.check(None).pipeline.unwrap());
+        assert_eq!(setup.problems, [""; 0], "{text}");
+        let read: Value = serde_saphyr::from_str(&setup.files[0].yaml).unwrap();
+        assert_eq!(read["spec"]["values"], object["spec"]["values"], "{text}");
+        assert_eq!(Application::read(&application.manifest()).unwrap(), application, "{text}");
+    }
 }

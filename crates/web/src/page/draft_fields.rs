@@ -430,7 +430,10 @@ fn runs(form: &DraftForm, target: &DraftTarget) -> Markup {
     html! {
         p.small.quiet {
             @if let Some(place) = form.choices.place(&target.cluster, &target.namespace) {
-                (icon(Shape::of_health(place.health), &place.health.to_string())) " runs " (words::revision(&place.version))
+                (icon(Shape::of_health(place.health), &place.health.to_string())) " runs " (words::revision(&place.version)) " "
+                @if place.cluster.is_empty() && form.edited.is_none() && draft.manifest.is_empty() {
+                    (button(&DraftStep::ReadApplication(place.namespace.clone()), "Start from it"))
+                }
             } @else {
                 "You see no " (draft.app_kind) " " (draft.app_name) " there now"
             }

@@ -62,6 +62,9 @@ async fn an_object_of_the_hub_is_read_with_the_rights_of_the_person() {
     let fields = [("kind", "HelmRelease"), ("app", "shop"), ("namespace", "shop"), ("e0.t0.namespace", "")];
     let offered = sent(&admin, NEW, &fields).await;
     assert!(offered.text.contains(r#"value="read-application shop""#), "{}", offered.text);
+    // Also after it has become the target of an environment.
+    let added = sent(&admin, NEW, &[&fields[..], &[("do", "add-place shop ")]].concat()).await;
+    assert!(added.text.contains(r#"value="read-application shop""#), "{}", added.text);
     let read = [&fields[..], &[("do", "read-application shop")]].concat();
     let page = sent(&admin, NEW, &read).await;
     assert!(page.text.contains(r#"name="e0.t0.namespace" value="shop""#), "{}", page.text);
