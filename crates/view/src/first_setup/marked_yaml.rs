@@ -85,7 +85,10 @@ fn with_marker(
         1 if text.contains(&line) => {
             Ok(text.replace(&line, &format!("{} # {}\n", scalar.trim_end(), marker(of, &value.facet))))
         }
-        _ => Err(format!("{} cannot have a marker: write this file by hand", field_of(&value.pointer))),
+        _ => Err(format!(
+            "the value {} cannot have a marker: write this file by hand",
+            field_of(&value.pointer)
+        )),
     }
 }
 

@@ -23,7 +23,7 @@ use marked_yaml::{MarkedEnvironment, marked_yaml, marker, put};
 /// How many files one set-up has at most.
 pub const MAX_FILES: usize = 64;
 /// How many bytes all files have at most.
-const MAX_TOTAL_BYTES: usize = 1 << 20;
+pub const MAX_TOTAL_BYTES: usize = 1 << 20;
 /// Fields of the spec that follow the namespace of the object if they name it.
 const NAMESPACES: [&str; 2] = ["/spec/targetNamespace", "/spec/storageNamespace"];
 

@@ -13,6 +13,7 @@ use sluice_api::Pipeline;
 use sluice_core::access::Caller;
 use sluice_core::dns_name::is_subdomain;
 use sluice_view::draft::{CheckedDraft, Draft};
+use sluice_view::first_setup;
 use sluice_view::object_name::ObjectName;
 
 use super::address;
@@ -34,8 +35,8 @@ use crate::state::Api;
 
 /// So many targets cost as much as one more request: the rules compare each target of an environment with all others.
 const TARGETS_OF_A_REQUEST: usize = 16;
-/// So many bytes of a manifest cost as much as one more request.
-const MANIFEST_OF_A_REQUEST: usize = 32 << 10;
+/// So many bytes of manifests cost as much as one more request.
+const BYTES_OF_A_REQUEST: usize = 32 << 10;
 
 /// What the address of a new Pipeline names.
 #[derive(Default, Deserialize)]
@@ -160,8 +161,7 @@ async fn form<H: Hub>(
     if edited.is_some() {
         draft.manifest.clear();
     }
-    let costs = draft.manifest.len() / MANIFEST_OF_A_REQUEST;
-    api.budgets.spend(caller.limit_group(), costs, Instant::now())?;
+    api.budgets.spend(caller.limit_group(), costs_of_files(&draft), Instant::now())?;
     let not_started = match edited {
         Some(_) => None,
         None => start(api, person, &mut draft, step).await?,
@@ -193,6 +193,14 @@ async fn form<H: Hub>(
                 | DraftStep::ReadApplication(_)
         ),
     })
+}
+
+/// Returns how many requests the files of a first set-up cost: the manifest is read, and written and read for each new file.
+fn costs_of_files(draft: &Draft) -> usize {
+    let targets = draft.environments.iter().flat_map(|environment| &environment.targets);
+    let new_files = targets.filter(|target| !target.in_git).count();
+    let bytes = draft.manifest.len().saturating_mul(1 + new_files);
+    bytes.min(first_setup::MAX_TOTAL_BYTES) / BYTES_OF_A_REQUEST
 }
 
 /// Checks a draft, on a thread on which nothing else waits: many targets take a while.

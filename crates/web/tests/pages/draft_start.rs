@@ -1,5 +1,7 @@
 //! The first set-up in the form for a Pipeline: from a pasted manifest or an object of the hub, to the proposed files.
 
+use std::time::Instant;
+
 use axum::http::StatusCode;
 
 use super::draft::{NEW, browser, sent, text, with};
@@ -206,4 +208,28 @@ async fn all_files_are_shown_proposed_and_downloaded() {
         world.answer(Err(answer));
         assert_eq!(sent(&admin, NEW, &set_up(&ask)).await.status, status);
     }
+}
+
+#[tokio::test]
+async fn many_large_files_cost_as_much_as_many_requests() {
+    let admin = browser("admin").await;
+    let large = RELEASE.replace("text: </textarea><script>", &format!("text: {}", "word ".repeat(3000)));
+    let (mut names, mut fields) =
+        (Vec::new(), set_up(&[("manifest", &large), ("files", "{environment}/{target}.yaml")]));
+    for at in 2..16 {
+        for (field, value) in
+            [("name", format!("e{at}")), ("t0.namespace", "a".into()), ("t1.namespace", "b".into())]
+        {
+            names.push((format!("e{at}.{field}"), value));
+        }
+    }
+    fields.extend(names.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+    let began = Instant::now();
+    let page = sent(&admin, NEW, &fields).await;
+    eprintln!("29 files of 15 KiB: {} bytes, {:?}", page.text.len(), began.elapsed());
+    assert!(page.text.contains("Valid: an API server accepts this pipeline"), "{}", text(&page.text));
+    // All are sent before the first is answered.
+    let answers = futures::future::join_all((0..30).map(|_| sent(&admin, NEW, &fields))).await;
+    let refused = answers.iter().filter(|answer| answer.status == StatusCode::TOO_MANY_REQUESTS).count();
+    assert!((1..30).contains(&refused), "{refused}");
 }
