@@ -434,6 +434,9 @@ fn runs(form: &DraftForm, target: &DraftTarget) -> Markup {
                 @if place.cluster.is_empty() && form.edited.is_none() && draft.manifest.is_empty() {
                     (button(&DraftStep::ReadApplication(place.namespace.clone()), "Start from it"))
                 }
+                @if !draft.manifest.is_empty() && !target.in_git {
+                    ": a new file takes it over. If it is in git already, mark it"
+                }
             } @else {
                 "You see no " (draft.app_kind) " " (draft.app_name) " there now"
             }

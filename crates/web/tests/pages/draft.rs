@@ -458,7 +458,13 @@ async fn who_may_not_or_looks_at_something_else_proposes_nothing() {
     assert_eq!(world.proposals(), []);
 
     let seen = admin.get(edit).await.field("seen");
+    let shown = proposed(&admin, edit, &[("path", "a.yaml"), ("seen", &seen)]).await;
+    let change = text(&shown.text);
+    let change = change.split_once("What changes").unwrap().1;
+    for words in ["from line 1", "Removed\nkind: Old\n", "Added\napiVersion: pipelines"] {
+        assert!(change.contains(words), "{words}: {change}");
+    }
     let edited = proposed(&admin, edit, &[&confirmed[..], &[("seen", &seen)]].concat()).await;
     assert_eq!(edited.status, StatusCode::OK, "{}", edited.text);
-    assert_eq!(world.proposals()[0].edited.as_ref().unwrap().metadata.name.as_deref(), Some("podinfo"));
+    assert_eq!(world.proposals()[1].edited.as_ref().unwrap().metadata.name.as_deref(), Some("podinfo"));
 }

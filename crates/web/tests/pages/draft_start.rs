@@ -90,6 +90,11 @@ async fn an_object_of_the_hub_is_read_with_the_rights_of_the_person() {
         let page = sent(&admin, NEW, &other.collect::<Vec<_>>()).await;
         assert!(page.text.contains("Choose a HelmRelease or Kustomization"), "{value}: {}", page.text);
     }
+    // What runs there and has no file in git yet would be taken over: the page says so.
+    let again =
+        [&read[..1], &[("app", "shop"), ("do", "check"), ("e0.t0.namespace", "shop"), ("manifest", RELEASE)]];
+    let page = sent(&admin, NEW, &again.concat()).await;
+    assert!(page.text.contains("a new file takes it over"), "{}", page.text);
     // A cluster that is not the hub has no such button: Sluice observes only some fields there.
     let remote = sent(&admin, NEW, &[("kind", "HelmRelease"), ("app", "podinfo")]).await;
     assert!(remote.text.contains("Add as an environment") && !remote.text.contains("read-application"));

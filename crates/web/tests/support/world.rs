@@ -143,7 +143,8 @@ impl Hub for World {
             let url = "javascript:alert(1)".into();
             return Ok(ProposedFile::Opened { number: 7, url, notes: vec!["no <b>joe</b>".into()] });
         }
-        let mut files = vec![PlannedFile::new(&proposal.path, None, &proposal.yaml)];
+        let before = proposal.edited.as_ref().map(|_| "kind: Old\n");
+        let mut files = vec![PlannedFile::new(&proposal.path, before, &proposal.yaml)];
         let manifests = proposal.manifests.iter();
         files.extend(manifests.map(|manifest| PlannedFile::new(&manifest.path, None, &manifest.yaml)));
         let (repository, branch) = ("https://git.example.com/team/fleet".into(), "main".into());
