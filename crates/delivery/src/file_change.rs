@@ -80,9 +80,9 @@ impl RequestedChange {
     }
 
     /// The body of the change request, in Markdown, without its marker.
-    pub(crate) fn body(&self, namespace: &str, pipeline: &str) -> String {
+    pub(crate) fn body(&self, namespace: &str, pipeline: &str) -> RequestedBody {
         let (path, others) = (self.files.first().map_or("", |file| &file.path), self.others());
-        let mut text = format!(
+        let begin = format!(
             "{}s pipeline {} in the file {}, as requested by {} with the form for pipelines.\n\n",
             self.verb(),
             code(&format!("{namespace}/{pipeline}")),
@@ -90,17 +90,25 @@ impl RequestedChange {
             plain(&clean(&self.person, MAX_PERSON)),
         );
         if others.is_empty() {
-            text.push_str("Sluice does not merge it. Who merges it lets Flux apply the pipeline.");
-            return text;
+            let end = "Sluice does not merge it. Who merges it lets Flux apply the pipeline.";
+            return RequestedBody { begin, files: Vec::new(), end };
         }
-        text.push_str("Adds manifests of its application, each with the marker that Sluice sets:\n\n");
-        text.extend(others.iter().map(|file| format!("- {}\n", code(&file.path))));
-        text.push_str(
-            "\nIt is a draft, and Sluice does not merge it: a person says that it is ready. Who merges it lets Flux apply the manifests with the rights that it has on each \
-             cluster. Look at where each chart or source comes from, and at the values.",
-        );
-        text
+        RequestedBody {
+            begin: begin + "Adds manifests of its application, each with the marker that Sluice sets:\n\n",
+            files: others.iter().map(|file| format!("- {}\n", code(&file.path))).collect(),
+            end: "\nIt is a draft, and Sluice does not merge it: a person says that it is ready. Who merges it lets Flux apply \
+                  the manifests with the rights that it has on each cluster. Look at where each chart or source comes \
+                  from, and at the values.",
+        }
     }
+}
+
+/// The parts of a body. Only the list of files can be long.
+pub(crate) struct RequestedBody {
+    pub begin: String,
+    /// A line for each file.
+    pub files: Vec<String>,
+    pub end: &'static str,
 }
 
 /// A hash of a list of texts.
@@ -144,9 +152,11 @@ mod tests {
     fn the_texts_name_each_file() {
         let change = change("anna", &[file("a.yaml", ""), file("dev/b.yaml", ""), file("prod/b.yaml", "")]);
         assert_eq!(change.headline("shop"), "Add pipeline shop and 2 manifests");
-        for text in [change.message("apps", "shop", "0"), change.body("apps", "shop")] {
-            assert!(change.files.iter().all(|file| text.contains(&file.path)), "{text}");
-        }
+        let text = change.message("apps", "shop", "0");
+        assert!(change.files.iter().all(|file| text.contains(&file.path)), "{text}");
+        let body = change.body("apps", "shop");
+        assert!(body.begin.contains("a.yaml"), "{}", body.begin);
+        assert_eq!(body.files, ["- `dev/b.yaml`\n", "- `prod/b.yaml`\n"]);
     }
 
     #[test]
@@ -156,7 +166,7 @@ mod tests {
         let message = evil.message("apps", "podinfo", "0");
         assert!(!crate::trailers::names_any_promotion(&message), "{message}");
         assert_eq!(message.lines().filter(|line| line.starts_with("Sluice-")).count(), 3, "{message}");
-        let body = evil.body("apps", "podinfo");
+        let body = evil.body("apps", "podinfo").begin;
         assert!(!body.contains("@anna") && !body.contains('<'), "{body}");
     }
 }

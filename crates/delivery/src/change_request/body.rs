@@ -144,7 +144,11 @@ fn changes(values: &[(String, SetValue)]) -> Vec<String> {
 /// The default body, with at most this many UTF-16 units.
 fn default_body(order: &Order, values: &[(String, SetValue)], most: usize) -> String {
     if let Some((change, _)) = order.requested() {
-        return change.body(&order.namespace, &order.pipeline);
+        let body = change.body(&order.namespace, &order.pipeline);
+        let (mut text, end) = (body.begin, body.end);
+        let rest = most.saturating_sub(length(&text) + length(end));
+        add_lines(&mut text, rest, body.files.into_iter());
+        return text + end;
     }
     let end = "\nMerge it to deliver the revision. Closing it without merging rejects this promotion.";
     let pipeline = code(&format!("{}/{}", order.namespace, order.pipeline));
@@ -209,6 +213,23 @@ mod tests {
             },
             values: crate::order::Values::Marked,
             credentials: crate::Credentials::default(),
+        }
+    }
+
+    #[test]
+    fn a_body_with_many_files_fits_and_says_who_merges_it() {
+        let file = |at: usize| {
+            let path = format!("{}{at}.yaml", "a".repeat(240));
+            crate::FileChange { path, before: None, after: String::new() }
+        };
+        let change = crate::RequestedChange { files: (0..65).map(file).collect(), person: "a".repeat(300) };
+        let strategy = order("1").strategy;
+        let order = Order::of_files(("apps", "podinfo"), strategy, change, order("1").created);
+        for forge in [ForgeKind::GitHub, ForgeKind::AzureDevOps, ForgeKind::BitbucketServer] {
+            let (body, rules) = (body_of(&order, &[], forge), rules(forge));
+            assert!(length(&body) <= rules.max_length, "{}", length(&body));
+            assert!(body.contains(" more\n") && body.contains("Look at where each chart"), "{body}");
+            assert!(body.trim_end().ends_with(&marker(&order, rules.hides_comments)), "{body}");
         }
     }
 
