@@ -219,7 +219,7 @@ fn result(done: &ProposedFile, has_manifests: bool) -> Markup {
                     @if is_link(url) { a href=(url) rel="noreferrer" { "#" (number) } } @else { "#" (number) }
                     " is open."
                 }
-                @if has_manifests { p.small { "It is a draft: a person says that it is ready, and merges it." } }
+                @if has_manifests { p.small { "It is a draft, if the forge has drafts: a person says that it is ready, and merges it." } }
                 p.small { "When it is merged, Flux applies what it adds." }
                 @for note in notes { p.small { (sentence(note)) } }
             } }
