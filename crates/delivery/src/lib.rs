@@ -10,6 +10,7 @@ mod credentials;
 mod delivery;
 mod direct_commit;
 mod edit;
+mod edit_slots;
 mod error;
 pub mod evidence_text;
 mod fair_queue;

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use granit_parser::{Event, Parser, ScalarStyle, Span, StructureStyle};
 
@@ -18,8 +19,18 @@ pub(super) struct ParsedDocument<'t> {
     pub ends: Vec<usize>,
     /// The node of each anchor, by the parser's number for it.
     pub anchors: HashMap<usize, usize>,
+    /// The objects in the documents, when an entry has asked for them.
+    pub objects: OnceLock<Vec<DocumentObject>>,
     tokens: Vec<Token>,
     line_starts: Vec<usize>,
+}
+
+/// A document, and the scalars of its kind and name, by their events.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DocumentObject {
+    pub root: usize,
+    pub kind: Option<usize>,
+    pub name: Option<usize>,
 }
 
 /// A token of the file with its bytes.
@@ -124,7 +135,8 @@ impl<'t> ParsedDocument<'t> {
         let mut tokens = tokens(&events);
         tokens.sort_by_key(|token| (token.range.start, token.range.end));
         let (ends, anchors) = (ends(&events), anchors(&events));
-        Ok(Self { text, events, ends, anchors, tokens, line_starts: line_starts(text.as_bytes()) })
+        let (objects, line_starts) = (OnceLock::new(), line_starts(text.as_bytes()));
+        Ok(Self { text, events, ends, anchors, objects, tokens, line_starts })
     }
 
     /// Returns the comments: the text after the `#`, and its bytes.

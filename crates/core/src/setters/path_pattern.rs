@@ -1,7 +1,5 @@
 //! Patterns of file paths in an `update` list.
 
-use std::sync::{Arc, OnceLock};
-
 use globset::{Glob, GlobBuilder, GlobSet};
 
 /// The characters that make a path a pattern.
@@ -14,8 +12,6 @@ pub(super) struct PathPattern {
     pub text: String,
     /// `None` for a plain path, as most are.
     glob: Option<Glob>,
-    /// Made when a path is matched for the first time, because that takes time. Copies share it. `None` if it cannot be made.
-    matcher: Arc<OnceLock<Option<GlobSet>>>,
 }
 
 /// The most bytes of a pattern, with its placeholders replaced.
@@ -30,18 +26,22 @@ impl PathPattern {
             ));
         }
         if !text.contains(WILDCARDS) {
-            return Ok(PathPattern { text, glob: None, matcher: Arc::default() });
+            return Ok(PathPattern { text, glob: None });
         }
         let glob = GlobBuilder::new(&text).literal_separator(true).backslash_escape(false).build();
         let glob = Some(glob.map_err(|wrong| wrong.kind().to_string())?);
-        Ok(PathPattern { text, glob, matcher: Arc::default() })
+        Ok(PathPattern { text, glob })
     }
 
-    pub(super) fn matches(&self, path: &str) -> bool {
-        let Some(glob) = &self.glob else { return self.text == path };
+    /// Returns what tells whether a path matches. It is not kept with the pattern: a list of `update` has thousands of patterns,
+    /// and each matcher takes up to a hundred thousand bytes.
+    pub(super) fn matcher(&self) -> impl Fn(&str) -> bool {
         // A set of one: a single matcher panics if its regular expression is too large.
-        let make = || GlobSet::builder().add(glob.clone()).build().ok();
-        self.matcher.get_or_init(make).as_ref().is_some_and(|matcher| matcher.is_match(path))
+        let of = |glob: &Glob| GlobSet::builder().add(glob.clone()).build().ok();
+        let set = self.glob.as_ref().map(of);
+        move |path| {
+            set.as_ref().map_or(self.text == path, |set| set.as_ref().is_some_and(|set| set.is_match(path)))
+        }
     }
 }
 
@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn a_pattern_has_a_limited_length() {
         let longest = format!("{}*.yaml", "a".repeat(MAX_BYTES - 6));
-        assert!(PathPattern::new(longest.clone()).unwrap().matches(&longest.replace('*', "x")));
+        assert!(PathPattern::new(longest.clone()).unwrap().matcher()(&longest.replace('*', "x")));
         let error = PathPattern::new(format!("a{longest}")).unwrap_err();
         assert_eq!(error, "it has 1025 bytes after its placeholders are replaced: at most 1024 are allowed");
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use granit_parser::{Event, ScalarStyle, StructureStyle};
 
 use super::field::{Field, Step};
-use super::parsed_document::ParsedDocument;
+use super::parsed_document::{DocumentObject, ParsedDocument};
 
 /// A scalar that a field leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ const MAX_NAMED: usize = 12;
 
 impl ParsedDocument<'_> {
     /// Returns the outermost node of each document of the file.
-    pub(super) fn documents(&self) -> Vec<usize> {
+    fn documents(&self) -> Vec<usize> {
         let mut open = false;
         let mut roots = Vec::new();
         let mut at = 0;
@@ -56,16 +56,35 @@ impl ParsedDocument<'_> {
         roots
     }
 
-    /// Returns the kind and name of the object in a document.
-    pub(super) fn object(&self, root: usize) -> (Option<&str>, Option<&str>) {
-        let kind = self.get(root, "kind").first().and_then(|at| self.scalar(*at));
-        let metadata = self.get(root, "metadata");
-        let name = metadata.first().and_then(|at| self.scalar(*self.get(*at, "name").first()?));
-        (kind, name)
+    /// Returns the objects in the documents. They are searched for once: thousands of entries may ask.
+    pub(super) fn objects(&self) -> &[DocumentObject] {
+        let object = |root: usize| {
+            let is_scalar = |at: &usize| self.scalar(*at).is_some();
+            let kind = self.get(root, "kind").first().copied().filter(is_scalar);
+            let metadata = self.get(root, "metadata").first().copied();
+            let name = metadata.and_then(|at| self.get(at, "name").first().copied()).filter(is_scalar);
+            DocumentObject { root, kind, name }
+        };
+        self.objects.get_or_init(|| self.documents().into_iter().map(object).collect())
+    }
+
+    /// Returns the kind and name of an object.
+    pub(super) fn kind_and_name(&self, object: &DocumentObject) -> (Option<&str>, Option<&str>) {
+        let text = |at: Option<usize>| at.and_then(|at| self.scalar(at));
+        (text(object.kind), text(object.name))
     }
 
     /// Returns the scalar that a field leads to, from the outermost node of a document.
     pub(super) fn resolve(&self, root: usize, field: &Field) -> Result<FoundScalar, ResolveError> {
+        self.search(root, field, true)
+    }
+
+    /// Returns the same without the texts of errors, which take most of the time if many documents have no such field.
+    pub(super) fn find(&self, root: usize, field: &Field) -> Result<FoundScalar, ResolveError> {
+        self.search(root, field, false)
+    }
+
+    fn search(&self, root: usize, field: &Field, explain: bool) -> Result<FoundScalar, ResolveError> {
         let mut found = FoundScalar { event: root, flow: false };
         let so_far = |steps: usize| Field(field.0[..steps].to_vec()).to_string();
         for (depth, step) in field.0.iter().enumerate() {
@@ -83,6 +102,7 @@ impl ParsedDocument<'_> {
             found.event = match all[..] {
                 [one] => one,
                 [] if self.is_merged(node, step) => return Err(ResolveError::Alias(node)),
+                [] if !explain => return Err(ResolveError::Missing(node, String::new())),
                 [] => return Err(ResolveError::Missing(node, self.instead(node, step, &so_far(depth)))),
                 _ => return Err(ResolveError::Several(all)),
             };
@@ -323,7 +343,7 @@ mod tests {
     fn documents_have_a_kind_and_a_name() {
         let text = "# x\n---\nkind: A\nmetadata: {name: a}\n---\n# nothing\n---\n- 1\n---\nmetadata: x\nkind: B\n...\n";
         let document = ParsedDocument::parse(text, MAX_FILE_EVENTS).unwrap();
-        let objects: Vec<_> = document.documents().into_iter().map(|root| document.object(root)).collect();
+        let objects: Vec<_> = document.objects().iter().map(|one| document.kind_and_name(one)).collect();
         assert_eq!(objects, [(Some("A"), Some("a")), (None, None), (None, None), (Some("B"), None)]);
     }
 }

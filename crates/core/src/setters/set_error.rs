@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::choice::Choice;
-use super::limits::{MAX_FILE_EVENTS, MAX_UPDATE_EVENTS};
+use super::limits::{MAX_FILE_EVENTS, MAX_UPDATE_EVENTS, MAX_VISITED_DOCUMENTS};
 
 /// A line of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,6 +124,12 @@ pub enum SetError {
     FileTooLarge { at: Location, why: &'static str },
 
     #[error(
+        "{at}: the entries of update would look at more than {MAX_VISITED_DOCUMENTS} documents, each entry for each target; \
+         divide the file into several, and name fewer of them in an entry"
+    )]
+    TooManyDocuments { at: Location },
+
+    #[error(
         "{at}: the file has more than {max} promotion markers of this environment; divide the file into several"
     )]
     TooManyMarkers { at: Location, max: usize },
@@ -154,7 +160,9 @@ impl SetError {
             SetError::ImageWithoutTag { .. } => "ImageWithoutTag",
             SetError::NotATag { .. } => "NotATag",
             SetError::UnparsableFile { .. } => "UnparsableFile",
-            SetError::FileTooLarge { .. } | SetError::TooManyMarkers { .. } => "FileNotRead",
+            SetError::FileTooLarge { .. }
+            | SetError::TooManyDocuments { .. }
+            | SetError::TooManyMarkers { .. } => "FileNotRead",
             SetError::ChangedTooMuch { .. } => "ChangedTooMuch",
         }
     }

@@ -5,11 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::edit::{self, EditedFile};
-use super::limits::MAX_UPDATE_EVENTS;
+use super::limits::{MAX_UPDATE_EVENTS, MAX_VISITED_DOCUMENTS};
 use super::placeholder::UpdateTarget;
 use super::resolve::listed;
 use super::set_error::Location;
-use super::update_entry::{MAX_NAMED, Update, UpdateEntry, UpdateFile};
+use super::update_entry::{MAX_NAMED, Update, UpdateEntry, UpdateFile, WorkLeft};
 use super::update_error::UpdateError;
 use crate::revision::Revision;
 
@@ -56,6 +56,16 @@ impl Plan {
         Ok(Plan { entries })
     }
 
+    /// Returns the number of values to set, each target's counted by itself.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether nothing is set.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// Returns the indices of the paths in a repository whose files the entries need.
     ///
     /// # Errors
@@ -63,7 +73,8 @@ impl Plan {
     pub fn select<P: AsRef<str>>(&self, paths: &[P]) -> Result<BTreeSet<usize>, UpdateError> {
         let mut selected = BTreeSet::new();
         for entry in &self.entries {
-            let matching = paths.iter().enumerate().filter(|(_, path)| entry.means(path.as_ref()));
+            let means = entry.matcher();
+            let matching = paths.iter().enumerate().filter(|(_, path)| means(path.as_ref()));
             let mut found = matching.map(|(at, _)| at).peekable();
             if found.peek().is_none() {
                 let near = near(&entry.path, paths.iter().map(AsRef::as_ref));
@@ -87,7 +98,7 @@ impl Plan {
         let files = files.iter();
         let mut files: Vec<UpdateFile<'_>> =
             files.map(|(path, bytes)| UpdateFile::new(path.as_ref(), bytes.as_ref())).collect();
-        let mut left = MAX_UPDATE_EVENTS;
+        let mut left = WorkLeft { events: MAX_UPDATE_EVENTS, documents: MAX_VISITED_DOCUMENTS };
         for entry in &self.entries {
             let (file, edit) = entry.edit(&mut files, &mut left, revision)?;
             let file = &mut files[file];

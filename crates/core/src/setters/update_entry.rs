@@ -9,7 +9,7 @@ use super::choice::Choice;
 use super::edit::{self, Edit, ScalarRequest};
 use super::field::Field;
 use super::limits::MAX_FILE_EVENTS;
-use super::parsed_document::ParsedDocument;
+use super::parsed_document::{DocumentObject, ParsedDocument};
 use super::path_pattern::{PathPattern, WILDCARDS};
 use super::placeholder::{UpdateTarget, filled, parts};
 use super::resolve::{FoundScalar, ResolveError, listed};
@@ -53,6 +53,17 @@ pub struct Update {
 
 /// The most files, objects or values that an error names.
 pub(super) const MAX_NAMED: usize = 6;
+
+/// Why a file must be readable.
+const NAMED: &str = "is named by an entry of update";
+
+/// The work that may still be done for the entries of a list.
+pub(super) struct WorkLeft {
+    /// How many events may be read.
+    pub events: usize,
+    /// How many documents may be looked at.
+    pub documents: usize,
+}
 
 /// One value to set, with the placeholders replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,12 +138,13 @@ impl UpdateEntry {
         })
     }
 
-    /// Returns true if the entry names a file of this path.
-    pub(super) fn means(&self, path: &str) -> bool {
+    /// Returns what tells whether the entry names a file of a path.
+    pub(super) fn matcher(&self) -> impl Fn(&str) -> bool {
         let prefix = self.pattern.text.get(..self.prefix_length).unwrap_or_default();
-        path.starts_with(prefix)
-            && (path.ends_with(".yaml") || path.ends_with(".yml"))
-            && self.pattern.matches(path)
+        let matches = self.pattern.matcher();
+        move |path| {
+            path.starts_with(prefix) && (path.ends_with(".yaml") || path.ends_with(".yml")) && matches(path)
+        }
     }
 
     fn is_pattern(&self) -> bool {
@@ -143,18 +155,25 @@ impl UpdateEntry {
         self.kind.is_some() || self.name.is_some()
     }
 
-    /// Returns the edit of this entry, and the index of its file. `left` is the number of events that may still be read.
+    /// Returns the edit of this entry, and the index of its file. `left` is the work that may still be done.
     pub(super) fn edit(
         &self,
         files: &mut [UpdateFile<'_>],
-        left: &mut usize,
+        left: &mut WorkLeft,
         revision: &Revision,
     ) -> Result<(usize, Edit), UpdateError> {
-        let meant: Vec<usize> = (0..files.len()).filter(|at| self.means(files[*at].path)).collect();
+        let means = self.matcher();
+        let meant: Vec<usize> = (0..files.len()).filter(|at| means(files[*at].path)).collect();
         for at in &meant {
-            self.read(&mut files[*at], left)?;
+            self.read(&mut files[*at], &mut left.events)?;
         }
         let files = &*files;
+        for file in meant.iter().map(|at| &files[*at]) {
+            let Some(Ok(document)) = &file.document else { continue };
+            left.documents = left.documents.checked_sub(document.objects().len()).ok_or_else(|| {
+                SetError::TooManyDocuments { at: Location { path: file.path.into(), line: 1 } }
+            })?;
+        }
         let objects: Vec<FileObject> = meant.iter().flat_map(|at| self.objects(files, *at)).collect();
         let (object, found) = match self.names_an_object() {
             true => {
@@ -176,9 +195,8 @@ impl UpdateEntry {
     fn read(&self, file: &mut UpdateFile<'_>, left: &mut usize) -> Result<(), UpdateError> {
         let bytes = file.bytes;
         let document = file.document.get_or_insert_with(|| {
-            let document = ParsedDocument::read(bytes, MAX_FILE_EVENTS.min(*left)).map_err(|unreadable| {
-                unreadable.into_set_error(file.path, "is named by an entry of update")
-            })?;
+            let document = ParsedDocument::read(bytes, MAX_FILE_EVENTS.min(*left))
+                .map_err(|unreadable| unreadable.into_set_error(file.path, NAMED))?;
             *left -= document.events.len();
             Ok(document)
         });
@@ -205,11 +223,12 @@ impl UpdateEntry {
         let Some(Ok(document)) = &files[file].document else { return Vec::new() };
         let is_it =
             |asked: &Option<String>, found: Option<&str>| asked.is_none() || asked.as_deref() == found;
-        let fits = |root: &usize| {
-            let (kind, name) = document.object(*root);
+        let fits = |object: &&DocumentObject| {
+            let (kind, name) = document.kind_and_name(object);
             is_it(&self.kind, kind) && is_it(&self.name, name)
         };
-        document.documents().into_iter().filter(fits).map(|root| FileObject { file, root }).collect()
+        let fitting = document.objects().iter().filter(fits);
+        fitting.map(|object| FileObject { file, root: object.root }).collect()
     }
 
     fn only_object(
@@ -240,7 +259,11 @@ impl UpdateEntry {
         meant: &[usize],
         objects: &[FileObject],
     ) -> Result<(FileObject, Result<FoundScalar, ResolveError>), UpdateError> {
-        let all = objects.iter().map(|object| (*object, self.resolve(files, *object)));
+        let find = |object: FileObject| match &files[object.file].document {
+            Some(Ok(document)) => document.find(object.root, &self.field),
+            _ => self.resolve(files, object),
+        };
+        let all = objects.iter().map(|object| (*object, find(*object)));
         let (missing, mut there): (Vec<_>, Vec<_>) =
             all.partition(|(_, found)| matches!(found, Err(ResolveError::Missing(..))));
         if there.len() > 1 {
@@ -255,7 +278,7 @@ impl UpdateEntry {
             return Ok(one);
         }
         match (meant, missing.into_iter().next()) {
-            ([_], Some(one)) => Ok(one),
+            ([_], Some((object, _))) => Ok((object, self.resolve(files, object))),
             _ => {
                 let paths = meant.iter().map(|at| files[*at].path.to_string()).collect();
                 let problem = format!("none of these files has it: {}", listed(paths, MAX_NAMED));
@@ -301,7 +324,8 @@ impl UpdateEntry {
         let file = &files[object.file];
         let Some(Ok(document)) = &file.document else { return file.path.into() };
         let at = document.at(file.path, document.start(object.root));
-        match document.object(object.root) {
+        let of = document.objects().iter().find(|one| one.root == object.root);
+        match of.map(|one| document.kind_and_name(one)).unwrap_or_default() {
             (None, None) => format!("{at} (no object)"),
             (kind, name) => format!("{at} ({}/{})", kind.unwrap_or("?"), name.unwrap_or("?")),
         }

@@ -272,3 +272,15 @@ fn files_of_too_many_parts_are_named() {
         assert!(error.to_string().starts_with(path), "{error}");
     }
 }
+
+#[test]
+fn entries_that_look_at_too_many_documents_name_the_file() {
+    let fields: String = (0..400).map(|n| format!("v{n}: 1.0\n")).collect();
+    let documents =
+        format!("kind: Settings\nmetadata: {{name: a}}\n{fields}{}", "---\nk: 1\n".repeat(30_000));
+    let entries: Vec<Update> = (0..400).map(|n| entry("a.yaml", "Settings/a", &format!("v{n}"))).collect();
+    assert!(updated(&[("a.yaml", &documents)], &entries[..50]).unwrap()[0].contains("v49: 6.1.8\n"));
+    let error = updated(&[("a.yaml", &documents)], &entries).unwrap_err();
+    assert_eq!(error.reason(), "FileNotRead");
+    assert!(error.to_string().contains("more than 10000000 documents"), "{error}");
+}

@@ -6,8 +6,12 @@ pub(crate) mod file;
 use sluice_core::Revision;
 use sluice_core::setters::{self, EditedFile, MarkerRequest, Plan, SetValue, UpdateError};
 
+use crate::edit_slots::EditSize;
 use crate::error::{DeliveryError, DeliveryResult};
-use crate::git::{ChangedFile, LockedRepository, ReadFile, UnreadFile, UnreadReason};
+use crate::fair_queue::Slot;
+use crate::git::{
+    ChangedFile, FoundFiles, GitResult, LockedRepository, ReadFile, UnreadFile, UnreadReason, YamlFiles,
+};
 use crate::order::{Order, Values};
 pub use error::EditError;
 use sluice_core::hex::sha256_hex;
@@ -51,9 +55,10 @@ pub(crate) async fn edit(
     };
     let (done, unread) = match &order.values {
         Values::Marked => {
-            let (found, unread) = repository.read_marked_files(commit, &order.key()).await?;
+            let wanted = WantedFiles::Marked { commit, needle: order.key() };
+            let (slot, (found, unread)) = read_in_slot(repository, &wanted, 1).await?;
             let order = order.clone();
-            (computed(move || set_marked(&order, found)).await?, unread)
+            (computed(slot, move || set_marked(&order, found)).await?, unread)
         }
         Values::Files(change) => (file::edit(change, repository, (branch, commit)).await?, Vec::new()),
         Values::Listed { updates, places } => {
@@ -62,14 +67,17 @@ pub(crate) async fn edit(
                 DeliveryError::Edit(EditError::Update { repository, branch, error: Box::new(error) })
             };
             let (updates, places, only) = (updates.clone(), places.clone(), order.target.clone());
-            let plan =
-                computed(move || Plan::new(&updates, &places, only.as_deref())).await.map_err(wrong)?;
+            let slot = repository.edit_slot(EditSize::of_edit(0, updates.len() * places.len())).await;
+            let plan = computed(slot, move || Plan::new(&updates, &places, only.as_deref()));
+            let plan = plan.await.map_err(wrong)?;
             let listing = repository.list_files(commit).await?;
             let (paths, of) = (listing.paths(), plan.clone());
-            let selected = computed(move || of.select(&paths)).await.map_err(wrong)?;
-            let (found, unread) = repository.read_files(listing.only(&selected)).await?;
+            let slot = repository.edit_slot(EditSize::of_selection(paths.len(), plan.len())).await;
+            let selected = computed(slot, move || of.select(&paths)).await.map_err(wrong)?;
+            let wanted = WantedFiles::These(listing.only(&selected));
+            let (slot, (found, unread)) = read_in_slot(repository, &wanted, plan.len()).await?;
             let revision = order.revision.clone();
-            match computed(move || set_listed(&revision, &plan, found)).await {
+            match computed(slot, move || set_listed(&revision, &plan, found)).await {
                 Err(_) if !unread.is_empty() => return Err(not_read("the value to set".into(), &unread)),
                 done => (done.map_err(wrong)?, unread),
             }
@@ -85,8 +93,51 @@ pub(crate) async fn edit(
     Ok(FileEdits::of(done))
 }
 
-/// Computes on a blocking thread: 16 MiB of YAML take seconds, and would stop other tasks for that time.
-async fn computed<T: Send + 'static>(compute: impl FnOnce() -> T + Send + 'static) -> T {
+/// The files that an edit needs.
+enum WantedFiles<'a> {
+    /// Those of a commit that have markers with this text.
+    Marked {
+        commit: &'a str,
+        needle: String,
+    },
+    These(YamlFiles),
+}
+
+impl WantedFiles<'_> {
+    async fn read(&self, repository: &mut LockedRepository<'_>) -> GitResult<FoundFiles> {
+        match self {
+            WantedFiles::Marked { commit, needle } => repository.read_marked_files(commit, needle).await,
+            WantedFiles::These(files) => repository.read_files(files.clone()).await,
+        }
+    }
+}
+
+/// Reads files, and waits for a slot to edit them by this many entries. Large files are read again with the slot, from the
+/// cache: many deliveries may wait, and a server may be slow.
+async fn read_in_slot(
+    repository: &mut LockedRepository<'_>,
+    wanted: &WantedFiles<'_>,
+    entries: usize,
+) -> GitResult<(Slot, FoundFiles)> {
+    let found = wanted.read(repository).await?;
+    let size = EditSize::of_edit(found.0.iter().map(|file| file.bytes.len()).sum(), entries);
+    let small = (size == EditSize::Small).then_some(found);
+    let slot = repository.edit_slot(size).await;
+    let found = match small {
+        Some(found) => found,
+        None => wanted.read(repository).await?,
+    };
+    Ok((slot, found))
+}
+
+/// Computes on a blocking thread: 16 MiB of YAML take seconds, and would stop other tasks for that time. The slot is released
+/// when the thread has ended, also if nobody waits any more.
+async fn computed<T: Send + 'static>(slot: Slot, compute: impl FnOnce() -> T + Send + 'static) -> T {
+    let compute = move || {
+        let done = compute();
+        drop(slot);
+        done
+    };
     match tokio::task::spawn_blocking(compute).await {
         Ok(value) => value,
         Err(error) => match error.try_into_panic() {

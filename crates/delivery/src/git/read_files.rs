@@ -22,6 +22,7 @@ pub(super) struct TreeEntry {
 }
 
 /// The YAML files of a commit.
+#[derive(Clone)]
 pub(crate) struct YamlFiles(pub(super) Vec<TreeEntry>);
 
 impl YamlFiles {

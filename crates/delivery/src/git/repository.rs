@@ -17,6 +17,7 @@ use super::cache::{Cache, bytes_on_disk};
 use super::error::{GitError, GitResult};
 use super::run::{Git, GitRun};
 use super::stale_locks::remove_stale_locks;
+use crate::edit_slots::EditSize;
 use crate::fair_queue::{FairQueue, Slot};
 use crate::lock::lock;
 use crate::stats::Counters;
@@ -166,6 +167,11 @@ impl Drop for LockedRepository<'_> {
 }
 
 impl LockedRepository<'_> {
+    /// Waits for a slot for work on the files of this repository.
+    pub(crate) async fn edit_slot(&self, size: EditSize) -> Slot {
+        self.git.edits.acquire(&self.access.pipeline, size).await
+    }
+
     /// A run of git that stays on this machine.
     pub(super) fn local<S: Into<OsString>>(&self, args: impl IntoIterator<Item = S>) -> GitRun<'_> {
         GitRun::local(&self.cache.dir, &self.access, args)

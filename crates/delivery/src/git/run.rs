@@ -18,6 +18,7 @@ use super::limits::{self, MAX_OUTPUT_BYTES, ProcessLimits};
 use super::memory_budget::{MemoryBudget, RunSize};
 use super::process_group::ProcessGroup;
 use super::stale_locks::remove_stale_locks;
+use crate::edit_slots::EditSlots;
 use crate::fair_queue::{FairQueue, FairQueues};
 
 /// The environment variables that git inherits: where programs are, and how to reach the network.
@@ -66,6 +67,8 @@ pub(crate) struct Git {
     timeout: Duration,
     limits: ProcessLimits,
     memory: Arc<MemoryBudget>,
+    /// The slots of the work on the files that were read.
+    pub(super) edits: EditSlots,
     home: PathBuf,
     pub(crate) allow_file: bool,
 }
@@ -199,7 +202,8 @@ impl Git {
     ) -> Self {
         let (local, limits) = (FairQueue::new(processes), ProcessLimits::new(max_file_bytes, timeout));
         let (hosts, memory) = (FairQueues::default(), MemoryBudget::new());
-        Git { local, hosts, processes, timeout, limits, memory, home, allow_file }
+        let edits = EditSlots::new();
+        Git { local, hosts, processes, timeout, limits, memory, edits, home, allow_file }
     }
 
     /// Runs to a successful end and returns the output.

@@ -321,6 +321,25 @@ async fn packs_that_expand_share_one_budget_of_memory() {
     }
 }
 
+/// Each parsed file takes fifty times its size: 40 MB. Each delivery fails at its own marker, after it has parsed the file.
+#[tokio::test]
+async fn many_deliveries_with_large_files_share_the_memory_of_one() {
+    const COUNT: usize = 24;
+    let marker = |n| format!("v{n}: [] # {{\"$promotion\": \"attacker-{n}:podinfo:prod\"}}\n");
+    let markers: String = (0..COUNT).map(marker).collect();
+    let text = format!("{markers}x:\n{}", "- 1\n".repeat(190_000));
+    let (server, _) = server(&[(FILE, &text)]);
+    let repos: Vec<Repo> =
+        (0..COUNT).map(|n| server.create_repo(&format!("r{n}"), &[(FILE, &text)]).unwrap()).collect();
+    let failures = tokio::task::spawn_blocking(move || {
+        let (_server, other) = crate::commit::server(&[(FILE, &yaml("6.1.5"))]);
+        attack_by(&repos.iter().map(Repo::url).collect::<Vec<_>>(), &other)
+    });
+    for (reason, message) in failures.await.unwrap() {
+        assert!(["FlowCollection", "Timeout"].contains(&reason.as_str()), "{reason} {message}");
+    }
+}
+
 /// The repository has branches whose names begin with the name of a head branch.
 #[tokio::test]
 async fn branches_that_begin_like_a_head_branch_are_not_fetched() {
