@@ -3,11 +3,13 @@
 //! clocks cannot change their order.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use crate::observed::{ObservedTargets, is_tracked};
 use crate::pipeline::{Environment, MinReady, Pipeline, Policy};
+use crate::proven::{self, TargetProofs};
 use crate::revision::Revision;
 
 /// How many proofs are kept for each target, whether an environment needs them or not.
@@ -17,6 +19,9 @@ pub const MAX_PROOFS: usize = 64;
 /// The most proofs that are kept for all targets of a pipeline together, unless [`MIN_PROOFS`] for each target are
 /// more. A proof takes about 300 bytes of the status.
 const MAX_PROOFS_OF_PIPELINE: usize = 2000;
+
+/// The most revisions that targets run now and that are compared with a proof of other facets.
+const MAX_COMPARED: usize = 32;
 
 /// A revision that a target has run healthily.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,7 +39,16 @@ pub struct Proof {
 /// The proofs of a pipeline, by environment and target, each list oldest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evidence {
-    proofs: BTreeMap<(String, String), Vec<Proof>>,
+    proofs: BTreeMap<String, BTreeMap<String, Vec<Proof>>>,
+}
+
+/// What the predecessors of an environment have proven.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Proven {
+    /// The revision that may be promoted.
+    pub candidate: Option<Candidate>,
+    /// The newest revision that not enough targets have proven yet, if it is newer than the candidate.
+    pub upcoming: Option<Shortfall>,
 }
 
 /// A revision that may be promoted into an environment.
@@ -47,20 +61,23 @@ pub struct Candidate {
     /// How many times the revision had come back before.
     pub run: u32,
     /// The targets that have proven the revision: environment, target and time.
-    pub proven_by: Vec<(String, String, Timestamp)>,
+    pub proven_by: Arc<[ProvenBy]>,
 }
+
+/// A target that has proven a revision: the environment, the target, and the time.
+pub type ProvenBy = (String, String, Timestamp);
 
 impl Evidence {
     /// Adds the stored proofs of a target, oldest first.
     pub fn insert(&mut self, environment: &str, target: &str, proofs: Vec<Proof>) {
         if !proofs.is_empty() {
-            self.proofs.insert((environment.into(), target.into()), proofs);
+            self.proofs.entry(environment.into()).or_default().insert(target.into(), proofs);
         }
     }
 
     /// Returns the proofs of a target, oldest first.
     pub fn of(&self, environment: &str, target: &str) -> &[Proof] {
-        self.proofs.get(&(environment.into(), target.into())).map_or(&[], Vec::as_slice)
+        self.proofs.get(environment).and_then(|of| of.get(target)).map_or(&[], Vec::as_slice)
     }
 
     /// Returns the proofs after an observation: these proofs, and those of the revisions that targets run healthily now.
@@ -73,9 +90,10 @@ impl Evidence {
         counted: u64,
         now: Timestamp,
     ) -> Evidence {
-        let known = self.proofs.values().flatten().map(|p| p.arrival).max().unwrap_or(0);
+        let all = self.proofs.values().flat_map(BTreeMap::values).flatten();
+        let known = all.map(|p| p.arrival).max().unwrap_or(0);
         let mut next = known.max(counted);
-        let mut proofs = BTreeMap::new();
+        let mut evidence = Evidence::default();
         for environment in &pipeline.environments {
             for target in &environment.targets {
                 let mut list = self.of(&environment.name, target).to_vec();
@@ -83,12 +101,9 @@ impl Evidence {
                 if let Some(revision) = shown.and_then(|t| t.proves(&pipeline.tracks)) {
                     append(&mut list, revision, &mut next, now);
                 }
-                if !list.is_empty() {
-                    proofs.insert((environment.name.clone(), target.clone()), list);
-                }
+                evidence.insert(&environment.name, target, list);
             }
         }
-        let mut evidence = Evidence { proofs };
         evidence.drop_unneeded(pipeline, observed);
         evidence
     }
@@ -100,7 +115,7 @@ impl Evidence {
     /// second one or so is dropped, evenly: a slow target that proves one revision after the other then reaches one that
     /// is kept. Proofs of revisions that targets run now are dropped last.
     fn drop_unneeded(&mut self, pipeline: &Pipeline, observed: &ObservedTargets) {
-        if self.proofs.values().all(|list| list.len() <= MIN_PROOFS) {
+        if self.proofs.values().flat_map(BTreeMap::values).all(|list| list.len() <= MIN_PROOFS) {
             return;
         }
         let followers: Vec<(&Environment, Option<Candidate>)> = pipeline
@@ -113,13 +128,15 @@ impl Evidence {
             .collect();
         let targets: usize = pipeline.environments.iter().map(|e| e.targets.len()).sum();
         let limit = (MAX_PROOFS_OF_PIPELINE / targets.max(1)).clamp(MIN_PROOFS, MAX_PROOFS);
-        let running: Vec<Revision> = pipeline
+        let running: BTreeSet<Revision> = pipeline
             .environments
             .iter()
             .flat_map(|e| e.targets.iter().filter_map(|t| observed.target(&e.name, t)))
             .filter_map(|target| target.revision(&pipeline.tracks))
             .collect();
-        for ((environment, _), list) in &mut self.proofs {
+        let lists =
+            self.proofs.iter_mut().flat_map(|(name, of)| of.values_mut().map(move |list| (name, list)));
+        for (environment, list) in lists {
             let floor = |(into, candidate): &(&Environment, Option<Candidate>)| {
                 let needed = into.depends_on.contains(environment);
                 let proven = |c: &Candidate| list.iter().position(|p| c.revision.is_run_by(&p.revision));
@@ -149,33 +166,20 @@ impl Evidence {
 
     /// Returns the revision that arrived last of those that enough targets of each predecessor have proven.
     pub fn candidate(&self, pipeline: &Pipeline, into: &Environment, needed: MinReady) -> Option<Candidate> {
-        let before = predecessors(pipeline, into);
-        let revisions: BTreeSet<&Revision> = self.revisions(&before).collect();
-        let tracked = revisions.into_iter().filter(|r| is_tracked(pipeline, r));
-        tracked.filter_map(|r| self.judge(r, &before, needed).ok()).max_by_key(|c| c.arrival)
+        self.proven(pipeline, into, needed).candidate
     }
 
-    /// Returns the newest revision in the predecessors that not enough targets have proven yet, if it is newer than
-    /// `candidate`, with the targets that lack it.
-    pub fn upcoming(
-        &self,
-        pipeline: &Pipeline,
-        into: &Environment,
-        needed: MinReady,
-        candidate: Option<&Candidate>,
-    ) -> Option<Shortfall> {
+    /// Returns what the predecessors of an environment have proven. It is the same for all environments with the same
+    /// predecessors and the same number of targets that are needed.
+    pub fn proven(&self, pipeline: &Pipeline, into: &Environment, needed: MinReady) -> Proven {
         let before = predecessors(pipeline, into);
-        let revisions: BTreeSet<&Revision> = self.revisions(&before).collect();
-        let short = revisions.into_iter().filter(|r| is_tracked(pipeline, r));
-        let newest = short.filter_map(|r| self.judge(r, &before, needed).err()).max_by_key(|s| s.arrival)?;
-        (newest.arrival > candidate.map_or(0, |c| c.arrival)).then_some(newest)
-    }
-
-    fn revisions<'a>(&'a self, environments: &'a [&Environment]) -> impl Iterator<Item = &'a Revision> {
-        environments
-            .iter()
-            .flat_map(|e| e.targets.iter().flat_map(|t| self.of(&e.name, t)))
-            .map(|p| &p.revision)
+        let proofs = |e: &&Environment| e.targets.iter().map(|target| self.of(&e.name, target)).collect();
+        let proofs: Vec<TargetProofs<'_>> = before.iter().map(proofs).collect();
+        let newest = proven::newest(&proofs, |targets| needed.of(targets), |r| is_tracked(pipeline, r));
+        let candidate = newest.proven.and_then(|revision| self.judge(revision, &before, needed).ok());
+        let upcoming = newest.short.and_then(|revision| self.judge(revision, &before, needed).err());
+        let known = candidate.as_ref().map_or(0, |candidate| candidate.arrival);
+        Proven { upcoming: upcoming.filter(|short| short.arrival > known), candidate }
     }
 
     /// Returns the revision as a candidate if enough targets of every environment have proven it.
@@ -186,7 +190,8 @@ impl Evidence {
         needed: MinReady,
     ) -> Result<Candidate, Shortfall> {
         let mut candidate =
-            Candidate { revision: revision.clone(), arrival: 0, run: 0, proven_by: Vec::new() };
+            Candidate { revision: revision.clone(), arrival: 0, run: 0, proven_by: Arc::default() };
+        let mut proven_by = Vec::new();
         let mut shortfall =
             Shortfall { revision: revision.clone(), arrival: 0, needed: 0, has: 0, missing: Vec::new() };
         for environment in environments {
@@ -198,8 +203,7 @@ impl Evidence {
                     Some(proof) => {
                         arrivals.push(proof.arrival);
                         runs.push(proof.run);
-                        let by = (environment.name.clone(), target.clone(), proof.at);
-                        candidate.proven_by.push(by);
+                        proven_by.push((environment.name.clone(), target.clone(), proof.at));
                         shortfall.arrival = shortfall.arrival.max(proof.arrival);
                     }
                     None => missing.push((environment.name.clone(), target.clone())),
@@ -221,6 +225,7 @@ impl Evidence {
                 }
             }
         }
+        candidate.proven_by = proven_by.into();
         if shortfall.needed > 0 { Err(shortfall) } else { Ok(candidate) }
     }
 }
@@ -264,8 +269,13 @@ fn needs_several(pipeline: &Pipeline, into: &Environment) -> bool {
 
 /// Returns the index of the proof whose absence leaves the smallest gap in the order of arrivals. The proof of a
 /// revision that a target runs now, one of the newest proofs, or the oldest proof is returned only if there is no other.
-fn least_needed(list: &[Proof], running: &[Revision]) -> usize {
-    let runs = |p: &Proof| running.iter().any(|r| r.is_run_by(&p.revision) || p.revision.is_run_by(r));
+fn least_needed(list: &[Proof], running: &BTreeSet<Revision>) -> usize {
+    // With more different revisions, only the same facets count: this is asked for each of thousands of targets.
+    let compared = || running.iter().take(if running.len() <= MAX_COMPARED { running.len() } else { 0 });
+    let runs = |p: &Proof| {
+        running.contains(&p.revision)
+            || compared().any(|r| r.is_run_by(&p.revision) || p.revision.is_run_by(r))
+    };
     let gap = |at: usize| match at.checked_sub(1) {
         Some(before) => list[at + 1].arrival.saturating_sub(list[before].arrival),
         None => u64::MAX,

@@ -15,6 +15,7 @@ pub mod planned_change;
 pub mod promotion;
 pub mod promotion_name;
 pub mod proposed_file;
+mod proven;
 pub mod record_retention;
 pub mod repository;
 pub mod revision;

@@ -44,7 +44,7 @@ impl fmt::Display for Health {
 /// The observed targets of a pipeline, by environment and target name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ObservedTargets {
-    targets: BTreeMap<(String, String), ObservedTarget>,
+    targets: BTreeMap<String, BTreeMap<String, ObservedTarget>>,
 }
 
 /// The observed state of one target.
@@ -102,12 +102,12 @@ pub struct MadeWorkload {
 impl ObservedTargets {
     /// Adds the observed state of a target, in place of an earlier one.
     pub fn insert(&mut self, environment: &str, target: &str, shown: ObservedTarget) {
-        self.targets.insert((environment.into(), target.into()), shown);
+        self.targets.entry(environment.into()).or_default().insert(target.into(), shown);
     }
 
     /// Returns the observed state of a target, if it was observed.
     pub fn target(&self, environment: &str, target: &str) -> Option<&ObservedTarget> {
-        self.targets.get(&(environment.into(), target.into()))
+        self.targets.get(environment)?.get(target)
     }
 }
 

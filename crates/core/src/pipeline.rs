@@ -73,9 +73,11 @@ impl Environment {
             return vec![self.clone()];
         }
         let only = |target: &String| Environment {
+            name: self.name.clone(),
             targets: vec![target.clone()],
+            depends_on: self.depends_on.clone(),
+            policy: self.policy.clone(),
             only_target: Some(target.clone()),
-            ..self.clone()
         };
         self.targets.iter().map(only).collect()
     }

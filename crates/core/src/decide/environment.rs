@@ -11,15 +11,15 @@ use crate::observed::ObservedTarget;
 use crate::pipeline::Policy;
 use crate::promotion::{Phase, Promotion};
 
+/// The most targets that a note names.
+const MAX_NAMED: usize = 10;
+
 /// Decides what to do for an environment, as returned by [`Environment::lanes`].
 pub(super) fn decide(lane: Lane<'_>, decision: &mut Decision) {
     let mut promotions: Vec<&Promotion> =
         lane.facts.promotions.iter().filter(|p| lane.environment.is_of(p)).collect();
     promotions.sort_by_key(|p| p.order());
-    let proven = lane.environment.policy.as_ref().filter(|_| !lane.environment.depends_on.is_empty());
-    let proven = proven
-        .and_then(|p| lane.facts.evidence.candidate(lane.facts.pipeline, lane.environment, p.min_ready));
-    let proven = proven.map(|candidate| in_rejected_run(candidate, &promotions));
+    let proven = lane.proven.candidate.clone().map(|candidate| in_rejected_run(candidate, &promotions));
     let mut settle = |p| settle(lane, (&promotions, proven.as_ref()), p, decision);
     let settled: Vec<bool> = promotions.iter().map(|p| settle(p)).collect();
     let mut all_open: Vec<&Promotion> = promotions
@@ -46,7 +46,7 @@ pub(super) fn decide(lane: Lane<'_>, decision: &mut Decision) {
         let all: Vec<(&Promotion, bool)> = promotions.into_iter().zip(settled).collect();
         return triggered::decide(lane, policy, &all, decision);
     }
-    note_upcoming(lane, policy, proven.as_ref(), decision);
+    note_upcoming(lane, decision);
     supersede_replaced(&all_open, open, decision);
     if let Some(candidate) = proven.and_then(|c| fit(lane, c, decision)) {
         promote(lane, policy, (open, &promotions), &candidate, decision);
@@ -142,18 +142,19 @@ fn decline_unwanted_retry(lane: Lane<'_>, ended: &Promotion, candidate: &Candida
 }
 
 /// Notes which targets a newer revision than the candidate waits for.
-fn note_upcoming(lane: Lane<'_>, policy: &Policy, proven: Option<&Candidate>, decision: &mut Decision) {
-    let upcoming =
-        lane.facts.evidence.upcoming(lane.facts.pipeline, lane.environment, policy.min_ready, proven);
-    if let Some(short) = upcoming {
-        decision.note(lane.environment, "WaitingForTargets", waiting_for(lane.facts, &short));
+fn note_upcoming(lane: Lane<'_>, decision: &mut Decision) {
+    if let Some(short) = &lane.proven.upcoming {
+        decision.note(lane.environment, "WaitingForTargets", waiting_for(lane.facts, short));
     }
 }
 
 fn waiting_for(facts: Facts<'_>, short: &Shortfall) -> String {
+    let further = short.missing.len().saturating_sub(MAX_NAMED);
+    let further = if further > 0 { format!("; and {further} more") } else { String::new() };
     let missing: Vec<String> = short
         .missing
         .iter()
+        .take(MAX_NAMED)
         .map(|(environment, target)| {
             let shown = facts.observed.target(environment, target);
             let words = match shown.map(ObservedTarget::complaint) {
@@ -164,7 +165,7 @@ fn waiting_for(facts: Facts<'_>, short: &Shortfall) -> String {
         })
         .collect();
     format!(
-        "{} is healthy on {} of {} targets that are needed: {}",
+        "{} is healthy on {} of {} targets that are needed: {}{further}",
         short.revision,
         short.has,
         short.needed,

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use crate::evidence::{Evidence, Proof};
+use crate::evidence::{Evidence, Proof, Proven};
 use crate::observed::{ObservedTarget, ObservedTargets};
 use crate::pipeline::{Environment, Pipeline};
 use crate::promotion::Promotion;
@@ -32,6 +32,8 @@ pub(super) struct Lane<'a> {
     pub facts: Facts<'a>,
     /// The environment, or one target of it, as returned by [`Environment::lanes`].
     pub environment: &'a Environment,
+    /// What its predecessors have proven.
+    pub proven: &'a Proven,
 }
 
 impl<'a> Lane<'a> {

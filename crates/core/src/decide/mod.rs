@@ -21,6 +21,7 @@ pub use decision::{Decision, Note};
 pub use facts::Facts;
 use facts::Lane;
 
+use crate::evidence::Proven;
 use crate::pipeline::Environment;
 use crate::promotion::{Phase, Promotion};
 
@@ -31,11 +32,15 @@ pub fn decide(facts: Facts<'_>) -> Decision {
         decision.note(environment, "NameNotAccepted", format!("{problem}; until then nothing is promoted"));
         return decision;
     }
-    let lanes: Vec<Environment> = facts.pipeline.environments.iter().flat_map(Environment::lanes).collect();
-    for environment in &lanes {
-        let mut own = Decision::default();
-        environment::decide(Lane { facts, environment }, &mut own);
-        decision.join(environment, own);
+    let mut lanes: Vec<Environment> = Vec::new();
+    for environment in &facts.pipeline.environments {
+        let proven = proven_before(facts, environment);
+        for lane in environment.lanes() {
+            let mut own = Decision::default();
+            environment::decide(Lane { facts, environment: &lane, proven: &proven }, &mut own);
+            decision.join(&lane, own);
+            lanes.push(lane);
+        }
     }
     for promotion in facts.promotions {
         let known = lanes.iter().any(|lane| lane.is_of(promotion));
@@ -45,6 +50,16 @@ pub fn decide(facts: Facts<'_>) -> Decision {
     }
     withdrawal::withdraw(facts, &mut decision);
     decision
+}
+
+/// Returns what the predecessors of an environment have proven, for all its lanes.
+fn proven_before(facts: Facts<'_>, environment: &Environment) -> Proven {
+    match &environment.policy {
+        Some(policy) if !environment.depends_on.is_empty() => {
+            facts.evidence.proven(facts.pipeline, environment, policy.min_ready)
+        }
+        _ => Proven::default(),
+    }
 }
 
 /// Returns why the pipeline does not have the environment or target of a promotion any more.

@@ -66,6 +66,6 @@ fn new_promotion(lane: Lane<'_>, candidate: &Candidate, sequence: u64) -> NewPro
         arrival: candidate.arrival,
         sequence,
         replaces: running.map(|r| r.to_string()).unwrap_or_default(),
-        proven_by: candidate.proven_by.clone(),
+        proven_by: candidate.proven_by.to_vec(),
     }
 }

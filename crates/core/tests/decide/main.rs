@@ -11,6 +11,7 @@ mod gates;
 mod guards;
 mod helm_gave_up;
 mod kept_proofs;
+mod many;
 mod merging;
 mod properties;
 mod requests_by_people;

@@ -1,0 +1,81 @@
+//! A pipeline as large as its definition allows, which one tenant may create: the controller decides for all tenants.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use sluice_core::decide::{Facts, decide};
+use sluice_core::evidence::{Evidence, Proof};
+use sluice_core::observed::{Health, ObservedTargets};
+use sluice_core::pipeline::{Environment, MinReady, Pipeline};
+
+use crate::simulation::{policy, revision, shows};
+
+/// Eight environments of 128 targets, and eight that follow all of them, each target by itself.
+fn largest() -> Pipeline {
+    let targets: Vec<String> = (0..128).map(|n| format!("target-{n}")).collect();
+    let first: Vec<String> = (0..8).map(|n| format!("first-{n}")).collect();
+    let environment = |n: usize| {
+        let mut policy = policy();
+        (policy.per_target, policy.min_ready) = (true, MinReady::Percent(100));
+        let follows = n >= 8;
+        Environment {
+            name: if follows { format!("second-{n}") } else { first[n].clone() },
+            targets: targets.clone(),
+            depends_on: if follows { first.clone() } else { Vec::new() },
+            policy: follows.then_some(policy),
+            only_target: None,
+        }
+    };
+    Pipeline {
+        namespace: "evil".into(),
+        name: "evil".into(),
+        uid: "1".into(),
+        suspended: false,
+        tracks: Vec::new(),
+        environments: (0..16).map(environment).collect(),
+    }
+}
+
+/// Each target has proven ten revisions: the same ones, or ones of its own.
+fn proven(pipeline: &Pipeline, own: bool) -> (Evidence, ObservedTargets) {
+    let (mut evidence, mut observed, mut arrival) = (Evidence::default(), ObservedTargets::default(), 0);
+    for (e, environment) in pipeline.environments.iter().enumerate() {
+        for (t, target) in environment.targets.iter().enumerate() {
+            let version = |n: usize| if own { format!("{n}.{e}.{t}") } else { format!("{n}.0.0") };
+            let proof = |n: usize| {
+                arrival += 1;
+                Proof { revision: revision(&version(n)), arrival, run: 0, at: jiff::Timestamp::UNIX_EPOCH }
+            };
+            evidence.insert(&environment.name, target, (0..10).map(proof).collect());
+            observed.insert(&environment.name, target, shows(&version(9), Health::Ready));
+        }
+    }
+    (evidence, observed)
+}
+
+#[test]
+fn a_decision_about_the_largest_pipeline_takes_a_moment() {
+    let (done, finished) = mpsc::channel();
+    std::thread::spawn(move || {
+        let pipeline = largest();
+        for own in [false, true] {
+            let (evidence, observed) = proven(&pipeline, own);
+            let evidence = evidence.updated(&pipeline, &observed, 0, jiff::Timestamp::UNIX_EPOCH);
+            let facts = Facts {
+                pipeline: &pipeline,
+                observed: &observed,
+                evidence: &evidence,
+                promotions: &[],
+                unguarded: None,
+                now: jiff::Timestamp::UNIX_EPOCH,
+            };
+            let decision = decide(facts);
+            // All follow already, or no revision is proven on all targets.
+            assert!(decision.actions.is_empty(), "{:?}", decision.actions.first());
+            let longest = decision.notes.values().map(|note| note.message.len()).max().unwrap_or_default();
+            assert!(longest < 100_000, "a note has {longest} bytes");
+        }
+        let _ = done.send(());
+    });
+    finished.recv_timeout(Duration::from_secs(60)).expect("it takes longer than 60 s");
+}
