@@ -3,13 +3,13 @@
 use futures::{AsyncBufRead, AsyncBufReadExt};
 use kube::Resource;
 use kube::api::ObjectMeta;
-use kube::core::{PartialObjectMeta, Status};
+use kube::core::Status;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use super::limit::{self, MAX_OBJECT_BYTES, TooLarge, WatchLimits};
-use super::parsed_object::ParsedObject;
+use super::parsed_object::{IdentifiedObject, ParsedObject};
 
 /// A parsed line. The texts are resource versions.
 #[derive(Debug)]
@@ -94,15 +94,13 @@ pub fn parse<K: DeserializeOwned + Resource + 'static>(
             Ok(WatchLine::Applied(Box::new(object), version))
         }
         "DELETED" => {
-            let deleted: PartialObjectMeta<K> =
-                serde_json::from_str(text).map_err(kube::Error::SerdeError)?;
-            let version = deleted.metadata.resource_version.clone().unwrap_or_default();
-            Ok(WatchLine::Deleted(Box::new(deleted.metadata), version))
+            let deleted = IdentifiedObject::read(text.as_bytes()).map_err(kube::Error::SerdeError)?;
+            let version = deleted.resource_version.clone().unwrap_or_default();
+            Ok(WatchLine::Deleted(Box::new(deleted), version))
         }
         "BOOKMARK" => {
-            let bookmark: PartialObjectMeta<K> =
-                serde_json::from_str(text).map_err(kube::Error::SerdeError)?;
-            Ok(WatchLine::Bookmark(bookmark.metadata.resource_version.unwrap_or_default()))
+            let bookmark = IdentifiedObject::read(text.as_bytes()).map_err(kube::Error::SerdeError)?;
+            Ok(WatchLine::Bookmark(bookmark.resource_version.unwrap_or_default()))
         }
         _ => {
             let status: Status = serde_json::from_str(text).map_err(kube::Error::SerdeError)?;

@@ -7,7 +7,6 @@ use std::borrow::Cow;
 
 use kube::Resource;
 use kube::api::ObjectMeta;
-use kube::core::PartialObjectMeta;
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -35,6 +34,34 @@ const MAX_NAME_BYTES: usize = 253;
 /// The most bytes that are kept of an error.
 const MAX_ERROR_BYTES: usize = 300;
 
+/// The part of an object that identifies it. Everything else is skipped, however deeply it is nested: types that keep other
+/// fields aside until they know them, such as those of `kube`, fail at 128 levels, and users nest values in their objects.
+#[derive(Deserialize)]
+pub(super) struct IdentifiedObject {
+    metadata: Identity,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Identity {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+}
+
+impl IdentifiedObject {
+    /// Reads the name, namespace, UID and resource version of the text of an object.
+    ///
+    /// # Errors
+    /// When the text is not an object with metadata.
+    pub(super) fn read(text: &[u8]) -> serde_json::Result<ObjectMeta> {
+        let IdentifiedObject { metadata: Identity { name, namespace, uid, resource_version } } =
+            serde_json::from_slice(text)?;
+        Ok(ObjectMeta { name, namespace, uid, resource_version, ..ObjectMeta::default() })
+    }
+}
+
 impl UnreadableObject {
     /// Cuts the error and the texts of the metadata, because a cluster may send texts of any length and the error
     /// quotes the object.
@@ -61,19 +88,8 @@ impl<K: DeserializeOwned + Resource + 'static> ParsedObject<K> {
         if !limits.has_too_many(values) {
             return limit::one_at_a_time(values, || Self::read(text));
         }
-        #[derive(Deserialize)]
-        struct NamedObject {
-            metadata: NameMetadata,
-        }
-        #[derive(Deserialize)]
-        struct NameMetadata {
-            name: Option<String>,
-            namespace: Option<String>,
-        }
-        let NamedObject { metadata: NameMetadata { name, namespace } } = serde_json::from_slice(text)?;
         let error = format!("it has more than {} values", limit::MAX_OBJECT_VALUES);
-        let metadata = ObjectMeta { name, namespace, ..ObjectMeta::default() };
-        Ok(ParsedObject(Err(UnreadableObject::new(error, metadata))))
+        Ok(ParsedObject(Err(UnreadableObject::new(error, IdentifiedObject::read(text)?))))
     }
 
     /// Parses the text of an object. Of a Pipeline, which only the hub sends, it leaves out unreadable parts of
@@ -103,8 +119,8 @@ impl<K: DeserializeOwned + Resource + 'static> ParsedObject<K> {
                 Ok(ParsedObject(Ok(object)))
             }
             Err(error) => {
-                let partial: PartialObjectMeta<K> = serde_json::from_str(&text)?;
-                Ok(ParsedObject(Err(UnreadableObject::new(error.to_string(), partial.metadata))))
+                let metadata = IdentifiedObject::read(text.as_bytes())?;
+                Ok(ParsedObject(Err(UnreadableObject::new(error.to_string(), metadata))))
             }
         }
     }
@@ -182,12 +198,39 @@ impl<K: Resource> Resource for ParsedObject<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::watch::line::WatchLine;
     use kube::core::WatchEvent;
     use serde_json::json;
     use sluice_api::flux::HelmRelease;
 
     const GOOD: &str = r#"{"apiVersion":"pipelines.weave.works/v1alpha1","kind":"Pipeline","metadata":{"name":"good","managedFields":[{"manager":"kubectl"}]},"spec":{"environments":[]}}"#;
     const BAD: &str = r#"{"apiVersion":"pipelines.weave.works/v1alpha1","kind":"Pipeline","metadata":{"name":"bad"},"spec":{"environments":7}}"#;
+
+    /// Users nest values as deeply as they like, and `managedFields` repeats it.
+    #[test]
+    fn a_deeply_nested_object_is_read_or_named() {
+        for depth in [100, 200, 5_000] {
+            let nested = format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth));
+            let text = format!(
+                "{{\"apiVersion\":\"helm.toolkit.fluxcd.io/v2\",\"kind\":\"HelmRelease\",\"metadata\":{{\"name\":\"deep\",\
+                 \"namespace\":\"apps\",\"uid\":\"u\",\"resourceVersion\":\"7\",\"managedFields\":[{{\"fieldsV1\":{nested}}}]}},\
+                 \"spec\":{{\"interval\":\"1h\",\"values\":{nested}}},\"status\":{{}}}}"
+            );
+            let read = ParsedObject::<HelmRelease>::read(text.as_bytes()).unwrap();
+            assert_eq!((read.meta().name.as_deref(), read.meta().uid.as_deref()), (Some("deep"), Some("u")));
+            assert_eq!(read.0.is_ok(), depth == 100, "{depth}");
+            let limits = WatchLimits::hub("HelmReleases");
+            for (kind, version) in [("ADDED", "7"), ("MODIFIED", "7"), ("DELETED", "7"), ("BOOKMARK", "7")] {
+                let line = format!("{{\"type\":\"{kind}\",\"object\":{text}}}");
+                let parsed = crate::watch::line::parse::<HelmRelease>(line.as_bytes(), &limits);
+                let at = match parsed.unwrap_or_else(|error| panic!("{kind} {depth}: {error}")) {
+                    WatchLine::Applied(_, at) | WatchLine::Deleted(_, at) | WatchLine::Bookmark(at) => at,
+                    WatchLine::Empty => panic!("{kind}"),
+                };
+                assert_eq!(at, version, "{kind} {depth}");
+            }
+        }
+    }
 
     #[test]
     fn an_unreadable_object_does_not_break_a_list() {
