@@ -135,6 +135,35 @@ impl ObservedTarget {
         Self { error: Some(error.into()), members: Vec::new() }
     }
 
+    /// Returns about how many bytes of memory it takes.
+    pub fn bytes(&self) -> usize {
+        let workload = |made: &MadeWorkload| {
+            size_of::<MadeWorkload>()
+                + made.kind.len()
+                + made.name.len()
+                + made.message.len()
+                + made.images.iter().map(|image| size_of::<String>() + image.len()).sum::<usize>()
+        };
+        let facets = |facets: &BTreeMap<Facet, String>| {
+            facets
+                .iter()
+                .map(|(facet, value)| size_of_val(facet) + 2 * size_of::<String>() + value.len())
+                .sum::<usize>()
+        };
+        let member = |member: &Member| {
+            size_of::<Member>()
+                + [&member.kind, &member.name, &member.message, &member.version]
+                    .map(String::len)
+                    .iter()
+                    .sum::<usize>()
+                + facets(&member.facets)
+                + facets(&member.gave_up)
+                + member.workloads.iter().map(workload).sum::<usize>()
+        };
+        let error = self.error.as_ref().map_or(0, String::len);
+        size_of::<Self>() + error + self.members.iter().map(member).sum::<usize>()
+    }
+
     /// Returns the worst health of its members, or Unknown if the target could not be read or has no members.
     pub fn health(&self) -> Health {
         if self.error.is_some() {

@@ -21,11 +21,19 @@ use crate::controller_flags::Flags;
 use crate::hub_port::{GitAccess, HubPort};
 use crate::log;
 
+/// How long the process waits at its end for threads that compute.
+const LAST_THREADS: Duration = Duration::from_millis(200);
+
 /// Runs the controller until SIGTERM or SIGINT ends it.
 pub fn main(flags: Flags) -> ExitCode {
     log::start(flags.log_level, flags.log_encoding);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let ended = runtime.context("cannot start").and_then(|runtime| runtime.block_on(run(flags)));
+    let ended = runtime.context("cannot start").and_then(|runtime| {
+        let ended = runtime.block_on(run(flags));
+        // An edit of large files cannot be stopped, and changes nothing outside of the process.
+        runtime.shutdown_timeout(LAST_THREADS);
+        ended
+    });
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -28,6 +28,10 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a pipeline waits for a cluster that is new to this process if its other clusters have answered.
 const NEW_CLUSTER_WAIT: Duration = Duration::from_secs(2);
 
+/// The most bytes that the states of all targets of a pipeline take. Its status is made of copies of them, and its owner chooses
+/// the number of targets and of objects in each.
+const MAX_OBSERVED_BYTES: usize = 48 << 20;
+
 /// The facts that were loaded and observed before the decision.
 pub(super) struct LoadedFacts {
     pub(super) observed: ObservedTargets,
@@ -37,6 +41,10 @@ pub(super) struct LoadedFacts {
     /// Records that differ from what Sluice wrote, by name, each with the reason. These promotions are ignored.
     pub(super) tampered: BTreeMap<String, String>,
 }
+
+/// Why a target is not observed.
+const TOO_MUCH: &str = "the targets before it in this pipeline have more objects than Sluice reads for one pipeline: split the \
+                        pipeline, or name fewer workloads";
 
 /// The states of a pipeline's targets that were observed so far, one after the other.
 #[derive(Default)]
@@ -50,6 +58,8 @@ struct ObservationProgress {
     any_new: bool,
     /// When to observe the targets again.
     again_in: Option<Duration>,
+    /// About how many bytes the states take.
+    bytes: usize,
 }
 
 impl State {
@@ -138,7 +148,7 @@ impl State {
                 self.add_target(key, (&environment.name, name), spec, &mut targets);
             }
         }
-        let ObservationProgress { observed, unanswered, any_answered, any_new, again_in } = targets;
+        let ObservationProgress { observed, unanswered, any_answered, any_new, again_in, .. } = targets;
         if let Some(pause) = again_in {
             self.requeue_at(key, self.now.instant + pause.max(Duration::from_millis(100)));
         }
@@ -154,7 +164,10 @@ impl State {
         targets: &mut ObservationProgress,
     ) {
         let cluster = translate::cluster_of(spec, &key.namespace);
-        let result = self.observe_target(key, (environment, name), spec, &cluster);
+        let result = match targets.bytes < MAX_OBSERVED_BYTES {
+            true => self.observe_target(key, (environment, name), spec, &cluster),
+            false => Ok(ObservedTarget::unreadable(TOO_MUCH)),
+        };
         let age = self.used_for(&cluster);
         targets.any_answered |= result.is_ok() || age >= ANSWER_TIMEOUT;
         if result.is_err() && age < ANSWER_TIMEOUT {
@@ -166,6 +179,7 @@ impl State {
         let shown = result.unwrap_or_else(|NoAnswerYet| {
             ObservedTarget::unreadable(format!("{cluster} has not answered yet"))
         });
+        targets.bytes += shown.bytes();
         targets.observed.insert(environment, name, shown);
     }
 
@@ -259,12 +273,15 @@ pub(crate) mod tests {
     use jiff::Timestamp;
     use kube::ResourceExt;
     use serde_json::json;
+    use sluice_core::fleet::{ClusterEvent, Fact, Kind, ObjectKey};
     use sluice_core::observed::{Health, Member};
     use sluice_core::revision::Facet;
     use sluice_core::tracks::DefaultFacet;
 
     use super::super::effect::Effect;
     use super::super::entries::{Record, Unrecorded};
+    use super::super::simulated_clusters::helm_release;
+    use super::super::simulation::RunningVersion;
     use super::super::tests::{at, insert, key, pipeline, state, state_at};
     use super::super::{Input, tests};
     use super::*;
@@ -427,6 +444,44 @@ pub(crate) mod tests {
             "the new cluster may still answer"
         );
         assert_eq!(unanswered_at(100 + ANSWER_TIMEOUT.as_secs()), Some(0), "both count as unreadable");
+    }
+
+    /// 16 environments of 128 targets that all have the 256 HelmReleases of one namespace.
+    #[test]
+    fn the_states_of_all_targets_take_a_limited_part_of_the_memory() {
+        let mut state = state();
+        let targets: Vec<_> =
+            (0..128).map(|n| json!({"namespace": "podinfo", "name": format!("t{n}")})).collect();
+        let environments: Vec<_> =
+            (0..16).map(|n| json!({"name": format!("e{n}"), "targets": targets})).collect();
+        let mut large = pipeline();
+        large.spec.app_ref = None;
+        large.spec.environments = serde_json::from_value(json!(environments)).unwrap();
+        state.put_pipeline(large);
+        state.cluster_event(&ClusterKey::Local, ClusterEvent::Connected);
+        let release = |n: usize| {
+            let (key, fact) = helm_release("podinfo", RunningVersion { version: 1, is_healthy: false });
+            let Fact::Flux(mut flux) = fact else { panic!() };
+            (flux.pipelines, flux.status.message) = (vec!["podinfo".into()], "x".repeat(1_000));
+            (ObjectKey { name: format!("r{n}"), ..key }, Fact::Flux(flux))
+        };
+        for kind in Kind::DECIDING {
+            let event = match kind {
+                Kind::HelmRelease => ClusterEvent::Listed(kind, None, (0..256).map(release).collect()),
+                _ => ClusterEvent::Absent(kind),
+            };
+            state.cluster_event(&ClusterKey::Local, event);
+        }
+        let (observed, _) = state.observe(&key()).unwrap();
+        let states: Vec<&ObservedTarget> = (0..16)
+            .flat_map(|e| (0..128).map(move |t| (format!("e{e}"), format!("t{t}"))))
+            .map(|(environment, target)| observed.target(&environment, &target).unwrap())
+            .collect();
+        let read = states.iter().filter(|state| state.error.is_none()).count();
+        assert!(read > 50 && states[..read].iter().all(|state| state.members.len() == 256), "{read}");
+        assert!(states[read..].iter().all(|state| state.error.as_deref() == Some(TOO_MUCH)));
+        let bytes: usize = states.iter().map(|state| state.bytes()).sum();
+        assert!(bytes < MAX_OBSERVED_BYTES + (2 << 20), "{bytes}");
     }
 
     #[test]

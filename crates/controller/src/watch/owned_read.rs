@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::stream::FuturesUnordered;
 use futures::{StreamExt, TryStreamExt};
 use kube::api::{ApiResource, DynamicObject, ListParams};
-use kube::core::{PartialObjectMeta, Request};
+use kube::core::Request;
 use kube::{Client, Resource};
 use sluice_api::flux::{HELM_OWNER, KUSTOMIZE_OWNER};
 use sluice_core::fleet::owned_check::FoundObject;
@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 
 use super::limit::WatchLimits;
 use super::list;
+use super::parsed_object::metadata_alone;
 use super::read_error::{self, ReadError};
 use crate::observe::facts::metadata;
 
@@ -173,7 +174,7 @@ async fn read_scope(
     let request = Request::new(url).list_metadata(&params).map_err(kube::Error::BuildRequest)?;
     let each = |text: &[u8]| {
         bytes.fetch_add(text.len(), Ordering::Relaxed);
-        let object: PartialObjectMeta = serde_json::from_slice(text).map_err(kube::Error::SerdeError)?;
+        let object = metadata_alone(text).map_err(kube::Error::SerdeError)?;
         let key = metadata::key(kind, &object);
         let is_owned = metadata::is_valid_name(&key)
             && metadata::owner(kind, &object).as_ref() == Some(&read.owner)

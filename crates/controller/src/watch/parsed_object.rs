@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use kube::Resource;
 use kube::api::ObjectMeta;
+use kube::core::PartialObjectMeta;
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -139,6 +140,21 @@ fn parse_strictly<K: DeserializeOwned>(text: &str) -> serde_json::Result<Lenient
     serde_json::from_str(text).map(|object| Lenient { object, left_out: Vec::new() })
 }
 
+/// Reads the metadata of the text of an object, without `managedFields`.
+///
+/// # Errors
+/// When the text is not an object with metadata.
+pub(super) fn metadata_alone(text: &[u8]) -> serde_json::Result<PartialObjectMeta> {
+    // Not the type itself: it keeps `managedFields` aside, which users can nest too deeply for that.
+    #[derive(Deserialize)]
+    struct WithMetadata {
+        metadata: ObjectMeta,
+    }
+    let text = std::str::from_utf8(text).map_err(serde_json::Error::custom)?;
+    let WithMetadata { metadata } = serde_json::from_str(&without_managed_fields(text))?;
+    Ok(PartialObjectMeta { types: None, metadata, _phantom: std::marker::PhantomData })
+}
+
 /// Returns the JSON text of an object with null as `managedFields`.
 fn without_managed_fields(text: &str) -> Cow<'_, str> {
     #[derive(Deserialize)]
@@ -219,6 +235,7 @@ mod tests {
             let read = ParsedObject::<HelmRelease>::read(text.as_bytes()).unwrap();
             assert_eq!((read.meta().name.as_deref(), read.meta().uid.as_deref()), (Some("deep"), Some("u")));
             assert_eq!(read.0.is_ok(), depth == 100, "{depth}");
+            assert_eq!(metadata_alone(text.as_bytes()).unwrap().metadata.name.as_deref(), Some("deep"));
             let limits = WatchLimits::hub("HelmReleases");
             for (kind, version) in [("ADDED", "7"), ("MODIFIED", "7"), ("DELETED", "7"), ("BOOKMARK", "7")] {
                 let line = format!("{{\"type\":\"{kind}\",\"object\":{text}}}");

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use sluice_api::Pipeline;
 use sluice_core::access::Caller;
 use sluice_core::dns_name::is_subdomain;
-use sluice_view::draft::{CheckedDraft, Draft};
+use sluice_view::draft::{CheckedDraft, Draft, DraftEnvironment};
 use sluice_view::first_setup;
 use sluice_view::object_name::ObjectName;
 
@@ -35,6 +35,8 @@ use crate::state::Api;
 
 /// So many targets cost as much as one more request: the rules compare each target of an environment with all others.
 const TARGETS_OF_A_REQUEST: usize = 16;
+/// How many bytes of the names of environments before one cost as much as a target.
+const BYTES_OF_A_NAME: usize = 16;
 /// So many bytes of manifests cost as much as one more request.
 const BYTES_OF_A_REQUEST: usize = 32 << 10;
 
@@ -167,8 +169,9 @@ async fn form<H: Hub>(
         None => start(api, person, &mut draft, step).await?,
     };
     let missing_right = missing_right(api, caller, &draft, edited.is_some()).await?;
-    let targets: usize = draft.environments.iter().map(|environment| environment.targets.len()).sum();
-    api.budgets.spend(caller.limit_group(), targets / TARGETS_OF_A_REQUEST, Instant::now())?;
+    let parts_of = |one: &DraftEnvironment| one.targets.len() + one.after.len() / BYTES_OF_A_NAME;
+    let parts: usize = draft.environments.iter().map(parts_of).sum();
+    api.budgets.spend(caller.limit_group(), parts / TARGETS_OF_A_REQUEST, Instant::now())?;
     let choices = match edited {
         Some(_) => Choices::of(api, caller, &draft).await?,
         None => Choices::of_new(api, caller, &draft).await?,
