@@ -7,11 +7,15 @@
 mod fleet;
 mod history;
 #[allow(dead_code, reason = "the other binary uses the rest")]
+#[path = "../support/people.rs"]
+mod people;
+#[allow(dead_code, reason = "the other binary uses the rest")]
 #[path = "../support/place.rs"]
 mod place;
 #[allow(dead_code, reason = "the other binary uses the rest")]
 #[path = "../support/process.rs"]
 mod process;
+mod questions;
 mod succession;
 mod swarm;
 mod verdict;

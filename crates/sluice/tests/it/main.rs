@@ -15,6 +15,7 @@ mod intake;
 mod isolation;
 mod lagging_watch;
 mod page;
+#[path = "../support/people.rs"]
 mod people;
 #[path = "../support/place.rs"]
 mod place;

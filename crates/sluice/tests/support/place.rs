@@ -33,7 +33,12 @@ impl TestNamespace {
 
     /// Creates a namespace on these servers.
     pub async fn on(shared: &'static Shared, name: &str) -> Result<TestNamespace> {
-        let namespace = format!("{name}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        TestNamespace::named(shared, format!("{name}-{}-{number}", std::process::id())).await
+    }
+
+    /// Creates the namespace of exactly this name on these servers. No other test of the process may use the name.
+    pub async fn named(shared: &'static Shared, namespace: String) -> Result<TestNamespace> {
         let leaves = shared.leaves().await?;
         let place = TestNamespace { shared, leaves, client: shared.hub.client().await?, namespace };
         for cluster in [&shared.hub, &leaves.dev, &leaves.staging, &leaves.prod] {
