@@ -34,7 +34,7 @@ const REQUESTS: usize = 500;
 /// How many people ask.
 const VIEWERS: usize = 3;
 /// The namespace of the GitopsClusters.
-const CLUSTERS_NAMESPACE: &str = "clusters";
+pub const CLUSTERS_NAMESPACE: &str = "clusters";
 /// The lists that a session reads: the API path, with the version that it finds.
 const LISTS: [&str; 13] = [
     "/apis/kustomize.toolkit.fluxcd.io/v1/kustomizations",
@@ -59,7 +59,7 @@ pub async fn measure(options: &BenchOptions, plane: &ControlPlane, table: &mut R
     hub.install_sluice_crds().await?;
     let mut servers = Vec::new();
     for n in 0..SERVERS {
-        servers.push(leaf(plane, &format!("fleet-{n}")).await?);
+        servers.push(leaf(plane, &format!("fleet-{n}"), APPLICATIONS).await?);
     }
     register(&hub, &servers, options.clusters).await?;
     let wanted = options.clusters * APPLICATIONS * OBJECTS_OF_EACH;
@@ -170,12 +170,15 @@ async fn rest(
     Ok(())
 }
 
-/// Starts an API server with the objects of one cluster.
-async fn leaf(plane: &ControlPlane, name: &str) -> Result<Cluster> {
+/// Starts an API server with the objects of one cluster: those of as many applications, in a namespace each.
+///
+/// # Errors
+/// It does not start, or rejects an object.
+pub async fn leaf(plane: &ControlPlane, name: &str, applications: usize) -> Result<Cluster> {
     let cluster = plane.cluster(name).await?;
     cluster.install_flux_crds().await?;
     let client = cluster.client().await?;
-    let all = (0..APPLICATIONS).map(|n| create(&client, format!("app-{n:03}")));
+    let all = (0..applications).map(|n| create(&client, format!("app-{n:03}")));
     run_concurrently(CONCURRENT, all).await.context("cannot create the objects of a cluster")?;
     Ok(cluster)
 }
@@ -204,8 +207,11 @@ async fn create(client: &Client, application: String) -> Result<()> {
     Ok(())
 }
 
-/// Creates the GitopsClusters, in turn on each of the servers.
-async fn register(hub: &Cluster, servers: &[Cluster], count: usize) -> Result<()> {
+/// Creates the GitopsClusters on the hub, in turn on each of the servers.
+///
+/// # Errors
+/// The hub rejects an object.
+pub async fn register(hub: &Cluster, servers: &[Cluster], count: usize) -> Result<()> {
     let client = hub.client().await?;
     let make = async |url: String, object| write(&client, Method::POST, &url, &object).await;
     make(NAMESPACES.into(), json!({"metadata": {"name": CLUSTERS_NAMESPACE}})).await?;

@@ -18,6 +18,7 @@ mod page_server;
 mod pages;
 mod pixels;
 mod process_stats;
+mod questions;
 mod reaction;
 mod repository;
 mod request;
@@ -83,6 +84,9 @@ async fn measure(options: &BenchOptions, table: &mut ResultTable) -> Result<()> 
     }
     if options.wants(Measurement::Clusters) {
         clusters::measure(options, &ControlPlane::start().await?, table).await?;
+    }
+    if options.wants(Measurement::Questions) {
+        questions::measure(options, &ControlPlane::start().await?, table).await?;
     }
     if options.wants(Measurement::Isolation) {
         isolation::measure(options, &ControlPlane::start().await?, table).await?;

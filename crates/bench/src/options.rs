@@ -41,10 +41,12 @@ pub enum Measurement {
     Handover,
     /// The observation of many clusters.
     Clusters,
+    /// Commands that answer questions about pipelines on many clusters.
+    Questions,
 }
 
 impl Measurement {
-    const ALL: [(&'static str, Measurement); 17] = [
+    const ALL: [(&'static str, Measurement); 18] = [
         ("size", Measurement::Size),
         ("help", Measurement::Help),
         ("start", Measurement::Start),
@@ -62,6 +64,7 @@ impl Measurement {
         ("isolation", Measurement::Isolation),
         ("handover", Measurement::Handover),
         ("clusters", Measurement::Clusters),
+        ("questions", Measurement::Questions),
     ];
     /// The measurements that need thousands of pipelines.
     pub const ON_A_FLEET: [Measurement; 8] = [
@@ -111,7 +114,7 @@ const HELP: &str = "\
 Measures the budgets of Sluice and prints one table.
 
 Usage: bench [flags] [size] [help] [start] [restart] [rest] [reaction] [list] [pages] [pixels] [live]
-             [repository] [request] [hooks] [burst] [isolation] [handover] [clusters]
+             [repository] [request] [hooks] [burst] [isolation] [handover] [clusters] [questions]
 
   --sluice FILE       the binary to measure (default: target/release/sluice)
   --pipelines N       the number of pipelines, with three targets each (default 2000)
