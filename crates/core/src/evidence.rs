@@ -9,6 +9,7 @@ use jiff::Timestamp;
 
 use crate::observed::{ObservedTargets, is_tracked};
 use crate::pipeline::{Environment, MinReady, Pipeline, Policy};
+pub use crate::proof::Proof;
 use crate::proven::{self, TargetProofs};
 use crate::revision::Revision;
 
@@ -22,19 +23,6 @@ const MAX_PROOFS_OF_PIPELINE: usize = 2000;
 
 /// The most revisions that targets run now and that are compared with a proof of other facets.
 const MAX_COMPARED: usize = 32;
-
-/// A revision that a target has run healthily.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Proof {
-    /// The proven revision.
-    pub revision: Revision,
-    /// The number of its arrival, counted over the whole pipeline.
-    pub arrival: u64,
-    /// How many times the target had come back to the revision before.
-    pub run: u32,
-    /// When the revision was first seen healthy, for people.
-    pub at: Timestamp,
-}
 
 /// The proofs of a pipeline, by environment and target, each list oldest first.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -14,6 +14,7 @@ pub mod pipeline;
 pub mod planned_change;
 pub mod promotion;
 pub mod promotion_name;
+mod proof;
 pub mod proposed_file;
 mod proven;
 pub mod record_retention;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::evidence::Proof;
+use crate::proof::Proof;
 use crate::revision::{FacetKey, Revision};
 
 /// The targets of one environment, each with its proofs, oldest first.
