@@ -21,6 +21,10 @@ pub const MAX_PROOFS: usize = 64;
 /// more. A proof takes about 300 bytes of the status.
 const MAX_PROOFS_OF_PIPELINE: usize = 2000;
 
+/// The most bytes of the proofs of a pipeline, unless the newest one of each target takes more. A revision has as many facets as
+/// its owner wants, and the status keeps no more than a mebibyte of them.
+const MAX_BYTES_OF_PIPELINE: usize = 8 << 20;
+
 /// The most revisions that targets run now and that are compared with a proof of other facets.
 const MAX_COMPARED: usize = 32;
 
@@ -103,6 +107,26 @@ impl Evidence {
     /// second one or so is dropped, evenly: a slow target that proves one revision after the other then reaches one that
     /// is kept. Proofs of revisions that targets run now are dropped last.
     fn drop_unneeded(&mut self, pipeline: &Pipeline, observed: &ObservedTargets) {
+        self.drop_surplus(pipeline, observed);
+        self.drop_excess();
+    }
+
+    /// Drops the oldest proofs if all together take too much memory, but never the newest one of a target.
+    fn drop_excess(&mut self) {
+        let bytes = |proofs: &BTreeMap<String, BTreeMap<String, Vec<Proof>>>| -> usize {
+            proofs.values().flat_map(BTreeMap::values).flatten().map(|proof| proof.revision.bytes()).sum()
+        };
+        let mut kept = MAX_PROOFS;
+        while kept > 1 && bytes(&self.proofs) > MAX_BYTES_OF_PIPELINE {
+            kept = kept.div_ceil(2);
+            for list in self.proofs.values_mut().flat_map(BTreeMap::values_mut) {
+                list.drain(..list.len().saturating_sub(kept));
+            }
+        }
+    }
+
+    /// Drops the proofs that are too many by their number.
+    fn drop_surplus(&mut self, pipeline: &Pipeline, observed: &ObservedTargets) {
         if self.proofs.values().flat_map(BTreeMap::values).all(|list| list.len() <= MIN_PROOFS) {
             return;
         }

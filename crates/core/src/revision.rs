@@ -123,6 +123,18 @@ impl Revision {
         self.0.iter().map(|(k, v)| (k, v.as_str()))
     }
 
+    /// Returns about how many bytes of memory it takes.
+    pub fn bytes(&self) -> usize {
+        let facet = |(key, value): &(FacetKey, String)| {
+            let text = match &key.facet {
+                Facet::Image(repository) => repository.len(),
+                _ => 0,
+            };
+            size_of::<(FacetKey, String)>() + key.kind.len() + key.name.len() + text + value.len()
+        };
+        self.0.iter().map(facet).sum()
+    }
+
     /// Returns true if `other` has every facet of this revision with the same value.
     pub fn is_run_by(&self, other: &Revision) -> bool {
         self.facets().all(|(k, v)| other.value(k) == Some(v))

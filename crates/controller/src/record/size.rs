@@ -36,6 +36,22 @@ pub(super) fn length(value: &impl Serialize) -> usize {
     count.0
 }
 
+/// Whether a value has at most this many bytes as JSON. It stops where the value has more: a status that is not shortened yet
+/// can have fifty times as much.
+pub(super) fn has_at_most(value: &impl Serialize, bytes: usize) -> bool {
+    struct Room(usize);
+    impl io::Write for Room {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::WriteZero)?;
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    serde_json::to_writer(&mut Room(bytes), value).is_ok()
+}
+
 /// The room for a status, in bytes, beside the rest of its object and the reports, which hook calls write. The
 /// `managedFields` of reports can be as long as the reports.
 pub(super) fn room(rest: usize, reports: usize) -> usize {
@@ -45,7 +61,7 @@ pub(super) fn room(rest: usize, reports: usize) -> usize {
 /// Shortens a status until it has at most `room` bytes. Returns a message with what was left out, or `None` if it
 /// fits.
 pub fn fit(status: &mut PipelineStatus, room: usize) -> Option<String> {
-    if length(status) <= room {
+    if has_at_most(status, room) {
         return None;
     }
     let mut left_out = Vec::new();
@@ -53,13 +69,13 @@ pub fn fit(status: &mut PipelineStatus, room: usize) -> Option<String> {
         if let Some(what) = step(status) {
             left_out.push(what);
         }
-        if length(status) <= room {
+        if has_at_most(status, room) {
             break;
         }
     }
     let mut shortened = 0;
     for full in [256, 64, 16, 4, 0] {
-        if length(status) <= room {
+        if has_at_most(status, room) {
             break;
         }
         shortened = shorten_failed(status, full);
@@ -67,20 +83,20 @@ pub fn fit(status: &mut PipelineStatus, room: usize) -> Option<String> {
     if shortened > 0 {
         left_out.push(format!("details of {shortened} targets that are Failed or Unknown"));
     }
-    if length(status) > room {
+    if !has_at_most(status, room) {
         leave_out_places(status);
         left_out.push("the namespaces and clusters of the targets, which are in the spec".into());
     }
     let mut kept = targets(status).map(|t| t.verified.len()).max().unwrap_or(0).max(most_proofs(status));
     let mut drops_proofs = false;
-    while kept > 1 && length(status) > room {
+    while kept > 1 && !has_at_most(status, room) {
         kept = kept.div_ceil(2);
         keep_proofs(status, kept);
         drops_proofs = true;
     }
     let count = targets(status).count();
     for full in [256, 64, 16, 4, 0] {
-        if length(status) <= room {
+        if has_at_most(status, room) {
             break;
         }
         drop_targets(status, full);
@@ -167,20 +183,24 @@ fn keep_proofs(status: &mut PipelineStatus, kept: usize) {
 
 /// Shortens the messages of promotions. The Promotions have them in full.
 fn shorten_promotions(status: &mut PipelineStatus) -> Option<String> {
-    let before = length(status);
+    let mut is_cut = false;
+    let mut cut_to = |text: &mut String, most: usize| {
+        is_cut |= text.len() > most;
+        cut(text, most);
+    };
     for target in targets_mut(status) {
-        target.promotion.iter_mut().for_each(|promotion| cut(&mut promotion.message, 100));
+        target.promotion.iter_mut().for_each(|promotion| cut_to(&mut promotion.message, 100));
     }
     for environment in status.environments.values_mut() {
-        environment.promotion.iter_mut().for_each(|promotion| cut(&mut promotion.message, 500));
-        cut(&mut environment.message, 500);
+        environment.promotion.iter_mut().for_each(|promotion| cut_to(&mut promotion.message, 500));
+        cut_to(&mut environment.message, 500);
     }
-    status.conditions.iter_mut().for_each(|condition| cut(&mut condition.message, 2000));
+    status.conditions.iter_mut().for_each(|condition| cut_to(&mut condition.message, 2000));
     status.summary.iter_mut().for_each(|summary| {
-        cut(&mut summary.environments, 2000);
-        cut(&mut summary.promoting, 2000);
+        cut_to(&mut summary.environments, 2000);
+        cut_to(&mut summary.promoting, 2000);
     });
-    (length(status) < before).then(|| "the ends of long messages".into())
+    is_cut.then(|| "the ends of long messages".into())
 }
 
 /// Leaves out where the targets are. The spec says it, and a target is found by its name.

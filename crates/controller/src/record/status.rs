@@ -68,7 +68,7 @@ pub fn compose(facts: &StatusFacts<'_>) -> api::PipelineStatus {
         lost_clusters: facts.lost_clusters.clone(),
         ..api::PipelineStatus::default()
     };
-    if size::length(&status) > size::SMALL_STATUS_BYTES {
+    if !size::has_at_most(&status, size::SMALL_STATUS_BYTES) {
         let reports = if facts.reports.is_empty() { 0 } else { reported::size(facts.reports) };
         if let Some(left_out) = size::fit(&mut status, size::room(size::length(facts.object), reports)) {
             status.conditions.push(condition(facts, "Summarized", true, "TooLarge", left_out));

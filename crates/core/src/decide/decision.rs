@@ -8,6 +8,10 @@ use super::action::{Action, Transition};
 use crate::pipeline::Environment;
 use crate::promotion::{Phase, Promotion};
 
+/// The most bytes of a note, and the most after which the notes of further targets of an environment are left out. A note has
+/// the texts of revisions, and a hundred targets may have one each.
+const MAX_NOTE_BYTES: usize = 4096;
+
 /// Why nothing is promoted into an environment, for the people who own it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
@@ -40,7 +44,11 @@ impl Decision {
                 note.message = format!("{target}: {}", note.message);
             }
             match self.notes.get_mut(&environment) {
-                Some(earlier) => earlier.message = format!("{}; {}", earlier.message, note.message),
+                Some(earlier) if earlier.message.len() >= MAX_NOTE_BYTES => {}
+                Some(earlier) => {
+                    earlier.message.push_str("; ");
+                    earlier.message.push_str(&note.message);
+                }
                 None => drop(self.notes.insert(environment, note)),
             }
         }
@@ -52,7 +60,11 @@ impl Decision {
     }
 
     /// Sets the note of an environment. It replaces a note that was set before.
-    pub(super) fn note(&mut self, environment: &Environment, reason: &'static str, message: String) {
+    pub(super) fn note(&mut self, environment: &Environment, reason: &'static str, mut message: String) {
+        if message.len() > MAX_NOTE_BYTES {
+            message.truncate(message.floor_char_boundary(MAX_NOTE_BYTES));
+            message.push_str(" …");
+        }
         self.notes.insert(environment.name.clone(), Note { reason, message });
     }
 
