@@ -62,7 +62,8 @@ impl Decision {
     /// Sets the note of an environment. It replaces a note that was set before.
     pub(super) fn note(&mut self, environment: &Environment, reason: &'static str, mut message: String) {
         if message.len() > MAX_NOTE_BYTES {
-            message.truncate(message.floor_char_boundary(MAX_NOTE_BYTES));
+            let end = (0..=MAX_NOTE_BYTES).rev().find(|at| message.is_char_boundary(*at)).unwrap_or_default();
+            message.truncate(end);
             message.push_str(" …");
         }
         self.notes.insert(environment.name.clone(), Note { reason, message });

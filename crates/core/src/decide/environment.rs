@@ -14,12 +14,11 @@ use crate::promotion::{Phase, Promotion};
 /// The most targets that a note names.
 const MAX_NAMED: usize = 10;
 
-/// Decides what to do for an environment, as returned by [`Environment::lanes`].
-pub(super) fn decide(lane: Lane<'_>, decision: &mut Decision) {
-    let mut promotions: Vec<&Promotion> =
-        lane.facts.promotions.iter().filter(|p| lane.environment.is_of(p)).collect();
+/// Decides what to do for an environment, as returned by [`Environment::lanes`], with its promotions in any order.
+pub(super) fn decide(lane: Lane<'_>, mut promotions: Vec<&Promotion>, decision: &mut Decision) {
     promotions.sort_by_key(|p| p.order());
-    let proven = lane.proven.candidate.clone().map(|candidate| in_rejected_run(candidate, &promotions));
+    let proven =
+        lane.shared.proven.candidate.clone().map(|candidate| in_rejected_run(candidate, &promotions));
     let mut settle = |p| settle(lane, (&promotions, proven.as_ref()), p, decision);
     let settled: Vec<bool> = promotions.iter().map(|p| settle(p)).collect();
     let mut all_open: Vec<&Promotion> = promotions
@@ -143,7 +142,7 @@ fn decline_unwanted_retry(lane: Lane<'_>, ended: &Promotion, candidate: &Candida
 
 /// Notes which targets a newer revision than the candidate waits for.
 fn note_upcoming(lane: Lane<'_>, decision: &mut Decision) {
-    if let Some(short) = &lane.proven.upcoming {
+    if let Some(short) = &lane.shared.proven.upcoming {
         decision.note(lane.environment, "WaitingForTargets", waiting_for(lane.facts, short));
     }
 }

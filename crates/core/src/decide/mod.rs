@@ -2,13 +2,17 @@
 //! returns for a pipeline, its observed targets, the proven revisions and the recorded promotions. The same inputs
 //! give the same actions, in whatever order they were learned.
 
+use std::collections::BTreeMap;
+
 mod action;
 mod decision;
 mod environment;
 mod facts;
 mod gates;
+mod lane;
 mod lifecycle;
 mod own_commits_guard;
+mod readers;
 mod resume;
 mod running;
 mod start;
@@ -19,9 +23,8 @@ mod withdrawal;
 pub use action::{Action, NewPromotion, Transition};
 pub use decision::{Decision, Note};
 pub use facts::Facts;
-use facts::Lane;
+use lane::{Lane, SharedFacts};
 
-use crate::evidence::Proven;
 use crate::pipeline::Environment;
 use crate::promotion::{Phase, Promotion};
 
@@ -32,34 +35,29 @@ pub fn decide(facts: Facts<'_>) -> Decision {
         decision.note(environment, "NameNotAccepted", format!("{problem}; until then nothing is promoted"));
         return decision;
     }
-    let mut lanes: Vec<Environment> = Vec::new();
-    for environment in &facts.pipeline.environments {
-        let proven = proven_before(facts, environment);
-        for lane in environment.lanes() {
+    let lanes: Vec<Vec<Environment>> = facts.pipeline.environments.iter().map(Environment::lanes).collect();
+    let mut of_lanes: BTreeMap<(&str, Option<&str>), Vec<&Promotion>> = BTreeMap::new();
+    for promotion in facts.promotions {
+        let lane = (promotion.environment.as_str(), promotion.target.as_deref());
+        of_lanes.entry(lane).or_default().push(promotion);
+    }
+    for (environment, lanes) in facts.pipeline.environments.iter().zip(&lanes) {
+        let shared = SharedFacts::of(facts, environment);
+        for lane in lanes {
+            let promotions = of_lanes.remove(&(lane.name.as_str(), lane.only_target.as_deref()));
             let mut own = Decision::default();
-            environment::decide(Lane { facts, environment: &lane, proven: &proven }, &mut own);
-            decision.join(&lane, own);
-            lanes.push(lane);
+            let about = Lane { facts, environment: lane, shared: &shared };
+            environment::decide(about, promotions.unwrap_or_default(), &mut own);
+            decision.join(lane, own);
         }
     }
-    for promotion in facts.promotions {
-        let known = lanes.iter().any(|lane| lane.is_of(promotion));
-        if !known && !promotion.phase.has_ended() && !facts.pipeline.suspended {
+    for promotion in of_lanes.into_values().flatten() {
+        if !promotion.phase.has_ended() && !facts.pipeline.suspended {
             decision.record(promotion, Phase::Cancelled, "NotWanted", no_lane(facts, promotion));
         }
     }
     withdrawal::withdraw(facts, &mut decision);
     decision
-}
-
-/// Returns what the predecessors of an environment have proven, for all its lanes.
-fn proven_before(facts: Facts<'_>, environment: &Environment) -> Proven {
-    match &environment.policy {
-        Some(policy) if !environment.depends_on.is_empty() => {
-            facts.evidence.proven(facts.pipeline, environment, policy.min_ready)
-        }
-        _ => Proven::default(),
-    }
 }
 
 /// Returns why the pipeline does not have the environment or target of a promotion any more.

@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use sluice_core::decide::{Facts, decide};
 use sluice_core::evidence::{Evidence, Proof};
-use sluice_core::observed::{Health, ObservedTargets};
+use sluice_core::observed::{Health, Member, ObservedTargets};
 use sluice_core::pipeline::{Environment, MinReady, Pipeline};
+use sluice_core::repository::Repository;
+use sluice_core::revision::{Facet, FacetKey};
+use sluice_core::tracks::{DefaultFacet, Track};
 
 use crate::simulation::{policy, revision, shows};
 
@@ -108,4 +111,65 @@ fn proofs_of_large_revisions_take_a_limited_part_of_the_memory() {
     let (small, observed) = proven(&pipeline, true);
     let kept = small.updated(&pipeline, &observed, 0, jiff::Timestamp::UNIX_EPOCH);
     assert!(first.targets.iter().all(|target| kept.of(&first.name, target).len() == 10));
+}
+
+/// Each target follows a branch by sixteen objects, and each lane would be promoted into by commits to another branch. One
+/// repository cannot be seen.
+#[test]
+fn the_guard_against_own_commits_looks_at_all_targets_once() {
+    let (done, finished) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut pipeline = largest();
+        pipeline.tracks = vec![Track::Facet(Facet::Source)];
+        let repository = |url: &str, branch: &str| Repository { url: url.into(), branch: branch.into() };
+        for environment in &mut pipeline.environments[8..] {
+            environment.policy.as_mut().unwrap().writes_to =
+                Some(repository("https://git.example/prod", "main"));
+        }
+        let key = |n: usize| FacetKey {
+            kind: "Kustomization".into(),
+            name: format!("app-{n:02}"),
+            facet: Facet::Source,
+        };
+        let sources = |version: &str| {
+            let facets = (0..16).map(|n| (key(n), format!("main@sha1:{version}"))).collect();
+            sluice_core::Revision::new(facets).unwrap()
+        };
+        let (mut evidence, mut observed) = (Evidence::default(), ObservedTargets::default());
+        for (e, environment) in pipeline.environments.iter().enumerate() {
+            let version = if e < 8 { "bb" } else { "aa" };
+            for (t, target) in environment.targets.iter().enumerate() {
+                let is_unseen = (e, t) == (15, 127);
+                let mut shown = shows(version, Health::Ready);
+                shown.members = (0..16)
+                    .map(|n| Member {
+                        kind: "Kustomization".into(),
+                        name: format!("app-{n:02}"),
+                        facets: [(Facet::Source, format!("main@sha1:{version}"))].into(),
+                        default_facet: DefaultFacet::Images,
+                        source: (!is_unseen).then(|| repository("https://git.example/dev", "main")),
+                        ..shown.members[0].clone()
+                    })
+                    .collect();
+                observed.insert(&environment.name, target, shown);
+                let arrival = (128 * e + t) as u64 + 1;
+                let proof =
+                    Proof { revision: sources(version), arrival, run: 0, at: jiff::Timestamp::UNIX_EPOCH };
+                evidence.insert(&environment.name, target, vec![proof]);
+            }
+        }
+        let facts = Facts {
+            pipeline: &pipeline,
+            observed: &observed,
+            evidence: &evidence,
+            promotions: &[],
+            unguarded: None,
+            now: jiff::Timestamp::UNIX_EPOCH,
+        };
+        let decision = decide(facts);
+        assert!(decision.actions.is_empty(), "{:?}", decision.actions.first());
+        assert_eq!(decision.notes["second-8"].reason, "SourceNotReadable");
+        let _ = done.send(());
+    });
+    finished.recv_timeout(Duration::from_secs(60)).expect("it takes longer than 60 s");
 }
