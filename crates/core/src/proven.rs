@@ -9,7 +9,7 @@ use crate::revision::{FacetKey, Revision};
 /// The targets of one environment, each with its proofs, oldest first.
 pub(crate) type TargetProofs<'a> = Vec<&'a [Proof]>;
 
-/// The most comparisons of revisions that have different facets. Beyond, only a target with exactly the same facets proves a
+/// The most comparisons of facets, of revisions that have different ones. Beyond, only a target with exactly the same facets proves a
 /// revision.
 const MAX_COMPARISONS: usize = 1_000_000;
 
@@ -105,7 +105,8 @@ impl<'a> Covering<'a> {
         let mut found = Vec::new();
         for (keys, revisions) in self.by_keys.iter().filter(|(keys, _)| **keys != own) {
             let has_all = own.len() < keys.len() && own.iter().all(|key| keys.binary_search(key).is_ok());
-            let comparisons = if has_all { revisions.len() } else { 1 };
+            // Each has as many facets.
+            let comparisons = own.len() * if has_all { revisions.len() } else { 1 };
             let Some(left) = self.left.checked_sub(comparisons) else { return found };
             self.left = left;
             if has_all {
