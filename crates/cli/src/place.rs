@@ -67,7 +67,7 @@ mod tests {
             ("dev", place("dev", None)),
             ("dev/dev", place("dev", Some("dev"))),
             ("prod/eu", place("prod", Some("eu"))),
-            ("prod/us-1", refused("environment prod has no target us-1; there are: us, eu")),
+            ("prod/us-1", refused("environment prod has no target us-1; did you mean us?")),
             ("prod/", refused("environment prod has no target ; there are: us, eu")),
             ("pord", refused("pipeline podinfo has no environment pord; there are: dev, prod")),
             ("pord/eu", refused("pipeline podinfo has no environment pord; there are: dev, prod")),

@@ -306,11 +306,15 @@ fn int_or_percent(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     })
 }
 
+/// The description of each field of an older form.
+const OLDER_FIELD: &str = "A field of an older form.";
+
 /// The fields of an older form are named, so that the API server can compare them: it accepts a write of a stored object
 /// that keeps the older form, such as one of its status. It compares no fields that the schema does not name
 /// (`CachedDeepEqual` of apiextensions-apiserver).
 fn older_form(fields: &[&str], secret: serde_json::Value) -> schemars::Schema {
-    let of_text = fields.iter().map(|field| (field.to_string(), serde_json::json!({"type": "string"})));
+    let text = || serde_json::json!({"type": "string", "description": OLDER_FIELD});
+    let of_text = fields.iter().map(|field| (field.to_string(), text()));
     let secret = std::iter::once(("secretRef".to_string(), secret));
     let properties: serde_json::Map<String, serde_json::Value> = of_text.chain(secret).collect();
     schemars::json_schema!({ "type": "object", "properties": properties })
@@ -332,6 +336,7 @@ fn older_notification(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 fn any_secret_reference() -> serde_json::Value {
     serde_json::json!({
         "x-kubernetes-preserve-unknown-fields": true,
-        "properties": { "name": { "type": "string" } },
+        "description": OLDER_FIELD,
+        "properties": { "name": { "type": "string", "description": OLDER_FIELD } },
     })
 }

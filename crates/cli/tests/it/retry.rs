@@ -140,8 +140,8 @@ async fn failed_promotions_are_retried_by_pipeline_environment_and_label() -> Re
         let ran = place.sluice(arguments).await;
         assert_eq!((ran.exit, ran.err.as_str()), (Exit::Ok, none), "{arguments:?}");
     }
-    let ran = place.sluice(&["retry", "--failed", "--pipeline", "other"]).await;
-    let error = "✗ there is no pipeline other in namespace retry-failed; there are: podinfo\n";
+    let ran = place.sluice(&["retry", "--failed", "--pipeline", "elsewhere-absent"]).await;
+    let error = "✗ there is no pipeline elsewhere-absent in namespace retry-failed; there are: podinfo\n";
     assert_eq!((ran.exit, ran.err.as_str()), (Exit::NotFound, error));
     let ran = place.sluice(&["retry", "--failed", "-l", "team=web"]).await;
     assert_eq!((ran.exit, ran.err.lines().count()), (Exit::Ok, 1), "{ran:?}");
