@@ -287,7 +287,7 @@ pub struct KeyApproval {
 }
 
 impl KeyApproval {
-    /// Who approved: a key, as people read it. It is nobody's name.
+    /// Returns the text for people that says which key approved. A key has no person's name.
     pub fn by(&self) -> String {
         format!("key {} of Secret {}", self.key, self.secret)
     }

@@ -18,38 +18,35 @@ pub(super) const SMALL_STATUS_BYTES: usize = 256 << 10;
 /// The least room for a status, in bytes.
 const MIN_STATUS_BYTES: usize = 200 << 10;
 
+/// Counts bytes, and fails beyond a number of them.
+struct ByteCounter {
+    count: usize,
+    most: usize,
+}
+
+impl io::Write for ByteCounter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.count += bytes.len();
+        if self.count > self.most { Err(io::ErrorKind::WriteZero.into()) } else { Ok(bytes.len()) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// The length of a value as JSON, in bytes.
 pub(super) fn length(value: &impl Serialize) -> usize {
-    struct ByteCounter(usize);
-    impl io::Write for ByteCounter {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0 += bytes.len();
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut count = ByteCounter(0);
+    let mut counter = ByteCounter { count: 0, most: usize::MAX };
     // Counting does not fail, and a value without JSON is not written at all.
-    let _ = serde_json::to_writer(&mut count, value);
-    count.0
+    let _ = serde_json::to_writer(&mut counter, value);
+    counter.count
 }
 
 /// Whether a value has at most this many bytes as JSON. It stops where the value has more: a status that is not shortened yet
 /// can have fifty times as much.
 pub(super) fn has_at_most(value: &impl Serialize, bytes: usize) -> bool {
-    struct Room(usize);
-    impl io::Write for Room {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::WriteZero)?;
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-    serde_json::to_writer(&mut Room(bytes), value).is_ok()
+    serde_json::to_writer(&mut ByteCounter { count: 0, most: bytes }, value).is_ok()
 }
 
 /// The room for a status, in bytes, beside the rest of its object and the reports, which hook calls write. The

@@ -204,15 +204,25 @@ where
         {"op": "add", "path": "/status", "value": status},
     ]);
     let operations = serde_json::from_value(operations).map_err(kube::Error::SerdeError)?;
-    let request = Request::new(K::url_path(&(), Some(namespace)))
-        .patch_subresource("status", name, &PatchParams::default(), &Patch::<()>::Json(operations))
-        .map_err(kube::Error::BuildRequest)?;
-    send(client, request).await
+    send::<K, ()>(client, (namespace, name), &PatchParams::default(), &Patch::Json(operations)).await
 }
 
-/// Sends a write, and returns the new version of the object.
-async fn send(client: &Client, mut request: http::Request<Vec<u8>>) -> kube::Result<u64> {
+/// Sends a patch of a status, and returns the new version of the object.
+async fn send<K, P>(
+    client: &Client,
+    (namespace, name): (&str, &str),
+    params: &PatchParams,
+    patch: &Patch<P>,
+) -> kube::Result<u64>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    P: Serialize + Debug,
+{
+    let mut request = Request::new(K::url_path(&(), Some(namespace)))
+        .patch_subresource("status", name, params, patch)
+        .map_err(kube::Error::BuildRequest)?;
     request.headers_mut().insert(ACCEPT, METADATA);
+    let request = request.map(escape_for_yaml);
     let written = within(API_CALL_TIMEOUT, client.request::<WrittenObject>(request)).await?;
     Ok(written.metadata.resource_version.parse().unwrap_or(0))
 }
@@ -249,11 +259,7 @@ where
         field_validation: Some(ValidationDirective::Ignore),
         ..PatchParams::apply(FIELD_MANAGER).force()
     };
-    let url = K::url_path(&(), Some(namespace));
-    let request = Request::new(url)
-        .patch_subresource("status", name, &params, &Patch::Apply(&body))
-        .map_err(kube::Error::BuildRequest)?;
-    send(&client, request.map(escape_for_yaml)).await
+    send::<K, _>(&client, (namespace, name), &params, &Patch::Apply(&body)).await
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use super::action::{Action, Transition};
 use crate::pipeline::Environment;
 use crate::promotion::{Phase, Promotion};
+use crate::value_check::cut;
 
 /// The most bytes of a note, and the most after which the notes of further targets of an environment are left out. A note has
 /// the texts of revisions, and a hundred targets may have one each.
@@ -61,11 +62,7 @@ impl Decision {
 
     /// Sets the note of an environment. It replaces a note that was set before.
     pub(super) fn note(&mut self, environment: &Environment, reason: &'static str, mut message: String) {
-        if message.len() > MAX_NOTE_BYTES {
-            let end = (0..=MAX_NOTE_BYTES).rev().find(|at| message.is_char_boundary(*at)).unwrap_or_default();
-            message.truncate(end);
-            message.push_str(" …");
-        }
+        cut(&mut message, MAX_NOTE_BYTES);
         self.notes.insert(environment.name.clone(), Note { reason, message });
     }
 

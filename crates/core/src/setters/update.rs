@@ -56,7 +56,7 @@ impl Plan {
         Ok(Plan { entries })
     }
 
-    /// Returns the number of values to set, each target's counted by itself.
+    /// Returns the number of values to set. Two targets whose value is at different places count as two.
     pub fn len(&self) -> usize {
         self.entries.len()
     }

@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
-use sluice_core::decide::{Facts, decide};
+use sluice_core::decide::{Decision, Facts, decide};
 use sluice_core::evidence::{Evidence, Proof};
 use sluice_core::observed::{Health, Member, ObservedTargets};
 use sluice_core::pipeline::{Environment, MinReady, Pipeline};
@@ -13,7 +13,7 @@ use sluice_core::tracks::{DefaultFacet, Track};
 
 use crate::simulation::{policy, revision, shows};
 
-/// Eight environments of 128 targets, and eight that follow all of them, each target by itself.
+/// Eight environments of 128 targets, and eight that follow all of them. Each target of these is promoted into separately.
 fn largest() -> Pipeline {
     let targets: Vec<String> = (0..128).map(|n| format!("target-{n}")).collect();
     let first: Vec<String> = (0..8).map(|n| format!("first-{n}")).collect();
@@ -37,6 +37,12 @@ fn largest() -> Pipeline {
         tracks: Vec::new(),
         environments: (0..16).map(environment).collect(),
     }
+}
+
+/// The decision if there are no promotions.
+fn decided(pipeline: &Pipeline, observed: &ObservedTargets, evidence: &Evidence) -> Decision {
+    let (promotions, unguarded, now) = (&[], None, jiff::Timestamp::UNIX_EPOCH);
+    decide(Facts { pipeline, observed, evidence, promotions, unguarded, now })
 }
 
 /// Each target has proven ten revisions: the same ones, or ones of its own.
@@ -64,15 +70,7 @@ fn a_decision_about_the_largest_pipeline_takes_a_moment() {
         for own in [false, true] {
             let (evidence, observed) = proven(&pipeline, own);
             let evidence = evidence.updated(&pipeline, &observed, 0, jiff::Timestamp::UNIX_EPOCH);
-            let facts = Facts {
-                pipeline: &pipeline,
-                observed: &observed,
-                evidence: &evidence,
-                promotions: &[],
-                unguarded: None,
-                now: jiff::Timestamp::UNIX_EPOCH,
-            };
-            let decision = decide(facts);
+            let decision = decided(&pipeline, &observed, &evidence);
             // All follow already, or no revision is proven on all targets.
             assert!(decision.actions.is_empty(), "{:?}", decision.actions.first());
             let longest = decision.notes.values().map(|note| note.message.len()).max().unwrap_or_default();
@@ -158,15 +156,7 @@ fn the_guard_against_own_commits_looks_at_all_targets_once() {
                 evidence.insert(&environment.name, target, vec![proof]);
             }
         }
-        let facts = Facts {
-            pipeline: &pipeline,
-            observed: &observed,
-            evidence: &evidence,
-            promotions: &[],
-            unguarded: None,
-            now: jiff::Timestamp::UNIX_EPOCH,
-        };
-        let decision = decide(facts);
+        let decision = decided(&pipeline, &observed, &evidence);
         assert!(decision.actions.is_empty(), "{:?}", decision.actions.first());
         assert_eq!(decision.notes["second-8"].reason, "SourceNotReadable");
         let _ = done.send(());

@@ -299,21 +299,24 @@ async fn closed_with_earlier_branch(
     (order, open): (&Order, &ChangeRequest),
     deletions: usize,
 ) {
-    let becomes = async |wanted: ChangeRequestStatus| {
-        let is_so = async || {
-            let status = bench.delivery.follow(order, open).await?;
-            anyhow::ensure!(status == wanted, "{status:?}");
-            Ok(())
-        };
-        sluice_testkit::eventually(sluice_testkit::WAIT_TIMEOUT, is_so).await.unwrap();
-    };
     fixture.delete_branch(&open.branch).await;
     fixture.until_deleted(&open.branch, deletions).await;
     // The branch is gone: a person who deletes it rejects the revision.
-    becomes(ChangeRequestStatus::Closed).await;
+    until_status(bench, (order, open), ChangeRequestStatus::Closed).await;
     fixture.create_branch(&open.branch, &open.head_commit).await;
     let why = OutdatedReason::ClosedByForge;
-    becomes(ChangeRequestStatus::Open { head: open.head_commit.clone(), stale: Some(why) }).await;
+    let outdated = ChangeRequestStatus::Open { head: open.head_commit.clone(), stale: Some(why) };
+    until_status(bench, (order, open), outdated).await;
+}
+
+/// Waits until a change request has this status.
+async fn until_status(bench: &Bench, (order, open): (&Order, &ChangeRequest), wanted: ChangeRequestStatus) {
+    let is_so = async || {
+        let status = bench.delivery.follow(order, open).await?;
+        anyhow::ensure!(status == wanted, "{status:?}");
+        Ok(())
+    };
+    sluice_testkit::eventually(sluice_testkit::WAIT_TIMEOUT, is_so).await.unwrap();
 }
 
 /// Somebody has closed the first change request, and a person has asked for a retry. Gitea closes the second one.
@@ -345,12 +348,7 @@ async fn a_person_who_deletes_the_branch_is_not_overruled_by_another_who_makes_i
     fixture.delete_branch_as_other(&open.branch).await;
     fixture.until_deleted(&open.branch, 1).await;
     fixture.create_branch(&open.branch, &open.head_commit).await;
-    let is_closed = async || {
-        let status = bench.delivery.follow(&order, &open).await?;
-        anyhow::ensure!(status == ChangeRequestStatus::Closed, "{status:?}");
-        Ok(())
-    };
-    sluice_testkit::eventually(sluice_testkit::WAIT_TIMEOUT, is_closed).await.unwrap();
+    until_status(&bench, (&order, &open), ChangeRequestStatus::Closed).await;
     let end = bench.delivery.deliver(&again(&order)).await.unwrap();
     assert!(matches!(&end, Delivered::Rejected { request } if request.number == open.number), "{end:?}");
 }
