@@ -267,3 +267,118 @@ fn is_everywhere(matched: &MatchResources) -> bool {
 fn is_everything(matched: &MatchResources) -> bool {
     is_everywhere(matched) && matched.resource_rules.as_ref().is_none_or(Vec::is_empty)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use k8s_openapi::api::admissionregistration::v1::{MatchCondition, ParamKind};
+
+    use super::*;
+
+    type Change = (&'static str, fn(&mut ValidatingAdmissionPolicySpec));
+    type BindingChange = (&'static str, fn(&mut ValidatingAdmissionPolicyBindingSpec));
+
+    fn only_some() -> Option<LabelSelector> {
+        let labels = BTreeMap::from([("team".to_string(), "a".to_string())]);
+        Some(LabelSelector { match_labels: Some(labels), ..LabelSelector::default() })
+    }
+
+    fn constraints(spec: &mut ValidatingAdmissionPolicySpec) -> &mut MatchResources {
+        spec.match_constraints.get_or_insert_default()
+    }
+
+    fn rules(spec: &mut ValidatingAdmissionPolicySpec) -> &mut Vec<NamedRuleWithOperations> {
+        constraints(spec).resource_rules.get_or_insert_default()
+    }
+
+    #[test]
+    fn the_own_policy_is_enforced_also_with_the_defaults_of_the_api_server() {
+        assert_eq!(gap(Some(&policy()), Some(&binding())), None);
+        let (mut stored, mut bound) = (policy(), binding());
+        let spec = stored.spec.get_or_insert_default();
+        spec.match_conditions = Some(Vec::new());
+        let constraints = constraints(spec);
+        constraints.match_policy = Some("Equivalent".into());
+        constraints.namespace_selector = Some(LabelSelector::default());
+        constraints.object_selector = Some(LabelSelector::default());
+        rules(spec).iter_mut().for_each(|rule| rule.scope = Some("*".into()));
+        let everything = MatchResources {
+            match_policy: Some("Equivalent".into()),
+            namespace_selector: Some(LabelSelector::default()),
+            ..MatchResources::default()
+        };
+        bound.spec.get_or_insert_default().match_resources = Some(everything);
+        assert_eq!(gap(Some(&stored), Some(&bound)), None);
+    }
+
+    #[test]
+    fn a_policy_that_checks_less_is_not_enforced() {
+        let changes: [Change; 13] = [
+            ("no validation", |spec| spec.validations = None),
+            ("a validation less", |spec| drop(spec.validations.as_mut().map(Vec::pop))),
+            ("another variable", |spec| {
+                let variables = spec.variables.get_or_insert_default();
+                variables.iter_mut().for_each(|variable| variable.expression = "true".into());
+            }),
+            ("a condition", |spec| {
+                let never = MatchCondition { name: "never".into(), expression: "false".into() };
+                spec.match_conditions = Some(vec![never]);
+            }),
+            ("errors are ignored", |spec| spec.failure_policy = Some("Ignore".into())),
+            ("parameters", |spec| spec.param_kind = Some(ParamKind::default())),
+            ("no constraints", |spec| spec.match_constraints = None),
+            ("some namespaces", |spec| constraints(spec).namespace_selector = only_some()),
+            ("some objects", |spec| constraints(spec).object_selector = only_some()),
+            ("excluded resources", |spec| {
+                constraints(spec).exclude_resource_rules = Some(vec![NamedRuleWithOperations::default()]);
+            }),
+            ("a rule less", |spec| drop(rules(spec).pop())),
+            ("some names", |spec| rules(spec)[0].resource_names = Some(vec!["podinfo".into()])),
+            ("an operation less", |spec| drop(rules(spec)[0].operations.as_mut().map(Vec::pop))),
+        ];
+        for (name, change) in changes {
+            let mut changed = policy();
+            change(changed.spec.get_or_insert_default());
+            let gap = gap(Some(&changed), Some(&binding())).unwrap_or_default();
+            assert!(gap.contains("is not that of this version of Sluice: sluice crds |"), "{name}: {gap:?}");
+        }
+    }
+
+    #[test]
+    fn a_binding_that_denies_less_does_not_enforce_the_policy() {
+        let changes: [BindingChange; 6] = [
+            ("audit only", |spec| spec.validation_actions = Some(vec!["Audit".into(), "Warn".into()])),
+            ("no action", |spec| spec.validation_actions = None),
+            ("another policy", |spec| spec.policy_name = Some("other".into())),
+            ("some namespaces", |spec| {
+                spec.match_resources.get_or_insert_default().namespace_selector = only_some();
+            }),
+            ("some objects", |spec| {
+                spec.match_resources.get_or_insert_default().object_selector = only_some();
+            }),
+            ("some resources", |spec| {
+                let rules = vec![NamedRuleWithOperations::default()];
+                spec.match_resources.get_or_insert_default().resource_rules = Some(rules);
+            }),
+        ];
+        for (name, change) in changes {
+            let mut changed = binding();
+            change(changed.spec.get_or_insert_default());
+            let gap = gap(Some(&policy()), Some(&changed)).unwrap_or_default();
+            assert!(gap.contains("does not enforce the policy everywhere: sluice crds |"), "{name}: {gap:?}");
+        }
+    }
+
+    #[test]
+    fn a_missing_policy_or_binding_is_named_with_what_installs_it() {
+        for (policy, binding, missing) in [
+            (None, None, "the ValidatingAdmissionPolicy "),
+            (None, Some(binding()), "the ValidatingAdmissionPolicy "),
+            (Some(policy()), None, "the ValidatingAdmissionPolicyBinding "),
+        ] {
+            let gap = gap(policy.as_ref(), binding.as_ref()).unwrap_or_default();
+            assert!(gap.starts_with(missing) && gap.contains("is not installed: sluice crds |"), "{gap:?}");
+        }
+    }
+}

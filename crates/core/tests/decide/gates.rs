@@ -60,6 +60,20 @@ fn an_incomparable_revision_that_has_run_before_is_a_downgrade() {
     assert_ne!(sim.promotions[0].name, sim.promotions[2].name);
 }
 
+/// The hash after the version has no order: the revision that arrived later is the newer one.
+#[test]
+fn a_build_whose_hash_sorts_lower_is_promoted_like_any_newer_revision() {
+    let mut sim = Simulation::new(&[("dev", &["d"]), ("prod", &["p"])]);
+    for version in ["1.1.0-f00dbab", "1.1.0-0c0ffee", "1.1.0-badcafe"] {
+        sim.runs("dev", "d", version, Health::Ready);
+        sim.settle();
+        sim.runs("prod", "p", version, Health::Ready);
+        sim.merge("prod");
+    }
+    let succeeded = ["1.1.0-f00dbab Succeeded", "1.1.0-0c0ffee Succeeded", "1.1.0-badcafe Succeeded"];
+    assert_eq!(sim.phases("prod"), succeeded);
+}
+
 /// After a takeover, the watches of the new replica may lag: dev seems to return to B, and prod seems to run A.
 #[test]
 fn a_revision_older_than_the_last_delivered_one_is_held_although_targets_show_older_ones() {
