@@ -19,6 +19,7 @@ mod gitea;
 mod kubeconfig;
 mod plane_state;
 mod process_guard;
+mod process_tree;
 mod restartable;
 mod scratch;
 mod servers;
@@ -37,6 +38,7 @@ pub use git::{FileChange, GitServer, Landing, LoggedCommit, Repo, Requests, SshS
 pub use gitea::{ForgeRepo, Gitea, GiteaPull};
 pub use kubeconfig::connect;
 pub use process_guard::ProcessGuard;
+pub use process_tree::TreeMemory;
 pub use scratch::Scratch;
 pub use servers::{controlplane_folder, crds_folder, forge_folder, issuer_folder};
 pub use shared::{Leaves, Shared, shared, shared_flux, shared_gitea};

@@ -2,13 +2,12 @@
 //! descendants take more than 512 MiB of anonymous memory together. The attacked deliveries fail with an error, and a
 //! delivery to another repository ends within 30 seconds.
 
-use std::collections::HashMap;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use sluice_delivery::{Delivered, DeliveryStrategy};
-use sluice_testkit::{FileChange, GitServer, Repo};
+use sluice_testkit::{FileChange, GitServer, Repo, TreeMemory};
 
 use crate::any_forge::ForgeFixture;
 use crate::commit::{server, to_main};
@@ -49,30 +48,6 @@ async fn process_that_is_attacked() {
     }
 }
 
-/// Returns the memory of a process and its descendants, and the memory of the descendants alone, in KiB.
-fn resident(root: u32) -> (u64, u64) {
-    let mut parents = HashMap::new();
-    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
-        let status = std::fs::read_to_string(entry.path().join("status")).unwrap_or_default();
-        let field = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-            line.split_whitespace().next()?.parse::<u64>().ok()
-        };
-        parents
-            .insert(pid, (field("PPid:").unwrap_or_default() as u32, field("RssAnon:").unwrap_or_default()));
-    }
-    let is_below = |mut pid: u32| loop {
-        match parents.get(&pid) {
-            _ if pid == root => return true,
-            Some((parent, _)) => pid = *parent,
-            None => return false,
-        }
-    };
-    let all: u64 = parents.iter().filter(|(pid, _)| is_below(**pid)).map(|(_, (_, memory))| memory).sum();
-    (all, all - parents.get(&root).map_or(0, |(_, memory)| *memory))
-}
-
 /// Attacks with a repository. Returns the reason and the message of the failed delivery.
 fn attack(attacked: &Repo) -> (String, String) {
     let (_server, other) = server(&[(FILE, &yaml("6.1.5"))]);
@@ -94,8 +69,8 @@ fn attack_by(attacked: &[&str], other: &Repo) -> Vec<(String, String)> {
         if let Some(status) = child.try_wait().unwrap() {
             break status;
         }
-        let (all, git) = resident(child.id());
-        (most, most_of_git) = (most.max(all), most_of_git.max(git));
+        let memory = TreeMemory::of(child.id()).unwrap();
+        (most, most_of_git) = (most.max(memory.all), most_of_git.max(memory.descendants));
         if most > MAX_MEMORY || begin.elapsed() > Duration::from_secs(120) {
             child.kill().unwrap();
         }

@@ -28,6 +28,7 @@ mod rows;
 mod sign_in;
 mod story;
 mod strategies;
+mod takeover;
 mod tampered;
 mod trouble;
 mod web;

@@ -92,9 +92,14 @@ impl Controller {
         Ok(())
     }
 
+    /// Returns the id of the process.
+    pub fn pid(&self) -> Result<u32> {
+        Ok(self.running()?.pid())
+    }
+
     /// Returns the peak memory of the process, in MiB.
     pub fn peak_memory(&self) -> Result<u64> {
-        let path = format!("/proc/{}/status", self.running()?.pid());
+        let path = format!("/proc/{}/status", self.pid()?);
         let status = std::fs::read_to_string(path)
             .with_context(|| format!("the controller has ended: {}", self.tail()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
