@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use sluice_api::Pipeline;
 
-use super::secret_names::{hook_secrets, trigger_secret};
+use super::secret_names::{any_hook_secret, trigger_secret};
 use crate::key::PipelineKey;
 
 /// All pipelines, and the requests to reconcile them.
@@ -53,8 +53,17 @@ impl Directory {
     pub fn with_secrets(&self) -> HashMap<PipelineKey, Arc<Pipeline>> {
         // The loop waits for this lock, so it is held for the copy alone.
         let mut all = self.pipelines.read().unwrap_or_else(PoisonError::into_inner).1.clone();
-        all.retain(|_, pipeline| !hook_secrets(pipeline).is_empty());
+        all.retain(|_, pipeline| any_hook_secret(pipeline).is_some());
         all
+    }
+
+    /// Returns the namespace and name of a Secret with hook keys; `None` if no pipeline names one.
+    pub fn any_secret(&self) -> Option<(String, String)> {
+        let known = self.pipelines.read().unwrap_or_else(PoisonError::into_inner);
+        let secret = |(key, pipeline): (&PipelineKey, &Arc<Pipeline>)| {
+            Some((key.namespace.clone(), any_hook_secret(pipeline)?.to_string()))
+        };
+        known.1.iter().find_map(secret)
     }
 
     /// Returns how many other pipelines of the namespace accept triggers with a key of this Secret.

@@ -2,9 +2,9 @@
 //! needs them, and cached for a few seconds, so that a flood of calls does not become a flood of requests to the
 //! API server.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use kube::Client;
@@ -61,6 +61,8 @@ const CACHE_LIFETIME: Duration = Duration::from_secs(10);
 /// The shortest time between two reads of a Secret. A Secret is read again this soon if a call shows none of its
 /// keys, or if the last read failed.
 const MIN_READ_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a failed read of a Secret counts. Longer than the time after which the checker reads such a Secret again.
+const FAILURE_LIFETIME: Duration = Duration::from_secs(60);
 /// How long the requests to the API server for one call may take. Flux gives a call 15 seconds by default, all
 /// tries and pauses included.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(3);
@@ -179,17 +181,23 @@ pub enum NoKeys {
 /// wait for the lock.
 type CacheEntry = Arc<tokio::sync::Mutex<Option<(Instant, Result<HookKeys, NoKeys>)>>>;
 
+/// The namespace and name of a Secret.
+type SecretId = (String, String);
+
 /// The keys of the Secrets that calls needed in the last seconds.
 pub struct HookKeyCache {
     client: Client,
-    /// By namespace and name of the Secret.
-    entries: Mutex<HashMap<(String, String), CacheEntry>>,
+    entries: Mutex<HashMap<SecretId, CacheEntry>>,
+    /// The Secrets whose last read failed, and when. A missing Secret was read.
+    failed: Mutex<HashMap<SecretId, Instant>>,
+    /// The Secrets that a read has found wrong since [`HookKeyCache::take_wrong`].
+    wrong: Mutex<HashSet<SecretId>>,
 }
 
 impl HookKeyCache {
     /// An empty cache.
     pub fn new(client: Client) -> Self {
-        Self { client, entries: Mutex::default() }
+        Self { client, entries: Mutex::default(), failed: Mutex::default(), wrong: Mutex::default() }
     }
 
     /// Returns the keys of a Secret; no keys if the Secret is missing or not for hooks. With `refresh` the Secret
@@ -220,21 +228,44 @@ impl HookKeyCache {
             }
         }
         let keys = self.read(namespace, name).await;
+        self.note_failure(namespace, name, &keys);
         // The log has one line for each change, not for each call.
         if let Err(why) = &keys
             && last.as_ref().is_none_or(|(_, before)| *before != keys)
         {
             warn(namespace, name, why);
+            lock(&self.wrong).insert((namespace.into(), name.into()));
         }
         *last = Some((Instant::now(), keys.clone()));
         keys
+    }
+
+    fn note_failure(&self, namespace: &str, name: &str, keys: &Result<HookKeys, NoKeys>) {
+        let (id, mut failed) = ((namespace.to_string(), name.to_string()), lock(&self.failed));
+        match keys {
+            Err(NoKeys::Forbidden | NoKeys::Unread) => failed.insert(id, Instant::now()),
+            _ => failed.remove(&id),
+        };
+    }
+
+    /// Returns true if the keys of any pipeline cannot be read. A failed read counts for
+    /// [`FAILURE_LIFETIME`], or until the Secret is read.
+    pub fn has_unreadable(&self) -> bool {
+        let mut failed = lock(&self.failed);
+        failed.retain(|_, at| at.elapsed() < FAILURE_LIFETIME);
+        !failed.is_empty()
+    }
+
+    /// Returns the Secrets that were found missing, locked or unreadable since the last call, by namespace and name.
+    pub fn take_wrong(&self) -> HashSet<SecretId> {
+        std::mem::take(&mut lock(&self.wrong))
     }
 
     /// Returns the cache entry of a Secret. Drops the entries that are older than [`CACHE_LIFETIME`] and not in
     /// use.
     fn entry(&self, namespace: &str, name: &str) -> CacheEntry {
         let id = (namespace.to_string(), name.to_string());
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = lock(&self.entries);
         if let Some(entry) = entries.get(&id) {
             return entry.clone();
         }
@@ -261,6 +292,10 @@ impl HookKeyCache {
             Err(_) => Err(NoKeys::Unread),
         }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn warn(namespace: &str, secret: &str, why: &NoKeys) {

@@ -11,7 +11,8 @@ use sluice_controller::hook::hmac_keys::{HookKeys, NoKeys};
 use sluice_testkit::eventually;
 
 use crate::keys::target;
-use crate::server::{run, serve, set_keys};
+use crate::rights::grant;
+use crate::server::{keys, run, serve, set_keys, sign};
 
 fn pipeline(strategy: &Value) -> Pipeline {
     let object = json!({
@@ -116,7 +117,7 @@ fn a_pipeline_has_the_condition_until_its_secret_is_complete() -> Result<()> {
             condition().await? == before,
             "a restart has removed the condition before the Secret was read"
         );
-        set_keys(&fixture.cluster, &crate::server::keys()).await?;
+        set_keys(&fixture.cluster, &keys()).await?;
         change_timeout("41m").await?;
         eventually(Duration::from_secs(60), async || {
             let condition = condition().await?;
@@ -124,5 +125,61 @@ fn a_pipeline_has_the_condition_until_its_secret_is_complete() -> Result<()> {
             Ok(())
         })
         .await
+    })
+}
+
+#[test]
+fn without_the_right_to_read_secrets_senders_repeat_and_strangers_learn_nothing() -> Result<()> {
+    run(async {
+        let fixture = serve(|_, _| {}).await?;
+        let pipelines: Api<Pipeline> = Api::namespaced(fixture.cluster.client().await?, "apps");
+        // The condition of the pipelines with keys. Neither a change of a spec nor a restart has Secrets checked.
+        let wait_for = async |reason: Option<&str>| {
+            eventually(Duration::from_secs(90), async || {
+                for name in ["podinfo", "push", "each"] {
+                    let status = pipelines.get(name).await?.status.context("no status")?;
+                    let found = status.conditions.into_iter().find(|c| c.type_ == CONDITION);
+                    let found = found.map(|condition| condition.reason);
+                    ensure!(found.as_deref() == reason, "{name}: {found:?}");
+                }
+                Ok(())
+            })
+            .await
+        };
+        let body =
+            json!({"revision": "6.1.8", "idempotencyKey": "a", "pipeline": "apps/podinfo"}).to_string();
+        let answers = async |key: &str| {
+            let signature = sign(key, body.as_bytes());
+            let mut answers = Vec::new();
+            for pipeline in ["none", "keyless", "podinfo", "none"] {
+                let path = format!("/trigger/apps/{pipeline}");
+                let answer = fixture.post(&path, body.as_bytes(), Some(&signature)).send().await?;
+                let mut headers = answer.headers().clone();
+                headers.remove("date");
+                answers.push((answer.status().as_u16(), headers, answer.text().await?));
+            }
+            Ok::<_, anyhow::Error>(answers)
+        };
+        // All answers are the same, and have this status.
+        let wait_for_answers = async |key: &str, status: u16| {
+            eventually(Duration::from_secs(30), async || {
+                let all = answers(key).await?;
+                ensure!(all.iter().all(|answer| *answer == all[0] && answer.0 == status), "{all:?}");
+                Ok(())
+            })
+            .await
+        };
+        wait_for(None).await?;
+        wait_for_answers("no key", 401).await?;
+        grant(&fixture.cluster, &["list"]).await?;
+        for key in ["no key", "test-trigger-key"] {
+            wait_for_answers(key, 503).await?;
+        }
+        wait_for(Some("SecretForbidden")).await?;
+        grant(&fixture.cluster, &["get"]).await?;
+        wait_for_answers("no key", 401).await?;
+        let statuses: Vec<u16> = answers("test-trigger-key").await?.iter().map(|answer| answer.0).collect();
+        ensure!(statuses == [401, 401, 202, 401], "{statuses:?}");
+        wait_for(None).await
     })
 }

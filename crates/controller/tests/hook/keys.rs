@@ -62,11 +62,16 @@ impl WrittenEvents {
 /// A hook server with an API server that has one Secret, or answers the request for it with an error. Every other
 /// request to the API server fails, so that an accepted call is answered with 503.
 async fn hook(scratch: &Scratch, secret: Result<Value, StatusCode>) -> HookServer {
-    hook_with(scratch, secret, Router::new()).await
+    hook_with(scratch, secret, Router::new(), None).await
 }
 
-/// Returns the same as [`hook`]. The API server also answers the requests of this router.
-async fn hook_with(scratch: &Scratch, secret: Result<Value, StatusCode>, api: Router) -> HookServer {
+/// Returns the same as [`hook`], with one more pipeline. The API server also answers the requests of this router.
+async fn hook_with(
+    scratch: &Scratch,
+    secret: Result<Value, StatusCode>,
+    api: Router,
+    more: Option<Pipeline>,
+) -> HookServer {
     let answer = move |uri: Uri| {
         let encode = |text: &Value| base64::engine::general_purpose::STANDARD.encode(text.as_str().unwrap());
         let is_secret = uri.path() == "/api/v1/namespaces/apps/secrets/keys";
@@ -95,14 +100,17 @@ async fn hook_with(scratch: &Scratch, secret: Result<Value, StatusCode>, api: Ro
         target("edge-2", None, "Push"),
         target("edge-2", Some("fleet"), "Push"),
     ];
+    let mut keyless = pipeline("keyless", &json!([{"name": "dev", "targets": [watched]}]));
+    keyless.spec.promotion = None;
     let pipelines = [
         pipeline(
             "podinfo",
             &json!([{"name": "dev", "targets": [watched]}, {"name": "edge", "targets": pushed}]),
         ),
         pipeline("other", &json!([{"name": "edge", "targets": pushed}])),
+        keyless,
     ];
-    serving(scratch, pipelines, 0, api.fallback(answer)).await
+    serving(scratch, pipelines.into_iter().chain(more), 0, api.fallback(answer)).await
 }
 
 async fn status(hook: &HookServer, path: &str, (name, value): (&str, &str), body: &str) -> u16 {
@@ -312,7 +320,7 @@ fn an_event_tells_the_owner_which_key_a_refused_call_needs() {
     let scratch = Scratch::new("wrong-key").unwrap();
     runtime.block_on(async {
         let written = WrittenEvents::default();
-        let hook = hook_with(&scratch, Ok(keys()), written.router()).await;
+        let hook = hook_with(&scratch, Ok(keys()), written.router(), None).await;
         for kind in ["trigger", "trigger", "event"] {
             let key = if kind == "trigger" { "value of hmac-key" } else { "value of trigger-key" };
             assert!(!accepts(&hook, kind, key).await, "{kind} with {key}");
@@ -367,6 +375,71 @@ fn a_secret_that_the_controller_may_not_read_answers_503_and_a_missing_one_401()
             let found =
                 status(&hook, "/promotion/apps/podinfo/dev", ("x-signature", &signature), &body).await;
             assert_eq!(found, wanted, "{secret}");
+        });
+    }
+}
+
+#[test]
+fn one_unreadable_secret_changes_the_answers_for_other_pipelines_without_a_key_too() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let scratch = Scratch::new("others").unwrap();
+    runtime.block_on(async {
+        let mut broken =
+            pipeline("broken", &json!([{"name": "dev", "targets": [target("a", None, "Watch")]}]));
+        let strategy = broken.spec.promotion.as_mut().unwrap().strategy.as_mut().unwrap();
+        strategy.secret_ref.as_mut().unwrap().name = "unreadable".into();
+        let hook = hook_with(&scratch, Ok(keys()), Router::new(), Some(broken)).await;
+        let call = async |pipeline: &str, key: &str| {
+            let (path, signature) = (format!("/trigger/apps/{pipeline}"), sign(key, b"[]"));
+            status(&hook, &path, ("x-signature", &signature), "[]").await
+        };
+        let mut found = Vec::new();
+        for pipeline in ["broken", "podinfo", "none"] {
+            found.push(call(pipeline, "no key").await);
+        }
+        assert_eq!(found, [503, 503, 503]);
+        assert_eq!(call("podinfo", "value of trigger-key").await, 422);
+    });
+}
+
+#[test]
+fn an_unreadable_secret_does_not_reveal_which_pipelines_exist() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    for (secret, wanted) in [
+        (StatusCode::FORBIDDEN, StatusCode::SERVICE_UNAVAILABLE),
+        (StatusCode::BAD_GATEWAY, StatusCode::SERVICE_UNAVAILABLE),
+        (StatusCode::NOT_FOUND, StatusCode::UNAUTHORIZED),
+    ] {
+        let scratch = Scratch::new("one-unreadable").unwrap();
+        runtime.block_on(async {
+            let hook = hook(&scratch, Err(secret)).await;
+            for (endpoint, rest) in [
+                ("promotion", "/dev"),
+                ("trigger", ""),
+                ("callback", "/x"),
+                ("forge", ""),
+                ("approval", "/edge/1"),
+            ] {
+                let mut answers = Vec::new();
+                // The first call is the one that finds the Secret unreadable.
+                for pipeline in ["none", "podinfo", "keyless", "other", "none"] {
+                    let request = Request::post(format!("/{endpoint}/apps/{pipeline}{rest}"))
+                        .header("x-signature", sign("no key", b"{}"))
+                        .header("x-gitlab-token", "no key")
+                        .header("authorization", "Bearer u.0.dev.00")
+                        .body(Full::new(Bytes::from("{}")))
+                        .unwrap();
+                    let (head, body) =
+                        hook.answer(IpAddr::V4(Ipv4Addr::LOCALHOST), request).await.into_parts();
+                    let text = http_body_util::BodyExt::collect(body).await.unwrap().to_bytes();
+                    answers.push((head.status, head.headers, text));
+                }
+                assert_eq!(answers[0].0, wanted, "{endpoint} {secret}");
+                assert!(
+                    answers.iter().all(|answer| *answer == answers[0]),
+                    "{endpoint} {secret}: {answers:?}"
+                );
+            }
         });
     }
 }

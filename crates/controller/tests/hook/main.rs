@@ -13,6 +13,7 @@ mod keys;
 mod limits;
 mod push;
 mod reports;
+mod rights;
 mod router;
 mod server;
 mod serving;

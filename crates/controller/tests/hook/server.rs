@@ -20,6 +20,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 use crate::all_bodies;
+use crate::rights::{USER, grant};
 
 const PIPELINE: &str = "
 apiVersion: pipelines.weave.works/v1alpha1
@@ -107,6 +108,7 @@ pub(crate) async fn serve(change: impl FnOnce(&mut HookOptions, &Path)) -> Resul
     cluster.namespace("apps").await?;
     cluster.apply_yaml(PIPELINE).await?;
     set_keys(&cluster, &keys()).await?;
+    grant(&cluster, &["get", "list", "watch"]).await?;
     let scratch = Scratch::new("hook")?;
     let (at, metrics) = free_ports().await?;
     let mut hook = HookOptions {
@@ -153,7 +155,7 @@ async fn start(
         allowed_hosts: sluice_controller::AllowedHosts::default(),
         webhooks: sluice_controller::AllowedWebhooks { http: true, private: true },
     };
-    let client = cluster.client().await?;
+    let client = sluice_testkit::connect(&cluster.user(USER, None)?).await?;
     let shown = Shown { fleet: Fleet::default(), snapshots: snapshot_channel().1 };
     let delivery = sluice_controller::delivery(&options)?;
     Ok(tokio::spawn(async move {
