@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
+use futures::stream::{self, StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use kube::api::{Api, ListParams, PartialObjectMeta, Patch, PatchParams};
 use kube::core::NamespaceResourceScope;
@@ -34,6 +35,9 @@ use crate::watch::read_error::api_error_message;
 const FIELD_MANAGER: &str = "sluice-hook";
 /// How many times a write is tried while other writes are faster.
 const MAX_WRITE_ATTEMPTS: usize = 8;
+/// How many promotions of one call are created at a time. An environment may have 128 targets, and one call has
+/// [`CALL_TIMEOUT`] for all of them.
+const MAX_CREATES_PER_CALL: usize = 16;
 
 /// The outcome of a [`StatusChange`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -294,27 +298,58 @@ impl Store {
             return Ok(Some(TriggerOutcome::OtherRevision(before.spec.revision.clone())));
         }
         let mut recorded = known.readable(records.iter().filter_map(stored).collect())?;
+        let missing: Vec<Promotion> =
+            records.iter().filter(|record| stored(record).is_none()).cloned().collect();
+        let creations: Vec<_> = missing
+            .into_iter()
+            .map(|record| create_promotion(self.client.clone(), key.namespace.clone(), record))
+            .collect();
+        let created: Vec<Creation> =
+            stream::iter(creations).buffered(MAX_CREATES_PER_CALL).try_collect().await?;
         let mut new = false;
-        let promotions: Api<Promotion> = Api::namespaced(self.client.clone(), &key.namespace);
-        for record in records.iter().filter(|record| stored(record).is_none()) {
-            if let Some(created) = record::create(&promotions, FIELD_MANAGER, record).await? {
-                new = true;
-                recorded.push(created);
-                continue;
-            }
-            // Another call with the same key has created the promotion at the same time.
-            match read::<Promotion>(&self.client, &key.namespace, &record.name_any()).await? {
-                Some(Lenient { object, .. }) if object.spec.facets == record.spec.facets => {
-                    recorded.push(object)
+        for creation in created {
+            match creation {
+                Creation::Created(promotion) => {
+                    new = true;
+                    recorded.push(promotion);
                 }
-                Some(Lenient { object, .. }) => {
-                    return Ok(Some(TriggerOutcome::OtherRevision(object.spec.revision)));
-                }
-                None => return Ok(None),
+                Creation::Found(promotion) => recorded.push(promotion),
+                Creation::OtherRevision(before) => return Ok(Some(TriggerOutcome::OtherRevision(before))),
+                Creation::Deleted => return Ok(None),
             }
         }
         Ok(Some(TriggerOutcome::Recorded(recorded, new)))
     }
+}
+
+/// Creates a promotion of a request, unless another call with the same key has created it meanwhile.
+async fn create_promotion(
+    client: Client,
+    namespace: String,
+    record: Promotion,
+) -> Result<Creation, StoreError> {
+    let promotions: Api<Promotion> = Api::namespaced(client.clone(), &namespace);
+    if let Some(created) = record::create(&promotions, FIELD_MANAGER, &record).await? {
+        return Ok(Creation::Created(created));
+    }
+    let found = read::<Promotion>(&client, &namespace, &record.name_any()).await?;
+    Ok(match found.map(|read| read.object) {
+        Some(object) if object.spec.facets == record.spec.facets => Creation::Found(object),
+        Some(object) => Creation::OtherRevision(object.spec.revision),
+        None => Creation::Deleted,
+    })
+}
+
+/// The outcome of creating one promotion.
+enum Creation {
+    /// The promotion was created.
+    Created(Promotion),
+    /// The same promotion exists already.
+    Found(Promotion),
+    /// A promotion of its name, but of this revision, exists already.
+    OtherRevision(String),
+    /// A promotion of its name existed, and was deleted.
+    Deleted,
 }
 
 /// The promotions of a pipeline. Specs are enough to find earlier requests, so promotions with an unreadable status are

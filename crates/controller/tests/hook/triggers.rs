@@ -1,9 +1,14 @@
 //! The requests of CI systems: which revisions fit a pipeline, what a repeated key means, and the promotions on a
 //! real API server.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use axum::http::StatusCode;
+use axum::routing::get;
+use axum::{Json, Router};
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 use sluice_api::Pipeline;
@@ -12,9 +17,11 @@ use sluice_controller::hook::secret_names::trigger_secret;
 use sluice_controller::hook::trigger_request::{
     TriggerRequest, check, check_names_pipeline, requested_revision, revision_shape,
 };
-use sluice_testkit::eventually;
+use sluice_testkit::{Scratch, eventually};
+use tokio::sync::Barrier;
 
 use crate::server::{HookFixture, run, serve, sign};
+use crate::serving::serving;
 
 fn pipeline(app: Option<&str>, tracks: Value, status: Value) -> Pipeline {
     let app = app.map(|kind| json!({"apiVersion": "any", "kind": kind, "name": "podinfo"}));
@@ -296,4 +303,63 @@ fn a_repeated_key_is_the_same_promotion_and_a_later_request_supersedes_it() -> R
         })
         .await
     })
+}
+
+/// An API server with a pipeline, its Secret, and no promotions. Each create of a promotion is answered when
+/// `together` of them have arrived. The server counts the creates, and how many wait at most at a time.
+fn api_that_creates_together(pipeline: &Pipeline, together: usize, counts: &Arc<Counts>) -> Router {
+    let base = "/apis/pipelines.weave.works/v1alpha1/namespaces/apps";
+    let json = |body: Value| get(move || async move { Json(body.clone()) });
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "dev", "namespace": "apps"},
+        "data": {"trigger-key": "a2V5"}});
+    let none = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "PromotionList", "metadata": {}, "items": []});
+    let (barrier, counts) = (Arc::new(Barrier::new(together)), counts.clone());
+    let create = move |Json(promotion): Json<Value>| async move {
+        counts.created.fetch_add(1, Ordering::Relaxed);
+        counts.most.fetch_max(counts.waiting.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+        barrier.wait().await;
+        counts.waiting.fetch_sub(1, Ordering::Relaxed);
+        (StatusCode::CREATED, Json(promotion))
+    };
+    Router::new()
+        .route("/api/v1/namespaces/apps/secrets/dev", json(secret))
+        .route(&format!("{base}/pipelines/podinfo"), json(json!(pipeline)))
+        .route(&format!("{base}/promotions"), json(none).post(create))
+}
+
+#[derive(Default)]
+struct Counts {
+    created: AtomicUsize,
+    waiting: AtomicUsize,
+    most: AtomicUsize,
+}
+
+#[test]
+fn the_promotions_of_128_targets_are_created_16_at_a_time() {
+    let mut pipeline = release(json!([]));
+    let first = &mut pipeline.spec.environments[0];
+    first.targets = (0..128)
+        .map(|nth| {
+            serde_json::from_value(json!({"namespace": "podinfo", "name": format!("t{nth}")})).unwrap()
+        })
+        .collect();
+    let pull_request = json!({"type": "gitea", "url": "https://git.example.com/a/b", "per": "Target",
+        "secretRef": {"name": "git"}});
+    let strategy = json!({"strategy": {"pull-request": pull_request, "secretRef": {"name": "dev"}}});
+    first.promotion = Some(serde_json::from_value(strategy).unwrap());
+    let scratch = Scratch::new("together").unwrap();
+    let counts = Arc::new(Counts::default());
+    let api = api_that_creates_together(&pipeline, 16, &counts);
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let hook = serving(&scratch, [pipeline], 0, api).await;
+        let body = json!({"revision": "6.1.8", "idempotencyKey": "build-1"}).to_string();
+        let request = http::Request::post("/trigger/apps/podinfo")
+            .header("x-signature", sign("key", body.as_bytes()))
+            .body(http_body_util::Full::new(hyper::body::Bytes::from(body)))
+            .unwrap();
+        let answer = hook.answer(std::net::Ipv4Addr::LOCALHOST.into(), request).await;
+        // If the promotions were created one after the other, the first would wait for the others.
+        assert_eq!(answer.status(), StatusCode::ACCEPTED);
+    });
+    assert_eq!((counts.created.load(Ordering::Relaxed), counts.most.load(Ordering::Relaxed)), (128, 16));
 }
