@@ -135,6 +135,20 @@ pub fn check_manifest_paths(paths: &[&str]) -> Result<(), ManifestFileError> {
     Ok(())
 }
 
+/// Returns true if a text has characters that no page shows.
+fn has_hidden(text: &str) -> bool {
+    text.chars().any(|c| is_unsafe(c) && !matches!(c, '\n' | '\t'))
+}
+
+/// Checks that a person who looks at a new document sees all of it.
+fn check_visible(path: &str, document: &str) -> Result<(), ManifestFileError> {
+    let problem = "its new text has characters that nobody sees: remove them, or write them as escapes";
+    match has_hidden(document) {
+        true => Err(ManifestFileError::NotEditable { path: path.into(), problem }),
+        false => Ok(()),
+    }
+}
+
 /// Returns the text of a file that must be new, or have this very text already. `document` is the manifest of one of some
 /// objects.
 ///
@@ -147,6 +161,7 @@ pub fn new_manifest_file(
     document: &str,
 ) -> Result<String, ManifestFileError> {
     check_manifest_path(path)?;
+    check_visible(path, document)?;
     let parsed = parsed(document).filter(|_| document.ends_with('\n'));
     let object = parsed.and_then(|new| objects.iter().find(|object| object.is(&new)));
     let Some(object) = object else {
@@ -174,6 +189,7 @@ pub fn manifest_file(
     edited: Option<&dyn Fn(&Value) -> bool>,
 ) -> Result<String, ManifestFileError> {
     check_manifest_path(path)?;
+    check_visible(path, document)?;
     let not_editable = |problem| ManifestFileError::NotEditable { path: path.into(), problem };
     // Without a line break at its end, the mark of the next document would be a part of it.
     let new = parsed(document).filter(|new| object.is(new) && document.ends_with('\n'));
@@ -182,7 +198,7 @@ pub fn manifest_file(
     if before.len() > MAX_FILE_BYTES {
         return Err(not_editable("it has more than 1 MiB"));
     }
-    if before.chars().any(|c| is_unsafe(c) && !matches!(c, '\n' | '\t')) {
+    if has_hidden(before) {
         return Err(not_editable("it has characters that nobody sees, such as carriage returns"));
     }
     let parts = documents(before).ok_or_else(|| {

@@ -96,6 +96,23 @@ fn only_a_manifest_of_the_object_is_written() {
 }
 
 #[test]
+fn a_document_with_characters_that_nobody_sees_is_not_written() {
+    for (hidden, is_written) in [
+        ("", true),
+        ("ü\t# c", true),
+        ("\u{202e}", false),
+        ("\u{200b}", false),
+        ("\r", false),
+        ("\u{7}", false),
+    ] {
+        let document = own("new") + "# " + hidden + "\n";
+        let new = new_manifest_file("a.yaml", None, &[OBJECT], &document);
+        let edited = manifest_file("a.yaml", None, OBJECT, &document, None);
+        assert!(new.is_ok() == is_written && edited.is_ok() == is_written, "{hidden:?}: {new:?} {edited:?}");
+    }
+}
+
+#[test]
 fn a_file_without_the_object_is_never_overwritten() {
     for before in [
         String::new(),

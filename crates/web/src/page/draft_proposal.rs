@@ -16,8 +16,6 @@ use crate::problem::Problem;
 use crate::requested_action::Seen;
 use crate::state::Api;
 
-/// How many lines of a change are shown, of each kind.
-const MAX_LINES: usize = 1000;
 /// The fields of this page. The others are those of the form, and go along.
 const PATH: &str = "path";
 const CONFIRMED: &str = "confirmed";
@@ -202,12 +200,9 @@ fn lines(what: &str, lines: &[String]) -> Markup {
     }
 }
 
+/// Returns all lines, because the person confirms all of them. The size of the files is limited.
 fn block(lines: &[String]) -> Markup {
-    let more = lines.len().saturating_sub(MAX_LINES);
-    html! {
-        pre tabindex="0" { @for line in lines.iter().take(MAX_LINES) { (line) "\n" } }
-        @if more > 0 { p.small.quiet { "And " (more) " more lines." } }
-    }
+    html! { pre tabindex="0" { @for line in lines { (line) "\n" } } }
 }
 
 fn result(done: &ProposedFile, has_manifests: bool) -> Markup {
@@ -238,4 +233,23 @@ fn page(form: &DraftForm, content: &Markup) -> Page {
         }
     };
     Page::one(&title, Section::Pipelines, &content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_that_a_person_confirms_is_shown() {
+        let lines = |word: &str| (0..20_000).map(|nth| format!("{word}-{nth}")).collect::<Vec<_>>();
+        for is_new in [true, false] {
+            let removed = if is_new { Vec::new() } else { lines("old") };
+            let file = PlannedFile { is_new, removed, added: lines("new"), ..PlannedFile::default() };
+            let planned = PlannedFiles { files: vec![file.clone()], ..PlannedFiles::default() };
+            let page = confirmation(&planned, &html! {}, "a.yaml", &Entered::default()).into_string();
+            let shown: std::collections::HashSet<&str> = page.split(['\n', '>']).collect();
+            let missing = file.removed.iter().chain(&file.added).find(|line| !shown.contains(line.as_str()));
+            assert_eq!(missing, None);
+        }
+    }
 }
