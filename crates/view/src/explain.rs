@@ -186,7 +186,10 @@ fn promotion_sentences(
     let namespace = promotion.metadata.namespace.as_deref().unwrap_or("default");
     let because = |message: &str| if message.is_empty() { ".".into() } else { format!(": {message}") };
     match status.phase {
-        Phase::Pending => pending(status, (revision, &here), promotion, draft),
+        Phase::Pending => {
+            let is_blind = unreadable(place, promotion, draft);
+            pending(status, (revision, &here), promotion, is_blind, draft);
+        }
         Phase::Promoting => {
             draft.add(
                 Situation::Waiting,
@@ -223,25 +226,51 @@ fn promotion_sentences(
     }
 }
 
+/// What the controller notes if no target of an environment can be read.
+const NO_TARGET: &str = "no target can be read";
+
+/// Adds why a pending promotion waits if no target of its place can be read, and returns true in this case: Sluice then
+/// delivers nothing, whether the promotion is approved or not.
+fn unreadable(place: &Place<'_>, promotion: &Promotion, draft: &mut Draft) -> bool {
+    let is_unreadable = |target: &TargetStatus| target.health == Health::Unknown && !target.error.is_empty();
+    let Some(first) = place.targets().next().filter(|_| place.targets().all(is_unreadable)) else {
+        return false;
+    };
+    // The controller's note about the environment is the same text, and is then not repeated.
+    let revision = &promotion.spec.revision;
+    draft.add(Situation::Blocked, format!("{revision} waits: {NO_TARGET}: {}", first.error));
+    let namespace = promotion.metadata.namespace.as_deref().unwrap_or("default");
+    draft.next.push(format!("sluice check -n {namespace}"));
+    true
+}
+
+/// Adds what a pending promotion waits for. If no target can be read (`is_blind`), no command for an approval is added.
 fn pending(
     status: &PromotionStatus,
     (revision, here): (&str, &str),
     promotion: &Promotion,
+    is_blind: bool,
     draft: &mut Draft,
 ) {
     let name = promotion.metadata.name.as_deref().unwrap_or_default();
     let namespace = promotion.metadata.namespace.as_deref().unwrap_or("default");
     let closed: Vec<_> = status.gates.iter().filter(|gate| !gate.open).collect();
+    let can_be_approved = closed.iter().any(|gate| GateKind::named(&gate.name).is_some());
     for gate in &closed {
         let message = if gate.message.is_empty() { "waits" } else { &gate.message };
         // The command is among those to run next.
         let message = without_command(message, promotion);
         draft.add(Situation::Blocked, format!("{revision} {message}"));
-        if GateKind::named(&gate.name).is_some() {
-            draft.next.push(format!("sluice approve {name} -n {namespace}"));
-        }
     }
-    if closed.is_empty() {
+    match is_blind {
+        true if can_be_approved => {
+            let sentence = "Nothing is delivered until a target can be read, also after an approval.";
+            draft.add(Situation::Blocked, sentence);
+        }
+        false if can_be_approved => draft.next.push(format!("sluice approve {name} -n {namespace}")),
+        _ => {}
+    }
+    if closed.is_empty() && !is_blind {
         let why = if status.message.is_empty() { "it is being recorded" } else { &status.message };
         draft.add(Situation::Moving, format!("{revision} is about to be delivered into {here}: {why}"));
     }
@@ -337,8 +366,10 @@ fn predecessor(before: &Place<'_>, place: &Place<'_>, draft: &mut Draft) {
 /// What is wrong with the targets of the environment itself.
 fn own_targets(place: &Place<'_>, promotion: Option<&PromotionStatus>, draft: &mut Draft) {
     let message = promotion.map(|status| status.message.as_str()).unwrap_or_default();
+    let unreadable = draft.sentences.iter().find(|sentence| sentence.contains(NO_TARGET)).cloned();
+    let unreadable = unreadable.unwrap_or_default();
     for target in place.targets().filter(|target| !target.error.is_empty()) {
-        if !message.contains(&target.error) {
+        if !message.contains(&target.error) && !unreadable.ends_with(&target.error) {
             let text = format!("Target {} is {}: {}", target.name, target.health, target.error);
             let situation = match target.health {
                 Health::Failed | Health::Unknown => Situation::Blocked,

@@ -115,7 +115,7 @@ impl Listing for Pipelines {
             Cell::new(application),
             Cell::new(summary.environments),
             readiness(ready),
-            Cell::new(summary.promoting).tone(Tone::Busy),
+            promoting(seen.spec.suspend, summary.promoting),
             Cell::age(born.map(|t| t.0), now),
         ];
         if shape.namespaces {
@@ -139,6 +139,15 @@ fn readiness(ready: Option<&FluxCondition>) -> Cell {
         Some("False") => Cell::new("False").tone(Tone::Bad),
         Some(other) => Cell::new(other).tone(Tone::Held),
         None => Cell::new("Unknown").tone(Tone::Held),
+    }
+}
+
+/// Returns what is promoted, and whether that is suspended.
+fn promoting(suspended: bool, promotions: String) -> Cell {
+    match (suspended, promotions.as_str()) {
+        (false, _) => Cell::new(promotions).tone(Tone::Busy),
+        (true, "") => Cell::new("suspended").tone(Tone::Held),
+        (true, waiting) => Cell::new(format!("suspended: {waiting}")).tone(Tone::Held),
     }
 }
 
@@ -168,6 +177,11 @@ mod tests {
                     "summary": {"environments": "dev 6.1.8, prod 6.1.6", "promoting": "prod 6.1.8 Proposed"}},
             }),
             json!({
+                "metadata": {"name": "held", "namespace": "apps", "creationTimestamp": "2026-11-20T12:00:00Z"},
+                "spec": {"suspend": true, "environments": []},
+                "status": {"summary": {"environments": "dev:2", "promoting": "2→prod Pending"}},
+            }),
+            json!({
                 "metadata": {"name": "new", "namespace": "shop", "creationTimestamp": "2026-11-21T11:59:50Z"},
                 "spec": {"suspend": true, "environments": []},
             }),
@@ -184,14 +198,16 @@ mod tests {
     #[test]
     fn a_line_shows_running_and_promoted_revisions() {
         insta::assert_snapshot!(shown(Shape::default()), @"
-        NAME      APPLICATION   ENVIRONMENTS            READY     PROMOTING             AGE
-        podinfo   podinfo       dev 6.1.8, prod 6.1.6   False     prod 6.1.8 Proposed   24h
-        new       -             -                       Unknown   -                     10s
+        NAME      APPLICATION   ENVIRONMENTS            READY     PROMOTING                   AGE
+        podinfo   podinfo       dev 6.1.8, prod 6.1.6   False     prod 6.1.8 Proposed         24h
+        held      -             dev:2                   Unknown   suspended: 2→prod Pending   24h
+        new       -             -                       Unknown   suspended                   10s
         ");
         insta::assert_snapshot!(shown(Shape { wide: true, namespaces: true }), @"
-        NAMESPACE   NAME      APPLICATION   ENVIRONMENTS            READY     PROMOTING             AGE   SUSPENDED   MESSAGE
-        apps        podinfo   podinfo       dev 6.1.8, prod 6.1.6   False     prod 6.1.8 Proposed   24h   False       prod/us: cannot be reached
-        shop        new       -             -                       Unknown   -                     10s   True        not looked at yet: is sluice controller running?
+        NAMESPACE   NAME      APPLICATION   ENVIRONMENTS            READY     PROMOTING                   AGE   SUSPENDED   MESSAGE
+        apps        podinfo   podinfo       dev 6.1.8, prod 6.1.6   False     prod 6.1.8 Proposed         24h   False       prod/us: cannot be reached
+        apps        held      -             dev:2                   Unknown   suspended: 2→prod Pending   24h   True        not looked at yet: is sluice controller running?
+        shop        new       -             -                       Unknown   suspended                   10s   True        not looked at yet: is sluice controller running?
         ");
     }
 }

@@ -140,6 +140,47 @@ fn a_target_that_cannot_be_read_blocks_and_says_why() {
 }
 
 #[test]
+fn no_approval_is_suggested_while_no_target_can_be_read() {
+    let why = "cluster fleet/prod refuses the connection: start its API server";
+    let lost = |name: &str| target(name, "6.1.5", "Unknown", why);
+    let prod_with = |targets: serde_json::Value| {
+        let mut pipeline = pipeline(json!({
+            "dev": runs("dev", "6.1.8", "Ready"),
+            "staging": runs("staging", "6.1.8", "Ready"),
+            "prod": {"health": "Unknown", "revision": "6.1.5", "targets": targets},
+        }));
+        let environments = &mut pipeline.status.as_mut().unwrap().environments;
+        environments.get_mut("prod").unwrap().message = format!("6.1.8 waits: no target can be read: {why}");
+        pipeline
+    };
+    let gate = json!({"name": "Approval", "open": false, "message": "waits for approval: sluice approve -n apps podinfo-prod-1"});
+    let pending = promotion("prod", 1, json!({"phase": "Pending", "gates": [gate]}));
+    insta::assert_snapshot!(prod(&prod_with(json!([lost("eu"), lost("us")])), &[pending.clone()]), @r"
+    Blocked
+    6.1.8 waits: no target can be read: cluster fleet/prod refuses the connection: start its API server
+    6.1.8 waits for approval
+    Nothing is delivered until a target can be read, also after an approval.
+    ► sluice check -n apps
+    ");
+    // A gate that has opened changes nothing: the promotion is not about to be delivered.
+    let open = promotion("prod", 1, json!({"phase": "Pending"}));
+    insta::assert_snapshot!(prod(&prod_with(json!([lost("eu")])), &[open]), @r"
+    Blocked
+    6.1.8 waits: no target can be read: cluster fleet/prod refuses the connection: start its API server
+    ► sluice check -n apps
+    ");
+    // One target can be read, so an approval has an effect.
+    let mut one = prod_with(json!([lost("eu"), target("us", "6.1.5", "Ready", "")]));
+    one.status.as_mut().unwrap().environments.get_mut("prod").unwrap().message = String::new();
+    insta::assert_snapshot!(prod(&one, &[pending]), @r"
+    Blocked
+    6.1.8 waits for approval
+    Target eu is Unknown: cluster fleet/prod refuses the connection: start its API server
+    ► sluice approve podinfo-prod-1 -n apps
+    ");
+}
+
+#[test]
 fn a_suspended_pipeline_says_so_first() {
     let mut suspended = behind();
     suspended.spec.suspend = true;
