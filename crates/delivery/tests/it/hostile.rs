@@ -18,6 +18,10 @@ use crate::fixture::{FILE, bench, bench_with, git, order, yaml};
 const MAX_MEMORY: u64 = 512 * 1024;
 /// The most memory of the git processes, in KiB: their budget, and what they can take between two measurements.
 const MAX_GIT_MEMORY: u64 = (384 + 48) * 1024;
+/// How long an attacked delivery may take.
+const DEADLINE: Duration = Duration::from_secs(20);
+/// The same for several attacks, which wait for each other: long enough that a busy machine causes no timeout.
+const DEADLINE_OF_SEVERAL: Duration = Duration::from_secs(150);
 /// How long the delivery to another repository may take.
 const SOON: Duration = Duration::from_secs(30);
 
@@ -26,9 +30,9 @@ const SOON: Duration = Duration::from_secs(30);
 async fn process_that_is_attacked() {
     let Ok(urls) = std::env::var("TEST_URLS") else { return };
     let to = |url: &str| order(DeliveryStrategy::Commit { url: url.into(), branch: "main".into() }, "6.1.8");
-    let bench = bench_with(|options| options.deadline = Duration::from_secs(20));
     let mut orders: Vec<_> = urls.split(' ').map(to).collect();
     let other = orders.pop().unwrap();
+    let bench = bench_with(|options| options.deadline = deadline(orders.len()));
     // Several attacks come from different namespaces.
     if orders.len() > 1 {
         orders.iter_mut().enumerate().for_each(|(n, order)| order.namespace = format!("attacker-{n}"));
@@ -48,6 +52,10 @@ async fn process_that_is_attacked() {
     }
 }
 
+fn deadline(attacks: usize) -> Duration {
+    if attacks > 1 { DEADLINE_OF_SEVERAL } else { DEADLINE }
+}
+
 /// Attacks with a repository. Returns the reason and the message of the failed delivery.
 fn attack(attacked: &Repo) -> (String, String) {
     let (_server, other) = server(&[(FILE, &yaml("6.1.5"))]);
@@ -63,7 +71,7 @@ fn attack_by(attacked: &[&str], other: &Repo) -> Vec<(String, String)> {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let begin = Instant::now();
+    let (begin, longest) = (Instant::now(), deadline(attacked.len()) + Duration::from_secs(100));
     let (mut most, mut most_of_git) = (0, 0);
     let status = loop {
         if let Some(status) = child.try_wait().unwrap() {
@@ -71,7 +79,7 @@ fn attack_by(attacked: &[&str], other: &Repo) -> Vec<(String, String)> {
         }
         let memory = TreeMemory::of(child.id()).unwrap();
         (most, most_of_git) = (most.max(memory.all), most_of_git.max(memory.descendants));
-        if most > MAX_MEMORY || begin.elapsed() > Duration::from_secs(120) {
+        if most > MAX_MEMORY || begin.elapsed() > longest {
             child.kill().unwrap();
         }
         std::thread::sleep(Duration::from_millis(10));
@@ -288,10 +296,9 @@ async fn packs_that_expand_share_one_budget_of_memory() {
             let (_server, other) = crate::commit::server(&[(FILE, &yaml("6.1.5"))]);
             attack_by(&copies.iter().map(Repo::url).collect::<Vec<_>>(), &other)
         });
-        // Each repository is fetched. Large ones are fetched one after the other, which can take too long on a busy
-        // machine.
+        // Each repository is fetched, large ones one after the other.
         for (reason, message) in failures.await.unwrap() {
-            assert!(["NoMarker", "Timeout"].contains(&reason.as_str()), "{reason} {message}");
+            assert_eq!(reason, "NoMarker", "{message}");
         }
     }
 }
@@ -311,7 +318,7 @@ async fn many_deliveries_with_large_files_share_the_memory_of_one() {
         attack_by(&repos.iter().map(Repo::url).collect::<Vec<_>>(), &other)
     });
     for (reason, message) in failures.await.unwrap() {
-        assert!(["FlowCollection", "Timeout"].contains(&reason.as_str()), "{reason} {message}");
+        assert_eq!(reason, "FlowCollection", "{message}");
     }
 }
 
