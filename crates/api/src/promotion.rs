@@ -34,6 +34,18 @@ use crate::schema::is_default;
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Attempts", type_ = "integer", json_path = ".status.attempts", priority = 1),
     printcolumn(name = "Approved By", type_ = "string", json_path = ".spec.approval.by", priority = 1),
+    printcolumn(
+        name = "Approval Key",
+        type_ = "string",
+        json_path = ".status.keyApproval.key",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Approval Secret",
+        type_ = "string",
+        json_path = ".status.keyApproval.secret",
+        priority = 1
+    ),
     printcolumn(name = "Rejected By", type_ = "string", json_path = ".spec.rejection.by", priority = 1),
     printcolumn(name = "Message", type_ = "string", json_path = ".status.message", priority = 1),
     printcolumn(name = "Link", type_ = "string", json_path = ".status.changeRequest.url", priority = 1),

@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use kube::api::ObjectMeta;
 use serde::Deserialize;
 use sluice_api::Promotion;
-use sluice_api::promotion::{Approval, Phase, place};
+use sluice_api::promotion::{Approval, KeyApproval, Phase, place};
 use sluice_core::revision::shortened;
 
 use super::fetch::lean_metadata;
@@ -75,6 +75,7 @@ struct Status {
     phase: String,
     message: String,
     attempts: u32,
+    key_approval: Option<KeyApproval>,
     change_request: Option<ListedChangeRequest>,
 }
 
@@ -94,20 +95,26 @@ impl Listing for Promotions {
         "Phase",
         "Attempts",
         "Approved By",
+        "Approval Key",
+        "Approval Secret",
         "Message",
         "Link",
     ];
 
     fn from_cells(metadata: ObjectMeta, cells: Vec<String>) -> Option<ListedPromotion> {
-        let [pipeline, environment, target, revision, phase, attempts, by, message, url] = fields(cells);
+        let [pipeline, environment, target, revision, phase, attempts, by, key, secret, message, url] =
+            fields(cells);
         let target = Some(target).filter(|target| !target.is_empty());
-        let approval = Some(Approval { by, ..Approval::default() });
+        let approval =
+            Some(Approval { by, ..Approval::default() }).filter(|approval| !approval.by.is_empty());
+        let key_approval =
+            Some(KeyApproval { key, secret, ..KeyApproval::default() }).filter(|by| !by.key.is_empty());
         let (attempts, change_request) =
             (attempts.parse().unwrap_or_default(), Some(ListedChangeRequest { url }));
         Some(ListedPromotion {
             metadata,
             spec: Spec { pipeline, environment, target, revision, approval },
-            status: Some(Status { phase, message, attempts, change_request }),
+            status: Some(Status { phase, message, attempts, key_approval, change_request }),
         })
     }
 
@@ -174,7 +181,9 @@ impl Listing for Promotions {
         }
         if shape.wide {
             row.push(Cell::new(status.attempts.to_string()));
-            row.push(Cell::new(spec.approval.as_ref().map(|a| a.by.as_str()).unwrap_or_default()));
+            let by_person = spec.approval.as_ref().map(|approval| approval.by.clone());
+            let by = by_person.or_else(|| status.key_approval.as_ref().map(KeyApproval::by));
+            row.push(Cell::new(by.unwrap_or_default()));
             row.push(Cell::new(status.change_request.unwrap_or_default().url));
             row.push(Cell::new(status.message));
         }
@@ -205,7 +214,7 @@ mod tests {
         serde_json::from_value(json!({
             "metadata": {"name": name, "namespace": "apps", "creationTimestamp": created},
             "spec": {"pipeline": "podinfo", "environment": environment, "revision": "6.1.8", "facets": {},
-                "approval": {"by": "jane", "at": "2026-11-21T11:00:00Z"}},
+                "approval": (environment == "prod").then(|| json!({"by": "jane", "at": "2026-11-21T11:00:00Z"}))},
             "status": status,
         }))
         .unwrap()
@@ -221,7 +230,13 @@ mod tests {
                 "message": "waits for the merge", "changeRequest": {"number": 7, "url": "https://git/pr/7",
                 "state": "open", "branch": "b", "headCommit": "c"}}),
             ),
-            promotion("podinfo-staging-1", "staging", "2026-11-21T10:00:00Z", json!({"phase": "Succeeded"})),
+            promotion(
+                "podinfo-staging-1",
+                "staging",
+                "2026-11-21T10:00:00Z",
+                json!({"phase": "Succeeded", "keyApproval": {"secret": "hook",
+                "key": "3fa2b1", "signedAt": "2026-11-21T10:00:01Z", "at": "2026-11-21T10:00:01Z"}}),
+            ),
         ];
         seen.retain(|s| listing.wants(s));
         listing.sort(&mut seen);
@@ -239,9 +254,9 @@ mod tests {
         podinfo-prod-1      podinfo    prod          6.1.8      Proposed    60m
         ");
         insta::assert_snapshot!(shown(&all, Shape { wide: true, namespaces: true }), @"
-        NAMESPACE   NAME                PIPELINE   ENVIRONMENT   REVISION   PHASE       AGE    ATTEMPTS   APPROVED BY   LINK               MESSAGE
-        apps        podinfo-staging-1   podinfo    staging       6.1.8      Succeeded   120m   0          jane
-        apps        podinfo-prod-1      podinfo    prod          6.1.8      Proposed    60m    1          jane          https://git/pr/7   waits for the merge
+        NAMESPACE   NAME                PIPELINE   ENVIRONMENT   REVISION   PHASE       AGE    ATTEMPTS   APPROVED BY                 LINK               MESSAGE
+        apps        podinfo-staging-1   podinfo    staging       6.1.8      Succeeded   120m   0          key 3fa2b1 of Secret hook
+        apps        podinfo-prod-1      podinfo    prod          6.1.8      Proposed    60m    1          jane                        https://git/pr/7   waits for the merge
         ");
     }
 

@@ -12,12 +12,13 @@ async fn pipelines_are_listed_in_every_form() -> Result<()> {
     let place = place("get-pipelines").await?;
     place.pipeline("podinfo", running("6.1.8", "6.1.6")).await?;
     place.pipeline("shop", json!({})).await?;
+    place.sluice(&["suspend", "shop"]).await;
 
     let table = place.sluice(&["get", "pipelines"]).await;
     insta::assert_snapshot!(table.steady(), @"
     NAME APPLICATION ENVIRONMENTS READY PROMOTING AGE
     podinfo podinfo dev:6.1.8 prod:6.1.6 True - AGE
-    shop shop - Unknown - AGE
+    shop shop - Unknown suspended AGE
     ");
     let one = place.sluice(&["get", "pl", "podinfo", "--no-headers"]).await;
     insta::assert_snapshot!(one.steady(), @"podinfo podinfo dev:6.1.8 prod:6.1.6 True - AGE");
@@ -25,7 +26,7 @@ async fn pipelines_are_listed_in_every_form() -> Result<()> {
     insta::assert_snapshot!(wide.steady(), @"
     NAME APPLICATION ENVIRONMENTS READY PROMOTING AGE SUSPENDED MESSAGE
     podinfo podinfo dev:6.1.8 prod:6.1.6 True - AGE False all targets were read
-    shop shop - Unknown - AGE False not looked at yet: is sluice controller running?
+    shop shop - Unknown suspended AGE True not looked at yet: is sluice controller running?
     ");
     let names = place.sluice(&["get", "pipelines", "-o", "name"]).await;
     insta::assert_snapshot!(names.out, @"
@@ -116,7 +117,9 @@ async fn targets_show_what_runs_where() -> Result<()> {
 #[tokio::test]
 async fn promotions_are_filtered() -> Result<()> {
     let place = place("get-promotions").await?;
-    place.promotion("one", "dev", json!({"phase": "Succeeded"})).await?;
+    let at = "2026-11-21T10:00:00Z";
+    let by_key = json!({"secret": "hook", "key": "3fa2b1", "signedAt": at, "at": at});
+    place.promotion("one", "dev", json!({"phase": "Succeeded", "keyApproval": by_key})).await?;
     place.promotion("two", "prod", json!({"phase": "Pending", "message": "waits for approval"})).await?;
     // A list may be a moment older than the last write.
     eventually(WAIT_TIMEOUT, || async {
@@ -131,6 +134,11 @@ async fn promotions_are_filtered() -> Result<()> {
     one podinfo dev 6.1.8 Succeeded AGE
     two podinfo prod 6.1.8 Pending AGE
     ");
+    // From the table of the API server, and from the object.
+    for arguments in [&["get", "promotions"][..], &["get", "promotion", "one"]] {
+        let wide = place.sluice(&[arguments, &["-o", "wide", "--no-headers"]].concat()).await.steady();
+        assert!(wide.contains("one podinfo dev 6.1.8 Succeeded AGE 0 key 3fa2b1 of Secret hook"), "{wide}");
+    }
     let prod = place.sluice(&["get", "promo", "-e", "prod", "-o", "wide", "--no-headers"]).await;
     insta::assert_snapshot!(prod.steady(), @"two podinfo prod 6.1.8 Pending AGE 0 - - waits for approval");
     place.pipeline("podinfo", json!({})).await?;

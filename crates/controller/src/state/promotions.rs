@@ -161,13 +161,14 @@ impl State {
         let before = record.object().clone();
         let (changes, hook) = record.cached.take_in(object, is_own && writing);
         record.is_first_try &= is_own;
-        let approved_by_key = hook.key_approval.is_some() && record.cached.hook_fields.key_approval.is_none();
+        let is_new = |approval: &&_| record.cached.hook_fields.key_approval.as_ref() != Some(*approval);
+        let by_key = hook.key_approval.as_ref().filter(is_new).map(|approval| approval.by());
         let is_called = changes.is_latest && record.cached.hook_fields != hook;
         if is_called {
             record.cached.hook_fields = hook;
         }
         let record = record.object().clone();
-        let approver = approver(&before, &record, approved_by_key).filter(|_| changes.is_latest);
+        let approver = approver(&before, &record, by_key).filter(|_| changes.is_latest);
         if let (Some(by), Some(entry)) = (approver, self.pipelines.get(key).filter(|_| is_own)) {
             let approved = PendingEvent::approved(entry.object(), &record, &by);
             self.emit(Effect::SendEvent(approved));
@@ -183,14 +184,11 @@ impl State {
     }
 }
 
-/// Returns the approver of a promotion that was approved between two versions of it.
-fn approver(before: &Promotion, after: &Promotion, by_key: bool) -> Option<String> {
+/// Returns the approver of a promotion that was approved between two versions of it: a person, or else a key.
+fn approver(before: &Promotion, after: &Promotion, by_key: Option<String>) -> Option<String> {
     let approval = after.spec.approval.as_ref();
     let person = approval.filter(|approval| before.spec.approval.as_ref() != Some(approval));
-    match person {
-        Some(approval) => Some(approval.by.clone()),
-        None => by_key.then(|| "the approval key".into()),
-    }
+    person.map(|approval| approval.by.clone()).or(by_key)
 }
 
 #[cfg(test)]
@@ -315,6 +313,35 @@ mod tests {
             _ => None,
         });
         sent.collect()
+    }
+
+    #[test]
+    fn an_approval_by_key_is_an_event_of_each_try_that_names_the_key() {
+        let mut state = state();
+        state.put_pipeline(super::super::tests::pipeline());
+        state.promotion_event(ObjectEvent::Applied(promotion(7)));
+        state.effects.clear();
+        let approved = |version: u64, key: &str, at: &str| {
+            let key_approval = json!({"secret": "hook", "key": key, "signedAt": at, "at": at});
+            let mut object = promotion(version);
+            object.status = Some(
+                serde_json::from_value(json!({"phase": "Pending", "keyApproval": key_approval})).unwrap(),
+            );
+            object
+        };
+        let first = approved(8, "3fa2b1", "2026-11-21T10:00:00Z");
+        let later_try = approved(10, "77aa00", "2026-11-21T11:00:00Z");
+        for object in [first.clone(), Promotion { metadata: promotion(9).metadata, ..first }, later_try] {
+            state.promotion_event(ObjectEvent::Applied(object));
+        }
+        let sent = std::mem::take(&mut state.effects).into_iter().filter_map(|effect| match effect {
+            Effect::SendEvent(PendingEvent::Promotion(_, _, notice)) => Some(notice.message),
+            _ => None,
+        });
+        assert_eq!(
+            sent.collect::<Vec<_>>(),
+            ["approved by key 3fa2b1 of Secret hook", "approved by key 77aa00 of Secret hook"]
+        );
     }
 
     #[test]
