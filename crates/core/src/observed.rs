@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -52,8 +53,8 @@ pub struct ObservedTargets {
 pub struct ObservedTarget {
     /// Why the target could not be read, and what to do. The members of such a target prove nothing.
     pub error: Option<String>,
-    /// The Kustomizations and HelmReleases that belong to the target.
-    pub members: Vec<Member>,
+    /// The Kustomizations and HelmReleases that belong to the target. Targets of one place share them.
+    pub members: Vec<Arc<Member>>,
 }
 
 /// A Kustomization or HelmRelease that belongs to a target.
@@ -161,7 +162,7 @@ impl ObservedTarget {
                 + member.workloads.iter().map(workload).sum::<usize>()
         };
         let error = self.error.as_ref().map_or(0, String::len);
-        size_of::<Self>() + error + self.members.iter().map(member).sum::<usize>()
+        size_of::<Self>() + error + self.members.iter().map(|shared| member(shared)).sum::<usize>()
     }
 
     /// Returns the worst health of its members, or Unknown if the target could not be read or has no members.

@@ -52,7 +52,8 @@ pub fn observe(
     }
     let tracks = !pipeline.spec.tracks.is_empty();
     let member = |id: &(&str, &str)| member(id, all.get(&key(environment, name, *id)), tracks, &location);
-    let members = members(pipeline.spec.app_ref.as_ref(), target).iter().map(member).collect();
+    let members =
+        members(pipeline.spec.app_ref.as_ref(), target).iter().map(|named| member(named).into()).collect();
     ObservedTarget { error: None, members }
 }
 

@@ -1,7 +1,8 @@
 //! The observed state of a target, from the index: its members (by reference, by name and by label), each with the
 //! objects that it owns; or an error that says what to do.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use sluice_api::flux::{HELM_GROUP, KUSTOMIZE_GROUP};
 use sluice_api::pipeline::{AppRef, Target};
@@ -41,13 +42,55 @@ impl TargetQuery<'_> {
     }
 }
 
-/// Returns the state of a target.
+/// The members of one pipeline on one cluster, as they are at one moment. Thousands of targets may have the same
+/// members, and each member is observed once.
+#[derive(Debug, Default)]
+pub struct ObservedMembers {
+    members: HashMap<ObjectKey, Result<Arc<Member>, MembersError>>,
+    /// The members whose labels name the pipeline, by namespace; at most one more than [`MAX_MEMBERS`].
+    labelled: HashMap<String, Arc<[ObjectKey]>>,
+}
+
+impl ObservedMembers {
+    /// Returns a member with the objects that it owns.
+    fn member(
+        &mut self,
+        key: &ObjectKey,
+        query: &TargetQuery<'_>,
+        cluster: &ObservedCluster,
+    ) -> Result<Arc<Member>, MembersError> {
+        if let Some(known) = self.members.get(key) {
+            return known.clone();
+        }
+        let observed = member(key, query, cluster).map(Arc::new);
+        self.members.insert(key.clone(), observed.clone());
+        observed
+    }
+
+    /// Returns the members in a namespace whose labels name the pipeline.
+    fn labelled(&mut self, query: &TargetQuery<'_>, cluster: &ObservedCluster) -> Arc<[ObjectKey]> {
+        let namespace = query.target.namespace.as_str();
+        if let Some(known) = self.labelled.get(namespace) {
+            return known.clone();
+        }
+        let is_labelled = |fact: &Fact| matches!(fact, Fact::Flux(flux) if flux.pipelines.iter().any(|p| p == query.pipeline));
+        let objects = MEMBER_KINDS.into_iter().flat_map(|kind| cluster.objects_in(kind, namespace));
+        let labelled = objects.filter(|(_, fact)| is_labelled(fact)).map(|(key, _)| key.clone());
+        let labelled: Arc<[ObjectKey]> = labelled.take(MAX_MEMBERS + 1).collect();
+        self.labelled.insert(namespace.into(), labelled.clone());
+        labelled
+    }
+}
+
+/// Returns the state of a target. `known` holds what other targets of the same pipeline and cluster have shown since
+/// the cluster last changed.
 ///
 /// # Errors
 /// [`NoAnswerYet`] before the first answers of the target's cluster.
 pub fn observe(
     query: &TargetQuery<'_>,
     cluster: Option<&ObservedCluster>,
+    known: &mut ObservedMembers,
 ) -> Result<ObservedTarget, NoAnswerYet> {
     let Some(cluster) = cluster else { return Err(NoAnswerYet) };
     match cluster.state() {
@@ -55,7 +98,7 @@ pub fn observe(
         ClusterState::Lost(why) => return Ok(ObservedTarget::unreadable(why.clone())),
         ClusterState::Up => {}
     }
-    match members(query, cluster) {
+    match members(query, cluster, known) {
         Ok(members) => Ok(ObservedTarget { error: None, members }),
         Err(MembersError::Unreadable(why)) => Ok(ObservedTarget::unreadable(why)),
         Err(MembersError::NoAnswerYet) => Err(NoAnswerYet),
@@ -63,6 +106,7 @@ pub fn observe(
 }
 
 /// Why a target's members are not known.
+#[derive(Clone, Debug)]
 enum MembersError {
     NoAnswerYet,
     Unreadable(String),
@@ -74,7 +118,11 @@ impl From<String> for MembersError {
     }
 }
 
-fn members(query: &TargetQuery<'_>, cluster: &ObservedCluster) -> Result<Vec<Member>, MembersError> {
+fn members(
+    query: &TargetQuery<'_>,
+    cluster: &ObservedCluster,
+    known: &mut ObservedMembers,
+) -> Result<Vec<Arc<Member>>, MembersError> {
     let namespace = query.target.namespace.as_str();
     let named = named_members(query)?;
     check_kinds(query, &named, cluster)?;
@@ -89,12 +137,8 @@ fn members(query: &TargetQuery<'_>, cluster: &ObservedCluster) -> Result<Vec<Mem
             query.cluster
         )));
     }
-    let labelled = MEMBER_KINDS.into_iter().flat_map(|kind| {
-        cluster.objects_in(kind, namespace).filter(
-            |(_, fact)| matches!(fact, Fact::Flux(flux) if flux.pipelines.iter().any(|p| p == query.pipeline)),
-        )
-    });
-    let keys: BTreeSet<ObjectKey> = named.into_iter().chain(labelled.map(|(k, _)| k.clone())).collect();
+    let labelled = known.labelled(query, cluster);
+    let keys: BTreeSet<&ObjectKey> = named.iter().chain(labelled.iter()).collect();
     if keys.is_empty() {
         return Err(MembersError::Unreadable(format!(
             "no Kustomization or HelmRelease in namespace {namespace} of {} belongs to this pipeline: give it \
@@ -111,7 +155,7 @@ fn members(query: &TargetQuery<'_>, cluster: &ObservedCluster) -> Result<Vec<Mem
             query.cluster
         )));
     }
-    keys.iter().map(|key| member(key, query, cluster)).collect()
+    keys.into_iter().map(|key| known.member(key, query, cluster)).collect()
 }
 
 /// The most members that a target may have.

@@ -205,7 +205,7 @@ fn target_status(
         ready: health == Health::Ready,
         revision: observed.revision(&facts.pipeline.tracks).map(|r| r.to_string()),
         error: if has_no_error { String::new() } else { observed.complaint() },
-        workloads: observed.members.iter().flat_map(workloads).collect(),
+        workloads: observed.members.iter().flat_map(|member| workloads(member)).collect(),
         promotion: None,
         verified: Vec::new(),
         proofs: String::new(),

@@ -16,7 +16,7 @@ use crate::act::backoff::{MAX_RECEIVER_PAUSE, max_pause};
 use crate::hook::approval_request;
 use crate::key::PipelineKey;
 use crate::observe::reported;
-use crate::observe::target::{self, NoAnswerYet, TargetQuery};
+use crate::observe::target::{self, NoAnswerYet, ObservedMembers, TargetQuery};
 use crate::record::promotion::RecordChange;
 use crate::record::tampered;
 use crate::translate;
@@ -28,8 +28,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a pipeline waits for a cluster that is new to this process if its other clusters have answered.
 const NEW_CLUSTER_WAIT: Duration = Duration::from_secs(2);
 
-/// The most bytes that the states of all targets of a pipeline take. Its status is made of copies of them, and its owner chooses
-/// the number of targets and of objects in each.
+/// The most bytes of the states of all targets of a pipeline. Targets of one place share theirs, but the status is made of
+/// copies, and its owner chooses the number of targets and of objects in each.
 const MAX_OBSERVED_BYTES: usize = 48 << 20;
 
 /// The facts that were loaded and observed before the decision.
@@ -50,6 +50,7 @@ const TOO_MUCH: &str = "the targets before it in this pipeline have more objects
 #[derive(Default)]
 struct ObservationProgress {
     observed: ObservedTargets,
+    members: BTreeMap<ClusterKey, ObservedMembers>,
     /// Targets, by environment, whose clusters have not answered since the start.
     unanswered: BTreeSet<(String, String)>,
     /// Whether a target was read, or its cluster has had time to answer.
@@ -165,7 +166,10 @@ impl State {
     ) {
         let cluster = translate::cluster_of(spec, &key.namespace);
         let result = match targets.bytes < MAX_OBSERVED_BYTES {
-            true => self.observe_target(key, (environment, name), spec, &cluster),
+            true => {
+                let known = targets.members.entry(cluster.clone()).or_default();
+                self.observe_target(key, (environment, name), spec, (&cluster, known))
+            }
             false => Ok(ObservedTarget::unreadable(TOO_MUCH)),
         };
         let age = self.used_for(&cluster);
@@ -183,13 +187,13 @@ impl State {
         targets.observed.insert(environment, name, shown);
     }
 
-    /// Returns what one target shows.
+    /// Returns what one target shows. `known` holds what other targets of the pipeline on its cluster have shown.
     fn observe_target(
         &self,
         key: &PipelineKey,
         (environment, name): (&String, &String),
         spec: &Target,
-        cluster: &ClusterKey,
+        (cluster, known): (&ClusterKey, &mut ObservedMembers),
     ) -> Result<ObservedTarget, NoAnswerYet> {
         if let Some(refused) = self.target_refusal(key, cluster, spec)? {
             return Ok(ObservedTarget::unreadable(refused));
@@ -208,7 +212,7 @@ impl State {
         };
         match (self.index.cluster(cluster), self.access(cluster)) {
             (None, Some(Err(why))) => Ok(ObservedTarget::unreadable(why)),
-            (observed, _) => target::observe(&question, observed.as_deref()),
+            (observed, _) => target::observe(&question, observed.as_deref(), known),
         }
     }
 
@@ -268,6 +272,7 @@ fn keep_names_taken(decision: &mut Decision, tampered: &BTreeMap<String, String>
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::sync::Arc;
     use std::time::Instant;
 
     use jiff::Timestamp;
@@ -300,7 +305,7 @@ pub(crate) mod tests {
             source: None,
             workloads: Vec::new(),
         };
-        ObservedTarget { error: None, members: vec![member] }
+        ObservedTarget { error: None, members: vec![member.into()] }
     }
 
     /// Facts in which dev runs 1.1.0, and prod runs the version `prod`.
@@ -446,9 +451,8 @@ pub(crate) mod tests {
         assert_eq!(unanswered_at(100 + ANSWER_TIMEOUT.as_secs()), Some(0), "both count as unreadable");
     }
 
-    /// 16 environments of 128 targets that all have the 256 HelmReleases of one namespace.
-    #[test]
-    fn the_states_of_all_targets_take_a_limited_part_of_the_memory() {
+    /// Returns the states of 2048 targets that all have the 256 HelmReleases of one namespace, with this message.
+    fn observe_many_targets(message: &str) -> Vec<ObservedTarget> {
         let mut state = state();
         let targets: Vec<_> =
             (0..128).map(|n| json!({"namespace": "podinfo", "name": format!("t{n}")})).collect();
@@ -462,7 +466,7 @@ pub(crate) mod tests {
         let release = |n: usize| {
             let (key, fact) = helm_release("podinfo", RunningVersion { version: 1, is_healthy: false });
             let Fact::Flux(mut flux) = fact else { panic!() };
-            (flux.pipelines, flux.status.message) = (vec!["podinfo".into()], "x".repeat(1_000));
+            (flux.pipelines, flux.status.message) = (vec!["podinfo".into()], message.into());
             (ObjectKey { name: format!("r{n}"), ..key }, Fact::Flux(flux))
         };
         for kind in Kind::DECIDING {
@@ -473,10 +477,22 @@ pub(crate) mod tests {
             state.cluster_event(&ClusterKey::Local, event);
         }
         let (observed, _) = state.observe(&key()).unwrap();
-        let states: Vec<&ObservedTarget> = (0..16)
+        (0..16)
             .flat_map(|e| (0..128).map(move |t| (format!("e{e}"), format!("t{t}"))))
-            .map(|(environment, target)| observed.target(&environment, &target).unwrap())
-            .collect();
+            .map(|(environment, target)| observed.target(&environment, &target).unwrap().clone())
+            .collect()
+    }
+
+    #[test]
+    fn targets_of_one_place_are_observed_once() {
+        let states = observe_many_targets("");
+        let members: BTreeSet<_> = states.iter().flat_map(|state| &state.members).map(Arc::as_ptr).collect();
+        assert_eq!(members.len(), 256);
+    }
+
+    #[test]
+    fn the_states_of_all_targets_take_a_limited_part_of_the_memory() {
+        let states = observe_many_targets(&"x".repeat(1_000));
         let read = states.iter().filter(|state| state.error.is_none()).count();
         assert!(read > 50 && states[..read].iter().all(|state| state.members.len() == 256), "{read}");
         assert!(states[read..].iter().all(|state| state.error.as_deref() == Some(TOO_MUCH)));

@@ -44,7 +44,7 @@ fn running(chart: &str, health: Health) -> ObservedTarget {
         source: None,
         workloads: Vec::new(),
     };
-    ObservedTarget { error: None, members: vec![member] }
+    ObservedTarget { error: None, members: vec![member.into()] }
 }
 
 /// The facts from which a status is composed. At first all targets are Ready at 6.1.8.
@@ -172,7 +172,7 @@ fn times_in_the_status_are_those_of_the_last_change() {
 fn the_time_of_flux_is_used_only_when_the_health_has_changed() {
     let at = |health, since: &str| {
         let mut target = running("6.1.8", health);
-        target.members[0].since = Some(since.parse().unwrap());
+        std::sync::Arc::make_mut(&mut target.members[0]).since = Some(since.parse().unwrap());
         Fixture::new().at("prod", "one", target)
     };
     let since = |status: &PipelineStatus| status.environments["prod"].targets[0].since.unwrap();

@@ -5,7 +5,7 @@ use sluice_api::flux::{HelmRelease, Kustomization, Source};
 use sluice_api::pipeline::{AppRef, ClusterRef, Target, WorkloadRef};
 use sluice_api::workload::Workload;
 use sluice_controller::observe::facts::{helm_release, kustomization, metadata, source, trigger, workload};
-use sluice_controller::observe::target::{NoAnswerYet, TargetQuery, observe};
+use sluice_controller::observe::target::{NoAnswerYet, ObservedMembers, TargetQuery, observe};
 use sluice_core::fleet::index::Index;
 use sluice_core::fleet::observed_cluster::AffectedTargets;
 use sluice_core::fleet::{ClusterEvent, ClusterKey, Fact, FluxFact, Kind, ObjectKey};
@@ -278,7 +278,7 @@ impl QueryBuilder {
     pub fn try_observe(&self, index: &Index) -> Result<ObservedTarget, NoAnswerYet> {
         let QueryBuilder { pipeline, app, target, cluster, tracks } = self;
         let query = TargetQuery { pipeline, app: app.as_ref(), target, cluster, tracks };
-        observe(&query, index.cluster(cluster).as_deref())
+        observe(&query, index.cluster(cluster).as_deref(), &mut ObservedMembers::default())
     }
 
     /// Observes the target.

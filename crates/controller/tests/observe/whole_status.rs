@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sluice_api::pipeline::{Pipeline, PipelineStatus, Report};
 use sluice_api::promotion::Promotion;
 use sluice_controller::observe::reported::Reports;
-use sluice_controller::observe::target::{TargetQuery, observe};
+use sluice_controller::observe::target::{ObservedMembers, TargetQuery, observe};
 use sluice_controller::record::status::{StatusFacts, compose};
 use sluice_controller::translate;
 use sluice_core::decide::{self, Decision, decide};
@@ -84,7 +84,8 @@ fn observe_all(object: &Pipeline, index: &Index) -> ObservedTargets {
             observed.insert(
                 &environment.name,
                 name,
-                observe(&question, index.cluster(&cluster).as_deref()).unwrap(),
+                observe(&question, index.cluster(&cluster).as_deref(), &mut ObservedMembers::default())
+                    .unwrap(),
             );
         }
     }

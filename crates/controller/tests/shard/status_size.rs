@@ -65,7 +65,7 @@ fn target(health: Health) -> ObservedTarget {
             images: vec!["ghcr.io/stefanprodan/podinfo:6.1.8".into()],
         }],
     };
-    ObservedTarget { error: None, members: (0..MEMBERS).map(member).collect() }
+    ObservedTarget { error: None, members: (0..MEMBERS).map(|n| member(n).into()).collect() }
 }
 
 /// Ten verified revisions of each target, the same for all.

@@ -197,7 +197,10 @@ impl Fact {
             Fact::Trigger(trigger) => 200 + trigger.size(),
             Fact::Namespace { allowed } => allowed.as_ref().map_or(0, AllowedNamespaces::size),
         };
-        600 + 3 * (key.namespace.len() + key.name.len()) + content
+        let part = self
+            .release_here(key)
+            .map_or(0, |release| 150 + release.name.len() + key.namespace.len() + key.name.len());
+        600 + 3 * (key.namespace.len() + key.name.len()) + content + part
     }
 
     /// Returns the version of the object's spec; `None` of a kind that no Flux object's health depends on.
@@ -216,6 +219,13 @@ impl Fact {
             Fact::Workload(workload) => workload.release.as_deref(),
             Fact::Source(_) | Fact::Trigger(_) | Fact::Namespace { .. } => None,
         }
+    }
+
+    /// Returns the Helm release that contains the object, if a HelmRelease in the object's own namespace may have made it.
+    /// Helm keeps a release in the namespace of its objects.
+    pub(super) fn release_here(&self, key: &ObjectKey) -> Option<&ReleaseName> {
+        self.owner().filter(|owner| owner.kind == Kind::HelmRelease)?;
+        self.release().filter(|release| release.namespace == key.namespace)
     }
 
     /// Whether it is a workload whose images differ from those in its former fact.

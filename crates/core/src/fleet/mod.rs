@@ -8,6 +8,7 @@ pub mod object_key;
 pub mod observed_cluster;
 pub mod owned_check;
 pub mod owned_read;
+mod release_parts;
 pub mod trigger_fact;
 
 pub use cluster_event::ClusterEvent;

@@ -1,5 +1,6 @@
 //! The observed state of one cluster, built from watch events.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
 
@@ -8,6 +9,7 @@ use super::fact::{Fact, FluxFact, Owned};
 use super::object_key::{Kind, ObjectKey};
 use super::owned_check::{FoundObject, OwnedAnswer, OwnedCheck};
 use super::owned_read::OwnedRead;
+use super::release_parts::ReleaseParts;
 
 /// The longest chain of Flux objects in which each one owns the next. A Kustomization that owns a HelmRelease is a
 /// chain of two.
@@ -46,6 +48,7 @@ pub struct ObservedCluster {
     objects: BTreeMap<ObjectKey, Fact>,
     /// By GitRepository, the Flux objects that refer to it.
     referring: HashMap<ObjectKey, BTreeSet<ObjectKey>>,
+    release_parts: ReleaseParts,
     /// The namespaces with targets; `None` before they are known. If a kind is read by namespace, other namespaces
     /// are ignored.
     target_namespaces: Option<BTreeSet<String>>,
@@ -162,16 +165,20 @@ impl ObservedCluster {
         owner: &'a ObjectKey,
         flux: &'a FluxFact,
     ) -> impl Iterator<Item = (&'a ObjectKey, &'a Fact)> {
-        let owned: Box<dyn Iterator<Item = (&'a ObjectKey, &'a Fact)> + 'a> = match &flux.owned {
-            Owned::Inventory(entries) => {
-                Box::new(entries.iter().filter_map(|k| self.objects.get_key_value(k)))
-            }
-            // Without an inventory, each object in the namespace of the release may be a part of it.
-            Owned::Release(release) => {
-                Box::new(Kind::OWNED.into_iter().flat_map(|kind| self.objects_in(kind, &release.namespace)))
-            }
-        };
-        owned.filter(move |(key, fact)| fact.owner() == Some(owner) && flux.owns(key, fact))
+        let objects = self.may_own(&flux.owned).filter_map(|key| self.objects.get_key_value(&*key));
+        objects.filter(move |(key, fact)| fact.owner() == Some(owner) && flux.owns(key, fact))
+    }
+
+    /// Returns the objects that a Kustomization or HelmRelease owns if their labels name it as owner. It looks at no
+    /// others, because each user of a namespace may fill it with objects.
+    pub(super) fn may_own<'a>(
+        &'a self,
+        owned: &'a Owned,
+    ) -> Box<dyn Iterator<Item = Cow<'a, ObjectKey>> + 'a> {
+        match owned {
+            Owned::Inventory(entries) => Box::new(entries.iter().map(Cow::Borrowed)),
+            Owned::Release(release) => Box::new(self.release_parts.of(release).map(Cow::Owned)),
+        }
     }
 
     pub(super) fn set_target_namespaces(&mut self, namespaces: BTreeSet<String>) {
@@ -208,6 +215,7 @@ impl ObservedCluster {
         self.objects.clear();
         self.to_read.clear();
         self.referring.clear();
+        self.release_parts.clear();
     }
 
     /// Applies an event. While the cluster is connecting, its targets have no state, so no event changes them.
@@ -381,10 +389,11 @@ impl ObservedCluster {
         }
         let mut affected = self.affected_namespaces(&key);
         let source = source_of(&fact).cloned();
-        let replaced = self.objects.insert(key.clone(), fact);
-        if let Some(former) = replaced.as_ref() {
-            self.remove_references(former, &key);
+        if let Some(former) = self.objects.remove(&key) {
+            self.remove_references(&former, &key);
         }
+        self.release_parts.add(&key, &fact);
+        self.objects.insert(key.clone(), fact);
         if let Some(source) = source {
             self.referring.entry(source).or_default().insert(key.clone());
         }
@@ -496,8 +505,9 @@ impl ObservedCluster {
         AffectedTargets::InNamespaces(affected)
     }
 
-    /// Removes an object from the objects that refer to its GitRepository.
+    /// Removes an object from the objects that refer to its GitRepository, and from those of its Helm release.
     fn remove_references(&mut self, former: &Fact, key: &ObjectKey) {
+        self.release_parts.remove(key, former);
         if let Some(source) = source_of(former) {
             remove_from_set(&mut self.referring, source, key);
         }

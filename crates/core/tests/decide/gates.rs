@@ -5,14 +5,14 @@ use sluice_core::evidence::Evidence;
 use sluice_core::observed::Health;
 use sluice_core::promotion::Phase;
 
-use crate::simulation::{Simulation, shows};
+use crate::simulation::{Simulation, member, shows};
 use crate::table::{A, B, C};
 
 #[test]
 fn an_unreported_target_holds_a_promotion_until_a_report_or_an_approval() {
     let mut sim = Simulation::new(&[("dev", &["d"]), ("prod", &["eu", "us"])]);
     let mut silent = shows("", Health::Unknown);
-    silent.members.iter_mut().for_each(|m| m.facets.clear());
+    member(&mut silent).facets.clear();
     // As after the status was lost: there is no evidence about the target either.
     sim.evidence = Evidence::default();
     sim.observed.insert("prod", "us", silent);

@@ -6,7 +6,7 @@ use sluice_core::revision::Facet;
 use sluice_core::tracks::DefaultFacet;
 use sluice_core::tracks::Track;
 
-use crate::simulation::{Simulation, shows};
+use crate::simulation::{Simulation, member, shows};
 
 /// dev and prod of a pipeline that tracks the revision of the source, with commits for prod to `main` of the fleet
 /// repository. dev follows the repository `source`; `None` if Sluice cannot read it.
@@ -21,7 +21,7 @@ fn tracks_source(dev: &str, source: Option<Repository>) -> Simulation {
         [("dev", "d", dev, source), ("prod", "p", "main@sha1:00", Some(prod))]
     {
         let mut shown = shows("x", Health::Ready);
-        let member = &mut shown.members[0];
+        let member = member(&mut shown);
         (member.kind, member.default_facet) = ("Kustomization".into(), DefaultFacet::Images);
         member.facets = [(Facet::Source, revision.to_string())].into();
         member.source = source;
@@ -61,8 +61,8 @@ fn an_open_promotion_waits_and_is_not_cancelled_while_its_source_cannot_be_read(
     sim.policy_of("prod").manual = true;
     let show = |sim: &mut Simulation, source: Option<Repository>| {
         let mut shown = sim.observed.target("dev", "d").unwrap().clone();
-        shown.members[0].facets = [(Facet::Source, "main@sha1:bb".to_string())].into();
-        shown.members[0].source = source;
+        member(&mut shown).facets = [(Facet::Source, "main@sha1:bb".to_string())].into();
+        member(&mut shown).source = source;
         sim.observed.insert("dev", "d", shown);
         sim.settle();
     };

@@ -6,14 +6,14 @@ use sluice_core::promotion::Phase;
 use sluice_core::revision::Facet;
 use sluice_core::tracks::Track;
 
-use crate::simulation::{Simulation, shows};
+use crate::simulation::{Simulation, member, shows};
 use crate::table::{A, B, proposed};
 
 /// A target where Helm gave up on a chart. The previous chart runs.
 fn gave_up_on(tried: &str) -> ObservedTarget {
     let mut shown = shows(A, Health::Failed);
-    shown.members[0].gave_up = [(Facet::Chart, tried.to_string())].into();
-    shown.members[0].message = "Helm upgrade failed: timed out".into();
+    member(&mut shown).gave_up = [(Facet::Chart, tried.to_string())].into();
+    member(&mut shown).message = "Helm upgrade failed: timed out".into();
     shown
 }
 
@@ -51,7 +51,7 @@ fn giving_up_on_another_revision_does_not_count() {
 /// Chart 1.0.0 with an image.
 fn with_image(tag: &str, health: Health) -> ObservedTarget {
     let mut shown = shows(A, health);
-    shown.members[0].facets.insert(image(), tag.into());
+    member(&mut shown).facets.insert(image(), tag.into());
     shown
 }
 
@@ -71,7 +71,7 @@ fn image_delivered(tracks: &[Facet], gave_up: &[(Facet, &str)]) -> Phase {
     sim.observed.insert("dev", "d", with_image("2", Health::Ready));
     sim.settle();
     let mut failed = with_image("1", Health::Failed);
-    failed.members[0].gave_up =
+    member(&mut failed).gave_up =
         gave_up.iter().map(|(facet, value)| (facet.clone(), value.to_string())).collect();
     sim.observed.insert("staging", "s", failed);
     sim.merge("staging");

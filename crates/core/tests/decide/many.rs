@@ -1,6 +1,6 @@
 //! A pipeline as large as its definition allows, which one tenant may create: the controller decides for all tenants.
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use sluice_core::decide::{Decision, Facts, decide};
@@ -146,8 +146,9 @@ fn the_guard_against_own_commits_looks_at_all_targets_once() {
                         facets: [(Facet::Source, format!("main@sha1:{version}"))].into(),
                         default_facet: DefaultFacet::Images,
                         source: (!is_unseen).then(|| repository("https://git.example/dev", "main")),
-                        ..shown.members[0].clone()
+                        ..Member::clone(&shown.members[0])
                     })
+                    .map(Arc::new)
                     .collect();
                 observed.insert(&environment.name, target, shown);
                 let arrival = (128 * e + t) as u64 + 1;

@@ -1,6 +1,8 @@
 //! Properties of every pipeline and every history: the promises P2, P7 and P8. Each property is a function that returns an
 //! error, so that a planted bug can show that the property finds it.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use sluice_core::Revision;
 use sluice_core::decide::Action;
@@ -364,7 +366,7 @@ fn planted_bugs_are_found() {
                 let Some(mut shown) = sim.observed.target(&environment.name, target).cloned() else {
                     continue;
                 };
-                shown.members.iter_mut().for_each(|m| m.health = Health::Ready);
+                shown.members.iter_mut().for_each(|m| Arc::make_mut(m).health = Health::Ready);
                 sim.evidence = {
                     let mut observed = sim.observed.clone();
                     observed.insert(&environment.name, target, shown);

@@ -2,6 +2,7 @@
 //! environment has at most one change request.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use sluice_core::Revision;
@@ -34,7 +35,12 @@ pub fn shows(version: &str, health: Health) -> ObservedTarget {
         source: None,
         workloads: Vec::new(),
     };
-    ObservedTarget { error: None, members: vec![member] }
+    ObservedTarget { error: None, members: vec![member.into()] }
+}
+
+/// Returns the first member of a target.
+pub fn member(target: &mut ObservedTarget) -> &mut Member {
+    Arc::make_mut(&mut target.members[0])
 }
 
 /// A change request on the forge.

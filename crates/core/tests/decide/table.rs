@@ -10,7 +10,7 @@ use sluice_core::revision::Facet;
 use sluice_core::tracks::DefaultFacet;
 use sluice_core::tracks::Track;
 
-use crate::simulation::{Effect, Simulation, shows};
+use crate::simulation::{Effect, Simulation, member, shows};
 
 pub const A: &str = "1.0.0";
 pub const B: &str = "1.1.0";
@@ -340,7 +340,7 @@ fn nothing_starts_while_a_target_progresses_to_an_unknown_revision() {
     let mut sim = Simulation::three();
     let unknown = |health| {
         let mut target = shows("?", health);
-        target.members[0].facets.clear();
+        member(&mut target).facets.clear();
         target
     };
     sim.observed.insert("staging", "s", unknown(Health::Progressing));
@@ -424,10 +424,10 @@ fn a_pipeline_that_would_promote_its_own_commits_is_refused_with_a_remedy() {
     sim.pipeline.tracks = vec![Track::Facet(Facet::Source)];
     let shows_source = |revision: &str| {
         let mut target = shows("x", Health::Ready);
-        target.members[0].default_facet = DefaultFacet::Images;
-        target.members[0].kind = "Kustomization".into();
-        target.members[0].facets = [(Facet::Source, revision.to_string())].into();
-        target.members[0].source =
+        member(&mut target).default_facet = DefaultFacet::Images;
+        member(&mut target).kind = "Kustomization".into();
+        member(&mut target).facets = [(Facet::Source, revision.to_string())].into();
+        member(&mut target).source =
             Some(Repository { url: "ssh://git@git.example/fleet".into(), ..fleet.clone() });
         target
     };
