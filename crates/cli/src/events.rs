@@ -53,10 +53,15 @@ pub(crate) async fn run(args: &Events, io: &mut Io<'_>) -> Outcome {
     let is_wanted = |event: &Event| {
         let object = &event.involved_object;
         let ours = object.api_version.as_deref().is_some_and(|v| v.split('/').next() == Some(GROUP));
-        let name = object.name.as_deref().unwrap_or_default();
-        let of_pipeline = args.pipeline.as_deref().is_none_or(|pipeline| match object.kind.as_deref() {
-            Some("Pipeline") => name == pipeline,
-            _ => promotions.iter().any(|promotion| promotion == name),
+        let mut objects = [Some(object), event.related.as_ref()].into_iter().flatten();
+        let of_pipeline = args.pipeline.as_deref().is_none_or(|pipeline| {
+            objects.any(|object| {
+                let name = object.name.as_deref().unwrap_or_default();
+                match object.kind.as_deref() {
+                    Some("Pipeline") => name == pipeline,
+                    _ => promotions.iter().any(|promotion| promotion == name),
+                }
+            })
         });
         let of_type = args.types.is_empty() || event.type_.as_ref().is_some_and(|t| args.types.contains(t));
         ours && of_pipeline && of_type

@@ -104,10 +104,11 @@ async fn events_are_those_of_the_pipeline_and_its_promotions() -> Result<()> {
     let api: Api<Event> = Api::namespaced(place.client.clone(), &place.namespace);
     for (kind, name, reason, type_) in [
         ("Promotion", "podinfo-prod-1", "Pending", "Normal"),
+        ("Promotion", "podinfo-gone", "Succeeded", "Normal"),
         ("Promotion", "other-prod-1", "Failed", "Warning"),
         ("Pipeline", "podinfo", "ClusterLost", "Warning"),
     ] {
-        let object = ObjectReference {
+        let object = |kind: &str, name: &str| ObjectReference {
             api_version: Some("pipelines.weave.works/v1alpha1".into()),
             kind: Some(kind.into()),
             name: Some(name.into()),
@@ -119,7 +120,10 @@ async fn events_are_those_of_the_pipeline_and_its_promotions() -> Result<()> {
                 name: Some(format!("{name}-{}", reason.to_lowercase())),
                 ..Default::default()
             },
-            involved_object: object,
+            involved_object: object(kind, name),
+            // The Promotion is gone, but the event says which pipeline it was of.
+            related: (name == "podinfo-gone").then(|| object("Pipeline", "podinfo")),
+            action: Some("Promote".into()),
             reason: Some(reason.into()),
             type_: Some(type_.into()),
             message: Some("why".into()),
@@ -129,7 +133,7 @@ async fn events_are_those_of_the_pipeline_and_its_promotions() -> Result<()> {
     }
     let ran = place.sluice(&["events", "podinfo"]).await;
     assert!(ran.out.contains("promotion/podinfo-prod-1") && ran.out.contains("ClusterLost"), "{}", ran.out);
-    assert!(!ran.out.contains("other-prod-1"), "{}", ran.out);
+    assert!(ran.out.contains("promotion/podinfo-gone") && !ran.out.contains("other-prod-1"), "{}", ran.out);
     let ran = place.sluice(&["events", "--types", "Warning"]).await;
     assert!(ran.out.contains("other-prod-1") && !ran.out.contains("podinfo-prod-1"), "{}", ran.out);
     Ok(())

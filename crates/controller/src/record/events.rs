@@ -1,6 +1,6 @@
-//! Events about promotions. Kubernetes events report what people should see in the cluster: that a promotion waits for
-//! a person, how a promotion ended, and each failure with what to do. These events, and the steps in between, are also
-//! sent as news to `--events-addr`. From there, Flux's notification-controller forwards news to a chat or a git host.
+//! Events about promotions, for the cluster and as news to `--events-addr`, from where Flux's notification-controller
+//! forwards them to a chat or a git host. Kubernetes events regard the Promotion if they report a step or a person's
+//! decision, and the Pipeline if a person should look. docs/decisions/0019-what-kubernetes-events-regard.md explains it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,8 +17,9 @@ use sluice_delivery::notification::News;
 use sluice_delivery::{Delivery, FairQueue, Retry, clock};
 
 use super::news_queue::{MAX_SENDERS, NewsQueue, send_with_retries};
-use super::promotion::{self, DeliveryKind, RecordChange};
+use super::promotion::{self, RecordChange};
 use super::tampered::TAMPERED;
+use crate::act::strategy;
 use crate::metrics::Metrics;
 use crate::timeout::{API_CALL_TIMEOUT, within};
 use crate::watch::parsed_object::UnreadableObject;
@@ -48,19 +49,36 @@ pub struct Notice {
     pub reason: String,
     /// What happened, as a sentence.
     pub message: String,
-    /// Whether the notice is also a Kubernetes event. A promotion by change request takes at most 8 writes to the API
-    /// server, events included. So steps that the status shows anyway are only sent as news.
-    pub in_cluster: bool,
+    /// What the Kubernetes event of the notice regards; `None` if the notice is only sent as news.
+    pub regarding: Option<Regarding>,
+}
+
+/// The object that a Kubernetes event about a promotion regards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Regarding {
+    /// The Pipeline, because a person should look, and looks there first.
+    Pipeline,
+    /// The Promotion, because the event reports a step of it, or what a person decided about it.
+    Promotion,
 }
 
 impl Notice {
+    /// Returns a notice that a person should see who looks at the Pipeline.
     fn new(is_warning: bool, reason: &str, message: impl Into<String>) -> Self {
-        Notice { is_warning, reason: reason.into(), message: message.into(), in_cluster: true }
+        let regarding = Some(Regarding::Pipeline);
+        Notice { is_warning, reason: reason.into(), message: message.into(), regarding }
     }
 
-    /// Returns the same notice, as news without a Kubernetes event.
-    fn into_news_only(self) -> Self {
-        Notice { in_cluster: false, ..self }
+    /// Returns a notice of what a person decided about a promotion.
+    fn decision(is_warning: bool, reason: &str, message: impl Into<String>) -> Self {
+        Notice { regarding: Some(Regarding::Promotion), ..Self::new(is_warning, reason, message) }
+    }
+
+    /// Returns a notice of a step of a promotion. A promotion by change request takes at most 8 writes to the API server,
+    /// events included, and one event asks a person to merge. So its other steps are only sent as news.
+    fn step(reason: &str, message: impl Into<String>, is_by_request: bool) -> Self {
+        let regarding = (!is_by_request).then_some(Regarding::Promotion);
+        Notice { regarding, ..Self::new(false, reason, message) }
     }
 }
 
@@ -103,13 +121,15 @@ impl PendingEvent {
             (None, false) => format!("started: healthy on {}", healthy_on.join(", ")),
             (None, true) => "started".into(),
         };
-        let notice = Notice::new(false, "Started", message).into_news_only();
+        let strategy = strategy::named(pipeline, promotion);
+        let is_by_request = strategy.is_some_and(|strategy| strategy.pull_request.is_some());
+        let notice = Notice::step("Started", message, is_by_request);
         Self::Promotion(pipeline.clone(), promotion.clone(), notice)
     }
 
     /// Returns the event that someone approved a promotion.
     pub fn approved(pipeline: &Arc<Pipeline>, promotion: &Arc<Promotion>, by: &str) -> Self {
-        let notice = Notice::new(false, "Approved", format!("approved by {by}"));
+        let notice = Notice::decision(false, "Approved", format!("approved by {by}"));
         Self::Promotion(pipeline.clone(), promotion.clone(), notice)
     }
 }
@@ -142,12 +162,14 @@ impl Events {
         let spec = &promotion.spec;
         let note = cut(&format!("{} into {}: {}", spec.revision, spec.place(), notice.message));
         self.send_news(news(promotion, &notice, note.clone()));
-        if !notice.in_cluster {
-            return;
-        }
+        let objects = (pipeline.object_ref(&()), promotion.object_ref(&()));
+        let (about, related) = match notice.regarding {
+            Some(Regarding::Pipeline) => objects,
+            Some(Regarding::Promotion) => (objects.1, objects.0),
+            None => return,
+        };
         let event = event(notice.is_warning, &notice.reason, &note, "Promote");
-        let event = Event { secondary: Some(promotion.object_ref(&())), ..event };
-        self.publish(event, pipeline.object_ref(&()), promotion.name_any());
+        self.publish(Event { secondary: Some(related), ..event }, about, promotion.name_any());
     }
 
     fn cluster(&self, pipeline: &Pipeline, cluster: &str, lost: Option<&str>) {
@@ -303,14 +325,8 @@ pub fn notice(before: &PromotionStatus, change: &RecordChange) -> Option<Notice>
         RecordChange::Waiting { request, why, failed: true } if !before.message.contains(why) => {
             Notice::new(true, "ChecksFailed", format!("{}: {why}", request.url))
         }
-        RecordChange::Delivered {
-            kind: kind @ (DeliveryKind::Committed | DeliveryKind::Called),
-            message,
-            ..
-        } => Notice::new(false, kind.reason(), message),
-        // With the notification strategy, the delivery itself is a Kubernetes event.
         RecordChange::Delivered { kind, message, .. } => {
-            Notice::new(false, kind.reason(), message).into_news_only()
+            Notice::step(kind.reason(), message, before.change_request.is_some())
         }
         RecordChange::Failed { reason, message, .. } | RecordChange::Trouble { reason, message }
             if before.message != *message =>
@@ -319,7 +335,7 @@ pub fn notice(before: &PromotionStatus, change: &RecordChange) -> Option<Notice>
         }
         RecordChange::Waits { message, .. } => Notice::new(false, "WaitingForGate", message),
         RecordChange::Left(request) => Notice::new(true, "LeftOpen", promotion::left_open_message(request)),
-        RecordChange::Rejected { message, .. } => Notice::new(true, "Rejected", message),
+        RecordChange::Rejected { message, .. } => Notice::decision(true, "Rejected", message),
         RecordChange::Tampered(why) if before.reason != TAMPERED => Notice::new(true, TAMPERED, why),
         RecordChange::Moved(to) => moved_notice(before, to)?,
         _ => return None,
@@ -329,12 +345,9 @@ pub fn notice(before: &PromotionStatus, change: &RecordChange) -> Option<Notice>
 /// Returns what an event reports about a decided change of the phase, or `None` for no event.
 fn moved_notice(before: &PromotionStatus, to: &Transition) -> Option<Notice> {
     Some(match to.to {
-        Phase::Failed | Phase::Rejected => Notice::new(true, to.reason, &to.message),
-        // There was a Kubernetes event already, about the change request.
-        Phase::Succeeded if before.change_request.is_some() => {
-            Notice::new(false, to.reason, &to.message).into_news_only()
-        }
-        Phase::Succeeded => Notice::new(false, to.reason, &to.message),
+        Phase::Failed => Notice::new(true, to.reason, &to.message),
+        Phase::Rejected => Notice::decision(true, to.reason, &to.message),
+        Phase::Succeeded => Notice::step(to.reason, &to.message, before.change_request.is_some()),
         Phase::Pending if to.reason == "CommitLost" => Notice::new(true, to.reason, &to.message),
         _ if to.reason == "NotRetried" => Notice::new(false, to.reason, &to.message),
         _ => return None,
@@ -352,11 +365,15 @@ fn cut(text: &str) -> String {
 mod tests {
     use serde_json::json;
 
+    use super::super::promotion::DeliveryKind;
     use super::*;
 
-    /// Returns the reason of the notice, whether it is a warning, and whether it is a Kubernetes event.
-    fn summary_of_notice(before: &PromotionStatus, change: &RecordChange) -> Option<(String, bool, bool)> {
-        notice(before, change).map(|n| (n.reason, n.is_warning, n.in_cluster))
+    /// Returns the reason of the notice, whether it is a warning, and what its Kubernetes event regards.
+    fn summary_of_notice(
+        before: &PromotionStatus,
+        change: &RecordChange,
+    ) -> Option<(String, bool, Option<Regarding>)> {
+        notice(before, change).map(|n| (n.reason, n.is_warning, n.regarding))
     }
 
     fn moved(to: Phase, reason: &'static str) -> RecordChange {
@@ -376,12 +393,17 @@ mod tests {
     }
 
     fn pipeline() -> Arc<Pipeline> {
+        pipeline_with(&json!({"notification": {}}))
+    }
+
+    fn pipeline_with(strategy: &serde_json::Value) -> Arc<Pipeline> {
         let object = json!({
             "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
             "metadata": {"name": "podinfo", "namespace": "apps"},
             "spec": {
                 "appRef": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "podinfo"},
-                "environments": [{"name": "prod", "targets": [{"namespace": "podinfo"}]}]}});
+                "environments": [{"name": "prod", "targets": [{"namespace": "podinfo"}]}],
+                "promotion": {"strategy": strategy}}});
         Arc::new(serde_json::from_value(object).unwrap())
     }
 
@@ -404,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_is_news_that_names_its_cause() {
+    fn a_start_names_its_cause() {
         let evidence =
             |target: &str| json!({"environment": "dev", "target": target, "at": "2026-11-21T10:00:00Z"});
         let trigger = json!({"key": "build-42", "at": "2026-11-21T10:00:00Z"});
@@ -418,18 +440,27 @@ mod tests {
             ),
         ] {
             let notice = notice_of(PendingEvent::started(&pipeline(), &promotion(&fields)));
-            assert_eq!(notice, Notice::new(false, "Started", message).into_news_only(), "{fields}");
+            assert_eq!(notice, Notice::step("Started", message, false), "{fields}");
         }
     }
 
     #[test]
-    fn an_approval_is_an_event_in_the_cluster_that_names_the_approver() {
+    fn a_start_is_only_news_if_a_change_request_will_ask_a_person() {
+        let request = json!({"pull-request": {"type": "github", "url": "https://forge/fleet", "baseBranch": "main",
+            "secretRef": {"name": "forge"}}});
+        for (strategy, regarding) in
+            [(request, None), (json!({"notification": {}}), Some(Regarding::Promotion))]
+        {
+            let event = PendingEvent::started(&pipeline_with(&strategy), &promotion(&json!({})));
+            assert_eq!(notice_of(event).regarding, regarding, "{strategy}");
+        }
+    }
+
+    #[test]
+    fn an_approval_regards_the_promotion_and_names_the_approver() {
         let notice = notice_of(PendingEvent::approved(&pipeline(), &promotion(&json!({})), "jane"));
-        let message = "approved by jane".to_string();
-        assert_eq!(
-            notice,
-            Notice { is_warning: false, reason: "Approved".into(), message, in_cluster: true }
-        );
+        let (message, regarding) = ("approved by jane".to_string(), Some(Regarding::Promotion));
+        assert_eq!(notice, Notice { is_warning: false, reason: "Approved".into(), message, regarding });
     }
 
     #[test]
@@ -460,24 +491,37 @@ mod tests {
     }
 
     #[test]
-    fn each_step_is_reported_and_a_change_request_causes_one_kubernetes_event() {
+    fn steps_and_decisions_regard_the_promotion_and_all_else_the_pipeline() {
+        use Regarding::{Pipeline, Promotion};
         let new = PromotionStatus::default();
         let request = json!({"number": 1, "url": "u", "state": "open", "branch": "b", "headCommit": "c"});
         let request: sluice_api::promotion::RecordedChangeRequest = serde_json::from_value(request).unwrap();
         let proposed =
             PromotionStatus { change_request: Some(request.clone()), ..PromotionStatus::default() };
-        let is = |reason: &str, warning, in_cluster| Some((reason.to_string(), warning, in_cluster));
+        let rejected = RecordChange::Rejected { request: None, message: String::new() };
+        let waits = RecordChange::Waits { gates: Vec::new(), message: String::new() };
+        let failed_check =
+            RecordChange::Waiting { request: request.clone(), why: "failed".into(), failed: true };
+        let news = |reason: &str| Some((reason.to_string(), false, None));
+        let info = |reason: &str, regarding| Some((reason.to_string(), false, Some(regarding)));
+        let warning = |reason: &str, regarding| Some((reason.to_string(), true, Some(regarding)));
         for (before, change, expected) in [
-            (&new, RecordChange::Proposed(request.clone()), is("Proposed", false, true)),
+            // Of a promotion by change request, one Kubernetes event asks a person to merge.
+            (&new, RecordChange::Proposed(request.clone()), info("Proposed", Pipeline)),
             (&proposed, RecordChange::Proposed(request), None),
-            (&proposed, delivered(DeliveryKind::Merged), is("Merged", false, false)),
-            (&proposed, moved(Phase::Succeeded, "Succeeded"), is("Succeeded", false, false)),
-            (&new, delivered(DeliveryKind::Committed), is("Committed", false, true)),
-            (&new, delivered(DeliveryKind::AlreadySet), is("AlreadySet", false, false)),
-            (&new, moved(Phase::Succeeded, "Succeeded"), is("Succeeded", false, true)),
-            (&proposed, moved(Phase::Failed, "Unhealthy"), is("Unhealthy", true, true)),
-            (&new, moved(Phase::Rejected, "Rejected"), is("Rejected", true, true)),
-            (&new, moved(Phase::Pending, "CommitLost"), is("CommitLost", true, true)),
+            (&proposed, delivered(DeliveryKind::Merged), news("Merged")),
+            (&proposed, moved(Phase::Succeeded, "Succeeded"), news("Succeeded")),
+            (&new, delivered(DeliveryKind::Committed), info("Committed", Promotion)),
+            (&new, delivered(DeliveryKind::Called), info("Called", Promotion)),
+            (&new, delivered(DeliveryKind::Notified), info("Notified", Promotion)),
+            (&new, delivered(DeliveryKind::AlreadySet), info("AlreadySet", Promotion)),
+            (&new, moved(Phase::Succeeded, "Succeeded"), info("Succeeded", Promotion)),
+            (&new, moved(Phase::Rejected, "Rejected"), warning("Rejected", Promotion)),
+            (&proposed, rejected, warning("Rejected", Promotion)),
+            (&new, waits, info("WaitingForGate", Pipeline)),
+            (&proposed, failed_check, warning("ChecksFailed", Pipeline)),
+            (&proposed, moved(Phase::Failed, "Unhealthy"), warning("Unhealthy", Pipeline)),
+            (&new, moved(Phase::Pending, "CommitLost"), warning("CommitLost", Pipeline)),
             (&new, moved(Phase::Pending, "Resumed"), None),
             (&new, moved(Phase::Superseded, "Superseded"), None),
         ] {

@@ -1,7 +1,7 @@
 //! The strategies notification and webhook: another program gets an event or a call for each promotion, once, even
 //! if the controller is killed at any point, and the promotion succeeds when the targets run the revision.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result, ensure};
@@ -16,6 +16,7 @@ use kube::api::{Api, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use sluice_api::Promotion;
+use sluice_testkit::eventually;
 use sluice_testkit::fault_injection::{ApiServerProxy, WriteFault};
 
 use crate::place::{SOON, TestNamespace, revision};
@@ -202,6 +203,15 @@ spec:
         let of = |e: &Event| e.regarding.as_ref().and_then(|r| r.name.clone()).unwrap_or_default();
         Ok(all.into_iter().filter(|e| e.reason.as_deref() == Some("Promote") && of(e) == pipeline).collect())
     }
+
+    /// Returns the reasons of the events that `kubectl describe` shows of an object, and the names of related objects.
+    async fn events_for(&self, kind: &str, name: &str) -> Result<(BTreeSet<String>, BTreeSet<String>)> {
+        let api: Api<CoreEvent> = Api::namespaced(self.place.client.clone(), &self.place.namespace);
+        let fields = format!("involvedObject.kind={kind},involvedObject.name={name}");
+        let all = api.list(&ListParams::default().fields(&fields)).await?.items;
+        let related = all.iter().filter_map(|e| e.related.as_ref()?.name.clone()).collect();
+        Ok((all.into_iter().filter_map(|e| e.reason).collect(), related))
+    }
 }
 
 #[test]
@@ -276,6 +286,29 @@ fn a_promotion_sends_one_event_by_notification_and_one_call_by_webhook() -> Resu
         ensure!(fixture.receiver.events("notified") == (1, 1) && fixture.receiver.events("called") == (0, 0));
         ensure!(fixture.receiver.calls("/called").len() == 1);
         no_text_has_a_secret(&fixture).await
+    })
+}
+
+#[test]
+fn the_steps_of_a_promotion_are_events_of_it_and_what_needs_a_person_is_one_of_the_pipeline() -> Result<()> {
+    run(async {
+        let fixture = StrategyFixture::new(&[]).await?;
+        fixture.application("steps", "{notification: {}}", "30m").await?;
+        fixture.runs("steps", "dev", "1.1.0").await?;
+        let promotion = fixture.until_phase("steps", "1.1.0 Delivered").await?.name_any();
+        fixture.runs("steps", "staging", "1.1.0").await?;
+        fixture.until_phase("steps", "1.1.0 Succeeded").await?;
+        let set = |names: &[&str]| names.iter().map(ToString::to_string).collect::<BTreeSet<_>>();
+        let expected = (set(&["Started", "Notified", "Succeeded"]), set(&["steps"]));
+        eventually(SOON, || async {
+            let found = fixture.events_for("Promotion", &promotion).await?;
+            ensure!(found == expected, "{found:?}");
+            Ok(())
+        })
+        .await?;
+        let (found, _) = fixture.events_for("Pipeline", "steps").await?;
+        ensure!(found == set(&["Promote"]), "{found:?}");
+        Ok(())
     })
 }
 
