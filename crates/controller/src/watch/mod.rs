@@ -9,6 +9,7 @@ pub mod list;
 pub mod owned_read;
 pub mod parsed_object;
 pub mod read_error;
+mod read_slots;
 pub mod relist;
 pub mod served;
 pub mod session_set;

@@ -3,8 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures::stream::FuturesUnordered;
 use futures::{StreamExt, TryStreamExt};
@@ -15,33 +14,29 @@ use sluice_api::flux::{HELM_OWNER, KUSTOMIZE_OWNER};
 use sluice_core::fleet::owned_check::FoundObject;
 use sluice_core::fleet::owned_read::OwnedRead;
 use sluice_core::fleet::{ClusterEvent, ClusterKey, Kind, ObjectKey};
-use sluice_delivery::FairQueue;
 use tokio::sync::Notify;
 
 use super::limit::WatchLimits;
 use super::list;
 use super::parsed_object::metadata_alone;
 use super::read_error::{self, ReadError};
+use super::read_slots::ReadSlots;
 use crate::observe::facts::metadata;
 
 /// The most objects that are read for one Flux object. A target with more is too large anyway.
 const MAX_OBJECTS: usize = 2_000;
 
-/// How many reads of a cluster run at the same time. The last one is for a namespace of which none runs.
-const CONCURRENT_READS: usize = 5;
-/// How many bytes one read may have in a second on average. An object has a few thousand.
-const BYTES_PER_SECOND: f64 = 1_048_576.0;
 /// How many lists of one read run at the same time.
 const CONCURRENT_SCOPES: usize = 6;
 
 /// The reads that wait for the session with a cluster, and the versions of the API that it knows. The namespaces of the
 /// Flux objects are served in turn: a user who changes the workloads of one namespace again and again does not delay the
 /// reads of others.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct OwnedReads {
     waiting: Mutex<WaitingReads>,
     added: Notify,
-    slots: Arc<FairQueue>,
+    slots: ReadSlots,
     resources: Mutex<BTreeMap<Kind, ApiResource>>,
 }
 
@@ -51,13 +46,6 @@ struct WaitingReads {
     reads: BTreeMap<ObjectKey, OwnedRead>,
     /// The Flux objects whose reads do not wait for a slot yet.
     new: Vec<ObjectKey>,
-}
-
-impl Default for OwnedReads {
-    fn default() -> Self {
-        let (waiting, added, resources) = Default::default();
-        OwnedReads { waiting, added, slots: FairQueue::new(CONCURRENT_READS), resources }
-    }
 }
 
 impl OwnedReads {
@@ -105,15 +93,13 @@ impl OwnedReads {
         let (limits, send) = (&limits, &send);
         let answer_one = async |owner: ObjectKey| {
             let name = format!("{}/{}/{}", owner.namespace, owner.kind.name(), owner.name);
-            let _slot = self.slots.acquire(&name).await;
+            let slot = self.slots.acquire(&owner.namespace, &name).await;
             let Some(read) = locked(&self.waiting).reads.remove(&owner) else { return true };
             let bytes = AtomicUsize::new(0);
             // Thousands of reads may wait, and they wait without the memory of a read.
             let found = Box::pin(self.read(cluster, client, &read, (limits, &bytes))).await;
-            let is_wanted = send(ClusterEvent::OwnedWasRead(owner, read.number, found));
-            // A hostile cluster can have a large answer read for each of thousands of objects, again and again.
-            let bytes = bytes.into_inner() as f64;
-            tokio::time::sleep(Duration::from_secs_f64(bytes / BYTES_PER_SECOND)).await;
+            let is_wanted = send(ClusterEvent::OwnedWasRead(owner.clone(), read.number, found));
+            self.slots.pause(slot, (&owner.namespace, &name), bytes.into_inner()).await;
             is_wanted
         };
         let mut answers = FuturesUnordered::new();
