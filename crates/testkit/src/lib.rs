@@ -2,6 +2,7 @@
 //! Tests write to the servers that users have, not to imitations. Every server ends with the process that started it,
 //! also if that process is killed.
 
+pub mod api_description;
 mod apply;
 mod background_server;
 mod browser;

@@ -186,7 +186,8 @@ impl Gitea {
     ///
     /// Gitea closes the pull requests of a deleted branch some time after the deletion (`pushDeleteBranch` in
     /// services/repository/push.go), also one that was opened in between from a new branch of the same name. Gitea records
-    /// the deletion in the pull request after it has closed it. Forgejo, and older versions of Gitea, do not record it.
+    /// the deletion in the pull request after it has closed it. Forgejo (`CloseBranchPulls` in services/pull/pull.go) and
+    /// older versions of Gitea do not record it.
     async fn with_cause_of_end(&self, found: ForgeChangeRequest) -> ForgeResult<ForgeChangeRequest> {
         if found.state != ChangeRequestState::Closed {
             return Ok(found);

@@ -15,6 +15,7 @@ use ring::signature::{KeyPair, RSA_PKCS1_2048_8192_SHA256, RsaKeyPair, UnparsedP
 use rustls::pki_types::{PrivateKeyDer, pem::PemObject};
 use serde_json::{Value, json};
 use sluice_delivery::{Credentials, Delivered, DeliveryStrategy, Order};
+use sluice_testkit::api_description::{self, CallChecker};
 
 use crate::any_forge::ForgeFixture;
 use crate::contract::proposed;
@@ -27,6 +28,7 @@ struct Desk {
     url: String,
     key: Vec<u8>,
     book: Arc<Mutex<ForgeState>>,
+    checker: Arc<CallChecker>,
 }
 
 struct ForgeState {
@@ -53,8 +55,9 @@ impl Desk {
             url: format!("http://{}", listener.local_addr().unwrap()),
             key: std::fs::read(path).unwrap(),
             book: Arc::new(Mutex::new(book)),
+            checker: CallChecker::new(api_description::GITHUB, &[]).unwrap(),
         };
-        let router = Router::new().fallback(serve).with_state(desk.clone());
+        let router = desk.checker.in_front_of(Router::new().fallback(serve).with_state(desk.clone()));
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         desk
     }
@@ -73,7 +76,9 @@ impl Desk {
         look(&mut self.book.lock().unwrap())
     }
 
+    /// Returns the calls since the last time. None may differ from the published description.
     fn calls(&self) -> Vec<String> {
+        assert_eq!(self.checker.differences(), Vec::<String>::new());
         self.book(|book| std::mem::take(&mut book.calls))
     }
 

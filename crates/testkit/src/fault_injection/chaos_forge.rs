@@ -5,6 +5,7 @@
 use super::fault_proxy::FaultProxy;
 use super::github::{self, ApiAnswer, ApiError, PullQuery, PullRequestFields};
 use super::pulls::{ForgeRecords, PullError, PullRequest, PullState, RepoRecords};
+use crate::api_description::{self, CallChecker};
 use crate::{GitServer, Repo};
 use anyhow::{Result, anyhow, ensure};
 use axum::Router;
@@ -25,6 +26,8 @@ pub struct ChaosForge {
     fault_proxy: FaultProxy,
     git: GitServer,
     records: Arc<Mutex<ForgeRecords>>,
+    /// Compares the calls with GitHub's published description.
+    checker: Arc<CallChecker>,
 }
 
 /// A repository at the forge.
@@ -53,7 +56,9 @@ impl ChaosForge {
             .route("/api/graphql", any(answer))
             .with_state(Arc::clone(&records))
             .fallback_service(git_router);
-        Ok(ChaosForge { fault_proxy: FaultProxy::in_front_of(router)?, git, records })
+        let checker = CallChecker::new(api_description::GITHUB, &["/api/v3", "/api"])?;
+        let fault_proxy = FaultProxy::in_front_of(checker.in_front_of(router))?;
+        Ok(ChaosForge { fault_proxy, git, records, checker })
     }
 
     /// Creates a repository whose branch `main` holds one commit with these files.
@@ -137,9 +142,9 @@ impl ChaosForge {
     }
 
     /// Returns the violations found so far: two open change requests from one branch, a merge of a head that nobody
-    /// reviewed, a promotion delivered twice.
+    /// reviewed, a promotion delivered twice, a call that differs from GitHub's published description.
     pub fn violations(&self) -> Vec<String> {
-        lock(&self.records).violations.clone()
+        [lock(&self.records).violations.clone(), self.checker.differences()].concat()
     }
 
     /// Checks every repository.
@@ -240,7 +245,7 @@ impl ApiRequest {
         let number = |text: &str| text.parse().map_err(|_| PullError::NotFound);
         let repo = records.repo(&self.repository)?;
         match (self.method.as_str(), path.as_slice()) {
-            ("GET", []) => Ok((200, json!({"name": self.repository}))),
+            ("GET", []) => Ok((200, json!({"id": 1, "name": self.repository}))),
             ("GET", ["pulls"]) => Ok((200, self.list(repo))),
             ("GET", ["pulls", n]) => {
                 let request = repo.request(number(n)?)?.clone();
@@ -271,7 +276,7 @@ impl ApiRequest {
                 let squash = self.text("merge_method").as_deref() == Some("squash");
                 let expected_head = self.text("sha");
                 let sha = records.merge(&self.repository, number(n)?, expected_head.as_deref(), squash)?;
-                Ok((200, json!({"sha": sha, "merged": true})))
+                Ok((200, json!({"sha": sha, "merged": true, "message": "Pull Request successfully merged"})))
             }
             ("POST", ["issues", n, "comments"]) => {
                 let text = self.text("body").ok_or(PullError::NoBranch)?;
@@ -294,7 +299,12 @@ impl ApiRequest {
         };
         let newest_first = repo.requests.iter().rev().filter(matches);
         let page = newest_first.skip(query.from).take(query.size);
-        page.map(|r| pull_request(&self.repository, r)).collect()
+        let entry = |request: &PullRequest| {
+            let mut value = pull_request(&self.repository, request);
+            github::simplify(&mut value);
+            value
+        };
+        page.map(entry).collect()
     }
 
     fn open(&self, records: &mut ForgeRecords) -> Result<ApiAnswer, PullError> {

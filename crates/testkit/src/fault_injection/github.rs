@@ -60,16 +60,30 @@ pub struct PullRequestFields<'a> {
     pub created: jiff::Timestamp,
 }
 
-/// Returns the JSON object of a pull request.
+/// Returns the JSON object of a pull request: `pull-request` of the description.
 pub fn pull_request(pull: &PullRequestFields<'_>) -> Value {
+    // The description requires the head of the base, which Sluice does not read.
+    let base_sha = "0".repeat(40);
+    let side = |name: &str, label: &str, sha: &str| {
+        let owner = label.split(':').next();
+        json!({"ref": name, "label": label, "sha": sha, "repo": {"id": 1, "owner": {"login": owner}}})
+    };
     json!({
         "number": pull.number, "title": pull.title, "body": pull.body, "html_url": pull.page,
         "state": if pull.is_open { "open" } else { "closed" },
-        "merged": pull.merged.is_some(), "merge_commit_sha": pull.merged,
+        "merged": pull.merged.is_some(), "merge_commit_sha": pull.merged, "mergeable": null, "labels": [],
         "merged_at": pull.merged.map(|_| "2026-01-02T03:04:05Z"), "created_at": pull.created.to_string(),
-        "head": {"ref": pull.head.0, "label": pull.head.1, "sha": pull.head.2},
-        "base": {"ref": pull.base.0, "label": pull.base.1},
+        "head": side(pull.head.0, &pull.head.1, pull.head.2),
+        "base": side(pull.base.0, &pull.base.1, &base_sha),
     })
+}
+
+/// Removes the fields that a pull request does not have in a list: `pull-request-simple` of the description.
+pub fn simplify(pull: &mut Value) {
+    if let Some(fields) = pull.as_object_mut() {
+        fields.remove("merged");
+        fields.remove("mergeable");
+    }
 }
 
 /// Returns the JSON object of a commit.

@@ -1,6 +1,4 @@
-//! Bitbucket Cloud, as its published description has it (api.bitbucket.org/swagger.json, shown at
-//! developer.atlassian.com/cloud/bitbucket/rest: "Pullrequests", "Merge queues", "Commit statuses"):
-//! a branch's merge strategies are left out unless `fields` asks for them, a merge that takes long is answered
+//! Bitbucket Cloud. Each call is compared with `api_description/bitbucket.txt` of the testkit. A branch's merge strategies are left out unless `fields` asks for them, a merge that takes long is answered
 //! with 202 and a task, and where the base has a merge queue a merge puts the pull request into it.
 //! A second POST for the same branches returns the pull request that is open.
 
@@ -8,13 +6,17 @@ use serde_json::{Value, json};
 use sluice_testkit::LoggedCommit;
 
 use super::github::{message, parents};
-use super::statuses::BITBUCKET;
+use super::statuses::{BITBUCKET, ReportedStatus};
 use super::{
     CallRejection, CheckOutcome, ForgeAnswer, ForgeRequest, ListQuery, MetadataKind, ParsedCall, Pull,
     PullChange, PullSelector, Style, TOKEN, basic,
 };
 
 pub(super) struct BitbucketApi;
+
+/// The documented fields that an answer leaves out, as `fields` adds them ("Partial responses").
+const ADDED_FIELDS: [&str; 2] =
+    ["+destination.branch.default_merge_strategy", "+destination.branch.merge_strategies"];
 
 /// The path of the task of a slow merge.
 const TASK: &str = "/2.0/repositories/acme/fleet/pullrequests/1/merge/task-status/7f3c";
@@ -72,12 +74,14 @@ impl super::ForgeApi for BitbucketApi {
                 })
             }
             ("GET", ["pullrequests", n]) => match request.query("fields") {
-                Some("+destination.branch.default_merge_strategy") => Ok(ParsedCall::Facts {
-                    what: "with strategy",
-                    from: 0,
-                    of: PullSelector::Number(number(n)?),
-                }),
-                Some(_) => Err(CallRejection::Bad("fields: unknown to this stand-in")),
+                Some(fields) if fields.split(',').all(|field| ADDED_FIELDS.contains(&field)) => {
+                    Ok(ParsedCall::Facts {
+                        what: "with strategies",
+                        from: 0,
+                        of: PullSelector::Number(number(n)?),
+                    })
+                }
+                Some(_) => Err(CallRejection::Bad("fields: not a field that is left out by default")),
                 None => Ok(ParsedCall::Read(number(n)?)),
             },
             ("GET", ["pullrequests", n, "merge", "task-status", "7f3c"]) => Ok(ParsedCall::Task(number(n)?)),
@@ -138,7 +142,7 @@ impl super::ForgeApi for BitbucketApi {
             (_, true) => "OPEN",
             _ => "DECLINED",
         };
-        let short = |id: &str| json!({"hash": &id[..12], "type": "commit"});
+        let short = |id: &str| json!({"hash": &id[..12]});
         let owner = if pull.fork { "stranger/fleet" } else { "acme/fleet" };
         let mut value = json!({
             "type": "pullrequest", "id": pull.number, "title": pull.title, "description": pull.body,
@@ -166,12 +170,13 @@ impl super::ForgeApi for BitbucketApi {
     }
 
     fn facts(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value> {
-        let file = json!({"path": "apps/prod.yaml", "scenario": "content"});
+        let file = json!({"type": "file_conflict", "path": "apps/prod.yaml", "scenario": "content"});
         match what {
-            "with strategy" => {
+            "with strategies" => {
                 let mut value = self.pull(pull, false);
                 let style = pull.style.word("merge_commit", "squash", "fast_forward");
                 value["destination"]["branch"]["default_merge_strategy"] = style.into();
+                value["destination"]["branch"]["merge_strategies"] = json!([style]);
                 return Some(value);
             }
             "task" => {
@@ -213,6 +218,14 @@ impl super::ForgeApi for BitbucketApi {
 
     fn commit(&self, commit: &LoggedCommit) -> Value {
         json!({"type": "commit", "hash": commit.sha, "message": message(commit), "parents": parents(commit, "hash")})
+    }
+
+    fn repository(&self, _style: Style) -> Value {
+        json!({"type": "repository", "name": "fleet", "full_name": "acme/fleet"})
+    }
+
+    fn reported(&self, status: &ReportedStatus, _id: usize) -> Value {
+        json!({"type": "build", "key": status.context, "state": status.is.word("SUCCESSFUL", "INPROGRESS", "FAILED")})
     }
 
     fn error_answer(&self, why: CallRejection<'_>) -> ForgeAnswer {

@@ -1,5 +1,5 @@
-//! Bitbucket Data Center below a context path, compared with its OpenAPI description of 9.4
-//! (developer.atlassian.com/server/bitbucket/rest/v904, "Pull Requests", "Deprecated: build status", "Repository").
+//! Bitbucket Data Center below a context path. Each call is compared with `api_description/bitbucket_server.txt` of the
+//! testkit.
 //!
 //! The description has statuses and fields, and not which exception is answered with which; these are the ones of
 //! recorded answers. Too few rights are answered with 401, like an unknown token.
@@ -269,10 +269,12 @@ impl super::ForgeApi for BitbucketServerApi {
 
 fn reviewer(pull: &Pull, name: &str) -> Value {
     let approved = pull.approvals.last().filter(|_| name == "jane");
-    json!({
-        "user": {"name": name}, "role": "REVIEWER", "lastReviewedCommit": approved,
-        "status": if approved.is_some() { "APPROVED" } else { "UNAPPROVED" },
-    })
+    let status = if approved.is_some() { "APPROVED" } else { "UNAPPROVED" };
+    let mut value = json!({"user": {"name": name}, "role": "REVIEWER", "status": status});
+    if let Some(commit) = approved {
+        value["lastReviewedCommit"] = commit.as_str().into();
+    }
+    value
 }
 
 /// Parses a branch of the repository.

@@ -73,7 +73,7 @@ impl StandInServer {
                     forge_state.pulls.iter_mut().for_each(|pull| pull.base.clone_from(&base));
                 }
                 let style = forge_state.pulls.last().map_or(Style::Merge, |pull| pull.style);
-                json!({"id": 1, "name": "fleet", "default_merge_style": style.word("merge", "squash", "rebase")})
+                api.repository(style)
             }
             ParsedCall::Facts { what, from, of } => {
                 if std::mem::take(&mut forge_state.pushes_after_checks) {
@@ -242,8 +242,9 @@ impl StandInServer {
                 {
                     return Err(CallRejection::NoTransition);
                 }
+                let answer = api.reported(&status, forge_state.statuses.len() + 1);
                 forge_state.statuses.push(status);
-                if api.status(call) == 204 { Value::Null } else { json!({"id": forge_state.statuses.len()}) }
+                if api.status(call) == 204 { Value::Null } else { answer }
             }
             ParsedCall::Commit(id) => {
                 let id = if api.reads_commits_by_name() { forge_state.resolve(&id) } else { id };
@@ -343,7 +344,7 @@ impl StandInServer {
         let same = |p: &&Pull| p.open && !p.fork && p.head == head && p.base == base;
         if let Some(there) = forge_state.pulls.iter().find(same) {
             return Ok(match api.returns_the_first() {
-                true => (200, api.pull(there, false)),
+                true => (api.status(CallKind::Open), api.pull(there, false)),
                 false => api.error_answer(CallRejection::Exists(there)),
             });
         }

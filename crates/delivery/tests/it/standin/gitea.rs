@@ -250,6 +250,11 @@ impl super::ForgeApi for GiteaApi {
         json!({"sha": commit.sha, "commit": {"message": message(commit)}, "parents": parents(commit, "sha")})
     }
 
+    fn repository(&self, style: Style) -> Value {
+        let style = style.word("merge", "squash", "rebase");
+        json!({"id": 1, "name": "fleet", "default_merge_style": style})
+    }
+
     fn error_answer(&self, why: CallRejection<'_>) -> ForgeAnswer {
         let with_message = |status: u16, message: &str| {
             (status, json!({"message": message, "url": "http://forge/api/swagger"}))

@@ -1,5 +1,5 @@
-//! GitLab, compared with its source (gitlabhq/gitlabhq of GitLab 19: lib/api/merge_requests.rb,
-//! lib/api/helpers/merge_requests_helpers.rb; ee/lib/api/merge_trains.rb of an earlier one).
+//! GitLab. Each call is compared with `api_description/gitlab.txt` of the testkit. How it behaves: its source
+//! (gitlabhq/gitlabhq of GitLab 19: lib/api/merge_requests.rb; ee/lib/api/merge_trains.rb of an earlier one).
 //!
 //! lib/api/commit_statuses.rb and app/services/ci/create_commit_status_service.rb for commit statuses, notes, users and
 //! approvals by docs.gitlab.com/api.
@@ -53,10 +53,7 @@ impl super::ForgeApi for GitLabApi {
     }
 
     fn statuses(&self, of_pipelines: &[&ReportedStatus]) -> Option<Value> {
-        let word = |is: CheckOutcome| is.word("success", "pending", "failed");
-        let one =
-            |s: &&ReportedStatus| json!({"name": s.context, "status": word(s.is), "pipeline_id": s.pipeline});
-        Some(of_pipelines.iter().map(one).collect())
+        Some(of_pipelines.iter().zip(1..).map(|(status, id)| shown(status, id)).collect())
     }
 
     fn reads_commits_by_name(&self) -> bool {
@@ -221,8 +218,13 @@ impl super::ForgeApi for GitLabApi {
         let word = |is: CheckOutcome| is.word("success", "running", "failed");
         Some(match what {
             "statuses" => {
-                let one = |(name, is): &(&str, CheckOutcome)| json!({"name": name, "status": word(*is), "sha": pull.sha, "allow_failure": false});
-                pull.reported().iter().map(one).collect()
+                let one = |(id, (name, is)): (usize, (&str, CheckOutcome))| {
+                    json!({
+                        "id": id, "name": name, "status": word(is), "sha": pull.sha, "ref": "main",
+                        "allow_failure": false,
+                    })
+                };
+                pull.reported().into_iter().enumerate().map(one).collect()
             }
             "approvals" => json!({"approvals_required": pull.needs, "approvals_left": pull.missing()}),
             "train" if !pull.queued => return None,
@@ -238,6 +240,10 @@ impl super::ForgeApi for GitLabApi {
 
     fn commit(&self, commit: &LoggedCommit) -> Value {
         json!({"id": commit.sha, "message": message(commit), "parent_ids": commit.parents})
+    }
+
+    fn reported(&self, status: &ReportedStatus, id: usize) -> Value {
+        shown(status, id)
     }
 
     fn error_answer(&self, why: CallRejection<'_>) -> ForgeAnswer {
@@ -280,6 +286,14 @@ fn added(request: &ForgeRequest, number: u64) -> Result<Option<ParsedCall>, Call
         return Ok(Some(ParsedCall::Add { number, what, names, replaces: true }));
     }
     Ok(None)
+}
+
+/// Returns a status that was reported.
+fn shown(status: &ReportedStatus, id: usize) -> Value {
+    json!({
+        "id": id, "name": status.context, "status": status.is.word("success", "pending", "failed"),
+        "sha": status.commit, "ref": "main", "allow_failure": false, "pipeline_id": status.pipeline,
+    })
 }
 
 /// Returns a car of the merge train.

@@ -1,70 +1,12 @@
-//! The used part of GitHub's GraphQL schema, from github.com/octokit/graphql-schema, schema.graphql at commit 82ff2d4 of
-//! 2026-07-22. A query with an unknown field or argument is rejected, and the answer has only the selected fields.
+//! Queries of GitHub's GraphQL API. A query with a field or argument that the schema does not have is rejected, and the
+//! answer has only the selected fields. The used part of the schema is in the published description.
+
+use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
+use sluice_testkit::api_description::{ApiDescription, GITHUB};
 
-/// A type, a field of the type, the type of the field, and the arguments of the field.
-type SchemaField = (&'static str, &'static str, &'static str, &'static [&'static str]);
-
-const PAGED: &[&str] = &["after", "before", "first", "last"];
-const OF_PULL: &[&str] = &["pullRequestId", "pullRequestNumber"];
-
-const SCHEMA: &[SchemaField] = &[
-    ("Query", "repository", "Repository", &["followRenames", "name", "owner"]),
-    ("Mutation", "enqueuePullRequest", "EnqueuePullRequestPayload", &["input"]),
-    ("EnqueuePullRequestInput", "expectedHeadOid", "GitObjectID", &[]),
-    ("EnqueuePullRequestInput", "jump", "Boolean", &[]),
-    ("EnqueuePullRequestInput", "pullRequestId", "ID", &[]),
-    ("EnqueuePullRequestPayload", "mergeQueueEntry", "MergeQueueEntry", &[]),
-    ("MergeQueueEntry", "id", "ID", &[]),
-    ("MergeQueueEntry", "state", "MergeQueueEntryState", &[]),
-    ("Repository", "mergeCommitAllowed", "Boolean", &[]),
-    ("Repository", "squashMergeAllowed", "Boolean", &[]),
-    ("Repository", "rebaseMergeAllowed", "Boolean", &[]),
-    ("Repository", "viewerDefaultMergeMethod", "PullRequestMergeMethod", &[]),
-    ("Repository", "pullRequest", "PullRequest", &["number"]),
-    ("PullRequest", "id", "ID", &[]),
-    ("PullRequest", "headRefOid", "GitObjectID", &[]),
-    ("PullRequest", "isDraft", "Boolean", &[]),
-    ("PullRequest", "mergeStateStatus", "MergeStateStatus", &[]),
-    ("PullRequest", "mergeable", "MergeableState", &[]),
-    ("PullRequest", "reviewDecision", "PullRequestReviewDecision", &[]),
-    ("PullRequest", "mergeQueueEntry", "MergeQueueEntry", &[]),
-    (
-        "PullRequest",
-        "latestOpinionatedReviews",
-        "PullRequestReviewConnection",
-        &["after", "before", "first", "last", "writersOnly"],
-    ),
-    ("PullRequest", "baseRef", "Ref", &[]),
-    ("PullRequest", "commits", "PullRequestCommitConnection", PAGED),
-    ("PullRequestReviewConnection", "nodes", "PullRequestReview", &[]),
-    ("PullRequestReview", "state", "PullRequestReviewState", &[]),
-    ("PullRequestReview", "commit", "Commit", &[]),
-    ("Ref", "refUpdateRule", "RefUpdateRule", &[]),
-    ("RefUpdateRule", "requiredApprovingReviewCount", "Int", &[]),
-    ("RefUpdateRule", "requiredStatusCheckContexts", "String", &[]),
-    ("RefUpdateRule", "requiresLinearHistory", "Boolean", &[]),
-    ("PullRequestCommitConnection", "nodes", "PullRequestCommit", &[]),
-    ("PullRequestCommit", "commit", "Commit", &[]),
-    ("Commit", "oid", "GitObjectID", &[]),
-    ("Commit", "statusCheckRollup", "StatusCheckRollup", &[]),
-    ("StatusCheckRollup", "contexts", "StatusCheckRollupContextConnection", PAGED),
-    ("StatusCheckRollupContextConnection", "nodes", "StatusCheckRollupContext", &[]),
-    ("StatusCheckRollupContextConnection", "pageInfo", "PageInfo", &[]),
-    ("PageInfo", "hasNextPage", "Boolean", &[]),
-    ("PageInfo", "endCursor", "String", &[]),
-    ("CheckRun", "name", "String", &[]),
-    ("CheckRun", "status", "CheckStatusState", &[]),
-    ("CheckRun", "conclusion", "CheckConclusionState", &[]),
-    ("CheckRun", "isRequired", "Boolean", OF_PULL),
-    ("StatusContext", "context", "String", &[]),
-    ("StatusContext", "state", "StatusState", &[]),
-    ("StatusContext", "isRequired", "Boolean", OF_PULL),
-];
-
-/// The members of the one union that is called.
-const CONTEXTS: [&str; 2] = ["CheckRun", "StatusContext"];
+static SCHEMA: LazyLock<ApiDescription> = LazyLock::new(|| ApiDescription::parse(GITHUB).unwrap());
 
 /// What a query selects: a field, or the fields of one type out of several.
 #[derive(Debug, Default)]
@@ -95,7 +37,7 @@ impl Query {
             tokens.next();
         }
         let fields = selection(&mut tokens).filter(|_| tokens.next().is_none()).ok_or_else(parse_error)?;
-        check(root, &fields)?;
+        check(&[root.into()], &fields)?;
         Ok(Query(fields))
     }
 
@@ -143,34 +85,42 @@ fn selection(tokens: &mut Tokens<'_>) -> Option<Vec<Selected>> {
     }
 }
 
-fn check(of: &str, fields: &[Selected]) -> Result<(), Value> {
+/// Checks what is selected of an object with one of these types.
+fn check(of: &[String], fields: &[Selected]) -> Result<(), Value> {
+    let names = of.join(" or ");
     let refused = |code: &str, name: &str, message: String| {
-        let extensions = json!({"code": code, "typeName": of, "fieldName": name});
+        let extensions = json!({"code": code, "typeName": names, "fieldName": name});
         json!([{"message": message, "extensions": extensions}])
     };
     for field in fields {
         let name = field.name.as_str();
         if field.of_type {
-            if !(of == "StatusCheckRollupContext" && CONTEXTS.contains(&name)) {
-                return Err(refused("cannotSpreadFragment", name, format!("{of} can't be spread as {name}")));
+            if of.len() < 2 || !of.contains(&field.name) {
+                return Err(refused(
+                    "cannotSpreadFragment",
+                    name,
+                    format!("{names} can't be spread as {name}"),
+                ));
             }
-            check(name, &field.fields)?;
+            check(std::slice::from_ref(&field.name), &field.fields)?;
             continue;
         }
-        let known = |of: &str, name: &str| SCHEMA.iter().find(|(t, field, ..)| *t == of && *field == name);
-        let Some((_, _, result, arguments)) = known(of, name) else {
-            let message = format!("Field '{name}' doesn't exist on type '{of}'");
+        let known = if let [of] = of { SCHEMA.field(of, name) } else { None };
+        let Some(known) = known else {
+            let message = format!("Field '{name}' doesn't exist on type '{names}'");
             return Err(refused("undefinedField", name, message));
         };
         let fits = |one: &&String| {
-            arguments.contains(&one.as_str())
-                || (of == "Mutation" && known("EnqueuePullRequestInput", one).is_some())
+            known.arguments().contains(one)
+                || (names == "Mutation" && SCHEMA.field("EnqueuePullRequestInput", one).is_some())
         };
         if let Some(other) = field.arguments.iter().find(|one| !fits(one)) {
             let message = format!("Field '{name}' doesn't accept argument '{other}'");
             return Err(refused("argumentNotAccepted", name, message));
         }
-        if result.ends_with("Connection") && !field.arguments.iter().any(|a| a == "first" || a == "last") {
+        let result = known.type_names();
+        let has_pages = result.iter().any(|name| name.ends_with("Connection"));
+        if has_pages && !field.arguments.iter().any(|a| a == "first" || a == "last") {
             let message = format!(
                 "You must provide a `first` or `last` value to properly paginate the `{name}` connection."
             );

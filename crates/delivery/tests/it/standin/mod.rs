@@ -1,12 +1,13 @@
 //! Stand-ins for forges in front of a real git server, with faults on demand. The state and the effects of calls are the
 //! same for all forges. Each forge has a file with its documented paths, fields, states and errors. Calls that are not
-//! documented are rejected.
+//! documented are rejected. A test fails if a call or its answer differs from the published description.
 
 mod accounts;
 mod azure_devops;
 mod bitbucket;
 mod bitbucket_server;
 mod checks;
+mod described;
 mod effects;
 mod fault;
 mod forge_api;
@@ -32,6 +33,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use sluice_delivery::ForgeKind;
+use sluice_testkit::api_description::{CallChecker, Injected};
 use sluice_testkit::{GitServer, LoggedCommit, Repo};
 
 use accounts::{PEOPLE, number_of};
@@ -316,6 +318,14 @@ trait ForgeApi: Send + Sync {
     /// that begins at `from`.
     fn facts(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value>;
     fn commit(&self, commit: &LoggedCommit) -> Value;
+    /// Returns the JSON object of the repository. `style` is the merge method that it allows.
+    fn repository(&self, _style: Style) -> Value {
+        json!({"id": 1, "name": "fleet"})
+    }
+    /// Returns the answer to a status of a commit.
+    fn reported(&self, _status: &ReportedStatus, id: usize) -> Value {
+        json!({"id": id})
+    }
     /// Returns the part of an answer that the request selects.
     fn select(&self, _request: &ForgeRequest, answer: Value) -> Value {
         answer
@@ -370,6 +380,8 @@ pub struct StandIn {
     pub repo: Repo,
     pub url: String,
     forge_state: Arc<Mutex<ForgeState>>,
+    /// Compares the calls with the published description, if the forge has one.
+    checker: Option<Arc<CallChecker>>,
     _git: GitServer,
 }
 
@@ -380,6 +392,7 @@ struct StandInServer {
     repo: Repo,
     git: String,
     forge_state: Arc<Mutex<ForgeState>>,
+    checker: Option<Arc<CallChecker>>,
 }
 
 pub const TOKEN: &str = "t0ken";
@@ -395,13 +408,21 @@ impl StandIn {
         let forge_state = Arc::new(Mutex::new(ForgeState::default()));
         let api = forge_api(kind);
         let path = api.clone_path();
-        let served =
-            StandInServer { kind, api, repo: repo.clone(), git: git.url(), forge_state: forge_state.clone() };
+        let checker = described::call_checker(kind);
+        let served = StandInServer {
+            kind,
+            api,
+            repo: repo.clone(),
+            git: git.url(),
+            forge_state: forge_state.clone(),
+            checker: checker.clone(),
+        };
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}{path}.git", listener.local_addr().unwrap());
         let router = Router::new().fallback(answer).with_state(served);
+        let router = checker.as_ref().map_or(router.clone(), |checker| checker.in_front_of(router));
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        StandIn { kind, repo, url, forge_state, _git: git }
+        StandIn { kind, repo, url, forge_state, checker, _git: git }
     }
 
     pub fn forge_state<T>(&self, look: impl FnOnce(&mut ForgeState) -> T) -> T {
@@ -539,7 +560,7 @@ async fn answer(
         }
     };
     if let ForgeFault::Answer(status, extra, text) = &fault {
-        let mut answer = Response::builder().status(*status);
+        let mut answer = Response::builder().status(*status).extension(Injected);
         for (name, value) in extra {
             answer = answer.header(*name, value);
         }
@@ -548,9 +569,9 @@ async fn answer(
     match &fault {
         ForgeFault::Slow(pause, text) => {
             tokio::time::sleep(*pause).await;
-            return Response::new(Body::from(*text));
+            return Response::builder().extension(Injected).body(Body::from(*text)).unwrap();
         }
-        ForgeFault::Drip => return Response::new(dripping()),
+        ForgeFault::Drip => return Response::builder().extension(Injected).body(dripping()).unwrap(),
         _ => {}
     }
     if matches!(fault, ForgeFault::Hang) {
@@ -560,10 +581,14 @@ async fn answer(
     let known = request.headers.get(name).is_some_and(|h| h == expected.as_str());
     let done =
         if known { parsed.and_then(|parsed| served.act(parsed)) } else { Err(CallRejection::Unauthorized) };
+    if let (Err(CallRejection::Query(errors)), Some(checker)) = (&done, &served.checker) {
+        checker.add("a GraphQL query", errors.to_string());
+    }
     let (status, value) = done.unwrap_or_else(|rejection| api.error_answer(rejection));
     if matches!(fault, ForgeFault::Lose) {
         // A body that ends early closes the connection.
-        return Response::builder().status(200).header("content-length", "1000").body(broken()).unwrap();
+        let cut = Response::builder().header("content-length", "1000").extension(Injected);
+        return cut.body(broken()).unwrap();
     }
     let value = api.select(&request, value);
     reply(&served, status, &value, (uri.path(), &headers))
