@@ -6,8 +6,9 @@ use anyhow::Result;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::State;
-use axum::http::{Request, Response};
+use axum::http::{Request, Response, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
+use axum::response::IntoResponse;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A mark of an answer, as an extension: the test asked for this answer, so it may differ from the description.
@@ -69,7 +70,10 @@ async fn handle(
         return next.run(request).await;
     }
     let (head, body) = request.into_parts();
-    let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
+    // The client may end in the middle of its request.
+    let Ok(body) = to_bytes(body, usize::MAX).await else {
+        return StatusCode::BAD_REQUEST.into_response();
+    };
     let below = checker.servers.iter().find_map(|server| path.strip_prefix(server));
     let address = format!("http://forge{}", head.uri);
     let query = reqwest::Url::parse(&address).map(|url| url.query_pairs().into_owned().collect());

@@ -17,7 +17,8 @@ async fn call(method: &str, hosted: &HostedRepo, path: &str, body: Value) -> Res
     let url = hosted.url.replace("/acme/", "/api/v3/repos/acme/").replace(".git", path);
     // The timeout is for calls without an answer.
     let client = reqwest::Client::builder().timeout(Duration::from_secs(10)).build()?;
-    let request = client.request(method.parse()?, url).bearer_auth(ChaosForge::TOKEN).json(&body);
+    let request = client.request(method.parse()?, url).bearer_auth(ChaosForge::TOKEN);
+    let request = if body.is_null() { request } else { request.json(&body) };
     let answer = request.send().await?;
     Ok((answer.status().as_u16(), answer.text().await?))
 }
