@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sluice_delivery::ForgeKind;
 use sluice_testkit::api_description::{self, CallChecker};
 
-use super::StandIn;
+use super::{StandIn, git};
 
 pub(super) fn call_checker(kind: ForgeKind) -> Option<Arc<CallChecker>> {
     let (facts, servers): (_, &[&str]) = match kind {
@@ -28,4 +28,12 @@ impl Drop for StandIn {
             assert!(differences.is_empty(), "calls differ from the published description: {differences:#?}");
         }
     }
+}
+
+#[tokio::test]
+#[should_panic(expected = "the parameter colour is not documented")]
+async fn a_call_that_differs_from_the_description_fails_the_test() {
+    let stand_in = StandIn::start(ForgeKind::GitLab, &[("a.yaml", "a: 1\n")]).await;
+    let url = stand_in.url.replace("/acme/team/fleet.git", "/api/v4/users?colour=red");
+    git::plain_client().get(url).send().await.unwrap();
 }

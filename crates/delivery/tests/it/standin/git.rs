@@ -34,7 +34,7 @@ pub(super) async fn forward(
 }
 
 /// Returns a client without root certificates: the git server has no TLS, and reading them takes longer than a request.
-fn plain_client() -> reqwest::Client {
+pub(super) fn plain_client() -> reqwest::Client {
     static ONCE: std::sync::OnceLock<()> = std::sync::OnceLock::new();
     ONCE.get_or_init(|| drop(rustls::crypto::ring::default_provider().install_default()));
     reqwest::Client::builder().tls_certs_only([]).build().unwrap()
