@@ -108,7 +108,7 @@ fn a_document_with_characters_that_nobody_sees_is_not_written() {
         let document = own("new") + "# " + hidden + "\n";
         let new = new_manifest_file("a.yaml", None, &[OBJECT], &document);
         let edited = manifest_file("a.yaml", None, OBJECT, &document, None);
-        assert!(new.is_ok() == is_written && edited.is_ok() == is_written, "{hidden:?}: {new:?} {edited:?}");
+        assert_eq!((new.is_ok(), edited.is_ok()), (is_written, is_written), "{}", hidden.escape_debug());
     }
 }
 

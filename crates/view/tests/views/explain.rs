@@ -155,7 +155,7 @@ fn no_approval_is_suggested_while_no_target_can_be_read() {
     };
     let gate = json!({"name": "Approval", "open": false, "message": "waits for approval: sluice approve -n apps podinfo-prod-1"});
     let pending = promotion("prod", 1, json!({"phase": "Pending", "gates": [gate]}));
-    insta::assert_snapshot!(prod(&prod_with(json!([lost("eu"), lost("us")])), &[pending.clone()]), @r"
+    insta::assert_snapshot!(prod(&prod_with(json!([lost("eu"), lost("us")])), std::slice::from_ref(&pending)), @r"
     Blocked
     6.1.8 waits: no target can be read: cluster fleet/prod refuses the connection: start its API server
     6.1.8 waits for approval
