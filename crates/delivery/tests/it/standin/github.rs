@@ -248,6 +248,20 @@ impl super::ForgeApi for GitHubApi {
         }
     }
 
+    fn request_error(&self, request: &ForgeRequest, why: CallRejection<'_>) -> ForgeAnswer {
+        let is_query = request.path.last().is_some_and(|part| part == "graphql");
+        let is_refused = is_query && !matches!(why, CallRejection::Unauthorized | CallRejection::Query(_));
+        let (status, value) = self.error_answer(why);
+        match is_refused {
+            // GraphQL reports what a mutation refuses in the answer.
+            true => (
+                200,
+                json!({"data": null, "errors": [{"message": value["message"], "type": "UNPROCESSABLE"}]}),
+            ),
+            false => (status, value),
+        }
+    }
+
     fn error_answer(&self, why: CallRejection<'_>) -> ForgeAnswer {
         github::error_answer(match &why {
             CallRejection::Unauthorized => ApiError::BadCredentials,

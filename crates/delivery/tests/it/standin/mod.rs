@@ -331,6 +331,10 @@ trait ForgeApi: Send + Sync {
         answer
     }
     fn error_answer(&self, why: CallRejection<'_>) -> ForgeAnswer;
+    /// Returns the answer with an error, in the form that this call has.
+    fn request_error(&self, _request: &ForgeRequest, why: CallRejection<'_>) -> ForgeAnswer {
+        self.error_answer(why)
+    }
     /// Returns the newest status of each pipeline, if the forge puts statuses into pipelines. Such a forge rejects a
     /// change from pending to pending.
     fn statuses(&self, _of_pipelines: &[&ReportedStatus]) -> Option<Value> {
@@ -584,7 +588,7 @@ async fn answer(
     if let (Err(CallRejection::Query(errors)), Some(checker)) = (&done, &served.checker) {
         checker.add("a GraphQL query", errors.to_string());
     }
-    let (status, value) = done.unwrap_or_else(|rejection| api.error_answer(rejection));
+    let (status, value) = done.unwrap_or_else(|rejection| api.request_error(&request, rejection));
     if matches!(fault, ForgeFault::Lose) {
         // A body that ends early closes the connection.
         let cut = Response::builder().header("content-length", "1000").extension(Injected);
