@@ -2,7 +2,7 @@
 //! the target runs another revision, fails or cannot be read any more. Arrivals are counted and not timed, so that
 //! clocks cannot change their order.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -85,19 +85,32 @@ impl Evidence {
         let all = self.proofs.values().flat_map(BTreeMap::values).flatten();
         let known = all.map(|p| p.arrival).max().unwrap_or(0);
         let mut next = known.max(counted);
-        let mut evidence = Evidence::default();
+        let (mut evidence, mut shared) = (Evidence::default(), None);
         for environment in &pipeline.environments {
             for target in &environment.targets {
                 let mut list = self.of(&environment.name, target).to_vec();
                 let shown = observed.target(&environment.name, target);
                 if let Some(revision) = shown.and_then(|t| t.proves(&pipeline.tracks)) {
-                    append(&mut list, revision, &mut next, now);
+                    if list.last().is_none_or(|proof| proof.revision != revision) {
+                        append(&mut list, self.shared(revision, &mut shared), &mut next, now);
+                    }
                 }
                 evidence.insert(&environment.name, target, list);
             }
         }
         evidence.drop_unneeded(pipeline, observed);
         evidence
+    }
+
+    /// Returns the revision as these proofs or `known` have it: equal revisions of all targets take memory once.
+    fn shared(&self, revision: Revision, known: &mut Option<HashSet<Revision>>) -> Revision {
+        let all = || self.proofs.values().flat_map(BTreeMap::values).flatten();
+        let known = known.get_or_insert_with(|| all().map(|proof| proof.revision.clone()).collect());
+        if let Some(same) = known.get(&revision) {
+            return same.clone();
+        }
+        known.insert(revision.clone());
+        revision
     }
 
     /// Drops the proofs that no environment needs any more.
@@ -262,9 +275,6 @@ fn predecessors<'a>(pipeline: &'a Pipeline, of: &Environment) -> Vec<&'a Environ
 }
 
 fn append(list: &mut Vec<Proof>, revision: Revision, last_arrival: &mut u64, at: Timestamp) {
-    if list.last().is_some_and(|p| p.revision == revision) {
-        return;
-    }
     let earlier = list.iter().position(|p| p.revision == revision).map(|i| list.remove(i));
     *last_arrival += 1;
     let run = earlier.map_or(0, |p| p.run + 1);

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::fleet::Kind;
 use crate::pipeline::Pipeline;
 use crate::repository::Repository;
-use crate::revision::{Facet, FacetKey, Revision};
+use crate::revision::{Facet, FacetKey, Revision, text_len};
 use crate::time::Time;
 use crate::tracks::{DefaultFacet, Track};
 
@@ -41,6 +41,9 @@ impl fmt::Display for Health {
         fmt::Debug::fmt(self, f)
     }
 }
+
+/// The longest revision, in bytes of its text. Each promotion stores its revision, and a pipeline has hundreds of promotions.
+pub const MAX_REVISION_LEN: usize = 32 << 10;
 
 /// The observed targets of a pipeline, by environment and target name.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -134,6 +137,28 @@ impl ObservedTarget {
     /// Returns a target that could not be read, with the error.
     pub fn unreadable(error: impl Into<String>) -> Self {
         Self { error: Some(error.into()), members: Vec::new() }
+    }
+
+    /// Returns the target; a target whose revision is too long to be promoted could not be read.
+    pub fn with_limited_revision(self, tracks: &[Track]) -> Self {
+        let text_len = |member: &Member| -> usize {
+            let of = |(facet, value): (&Facet, &String)| text_len(&member.kind, &member.name, facet, value);
+            member.facets.iter().map(of).sum()
+        };
+        // Only few targets have so many facets that their revision must be made.
+        let may_be_long =
+            self.members.iter().map(|member| text_len(member)).sum::<usize>() > MAX_REVISION_LEN;
+        let revision = if may_be_long { self.revision(tracks) } else { None };
+        match revision.filter(|revision| revision.text_len() > MAX_REVISION_LEN) {
+            Some(revision) => Self::unreadable(format!(
+                "its revision is too long: {} values with {} KiB, and at most {} KiB are promoted; name what decides in \
+                 spec.tracks, such as source, or give the pipeline fewer objects",
+                revision.facets().count(),
+                revision.text_len() >> 10,
+                MAX_REVISION_LEN >> 10,
+            )),
+            None => self,
+        }
     }
 
     /// Returns about how many bytes of memory it takes.

@@ -11,20 +11,38 @@ const SUCCEEDED_KEPT: usize = 2;
 /// back would be promoted.
 const REJECTED_KEPT: usize = 50;
 
+/// The most bytes of the revisions of all ended promotions of a pipeline; beyond that, fewer are kept. Its owner chooses the
+/// size of a revision.
+const MAX_BYTES: usize = 8 << 20;
+
 /// Returns the names of the records to delete: of each environment (or target) all promotions that have ended, except
 ///
-/// - the newest `keep`, at least one, which says why its revision is not promoted again;
+/// - the newest `keep`, at least one, which says why its revision is not promoted again; fewer if all of the pipeline
+///   together take too much memory;
 /// - those that are needed to roll back;
 /// - the newest rejected ones;
 /// - those whose change request is still open.
 pub fn surplus(promotions: &[Promotion], keep: usize) -> Vec<String> {
+    let ended = promotions.iter().filter(|p| p.phase.has_ended());
+    let all: BTreeMap<&str, usize> = ended.map(|p| (p.name.as_str(), p.revision.bytes())).collect();
+    let (all_bytes, mut keep) = (all.values().sum::<usize>(), keep.max(1));
+    loop {
+        let surplus = surplus_beyond(promotions, keep);
+        let deleted: usize = surplus.iter().map(|name| all[name.as_str()]).sum();
+        if keep == 1 || all_bytes - deleted <= MAX_BYTES {
+            return surplus;
+        }
+        keep = keep.div_ceil(2);
+    }
+}
+
+fn surplus_beyond(promotions: &[Promotion], keep: usize) -> Vec<String> {
     let mut lanes: BTreeMap<(&str, Option<&str>), Vec<&Promotion>> = BTreeMap::new();
     for promotion in promotions.iter().filter(|p| p.phase.has_ended()) {
         let lane = (promotion.environment.as_str(), promotion.target.as_deref());
         lanes.entry(lane).or_default().push(promotion);
     }
     let mut surplus = Vec::new();
-    let keep = keep.max(1);
     for mut ended in lanes.into_values().filter(|e| e.len() > keep) {
         ended.sort_by_key(|p| std::cmp::Reverse(p.order()));
         let newest = |phase: Phase, count: usize| {
@@ -88,6 +106,19 @@ mod tests {
         assert!(!removed.contains(&"p1".to_string()));
         let rejected: Vec<_> = (1..=100).map(|n| promotion(n, Phase::Rejected)).collect();
         assert_eq!(surplus(&rejected, 20).len(), 100 - REJECTED_KEPT);
+    }
+
+    #[test]
+    fn fewer_records_are_kept_if_their_revisions_are_large() {
+        let key: FacetKey = "HelmRelease/app:chart".parse().unwrap();
+        let large = |sequence: u64| Promotion {
+            revision: Revision::of_one(key.clone(), "x".repeat(1 << 20)),
+            ..promotion(sequence, Phase::Superseded)
+        };
+        let all: Vec<Promotion> = (1..=30).map(large).collect();
+        assert_eq!(surplus(&all, 20).len(), 25);
+        let small: Vec<Promotion> = (1..=30).map(|n| promotion(n, Phase::Superseded)).collect();
+        assert_eq!(surplus(&small, 20).len(), 10);
     }
 
     #[test]

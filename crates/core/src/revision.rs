@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// One aspect of what a workload runs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -88,9 +89,9 @@ impl FromStr for FacetKey {
 
 /// The values of the tracked facets, never empty. Revisions are compared, proven and promoted.
 ///
-/// A controller keeps thousands of them, mostly of one facet: a boxed sorted list takes the least memory.
+/// A controller keeps thousands of them, mostly of one facet: a sorted list takes the least memory, and copies share it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Revision(Box<[(FacetKey, String)]>);
+pub struct Revision(Arc<[(FacetKey, String)]>);
 
 impl Revision {
     /// Returns the revision with these facets, or `None` if there are none.
@@ -100,7 +101,7 @@ impl Revision {
 
     /// Returns the revision with one facet.
     pub fn of_one(key: FacetKey, value: String) -> Self {
-        Self(Box::new([(key, value)]))
+        Self(Arc::new([(key, value)]))
     }
 
     /// Reads a revision from the form that Kubernetes objects store. Keys that name no facet are left out.
@@ -123,7 +124,7 @@ impl Revision {
         self.0.iter().map(|(k, v)| (k, v.as_str()))
     }
 
-    /// Returns about how many bytes of memory it takes.
+    /// Returns about how many bytes of memory it takes if no other revision shares them.
     pub fn bytes(&self) -> usize {
         let facet = |(key, value): &(FacetKey, String)| {
             let text = match &key.facet {
@@ -133,6 +134,11 @@ impl Revision {
             size_of::<(FacetKey, String)>() + key.kind.len() + key.name.len() + text + value.len()
         };
         self.0.iter().map(facet).sum()
+    }
+
+    /// Returns the length of its facets and values as texts, in bytes.
+    pub fn text_len(&self) -> usize {
+        self.0.iter().map(|(key, value)| text_len(&key.kind, &key.name, &key.facet, value)).sum()
     }
 
     /// Returns true if `other` has every facet of this revision with the same value.
@@ -155,8 +161,8 @@ impl Revision {
     /// Digits that are a date (`20240131`, or a date and a time) are a number.
     pub fn is_older_than(&self, other: &Revision) -> Option<bool> {
         let mut comparable = true;
-        for (key, ours) in &self.0 {
-            let Some(theirs) = other.value(key).filter(|theirs| theirs != ours) else { continue };
+        for (key, ours) in self.facets() {
+            let Some(theirs) = other.value(key).filter(|theirs| *theirs != ours) else { continue };
             match (version(ours), version(theirs)) {
                 (Some(ours), Some(theirs)) if differ_by_hash(&ours, &theirs) => comparable = false,
                 (Some(ours), Some(theirs)) if ours.cmp_precedence(&theirs).is_lt() => return Some(true),
@@ -197,6 +203,15 @@ fn is_date(text: &str) -> bool {
         && (1970..2200).contains(&number(0..4))
         && (1..=12).contains(&number(4..6))
         && (1..=31).contains(&number(6..8))
+}
+
+/// Returns the length of one facet and its value as a text, in bytes.
+pub(crate) fn text_len(kind: &str, name: &str, facet: &Facet, value: &str) -> usize {
+    let facet = match facet {
+        Facet::Image(repository) => "image:".len() + repository.len(),
+        _ => "digest".len(),
+    };
+    kind.len() + "/".len() + name.len() + ":".len() + facet + value.len()
 }
 
 /// Writes the value if all facets have the same one, else each facet with its value. Workloads are named only if there

@@ -2,14 +2,21 @@
 //! to calls do not name such a problem, and callers usually cannot fix the Secret.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use sluice_api::hook_key::{self, CALLBACK_KEY, HMAC_KEY};
 use sluice_api::pipeline::{Observe, Pipeline};
 
 use super::hmac_keys::{HookKeys, NoKeys, Purpose, secrets_of};
+use crate::record::cut;
 
 /// The type of the condition. A Pipeline has it only while there is a problem.
 pub const CONDITION: &str = "HookSecretInvalid";
+
+/// How many keys, or groups of keys with the same value, a message names.
+const MAX_NAMED_KEYS: usize = 10;
+/// The longest message, in bytes. It is kept for each pipeline, and logged.
+const MAX_MESSAGE_BYTES: usize = 4000;
 
 /// What is wrong with a pipeline's Secrets with hook keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +40,8 @@ pub enum HookSecretReason {
     KeysShared,
     /// A key has a line break inside.
     KeyInvalid,
+    /// A Secret has more keys than are read.
+    TooManyKeys,
     /// A key that the pipeline needs is missing.
     KeysMissing,
 }
@@ -46,13 +55,14 @@ impl HookSecretReason {
             HookSecretReason::SecretLocked => "SecretLocked",
             HookSecretReason::KeysShared => "KeysShared",
             HookSecretReason::KeyInvalid => "KeyInvalid",
+            HookSecretReason::TooManyKeys => "TooManyKeys",
             HookSecretReason::KeysMissing => "KeysMissing",
         }
     }
 }
 
 /// The keys of a pipeline's Secrets, by the name of the Secret, or why they are unknown.
-pub type SecretKeys = BTreeMap<String, Result<HookKeys, NoKeys>>;
+pub type SecretKeys = BTreeMap<String, Result<Arc<HookKeys>, NoKeys>>;
 
 /// Returns what is wrong with the Secrets that a pipeline names; `None` if nothing is. `callbacks` is true if
 /// receivers of the strategy `webhook` can call back.
@@ -79,8 +89,26 @@ pub fn find_problem(pipeline: &Pipeline, secrets: &SecretKeys, callbacks: bool) 
     }
     all.extend(clusters_without_key(pipeline, secrets));
     let reason = all.first()?.0;
-    let messages: Vec<String> = all.into_iter().map(|(_, message)| message).collect();
-    Some(HookSecretProblem { reason, message: messages.join("; ") })
+    let mut message = String::new();
+    for (_, problem) in all {
+        let separator = if message.is_empty() { "" } else { "; " };
+        message = format!("{message}{separator}{problem}");
+        if message.len() > MAX_MESSAGE_BYTES {
+            break;
+        }
+    }
+    cut(&mut message, MAX_MESSAGE_BYTES);
+    Some(HookSecretProblem { reason, message })
+}
+
+/// Returns a list of the first names, and how many more there are. A Secret can have thousands of keys.
+fn listed<'a>(names: impl ExactSizeIterator<Item = &'a String>, separator: &str) -> String {
+    let more = names.len().saturating_sub(MAX_NAMED_KEYS);
+    let mut named: Vec<String> = names.take(MAX_NAMED_KEYS).cloned().collect();
+    if more > 0 {
+        named.push(format!("{more} more"));
+    }
+    named.join(separator)
 }
 
 /// Returns what is wrong with the keys of one Secret.
@@ -91,22 +119,28 @@ fn key_problems(
     callbacks: bool,
 ) -> Vec<(HookSecretReason, String)> {
     let mut all = Vec::new();
-    for names in keys.shared() {
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    for names in keys.shared().iter().take(MAX_NAMED_KEYS) {
         let message = format!(
             "in Secret {name}, {} have the same value, so only {HMAC_KEY} is accepted, if it is one of them; give each key its own value",
-            names.join(" and ")
+            listed(names.iter(), " and ")
         );
         all.push((HookSecretReason::KeysShared, message));
     }
     if !keys.broken().is_empty() {
-        let names: Vec<&str> = keys.broken().iter().map(String::as_str).collect();
         let message = format!(
             "in Secret {name}, keys with a line break inside are not accepted: {}; write keys of one line, such as the output of \
              openssl rand -hex 32",
-            names.join(", ")
+            listed(keys.broken().iter(), ", ")
         );
         all.push((HookSecretReason::KeyInvalid, message));
+    }
+    if keys.excess() > 0 {
+        let message = format!(
+            "Secret {name} has more keys than are read, or longer ones: {} are not accepted; give the environments of the \
+             pipeline Secrets of their own",
+            keys.excess()
+        );
+        all.push((HookSecretReason::TooManyKeys, message));
     }
     if keys.is_empty() && keys.shared().is_empty() && keys.broken().is_empty() {
         let names = Purpose::SINGLE.map(|purpose| purpose.key().to_string()).join(", ");
@@ -141,7 +175,7 @@ fn clusters_without_key(pipeline: &Pipeline, read: &SecretKeys) -> Vec<(HookSecr
         let policies = pipeline.spec.policies_about(&environment.name);
         let secrets = secrets_of(policies.into_iter());
         let known: Option<Vec<&HookKeys>> =
-            secrets.iter().map(|name| read.get(*name)?.as_ref().ok()).collect();
+            secrets.iter().map(|name| read.get(*name)?.as_deref().ok()).collect();
         let (Some(known), Some(first)) = (known, secrets.first()) else { continue };
         let pushed = environment.targets.iter().filter(|target| target.observe == Observe::Push);
         for cluster in pushed.filter_map(|target| target.cluster_ref.as_ref()) {
@@ -153,19 +187,10 @@ fn clusters_without_key(pipeline: &Pipeline, read: &SecretKeys) -> Vec<(HookSecr
         }
     }
     let Some((environment, secret)) = all.values().next().copied() else { return Vec::new() };
-    let keys: Vec<&str> = all.keys().take(MAX_NAMED_KEYS).map(String::as_str).collect();
-    let more = if all.len() > MAX_NAMED_KEYS {
-        format!(" and {} more", all.len() - MAX_NAMED_KEYS)
-    } else {
-        String::new()
-    };
     let message = format!(
-        "Secret {secret} has no {}{more}, so reports of targets with observe: Push, as in environment {environment}, are refused \
+        "Secret {secret} has no {}, so reports of targets with observe: Push, as in environment {environment}, are refused \
          ({HMAC_KEY} does not sign them); add the key, and give it to that cluster alone (sluice export alert)",
-        keys.join(", ")
+        listed(all.keys(), ", ")
     );
     vec![(HookSecretReason::KeysMissing, message)]
 }
-
-/// How many missing keys a message names.
-const MAX_NAMED_KEYS: usize = 10;

@@ -11,6 +11,7 @@ use kube::Client;
 use sluice_api::hook_key;
 use sluice_api::pipeline::PromotionPolicy;
 use sluice_api::secret_use::SecretUse;
+use sluice_delivery::FairQueue;
 
 use crate::secret;
 use crate::watch::read_error::api_error_message;
@@ -75,18 +76,40 @@ pub struct HookKeys {
     shared: Vec<BTreeSet<String>>,
     /// The names of keys with a line break inside.
     broken: BTreeSet<String>,
+    /// How many keys were not read.
+    excess: usize,
 }
 
+/// How many keys of a Secret are read, and their most bytes, names included. Strangers can have the Secrets of a pipeline
+/// read, whose owner chooses their size.
+const MAX_KEYS: usize = 500;
+const MAX_KEY_BYTES: usize = 64 << 10;
+/// How many Secrets are in the cache.
+const MAX_CACHED: usize = 256;
+/// How many Secrets are read at the same time: each has up to a mebibyte. One namespace gets at most six of the eight.
+const MAX_READS: usize = 8;
+
 impl HookKeys {
-    /// The keys in the data of a Secret. Keys of white space are ignored, and keys with a line break inside are not
+    /// The keys in the data of a Secret; at most [`MAX_KEYS`], of the reports of clusters last. Keys of white space are ignored, and keys with a line break inside are not
     /// accepted. If keys of several purposes have the same value, the holder of one could act as the holder of another.
     /// Such a value is accepted as `hmac-key` only, which permits the least, and for no purpose if no `hmac-key` has it.
     pub fn of(data: &BTreeMap<String, Vec<u8>>) -> Self {
         let mut by_value: BTreeMap<&[u8], BTreeMap<Purpose, BTreeSet<&str>>> = BTreeMap::new();
-        let mut broken = BTreeSet::new();
-        for (name, value) in data {
-            let value = value.trim_ascii();
-            let Some(purpose) = purpose_of(name).filter(|_| !value.is_empty()) else { continue };
+        let (mut broken, mut excess) = (BTreeSet::new(), 0);
+        let named = data.iter().map(|(name, value)| (name, value.trim_ascii()));
+        let mut known: Vec<_> = named
+            .filter(|(_, value)| !value.is_empty())
+            .filter_map(|(name, value)| Some((purpose_of(name)?, name, value)))
+            .collect();
+        known.sort_by_key(|(purpose, ..)| matches!(purpose, Purpose::Report(_)));
+        let (mut count, mut bytes) = (0, 0);
+        for (purpose, name, value) in known {
+            bytes += name.len() + value.len();
+            if count == MAX_KEYS || bytes > MAX_KEY_BYTES {
+                excess += 1;
+                continue;
+            }
+            count += 1;
             if value.contains(&b'\n') || value.contains(&b'\r') {
                 broken.insert(name.clone());
                 continue;
@@ -109,7 +132,7 @@ impl HookKeys {
             }
         }
         keys.retain(|_, values| !values.is_empty());
-        Self { keys, shared, broken }
+        Self { keys, shared, broken, excess }
     }
 
     /// Returns the accepted keys for a purpose: none, one, or two during a rotation.
@@ -130,6 +153,11 @@ impl HookKeys {
     /// Returns the names of keys that are not accepted because of a line break inside.
     pub fn broken(&self) -> &BTreeSet<String> {
         &self.broken
+    }
+
+    /// Returns how many keys were not read, because the Secret has too many or too long ones.
+    pub fn excess(&self) -> usize {
+        self.excess
     }
 
     /// Returns the purposes that have an accepted key.
@@ -179,7 +207,7 @@ pub enum NoKeys {
 
 /// The last result of reading a Secret, and when it was read. Calls that need the Secret while it is being read
 /// wait for the lock.
-type CacheEntry = Arc<tokio::sync::Mutex<Option<(Instant, Result<HookKeys, NoKeys>)>>>;
+type CacheEntry = Arc<tokio::sync::Mutex<Option<(Instant, Result<Arc<HookKeys>, NoKeys>)>>>;
 
 /// The namespace and name of a Secret.
 type SecretId = (String, String);
@@ -188,6 +216,7 @@ type SecretId = (String, String);
 pub struct HookKeyCache {
     client: Client,
     entries: Mutex<HashMap<SecretId, CacheEntry>>,
+    reads: Arc<FairQueue>,
     /// The Secrets whose last read failed, and when. A missing Secret was read.
     failed: Mutex<HashMap<SecretId, Instant>>,
     /// The Secrets that a read has found wrong since [`HookKeyCache::take_wrong`].
@@ -197,7 +226,8 @@ pub struct HookKeyCache {
 impl HookKeyCache {
     /// An empty cache.
     pub fn new(client: Client) -> Self {
-        Self { client, entries: Mutex::default(), failed: Mutex::default(), wrong: Mutex::default() }
+        let (entries, failed, wrong) = Default::default();
+        Self { client, entries, reads: FairQueue::new(MAX_READS), failed, wrong }
     }
 
     /// Returns the keys of a Secret; no keys if the Secret is missing or not for hooks. With `refresh` the Secret
@@ -205,10 +235,15 @@ impl HookKeyCache {
     ///
     /// # Errors
     /// When the Secret cannot be read now, or the controller may not read it.
-    pub async fn get(&self, namespace: &str, name: &str, refresh: bool) -> Result<HookKeys, Unavailable> {
+    pub async fn get(
+        &self,
+        namespace: &str,
+        name: &str,
+        refresh: bool,
+    ) -> Result<Arc<HookKeys>, Unavailable> {
         match self.inspect(namespace, name, refresh).await {
             Ok(known) => Ok(known),
-            Err(NoKeys::Missing | NoKeys::Locked(_)) => Ok(HookKeys::default()),
+            Err(NoKeys::Missing | NoKeys::Locked(_)) => Ok(Arc::default()),
             Err(NoKeys::Forbidden | NoKeys::Unread) => Err(Unavailable::RetryLater),
         }
     }
@@ -218,7 +253,7 @@ impl HookKeyCache {
     ///
     /// # Errors
     /// When the Secret does not exist, is not for hooks, or cannot be read.
-    pub async fn inspect(&self, namespace: &str, name: &str, refresh: bool) -> Result<HookKeys, NoKeys> {
+    pub async fn inspect(&self, namespace: &str, name: &str, refresh: bool) -> Result<Arc<HookKeys>, NoKeys> {
         let entry = self.entry(namespace, name);
         let mut last = entry.lock().await;
         if let Some((read, keys)) = &*last {
@@ -227,7 +262,7 @@ impl HookKeyCache {
                 return keys.clone();
             }
         }
-        let keys = self.read(namespace, name).await;
+        let keys = self.read(namespace, name).await.map(Arc::new);
         self.note_failure(namespace, name, &keys);
         // The log has one line for each change, not for each call.
         if let Err(why) = &keys
@@ -240,7 +275,7 @@ impl HookKeyCache {
         keys
     }
 
-    fn note_failure(&self, namespace: &str, name: &str, keys: &Result<HookKeys, NoKeys>) {
+    fn note_failure(&self, namespace: &str, name: &str, keys: &Result<Arc<HookKeys>, NoKeys>) {
         let (id, mut failed) = ((namespace.to_string(), name.to_string()), lock(&self.failed));
         match keys {
             Err(NoKeys::Forbidden | NoKeys::Unread) => failed.insert(id, Instant::now()),
@@ -269,15 +304,24 @@ impl HookKeyCache {
         if let Some(entry) = entries.get(&id) {
             return entry.clone();
         }
+        let read_at = |entry: &CacheEntry| entry.try_lock().ok()?.as_ref().map(|(at, _)| *at);
+        let is_used = |entry: &CacheEntry| Arc::strong_count(entry) > 1;
         entries.retain(|_, entry| {
-            let is_fresh = |last: &(Instant, _)| last.0.elapsed() < CACHE_LIFETIME;
-            Arc::strong_count(entry) > 1
-                || entry.try_lock().is_ok_and(|last| last.as_ref().is_some_and(is_fresh))
+            is_used(entry) || read_at(entry).is_some_and(|at| at.elapsed() < CACHE_LIFETIME)
         });
+        while entries.len() >= MAX_CACHED {
+            let unused = entries.iter().filter(|(_, entry)| !is_used(entry));
+            let Some(oldest) = unused.min_by_key(|(_, entry)| read_at(entry)).map(|(id, _)| id.clone())
+            else {
+                break;
+            };
+            entries.remove(&oldest);
+        }
         entries.entry(id).or_default().clone()
     }
 
     async fn read(&self, namespace: &str, name: &str) -> Result<HookKeys, NoKeys> {
+        let _slot = self.reads.acquire(&format!("{namespace}/{name}")).await;
         match tokio::time::timeout(CALL_TIMEOUT, secret::read(&self.client, namespace, name)).await {
             Ok(Ok(secret)) => match secret::data(secret, SecretUse::Hook) {
                 Ok(data) => Ok(HookKeys::of(&data)),

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use super::answer::{CallError, HookAnswer};
 use super::call::{HookCall, MAX_SHORT_BODY_BYTES, ShownKey};
 use super::directory::{Directory, PipelineLookup};
-use super::hmac_keys::{HookKeyCache, HookKeys, Purpose, Unavailable};
+use super::hmac_keys::{CALL_TIMEOUT, HookKeyCache, HookKeys, Purpose, Unavailable};
 use super::proxies::Proxies;
 use super::queue::WriteQueue;
 use super::rate::{NoticeThrottle, RateLimits};
@@ -251,10 +251,22 @@ impl HookServer {
         HookAnswer::Accepted(pipeline.clone())
     }
 
-    /// Returns which key of these Secrets a call shows, as `shows` decides. If the call shows no `accepted` key,
+    /// Returns which key of these Secrets a call shows, as `shows` decides.
+    pub(super) async fn shown_key(
+        &self,
+        call: &HookCall<'_>,
+        secrets: &[&str],
+        accepted: &[Purpose],
+        shows: impl Fn(&[&[u8]]) -> bool,
+    ) -> Result<ShownKey, Unavailable> {
+        let shown = self.read_shown_key(call, secrets, accepted, shows);
+        tokio::time::timeout(CALL_TIMEOUT, shown).await.unwrap_or(Err(Unavailable::RetryLater))
+    }
+
+    /// Returns which key of these Secrets a call shows. If the call shows no `accepted` key,
     /// the Secrets are read again, since its key may be new. For a pipeline that does not exist or has no keys, the
     /// same work is done with the Secret of another one, so that the answer does not reveal which pipelines exist.
-    pub(super) async fn shown_key(
+    async fn read_shown_key(
         &self,
         call: &HookCall<'_>,
         secrets: &[&str],
@@ -346,7 +358,7 @@ impl HookServer {
 /// callers without a key could have the server compute many signatures of long bodies.
 fn other_key(
     call: &HookCall<'_>,
-    known: &[(&str, HookKeys)],
+    known: &[(&str, Arc<HookKeys>)],
     accepted: &[Purpose],
     shows: impl Fn(&[&[u8]]) -> bool,
 ) -> ShownKey {

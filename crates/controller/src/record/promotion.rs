@@ -23,6 +23,8 @@ pub const ENVIRONMENT_LABEL: &str = "pipelines.weave.works/environment";
 
 /// The text between two parts of a message: why a promotion ended, and why its change request could not be closed.
 const STILL_OPEN: &str = "; its change request is still open: ";
+/// The longest text of a revision for people only, in bytes.
+const MAX_SHOWN_BYTES: usize = 1000;
 /// The longest message of a record, in bytes.
 const MAX_MESSAGE_BYTES: usize = 4000;
 
@@ -30,6 +32,12 @@ const MAX_MESSAGE_BYTES: usize = 4000;
 pub fn label(text: &str) -> String {
     let cut: String = text.chars().take(63).collect();
     cut.trim_end_matches(|c: char| !c.is_ascii_alphanumeric()).to_string()
+}
+
+/// Returns the text of a revision for people only, with a limited length.
+pub fn shown(mut revision: String) -> String {
+    super::cut(&mut revision, MAX_SHOWN_BYTES);
+    revision
 }
 
 /// The record of a new promotion.
@@ -70,7 +78,7 @@ pub fn object(pipeline: &Pipeline, intent: &NewPromotion) -> Promotion {
             run: intent.run,
             arrival: intent.arrival,
             sequence: intent.sequence,
-            replaces: intent.replaces.clone(),
+            replaces: shown(intent.replaces.clone()),
             evidence: evidence.collect(),
             trigger: None,
             approval: None,

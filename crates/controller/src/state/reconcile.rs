@@ -183,6 +183,8 @@ impl State {
         let shown = result.unwrap_or_else(|NoAnswerYet| {
             ObservedTarget::unreadable(format!("{cluster} has not answered yet"))
         });
+        let tracks = self.pipelines.get(key).map_or(&[][..], |entry| &entry.model.tracks);
+        let shown = shown.with_limited_revision(tracks);
         targets.bytes += shown.bytes();
         targets.observed.insert(environment, name, shown);
     }

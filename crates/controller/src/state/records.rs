@@ -52,7 +52,7 @@ impl State {
         let Some(fencing_token) = self.fencing_token(key) else { return };
         let Some(entry) = self.pipelines.get(key) else { return };
         let object = promotion::object(entry.object(), intent);
-        tracing::info!(pipeline = %key, promotion = intent.name, revision = %intent.revision, into = object.spec.place(), "promoting");
+        tracing::info!(pipeline = %key, promotion = intent.name, revision = promotion::shown(intent.revision.to_string()), into = object.spec.place(), "promoting");
         let record = Record::being_created(object.clone());
         self.promotions.entry(key.clone()).or_default().insert(intent.name.clone(), record);
         self.emit(Effect::CreatePromotion(key.clone(), Box::new(object), fencing_token));

@@ -1,5 +1,6 @@
 //! The condition of a Pipeline whose Secret with hook keys is missing or incomplete.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -27,12 +28,12 @@ fn pipeline(strategy: &Value) -> Pipeline {
     serde_json::from_value(object).unwrap()
 }
 
-fn known(keys: &[&str]) -> Result<HookKeys, NoKeys> {
+fn known(keys: &[&str]) -> Result<Arc<HookKeys>, NoKeys> {
     let data = keys.iter().map(|key| {
         let (name, value) = key.split_once('=').unwrap_or((key, key));
         (name.to_string(), value.as_bytes().to_vec())
     });
-    Ok(HookKeys::of(&data.collect()))
+    Ok(Arc::new(HookKeys::of(&data.collect())))
 }
 
 #[test]
@@ -40,7 +41,8 @@ fn the_condition_has_the_reason_and_says_what_to_add() {
     let called = json!({"webhook": {"url": "https://ci.example.com"}, "secretRef": {"name": "keys"}});
     let plain = json!({"notification": {}, "secretRef": {"name": "keys"}});
     let clusters = ["report-key.edge-1", "report-key.fleet_edge-2"];
-    let and = |more: &[&'static str]| known(&[&clusters[..], more].concat());
+    let and = |more: &[&str]| known(&[&clusters[..], more].concat());
+    let long_key = format!("report-key.long={}", "x".repeat(64 << 10));
     let problems = [
         (&plain, Err(NoKeys::Missing), "SecretNotFound", "there is no Secret keys"),
         (&plain, Err(NoKeys::Forbidden), "SecretForbidden", "answered 503; grant it get on that Secret"),
@@ -59,6 +61,12 @@ fn the_condition_has_the_reason_and_says_what_to_add() {
             and(&["hmac-key=a", "trigger-key=a"]),
             "KeysShared",
             "hmac-key and trigger-key have the same value",
+        ),
+        (
+            &plain,
+            and(&["hmac-key", long_key.as_str()]),
+            "TooManyKeys",
+            "Secret keys has more keys than are read, or longer ones: 1 are not accepted",
         ),
         (&called, and(&["hmac-key"]), "KeysMissing", "add callback-key with any random text"),
     ];
@@ -81,6 +89,24 @@ fn the_condition_has_the_reason_and_says_what_to_add() {
     ] {
         let secrets = SecretKeys::from([("keys".to_string(), keys)]);
         assert_eq!(find_problem(&pipeline(strategy), &secrets, callbacks), None, "{secrets:?}");
+    }
+}
+
+/// The Secrets of a pipeline can have tens of thousands of keys, and the message is kept and logged for each pipeline.
+#[test]
+fn the_message_about_thousands_of_keys_is_short() {
+    let names: Vec<String> = (0..4000).map(|n| format!("report-key.{}-{n}", "x".repeat(200))).collect();
+    let keys = |value: &str| -> Vec<String> { names.iter().map(|name| format!("{name}={value}")).collect() };
+    let plain = json!({"notification": {}, "secretRef": {"name": "keys-0"}});
+    for (value, begins) in
+        [("same", "in Secret keys-0, report-key.xxx"), ("a\nb", "in Secret keys-0, keys with a")]
+    {
+        let keys = keys(value);
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let secrets: SecretKeys = (0..16).map(|n| (format!("keys-{n}"), known(&keys))).collect();
+        let message = find_problem(&pipeline(&plain), &secrets, true).unwrap().message;
+        assert!(message.len() < 5_000 && message.starts_with(begins), "{} bytes: {message}", message.len());
+        assert!(message.contains(" more"), "{message}");
     }
 }
 

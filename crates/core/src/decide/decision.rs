@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::action::{Action, Transition};
+use super::action::{Action, NewPromotion, Transition};
 use crate::pipeline::Environment;
 use crate::promotion::{Phase, Promotion};
 use crate::value_check::cut;
@@ -53,6 +53,14 @@ impl Decision {
                 None => drop(self.notes.insert(environment, note)),
             }
         }
+    }
+
+    /// Returns the promotions that are started.
+    pub(super) fn started(&self) -> impl Iterator<Item = &NewPromotion> {
+        self.actions.iter().filter_map(|action| match action {
+            Action::Start(promotion) => Some(promotion),
+            _ => None,
+        })
     }
 
     /// Sets the time of the next decision, unless an earlier time is set.

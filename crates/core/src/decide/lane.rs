@@ -19,6 +19,8 @@ pub(super) struct Lane<'a> {
     pub environment: &'a Environment,
     /// What is the same for all lanes of the environment.
     pub shared: &'a SharedFacts,
+    /// How many bytes the revisions of further promotions of the pipeline may take.
+    pub room: usize,
 }
 
 /// Facts about an environment that are the same for all its lanes. Each is found out once: an environment has up to 128 lanes.

@@ -28,6 +28,10 @@ use lane::{Lane, SharedFacts};
 use crate::pipeline::Environment;
 use crate::promotion::{Phase, Promotion};
 
+/// The most bytes of the revisions of all promotions of a pipeline. Its owner chooses the size of a revision, the number of
+/// lanes, and how fast revisions follow each other.
+const MAX_BYTES_OF_PROMOTIONS: usize = 16 << 20;
+
 /// Decides what to do for a pipeline.
 pub fn decide(facts: Facts<'_>) -> Decision {
     let mut decision = Decision::default();
@@ -36,6 +40,7 @@ pub fn decide(facts: Facts<'_>) -> Decision {
         return decision;
     }
     let lanes: Vec<Vec<Environment>> = facts.pipeline.environments.iter().map(Environment::lanes).collect();
+    let mut bytes: usize = facts.promotions.iter().map(|promotion| promotion.revision.bytes()).sum();
     let mut of_lanes: BTreeMap<(&str, Option<&str>), Vec<&Promotion>> = BTreeMap::new();
     for promotion in facts.promotions {
         let lane = (promotion.environment.as_str(), promotion.target.as_deref());
@@ -46,8 +51,10 @@ pub fn decide(facts: Facts<'_>) -> Decision {
         for lane in lanes {
             let promotions = of_lanes.remove(&(lane.name.as_str(), lane.only_target.as_deref()));
             let mut own = Decision::default();
-            let about = Lane { facts, environment: lane, shared: &shared };
+            let room = MAX_BYTES_OF_PROMOTIONS.saturating_sub(bytes);
+            let about = Lane { facts, environment: lane, shared: &shared, room };
             environment::decide(about, promotions.unwrap_or_default(), &mut own);
+            bytes += own.started().map(|promotion| promotion.revision.bytes()).sum::<usize>();
             decision.join(lane, own);
         }
     }

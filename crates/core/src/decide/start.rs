@@ -51,6 +51,13 @@ fn start(
         decision.note(lane.environment, "TargetNotSettled", message);
         return None;
     }
+    // A promotion in place of an open one takes no more than that one.
+    if revision.bytes() > lane.room && promotions.iter().all(|p| p.phase.has_ended()) {
+        let message = "the next revision waits: the promotions of this pipeline have more revisions than Sluice keeps; name \
+                       fewer objects or facets, or split the pipeline";
+        decision.note(lane.environment, "TooManyPromotions", message.into());
+        return None;
+    }
     let sequence = promotions.last().map_or(1, |p| p.sequence + 1);
     Some(Action::Start(new_promotion(lane, candidate, sequence)))
 }

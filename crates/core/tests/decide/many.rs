@@ -3,9 +3,9 @@
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use sluice_core::decide::{Decision, Facts, decide};
+use sluice_core::decide::{Action, Decision, Facts, decide};
 use sluice_core::evidence::{Evidence, Proof};
-use sluice_core::observed::{Health, Member, ObservedTargets};
+use sluice_core::observed::{Health, Member, ObservedTarget, ObservedTargets};
 use sluice_core::pipeline::{Environment, MinReady, Pipeline};
 use sluice_core::repository::Repository;
 use sluice_core::revision::{Facet, FacetKey};
@@ -163,4 +163,84 @@ fn the_guard_against_own_commits_looks_at_all_targets_once() {
         let _ = done.send(());
     });
     finished.recv_timeout(Duration::from_secs(60)).expect("it takes longer than 60 s");
+}
+
+/// Each lane would start a promotion of a revision of 32 KiB.
+#[test]
+fn the_promotions_of_a_pipeline_take_a_limited_part_of_the_memory() {
+    let pipeline = largest();
+    let target = |version: &str| {
+        let member = |n: usize| Member {
+            name: format!("app-{n:03}"),
+            facets: [(Facet::Chart, format!("{version}.{n}+{}", "1".repeat(300)))].into(),
+            ..(*shows("1.0.0", Health::Ready).members[0]).clone()
+        };
+        ObservedTarget { error: None, members: (0..100).map(|n| Arc::new(member(n))).collect() }
+    };
+    let (old, new, mut observed) = (target("1.0"), target("1.1"), ObservedTargets::default());
+    for environment in &pipeline.environments {
+        for name in &environment.targets {
+            let runs = if environment.depends_on.is_empty() { &new } else { &old };
+            observed.insert(&environment.name, name, runs.clone());
+        }
+    }
+    let evidence = Evidence::default().updated(&pipeline, &observed, 0, jiff::Timestamp::UNIX_EPOCH);
+    let decision = decided(&pipeline, &observed, &evidence);
+    let started: usize = decision
+        .actions
+        .iter()
+        .map(|action| match action {
+            Action::Start(promotion) => promotion.revision.bytes(),
+            _ => 0,
+        })
+        .sum();
+    assert!((1 << 20..=16 << 20).contains(&started), "{started} bytes are started");
+    let note = decision.notes.values().find(|note| note.reason == "TooManyPromotions");
+    assert!(note.is_some_and(|note| note.message.contains("split the pipeline")), "{:?}", decision.notes);
+}
+
+/// All targets of a pipeline prove the same revision, each at its own time.
+#[test]
+fn equal_proofs_of_all_targets_take_memory_once() {
+    let (pipeline, mut evidence) = (largest(), Evidence::default());
+    let first = &pipeline.environments[0];
+    for count in [1, 64, 128] {
+        let mut observed = ObservedTargets::default();
+        for target in &first.targets[..count] {
+            observed.insert(&first.name, target, shows("1.0.0", Health::Ready));
+        }
+        evidence = evidence.updated(&pipeline, &observed, 0, jiff::Timestamp::UNIX_EPOCH);
+    }
+    let proofs = first.targets.iter().map(|target| &evidence.of(&first.name, target)[0]);
+    let places = proofs.map(|proof| proof.revision.facets().next().unwrap().1.as_ptr());
+    assert_eq!(places.collect::<std::collections::BTreeSet<_>>().len(), 1);
+}
+
+#[test]
+fn a_target_with_a_long_revision_is_read_only_if_the_pipeline_tracks_less_of_it() {
+    let images = |length: usize| {
+        let image =
+            |n: usize| (Facet::Image(format!("registry.example.com/team/image-{n}")), "1".repeat(length));
+        (0..200).map(image).chain([(Facet::Source, "main@sha1:abc".to_string())]).collect()
+    };
+    let target = |length: usize| {
+        let mut target = shows("1.0.0", Health::Ready);
+        let member = Member {
+            facets: images(length),
+            default_facet: DefaultFacet::Images,
+            ..(*target.members[0]).clone()
+        };
+        target.members = vec![Arc::new(member)];
+        target
+    };
+    let fits = target(64).with_limited_revision(&[]);
+    assert_eq!(fits.error, None);
+    let too_long = target(128).with_limited_revision(&[]);
+    let why = too_long.error.unwrap();
+    assert!(
+        why.starts_with("its revision is too long: 200 values with ") && why.contains("spec.tracks"),
+        "{why}"
+    );
+    let tracked = target(128).with_limited_revision(&[Track::Facet(Facet::Source)]);
+    assert_eq!(tracked.error, None);
 }
