@@ -300,6 +300,9 @@ impl Store {
         let mut recorded = known.readable(records.iter().filter_map(stored).collect())?;
         let missing: Vec<Promotion> =
             records.iter().filter(|record| stored(record).is_none()).cloned().collect();
+        if let Some(why) = trigger::too_many(all, missing.len(), &revision) {
+            return Ok(Some(TriggerOutcome::Invalid(why)));
+        }
         let creations: Vec<_> = missing
             .into_iter()
             .map(|record| create_promotion(self.client.clone(), key.namespace.clone(), record))

@@ -10,8 +10,8 @@ use serde::Deserialize;
 use sluice_api::pipeline::Pipeline;
 use sluice_api::promotion::{Promotion, Trigger};
 use sluice_core::Revision;
-use sluice_core::decide::NewPromotion;
-use sluice_core::observed::is_tracked;
+use sluice_core::decide::{MAX_BYTES_OF_PROMOTIONS, NewPromotion};
+use sluice_core::observed::{MAX_REVISION_LEN, is_tracked};
 use sluice_core::pipeline::Environment;
 use sluice_core::promotion_name::trigger_name;
 use sluice_core::revision::{Facet, FacetKey};
@@ -179,7 +179,29 @@ pub fn requested_revision(shape: &BTreeSet<FacetKey>, request: &TriggerRequest) 
         check_value(facet, value)?;
     }
     let facets = shape.iter().map(|key| (key.clone(), values[&key.facet].to_string())).collect();
-    Revision::new(facets).ok_or_else(|| UNKNOWN_SHAPE.into())
+    let revision = Revision::new(facets).ok_or(UNKNOWN_SHAPE)?;
+    match revision.text_len() {
+        0..=MAX_REVISION_LEN => Ok(revision),
+        _ => Err(format!(
+            "the revision is too long: {} objects with these values have more than {} KiB; write shorter values, or give \
+             the pipeline fewer objects",
+            shape.len(),
+            MAX_REVISION_LEN >> 10
+        )),
+    }
+}
+
+/// Returns why the missing ones of these promotions must not be added to `all` promotions of the pipeline; `None` if they
+/// may.
+pub fn too_many(all: &[Promotion], missing: usize, revision: &Revision) -> Option<String> {
+    let texts =
+        |p: &Promotion| p.spec.facets.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
+    let bytes = all.iter().map(texts).sum::<usize>() + missing * revision.text_len();
+    (bytes > MAX_BYTES_OF_PROMOTIONS).then(|| {
+        "the promotions of this pipeline have more revisions than Sluice keeps: wait until earlier ones have ended, name \
+         fewer objects, or split the pipeline"
+            .into()
+    })
 }
 
 /// Returns the values that a request names by their facets.

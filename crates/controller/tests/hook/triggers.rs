@@ -1,6 +1,7 @@
 //! The requests of CI systems: which revisions fit a pipeline, what a repeated key means, and the promotions on a
 //! real API server.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -12,11 +13,12 @@ use axum::{Json, Router};
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 use sluice_api::Pipeline;
-use sluice_api::promotion::{Phase, Promotion};
+use sluice_api::promotion::{Phase, Promotion, PromotionSpec};
 use sluice_controller::hook::secret_names::trigger_secret;
 use sluice_controller::hook::trigger_request::{
-    TriggerRequest, check, check_names_pipeline, requested_revision, revision_shape,
+    TriggerRequest, check, check_names_pipeline, requested_revision, revision_shape, too_many,
 };
+use sluice_core::Revision;
 use sluice_testkit::{Scratch, eventually};
 use tokio::sync::Barrier;
 
@@ -53,6 +55,30 @@ fn found(pipeline: &Pipeline, body: &Value) -> Result<String, String> {
     revision_shape(pipeline)
         .and_then(|shape| requested_revision(&shape, &request(body.clone())))
         .map(|revision| revision.to_string())
+}
+
+/// A revision has a value for each of the objects that have proven one, and a call for each of 128 targets adds it.
+#[test]
+fn long_revisions_and_too_many_of_them_are_refused() {
+    let members = |count: usize| -> Value {
+        (0..count).map(|n| (format!("HelmRelease/app-{n}-{}:chart", "x".repeat(200)), json!("1"))).collect()
+    };
+    let one = json!({"revision": "1.2.3"});
+    let text = |count: usize| found(&pipeline(None, json!([]), proven(members(count))), &one);
+    assert_eq!(text(100), Ok("1.2.3".into()));
+    let why = text(200).unwrap_err();
+    assert!(
+        why.starts_with("the revision is too long: 200 objects") && why.contains("fewer objects"),
+        "{why}"
+    );
+
+    let facets: BTreeMap<String, String> = serde_json::from_value(members(100)).unwrap();
+    let revision = Revision::from_strings(&facets).unwrap();
+    let spec = PromotionSpec { facets, ..PromotionSpec::default() };
+    let all = |count: usize| vec![Promotion::new("p", spec.clone()); count];
+    assert_eq!(too_many(&all(500), 128, &revision), None);
+    let why = too_many(&all(700), 128, &revision).unwrap();
+    assert!(why.contains("wait until earlier ones have ended"), "{why}");
 }
 
 #[test]

@@ -30,7 +30,7 @@ use crate::promotion::{Phase, Promotion};
 
 /// The most bytes of the revisions of all promotions of a pipeline. Its owner chooses the size of a revision, the number of
 /// lanes, and how fast revisions follow each other.
-const MAX_BYTES_OF_PROMOTIONS: usize = 16 << 20;
+pub const MAX_BYTES_OF_PROMOTIONS: usize = 16 << 20;
 
 /// Decides what to do for a pipeline.
 pub fn decide(facts: Facts<'_>) -> Decision {
