@@ -115,7 +115,29 @@ impl ObservedTargets {
     }
 }
 
+impl MadeWorkload {
+    /// Returns about how many bytes of memory it takes.
+    pub fn bytes(&self) -> usize {
+        let images = self.images.iter().map(|image| size_of::<String>() + image.len()).sum::<usize>();
+        size_of::<Self>() + self.kind.len() + self.name.len() + self.message.len() + images
+    }
+}
+
 impl Member {
+    /// Returns about how many bytes of memory it takes.
+    pub fn bytes(&self) -> usize {
+        let facets = |facets: &BTreeMap<Facet, String>| -> usize {
+            let of = |(facet, value): (&Facet, &String)| {
+                size_of_val(facet) + 2 * size_of::<String>() + value.len()
+            };
+            facets.iter().map(of).sum()
+        };
+        let texts: usize =
+            [&self.kind, &self.name, &self.message, &self.version].map(String::len).iter().sum();
+        let workloads: usize = self.workloads.iter().map(MadeWorkload::bytes).sum();
+        size_of::<Self>() + texts + facets(&self.facets) + facets(&self.gave_up) + workloads
+    }
+
     /// Returns the facets that make the member's revision: those that the pipeline tracks, or the default one.
     fn tracked(&self, tracks: &[Track]) -> BTreeMap<Facet, String> {
         let pick = |wanted: &dyn Fn(&Facet) -> bool| -> BTreeMap<Facet, String> {
@@ -161,33 +183,10 @@ impl ObservedTarget {
         }
     }
 
-    /// Returns about how many bytes of memory it takes.
+    /// Returns about how many bytes of memory it takes if it shares no members with others.
     pub fn bytes(&self) -> usize {
-        let workload = |made: &MadeWorkload| {
-            size_of::<MadeWorkload>()
-                + made.kind.len()
-                + made.name.len()
-                + made.message.len()
-                + made.images.iter().map(|image| size_of::<String>() + image.len()).sum::<usize>()
-        };
-        let facets = |facets: &BTreeMap<Facet, String>| {
-            facets
-                .iter()
-                .map(|(facet, value)| size_of_val(facet) + 2 * size_of::<String>() + value.len())
-                .sum::<usize>()
-        };
-        let member = |member: &Member| {
-            size_of::<Member>()
-                + [&member.kind, &member.name, &member.message, &member.version]
-                    .map(String::len)
-                    .iter()
-                    .sum::<usize>()
-                + facets(&member.facets)
-                + facets(&member.gave_up)
-                + member.workloads.iter().map(workload).sum::<usize>()
-        };
         let error = self.error.as_ref().map_or(0, String::len);
-        size_of::<Self>() + error + self.members.iter().map(|shared| member(shared)).sum::<usize>()
+        size_of::<Self>() + error + self.members.iter().map(|member| member.bytes()).sum::<usize>()
     }
 
     /// Returns the worst health of its members, or Unknown if the target could not be read or has no members.

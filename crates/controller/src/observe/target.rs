@@ -155,13 +155,37 @@ fn members(
             query.cluster
         )));
     }
-    keys.into_iter().map(|key| known.member(key, query, cluster)).collect()
+    let (mut members, mut bytes) = (Vec::with_capacity(keys.len()), 0);
+    for key in keys {
+        let member = known.member(key, query, cluster)?;
+        bytes += member.bytes();
+        if bytes > MAX_TARGET_BYTES {
+            return Err(too_large(
+                &format!("the target in namespace {namespace} of {}", query.cluster),
+                MAX_TARGET_BYTES,
+            ));
+        }
+        members.push(member);
+    }
+    Ok(members)
+}
+
+/// Returns that something has workloads of too many bytes.
+fn too_large(what: &str, limit: usize) -> MembersError {
+    MembersError::Unreadable(format!(
+        "{what} is too large: its workloads, with the names of their images, take more than {} MiB; split it into several",
+        limit >> 20
+    ))
 }
 
 /// The most members that a target may have.
 const MAX_MEMBERS: usize = 256;
 /// The most workloads and Flux objects that a member may own.
 const MAX_OWNED: usize = 2000;
+/// The most bytes of the workloads of a member, and of all members of a target. Members that are nested in each other have the
+/// same workloads.
+const MAX_MEMBER_BYTES: usize = 4 << 20;
+const MAX_TARGET_BYTES: usize = 16 << 20;
 /// The most bytes of all image facets of a member.
 const MAX_IMAGES_BYTES: usize = 16 << 10;
 
@@ -254,6 +278,7 @@ fn member(
         cluster,
         worst: (flux.status.health, flux.status.message.clone()),
         workloads: Vec::new(),
+        bytes: 0,
         complete: true,
     };
     tree.add_owned(key, flux, &mut BTreeSet::from([key.clone()]), MAX_NESTING)?;
@@ -308,6 +333,8 @@ struct OwnedTree<'a> {
     /// was not observed is Progressing.
     worst: (Health, String),
     workloads: Vec<MadeWorkload>,
+    /// The bytes of the workloads.
+    bytes: usize,
     /// Whether all objects of the inventories were observed.
     complete: bool,
 }
@@ -381,7 +408,13 @@ impl OwnedTree<'_> {
         let WorkloadFact { status, images, .. } = workload;
         self.add_health(status.health, || format!("{kind} {name}: {}", status.message));
         let (health, message) = (status.health, status.message.clone());
-        self.workloads.push(MadeWorkload { kind, name, health, message, images: images.clone() });
+        let made = MadeWorkload { kind, name, health, message, images: images.clone() };
+        self.bytes += made.bytes();
+        if self.bytes > MAX_MEMBER_BYTES {
+            let what = format!("what owns {} {} on {}", made.kind, made.name, self.query.cluster);
+            return Err(too_large(&what, MAX_MEMBER_BYTES));
+        }
+        self.workloads.push(made);
         Ok(())
     }
 

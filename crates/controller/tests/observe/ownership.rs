@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use sluice_core::observed::Health::{Failed, Progressing, Ready};
 
 use crate::support::{
-    applied, by_app, condition, deployment, helm_release, kustomization, labelled, local, namespace, with,
+    applied, by_app, by_label, condition, deployment, helm_release, kustomization, labelled, local,
+    namespace, with,
 };
 
 /// A failed Deployment in the namespace of another user, with labels that name an owner which does not own it.
@@ -147,4 +148,43 @@ fn a_helm_release_that_does_not_wait_is_only_as_healthy_as_its_workloads() {
         let stuck = with(web.clone(), "status/conditions/1/reason", "ProgressDeadlineExceeded".into());
         assert_eq!(health(&member, &[stuck]), Failed, "{action}");
     }
+}
+
+/// A Deployment with 64 containers, whose images have long names.
+fn large_deployment(name: &str, by: (&str, &str, &str)) -> Value {
+    let containers: Vec<Value> = (0..64)
+        .map(|n| json!({"name": format!("c{n}"), "image": format!("{}:{n}", "x".repeat(900))}))
+        .collect();
+    with(deployment("apps", name, by, "web:1"), "spec/template/spec/containers", containers.into())
+}
+
+/// Returns Kustomizations of this application, each with Deployments of its own.
+fn large_members(members: usize, deployments: usize) -> Vec<Value> {
+    let mut objects = vec![namespace("apps")];
+    for m in 0..members {
+        let owner = format!("k{m}");
+        let names: Vec<String> = (0..deployments).map(|d| format!("{owner}-{d}")).collect();
+        let inventory: Vec<String> =
+            names.iter().map(|name| format!("apps_{name}_apps_Deployment")).collect();
+        let inventory: Vec<&str> = inventory.iter().map(String::as_str).collect();
+        let member = kustomization("apps", &owner, &inventory);
+        objects.push(labelled(member, "pipelines.weave.works/pipeline", "podinfo"));
+        objects.extend(names.iter().map(|name| large_deployment(name, ("kustomize", "apps", &owner))));
+    }
+    objects
+}
+
+#[test]
+fn a_target_with_workloads_of_many_bytes_is_not_read() {
+    let observed = |members, deployments| {
+        by_label("apps").tracking(&["source"]).observe(&local(&large_members(members, deployments))).error
+    };
+    assert_eq!(observed(2, 50), None);
+    let of_one = observed(1, 80).unwrap();
+    assert!(of_one.starts_with("what owns Deployment k0-") && of_one.contains("more than 4 MiB"), "{of_one}");
+    let of_all = observed(8, 50).unwrap();
+    assert!(
+        of_all.starts_with("the target in namespace apps of") && of_all.contains("more than 16 MiB"),
+        "{of_all}"
+    );
 }
