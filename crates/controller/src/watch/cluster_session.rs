@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::kubeconfig;
-use super::limit::{EventQueue, ObservedMemory, WatchLimits, WatchMemory};
+use super::limit::{EventQueue, ObservedMemory, TooLarge, WatchLimits, WatchMemory};
 use super::owned_read::OwnedReads;
 use super::parsed_object::UnreadableObject;
 use super::read_error::{self, ReadError};
@@ -497,12 +497,23 @@ impl WatchScope<'_> {
             if is_shown_only && is_left_out() {
                 return None;
             }
-            memory.add(fact.size(&key));
+            let size = fact.size(&key);
+            // Tenants share a cluster that is watched as a whole. Namespaces themselves have no namespace.
+            let is_shared = self.namespace.is_none() && !key.namespace.is_empty();
+            if is_shared && !memory.admits(&key.namespace, size) {
+                return None;
+            }
+            memory.add(size);
             Some((key, fact))
         };
         follow(api, None, limits, keep, |event| {
             let sent = match event {
-                ObjectEvent::Listed(all, _) => send(ClusterEvent::Listed(kind, namespace.clone(), all)),
+                ObjectEvent::Listed(mut all, _) => {
+                    let left_out = memory.namespaces_left_out();
+                    all.retain(|(key, _)| !left_out.contains(&key.namespace));
+                    send(ClusterEvent::Listed(kind, namespace.clone(), all))
+                        && left_out.into_iter().all(|namespace| self.report_left_out(namespace, &send))
+                }
                 ObjectEvent::Applied((key, fact)) => send(ClusterEvent::Applied(key, fact)),
                 ObjectEvent::Deleted(metadata)
                 | ObjectEvent::Unreadable(UnreadableObject { metadata, .. }) => {
@@ -513,6 +524,15 @@ impl WatchScope<'_> {
             continue_if_sent(sent)
         })
         .await
+    }
+
+    /// Reports that the objects of a namespace are left out, and returns whether it was sent.
+    fn report_left_out(&self, namespace: String, send: &impl SendEvent) -> bool {
+        let (kind, cluster) = (self.kind, &self.session.key);
+        let error = ReadError::TooLarge(TooLarge::Namespace);
+        let why = read_error::kind_message(cluster, kind, Some(&namespace), &error);
+        tracing::warn!(%cluster, namespace, error = %why, "the objects of a namespace are left out");
+        send(ClusterEvent::TooLarge(kind, Some(namespace), why))
     }
 
     /// Reports a failure, unless the watch will soon recover from it. Breaks if the watch must end.

@@ -2,7 +2,7 @@
 //! counts its answers in pieces. If a cluster sends more than clusters in real use do, the kind counts as too
 //! large, and Sluice stops reading it. The limits are generous: they only bound memory.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,6 +13,7 @@ use http_body_util::Limited;
 use kube::client::DynBody;
 use tokio::sync::Notify;
 
+use super::namespace_share::{NamespaceMemory, NamespaceShares};
 use super::relist::ScopeLists;
 use sluice_core::fleet::ClusterKey;
 
@@ -74,6 +75,9 @@ pub enum TooLarge {
          its share (--observed-memory)"
     )]
     All(usize),
+    /// The memory for the objects of one namespace of a cluster.
+    #[error("its objects take more than the share of a namespace in Sluice's memory")]
+    Namespace,
     /// The text of one answer.
     #[error("one of its answers has more than {} KiB", MAX_ANSWER_BYTES >> 10)]
     Answer,
@@ -173,7 +177,9 @@ impl WatchLimits {
     /// Whether the objects added since the last list exceed the memory. Only a new list shows how many of them
     /// Sluice still keeps.
     pub fn has_outgrown(&self) -> bool {
-        self.untrusted.as_ref().is_some_and(|untrusted| untrusted.memory.charge().is_err())
+        self.untrusted.as_ref().is_some_and(|untrusted| {
+            untrusted.memory.charge().is_err() || untrusted.memory.shares.needs_list()
+        })
     }
 
     /// Whether an object has too many values to be parsed.
@@ -274,12 +280,13 @@ impl ChangeCount {
 pub struct ObservedMemory {
     limit: usize,
     used: Mutex<HashMap<ClusterKey, usize>>,
+    namespaces: NamespaceMemory,
 }
 
 impl ObservedMemory {
     /// Returns an empty memory with this limit in bytes.
     pub fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { limit, used: Mutex::default() })
+        Arc::new(Self { limit, used: Mutex::default(), namespaces: NamespaceMemory::new(limit / 3) })
     }
 
     fn charge(&self, cluster: &ClusterKey, more: usize) -> Result<(), TooLarge> {
@@ -356,13 +363,24 @@ pub struct WatchMemory {
     charged: AtomicUsize,
     /// Whether objects that only views show are left out.
     leaves_out: AtomicBool,
+    shares: NamespaceShares,
 }
 
 impl WatchMemory {
     /// Returns a memory without objects.
     pub fn new(cluster: ClusterKey, observed: Arc<ObservedMemory>) -> Arc<Self> {
-        let (added, charged) = (AtomicUsize::default(), AtomicUsize::default());
-        Arc::new(Self { cluster, observed, added, charged, leaves_out: AtomicBool::default() })
+        let (added, charged, leaves_out, shares) = Default::default();
+        Arc::new(Self { cluster, observed, added, charged, leaves_out, shares })
+    }
+
+    /// Counts an object of a namespace, if the watch is about all namespaces. Returns false if the namespace has its share.
+    pub fn admits(&self, namespace: &str, bytes: usize) -> bool {
+        self.shares.admit((&self.observed.namespaces, &self.cluster), namespace, bytes)
+    }
+
+    /// Returns the namespaces that take more than their share, and whose objects are left out.
+    pub fn namespaces_left_out(&self) -> BTreeSet<String> {
+        self.shares.left_out()
     }
 
     /// Counts the bytes of an object that Sluice keeps.
@@ -383,10 +401,14 @@ impl WatchMemory {
 
     fn start_list(&self) {
         self.added.store(0, Ordering::Relaxed);
+        self.shares.start_list(&self.observed.namespaces, &self.cluster);
     }
 
     /// Charges the bytes that were added and are not charged yet.
     fn charge(&self) -> Result<(), TooLarge> {
+        if self.shares.are_exceeded(&self.observed.namespaces) {
+            return Err(TooLarge::Cluster((self.observed.limit / 3) >> 20));
+        }
         let added = self.added.load(Ordering::Relaxed);
         let charged = self.charged.load(Ordering::Relaxed);
         if added <= charged {
@@ -400,6 +422,7 @@ impl WatchMemory {
 
     /// Releases the charge for objects that are not in the new list.
     fn finish_list(&self) {
+        self.shares.finish_list();
         let needed = self.added.load(Ordering::Relaxed).next_multiple_of(CHARGE_BYTES);
         let charged = self.charged.load(Ordering::Relaxed);
         if charged > needed {
@@ -411,6 +434,7 @@ impl WatchMemory {
     /// Releases the whole charge: Sluice keeps none of the objects any more.
     pub fn clear(&self) {
         self.added.store(0, Ordering::Relaxed);
+        self.shares.clear(&self.observed.namespaces, &self.cluster);
         let charged = self.charged.swap(0, Ordering::Relaxed);
         self.observed.release(&self.cluster, charged);
     }

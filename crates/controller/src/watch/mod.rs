@@ -6,6 +6,7 @@ pub mod kubeconfig;
 pub mod limit;
 pub mod line;
 pub mod list;
+mod namespace_share;
 pub mod owned_read;
 pub mod parsed_object;
 pub mod read_error;

@@ -152,6 +152,10 @@ pub fn kind_message(key: &ClusterKey, kind: Kind, namespace: Option<&str>, error
             "{key} forbids Sluice to read {plural}{scope}: grant the verbs get, list and watch on {plural} (API group \
              {group:?}) to {user}"
         ),
+        ReadError::TooLarge(TooLarge::Namespace) => format!(
+            "{plural}{scope} of {key} are too large to watch: {}; reduce them, or raise --observed-memory",
+            TooLarge::Namespace
+        ),
         ReadError::TooLarge(limit) => format!(
             "{plural}{scope} of {key} are too large to watch: {limit}; reduce them, or allow {user} to read {plural} \
              in the targets' namespaces only"

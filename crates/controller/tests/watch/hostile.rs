@@ -128,7 +128,10 @@ fn answer(attack: Attack, request: &Request) -> Response {
             Bytes::from(vec![b'a'; 1 << 20]),
         )),
         (Attack::ManySmallObjects, _) => json_body(objects(|_| "{\"metadata\":{}}".into())),
-        (Attack::FatObjects, _) => json_body(objects(|n| deployment(n, &"x".repeat(4000)))),
+        (Attack::FatObjects, _) => json_body(objects(|n| {
+            deployment(n, &"x".repeat(4000))
+                .replace("\"namespace\":\"apps\"", &format!("\"namespace\":\"n{n}\""))
+        })),
         (Attack::Continue, _) => {
             json_body(Body::from(r#"{"metadata":{"resourceVersion":"5","continue":"again"},"items":[]}"#))
         }

@@ -91,7 +91,8 @@ impl ObservedCluster {
     pub fn kind_state(&self, kind: Kind, namespace: &str) -> Option<&KindState> {
         match self.kind_states.get(&(kind, None)) {
             Some(KindState::ByNamespace) => self.kind_states.get(&(kind, Some(namespace.into()))),
-            state => state,
+            // The objects of one namespace may be left out.
+            state => self.kind_states.get(&(kind, Some(namespace.into()))).or(state),
         }
     }
 
@@ -319,6 +320,9 @@ impl ObservedCluster {
         facts: Vec<(ObjectKey, Fact)>,
     ) -> AffectedTargets {
         let affected = self.replace(kind, scope.as_deref(), facts);
+        if scope.is_none() {
+            self.kind_states.retain(|(of, scope), _| *of != kind || scope.is_none());
+        }
         match self.set_kind_state(kind, scope, KindState::Listed) {
             AffectedTargets::All => AffectedTargets::All,
             _ if affected.is_empty() => AffectedTargets::None,

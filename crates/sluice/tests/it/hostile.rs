@@ -115,7 +115,14 @@ fn answer(attack: &str, request: &Request) -> Response {
         }
         ("object", _) if !watched => endless(LIST, || "[[".repeat(1 << 19)),
         ("objects", _) if !watched => endless(LIST, || "{\"metadata\":{}},".repeat(10_000)),
-        ("kept", _) if !watched => endless(LIST, move || many(4000, ("", ","))),
+        ("kept", _) if !watched => {
+            let mut n = 0;
+            // Each in a namespace of its own: those of one namespace would be left out.
+            endless(LIST, move || {
+                n += 100;
+                (n - 100..n).map(|n| release(&format!("n{n}"), n, 4000) + ",").collect()
+            })
+        }
         ("slow", _) => {
             let drip = iter(0..).then(|_| async {
                 tokio::time::sleep(Duration::from_secs(1)).await;

@@ -1,6 +1,6 @@
 //! The facts of a Kustomization.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kube::ResourceExt;
 use sluice_api::flux::{HealthCheck, Kustomization};
@@ -50,8 +50,7 @@ pub fn facts(object: &Kustomization) -> Fact {
         chart: None,
         content: text(&object.spec.path),
         attempted: status.last_attempted_revision.as_deref().map(text).unwrap_or_default(),
-        covers_owned: object.spec.wait
-            || inventory.iter().all(|owned| is_checked(owned, &object.spec.health_checks)),
+        covers_owned: object.spec.wait || are_checked(inventory.iter(), &object.spec.health_checks),
         owned: Owned::Inventory(inventory),
         release: release(object),
         invalid,
@@ -61,8 +60,10 @@ pub fn facts(object: &Kustomization) -> Fact {
     }))
 }
 
-fn is_checked(owned: &ObjectKey, checks: &[HealthCheck]) -> bool {
-    checks
-        .iter()
-        .any(|c| c.kind == owned.kind.name() && c.name == owned.name && c.namespace == owned.namespace)
+/// Returns true if Flux checks the health of all objects. Both lists can have thousands of entries.
+fn are_checked<'a>(mut inventory: impl Iterator<Item = &'a ObjectKey>, checks: &[HealthCheck]) -> bool {
+    let checked: BTreeSet<(&str, &str, &str)> =
+        checks.iter().map(|c| (c.kind.as_str(), c.namespace.as_str(), c.name.as_str())).collect();
+    inventory
+        .all(|owned| checked.contains(&(owned.kind.name(), owned.namespace.as_str(), owned.name.as_str())))
 }
