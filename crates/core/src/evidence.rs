@@ -90,10 +90,9 @@ impl Evidence {
             for target in &environment.targets {
                 let mut list = self.of(&environment.name, target).to_vec();
                 let shown = observed.target(&environment.name, target);
-                if let Some(revision) = shown.and_then(|t| t.proves(&pipeline.tracks)) {
-                    if list.last().is_none_or(|proof| proof.revision != revision) {
-                        append(&mut list, self.shared(revision, &mut shared), &mut next, now);
-                    }
+                let proven = shown.and_then(|t| t.proves(&pipeline.tracks));
+                if let Some(revision) = proven.filter(|new| list.last().is_none_or(|p| p.revision != *new)) {
+                    append(&mut list, self.shared(revision, &mut shared), &mut next, now);
                 }
                 evidence.insert(&environment.name, target, list);
             }

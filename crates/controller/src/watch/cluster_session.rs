@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{ApiResource, DynamicObject, ObjectMeta};
+use kube::api::{ApiResource, ObjectMeta};
 use kube::core::{DynamicResourceScope, Object};
 use kube::{Api, Client, Resource};
-use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
@@ -20,6 +20,7 @@ use super::kubeconfig;
 use super::limit::{EventQueue, ObservedMemory, TooLarge, WatchLimits, WatchMemory};
 use super::owned_read::OwnedReads;
 use super::parsed_object::UnreadableObject;
+use super::probe::{may_list_all, probe};
 use super::read_error::{self, ReadError};
 use super::relist::{Lists, ScopeLists};
 use super::served;
@@ -30,8 +31,6 @@ use sluice_core::fleet::{ClusterEvent, ClusterKey, Fact, Kind, ObjectKey};
 
 /// The pause between two probes of a cluster.
 const PROBE_INTERVAL: Duration = Duration::from_secs(10);
-/// The limit for the answer to a probe.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause between a failed probe and the second one, which decides whether the cluster is lost.
 const SECOND_PROBE_AFTER: Duration = Duration::from_secs(1);
 /// The pause before the next try after an error.
@@ -584,27 +583,4 @@ fn continue_if_sent(sent: bool) -> ControlFlow<ScopeEnd> {
 fn deleted_key(kind: Kind, metadata: ObjectMeta) -> Option<ObjectKey> {
     let (namespace, name) = (metadata.namespace.unwrap_or_default(), metadata.name.unwrap_or_default());
     Some(ObjectKey { kind, namespace, name }).filter(metadata::is_valid_name)
-}
-
-/// Whether the user may list the objects of the whole cluster.
-async fn may_list_all(client: &Client, resource: &ApiResource) -> bool {
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), resource);
-    let path = format!("{}?limit=1", api.resource_url());
-    let answer = tokio::time::timeout(PROBE_TIMEOUT, served::read::<IgnoredAny>(client, &path)).await;
-    matches!(answer, Ok(Ok(_)))
-}
-
-/// Checks that a cluster answers.
-async fn probe(client: &Client) -> Result<(), ReadError> {
-    match tokio::time::timeout(PROBE_TIMEOUT, served::read::<IgnoredAny>(client, "/version")).await {
-        Ok(Ok(_)) => Ok(()),
-        // A user who may not read the version may still read the objects.
-        Ok(Err(error)) => match ReadError::from(&error) {
-            ReadError::Forbidden(_) => Ok(()),
-            error => Err(error),
-        },
-        Err(_) => {
-            Err(ReadError::Unreachable(format!("no answer within {} seconds", PROBE_TIMEOUT.as_secs())))
-        }
-    }
 }

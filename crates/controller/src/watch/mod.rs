@@ -9,6 +9,7 @@ pub mod list;
 mod namespace_share;
 pub mod owned_read;
 pub mod parsed_object;
+mod probe;
 pub mod read_error;
 mod read_slots;
 pub mod relist;
