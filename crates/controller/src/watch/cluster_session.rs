@@ -496,14 +496,9 @@ impl WatchScope<'_> {
             if is_shown_only && is_left_out() {
                 return None;
             }
-            let size = fact.size(&key);
             // Tenants share a cluster that is watched as a whole. Namespaces themselves have no namespace.
             let is_shared = self.namespace.is_none() && !key.namespace.is_empty();
-            if is_shared && !memory.admits(&key.namespace, size) {
-                return None;
-            }
-            memory.add(size);
-            Some((key, fact))
+            memory.admits(&key, fact.size(&key), is_shared).then_some((key, fact))
         };
         follow(api, None, limits, keep, |event| {
             let sent = match event {
@@ -515,9 +510,11 @@ impl WatchScope<'_> {
                 }
                 ObjectEvent::Applied((key, fact)) => send(ClusterEvent::Applied(key, fact)),
                 ObjectEvent::Deleted(metadata)
-                | ObjectEvent::Unreadable(UnreadableObject { metadata, .. }) => {
-                    deleted_key(kind, metadata).is_none_or(|key| send(ClusterEvent::Deleted(key)))
-                }
+                | ObjectEvent::Unreadable(UnreadableObject { metadata, .. }) => deleted_key(kind, metadata)
+                    .is_none_or(|key| {
+                        memory.forget(&key);
+                        send(ClusterEvent::Deleted(key))
+                    }),
                 ObjectEvent::Failed(failure) => return self.report_failure(&failure, &send),
             };
             continue_if_sent(sent)

@@ -13,9 +13,9 @@ use http_body_util::Limited;
 use kube::client::DynBody;
 use tokio::sync::Notify;
 
-use super::namespace_share::{NamespaceMemory, NamespaceShares};
+use super::namespace_share::{Admission, NamespaceMemory, NamespaceShares};
 use super::relist::ScopeLists;
-use sluice_core::fleet::ClusterKey;
+use sluice_core::fleet::{ClusterKey, ObjectKey};
 
 /// The most bytes of one object. By default etcd accepts 1.5 MiB, and API servers accept 3 MiB.
 pub const MAX_OBJECT_BYTES: usize = 4 << 20;
@@ -174,8 +174,7 @@ impl WatchLimits {
         ChangeCount { limited: self.untrusted.is_some(), left: MAX_BURST, updated: Instant::now() }
     }
 
-    /// Whether the objects added since the last list exceed the memory. Only a new list shows how many of them
-    /// Sluice still keeps.
+    /// Whether the objects exceed the memory. Only a new list shows which of them are kept.
     pub fn has_outgrown(&self) -> bool {
         self.untrusted.as_ref().is_some_and(|untrusted| {
             untrusted.memory.charge().is_err() || untrusted.memory.shares.needs_list()
@@ -352,13 +351,12 @@ fn group(key: &ClusterKey) -> Option<&str> {
     }
 }
 
-/// The memory for the objects of one watch, in bytes. A changed object is counted like a new one, so the sum since the
-/// last list may be too high. If the sum exceeds the limit, Sluice lists the objects again to count them exactly.
+/// The memory for the objects of one watch, in bytes.
 #[derive(Debug)]
 pub struct WatchMemory {
     cluster: ClusterKey,
     observed: Arc<ObservedMemory>,
-    /// The bytes that were added since the last list began.
+    /// The bytes of the objects that are kept; during a list, of those that have arrived.
     added: AtomicUsize,
     charged: AtomicUsize,
     /// Whether objects that only views show are left out.
@@ -373,19 +371,31 @@ impl WatchMemory {
         Arc::new(Self { cluster, observed, added, charged, leaves_out, shares })
     }
 
-    /// Counts an object of a namespace, if the watch is about all namespaces. Returns false if the namespace has its share.
-    pub fn admits(&self, namespace: &str, bytes: usize) -> bool {
-        self.shares.admit((&self.observed.namespaces, &self.cluster), namespace, bytes)
+    /// Counts an object, in place of an earlier state of it. Returns false if it is left out, because its namespace has more
+    /// than its share. Only the namespaces of a watch of the whole cluster have shares (`is_shared`).
+    pub fn admits(&self, key: &ObjectKey, bytes: usize, is_shared: bool) -> bool {
+        let (admission, more) = match self.shares.admit(self.all(), key, bytes, is_shared) {
+            kept @ Admission::Kept(_) => (kept, bytes),
+            left_out @ Admission::LeftOut(_) => (left_out, 0),
+        };
+        let (Admission::Kept(less) | Admission::LeftOut(less)) = admission;
+        self.added.fetch_add(more, Ordering::Relaxed);
+        self.added.fetch_sub(less, Ordering::Relaxed);
+        matches!(admission, Admission::Kept(_))
+    }
+
+    /// Counts that an object is gone.
+    pub fn forget(&self, key: &ObjectKey) {
+        self.added.fetch_sub(self.shares.forget(self.all(), key), Ordering::Relaxed);
+    }
+
+    fn all(&self) -> (&NamespaceMemory, &ClusterKey) {
+        (&self.observed.namespaces, &self.cluster)
     }
 
     /// Returns the namespaces that take more than their share, and whose objects are left out.
     pub fn namespaces_left_out(&self) -> BTreeSet<String> {
         self.shares.left_out()
-    }
-
-    /// Counts the bytes of an object that Sluice keeps.
-    pub fn add(&self, bytes: usize) {
-        self.added.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Whether there is memory for an object that only views show. Logs when the memory is used up.
@@ -401,12 +411,12 @@ impl WatchMemory {
 
     fn start_list(&self) {
         self.added.store(0, Ordering::Relaxed);
-        self.shares.start_list(&self.observed.namespaces, &self.cluster);
+        self.shares.start_list(self.all());
     }
 
     /// Charges the bytes that were added and are not charged yet.
     fn charge(&self) -> Result<(), TooLarge> {
-        if self.shares.are_exceeded(&self.observed.namespaces) {
+        if self.shares.are_exceeded() {
             return Err(TooLarge::Cluster((self.observed.limit / 3) >> 20));
         }
         let added = self.added.load(Ordering::Relaxed);
@@ -422,7 +432,7 @@ impl WatchMemory {
 
     /// Releases the charge for objects that are not in the new list.
     fn finish_list(&self) {
-        self.shares.finish_list();
+        self.shares.finish_list(self.all());
         let needed = self.added.load(Ordering::Relaxed).next_multiple_of(CHARGE_BYTES);
         let charged = self.charged.load(Ordering::Relaxed);
         if charged > needed {
@@ -434,7 +444,7 @@ impl WatchMemory {
     /// Releases the whole charge: Sluice keeps none of the objects any more.
     pub fn clear(&self) {
         self.added.store(0, Ordering::Relaxed);
-        self.shares.clear(&self.observed.namespaces, &self.cluster);
+        self.shares.clear(self.all());
         let charged = self.charged.swap(0, Ordering::Relaxed);
         self.observed.release(&self.cluster, charged);
     }
@@ -502,8 +512,16 @@ pub fn limit_errors(response: Response<Box<DynBody>>) -> Response<Box<DynBody>> 
 #[cfg(test)]
 mod tests {
     use futures::FutureExt;
+    use sluice_core::fleet::Kind;
 
     use super::*;
+
+    /// Adds an object.
+    fn add(memory: &WatchMemory, bytes: usize) {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let name = NEXT.fetch_add(1, Ordering::Relaxed).to_string();
+        memory.admits(&ObjectKey { kind: Kind::Namespace, namespace: String::new(), name }, bytes, false);
+    }
 
     #[test]
     fn a_third_of_the_memory_is_reserved_for_objects_that_decisions_need() {
@@ -512,14 +530,14 @@ mod tests {
         let memories = ["a", "b", "c", "d"].map(|name| WatchMemory::new(cluster(name), observed.clone()));
         for memory in &memories {
             while memory.has_room_to_show() {
-                memory.add(64 << 10);
+                add(memory, 64 << 10);
                 memory.charge().unwrap();
             }
         }
         assert!(observed.used() <= (6 << 20) + (256 << 10), "{}", observed.used());
         // On each cluster there is memory for objects that decisions need.
         for memory in &memories[..3] {
-            memory.add(512 << 10);
+            add(memory, 512 << 10);
             memory.charge().unwrap();
             assert!(!memory.has_room_to_show());
         }
@@ -533,7 +551,7 @@ mod tests {
             let mut shown = 0;
             memory.start_list();
             while shown < 100 && memory.has_room_to_show() {
-                memory.add(64 << 10);
+                add(&memory, 64 << 10);
                 memory.charge().unwrap();
                 shown += 1;
             }
@@ -553,7 +571,7 @@ mod tests {
         };
         let hostile = ["a", "b", "c"].map(|name| WatchMemory::new(cluster("eve", name), observed.clone()));
         for memory in &hostile {
-            memory.add(2 << 20);
+            add(memory, 2 << 20);
             memory.charge().unwrap();
         }
         assert!(hostile.iter().all(|memory| !memory.has_room_to_show()));

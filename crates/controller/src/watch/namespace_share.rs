@@ -2,19 +2,18 @@
 //! create objects in its namespaces. If the objects of one namespace take too much, they are left out, and not those
 //! of others.
 
+use std::collections::hash_map::RandomState;
 use std::collections::{BTreeSet, HashMap};
+use std::hash::BuildHasher;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use sluice_core::fleet::ClusterKey;
+use sluice_core::fleet::{ClusterKey, ObjectKey};
 
 /// After how long the objects are listed again while a namespace is left out, which may have fewer objects by then.
 const LEFT_OUT_FOR: Duration = Duration::from_secs(600);
-
-/// How many namespaces are left out. If there are more, or if their objects take many times the memory of the cluster, the
-/// kind counts as too large.
+/// How many namespaces are left out. If there are more, the kind counts as too large.
 const MAX_LEFT_OUT: usize = 256;
-const MAX_BYTES_LEFT_OUT: usize = 4;
 
 /// The memory that the namespaces of all clusters use, in bytes.
 #[derive(Debug)]
@@ -29,17 +28,26 @@ impl NamespaceMemory {
         Self { limit, used: Mutex::default() }
     }
 
-    /// Adds bytes of a namespace. Returns false, and adds nothing, if the namespace has its share: half of the memory of
-    /// the cluster; once three quarters are in use, an equal part of the rest.
-    fn add(&self, cluster: &ClusterKey, namespace: &str, bytes: usize) -> bool {
+    /// Replaces `less` bytes of a namespace by `more`. Returns false, and changes nothing, if the namespace `is_shared` and
+    /// would have more than its share: half of the memory of the cluster; once three quarters are in use, an equal part of
+    /// the rest.
+    fn change(
+        &self,
+        (cluster, namespace): (&ClusterKey, &str),
+        less: usize,
+        more: usize,
+        is_shared: bool,
+    ) -> bool {
         let mut all = lock(&self.used);
         let used = all.entry(cluster.clone()).or_default();
-        let of_namespace = used.get(namespace).copied().unwrap_or_default() + bytes;
-        let of_cluster = used.values().sum::<usize>() + bytes;
+        let before = used.get(namespace).copied().unwrap_or_default();
+        let of_namespace = before.saturating_sub(less) + more;
+        let of_cluster = used.values().sum::<usize>() - before + of_namespace;
         let count = used.len() + usize::from(!used.contains_key(namespace));
         let is_scarce = of_cluster > self.limit / 4 * 3;
         let share = if is_scarce { self.limit / 4 / count } else { self.limit / 2 };
-        let has_room = of_namespace <= share;
+        // An object that does not grow is kept.
+        let has_room = !is_shared || of_namespace <= share || more <= less;
         if has_room {
             used.insert(namespace.into(), of_namespace);
         }
@@ -61,50 +69,88 @@ impl NamespaceMemory {
     }
 }
 
+/// The sizes of objects in bytes, by namespace and a hash of the name.
+type Sizes = HashMap<String, HashMap<u64, usize>>;
+
 /// What the namespaces use by the objects of one watch.
 #[derive(Debug, Default)]
 pub(super) struct NamespaceShares(Mutex<Shares>);
 
 #[derive(Debug, Default)]
 struct Shares {
-    /// The bytes that were added since the last list began. A changed object is counted like a new one.
-    added: HashMap<String, usize>,
+    hasher: RandomState,
+    kept: Sizes,
+    /// The objects of the list before, until the list in progress has them or ends.
+    outdated: Sizes,
     /// The namespaces whose objects are left out.
     left_out: BTreeSet<String>,
-    /// The bytes of the objects that are left out.
-    bytes_left_out: usize,
     is_listing: bool,
-    /// Whether a namespace has its share, counted with the changes since the last list.
+    /// Whether a namespace has more than its share since the last list.
     is_over: bool,
     last_list: Option<Instant>,
 }
 
+impl Shares {
+    fn id(&self, key: &ObjectKey) -> u64 {
+        self.hasher.hash_one(&key.name)
+    }
+}
+
+/// What becomes of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Admission {
+    /// It is kept, in place of an earlier state of so many bytes.
+    Kept(usize),
+    /// It is left out, with all objects of its namespace, which had so many bytes.
+    LeftOut(usize),
+}
+
 impl NamespaceShares {
-    /// Counts an object of a namespace, and returns whether it is kept.
+    /// Counts an object, which takes the place of an earlier state of it. If the namespace then has more than its share, and
+    /// `is_shared`, its objects are left out.
     pub(super) fn admit(
         &self,
         (all, cluster): (&NamespaceMemory, &ClusterKey),
-        namespace: &str,
+        key: &ObjectKey,
         bytes: usize,
-    ) -> bool {
+        is_shared: bool,
+    ) -> Admission {
         let mut shares = lock(&self.0);
+        let namespace = &key.namespace;
         if shares.left_out.contains(namespace) {
-            shares.bytes_left_out += bytes;
-            return false;
+            return Admission::LeftOut(0);
         }
-        if all.add(cluster, namespace, bytes) {
-            *shares.added.entry(namespace.into()).or_default() += bytes;
-            return true;
+        let id = shares.id(key);
+        let take = |sizes: &mut Sizes| sizes.get_mut(namespace).and_then(|of| of.remove(&id)).unwrap_or(0);
+        let (less, outdated) = (take(&mut shares.kept), take(&mut shares.outdated));
+        if all.change((cluster, namespace), less + outdated, bytes, is_shared) {
+            shares.kept.entry(namespace.clone()).or_default().insert(id, bytes);
+            return Admission::Kept(less);
         }
         if !shares.is_listing {
-            // Only a new list shows how much the objects of the namespace take now.
+            // A new list leaves the namespace out. Until then, the earlier state counts.
             shares.is_over = true;
-            return true;
+            shares.kept.entry(namespace.clone()).or_default().insert(id, less);
+            return Admission::LeftOut(0);
         }
-        let less = shares.added.remove(namespace).unwrap_or_default();
-        all.release(cluster, namespace, less);
-        shares.left_out.insert(namespace.into());
-        false
+        let sum = |of: Option<HashMap<u64, usize>>| of.iter().flat_map(HashMap::values).sum::<usize>();
+        let (kept, old) = (sum(shares.kept.remove(namespace)), sum(shares.outdated.remove(namespace)));
+        all.release(cluster, namespace, less + outdated + kept + old);
+        shares.left_out.insert(namespace.clone());
+        Admission::LeftOut(less + kept)
+    }
+
+    /// Counts that an object is gone. Returns its bytes.
+    pub(super) fn forget(&self, (all, cluster): (&NamespaceMemory, &ClusterKey), key: &ObjectKey) -> usize {
+        let mut shares = lock(&self.0);
+        let id = shares.id(key);
+        let Some(of_namespace) = shares.kept.get_mut(&key.namespace) else { return 0 };
+        let bytes = of_namespace.remove(&id).unwrap_or(0);
+        if of_namespace.is_empty() {
+            shares.kept.remove(&key.namespace);
+        }
+        all.release(cluster, &key.namespace, bytes);
+        bytes
     }
 
     /// Returns the namespaces whose objects are left out.
@@ -112,10 +158,9 @@ impl NamespaceShares {
         lock(&self.0).left_out.clone()
     }
 
-    /// Whether so much is left out that the kind is too large.
-    pub(super) fn are_exceeded(&self, all: &NamespaceMemory) -> bool {
-        let shares = lock(&self.0);
-        shares.left_out.len() > MAX_LEFT_OUT || shares.bytes_left_out / MAX_BYTES_LEFT_OUT > all.limit
+    /// Whether so many namespaces are left out that the kind is too large.
+    pub(super) fn are_exceeded(&self) -> bool {
+        lock(&self.0).left_out.len() > MAX_LEFT_OUT
     }
 
     /// Whether only a new list shows which objects are kept.
@@ -125,22 +170,31 @@ impl NamespaceShares {
         shares.is_over || (is_old && !shares.left_out.is_empty())
     }
 
-    pub(super) fn start_list(&self, all: &NamespaceMemory, cluster: &ClusterKey) {
-        self.clear(all, cluster);
-        lock(&self.0).is_listing = true;
+    pub(super) fn start_list(&self, (all, cluster): (&NamespaceMemory, &ClusterKey)) {
+        let mut shares = lock(&self.0);
+        release_all((all, cluster), std::mem::take(&mut shares.outdated));
+        shares.outdated = std::mem::take(&mut shares.kept);
+        shares.left_out.clear();
+        (shares.is_listing, shares.is_over) = (true, false);
     }
 
-    pub(super) fn finish_list(&self) {
+    pub(super) fn finish_list(&self, (all, cluster): (&NamespaceMemory, &ClusterKey)) {
         let mut shares = lock(&self.0);
+        release_all((all, cluster), std::mem::take(&mut shares.outdated));
         (shares.is_listing, shares.last_list) = (false, Some(Instant::now()));
     }
 
     /// Releases what all namespaces use by the objects of the watch.
-    pub(super) fn clear(&self, all: &NamespaceMemory, cluster: &ClusterKey) {
+    pub(super) fn clear(&self, (all, cluster): (&NamespaceMemory, &ClusterKey)) {
         let shares = std::mem::take(&mut *lock(&self.0));
-        for (namespace, bytes) in &shares.added {
-            all.release(cluster, namespace, *bytes);
-        }
+        release_all((all, cluster), shares.outdated);
+        release_all((all, cluster), shares.kept);
+    }
+}
+
+fn release_all((all, cluster): (&NamespaceMemory, &ClusterKey), sizes: Sizes) {
+    for (namespace, of) in &sizes {
+        all.release(cluster, namespace, of.values().sum());
     }
 }
 
@@ -150,23 +204,33 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use sluice_core::fleet::Kind;
+
     use super::*;
 
     const HUB: ClusterKey = ClusterKey::Local;
 
+    fn key(namespace: &str, n: usize) -> ObjectKey {
+        ObjectKey { kind: Kind::Deployment, namespace: namespace.into(), name: format!("web-{n}") }
+    }
+
     /// Lists objects of 1 KiB: this many of each namespace.
     fn list(shares: &NamespaceShares, all: &NamespaceMemory, objects: &[(&str, usize)]) {
-        shares.start_list(all, &HUB);
+        shares.start_list((all, &HUB));
         for (namespace, count) in objects {
-            for _ in 0..*count {
-                shares.admit((all, &HUB), namespace, 1 << 10);
+            for n in 0..*count {
+                shares.admit((all, &HUB), &key(namespace, n), 1 << 10, true);
             }
         }
-        shares.finish_list();
+        shares.finish_list((all, &HUB));
     }
 
     fn left_out(shares: &NamespaceShares) -> Vec<String> {
         shares.left_out().into_iter().collect()
+    }
+
+    fn used(all: &NamespaceMemory) -> usize {
+        lock(&all.used).values().flat_map(HashMap::values).sum()
     }
 
     #[test]
@@ -175,40 +239,49 @@ mod tests {
         let [deployments, releases] = [NamespaceShares::default(), NamespaceShares::default()];
         list(&deployments, &all, &[("eve-1", 10_000), ("eve-2", 10_000), ("eve-3", 500), ("apps", 40)]);
         assert_eq!(left_out(&deployments), ["eve-1", "eve-2"]);
+        assert_eq!(used(&all), 540 << 10);
         // Another kind is counted with it.
         list(&releases, &all, &[("apps", 40), ("eve-3", 10_000), ("shop", 40)]);
         assert_eq!(left_out(&releases), ["eve-3"]);
+        // The objects of a list count until the next list has ended.
+        list(&deployments, &all, &[("eve-1", 300), ("apps", 40)]);
+        assert_eq!(left_out(&deployments), ["eve-1"]);
         list(&deployments, &all, &[("eve-1", 300), ("apps", 40)]);
         assert!(left_out(&deployments).is_empty(), "it has fewer objects now");
+        [deployments, releases].iter().for_each(|shares| shares.clear((&all, &HUB)));
+        assert_eq!(used(&all), 0);
     }
 
     #[test]
-    fn the_kind_is_too_large_if_very_much_is_left_out() {
+    fn the_kind_is_too_large_if_very_many_namespaces_are_left_out() {
         let all = NamespaceMemory::new(1 << 20);
         let shares = NamespaceShares::default();
-        list(&shares, &all, &[("eve", 4000)]);
-        assert!(!shares.are_exceeded(&all));
-        list(&shares, &all, &[("eve", 5000)]);
-        assert!(shares.are_exceeded(&all));
+        list(&shares, &all, &[("eve", 100_000)]);
+        assert!(!shares.are_exceeded(), "one namespace does not count, whatever it has");
         let names: Vec<String> = (0..2000).map(|n| format!("n{n}")).collect();
         let objects: Vec<(&str, usize)> = names.iter().map(|name| (name.as_str(), 1)).collect();
         list(&shares, &all, &objects);
-        assert!(shares.are_exceeded(&all));
+        assert!(shares.are_exceeded());
     }
 
     #[test]
-    fn changes_of_objects_start_a_new_list_and_leave_nothing_out() {
+    fn changes_of_objects_start_no_list_and_more_objects_do() {
         let all = NamespaceMemory::new(1 << 20);
         let shares = NamespaceShares::default();
         list(&shares, &all, &[("apps", 100)]);
+        for n in 0..10_000 {
+            let change = shares.admit((&all, &HUB), &key("apps", n % 100), 1 << 10, true);
+            assert_eq!(change, Admission::Kept(1 << 10));
+        }
         assert!(!shares.needs_list());
-        for _ in 0..1000 {
-            assert!(shares.admit((&all, &HUB), "apps", 1 << 10));
+        assert_eq!(shares.forget((&all, &HUB), &key("apps", 0)), 1 << 10);
+        assert_eq!(used(&all), 99 << 10);
+        for n in 0..1000 {
+            shares.admit((&all, &HUB), &key("apps", n), 1 << 10, true);
         }
         assert!(shares.needs_list() && left_out(&shares).is_empty());
-        list(&shares, &all, &[("apps", 100)]);
-        assert!(!shares.needs_list() && left_out(&shares).is_empty());
-        shares.clear(&all, &HUB);
-        assert!(lock(&all.used).is_empty());
+        list(&shares, &all, &[("apps", 1000)]);
+        assert!(!shares.needs_list());
+        assert_eq!(left_out(&shares), ["apps"]);
     }
 }
