@@ -46,6 +46,8 @@ const MAX_ROUND_PAUSE: Duration = Duration::from_secs(5);
 /// How long pipelines are reconciled before the loop takes in new inputs, so that a namespace with many pipelines
 /// does not delay the events of another one.
 const RECONCILE_SLICE: Duration = Duration::from_millis(20);
+/// How long the reconciliation of one pipeline may take before the pipeline rests. Ordinary ones take less than a millisecond.
+const LONG_RECONCILE: Duration = Duration::from_millis(100);
 /// How many inputs are taken in before pipelines are reconciled.
 const MAX_INPUTS: usize = 512;
 
@@ -152,7 +154,12 @@ impl Runtime {
             self.step(Input::Tick);
             let begun = Instant::now();
             while self.state.queued() > 0 && begun.elapsed() < RECONCILE_SLICE {
+                let reconciled = Instant::now();
                 self.step(Input::Reconcile);
+                let took = reconciled.elapsed();
+                if took > LONG_RECONCILE {
+                    self.step(Input::ReconcileTook(took));
+                }
             }
             if may_change {
                 self.snapshots.note_change();

@@ -34,6 +34,8 @@ pub(super) struct PipelineEntry {
     pub edited: bool,
     /// When it was queued; `None` if it is not queued.
     pub enqueued: Option<Instant>,
+    /// Until when it is not reconciled again, because the last time took long; `None` if it may be.
+    pub rests_until: Option<Instant>,
     /// When an event about each of its clusters was last sent.
     pub cluster_events: BTreeMap<ClusterKey, Instant>,
     /// The promotions that could not be recorded, by name.

@@ -1,5 +1,7 @@
 //! What the state reacts to.
 
+use std::time::Duration;
+
 use sluice_api::{GitopsCluster, Pipeline, Promotion};
 
 use crate::act::EndedJob;
@@ -50,4 +52,6 @@ pub enum Input {
     Tick,
     /// The loop has time to reconcile the next pipeline of the queue.
     Reconcile,
+    /// The last [`Input::Reconcile`] has taken so long that others had to wait.
+    ReconcileTook(Duration),
 }

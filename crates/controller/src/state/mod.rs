@@ -19,6 +19,7 @@ mod properties;
 mod reconcile;
 mod reconcile_queue;
 mod records;
+mod rest;
 mod shards;
 mod shown;
 #[cfg(test)]
@@ -123,6 +124,7 @@ pub struct State {
     promotions_watched_to: u64,
     queue: ReconcileQueue,
     timers: Timers,
+    last_reconciled: Option<PipelineKey>,
 }
 
 /// A GitopsCluster.
@@ -166,6 +168,7 @@ impl State {
             listed_at: (0, 0),
             promotions_watched_to: 0,
             queue: ReconcileQueue::default(),
+            last_reconciled: None,
             timers: Timers::default(),
         }
     }
@@ -190,6 +193,7 @@ impl State {
             Input::ApprovalPolicy(gap) => self.approval_policy_checked(gap),
             Input::Tick => self.tick(),
             Input::Reconcile => self.reconcile_next(),
+            Input::ReconcileTook(time) => self.rest(time),
         }
         std::mem::take(&mut self.effects)
     }
@@ -226,7 +230,10 @@ impl State {
 
     fn tick(&mut self) {
         for key in self.timers.expired(self.now.instant) {
-            self.queue.insert(key);
+            match self.rests_until(&key) {
+                Some(until) => self.timers.set(&key, until),
+                None => self.queue.insert(key),
+            }
         }
         self.settle_shards();
     }
@@ -243,6 +250,7 @@ impl State {
                 self.count(MetricUpdate::Reconciled);
                 // The reconciliation sets the next time.
                 self.timers.cancel(&key);
+                self.last_reconciled = Some(key.clone());
                 return self.reconcile(&key);
             }
         }
@@ -256,8 +264,11 @@ impl State {
         self.effects.push(Effect::UpdateMetrics(count));
     }
 
-    /// Queues a pipeline to be reconciled.
+    /// Queues a pipeline to be reconciled, or to be queued after its rest.
     fn enqueue(&mut self, key: &PipelineKey) {
+        if let Some(until) = self.rests_until(key) {
+            return self.timers.set(key, until);
+        }
         if let Some(entry) = self.pipelines.get_mut(key) {
             entry.enqueued.get_or_insert(self.now.instant);
             self.queue.insert(key.clone());

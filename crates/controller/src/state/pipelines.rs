@@ -119,6 +119,7 @@ impl State {
             sent: None,
             damping: Damping::default(),
             enqueued: None,
+            rests_until: None,
             cluster_events: BTreeMap::new(),
             unrecorded: BTreeMap::new(),
             hook_secret: None,
