@@ -141,7 +141,7 @@ mod tests {
     use super::super::tests::{at, insert, key, record, state, state_at};
     use super::*;
     use crate::observe::facts::source;
-    use crate::watch::limit::EventQueue;
+    use crate::watch::event_queue::EventQueue;
 
     fn pipeline(generation: i64, observed: i64) -> sluice_api::Pipeline {
         let commit = json!({"url": "https://git.example.com/acme/fleet.git", "branch": "main", "secretRef": {"name": "git"}});

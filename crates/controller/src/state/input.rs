@@ -10,7 +10,7 @@ use crate::key::PipelineKey;
 use crate::secret::SecretVersion;
 use crate::shard::{ShardChange, StoredState};
 use crate::state::status_queue::{StatusOwner, WriteOutcome};
-use crate::watch::limit::QueueSlot;
+use crate::watch::event_queue::QueueSlot;
 use crate::watch::stream::ObjectEvent;
 use sluice_core::fleet::{ClusterEvent, ClusterKey, ObjectKey};
 

@@ -8,7 +8,7 @@ use super::simulation::{ControllerSimulation, ENVIRONMENTS, RunningVersion};
 use super::tests::WALL;
 use super::*;
 use crate::observe::facts::{helm_release, metadata};
-use crate::watch::limit::EventQueue;
+use crate::watch::event_queue::EventQueue;
 use sluice_core::fleet::owned_read::OwnedRead;
 use sluice_core::fleet::{ClusterEvent, Fact, Kind, ObjectKey};
 

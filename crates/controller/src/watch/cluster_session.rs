@@ -16,8 +16,9 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
+use super::event_queue::EventQueue;
 use super::kubeconfig;
-use super::limit::{EventQueue, ObservedMemory, TooLarge, WatchLimits, WatchMemory};
+use super::limit::{ObservedMemory, TooLarge, WatchLimits, WatchMemory};
 use super::owned_read::OwnedReads;
 use super::parsed_object::UnreadableObject;
 use super::probe::{may_list_all, probe};

@@ -3,18 +3,16 @@
 //! large, and Sluice stops reading it. The limits are generous: they only bound memory.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::event_queue::EventQueue;
+use super::namespace_share::{Admission, NamespaceMemory, NamespaceShares};
+use super::relist::ScopeLists;
 use http::Response;
 use http_body_util::Limited;
 use kube::client::DynBody;
-use tokio::sync::Notify;
-
-use super::namespace_share::{Admission, NamespaceMemory, NamespaceShares};
-use super::relist::ScopeLists;
 use sluice_core::fleet::{ClusterKey, ObjectKey};
 
 /// The most bytes of one object. By default etcd accepts 1.5 MiB, and API servers accept 3 MiB.
@@ -43,8 +41,6 @@ pub const MAX_ANSWER_BYTES: usize = 2 << 20;
 pub const MAX_ANSWER_VALUES: usize = 100_000;
 /// The most bytes of the text of an error.
 const MAX_ERROR_BYTES: usize = 64 << 10;
-/// The most events of one cluster that wait for the controller's loop.
-const MAX_QUEUED_EVENTS: usize = 128;
 /// The memory that is charged to a watch is a multiple of these bytes.
 const CHARGE_BYTES: usize = 4 << 10;
 
@@ -177,6 +173,7 @@ impl WatchLimits {
     /// Whether the objects exceed the memory. Only a new list shows which of them are kept.
     pub fn has_outgrown(&self) -> bool {
         self.untrusted.as_ref().is_some_and(|untrusted| {
+            untrusted.memory.release_surplus();
             untrusted.memory.charge().is_err() || untrusted.memory.shares.needs_list()
         })
     }
@@ -285,7 +282,9 @@ pub struct ObservedMemory {
 impl ObservedMemory {
     /// Returns an empty memory with this limit in bytes.
     pub fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { limit, used: Mutex::default(), namespaces: NamespaceMemory::new(limit / 3) })
+        // A little less than a cluster may have, because charges are rounded up.
+        let namespaces = NamespaceMemory::new(limit / 3 / 16 * 15);
+        Arc::new(Self { limit, used: Mutex::default(), namespaces })
     }
 
     fn charge(&self, cluster: &ClusterKey, more: usize) -> Result<(), TooLarge> {
@@ -433,6 +432,11 @@ impl WatchMemory {
     /// Releases the charge for objects that are not in the new list.
     fn finish_list(&self) {
         self.shares.finish_list(self.all());
+        self.release_surplus();
+    }
+
+    /// Releases the charge for objects that are gone.
+    fn release_surplus(&self) {
         let needed = self.added.load(Ordering::Relaxed).next_multiple_of(CHARGE_BYTES);
         let charged = self.charged.load(Ordering::Relaxed);
         if charged > needed {
@@ -456,50 +460,6 @@ impl Drop for WatchMemory {
     }
 }
 
-/// The number of events of one cluster that wait for the controller's loop.
-#[derive(Default)]
-pub struct EventQueue {
-    waiting: AtomicUsize,
-    slot_freed: Notify,
-}
-
-impl EventQueue {
-    /// Returns a slot of the queue. Dropping it frees the slot.
-    pub fn slot(self: &Arc<Self>) -> QueueSlot {
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        QueueSlot(self.clone())
-    }
-
-    /// Waits until fewer than [`MAX_QUEUED_EVENTS`] events wait in the queue.
-    pub async fn wait_for_room(&self) {
-        loop {
-            let slot_freed = self.slot_freed.notified();
-            if self.waiting.load(Ordering::SeqCst) < MAX_QUEUED_EVENTS {
-                return;
-            }
-            // Several watches may wait for one slot, and only one of them is notified. The timeout covers the
-            // others.
-            let _ = tokio::time::timeout(Duration::from_secs(1), slot_freed).await;
-        }
-    }
-}
-
-/// A slot of an [`EventQueue`].
-pub struct QueueSlot(Arc<EventQueue>);
-
-impl Drop for QueueSlot {
-    fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
-        self.0.slot_freed.notify_one();
-    }
-}
-
-impl fmt::Debug for QueueSlot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("QueueSlot")
-    }
-}
-
 /// Limits the bodies of error responses, which the client reads whole.
 pub fn limit_errors(response: Response<Box<DynBody>>) -> Response<Box<DynBody>> {
     let is_error = response.status().is_client_error() || response.status().is_server_error();
@@ -511,7 +471,6 @@ pub fn limit_errors(response: Response<Box<DynBody>>) -> Response<Box<DynBody>> 
 
 #[cfg(test)]
 mod tests {
-    use futures::FutureExt;
     use sluice_core::fleet::Kind;
 
     use super::*;
@@ -563,6 +522,22 @@ mod tests {
     }
 
     #[test]
+    fn objects_that_are_gone_are_not_charged() {
+        let observed = ObservedMemory::new(9 << 20);
+        let memory = WatchMemory::new(ClusterKey::Local, observed.clone());
+        let key =
+            |n: usize| ObjectKey { kind: Kind::Deployment, namespace: "apps".into(), name: n.to_string() };
+        for n in 0..16 {
+            assert!(memory.admits(&key(n), 64 << 10, true));
+        }
+        memory.charge().unwrap();
+        assert_eq!(observed.used(), 1 << 20);
+        (0..8).for_each(|n| memory.forget(&key(n)));
+        memory.release_surplus();
+        assert_eq!(observed.used(), 512 << 10);
+    }
+
+    #[test]
     fn clusters_of_one_namespace_take_no_memory_from_those_of_others() {
         let observed = ObservedMemory::new(9 << 20);
         let cluster = |namespace: &str, name: &str| ClusterKey::Remote {
@@ -577,19 +552,5 @@ mod tests {
         assert!(hostile.iter().all(|memory| !memory.has_room_to_show()));
         let other = WatchMemory::new(cluster("jane", "eu"), observed);
         assert!(other.has_room_to_show());
-    }
-
-    #[tokio::test]
-    async fn a_watch_waits_while_the_event_queue_of_its_cluster_is_full() {
-        let queue = Arc::new(EventQueue::default());
-        let mut slots = Vec::new();
-        for _ in 0..MAX_QUEUED_EVENTS {
-            assert!(queue.wait_for_room().now_or_never().is_some());
-            slots.push(queue.slot());
-        }
-        let mut room = Box::pin(queue.wait_for_room());
-        assert!((&mut room).now_or_never().is_none());
-        slots.pop();
-        assert!(room.now_or_never().is_some());
     }
 }

@@ -10,7 +10,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
 use super::cluster_session::{ClusterSession, KubeconfigSource};
-use super::limit::{EventQueue, ObservedMemory};
+use super::event_queue::EventQueue;
+use super::limit::ObservedMemory;
 use super::owned_read::OwnedReads;
 use super::relist::Lists;
 use crate::observe::ObserveScope;
