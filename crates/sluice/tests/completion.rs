@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use sluice_testkit::{ControlPlane, Scratch};
+use sluice_testkit::{ControlPlane, Scratch, WAIT_TIMEOUT, eventually};
 
 /// Runs the program as the completion script of a shell does, with the words of a command line. The last word is
 /// completed.
@@ -57,13 +57,18 @@ async fn names_are_completed_from_the_cluster() -> Result<()> {
             (&["sluice", "get", "targets", "-n", "default", "p"], &[], "podinfo"),
             (&["sluice", "appr"], &["approve"], "retry"),
         ] {
-            let output = complete(shell, &kubeconfig, words)?;
-            let found = text(&output);
-            ensure!(output.status.success() && output.stderr.is_empty(), "{shell} {words:?}: {output:?}");
-            for name in expected {
-                ensure!(found.contains(name), "{shell} {words:?}: {found:?} lacks {name}");
-            }
-            ensure!(!found.contains(not), "{shell} {words:?}: {found:?} has {not}");
+            // Completion gives up after 2 s, and the API server of a busy machine may need longer.
+            eventually(WAIT_TIMEOUT, || async {
+                let output = complete(shell, &kubeconfig, words)?;
+                let found = text(&output);
+                ensure!(output.status.success() && output.stderr.is_empty(), "{shell} {words:?}: {output:?}");
+                for name in expected {
+                    ensure!(found.contains(name), "{shell} {words:?}: {found:?} lacks {name}");
+                }
+                ensure!(!found.contains(not), "{shell} {words:?}: {found:?} has {not}");
+                Ok(())
+            })
+            .await?;
         }
     }
     let folder = Path::new(env!("CARGO_BIN_EXE_sluice")).parent().context("no folder")?;

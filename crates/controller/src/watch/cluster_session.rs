@@ -481,7 +481,7 @@ impl WatchScope<'_> {
             + Send
             + 'static,
     {
-        let (kind, namespace) = (self.kind, self.namespace.map(String::from));
+        let kind = self.kind;
         let api: ParsedObjectApi<K> = match self.namespace {
             Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, self.resource),
             None => Api::all_with(self.client.clone(), self.resource),
@@ -503,12 +503,7 @@ impl WatchScope<'_> {
         };
         follow(api, None, limits, keep, |event| {
             let sent = match event {
-                ObjectEvent::Listed(mut all, _) => {
-                    let left_out = memory.namespaces_left_out();
-                    all.retain(|(key, _)| !left_out.contains(&key.namespace));
-                    send(ClusterEvent::Listed(kind, namespace.clone(), all))
-                        && left_out.into_iter().all(|namespace| self.report_left_out(namespace, &send))
-                }
+                ObjectEvent::Listed(all, _) => send(self.listed(all, memory.namespaces_left_out())),
                 ObjectEvent::Applied((key, fact)) => send(ClusterEvent::Applied(key, fact)),
                 ObjectEvent::Deleted(metadata)
                 | ObjectEvent::Unreadable(UnreadableObject { metadata, .. }) => deleted_key(kind, metadata)
@@ -523,13 +518,20 @@ impl WatchScope<'_> {
         .await
     }
 
-    /// Reports that the objects of a namespace are left out, and returns whether it was sent.
-    fn report_left_out(&self, namespace: String, send: &impl SendEvent) -> bool {
+    /// Returns the event of a list, in which the objects of some namespaces are left out.
+    fn listed(&self, mut all: Vec<(ObjectKey, Fact)>, left_out: BTreeSet<String>) -> ClusterEvent {
         let (kind, cluster) = (self.kind, &self.session.key);
-        let error = ReadError::TooLarge(TooLarge::Namespace);
-        let why = read_error::kind_message(cluster, kind, Some(&namespace), &error);
-        tracing::warn!(%cluster, namespace, error = %why, "the objects of a namespace are left out");
-        send(ClusterEvent::TooLarge(kind, Some(namespace), why))
+        if left_out.is_empty() {
+            return ClusterEvent::Listed(kind, self.namespace.map(String::from), all);
+        }
+        all.retain(|(key, _)| !left_out.contains(&key.namespace));
+        let reason = |namespace: String| {
+            let error = ReadError::TooLarge(TooLarge::Namespace);
+            let why = read_error::kind_message(cluster, kind, Some(&namespace), &error);
+            tracing::warn!(%cluster, namespace, error = %why, "the objects of a namespace are left out");
+            (namespace, why)
+        };
+        ClusterEvent::PartlyListed(kind, all, left_out.into_iter().map(reason).collect())
     }
 
     /// Reports a failure, unless the watch will soon recover from it. Breaks if the watch must end.

@@ -265,8 +265,10 @@ fn the_objects_of_one_namespace_are_left_out_until_the_next_list() {
     let releases = [helm_release("apps", "podinfo", "1.0.0"), helm_release("shop", "podinfo", "1.0.0")];
     let mut index = local(&[namespace("apps"), namespace("shop"), releases[0].clone(), releases[1].clone()]);
     let why = "helmreleases in namespace apps of the local cluster are too large to watch";
-    let left_out = ClusterEvent::TooLarge(Kind::HelmRelease, Some("apps".into()), why.into());
-    index.apply(&ClusterKey::Local, left_out);
+    let kept = vec![fact(&releases[1])];
+    let left_out = [("apps".to_string(), why.to_string())].into();
+    index.apply(&ClusterKey::Local, ClusterEvent::PartlyListed(Kind::HelmRelease, kept, left_out));
+    answer_reads(&mut index, &ClusterKey::Local);
     assert_eq!(by_app("HelmRelease", "apps").error(&index), why);
     assert_eq!(by_app("HelmRelease", "shop").observe(&index).health(), Ready);
     index.apply(&ClusterKey::Local, listed(Kind::HelmRelease, &releases));

@@ -1,5 +1,7 @@
 //! What the watches of a cluster report.
 
+use std::collections::BTreeMap;
+
 use super::fact::Fact;
 use super::object_key::{Kind, ObjectKey};
 use super::owned_check::FoundObject;
@@ -13,6 +15,9 @@ pub enum ClusterEvent {
     Lost(String),
     /// All objects of a kind.
     Listed(Kind, Option<String>, Vec<(ObjectKey, Fact)>),
+    /// All objects of a kind in all namespaces, except in those that take too much memory. The text of such a namespace says
+    /// why and what to do. It is one event, because a state between two would prove revisions without these objects.
+    PartlyListed(Kind, Vec<(ObjectKey, Fact)>, BTreeMap<String, String>),
     /// A kind cannot be read; the last text says why and what to do.
     Unreadable(Kind, Option<String>, String),
     /// A kind exceeds a limit, and Sluice keeps none of its objects; the last text says why and what to do.

@@ -238,6 +238,12 @@ impl ObservedCluster {
                 return if changed { AffectedTargets::All } else { AffectedTargets::None };
             }
             ClusterEvent::Listed(kind, scope, facts) => self.apply_list(kind, scope, facts),
+            ClusterEvent::PartlyListed(kind, facts, left_out) => {
+                self.apply_list(kind, None, facts);
+                let unreadable = |(namespace, why)| ((kind, Some(namespace)), KindState::Unreadable(why));
+                self.kind_states.extend(left_out.into_iter().map(unreadable));
+                AffectedTargets::All
+            }
             ClusterEvent::Unreadable(kind, scope, why) => {
                 self.set_kind_state(kind, scope, KindState::Unreadable(why))
             }
