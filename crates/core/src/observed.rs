@@ -163,13 +163,12 @@ impl ObservedTarget {
 
     /// Returns the target; a target whose revision is too long to be promoted could not be read.
     pub fn with_limited_revision(self, tracks: &[Track]) -> Self {
-        let text_len = |member: &Member| -> usize {
+        let len_of = |member: &Member| -> usize {
             let of = |(facet, value): (&Facet, &String)| text_len(&member.kind, &member.name, facet, value);
             member.facets.iter().map(of).sum()
         };
         // Only few targets have so many facets that their revision must be made.
-        let may_be_long =
-            self.members.iter().map(|member| text_len(member)).sum::<usize>() > MAX_REVISION_LEN;
+        let may_be_long = self.members.iter().map(|member| len_of(member)).sum::<usize>() > MAX_REVISION_LEN;
         let revision = if may_be_long { self.revision(tracks) } else { None };
         match revision.filter(|revision| revision.text_len() > MAX_REVISION_LEN) {
             Some(revision) => Self::unreadable(format!(

@@ -58,6 +58,7 @@ pub use file_change::{FileChange, RequestedChange};
 pub use forge::{ForgeError, PromotionProgress};
 pub use forge_kind::ForgeKind;
 pub use git::GitError;
+pub use lock::lock;
 pub use manifest_file::{
     ManifestFileError, ManifestObject, check_manifest_path, check_manifest_paths, manifest_file,
     new_manifest_file,

@@ -89,14 +89,8 @@ pub fn find_problem(pipeline: &Pipeline, secrets: &SecretKeys, callbacks: bool) 
     }
     all.extend(clusters_without_key(pipeline, secrets));
     let reason = all.first()?.0;
-    let mut message = String::new();
-    for (_, problem) in all {
-        let separator = if message.is_empty() { "" } else { "; " };
-        message = format!("{message}{separator}{problem}");
-        if message.len() > MAX_MESSAGE_BYTES {
-            break;
-        }
-    }
+    let messages: Vec<String> = all.into_iter().map(|(_, message)| message).collect();
+    let mut message = messages.join("; ");
     cut(&mut message, MAX_MESSAGE_BYTES);
     Some(HookSecretProblem { reason, message })
 }

@@ -4,14 +4,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use kube::Client;
 use sluice_api::hook_key;
 use sluice_api::pipeline::PromotionPolicy;
 use sluice_api::secret_use::SecretUse;
-use sluice_delivery::FairQueue;
+use sluice_delivery::{FairQueue, lock};
 
 use crate::secret;
 use crate::watch::read_error::api_error_message;
@@ -90,9 +90,10 @@ const MAX_CACHED: usize = 256;
 const MAX_READS: usize = 8;
 
 impl HookKeys {
-    /// The keys in the data of a Secret; at most [`MAX_KEYS`], of the reports of clusters last. Keys of white space are ignored, and keys with a line break inside are not
-    /// accepted. If keys of several purposes have the same value, the holder of one could act as the holder of another.
-    /// Such a value is accepted as `hmac-key` only, which permits the least, and for no purpose if no `hmac-key` has it.
+    /// The keys in the data of a Secret: at most [`MAX_KEYS`], and those for the reports of clusters last. Keys of white
+    /// space are ignored, and keys with a line break inside are not accepted. If keys of several purposes have the same
+    /// value, the holder of one could act as the holder of another. Such a value is accepted as `hmac-key` only, which
+    /// permits the least, and for no purpose if no `hmac-key` has it.
     pub fn of(data: &BTreeMap<String, Vec<u8>>) -> Self {
         let mut by_value: BTreeMap<&[u8], BTreeMap<Purpose, BTreeSet<&str>>> = BTreeMap::new();
         let (mut broken, mut excess) = (BTreeSet::new(), 0);
@@ -210,7 +211,7 @@ pub enum NoKeys {
 type CacheEntry = Arc<tokio::sync::Mutex<Option<(Instant, Result<Arc<HookKeys>, NoKeys>)>>>;
 
 /// The namespace and name of a Secret.
-type SecretId = (String, String);
+pub(super) type SecretId = (String, String);
 
 /// The keys of the Secrets that calls needed in the last seconds.
 pub struct HookKeyCache {
@@ -336,10 +337,6 @@ impl HookKeyCache {
             Err(_) => Err(NoKeys::Unread),
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn warn(namespace: &str, secret: &str, why: &NoKeys) {

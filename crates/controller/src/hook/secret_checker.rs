@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use super::condition::{HookSecretProblem, SecretKeys, find_problem};
 use super::directory::Directory;
-use super::hmac_keys::{HookKeyCache, NoKeys};
+use super::hmac_keys::{HookKeyCache, NoKeys, SecretId};
 use super::secret_names::hook_secrets;
 use crate::key::PipelineKey;
 use crate::state::Input;
@@ -34,11 +34,7 @@ fn interval(pipelines: usize) -> Duration {
 }
 
 /// Makes the checks due of pipelines without a problem so far that name one of these Secrets, by namespace and name.
-fn make_due(
-    checked: &mut HashMap<PipelineKey, CheckedSecrets>,
-    wrong: &HashSet<(String, String)>,
-    now: Instant,
-) {
+fn make_due(checked: &mut HashMap<PipelineKey, CheckedSecrets>, wrong: &HashSet<SecretId>, now: Instant) {
     if wrong.is_empty() {
         return;
     }

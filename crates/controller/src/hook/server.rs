@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER};
@@ -12,6 +12,7 @@ use hyper::body::{Body, Bytes};
 use kube::Client;
 use sluice_api::Pipeline;
 use sluice_core::slots::{Slot, Slots};
+use sluice_delivery::lock;
 use tokio::sync::mpsc;
 
 use super::answer::{CallError, HookAnswer};
@@ -251,7 +252,9 @@ impl HookServer {
         HookAnswer::Accepted(pipeline.clone())
     }
 
-    /// Returns which key of these Secrets a call shows, as `shows` decides.
+    /// Returns which key of these Secrets a call shows, as `shows` decides. If the call shows no `accepted` key,
+    /// the Secrets are read again, since its key may be new. For a pipeline that does not exist or has no keys, the
+    /// same work is done with the Secret of another one, so that the answer does not reveal which pipelines exist.
     pub(super) async fn shown_key(
         &self,
         call: &HookCall<'_>,
@@ -259,46 +262,31 @@ impl HookServer {
         accepted: &[Purpose],
         shows: impl Fn(&[&[u8]]) -> bool,
     ) -> Result<ShownKey, Unavailable> {
-        let shown = self.read_shown_key(call, secrets, accepted, shows);
-        tokio::time::timeout(CALL_TIMEOUT, shown).await.unwrap_or(Err(Unavailable::RetryLater))
-    }
-
-    /// Returns which key of these Secrets a call shows. If the call shows no `accepted` key,
-    /// the Secrets are read again, since its key may be new. For a pipeline that does not exist or has no keys, the
-    /// same work is done with the Secret of another one, so that the answer does not reveal which pipelines exist.
-    async fn read_shown_key(
-        &self,
-        call: &HookCall<'_>,
-        secrets: &[&str],
-        accepted: &[Purpose],
-        shows: impl Fn(&[&[u8]]) -> bool,
-    ) -> Result<ShownKey, Unavailable> {
-        if secrets.is_empty() {
-            if let Some((namespace, secret)) = self.directory.any_secret() {
-                self.keys.get(&namespace, &secret, true).await?;
+        let shown = async {
+            if secrets.is_empty() {
+                if let Some((namespace, secret)) = self.directory.any_secret() {
+                    self.keys.get(&namespace, &secret, true).await?;
+                }
+                let checks = 2 * accepted.len() + if call.is_short() { Purpose::SINGLE.len() } else { 0 };
+                for _ in 0..checks {
+                    std::hint::black_box(shows(&[b"no pipeline, no key"]));
+                }
+                return Ok(ShownKey::None);
             }
-            let checks = 2 * accepted.len() + if call.is_short() { Purpose::SINGLE.len() } else { 0 };
-            for _ in 0..checks {
-                std::hint::black_box(shows(&[b"no pipeline, no key"]));
-            }
-            return Ok(ShownKey::None);
-        }
-        let mut known = Vec::new();
-        for refresh in [false, true] {
-            known.clear();
-            for secret in secrets {
-                known.push((*secret, self.keys.get(&call.route.pipeline.namespace, secret, refresh).await?));
-            }
-            for purpose in accepted {
-                for (secret, keys) in &known {
-                    let keys: Vec<&[u8]> = keys.of_purpose(purpose).iter().map(Vec::as_slice).collect();
-                    if shows(&keys) {
-                        return Ok(ShownKey::Accepted(purpose.clone(), (*secret).to_string()));
-                    }
+            let mut known = Vec::new();
+            for refresh in [false, true] {
+                known.clear();
+                for secret in secrets {
+                    let namespace = &call.route.pipeline.namespace;
+                    known.push((*secret, self.keys.get(namespace, secret, refresh).await?));
+                }
+                if let Some(shown) = accepted_key(&known, accepted, &shows) {
+                    return Ok(shown);
                 }
             }
-        }
-        Ok(other_key(call, &known, accepted, shows))
+            Ok(other_key(call, &known, accepted, &shows))
+        };
+        tokio::time::timeout(CALL_TIMEOUT, shown).await.unwrap_or(Err(Unavailable::RetryLater))
     }
 
     /// Returns which key signed the body. A call with several `X-Signature` headers shows no key.
@@ -354,6 +342,21 @@ impl HookServer {
     }
 }
 
+/// Returns the first accepted key that a call shows, with its Secret.
+fn accepted_key(
+    known: &[(&str, Arc<HookKeys>)],
+    accepted: &[Purpose],
+    shows: impl Fn(&[&[u8]]) -> bool,
+) -> Option<ShownKey> {
+    let mut all =
+        accepted.iter().flat_map(|purpose| known.iter().map(move |(secret, keys)| (purpose, secret, keys)));
+    let (purpose, secret, _) = all.find(|(purpose, _, keys)| {
+        let keys: Vec<&[u8]> = keys.of_purpose(purpose).iter().map(Vec::as_slice).collect();
+        shows(&keys)
+    })?;
+    Some(ShownKey::Accepted(purpose.clone(), (*secret).to_string()))
+}
+
 /// Returns the key of the pipeline that a call shows instead of an accepted one. Long bodies are not checked:
 /// callers without a key could have the server compute many signatures of long bodies.
 fn other_key(
@@ -384,10 +387,6 @@ fn other_key(
 
 /// How many report keys of a Secret are tried to find out which other key a call shows.
 const MAX_REPORT_KEYS_TRIED: usize = 16;
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 fn forwarded_for(headers: &HeaderMap) -> impl DoubleEndedIterator<Item = &str> {
     headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok())

@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::event_queue::EventQueue;
-use super::namespace_share::{Admission, NamespaceMemory, NamespaceShares};
-use super::relist::ScopeLists;
 use http::Response;
 use http_body_util::Limited;
 use kube::client::DynBody;
+
+use super::event_queue::EventQueue;
+use super::namespace_share::{Admission, NamespaceMemory, NamespaceShares};
+use super::relist::ScopeLists;
 use sluice_core::fleet::{ClusterKey, ObjectKey};
 
 /// The most bytes of one object. By default etcd accepts 1.5 MiB, and API servers accept 3 MiB.

@@ -5,10 +5,11 @@
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::BuildHasher;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use sluice_core::fleet::{ClusterKey, ObjectKey};
+use sluice_delivery::lock;
 
 /// After how long the objects are listed again while a namespace is left out, which may have fewer objects by then.
 const LEFT_OUT_FOR: Duration = Duration::from_secs(600);
@@ -20,7 +21,15 @@ const MAX_LEFT_OUT: usize = 256;
 pub(super) struct NamespaceMemory {
     /// The most bytes of one cluster.
     limit: usize,
-    used: Mutex<HashMap<ClusterKey, HashMap<String, usize>>>,
+    used: Mutex<HashMap<ClusterKey, ClusterUse>>,
+}
+
+/// What the namespaces of one cluster use, in bytes.
+#[derive(Debug, Default)]
+struct ClusterUse {
+    /// Of all together: a cluster may have tens of thousands of namespaces, and each of its objects asks for the sum.
+    all: usize,
+    namespaces: HashMap<String, usize>,
 }
 
 impl NamespaceMemory {
@@ -40,16 +49,18 @@ impl NamespaceMemory {
     ) -> bool {
         let mut all = lock(&self.used);
         let used = all.entry(cluster.clone()).or_default();
-        let before = used.get(namespace).copied().unwrap_or_default();
+        let known = used.namespaces.get(namespace).copied();
+        let before = known.unwrap_or_default();
         let of_namespace = before.saturating_sub(less) + more;
-        let of_cluster = used.values().sum::<usize>() - before + of_namespace;
-        let count = used.len() + usize::from(!used.contains_key(namespace));
+        let of_cluster = used.all - before + of_namespace;
+        let count = used.namespaces.len() + usize::from(known.is_none());
         let is_scarce = of_cluster > self.limit / 4 * 3;
         let share = if is_scarce { self.limit / 4 / count } else { self.limit / 2 };
         // An object that does not grow is kept.
         let has_room = !is_shared || of_namespace <= share || more <= less;
         if has_room {
-            used.insert(namespace.into(), of_namespace);
+            used.namespaces.insert(namespace.into(), of_namespace);
+            used.all = of_cluster;
         }
         has_room
     }
@@ -57,13 +68,15 @@ impl NamespaceMemory {
     fn release(&self, cluster: &ClusterKey, namespace: &str, bytes: usize) {
         let mut all = lock(&self.used);
         let Some(used) = all.get_mut(cluster) else { return };
-        if let Some(of_namespace) = used.get_mut(namespace) {
-            *of_namespace = of_namespace.saturating_sub(bytes);
+        if let Some(of_namespace) = used.namespaces.get_mut(namespace) {
+            let less = bytes.min(*of_namespace);
+            *of_namespace -= less;
+            used.all -= less;
             if *of_namespace == 0 {
-                used.remove(namespace);
+                used.namespaces.remove(namespace);
             }
         }
-        if used.is_empty() {
+        if used.namespaces.is_empty() {
             all.remove(cluster);
         }
     }
@@ -198,10 +211,6 @@ fn release_all((all, cluster): (&NamespaceMemory, &ClusterKey), sizes: Sizes) {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use sluice_core::fleet::Kind;
@@ -230,7 +239,10 @@ mod tests {
     }
 
     fn used(all: &NamespaceMemory) -> usize {
-        lock(&all.used).values().flat_map(HashMap::values).sum()
+        let all = lock(&all.used);
+        let sum = all.values().flat_map(|cluster| cluster.namespaces.values()).sum();
+        assert_eq!(sum, all.values().map(|cluster| cluster.all).sum::<usize>());
+        sum
     }
 
     #[test]

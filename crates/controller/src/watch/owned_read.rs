@@ -2,8 +2,8 @@
 //! [`sluice_core::fleet::owned_check`].
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures::stream::FuturesUnordered;
 use futures::{StreamExt, TryStreamExt};
@@ -14,6 +14,7 @@ use sluice_api::flux::{HELM_OWNER, KUSTOMIZE_OWNER};
 use sluice_core::fleet::owned_check::FoundObject;
 use sluice_core::fleet::owned_read::OwnedRead;
 use sluice_core::fleet::{ClusterEvent, ClusterKey, Kind, ObjectKey};
+use sluice_delivery::lock;
 use tokio::sync::Notify;
 
 use super::limit::WatchLimits;
@@ -51,7 +52,7 @@ struct WaitingReads {
 impl OwnedReads {
     /// Adds a read, which replaces an earlier one of the same Flux object.
     pub fn add(&self, read: OwnedRead) {
-        let mut waiting = locked(&self.waiting);
+        let mut waiting = lock(&self.waiting);
         let owner = read.owner.clone();
         if waiting.reads.insert(owner.clone(), read).is_none() {
             waiting.new.push(owner);
@@ -61,20 +62,20 @@ impl OwnedReads {
 
     /// Removes all reads, and forgets the versions of the API.
     pub(super) fn clear(&self) {
-        *locked(&self.waiting) = WaitingReads::default();
-        locked(&self.resources).clear();
+        *lock(&self.waiting) = WaitingReads::default();
+        lock(&self.resources).clear();
     }
 
     /// Sets the version of the API that the cluster serves of a kind.
     pub(super) fn set_resource(&self, kind: Kind, resource: ApiResource) {
-        locked(&self.resources).insert(kind, resource);
+        lock(&self.resources).insert(kind, resource);
     }
 
     /// Waits for reads that do not wait for a slot yet.
     async fn new_reads(&self) -> Vec<ObjectKey> {
         loop {
             let added = self.added.notified();
-            let new = std::mem::take(&mut locked(&self.waiting).new);
+            let new = std::mem::take(&mut lock(&self.waiting).new);
             if !new.is_empty() {
                 return new;
             }
@@ -94,7 +95,7 @@ impl OwnedReads {
         let answer_one = async |owner: ObjectKey| {
             let name = format!("{}/{}/{}", owner.namespace, owner.kind.name(), owner.name);
             let slot = self.slots.acquire(&owner.namespace, &name).await;
-            let Some(read) = locked(&self.waiting).reads.remove(&owner) else { return true };
+            let Some(read) = lock(&self.waiting).reads.remove(&owner) else { return true };
             let bytes = AtomicUsize::new(0);
             // Thousands of reads may wait, and they wait without the memory of a read.
             let found = Box::pin(self.read(cluster, client, &read, (limits, &bytes))).await;
@@ -124,7 +125,7 @@ impl OwnedReads {
         (limits, bytes): (impl Fn(Kind, &str) -> WatchLimits, &AtomicUsize),
     ) -> Result<Vec<FoundObject>, String> {
         let scopes = read.scopes.clone().into_iter().map(async |(kind, namespace)| {
-            let Some(resource) = locked(&self.resources).get(&kind).cloned() else {
+            let Some(resource) = lock(&self.resources).get(&kind).cloned() else {
                 return Err(format!("{cluster} has not said yet in which version it serves {}", kind.name()));
             };
             let url = DynamicObject::url_path(&resource, Some(&namespace));
@@ -178,8 +179,4 @@ async fn read_scope(
 fn owner_labels(owner: &ObjectKey) -> String {
     let [name, namespace] = if owner.kind == Kind::HelmRelease { HELM_OWNER } else { KUSTOMIZE_OWNER };
     format!("{name}={},{namespace}={}", owner.name, owner.namespace)
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,10 +2,10 @@
 //! objects, again and again. So a slot pauses after a read, and large reads pause in slots of their own.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sluice_delivery::{FairQueue, Slot};
+use sluice_delivery::{FairQueue, Slot, lock};
 use tokio::time::Instant;
 
 /// How many small reads of a cluster run at the same time. The last one is for a namespace of which none runs.
@@ -62,13 +62,13 @@ impl ReadSlots {
 
     fn note_large(&self, namespace: &str) {
         let now = Instant::now();
-        let mut until = self.large_until.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut until = lock(&self.large_until);
         until.retain(|_, until| *until > now);
         until.insert(namespace.into(), now + LARGE_FOR);
     }
 
     fn has_large(&self, namespace: &str) -> bool {
-        let until = self.large_until.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = lock(&self.large_until);
         until.get(namespace).is_some_and(|until| *until > Instant::now())
     }
 }
