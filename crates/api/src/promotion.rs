@@ -312,6 +312,9 @@ impl KeyApproval {
 pub struct Callback {
     /// The round that the report is about.
     pub round: u32,
+    /// The try that the report is about. Only reports that an earlier version of Sluice stored have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retries: Option<u32>,
     /// The reported state.
     pub state: CallbackState,
     /// The message of the receiver.

@@ -13,7 +13,7 @@ use sluice_core::promotion::{
 use sluice_core::repository::Repository;
 use sluice_core::revision::Revision;
 use sluice_core::value_check::is_unsafe;
-use sluice_delivery::ForgeKind;
+use sluice_delivery::{ForgeKind, may_have_arrived};
 
 use crate::act::{backoff, strategy};
 use crate::record::size;
@@ -167,12 +167,21 @@ fn one_line(text: &str) -> String {
     text.split(is_unsafe).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// The report of a webhook's receiver, if it is about the current round of the promotion.
-pub fn receiver_report(callback: &Callback, object: &ApiPromotion) -> Option<ReceiverReport> {
-    let round = object.status.as_ref().map_or(0, |s| s.round);
-    let has_failed = object.status.as_ref().is_some_and(|s| s.reason == CALLBACK_FAILED);
+/// The report of a webhook's receiver, if it is about the current try of the promotion, and a call of this try may have
+/// reached the receiver.
+pub fn receiver_report(
+    callback: &Callback,
+    pipeline: &api::Pipeline,
+    object: &ApiPromotion,
+) -> Option<ReceiverReport> {
+    let status = object.status.as_ref()?;
+    let was_delivered = status.entered(Phase::Delivered).is_some();
+    let is_current = callback.round == status.round
+        && callback.retries.map_or(was_delivered, |retries| retries == status.retries);
+    let was_called = was_delivered || may_have_arrived(&status.reason);
+    let has_failed = status.reason == CALLBACK_FAILED;
     let message = callback.message.clone();
-    (callback.round == round).then_some(match callback.state {
+    (is_current && was_called && strategy::calls_receiver(pipeline, object)).then_some(match callback.state {
         CallbackState::Accepted => ReceiverReport::Accepted(message),
         CallbackState::Done if has_failed => ReceiverReport::Fixed(message),
         CallbackState::Done => ReceiverReport::Done(message),
@@ -221,4 +230,48 @@ pub fn gates(gates: &[Gate]) -> Vec<promotion::GateStatus> {
         message: g.message.clone(),
     };
     gates.iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_stored_report_counts_only_after_a_call_of_its_own_try() {
+        let counts = |strategy: Value, callback: Value, mut status: Value| {
+            status["retries"] = json!(1);
+            let pipeline = json!({"apiVersion": "v1", "kind": "Pipeline", "metadata": {"name": "podinfo"},
+                "spec": {"promotion": {"strategy": strategy}, "environments": [{"name": "prod", "targets": []}]}});
+            let promotion = json!({"apiVersion": "v1", "kind": "Promotion", "metadata": {"name": "p"},
+                "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1", "facets": {}},
+                "status": status});
+            let (pipeline, promotion) =
+                (serde_json::from_value(pipeline).unwrap(), serde_json::from_value(promotion).unwrap());
+            receiver_report(&serde_json::from_value(callback).unwrap(), &pipeline, &promotion).is_some()
+        };
+        let webhook = json!({"webhook": {"url": "https://ci.example.com/x"}});
+        let commit = json!({"commit": {"url": "https://git.example.com/fleet.git"}});
+        let report = |retries: Value| json!({"round": 0, "retries": retries, "state": "accepted", "at": "2026-11-21T10:00:00Z"});
+        let delivered =
+            json!({"phase": "Delivered", "reason": "Called", "times": {"Delivered": "2026-11-21T10:00:00Z"}});
+        let failed = |reason: &str| json!({"phase": "Promoting", "reason": reason});
+        for (strategy, retries, status, expected) in [
+            (&webhook, json!(1), delivered.clone(), true),
+            (&webhook, json!(1), failed("Timeout"), true),
+            (&webhook, json!(1), failed("SecretInvalid"), false),
+            (&webhook, json!(1), json!({"phase": "Pending", "reason": "WaitingForGate"}), false),
+            (&webhook, json!(0), delivered.clone(), false),
+            (&webhook, json!(0), failed("Timeout"), false),
+            // An earlier version stored it, which did not say the try.
+            (&webhook, Value::Null, delivered.clone(), true),
+            (&webhook, Value::Null, failed("Timeout"), false),
+            (&commit, json!(1), delivered, false),
+            (&commit, json!(1), failed("Timeout"), false),
+        ] {
+            let counts = counts(strategy.clone(), report(retries.clone()), status.clone());
+            assert_eq!(counts, expected, "{strategy} {retries} {status}");
+        }
+    }
 }

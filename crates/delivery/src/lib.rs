@@ -72,4 +72,4 @@ pub use retry::Retry;
 pub use sluice_core::pipeline::MergeMode;
 pub use stats::{RateBudget, Stats};
 pub use template::TemplateError;
-pub use webhook::{AllowedWebhooks, WebhookError};
+pub use webhook::{AllowedWebhooks, WebhookError, may_have_arrived};

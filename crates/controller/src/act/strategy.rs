@@ -18,6 +18,11 @@ pub fn named<'a>(pipeline: &'a Pipeline, promotion: &Promotion) -> Option<&'a Ap
     policy(pipeline, &promotion.spec.environment)?.strategy.as_ref()
 }
 
+/// Whether the pipeline calls a webhook for the environment of a promotion, whose receiver may report a result.
+pub fn calls_receiver(pipeline: &Pipeline, promotion: &Promotion) -> bool {
+    named(pipeline, promotion).is_some_and(|strategy| strategy.webhook.is_some())
+}
+
 /// The strategy that reaches a promotion's change request: the one of the pipeline, which may name a new Secret,
 /// or the one that opened the change request if the pipeline names another repository or branch now.
 pub fn of_request(pipeline: &Pipeline, promotion: &Promotion) -> Option<ApiStrategy> {

@@ -1,12 +1,12 @@
 //! The endpoint `/callback`: the receiver of a webhook reports the result of a promotion. The receiver shows the
-//! token that the webhook's message contained, which is valid for one round of one promotion. Tokens are made with
-//! the `callback-key` of the promotion's environment.
+//! token that the webhook's message contained, which is valid for one try of one promotion. Tokens are made with the
+//! `callback-key` of the promotion's environment.
 
 use jiff::Timestamp;
 use ring::hmac;
 use serde::Deserialize;
 use sluice_api::pipeline::Pipeline;
-use sluice_api::promotion::{Callback, CallbackState, Phase, Promotion};
+use sluice_api::promotion::{Callback, CallbackState, Phase, Promotion, PromotionStatus};
 use sluice_core::Time;
 use sluice_core::hex::hex;
 
@@ -16,6 +16,7 @@ use super::hmac_keys::Purpose;
 use super::server::HookServer;
 use super::status_change::{MAX_TEXT, StatusChange};
 use super::store::ChangeOutcome;
+use crate::act::strategy;
 use crate::key::PipelineKey;
 
 /// The promotion that a token is for, as the path of a call names it.
@@ -34,6 +35,8 @@ pub struct TokenClaim<'a> {
     pub uid: &'a str,
     /// The round of the promotion.
     pub round: u32,
+    /// The try of the promotion: `status.retries`. Tokens of earlier versions of Sluice have none.
+    pub retries: Option<u32>,
     /// The environment of the promotion, whose key has made the token.
     pub environment: &'a str,
 }
@@ -58,24 +61,30 @@ fn token_key(key: &[u8]) -> hmac::Tag {
     hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key.trim_ascii()), TOKEN_CONTEXT)
 }
 
-/// Makes the token for a round of a promotion with the `callback-key` of its environment.
+/// Makes the token for a try of a promotion with the `callback-key` of its environment.
 pub fn mint(key: &[u8], subject: TokenSubject<'_>, claim: TokenClaim<'_>) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, token_key(key).as_ref());
     let tag = hmac::sign(&key, signed_text(subject, claim).as_bytes());
-    let TokenClaim { uid, round, environment } = claim;
-    format!("{uid}.{round}.{environment}.{}", hex(tag))
+    let TokenClaim { uid, round, retries, environment } = claim;
+    let retries = retries.map_or(String::new(), |retries| format!("{retries}."));
+    format!("{uid}.{round}.{retries}{environment}.{}", hex(tag))
 }
 
 fn signed_text(TokenSubject { pipeline, promotion }: TokenSubject<'_>, claim: TokenClaim<'_>) -> String {
-    let TokenClaim { uid, round, environment } = claim;
-    format!("sluice callback\n{pipeline}\n{promotion}\n{environment}\n{uid}\n{round}")
+    let TokenClaim { uid, round, retries, environment } = claim;
+    let retries = retries.map_or(String::new(), |retries| format!("\n{retries}"));
+    format!("sluice callback\n{pipeline}\n{promotion}\n{environment}\n{uid}\n{round}{retries}")
 }
 
 /// Splits a token into its claim and its signature, which is not verified. The name of an environment has no dot.
 pub fn parse_token(token: &str) -> Option<(TokenClaim<'_>, &str)> {
-    let [uid, round, environment, tag] = *token.split('.').collect::<Vec<_>>() else { return None };
-    let round = round.parse().ok().filter(|n: &u32| n.to_string() == round)?;
-    (!uid.is_empty()).then_some((TokenClaim { uid, round, environment }, tag))
+    let number = |text: &str| text.parse().ok().filter(|n: &u32| n.to_string() == text);
+    let (uid, round, retries, environment, tag) = match *token.split('.').collect::<Vec<_>>() {
+        [uid, round, environment, tag] => (uid, round, None, environment, tag),
+        [uid, round, retries, environment, tag] => (uid, round, Some(number(retries)?), environment, tag),
+        _ => return None,
+    };
+    (!uid.is_empty()).then_some((TokenClaim { uid, round: number(round)?, retries, environment }, tag))
 }
 
 /// Returns true if a token was made with one of these keys.
@@ -119,7 +128,9 @@ impl HookServer {
         })?;
         let namespace = &call.route.pipeline.namespace;
         let now = Timestamp::now();
-        let change = |object: &Promotion| status_change(object, subject, claim, &report, now);
+        let calls = |object: &Promotion| call.pipeline.is_some_and(|p| strategy::calls_receiver(p, object));
+        let change =
+            |object: &Promotion| status_change(object, calls(object), (subject, claim), &report, now);
         let _permit = self.queue.acquire(&call.route.pipeline).await?;
         Ok(match self.store.record_callback(namespace, promotion, change).await? {
             ChangeOutcome::Written => HookAnswer::Stored,
@@ -130,14 +141,36 @@ impl HookServer {
     }
 }
 
+/// Returns why no receiver can have been called in the current try; `None` if one may have been. The record of a call
+/// follows the call, so the report of a fast receiver may come before it. The report is stored, and counts after that
+/// record.
+fn not_called(status: &PromotionStatus, calls_receiver: bool) -> Option<String> {
+    if !calls_receiver {
+        return Some(
+            "the strategy of this promotion calls no receiver, so there is nothing to report".into(),
+        );
+    }
+    let waits = status.gates.iter().find(|gate| !gate.open);
+    match (status.phase, waits) {
+        (Phase::Pending | Phase::Promoting, Some(gate)) => Some(format!(
+            "no receiver was called in this try: the promotion waits (gate {}); report after the next call",
+            gate.name
+        )),
+        (Phase::Proposed, _) => {
+            Some("no receiver was called in this try: the promotion is a change request".into())
+        }
+        _ => None,
+    }
+}
+
 /// Returns the change that a report makes to the status of a promotion. A later state replaces an earlier one, and
 /// `done` replaces `failed`, since the receiver may have fixed the cause and tried again. A promotion of another
 /// pipeline or environment is foreign to the caller: the holder of a key could make a token that names any
-/// promotion.
+/// promotion. `calls_receiver` says whether the promotion's strategy calls a receiver, which may report.
 pub fn status_change(
     object: &Promotion,
-    subject: TokenSubject<'_>,
-    claim: TokenClaim<'_>,
+    calls_receiver: bool,
+    (subject, claim): (TokenSubject<'_>, TokenClaim<'_>),
     report: &CallbackReport,
     now: Timestamp,
 ) -> StatusChange {
@@ -145,15 +178,20 @@ pub fn status_change(
         return StatusChange::Foreign;
     }
     let status = object.status.clone().unwrap_or_default();
-    if object.metadata.uid.as_deref() != Some(claim.uid) || status.round != claim.round {
+    // A token of an earlier version does not say its try. A promotion that was delivered has had its call in this round.
+    let was_delivered = status.entered(Phase::Delivered).is_some();
+    let is_of_try = claim.retries.map_or(was_delivered, |retries| retries == status.retries);
+    if object.metadata.uid.as_deref() != Some(claim.uid) || status.round != claim.round || !is_of_try {
         return StatusChange::Rejected(
             "this token is for an earlier try of the promotion: use the token of the newest message".into(),
         );
     }
-    let before = status.callback.filter(|callback| callback.round == claim.round);
-    let is_fixed = report.state == CallbackState::Done
-        && before.as_ref().is_some_and(|b| b.state == CallbackState::Failed);
-    if !is_fixed && before.as_ref().is_some_and(|callback| callback.state >= report.state) {
+    let is_current =
+        |c: &Callback| c.round == status.round && c.retries.is_none_or(|retries| retries == status.retries);
+    let before = status.callback.as_ref().filter(|callback| is_current(callback));
+    let is_fixed =
+        report.state == CallbackState::Done && before.is_some_and(|b| b.state == CallbackState::Failed);
+    if !is_fixed && before.is_some_and(|callback| callback.state >= report.state) {
         return StatusChange::Unchanged;
     }
     let ended = [Phase::Succeeded, Phase::Failed, Phase::Rejected, Phase::Superseded, Phase::Cancelled];
@@ -161,7 +199,11 @@ pub fn status_change(
     if ended.contains(&status.phase) && !is_resumed {
         return StatusChange::Rejected(format!("this promotion has ended: it is {}", status.phase));
     }
+    if let Some(why) = not_called(&status, calls_receiver) {
+        return StatusChange::Rejected(why);
+    }
     let message = crate::record::safe_message(&report.message, MAX_TEXT);
-    let callback = Callback { round: claim.round, state: report.state, message, at: Time::to_second(now) };
+    let (round, retries) = (status.round, Some(status.retries));
+    let callback = Callback { round, retries, state: report.state, message, at: Time::to_second(now) };
     StatusChange::Write(serde_json::json!({ "callback": callback }))
 }

@@ -62,8 +62,9 @@ impl CallbackOffer {
             return Ok(None);
         };
         let (name, uid) = (promotion.name_any(), promotion.uid().unwrap_or_default());
-        let round = promotion.status.as_ref().map_or(0, |s| s.round);
-        let claim = TokenClaim { uid: &uid, round, environment: &promotion.spec.environment };
+        let (round, retries) = promotion.status.as_ref().map_or((0, 0), |s| (s.round, s.retries));
+        let environment = &promotion.spec.environment;
+        let claim = TokenClaim { uid: &uid, round, retries: Some(retries), environment };
         let token = mint(callback_key, TokenSubject { pipeline: key, promotion: &name }, claim);
         let base = self.url.trim_end_matches('/');
         Ok(Some((format!("{base}/callback/{}/{}/{name}", key.namespace, key.name), token)))

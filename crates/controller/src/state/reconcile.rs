@@ -132,8 +132,10 @@ impl State {
         let resumes = promotion
             .resumes_at
             .map(|at| times.read(name, TimeField::Resumption, at, MAX_RECEIVER_PAUSE, clocks));
+        let pipeline = self.pipelines.get(key).map(|entry| entry.object());
+        let report = hook_fields.report.as_ref().zip(pipeline);
         let report =
-            hook_fields.report.as_ref().and_then(|report| translate::receiver_report(report, object));
+            report.and_then(|(report, pipeline)| translate::receiver_report(report, pipeline, object));
         (promotion.next_attempt, promotion.resumes_at) = (next, resumes);
         (promotion.delivered, promotion.report) = (delivered, report);
         promotion.approved |= approval_request::counts(object, hook_fields.key_approval.as_deref());

@@ -26,10 +26,10 @@ use crate::push::event;
 use crate::server::{HookFixture, run, serve, sign};
 
 #[test]
-fn a_token_is_valid_for_one_round_of_one_promotion() {
+fn a_token_is_valid_for_one_try_of_one_promotion() {
     let (own, other) = (key("apps", "podinfo"), key("apps", "other"));
     let subject = TokenSubject { pipeline: &own, promotion: "podinfo-prod-1" };
-    let made_for = TokenClaim { uid: "7f1c-2a52", round: 3, environment: "prod" };
+    let made_for = TokenClaim { uid: "7f1c-2a52", round: 3, retries: Some(5), environment: "prod" };
     let token = mint(b"key", subject, made_for);
     let (claim, tag) = parse_token(&token).unwrap();
     assert_eq!(claim, made_for);
@@ -38,6 +38,8 @@ fn a_token_is_valid_for_one_round_of_one_promotion() {
         (subject, claim, &[&b"new"[..]][..]),
         (subject, claim, &[]),
         (subject, TokenClaim { round: 4, ..claim }, &[b"key"]),
+        (subject, TokenClaim { retries: Some(6), ..claim }, &[b"key"]),
+        (subject, TokenClaim { retries: None, ..claim }, &[b"key"]),
         (subject, TokenClaim { uid: "7f1c-2a53", ..claim }, &[b"key"]),
         (subject, TokenClaim { environment: "dev", ..claim }, &[b"key"]),
         (TokenSubject { promotion: "podinfo-prod-2", ..subject }, claim, &[b"key"]),
@@ -46,7 +48,7 @@ fn a_token_is_valid_for_one_round_of_one_promotion() {
         assert!(!is_minted(subject, claim, tag, keys), "{subject:?} {claim:?}");
     }
     // No signature with the key is a token, and no token is a signature.
-    let text = "sluice callback\napps/podinfo\npodinfo-prod-1\nprod\n7f1c-2a52\n3";
+    let text = "sluice callback\napps/podinfo\npodinfo-prod-1\nprod\n7f1c-2a52\n3\n5";
     let signed = sign("key", text.as_bytes());
     assert!(!is_minted(subject, claim, signed.strip_prefix("sha256=").unwrap(), &[b"key"]));
     let header = format!("sha256={tag}");
@@ -56,9 +58,25 @@ fn a_token_is_valid_for_one_round_of_one_promotion() {
     let with_empty_key = mint(b"", subject, made_for);
     let (claim, tag) = parse_token(&with_empty_key).unwrap();
     assert!(!is_minted(subject, claim, tag, &[b"", b" \n"]));
-    for invalid in
-        ["", ".", "a.1.b", "a.1.b.c.d", ".1.b.c", "a.01.b.c", "a.-1.b.c", "a.+1.b.c", "a.4294967296.b.c"]
-    {
+    // A token of an earlier version does not say its try.
+    let earlier = mint(b"key", subject, TokenClaim { retries: None, ..made_for });
+    let (claim, tag) = parse_token(&earlier).unwrap();
+    assert_eq!((earlier.matches('.').count(), claim.retries), (3, None));
+    assert!(is_minted(subject, claim, tag, &[b"key"]));
+    assert!(!is_minted(subject, TokenClaim { retries: Some(5), ..claim }, tag, &[b"key"]));
+    for invalid in [
+        "",
+        ".",
+        "a.1.b",
+        "a.1.b.c.d",
+        "a.1.01.b.c",
+        "a.1.2.b.c.d",
+        ".1.b.c",
+        "a.01.b.c",
+        "a.-1.b.c",
+        "a.+1.b.c",
+        "a.4294967296.b.c",
+    ] {
         assert!(parse_token(invalid).is_none(), "{invalid}");
     }
 }
@@ -73,15 +91,15 @@ fn a_later_state_replaces_an_earlier_one() {
         serde_json::from_value(
             json!({"apiVersion": "v1", "kind": "Promotion", "metadata": {"name": "p", "uid": "u"},
             "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1", "facets": {}},
-            "status": {"phase": phase, "round": 2, "callback": callback}}),
+            "status": {"phase": phase, "round": 2, "retries": 5, "callback": callback}}),
         )
         .unwrap()
     };
     let (own, other) = (key("apps", "podinfo"), key("apps", "other"));
     let subject = TokenSubject { pipeline: &own, promotion: "p" };
-    let claim = TokenClaim { uid: "u", round: 2, environment: "prod" };
+    let claim = TokenClaim { uid: "u", round: 2, retries: Some(5), environment: "prod" };
     let report = |state: &str| serde_json::from_value::<CallbackReport>(json!({"state": state})).unwrap();
-    let before = |state: &str, round: u32| json!({"round": round, "state": state, "message": "", "at": "2026-11-21T10:00:00Z"});
+    let before = |state: &str, round: u32| json!({"round": round, "retries": 5, "state": state, "message": "", "at": "2026-11-21T10:00:00Z"});
     for (phase, stored, next, written) in [
         ("Delivered", Value::Null, "accepted", true),
         ("Pending", Value::Null, "failed", true),
@@ -96,8 +114,13 @@ fn a_later_state_replaces_an_earlier_one() {
         ("Failed", before("failed", 2), "done", true),
         ("Delivered", before("failed", 1), "accepted", true),
     ] {
-        let change =
-            status_change(&promotion(phase, stored.clone()), subject, claim, &report(next), Timestamp::now());
+        let change = status_change(
+            &promotion(phase, stored.clone()),
+            true,
+            (subject, claim),
+            &report(next),
+            Timestamp::now(),
+        );
         assert_eq!(matches!(change, StatusChange::Write(_)), written, "{phase} {stored} {next}: {change:?}");
         assert!(written || change == StatusChange::Unchanged);
     }
@@ -106,14 +129,21 @@ fn a_later_state_replaces_an_earlier_one() {
         (promotion("Failed", before("accepted", 2)), claim),
         (promotion("Superseded", before("failed", 2)), claim),
         (promotion("Delivered", Value::Null), TokenClaim { round: 1, ..claim }),
+        (promotion("Delivered", Value::Null), TokenClaim { retries: Some(4), ..claim }),
         (promotion("Delivered", Value::Null), TokenClaim { uid: "v", ..claim }),
     ] {
-        let change = status_change(&object, subject, claim, &report("done"), Timestamp::now());
+        let change = status_change(&object, true, (subject, claim), &report("done"), Timestamp::now());
         assert!(matches!(change, StatusChange::Rejected(_)), "{change:?}");
     }
     let message = "failed:\n\u{1b}[2J\u{202e}gnp\u{200b}.exe";
     let report = serde_json::from_value(json!({"state": "failed", "message": message})).unwrap();
-    match status_change(&promotion("Delivered", Value::Null), subject, claim, &report, Timestamp::now()) {
+    match status_change(
+        &promotion("Delivered", Value::Null),
+        true,
+        (subject, claim),
+        &report,
+        Timestamp::now(),
+    ) {
         StatusChange::Write(written) => assert_eq!(written["callback"]["message"], "failed:\n[2Jgnp.exe"),
         change => panic!("{change:?}"),
     }
@@ -125,10 +155,59 @@ fn a_later_state_replaces_an_earlier_one() {
     ] {
         let object = promotion("Delivered", Value::Null);
         assert_eq!(
-            status_change(&object, subject, claim, &report("failed"), Timestamp::now()),
+            status_change(&object, true, (subject, claim), &report("failed"), Timestamp::now()),
             StatusChange::Foreign
         );
     }
+}
+
+#[test]
+fn a_report_counts_only_if_a_receiver_may_have_been_called_in_this_try() {
+    let own = key("apps", "podinfo");
+    let subject = TokenSubject { pipeline: &own, promotion: "p" };
+    let change = |status: Value, retries: Option<u32>, calls_receiver: bool| {
+        let object: Promotion = serde_json::from_value(
+            json!({"apiVersion": "v1", "kind": "Promotion", "metadata": {"name": "p", "uid": "u"},
+            "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1", "facets": {}},
+            "status": status}),
+        )
+        .unwrap();
+        let claim = TokenClaim { uid: "u", round: 0, retries, environment: "prod" };
+        let report = serde_json::from_value(json!({"state": "accepted"})).unwrap();
+        status_change(&object, calls_receiver, (subject, claim), &report, Timestamp::now())
+    };
+    let is_refused = |change: StatusChange, why: &str| match &change {
+        StatusChange::Rejected(said) => assert!(said.contains(why), "{said} and not {why}"),
+        _ => panic!("{change:?} and not {why}"),
+    };
+    let gate = |open: bool| json!([{"name": "Approval", "open": open}]);
+    let delivered =
+        json!({"phase": "Delivered", "retries": 1, "times": {"Delivered": "2026-11-21T10:00:00Z"}});
+    for (status, retries) in [
+        (delivered.clone(), Some(1)),
+        (json!({"phase": "Promoting", "retries": 1, "gates": gate(true)}), Some(1)),
+        // The call may be in flight.
+        (json!({"phase": "Pending", "retries": 1, "gates": gate(true)}), Some(1)),
+        // A token from before an upgrade.
+        (delivered.clone(), None),
+    ] {
+        let StatusChange::Write(written) = change(status.clone(), retries, true) else { panic!("{status}") };
+        assert_eq!(written["callback"]["retries"], 1);
+        is_refused(change(status.clone(), retries, false), "calls no receiver");
+        is_refused(change(status, Some(0), true), "an earlier try");
+    }
+    for phase in ["Pending", "Promoting"] {
+        let waits = json!({"phase": phase, "gates": gate(false)});
+        is_refused(change(waits, Some(0), true), "the promotion waits (gate Approval)");
+    }
+    is_refused(change(json!({"phase": "Proposed"}), Some(0), true), "a change request");
+    for phase in ["Pending", "Promoting"] {
+        is_refused(change(json!({"phase": phase}), None, true), "an earlier try");
+    }
+    // The report of an earlier try neither counts as one of this try, nor keeps one from being stored.
+    let mut retried = delivered;
+    retried["callback"] = json!({"round": 0, "retries": 0, "state": "failed", "at": "2026-11-21T10:00:00Z"});
+    assert!(matches!(change(retried, Some(1), true), StatusChange::Write(_)));
 }
 
 fn headers(all: &[(&str, &str)]) -> HeaderMap {
@@ -344,5 +423,40 @@ fn the_receiver_of_a_webhook_reports_the_result_of_a_promotion() -> Result<()> {
         ensure!(fixture.call_back(&message, &token, &done).await? == 409);
         ensure!(fixture.send_event("prod", &event("us", "UpgradeSucceeded", "6.1.8", 10)).await? == 202);
         wait_for(Phase::Succeeded, "").await
+    })
+}
+
+#[test]
+fn a_report_does_not_replace_an_approval() -> Result<()> {
+    run(async {
+        let fixture = serve(|_, _| {}).await?;
+        let (url, received) = receiver().await?;
+        let prod = "- {name: prod, promotion: {manual: true, strategy: {webhook: {url: '$url'}, secretRef: {name: hook}}}, ";
+        let pipeline = called(&url).replace("- {name: prod, ", &prod.replace("$url", &url));
+        fixture.cluster.apply_yaml(&pipeline).await?;
+        ensure!(fixture.send_event("prod", &event("us", "UpgradeSucceeded", "6.1.0", 90)).await? == 202);
+        ensure!(fixture.send_event("dev", &event("eu", "UpgradeSucceeded", "6.1.8", 60)).await? == 202);
+        let promotions: Api<Promotion> = Api::namespaced(fixture.cluster.client().await?, "apps");
+        let waiting = eventually(Duration::from_secs(60), async || {
+            let all = promotions.list(&Default::default()).await?.items;
+            let waits = |p: &Promotion| p.status.as_ref().is_some_and(|s| s.reason == "WaitingForGate");
+            all.into_iter().find(waits).context("no promotion waits")
+        })
+        .await?;
+        let (name, uid) =
+            (waiting.metadata.name.unwrap_or_default(), waiting.metadata.uid.unwrap_or_default());
+        let of = key("apps", "push");
+        let subject = TokenSubject { pipeline: &of, promotion: &name };
+        // Made with the key alone: no message has contained it.
+        let claim = TokenClaim { uid: &uid, round: 0, retries: Some(0), environment: "prod" };
+        let token = mint(b"test-callback-key", subject, claim);
+        let message = json!({"callback": format!("https://sluice.example.com/callback/apps/push/{name}")});
+        for state in ["accepted", "done", "failed"] {
+            let status = fixture.call_back(&message, &token, &json!({"state": state})).await?;
+            let now = promotions.get(&name).await?.status.unwrap_or_default();
+            ensure!(status == 409 && now.phase == Phase::Pending, "{state}: {status} {now:?}");
+        }
+        ensure!(received.lock().unwrap().is_empty());
+        Ok(())
     })
 }

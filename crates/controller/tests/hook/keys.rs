@@ -167,7 +167,11 @@ async fn accepts(hook: &HookServer, kind: &str, key: &str) -> bool {
         "callback" => {
             let of = crate::callbacks::key("apps", "podinfo");
             let subject = TokenSubject { pipeline: &of, promotion: "podinfo-dev" };
-            let token = mint(key.as_bytes(), subject, TokenClaim { uid: "u", round: 0, environment: "dev" });
+            let token = mint(
+                key.as_bytes(),
+                subject,
+                TokenClaim { uid: "u", round: 0, retries: Some(0), environment: "dev" },
+            );
             let header = format!("Bearer {token}");
             let path = "/callback/apps/podinfo/podinfo-dev";
             status(hook, path, ("authorization", &header), r#"{"state": "done"}"#).await

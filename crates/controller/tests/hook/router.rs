@@ -213,7 +213,7 @@ fn call_with_key() -> impl Strategy<Value = GeneratedCall> {
     let of = crate::callbacks::key("apps", "podinfo");
     let (subject, claim) = (
         TokenSubject { pipeline: &of, promotion: PROMOTION },
-        TokenClaim { uid: "u", round: 0, environment: "dev" },
+        TokenClaim { uid: "u", round: 0, retries: Some(0), environment: "dev" },
     );
     let token = format!("Bearer {}", mint(key("callback").as_bytes(), subject, claim));
     let body = br#"{"state": "done"}"#;

@@ -1,5 +1,6 @@
 //! The end of a promotion: healthy in time, failed, rejected, superseded or cancelled.
 
+use super::gates::verdicts;
 use super::running::{complaint, runs};
 use super::{Action, Decision, Facts, Lane, Transition};
 use crate::evidence::Candidate;
@@ -43,8 +44,7 @@ pub(super) fn settle(
         decision.actions.push(Action::Move(Transition { answers, ..to }));
         return true;
     }
-    let report =
-        promotion.report.as_ref().filter(|report| !late || matches!(report, ReceiverReport::Fixed(_)));
+    let report = promotion.report.as_ref().filter(|report| counts(lane, promotion, report));
     if report.is_some_and(|report| apply_report(promotion, report, decision)) {
         return true;
     }
@@ -147,6 +147,21 @@ fn gave_up_on(member: &Member, revision: &Revision, last: Option<&Revision>) -> 
 /// Returns true if a promotion was delivered and has not failed since.
 pub(super) fn was_delivered(promotion: &Promotion) -> bool {
     matches!(promotion.phase, Phase::Delivered | Phase::Succeeded)
+}
+
+/// Returns true if a report counts. A report stands in for the answer to a call, if that was lost, and never for an
+/// approval: before the call, and while a gate is closed, it does not count.
+fn counts(lane: Lane<'_>, promotion: &Promotion, report: &ReceiverReport) -> bool {
+    match promotion.phase {
+        Phase::Delivered => true,
+        Phase::Failed => matches!(report, ReceiverReport::Fixed(_)),
+        Phase::Promoting => lane
+            .environment
+            .policy
+            .as_ref()
+            .is_some_and(|policy| verdicts(lane, policy, promotion).iter().all(|gate| gate.open)),
+        _ => false,
+    }
 }
 
 /// Applies what the receiver of a webhook has reported: an accepted promotion was delivered, and a failed one has

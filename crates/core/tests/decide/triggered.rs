@@ -177,14 +177,52 @@ fn a_failure_that_the_receiver_fixed_needs_no_retry() {
 #[test]
 fn a_report_shows_that_the_call_has_arrived() {
     let mut sim = Simulation::three();
-    sim.policy_of("staging").manual = true;
+    // As after a call whose answer was lost.
+    sim.refuses = true;
     sim.runs("dev", "d", B, Health::Ready);
     sim.settle();
+    assert_eq!(sim.phases("staging"), ["1.1.0 Promoting"]);
     let name = sim.promotions[0].name.clone();
-    // As after a call whose answer was lost.
-    sim.promotion(&name).phase = Phase::Promoting;
     sim.promotion(&name).report = Some(ReceiverReport::Failed("no".into()));
     sim.settle();
     assert_eq!(sim.phases("staging"), ["1.1.0 Failed"]);
     assert_eq!(sim.effects, [], "it is not delivered again");
+}
+
+#[test]
+fn a_report_replaces_neither_an_approval_nor_the_call() {
+    let reports = [
+        ReceiverReport::Accepted(String::new()),
+        ReceiverReport::Done(String::new()),
+        ReceiverReport::Failed("no".into()),
+        ReceiverReport::Fixed(String::new()),
+    ];
+    let mut not_approved = Simulation::three();
+    not_approved.policy_of("staging").manual = true;
+    not_approved.runs("dev", "d", B, Health::Ready);
+    not_approved.settle();
+
+    let mut not_called = Simulation::three();
+    not_called.runs("dev", "d", B, Health::Ready);
+    not_called.step();
+    not_called.pipeline.suspended = true;
+
+    let mut asked_after_the_call = Simulation::three();
+    asked_after_the_call.refuses = true;
+    asked_after_the_call.runs("dev", "d", B, Health::Ready);
+    asked_after_the_call.settle();
+    asked_after_the_call.policy_of("staging").manual = true;
+
+    for (mut sim, phase) in [
+        (not_approved, "1.1.0 Pending"),
+        (not_called, "1.1.0 Pending"),
+        (asked_after_the_call, "1.1.0 Promoting"),
+    ] {
+        let name = sim.promotions[0].name.clone();
+        for report in reports.clone() {
+            sim.promotion(&name).report = Some(report.clone());
+            sim.settle();
+            assert_eq!(sim.phases("staging"), [phase], "{report:?}");
+        }
+    }
 }

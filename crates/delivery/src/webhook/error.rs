@@ -58,6 +58,11 @@ pub enum WebhookError {
     Certificate { to: String, says: String },
 }
 
+/// Returns true if a call that failed for this reason may have reached the receiver.
+pub fn may_have_arrived(reason: &str) -> bool {
+    matches!(reason, "WebhookRefused" | "Unreachable" | "RateLimited" | "Redirected" | "Timeout")
+}
+
 impl WebhookError {
     /// Returns one word for the condition, the event and the metric.
     pub fn reason(&self) -> &'static str {

@@ -21,7 +21,7 @@ use crate::outgoing_http::{self, NoReply, OutgoingHttp, PostReply};
 use crate::stats::Counters;
 pub use address::AllowedWebhooks;
 use address::WebhookReceiver;
-pub use error::WebhookError;
+pub use error::{WebhookError, may_have_arrived};
 
 /// Calls webhooks.
 #[derive(Debug)]
