@@ -1,7 +1,6 @@
 //! WEB: the API for commands, and the pages. It renders views and speaks no Kubernetes: who calls, what the caller may see
 //! and do, and the objects of the hub come through [`Hub`].
 
-mod action;
 mod answer;
 mod board;
 mod caller;
@@ -19,6 +18,7 @@ mod openapi;
 mod origin_check;
 mod page;
 mod page_url;
+mod person_action;
 mod pipelines;
 mod problem;
 mod provider_http;

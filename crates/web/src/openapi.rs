@@ -6,8 +6,8 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-use crate::action::PersonAction;
 use crate::changes::{ChangesQuery, GonePipeline, Listed};
+use crate::person_action::PersonAction;
 use crate::pipelines::{
     ActionRequest, Explanations, History, PipelineAnswer, PipelineList, PromotionAnswer, Tree,
 };

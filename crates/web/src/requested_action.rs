@@ -15,9 +15,9 @@ use sluice_core::access::Caller;
 use sluice_view::change::{ChangeCheck, approve, delivery, reject, retry};
 use sluice_view::object_name::ObjectName;
 
-use crate::action::{PersonAction, targets_of};
 use crate::find::{find_pipeline, find_promotion};
 use crate::hub::{Change, ChangeError, ChangedKind, Hub, SeenObject};
+use crate::person_action::{PersonAction, targets_of};
 use crate::problem::Problem;
 use crate::rights::MissingRights;
 use crate::state::Api;

@@ -13,8 +13,8 @@ use super::answer::{problem_page, send, sentence};
 use super::frame::{Page, Section, document};
 use super::person::Person;
 use super::{address, planned, words};
-use crate::action::{PersonAction, targets_of};
 use crate::hub::Hub;
+use crate::person_action::{PersonAction, targets_of};
 use crate::requested_action::{ActionPath, MAX_REASON, RequestedAction, closed_gates};
 use crate::state::Api;
 

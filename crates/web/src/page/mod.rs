@@ -1,6 +1,6 @@
 //! The pages for people. The server renders each page whole; what changes later comes as parts of the same page.
 
-mod action;
+mod action_buttons;
 mod address;
 mod answer;
 mod assets;

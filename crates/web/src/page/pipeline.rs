@@ -12,15 +12,15 @@ use sluice_view::object_name::ObjectName;
 use sluice_view::status::{EnvironmentLine, PipelineScreen};
 use sluice_view::tree::{TargetNode, WorkloadNode, tree};
 
-use super::action::{buttons, may_not};
+use super::action_buttons::{buttons, may_not};
 use super::frame::{Group, Page, Part, Section};
 use super::row::{application, edge, is_behind, runs};
 use super::shape::{Shape, badge, icon};
 use super::{address, words};
-use crate::action::PersonAction;
 use crate::board::ShownPipeline;
 use crate::find::find_pipeline;
 use crate::hub::Hub;
+use crate::person_action::PersonAction;
 use crate::problem::Problem;
 use crate::rights::{MissingRights, missing_pipeline_right};
 use crate::state::Api;

@@ -8,14 +8,14 @@ use sluice_view::change::{delivery, without_command};
 use sluice_view::object_name::ObjectName;
 use sluice_view::story::story;
 
-use super::action::{buttons, may_not};
+use super::action_buttons::{buttons, may_not};
 use super::answer::sentence;
 use super::frame::{Group, Page, Part, Section};
 use super::shape::{Shape, badge, icon};
 use super::{address, planned, words};
-use crate::action::targets_of;
 use crate::find::find_promotion;
 use crate::hub::Hub;
+use crate::person_action::targets_of;
 use crate::problem::Problem;
 use crate::rights::MissingRights;
 use crate::state::Api;

@@ -9,8 +9,8 @@ use super::address::sign_in_to;
 use super::answer::{send, sentence};
 use super::frame::{Page, Section, Viewer, document};
 use super::view::View;
-use crate::action::PersonAction;
 use crate::oidc::Provider;
+use crate::person_action::PersonAction;
 use crate::state::Api;
 
 /// Where to go after the sign-in, and whether the person has just signed out.

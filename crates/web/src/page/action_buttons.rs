@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use sluice_api::{Pipeline, Promotion};
 
 use super::{address, words};
-use crate::action::PersonAction;
+use crate::person_action::PersonAction;
 use crate::rights::MissingRights;
 
 /// Returns the button that leads to the confirmation of an action.
