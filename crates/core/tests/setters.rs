@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 use setters::generated_file::{self, Drawn, Kind, Piece};
 use sluice_core::Revision;
-use sluice_core::setters::{EditedFile, MarkerRequest, SetError, set};
+use sluice_core::setters::{EditedFile, MarkerRequest, SetError, set_marked};
 
 fn config() -> ProptestConfig {
     let mut config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
@@ -35,7 +35,7 @@ fn revision(source: &str, tag: &str) -> Revision {
 fn set_all(bytes: &[u8], revision: &Revision) -> Result<Option<EditedFile>, SetError> {
     let wanted =
         MarkerRequest { namespace: "ns", pipeline: "app", environment: "prod", target: None, revision };
-    set("file.yaml", bytes, &wanted)
+    set_marked("file.yaml", bytes, &wanted)
 }
 
 fn read(text: &str) -> Vec<Value> {
@@ -226,7 +226,7 @@ fn real_files_differ_only_in_the_marked_lines() {
                 target: None,
                 revision: &revision,
             };
-            let edited = set(name, file.as_bytes(), &wanted).unwrap().unwrap();
+            let edited = set_marked(name, file.as_bytes(), &wanted).unwrap().unwrap();
             let expected: Vec<String> = file
                 .split(newline)
                 .map(|line| {

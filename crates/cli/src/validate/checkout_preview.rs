@@ -234,7 +234,7 @@ impl Destination<'_> {
         };
         let mut values = Vec::new();
         for file in files {
-            let edited = setters::set(&file.path, &file.bytes, &request)?;
+            let edited = setters::set_marked(&file.path, &file.bytes, &request)?;
             values.extend(edited.into_iter().flat_map(|edited| sets(file, edited)));
         }
         Ok(values)

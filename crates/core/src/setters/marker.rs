@@ -14,7 +14,7 @@ use crate::revision::Revision;
 /// that a marker whose quotes were forgotten is found and reported.
 pub const MARKER_KEY: &str = "$promotion";
 
-/// Returns true if a file may have markers of any pipeline: the cheap test before [`set`](super::set()).
+/// Returns true if a file may have markers of any pipeline: the cheap test before [`set_marked`](super::set_marked).
 pub fn mentions(bytes: &[u8]) -> bool {
     bytes.windows(MARKER_KEY.len()).any(|window| window == MARKER_KEY.as_bytes())
 }

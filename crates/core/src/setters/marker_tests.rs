@@ -12,7 +12,7 @@ fn revision(facets: &[(&str, &str)]) -> Revision {
 
 fn set_to(text: &str, revision: &Revision, target: Option<&str>) -> Result<Option<EditedFile>, SetError> {
     let wanted = MarkerRequest { namespace: "ns", pipeline: "app", environment: "prod", target, revision };
-    set("apps/prod.yaml", text.replace("#M", MARKER).as_bytes(), &wanted)
+    set_marked("apps/prod.yaml", text.replace("#M", MARKER).as_bytes(), &wanted)
 }
 
 fn edited(text: &str, value: &str) -> String {
@@ -275,8 +275,8 @@ fn bytes_that_are_not_utf8_matter_only_with_our_marker() {
         revision: &revision,
     };
     let ours = [b"v: \xff 1 ".as_slice(), MARKER.as_bytes()].concat();
-    assert_eq!(set("a", &ours, &wanted).unwrap_err().reason(), "UnparsableFile");
-    assert_eq!(set("a", b"v: \xff # \"$promotion\" ns:app:production", &wanted), Ok(None));
+    assert_eq!(set_marked("a", &ours, &wanted).unwrap_err().reason(), "UnparsableFile");
+    assert_eq!(set_marked("a", b"v: \xff # \"$promotion\" ns:app:production", &wanted), Ok(None));
 }
 
 #[test]

@@ -172,7 +172,7 @@ fn set_marked(order: &Order, found: Vec<ReadFile>) -> Result<Vec<(ReadFile, Edit
         revision: &order.revision,
     };
     let set = |file: ReadFile| {
-        let edited = setters::set(&file.path_text(), &file.bytes, &wanted);
+        let edited = setters::set_marked(&file.path_text(), &file.bytes, &wanted);
         edited.map(|edited| edited.map(|edited| (file, edited))).transpose()
     };
     found.into_iter().filter_map(set).collect::<Result<_, _>>().map_err(EditError::Set)

@@ -117,7 +117,7 @@ fn verify(
         target: None,
         revision: &revision,
     };
-    let set = setters::set("the file", text.as_bytes(), &wanted).map_err(|error| error.to_string())?;
+    let set = setters::set_marked("the file", text.as_bytes(), &wanted).map_err(|error| error.to_string())?;
     match set.map(|set| set.values.iter().filter(|value| value.new == PROBE).count()) {
         Some(count) if count == promoted.len() => Ok(()),
         _ => Err(LOSSY.into()),

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use sluice_core::revision::{Facet, FacetKey, Revision};
-use sluice_core::setters::{MarkerRequest, set};
+use sluice_core::setters::{MarkerRequest, set_marked};
 
 use super::*;
 use crate::draft::{DraftEnvironment, DraftTarget};
@@ -194,7 +194,7 @@ fn a_kustomization_has_a_marker_for_each_image() {
         target: None,
         revision: &revision,
     };
-    let set = set("a", file.yaml.as_bytes(), &wanted).unwrap().unwrap();
+    let set = set_marked("a", file.yaml.as_bytes(), &wanted).unwrap().unwrap();
     let values: Vec<_> = set.values.iter().map(|value| (value.old.as_str(), value.new.as_str())).collect();
     assert_eq!(values, [("1.10", "1.11"), ("2.0.0", "3.0.0")]);
 }

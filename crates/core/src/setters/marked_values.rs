@@ -40,7 +40,11 @@ const MAX_VALUES: usize = 1_000;
 ///
 /// # Errors
 /// When a marker is malformed or misplaced, or a value cannot be set.
-pub fn set(path: &str, bytes: &[u8], wanted: &MarkerRequest<'_>) -> Result<Option<EditedFile>, SetError> {
+pub fn set_marked(
+    path: &str,
+    bytes: &[u8],
+    wanted: &MarkerRequest<'_>,
+) -> Result<Option<EditedFile>, SetError> {
     let name = wanted.name();
     if !mentions(bytes) || !contains(bytes, name.as_bytes()) {
         return Ok(None);
