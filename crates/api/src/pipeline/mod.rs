@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::schema::is_default;
 
 mod references;
+mod rules;
 mod status;
 mod strategy;
 
@@ -50,10 +51,9 @@ pub use strategy::*;
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("has(self.appRef) || self.environments.all(e, e.targets.all(t, !has(t.observe) || t.observe != 'Push' || (has(t.workloads) && t.workloads.size() > 0)))").message("the labels of objects cannot be read for a target with observe: Push: name its application in spec.appRef, or in the target's workloads"),
-    validation = Rule::new("!has(self.tracks) || !self.tracks.exists(t, t == 'images' || t.startsWith('image:')) || self.environments.all(e, e.targets.all(t, !has(t.observe) || t.observe != 'Push'))").message("events do not contain images: with a target of observe: Push, tracks may name chart, app, tag, digest and source"),
-    // The key of an environment is in the Secret of its own policy, or of a following environment.
-    validation = Rule::new("[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15].all(i, i >= self.environments.size() || self.environments[i].targets.all(t, !has(t.observe) || t.observe != 'Push') || [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15].exists(j, j >= i && j < self.environments.size() && (has(self.environments[j].promotion) ? has(self.environments[j].promotion.strategy) && has(self.environments[j].promotion.strategy.secretRef) : has(self.promotion) && has(self.promotion.strategy) && has(self.promotion.strategy.secretRef))))").message("a target with observe: Push is observed by signed events only: name a Secret with a key report-key.<cluster> for each cluster in promotion.strategy.secretRef, of its environment or of one that comes after it")
+    validation = rules::push_needs_an_application(),
+    validation = rules::push_tracks_no_images(),
+    validation = rules::push_needs_a_report_key()
 )]
 pub struct PipelineSpec {
     /// Suspends the pipeline: it is still observed and shown, but nothing is started, pushed or opened.
@@ -74,9 +74,8 @@ pub struct PipelineSpec {
     /// The environments, in the order in which a revision goes through them.
     #[schemars(length(min = 1, max = 16))]
     #[x_kube(
-        validation = Rule::new("self.all(e, self.exists_one(x, x.name == e.name))").message("two environments have the same name: give each its own"),
-        // A CEL rule has no index of the current element, so the rule lists all possible indices.
-        validation = Rule::new("[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15].all(i, i >= self.size() || !has(self[i].after) || self[i].after.all(a, [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15].exists(j, j < i && self[j].name == a)))").message("after may only name earlier environments of the list: correct the name, move the environment down, or remove the name from after")
+        validation = rules::environments_have_unique_names(),
+        validation = rules::after_names_earlier_environments()
     )]
     pub environments: Vec<Environment>,
     /// How to promote into each environment without its own promotion. An environment without any promotion is only
@@ -118,7 +117,7 @@ pub struct Environment {
     pub name: String,
     /// The namespaces and clusters that the application runs in.
     #[schemars(length(min = 1, max = 128))]
-    #[x_kube(validation = Rule::new("self.all(t, !has(t.name) || self.exists_one(x, has(x.name) && x.name == t.name))").message("two targets of this environment have the same name: give each its own"))]
+    #[x_kube(validation = rules::targets_have_unique_names())]
     pub targets: Vec<Target>,
     /// The environments whose revisions are promoted into this one; default is the previous one in the list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -171,7 +170,7 @@ pub struct EnvironmentName(#[schemars(length(min = 1, max = 63))] pub String);
 /// One namespace on one cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("!has(self.observe) || self.observe != 'Push' || has(self.clusterRef)").message("a target with observe: Push needs a clusterRef: its events must name that cluster"))]
+#[x_kube(validation = rules::push_needs_a_cluster())]
 pub struct Target {
     /// Unique in its environment; default is made from the cluster's name and the namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -234,10 +233,10 @@ pub enum Observe {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("!has(self.pullRequest)").message("promotion.pullRequest is an older form: write promotion: {strategy: {pull-request: {type: github, url: ..., baseBranch: main, secretRef: {name: ...}}}}"),
-    validation = Rule::new("!has(self.pull__dash__request) && !has(self.notification)").message("the strategy has a level of its own: write promotion: {strategy: {pull-request: {...}}} or promotion: {strategy: {notification: {}}}"),
-    validation = Rule::new("!has(self.webhook)").message("promotion.webhook is an older form: write promotion: {strategy: {webhook: {url: ..., secretRef: {name: ...}}}}"),
-    validation = Rule::new("has(self.strategy) || has(self.pullRequest) || has(self.pull__dash__request) || has(self.notification) || has(self.webhook)").message("promotion needs a strategy: write promotion: {strategy: {pull-request: {...}}} or one of commit, notification, webhook")
+    validation = rules::pull_request_is_not_of_an_older_form(),
+    validation = rules::strategy_has_a_level_of_its_own(),
+    validation = rules::webhook_is_not_of_an_older_form(),
+    validation = rules::promotion_has_a_strategy()
 )]
 pub struct PromotionPolicy {
     /// True if a person must approve each revision before it is promoted into the environment.

@@ -7,12 +7,13 @@ use sluice_core::pipeline::MergeMode;
 use sluice_core::setters::Update;
 
 use super::references::SecretRef;
+use super::rules;
 use crate::schema::is_default;
 
 /// Exactly one strategy to deliver a revision, and the Secret with the keys for calls of the hook server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("[has(self.pull__dash__request), has(self.commit), has(self.notification), has(self.webhook)].filter(x, x).size() == 1").message("a strategy is exactly one of pull-request, commit, notification and webhook"))]
+#[x_kube(validation = rules::strategy_is_exactly_one())]
 pub struct Strategy {
     /// Open a pull or merge request that sets the revision; a person or a rule merges it.
     #[serde(default, rename = "pull-request", skip_serializing_if = "Option::is_none")]
@@ -51,12 +52,12 @@ impl Strategy {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("!has(self.merge) || self.merge == 'Never' || !has(self.draft) || !self.draft").message("a draft is not merged: remove draft, or write merge: Never"),
-    validation = Rule::new("!has(self.merge) || self.merge != 'Queue' || self.type in ['github', 'gitlab', 'bitbucket']").message("only GitHub, GitLab and Bitbucket Cloud have a merge queue: write merge: WhenGreen"),
-    validation = Rule::new("!has(self.labels) || !(self.type in ['bitbucket', 'bitbucket-server'])").message("Bitbucket has no labels on pull requests: remove labels"),
-    validation = Rule::new("!has(self.assignees) || !(self.type in ['bitbucket', 'bitbucket-server', 'azure-devops'])").message("Bitbucket and Azure DevOps have no assignees on pull requests: remove assignees, and name reviewers"),
-    validation = Rule::new("!has(self.reviewers) || self.type != 'bitbucket' || self.reviewers.all(r, r.matches('^([{][0-9a-fA-F-]{36}[}]|[0-9a-fA-F]+:[0-9a-fA-F-]+|[0-9a-f]{24})$'))").message("Bitbucket Cloud identifies reviewers by uuid or account id: write '{504c3b62-8120-4f0c-a7bc-87800b9d6f70}' or 557058:ba8948b2-49da-43a9-9e8b-e7249b8e324a"),
-    validation = Rule::new("!has(self.reviewers) || self.type != 'azure-devops' || self.reviewers.all(r, r.matches('^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$'))").message("Azure DevOps identifies reviewers by the id of their identity: write one such as d6245f20-2af8-44f4-9451-8107cb2767db")
+    validation = rules::draft_is_not_merged(),
+    validation = rules::forge_has_a_merge_queue(),
+    validation = rules::forge_has_labels(),
+    validation = rules::forge_has_assignees(),
+    validation = rules::reviewers_of_bitbucket_are_ids(),
+    validation = rules::reviewers_of_azure_devops_are_ids()
 )]
 pub struct PullRequestStrategy {
     /// The kind of forge. `bitbucket` is Bitbucket Cloud, `bitbucket-server` Bitbucket Data Center.
