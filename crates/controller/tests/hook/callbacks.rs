@@ -16,7 +16,7 @@ use sluice_api::promotion::{Phase, Promotion};
 use sluice_controller::hook::callback::{
     CallbackReport, TokenClaim, TokenSubject, is_minted, mint, parse_token, status_change,
 };
-use sluice_controller::hook::forge::ForgeProof;
+use sluice_controller::hook::forge_proof::ForgeProof;
 use sluice_controller::hook::signature::is_signed;
 use sluice_controller::hook::status_change::StatusChange;
 use sluice_controller::key::PipelineKey;
