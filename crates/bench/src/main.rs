@@ -4,7 +4,7 @@
 
 mod burst;
 mod clusters;
-mod commands;
+mod command_times;
 mod controller;
 mod delivery;
 mod fleet;
@@ -12,6 +12,7 @@ mod handover;
 mod hooks;
 mod isolation;
 mod live_pages;
+mod measurement;
 mod objects;
 mod options;
 mod page_server;
@@ -31,7 +32,8 @@ mod writes;
 
 use anyhow::{Context, Result};
 use fleet::{FleetSize, PipelineFleet};
-use options::{BenchOptions, Measurement};
+use measurement::Measurement;
+use options::BenchOptions;
 use page_server::PageServer;
 use serde_json::json;
 use sluice_testkit::ControlPlane;
@@ -60,8 +62,8 @@ async fn run() -> Result<()> {
 }
 
 async fn measure(options: &BenchOptions, table: &mut ResultTable) -> Result<()> {
-    commands::size(options, table)?;
-    commands::help(options, table)?;
+    command_times::size(options, table)?;
+    command_times::help(options, table)?;
     if options.wants_any(&Measurement::ON_A_FLEET) {
         let plane = ControlPlane::start().await?;
         on_a_fleet(options, &plane, table).await?;
@@ -120,7 +122,7 @@ async fn on_a_fleet(options: &BenchOptions, plane: &ControlPlane, table: &mut Re
         fleet.create_promotions().await?;
     }
     if options.wants(Measurement::List) {
-        commands::list(options, &fleet, table)?;
+        command_times::list(options, &fleet, table)?;
     }
     if options.wants_any(&Measurement::OF_PAGES) {
         of_pages(options, &fleet, table).await?;

@@ -3,8 +3,9 @@
 
 use crate::controller::ControllerProcess;
 use crate::fleet::{PIPELINES_NAMESPACE, PipelineFleet, apply, run_concurrently};
+use crate::measurement::Measurement;
 use crate::objects::SLUICE;
-use crate::options::{BenchOptions, Measurement};
+use crate::options::BenchOptions;
 use crate::process_stats::{megabytes, peak_memory, processor_time};
 use crate::table::{BudgetVerdict, ResultTable, percentile, progress, time, times};
 use crate::watch::{Watch, field};

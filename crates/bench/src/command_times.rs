@@ -2,7 +2,8 @@
 
 use crate::controller::run;
 use crate::fleet::PipelineFleet;
-use crate::options::{BenchOptions, Measurement};
+use crate::measurement::Measurement;
+use crate::options::BenchOptions;
 use crate::process_stats::megabytes;
 use crate::table::{BudgetVerdict, ResultTable, percentile, time};
 use anyhow::{Context, Result};
