@@ -7,7 +7,8 @@ use sluice_delivery::ForgeKind;
 
 use super::{
     CallKind, CallRejection, CheckOutcome, ForgeAnswer, ForgeState, ListQuery, MetadataKind, Obstacle,
-    PEOPLE, ParsedCall, Pull, PullSelector, StandInServer, Style, author, joe, number_of,
+    PEOPLE, ParsedCall, Pull, PullChange, PullSelector, ReportedStatus, StandInServer, Style, author, joe,
+    number_of,
 };
 
 impl Pull {
@@ -51,129 +52,32 @@ impl StandInServer {
     }
 
     fn carry_out(&self, ask: ParsedCall) -> Result<ForgeAnswer, CallRejection<'static>> {
-        let (api, call) = (&self.api, ask.kind());
-        let mut forge_state = self.forge_state.lock().unwrap();
-        self.time_passes(&mut forge_state);
-        for pull in forge_state.pulls.iter_mut().filter(|p| !p.fork) {
-            let sha = self.repo.head(&pull.head).unwrap_or_else(|_| pull.sha.clone());
-            pull.tip.clone_from(&sha);
-            if !pull.open {
-                continue;
-            }
-            pull.version += u64::from(sha != pull.sha);
-            pull.behind &= sha == pull.sha;
-            if sha != pull.sha {
-                pull.unknown_for = pull.unknown_for.max(1);
-                pull.before = std::mem::replace(&mut pull.sha, sha);
-            }
-        }
+        let (api, status) = (&self.api, self.api.status(ask.kind()));
+        let forge_state = &mut *self.forge_state.lock().unwrap();
+        self.time_passes(forge_state);
+        self.follow_branches(forge_state);
         let value = match ask {
-            ParsedCall::Repository => {
-                if let Some(base) = forge_state.retargets_late.take() {
-                    forge_state.pulls.iter_mut().for_each(|pull| pull.base.clone_from(&base));
-                }
-                let style = forge_state.pulls.last().map_or(Style::Merge, |pull| pull.style);
-                api.repository(style)
-            }
-            ParsedCall::Facts { what, from, of } => {
-                if std::mem::take(&mut forge_state.pushes_after_checks) {
-                    let head = forge_state.pulls.last().ok_or(CallRejection::NoPull)?.head.clone();
-                    self.repo.commit(&head, "unreviewed", &[("other.yaml", "x: 1\n")]).unwrap();
-                }
-                let pull = match of {
-                    PullSelector::Number(number) => pull(&mut forge_state, number)?,
-                    PullSelector::Id(sha) => {
-                        forge_state.pulls.iter_mut().find(|p| p.sha == sha).ok_or(CallRejection::NoCommit)?
-                    }
-                    PullSelector::Head(name) => {
-                        let pull = forge_state
-                            .pulls
-                            .iter()
-                            .find(|p| p.sha == name)
-                            .ok_or(CallRejection::NoCommit)?;
-                        let named = Pull { sha: forge_state.resolve(&name), ..pull.clone() };
-                        let facts = api.facts(what, &named, from).ok_or(CallRejection::NoPull)?;
-                        return Ok((api.status(call), facts));
-                    }
-                    PullSelector::Base => forge_state.pulls.last_mut().ok_or(CallRejection::NoPull)?,
-                };
-                api.facts(what, pull, from).ok_or(CallRejection::NoPull)?
-            }
+            ParsedCall::Repository => self.repository(forge_state),
+            ParsedCall::Facts { what, from, of } => self.facts(forge_state, what, from, of)?,
             ParsedCall::Merge { number, head, version, style, message, queue } => {
-                let pushes_before_merge = std::mem::take(&mut forge_state.pushes_before_merge);
-                let (takes, has_queue) = (forge_state.merge_takes, forge_state.has_queue);
-                let pull = pull(&mut forge_state, number)?;
-                if pushes_before_merge {
-                    pull.sha =
-                        self.repo.commit(&pull.head, "unreviewed", &[("other.yaml", "x: 1\n")]).unwrap();
-                    pull.version += 1;
-                }
-                self.may_merge(pull, head, version)?;
-                if queue {
-                    pull.queued = true;
-                    let status = if self.kind == ForgeKind::GitLab { 201 } else { 200 };
-                    return Ok((status, api.facts("queued", pull, 0).unwrap()));
-                }
-                if let Some(other) = style.filter(|style| *style != pull.style) {
-                    return Err(CallRejection::NotMergeable(Obstacle::Style(other)));
-                }
-                if takes > 0 {
-                    pull.merging = Some((pull.style, message));
-                    let slow = self.kind == ForgeKind::Bitbucket;
-                    return Ok(match slow {
-                        true => (202, api.facts("slow merge", pull, 0).unwrap()),
-                        false => (200, api.pull(pull, false)),
-                    });
-                }
-                if has_queue {
-                    pull.queued = true;
-                    return Ok((200, api.facts("queued", pull, 0).unwrap()));
-                }
-                pull.land(self.kind, &self.repo, pull.style, message);
-                pull.version += 1;
-                api.merged(pull)
+                self.before_merge(forge_state, number, head, version)?;
+                return match queue {
+                    true => self.queue(forge_state, number),
+                    false => self.merge(forge_state, number, style, message),
+                };
             }
-            ParsedCall::Task(number) => {
-                forge_state.merge_takes = forge_state.merge_takes.saturating_sub(1);
-                let done = forge_state.merge_takes == 0;
-                let pull = pull(&mut forge_state, number)?;
-                if done && let Some((style, message)) = pull.merging.take() {
-                    pull.land(self.kind, &self.repo, style, message);
-                }
-                api.facts("task", pull, 0).unwrap()
-            }
-            ParsedCall::List(wanted) => self.list(&forge_state, &wanted),
+            ParsedCall::Task(number) => self.merge_task(forge_state, number)?,
+            ParsedCall::List(wanted) => self.list(forge_state, &wanted),
             ParsedCall::Between { base, head } => {
                 let found = forge_state.pulls.iter().find(|p| !p.fork && p.head == head && p.base == base);
                 api.pull(found.ok_or(CallRejection::NoPull)?, false)
             }
-            ParsedCall::Read(number) => {
-                let shown = api.pull(pull(&mut forge_state, number)?, false);
-                // Somebody is faster than the next call.
-                if let Some(base) = forge_state.retargets.take() {
-                    let pull = pull(&mut forge_state, number)?;
-                    (pull.base, pull.version) = (base, pull.version + 1);
-                }
-                shown
-            }
+            ParsedCall::Read(number) => self.read(forge_state, number)?,
             ParsedCall::Open { title, body, head, base, draft } => {
-                let before = forge_state.pulls.len();
-                let answer = self.open(&mut forge_state, title, body, head, base)?;
-                let opened = forge_state.pulls.len() > before;
-                let Some(pull) = forge_state.pulls.last_mut().filter(|_| opened) else { return Ok(answer) };
-                pull.draft = draft;
-                return Ok((answer.0, api.pull(pull, false)));
+                return self.open(forge_state, title, body, head, base, draft);
             }
             ParsedCall::Add { number, what, names, replaces } => {
-                let mut names = self.known(what, names)?;
-                if what == MetadataKind::Label && matches!(self.kind, ForgeKind::Gitea | ForgeKind::Forgejo) {
-                    let label =
-                        |id: &String| forge_state.labels.get(id.parse::<usize>().unwrap() - 1).cloned();
-                    names = names.iter().map(|id| label(id).unwrap()).collect();
-                }
-                let pull = pull(&mut forge_state, number)?;
-                pull.add(what, &names, replaces);
-                return Ok((api.added_status(what), api.added(pull, what, &names)));
+                return self.add(forge_state, number, what, names, replaces);
             }
             ParsedCall::User(name) => match number_of(&name) {
                 Some(id) => json!([{"id": id, "username": name}]),
@@ -188,63 +92,16 @@ impl StandInServer {
                 forge_state.labels.push(name.clone());
                 return Ok((201, json!({"id": forge_state.labels.len(), "name": name})));
             }
-            ParsedCall::Update { number, change } => {
-                let pull = pull(&mut forge_state, number)?;
-                if change.version.is_some_and(|version| version != pull.version) {
-                    return Err(CallRejection::OutOfDate);
-                }
-                if !pull.open && !api.can_update_closed() {
-                    return Err(CallRejection::NotOpen);
-                }
-                if change.body.as_ref().is_some_and(|body| body.chars().count() > api.longest()) {
-                    return Err(CallRejection::Bad("the description is too long"));
-                }
-                if let Some(reviewers) = &change.reviewers {
-                    self.known(MetadataKind::Reviewer, reviewers.clone())?;
-                }
-                pull.title = change.title.unwrap_or(pull.title.clone());
-                pull.body = change.body.unwrap_or(pull.body.clone());
-                pull.base = change.base.unwrap_or(pull.base.clone());
-                pull.reviewers = change.reviewers.unwrap_or(pull.reviewers.clone());
-                pull.version += 1;
-                api.pull(pull, false)
-            }
-            ParsedCall::Close { number, version } => {
-                let pull = pull(&mut forge_state, number)?;
-                if version.is_some_and(|version| version != pull.version) {
-                    return Err(CallRejection::OutOfDate);
-                }
-                if !pull.open && !api.can_update_closed() {
-                    return Err(CallRejection::NotOpen);
-                }
-                (pull.open, pull.version) = (false, pull.version + 1);
-                api.pull(pull, false)
-            }
+            ParsedCall::Update { number, change } => self.update(pull(forge_state, number)?, change)?,
+            ParsedCall::Close { number, version } => self.close(pull(forge_state, number)?, version)?,
             ParsedCall::Comment { number, text } => {
-                pull(&mut forge_state, number)?.comments.push(text);
+                pull(forge_state, number)?.comments.push(text);
                 json!({"id": 1})
             }
-            ParsedCall::Statuses(commit, context) => {
-                let mut newest = BTreeMap::new();
-                let of_it =
-                    forge_state.statuses.iter().filter(|s| (&s.commit, &s.context) == (&commit, &context));
-                newest.extend(of_it.map(|status| (status.pipeline, status)));
-                api.statuses(&newest.into_values().collect::<Vec<_>>()).ok_or(CallRejection::NoPath)?
-            }
-            ParsedCall::Report(mut status) => {
-                self.repo.commit_of(&status.commit).map_err(|_| CallRejection::NoCommit)?;
-                let pipeline = status.pipeline.unwrap_or(forge_state.pipeline);
-                let has_pipelines = api.statuses(&[]).is_some();
-                status.pipeline = has_pipelines.then_some(pipeline);
-                let before = forge_state.status(&status).map(|before| before.is);
-                if has_pipelines
-                    && (before, status.is) == (Some(CheckOutcome::Pending), CheckOutcome::Pending)
-                {
-                    return Err(CallRejection::NoTransition);
-                }
-                let answer = api.reported(&status, forge_state.statuses.len() + 1);
-                forge_state.statuses.push(status);
-                if api.status(call) == 204 { Value::Null } else { answer }
+            ParsedCall::Statuses(commit, context) => self.statuses(forge_state, &commit, &context)?,
+            ParsedCall::Report(reported) => {
+                let answer = self.report(forge_state, reported)?;
+                if status == 204 { Value::Null } else { answer }
             }
             ParsedCall::Commit(id) => {
                 let id = if api.reads_commits_by_name() { forge_state.resolve(&id) } else { id };
@@ -252,7 +109,225 @@ impl StandInServer {
                 api.commit(&self.repo.commit_of(&id).map_err(|_| CallRejection::NoCommit)?)
             }
         };
-        Ok((api.status(call), value))
+        Ok((status, value))
+    }
+
+    /// Gives the open change requests the commits that were pushed to their branches.
+    fn follow_branches(&self, forge_state: &mut ForgeState) {
+        for pull in forge_state.pulls.iter_mut().filter(|p| !p.fork) {
+            let sha = self.repo.head(&pull.head).unwrap_or_else(|_| pull.sha.clone());
+            pull.tip.clone_from(&sha);
+            if !pull.open {
+                continue;
+            }
+            pull.version += u64::from(sha != pull.sha);
+            pull.behind &= sha == pull.sha;
+            if sha != pull.sha {
+                pull.unknown_for = pull.unknown_for.max(1);
+                pull.before = std::mem::replace(&mut pull.sha, sha);
+            }
+        }
+    }
+
+    fn repository(&self, forge_state: &mut ForgeState) -> Value {
+        if let Some(base) = forge_state.retargets_late.take() {
+            forge_state.pulls.iter_mut().for_each(|pull| pull.base.clone_from(&base));
+        }
+        let style = forge_state.pulls.last().map_or(Style::Merge, |pull| pull.style);
+        self.api.repository(style)
+    }
+
+    fn facts(
+        &self,
+        forge_state: &mut ForgeState,
+        what: &'static str,
+        from: usize,
+        of: PullSelector,
+    ) -> Result<Value, CallRejection<'static>> {
+        if std::mem::take(&mut forge_state.pushes_after_checks) {
+            let head = forge_state.pulls.last().ok_or(CallRejection::NoPull)?.head.clone();
+            self.push_unreviewed(&head);
+        }
+        let with_head = |forge_state: &ForgeState, sha: &str| {
+            let pull = forge_state.pulls.iter().find(|p| p.sha == sha).cloned();
+            pull.ok_or(CallRejection::NoCommit)
+        };
+        let pull = match of {
+            PullSelector::Number(number) => pull(forge_state, number)?.clone(),
+            PullSelector::Id(sha) => with_head(forge_state, &sha)?,
+            PullSelector::Head(name) => {
+                Pull { sha: forge_state.resolve(&name), ..with_head(forge_state, &name)? }
+            }
+            PullSelector::Base => forge_state.pulls.last().ok_or(CallRejection::NoPull)?.clone(),
+        };
+        self.api.facts(what, &pull, from).ok_or(CallRejection::NoPull)
+    }
+
+    /// Pushes a commit that nobody reviewed to a branch, and returns the commit.
+    fn push_unreviewed(&self, branch: &str) -> String {
+        self.repo.commit(branch, "unreviewed", &[("other.yaml", "x: 1\n")]).unwrap()
+    }
+
+    /// Checks whether a change request may be merged, after the push that a test asked for.
+    fn before_merge(
+        &self,
+        forge_state: &mut ForgeState,
+        number: u64,
+        head: Option<String>,
+        version: Option<u64>,
+    ) -> Result<(), CallRejection<'static>> {
+        let pushes_before_merge = std::mem::take(&mut forge_state.pushes_before_merge);
+        let pull = pull(forge_state, number)?;
+        if pushes_before_merge {
+            pull.sha = self.push_unreviewed(&pull.head);
+            pull.version += 1;
+        }
+        self.may_merge(pull, head, version)
+    }
+
+    /// Adds a change request to the merge queue.
+    fn queue(
+        &self,
+        forge_state: &mut ForgeState,
+        number: u64,
+    ) -> Result<ForgeAnswer, CallRejection<'static>> {
+        let pull = pull(forge_state, number)?;
+        pull.queued = true;
+        let status = if self.kind == ForgeKind::GitLab { 201 } else { 200 };
+        Ok((status, self.api.facts("queued", pull, 0).unwrap()))
+    }
+
+    /// Merges a change request, or starts a merge that takes a while.
+    fn merge(
+        &self,
+        forge_state: &mut ForgeState,
+        number: u64,
+        style: Option<Style>,
+        message: Option<String>,
+    ) -> Result<ForgeAnswer, CallRejection<'static>> {
+        let api = &self.api;
+        let (takes, has_queue) = (forge_state.merge_takes, forge_state.has_queue);
+        let pull = pull(forge_state, number)?;
+        if let Some(other) = style.filter(|style| *style != pull.style) {
+            return Err(CallRejection::NotMergeable(Obstacle::Style(other)));
+        }
+        if takes > 0 {
+            pull.merging = Some((pull.style, message));
+            let slow = self.kind == ForgeKind::Bitbucket;
+            return Ok(match slow {
+                true => (202, api.facts("slow merge", pull, 0).unwrap()),
+                false => (200, api.pull(pull, false)),
+            });
+        }
+        if has_queue {
+            pull.queued = true;
+            return Ok((200, api.facts("queued", pull, 0).unwrap()));
+        }
+        pull.land(self.kind, &self.repo, pull.style, message);
+        pull.version += 1;
+        Ok((api.status(CallKind::Merge), api.merged(pull)))
+    }
+
+    /// Returns the progress of a merge that takes a while; each call advances it.
+    fn merge_task(&self, forge_state: &mut ForgeState, number: u64) -> Result<Value, CallRejection<'static>> {
+        forge_state.merge_takes = forge_state.merge_takes.saturating_sub(1);
+        let done = forge_state.merge_takes == 0;
+        let pull = pull(forge_state, number)?;
+        if done && let Some((style, message)) = pull.merging.take() {
+            pull.land(self.kind, &self.repo, style, message);
+        }
+        Ok(self.api.facts("task", pull, 0).unwrap())
+    }
+
+    fn read(&self, forge_state: &mut ForgeState, number: u64) -> Result<Value, CallRejection<'static>> {
+        let shown = self.api.pull(pull(forge_state, number)?, false);
+        // Somebody is faster than the next call.
+        if let Some(base) = forge_state.retargets.take() {
+            let pull = pull(forge_state, number)?;
+            (pull.base, pull.version) = (base, pull.version + 1);
+        }
+        Ok(shown)
+    }
+
+    fn add(
+        &self,
+        forge_state: &mut ForgeState,
+        number: u64,
+        what: MetadataKind,
+        names: Vec<String>,
+        replaces: bool,
+    ) -> Result<ForgeAnswer, CallRejection<'static>> {
+        let mut names = self.known(what, names)?;
+        if what == MetadataKind::Label && matches!(self.kind, ForgeKind::Gitea | ForgeKind::Forgejo) {
+            let label = |id: &String| forge_state.labels.get(id.parse::<usize>().unwrap() - 1).cloned();
+            names = names.iter().map(|id| label(id).unwrap()).collect();
+        }
+        let pull = pull(forge_state, number)?;
+        pull.add(what, &names, replaces);
+        Ok((self.api.added_status(what), self.api.added(pull, what, &names)))
+    }
+
+    fn update(&self, pull: &mut Pull, change: PullChange) -> Result<Value, CallRejection<'static>> {
+        self.may_change(pull, change.version)?;
+        if change.body.as_ref().is_some_and(|body| body.chars().count() > self.api.longest()) {
+            return Err(CallRejection::Bad("the description is too long"));
+        }
+        if let Some(reviewers) = &change.reviewers {
+            self.known(MetadataKind::Reviewer, reviewers.clone())?;
+        }
+        pull.title = change.title.unwrap_or(pull.title.clone());
+        pull.body = change.body.unwrap_or(pull.body.clone());
+        pull.base = change.base.unwrap_or(pull.base.clone());
+        pull.reviewers = change.reviewers.unwrap_or(pull.reviewers.clone());
+        pull.version += 1;
+        Ok(self.api.pull(pull, false))
+    }
+
+    fn close(&self, pull: &mut Pull, version: Option<u64>) -> Result<Value, CallRejection<'static>> {
+        self.may_change(pull, version)?;
+        (pull.open, pull.version) = (false, pull.version + 1);
+        Ok(self.api.pull(pull, false))
+    }
+
+    /// Checks whether a change request may be updated or closed, by a caller who has seen this version.
+    fn may_change(&self, pull: &Pull, version: Option<u64>) -> Result<(), CallRejection<'static>> {
+        if version.is_some_and(|version| version != pull.version) {
+            return Err(CallRejection::OutOfDate);
+        }
+        match pull.open || self.api.can_update_closed() {
+            true => Ok(()),
+            false => Err(CallRejection::NotOpen),
+        }
+    }
+
+    /// Returns the newest status of each pipeline that has this name.
+    fn statuses(
+        &self,
+        forge_state: &ForgeState,
+        commit: &str,
+        context: &str,
+    ) -> Result<Value, CallRejection<'static>> {
+        let of_it = forge_state.statuses.iter().filter(|s| s.commit == commit && s.context == context);
+        let newest: BTreeMap<_, _> = of_it.map(|status| (status.pipeline, status)).collect();
+        self.api.statuses(&newest.into_values().collect::<Vec<_>>()).ok_or(CallRejection::NoPath)
+    }
+
+    fn report(
+        &self,
+        forge_state: &mut ForgeState,
+        mut status: ReportedStatus,
+    ) -> Result<Value, CallRejection<'static>> {
+        self.repo.commit_of(&status.commit).map_err(|_| CallRejection::NoCommit)?;
+        let pipeline = status.pipeline.unwrap_or(forge_state.pipeline);
+        let has_pipelines = self.api.statuses(&[]).is_some();
+        status.pipeline = has_pipelines.then_some(pipeline);
+        let before = forge_state.status(&status).map(|before| before.is);
+        if has_pipelines && (before, status.is) == (Some(CheckOutcome::Pending), CheckOutcome::Pending) {
+            return Err(CallRejection::NoTransition);
+        }
+        let answer = self.api.reported(&status, forge_state.statuses.len() + 1);
+        forge_state.statuses.push(status);
+        Ok(answer)
     }
 
     /// Applies what the forge does between two calls.
@@ -339,6 +414,7 @@ impl StandInServer {
         body: String,
         head: String,
         base: String,
+        draft: bool,
     ) -> Result<ForgeAnswer, CallRejection<'static>> {
         let api = &self.api;
         let same = |p: &&Pull| p.open && !p.fork && p.head == head && p.base == base;
@@ -352,7 +428,8 @@ impl StandInServer {
             return Err(CallRejection::Bad("the title or the description is too long"));
         }
         let sha = self.repo.head(&head).map_err(|_| CallRejection::NoBranch)?;
-        let pull = Pull::new(forge_state.pulls.len() as u64 + 1, title, body, head, base, sha);
+        let number = forge_state.pulls.len() as u64 + 1;
+        let pull = Pull { draft, ..Pull::new(number, title, body, head, base, sha) };
         forge_state.pulls.push(pull.clone());
         Ok((api.status(CallKind::Open), api.pull(&pull, false)))
     }
