@@ -25,146 +25,138 @@ type Limit = (ForgeKind, u16, Vec<(&'static str, &'static str)>, &'static str, i
 /// an unknown repository, for an invalid change request, and because of an internal error.
 fn refusals(forge: ForgeKind) -> [Refusal; 5] {
     match forge {
-        ForgeKind::GitHub => [
-            (401, r#"{"message":"Bad credentials"}"#, "AuthenticationFailed", "Bad credentials"),
-            (
-                403,
-                r#"{"message":"Resource not accessible by integration"}"#,
-                "PermissionDenied",
-                "not accessible",
-            ),
-            (404, r#"{"message":"Not Found"}"#, "RepositoryNotFound", "check the address"),
-            (
-                422,
-                r#"{"message":"Validation Failed","errors":[{"message":"No commits between"}]}"#,
-                "ForgeRefused",
-                "No commits",
-            ),
-            (502, "bad gateway", "Unreachable", "status 502"),
-        ],
-        ForgeKind::GitLab => [
-            (401, r#"{"message":"401 Unauthorized"}"#, "AuthenticationFailed", "401 Unauthorized"),
-            (
-                403,
-                r#"{"error":"insufficient_scope","error_description":"The request requires higher privileges than provided by the access token.","scope":"api"}"#,
-                "PermissionDenied",
-                "higher privileges",
-            ),
-            (404, r#"{"message":"404 Project Not Found"}"#, "RepositoryNotFound", "check the address"),
-            (
-                422,
-                r#"{"message":{"title":["is too long (maximum is 255 characters)"]}}"#,
-                "ForgeRefused",
-                "title is too long",
-            ),
-            (500, r#"{"message":"500 Internal Server Error"}"#, "Unreachable", "500 Internal"),
-        ],
-        ForgeKind::Gitea | ForgeKind::Forgejo => [
-            (
-                401,
-                r#"{"message":"user does not exist [uid: 0, name: ]"}"#,
-                "AuthenticationFailed",
-                "does not exist",
-            ),
-            (
-                403,
-                r#"{"message":"token does not have at least one of required scope(s): [write:repository]"}"#,
-                "PermissionDenied",
-                "required scope",
-            ),
-            (
-                404,
-                r#"{"message":"The target couldn't be found."}"#,
-                "RepositoryNotFound",
-                "check the address",
-            ),
-            (422, r#"{"message":"Invalid PullRequest: There are no changes"}"#, "ForgeRefused", "no changes"),
-            (500, r#"{"message":"internal"}"#, "Unreachable", "internal"),
-        ],
-        ForgeKind::Bitbucket => [
-            (
-                401,
-                r#"{"type":"error","error":{"message":"Token is invalid"}}"#,
-                "AuthenticationFailed",
-                "Token is invalid",
-            ),
-            (
-                403,
-                r#"{"type":"error","error":{"message":"Your credentials lack one or more required privilege scopes.","detail":{"required":["pullrequest:write"]}}}"#,
-                "PermissionDenied",
-                "lack one or more",
-            ),
-            (
-                404,
-                r#"{"type":"error","error":{"message":"Repository acme/fleet not found"}}"#,
-                "RepositoryNotFound",
-                "check the address",
-            ),
-            (
-                400,
-                r#"{"type":"error","error":{"message":"There are no changes to be pulled","fields":{"source":["none"]}}}"#,
-                "ForgeRefused",
-                "no changes to be pulled",
-            ),
-            (503, "<html>down</html>", "Unreachable", "status 503"),
-        ],
-        ForgeKind::BitbucketServer => [
-            (
-                401,
-                r#"{"errors":[{"context":null,"message":"Authentication failed.","exceptionName":"x"}]}"#,
-                "AuthenticationFailed",
-                "Authentication failed.",
-            ),
-            (
-                403,
-                r#"{"errors":[{"context":null,"message":"You are not permitted to access this resource","exceptionName":"com.atlassian.bitbucket.AuthorisationException"}]}"#,
-                "PermissionDenied",
-                "not permitted",
-            ),
-            (
-                404,
-                r#"{"errors":[{"message":"Repository ACME/fleet does not exist."}]}"#,
-                "RepositoryNotFound",
-                "check the address",
-            ),
-            (
-                409,
-                r#"{"errors":[{"message":"The pull request is up-to-date.","exceptionName":"com.atlassian.bitbucket.pull.EmptyPullRequestException"}]}"#,
-                "ForgeRefused",
-                "up-to-date",
-            ),
-            (500, r#"{"errors":[{"message":"An error occurred"}]}"#, "Unreachable", "An error occurred"),
-        ],
-        ForgeKind::AzureDevOps => [
-            (203, "<html>Sign In</html>", "AuthenticationFailed", "sign-in page"),
-            (
-                403,
-                r#"{"$id":"1","message":"TF401027: You need the Git 'PullRequestContribute' permission"}"#,
-                "PermissionDenied",
-                "TF401027",
-            ),
-            (
-                404,
-                r#"{"$id":"1","message":"TF401019: The Git repository does not exist"}"#,
-                "RepositoryNotFound",
-                "check the address",
-            ),
-            (
-                400,
-                r#"{"$id":"1","message":"Invalid argument value.","typeKey":"InvalidArgumentValueException"}"#,
-                "ForgeRefused",
-                "Invalid argument",
-            ),
-            (
-                500,
-                r#"{"$id":"1","message":"TF400898: An Internal Error Occurred."}"#,
-                "Unreachable",
-                "TF400898",
-            ),
-        ],
+        ForgeKind::GitHub => GITHUB_REFUSALS,
+        ForgeKind::GitLab => GITLAB_REFUSALS,
+        ForgeKind::Gitea | ForgeKind::Forgejo => GITEA_REFUSALS,
+        ForgeKind::Bitbucket => BITBUCKET_REFUSALS,
+        ForgeKind::BitbucketServer => BITBUCKET_SERVER_REFUSALS,
+        ForgeKind::AzureDevOps => AZURE_DEVOPS_REFUSALS,
         other => panic!("{other:?} has no table"),
     }
 }
+
+const GITHUB_REFUSALS: [Refusal; 5] = [
+    (401, r#"{"message":"Bad credentials"}"#, "AuthenticationFailed", "Bad credentials"),
+    (403, r#"{"message":"Resource not accessible by integration"}"#, "PermissionDenied", "not accessible"),
+    (404, r#"{"message":"Not Found"}"#, "RepositoryNotFound", "check the address"),
+    (
+        422,
+        r#"{"message":"Validation Failed","errors":[{"message":"No commits between"}]}"#,
+        "ForgeRefused",
+        "No commits",
+    ),
+    (502, "bad gateway", "Unreachable", "status 502"),
+];
+
+const GITLAB_REFUSALS: [Refusal; 5] = [
+    (401, r#"{"message":"401 Unauthorized"}"#, "AuthenticationFailed", "401 Unauthorized"),
+    (
+        403,
+        r#"{"error":"insufficient_scope","error_description":"The request requires higher privileges than provided by the access token.","scope":"api"}"#,
+        "PermissionDenied",
+        "higher privileges",
+    ),
+    (404, r#"{"message":"404 Project Not Found"}"#, "RepositoryNotFound", "check the address"),
+    (
+        422,
+        r#"{"message":{"title":["is too long (maximum is 255 characters)"]}}"#,
+        "ForgeRefused",
+        "title is too long",
+    ),
+    (500, r#"{"message":"500 Internal Server Error"}"#, "Unreachable", "500 Internal"),
+];
+
+const GITEA_REFUSALS: [Refusal; 5] = [
+    (401, r#"{"message":"user does not exist [uid: 0, name: ]"}"#, "AuthenticationFailed", "does not exist"),
+    (
+        403,
+        r#"{"message":"token does not have at least one of required scope(s): [write:repository]"}"#,
+        "PermissionDenied",
+        "required scope",
+    ),
+    (404, r#"{"message":"The target couldn't be found."}"#, "RepositoryNotFound", "check the address"),
+    (422, r#"{"message":"Invalid PullRequest: There are no changes"}"#, "ForgeRefused", "no changes"),
+    (500, r#"{"message":"internal"}"#, "Unreachable", "internal"),
+];
+
+const BITBUCKET_REFUSALS: [Refusal; 5] = [
+    (
+        401,
+        r#"{"type":"error","error":{"message":"Token is invalid"}}"#,
+        "AuthenticationFailed",
+        "Token is invalid",
+    ),
+    (
+        403,
+        r#"{"type":"error","error":{"message":"Your credentials lack one or more required privilege scopes.","detail":{"required":["pullrequest:write"]}}}"#,
+        "PermissionDenied",
+        "lack one or more",
+    ),
+    (
+        404,
+        r#"{"type":"error","error":{"message":"Repository acme/fleet not found"}}"#,
+        "RepositoryNotFound",
+        "check the address",
+    ),
+    (
+        400,
+        r#"{"type":"error","error":{"message":"There are no changes to be pulled","fields":{"source":["none"]}}}"#,
+        "ForgeRefused",
+        "no changes to be pulled",
+    ),
+    (503, "<html>down</html>", "Unreachable", "status 503"),
+];
+
+const BITBUCKET_SERVER_REFUSALS: [Refusal; 5] = [
+    (
+        401,
+        r#"{"errors":[{"context":null,"message":"Authentication failed.","exceptionName":"x"}]}"#,
+        "AuthenticationFailed",
+        "Authentication failed.",
+    ),
+    (
+        403,
+        r#"{"errors":[{"context":null,"message":"You are not permitted to access this resource","exceptionName":"com.atlassian.bitbucket.AuthorisationException"}]}"#,
+        "PermissionDenied",
+        "not permitted",
+    ),
+    (
+        404,
+        r#"{"errors":[{"message":"Repository ACME/fleet does not exist."}]}"#,
+        "RepositoryNotFound",
+        "check the address",
+    ),
+    (
+        409,
+        r#"{"errors":[{"message":"The pull request is up-to-date.","exceptionName":"com.atlassian.bitbucket.pull.EmptyPullRequestException"}]}"#,
+        "ForgeRefused",
+        "up-to-date",
+    ),
+    (500, r#"{"errors":[{"message":"An error occurred"}]}"#, "Unreachable", "An error occurred"),
+];
+
+const AZURE_DEVOPS_REFUSALS: [Refusal; 5] = [
+    (203, "<html>Sign In</html>", "AuthenticationFailed", "sign-in page"),
+    (
+        403,
+        r#"{"$id":"1","message":"TF401027: You need the Git 'PullRequestContribute' permission"}"#,
+        "PermissionDenied",
+        "TF401027",
+    ),
+    (
+        404,
+        r#"{"$id":"1","message":"TF401019: The Git repository does not exist"}"#,
+        "RepositoryNotFound",
+        "check the address",
+    ),
+    (
+        400,
+        r#"{"$id":"1","message":"Invalid argument value.","typeKey":"InvalidArgumentValueException"}"#,
+        "ForgeRefused",
+        "Invalid argument",
+    ),
+    (500, r#"{"$id":"1","message":"TF400898: An Internal Error Occurred."}"#, "Unreachable", "TF400898"),
+];
 
 #[tokio::test]
 async fn the_error_of_each_forge_is_recognized_and_quoted() {
