@@ -25,7 +25,8 @@ const STATUS: StatusFormat = StatusFormat {
 };
 
 const BRANCH: &str = "refs/heads/";
-const VERSIONS: [&str; 2] = ["6.0", "6.0-preview.1"];
+const PREVIEW: &str = "6.0-preview.1";
+const VERSIONS: [&str; 2] = ["6.0", PREVIEW];
 
 impl super::ForgeApi for AzureDevOpsApi {
     fn clone_path(&self) -> &'static str {
@@ -65,111 +66,33 @@ impl super::ForgeApi for AzureDevOpsApi {
     }
 
     fn read(&self, request: &ForgeRequest) -> Result<ParsedCall, CallRejection<'static>> {
-        if request.query("api-version").is_none() && request.method != "GET" {
-            return Err(CallRejection::Bad("No api-version was supplied for the request."));
-        }
-        if request.query("api-version").is_some_and(|version| !VERSIONS.contains(&version)) {
-            return Err(CallRejection::Bad(
-                "The requested REST API version is out of range for this server.",
-            ));
-        }
+        check_version(request)?;
         let number = |text: &str| text.parse().map_err(|_| CallRejection::NoPath);
+        let facts_of = |what: &'static str, of| Ok(ParsedCall::Facts { what, from: 0, of });
         let (method, path) = request.parts();
         match (method, path.as_slice()) {
             ("GET", []) => Ok(ParsedCall::Repository),
-            ("GET", ["pullrequests"]) => {
-                let open = match request.query("searchCriteria.status").unwrap_or("active") {
-                    "active" => true,
-                    "all" => false,
-                    _ => return Err(CallRejection::Bad("The status is not one of those that there are.")),
-                };
-                let head = request.query("searchCriteria.sourceRefName");
-                let head = head.map(|h| h.strip_prefix(BRANCH).unwrap_or("?").to_string());
-                let (from, size) = (request.number("$skip", 0), request.number("$top", 100));
-                Ok(ParsedCall::List(ListQuery { head, own: false, open, from, size }))
-            }
-            ("POST", ["pullrequests"]) => {
-                request.only(&["sourceRefName", "targetRefName", "title", "description", "isDraft"])?;
-                let branch = |key: &str| {
-                    let name = request.text(key).and_then(|r| r.strip_prefix(BRANCH).map(String::from));
-                    name.ok_or(CallRejection::Bad("A ref is written out."))
-                };
-                Ok(ParsedCall::Open {
-                    title: request.text("/title").ok_or(CallRejection::Bad("title is missing"))?,
-                    body: request.text("/description").unwrap_or_default(),
-                    head: branch("/sourceRefName")?,
-                    base: branch("/targetRefName")?,
-                    draft: request.body["isDraft"] == true,
-                })
-            }
+            ("GET", ["pullrequests"]) => read_list(request),
+            ("POST", ["pullrequests"]) => read_open(request),
             ("GET", ["pullrequests", n]) => Ok(ParsedCall::Read(number(n)?)),
-            ("PATCH", ["pullrequests", n]) => {
-                request.only(&[
-                    "title",
-                    "description",
-                    "targetRefName",
-                    "status",
-                    "lastMergeSourceCommit",
-                    "completionOptions",
-                ])?;
-                if request.text("/status").as_deref() == Some("completed") {
-                    let style = request.text("/completionOptions/mergeStrategy").unwrap_or_default();
-                    if !["", "noFastForward", "squash", "rebase", "rebaseMerge"].contains(&style.as_str()) {
-                        return Err(CallRejection::Bad("mergeStrategy is not one that there is"));
-                    }
-                    let style = Style::of(&style, "noFastForward", "squash", "rebase");
-                    let message = request.text("/completionOptions/mergeCommitMessage");
-                    let head = request.text("/lastMergeSourceCommit/commitId");
-                    let head = Some(head.ok_or(CallRejection::Bad("nothing holds it to a head"))?);
-                    let style = Some(style.unwrap_or(Style::Merge));
-                    return Ok(ParsedCall::Merge {
-                        number: number(n)?,
-                        head,
-                        version: None,
-                        style,
-                        message,
-                        queue: false,
-                    });
-                }
-                if request.text("/status").as_deref() == Some("abandoned") {
-                    return Ok(ParsedCall::Close { number: number(n)?, version: None });
-                }
-                let (title, body) = (request.text("/title"), request.text("/description"));
-                let base = request.text("/targetRefName").map(|r| r.replace(BRANCH, ""));
-                Ok(ParsedCall::Update {
-                    number: number(n)?,
-                    change: PullChange { title, body, base, ..PullChange::default() },
-                })
-            }
+            ("PATCH", ["pullrequests", n]) => read_update(request, number(n)?),
             ("GET", ["..", "policy", "evaluations"]) => {
-                let preview = request.query("api-version") == Some("6.0-preview.1");
-                let id = request
-                    .query("artifactId")
-                    .filter(|_| preview)
-                    .ok_or(CallRejection::Bad("not as it is asked"))?;
-                let n =
-                    id.strip_prefix("vstfs:///CodeReview/CodeReviewId/p-1/").ok_or(CallRejection::NoPath)?;
-                Ok(ParsedCall::Facts { what: "policies", from: 0, of: PullSelector::Number(number(n)?) })
+                let id = request.query("artifactId").filter(|_| is_preview(request));
+                let id = id.ok_or(CallRejection::Bad("not as it is asked"))?;
+                let n = id.strip_prefix("vstfs:///CodeReview/CodeReviewId/p-1/");
+                facts_of("policies", PullSelector::Number(number(n.ok_or(CallRejection::NoPath)?)?))
             }
-            ("GET", ["pullrequests", n, what @ ("statuses" | "iterations")]) => {
-                if *what == "statuses" && request.query("api-version") != Some("6.0-preview.1") {
-                    return Err(CallRejection::Bad(
-                        "The requested version 6.0 of the resource is under preview.",
-                    ));
-                }
-                let what = if *what == "statuses" { "own statuses" } else { "iterations" };
-                Ok(ParsedCall::Facts { what, from: 0, of: PullSelector::Number(number(n)?) })
+            ("GET", ["pullrequests", n, "statuses"]) => {
+                needs_preview(request)?;
+                facts_of("own statuses", PullSelector::Number(number(n)?))
             }
-            ("GET", ["commits", sha, "statuses"]) => {
-                Ok(ParsedCall::Facts { what: "statuses", from: 0, of: PullSelector::Id((*sha).into()) })
+            ("GET", ["pullrequests", n, "iterations"]) => {
+                facts_of("iterations", PullSelector::Number(number(n)?))
             }
+            ("GET", ["commits", sha, "statuses"]) => facts_of("statuses", PullSelector::Id((*sha).into())),
             ("POST", ["pullrequests", n, "labels"]) => {
                 request.only(&["name"])?;
-                if request.query("api-version") != Some("6.0-preview.1") {
-                    return Err(CallRejection::Bad(
-                        "The requested version 6.0 of the resource is under preview.",
-                    ));
-                }
+                needs_preview(request)?;
                 let name = request.text("/name").ok_or(CallRejection::Bad("name is missing"))?;
                 Ok(super::github::add(number(n)?, MetadataKind::Label, vec![name]))
             }
@@ -369,4 +292,94 @@ impl super::ForgeApi for AzureDevOpsApi {
             ),
         }
     }
+}
+
+fn check_version(request: &ForgeRequest) -> Result<(), CallRejection<'static>> {
+    match request.query("api-version") {
+        None if request.method != "GET" => {
+            Err(CallRejection::Bad("No api-version was supplied for the request."))
+        }
+        Some(version) if !VERSIONS.contains(&version) => {
+            Err(CallRejection::Bad("The requested REST API version is out of range for this server."))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn is_preview(request: &ForgeRequest) -> bool {
+    request.query("api-version") == Some(PREVIEW)
+}
+
+/// Rejects a call of a resource that only the preview of the API has, if the call names another version.
+fn needs_preview(request: &ForgeRequest) -> Result<(), CallRejection<'static>> {
+    match is_preview(request) {
+        true => Ok(()),
+        false => Err(CallRejection::Bad("The requested version 6.0 of the resource is under preview.")),
+    }
+}
+
+fn read_list(request: &ForgeRequest) -> Result<ParsedCall, CallRejection<'static>> {
+    let open = match request.query("searchCriteria.status").unwrap_or("active") {
+        "active" => true,
+        "all" => false,
+        _ => return Err(CallRejection::Bad("The status is not one of those that there are.")),
+    };
+    let head = request.query("searchCriteria.sourceRefName");
+    let head = head.map(|h| h.strip_prefix(BRANCH).unwrap_or("?").to_string());
+    let (from, size) = (request.number("$skip", 0), request.number("$top", 100));
+    Ok(ParsedCall::List(ListQuery { head, own: false, open, from, size }))
+}
+
+fn read_open(request: &ForgeRequest) -> Result<ParsedCall, CallRejection<'static>> {
+    request.only(&["sourceRefName", "targetRefName", "title", "description", "isDraft"])?;
+    let branch = |key: &str| {
+        let name = request.text(key).and_then(|r| r.strip_prefix(BRANCH).map(String::from));
+        name.ok_or(CallRejection::Bad("A ref is written out."))
+    };
+    Ok(ParsedCall::Open {
+        title: request.text("/title").ok_or(CallRejection::Bad("title is missing"))?,
+        body: request.text("/description").unwrap_or_default(),
+        head: branch("/sourceRefName")?,
+        base: branch("/targetRefName")?,
+        draft: request.body["isDraft"] == true,
+    })
+}
+
+/// Parses an update of a pull request, which by its status can complete or abandon the pull request.
+fn read_update(request: &ForgeRequest, number: u64) -> Result<ParsedCall, CallRejection<'static>> {
+    request.only(&[
+        "title",
+        "description",
+        "targetRefName",
+        "status",
+        "lastMergeSourceCommit",
+        "completionOptions",
+    ])?;
+    match request.text("/status").as_deref() {
+        Some("completed") => return read_completion(request, number),
+        Some("abandoned") => return Ok(ParsedCall::Close { number, version: None }),
+        _ => {}
+    }
+    let (title, body) = (request.text("/title"), request.text("/description"));
+    let base = request.text("/targetRefName").map(|r| r.replace(BRANCH, ""));
+    Ok(ParsedCall::Update { number, change: PullChange { title, body, base, ..PullChange::default() } })
+}
+
+fn read_completion(request: &ForgeRequest, number: u64) -> Result<ParsedCall, CallRejection<'static>> {
+    let style = request.text("/completionOptions/mergeStrategy").unwrap_or_default();
+    if !["", "noFastForward", "squash", "rebase", "rebaseMerge"].contains(&style.as_str()) {
+        return Err(CallRejection::Bad("mergeStrategy is not one that there is"));
+    }
+    let style = Style::of(&style, "noFastForward", "squash", "rebase").unwrap_or(Style::Merge);
+    let head = request.text("/lastMergeSourceCommit/commitId");
+    let head = head.ok_or(CallRejection::Bad("nothing holds it to a head"))?;
+    let message = request.text("/completionOptions/mergeCommitMessage");
+    Ok(ParsedCall::Merge {
+        number,
+        head: Some(head),
+        version: None,
+        style: Some(style),
+        message,
+        queue: false,
+    })
 }
