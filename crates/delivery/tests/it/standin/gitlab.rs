@@ -76,65 +76,16 @@ impl super::ForgeApi for GitLabApi {
 
     fn read(&self, request: &ForgeRequest) -> Result<ParsedCall, CallRejection<'static>> {
         let number = |text: &str| text.parse().map_err(|_| CallRejection::NoPath);
+        let facts_of = |what: &'static str, number| {
+            Ok(ParsedCall::Facts { what, from: 0, of: PullSelector::Number(number) })
+        };
         let (method, path) = request.parts();
         match (method, path.as_slice()) {
             ("GET", []) => Ok(ParsedCall::Repository),
-            ("GET", ["merge_requests"]) => {
-                let state = request.query("state").unwrap_or("all");
-                if !["all", "opened", "closed", "locked", "merged"].contains(&state) {
-                    return Err(CallRejection::Bad("state does not have a valid value"));
-                }
-                let known =
-                    ["source_branch", "source_project_id", "state", "order_by", "sort", "per_page", "page"];
-                if request.query.iter().any(|(key, _)| !known.contains(&key.as_str())) {
-                    return Err(CallRejection::Bad("the query has an unknown parameter"));
-                }
-                let size = request.number("per_page", 20).min(100);
-                Ok(ParsedCall::List(ListQuery {
-                    head: request.query("source_branch").map(String::from),
-                    own: request.query("source_project_id") == Some("1"),
-                    open: state == "opened",
-                    from: (request.number("page", 1) - 1) * size,
-                    size,
-                }))
-            }
-            ("POST", ["merge_requests"]) => {
-                request.only(&["source_branch", "target_branch", "title", "description"])?;
-                let text = |key: &str| request.text(key).ok_or(CallRejection::Bad("title is missing"));
-                Ok(ParsedCall::Open {
-                    title: text("/title")?,
-                    body: request.text("/description").unwrap_or_default(),
-                    head: text("/source_branch")?,
-                    base: text("/target_branch")?,
-                    draft: false,
-                })
-            }
+            ("GET", ["merge_requests"]) => read_list(request),
+            ("POST", ["merge_requests"]) => read_open(request),
             ("GET", ["merge_requests", n]) => Ok(ParsedCall::Read(number(n)?)),
-            ("PUT", ["merge_requests", n]) => {
-                request.only(&[
-                    "target_branch",
-                    "title",
-                    "description",
-                    "state_event",
-                    "add_labels",
-                    "reviewer_ids",
-                    "assignee_ids",
-                ])?;
-                if let Some(added) = added(request, number(n)?)? {
-                    return Ok(added);
-                }
-                match request.text("/state_event").as_deref() {
-                    Some("close") => return Ok(ParsedCall::Close { number: number(n)?, version: None }),
-                    Some(_) => return Err(CallRejection::Bad("state_event does not have a valid value")),
-                    None => {}
-                }
-                let (title, body) = (request.text("/title"), request.text("/description"));
-                let base = request.text("/target_branch");
-                Ok(ParsedCall::Update {
-                    number: number(n)?,
-                    change: PullChange { title, body, base, ..PullChange::default() },
-                })
-            }
+            ("PUT", ["merge_requests", n]) => read_update(request, number(n)?),
             ("POST", ["merge_requests", n, "notes"]) => {
                 let text = request.text("/body").ok_or(CallRejection::Bad("body is missing"))?;
                 Ok(ParsedCall::Comment { number: number(n)?, text })
@@ -142,30 +93,11 @@ impl super::ForgeApi for GitLabApi {
             ("GET", ["..", "users"]) => Ok(ParsedCall::User(
                 request.query("username").ok_or(CallRejection::Bad("username is missing"))?.into(),
             )),
-            ("GET", ["repository", "commits", sha, "statuses"]) if request.query("name").is_some() => {
-                let context = request.query("name").unwrap_or_default().to_string();
-                Ok(ParsedCall::Statuses((*sha).into(), context))
-            }
-            ("GET", ["repository", "commits", sha, "statuses"]) => {
-                if request.query("pipeline_id") != Some(PIPELINE.to_string().as_str()) {
-                    return Err(CallRejection::Bad("it shows the jobs of other pipelines, too"));
-                }
-                Ok(ParsedCall::Facts { what: "statuses", from: 0, of: PullSelector::Id((*sha).into()) })
-            }
-            ("GET", ["merge_requests", n, "approvals"]) => {
-                Ok(ParsedCall::Facts { what: "approvals", from: 0, of: PullSelector::Number(number(n)?) })
-            }
-            ("GET", ["merge_trains", "merge_requests", n]) => {
-                Ok(ParsedCall::Facts { what: "train", from: 0, of: PullSelector::Number(number(n)?) })
-            }
-            ("PUT", ["merge_requests", n, "merge"]) | ("POST", ["merge_trains", "merge_requests", n]) => {
-                let queue = method == "POST";
-                request.only(if queue { &["sha"] } else { &["sha", "squash_commit_message"] })?;
-                let head =
-                    Some(request.text("/sha").ok_or(CallRejection::Bad("nothing holds it to a head"))?);
-                let (number, message) = (number(n)?, request.text("/squash_commit_message"));
-                Ok(ParsedCall::Merge { number, head, version: None, style: None, message, queue })
-            }
+            ("GET", ["repository", "commits", sha, "statuses"]) => read_statuses(request, sha),
+            ("GET", ["merge_requests", n, "approvals"]) => facts_of("approvals", number(n)?),
+            ("GET", ["merge_trains", "merge_requests", n]) => facts_of("train", number(n)?),
+            ("PUT", ["merge_requests", n, "merge"]) => read_merge(request, number(n)?, false),
+            ("POST", ["merge_trains", "merge_requests", n]) => read_merge(request, number(n)?, true),
             ("POST", ["statuses", sha]) => {
                 request.only(&["state", "ref", "name", "description", "target_url", "pipeline_id"])?;
                 if request.text("/ref").as_deref() != Some("main") {
@@ -270,6 +202,83 @@ impl super::ForgeApi for GitLabApi {
             _ => (404, json!({"message": "404 Not found"})),
         }
     }
+}
+
+fn read_list(request: &ForgeRequest) -> Result<ParsedCall, CallRejection<'static>> {
+    let state = request.query("state").unwrap_or("all");
+    if !["all", "opened", "closed", "locked", "merged"].contains(&state) {
+        return Err(CallRejection::Bad("state does not have a valid value"));
+    }
+    let known = ["source_branch", "source_project_id", "state", "order_by", "sort", "per_page", "page"];
+    if request.query.iter().any(|(key, _)| !known.contains(&key.as_str())) {
+        return Err(CallRejection::Bad("the query has an unknown parameter"));
+    }
+    let size = request.number("per_page", 20).min(100);
+    Ok(ParsedCall::List(ListQuery {
+        head: request.query("source_branch").map(String::from),
+        own: request.query("source_project_id") == Some("1"),
+        open: state == "opened",
+        from: (request.number("page", 1) - 1) * size,
+        size,
+    }))
+}
+
+fn read_open(request: &ForgeRequest) -> Result<ParsedCall, CallRejection<'static>> {
+    request.only(&["source_branch", "target_branch", "title", "description"])?;
+    let text = |key: &str| request.text(key).ok_or(CallRejection::Bad("title is missing"));
+    Ok(ParsedCall::Open {
+        title: text("/title")?,
+        body: request.text("/description").unwrap_or_default(),
+        head: text("/source_branch")?,
+        base: text("/target_branch")?,
+        draft: false,
+    })
+}
+
+fn read_update(request: &ForgeRequest, number: u64) -> Result<ParsedCall, CallRejection<'static>> {
+    request.only(&[
+        "target_branch",
+        "title",
+        "description",
+        "state_event",
+        "add_labels",
+        "reviewer_ids",
+        "assignee_ids",
+    ])?;
+    if let Some(added) = added(request, number)? {
+        return Ok(added);
+    }
+    match request.text("/state_event").as_deref() {
+        Some("close") => return Ok(ParsedCall::Close { number, version: None }),
+        Some(_) => return Err(CallRejection::Bad("state_event does not have a valid value")),
+        None => {}
+    }
+    let (title, body) = (request.text("/title"), request.text("/description"));
+    let base = request.text("/target_branch");
+    Ok(ParsedCall::Update { number, change: PullChange { title, body, base, ..PullChange::default() } })
+}
+
+/// Parses the list of the statuses of a commit: those with a name, or those of a pipeline.
+fn read_statuses(request: &ForgeRequest, sha: &str) -> Result<ParsedCall, CallRejection<'static>> {
+    if let Some(context) = request.query("name") {
+        return Ok(ParsedCall::Statuses(sha.into(), context.into()));
+    }
+    if request.query("pipeline_id") != Some(PIPELINE.to_string().as_str()) {
+        return Err(CallRejection::Bad("it shows the jobs of other pipelines, too"));
+    }
+    Ok(ParsedCall::Facts { what: "statuses", from: 0, of: PullSelector::Id(sha.into()) })
+}
+
+/// Parses a merge, or with `queue` the addition to the merge train.
+fn read_merge(
+    request: &ForgeRequest,
+    number: u64,
+    queue: bool,
+) -> Result<ParsedCall, CallRejection<'static>> {
+    request.only(if queue { &["sha"] } else { &["sha", "squash_commit_message"] })?;
+    let head = Some(request.text("/sha").ok_or(CallRejection::Bad("nothing holds it to a head"))?);
+    let message = request.text("/squash_commit_message");
+    Ok(ParsedCall::Merge { number, head, version: None, style: None, message, queue })
 }
 
 /// Parses an update that replaces a whole list. Users are numbers; those that are not in the list are removed.
