@@ -210,100 +210,94 @@ async fn manifests_that_the_server_accepts_are_valid() -> Result<()> {
     Ok(())
 }
 
+/// What to replace in [`PIPELINE`], by what, and words of the problem.
+const INVALID_MANIFESTS: [(&str, &str, &str); 22] = [
+    ("  appRef:", "  apRef:", "spec.apRef: unknown field (did you mean appRef?)"),
+    ("{commit: {url", "{comit: {url", "spec.promotion.strategy.comit: unknown field (did you mean commit?)"),
+    (
+        "{namespace: staging}",
+        "{namespace: staging, nmae: x}",
+        "targets[0].nmae: unknown field (did you mean name?)",
+    ),
+    (
+        "{name: podinfo, namespace: apps}",
+        "{name: Podinfo, namespace: apps}",
+        "metadata.name: \"Podinfo\" is no name",
+    ),
+    (
+        "{name: podinfo, namespace: apps}",
+        "{name: pod_info, namespace: apps}",
+        "metadata.name: \"pod_info\" is no name",
+    ),
+    (
+        "{name: podinfo, namespace: apps}",
+        "{name: podinfo, namespace: apps, labels: {a: 'b c'}}",
+        "metadata.labels[a]: ",
+    ),
+    (
+        "{name: podinfo, namespace: apps}",
+        "{name: podinfo, namespace: apps, labels: {a: true}}",
+        "metadata.labels[a]: must be of type string",
+    ),
+    (
+        "works/v1alpha1",
+        "works/v1beta1",
+        "apiVersion: pipelines.weave.works/v1beta1 is not served; write pipelines.weave.works/v1alpha1",
+    ),
+    (
+        "pipelines.weave.works/v1alpha1",
+        "pipeline.weave.works/v1alpha1",
+        "apiVersion: pipeline.weave.works/v1alpha1 is not served",
+    ),
+    ("kind: Pipeline", "kind: pipeline", "kind: write Pipeline"),
+    (
+        "{commit: {url: https://git",
+        "{commit: {url: git",
+        "spec.promotion.strategy.commit.url: write https://",
+    ),
+    ("          url: https://git", "          url: git@git", "strategy.commit.url: write https://"),
+    (
+        "{commit: {url: https://git.example.com/team/fleet}}",
+        "{webhook: {url: hooks.example.com/x}}",
+        "spec.promotion.strategy.webhook.url: write https://",
+    ),
+    ("kind: HelmRelease, name: podinfo}", "kind: HelmRelease, name: null}", "spec.appRef.name: is required"),
+    (
+        "spec:\n",
+        "spec:\n  suspend: null\n",
+        "spec.suspend: is null: leave it out, or write a value of type boolean",
+    ),
+    ("spec:\n", "spec:\n  tracks: null\n", "spec.tracks: is null: leave it out"),
+    ("    promotion:\n", "    after: null\n    promotion:\n", "spec.environments[2].after: is null"),
+    (
+        "promotion: {strategy: {commit",
+        "promotion: {manual: 'maybe', strategy: {commit",
+        "spec.promotion.manual: must be of type boolean",
+    ),
+    (
+        "promotion: {strategy: {commit",
+        "promotion: {timeout: 10, strategy: {commit",
+        "spec.promotion.timeout: must be of type string",
+    ),
+    (
+        "  - {name: dev, targets: [{namespace: dev}]}",
+        "  - {name: dev, targets: [{namespace: dev, observe: Push}]}",
+        "targets[0]: ",
+    ),
+    ("{commit: {url", "{notification: {}, commit: {url", "spec.promotion.strategy: "),
+    ("    promotion:\n", "    after: [nowhere]\n    promotion:\n", "spec.environments: "),
+];
+
 /// Each manifest is refused by the API server, as `kubectl apply` and Flux send it, and by `sluice validate`, which
 /// names the field and says what to write.
 #[tokio::test]
-#[allow(clippy::too_many_lines, reason = "a table")]
 async fn manifests_that_the_server_refuses_are_invalid() -> Result<()> {
     let hub = &servers().await?.hub;
     hub.namespace("apps").await?;
     hub.apply_yaml(PIPELINE).await?;
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("p.yaml").display().to_string();
-    for (from, to, words) in [
-        ("  appRef:", "  apRef:", "spec.apRef: unknown field (did you mean appRef?)"),
-        (
-            "{commit: {url",
-            "{comit: {url",
-            "spec.promotion.strategy.comit: unknown field (did you mean commit?)",
-        ),
-        (
-            "{namespace: staging}",
-            "{namespace: staging, nmae: x}",
-            "targets[0].nmae: unknown field (did you mean name?)",
-        ),
-        (
-            "{name: podinfo, namespace: apps}",
-            "{name: Podinfo, namespace: apps}",
-            "metadata.name: \"Podinfo\" is no name",
-        ),
-        (
-            "{name: podinfo, namespace: apps}",
-            "{name: pod_info, namespace: apps}",
-            "metadata.name: \"pod_info\" is no name",
-        ),
-        (
-            "{name: podinfo, namespace: apps}",
-            "{name: podinfo, namespace: apps, labels: {a: 'b c'}}",
-            "metadata.labels[a]: ",
-        ),
-        (
-            "{name: podinfo, namespace: apps}",
-            "{name: podinfo, namespace: apps, labels: {a: true}}",
-            "metadata.labels[a]: must be of type string",
-        ),
-        (
-            "works/v1alpha1",
-            "works/v1beta1",
-            "apiVersion: pipelines.weave.works/v1beta1 is not served; write pipelines.weave.works/v1alpha1",
-        ),
-        (
-            "pipelines.weave.works/v1alpha1",
-            "pipeline.weave.works/v1alpha1",
-            "apiVersion: pipeline.weave.works/v1alpha1 is not served",
-        ),
-        ("kind: Pipeline", "kind: pipeline", "kind: write Pipeline"),
-        (
-            "{commit: {url: https://git",
-            "{commit: {url: git",
-            "spec.promotion.strategy.commit.url: write https://",
-        ),
-        ("          url: https://git", "          url: git@git", "strategy.commit.url: write https://"),
-        (
-            "{commit: {url: https://git.example.com/team/fleet}}",
-            "{webhook: {url: hooks.example.com/x}}",
-            "spec.promotion.strategy.webhook.url: write https://",
-        ),
-        (
-            "kind: HelmRelease, name: podinfo}",
-            "kind: HelmRelease, name: null}",
-            "spec.appRef.name: is required",
-        ),
-        (
-            "spec:\n",
-            "spec:\n  suspend: null\n",
-            "spec.suspend: is null: leave it out, or write a value of type boolean",
-        ),
-        ("spec:\n", "spec:\n  tracks: null\n", "spec.tracks: is null: leave it out"),
-        ("    promotion:\n", "    after: null\n    promotion:\n", "spec.environments[2].after: is null"),
-        (
-            "promotion: {strategy: {commit",
-            "promotion: {manual: 'maybe', strategy: {commit",
-            "spec.promotion.manual: must be of type boolean",
-        ),
-        (
-            "promotion: {strategy: {commit",
-            "promotion: {timeout: 10, strategy: {commit",
-            "spec.promotion.timeout: must be of type string",
-        ),
-        (
-            "  - {name: dev, targets: [{namespace: dev}]}",
-            "  - {name: dev, targets: [{namespace: dev, observe: Push}]}",
-            "targets[0]: ",
-        ),
-        ("{commit: {url", "{notification: {}, commit: {url", "spec.promotion.strategy: "),
-        ("    promotion:\n", "    after: [nowhere]\n    promotion:\n", "spec.environments: "),
-    ] {
+    for (from, to, words) in INVALID_MANIFESTS {
         let text = PIPELINE.replacen(from, to, 1);
         ensure!(text != PIPELINE, "{from} is not in the manifest");
         let refused = hub.apply_yaml(&text).await;
