@@ -145,59 +145,93 @@ pub async fn waiting(place: &TestNamespace, flags: &[&str]) -> Result<Waiting> {
 #[test]
 fn each_person_sees_and_does_on_the_pages_what_rbac_allows() -> Result<()> {
     run(async {
+        let fixture = PageFixture::new().await?;
+        fixture.each_person_sees_what_rbac_allows().await?;
+        fixture.the_page_shows_the_planned_change().await?;
+        fixture.only_the_editor_suspends().await?;
+        fixture.an_approval_counts_only_for_what_was_seen().await?;
+        fixture.the_editor_resumes_by_the_api().await?;
+        fixture.a_session_ends_with_its_account().await
+    })
+}
+
+/// A promotion that waits for an approval, and people with different rights in its namespace.
+struct PageFixture {
+    waiting: Waiting,
+    place: TestNamespace,
+    viewer: Person,
+    editor: Person,
+    approver: Person,
+    /// A person who may get Pipelines but no Promotions.
+    half: Person,
+    nobody: Person,
+    /// The name of the promotion.
+    name: String,
+    /// The path of the page of the pipeline.
+    pipeline: String,
+    /// The path of the page of the promotion.
+    promotion: String,
+}
+
+impl PageFixture {
+    async fn new() -> Result<PageFixture> {
         let place = TestNamespace::new("page").await?;
-        let n = &place.namespace;
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
         let api = format!("--api-addr={address}");
-        let Waiting { controller, repo, _git } = waiting(&place, &[&api, "--api-actions"]).await?;
+        let waiting = waiting(&place, &[&api, "--api-actions"]).await?;
         let base = format!("http://{address}");
 
         let see = [rule("pipelines", &["get"]), rule("promotions", &["get"])];
-        let with = |more: &[Value]| json!([&see[..], more].concat());
-        let viewer = Person::new(&place, &base, "viewer", with(&[])).await?;
-        let editor = Person::new(
-            &place,
-            &base,
-            "editor",
-            with(&[rule("promotions", &["patch"]), rule("pipelines", &["patch"])]),
-        )
-        .await?;
-        let approver = with(&[rule("promotions", &["patch", "approve"])]);
-        let approver = Person::new(&place, &base, "approver", approver).await?;
+        let person = async |name: &str, more: &[Value]| {
+            Person::new(&place, &base, name, json!([&see[..], more].concat())).await
+        };
+        let viewer = person("viewer", &[]).await?;
+        let edit = [rule("promotions", &["patch"]), rule("pipelines", &["patch"])];
+        let editor = person("editor", &edit).await?;
+        let approver = person("approver", &[rule("promotions", &["patch", "approve"])]).await?;
         let half = Person::new(&place, &base, "half", json!([rule("pipelines", &["get"])])).await?;
         let nobody = Person::new(&place, &base, "nobody", json!([])).await?;
 
         let name = place.promotions().list(&Default::default()).await?.items[0].name_any();
+        let n = &place.namespace;
         let (pipeline, promotion) = (format!("/pipelines/{n}/app"), format!("/promotions/{n}/{name}"));
-        let (approve, change) = (format!("{promotion}/approve"), format!("{promotion}/change"));
-        let (objects, triggers) = (format!("{pipeline}/objects"), format!("{pipeline}/triggers"));
         eventually(SOON, || async {
             let (_, page) = viewer.get(&pipeline).await?;
             ensure!(page.contains("waits for approval"), "{page}");
             Ok(())
         })
         .await
-        .with_context(|| controller.tail())?;
+        .with_context(|| waiting.controller.tail())?;
+        Ok(PageFixture { waiting, viewer, editor, approver, half, nobody, name, pipeline, promotion, place })
+    }
 
+    fn approve(&self) -> String {
+        format!("{}/approve", self.promotion)
+    }
+
+    async fn each_person_sees_what_rbac_allows(&self) -> Result<()> {
+        let pipeline = &self.pipeline;
+        let (approve, change) = (self.approve(), format!("{}/change", self.promotion));
+        let (objects, triggers) = (format!("{pipeline}/objects"), format!("{pipeline}/triggers"));
         for (who, person, sees, confirms) in [
-            ("viewer", &viewer, StatusCode::OK, StatusCode::FORBIDDEN),
-            ("editor", &editor, StatusCode::OK, StatusCode::FORBIDDEN),
-            ("approver", &approver, StatusCode::OK, StatusCode::OK),
-            ("half", &half, StatusCode::NOT_FOUND, StatusCode::NOT_FOUND),
-            ("nobody", &nobody, StatusCode::NOT_FOUND, StatusCode::NOT_FOUND),
+            ("viewer", &self.viewer, StatusCode::OK, StatusCode::FORBIDDEN),
+            ("editor", &self.editor, StatusCode::OK, StatusCode::FORBIDDEN),
+            ("approver", &self.approver, StatusCode::OK, StatusCode::OK),
+            ("half", &self.half, StatusCode::NOT_FOUND, StatusCode::NOT_FOUND),
+            ("nobody", &self.nobody, StatusCode::NOT_FOUND, StatusCode::NOT_FOUND),
         ] {
             for (path, wanted) in [
-                (&pipeline, sees),
+                (pipeline, sees),
                 (&objects, sees),
                 (&triggers, sees),
-                (&promotion, sees),
+                (&self.promotion, sees),
                 (&change, sees),
                 (&approve, confirms),
             ] {
                 let (status, text) = person.get(path).await?;
                 ensure!(status == wanted, "{who} gets {status} for {path}: {text}");
             }
-            for path in [&pipeline, &format!("{pipeline}/tree"), &triggers, &promotion] {
+            for path in [pipeline, &format!("{pipeline}/tree"), &triggers, &self.promotion] {
                 let (status, answer) = person.ask(path).await?;
                 ensure!(status == sees, "{who} gets {status} for {path}: {answer}");
             }
@@ -207,32 +241,47 @@ fn each_person_sees_and_does_on_the_pages_what_rbac_allows() -> Result<()> {
             let (_, list) = person.ask("/pipelines").await?;
             ensure!((list["items"] == json!([])) == (sees != StatusCode::OK), "{who} sees {list}");
             let (_, list) = person.get("/").await?;
-            ensure!(list.contains(&pipeline) == (sees == StatusCode::OK), "{who} sees {list}");
+            ensure!(list.contains(pipeline) == (sees == StatusCode::OK), "{who} sees {list}");
             if confirms != StatusCode::OK {
-                let (status, text) = person.post(&approve, "generation=1&revision=1.1.0").await?;
-                ensure!(status == confirms, "{who} approves: {status} {text}");
-                let (_, answer) = approver.ask(&promotion).await?;
-                let (status, text) = person.act(&approve, &answer["seen"]).await?;
-                ensure!(status == confirms, "{who} approves by the API: {status} {text}");
+                self.cannot_approve(who, person, confirms).await?;
             }
         }
+        Ok(())
+    }
 
-        // What is approved is what the delivery commits.
-        let (_, planned) = viewer.get(&change).await?;
-        let at = format!("title=\"{}\"", repo.head("main")?);
+    async fn cannot_approve(&self, who: &str, person: &Person, refused: StatusCode) -> Result<()> {
+        let approve = self.approve();
+        let (status, text) = person.post(&approve, "generation=1&revision=1.1.0").await?;
+        ensure!(status == refused, "{who} approves: {status} {text}");
+        let (_, answer) = self.approver.ask(&self.promotion).await?;
+        let (status, text) = person.act(&approve, &answer["seen"]).await?;
+        ensure!(status == refused, "{who} approves by the API: {status} {text}");
+        Ok(())
+    }
+
+    /// What is approved is what the delivery commits.
+    async fn the_page_shows_the_planned_change(&self) -> Result<()> {
+        let (_, planned) = self.viewer.get(&format!("{}/change", self.promotion)).await?;
+        let at = format!("title=\"{}\"", self.waiting.repo.head("main")?);
         for said in [FILE, "line 2", "<del><bdi>1.0.0</bdi></del> → <ins><bdi>1.1.0</bdi></ins>", &at] {
             ensure!(planned.contains(said), "no {said}: {planned}");
         }
+        Ok(())
+    }
 
-        // Suspended by the editor, and only by the editor.
-        let suspend = format!("{pipeline}/suspend");
-        ensure!(approver.post(&suspend, "generation=1").await?.0 == StatusCode::FORBIDDEN);
-        let (_, form) = editor.get(&suspend).await?;
-        let (status, text) = editor.post(&suspend, &seen(&form)?).await?;
+    async fn only_the_editor_suspends(&self) -> Result<()> {
+        let suspend = format!("{}/suspend", self.pipeline);
+        ensure!(self.approver.post(&suspend, "generation=1").await?.0 == StatusCode::FORBIDDEN);
+        let (_, form) = self.editor.get(&suspend).await?;
+        let (status, text) = self.editor.post(&suspend, &seen(&form)?).await?;
         ensure!(status == StatusCode::SEE_OTHER, "{status} {text}");
         let suspended = |p: &sluice_api::Pipeline| p.spec.suspend;
-        place.until("app", "it is suspended", suspended).await?;
+        self.place.until("app", "it is suspended", suspended).await?;
+        Ok(())
+    }
 
+    async fn an_approval_counts_only_for_what_was_seen(&self) -> Result<()> {
+        let (approve, approver) = (self.approve(), &self.approver);
         // An old page does not approve.
         let (status, text) = approver.post(&approve, "generation=1&revision=1.1.0").await?;
         ensure!(status == StatusCode::CONFLICT && text.contains("look again"), "{status} {text}");
@@ -240,31 +289,36 @@ fn each_person_sees_and_does_on_the_pages_what_rbac_allows() -> Result<()> {
         let fields = format!("{}&revision=1.1.0", seen(&form)?);
         let (status, text) = approver.post(&approve, &fields).await?;
         ensure!(status == StatusCode::SEE_OTHER, "{status} {text}");
-        let approval = place.promotions().get(&name).await?.spec.approval.context("no approval")?;
-        ensure!(approval.by == format!("system:serviceaccount:{n}:approver"), "{approval:?}");
+        let approval = self.place.promotions().get(&self.name).await?.spec.approval.context("no approval")?;
+        let account = format!("system:serviceaccount:{}:approver", self.place.namespace);
+        ensure!(approval.by == account, "{approval:?}");
+        Ok(())
+    }
 
-        // Resumed by the API, if the editor has seen that it is suspended.
-        let resume = format!("{pipeline}/resume");
+    /// The pipeline is resumed if the editor has seen that it is suspended. Then the approved revision is delivered.
+    async fn the_editor_resumes_by_the_api(&self) -> Result<()> {
+        let (editor, resume) = (&self.editor, format!("{}/resume", self.pipeline));
         ensure!(editor.act(&resume, &json!("another")).await?.0 == StatusCode::CONFLICT);
-        let (status, text) = editor.act(&resume, &editor.ask(&pipeline).await?.1["seen"]).await?;
+        let (status, text) = editor.act(&resume, &editor.ask(&self.pipeline).await?.1["seen"]).await?;
         ensure!(status == StatusCode::NO_CONTENT, "{status} {text}");
         eventually(SOON, || async {
-            let file = repo.read("main", FILE)?;
+            let file = self.waiting.repo.read("main", FILE)?;
             ensure!(file.contains("1.1.0"), "{file}");
             Ok(())
         })
         .await
-        .with_context(|| controller.tail())?;
+        .with_context(|| self.waiting.controller.tail())
+    }
 
-        // A session is worth what its token is worth.
+    async fn a_session_ends_with_its_account(&self) -> Result<()> {
         let accounts: kube::Api<k8s_openapi::api::core::v1::ServiceAccount> =
-            kube::Api::namespaced(place.shared.hub.client().await?, n);
+            kube::Api::namespaced(self.place.shared.hub.client().await?, &self.place.namespace);
         accounts.delete("viewer", &Default::default()).await?;
         eventually(SOON, || async {
-            let (status, text) = viewer.get(&pipeline).await?;
+            let (status, text) = self.viewer.get(&self.pipeline).await?;
             ensure!(status == StatusCode::SEE_OTHER, "still signed in: {status} {text}");
             Ok(())
         })
         .await
-    })
+    }
 }
