@@ -261,15 +261,15 @@ impl ClusterSession {
         let (session, client, send) = (self.clone(), client.clone(), send.clone());
         watches.spawn(async move {
             let limits = |kind, namespace: &str| {
-                session.limits(kind, Some(namespace), session.watch_memory()).of_owned()
+                session.limits(kind, Some(namespace), session.watch_memory(false)).of_owned()
             };
             session.owned_reads.answer(&session.key, &client, limits, send).await;
         });
     }
 
     /// Returns a new account of the memory for the objects of one watch.
-    fn watch_memory(&self) -> Arc<WatchMemory> {
-        WatchMemory::new(self.key.clone(), self.memory.clone())
+    fn watch_memory(&self, is_shared: bool) -> Arc<WatchMemory> {
+        WatchMemory::new(self.key.clone(), self.memory.clone(), is_shared)
     }
 
     /// Returns the limits for reading a kind in one namespace, or in all. The objects are charged to `memory`.
@@ -487,7 +487,7 @@ impl WatchScope<'_> {
             None => Api::all_with(self.client.clone(), self.resource),
         };
         let session = self.session;
-        let memory = session.watch_memory();
+        let memory = session.watch_memory(self.namespace.is_none());
         let limits = session.limits(kind, self.namespace, memory.clone());
         let keep = |object: K| {
             let key = metadata::key(kind, &object);
@@ -497,9 +497,7 @@ impl WatchScope<'_> {
             if is_shown_only && is_left_out() {
                 return None;
             }
-            // Tenants share a cluster that is watched as a whole. Namespaces themselves have no namespace.
-            let is_shared = self.namespace.is_none() && !key.namespace.is_empty();
-            memory.admits(&key, fact.size(&key), is_shared).then_some((key, fact))
+            memory.admits(&key, fact.size(&key)).then_some((key, fact))
         };
         follow(api, None, limits, keep, |event| {
             let sent = match event {

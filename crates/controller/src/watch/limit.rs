@@ -175,7 +175,7 @@ impl WatchLimits {
     pub fn has_outgrown(&self) -> bool {
         self.untrusted.as_ref().is_some_and(|untrusted| {
             untrusted.memory.release_surplus();
-            untrusted.memory.charge().is_err() || untrusted.memory.shares.needs_list()
+            untrusted.memory.charge().is_err() || untrusted.memory.needs_list()
         })
     }
 
@@ -365,16 +365,18 @@ pub struct WatchMemory {
 }
 
 impl WatchMemory {
-    /// Returns a memory without objects.
-    pub fn new(cluster: ClusterKey, observed: Arc<ObservedMemory>) -> Arc<Self> {
-        let (added, charged, leaves_out, shares) = Default::default();
+    /// Returns a memory without objects. Tenants share a cluster that is watched as a whole (`is_shared`), so its namespaces
+    /// have shares.
+    pub fn new(cluster: ClusterKey, observed: Arc<ObservedMemory>, is_shared: bool) -> Arc<Self> {
+        let (added, charged, leaves_out) = Default::default();
+        let shares = NamespaceShares::new(is_shared);
         Arc::new(Self { cluster, observed, added, charged, leaves_out, shares })
     }
 
     /// Counts an object, in place of an earlier state of it. Returns false if it is left out, because its namespace has more
-    /// than its share. Only the namespaces of a watch of the whole cluster have shares (`is_shared`).
-    pub fn admits(&self, key: &ObjectKey, bytes: usize, is_shared: bool) -> bool {
-        let (admission, more) = match self.shares.admit(self.all(), key, bytes, is_shared) {
+    /// than its share.
+    pub fn admits(&self, key: &ObjectKey, bytes: usize) -> bool {
+        let (admission, more) = match self.shares.admit(self.all(), key, bytes) {
             kept @ Admission::Kept(_) => (kept, bytes),
             left_out @ Admission::LeftOut(_) => (left_out, 0),
         };
@@ -407,6 +409,11 @@ impl WatchMemory {
             tracing::warn!(cluster = %self.cluster, "objects that only views show are left out: raise --observed-memory, or set --observe=targets");
         }
         has_room
+    }
+
+    /// Whether only a new list shows which objects are kept.
+    fn needs_list(&self) -> bool {
+        self.shares.needs_list(self.all())
     }
 
     fn start_list(&self) {
@@ -480,14 +487,15 @@ mod tests {
     fn add(memory: &WatchMemory, bytes: usize) {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let name = NEXT.fetch_add(1, Ordering::Relaxed).to_string();
-        memory.admits(&ObjectKey { kind: Kind::Namespace, namespace: String::new(), name }, bytes, false);
+        memory.admits(&ObjectKey { kind: Kind::Namespace, namespace: String::new(), name }, bytes);
     }
 
     #[test]
     fn a_third_of_the_memory_is_reserved_for_objects_that_decisions_need() {
         let observed = ObservedMemory::new(9 << 20);
         let cluster = |name: &str| ClusterKey::Remote { namespace: "fleet".into(), name: name.into() };
-        let memories = ["a", "b", "c", "d"].map(|name| WatchMemory::new(cluster(name), observed.clone()));
+        let memories =
+            ["a", "b", "c", "d"].map(|name| WatchMemory::new(cluster(name), observed.clone(), true));
         for memory in &memories {
             while memory.has_room_to_show() {
                 add(memory, 64 << 10);
@@ -506,7 +514,7 @@ mod tests {
     #[test]
     fn a_new_list_shows_the_same_objects_as_the_one_before() {
         let observed = ObservedMemory::new(9 << 20);
-        let memory = WatchMemory::new(ClusterKey::Local, observed);
+        let memory = WatchMemory::new(ClusterKey::Local, observed, true);
         let listed = || {
             let mut shown = 0;
             memory.start_list();
@@ -525,11 +533,11 @@ mod tests {
     #[test]
     fn objects_that_are_gone_are_not_charged() {
         let observed = ObservedMemory::new(9 << 20);
-        let memory = WatchMemory::new(ClusterKey::Local, observed.clone());
+        let memory = WatchMemory::new(ClusterKey::Local, observed.clone(), true);
         let key =
             |n: usize| ObjectKey { kind: Kind::Deployment, namespace: "apps".into(), name: n.to_string() };
         for n in 0..16 {
-            assert!(memory.admits(&key(n), 64 << 10, true));
+            assert!(memory.admits(&key(n), 64 << 10));
         }
         memory.charge().unwrap();
         assert_eq!(observed.used(), 1 << 20);
@@ -545,13 +553,14 @@ mod tests {
             namespace: namespace.into(),
             name: name.into(),
         };
-        let hostile = ["a", "b", "c"].map(|name| WatchMemory::new(cluster("eve", name), observed.clone()));
+        let hostile =
+            ["a", "b", "c"].map(|name| WatchMemory::new(cluster("eve", name), observed.clone(), true));
         for memory in &hostile {
             add(memory, 2 << 20);
             memory.charge().unwrap();
         }
         assert!(hostile.iter().all(|memory| !memory.has_room_to_show()));
-        let other = WatchMemory::new(cluster("jane", "eu"), observed);
+        let other = WatchMemory::new(cluster("jane", "eu"), observed, true);
         assert!(other.has_room_to_show());
     }
 }

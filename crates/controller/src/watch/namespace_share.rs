@@ -1,6 +1,6 @@
 //! The share of each namespace in the memory for the objects of one cluster. Tenants share a cluster, and each of them may
-//! create objects in its namespaces. If the objects of one namespace take too much, they are left out, and not those
-//! of others.
+//! create objects in its namespaces. If memory is scarce, the objects of the largest namespaces are left out, and not
+//! those of others.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeSet, HashMap};
@@ -30,6 +30,54 @@ struct ClusterUse {
     /// Of all together: a cluster may have tens of thousands of namespaces, and each of its objects asks for the sum.
     all: usize,
     namespaces: HashMap<String, usize>,
+    /// The namespaces that were the largest when memory was scarce. Each watch leaves them out with its next list.
+    too_large: BTreeSet<String>,
+}
+
+impl ClusterUse {
+    fn of(&self, namespace: &str) -> usize {
+        self.namespaces.get(namespace).copied().unwrap_or_default()
+    }
+
+    /// What remains if the namespace has so many bytes, and every watch has left out those that are too large.
+    fn remaining(&self, namespace: &str, bytes: usize) -> usize {
+        let left_out: usize = self.too_large.iter().map(|name| self.of(name)).sum();
+        self.all - self.of(namespace) + bytes - left_out
+    }
+
+    /// Returns the largest namespace of those that remain and have more than so many bytes.
+    fn larger_than(&self, bytes: usize) -> Option<String> {
+        let remain = |name: &str| !name.is_empty() && !self.too_large.contains(name);
+        let others = self.namespaces.iter().filter(|(name, _)| remain(name));
+        let (name, largest) = others.max_by_key(|(_, bytes)| **bytes)?;
+        (*largest > bytes).then(|| name.clone())
+    }
+
+    /// Makes room for so many bytes of a namespace. Once five eighths of the memory are in use, the largest namespace is too
+    /// large.
+    fn make_room(&mut self, limit: usize, namespace: &str, bytes: usize) -> Room {
+        if self.too_large.contains(namespace) {
+            return Room::TooLarge;
+        }
+        if self.remaining(namespace, bytes) > limit / 8 * 5 {
+            let Some(larger) = self.larger_than(bytes) else { return Room::TooLarge };
+            self.too_large.insert(larger);
+        }
+        match self.all - self.of(namespace) + bytes <= limit {
+            true => Room::Free,
+            false => Room::Later,
+        }
+    }
+}
+
+/// Whether a namespace may have more bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    Free,
+    /// Not now: other namespaces, which are too large, are not left out yet.
+    Later,
+    /// It is the largest namespace, and memory is scarce.
+    TooLarge,
 }
 
 impl NamespaceMemory {
@@ -37,32 +85,25 @@ impl NamespaceMemory {
         Self { limit, used: Mutex::default() }
     }
 
-    /// Replaces `less` bytes of a namespace by `more`. Returns false, and changes nothing, if the namespace `is_shared` and
-    /// would have more than its share: half of the memory of the cluster; once three quarters are in use, an equal part of
-    /// the rest.
-    fn change(
-        &self,
-        (cluster, namespace): (&ClusterKey, &str),
-        less: usize,
-        more: usize,
-        is_shared: bool,
-    ) -> bool {
+    /// Replaces `less` bytes of a namespace by `more`, if there is room. The empty namespace has no limit.
+    fn change(&self, (cluster, namespace): (&ClusterKey, &str), less: usize, more: usize) -> Room {
         let mut all = lock(&self.used);
         let used = all.entry(cluster.clone()).or_default();
-        let known = used.namespaces.get(namespace).copied();
-        let before = known.unwrap_or_default();
+        let before = used.of(namespace);
         let of_namespace = before.saturating_sub(less) + more;
-        let of_cluster = used.all - before + of_namespace;
-        let count = used.namespaces.len() + usize::from(known.is_none());
-        let is_scarce = of_cluster > self.limit / 4 * 3;
-        let share = if is_scarce { self.limit / 4 / count } else { self.limit / 2 };
-        // An object that does not grow is kept.
-        let has_room = !is_shared || of_namespace <= share || more <= less;
-        if has_room {
+        // An object that does not grow is kept, unless its namespace is left out.
+        let is_limited = !namespace.is_empty() && (more > less || used.too_large.contains(namespace));
+        let room = if is_limited { used.make_room(self.limit, namespace, of_namespace) } else { Room::Free };
+        if room == Room::Free {
+            used.all = used.all - before + of_namespace;
             used.namespaces.insert(namespace.into(), of_namespace);
-            used.all = of_cluster;
         }
-        has_room
+        room
+    }
+
+    /// Returns the namespaces of a cluster that its watches leave out with their next list.
+    fn too_large(&self, cluster: &ClusterKey) -> BTreeSet<String> {
+        lock(&self.used).get(cluster).map(|used| used.too_large.clone()).unwrap_or_default()
     }
 
     fn release(&self, cluster: &ClusterKey, namespace: &str, bytes: usize) {
@@ -74,6 +115,7 @@ impl NamespaceMemory {
             used.all -= less;
             if *of_namespace == 0 {
                 used.namespaces.remove(namespace);
+                used.too_large.remove(namespace);
             }
         }
         if used.namespaces.is_empty() {
@@ -86,8 +128,11 @@ impl NamespaceMemory {
 type Sizes = HashMap<String, HashMap<u64, usize>>;
 
 /// What the namespaces use by the objects of one watch.
-#[derive(Debug, Default)]
-pub(super) struct NamespaceShares(Mutex<Shares>);
+#[derive(Debug)]
+pub(super) struct NamespaceShares {
+    is_shared: bool,
+    shares: Mutex<Shares>,
+}
 
 #[derive(Debug, Default)]
 struct Shares {
@@ -98,8 +143,8 @@ struct Shares {
     /// The namespaces whose objects are left out.
     left_out: BTreeSet<String>,
     is_listing: bool,
-    /// Whether a namespace has more than its share since the last list.
-    is_over: bool,
+    /// Whether an object was left out that a new list may have.
+    is_incomplete: bool,
     last_list: Option<Instant>,
 }
 
@@ -107,99 +152,121 @@ impl Shares {
     fn id(&self, key: &ObjectKey) -> u64 {
         self.hasher.hash_one(&key.name)
     }
+
+    /// Leaves out the objects of a namespace. Returns the bytes of those that the list in progress had.
+    fn leave_out(&mut self, (all, cluster): (&NamespaceMemory, &ClusterKey), namespace: &str) -> usize {
+        let sum = |of: Option<HashMap<u64, usize>>| of.iter().flat_map(HashMap::values).sum::<usize>();
+        let (kept, outdated) = (sum(self.kept.remove(namespace)), sum(self.outdated.remove(namespace)));
+        all.release(cluster, namespace, kept + outdated);
+        self.left_out.insert(namespace.into());
+        kept
+    }
 }
 
 /// What becomes of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
-    /// It is kept, in place of an earlier state of so many bytes.
+    /// It is kept. So many bytes are gone: those of its earlier state, and those of namespaces that are left out for it.
     Kept(usize),
     /// It is left out, with all objects of its namespace, which had so many bytes.
     LeftOut(usize),
 }
 
 impl NamespaceShares {
-    /// Counts an object, which takes the place of an earlier state of it. If the namespace then has more than its share, and
-    /// `is_shared`, its objects are left out.
+    /// The shares of a watch of a whole cluster, which its namespaces share; or of one namespace, which has no limit.
+    pub(super) fn new(is_shared: bool) -> Self {
+        Self { is_shared, shares: Mutex::default() }
+    }
+
+    /// The namespace to which an object is charged. Namespaces themselves have no namespace.
+    fn charged<'a>(&self, key: &'a ObjectKey) -> &'a str {
+        if self.is_shared { &key.namespace } else { "" }
+    }
+
+    /// Counts an object, which takes the place of an earlier state of it.
     pub(super) fn admit(
         &self,
         (all, cluster): (&NamespaceMemory, &ClusterKey),
         key: &ObjectKey,
         bytes: usize,
-        is_shared: bool,
     ) -> Admission {
-        let mut shares = lock(&self.0);
-        let namespace = &key.namespace;
+        let mut shares = lock(&self.shares);
+        let namespace = self.charged(key);
         if shares.left_out.contains(namespace) {
             return Admission::LeftOut(0);
         }
         let id = shares.id(key);
         let take = |sizes: &mut Sizes| sizes.get_mut(namespace).and_then(|of| of.remove(&id)).unwrap_or(0);
         let (less, outdated) = (take(&mut shares.kept), take(&mut shares.outdated));
-        if all.change((cluster, namespace), less + outdated, bytes, is_shared) {
-            shares.kept.entry(namespace.clone()).or_default().insert(id, bytes);
-            return Admission::Kept(less);
-        }
-        if !shares.is_listing {
+        let room = all.change((cluster, namespace), less + outdated, bytes);
+        let kept = if room == Room::Free { bytes } else { less };
+        shares.kept.entry(namespace.into()).or_default().insert(id, kept);
+        shares.is_incomplete |= room == Room::Later || (room == Room::TooLarge && !shares.is_listing);
+        match (room, shares.is_listing) {
             // A new list leaves the namespace out. Until then, the earlier state counts.
-            shares.is_over = true;
-            shares.kept.entry(namespace.clone()).or_default().insert(id, less);
-            return Admission::LeftOut(0);
+            (Room::Later | Room::TooLarge, false) => Admission::LeftOut(0),
+            (Room::Later | Room::TooLarge, true) => {
+                all.release(cluster, namespace, outdated);
+                Admission::LeftOut(shares.leave_out((all, cluster), namespace))
+            }
+            (Room::Free, false) => Admission::Kept(less),
+            (Room::Free, true) => {
+                let mut others = all.too_large(cluster);
+                others.retain(|name| shares.kept.contains_key(name) || shares.outdated.contains_key(name));
+                let left_out = others.iter().map(|name| shares.leave_out((all, cluster), name));
+                Admission::Kept(less + left_out.sum::<usize>())
+            }
         }
-        let sum = |of: Option<HashMap<u64, usize>>| of.iter().flat_map(HashMap::values).sum::<usize>();
-        let (kept, old) = (sum(shares.kept.remove(namespace)), sum(shares.outdated.remove(namespace)));
-        all.release(cluster, namespace, less + outdated + kept + old);
-        shares.left_out.insert(namespace.clone());
-        Admission::LeftOut(less + kept)
     }
 
     /// Counts that an object is gone. Returns its bytes.
     pub(super) fn forget(&self, (all, cluster): (&NamespaceMemory, &ClusterKey), key: &ObjectKey) -> usize {
-        let mut shares = lock(&self.0);
-        let id = shares.id(key);
-        let Some(of_namespace) = shares.kept.get_mut(&key.namespace) else { return 0 };
+        let mut shares = lock(&self.shares);
+        let (id, namespace) = (shares.id(key), self.charged(key));
+        let Some(of_namespace) = shares.kept.get_mut(namespace) else { return 0 };
         let bytes = of_namespace.remove(&id).unwrap_or(0);
         if of_namespace.is_empty() {
-            shares.kept.remove(&key.namespace);
+            shares.kept.remove(namespace);
         }
-        all.release(cluster, &key.namespace, bytes);
+        all.release(cluster, namespace, bytes);
         bytes
     }
 
     /// Returns the namespaces whose objects are left out.
     pub(super) fn left_out(&self) -> BTreeSet<String> {
-        lock(&self.0).left_out.clone()
+        lock(&self.shares).left_out.clone()
     }
 
     /// Whether so many namespaces are left out that the kind is too large.
     pub(super) fn are_exceeded(&self) -> bool {
-        lock(&self.0).left_out.len() > MAX_LEFT_OUT
+        lock(&self.shares).left_out.len() > MAX_LEFT_OUT
     }
 
     /// Whether only a new list shows which objects are kept.
-    pub(super) fn needs_list(&self) -> bool {
-        let shares = lock(&self.0);
+    pub(super) fn needs_list(&self, (all, cluster): (&NamespaceMemory, &ClusterKey)) -> bool {
+        let shares = lock(&self.shares);
         let is_old = shares.last_list.is_some_and(|at| at.elapsed() > LEFT_OUT_FOR);
-        shares.is_over || (is_old && !shares.left_out.is_empty())
+        let has_too_large = || all.too_large(cluster).iter().any(|name| shares.kept.contains_key(name));
+        shares.is_incomplete || (is_old && !shares.left_out.is_empty()) || has_too_large()
     }
 
     pub(super) fn start_list(&self, (all, cluster): (&NamespaceMemory, &ClusterKey)) {
-        let mut shares = lock(&self.0);
+        let mut shares = lock(&self.shares);
         release_all((all, cluster), std::mem::take(&mut shares.outdated));
         shares.outdated = std::mem::take(&mut shares.kept);
         shares.left_out.clear();
-        (shares.is_listing, shares.is_over) = (true, false);
+        (shares.is_listing, shares.is_incomplete) = (true, false);
     }
 
     pub(super) fn finish_list(&self, (all, cluster): (&NamespaceMemory, &ClusterKey)) {
-        let mut shares = lock(&self.0);
+        let mut shares = lock(&self.shares);
         release_all((all, cluster), std::mem::take(&mut shares.outdated));
         (shares.is_listing, shares.last_list) = (false, Some(Instant::now()));
     }
 
     /// Releases what all namespaces use by the objects of the watch.
     pub(super) fn clear(&self, (all, cluster): (&NamespaceMemory, &ClusterKey)) {
-        let shares = std::mem::take(&mut *lock(&self.0));
+        let shares = std::mem::take(&mut *lock(&self.shares));
         release_all((all, cluster), shares.outdated);
         release_all((all, cluster), shares.kept);
     }
@@ -228,7 +295,7 @@ mod tests {
         shares.start_list((all, &HUB));
         for (namespace, count) in objects {
             for n in 0..*count {
-                shares.admit((all, &HUB), &key(namespace, n), 1 << 10, true);
+                shares.admit((all, &HUB), &key(namespace, n), 1 << 10);
             }
         }
         shares.finish_list((all, &HUB));
@@ -248,16 +315,16 @@ mod tests {
     #[test]
     fn namespaces_with_many_objects_are_left_out_and_no_others() {
         let all = NamespaceMemory::new(1 << 20);
-        let [deployments, releases] = [NamespaceShares::default(), NamespaceShares::default()];
+        let [deployments, releases] = [NamespaceShares::new(true), NamespaceShares::new(true)];
         list(&deployments, &all, &[("eve-1", 10_000), ("eve-2", 10_000), ("eve-3", 500), ("apps", 40)]);
         assert_eq!(left_out(&deployments), ["eve-1", "eve-2"]);
         assert_eq!(used(&all), 540 << 10);
         // Another kind is counted with it.
         list(&releases, &all, &[("apps", 40), ("eve-3", 10_000), ("shop", 40)]);
         assert_eq!(left_out(&releases), ["eve-3"]);
-        // The objects of a list count until the next list has ended.
+        // The objects of the list before count until the next list has ended.
         list(&deployments, &all, &[("eve-1", 300), ("apps", 40)]);
-        assert_eq!(left_out(&deployments), ["eve-1"]);
+        assert_eq!(left_out(&deployments), ["eve-3"]);
         list(&deployments, &all, &[("eve-1", 300), ("apps", 40)]);
         assert!(left_out(&deployments).is_empty(), "it has fewer objects now");
         [deployments, releases].iter().for_each(|shares| shares.clear((&all, &HUB)));
@@ -265,9 +332,67 @@ mod tests {
     }
 
     #[test]
+    fn the_largest_namespaces_are_left_out_whichever_kind_they_have_and_whoever_came_first() {
+        let all = NamespaceMemory::new(1 << 20);
+        let [deployments, releases] = [NamespaceShares::new(true), NamespaceShares::new(true)];
+        let others: Vec<String> = (0..80).map(|n| format!("team-{n}")).collect();
+        let of_others = |count| others.iter().map(move |name| (name.as_str(), count));
+        // Before others have objects, two namespaces fill half of the memory.
+        let first: Vec<_> = [("eve-1", 300), ("eve-2", 230)].into_iter().chain(of_others(1)).collect();
+        list(&deployments, &all, &first);
+        assert!(left_out(&deployments).is_empty());
+        list(&releases, &all, &of_others(3).collect::<Vec<_>>());
+        assert!(left_out(&releases).is_empty(), "{:?}", left_out(&releases));
+        assert!(deployments.needs_list((&all, &HUB)));
+        list(&deployments, &all, &first);
+        assert_eq!(left_out(&deployments), ["eve-1"]);
+        assert!(!deployments.needs_list((&all, &HUB)));
+        assert_eq!(used(&all), (230 + 80 + 240) << 10);
+        // A change of a small namespace has room too.
+        let grown = deployments.admit((&all, &HUB), &key("team-7", 0), 40 << 10);
+        assert_eq!(grown, Admission::Kept(1 << 10));
+    }
+
+    #[test]
+    fn a_list_leaves_out_the_largest_namespace_that_it_has_already_read() {
+        let all = NamespaceMemory::new(1 << 20);
+        let shares = NamespaceShares::new(true);
+        list(&shares, &all, &[("eve", 600), ("apps", 100), ("shop", 100)]);
+        assert_eq!(left_out(&shares), ["eve"]);
+        assert_eq!(used(&all), 200 << 10);
+    }
+
+    #[test]
+    fn what_has_no_room_because_others_are_not_left_out_yet_is_listed_again() {
+        let all = NamespaceMemory::new(1 << 20);
+        let [deployments, releases] = [NamespaceShares::new(true), NamespaceShares::new(true)];
+        list(&deployments, &all, &[("eve-1", 600)]);
+        list(&releases, &all, &[("eve-2", 200), ("shop", 300)]);
+        assert_eq!(left_out(&releases), ["shop"]);
+        assert!(releases.needs_list((&all, &HUB)) && deployments.needs_list((&all, &HUB)));
+        list(&deployments, &all, &[("eve-1", 600)]);
+        list(&releases, &all, &[("eve-2", 200), ("shop", 300)]);
+        assert_eq!((left_out(&deployments), left_out(&releases)), (vec!["eve-1".into()], vec![]));
+        assert!(!releases.needs_list((&all, &HUB)));
+    }
+
+    #[test]
+    fn a_watch_of_one_namespace_has_no_limit_but_counts() {
+        let all = NamespaceMemory::new(1 << 20);
+        let [one, whole] = [NamespaceShares::new(false), NamespaceShares::new(true)];
+        list(&one, &all, &[("apps", 1000)]);
+        assert!(left_out(&one).is_empty());
+        assert_eq!(used(&all), 1000 << 10);
+        list(&whole, &all, &[("eve", 100)]);
+        assert_eq!(left_out(&whole), ["eve"]);
+        one.clear((&all, &HUB));
+        assert_eq!(used(&all), 0);
+    }
+
+    #[test]
     fn the_kind_is_too_large_if_very_many_namespaces_are_left_out() {
         let all = NamespaceMemory::new(1 << 20);
-        let shares = NamespaceShares::default();
+        let shares = NamespaceShares::new(true);
         list(&shares, &all, &[("eve", 100_000)]);
         assert!(!shares.are_exceeded(), "one namespace does not count, whatever it has");
         let names: Vec<String> = (0..2000).map(|n| format!("n{n}")).collect();
@@ -279,21 +404,21 @@ mod tests {
     #[test]
     fn changes_of_objects_start_no_list_and_more_objects_do() {
         let all = NamespaceMemory::new(1 << 20);
-        let shares = NamespaceShares::default();
+        let shares = NamespaceShares::new(true);
         list(&shares, &all, &[("apps", 100)]);
         for n in 0..10_000 {
-            let change = shares.admit((&all, &HUB), &key("apps", n % 100), 1 << 10, true);
+            let change = shares.admit((&all, &HUB), &key("apps", n % 100), 1 << 10);
             assert_eq!(change, Admission::Kept(1 << 10));
         }
-        assert!(!shares.needs_list());
+        assert!(!shares.needs_list((&all, &HUB)));
         assert_eq!(shares.forget((&all, &HUB), &key("apps", 0)), 1 << 10);
         assert_eq!(used(&all), 99 << 10);
         for n in 0..1000 {
-            shares.admit((&all, &HUB), &key("apps", n), 1 << 10, true);
+            shares.admit((&all, &HUB), &key("apps", n), 1 << 10);
         }
-        assert!(shares.needs_list() && left_out(&shares).is_empty());
+        assert!(shares.needs_list((&all, &HUB)) && left_out(&shares).is_empty());
         list(&shares, &all, &[("apps", 1000)]);
-        assert!(!shares.needs_list());
+        assert!(!shares.needs_list((&all, &HUB)));
         assert_eq!(left_out(&shares), ["apps"]);
     }
 }
