@@ -15,6 +15,7 @@ use crate::shard::{StoredBefore, StoredState};
 use crate::state::effect::{OURS, Resync};
 use crate::watch::limit::WatchLimits;
 use crate::watch::list;
+use crate::watch::object_text::ObjectText;
 use crate::watch::parsed_object::ParsedObject;
 use crate::watch::read_error::api_error_message;
 
@@ -74,7 +75,8 @@ where
         None => Api::all(client.clone()),
     };
     let (mut objects, mut listed) = (Vec::new(), HashSet::new());
-    let each = |text: &[u8]| {
+    let each = |text: ObjectText<'_>| {
+        let text = text.whole()?;
         let head: Head = serde_json::from_slice(text).map_err(kube::Error::SerdeError)?;
         let HeadMetadata { namespace, name, resource_version } = head.metadata;
         let key = PipelineKey { namespace, name };

@@ -235,7 +235,7 @@ impl LeaseManager {
                     self.election.observe_deleted(&name, now);
                 }
             }
-            ObjectEvent::Unreadable(_) => {}
+            ObjectEvent::Unreadable(_) | ObjectEvent::LeftOut(..) => {}
             ObjectEvent::Failed(failure) => self.log_failure("watch", failure.error()),
         }
     }

@@ -58,6 +58,7 @@ impl State {
                 let gone = PipelineKey::named(&metadata);
                 self.set_cluster((gone.namespace, gone.name), None);
             }
+            Some(ObjectEvent::LeftOut(..)) => {}
             Some(ObjectEvent::Failed(error)) => {
                 tracing::warn!(%error, "cannot watch GitopsClusters: may the controller read them?");
             }

@@ -28,6 +28,7 @@ impl State {
                 self.forget_pipeline(&PipelineKey::named(&bad.metadata));
                 self.note_unreadable::<ApiPipeline>(bad);
             }
+            ObjectEvent::LeftOut(..) => {}
             ObjectEvent::Failed(error) => {
                 tracing::warn!(%error, "cannot watch Pipelines: are the CRDs installed (sluice crds | kubectl apply -f -), and may the controller read them?")
             }

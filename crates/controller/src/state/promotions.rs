@@ -37,6 +37,7 @@ impl State {
                 self.forget_promotion(&PipelineKey::named(&bad.metadata));
                 self.note_unreadable::<Promotion>(bad);
             }
+            ObjectEvent::LeftOut(..) => {}
             ObjectEvent::Failed(error) => {
                 tracing::warn!(%error, "cannot watch Promotions: are the CRDs installed (sluice crds | kubectl apply -f -), and may the controller read them?")
             }

@@ -117,6 +117,7 @@ impl ClusterSession {
                 ObjectEvent::Listed(secrets, _) => secrets.into_iter().next(),
                 ObjectEvent::Applied(secret) => Some(secret),
                 ObjectEvent::Deleted(_) | ObjectEvent::Unreadable(_) => None,
+                ObjectEvent::LeftOut(..) => return until_closed(&sender),
                 ObjectEvent::Failed(failure) => {
                     // A kubeconfig that was read before stays valid.
                     let why = format!(
@@ -509,6 +510,10 @@ impl WatchScope<'_> {
                         memory.forget(&key);
                         send(ClusterEvent::Deleted(key))
                     }),
+                ObjectEvent::LeftOut(namespace, limit) => {
+                    let why = self.why_left_out(&namespace, limit);
+                    send(ClusterEvent::TooLarge(kind, Some(namespace), why))
+                }
                 ObjectEvent::Failed(failure) => return self.report_failure(&failure, &send),
             };
             continue_if_sent(sent)
@@ -517,19 +522,25 @@ impl WatchScope<'_> {
     }
 
     /// Returns the event of a list, in which the objects of some namespaces are left out.
-    fn listed(&self, mut all: Vec<(ObjectKey, Fact)>, left_out: BTreeSet<String>) -> ClusterEvent {
-        let (kind, cluster) = (self.kind, &self.session.key);
+    fn listed(&self, mut all: Vec<(ObjectKey, Fact)>, left_out: BTreeMap<String, TooLarge>) -> ClusterEvent {
+        let kind = self.kind;
         if left_out.is_empty() {
             return ClusterEvent::Listed(kind, self.namespace.map(String::from), all);
         }
-        all.retain(|(key, _)| !left_out.contains(&key.namespace));
-        let reason = |namespace: String| {
-            let error = ReadError::TooLarge(TooLarge::Namespace);
-            let why = read_error::kind_message(cluster, kind, Some(&namespace), &error);
-            tracing::warn!(%cluster, namespace, error = %why, "the objects of a namespace are left out");
+        all.retain(|(key, _)| !left_out.contains_key(&key.namespace));
+        let reason = |(namespace, limit): (String, TooLarge)| {
+            let why = self.why_left_out(&namespace, limit);
             (namespace, why)
         };
         ClusterEvent::PartlyListed(kind, all, left_out.into_iter().map(reason).collect())
+    }
+
+    /// Logs and returns why the objects of a namespace are left out, and what to do.
+    fn why_left_out(&self, namespace: &str, limit: TooLarge) -> String {
+        let cluster = &self.session.key;
+        let why = read_error::kind_message(cluster, self.kind, Some(namespace), &ReadError::TooLarge(limit));
+        tracing::warn!(%cluster, namespace, error = %why, "the objects of a namespace are left out");
+        why
     }
 
     /// Reports a failure, unless the watch will soon recover from it. Breaks if the watch must end.

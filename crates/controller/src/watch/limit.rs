@@ -2,7 +2,7 @@
 //! counts its answers in pieces. If a cluster sends more than clusters in real use do, the kind counts as too
 //! large, and Sluice stops reading it. The limits are generous: they only bound memory.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,12 +11,15 @@ use http::Response;
 use http_body_util::Limited;
 use kube::client::DynBody;
 
+use super::change_count::{ChangeCount, MAX_CHANGES_PER_SECOND};
 use super::event_queue::EventQueue;
 use super::namespace_share::{Admission, NamespaceMemory, NamespaceShares};
+use super::object_text::MAX_READ_BYTES;
 use super::relist::ScopeLists;
 use sluice_core::fleet::{ClusterKey, ObjectKey};
 
-/// The most bytes of one object. By default etcd accepts 1.5 MiB, and API servers accept 3 MiB.
+/// The most bytes of an object that is parsed. By default etcd accepts 1.5 MiB, and API servers accept 3 MiB. A longer one
+/// is unreadable.
 pub const MAX_OBJECT_BYTES: usize = 4 << 20;
 /// The most values in one object. A parsed value may take a hundred times the memory of its text.
 pub const MAX_OBJECT_VALUES: usize = 50_000;
@@ -30,12 +33,6 @@ const MAX_LIST_BYTES: usize = 1 << 30;
 const MAX_OWNED_BYTES: usize = 16 << 20;
 /// The longest time for reading one list.
 const MAX_LIST_TIME: Duration = Duration::from_secs(300);
-/// The most changes that may arrive in a burst.
-const MAX_BURST: f64 = 20_000.0;
-/// The most changes per second on average.
-const MAX_CHANGES_PER_SECOND: f64 = 1_000.0;
-/// A change of this many bytes counts as two changes.
-const BYTES_PER_CHANGE: f64 = 16_384.0;
 /// The most bytes of a single answer, after decompression.
 pub const MAX_ANSWER_BYTES: usize = 2 << 20;
 /// The most values of a single answer.
@@ -49,7 +46,7 @@ const CHARGE_BYTES: usize = 4 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TooLarge {
     /// The text of one object.
-    #[error("it sends an object of more than {} MiB", MAX_OBJECT_BYTES >> 20)]
+    #[error("it sends an object of more than {} MiB", MAX_READ_BYTES >> 20)]
     Object,
     /// The number of objects in a list.
     #[error("it lists more than {} objects", MAX_LIST_OBJECTS)]
@@ -63,6 +60,12 @@ pub enum TooLarge {
     /// The rate of changes.
     #[error("it sends more than {} changes a second", MAX_CHANGES_PER_SECOND)]
     Changes,
+    /// The rate of changes of the objects of one namespace.
+    #[error(
+        "its objects change too often: with those of other namespaces more than {} times a second",
+        MAX_CHANGES_PER_SECOND
+    )]
+    NamespaceChanges,
     /// The memory for the objects of one cluster, in MiB.
     #[error("its objects take more than {0} MiB of Sluice's memory")]
     Cluster(usize),
@@ -168,7 +171,7 @@ impl WatchLimits {
 
     /// Starts counting changes.
     pub fn start_changes(&self) -> ChangeCount {
-        ChangeCount { limited: self.untrusted.is_some(), left: MAX_BURST, updated: Instant::now() }
+        ChangeCount::new(self.untrusted.is_some())
     }
 
     /// Whether the objects exceed the memory. Only a new list shows which of them are kept.
@@ -177,6 +180,21 @@ impl WatchLimits {
             untrusted.memory.release_surplus();
             untrusted.memory.charge().is_err() || untrusted.memory.needs_list()
         })
+    }
+
+    /// Leaves out a namespace whose objects change too often. Returns false if its changes cannot be left out.
+    pub fn leave_out(&self, namespace: &str) -> bool {
+        self.untrusted.as_ref().is_some_and(|untrusted| untrusted.memory.leave_out(namespace))
+    }
+
+    /// Returns the namespaces that were left out since the last list and the last call, and why.
+    pub fn newly_left_out(&self) -> Vec<(String, TooLarge)> {
+        self.untrusted.as_ref().map(|untrusted| untrusted.memory.newly_left_out()).unwrap_or_default()
+    }
+
+    /// Returns the namespaces of which the server must send nothing.
+    pub fn unwatched(&self) -> Vec<String> {
+        self.untrusted.as_ref().map(|untrusted| untrusted.memory.shares.unwatched()).unwrap_or_default()
     }
 
     /// Whether an object has too many values to be parsed.
@@ -245,28 +263,6 @@ impl ListCount<'_> {
         if let Some(memory) = self.memory {
             memory.finish_list();
         }
-    }
-}
-
-/// Counts changes with a token bucket, which refills with time.
-pub struct ChangeCount {
-    limited: bool,
-    /// How many changes may still arrive.
-    left: f64,
-    updated: Instant,
-}
-
-impl ChangeCount {
-    /// Counts a change of this many bytes.
-    ///
-    /// # Errors
-    /// When more changes arrive than the limits allow.
-    pub fn add(&mut self, bytes: usize) -> Result<(), TooLarge> {
-        let now = Instant::now();
-        let refill = now.duration_since(self.updated).as_secs_f64() * MAX_CHANGES_PER_SECOND;
-        self.updated = now;
-        self.left = (self.left + refill).min(MAX_BURST) - 1.0 - bytes as f64 / BYTES_PER_CHANGE;
-        if self.limited && self.left < 0.0 { Err(TooLarge::Changes) } else { Ok(()) }
     }
 }
 
@@ -395,9 +391,17 @@ impl WatchMemory {
         (&self.observed.namespaces, &self.cluster)
     }
 
-    /// Returns the namespaces that take more than their share, and whose objects are left out.
-    pub fn namespaces_left_out(&self) -> BTreeSet<String> {
+    /// Returns the namespaces whose objects are left out, and why.
+    pub fn namespaces_left_out(&self) -> BTreeMap<String, TooLarge> {
         self.shares.left_out()
+    }
+
+    /// Leaves out a namespace whose objects change too often. Returns false if its changes
+    /// cannot be left out.
+    fn leave_out(&self, namespace: &str) -> bool {
+        let forgotten = self.shares.leave_out_changing(self.all(), namespace);
+        self.added.fetch_sub(forgotten.unwrap_or(0), Ordering::Relaxed);
+        forgotten.is_some()
     }
 
     /// Whether there is memory for an object that only views show. Logs when the memory is used up.
@@ -411,9 +415,15 @@ impl WatchMemory {
         has_room
     }
 
+    fn newly_left_out(&self) -> Vec<(String, TooLarge)> {
+        let (forgotten, namespaces) = self.shares.newly_left_out(self.all());
+        self.added.fetch_sub(forgotten, Ordering::Relaxed);
+        namespaces
+    }
+
     /// Whether only a new list shows which objects are kept.
     fn needs_list(&self) -> bool {
-        self.shares.needs_list(self.all())
+        self.shares.needs_list()
     }
 
     fn start_list(&self) {

@@ -8,7 +8,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use super::limit::{self, MAX_OBJECT_BYTES, TooLarge, WatchLimits};
+use super::limit::{self, TooLarge, WatchLimits};
+use super::object_text::{Beginning, ObjectBuffer, ObjectText};
 use super::parsed_object::{IdentifiedObject, ParsedObject};
 
 /// A parsed line. The texts are resource versions.
@@ -24,12 +25,23 @@ pub enum WatchLine<K> {
     Empty,
 }
 
-/// Reads the next line into `line`. Returns false at the end of the body. Text after the last newline is an
+impl<K: Resource + 'static> WatchLine<K> {
+    /// Returns the namespace of the object that was changed or deleted.
+    pub fn namespace(&self) -> Option<&str> {
+        match self {
+            WatchLine::Applied(object, _) => object.meta().namespace.as_deref(),
+            WatchLine::Deleted(metadata, _) => metadata.namespace.as_deref(),
+            WatchLine::Bookmark(_) | WatchLine::Empty => None,
+        }
+    }
+}
+
+/// Reads the next line into `line`, of a long one its beginning. Returns false at the end of the body. Text after the last newline is an
 /// incomplete line, and is dropped.
 ///
 /// # Errors
-/// When the body breaks off, or the line is longer than [`MAX_OBJECT_BYTES`].
-pub async fn next(body: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) -> kube::Result<bool> {
+/// When the body breaks off, or the line is longer than [`MAX_READ_BYTES`](super::object_text::MAX_READ_BYTES).
+pub async fn next(body: &mut (impl AsyncBufRead + Unpin), line: &mut ObjectBuffer) -> kube::Result<bool> {
     line.clear();
     loop {
         let chunk = body.fill_buf().await.map_err(kube::Error::ReadEvents)?;
@@ -41,10 +53,7 @@ pub async fn next(body: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) ->
             Some(end) => (&chunk[..end], end + 1),
             None => (chunk, chunk.len()),
         };
-        if line.len() + text.len() > MAX_OBJECT_BYTES {
-            return Err(TooLarge::Object.into());
-        }
-        line.extend_from_slice(text);
+        line.add(text)?;
         body.consume_unpin(read);
         if end.is_some() {
             return Ok(true);
@@ -57,7 +66,7 @@ pub async fn next(body: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) ->
 /// # Errors
 /// When the line reports an error, or is not a watch event.
 pub fn parse<K: DeserializeOwned + Resource + 'static>(
-    line: &[u8],
+    line: ObjectText<'_>,
     limits: &WatchLimits,
 ) -> kube::Result<WatchLine<K>> {
     #[derive(Deserialize)]
@@ -67,10 +76,11 @@ pub fn parse<K: DeserializeOwned + Resource + 'static>(
         #[serde(borrow)]
         object: &'a RawValue,
     }
-    if line.trim_ascii().is_empty() {
-        return Ok(WatchLine::Empty);
-    }
-    // Of added and changed objects, `ParsedObject` counts the values.
+    let line = match line {
+        ObjectText::Whole(line) if line.trim_ascii().is_empty() => return Ok(WatchLine::Empty),
+        ObjectText::Whole(line) => line,
+        ObjectText::Beginning(line) => return parse_beginning(line),
+    };
     let has_too_many = || limits.has_too_many(limit::count_values(line));
     let parsed: Line<'_> = match serde_json::from_slice(line) {
         Ok(parsed) => parsed,
@@ -83,13 +93,9 @@ pub fn parse<K: DeserializeOwned + Resource + 'static>(
         }
     };
     let text = parsed.object.get();
-    if !matches!(parsed.event_type, "ADDED" | "MODIFIED") && has_too_many() {
-        return Err(TooLarge::Object.into());
-    }
     match parsed.event_type {
         "ADDED" | "MODIFIED" => {
-            let object =
-                ParsedObject::<K>::within(text.as_bytes(), limits).map_err(kube::Error::SerdeError)?;
+            let object = ParsedObject::<K>::within(ObjectText::Whole(text.as_bytes()), limits)?;
             let version = object.meta().resource_version.clone().unwrap_or_default();
             Ok(WatchLine::Applied(Box::new(object), version))
         }
@@ -102,9 +108,22 @@ pub fn parse<K: DeserializeOwned + Resource + 'static>(
             let bookmark = IdentifiedObject::read(text.as_bytes()).map_err(kube::Error::SerdeError)?;
             Ok(WatchLine::Bookmark(bookmark.resource_version.unwrap_or_default()))
         }
+        _ if has_too_many() => Err(TooLarge::Object.into()),
         _ => {
             let status: Status = serde_json::from_str(text).map_err(kube::Error::SerdeError)?;
             Err(kube::Error::Api(status.boxed()))
         }
+    }
+}
+
+/// Parses the beginning of a line that is too long.
+fn parse_beginning<K: DeserializeOwned + Resource + 'static>(line: &[u8]) -> kube::Result<WatchLine<K>> {
+    let event_type = Beginning::read(line).event_type;
+    let object = ParsedObject::<K>::named_by(line)?;
+    let version = object.meta().resource_version.clone().unwrap_or_default();
+    match event_type.as_deref() {
+        Some("ADDED" | "MODIFIED") => Ok(WatchLine::Applied(Box::new(object), version)),
+        Some("DELETED") => Ok(WatchLine::Deleted(Box::new(object.meta().clone()), version)),
+        _ => Err(TooLarge::Object.into()),
     }
 }

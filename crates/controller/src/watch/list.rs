@@ -15,6 +15,7 @@ use serde::Deserialize;
 use tokio::time::timeout;
 
 use super::limit::{MAX_OBJECT_BYTES, TooLarge, WatchLimits};
+use super::object_text::{ObjectBuffer, ObjectText};
 use crate::timeout::timed_out;
 
 /// The limit for each next piece of a list.
@@ -37,7 +38,7 @@ pub async fn read(
     client: &Client,
     request: Request<Vec<u8>>,
     limits: &WatchLimits,
-    mut each: impl FnMut(&[u8]) -> kube::Result<()>,
+    mut each: impl FnMut(ObjectText<'_>) -> kube::Result<()>,
 ) -> kube::Result<String> {
     limits.wait_for_room().await;
     let mut count = limits.start_list();
@@ -59,7 +60,7 @@ pub async fn read(
             return Ok(version);
         }
         count.add_bytes(chunk.len())?;
-        let mut counted = |text: &[u8]| {
+        let mut counted = |text: ObjectText<'_>| {
             each(text)?;
             count.add_object().map_err(kube::Error::from)
         };
@@ -75,7 +76,7 @@ struct ListSplitter {
     /// The list without its objects.
     frame: Vec<u8>,
     /// The beginning of the current object.
-    object: Vec<u8>,
+    object: ObjectBuffer,
     /// The number of open braces and brackets.
     depth: usize,
     /// In a string.
@@ -92,7 +93,11 @@ const LIST_DEPTH: usize = 1;
 const ITEMS_DEPTH: usize = 2;
 
 impl ListSplitter {
-    fn feed(&mut self, text: &[u8], each: &mut impl FnMut(&[u8]) -> kube::Result<()>) -> kube::Result<()> {
+    fn feed(
+        &mut self,
+        text: &[u8],
+        each: &mut impl FnMut(ObjectText<'_>) -> kube::Result<()>,
+    ) -> kube::Result<()> {
         // The start of the text that is in neither the frame nor an object yet.
         let mut from = 0;
         for (at, byte) in text.iter().enumerate() {
@@ -135,11 +140,8 @@ impl ListSplitter {
         }
         match (self.in_items, self.depth) {
             (true, ITEMS_DEPTH) => {}
-            (true, _) => self.object.extend_from_slice(&text[from..]),
+            (true, _) => self.object.add(&text[from..])?,
             (false, _) => self.frame.extend_from_slice(&text[from..]),
-        }
-        if self.object.len() > MAX_OBJECT_BYTES {
-            return Err(TooLarge::Object.into());
         }
         if self.frame.len() > MAX_FRAME_BYTES {
             return Err(kube::Error::ReadEvents(Error::new(
@@ -154,13 +156,13 @@ impl ListSplitter {
     fn finish_object(
         &mut self,
         last: &[u8],
-        each: &mut impl FnMut(&[u8]) -> kube::Result<()>,
+        each: &mut impl FnMut(ObjectText<'_>) -> kube::Result<()>,
     ) -> kube::Result<()> {
-        if self.object.is_empty() {
-            return each(last);
+        if self.object.is_empty() && last.len() <= MAX_OBJECT_BYTES {
+            return each(ObjectText::Whole(last));
         }
-        self.object.extend_from_slice(last);
-        let result = each(&self.object);
+        self.object.add(last)?;
+        let result = each(self.object.text());
         self.object.clear();
         result
     }
@@ -203,8 +205,8 @@ mod tests {
     /// Splits a text that arrives in pieces of this length.
     fn split(text: &str, length: usize) -> (Vec<String>, kube::Result<String>) {
         let (mut splitter, mut objects) = (ListSplitter::default(), Vec::new());
-        let mut each = |object: &[u8]| {
-            objects.push(String::from_utf8_lossy(object).into_owned());
+        let mut each = |object: ObjectText<'_>| {
+            objects.push(String::from_utf8_lossy(object.whole().unwrap()).into_owned());
             Ok(())
         };
         for piece in text.as_bytes().chunks(length) {

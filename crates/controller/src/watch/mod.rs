@@ -1,6 +1,7 @@
 //! Watches: the tasks that hold the connections to clusters and report what changes as events. Each cluster has
 //! tasks of its own, so that a cluster that is slow, broken or gone delays no other cluster.
 
+mod change_count;
 pub mod cluster_session;
 pub mod event_queue;
 pub mod kubeconfig;
@@ -8,6 +9,7 @@ pub mod limit;
 pub mod line;
 pub mod list;
 mod namespace_share;
+pub mod object_text;
 pub mod owned_read;
 pub mod parsed_object;
 mod probe;

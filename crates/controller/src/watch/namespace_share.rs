@@ -3,7 +3,7 @@
 //! those of others.
 
 use std::collections::hash_map::RandomState;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::BuildHasher;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -11,8 +11,12 @@ use std::time::{Duration, Instant};
 use sluice_core::fleet::{ClusterKey, ObjectKey};
 use sluice_delivery::lock;
 
+use super::limit::TooLarge;
+
 /// After how long the objects are listed again while a namespace is left out, which may have fewer objects by then.
 const LEFT_OUT_FOR: Duration = Duration::from_secs(600);
+/// How many namespaces the server is asked not to send: their names are part of the URL.
+const MAX_UNWATCHED: usize = 32;
 /// How many namespaces are left out. If there are more, the kind counts as too large.
 const MAX_LEFT_OUT: usize = 256;
 
@@ -30,7 +34,7 @@ struct ClusterUse {
     /// Of all together: a cluster may have tens of thousands of namespaces, and each of its objects asks for the sum.
     all: usize,
     namespaces: HashMap<String, usize>,
-    /// The namespaces that were the largest when memory was scarce. Each watch leaves them out with its next list.
+    /// The namespaces that were the largest when memory was scarce. Each watch leaves them out with its next event.
     too_large: BTreeSet<String>,
 }
 
@@ -101,7 +105,7 @@ impl NamespaceMemory {
         room
     }
 
-    /// Returns the namespaces of a cluster that its watches leave out with their next list.
+    /// Returns the namespaces of a cluster that its watches leave out with their next event.
     fn too_large(&self, cluster: &ClusterKey) -> BTreeSet<String> {
         lock(&self.used).get(cluster).map(|used| used.too_large.clone()).unwrap_or_default()
     }
@@ -140,12 +144,17 @@ struct Shares {
     kept: Sizes,
     /// The objects of the list before, until the list in progress has them or ends.
     outdated: Sizes,
-    /// The namespaces whose objects are left out.
-    left_out: BTreeSet<String>,
+    /// The namespaces whose objects are left out, and why.
+    left_out: BTreeMap<String, TooLarge>,
+    /// Those of them that are not reported yet, and are not part of a list.
+    news: Vec<(String, TooLarge)>,
+    /// Those that the server is asked not to send, and since when.
+    unwatched: BTreeMap<String, Instant>,
     is_listing: bool,
-    /// Whether an object was left out that a new list may have.
+    /// Whether a namespace was left out that a new list may have.
     is_incomplete: bool,
-    last_list: Option<Instant>,
+    /// When namespaces were left out last.
+    left_out_at: Option<Instant>,
 }
 
 impl Shares {
@@ -153,13 +162,29 @@ impl Shares {
         self.hasher.hash_one(&key.name)
     }
 
-    /// Leaves out the objects of a namespace. Returns the bytes of those that the list in progress had.
-    fn leave_out(&mut self, (all, cluster): (&NamespaceMemory, &ClusterKey), namespace: &str) -> usize {
+    /// Leaves out the objects of a namespace. Returns the bytes of those that were kept; during a list, of those that it had.
+    fn leave_out(
+        &mut self,
+        (all, cluster): (&NamespaceMemory, &ClusterKey),
+        namespace: &str,
+        why: TooLarge,
+    ) -> usize {
         let sum = |of: Option<HashMap<u64, usize>>| of.iter().flat_map(HashMap::values).sum::<usize>();
         let (kept, outdated) = (sum(self.kept.remove(namespace)), sum(self.outdated.remove(namespace)));
         all.release(cluster, namespace, kept + outdated);
-        self.left_out.insert(namespace.into());
+        self.left_out.insert(namespace.into(), why);
+        if !self.is_listing {
+            self.news.push((namespace.into(), why));
+            self.left_out_at = Some(Instant::now());
+        }
         kept
+    }
+
+    /// Leaves out the objects of the namespaces that are too large. Returns the bytes as [`Shares::leave_out`] does.
+    fn leave_out_too_large(&mut self, all: (&NamespaceMemory, &ClusterKey)) -> usize {
+        let mut too_large = all.0.too_large(all.1);
+        too_large.retain(|name| self.kept.contains_key(name) || self.outdated.contains_key(name));
+        too_large.iter().map(|name| self.leave_out(all, name, TooLarge::Namespace)).sum()
     }
 }
 
@@ -192,7 +217,7 @@ impl NamespaceShares {
     ) -> Admission {
         let mut shares = lock(&self.shares);
         let namespace = self.charged(key);
-        if shares.left_out.contains(namespace) {
+        if shares.left_out.contains_key(namespace) {
             return Admission::LeftOut(0);
         }
         let id = shares.id(key);
@@ -201,22 +226,14 @@ impl NamespaceShares {
         let room = all.change((cluster, namespace), less + outdated, bytes);
         let kept = if room == Room::Free { bytes } else { less };
         shares.kept.entry(namespace.into()).or_default().insert(id, kept);
-        shares.is_incomplete |= room == Room::Later || (room == Room::TooLarge && !shares.is_listing);
-        match (room, shares.is_listing) {
-            // A new list leaves the namespace out. Until then, the earlier state counts.
-            (Room::Later | Room::TooLarge, false) => Admission::LeftOut(0),
-            (Room::Later | Room::TooLarge, true) => {
-                all.release(cluster, namespace, outdated);
-                Admission::LeftOut(shares.leave_out((all, cluster), namespace))
-            }
-            (Room::Free, false) => Admission::Kept(less),
-            (Room::Free, true) => {
-                let mut others = all.too_large(cluster);
-                others.retain(|name| shares.kept.contains_key(name) || shares.outdated.contains_key(name));
-                let left_out = others.iter().map(|name| shares.leave_out((all, cluster), name));
-                Admission::Kept(less + left_out.sum::<usize>())
-            }
+        if room != Room::Free {
+            shares.is_incomplete |= room == Room::Later;
+            all.release(cluster, namespace, outdated);
+            let gone = shares.leave_out((all, cluster), namespace, TooLarge::Namespace);
+            return Admission::LeftOut(gone);
         }
+        let gone = if shares.is_listing { shares.leave_out_too_large((all, cluster)) } else { 0 };
+        Admission::Kept(less + gone)
     }
 
     /// Counts that an object is gone. Returns its bytes.
@@ -232,9 +249,40 @@ impl NamespaceShares {
         bytes
     }
 
-    /// Returns the namespaces whose objects are left out.
-    pub(super) fn left_out(&self) -> BTreeSet<String> {
+    /// Returns the namespaces whose objects are left out, and why.
+    pub(super) fn left_out(&self) -> BTreeMap<String, TooLarge> {
         lock(&self.shares).left_out.clone()
+    }
+
+    /// Leaves out a namespace whose objects change too often, and returns the bytes of its objects. The server is asked to
+    /// send no more of it. Returns `None` if it sends them all the same, or if too many namespaces are left out so.
+    pub(super) fn leave_out_changing(
+        &self,
+        (all, cluster): (&NamespaceMemory, &ClusterKey),
+        namespace: &str,
+    ) -> Option<usize> {
+        let mut shares = lock(&self.shares);
+        let is_new = !shares.unwatched.contains_key(namespace) && shares.unwatched.len() < MAX_UNWATCHED;
+        if !is_new || !self.is_shared {
+            return None;
+        }
+        shares.unwatched.insert(namespace.into(), Instant::now());
+        Some(shares.leave_out((all, cluster), namespace, TooLarge::NamespaceChanges))
+    }
+
+    /// Leaves out the namespaces that other watches have found too large. Returns the bytes of their objects, and all
+    /// namespaces that were left out since the last list and the last call.
+    pub(super) fn newly_left_out(
+        &self,
+        all: (&NamespaceMemory, &ClusterKey),
+    ) -> (usize, Vec<(String, TooLarge)>) {
+        let mut shares = lock(&self.shares);
+        (shares.leave_out_too_large(all), std::mem::take(&mut shares.news))
+    }
+
+    /// Returns the namespaces of which the server is asked to send nothing.
+    pub(super) fn unwatched(&self) -> Vec<String> {
+        lock(&self.shares).unwatched.keys().cloned().collect()
     }
 
     /// Whether so many namespaces are left out that the kind is too large.
@@ -243,30 +291,34 @@ impl NamespaceShares {
     }
 
     /// Whether only a new list shows which objects are kept.
-    pub(super) fn needs_list(&self, (all, cluster): (&NamespaceMemory, &ClusterKey)) -> bool {
+    pub(super) fn needs_list(&self) -> bool {
         let shares = lock(&self.shares);
-        let is_old = shares.last_list.is_some_and(|at| at.elapsed() > LEFT_OUT_FOR);
-        let has_too_large = || all.too_large(cluster).iter().any(|name| shares.kept.contains_key(name));
-        shares.is_incomplete || (is_old && !shares.left_out.is_empty()) || has_too_large()
+        let is_old = shares.left_out_at.is_some_and(|at| at.elapsed() > LEFT_OUT_FOR);
+        shares.is_incomplete || (is_old && !shares.left_out.is_empty())
     }
 
     pub(super) fn start_list(&self, (all, cluster): (&NamespaceMemory, &ClusterKey)) {
         let mut shares = lock(&self.shares);
         release_all((all, cluster), std::mem::take(&mut shares.outdated));
         shares.outdated = std::mem::take(&mut shares.kept);
-        shares.left_out.clear();
+        shares.unwatched.retain(|_, since| since.elapsed() <= LEFT_OUT_FOR);
+        let unwatched = shares.unwatched.keys().map(|name| (name.clone(), TooLarge::NamespaceChanges));
+        shares.left_out = unwatched.collect();
+        shares.news.clear();
         (shares.is_listing, shares.is_incomplete) = (true, false);
     }
 
     pub(super) fn finish_list(&self, (all, cluster): (&NamespaceMemory, &ClusterKey)) {
         let mut shares = lock(&self.shares);
         release_all((all, cluster), std::mem::take(&mut shares.outdated));
-        (shares.is_listing, shares.last_list) = (false, Some(Instant::now()));
+        (shares.is_listing, shares.left_out_at) = (false, Some(Instant::now()));
     }
 
     /// Releases what all namespaces use by the objects of the watch.
     pub(super) fn clear(&self, (all, cluster): (&NamespaceMemory, &ClusterKey)) {
-        let shares = std::mem::take(&mut *lock(&self.shares));
+        let mut all_shares = lock(&self.shares);
+        let unwatched = std::mem::take(&mut all_shares.unwatched);
+        let shares = std::mem::replace(&mut *all_shares, Shares { unwatched, ..Shares::default() });
         release_all((all, cluster), shares.outdated);
         release_all((all, cluster), shares.kept);
     }
@@ -302,7 +354,7 @@ mod tests {
     }
 
     fn left_out(shares: &NamespaceShares) -> Vec<String> {
-        shares.left_out().into_iter().collect()
+        shares.left_out().into_keys().collect()
     }
 
     fn used(all: &NamespaceMemory) -> usize {
@@ -343,10 +395,9 @@ mod tests {
         assert!(left_out(&deployments).is_empty());
         list(&releases, &all, &of_others(3).collect::<Vec<_>>());
         assert!(left_out(&releases).is_empty(), "{:?}", left_out(&releases));
-        assert!(deployments.needs_list((&all, &HUB)));
-        list(&deployments, &all, &first);
-        assert_eq!(left_out(&deployments), ["eve-1"]);
-        assert!(!deployments.needs_list((&all, &HUB)));
+        let news = deployments.newly_left_out((&all, &HUB));
+        assert_eq!(news, (300 << 10, vec![("eve-1".to_string(), TooLarge::Namespace)]));
+        assert!(!deployments.needs_list());
         assert_eq!(used(&all), (230 + 80 + 240) << 10);
         // A change of a small namespace has room too.
         let grown = deployments.admit((&all, &HUB), &key("team-7", 0), 40 << 10);
@@ -369,11 +420,11 @@ mod tests {
         list(&deployments, &all, &[("eve-1", 600)]);
         list(&releases, &all, &[("eve-2", 200), ("shop", 300)]);
         assert_eq!(left_out(&releases), ["shop"]);
-        assert!(releases.needs_list((&all, &HUB)) && deployments.needs_list((&all, &HUB)));
-        list(&deployments, &all, &[("eve-1", 600)]);
+        assert!(releases.needs_list() && !deployments.needs_list());
+        assert_eq!(deployments.newly_left_out((&all, &HUB)).1.len(), 1);
         list(&releases, &all, &[("eve-2", 200), ("shop", 300)]);
-        assert_eq!((left_out(&deployments), left_out(&releases)), (vec!["eve-1".into()], vec![]));
-        assert!(!releases.needs_list((&all, &HUB)));
+        assert_eq!((left_out(&deployments), left_out(&releases)), (vec!["eve-1".to_string()], vec![]));
+        assert!(!releases.needs_list());
     }
 
     #[test]
@@ -402,23 +453,49 @@ mod tests {
     }
 
     #[test]
-    fn changes_of_objects_start_no_list_and_more_objects_do() {
+    fn changes_of_objects_leave_nothing_out_and_more_objects_do_without_a_new_list() {
         let all = NamespaceMemory::new(1 << 20);
         let shares = NamespaceShares::new(true);
-        list(&shares, &all, &[("apps", 100)]);
+        list(&shares, &all, &[("apps", 100), ("eve", 10)]);
         for n in 0..10_000 {
             let change = shares.admit((&all, &HUB), &key("apps", n % 100), 1 << 10);
             assert_eq!(change, Admission::Kept(1 << 10));
         }
-        assert!(!shares.needs_list((&all, &HUB)));
+        assert!(!shares.needs_list());
         assert_eq!(shares.forget((&all, &HUB), &key("apps", 0)), 1 << 10);
+        assert_eq!(used(&all), 109 << 10);
+        let left_out_bytes =
+            (10..1000).find_map(|n| match shares.admit((&all, &HUB), &key("eve", n), 1 << 10) {
+                Admission::LeftOut(bytes) => Some(bytes >> 10),
+                Admission::Kept(_) => None,
+            });
+        assert_eq!(left_out_bytes, Some(540 + 1));
         assert_eq!(used(&all), 99 << 10);
-        for n in 0..1000 {
-            shares.admit((&all, &HUB), &key("apps", n), 1 << 10);
+        assert!(!shares.needs_list());
+        let news = || shares.newly_left_out((&all, &HUB));
+        assert_eq!(news(), (0, vec![("eve".to_string(), TooLarge::Namespace)]));
+        assert_eq!(news(), (0, Vec::new()));
+        assert_eq!(shares.admit((&all, &HUB), &key("eve", 0), 1), Admission::LeftOut(0));
+    }
+
+    #[test]
+    fn a_namespace_that_changes_too_often_is_left_out_until_a_list_after_ten_minutes() {
+        let all = NamespaceMemory::new(1 << 20);
+        let shares = NamespaceShares::new(true);
+        list(&shares, &all, &[("apps", 10), ("eve", 10)]);
+        assert_eq!(shares.leave_out_changing((&all, &HUB), "eve"), Some(10 << 10));
+        assert_eq!(shares.leave_out_changing((&all, &HUB), "eve"), None, "the server sends it all the same");
+        let news = shares.newly_left_out((&all, &HUB)).1;
+        assert_eq!(news, [("eve".to_string(), TooLarge::NamespaceChanges)]);
+        assert_eq!((shares.unwatched(), used(&all)), (vec!["eve".to_string()], 10 << 10));
+        list(&shares, &all, &[("apps", 10)]);
+        assert_eq!(left_out(&shares), ["eve"]);
+        // After a failure too.
+        shares.clear((&all, &HUB));
+        assert_eq!(shares.unwatched(), ["eve"]);
+        for n in 0..MAX_UNWATCHED - 1 {
+            assert!(shares.leave_out_changing((&all, &HUB), &n.to_string()).is_some());
         }
-        assert!(shares.needs_list((&all, &HUB)) && left_out(&shares).is_empty());
-        list(&shares, &all, &[("apps", 1000)]);
-        assert!(!shares.needs_list((&all, &HUB)));
-        assert_eq!(left_out(&shares), ["apps"]);
+        assert_eq!(shares.leave_out_changing((&all, &HUB), "one-more"), None);
     }
 }

@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 
 use super::limit::WatchLimits;
 use super::list;
+use super::object_text::ObjectText;
 use super::parsed_object::metadata_alone;
 use super::read_error::{self, ReadError};
 use super::read_slots::ReadSlots;
@@ -159,7 +160,8 @@ async fn read_scope(
     let mut found = Vec::new();
     let params = ListParams::default().labels(&owner_labels(&read.owner));
     let request = Request::new(url).list_metadata(&params).map_err(kube::Error::BuildRequest)?;
-    let each = |text: &[u8]| {
+    let each = |text: ObjectText<'_>| {
+        let text = text.whole()?;
         bytes.fetch_add(text.len(), Ordering::Relaxed);
         let object = metadata_alone(text).map_err(kube::Error::SerdeError)?;
         let key = metadata::key(kind, &object);

@@ -14,7 +14,8 @@ use serde_json::value::RawValue;
 use sluice_api::Pipeline;
 use sluice_api::lenient::{self, Lenient};
 
-use super::limit::{self, WatchLimits};
+use super::limit::{self, TooLarge, WatchLimits};
+use super::object_text::{Beginning, ObjectText};
 use crate::record::cut;
 
 /// An object, or the error of parsing it.
@@ -80,17 +81,35 @@ impl UnreadableObject {
 }
 
 impl<K: DeserializeOwned + Resource + 'static> ParsedObject<K> {
-    /// Parses the text of an object, unless it has more values than the limits allow.
+    /// Parses the text of an object, unless it has more bytes or values than the limits allow.
     ///
     /// # Errors
     /// When the text is not an object with metadata.
-    pub fn within(text: &[u8], limits: &WatchLimits) -> serde_json::Result<Self> {
+    pub fn within(text: ObjectText<'_>, limits: &WatchLimits) -> kube::Result<Self> {
+        let text = match text {
+            ObjectText::Whole(text) => text,
+            ObjectText::Beginning(text) => return Self::named_by(text),
+        };
         let values = limit::count_values(text);
         if !limits.has_too_many(values) {
-            return limit::one_at_a_time(values, || Self::read(text));
+            return limit::one_at_a_time(values, || Self::read(text)).map_err(kube::Error::SerdeError);
         }
         let error = format!("it has more than {} values", limit::MAX_OBJECT_VALUES);
-        Ok(ParsedObject(Err(UnreadableObject::new(error, IdentifiedObject::read(text)?))))
+        let metadata = IdentifiedObject::read(text).map_err(kube::Error::SerdeError)?;
+        Ok(ParsedObject(Err(UnreadableObject::new(error, metadata))))
+    }
+
+    /// Returns the unreadable object that the beginning of a text names, which has too many bytes.
+    ///
+    /// # Errors
+    /// When the beginning does not have the name.
+    pub(super) fn named_by(beginning: &[u8]) -> kube::Result<Self> {
+        let metadata = Beginning::read(beginning).metadata;
+        if metadata.name.is_none() {
+            return Err(TooLarge::Object.into());
+        }
+        let error = format!("it has more than {} MiB", limit::MAX_OBJECT_BYTES >> 20);
+        Ok(ParsedObject(Err(UnreadableObject::new(error, metadata))))
     }
 
     /// Parses the text of an object. Of a Pipeline, which only the hub sends, it leaves out unreadable parts of
@@ -239,7 +258,8 @@ mod tests {
             let limits = WatchLimits::hub("HelmReleases");
             for (kind, version) in [("ADDED", "7"), ("MODIFIED", "7"), ("DELETED", "7"), ("BOOKMARK", "7")] {
                 let line = format!("{{\"type\":\"{kind}\",\"object\":{text}}}");
-                let parsed = crate::watch::line::parse::<HelmRelease>(line.as_bytes(), &limits);
+                let parsed =
+                    crate::watch::line::parse::<HelmRelease>(ObjectText::Whole(line.as_bytes()), &limits);
                 let at = match parsed.unwrap_or_else(|error| panic!("{kind} {depth}: {error}")) {
                     WatchLine::Applied(_, at) | WatchLine::Deleted(_, at) | WatchLine::Bookmark(at) => at,
                     WatchLine::Empty => panic!("{kind}"),

@@ -14,9 +14,11 @@ use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::{timeout, timeout_at};
 
-use super::limit::{ChangeCount, TooLarge, WatchLimits};
+use super::change_count::{ChangeCount, TooManyChanges};
+use super::limit::{TooLarge, WatchLimits};
 use super::line::{self, WatchLine};
 use super::list;
+use super::object_text::{ObjectBuffer, ObjectText};
 use super::parsed_object::{ParsedObject, UnreadableObject};
 use super::read_error::api_error_message;
 use super::relist::ScopeLists;
@@ -34,6 +36,8 @@ pub enum ObjectEvent<T> {
     Applied(T),
     /// An object was deleted.
     Deleted(ObjectMeta),
+    /// The objects of a namespace are left out from now on, because they exceed a limit. Never from a trusted server.
+    LeftOut(String, TooLarge),
     /// An object exists and cannot be read. An earlier state of it is outdated.
     Unreadable(UnreadableObject),
     /// A list or watch has failed. It will be retried.
@@ -230,9 +234,9 @@ where
         G: FnMut(ObjectEvent<T>) -> ControlFlow<E>,
     {
         let (mut objects, mut unreadable, mut has_objects) = (Vec::new(), Vec::new(), false);
-        let each = |text: &[u8]| {
+        let each = |text: ObjectText<'_>| {
             has_objects = true;
-            match ParsedObject::<K>::within(text, &self.limits).map_err(kube::Error::SerdeError)?.0 {
+            match ParsedObject::<K>::within(text, &self.limits)?.0 {
                 Ok(object) => objects.extend((self.trim)(object)),
                 Err(object) if unreadable.len() < MAX_UNREADABLE => unreadable.push(object),
                 // The object is left out: an object that is not in the list counts as absent, like an unreadable
@@ -241,7 +245,7 @@ where
             }
             Ok(())
         };
-        let read = match list::request(self.api.resource_url(), self.fields.as_deref()) {
+        let read = match list::request(self.api.resource_url(), self.selector().as_deref()) {
             Ok(request) => list::read(&self.client, request, &self.limits, each).await,
             Err(error) => Err(error),
         };
@@ -291,7 +295,7 @@ where
     {
         let client = self.client.clone();
         self.failing_since.get_or_insert_with(Instant::now);
-        let started = start_watch(&client, self.api.resource_url(), self.fields.clone(), &list.version);
+        let started = start_watch(&client, self.api.resource_url(), self.selector(), &list.version);
         let body = match timeout(WATCH_START_TIMEOUT, started).await {
             Ok(Ok(body)) => body,
             Ok(Err(error)) => {
@@ -309,16 +313,20 @@ where
         self.report_list(list)?;
         pin_mut!(body);
         let version = &mut list.version;
-        let mut text = Vec::new();
+        let mut line = ObjectBuffer::default();
         let deadline = tokio::time::Instant::now() + Duration::from_secs(WATCH_SECONDS.into()) + WATCH_MARGIN;
         loop {
             self.limits.wait_for_room().await;
-            let parsed = match timeout_at(deadline, line::next(&mut body, &mut text)).await {
+            let parsed = match timeout_at(deadline, line::next(&mut body, &mut line)).await {
                 // The server closed the watch, sends nothing, or keeps the watch open for too long.
                 Err(_) | Ok(Ok(false)) => return ControlFlow::Continue(WatchEnd::Resumable),
                 Ok(Ok(true)) => {
-                    let counted = self.changes.add(text.len()).map_err(kube::Error::from);
-                    counted.and_then(|()| line::parse::<K>(&text, &self.limits))
+                    let parsed = line::parse::<K>(line.text(), &self.limits);
+                    let namespace = parsed.as_ref().ok().and_then(WatchLine::namespace);
+                    if let Err(too_many) = self.changes.add(namespace, line.len()) {
+                        return self.leave_out(too_many).await;
+                    }
+                    parsed
                 }
                 Ok(Err(error)) => Err(error),
             };
@@ -332,6 +340,35 @@ where
         }
     }
 
+    /// Leaves out the namespace with the most changes. The next watch continues without it.
+    async fn leave_out<T, E>(&mut self, too_many: TooManyChanges) -> ControlFlow<E, WatchEnd>
+    where
+        G: FnMut(ObjectEvent<T>) -> ControlFlow<E>,
+    {
+        if too_many.namespace.as_ref().is_some_and(|namespace| self.limits.leave_out(namespace)) {
+            self.report_left_out()?;
+            return ControlFlow::Continue(WatchEnd::Resumable);
+        }
+        self.watch_failed(too_many.into()).await
+    }
+
+    /// Reports the namespaces that are left out from now on. Their objects must not be reported as deleted before.
+    fn report_left_out<T, E>(&mut self) -> ControlFlow<E>
+    where
+        G: FnMut(ObjectEvent<T>) -> ControlFlow<E>,
+    {
+        let namespaces = self.limits.newly_left_out().into_iter();
+        namespaces.map(|(name, why)| ObjectEvent::LeftOut(name, why)).try_for_each(&mut self.on_event)
+    }
+
+    /// Returns the field selector of the next request.
+    fn selector(&self) -> Option<String> {
+        let unwatched = self.limits.unwatched();
+        let without = unwatched.iter().map(|namespace| format!("metadata.namespace!={namespace}"));
+        let all: Vec<String> = self.fields.iter().cloned().chain(without).collect();
+        (!all.is_empty()).then(|| all.join(","))
+    }
+
     /// Reports a change, and updates the version.
     fn report_change<T, E>(&mut self, change: WatchLine<K>, version: &mut String) -> ControlFlow<E>
     where
@@ -342,7 +379,7 @@ where
             WatchLine::Empty => ControlFlow::Continue(()),
             WatchLine::Bookmark(at) => {
                 *version = at;
-                ControlFlow::Continue(())
+                self.report_left_out()
             }
             WatchLine::Deleted(metadata, at) => {
                 *version = at;
@@ -355,7 +392,9 @@ where
                     Err(object) => return self.report_unreadable(object),
                 };
                 let (name, namespace) = (object.meta().name.clone(), object.meta().namespace.clone());
-                match (self.trim)(object) {
+                let kept = (self.trim)(object);
+                self.report_left_out()?;
+                match kept {
                     Some(kept) => (self.on_event)(ObjectEvent::Applied(kept)),
                     // An earlier state of the object may have been kept.
                     None => (self.on_event)(ObjectEvent::Deleted(ObjectMeta {

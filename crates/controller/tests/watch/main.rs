@@ -5,6 +5,7 @@
 mod by_namespace;
 mod fake_api_server;
 mod hostile;
+mod hostile_tenant;
 mod owned;
 mod running_session;
 mod wrong_answers;
@@ -67,6 +68,7 @@ impl Follower {
                 ObjectEvent::Applied((name, value)) => drop(self.known.insert(name, value)),
                 ObjectEvent::Deleted(metadata) => drop(self.known.remove(&metadata.name.unwrap_or_default())),
                 ObjectEvent::Unreadable(object) => anyhow::bail!("unreadable: {object:?}"),
+                ObjectEvent::LeftOut(namespace, _) => anyhow::bail!("left out: {namespace}"),
                 ObjectEvent::Failed(failure) => self.failures.push(failure),
             }
         }

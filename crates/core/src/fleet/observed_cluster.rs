@@ -186,6 +186,7 @@ impl ObservedCluster {
         let dropped: Vec<(Kind, String)> = self
             .kind_states
             .keys()
+            .filter(|(kind, _)| self.is_by_namespace(*kind))
             .filter_map(|(kind, scope)| Some((*kind, scope.clone().filter(|s| !namespaces.contains(s))?)))
             .collect();
         for (kind, scope) in dropped {
@@ -200,9 +201,13 @@ impl ObservedCluster {
         let has_no_targets =
             |namespace: &String| self.target_namespaces.as_ref().is_some_and(|n| !n.contains(namespace));
         match event {
-            ClusterEvent::Listed(_, Some(scope), _)
-            | ClusterEvent::Unreadable(_, Some(scope), _)
-            | ClusterEvent::TooLarge(_, Some(scope), _) => has_no_targets(scope),
+            ClusterEvent::Listed(_, Some(scope), _) | ClusterEvent::Unreadable(_, Some(scope), _) => {
+                has_no_targets(scope)
+            }
+            // A watch of the whole cluster may leave out any namespace.
+            ClusterEvent::TooLarge(kind, Some(scope), _) => {
+                self.is_by_namespace(*kind) && has_no_targets(scope)
+            }
             ClusterEvent::Applied(key, _) => {
                 self.kind_states.get(&(key.kind, None)) == Some(&KindState::ByNamespace)
                     && has_no_targets(&key.namespace)
