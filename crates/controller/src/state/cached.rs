@@ -271,7 +271,15 @@ impl CachedParts for CachedPromotion {
 
     fn take_spec(&mut self, newer: &Self) -> bool {
         let is_edited = self.0.spec != newer.0.spec;
-        let status = self.0.status.clone();
+        let mut status = self.0.status.clone();
+        // The API server accepts a rejection of the stored try only. So a new one of an earlier try came before the next
+        // try was stored, and counts.
+        let rejection = newer.0.spec.rejection.as_ref();
+        if let (Some(new), Some(status)) =
+            (rejection.filter(|new| self.0.spec.rejection.as_ref() != Some(new)), &mut status)
+        {
+            status.retries = status.retries.min(new.retries);
+        }
         self.0 = Arc::new(Promotion { status, ..newer.0.as_ref().clone() });
         is_edited
     }
@@ -325,6 +333,42 @@ mod tests {
         let read: Promotion = serde_json::from_value(spec).unwrap();
         let of_promotion = Promotion { metadata: filled, ..read };
         check(&CachedPromotion::split(of_promotion).0.0.metadata);
+    }
+
+    fn stored(version: u64, retries: u32, rejected: Option<u32>) -> Promotion {
+        let rejection = rejected
+            .map(|retries| json!({"by": "jane", "reason": "no", "revision": "1", "retries": retries}));
+        let object = json!({"metadata": {"name": "podinfo-prod", "resourceVersion": version.to_string()},
+            "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1", "facets": {"tag": "1"},
+                "rejection": rejection},
+            "status": {"phase": "Failed", "retries": retries}});
+        serde_json::from_value(object).unwrap()
+    }
+
+    fn counts(cached: &Cached<CachedPromotion>) -> bool {
+        let promotion = &cached.parts.0;
+        promotion.spec.rejection_now(promotion.status.as_ref().unwrap()).is_some()
+    }
+
+    #[test]
+    fn a_rejection_that_is_accepted_before_the_next_try_is_stored_counts() {
+        let mut cached = Cached::<CachedPromotion>::new(stored(1, 0, None));
+        Arc::make_mut(&mut cached.parts.0).status.as_mut().unwrap().retries = 1;
+        cached.take_in(stored(2, 0, Some(0)), true);
+        assert!(counts(&cached));
+    }
+
+    #[test]
+    fn a_rejection_of_an_earlier_try_does_not_count_again() {
+        let mut cached = Cached::<CachedPromotion>::new(stored(1, 0, Some(0)));
+        assert!(counts(&cached));
+        Arc::make_mut(&mut cached.parts.0).status.as_mut().unwrap().retries = 1;
+        cached.take_in(stored(2, 0, Some(0)), true);
+        assert!(!counts(&cached));
+        // Another replica has made the next try.
+        let mut cached = Cached::<CachedPromotion>::new(stored(1, 0, None));
+        cached.take_in(stored(5, 1, Some(0)), false);
+        assert!(!counts(&cached));
     }
 
     fn own_labels() -> Vec<(String, String)> {
