@@ -150,7 +150,7 @@ pub(crate) trait HasHookFields: Clone + PartialEq {
 const MAX_OWNERS: usize = 4;
 const MAX_OWNER_BYTES: usize = 1 << 10;
 
-/// Removes the metadata that Sluice does not read. Whoever may change the object may fill it: labels, finalizers and owners
+/// Removes the metadata that Sluice does not read. A user who may change the object may fill it: labels, finalizers and owners
 /// with 1.5 MB, which take several times as much in memory. `kubectl apply` keeps a copy of the object in an annotation.
 fn drop_unread(metadata: &mut ObjectMeta) {
     metadata.annotations = None;

@@ -4,12 +4,10 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use super::limit::TooLarge;
+use super::too_large::{MAX_CHANGES_PER_SECOND, TooLarge};
 
 /// The most changes that may arrive in a burst.
 const MAX_BURST: f64 = 20_000.0;
-/// The most changes per second on average.
-pub(super) const MAX_CHANGES_PER_SECOND: f64 = 1_000.0;
 /// A change of this many bytes counts as two changes.
 const BYTES_PER_CHANGE: f64 = 16_384.0;
 /// The most namespaces that are counted. With more, the count starts again.

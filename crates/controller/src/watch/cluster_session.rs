@@ -18,7 +18,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::event_queue::EventQueue;
 use super::kubeconfig;
-use super::limit::{ObservedMemory, TooLarge, WatchLimits, WatchMemory};
+use super::limit::{ObservedMemory, WatchLimits, WatchMemory};
 use super::owned_read::OwnedReads;
 use super::parsed_object::UnreadableObject;
 use super::probe::{may_list_all, probe};
@@ -26,6 +26,7 @@ use super::read_error::{self, ReadError};
 use super::relist::{Lists, ScopeLists};
 use super::served;
 use super::stream::{ObjectEvent, ParsedObjectApi, WatchFailure, follow};
+use super::too_large::TooLarge;
 use crate::observe::ObserveScope;
 use crate::observe::facts::{helm_release, kustomization, metadata, source, trigger, workload};
 use sluice_core::fleet::{ClusterEvent, ClusterKey, Fact, Kind, ObjectKey};

@@ -11,91 +11,27 @@ use http::Response;
 use http_body_util::Limited;
 use kube::client::DynBody;
 
-use super::change_count::{ChangeCount, MAX_CHANGES_PER_SECOND};
+use super::change_count::ChangeCount;
 use super::event_queue::EventQueue;
 use super::namespace_share::{Admission, NamespaceMemory, NamespaceShares};
-use super::object_text::MAX_READ_BYTES;
 use super::relist::ScopeLists;
+use super::too_large::{MAX_LIST_OBJECTS, MAX_LIST_TIME, TooLarge};
 use sluice_core::fleet::{ClusterKey, ObjectKey};
 
-/// The most bytes of an object that is parsed. By default etcd accepts 1.5 MiB, and API servers accept 3 MiB. A longer one
-/// is unreadable.
-pub const MAX_OBJECT_BYTES: usize = 4 << 20;
 /// The most values in one object. A parsed value may take a hundred times the memory of its text.
 pub const MAX_OBJECT_VALUES: usize = 50_000;
 /// Objects with more values than this are parsed one at a time.
 const MANY_VALUES: usize = 5_000;
-/// The most objects in one list.
-const MAX_LIST_OBJECTS: usize = 250_000;
 /// The most bytes of one list, after decompression.
 const MAX_LIST_BYTES: usize = 1 << 30;
 /// The most bytes of one list of the objects that one Flux object owns, after decompression.
 const MAX_OWNED_BYTES: usize = 16 << 20;
-/// The longest time for reading one list.
-const MAX_LIST_TIME: Duration = Duration::from_secs(300);
-/// The most bytes of a single answer, after decompression.
-pub const MAX_ANSWER_BYTES: usize = 2 << 20;
 /// The most values of a single answer.
 pub const MAX_ANSWER_VALUES: usize = 100_000;
 /// The most bytes of the text of an error.
 const MAX_ERROR_BYTES: usize = 64 << 10;
 /// The memory that is charged to a watch is a multiple of these bytes.
 const CHARGE_BYTES: usize = 4 << 10;
-
-/// The limit that a cluster exceeds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TooLarge {
-    /// The text of one object.
-    #[error("it sends an object of more than {} MiB", MAX_READ_BYTES >> 20)]
-    Object,
-    /// The number of objects in a list.
-    #[error("it lists more than {} objects", MAX_LIST_OBJECTS)]
-    ListObjects,
-    /// The text of a list, in MiB.
-    #[error("its list has more than {0} MiB")]
-    ListBytes(usize),
-    /// The time that a list takes.
-    #[error("its list takes more than {} seconds", MAX_LIST_TIME.as_secs())]
-    ListTime,
-    /// The rate of changes.
-    #[error("it sends more than {} changes a second", MAX_CHANGES_PER_SECOND)]
-    Changes,
-    /// The rate of changes of the objects of one namespace.
-    #[error(
-        "its objects change too often: with those of other namespaces more than {} times a second",
-        MAX_CHANGES_PER_SECOND
-    )]
-    NamespaceChanges,
-    /// The memory for the objects of one cluster, in MiB.
-    #[error("its objects take more than {0} MiB of Sluice's memory")]
-    Cluster(usize),
-    /// The memory for the objects of all clusters together, in MiB.
-    #[error(
-        "the objects of all clusters take more than {0} MiB of Sluice's memory, and those of this cluster more than \
-         its share (--observed-memory)"
-    )]
-    All(usize),
-    /// The memory for the objects of one namespace of a cluster.
-    #[error("its objects take more than the share of a namespace in Sluice's memory")]
-    Namespace,
-    /// The text of one answer.
-    #[error("one of its answers has more than {} KiB", MAX_ANSWER_BYTES >> 10)]
-    Answer,
-}
-
-impl From<TooLarge> for kube::Error {
-    fn from(limit: TooLarge) -> Self {
-        kube::Error::ReadEvents(std::io::Error::other(limit))
-    }
-}
-
-impl TooLarge {
-    /// Returns the limit that an error of the client reports, if it reports one.
-    pub fn from_error(error: &kube::Error) -> Option<TooLarge> {
-        let kube::Error::ReadEvents(error) = error else { return None };
-        error.get_ref()?.downcast_ref().copied()
-    }
-}
 
 /// The limits of one watch.
 #[derive(Clone)]

@@ -8,9 +8,10 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use super::limit::{self, TooLarge, WatchLimits};
+use super::limit::{self, WatchLimits};
 use super::object_text::{Beginning, ObjectBuffer, ObjectText};
 use super::parsed_object::{IdentifiedObject, ParsedObject};
+use super::too_large::TooLarge;
 
 /// A parsed line. The texts are resource versions.
 #[derive(Debug)]

@@ -14,8 +14,9 @@ use kube::api::ListParams;
 use serde::Deserialize;
 use tokio::time::timeout;
 
-use super::limit::{MAX_OBJECT_BYTES, TooLarge, WatchLimits};
+use super::limit::WatchLimits;
 use super::object_text::{ObjectBuffer, ObjectText};
+use super::too_large::{MAX_OBJECT_BYTES, TooLarge};
 use crate::timeout::timed_out;
 
 /// The limit for each next piece of a list.

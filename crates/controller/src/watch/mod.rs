@@ -19,3 +19,4 @@ pub mod relist;
 pub mod served;
 pub mod session_set;
 pub mod stream;
+pub mod too_large;

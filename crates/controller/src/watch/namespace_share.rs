@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use sluice_core::fleet::{ClusterKey, ObjectKey};
 use sluice_delivery::lock;
 
-use super::limit::TooLarge;
+use super::too_large::TooLarge;
 
 /// After how long the objects are listed again while a namespace is left out, which may have fewer objects by then.
 const LEFT_OUT_FOR: Duration = Duration::from_secs(600);

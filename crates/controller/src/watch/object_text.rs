@@ -1,16 +1,13 @@
-//! The text of an object while it arrives. An object of any size must not stop the watch of its kind, because whoever may
-//! create objects in one namespace could then stop it for all. So of a huge object only the beginning is kept, which
+//! The text of an object while it arrives. An object of any size must not stop the watch of its kind, because a user of one
+//! namespace could then stop it for all. So of a huge object only the beginning is kept, which
 //! names it.
 
 use kube::api::ObjectMeta;
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 
-use super::limit::{MAX_OBJECT_BYTES, TooLarge};
+use super::too_large::{MAX_OBJECT_BYTES, MAX_READ_BYTES, TooLarge};
 
-/// The most bytes of an object that are read. By default etcd accepts 1.5 MiB of an object; the JSON text of an object that
-/// is stored in another form may be six times as long.
-pub const MAX_READ_BYTES: usize = 16 << 20;
 /// How many bytes are kept of an object with more than [`MAX_OBJECT_BYTES`]. API servers write the name first, of the kinds
 /// that they store in another form than JSON. Only these become so long.
 const BEGINNING_BYTES: usize = 64 << 10;

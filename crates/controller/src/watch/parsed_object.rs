@@ -14,8 +14,9 @@ use serde_json::value::RawValue;
 use sluice_api::Pipeline;
 use sluice_api::lenient::{self, Lenient};
 
-use super::limit::{self, TooLarge, WatchLimits};
+use super::limit::{self, WatchLimits};
 use super::object_text::{Beginning, ObjectText};
+use super::too_large::{MAX_OBJECT_BYTES, TooLarge};
 use crate::record::cut;
 
 /// An object, or the error of parsing it.
@@ -108,7 +109,7 @@ impl<K: DeserializeOwned + Resource + 'static> ParsedObject<K> {
         if metadata.name.is_none() {
             return Err(TooLarge::Object.into());
         }
-        let error = format!("it has more than {} MiB", limit::MAX_OBJECT_BYTES >> 20);
+        let error = format!("it has more than {} MiB", MAX_OBJECT_BYTES >> 20);
         Ok(ParsedObject(Err(UnreadableObject::new(error, metadata))))
     }
 

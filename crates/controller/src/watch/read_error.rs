@@ -2,8 +2,8 @@
 
 use std::error::Error;
 
-use super::limit::TooLarge;
 use super::relist::{self, HeldBack};
+use super::too_large::TooLarge;
 use sluice_core::fleet::{ClusterKey, Kind};
 use sluice_core::value_check::is_unsafe;
 

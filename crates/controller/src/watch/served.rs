@@ -9,7 +9,8 @@ use kube::api::ApiResource;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::limit::{self, TooLarge};
+use super::limit;
+use super::too_large::{MAX_ANSWER_BYTES, TooLarge};
 use crate::timeout::{API_CALL_TIMEOUT, within};
 use sluice_core::fleet::Kind;
 
@@ -25,7 +26,7 @@ pub async fn read<T: DeserializeOwned>(client: &Client, path: &str) -> kube::Res
         let request = Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
         let body = client.request_stream(request).await?;
         pin_mut!(body);
-        let (mut text, max_bytes) = (Vec::new(), limit::MAX_ANSWER_BYTES);
+        let (mut text, max_bytes) = (Vec::new(), MAX_ANSWER_BYTES);
         let read = body.take(max_bytes as u64 + 1).read_to_end(&mut text).await;
         if read.map_err(kube::Error::ReadEvents)? > max_bytes
             || limit::count_values(&text) > limit::MAX_ANSWER_VALUES

@@ -15,13 +15,14 @@ use serde::de::DeserializeOwned;
 use tokio::time::{timeout, timeout_at};
 
 use super::change_count::{ChangeCount, TooManyChanges};
-use super::limit::{TooLarge, WatchLimits};
+use super::limit::WatchLimits;
 use super::line::{self, WatchLine};
 use super::list;
 use super::object_text::{ObjectBuffer, ObjectText};
 use super::parsed_object::{ParsedObject, UnreadableObject};
 use super::read_error::api_error_message;
 use super::relist::ScopeLists;
+use super::too_large::TooLarge;
 use crate::timeout::timed_out;
 
 /// An API that returns unreadable objects as such, so that one of them does not break a list or a watch.
