@@ -118,12 +118,9 @@ impl LockedRepository<'_> {
         Ok((base, commits.collect()))
     }
 
-    /// Checks the name of a branch, which people write: in refspecs, some characters have a meaning.
+    /// Checks the name of a branch, which people write: a name that git refuses looks like a broken cache.
     fn check_branch(&self, branch: &str) -> GitResult<()> {
-        let special = |c: char| c.is_control() || c.is_whitespace() || ":*?[\\^~".contains(c);
-        let bad =
-            branch.is_empty() || branch.starts_with('-') || branch.contains("..") || branch.contains(special);
-        if bad { Err(self.no_branch(branch)) } else { Ok(()) }
+        if is_branch_name(branch) { Ok(()) } else { Err(self.no_branch(branch)) }
     }
 
     fn no_branch(&self, branch: &str) -> GitError {
@@ -145,6 +142,15 @@ impl LockedRepository<'_> {
         let raw = self.git.run(self.local(["cat-file", "commit", id])).await?;
         Commit::parse(self.access.name(), id, &raw)
     }
+}
+
+/// Whether a branch can have this name (git-scm.com/docs/git-check-ref-format). In refspecs, some characters have a
+/// meaning.
+fn is_branch_name(name: &str) -> bool {
+    let special = |c: char| c.is_control() || c.is_whitespace() || ":*?[\\^~".contains(c);
+    let is_part = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".lock");
+    let has_special = name.contains(special) || name.contains("..") || name.contains("@{");
+    !has_special && !name.starts_with('-') && !name.ends_with('.') && name.split('/').all(is_part)
 }
 
 /// The configuration by which a fetch brings exactly these branches: the base to a ref of its own, and those of the
@@ -205,4 +211,23 @@ pub(super) async fn read_objects(
         }
     };
     git.read_once(run, read).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What git says about each name.
+    #[test]
+    fn a_branch_has_the_names_that_git_allows() {
+        let names = "main release/1.x a.b @a a@ {a} é sluice/apps/podinfo/prod -a a..b @{-1} a@{b @ a//b /a a/ .a a/.b a. \
+                     a.lock a.lock/b a:b a*b a?b a[b a\\b a^b a~b";
+        for name in names.split(' ').filter(|name| !name.is_empty()).chain(["a b", "a\tb", "a\u{1b}b"]) {
+            let full = format!("refs/heads/{name}");
+            let checked =
+                std::process::Command::new("git").args(["check-ref-format", &full]).status().unwrap();
+            assert_eq!(is_branch_name(name), checked.success() && !name.starts_with('-'), "{name:?}");
+        }
+        assert!(!is_branch_name(""));
+    }
 }
