@@ -93,6 +93,7 @@ pub struct PromotionSpec {
     /// The request of a person to retry the promotion: the time of the request, such as `2026-11-21T10:00:00Z`. Each request
     /// has a later time than the previous one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
     pub retry: Option<String>,
 }
 

@@ -20,6 +20,7 @@ use crate::serve;
 use crate::shard::{LeaseCommand, LeaseManager};
 use crate::snapshots::Shown;
 use crate::state::Input;
+use crate::state::unread_metadata::without_unread;
 use crate::watch::limit::WatchLimits;
 use crate::watch::read_error::ReadError;
 use crate::watch::stream::{ObjectEvent, ParsedObjectApi, follow};
@@ -167,7 +168,8 @@ async fn pipelines(hub: Client, namespace: Option<String>, tx: mpsc::UnboundedSe
         Some(namespace) => Api::namespaced(hub, namespace),
         None => Api::all(hub),
     };
-    follow(api, None, WatchLimits::hub("Pipelines"), Some, |seen| send(&tx, Input::Pipelines(seen))).await;
+    let trim = |object| Some(without_unread(object));
+    follow(api, None, WatchLimits::hub("Pipelines"), trim, |seen| send(&tx, Input::Pipelines(seen))).await;
 }
 
 async fn promotions(hub: Client, namespace: Option<String>, tx: mpsc::UnboundedSender<Input>) {
@@ -175,7 +177,8 @@ async fn promotions(hub: Client, namespace: Option<String>, tx: mpsc::UnboundedS
         Some(namespace) => Api::namespaced(hub, namespace),
         None => Api::all(hub),
     };
-    follow(api, None, WatchLimits::hub("Promotions"), Some, |seen| send(&tx, Input::Promotions(seen))).await;
+    let trim = |object| Some(without_unread(object));
+    follow(api, None, WatchLimits::hub("Promotions"), trim, |seen| send(&tx, Input::Promotions(seen))).await;
 }
 
 /// Follows the hub's GitopsClusters. A hub without that kind is asked again every ten seconds.

@@ -23,6 +23,7 @@ mod pipelines;
 mod problem;
 mod provider_http;
 mod query;
+mod request_body;
 mod requested_action;
 mod rights;
 mod routes;

@@ -6,6 +6,7 @@ use axum::Router;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::HeaderMap;
+use axum::middleware::map_request;
 use axum::response::Response;
 use axum::routing::{any, get};
 use sluice_core::fleet::ClusterKey;
@@ -21,6 +22,7 @@ use crate::page;
 use crate::pipelines;
 use crate::problem::Problem;
 use crate::query::{TraceQuery, VersionsQuery, valid};
+use crate::request_body::limit_time;
 use crate::state::Api;
 use crate::trace::traced;
 use crate::visible::{Visible, visible_clusters};
@@ -40,6 +42,7 @@ pub fn router<H: Hub>(api: Api<H>) -> Router {
         )
         .merge(pipelines::routes())
         .merge(page::routes())
+        .layer(map_request(limit_time))
         .with_state(api)
 }
 

@@ -172,6 +172,8 @@ async fn a_retry_only_moves_forward() {
     for text in ["now", "", "2026-11-21", "9"] {
         stored.refused(json!({"retry": text}), format).await;
     }
+    let long = format!("2026-11-21T10:00:00.{}Z", "0".repeat(1 << 20));
+    stored.refused(json!({"retry": long}), "may not be more than 64").await;
     let forward = "spec.retry only moves forward: write a later time";
     stored.patch(json!({"retry": "2026-11-21T10:00:00Z"})).await.unwrap();
     stored.patch(json!({"retry": "2026-11-21T10:00:00.25Z"})).await.unwrap();

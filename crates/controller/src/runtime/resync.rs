@@ -13,6 +13,7 @@ use sluice_api::{Pipeline, Promotion};
 use crate::key::PipelineKey;
 use crate::shard::{StoredBefore, StoredState};
 use crate::state::effect::{OURS, Resync};
+use crate::state::unread_metadata::without_unread;
 use crate::watch::limit::WatchLimits;
 use crate::watch::list;
 use crate::watch::object_text::ObjectText;
@@ -86,7 +87,7 @@ where
             let before = if known.is_some() { StoredBefore::Known } else { StoredBefore::Unknown };
             // The watch reports an object that cannot be read.
             let object = ParsedObject::<K>::read(text).map_err(kube::Error::SerdeError)?.0.ok();
-            objects.extend(object.map(|object| (object, before)));
+            objects.extend(object.map(|object| (without_unread(object), before)));
         }
         listed.insert(key);
         Ok(())

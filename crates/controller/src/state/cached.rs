@@ -5,15 +5,14 @@
 use std::sync::Arc;
 
 use kube::Resource;
-use kube::api::ObjectMeta;
 use sluice_api::pipeline::{Pipeline, PipelineStatus};
 use sluice_api::promotion::{Callback, KeyApproval, Promotion, PromotionStatus};
 use sluice_core::Time;
 
 use crate::key::version_of;
 use crate::observe::reported::Reports;
-use crate::record::promotion::{ENVIRONMENT_LABEL, PIPELINE_LABEL};
 use crate::state::status_queue::{SerializedStatus, serialize_status};
+use crate::state::unread_metadata::without_unread;
 
 /// The parts of an object that are kept in memory, without its hook fields.
 pub(crate) trait CachedParts: Sized {
@@ -146,25 +145,6 @@ pub(crate) trait HasHookFields: Clone + PartialEq {
     fn take_hook_fields(&mut self) -> Self::HookFields;
 }
 
-/// The most references to owners that are kept of an object, and the most bytes of one.
-const MAX_OWNERS: usize = 4;
-const MAX_OWNER_BYTES: usize = 1 << 10;
-
-/// Removes the metadata that Sluice does not read. A user who may change the object may fill it: labels, finalizers and owners
-/// with 1.5 MB, which take several times as much in memory. `kubectl apply` keeps a copy of the object in an annotation.
-fn drop_unread(metadata: &mut ObjectMeta) {
-    metadata.annotations = None;
-    metadata.finalizers = None;
-    metadata.managed_fields = None;
-    let is_read = |label: &String| matches!(label.as_str(), PIPELINE_LABEL | ENVIRONMENT_LABEL);
-    metadata.labels.iter_mut().for_each(|labels| labels.retain(|label, _| is_read(label)));
-    if let Some(owners) = &mut metadata.owner_references {
-        owners.retain(|o| o.api_version.len() + o.kind.len() + o.name.len() + o.uid.len() <= MAX_OWNER_BYTES);
-        owners.truncate(MAX_OWNERS);
-        owners.shrink_to_fit();
-    }
-}
-
 /// The fields of a pipeline's status that hook calls write.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct PipelineHookFields {
@@ -205,8 +185,8 @@ impl CachedParts for CachedPipeline {
     type Object = Pipeline;
     type HookFields = PipelineHookFields;
 
-    fn split(mut object: Pipeline) -> (Self, PipelineHookFields) {
-        drop_unread(&mut object.metadata);
+    fn split(object: Pipeline) -> (Self, PipelineHookFields) {
+        let mut object = without_unread(object);
         let mut status = object.status.take().unwrap_or_default();
         let hook = status.take_hook_fields();
         let status = serialize_status(&status).ok();
@@ -259,8 +239,8 @@ impl CachedParts for CachedPromotion {
     type Object = Promotion;
     type HookFields = PromotionHookFields;
 
-    fn split(mut object: Promotion) -> (Self, PromotionHookFields) {
-        drop_unread(&mut object.metadata);
+    fn split(object: Promotion) -> (Self, PromotionHookFields) {
+        let mut object = without_unread(object);
         let hook = object.status.as_mut().map(HasHookFields::take_hook_fields);
         (Self(Arc::new(object)), hook.unwrap_or_default())
     }
@@ -298,42 +278,9 @@ impl CachedParts for CachedPromotion {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
     use serde_json::json;
 
-    use super::super::tests::pipeline;
     use super::*;
-
-    #[test]
-    fn metadata_that_is_not_read_takes_no_memory() {
-        let long = "x".repeat(2 << 10);
-        let owner = |uid: &str| OwnerReference {
-            kind: "Pipeline".into(),
-            uid: uid.into(),
-            ..OwnerReference::default()
-        };
-        let filled = ObjectMeta {
-            name: Some("podinfo".into()),
-            labels: Some((0..10_000).map(|n| (format!("a{n}"), "b".into())).chain(own_labels()).collect()),
-            annotations: Some([("a".into(), long.clone())].into()),
-            finalizers: Some(vec![long.clone(); 100]),
-            owner_references: Some([vec![owner("one"), owner(&long)], vec![owner("two"); 1000]].concat()),
-            ..ObjectMeta::default()
-        };
-        let check = |kept: &ObjectMeta| {
-            let size = serde_json::to_string(kept).unwrap().len();
-            assert!(size < 1000, "{size} bytes");
-            assert_eq!(kept.labels.clone().unwrap().into_iter().collect::<Vec<_>>(), own_labels());
-            assert_eq!(kept.owner_references.as_ref().unwrap()[0].uid, "one");
-        };
-        let of_pipeline = Pipeline { metadata: filled.clone(), ..pipeline() };
-        check(&CachedPipeline::split(of_pipeline).0.object.metadata);
-        let spec = json!({"metadata": {}, "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1",
-            "facets": {"tag": "1"}}});
-        let read: Promotion = serde_json::from_value(spec).unwrap();
-        let of_promotion = Promotion { metadata: filled, ..read };
-        check(&CachedPromotion::split(of_promotion).0.0.metadata);
-    }
 
     fn stored(version: u64, retries: u32, rejected: Option<u32>) -> Promotion {
         let rejection = rejected
@@ -369,9 +316,5 @@ mod tests {
         let mut cached = Cached::<CachedPromotion>::new(stored(1, 0, None));
         cached.take_in(stored(5, 1, Some(0)), false);
         assert!(!counts(&cached));
-    }
-
-    fn own_labels() -> Vec<(String, String)> {
-        [ENVIRONMENT_LABEL, PIPELINE_LABEL].map(|label| (label.to_string(), "prod".to_string())).into()
     }
 }

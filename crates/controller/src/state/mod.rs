@@ -37,6 +37,7 @@ pub mod stored_time;
 mod tests;
 mod timers;
 mod unguarded_approvals;
+pub(crate) mod unread_metadata;
 mod unreadable;
 mod waiting_branches;
 
