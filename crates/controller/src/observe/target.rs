@@ -12,6 +12,7 @@ use sluice_core::tracks::DefaultFacet;
 use sluice_core::tracks::Track;
 use sluice_core::value_check;
 
+use sluice_core::fleet::fact::Owned;
 use sluice_core::fleet::observed_cluster::{ClusterState, KindState, MAX_NESTING, ObservedCluster};
 use sluice_core::fleet::{ClusterKey, Fact, FluxFact, Kind, ObjectKey, WorkloadFact};
 use sluice_core::image;
@@ -203,11 +204,7 @@ fn check_kinds(
         [] => MEMBER_KINDS.into(),
         named => named.iter().map(|k| k.kind).collect(),
     };
-    for kind in Kind::WITH_IMAGES.into_iter().filter(|_| query.tracks_images()) {
-        if let Some(KindState::Unreadable(why)) = cluster.kind_state(kind, &query.target.namespace) {
-            return Err(MembersError::Unreadable(why.clone()));
-        }
-    }
+    check_images(query, &query.target.namespace, cluster)?;
     let mut absent = None;
     let mut any_listed = false;
     for kind in kinds {
@@ -222,6 +219,20 @@ fn check_kinds(
         Some(kind) if !named.is_empty() || !any_listed => Err(absent_kind(kind, query.cluster).into()),
         _ => Ok(()),
     }
+}
+
+/// Checks that the workloads of a namespace can be read, if images of workloads are part of the revision.
+fn check_images(
+    query: &TargetQuery<'_>,
+    namespace: &str,
+    cluster: &ObservedCluster,
+) -> Result<(), MembersError> {
+    for kind in Kind::WITH_IMAGES.into_iter().filter(|_| query.tracks_images()) {
+        if let Some(KindState::Unreadable(why)) = cluster.kind_state(kind, namespace) {
+            return Err(MembersError::Unreadable(why.clone()));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the members that the pipeline names.
@@ -361,6 +372,9 @@ impl OwnedTree<'_> {
         }
         self.check_inventory(key, flux)?;
         let cluster = self.cluster;
+        if let Owned::Release(release) = &flux.owned {
+            check_images(self.query, &release.namespace, cluster)?;
+        }
         if self.needs_owned(flux) {
             if cluster.awaits_first_check(flux) {
                 return Err(MembersError::NoAnswerYet);
@@ -456,7 +470,8 @@ impl OwnedTree<'_> {
         let needed = self.needs_owned(flux);
         for owned in flux.owned.inventory() {
             match self.cluster.kind_state(owned.kind, &owned.namespace) {
-                Some(KindState::Unreadable(why)) if !flux.covers_owned => {
+                // Without these objects, the others would make a revision that nobody has intended.
+                Some(KindState::Unreadable(why)) if needed || MEMBER_KINDS.contains(&owned.kind) => {
                     return Err(MembersError::Unreadable(why.clone()));
                 }
                 None if !flux.covers_owned && owned.namespace == self.query.target.namespace => {

@@ -275,3 +275,29 @@ fn the_objects_of_one_namespace_are_left_out_until_the_next_list() {
     answer_reads(&mut index, &ClusterKey::Local);
     assert_eq!(by_app("HelmRelease", "apps").observe(&index).health(), Ready);
 }
+
+/// The rest of the objects would make a revision that nobody has intended.
+#[test]
+fn a_namespace_that_is_left_out_makes_targets_with_objects_there_unreadable() {
+    let waits =
+        |inventory: &[&str]| with(kustomization("apps", "podinfo", inventory), "spec/wait", true.into());
+    for (kind, ids) in [
+        (Kind::Deployment, ["apps_web_apps_Deployment", "eve_web_apps_Deployment"]),
+        (Kind::HelmRelease, ["apps_web_apps_Deployment", "eve_a_helm.toolkit.fluxcd.io_HelmRelease"]),
+    ] {
+        let web = |namespace: &str| {
+            deployment(namespace, "web", ("kustomize", "apps", "podinfo"), "example.com/web:1")
+        };
+        let nested =
+            labelled(helm_release("eve", "a", "1.0.0"), "kustomize.toolkit.fluxcd.io/name", "podinfo");
+        let nested = labelled(nested, "kustomize.toolkit.fluxcd.io/namespace", "apps");
+        let all = [namespace("apps"), namespace("eve"), waits(&ids), web("apps"), web("eve"), nested];
+        let mut index = local(&all);
+        answer_reads(&mut index, &ClusterKey::Local);
+        assert!(by_app("Kustomization", "apps").try_observe(&index).is_ok(), "{kind:?}");
+        let why = "objects in namespace eve of the local cluster are too large to watch";
+        index.apply(&ClusterKey::Local, ClusterEvent::TooLarge(kind, Some("eve".into()), why.into()));
+        answer_reads(&mut index, &ClusterKey::Local);
+        assert_eq!(by_app("Kustomization", "apps").error(&index), why, "{kind:?}");
+    }
+}
