@@ -85,20 +85,34 @@ pub(crate) fn key(namespace: &str, name: &str) -> PipelineKey {
     PipelineKey { namespace: namespace.into(), name: name.into() }
 }
 
+/// Returns a promotion of the pipeline podinfo into prod.
+fn promotion(status: &Value) -> Promotion {
+    serde_json::from_value(
+        json!({"apiVersion": "v1", "kind": "Promotion", "metadata": {"name": "p", "uid": "u"},
+        "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1", "facets": {}}, "status": status}),
+    )
+    .unwrap()
+}
+
+fn report(state: &str, message: &str) -> CallbackReport {
+    serde_json::from_value(json!({"state": state, "message": message})).unwrap()
+}
+
+/// A token of the sixth try, in the third round.
+const CLAIM: TokenClaim<'static> = TokenClaim { uid: "u", round: 2, retries: Some(5), environment: "prod" };
+
+/// Returns the change of a promotion whose strategy calls a receiver.
+fn change_of(object: &Promotion, claim: TokenClaim<'_>, report: &CallbackReport) -> StatusChange {
+    let own = key("apps", "podinfo");
+    let subject = TokenSubject { pipeline: &own, promotion: "p" };
+    status_change(object, true, (subject, claim), report, Timestamp::now())
+}
+
 #[test]
 fn a_later_state_replaces_an_earlier_one() {
-    let promotion = |phase: &str, callback: Value| -> Promotion {
-        serde_json::from_value(
-            json!({"apiVersion": "v1", "kind": "Promotion", "metadata": {"name": "p", "uid": "u"},
-            "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1", "facets": {}},
-            "status": {"phase": phase, "round": 2, "retries": 5, "callback": callback}}),
-        )
-        .unwrap()
+    let promotion = |phase: &str, callback: Value| {
+        promotion(&json!({"phase": phase, "round": 2, "retries": 5, "callback": callback}))
     };
-    let (own, other) = (key("apps", "podinfo"), key("apps", "other"));
-    let subject = TokenSubject { pipeline: &own, promotion: "p" };
-    let claim = TokenClaim { uid: "u", round: 2, retries: Some(5), environment: "prod" };
-    let report = |state: &str| serde_json::from_value::<CallbackReport>(json!({"state": state})).unwrap();
     let before = |state: &str, round: u32| json!({"round": round, "retries": 5, "state": state, "message": "", "at": "2026-11-21T10:00:00Z"});
     for (phase, stored, next, written) in [
         ("Delivered", Value::Null, "accepted", true),
@@ -114,50 +128,46 @@ fn a_later_state_replaces_an_earlier_one() {
         ("Failed", before("failed", 2), "done", true),
         ("Delivered", before("failed", 1), "accepted", true),
     ] {
-        let change = status_change(
-            &promotion(phase, stored.clone()),
-            true,
-            (subject, claim),
-            &report(next),
-            Timestamp::now(),
-        );
+        let change = change_of(&promotion(phase, stored.clone()), CLAIM, &report(next, ""));
         assert_eq!(matches!(change, StatusChange::Write(_)), written, "{phase} {stored} {next}: {change:?}");
         assert!(written || change == StatusChange::Unchanged);
     }
     for (object, claim) in [
-        (promotion("Succeeded", Value::Null), claim),
-        (promotion("Failed", before("accepted", 2)), claim),
-        (promotion("Superseded", before("failed", 2)), claim),
-        (promotion("Delivered", Value::Null), TokenClaim { round: 1, ..claim }),
-        (promotion("Delivered", Value::Null), TokenClaim { retries: Some(4), ..claim }),
-        (promotion("Delivered", Value::Null), TokenClaim { uid: "v", ..claim }),
+        (promotion("Succeeded", Value::Null), CLAIM),
+        (promotion("Failed", before("accepted", 2)), CLAIM),
+        (promotion("Superseded", before("failed", 2)), CLAIM),
+        (promotion("Delivered", Value::Null), TokenClaim { round: 1, ..CLAIM }),
+        (promotion("Delivered", Value::Null), TokenClaim { retries: Some(4), ..CLAIM }),
+        (promotion("Delivered", Value::Null), TokenClaim { uid: "v", ..CLAIM }),
     ] {
-        let change = status_change(&object, true, (subject, claim), &report("done"), Timestamp::now());
+        let change = change_of(&object, claim, &report("done", ""));
         assert!(matches!(change, StatusChange::Rejected(_)), "{change:?}");
     }
-    let message = "failed:\n\u{1b}[2J\u{202e}gnp\u{200b}.exe";
-    let report = serde_json::from_value(json!({"state": "failed", "message": message})).unwrap();
-    match status_change(
-        &promotion("Delivered", Value::Null),
-        true,
-        (subject, claim),
-        &report,
-        Timestamp::now(),
-    ) {
+}
+
+#[test]
+fn the_message_of_a_report_is_stored_without_characters_that_nobody_sees() {
+    let report = report("failed", "failed:\n\u{1b}[2J\u{202e}gnp\u{200b}.exe");
+    let delivered = promotion(&json!({"phase": "Delivered", "round": 2, "retries": 5}));
+    match change_of(&delivered, CLAIM, &report) {
         StatusChange::Write(written) => assert_eq!(written["callback"]["message"], "failed:\n[2Jgnp.exe"),
         change => panic!("{change:?}"),
     }
-    let report = |state: &str| serde_json::from_value::<CallbackReport>(json!({"state": state})).unwrap();
-    // The holder of the key of another pipeline or environment can make a token that names this promotion.
+}
+
+#[test]
+fn a_token_that_names_the_promotion_of_another_pipeline_or_environment_is_foreign() {
+    let (own, other) = (key("apps", "podinfo"), key("apps", "other"));
+    let subject = TokenSubject { pipeline: &own, promotion: "p" };
+    let delivered = promotion(&json!({"phase": "Delivered", "round": 2, "retries": 5}));
+    // The holder of the key of another pipeline or environment can make such a token.
     for (subject, claim) in [
-        (TokenSubject { pipeline: &other, ..subject }, claim),
-        (subject, TokenClaim { environment: "dev", ..claim }),
+        (TokenSubject { pipeline: &other, ..subject }, CLAIM),
+        (subject, TokenClaim { environment: "dev", ..CLAIM }),
     ] {
-        let object = promotion("Delivered", Value::Null);
-        assert_eq!(
-            status_change(&object, true, (subject, claim), &report("failed"), Timestamp::now()),
-            StatusChange::Foreign
-        );
+        let report = report("failed", "");
+        let change = status_change(&delivered, true, (subject, claim), &report, Timestamp::now());
+        assert_eq!(change, StatusChange::Foreign);
     }
 }
 
@@ -166,15 +176,9 @@ fn a_report_counts_only_if_a_receiver_may_have_been_called_in_this_try() {
     let own = key("apps", "podinfo");
     let subject = TokenSubject { pipeline: &own, promotion: "p" };
     let change = |status: Value, retries: Option<u32>, calls_receiver: bool| {
-        let object: Promotion = serde_json::from_value(
-            json!({"apiVersion": "v1", "kind": "Promotion", "metadata": {"name": "p", "uid": "u"},
-            "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1", "facets": {}},
-            "status": status}),
-        )
-        .unwrap();
-        let claim = TokenClaim { uid: "u", round: 0, retries, environment: "prod" };
-        let report = serde_json::from_value(json!({"state": "accepted"})).unwrap();
-        status_change(&object, calls_receiver, (subject, claim), &report, Timestamp::now())
+        let claim = TokenClaim { round: 0, retries, ..CLAIM };
+        let report = report("accepted", "");
+        status_change(&promotion(&status), calls_receiver, (subject, claim), &report, Timestamp::now())
     };
     let is_refused = |change: StatusChange, why: &str| match &change {
         StatusChange::Rejected(said) => assert!(said.contains(why), "{said} and not {why}"),
