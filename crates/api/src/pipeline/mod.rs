@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sluice_core::value_check::visible;
 
 use crate::schema::is_default;
 
@@ -17,6 +18,9 @@ mod strategy;
 pub use references::*;
 pub use status::*;
 pub use strategy::*;
+
+/// The longest name of a target, in bytes: the longest name of a cluster, and a namespace.
+const MAX_TARGET_NAME_BYTES: usize = 253 + 1 + 63;
 
 /// Continuous delivery of one application through an ordered list of environments.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
@@ -140,7 +144,7 @@ impl Environment {
         }
     }
 
-    /// Returns the names of the targets, in their order: as given, or made from cluster and namespace.
+    /// Returns the names of the targets, in their order: as given, or made from cluster and namespace. They are safe to print.
     pub fn target_names(&self) -> Vec<String> {
         let mut taken = BTreeSet::new();
         let mut names = Vec::new();
@@ -149,7 +153,7 @@ impl Environment {
                 Some(cluster) => format!("{}-{}", cluster.name, target.namespace),
                 None => target.namespace.clone(),
             };
-            let base = target.name.clone().unwrap_or_else(made);
+            let base = visible(&target.name.clone().unwrap_or_else(made), MAX_TARGET_NAME_BYTES);
             let mut name = base.clone();
             let mut n = 2;
             while !taken.insert(name.clone()) {

@@ -15,6 +15,11 @@ pub use create::create;
 use sluice_core::value_check;
 pub(crate) use sluice_core::value_check::cut;
 
+/// Makes the text of a status safe to print, and shortens it, with [`safe_message`]: names in it may be those of a spec.
+pub(crate) fn limit(text: &mut String, max_bytes: usize) {
+    *text = safe_message(text, max_bytes);
+}
+
 /// Returns the message of another program without characters that a terminal would interpret or that no reader sees, in
 /// at most this many bytes and an ellipsis.
 pub(crate) fn safe_message(text: &str, max_bytes: usize) -> String {

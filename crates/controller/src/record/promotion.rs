@@ -231,18 +231,18 @@ const MAX_NOTES: usize = 20;
 /// The longest message of a gate or a note, in bytes.
 const MAX_NOTE_BYTES: usize = 1000;
 
-/// Shortens the messages of other programs in a status: the object must fit into etcd.
+/// Makes the messages in a status safe to print, and shortens those of other programs: the object must fit into etcd.
 fn shorten(status: &mut PromotionStatus) {
-    super::cut(&mut status.message, MAX_MESSAGE_BYTES);
-    status.gates.iter_mut().for_each(|gate| super::cut(&mut gate.message, MAX_NOTE_BYTES));
+    super::limit(&mut status.message, MAX_MESSAGE_BYTES);
+    status.gates.iter_mut().for_each(|gate| super::limit(&mut gate.message, MAX_NOTE_BYTES));
     if let Some(request) = &mut status.change_request {
         if request.notes.len() > MAX_NOTES {
             let more = request.notes.len() - MAX_NOTES + 1;
             request.notes.truncate(MAX_NOTES - 1);
             request.notes.push(format!("and {more} more notes"));
         }
-        request.notes.iter_mut().for_each(|note| super::cut(note, MAX_NOTE_BYTES));
-        super::cut(&mut request.url, MAX_MESSAGE_BYTES);
+        request.notes.iter_mut().for_each(|note| super::limit(note, MAX_NOTE_BYTES));
+        super::limit(&mut request.url, MAX_MESSAGE_BYTES);
     }
 }
 

@@ -9,6 +9,7 @@ use kube::ResourceExt;
 use sluice_api::pipeline as api;
 use sluice_api::promotion::Promotion as ApiPromotion;
 use sluice_core::decide::{Decision, Note};
+use sluice_core::dns_name::is_subdomain;
 use sluice_core::evidence::Evidence;
 use sluice_core::observed::{Health, Member, ObservedTarget, ObservedTargets};
 use sluice_core::pipeline::{Environment, Pipeline};
@@ -59,7 +60,7 @@ pub fn compose(facts: &StatusFacts<'_>) -> api::PipelineStatus {
         environments.insert(environment.name.clone(), environment_status(facts, environment, i));
     }
     let conditions = conditions(facts, &environments);
-    environments.values_mut().for_each(shorten);
+    environments.values_mut().for_each(limit);
     let mut status = api::PipelineStatus {
         observed_generation: facts.object.metadata.generation.unwrap_or_default(),
         conditions,
@@ -80,13 +81,36 @@ pub fn compose(facts: &StatusFacts<'_>) -> api::PipelineStatus {
 /// The longest error of a target or message of a workload, in bytes.
 const MAX_ERROR_BYTES: usize = 1000;
 
-/// Shortens the messages of other programs: Flux quotes whole manifests.
-fn shorten(environment: &mut api::EnvironmentStatus) {
-    super::cut(&mut environment.message, 4 * MAX_ERROR_BYTES);
+/// Makes the texts of an environment safe to print: tenants choose the names in a spec, and clusters send messages.
+/// Shortens the messages: Flux quotes whole manifests.
+fn limit(environment: &mut api::EnvironmentStatus) {
+    super::limit(&mut environment.message, 4 * MAX_ERROR_BYTES);
     for target in &mut environment.targets {
-        super::cut(&mut target.error, MAX_ERROR_BYTES);
-        target.workloads.iter_mut().for_each(|workload| super::cut(&mut workload.message, MAX_ERROR_BYTES));
+        super::limit(&mut target.error, MAX_ERROR_BYTES);
+        if let Some(app) = &mut target.cluster_app_ref {
+            limit_reference(app);
+        }
+        for workload in &mut target.workloads {
+            super::limit(&mut workload.message, MAX_ERROR_BYTES);
+            let names = [&mut workload.kind, &mut workload.name].into_iter().chain(&mut workload.images);
+            names.for_each(|name| super::limit(name, MAX_ERROR_BYTES));
+        }
     }
+}
+
+/// Makes a reference to the application safe to print.
+fn limit_reference(app: &mut api::ClusterAppRef) {
+    let own = [&mut app.api_version, &mut app.kind, &mut app.name];
+    let cluster = app.cluster_ref.iter_mut().flat_map(|cluster| {
+        let optional = [cluster.api_version.as_mut(), cluster.namespace.as_mut()];
+        [&mut cluster.kind, &mut cluster.name].into_iter().chain(optional.into_iter().flatten())
+    });
+    own.into_iter().chain(cluster).for_each(|text| super::limit(text, MAX_ERROR_BYTES));
+    // No cluster has another name.
+    let is_named = |c: &api::ClusterRef| {
+        is_subdomain(&c.name) && c.namespace.as_deref().is_none_or(|n| n.is_empty() || is_subdomain(n))
+    };
+    app.cluster_ref = app.cluster_ref.take().filter(is_named);
 }
 
 fn environment_status(
@@ -325,7 +349,7 @@ fn condition(
     reason: &str,
     mut message: String,
 ) -> Condition {
-    super::cut(&mut message, MAX_CONDITION_BYTES);
+    super::limit(&mut message, MAX_CONDITION_BYTES);
     let status = if status { "True" } else { "False" };
     let before = facts.before.conditions.iter().find(|c| c.type_ == type_);
     let since = before.filter(|c| c.status == status).map(|c| c.last_transition_time.clone());

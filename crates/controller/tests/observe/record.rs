@@ -239,3 +239,16 @@ fn the_message_has_the_reason_for_waiting_and_the_notes_of_the_forge() {
     assert_eq!(apply(&waits, &spec(), &waiting, now()), waits);
     assert_eq!(apply(&waits, &spec(), &RecordChange::Proposed(open), now()).message, proposed.message);
 }
+
+#[test]
+fn the_messages_of_a_record_are_safe_to_print() {
+    let odd = "x\u{1b}[2J\u{202e}y".to_string();
+    let gate = Gate { kind: GateKind::Downgrade, open: false, message: odd.clone() };
+    let waits = after(&[RecordChange::Waits { gates: vec![gate], message: odd.clone() }]);
+    assert_eq!((waits.message.as_str(), waits.gates[0].message.as_str()), ("x[2Jy", "x[2Jy"));
+    let request = RecordedChangeRequest { url: odd.clone(), notes: vec![odd], ..request("open") };
+    let proposed = after(&[RecordChange::Proposed(request)]);
+    let request = proposed.change_request.unwrap();
+    assert_eq!((request.url.as_str(), request.notes[0].as_str()), ("x[2Jy", "x[2Jy"));
+    assert_eq!(proposed.message, "waits for x[2Jy to be merged; x[2Jy");
+}

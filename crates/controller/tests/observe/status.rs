@@ -447,3 +447,35 @@ fn the_error_about_an_older_form_says_what_to_write() {
         assert!(refused.starts_with(begins) && refused.contains(says), "{refused}");
     }
 }
+
+#[test]
+fn the_texts_of_a_spec_are_safe_to_print() {
+    const ODD: &str = "x\u{1b}[2J\u{202e}y";
+    let mut object = pipeline();
+    object["spec"]["appRef"] = json!({"apiVersion": ODD, "kind": ODD, "name": ODD});
+    object["spec"]["environments"][0]["targets"] = json!([
+        {"namespace": "apps", "clusterRef": {"apiVersion": ODD, "kind": "GitopsCluster", "name": format!("{ODD}\n! ok")}},
+        {"namespace": "apps", "clusterRef": {"apiVersion": ODD, "kind": "GitopsCluster", "name": "eu"}},
+    ]);
+    let mut member = running("6.1.8", Health::Failed);
+    let own = std::sync::Arc::make_mut(&mut member.members[0]);
+    (own.name, own.message) = (ODD.into(), ODD.into());
+    let mut fixture = Fixture::new().note("staging", "WaitingForTargets", ODD);
+    fixture.object = serde_json::from_value(object).unwrap();
+    let names = fixture.object.spec.environments[0].target_names();
+    assert_eq!(names, ["x[2Jy! ok-apps", "eu-apps"]);
+    let fixture = fixture
+        .at("dev", &names[0], ObservedTarget::unreadable(format!("there is no cluster {ODD}")))
+        .at("dev", &names[1], member)
+        .at("prod", "one", ObservedTarget::unreadable(ODD));
+    let status = fixture.compose_first();
+    let text = format!("{}", serde_json::to_value(&status).unwrap());
+    assert!(!text.contains("\\u") && !text.contains("\\n"), "{text}");
+    assert_eq!(text.chars().find(|c| sluice_core::value_check::is_unsafe(*c)), None, "{text}");
+    // No cluster has the first name.
+    let cluster = |at: usize| {
+        let app = status.environments["dev"].targets[at].cluster_app_ref.clone();
+        app.and_then(|app| app.cluster_ref).map(|cluster| cluster.name)
+    };
+    assert_eq!([cluster(0), cluster(1)], [None, Some("eu".into())]);
+}
