@@ -128,6 +128,13 @@ impl WatchLimits {
         self.untrusted.as_ref().map(|untrusted| untrusted.memory.newly_left_out()).unwrap_or_default()
     }
 
+    /// Whether the server was asked to send nothing of this namespace.
+    pub fn is_unwatched(&self, namespace: Option<&str>) -> bool {
+        let is =
+            |untrusted: &UntrustedLimits| namespace.is_some_and(|n| untrusted.memory.shares.is_unwatched(n));
+        self.untrusted.as_ref().is_some_and(is)
+    }
+
     /// Returns the namespaces of which the server must send nothing.
     pub fn unwatched(&self) -> Vec<String> {
         self.untrusted.as_ref().map(|untrusted| untrusted.memory.shares.unwatched()).unwrap_or_default()

@@ -255,7 +255,7 @@ impl NamespaceShares {
     }
 
     /// Leaves out a namespace whose objects change too often, and returns the bytes of its objects. The server is asked to
-    /// send no more of it. Returns `None` if it sends them all the same, or if too many namespaces are left out so.
+    /// send no more of it. Returns `None` if it was asked before, or if too many namespaces are left out so.
     pub(super) fn leave_out_changing(
         &self,
         (all, cluster): (&NamespaceMemory, &ClusterKey),
@@ -278,6 +278,11 @@ impl NamespaceShares {
     ) -> (usize, Vec<(String, TooLarge)>) {
         let mut shares = lock(&self.shares);
         (shares.leave_out_too_large(all), std::mem::take(&mut shares.news))
+    }
+
+    /// Whether the server is asked to send nothing of this namespace.
+    pub(super) fn is_unwatched(&self, namespace: &str) -> bool {
+        lock(&self.shares).unwatched.contains_key(namespace)
     }
 
     /// Returns the namespaces of which the server is asked to send nothing.

@@ -324,6 +324,10 @@ where
                 Ok(Ok(true)) => {
                     let parsed = line::parse::<K>(line.text(), &self.limits);
                     let namespace = parsed.as_ref().ok().and_then(WatchLine::namespace);
+                    if self.limits.is_unwatched(namespace) {
+                        // The server does not do what it was asked for.
+                        return self.watch_failed(TooLarge::Changes.into()).await;
+                    }
                     if let Err(too_many) = self.changes.add(namespace, line.len()) {
                         return self.leave_out(too_many).await;
                     }

@@ -36,10 +36,7 @@ pub enum TooLarge {
     #[error("it sends more than {} changes a second", MAX_CHANGES_PER_SECOND)]
     Changes,
     /// The rate of changes of the objects of one namespace.
-    #[error(
-        "its objects change too often: with those of other namespaces more than {} times a second",
-        MAX_CHANGES_PER_SECOND
-    )]
+    #[error("with those of other namespaces they have more than {MAX_CHANGES_PER_SECOND} changes a second")]
     NamespaceChanges,
     /// The memory for the objects of one cluster, in MiB.
     #[error("its objects take more than {0} MiB of Sluice's memory")]

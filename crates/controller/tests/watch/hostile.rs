@@ -214,7 +214,7 @@ fn each_attack_of_a_cluster_ends_with_an_error_and_takes_little_memory() -> Resu
         (Attack::ManySmallObjects, "it lists more than 250000 objects"),
         (Attack::FatObjects, "its objects take more than"),
         (Attack::EndlessLine, "it sends an object of more than 16 MiB"),
-        (Attack::EventFlood, "its objects change too often"),
+        (Attack::EventFlood, "changes a second"),
         (Attack::BookmarkFlood, "changes a second"),
         (Attack::Continue, "the list is incomplete"),
     ];
