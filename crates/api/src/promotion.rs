@@ -282,6 +282,13 @@ impl PromotionStatus {
     pub fn entered(&self, phase: Phase) -> Option<Time> {
         self.times.get(&phase.to_string()).copied()
     }
+
+    /// Whether the token or the report of a webhook's receiver is about the current try, by the round and the try that it
+    /// names. Those of earlier versions name no try, and are about the current one if the promotion was delivered in it.
+    pub fn is_of_this_try(&self, round: u32, retries: Option<u32>) -> bool {
+        let is_delivered = || self.entered(Phase::Delivered).is_some();
+        round == self.round && retries.map_or_else(is_delivered, |retries| retries == self.retries)
+    }
 }
 
 /// An approval by the holder of a key. It names no person, because everybody with the key can give it. All fields are

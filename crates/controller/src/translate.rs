@@ -175,10 +175,8 @@ pub fn receiver_report(
     object: &ApiPromotion,
 ) -> Option<ReceiverReport> {
     let status = object.status.as_ref()?;
-    let was_delivered = status.entered(Phase::Delivered).is_some();
-    let is_current = callback.round == status.round
-        && callback.retries.map_or(was_delivered, |retries| retries == status.retries);
-    let was_called = was_delivered || may_have_arrived(&status.reason);
+    let is_current = status.is_of_this_try(callback.round, callback.retries);
+    let was_called = status.entered(Phase::Delivered).is_some() || may_have_arrived(&status.reason);
     let has_failed = status.reason == CALLBACK_FAILED;
     let message = callback.message.clone();
     (is_current && was_called && strategy::calls_receiver(pipeline, object)).then_some(match callback.state {

@@ -178,10 +178,8 @@ pub fn status_change(
         return StatusChange::Foreign;
     }
     let status = object.status.clone().unwrap_or_default();
-    // A token of an earlier version does not say its try. A promotion that was delivered has had its call in this round.
-    let was_delivered = status.entered(Phase::Delivered).is_some();
-    let is_of_try = claim.retries.map_or(was_delivered, |retries| retries == status.retries);
-    if object.metadata.uid.as_deref() != Some(claim.uid) || status.round != claim.round || !is_of_try {
+    let is_of_this_try = status.is_of_this_try(claim.round, claim.retries);
+    if object.metadata.uid.as_deref() != Some(claim.uid) || !is_of_this_try {
         return StatusChange::Rejected(
             "this token is for an earlier try of the promotion: use the token of the newest message".into(),
         );

@@ -9,8 +9,9 @@ use crate::record::promotion::{ENVIRONMENT_LABEL, PIPELINE_LABEL};
 const MAX_OWNERS: usize = 4;
 const MAX_OWNER_BYTES: usize = 1 << 10;
 
-/// Returns an object without the metadata that Sluice does not read. A user who may change the object may fill it: labels, finalizers and owners
-/// with 1.5 MB, which take several times as much in memory. `kubectl apply` keeps a copy of the object in an annotation.
+/// Returns an object without the metadata that Sluice does not read. A user who may change the object may fill it: labels,
+/// finalizers and owners with 1.5 MB, which take several times as much in memory. `kubectl apply` keeps a copy of the object
+/// in an annotation.
 pub(crate) fn without_unread<K: Resource>(mut object: K) -> K {
     let metadata = object.meta_mut();
     metadata.annotations = None;

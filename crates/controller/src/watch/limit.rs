@@ -114,7 +114,7 @@ impl WatchLimits {
     pub fn has_outgrown(&self) -> bool {
         self.untrusted.as_ref().is_some_and(|untrusted| {
             untrusted.memory.release_surplus();
-            untrusted.memory.charge().is_err() || untrusted.memory.needs_list()
+            untrusted.memory.charge().is_err() || untrusted.memory.shares.needs_list()
         })
     }
 
@@ -339,8 +339,7 @@ impl WatchMemory {
         self.shares.left_out()
     }
 
-    /// Leaves out a namespace whose objects change too often. Returns false if its changes
-    /// cannot be left out.
+    /// Leaves out a namespace whose objects change too often. Returns false if its changes cannot be left out.
     fn leave_out(&self, namespace: &str) -> bool {
         let forgotten = self.shares.leave_out_changing(self.all(), namespace);
         self.added.fetch_sub(forgotten.unwrap_or(0), Ordering::Relaxed);
@@ -362,11 +361,6 @@ impl WatchMemory {
         let (forgotten, namespaces) = self.shares.newly_left_out(self.all());
         self.added.fetch_sub(forgotten, Ordering::Relaxed);
         namespaces
-    }
-
-    /// Whether only a new list shows which objects are kept.
-    fn needs_list(&self) -> bool {
-        self.shares.needs_list()
     }
 
     fn start_list(&self) {

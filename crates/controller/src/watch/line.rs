@@ -37,11 +37,11 @@ impl<K: Resource + 'static> WatchLine<K> {
     }
 }
 
-/// Reads the next line into `line`, of a long one its beginning. Returns false at the end of the body. Text after the last newline is an
-/// incomplete line, and is dropped.
+/// Reads the next line into `line`, of a long one its beginning. Returns false at the end of the body. Text after the
+/// last newline is an incomplete line, and is dropped.
 ///
 /// # Errors
-/// When the body breaks off, or the line is longer than [`MAX_READ_BYTES`](super::object_text::MAX_READ_BYTES).
+/// When the body breaks off, or the line is longer than [`MAX_READ_BYTES`](super::too_large::MAX_READ_BYTES).
 pub async fn next(body: &mut (impl AsyncBufRead + Unpin), line: &mut ObjectBuffer) -> kube::Result<bool> {
     line.clear();
     loop {
@@ -119,8 +119,8 @@ pub fn parse<K: DeserializeOwned + Resource + 'static>(
 
 /// Parses the beginning of a line that is too long.
 fn parse_beginning<K: DeserializeOwned + Resource + 'static>(line: &[u8]) -> kube::Result<WatchLine<K>> {
-    let event_type = Beginning::read(line).event_type;
-    let object = ParsedObject::<K>::named_by(line)?;
+    let Beginning { event_type, metadata } = Beginning::read(line);
+    let object = ParsedObject::<K>::too_long(metadata)?;
     let version = object.meta().resource_version.clone().unwrap_or_default();
     match event_type.as_deref() {
         Some("ADDED" | "MODIFIED") => Ok(WatchLine::Applied(Box::new(object), version)),

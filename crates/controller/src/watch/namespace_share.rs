@@ -224,14 +224,14 @@ impl NamespaceShares {
         let take = |sizes: &mut Sizes| sizes.get_mut(namespace).and_then(|of| of.remove(&id)).unwrap_or(0);
         let (less, outdated) = (take(&mut shares.kept), take(&mut shares.outdated));
         let room = all.change((cluster, namespace), less + outdated, bytes);
-        let kept = if room == Room::Free { bytes } else { less };
-        shares.kept.entry(namespace.into()).or_default().insert(id, kept);
         if room != Room::Free {
             shares.is_incomplete |= room == Room::Later;
-            all.release(cluster, namespace, outdated);
-            let gone = shares.leave_out((all, cluster), namespace, TooLarge::Namespace);
-            return Admission::LeftOut(gone);
+            all.release(cluster, namespace, less + outdated);
+            return Admission::LeftOut(
+                less + shares.leave_out((all, cluster), namespace, TooLarge::Namespace),
+            );
         }
+        shares.kept.entry(namespace.into()).or_default().insert(id, bytes);
         let gone = if shares.is_listing { shares.leave_out_too_large((all, cluster)) } else { 0 };
         Admission::Kept(less + gone)
     }

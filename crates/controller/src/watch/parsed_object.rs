@@ -89,7 +89,7 @@ impl<K: DeserializeOwned + Resource + 'static> ParsedObject<K> {
     pub fn within(text: ObjectText<'_>, limits: &WatchLimits) -> kube::Result<Self> {
         let text = match text {
             ObjectText::Whole(text) => text,
-            ObjectText::Beginning(text) => return Self::named_by(text),
+            ObjectText::Beginning(text) => return Self::too_long(Beginning::read(text).metadata),
         };
         let values = limit::count_values(text);
         if !limits.has_too_many(values) {
@@ -100,12 +100,11 @@ impl<K: DeserializeOwned + Resource + 'static> ParsedObject<K> {
         Ok(ParsedObject(Err(UnreadableObject::new(error, metadata))))
     }
 
-    /// Returns the unreadable object that the beginning of a text names, which has too many bytes.
+    /// Returns an unreadable object, which has too many bytes, by the metadata at its beginning.
     ///
     /// # Errors
     /// When the beginning does not have the name.
-    pub(super) fn named_by(beginning: &[u8]) -> kube::Result<Self> {
-        let metadata = Beginning::read(beginning).metadata;
+    pub(super) fn too_long(metadata: ObjectMeta) -> kube::Result<Self> {
         if metadata.name.is_none() {
             return Err(TooLarge::Object.into());
         }
