@@ -33,27 +33,19 @@ build: ## Build the binary: target/release/sluice
 .PHONY: demo
 demo: ## Show Sluice at work on real API servers; ONCE=1 ends by itself with "demo: ok"
 	@.ci/need rust git cc servers
-	@.ci/within $(BUILD_DEADLINE) 'building the servers' $(servers) controlplane >/dev/null
-	@.ci/within $(BUILD_DEADLINE) 'fetching the CRDs of Flux' $(servers) crds >/dev/null
-	cargo build -p sluice -p sluice-demo
+	@$(MAKE) -j2 build-demo servers-controlplane servers-crds
 	@exec $(target)/debug/demo $(if $(filter-out 0,$(ONCE)),--once) $(target)/debug/sluice
 
 .PHONY: test
 test: ## Run every test, on real servers
 	@.ci/need rust git cc sshd gpg chromium servers
-	@.ci/within $(BUILD_DEADLINE) 'building the servers' $(servers) controlplane >/dev/null
-	@.ci/within $(BUILD_DEADLINE) 'building the forge' $(servers) forge >/dev/null
-	@.ci/within $(BUILD_DEADLINE) 'building the identity provider' $(servers) issuer >/dev/null
-	@.ci/within $(BUILD_DEADLINE) 'fetching the CRDs of Flux' $(servers) crds >/dev/null
-	@.ci/within $(BUILD_DEADLINE) 'compiling the tests' cargo test --workspace --no-run
+	@$(MAKE) -j2 build-tests servers-controlplane servers-forge servers-issuer servers-crds
 	@.ci/within $(TEST_DEADLINE) 'the tests' .ci/tests $(TEST_JOBS) $(TEST_THREADS)
 
 .PHONY: chaos
 chaos: ## Run the chaos tests with all faults (SEED=1 ROUNDS=3)
 	@.ci/need rust git cc servers
-	@.ci/within $(BUILD_DEADLINE) 'building the servers' $(servers) controlplane >/dev/null
-	@.ci/within $(BUILD_DEADLINE) 'building the forge' $(servers) forge >/dev/null
-	@.ci/within $(BUILD_DEADLINE) 'fetching the CRDs of Flux' $(servers) crds >/dev/null
+	@$(MAKE) servers-controlplane servers-forge servers-crds
 	@.ci/within $(BUILD_DEADLINE) 'compiling the tests' cargo test -p sluice-delivery -p sluice --no-run
 	@SLUICE_CHAOS_SEED=$(SEED) SLUICE_CHAOS_ROUNDS=$(ROUNDS) .ci/within $(CHAOS_DEADLINE) 'the chaos tests of deliveries' \
 	  cargo test -p sluice-delivery --test it -- --nocapture --test-threads=1 chaos:: queue::
@@ -65,9 +57,7 @@ chaos: ## Run the chaos tests with all faults (SEED=1 ROUNDS=3)
 .PHONY: screenshots
 screenshots: ## Write a picture of each page in each look to target/screenshots
 	@.ci/need rust git cc chromium servers
-	@.ci/within $(BUILD_DEADLINE) 'building the servers' $(servers) controlplane >/dev/null
-	@.ci/within $(BUILD_DEADLINE) 'fetching the CRDs of Flux' $(servers) crds >/dev/null
-	@.ci/within $(BUILD_DEADLINE) 'building the identity provider' $(servers) issuer >/dev/null
+	@$(MAKE) servers-controlplane servers-crds servers-issuer
 	@mkdir -p $(target)/screenshots
 	@SLUICE_SCREENSHOTS=$(abspath $(target)/screenshots) .ci/within 600 'the pictures' \
 	  cargo test -p sluice --test it -- browser::every_page sign_in::a_person file_proposal::a_first_set_up_in
@@ -85,10 +75,20 @@ lint: ## Check format, lints, dependencies, generated files and the architecture
 .PHONY: bench
 bench: ## Measure the budgets and print them (BENCH='size help' for some; --help for flags)
 	@.ci/need rust git cc servers
-	@.ci/within $(BUILD_DEADLINE) 'building the servers' $(servers) controlplane >/dev/null
-	@.ci/within $(BUILD_DEADLINE) 'fetching the CRDs of Flux' $(servers) crds >/dev/null
+	@$(MAKE) servers-controlplane servers-crds
 	cargo build --release -p sluice -p sluice-bench
 	@.ci/within $(BENCH_DEADLINE) 'the measurements' $(target)/release/bench --sluice $(target)/release/sluice $(BENCH)
+
+# The parts that demo and tests build first, side by side: each has stretches that use one core only.
+.PHONY: build-demo build-tests
+servers-%:
+	@.ci/within $(BUILD_DEADLINE) 'building the servers ($*)' $(servers) $* >/dev/null
+
+build-demo:
+	cargo build -p sluice -p sluice-demo
+
+build-tests:
+	@.ci/within $(BUILD_DEADLINE) 'compiling the tests' cargo test --workspace --no-run
 
 .PHONY: controlplane
 controlplane: ## Build kube-apiserver and etcd; the last line is their folder
