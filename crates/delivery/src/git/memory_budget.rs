@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, getpgid, kill_process_group};
 
 use crate::fair_queue::{FairQueue, Slot, namespace};
 use crate::lock::lock;
@@ -158,25 +158,20 @@ fn excess(mut runs: Vec<(i32, &Run, u64)>) -> Vec<i32> {
 }
 
 /// The memory of each of these process groups that is neither a file's nor shared, in KiB. Empty if there is no /proc
-/// (proc(5): `stat`, fields 2 and 5; `status`, `RssAnon`).
+/// (proc(5): `status`, `RssAnon`).
 fn private_memory(groups: &HashSet<i32>) -> HashMap<i32, u64> {
     let mut taken = HashMap::new();
     if groups.is_empty() {
         return taken;
     }
     for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        if !process.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit) {
-            continue;
-        }
-        let read = |file: &str| std::fs::read_to_string(process.path().join(file)).unwrap_or_default();
-        let group = |stat: &str| stat.rsplit_once(") ")?.1.split(' ').nth(2)?.parse::<i32>().ok();
-        let anonymous = |status: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
-            line.split_whitespace().next()?.parse::<u64>().ok()
-        };
-        if let Some(group) = group(&read("stat")).filter(|group| groups.contains(group))
-            && let Some(kib) = anonymous(&read("status"))
-        {
+        // The group is asked of the kernel: reading `stat` of each process costs far more.
+        let group = process.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
+        let group = group.and_then(|pid| getpgid(Some(pid)).ok()).map(|group| group.as_raw_nonzero().get());
+        let Some(group) = group.filter(|group| groups.contains(group)) else { continue };
+        let status = std::fs::read_to_string(process.path().join("status")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+        if let Some(kib) = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()) {
             *taken.entry(group).or_default() += kib;
         }
     }
