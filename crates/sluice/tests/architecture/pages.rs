@@ -1,0 +1,304 @@
+//! Checks what the pages of the documentation name: links, reasons, metrics, tests, functions and paths.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::{code, fail_if_any, files, root};
+
+/// Returns the text of a page without its blocks of code.
+fn prose(page: &str) -> String {
+    let mut is_code = false;
+    let lines = page.lines().filter(|line| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        !is_code && !is_fence
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the anchors of the headings of a page. A forge makes an anchor of a heading: lower case, `-` for a space,
+/// without other punctuation, and with a number if it is repeated.
+fn anchors(page: &str) -> BTreeSet<String> {
+    let mut times: BTreeMap<String, usize> = BTreeMap::new();
+    let page = prose(page);
+    let headings = page.lines().filter(|line| line.starts_with('#'));
+    let mut anchor = |heading: &str| {
+        let kept = heading.trim_start_matches('#').trim().to_lowercase();
+        let kept = kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+        let anchor: String = kept.map(|c| if c == ' ' { '-' } else { c }).collect();
+        let seen = times.entry(anchor.clone()).or_default();
+        *seen += 1;
+        if *seen == 1 { anchor } else { format!("{anchor}-{}", *seen - 1) }
+    };
+    headings.map(&mut anchor).collect()
+}
+
+/// Returns the targets of the links in a page that lead to another place of the checkout.
+fn local_links(page: &str) -> Vec<String> {
+    let prose = prose(page);
+    let targets = prose.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0));
+    targets.filter(|target| !target.contains(':')).map(str::to_owned).collect()
+}
+
+#[test]
+fn every_link_of_a_page_leads_to_a_file_and_a_heading() -> Result<()> {
+    let pages: Vec<String> = files()?.into_iter().filter(|path| path.ends_with(".md")).collect();
+    let read = |path: &Path| std::fs::read_to_string(path).with_context(|| path.display().to_string());
+    let (mut broken, mut count) = (Vec::new(), 0);
+    for page in &pages {
+        let path = root().join(page);
+        for link in local_links(&read(&path)?) {
+            count += 1;
+            let (file, anchor) = link.split_once('#').unwrap_or((&link, ""));
+            let target = if file.is_empty() { path.clone() } else { path.with_file_name("").join(file) };
+            if !target.exists() {
+                broken.push(format!("{page}: the link {link} leads to no file: correct it"));
+            } else if !anchor.is_empty() && !anchors(&read(&target)?).contains(anchor) {
+                broken.push(format!("{page}: the link {link} leads to no heading: correct it"));
+            }
+        }
+    }
+    ensure!(count > 100, "only {count} links were found: adapt this test to how pages write links");
+    fail_if_any(&broken)
+}
+
+#[test]
+fn links_and_anchors_are_found_outside_code() {
+    let page = "# Add a cluster: how?\n[a](b.md#c), [d\ne](#f) [g](https://h.example/i)\n```\n# no\n[j](k)\n```\n## Add\n## Add\n";
+    assert_eq!(local_links(page), ["b.md#c", "#f"]);
+    assert_eq!(anchors(page), ["add-a-cluster-how", "add", "add-1"].map(str::to_owned).into());
+}
+
+/// Returns the quoted words that have the form of a reason: `NoMarker`.
+fn reasons(text: &str) -> impl Iterator<Item = &str> {
+    let is_reason = |word: &&str| {
+        let letters = word.chars().all(|c| c.is_ascii_alphabetic());
+        letters && word.len() > 3 && word.starts_with(|c: char| c.is_ascii_uppercase())
+    };
+    text.split('"').skip(1).step_by(2).filter(is_reason)
+}
+
+#[test]
+fn every_reason_and_every_metric_is_explained() -> Result<()> {
+    let troubleshooting = std::fs::read_to_string(root().join("docs/troubleshooting.md"))?;
+    let metrics = std::fs::read_to_string(root().join("docs/metrics.md"))?;
+    let mut broken = Vec::new();
+    let mut found = 0;
+    for (path, text) in code()?.into_iter().filter(|(path, _)| path.split('/').nth(2) == Some("src")) {
+        for body in text.split("fn reason(&self)").skip(1) {
+            let body = body.split("\n    }\n").next().unwrap_or(body);
+            for word in reasons(body) {
+                found += 1;
+                if !troubleshooting.contains(&format!("`{word}`")) {
+                    broken.push(format!(
+                        "{path}: docs/troubleshooting.md does not explain `{word}`: add its line"
+                    ));
+                }
+            }
+        }
+        for body in text.split("registry.register(\"").skip(1) {
+            let name = body.split('"').next().unwrap_or_default();
+            found += 1;
+            if !metrics.contains(&format!("`sluice_{name}")) {
+                broken.push(format!("{path}: docs/metrics.md does not list sluice_{name}: add its line"));
+            }
+        }
+    }
+    ensure!(
+        found > 30,
+        "only {found} reasons and metrics were found: adapt this test to how they are written now"
+    );
+    fail_if_any(&broken)
+}
+
+/// Returns the name of a test file as pages write it: the name of the file, or the name of its folder for `main.rs`
+/// and `mod.rs`.
+fn stem(path: &str) -> Option<&str> {
+    let mut parts = path.rsplit('/');
+    match parts.next()?.strip_suffix(".rs")? {
+        "main" | "mod" => parts.next(),
+        stem => Some(stem),
+    }
+}
+
+/// Returns the names of the tests in a file that run without `--ignored`.
+fn tests(text: &str) -> impl Iterator<Item = &str> {
+    let mut marked = false;
+    text.lines().filter_map(move |line| {
+        let line = line.trim();
+        if line.starts_with("#[") {
+            let is_test = line == "#[test]" || line.starts_with("#[tokio::test");
+            marked = (marked || is_test) && !line.starts_with("#[ignore");
+            return None;
+        }
+        let name = line.strip_prefix("async ").unwrap_or(line).strip_prefix("fn ");
+        let name = name.filter(|_| marked).and_then(|rest| rest.split(['(', '<']).next());
+        marked = false;
+        name
+    })
+}
+
+/// Returns the tests that run for every forge, and the names of the forges' fixtures.
+fn contract(text: &str) -> Result<(BTreeSet<&str>, BTreeSet<&str>)> {
+    let list = text.split("\nand_real_gitea! {").nth(1).and_then(|rest| rest.split_once('['));
+    let (tests, fixtures) =
+        list.and_then(|(_, rest)| rest.split_once(']')).context("and_real_gitea! lists nothing")?;
+    let fixtures =
+        fixtures.lines().filter_map(|line| line.split_once(':')).map(|(fixture, _)| fixture.trim());
+    Ok((tests.split_whitespace().collect(), fixtures.chain(["gitea"]).collect()))
+}
+
+/// Returns the tests of the checkout, with the names of their files.
+fn named_tests(code: &[(String, String)]) -> BTreeSet<(&str, &str)> {
+    let files = code.iter().filter_map(|(path, text)| Some((stem(path)?, text)));
+    files.flat_map(|(file, text)| tests(text).map(move |test| (file, test))).collect()
+}
+
+/// Returns the faults in the claims of a page, and the number of claims. A fault is a claim without a test, or with a
+/// test that does not exist. A claim is a row of a table whose columns are `claim` and `test`. Pages write a test as
+/// `file::function`, or only as `function`.
+fn unproven_claims(page: &str, existing: &BTreeSet<(&str, &str)>) -> (Vec<String>, usize) {
+    let (mut broken, mut count, mut is_claims) = (Vec::new(), 0, false);
+    for (number, line) in (1..).zip(page.lines()) {
+        let mut cells = line.split('|').map(str::trim).skip(1);
+        let (Some(claim), Some(proof)) = (cells.next(), cells.next()) else {
+            is_claims = false;
+            continue;
+        };
+        if claim == "claim" {
+            is_claims = true;
+        }
+        if !is_claims || claim == "claim" || claim.starts_with("---") {
+            continue;
+        }
+        count += 1;
+        let mut names = proof.split('`').skip(1).step_by(2).peekable();
+        if names.peek().is_none() {
+            broken.push(format!("{number}: {claim}: name the test that proves the claim"));
+        }
+        for name in names {
+            let exists = match name.rsplit_once("::") {
+                Some(test) => existing.contains(&test),
+                None => existing.iter().any(|(_, test)| *test == name),
+            };
+            if !exists {
+                broken.push(format!(
+                    "{number}: {claim}: the test {name} does not exist: name the test that proves the claim"
+                ));
+            }
+        }
+    }
+    (broken, count)
+}
+
+#[test]
+fn every_claim_of_the_tenants_page_names_tests_that_exist() -> Result<()> {
+    let page_path = "docs/tenants.md";
+    let page = std::fs::read_to_string(root().join(page_path))?;
+    let code = code()?;
+    let (broken, count) = unproven_claims(&page, &named_tests(&code));
+    ensure!(count > 30, "{page_path} has {count} claims: adapt this test to how the page writes claims");
+    fail_if_any(&broken.iter().map(|line| format!("{page_path}:{line}")).collect::<Vec<_>>())
+}
+
+#[test]
+fn a_claim_without_an_existing_test_is_found() {
+    let page = "| who | trusted |\n| --- | --- |\n| a | |\n\n| claim | test |\n| --- | --- |\n\
+                | A holds | `file::existing` |\n| B holds | |\n| C holds | `gone`, `alone` |\n\
+                | D holds | `other::existing` |\n\ntext | more\n";
+    let existing = BTreeSet::from([("file", "existing"), ("main", "alone")]);
+    let (broken, count) = unproven_claims(page, &existing);
+    assert_eq!(count, 4);
+    assert_eq!(
+        broken,
+        [
+            "8: B holds: name the test that proves the claim",
+            "9: C holds: the test gone does not exist: name the test that proves the claim",
+            "10: D holds: the test other::existing does not exist: name the test that proves the claim",
+        ]
+    );
+}
+
+#[test]
+fn the_forges_page_names_existing_tests_and_the_whole_contract() -> Result<()> {
+    let (page_path, contract_path) = ("docs/forges/README.md", "crates/delivery/tests/it/contract.rs");
+    let page = std::fs::read_to_string(root().join(page_path))?;
+    let code = code()?;
+    let existing = named_tests(&code);
+    let (_, text) = code
+        .iter()
+        .find(|(path, _)| path == contract_path)
+        .context("correct the path of contract.rs in this test")?;
+    let (contract_tests, fixtures) = contract(text)?;
+    let (mut broken, mut named) = (Vec::new(), BTreeSet::new());
+    let words = page.split('`').skip(1).step_by(2);
+    for name in words.filter(|word| word.contains("::") && !word.contains(' ')) {
+        let (place, test) = name.rsplit_once("::").unwrap_or_default();
+        let runs = match place.strip_prefix("contract::") {
+            Some(fixture) => contract_tests.contains(test) && (fixture == "*" || fixtures.contains(fixture)),
+            None => existing.contains(&(place, test)),
+        };
+        if !runs {
+            broken.push(format!(
+                "{page_path}: the test {name} does not exist: name the test that proves the claim, or write \"not tested\""
+            ));
+        }
+        named.insert(test);
+    }
+    for test in contract_tests.difference(&named) {
+        broken.push(format!("{contract_path}: {page_path} does not name {test}: give it a row"));
+    }
+    for fixture in fixtures.iter().filter(|fixture| !page.contains(&format!("| `{fixture}` |"))) {
+        broken.push(format!("{contract_path}: {page_path} has no column `{fixture}`: add it"));
+    }
+    fail_if_any(&broken)
+}
+
+/// ARCHITECTURE.md names the functions that a revision passes through, each with its file.
+#[test]
+fn the_path_of_a_revision_names_functions_that_exist() -> Result<()> {
+    let page = std::fs::read_to_string(root().join("ARCHITECTURE.md"))?;
+    let (_, path) =
+        page.split_once("### One revision").context("ARCHITECTURE.md has no path of a revision")?;
+    let rows =
+        path.lines().skip(1).take_while(|line| !line.starts_with('#')).filter(|line| line.starts_with("| `"));
+    let mut broken = Vec::new();
+    let mut count = 0;
+    for row in rows {
+        let mut cells = row.split('|').map(|cell| cell.trim().trim_matches('`')).skip(1);
+        let (function, file) = cells.next().zip(cells.next()).with_context(|| row.to_owned())?;
+        let name = function.rsplit("::").next().unwrap_or(function);
+        let text = std::fs::read_to_string(root().join("crates").join(file)).unwrap_or_default();
+        if !text.contains(&format!("fn {name}(")) && !text.contains(&format!("fn {name}<")) {
+            broken.push(format!(
+                "ARCHITECTURE.md: {file} has no function {name}: correct the path of a revision"
+            ));
+        }
+        count += 1;
+    }
+    ensure!(
+        count > 10,
+        "the path of a revision has only {count} functions: adapt this test to how the page names them"
+    );
+    fail_if_any(&broken)
+}
+
+/// ARCHITECTURE.md says which file to change. A path that is written in full must exist.
+#[test]
+fn the_architecture_page_names_paths_that_exist() -> Result<()> {
+    let page = std::fs::read_to_string(root().join("ARCHITECTURE.md"))?;
+    let words = page.split('`').skip(1).step_by(2);
+    let paths: Vec<&str> =
+        words.filter(|word| word.starts_with("crates/") || word.starts_with("docs/")).collect();
+    ensure!(
+        paths.len() > 30,
+        "ARCHITECTURE.md names {} paths: adapt this test to how the page names paths",
+        paths.len()
+    );
+    let missing = paths.iter().filter(|path| !root().join(path).exists());
+    let broken: Vec<String> =
+        missing.map(|path| format!("ARCHITECTURE.md: {path} does not exist: correct the path")).collect();
+    fail_if_any(&broken)
+}
