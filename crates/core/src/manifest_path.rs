@@ -1,5 +1,5 @@
-//! Which paths of a repository a file may have that a person proposes: plain names of YAML files, which no other program
-//! reads as its settings.
+//! Paths of manifests in a repository: which files are searched and edited, and which paths a file may have that a person
+//! proposes (plain names of YAML files, which no other program reads as its settings).
 
 /// The longest path, in bytes.
 pub const MAX_BYTES: usize = 250;
@@ -15,6 +15,11 @@ const RESERVED_NAMES: [&str; 7] = [
     "azure-pipelines.yml",
     "bitbucket-pipelines.yml",
 ];
+
+/// Returns true if a file is read as YAML, by the end of its name. A path in git may have bytes that are not UTF-8.
+pub fn is_yaml(path: &[u8]) -> bool {
+    path.ends_with(b".yaml") || path.ends_with(b".yml")
+}
 
 /// Returns what is wrong with a path that a person enters for a manifest, and what to write instead: it could leave the
 /// repository, or name a file that another program reads. `None` if it can be used.
@@ -39,7 +44,7 @@ pub fn problem(path: &str) -> Option<&'static str> {
     if path.split('/').any(|part| part.starts_with('-')) {
         return Some("no folder and no file may begin with -");
     }
-    if !path.ends_with(".yaml") && !path.ends_with(".yml") {
+    if !is_yaml(path.as_bytes()) {
         return Some("end it with .yaml or .yml");
     }
     RESERVED_NAMES.contains(&name.as_str()).then_some("another program reads a file of this name")

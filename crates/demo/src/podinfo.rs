@@ -4,3 +4,5 @@
 pub const FIRST: &str = "6.1.5";
 /// The version that the demo releases.
 pub const NEXT: &str = "6.1.8";
+/// The version that the demo suggests to release by hand.
+pub const SUGGESTED: &str = "6.2.0";

@@ -4,7 +4,7 @@
 use crate::fleet::DemoFleet;
 use crate::hub_view::{self, HubView};
 use crate::output;
-use crate::podinfo::{FIRST, NEXT};
+use crate::podinfo::{FIRST, NEXT, SUGGESTED};
 use crate::sluice::Sluice;
 use anyhow::{Context, Result, anyhow};
 use sluice_api::promotion::Phase;
@@ -96,7 +96,7 @@ async fn wait_for_person(fleet: &DemoFleet, wait: &mut Waiter<'_>) -> Result<()>
     println!("  {}", wait.sluice.typed("get targets podinfo"));
     println!("  {}", wait.sluice.typed("get promotions -o wide"));
     println!("\n  # the next release");
-    println!("  {}", fleet.release_command("6.2.0"));
+    println!("  {}", fleet.release_command(SUGGESTED));
     println!("\n  kubeconfig  {} (contexts hub, dev, live)", fleet.kubeconfig().display());
     println!("  repository  {}", fleet.checkout().display());
     println!("  log         {}", wait.sluice.log.display());

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use serde_saphyr::options::DuplicateKeyPolicy;
+use sluice_core::manifest_path::is_yaml;
 use sluice_view::nearest::nearest;
 
 use crate::exit::{Exit, Failure, Outcome};
@@ -141,9 +142,7 @@ pub(super) fn yaml_files(root: &Path) -> Outcome<Vec<CheckoutFile>> {
             let name = path.to_string_lossy().into_owned();
             if kind.is_dir() && entry.file_name() != ".git" {
                 folders.push(path);
-            } else if kind.is_file()
-                && (name.ends_with(".yaml") || name.ends_with(".yml"))
-                && entry.metadata()?.len() <= MAX_FILE_BYTES
+            } else if kind.is_file() && is_yaml(name.as_bytes()) && entry.metadata()?.len() <= MAX_FILE_BYTES
             {
                 let file = root.join(&path);
                 let bytes =

@@ -15,6 +15,7 @@ use super::placeholder::{UpdateTarget, filled, parts};
 use super::resolve::{FoundScalar, ResolveError, listed};
 use super::set_error::{Asker, Location, SetError};
 use super::update_error::UpdateError;
+use crate::manifest_path::is_yaml;
 use crate::revision::Revision;
 
 /// One value to set. `path`, `name` and `field` may have the placeholders `{environment}`, `{target}`, `{cluster}` and
@@ -142,9 +143,7 @@ impl UpdateEntry {
     pub(super) fn matcher(&self) -> impl Fn(&str) -> bool {
         let prefix = self.pattern.text.get(..self.prefix_length).unwrap_or_default();
         let matches = self.pattern.matcher();
-        move |path| {
-            path.starts_with(prefix) && (path.ends_with(".yaml") || path.ends_with(".yml")) && matches(path)
-        }
+        move |path| path.starts_with(prefix) && is_yaml(path.as_bytes()) && matches(path)
     }
 
     fn is_pattern(&self) -> bool {

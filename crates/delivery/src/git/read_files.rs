@@ -12,6 +12,7 @@ use super::files::{
 };
 use super::limits::{each_record, too_large};
 use super::repository::LockedRepository;
+use sluice_core::manifest_path::is_yaml;
 
 /// A YAML file in a tree.
 #[derive(Clone)]
@@ -327,7 +328,7 @@ fn is_pointer(bytes: &[u8]) -> bool {
 fn entry(line: &[u8]) -> Option<TreeEntry> {
     let tab = line.iter().position(|b| *b == b'\t')?;
     let (head, path) = (std::str::from_utf8(&line[..tab]).ok()?, &line[tab + 1..]);
-    if !path.ends_with(b".yaml") && !path.ends_with(b".yml") {
+    if !is_yaml(path) {
         return None;
     }
     let mut words = head.split(' ');
