@@ -129,6 +129,10 @@ impl AccessReviews {
     /// # Errors
     /// When the API server cannot be asked.
     pub async fn allows(&self, caller: &Caller, right: &Right) -> Result<bool, AccessError> {
+        // An answer is kept with its names. A caller could fill the memory with names as long as an address can be.
+        if !right.can_apply() {
+            return Ok(false);
+        }
         // The text of a caller is unambiguous, because all strings in it are quoted.
         let mut caller = caller.clone();
         // Each token of a service account has another one, and all have the same rights.
@@ -233,7 +237,37 @@ impl<K: Eq + Hash, V: Clone> Answers<K, V> {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use kube::client::Body;
+    use tower::service_fn;
+
     use super::*;
+
+    #[tokio::test]
+    async fn names_that_no_object_can_have_are_neither_asked_about_nor_kept() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = asked.clone();
+        let hub = service_fn(move |_: http::Request<Body>| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            let review = r#"{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{},
+                "status":{"allowed":true}}"#;
+            std::future::ready(Ok::<_, Infallible>(http::Response::new(Body::from(
+                review.as_bytes().to_vec(),
+            ))))
+        });
+        let reviews = AccessReviews::new(Client::new(hub, "default"));
+        let right = Right::all("pipelines.weave.works", "pipelines").within("apps");
+        let jane = Caller { name: "jane".into(), ..Caller::default() };
+        assert!(reviews.allows(&jane, &right.clone().named("podinfo")).await.unwrap());
+        for right in [right.clone().within(&"a".repeat(30_000)), right.clone().within(""), right.named("a/b")]
+        {
+            assert!(!reviews.allows(&jane, &right).await.unwrap());
+        }
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+        assert_eq!(reviews.rights.kept.lock().unwrap().len(), 1);
+    }
 
     #[test]
     fn beyond_the_limit_only_the_oldest_answers_are_forgotten() {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::dns_name::{is_label, is_subdomain};
+
 /// Somebody whose identity the API server has confirmed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Caller {
@@ -80,6 +82,11 @@ impl Right {
     /// Returns the same right for one object.
     pub fn named(self, name: &str) -> Self {
         Self { name: Some(name.into()), ..self }
+    }
+
+    /// Whether there can be an object and a namespace with these names. Callers write any name into an address.
+    pub fn can_apply(&self) -> bool {
+        self.namespace.as_deref().is_none_or(is_label) && self.name.as_deref().is_none_or(is_subdomain)
     }
 }
 
