@@ -184,8 +184,11 @@ impl AccessReviews {
         let review = TokenReview { spec, ..TokenReview::default() };
         let status = self.create(&review).await?.status.unwrap_or_default();
         let user = status.user.filter(|_| status.authenticated == Some(true));
-        Ok(user.map(|user| Caller {
-            name: user.username.unwrap_or_default(),
+        // Without a name, nobody could tell whose action it was. An identity provider may give such tokens.
+        let named =
+            user.and_then(|user| Some((user.username.clone().filter(|name| !name.is_empty())?, user)));
+        Ok(named.map(|(name, user)| Caller {
+            name,
             uid: user.uid.unwrap_or_default(),
             groups: user.groups.unwrap_or_default(),
             extra: user.extra.unwrap_or_default(),
@@ -244,6 +247,21 @@ mod tests {
     use tower::service_fn;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_token_of_a_user_without_a_name_is_not_accepted() {
+        for (name, is_accepted) in [("jane", true), ("", false)] {
+            let hub = service_fn(move |_: http::Request<Body>| {
+                let review = format!(
+                    r#"{{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","spec":{{}},
+                    "status":{{"authenticated":true,"user":{{"username":"{name}","groups":["system:authenticated"]}}}}}}"#
+                );
+                std::future::ready(Ok::<_, Infallible>(http::Response::new(Body::from(review.into_bytes()))))
+            });
+            let identified = AccessReviews::new(Client::new(hub, "default")).identify("token").await;
+            assert_eq!(identified.is_ok_and(|caller| caller.name == name), is_accepted, "{name:?}");
+        }
+    }
 
     #[tokio::test]
     async fn names_that_no_object_can_have_are_neither_asked_about_nor_kept() {
