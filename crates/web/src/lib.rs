@@ -35,6 +35,7 @@ mod state;
 mod trace;
 mod triggers;
 mod visible;
+mod write_timeout;
 
 pub use hub::{Change, ChangeError, ChangedKind, FileProposal, Hub, ProposedManifest, SeenObject};
 pub use oidc::Options as OidcOptions;
@@ -50,16 +51,22 @@ pub use state::Api;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+
+use crate::write_timeout::WriteTimeout;
 
 /// How many connections are open at a time. Further ones wait.
 const MAX_CONNECTIONS: usize = 1500;
 /// How long the head of a request may take, and how long a connection may be idle.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a peer may take nothing of an answer.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection may be open.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(300);
 /// The most bytes of the head of a request.
@@ -86,16 +93,54 @@ pub async fn serve<H: Hub>(listener: TcpListener, api: Api<H>) -> std::io::Resul
                 continue;
             }
         };
-        let service = TowerToHyperService::new(router.clone());
+        let router = router.clone();
         tokio::spawn(async move {
-            let served = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEADER_TIMEOUT)
-                .max_buf_size(MAX_HEAD_BYTES)
-                .serve_connection(TokioIo::new(stream), service);
-            // Peers that disconnect or are slow are not logged.
-            let _ = tokio::time::timeout(CONNECTION_TIMEOUT, served).await;
+            serve_connection(stream, router).await;
             drop(slot);
         });
+    }
+}
+
+async fn serve_connection(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, router: Router) {
+    let stream = TokioIo::new(WriteTimeout::new(stream, WRITE_TIMEOUT));
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_buf_size(MAX_HEAD_BYTES)
+        .serve_connection(stream, TowerToHyperService::new(router));
+    // Peers that disconnect or are slow are not logged.
+    let _ = tokio::time::timeout(CONNECTION_TIMEOUT, served).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_reads_nothing_holds_no_connection() {
+        let router = || Router::new().route("/", get(async || "a".repeat(64 << 10)));
+        let request = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+        let (mut peer, stream) = tokio::io::duplex(1 << 10);
+        let begun = Instant::now();
+        let served = tokio::spawn(serve_connection(stream, router()));
+        peer.write_all(request).await.unwrap();
+        served.await.unwrap();
+        assert_eq!(begun.elapsed().as_secs(), WRITE_TIMEOUT.as_secs());
+
+        // A slow peer gets everything.
+        let (mut peer, stream) = tokio::io::duplex(1 << 10);
+        tokio::spawn(serve_connection(stream, router()));
+        peer.write_all(request).await.unwrap();
+        let (mut answer, mut piece) = (Vec::new(), [0; 1 << 10]);
+        while answer.len() < 64 << 10 {
+            tokio::time::sleep(WRITE_TIMEOUT / 4).await;
+            let read = peer.read(&mut piece).await.unwrap();
+            assert_ne!(read, 0, "the connection was closed after {} bytes", answer.len());
+            answer.extend_from_slice(&piece[..read]);
+        }
     }
 }

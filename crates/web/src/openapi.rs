@@ -18,8 +18,8 @@ use sluice_view::fleet::trace::Trace;
 use sluice_view::fleet::versions::Versions;
 use sluice_view::triggers::Triggers;
 
-/// The description. Anybody may read it, so it is made once.
-pub(crate) static DOCUMENT: LazyLock<Value> = LazyLock::new(document);
+/// The description as JSON. Anybody may read it, so it is made once.
+pub(crate) static TEXT: LazyLock<String> = LazyLock::new(|| document().to_string());
 
 /// Returns the description, in OpenAPI 3.1.
 pub fn document() -> Value {

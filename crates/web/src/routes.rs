@@ -6,6 +6,7 @@ use axum::Router;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::HeaderMap;
+use axum::http::header::CONTENT_TYPE;
 use axum::middleware::map_request;
 use axum::response::Response;
 use axum::routing::{any, get};
@@ -30,7 +31,7 @@ use crate::visible::{Visible, visible_clusters};
 /// Returns the routes.
 pub fn router<H: Hub>(api: Api<H>) -> Router {
     Router::new()
-        .route("/openapi.json", get(async || axum::Json(&*openapi::DOCUMENT)))
+        .route("/openapi.json", get(async || ([(CONTENT_TYPE, "application/json")], openapi::TEXT.as_str())))
         .route("/api/v1/clusters", get(clusters::<H>))
         .route("/api/v1/charts", get(charts::<H>))
         .route("/api/v1/images", get(images::<H>))
