@@ -1,6 +1,8 @@
 //! Sessions of browsers. A session is a cookie that only the replicas with the same key can read and make: it holds the
 //! user's token, so that every page is for what that token may see, and every action is made with it.
 
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::http::{HeaderMap, HeaderValue};
@@ -26,6 +28,9 @@ pub(crate) const CLOCK_MARGIN: Duration = Duration::from_secs(10);
 const MAX_COOKIE_BYTES: usize = 4096;
 /// The most bytes of a token: sealing adds a third.
 pub(crate) const MAX_TOKEN_BYTES: usize = 2800;
+
+/// How many sessions that people have ended are remembered.
+const MAX_ENDED: usize = 10_000;
 
 /// A session.
 #[derive(Clone, Serialize, Deserialize)]
@@ -69,6 +74,9 @@ pub(crate) struct Sessions {
     keys: Option<SessionKeys>,
     /// Whether browsers reach the pages over TLS only.
     is_secure: bool,
+    /// The form tokens of the sessions that people have ended, and when each would have ended: somebody may have a copy of
+    /// the cookie.
+    ended: Mutex<HashMap<String, u64>>,
 }
 
 impl Default for Sessions {
@@ -81,7 +89,8 @@ impl Default for Sessions {
 impl Sessions {
     /// Returns sessions with these keys; with a key of this process if there are none.
     pub(crate) fn new(keys: Option<SessionKeys>, is_secure: bool) -> Self {
-        Sessions { keys: keys.or_else(|| SessionKeys::random().ok()), is_secure }
+        let keys = keys.or_else(|| SessionKeys::random().ok());
+        Sessions { keys, is_secure, ended: Mutex::default() }
     }
 
     /// The keys.
@@ -135,11 +144,22 @@ impl Sessions {
         let session = COOKIE
             .values(headers, self.is_secure)
             .find_map(|sealed| serde_json::from_slice::<Session>(&keys.open(PURPOSE, sealed)?).ok())?;
-        (session.ends > seconds(now)).then_some(session)
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        (session.ends > seconds(now) && !ended.contains_key(&session.form_token)).then_some(session)
     }
 
-    /// Returns the value of the header `Set-Cookie` that ends a session.
-    pub(crate) fn end(&self) -> Option<HeaderValue> {
+    /// Ends a session, also for those who have a copy of its cookie. Returns the value of the header `Set-Cookie` that removes
+    /// the cookie.
+    pub(crate) fn end(&self, session: Option<Session>, now: SystemTime) -> Option<HeaderValue> {
+        if let Some(session) = session {
+            let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+            ended.retain(|_, ends| *ends > seconds(now));
+            if ended.len() >= MAX_ENDED {
+                let first = ended.iter().min_by_key(|(_, ends)| **ends).map(|(token, _)| token.clone());
+                first.and_then(|first| ended.remove(&first));
+            }
+            ended.insert(session.form_token, session.ends);
+        }
         COOKIE.set("", 0, self.is_secure)
     }
 }
@@ -183,6 +203,24 @@ mod tests {
         // A cookie of another server does not hide it.
         let planted = request(&format!("sluice-session=planted; {}", pair(&cookie)));
         assert_eq!(sessions.of(&planted, now).unwrap().token, "secret");
+    }
+
+    #[test]
+    fn a_copy_of_the_cookie_of_a_session_that_was_ended_is_no_session() {
+        let (sessions, now) = (Sessions::default(), SystemTime::now());
+        let begin = || request(&pair(&sessions.begin(tokens("secret"), now).unwrap()));
+        let (copy, other) = (begin(), begin());
+        let session = sessions.of(&copy, now).unwrap();
+        let renewed = request(&pair(&sessions.renew(&session, tokens("newer"), now).unwrap()));
+        assert!(sessions.end(Some(session), now).unwrap().to_str().unwrap().contains("Max-Age=0;"));
+        assert!(sessions.of(&copy, now).is_none() && sessions.of(&renewed, now).is_none());
+        assert!(sessions.of(&other, now).is_some(), "another session of the same person goes on");
+        for _ in 0..MAX_ENDED {
+            sessions.end(sessions.of(&begin(), now), now);
+        }
+        assert_eq!(sessions.ended.lock().unwrap().len(), MAX_ENDED);
+        sessions.end(sessions.of(&other, now), now + LIFETIME);
+        assert_eq!(sessions.ended.lock().unwrap().len(), 1, "those that would have ended are forgotten");
     }
 
     #[test]

@@ -135,11 +135,12 @@ pub(super) async fn sign_out<H: Hub>(
     if let Err(problem) = check_origin(&headers, api.page_url.as_deref()) {
         return problem_page(&problem, &Viewer::default());
     }
-    let session = api.sessions.of(&headers, SystemTime::now());
-    if session.is_some_and(|session| session.form_token != form.token) {
+    let now = SystemTime::now();
+    let session = api.sessions.of(&headers, now);
+    if session.as_ref().is_some_and(|session| session.form_token != form.token) {
         return problem_page(&not_from_here(), &Viewer::default());
     }
-    (api.sessions.end().map(|cookie| [(SET_COOKIE, cookie)]), Redirect::to("/sign-in?out=true"))
+    (api.sessions.end(session, now).map(|cookie| [(SET_COOKIE, cookie)]), Redirect::to("/sign-in?out=true"))
         .into_response()
 }
 
