@@ -70,9 +70,11 @@ pub enum KubeconfigError {
          --raw --flatten)"
     )]
     File(String, String),
-    /// A value with a line break, which no HTTP header can have.
-    #[error("the {1} in the kubeconfig in Secret {0} has more than one line: write it in one line")]
-    LineBreak(String, &'static str),
+    /// A value with a character that no HTTP header can have. The client would panic.
+    #[error(
+        "the {1} in the kubeconfig in Secret {0} has a line break or another control character: write it in one line"
+    )]
+    NoHeader(String, &'static str),
 }
 
 /// Returns the kubeconfig of a Secret, from the first of [`KUBECONFIG_KEYS`] that is not empty.
@@ -142,9 +144,9 @@ fn check(secret: &str, kubeconfig: &Kubeconfig, allow_exec: bool) -> Result<(), 
             ("username", user.username.as_deref()),
             ("as", user.impersonate.as_deref()),
         ];
-        let has_line_break = |value: Option<&str>| value.is_some_and(|value| value.contains(['\r', '\n']));
-        if let Some((field, _)) = headers.into_iter().find(|(_, value)| has_line_break(*value)) {
-            return Err(KubeconfigError::LineBreak(secret.into(), field));
+        let is_no_header = |value: Option<&str>| value.is_some_and(|value| value.contains(char::is_control));
+        if let Some((field, _)) = headers.into_iter().find(|(_, value)| is_no_header(*value)) {
+            return Err(KubeconfigError::NoHeader(secret.into(), field));
         }
         if let Some(exec) = user.exec.as_ref().filter(|_| !allow_exec) {
             let program = exec.command.clone().unwrap_or_default();

@@ -56,10 +56,12 @@ async fn a_kubeconfig_that_uses_programs_files_proxies_or_unchecked_servers_is_r
         ("clusters/0/cluster/server", "dev.example:6443".into(), KubeconfigError::NotHttps(secret())),
         ("clusters/0/cluster/insecure-skip-tls-verify", true.into(), KubeconfigError::Unverified(secret())),
         ("clusters/0/cluster/proxy-url", "http://proxy:3128".into(), KubeconfigError::Proxy(secret())),
-        ("users/0/user/token", "a\r\nx-other: b".into(), KubeconfigError::LineBreak(secret(), "token")),
-        ("users/0/user/username", "a\nb".into(), KubeconfigError::LineBreak(secret(), "username")),
-        ("users/0/user/password", "a\n".into(), KubeconfigError::LineBreak(secret(), "password")),
-        ("users/0/user/as", "a\rb".into(), KubeconfigError::LineBreak(secret(), "as")),
+        ("users/0/user/token", "a\r\nx-other: b".into(), KubeconfigError::NoHeader(secret(), "token")),
+        ("users/0/user/username", "a\nb".into(), KubeconfigError::NoHeader(secret(), "username")),
+        ("users/0/user/password", "a\n".into(), KubeconfigError::NoHeader(secret(), "password")),
+        ("users/0/user/as", "a\rb".into(), KubeconfigError::NoHeader(secret(), "as")),
+        ("users/0/user/token", "a\u{0}".into(), KubeconfigError::NoHeader(secret(), "token")),
+        ("users/0/user/token", "a\u{1f}".into(), KubeconfigError::NoHeader(secret(), "token")),
     ];
     for (path, value, error) in table {
         assert_eq!(rejection(&with(self_contained(), path, value), false).await, Some(error), "{path}");
