@@ -83,8 +83,12 @@ impl Dex {
     /// Returns a configuration with which an API server accepts its ID tokens for a client.
     pub(crate) fn authentication_configuration(&self, client: &str) -> String {
         let issuer = json!({"url": self.issuer(), "audiences": [client], "certificateAuthority": self.ca()});
+        // The rule of docs/page.md.
+        let rule = json!({"expression": "!user.username.startsWith('system:')",
+            "message": "names that begin with system: are those of Kubernetes"});
         json!({"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthenticationConfiguration", "jwt": [{
-            "issuer": issuer, "claimMappings": {"username": {"claim": "email", "prefix": ""}}}]})
+            "issuer": issuer, "claimMappings": {"username": {"claim": "email", "prefix": ""}},
+            "userValidationRules": [rule]}]})
         .to_string()
     }
 

@@ -32,6 +32,8 @@ const JOE: &str = "joe@example.com";
 /// A person who may do nothing.
 const EVE: &str = "eve@example.com";
 const PIPELINE: &str = "/pipelines/apps/app";
+/// A person whose e-mail address is the name of a service account.
+const ROBOT: &str = "system:serviceaccount:apps:robot";
 /// How long an ID token lasts.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(45);
 
@@ -60,7 +62,7 @@ impl Fixture {
         };
         let clients = [client(CLIENT, Some(SECRET)), client("another", None)];
         let lifetime = format!("{}s", TOKEN_LIFETIME.as_secs());
-        let dex = plane.issuer(&clients, &[JANE, JOE, EVE], &lifetime).await?;
+        let dex = plane.issuer(&clients, &[JANE, JOE, EVE, ROBOT], &lifetime).await?;
         let name = format!("oidc{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let hub = plane.cluster_trusting(&name, &dex, CLIENT).await?;
         hub.install_flux_crds().await?;
@@ -388,6 +390,11 @@ fn nobody_is_signed_in_by_a_code_of_others_or_while_the_provider_is_down() -> Re
         let back = location(&back);
         let path = back.strip_prefix(&fixture.base).context("no way back")?;
         refused(&stranger, path, "does not accept the ID token").await?;
+
+        // A person whose name is one of Kubernetes is refused by the rule of docs/page.md.
+        let robot = fixture.person()?;
+        let back = robot.sign_in_at_provider(ROBOT, "/").await?;
+        refused(&robot, &back, "does not accept the ID token").await?;
 
         // The provider does not answer in time, and then not at all.
         let late = fixture.person()?;
