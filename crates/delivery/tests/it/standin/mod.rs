@@ -8,7 +8,7 @@ mod bitbucket;
 mod bitbucket_server;
 mod checks;
 mod described;
-mod effects;
+mod every_forge;
 mod fault;
 mod forge_api;
 mod git;

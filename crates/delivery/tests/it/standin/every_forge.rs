@@ -1,4 +1,4 @@
-//! The effects of calls on the state of a stand-in, the same for all forges.
+//! What calls do at every stand-in, whichever forge it stands for: the rules that all forges share.
 
 use std::collections::BTreeMap;
 
