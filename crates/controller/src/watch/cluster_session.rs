@@ -36,7 +36,7 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(10);
 /// The pause between a failed probe and the second one, which decides whether the cluster is lost.
 const SECOND_PROBE_AFTER: Duration = Duration::from_secs(1);
 /// The pause before the next try after an error.
-const RETRY_AFTER: Duration = Duration::from_secs(3);
+pub(super) const RETRY_AFTER: Duration = Duration::from_secs(3);
 /// The pause before the next try for a kind that the cluster does not have or that the user may not read.
 const ABSENT_RETRY_AFTER: Duration = Duration::from_secs(10);
 /// The pause before the next try for a kind that only views show, because many clusters lack some of these kinds.

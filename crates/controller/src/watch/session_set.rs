@@ -2,22 +2,24 @@
 //! observed any more, and is replaced when the kubeconfig has another source.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures::FutureExt;
 use kube::Client;
 use prometheus_client::metrics::counter::Counter;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
-use super::cluster_session::{ClusterSession, KubeconfigSource};
+use super::cluster_session::{ClusterSession, KubeconfigSource, RETRY_AFTER, SendEvent};
 use super::event_queue::EventQueue;
 use super::limit::ObservedMemory;
 use super::owned_read::OwnedReads;
 use super::relist::Lists;
 use crate::observe::ObserveScope;
 use crate::state::Input;
-use sluice_core::fleet::ClusterKey;
 use sluice_core::fleet::owned_read::OwnedRead;
+use sluice_core::fleet::{ClusterEvent, ClusterKey};
 
 /// All sessions.
 pub struct SessionSet {
@@ -44,6 +46,20 @@ struct RunningSession {
 impl Drop for RunningSession {
     fn drop(&mut self) {
         self.task.abort();
+    }
+}
+
+/// Runs a session until `send` returns false, and starts it again after a panic: what a library cannot handle of one
+/// cluster must not end its observation for good.
+async fn run(session: ClusterSession, send: impl SendEvent) {
+    while AssertUnwindSafe(session.clone().run(send.clone())).catch_unwind().await.is_err() {
+        let why =
+            format!("{}: Sluice has failed to connect: the log of the controller has the error", session.key);
+        tracing::error!(cluster = %session.key, "the session has panicked, and starts again");
+        if !send(ClusterEvent::Lost(why)) {
+            return;
+        }
+        tokio::time::sleep(RETRY_AFTER).await;
     }
 }
 
@@ -97,10 +113,9 @@ impl SessionSet {
             lists: Lists::new(self.relists.clone()),
         };
         let (sender, cluster) = (self.sender.clone(), key.clone());
-        let task = tokio::spawn(session.run(move |event| {
-            sender.send(Input::Cluster(cluster.clone(), number, event, queue.slot())).is_ok()
-        }));
-        let task = task.abort_handle();
+        let send =
+            move |event| sender.send(Input::Cluster(cluster.clone(), number, event, queue.slot())).is_ok();
+        let task = tokio::spawn(run(session, send)).abort_handle();
         let running = RunningSession { number, kubeconfig, observe, namespaces, owned_reads, task };
         self.running.insert(key.clone(), running);
     }
@@ -121,5 +136,36 @@ impl SessionSet {
     /// Whether the running session with a cluster has this number. Events of earlier sessions are outdated.
     pub fn is_current(&self, key: &ClusterKey, number: u64) -> bool {
         self.running.get(key).is_some_and(|r| r.number == number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use kube::client::Body;
+    use tower::service_fn;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_that_panics_reports_it_and_starts_again() {
+        let broken = service_fn(async |_: http::Request<Body>| -> Result<http::Response<Body>, Infallible> {
+            panic!("as the client did for a header that cannot be")
+        });
+        let (sender, mut inputs) = mpsc::unbounded_channel();
+        let mut sessions =
+            SessionSet::new(Client::new(broken, "default"), false, 1 << 20, sender, Counter::default());
+        sessions.start_or_update(
+            &ClusterKey::Local,
+            KubeconfigSource::Local,
+            BTreeSet::new(),
+            ObserveScope::All,
+        );
+        for _ in 0..2 {
+            let input = inputs.recv().await.unwrap();
+            let Input::Cluster(_, _, ClusterEvent::Lost(why), _) = input else { panic!("{input:?}") };
+            assert!(why.contains("the log of the controller has the error"), "{why}");
+        }
     }
 }
