@@ -45,7 +45,10 @@ fn start(
     }
     let earlier = promotions.iter().rev().find(|p| p.revision == *revision && p.run == candidate.run);
     if let Some(earlier) = earlier {
-        return resume(lane, earlier, decision);
+        // A rejection that ends it now also answers an earlier request for another try.
+        let ends_now =
+            decision.actions.iter().any(|a| matches!(a, Action::Move(to) if to.promotion == earlier.name));
+        return if ends_now { None } else { resume(lane, earlier, decision) };
     }
     if let Some(message) = unsettled(lane, revision) {
         decision.note(lane.environment, "TargetNotSettled", message);

@@ -101,6 +101,20 @@ fn a_rejection_ends_an_undelivered_promotion_and_closes_its_change_request() {
     assert_eq!(pending.phases("staging"), ["1.1.0 Rejected", "1.2.0 Pending"]);
 }
 
+/// Both may be read at the same time, after a restart.
+#[test]
+fn a_rejection_of_a_failed_promotion_answers_an_earlier_request_for_another_try() {
+    for phase in [Phase::Failed, Phase::Superseded, Phase::Cancelled] {
+        let mut ended = waiting();
+        let promotion = &mut ended.promotions[0];
+        (promotion.phase, promotion.rejected) = (phase, Some("rejected by jane".into()));
+        promotion.retry = Some("before".into());
+        ended.step();
+        assert_eq!(ended.phases("staging"), ["1.1.0 Rejected"], "{phase}");
+        assert_eq!(ended.promotions[0].retry, None);
+    }
+}
+
 #[test]
 fn a_failed_promotion_can_be_rejected_and_a_suspended_one_closes_nothing() {
     let mut failed = waiting();
