@@ -116,11 +116,13 @@ where
         if write.uid.is_some() && write.uid != stored.meta().uid {
             return WriteOutcome::Gone;
         }
-        if !is_expected(&write, stored.status()) {
-            return WriteOutcome::Conflict(Box::new(stored_object(stored)));
+        let (is_expected, version) = (is_expected(&write, stored.status()), version_of(stored.meta()));
+        let stored = stored_object(stored);
+        if !is_expected || write.is_overruled(&stored) {
+            return WriteOutcome::Conflict(Box::new(stored));
         }
         // Its status has not changed: another part of the object was edited.
-        write.version = version_of(stored.meta());
+        write.version = version;
     }
     WriteOutcome::Failed(kube::Error::Service("the object is edited all the time".into()))
 }

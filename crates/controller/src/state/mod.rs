@@ -25,6 +25,8 @@ mod shown;
 #[cfg(test)]
 mod simulated_clusters;
 #[cfg(test)]
+mod simulated_people;
+#[cfg(test)]
 mod simulated_server;
 #[cfg(test)]
 mod simulation;
@@ -345,7 +347,7 @@ impl State {
     /// Loads a status that another writer has stored. Effects of this replica that are missing in it are found
     /// again, as after a crash.
     fn status_conflict(&mut self, owner: &StatusOwner, stored: StoredObject) {
-        tracing::warn!(pipeline = %owner.pipeline(), promotion = owner.promotion(), "another writer has changed this status; the stored one is loaded");
+        tracing::warn!(pipeline = %owner.pipeline(), promotion = owner.promotion(), "another writer has changed this object; its stored status is loaded");
         match (owner, stored) {
             // If the object is not known any more, it was deleted since.
             (StatusOwner::Pipeline(key), StoredObject::Pipeline(pipeline)) => {

@@ -15,6 +15,7 @@ enum Happening {
     Suspend(bool),
     Approve(Index),
     Reject(Index),
+    Retry(Index),
     Delete(Index),
     Event,
     RepeatEvent(Index),
@@ -44,6 +45,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         2 => any::<bool>().prop_map(Happening::Suspend),
         2 => index().prop_map(Happening::Approve),
         1 => index().prop_map(Happening::Reject),
+        1 => index().prop_map(Happening::Retry),
         1 => index().prop_map(Happening::Delete),
         12 => Just(Happening::Event),
         2 => index().prop_map(Happening::RepeatEvent),
@@ -71,6 +73,7 @@ fn apply(simulation: &mut ControllerSimulation, happening: &Happening) {
         Happening::Suspend(suspend) => simulation.suspend(*suspend),
         Happening::Approve(index) => simulation.approve(nth(index)),
         Happening::Reject(index) => simulation.reject(nth(index)),
+        Happening::Retry(index) => simulation.retry(nth(index)),
         Happening::Delete(index) => simulation.delete(nth(index)),
         Happening::Event => simulation.deliver_event(),
         Happening::RepeatEvent(index) => simulation.repeat_event(nth(index)),
@@ -166,4 +169,31 @@ fn the_wait_of_an_approved_promotion_is_counted_once() {
     simulation.settle();
     assert_eq!(simulation.fleet["staging"].version, 2);
     assert_eq!(simulation.gate_waits, 1, "{}", simulation.summary());
+}
+
+/// The API server accepts a rejection of the stored try, and the controller has begun the next one.
+#[test]
+fn a_rejection_that_comes_before_the_next_try_is_stored_survives_a_restart() {
+    let mut simulation = ControllerSimulation::new(false);
+    simulation.release(true);
+    let run = |simulation: &mut ControllerSimulation| {
+        for _ in 0..200 {
+            simulation.deliver_event();
+            simulation.deliver_cluster_event();
+            simulation.carry_out(0, EffectFault::None);
+            simulation.answer(0);
+            simulation.pass(30);
+        }
+    };
+    // Flux does not apply the commit.
+    run(&mut simulation);
+    assert!(simulation.summary().contains("Failed Unhealthy"), "{}", simulation.summary());
+    simulation.retry(0);
+    simulation.deliver_event();
+    assert!(!simulation.pending.is_empty(), "no status is written");
+    simulation.reject(0);
+    simulation.carry_out(0, EffectFault::None);
+    simulation.begin();
+    run(&mut simulation);
+    assert!(simulation.summary().contains("Rejected Rejected"), "{}", simulation.summary());
 }

@@ -119,8 +119,10 @@ impl SimulatedHub {
                 let stored = serde_json::to_string(&object.status.clone().unwrap_or_default()).unwrap();
                 let is_known =
                     write.version == 0 || object.resource_version() == Some(write.version.to_string());
-                if !is_known && object.status.is_some() && !expected.contains(&stored.as_str()) {
-                    return WriteOutcome::Conflict(Box::new(StoredObject::Promotion(object)));
+                let is_other = object.status.is_some() && !expected.contains(&stored.as_str());
+                let found = StoredObject::Promotion(object.clone());
+                if !is_known && (is_other || write.is_overruled(&found)) {
+                    return WriteOutcome::Conflict(Box::new(found));
                 }
                 let status: PromotionStatus = serde_json::from_str(write.status.get()).unwrap();
                 object.status = Some(status);

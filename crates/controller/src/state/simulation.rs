@@ -10,10 +10,11 @@ use jiff::SignedDuration;
 use kube::ResourceExt;
 use serde_json::json;
 use sluice_api::pipeline::{Pipeline, PipelineStatus};
-use sluice_api::promotion::{Approval, Promotion, Rejection};
+use sluice_api::promotion::Promotion;
 use sluice_delivery::{Delivered, DeliveryError, EditError, FencingToken};
 
 use super::effect::{Job, Work};
+use super::simulated_people::is_rejected;
 use super::simulated_server::{HubEvent, SimulatedHub};
 use super::status_queue::{StatusWrite, StoredObject, WriteOutcome};
 use super::tests::state_at;
@@ -88,6 +89,11 @@ pub(super) struct ControllerSimulation {
     pub(super) suspended_as_known: bool,
     /// The resource version of that Pipeline.
     newest_known: u64,
+    /// The rejections that the API server accepted, by the uid of the promotion, each with the request for another try at
+    /// that time.
+    pub(super) rejections: BTreeMap<Option<String>, Option<String>>,
+    /// The newest version of each promotion that the state has received, and whether it is rejected, by its uid.
+    pub(super) rejected_as_known: BTreeMap<Option<String>, (u64, bool)>,
     /// The numbers of effects of each kind, which tests limit.
     pub creations: usize,
     pub pipeline_writes: usize,
@@ -123,6 +129,8 @@ impl ControllerSimulation {
             proven: ENVIRONMENTS.map(|environment| (environment, BTreeSet::from([1]))).into(),
             suspended_as_known: false,
             newest_known: 0,
+            rejections: BTreeMap::new(),
+            rejected_as_known: BTreeMap::new(),
             creations: 0,
             pipeline_writes: 0,
             promotion_writes: 0,
@@ -153,61 +161,6 @@ impl ControllerSimulation {
         let object = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline", "spec": spec,
             "metadata": {"name": "podinfo", "namespace": "apps", "uid": uid, "generation": 1}});
         self.server.store_pipeline(serde_json::from_value(object).unwrap());
-    }
-
-    pub(super) fn suspend(&mut self, suspend: bool) {
-        let Some(mut pipeline) = self.server.pipeline.clone() else { return };
-        if pipeline.spec.suspend != suspend {
-            pipeline.spec.suspend = suspend;
-            pipeline.metadata.generation = pipeline.metadata.generation.map(|generation| generation + 1);
-            self.server.store_pipeline(pipeline);
-        }
-    }
-
-    /// Changes a promotion as a person.
-    fn edit(&mut self, index: usize, edit: impl FnOnce(&mut Promotion)) {
-        let Some(name) = self.server.nth(index) else { return };
-        let mut object = self.server.promotions[&name].clone();
-        edit(&mut object);
-        self.server.store_promotion(object);
-    }
-
-    pub(super) fn approve(&mut self, index: usize) {
-        self.edit(index, |object| {
-            let revision = object.spec.revision.clone();
-            let retries = object.status.as_ref().map_or(0, |status| status.retries);
-            let approval = Approval { by: "ann".into(), revision, retries, at: None };
-            object.spec.approval.get_or_insert(approval);
-        });
-    }
-
-    pub(super) fn reject(&mut self, index: usize) {
-        self.edit(index, |object| {
-            let rejection = Rejection { by: "bob".into(), ..Rejection::default() };
-            object.spec.rejection.get_or_insert(rejection);
-        });
-    }
-
-    pub(super) fn delete(&mut self, index: usize) {
-        let Some(object) = self.server.nth(index).and_then(|name| self.server.promotions.remove(&name))
-        else {
-            return;
-        };
-        self.server.version += 1;
-        self.server.log.push(HubEvent::Deleted(object));
-    }
-
-    /// The owner moves the target of prod to another cluster, which has the same namespace and HelmRelease.
-    pub(super) fn move_prod(&mut self, is_remote: bool) {
-        let Some(mut pipeline) = self.server.pipeline.clone() else { return };
-        let cluster = json!({"kind": "GitopsCluster", "name": "eu"});
-        let cluster = is_remote.then(|| serde_json::from_value(cluster).unwrap());
-        let target = &mut pipeline.spec.environments[2].targets[0];
-        if target.cluster_ref.is_some() != is_remote {
-            target.cluster_ref = cluster;
-            pipeline.metadata.generation = pipeline.metadata.generation.map(|generation| generation + 1);
-            self.server.store_pipeline(pipeline);
-        }
     }
 
     /// All status writes fail for a while, and prod changes between healthy and unhealthy. Only the answer to the first
@@ -269,6 +222,7 @@ impl ControllerSimulation {
         self.connected.clear();
         self.cluster_events.clear();
         (self.suspended_as_known, self.newest_known) = (false, 0);
+        self.rejected_as_known.clear();
         self.last_status = self.server.pipeline.as_ref().and_then(|p| p.status.clone()).unwrap_or_default();
         let eu = json!({"apiVersion": "gitops.weave.works/v1alpha1", "kind": "GitopsCluster",
             "metadata": {"name": "eu", "namespace": "apps"}, "spec": {"secretRef": {"name": "eu"}}});
@@ -293,6 +247,14 @@ impl ControllerSimulation {
         }
     }
 
+    fn note_rejected(&mut self, promotion: &Promotion) {
+        let version = crate::key::version_of(&promotion.metadata);
+        let known = self.rejected_as_known.entry(promotion.uid()).or_default();
+        if version >= known.0 {
+            *known = (version, is_rejected(&self.rejections, promotion));
+        }
+    }
+
     /// Delivers the next event of the watches.
     pub(super) fn deliver_event(&mut self) {
         if let Some((pipelines, promotions, version, end)) = self.server.listed.take() {
@@ -300,6 +262,7 @@ impl ControllerSimulation {
             pipelines.iter().for_each(|pipeline| self.note_known(pipeline));
             self.step(Input::Pipelines(ObjectEvent::Listed(pipelines, version)));
             let writing = self.writing();
+            promotions.iter().for_each(|promotion| self.note_rejected(promotion));
             self.step(Input::Promotions(ObjectEvent::Listed(promotions, version)));
             self.check_still_writing(&writing);
         } else if let Some(event) = self.server.log.get(self.server.delivered).cloned() {
@@ -331,7 +294,10 @@ impl ControllerSimulation {
                 self.note_known(&pipeline);
                 self.step(Input::Pipelines(ObjectEvent::Applied(pipeline)));
             }
-            HubEvent::Promotion(promotion) => self.step(Input::Promotions(ObjectEvent::Applied(promotion))),
+            HubEvent::Promotion(promotion) => {
+                self.note_rejected(&promotion);
+                self.step(Input::Promotions(ObjectEvent::Applied(promotion)));
+            }
             HubEvent::Deleted(promotion) => {
                 self.step(Input::Promotions(ObjectEvent::Deleted(promotion.metadata)))
             }

@@ -7,6 +7,7 @@ use sluice_api::pipeline::{Health, PipelineStatus};
 use sluice_api::promotion::{Phase, Promotion};
 
 use super::effect::{Effect, Job, Work};
+use super::simulated_people::is_rejected;
 use super::simulated_server::loop_fields;
 use super::simulation::{ControllerSimulation, ENVIRONMENTS, version_of};
 use super::status_queue::{StatusOwner, StatusWrite};
@@ -56,6 +57,9 @@ impl ControllerSimulation {
     pub(super) fn check_delivery(&mut self, job: &Job) {
         let name = job.promotion.name_any();
         assert!(!self.suspended_as_known, "P7: {name} takes effect after the suspension");
+        let rejected =
+            self.rejected_as_known.get(&job.promotion.uid()).is_some_and(|(_, rejected)| *rejected);
+        assert!(!rejected, "P7: {name} takes effect after its rejection");
         let is_new = self.delivered.insert((job.promotion.uid(), job.order.round));
         assert!(is_new || job.order.retried, "P1: {name} is delivered a second time");
     }
@@ -110,7 +114,8 @@ impl ControllerSimulation {
         assert!(!self.suspended_as_known, "P7: {name} is delivered while the pipeline is suspended");
         self.check_not_recorded(job);
         self.check_proven(&job.promotion);
-        let approved = job.promotion.spec.approval.is_some();
+        let status = job.promotion.status.clone().unwrap_or_default();
+        let approved = job.promotion.spec.approval_now(&status).is_some();
         assert!(approved || !self.is_manual(), "P7: {name} is delivered without an approval");
     }
 
@@ -150,6 +155,11 @@ impl ControllerSimulation {
                 "P9: {name} does not name its commit: {status:?}"
             );
             assert!(!has_commit || was_made, "P9: {name} names a commit that was not made");
+            assert!(
+                phase == Phase::Rejected || was_made || !is_rejected(&self.rejections, object),
+                "P7: the rejection of {name} is lost: {:?} {status:?}",
+                object.spec
+            );
             // The commit may be that of a record of this name that was deleted.
             let is_own = self.delivered.contains(&(object.uid(), status.round));
             let needs_approval = self.is_manual() && has_commit && is_own;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde_json::value::RawValue;
+use sluice_api::promotion::{Phase, PromotionStatus};
 use sluice_api::{Pipeline, Promotion};
 use sluice_delivery::FencingToken;
 
@@ -89,6 +90,18 @@ pub struct StatusWrite {
     pub fencing_token: FencingToken,
 }
 
+impl StatusWrite {
+    /// Whether the write would begin another try of a promotion whose stored try a person has rejected in the meantime. The
+    /// rejection would not count for that try, and would be lost if this process ends before its watch reports it.
+    pub fn is_overruled(&self, stored: &StoredObject) -> bool {
+        let StoredObject::Promotion(promotion) = stored else { return false };
+        let before = promotion.status.clone().unwrap_or_default();
+        let is_rejected = promotion.spec.rejection_now(&before).is_some() && before.phase != Phase::Rejected;
+        let after = serde_json::from_str::<PromotionStatus>(self.status.get());
+        is_rejected && after.is_ok_and(|after| after.retries > before.retries)
+    }
+}
+
 /// An object as it is stored.
 #[allow(clippy::large_enum_variant, reason = "most of them are Promotions, and they are moved, not kept")]
 #[derive(Clone, Debug)]
@@ -106,7 +119,7 @@ pub enum WriteOutcome {
     Stored(u64),
     /// The object does not exist any more.
     Gone,
-    /// Someone else has written the status since the version that it was composed for.
+    /// Someone else has written the status since the version that it was composed for, or has overruled it.
     Conflict(Box<StoredObject>),
     /// It was not sent: its fencing token was revoked.
     Withheld,

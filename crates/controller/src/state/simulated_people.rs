@@ -1,0 +1,94 @@
+//! What people change in a simulation, as the rules of the CRDs allow.
+
+use std::collections::BTreeMap;
+
+use kube::ResourceExt;
+use serde_json::json;
+use sluice_api::promotion::{Approval, Phase, Promotion, Rejection};
+
+use super::simulated_server::HubEvent;
+use super::simulation::ControllerSimulation;
+
+impl ControllerSimulation {
+    pub(super) fn suspend(&mut self, suspend: bool) {
+        let Some(mut pipeline) = self.server.pipeline.clone() else { return };
+        if pipeline.spec.suspend != suspend {
+            pipeline.spec.suspend = suspend;
+            pipeline.metadata.generation = pipeline.metadata.generation.map(|generation| generation + 1);
+            self.server.store_pipeline(pipeline);
+        }
+    }
+
+    /// Changes a promotion as a person.
+    fn edit(&mut self, index: usize, edit: impl FnOnce(&mut Promotion)) {
+        let Some(name) = self.server.nth(index) else { return };
+        let mut object = self.server.promotions[&name].clone();
+        edit(&mut object);
+        self.server.store_promotion(object);
+    }
+
+    pub(super) fn approve(&mut self, index: usize) {
+        self.edit(index, |object| {
+            let revision = object.spec.revision.clone();
+            let retries = object.status.as_ref().map_or(0, |status| status.retries);
+            if object.spec.approval.as_ref().is_none_or(|before| before.retries < retries) {
+                object.spec.approval = Some(Approval { by: "ann".into(), revision, retries, at: None });
+            }
+        });
+    }
+
+    /// Rejects the current try, if the API server accepts that: it is given once for each try, and not after the delivery.
+    pub(super) fn reject(&mut self, index: usize) {
+        let mut accepted = None;
+        self.edit(index, |object| {
+            let status = object.status.clone().unwrap_or_default();
+            let (revision, retries) = (object.spec.revision.clone(), status.retries);
+            let is_over = matches!(
+                status.phase,
+                Phase::Delivered | Phase::Succeeded | Phase::Rejected | Phase::Superseded | Phase::Cancelled
+            );
+            if !is_over && object.spec.rejection.as_ref().is_none_or(|before| before.retries < retries) {
+                let by = "bob".into();
+                object.spec.rejection = Some(Rejection { by, revision, retries, reason: "no".into() });
+                accepted = Some((object.uid(), object.spec.retry.clone()));
+            }
+        });
+        self.rejections.extend(accepted);
+    }
+
+    /// Requests another try.
+    pub(super) fn retry(&mut self, index: usize) {
+        let token = self.elapsed.to_string();
+        self.edit(index, |object| object.spec.retry = Some(token));
+    }
+
+    pub(super) fn delete(&mut self, index: usize) {
+        let Some(object) = self.server.nth(index).and_then(|name| self.server.promotions.remove(&name))
+        else {
+            return;
+        };
+        self.server.version += 1;
+        self.server.log.push(HubEvent::Deleted(object));
+    }
+
+    /// The owner moves the target of prod to another cluster, which has the same namespace and HelmRelease.
+    pub(super) fn move_prod(&mut self, is_remote: bool) {
+        let Some(mut pipeline) = self.server.pipeline.clone() else { return };
+        let cluster = json!({"kind": "GitopsCluster", "name": "eu"});
+        let cluster = is_remote.then(|| serde_json::from_value(cluster).unwrap());
+        let target = &mut pipeline.spec.environments[2].targets[0];
+        if target.cluster_ref.is_some() != is_remote {
+            target.cluster_ref = cluster;
+            pipeline.metadata.generation = pipeline.metadata.generation.map(|generation| generation + 1);
+            self.server.store_pipeline(pipeline);
+        }
+    }
+}
+
+/// Whether a rejection that the API server accepted is in this version of a promotion, and no later request for another try.
+pub(super) fn is_rejected(
+    rejections: &BTreeMap<Option<String>, Option<String>>,
+    promotion: &Promotion,
+) -> bool {
+    promotion.spec.rejection.is_some() && rejections.get(&promotion.uid()) == Some(&promotion.spec.retry)
+}
