@@ -134,12 +134,26 @@ where
     }
     let mut list = List { items: Vec::new(), unreadable: Vec::new() };
     for text in serde_json::from_str::<Texts<'_>>(text)?.items {
-        match read(text.get()) {
-            Ok(Lenient { object, .. }) => list.items.push(object),
-            Err(error) => list.unreadable.push(unreadable(text.get(), &error)?),
+        match read_item(text.get())? {
+            Ok(object) => list.items.push(object),
+            Err(object) => list.unreadable.push(object),
         }
     }
     Ok(list)
+}
+
+/// Reads the JSON of an object of a list.
+///
+/// # Errors
+/// When the text is no object with metadata.
+pub fn read_item<K>(text: &str) -> serde_json::Result<Result<K, Unreadable<K::Spec>>>
+where
+    K: DeserializeOwned + HasSpec<Spec: DeserializeOwned>,
+{
+    match read(text) {
+        Ok(Lenient { object, .. }) => Ok(Ok(object)),
+        Err(error) => unreadable(text, &error).map(Err),
+    }
 }
 
 fn unreadable<S: DeserializeOwned>(

@@ -18,6 +18,7 @@ pub mod forge_proof;
 pub mod hmac_keys;
 mod metrics;
 pub mod promotion;
+mod promotion_list;
 pub mod proxies;
 pub mod queue;
 pub mod rate;

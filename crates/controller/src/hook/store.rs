@@ -10,25 +10,27 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use jiff::Timestamp;
-use kube::api::{Api, ListParams, PartialObjectMeta, Patch, PatchParams};
+use kube::api::{Api, PartialObjectMeta, Patch, PatchParams};
 use kube::core::NamespaceResourceScope;
 use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use sluice_api::lenient::{self, Lenient, List, Unreadable};
 use sluice_api::{Pipeline, Promotion, PromotionSpec};
+use sluice_delivery::FairQueue;
 use tokio::time::Instant;
 
 use super::approval_request as approval;
 use super::event::ReceivedEvent;
 use super::hmac_keys::{CALL_TIMEOUT, Unavailable};
+use super::promotion_list::{self, PromotionsInto};
 use super::report;
 use super::status_change::StatusChange;
 use super::trigger_request::{self as trigger, TriggerRequest};
 use crate::act::schedule::MIN_POLL_PAUSE;
 use crate::key::PipelineKey;
 use crate::record;
-use crate::record::promotion::{self, PIPELINE_LABEL};
+use crate::state::unread_metadata::without_unread;
 use crate::watch::read_error::api_error_message;
 
 /// The field manager of the fields that the hook server writes. The controller's loop has another one.
@@ -38,6 +40,8 @@ const MAX_WRITE_ATTEMPTS: usize = 8;
 /// How many promotions of one call are created at a time. An environment may have 128 targets, and one call has
 /// [`CALL_TIMEOUT`] for all of them.
 const MAX_CREATES_PER_CALL: usize = 16;
+/// How many objects and lists are read at a time. An object has up to 1.5 MB, whose owner chooses what is in it.
+const MAX_READS: usize = 16;
 
 /// The outcome of a [`StatusChange`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,6 +128,8 @@ pub enum ApprovalOutcome {
 pub struct Store {
     client: Client,
     forge_calls: ForgeCalls,
+    /// Reads of objects wait here, fair by namespace.
+    reads: Arc<FairQueue>,
 }
 
 /// The pipelines with recent calls of a forge. Forges send many calls at a time, one for each check of each
@@ -143,7 +149,7 @@ struct ForgeCallState {
 impl Store {
     /// A store that writes with this client.
     pub fn new(client: Client) -> Self {
-        Self { client, forge_calls: ForgeCalls::default() }
+        Self { client, forge_calls: ForgeCalls::default(), reads: FairQueue::new(MAX_READS) }
     }
 
     /// Stores the reports of an event about targets with `observe: Push`, if it is newer than the stored ones.
@@ -161,7 +167,7 @@ impl Store {
             Some(part) => StatusChange::Unreadable(part.into()),
             None => report::status_change(&read.object, environment, event, now),
         };
-        change_status(&self.client, &pipeline.namespace, &pipeline.name, change).await
+        change_status(&self.client, &self.reads, pipeline, change).await
     }
 
     /// Records the time of a forge's call. The controller then checks the pipeline's change requests.
@@ -170,12 +176,12 @@ impl Store {
     /// When the time cannot be recorded now.
     pub async fn record_forge_call(&self, pipeline: &PipelineKey) -> Result<ChangeOutcome, Unavailable> {
         write_with_others(&self.forge_calls, pipeline, || {
-            let (client, pipeline) = (self.client.clone(), pipeline.clone());
+            let (client, reads, pipeline) = (self.client.clone(), self.reads.clone(), pipeline.clone());
             async move {
                 // In milliseconds, so that a second call in the same second is a change too.
                 let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string();
                 let change = |_: &Lenient<Pipeline>| StatusChange::Write(json!({"forgeCalled": now}));
-                change_status(&client, &pipeline.namespace, &pipeline.name, change).await
+                change_status(&client, &reads, &pipeline, change).await
             }
         })
         .await
@@ -192,7 +198,8 @@ impl Store {
         change: impl Fn(&Promotion) -> StatusChange,
     ) -> Result<ChangeOutcome, Unavailable> {
         let change = |read: &Lenient<Promotion>| change(&read.object);
-        change_status(&self.client, namespace, promotion, change).await
+        let named = PipelineKey { namespace: namespace.into(), name: promotion.into() };
+        change_status(&self.client, &self.reads, &named, change).await
     }
 
     /// Records an approval by key in every promotion that the request approves.
@@ -205,10 +212,12 @@ impl Store {
         request: &approval::ApprovalRequest,
         signature: approval::ApprovalSignature<'_>,
     ) -> Result<ApprovalOutcome, Unavailable> {
-        let params = pipeline_selector(&pipeline.name);
-        let listing = lenient::list::<Promotion>(&self.client, Some(&pipeline.namespace), &params);
+        let listing = async {
+            let _slot = self.reads.acquire(&pipeline.to_string()).await;
+            promotion_list::read(&self.client, pipeline, &request.environment).await
+        };
         let listed = match tokio::time::timeout(CALL_TIMEOUT, listing).await {
-            Ok(listed) => listed.map_err(StoreError::from),
+            Ok(listed) => listed.map(|into| into.list).map_err(StoreError::from),
             Err(_) => return Err(Unavailable::RetryLater),
         };
         // An unreadable promotion may be the one that the same body approved before. Then the request fails, because a
@@ -228,7 +237,8 @@ impl Store {
         for promotion in &approved {
             let change =
                 |read: &Lenient<Promotion>| approval::status_change(&read.object, request, signature);
-            match change_status(&self.client, &pipeline.namespace, &promotion.name_any(), change).await? {
+            let named = PipelineKey { namespace: pipeline.namespace.clone(), name: promotion.name_any() };
+            match change_status(&self.client, &self.reads, &named, change).await? {
                 ChangeOutcome::Written => new = true,
                 ChangeOutcome::Unchanged => {}
                 ChangeOutcome::Gone => {
@@ -268,6 +278,7 @@ impl Store {
         key: &PipelineKey,
         request: &TriggerRequest,
     ) -> Result<Option<TriggerOutcome>, StoreError> {
+        let slot = self.reads.acquire(&key.to_string()).await;
         let Some(Lenient { object: pipeline, .. }) = read(&self.client, &key.namespace, &key.name).await?
         else {
             return Ok(Some(TriggerOutcome::PipelineGone));
@@ -277,7 +288,9 @@ impl Store {
             Ok(revision) => revision,
             Err(why) => return Ok(Some(TriggerOutcome::Invalid(why))),
         };
-        let list = lenient::list(&self.client, Some(&key.namespace), &pipeline_selector(&key.name)).await?;
+        let first = pipeline.spec.environments.first().map_or("", |first| &first.name);
+        let PromotionsInto { list, bytes } = promotion_list::read(&self.client, key, first).await?;
+        drop(slot);
         let known = KnownPromotions::new(list)?;
         let all = &known.all;
         let records = trigger::records(&pipeline, &request.idempotency_key, &revision, all, Timestamp::now());
@@ -300,7 +313,7 @@ impl Store {
         let mut recorded = known.readable(records.iter().filter_map(stored).collect())?;
         let missing: Vec<Promotion> =
             records.iter().filter(|record| stored(record).is_none()).cloned().collect();
-        if let Some(why) = trigger::too_many(all, missing.len(), &revision) {
+        if let Some(why) = trigger::too_many(bytes, missing.len(), &revision) {
             return Ok(Some(TriggerOutcome::Invalid(why)));
         }
         let creations: Vec<_> = missing
@@ -391,10 +404,11 @@ async fn read<K>(client: &Client, namespace: &str, name: &str) -> Result<Option<
 where
     K: Resource<DynamicType = ()> + DeserializeOwned,
 {
-    lenient::get(client, namespace, name).await.map_err(|error| match error {
+    let read = lenient::get::<K>(client, namespace, name).await.map_err(|error| match error {
         kube::Error::SerdeError(why) => StoreError::unreadable::<K>(namespace, name, &why.to_string()),
         error => StoreError::Server(error),
-    })
+    })?;
+    Ok(read.map(|Lenient { object, left_out }| Lenient { object: without_unread(object), left_out }))
 }
 
 /// Records a forge's call with the pipeline's next write, which starts when the pause after the last write is over.
@@ -437,17 +451,20 @@ where
 /// another write was faster.
 async fn change_status<K>(
     client: &Client,
-    namespace: &str,
-    name: &str,
+    reads: &Arc<FairQueue>,
+    named: &PipelineKey,
     change: impl Fn(&Lenient<K>) -> StatusChange,
 ) -> Result<ChangeOutcome, Unavailable>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned,
 {
+    let PipelineKey { namespace, name } = named;
     // Only metadata is parsed from the answer to the write, because the object may have unreadable parts.
     let api: Api<PartialObjectMeta<K>> = Api::namespaced(client.clone(), namespace);
     let attempts = async {
         for _ in 0..MAX_WRITE_ATTEMPTS {
+            // Also held during the write: its answer is the whole object.
+            let _slot = reads.acquire(&named.to_string()).await;
             let Some(stored) = read::<K>(client, namespace, name).await? else {
                 return Ok(Some(ChangeOutcome::Gone));
             };
@@ -482,12 +499,6 @@ where
         }
         Ok(Ok(None)) | Err(_) => Err(Unavailable::RetryLater),
     }
-}
-
-/// Selects the promotions of a pipeline. The list may also contain promotions of another pipeline, if the names of both
-/// are shortened to the same label.
-fn pipeline_selector(name: &str) -> ListParams {
-    ListParams::default().labels(&format!("{PIPELINE_LABEL}={}", promotion::label(name)))
 }
 
 #[cfg(test)]

@@ -191,12 +191,10 @@ pub fn requested_revision(shape: &BTreeSet<FacetKey>, request: &TriggerRequest) 
     }
 }
 
-/// Returns why the missing ones of these promotions must not be added to `all` promotions of the pipeline; `None` if they
-/// may.
-pub fn too_many(all: &[Promotion], missing: usize, revision: &Revision) -> Option<String> {
-    let texts =
-        |p: &Promotion| p.spec.facets.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
-    let bytes = all.iter().map(texts).sum::<usize>() + missing * revision.text_len();
+/// Returns why this number of promotions must not be added to those of the pipeline, whose revisions have `bytes`; `None`
+/// if they may.
+pub fn too_many(bytes: usize, missing: usize, revision: &Revision) -> Option<String> {
+    let bytes = bytes + missing * revision.text_len();
     (bytes > MAX_BYTES_OF_PROMOTIONS).then(|| {
         "the promotions of this pipeline have more revisions than Sluice keeps: wait until earlier ones have ended, name \
          fewer objects, or split the pipeline"

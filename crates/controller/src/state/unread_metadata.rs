@@ -2,6 +2,7 @@
 //! cached objects, and not that of a list.
 
 use kube::Resource;
+use kube::api::ObjectMeta;
 
 use crate::record::promotion::{ENVIRONMENT_LABEL, PIPELINE_LABEL};
 
@@ -13,7 +14,12 @@ const MAX_OWNER_BYTES: usize = 1 << 10;
 /// finalizers and owners with 1.5 MB, which take several times as much in memory. `kubectl apply` keeps a copy of the object
 /// in an annotation.
 pub(crate) fn without_unread<K: Resource>(mut object: K) -> K {
-    let metadata = object.meta_mut();
+    remove_unread(object.meta_mut());
+    object
+}
+
+/// Removes what Sluice does not read from the metadata of an object.
+pub(crate) fn remove_unread(metadata: &mut ObjectMeta) {
     metadata.annotations = None;
     metadata.finalizers = None;
     metadata.managed_fields = None;
@@ -24,13 +30,11 @@ pub(crate) fn without_unread<K: Resource>(mut object: K) -> K {
         owners.truncate(MAX_OWNERS);
         owners.shrink_to_fit();
     }
-    object
 }
 
 #[cfg(test)]
 mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-    use kube::api::ObjectMeta;
     use serde_json::json;
     use sluice_api::{Pipeline, Promotion};
 

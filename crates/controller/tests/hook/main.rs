@@ -11,6 +11,7 @@ mod conditions;
 mod events;
 mod keys;
 mod limits;
+mod memory;
 mod push;
 mod reports;
 mod rights;

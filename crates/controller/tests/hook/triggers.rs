@@ -13,7 +13,7 @@ use axum::{Json, Router};
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 use sluice_api::Pipeline;
-use sluice_api::promotion::{Phase, Promotion, PromotionSpec};
+use sluice_api::promotion::{Phase, Promotion};
 use sluice_controller::hook::secret_names::trigger_secret;
 use sluice_controller::hook::trigger_request::{
     TriggerRequest, check, check_names_pipeline, requested_revision, revision_shape, too_many,
@@ -74,10 +74,9 @@ fn long_revisions_and_too_many_of_them_are_refused() {
 
     let facets: BTreeMap<String, String> = serde_json::from_value(members(100)).unwrap();
     let revision = Revision::from_strings(&facets).unwrap();
-    let spec = PromotionSpec { facets, ..PromotionSpec::default() };
-    let all = |count: usize| vec![Promotion::new("p", spec.clone()); count];
-    assert_eq!(too_many(&all(500), 128, &revision), None);
-    let why = too_many(&all(700), 128, &revision).unwrap();
+    let one = facets.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
+    assert_eq!(too_many(500 * one, 128, &revision), None);
+    let why = too_many(700 * one, 128, &revision).unwrap();
     assert!(why.contains("wait until earlier ones have ended"), "{why}");
 }
 
@@ -338,7 +337,7 @@ fn api_that_creates_together(pipeline: &Pipeline, together: usize, counts: &Arc<
     let json = |body: Value| get(move || async move { Json(body.clone()) });
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "dev", "namespace": "apps"},
         "data": {"trigger-key": "a2V5"}});
-    let none = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "PromotionList", "metadata": {}, "items": []});
+    let none = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "PromotionList", "metadata": {"resourceVersion": "7"}, "items": []});
     let (barrier, counts) = (Arc::new(Barrier::new(together)), counts.clone());
     let create = move |Json(promotion): Json<Value>| async move {
         counts.created.fetch_add(1, Ordering::Relaxed);
