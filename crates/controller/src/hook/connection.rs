@@ -55,7 +55,7 @@ async fn serve_all(
     most: usize,
     hook: Arc<HookServer>,
 ) {
-    let (total, per_peer) = (Arc::new(Semaphore::new(most)), Slots::for_each(most.div_ceil(PEER_SHARE)));
+    let (total, per_peer) = (Arc::new(Semaphore::new(most)), Slots::new(most, most.div_ceil(PEER_SHARE)));
     let acceptor = certificate.clone().map(acceptor);
     let reloads = async {
         match &certificate {

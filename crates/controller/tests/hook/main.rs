@@ -8,6 +8,7 @@ mod approvals;
 mod bodies;
 mod callbacks;
 mod conditions;
+mod connections;
 mod events;
 mod keys;
 mod limits;
