@@ -5,14 +5,17 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::hmac_keys::{CALL_TIMEOUT, Unavailable};
+use super::hmac_keys::Unavailable;
 use crate::key::PipelineKey;
 
 /// How many calls for a pipeline may wait or write.
 pub const MAX_CALLS_PER_PIPELINE: usize = 128;
+/// How long a call waits for its turn. Its other requests take at most 6 s, and Flux gives a call 15 s.
+const MAX_WAIT: Duration = Duration::from_secs(8);
 /// How many calls for the pipelines of a namespace may write at a time, in the order in which they arrive.
 pub const MAX_WRITES_PER_NAMESPACE: usize = 4;
 
@@ -48,7 +51,7 @@ impl WriteQueue {
             let namespace = namespace.acquire_owned().await.map_err(|_| Unavailable::RetryLater)?;
             Ok(WritePermit { _namespace: namespace, _pipeline: pipeline })
         };
-        tokio::time::timeout(CALL_TIMEOUT, waits).await.unwrap_or(Err(Unavailable::RetryLater))
+        tokio::time::timeout(MAX_WAIT, waits).await.unwrap_or(Err(Unavailable::RetryLater))
     }
 }
 
@@ -78,8 +81,6 @@ impl<K: Eq + Hash> KeyedSemaphores<K> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn key(namespace: &str, name: &str) -> PipelineKey {
@@ -114,6 +115,20 @@ mod tests {
         }
         assert_eq!(permitted, MAX_CALLS_PER_PIPELINE - 1, "a waiting call did not get a permit");
         assert!(queue.acquire(&greedy).await.is_ok(), "the queue is empty, but a call gets no permit");
+    }
+
+    /// Such as ten calls of `/trigger`, each of which lists many promotions.
+    #[tokio::test(start_paused = true)]
+    async fn ten_calls_at_the_same_time_get_their_turn() {
+        let queue = WriteQueue::default();
+        let calls = (0..10).map(async |_| {
+            let permit = queue.acquire(&key("a", "one")).await?;
+            tokio::time::sleep(Duration::from_millis(750)).await;
+            drop(permit);
+            Ok::<_, Unavailable>(())
+        });
+        let ended = futures::future::join_all(calls).await;
+        assert!(ended.iter().all(Result::is_ok), "{ended:?}");
     }
 
     #[tokio::test(start_paused = true)]
