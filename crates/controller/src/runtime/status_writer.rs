@@ -84,7 +84,13 @@ where
     // an applied status.
     if write.version == 0 && write.uid.is_some() {
         match within(API_CALL_TIMEOUT, get::<K>(&client, namespace, name)).await {
-            Ok(Some(stored)) if write.uid == stored.meta().uid => write.version = version_of(stored.meta()),
+            Ok(Some(stored)) if write.uid == stored.meta().uid => {
+                write.version = version_of(stored.meta());
+                let stored = stored_object(stored);
+                if write.is_overruled(&stored) {
+                    return WriteOutcome::Conflict(Box::new(stored));
+                }
+            }
             Ok(_) => return WriteOutcome::Gone,
             Err(error) => return WriteOutcome::Failed(error),
         }

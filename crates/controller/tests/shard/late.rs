@@ -143,3 +143,32 @@ async fn a_late_status_does_not_land_on_an_object_that_was_created_again() -> Re
     ensure!(matches!(outcome, WriteOutcome::Stored(_)), "{outcome:?}");
     Ok(())
 }
+
+#[tokio::test]
+async fn the_next_try_is_not_stored_over_a_rejection_of_the_stored_one() -> Result<()> {
+    let plane = ControlPlane::start().await?;
+    let cluster = plane.cluster("overruled").await?;
+    cluster.install_sluice_crds().await?;
+    let client = cluster.client().await?;
+    let api = promotion(&client).await?;
+    let before = api.get("podinfo-1").await?;
+    let rejected = json!({"spec": {"rejection": {"by": "admin", "revision": "1.1.0", "reason": "bad"}}});
+    api.patch("podinfo-1", &PatchParams::default(), &Patch::Merge(&rejected)).await?;
+    let mut writer = Writer::new(client);
+    let next = PromotionStatus { retries: 1, ..status(Phase::Pending, "another try") };
+    // With and without the version from before the rejection.
+    for version in [0, before.resource_version().context("a version")?.parse()?] {
+        let basis = Basis { version, status: None, uid: before.uid() };
+        let outcome =
+            writer.write(&owner(), serialize_status(&next)?, basis, FencingToken::default()).await?;
+        let WriteOutcome::Conflict(found) = outcome else { anyhow::bail!("at {version}: {outcome:?}") };
+        let StoredObject::Promotion(found) = *found else { anyhow::bail!("{found:?}") };
+        ensure!(found.spec.rejection.is_some() && found.status.is_none(), "{found:?}");
+    }
+    // The end of the rejected try is stored.
+    let end = status(Phase::Rejected, "rejected by admin");
+    let basis = Basis { version: 0, status: None, uid: before.uid() };
+    let outcome = writer.write(&owner(), serialize_status(&end)?, basis, FencingToken::default()).await?;
+    ensure!(matches!(outcome, WriteOutcome::Stored(_)), "{outcome:?}");
+    Ok(())
+}
