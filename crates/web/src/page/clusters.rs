@@ -30,7 +30,7 @@ pub(super) async fn page<H: Hub>(api: &Api<H>, caller: &Caller) -> Result<Page, 
         } @else {
             p.quiet { (rows.len()) " clusters" @if lost > 0 { ", " (lost) " cannot be read" } }
             table {
-                thead { tr { th scope="col" { "Cluster" } th scope="col" { "State" } th scope="col" { "Objects" } th scope="col" { "Why" } } }
+                thead { tr { th scope="col" { "Cluster" } th scope="col" { "State" } th.number scope="col" { "Objects" } th scope="col" { "Why" } } }
                 tbody {
                     @for row in &rows {
                         tr {

@@ -198,8 +198,10 @@ pub(super) fn graph(pipeline: &Pipeline, screen: &PipelineScreen) -> Markup {
                     .filter(|line| line.environment.split('/').next() == Some(environment.name.as_str())).collect();
                 section.card id={ "env-" (environment.name) } {
                     header {
-                        h2 { (environment.name) }
-                        @if !environment.after.is_empty() { p.small.quieter { "after " (environment.after.join(", ")) } }
+                        div.headed {
+                            h2 { (environment.name) }
+                            @if !environment.after.is_empty() { p.small.quieter { "after " (environment.after.join(", ")) } }
+                        }
                         @for line in &lines { (stage(line, screen, lines.len() > 1)) }
                     }
                     (targets(&environment.targets))
@@ -213,15 +215,15 @@ fn stage(line: &EnvironmentLine, screen: &PipelineScreen, is_target: bool) -> Ma
     html! {
         @if is_target { p.small { (line.environment) } }
         div.big.behind[is_behind(line, screen)] { (runs(line)) }
-        @if let Some((incoming, phase)) = &line.incoming {
-            @if line.runs.as_ref() != Some(incoming) {
-                p.incoming.(edge(line, screen.suspended)) { "→ " (words::revision(incoming)) " " (phase.to_string().to_lowercase()) }
-            }
-        }
         p.small {
             (badge(Shape::of_health(line.health), &line.health.to_string()))
             @if let Some(since) = line.since { " " span.quieter { (words::time(since)) } }
             @if line.ready.1 > 1 { span.quieter { " · " (line.ready.0) " of " (line.ready.1) " targets" } }
+        }
+        @if let Some((incoming, phase)) = &line.incoming {
+            @if line.runs.as_ref() != Some(incoming) {
+                p.incoming.(edge(line, screen.suspended)) { "→ " (words::revision(incoming)) " " (phase.to_string().to_lowercase()) }
+            }
         }
     }
 }
