@@ -6,6 +6,7 @@ mod by_namespace;
 mod fake_api_server;
 mod hostile;
 mod hostile_tenant;
+mod hub_kinds;
 mod owned;
 mod running_session;
 mod wrong_answers;

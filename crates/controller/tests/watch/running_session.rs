@@ -27,11 +27,22 @@ pub struct RunningSession {
 impl RunningSession {
     /// Starts a session with the cluster `fleet/<name>`, for targets in the namespace `apps`.
     pub fn start(client: Client, name: &str, observe: ObserveScope, memory: Arc<ObservedMemory>) -> Self {
+        let key = ClusterKey::Remote { namespace: "fleet".into(), name: name.into() };
+        Self::start_with(client, key, observe, memory)
+    }
+
+    /// Starts a session with this cluster, for targets in the namespace `apps`.
+    pub fn start_with(
+        client: Client,
+        key: ClusterKey,
+        observe: ObserveScope,
+        memory: Arc<ObservedMemory>,
+    ) -> Self {
         let (namespaces, receiver) = watch::channel(BTreeSet::from(["apps".to_string()]));
         let (queue, owned_reads) = (Arc::new(EventQueue::default()), Arc::new(OwnedReads::default()));
         let session = ClusterSession {
             observe,
-            key: ClusterKey::Remote { namespace: "fleet".into(), name: name.into() },
+            key,
             hub: client,
             kubeconfig: KubeconfigSource::Local,
             allow_exec: false,
