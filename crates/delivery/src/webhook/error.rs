@@ -98,3 +98,45 @@ impl WebhookError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a call that failed so was sent. A new error needs an answer here.
+    fn was_sent(error: &WebhookError) -> bool {
+        match error {
+            WebhookError::Refused { .. }
+            | WebhookError::Unavailable { .. }
+            | WebhookError::RateLimited { .. }
+            | WebhookError::Redirected { .. }
+            | WebhookError::Unreachable { .. }
+            | WebhookError::Timeout { .. } => true,
+            WebhookError::InvalidAddress { .. }
+            | WebhookError::Unencrypted { .. }
+            | WebhookError::NotPublic { .. }
+            | WebhookError::BadSecret { .. }
+            | WebhookError::Certificate { .. } => false,
+        }
+    }
+
+    #[test]
+    fn the_reason_of_an_error_says_whether_its_call_may_have_arrived() {
+        let (to, says) = (|| "https://ci.example.com".to_string(), || "no".to_string());
+        for error in [
+            WebhookError::InvalidAddress { place: "spec.promotion.strategy.webhook.url" },
+            WebhookError::Unencrypted { to: to() },
+            WebhookError::NotPublic { to: to() },
+            WebhookError::BadSecret { what: says() },
+            WebhookError::Refused { to: to(), status: 404, says: says() },
+            WebhookError::Unavailable { to: to(), status: 503, says: says() },
+            WebhookError::RateLimited { to: to(), until: Timestamp::UNIX_EPOCH },
+            WebhookError::Redirected { to: to(), status: 301 },
+            WebhookError::Unreachable { to: to(), says: says() },
+            WebhookError::Timeout { to: to(), after: Duration::from_secs(1) },
+            WebhookError::Certificate { to: to(), says: says() },
+        ] {
+            assert_eq!(may_have_arrived(error.reason()), was_sent(&error), "{error:?}");
+        }
+    }
+}
