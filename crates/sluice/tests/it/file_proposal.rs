@@ -129,6 +129,63 @@ fn who_may_write_a_pipeline_proposes_its_file_and_nobody_else() -> Result<()> {
     })
 }
 
+#[test]
+fn a_confirmed_edit_changes_the_pipeline_in_its_file_and_nothing_else() -> Result<()> {
+    run(async {
+        let fixture = ProposalFixture::new("edit").await?;
+        let ProposalFixture { place, repo, controller, .. } = &fixture;
+        let n = place.namespace.as_str();
+        let rules = json!([rule("pipelines", &["get", "update"]), rule("promotions", &["get"])]);
+        let editor = fixture.person("editor", rules).await?;
+        let strategy =
+            json!({"type": "gitea", "url": repo.url(), "baseBranch": "main", "secretRef": {"name": "forge"}});
+        let app = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "app"});
+        let pipeline = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
+            "metadata": {"name": "app", "namespace": n}, "spec": {"appRef": app,
+            "environments": [{"name": "dev", "targets": [{"namespace": n}]}, {"name": "prod", "targets": [{"namespace": "prod"}]}],
+            "promotion": {"strategy": {"pull-request": strategy}}}});
+        let (first, last) = ("# of another team\nkind: ConfigMap\n---\n", "\n---\nkind: Secret # kept\n");
+        repo.commit("main", "a pipeline", &[(FILE, &format!("{first}{pipeline}{last}"))])?;
+        place.apply(&pipeline.to_string()).await?;
+
+        let edit = format!("/pipelines/{n}/app/edit");
+        let form = eventually(SOON, || async {
+            let (status, form) = editor.get(&edit).await?;
+            ensure!(status == StatusCode::OK, "{form}");
+            Ok(form)
+        })
+        .await?;
+        let seen = hidden(&form, "seen").context("the form does not say what it shows")?;
+        let fields = format!(
+            "do=propose&namespace={n}&name=app&kind=HelmRelease&app=app&strategy=pull-request&forge=gitea&url={}\
+             &secret=forge&branch=main&e0.name=dev&e0.t0.namespace={n}&e1.name=live&e1.t0.namespace=prod&path={FILE}&seen={seen}",
+            repo.url()
+        );
+        let (status, page) = editor.post(&edit, &fields).await?;
+        ensure!(status == StatusCode::OK && page.contains("live"), "{status} {page}");
+        ensure!(!page.contains("of another team"), "the page shows other documents of the file");
+        let confirmed = hidden(&page, "confirmed").with_context(|| page.clone())?;
+        let confirmed = format!("{fields}&confirmed={confirmed}");
+        let (status, page) = editor.post(&edit, &confirmed).await?;
+        ensure!(
+            status == StatusCode::OK && page.contains("is open"),
+            "{status} {page} {}",
+            controller.tail()
+        );
+
+        let [pull] = &repo.pulls("all").await?[..] else { bail!("one change request") };
+        let file = repo.read(&pull.head.branch, FILE)?;
+        ensure!(file.starts_with(first) && file.ends_with(last), "{file}");
+        let edited = &file[first.len()..file.len() - last.len()];
+        ensure!(edited.contains("name: live") && !edited.contains("name: prod"), "{file}");
+        // What flux applies then is accepted as it is, and an edit of an earlier state does not count.
+        place.apply(edited).await?;
+        let (status, page) = editor.post(&edit, &confirmed).await?;
+        ensure!(status == StatusCode::CONFLICT, "{status} {page}");
+        Ok(())
+    })
+}
+
 /// The manifest of a HelmRelease, as people paste it. JSON is YAML, too.
 fn manifest(namespace: &str, name: &str) -> Value {
     json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
