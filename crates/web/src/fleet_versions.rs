@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::http::StatusCode;
 use sluice_core::fleet::index::Fleet;
@@ -11,6 +11,7 @@ use sluice_core::fleet::{ClusterKey, Kind, ObjectKey};
 use sluice_view::fleet::cluster_name;
 use sluice_view::fleet::versions::{RunningVersion, UnreadCluster, Versions, chart, images, mark_outliers};
 use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::time::Instant;
 
 use crate::problem::Problem;
 use crate::query::VersionsQuery;
@@ -19,7 +20,7 @@ use crate::visible::Visible;
 /// Why nothing is shown of a cluster that the controller has just connected to.
 const NOT_READ_YET: &str = "Sluice has not read it yet: wait a moment";
 /// How old rows may be that answer a request. Thousands of rows are not computed again for each request.
-const MAX_AGE: Duration = Duration::from_millis(500);
+pub(crate) const MAX_AGE: Duration = Duration::from_millis(500);
 /// How many sets of rows are kept, one for each view and each set of objects that callers may see.
 const MAX_KEPT: usize = 4;
 /// How many objects of a cluster are read at a time. The next event of the cluster waits meanwhile.

@@ -17,12 +17,15 @@ use super::view::View;
 
 use crate::answer::events;
 use crate::board::PACE;
+use crate::fleet_versions::MAX_AGE;
 use crate::hub::Hub;
 use crate::problem::Problem;
 use crate::state::Api;
 
-/// How often a page about clusters is looked at for changes.
-const FLEET_PACE: Duration = Duration::from_secs(2);
+/// The shortest pause between two looks at a page about clusters: any event of any cluster may have changed it.
+const FLEET_PACE: Duration = Duration::from_millis(700);
+/// The pause after a look that has failed.
+const FAILURE_PAUSE: Duration = Duration::from_secs(2);
 /// How often a page is looked at although nothing has changed: rights and sessions may have ended.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// How often the rights of the person are asked for while other objects change.
@@ -117,14 +120,14 @@ impl<H: Hub> LivePage<H> {
 
     /// Waits until the page may have changed.
     async fn pause(&self) {
-        if self.view.is_of_hub() {
-            // It is no error if nothing changes.
-            let _ = timeout(MAX_PAUSE, self.api.hub.changed_since(self.version)).await;
-            // A page that takes long to render is rendered less often.
-            sleep_until(self.looked + PACE.max(self.took * MAX_SHARE)).await;
-        } else {
-            sleep(FLEET_PACE.max(self.took * MAX_SHARE)).await;
-        }
+        let pace = if self.view.is_of_hub() { PACE } else { FLEET_PACE };
+        // It is no error if nothing changes.
+        let _ = timeout(MAX_PAUSE, self.api.hub.changed_since(self.version)).await;
+        // A page that takes long to render is rendered less often.
+        let next = self.looked + pace.max(self.took * MAX_SHARE);
+        // Rows from before the change may be kept, and nothing would wake the page again.
+        let are_current = if self.view.is_of_hub() { next } else { Instant::now() + MAX_AGE };
+        sleep_until(next.max(are_current)).await;
     }
 
     /// Looks at the page, and notes what has changed.
@@ -150,7 +153,7 @@ impl<H: Hub> LivePage<H> {
             Err(NoPerson::SignedOut) => return self.end("signed-out"),
             // The hub does not answer. What is shown stays, and the next look is later.
             Err(NoPerson::Refused(_)) => {
-                sleep(FLEET_PACE).await;
+                sleep(FAILURE_PAUSE).await;
                 return false;
             }
         };
@@ -161,7 +164,7 @@ impl<H: Hub> LivePage<H> {
             }
             Err(problem) if problem.status == StatusCode::NOT_FOUND.as_u16() => self.end("gone"),
             Err(_) => {
-                sleep(FLEET_PACE).await;
+                sleep(FAILURE_PAUSE).await;
                 false
             }
         }

@@ -23,6 +23,7 @@ use futures::StreamExt;
 use http_body_util::BodyExt;
 use serde_json::json;
 use sluice_core::fleet::index::Fleet;
+use sluice_core::fleet::{ClusterEvent, ClusterKey};
 use sluice_core::planned_change::{PlannedChange, PlannedValue};
 use sluice_core::value_check::is_unsafe;
 use sluice_web::{Api, ChangeError, ChangedKind, SeenObject, router};
@@ -468,6 +469,27 @@ async fn a_live_update_contains_only_the_part_that_changed() {
         !event(&mut live).await.contains("apps/podinfo"),
         "live updates show what the person may not see"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_a_cluster_is_shown_within_a_second_on_each_page_about_clusters() {
+    let trace = "/trace?cluster=fleet/eu%26kind=HelmRelease%26namespace=apps%26name=podinfo";
+    for path in ["/clusters", "/charts", "/images", trace, "/pipelines/apps/podinfo/triggers"] {
+        let (mut index, world) = (fleet::index(), World::new(every_state()));
+        let admin = Browser::over(index.fleet(), &world, true, "admin").await;
+        let mut live = admin.live(path).await;
+        assert!(event(&mut live).await.contains("event: main"), "{path}");
+        let begun = tokio::time::Instant::now();
+        // The targets of the pipeline are in the namespace podinfo of the hub.
+        for (cluster, namespace) in [(ClusterKey::Local, "podinfo"), (fleet::remote("eu"), "apps")] {
+            fleet::observe(&mut index, &cluster, &fleet::release(namespace, "podinfo", "6.8.0"));
+        }
+        index.apply(&fleet::remote("us"), ClusterEvent::Lost("it refuses the connection".into()));
+        world.note_change();
+        let changed = event(&mut live).await;
+        assert!(changed.starts_with("event: "), "{path}: {changed}");
+        assert!(begun.elapsed() < Duration::from_secs(1), "{path}: {:?}", begun.elapsed());
+    }
 }
 
 #[tokio::test]

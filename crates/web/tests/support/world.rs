@@ -46,6 +46,11 @@ impl World {
     /// The objects are others from now on.
     pub fn set(&self, snapshot: Snapshot) {
         *self.0.objects.lock().unwrap() = snapshot;
+        self.note_change();
+    }
+
+    /// Something has changed in a cluster.
+    pub fn note_change(&self) {
         self.0.version.send_modify(|version| *version += 1);
     }
 
