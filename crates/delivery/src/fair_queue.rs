@@ -76,14 +76,14 @@ impl<Q: Default> Turns<Q> {
 pub(crate) struct FairQueues(Mutex<HashMap<String, Weak<FairQueue>>>);
 
 impl FairQueues {
-    /// The queue of this name. Makes one with this number of slots if there is none.
-    pub(crate) fn of(&self, name: &str, slots: usize) -> Arc<FairQueue> {
+    /// The queue of this name. Makes one if there is none.
+    pub(crate) fn of(&self, name: &str, make: impl FnOnce() -> Arc<FairQueue>) -> Arc<FairQueue> {
         let mut queues = lock(&self.0);
         queues.retain(|_, queue| queue.strong_count() > 0);
         if let Some(queue) = queues.get(name).and_then(Weak::upgrade) {
             return queue;
         }
-        let queue = FairQueue::new(slots);
+        let queue = make();
         queues.insert(name.into(), Arc::downgrade(&queue));
         queue
     }
@@ -103,13 +103,14 @@ struct HeldSlot {
 impl FairQueue {
     /// A queue for this number of slots.
     pub fn new(slots: usize) -> Arc<Self> {
+        let reserved = slots / SLOTS_PER_RESERVED;
+        Self::with_reserved(slots - reserved, reserved)
+    }
+
+    /// A queue for this number of slots, and a number of further slots for namespaces that hold none.
+    pub(crate) fn with_reserved(slots: usize, reserved: usize) -> Arc<Self> {
         let (held, waiting) = Default::default();
-        Arc::new(FairQueue(Mutex::new(QueueState {
-            free: slots,
-            reserved: slots / SLOTS_PER_RESERVED,
-            held,
-            waiting,
-        })))
+        Arc::new(FairQueue(Mutex::new(QueueState { free: slots + reserved, reserved, held, waiting })))
     }
 
     /// Waits for a slot, in the queue of a pipeline that is named `namespace/name`. A caller that stops
@@ -282,6 +283,20 @@ mod tests {
         // The slots of others count as reserved again.
         drop((quiet, third));
         assert!((&mut more).now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn as_many_namespaces_as_slots_are_reserved_leave_one_for_another() {
+        for first in 1..=6 {
+            let queue = FairQueue::with_reserved(6, 8);
+            let now = |pipeline: &str| queue.acquire(pipeline).now_or_never();
+            // The first one comes with a few calls, and then all of them with as many as they can get.
+            let early = (0..first).map(|_| "busy-0/app".to_string());
+            let all = (0..8).flat_map(|n| (0..20).map(move |_| format!("busy-{n}/app")));
+            let held: Vec<Slot> = early.chain(all).filter_map(|pipeline| now(&pipeline)).collect();
+            assert!(held.len() >= 8, "{}", held.len());
+            assert!(now("quiet/app").is_some(), "{first}");
+        }
     }
 
     #[tokio::test]

@@ -9,7 +9,7 @@ use crate::commit_message;
 use crate::credentials::{Credentials, GitHubApp};
 use crate::edit::FileEdits;
 use crate::error::{DeliveryError, DeliveryResult};
-use crate::fair_queue::{FairQueues, Slot};
+use crate::fair_queue::{FairQueue, FairQueues, Slot};
 use crate::forge::{AppTokens, Forge, ForgeConnection, ForgeShared, connect};
 use crate::forge_kind::ForgeKind;
 use crate::git::{CachePool, Git, GitError, LockedRepository, NewCommit, RepositoryAccess};
@@ -159,7 +159,8 @@ impl Resources {
     /// since that API may be slow: if both push, the later one starts again.
     pub(crate) async fn lock_branch(&self, order: &Order, url: &str, branch: &str) -> Slot {
         let [api, of_app] = order.api_urls().map(Option::unwrap_or_default);
-        self.branches.of(&format!("{url} {branch} {api} {of_app}"), 1).acquire(&order.owner()).await
+        let name = format!("{url} {branch} {api} {of_app}");
+        self.branches.of(&name, || FairQueue::new(1)).acquire(&order.owner()).await
     }
 }
 

@@ -56,6 +56,15 @@ const CONFIGURATION: [(&str, &str); 21] = [
 /// How long a local run may take: the longest one of a repository of 100,000 files takes 7 s on two busy cores.
 const LOCAL_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// How many more runs there may be at a time, each of a namespace that has no other. The runs of eight namespaces may all
+/// take until their timeout, and delay no run of another.
+const RESERVED_RUNS: usize = 8;
+
+/// A queue for this number of runs at a time if they are of several namespaces, and a quarter less if they are of one.
+fn queue_of_runs(processes: usize) -> Arc<FairQueue> {
+    FairQueue::with_reserved(processes - processes / 4, RESERVED_RUNS)
+}
+
 /// Runs git, a limited number at a time, for each pipeline in turn. Local runs share one limit. Runs that connect to a host
 /// share one limit for each host, so that a host that hangs delays no other. All runs share one memory budget.
 #[derive(Debug)]
@@ -200,7 +209,7 @@ impl Git {
         max_file_bytes: u64,
         allow_file: bool,
     ) -> Self {
-        let (local, limits) = (FairQueue::new(processes), ProcessLimits::new(max_file_bytes, timeout));
+        let (local, limits) = (queue_of_runs(processes), ProcessLimits::new(max_file_bytes, timeout));
         let (hosts, memory) = (FairQueues::default(), MemoryBudget::new());
         let edits = EditSlots::new();
         Git { local, hosts, processes, timeout, limits, memory, edits, home, allow_file }
@@ -263,7 +272,7 @@ impl Git {
         read: impl FnOnce(ChildStdout) -> F,
     ) -> GitResult<EndedRun<T>> {
         let queue = if call.remote {
-            self.hosts.of(&call.access.address.host, self.processes)
+            self.hosts.of(&call.access.address.host, || queue_of_runs(self.processes))
         } else {
             self.local.clone()
         };

@@ -239,3 +239,33 @@ async fn a_hanging_forge_delays_only_its_own_deliveries() {
     assert!(stuck.iter().all(|task| !task.is_finished()), "the lively one had to wait");
     stuck.iter().for_each(tokio::task::JoinHandle::abort);
 }
+
+/// As if one person had eight namespaces, with repositories at the host of another person.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hanging_repositories_of_eight_namespaces_delay_no_other_at_their_host() {
+    let forge = ChaosForge::start().unwrap();
+    let here = hosted(&forge, 1);
+    let there: Vec<HostedRepo> = (0..16).map(|n| named(&forge, &format!("evil-{n}"), 1)).collect();
+    let bench = bench();
+    forge.fault_proxy().set_plan(FaultPlan::Always(Fault::Silent));
+    let hanging = |(n, repository): (usize, &HostedRepo)| {
+        let order =
+            Order { namespace: format!("evil-{}", n % 8), ..of_application(0, committed(repository)) };
+        let delivery = bench.delivery.clone();
+        tokio::spawn(async move { delivery.deliver(&order).await })
+    };
+    let stuck: Vec<_> = there.iter().enumerate().map(hanging).collect();
+    sluice_testkit::eventually(Duration::from_secs(60), async || {
+        let calls = forge.fault_proxy().calls().len();
+        anyhow::ensure!(calls >= 8, "{calls} calls");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    forge.fault_proxy().set_plan(FaultPlan::Quiet);
+    let order = of_application(0, committed(&here));
+    let delivered = tokio::time::timeout(Duration::from_secs(30), bench.delivery.deliver(&order)).await;
+    assert!(matches!(delivered, Ok(Ok(Delivered::Committed { .. }))), "{delivered:?}");
+    assert!(stuck.iter().all(|task| !task.is_finished()));
+    stuck.iter().for_each(tokio::task::JoinHandle::abort);
+}
