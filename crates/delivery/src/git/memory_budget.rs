@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, getpgid, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::fair_queue::{FairQueue, Slot, namespace};
 use crate::lock::lock;
@@ -158,16 +158,22 @@ fn excess(mut runs: Vec<(i32, &Run, u64)>) -> Vec<i32> {
 }
 
 /// The memory of each of these process groups that is neither a file's nor shared, in KiB. Empty if there is no /proc
-/// (proc(5): `status`, `RssAnon`).
+/// (proc(5): `stat`, `pgrp`; `status`, `RssAnon`). The group is not asked of the kernel: for a process that ends at that
+/// moment the answer is 0, with which rustix panics in debug builds, and nothing would be measured any more.
 fn private_memory(groups: &HashSet<i32>) -> HashMap<i32, u64> {
     let mut taken = HashMap::new();
     if groups.is_empty() {
         return taken;
     }
     for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        // The group is asked of the kernel: reading `stat` of each process costs far more.
-        let group = process.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
-        let group = group.and_then(|pid| getpgid(Some(pid)).ok()).map(|group| group.as_raw_nonzero().get());
+        let stat = process
+            .file_name()
+            .to_str()
+            .filter(|name| name.parse::<u32>().is_ok())
+            .and_then(|name| std::fs::read_to_string(format!("/proc/{name}/stat")).ok());
+        // The name in parentheses may have spaces. After it come the state, the parent and the group.
+        let group =
+            stat.as_deref().and_then(|stat| stat.rsplit_once(") ")?.1.split(' ').nth(2)?.parse().ok());
         let Some(group) = group.filter(|group| groups.contains(group)) else { continue };
         let status = std::fs::read_to_string(process.path().join("status")).unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
