@@ -108,7 +108,7 @@ impl FairQueue {
     }
 
     /// A queue for this number of slots, and a number of further slots for namespaces that hold none.
-    pub(crate) fn with_reserved(slots: usize, reserved: usize) -> Arc<Self> {
+    pub fn with_reserved(slots: usize, reserved: usize) -> Arc<Self> {
         let (held, waiting) = Default::default();
         Arc::new(FairQueue(Mutex::new(QueueState { free: slots + reserved, reserved, held, waiting })))
     }

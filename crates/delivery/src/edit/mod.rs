@@ -3,6 +3,8 @@
 pub(crate) mod error;
 pub(crate) mod file;
 
+use std::sync::Arc;
+
 use sluice_core::Revision;
 use sluice_core::setters::{self, EditedFile, MarkerRequest, Plan, SetValue, UpdateError};
 
@@ -46,6 +48,16 @@ pub(crate) async fn is_set(
 pub(crate) async fn edit(
     order: &Order,
     repository: &mut LockedRepository<'_>,
+    at: (&str, &str),
+) -> DeliveryResult<FileEdits> {
+    let edited = edit_files(order, repository, at).await;
+    repository.release_large_slot();
+    edited
+}
+
+async fn edit_files(
+    order: &Order,
+    repository: &mut LockedRepository<'_>,
     (branch, commit): (&str, &str),
 ) -> DeliveryResult<FileEdits> {
     let url = repository.access.address.text.clone();
@@ -75,6 +87,7 @@ pub(crate) async fn edit(
             let slot = repository.edit_slot(EditSize::of_selection(paths.len(), plan.len())).await;
             let selected = computed(slot, move || of.select(&paths)).await.map_err(wrong)?;
             let wanted = WantedFiles::These(listing.only(&selected));
+            repository.release_large_slot();
             let (slot, (found, unread)) = read_in_slot(repository, &wanted, plan.len()).await?;
             let revision = order.revision.clone();
             match computed(slot, move || set_listed(&revision, &plan, found)).await {
@@ -118,10 +131,13 @@ async fn read_in_slot(
     repository: &mut LockedRepository<'_>,
     wanted: &WantedFiles<'_>,
     entries: usize,
-) -> GitResult<(Slot, FoundFiles)> {
+) -> GitResult<(Arc<Slot>, FoundFiles)> {
     let found = wanted.read(repository).await?;
     let size = EditSize::of_edit(found.0.iter().map(|file| file.bytes.len()).sum(), entries);
     let small = (size == EditSize::Small).then_some(found);
+    if small.is_some() {
+        repository.release_large_slot();
+    }
     let slot = repository.edit_slot(size).await;
     let found = match small {
         Some(found) => found,
@@ -132,7 +148,7 @@ async fn read_in_slot(
 
 /// Computes on a blocking thread: 16 MiB of YAML take seconds, and would stop other tasks for that time. The slot is released
 /// when the thread has ended, also if nobody waits any more.
-async fn computed<T: Send + 'static>(slot: Slot, compute: impl FnOnce() -> T + Send + 'static) -> T {
+async fn computed<T: Send + 'static>(slot: Arc<Slot>, compute: impl FnOnce() -> T + Send + 'static) -> T {
     let compute = move || {
         let done = compute();
         drop(slot);

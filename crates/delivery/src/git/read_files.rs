@@ -66,6 +66,14 @@ const MAX_READ_BYTES: u64 = 1 << 30;
 const MAX_YAML_FILES: usize = 250_000;
 /// The most bytes of their paths.
 const MAX_PATH_BYTES: usize = 32 << 20;
+/// The same of a list that is not long. A longer one takes up to 100 MB, and many deliveries may have one, so it waits for
+/// the slot of large work.
+const MAX_SHORT_LIST: (usize, usize) = (4000, 1 << 20);
+/// The most missing files that are fetched at a time while the list is a long one. It is read again after the fetch, because
+/// the server may be slow.
+const MAX_FETCHED_FILES: usize = 10_000;
+/// The most files that a list of values may select.
+const MAX_SELECTED_FILES: usize = 10_000;
 /// The most bytes of the list of all files. A tree can contain one subtree many times: 100 KB become terabytes.
 const MAX_LISTING_BYTES: usize = 256 << 20;
 /// The most files that are remembered.
@@ -116,8 +124,20 @@ impl FilesToRead {
 }
 
 impl LockedRepository<'_> {
-    /// Lists the YAML files of a commit: plain files only, no links and no submodules.
-    pub(crate) async fn list_files(&self, commit: &str) -> GitResult<YamlFiles> {
+    /// Lists the YAML files of a commit: plain files only, no links and no submodules. A long list waits for the slot of
+    /// large work, which the caller releases.
+    pub(crate) async fn list_files(&mut self, commit: &str) -> GitResult<YamlFiles> {
+        if !self.has_large_slot() {
+            match self.list(commit, MAX_SHORT_LIST).await {
+                Err(GitError::TooLarge { .. }) => self.take_large_slot().await,
+                listed => return listed,
+            }
+        }
+        self.list(commit, (MAX_YAML_FILES, MAX_PATH_BYTES)).await
+    }
+
+    /// Lists the YAML files of a commit, unless there are more than these, or their paths have more bytes.
+    async fn list(&self, commit: &str, (most, most_bytes): (usize, usize)) -> GitResult<YamlFiles> {
         // With -t, trees are listed, too: trees without files count for the limit.
         let call = self.local(["ls-tree", "-r", "-t", "-z", "--full-tree", commit]);
         let read = |stdout| async move {
@@ -128,7 +148,7 @@ impl LockedRepository<'_> {
                     paths += entry.path.len();
                     entries.push(entry);
                 }
-                match listed > MAX_LISTING_BYTES || paths > MAX_PATH_BYTES || entries.len() > MAX_YAML_FILES {
+                match listed > MAX_LISTING_BYTES || paths > most_bytes || entries.len() > most {
                     true => Err(too_large("the list of files in its tree")),
                     false => Ok(()),
                 }
@@ -140,7 +160,14 @@ impl LockedRepository<'_> {
 
     /// Reads the content of these files.
     pub(crate) async fn read_files(&self, YamlFiles(entries): YamlFiles) -> GitResult<FoundFiles> {
-        self.fetch_missing(entries.iter().map(|entry| entry.id.as_str()).collect()).await?;
+        if let Some(entry) = entries.get(MAX_SELECTED_FILES) {
+            let (repository, doing) = (self.access.name().to_string(), "cat-file".to_string());
+            let path = readable_path(&entry.path);
+            let says = format!("more than {MAX_SELECTED_FILES} of its files, such as {path}, are selected");
+            return Err(GitError::TooLarge { repository, doing, says });
+        }
+        self.fetch_files(self.missing(entries.iter().map(|entry| entry.id.as_str()).collect()).await?)
+            .await?;
         let sizes = self.sizes(entries.iter()).await?;
         let size = |entry: &TreeEntry| sizes.get(&entry.key()).copied().unwrap_or_default();
         let (large, wanted): (Vec<_>, Vec<_>) = entries.into_iter().partition(|e| size(e) > MAX_FILE_BYTES);
@@ -159,12 +186,9 @@ impl LockedRepository<'_> {
 
     /// Reads the files of a commit that have any marker and the text `needle`.
     pub(crate) async fn read_marked_files(&mut self, commit: &str, needle: &str) -> GitResult<FoundFiles> {
-        let YamlFiles(entries) = self.list_files(commit).await?;
-        let new = |entry: &&TreeEntry| !self.files.contains_key(&entry.key());
-        let new: HashSet<String> = entries.iter().filter(new).map(|entry| entry.id.clone()).collect();
+        let (entries, new) = self.list_and_fetch(commit).await?;
         let mut sizes = HashMap::new();
         if !new.is_empty() {
-            self.fetch_missing(new.iter().map(String::as_str).collect()).await?;
             sizes = self.sizes(entries.iter().filter(|e| new.contains(&e.id))).await?;
         }
         if self.files.len() + sizes.len() > MAX_KNOWN_FILES {
@@ -181,8 +205,31 @@ impl LockedRepository<'_> {
         Ok((found, [to_read.unread, pointers].concat()))
     }
 
-    /// Fetches the files that are missing in the cache.
-    async fn fetch_missing(&self, wanted: HashSet<&str>) -> GitResult<()> {
+    /// Lists the YAML files of a commit, and fetches those that are neither remembered nor in the cache. Returns the list, and
+    /// the files in it that are not remembered.
+    async fn list_and_fetch(&mut self, commit: &str) -> GitResult<(Vec<TreeEntry>, HashSet<String>)> {
+        for _ in 0..=MAX_YAML_FILES / MAX_FETCHED_FILES {
+            let YamlFiles(entries) = self.list_files(commit).await?;
+            let unknown = |entry: &&TreeEntry| !self.files.contains_key(&entry.key());
+            let new: HashSet<String> = entries.iter().filter(unknown).map(|entry| entry.id.clone()).collect();
+            let missing = match new.is_empty() {
+                true => Vec::new(),
+                false => self.missing(new.iter().map(String::as_str).collect()).await?,
+            };
+            if missing.is_empty() || !self.has_large_slot() {
+                self.fetch_files(missing).await?;
+                return Ok((entries, new));
+            }
+            drop((entries, new));
+            self.release_large_slot();
+            self.fetch_files(missing).await?;
+        }
+        let says = "objects are missing after they were fetched".to_string();
+        Err(GitError::Cache { repository: self.access.name().into(), says })
+    }
+
+    /// Returns the files that are missing in the cache; of a long list, only some of them.
+    async fn missing(&self, wanted: HashSet<&str>) -> GitResult<Vec<String>> {
         // A question for a missing object would fetch it alone, so list the objects in the cache.
         let args = ["cat-file", "--batch-all-objects", "--unordered", "--batch-check=%(objectname)"];
         let call = self.local(args);
@@ -198,10 +245,15 @@ impl LockedRepository<'_> {
             }
         };
         let missing = self.git.read(call, read).await?;
+        Ok(missing.into_iter().take(MAX_FETCHED_FILES).map(String::from).collect())
+    }
+
+    /// Fetches these files.
+    async fn fetch_files(&self, missing: Vec<String>) -> GitResult<()> {
         if missing.is_empty() {
             return Ok(());
         }
-        let input: String = missing.into_iter().flat_map(|id| [id, "\n"]).collect();
+        let input: String = missing.iter().flat_map(|id| [id.as_str(), "\n"]).collect();
         let args = [
             "-c",
             "fetch.negotiationAlgorithm=noop",

@@ -84,7 +84,17 @@ impl CachedRepository {
         let slot = self.queue.acquire(&access.pipeline).await;
         let cache = self.cache.clone().lock_owned().await;
         let (repository, rebuilt) = (self, false);
-        LockedRepository { git, counters, access, cache, repository, rebuilt, _slot: slot, wanted }
+        LockedRepository {
+            git,
+            counters,
+            access,
+            cache,
+            repository,
+            rebuilt,
+            _slot: slot,
+            wanted,
+            large: None,
+        }
     }
 
     fn want(self: &Arc<Self>, access: &RepositoryAccess, base: &str, head: &str) -> WantedHead {
@@ -137,6 +147,8 @@ pub(crate) struct LockedRepository<'a> {
     rebuilt: bool,
     _slot: Slot,
     pub(super) wanted: Option<WantedHead>,
+    /// The slot of large work, while a long list of files is in memory.
+    large: Option<Arc<Slot>>,
 }
 
 impl Deref for LockedRepository<'_> {
@@ -167,9 +179,28 @@ impl Drop for LockedRepository<'_> {
 }
 
 impl LockedRepository<'_> {
-    /// Waits for a slot for work on the files of this repository.
-    pub(crate) async fn edit_slot(&self, size: EditSize) -> Slot {
-        self.git.edits.acquire(&self.access.pipeline, size).await
+    /// Waits for a slot for work on the files of this repository. Large work shares the slot of a long list of files.
+    pub(crate) async fn edit_slot(&self, size: EditSize) -> Arc<Slot> {
+        match &self.large {
+            Some(slot) if size == EditSize::Large => slot.clone(),
+            _ => Arc::new(self.git.edits.acquire(&self.access.pipeline, size).await),
+        }
+    }
+
+    /// Whether this repository has the slot of a long list of files.
+    pub(super) fn has_large_slot(&self) -> bool {
+        self.large.is_some()
+    }
+
+    /// Waits for the slot of a long list of files.
+    pub(super) async fn take_large_slot(&mut self) {
+        let slot = self.edit_slot(EditSize::Large).await;
+        self.large = Some(slot);
+    }
+
+    /// Releases the slot of a long list of files, which is in memory no more.
+    pub(crate) fn release_large_slot(&mut self) {
+        self.large = None;
     }
 
     /// A run of git that stays on this machine.

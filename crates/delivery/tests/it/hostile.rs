@@ -322,6 +322,33 @@ async fn many_deliveries_with_large_files_share_the_memory_of_one() {
     }
 }
 
+/// Each list of files takes about 40 MB, and its tree a few KB.
+#[tokio::test]
+async fn many_deliveries_with_long_lists_of_files_share_the_memory_of_one() {
+    const COUNT: usize = 16;
+    let (server, _) = server(&[(FILE, &yaml("6.1.5"))]);
+    let repos: Vec<Repo> = (0..COUNT)
+        .map(|n| {
+            let repo = server.create_repo(&format!("r{n}"), &[(FILE, "a: 1\n")]).unwrap();
+            let blob = object(&repo, "blob", "a: 1\n");
+            let mut tree = format!("100644 blob {blob}\ta.yaml\n");
+            for _ in 0..5 {
+                let below = git(repo.folder(), &["mktree"], &tree);
+                tree = (0..10).map(|n| format!("040000 tree {below}\t{}-{n}\n", "x".repeat(50))).collect();
+            }
+            set_main(&repo, &git(repo.folder(), &["mktree"], &tree));
+            repo
+        })
+        .collect();
+    let failures = tokio::task::spawn_blocking(move || {
+        let (_server, other) = crate::commit::server(&[(FILE, &yaml("6.1.5"))]);
+        attack_by(&repos.iter().map(Repo::url).collect::<Vec<_>>(), &other)
+    });
+    for (reason, message) in failures.await.unwrap() {
+        assert_eq!(reason, "NoMarker", "{message}");
+    }
+}
+
 /// The repository has branches whose names begin with the name of a head branch.
 #[tokio::test]
 async fn branches_that_begin_like_a_head_branch_are_not_fetched() {
