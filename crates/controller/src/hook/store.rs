@@ -42,6 +42,9 @@ const MAX_WRITE_ATTEMPTS: usize = 8;
 const MAX_CREATES_PER_CALL: usize = 16;
 /// How many objects and lists are read at a time. An object has up to 1.5 MB, whose owner chooses what is in it.
 const MAX_READS: usize = 16;
+/// How many of them are for namespaces that read nothing else, so that slow reads of eight namespaces, each of which makes
+/// up to four calls at a time, delay no call of another.
+const RESERVED_READS: usize = 8;
 
 /// The outcome of a [`StatusChange`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,10 +149,15 @@ struct ForgeCallState {
     next: Option<ForgeCallWrite>,
 }
 
+/// The queue of reads of objects and lists.
+fn queue_of_reads() -> Arc<FairQueue> {
+    FairQueue::with_reserved(MAX_READS - RESERVED_READS, RESERVED_READS)
+}
+
 impl Store {
     /// A store that writes with this client.
     pub fn new(client: Client) -> Self {
-        Self { client, forge_calls: ForgeCalls::default(), reads: FairQueue::new(MAX_READS) }
+        Self { client, forge_calls: ForgeCalls::default(), reads: queue_of_reads() }
     }
 
     /// Stores the reports of an event about targets with `observe: Push`, if it is newer than the stored ones.
@@ -507,7 +515,17 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::Duration;
 
+    use super::super::queue::MAX_WRITES_PER_NAMESPACE;
     use super::*;
+
+    #[tokio::test]
+    async fn slow_reads_of_eight_namespaces_delay_no_call_of_another() {
+        let queue = queue_of_reads();
+        let calls =
+            (0..8).flat_map(|n| std::iter::repeat_n(format!("busy-{n}/app"), MAX_WRITES_PER_NAMESPACE));
+        let held: Vec<_> = calls.filter_map(|pipeline| queue.acquire(&pipeline).now_or_never()).collect();
+        assert!(held.len() > 8 && queue.acquire("quiet/app").now_or_never().is_some(), "{}", held.len());
+    }
 
     #[tokio::test(start_paused = true)]
     async fn calls_before_a_write_share_its_outcome_and_calls_during_it_wait_for_the_next() {
