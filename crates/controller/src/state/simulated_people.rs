@@ -62,6 +62,18 @@ impl ControllerSimulation {
         self.edit(index, |object| object.spec.retry = Some(token));
     }
 
+    /// Changes the metadata of a promotion and of the pipeline.
+    pub(super) fn annotate(&mut self, index: usize) {
+        let now = self.elapsed.to_string();
+        self.edit(index, |object| {
+            object.annotations_mut().insert("example.com/seen".into(), now.clone());
+        });
+        if let Some(mut pipeline) = self.server.pipeline.clone() {
+            pipeline.annotations_mut().insert("example.com/seen".into(), now);
+            self.server.store_pipeline(pipeline);
+        }
+    }
+
     pub(super) fn delete(&mut self, index: usize) {
         let Some(object) = self.server.nth(index).and_then(|name| self.server.promotions.remove(&name))
         else {
