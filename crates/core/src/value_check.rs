@@ -23,7 +23,7 @@ pub fn is_unsafe(c: char) -> bool {
         '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}'
         | '\u{8e2}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
         | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
-        | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}'
+        | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}'
         | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
         | '\u{e0000}'..='\u{e0fff}');
     c.is_control() || invisible
@@ -55,9 +55,8 @@ pub fn check(facet: &Facet, value: &str) -> Result<(), String> {
         // An appVersion is free text.
         Facet::App => !value.is_empty() && value.len() <= 256 && !value.contains(is_unsafe),
         Facet::Source => is_value(value),
-        Facet::Chart | Facet::Tag | Facet::Digest | Facet::Image(_) => {
-            is_value(value) && !value.contains('/')
-        }
+        Facet::Chart | Facet::Tag => is_value(value) && !value.contains(['/', ':', '@']),
+        Facet::Digest | Facet::Image(_) => is_value(value) && !value.contains('/'),
     };
     match (good, facet) {
         (true, Facet::Image(repository)) if !is_repository(repository) => {
@@ -65,6 +64,9 @@ pub fn check(facet: &Facet, value: &str) -> Result<(), String> {
         }
         (true, _) => Ok(()),
         (false, Facet::App) => Err("it should be up to 256 bytes of visible characters on one line".into()),
+        (false, Facet::Chart | Facet::Tag) => {
+            Err("it should be up to 256 letters, digits and the signs . _ - +".into())
+        }
         (false, Facet::Source) => Err(format!("it should be {VALUE_FORMAT}")),
         (false, _) => Err("it should be up to 256 letters, digits and the signs . _ - + @ :".into()),
     }
@@ -112,6 +114,10 @@ mod tests {
             (Facet::App, "1.0\u{200b}", false),
             (Facet::App, "1.0\u{202e}", false),
             (Facet::Tag, "main/x", false),
+            (Facet::Tag, "app:1", false),
+            (Facet::Chart, "app:1", false),
+            (Facet::Chart, "app@1", false),
+            (Facet::Chart, "1.0.0+build.5", true),
             (Facet::Digest, "sha256:aa", true),
             (Facet::Source, "feature/x@sha1:aa", true),
             (Facet::Source, "a b", false),

@@ -25,16 +25,19 @@ pub(super) enum ImageError {
 /// | `6.1.5@sha256:…` | `sha256:new` | `6.1.5@sha256:new`: templates append it to `repo:` |
 /// | tag or digest is `new` already | | stays |
 ///
-/// A revision of a source is never written into a reference.
+/// A revision of a source is never written into a reference. A version that looks like a reference, such as `app:1`, is never
+/// written.
 pub(super) fn put(old: &str, facet: &Facet, new: &str) -> Result<String, ImageError> {
     if *facet == Facet::Source {
         return Ok(new.into());
     }
     let (left, digest) = split_digest(old);
-    let Some(reference) = Reference::parse(left, digest, facet) else {
+    let Some(reference) = Reference::of(old, facet) else {
         return Ok(match digest {
             Some(same) if left == new || same == new => old.into(),
             Some(_) if is_digest(new) && is_tag(left) => format!("{left}@{new}"),
+            // The next version would take the place of its tag only, and a part of this one would stay.
+            _ if Reference::of(new, facet).is_some() => return Err(ImageError::NotATag),
             _ => new.into(),
         });
     };
@@ -64,6 +67,12 @@ struct Reference<'a> {
 }
 
 impl<'a> Reference<'a> {
+    /// Reads a value, which may end in a digest.
+    fn of(text: &'a str, facet: &Facet) -> Option<Self> {
+        let (left, digest) = split_digest(text);
+        Self::parse(left, digest, facet)
+    }
+
     /// Reads `[registry[:port]/]name[:tag]`. Without any `/` it must be `name:tag`, or the very
     /// repository of an image facet, to count as a reference.
     fn parse(left: &'a str, digest: Option<&str>, facet: &Facet) -> Option<Self> {
@@ -193,6 +202,9 @@ mod tests {
             ("https://host:8080/x", "tag", "2", ImageError::NoTag),
             ("x/app:1", "chart", "1.0.0+build", ImageError::NotATag),
             ("x/app:1", "tag", "a b", ImageError::NotATag),
+            ("6.1.5", "chart", "app:1", ImageError::NotATag),
+            ("6.1.5", "app", "x/app:1", ImageError::NotATag),
+            ("6.1.5", "app", "x/app@sha256:aa", ImageError::NotATag),
         ] {
             assert_eq!(put(old, &facet.parse().unwrap(), new), Err(expected), "{old} {facet} {new}");
         }
