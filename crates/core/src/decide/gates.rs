@@ -7,29 +7,42 @@ use crate::promotion::{Gate, GateKind, Phase, Promotion};
 /// Returns the gates that apply to a promotion, open and closed ones.
 pub(super) fn verdicts(lane: Lane<'_>, policy: &Policy, promotion: &Promotion) -> Vec<Gate> {
     let gates = [
-        approval(lane.facts, policy, promotion),
+        approval(lane, policy, promotion),
         downgrade(lane, policy, promotion),
         unreported(lane, policy, promotion),
     ];
     gates.into_iter().flatten().collect()
 }
 
-fn approval(facts: Facts<'_>, policy: &Policy, promotion: &Promotion) -> Option<Gate> {
+fn approval(lane: Lane<'_>, policy: &Policy, promotion: &Promotion) -> Option<Gate> {
+    let rejected = rejected_before(lane, promotion);
+    if !policy.manual && rejected.is_none() {
+        return None;
+    }
     let message = if promotion.approved {
         String::new()
     } else {
-        let what = match promotion.retries {
-            0 => "waits for approval",
-            _ => "waits for a new approval, since it was retried",
+        let what = match (rejected, promotion.retries) {
+            (Some(rejected), _) => {
+                format!("waits for approval, since {} of the same revision was rejected", rejected.name)
+            }
+            (None, 0) => "waits for approval".into(),
+            (None, _) => "waits for a new approval, since it was retried".into(),
         };
-        format!(
-            "{what}: sluice approve -n {} {}{}",
-            facts.pipeline.namespace,
-            promotion.name,
-            unguarded(facts)
-        )
+        let namespace = &lane.facts.pipeline.namespace;
+        format!("{what}: sluice approve -n {namespace} {}{}", promotion.name, unguarded(lane.facts))
     };
-    policy.manual.then_some(Gate { kind: GateKind::Approval, open: promotion.approved, message })
+    Some(Gate { kind: GateKind::Approval, open: promotion.approved, message })
+}
+
+/// Returns the earlier promotion of the same revision that was rejected and not promoted since, if a caller of `/trigger`
+/// has requested this one: the holder of the key must not overrule a person who may approve.
+fn rejected_before<'a>(lane: Lane<'a>, promotion: &Promotion) -> Option<&'a Promotion> {
+    promotion.trigger.as_ref()?;
+    let is_earlier = |p: &&Promotion| lane.environment.is_of(p) && p.order() < promotion.order();
+    let same = lane.facts.promotions.iter().filter(is_earlier).filter(|p| p.revision == promotion.revision);
+    let decided = same.filter(|p| p.phase == Phase::Rejected || p.delivered.is_some());
+    decided.max_by_key(|p| p.order()).filter(|p| p.phase == Phase::Rejected)
 }
 
 /// Holds a revision that is older than the running one, or than the last one that was delivered: what the environment

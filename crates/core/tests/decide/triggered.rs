@@ -48,6 +48,32 @@ fn a_later_request_takes_over_the_open_change_request() {
 }
 
 #[test]
+fn a_request_with_another_key_does_not_overrule_a_rejection() {
+    let mut sim = Simulation::three();
+    sim.trigger("dev", B, "build-1");
+    sim.promotion("dev-build-1").rejected = Some("rejected by ann: no".into());
+    sim.settle();
+    assert_eq!(sim.phases("dev"), ["1.1.0 Rejected"]);
+    // The second one takes the place of a request that was held too.
+    for key in ["build-2", "build-3"] {
+        sim.trigger("dev", B, key);
+        assert_eq!(sim.promotion(&format!("dev-{key}")).phase, Phase::Pending);
+        assert!(sim.note("dev").contains("since dev-build-1 of the same revision was rejected"));
+    }
+    sim.trigger("dev", C, "build-4");
+    assert_eq!(sim.promotion("dev-build-4").phase, Phase::Proposed, "another revision is not held");
+    sim.close("dev");
+    sim.trigger("dev", B, "build-5");
+    assert_eq!(sim.promotion("dev-build-5").phase, Phase::Pending);
+    sim.promotion("dev-build-5").approved = true;
+    sim.settle();
+    sim.merge("dev");
+    sim.runs("dev", "d", A, Health::Ready);
+    sim.trigger("dev", B, "build-6");
+    assert_eq!(sim.promotion("dev-build-6").phase, Phase::Proposed, "it was promoted since");
+}
+
+#[test]
 fn simultaneous_requests_have_one_order_whichever_is_seen_first() {
     for turned in [false, true] {
         let mut sim = Simulation::three();
