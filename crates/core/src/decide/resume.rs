@@ -29,13 +29,14 @@ pub(super) fn resume(lane: Lane<'_>, earlier: &Promotion, decision: &mut Decisio
     }
     match (earlier.phase, &earlier.retry) {
         (Phase::Superseded | Phase::Cancelled, _) => {
-            // A promotion that was proposed or delivered has used its approval.
-            let passed = earlier.request.is_some() || earlier.delivered.is_some();
             // A later promotion that was delivered has to be replaced, even if this one was delivered before it.
             let later = |p: &&Promotion| lane.environment.is_of(p) && p.order() > earlier.order();
             let is_undone =
                 lane.facts.promotions.iter().filter(later).any(|p| was_delivered(p) || p.delivered.is_some());
-            let again = again("Resumed", "it is the newest revision again", passed);
+            // A promotion that was proposed or delivered has used its approval. An approval from before a later delivery
+            // does not allow to go back.
+            let spends_approval = earlier.request.is_some() || earlier.delivered.is_some() || is_undone;
+            let again = again("Resumed", "it is the newest revision again", spends_approval);
             Some(Action::Move(Transition { is_undone, ..again }))
         }
         (phase, Some(_)) if phase.has_ended() => {

@@ -4,6 +4,7 @@
 use jiff::SignedDuration;
 use sluice_core::decide::Action;
 use sluice_core::observed::Health;
+use sluice_core::pipeline::MinReady;
 use sluice_core::promotion::Phase;
 use sluice_core::repository::Repository;
 
@@ -56,6 +57,29 @@ fn a_failed_promotion_starts_again_at_its_time_or_when_a_person_retries_it() {
     sim.promotions[0].retry = Some("2026".into());
     sim.settle();
     assert_eq!(sim.phases("staging"), ["1.1.0 Proposed"]);
+}
+
+#[test]
+fn an_approval_from_before_a_later_delivery_does_not_allow_to_go_back() {
+    let mut sim = Simulation::new(&[("dev", &["eu", "us"]), ("prod", &["p"])]);
+    (sim.commits, sim.refuses) = (true, true);
+    let policy = sim.policy_of("prod");
+    (policy.manual, policy.min_ready) = (true, MinReady::Percent(100));
+    for revision in [B, C] {
+        ["eu", "us"].iter().for_each(|target| sim.runs("dev", target, revision, Health::Ready));
+        sim.settle();
+        sim.promotions.last_mut().unwrap().approved = true;
+        sim.settle();
+        sim.refuses = false;
+    }
+    assert_eq!(sim.phases("prod"), ["1.1.0 Superseded", "1.2.0 Delivered"]);
+    sim.runs("prod", "p", C, Health::Ready);
+    sim.settle();
+    // One target alone makes B the newest again.
+    sim.runs("dev", "eu", B, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.phases("prod"), ["1.1.0 Pending", "1.2.0 Succeeded"]);
+    assert!(sim.note("prod").contains("it is older than 1.2.0"), "{}", sim.note("prod"));
 }
 
 /// B was committed for staging, which does not run it yet.
