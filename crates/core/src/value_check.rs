@@ -17,12 +17,12 @@ pub fn is_value(value: &str) -> bool {
 /// Returns true if a character must not be written to a terminal unescaped: control characters (C0, DEL, C1), line and
 /// paragraph separators, and characters that no reader sees, which reorder a text (Unicode Standard Annex 9),
 /// hide a part of it, or make two names look the same (general category Cf of UnicodeData.txt, and the
-/// fillers that are letters without a glyph).
+/// fillers and selectors without a glyph).
 pub fn is_unsafe(c: char) -> bool {
     let invisible = matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}'
         | '\u{8e2}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
-        | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
+        | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
         | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}'
         | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
         | '\u{e0000}'..='\u{e0fff}');
@@ -113,6 +113,8 @@ mod tests {
             (Facet::App, "1.0 (Ätna)", true),
             (Facet::App, "1.0\u{200b}", false),
             (Facet::App, "1.0\u{202e}", false),
+            (Facet::App, "1.0\u{fe0f}", false),
+            (Facet::App, "1.0\u{2800}", false),
             (Facet::Tag, "main/x", false),
             (Facet::Tag, "app:1", false),
             (Facet::Chart, "app:1", false),
