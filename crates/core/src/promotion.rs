@@ -134,6 +134,13 @@ impl Promotion {
         (self.sequence, &self.name)
     }
 
+    /// Returns true if a person has rejected the promotion, whether that is recorded already or not. A rejection that comes while
+    /// the promotion is superseded keeps it from coming back; one after its delivery does not count.
+    pub fn is_rejected(&self) -> bool {
+        let may_be = !matches!(self.phase, Phase::Delivered | Phase::Succeeded);
+        self.phase == Phase::Rejected || (may_be && self.rejected.is_some())
+    }
+
     /// Returns the number of the change request, if it is open.
     pub fn open_request(&self) -> Option<u64> {
         self.request.filter(|r| r.open).map(|r| r.number)

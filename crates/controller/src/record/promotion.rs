@@ -353,6 +353,10 @@ fn note_transition(status: &mut PromotionStatus, to: &Transition) {
         // succeeded without a delivery.
         let ended = ["Delivered", "Succeeded"].map(|phase| status.times.remove(phase).is_some());
         status.round += u32::from(to.is_undone || ended.contains(&true));
+        if to.spends_approval {
+            // It begins to wait again: a body that was signed before does not approve this try.
+            status.times.remove("Pending");
+        }
     }
     if to.answers.is_some() {
         status.retried.clone_from(&to.answers);

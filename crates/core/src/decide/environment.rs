@@ -122,7 +122,7 @@ fn fit(lane: Lane<'_>, candidate: Candidate, decision: &mut Decision) -> Option<
 /// rejected when it comes back.
 fn in_rejected_run(candidate: Candidate, promotions: &[&Promotion]) -> Candidate {
     let newest = promotions.iter().rev().find(|p| p.revision.is_run_by(&candidate.revision));
-    let run = newest.filter(|p| p.phase == Phase::Rejected).map_or(candidate.run, |p| p.run);
+    let run = newest.filter(|p| p.is_rejected()).map_or(candidate.run, |p| p.run);
     Candidate { run, ..candidate }
 }
 

@@ -35,14 +35,16 @@ fn approval(lane: Lane<'_>, policy: &Policy, promotion: &Promotion) -> Option<Ga
     Some(Gate { kind: GateKind::Approval, open: promotion.approved, message })
 }
 
-/// Returns the earlier promotion of the same revision that was rejected and not promoted since, if a caller of `/trigger`
-/// has requested this one: the holder of the key must not overrule a person who may approve.
+/// Returns the earlier promotion of the same revision that was rejected and not promoted since. Neither a caller of
+/// `/trigger` nor a revision that comes back may overrule a person who may approve. The same revision may have fewer
+/// facets or more: of the workloads of a target that could not be read then, or cannot be read now.
 fn rejected_before<'a>(lane: Lane<'a>, promotion: &Promotion) -> Option<&'a Promotion> {
-    promotion.trigger.as_ref()?;
+    let own = &promotion.revision;
     let is_earlier = |p: &&Promotion| lane.environment.is_of(p) && p.order() < promotion.order();
-    let same = lane.facts.promotions.iter().filter(is_earlier).filter(|p| p.revision == promotion.revision);
-    let decided = same.filter(|p| p.phase == Phase::Rejected || p.delivered.is_some());
-    decided.max_by_key(|p| p.order()).filter(|p| p.phase == Phase::Rejected)
+    let is_same = |p: &&Promotion| p.revision.is_run_by(own) || own.is_run_by(&p.revision);
+    let same = lane.facts.promotions.iter().filter(is_earlier).filter(is_same);
+    let decided = same.filter(|p| p.is_rejected() || p.delivered.is_some());
+    decided.max_by_key(|p| p.order()).filter(|p| p.is_rejected())
 }
 
 /// Holds a revision that is older than the running one, or than the last one that was delivered: what the environment
@@ -61,10 +63,9 @@ fn downgrade(lane: Lane<'_>, policy: &Policy, promotion: &Promotion) -> Option<G
         by_version.unwrap_or_else(|| lane.facts.evidence.has_run(lane.environment, &promotion.revision))
     });
     let delivered = || {
-        let delivered = last_delivered(lane)?;
-        (promotion.revision.is_older_than(&delivered.revision) == Some(true)).then(|| {
-            format!("it is older than {}, which was promoted into {environment} last", delivered.revision)
-        })
+        let is_older = |p: &&Promotion| promotion.revision.is_older_than(&p.revision) == Some(true);
+        let delivered = last_delivered(lane).into_iter().flatten().find(is_older)?;
+        Some(format!("it is older than {}, which was promoted into {environment} last", delivered.revision))
     };
     let why = newer
         .map(|newer| format!("it is older than {newer}, which {environment} runs"))
@@ -73,8 +74,9 @@ fn downgrade(lane: Lane<'_>, policy: &Policy, promotion: &Promotion) -> Option<G
 }
 
 /// Returns the last promotion into the environment that was delivered, also if it failed there afterwards: git still has
-/// its revision. The revision of a rejected one was taken back.
-fn last_delivered<'a>(lane: Lane<'a>) -> Option<&'a Promotion> {
+/// its revision. The revision of a rejected one was taken back. There are two if an earlier promotion was delivered again, or if
+/// a clock was wrong.
+fn last_delivered<'a>(lane: Lane<'a>) -> [Option<&'a Promotion>; 2] {
     let is_here = |p: &&Promotion| lane.environment.is_of(p);
     let here = lane.facts.promotions.iter().filter(is_here);
     let is_in_git = |p: &&Promotion| match p.phase {
@@ -82,7 +84,8 @@ fn last_delivered<'a>(lane: Lane<'a>) -> Option<&'a Promotion> {
         Phase::Rejected => false,
         _ => p.delivered.is_some(),
     };
-    here.filter(is_in_git).max_by_key(|p| p.order())
+    let in_git = here.filter(is_in_git);
+    [in_git.clone().max_by_key(|p| p.order()), in_git.max_by_key(|p| (p.delivered, p.order()))]
 }
 
 /// Holds a revision if it is unknown what a target runs: that may be something newer. A promotion that a caller of
@@ -109,10 +112,14 @@ fn unguarded(facts: Facts<'_>) -> String {
         .unwrap_or_default()
 }
 
-/// Returns a gate that holds a possible downgrade until a person approves it.
+/// Returns a gate that holds a possible downgrade until a person approves it. An approval from before the gate was recorded was
+/// given for something else, for example before the environment was moved ahead by hand.
 fn held(facts: Facts<'_>, promotion: &Promotion, kind: GateKind, why: &str) -> Gate {
-    let message = if promotion.approved {
+    let open = promotion.approved && promotion.gates.iter().any(|gate| gate.kind == kind);
+    let message = if open {
         String::new()
+    } else if promotion.approved {
+        format!("was approved before this: {why}")
     } else {
         format!(
             "is held: {why}: sluice approve -n {} {} lets it pass, and promotion.allowDowngrade lets all pass{}",
@@ -121,5 +128,5 @@ fn held(facts: Facts<'_>, promotion: &Promotion, kind: GateKind, why: &str) -> G
             unguarded(facts)
         )
     };
-    Gate { kind, open: promotion.approved, message }
+    Gate { kind, open, message }
 }

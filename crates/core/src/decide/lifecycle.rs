@@ -24,24 +24,22 @@ pub(super) fn settle(
     decision: &mut Decision,
 ) -> bool {
     let late = promotion.phase == Phase::Failed && promotion.delivered.is_some();
-    // A rejection that comes while the promotion is superseded keeps it from coming back.
-    let may_reject = promotion.phase.is_open()
-        || matches!(promotion.phase, Phase::Failed | Phase::Superseded | Phase::Cancelled);
-    let rejected = promotion.rejected.as_ref().filter(|_| may_reject);
-    if promotion.phase.has_ended() && !late && rejected.is_none() {
-        return false;
-    }
-    let runs_now = (late || !promotion.phase.has_ended()) && runs(lane, &promotion.revision);
-    if runs_now && lane.facts.evidence.has_settled(lane.environment, &promotion.revision) {
-        let message = format!("{} runs {}, healthily", lane.environment.name, promotion.revision);
-        decision.record(promotion, Phase::Succeeded, "Succeeded", message);
-        return true;
-    }
-    if let Some(why) = rejected {
-        // A request for another try that came before the rejection does not undo it.
+    let rejected = promotion.rejected.as_ref().filter(|_| promotion.phase != Phase::Rejected);
+    if let Some(why) = rejected.filter(|_| promotion.is_rejected()) {
+        // Neither a request for another try that came before the rejection nor a target that runs the revision undoes it.
         let answers = promotion.retry.clone();
         let to = Transition::of(promotion, Phase::Rejected, "Rejected", why.clone());
         decision.actions.push(Action::Move(Transition { answers, ..to }));
+        return true;
+    }
+    if promotion.phase.has_ended() && !late {
+        return false;
+    }
+    if runs(lane, &promotion.revision)
+        && lane.facts.evidence.has_settled(lane.environment, &promotion.revision)
+    {
+        let message = format!("{} runs {}, healthily", lane.environment.name, promotion.revision);
+        decision.record(promotion, Phase::Succeeded, "Succeeded", message);
         return true;
     }
     let report = promotion.report.as_ref().filter(|report| counts(lane, promotion, report));

@@ -13,9 +13,15 @@ pub(super) fn resume(lane: Lane<'_>, earlier: &Promotion, decision: &mut Decisio
         let to = Transition::of(earlier, Phase::Pending, reason, message.into());
         Transition { answers: earlier.retry.clone(), spends_approval, ..to }
     };
+    // A later promotion that was delivered has to be replaced, even if this one was delivered before it.
+    let later = |p: &&Promotion| lane.environment.is_of(p) && p.order() > earlier.order();
+    let was_replaced =
+        || lane.facts.promotions.iter().filter(later).any(|p| was_delivered(p) || p.delivered.is_some());
     if let (Phase::Failed, None, Some(time)) = (earlier.phase, &earlier.retry, earlier.resumes_at) {
         if time <= lane.facts.now {
-            return Some(Action::Move(again("Resumed", "it is tried again after it has failed", false)));
+            let is_undone = was_replaced();
+            let again = again("Resumed", "it is tried again after it has failed", is_undone);
+            return Some(Action::Move(Transition { is_undone, ..again }));
         }
         let message = format!(
             "{} failed: {}; it is tried again at {}; {retry} does not wait",
@@ -29,10 +35,7 @@ pub(super) fn resume(lane: Lane<'_>, earlier: &Promotion, decision: &mut Decisio
     }
     match (earlier.phase, &earlier.retry) {
         (Phase::Superseded | Phase::Cancelled, _) => {
-            // A later promotion that was delivered has to be replaced, even if this one was delivered before it.
-            let later = |p: &&Promotion| lane.environment.is_of(p) && p.order() > earlier.order();
-            let is_undone =
-                lane.facts.promotions.iter().filter(later).any(|p| was_delivered(p) || p.delivered.is_some());
+            let is_undone = was_replaced();
             // A promotion that was proposed or delivered has used its approval. An approval from before a later delivery
             // does not allow to go back.
             let spends_approval = earlier.request.is_some() || earlier.delivered.is_some() || is_undone;

@@ -11,7 +11,11 @@ pub(super) fn advance(lane: Lane<'_>, policy: &Policy, open: &Promotion, decisio
     if open.phase == Phase::Proposed && open.open_request().is_some() && !open.is_outdated() {
         // A gate that has closed since the proposal keeps the change request unmerged.
         let gates = gates::verdicts(lane, policy, open);
-        if gates.iter().all(|gate| gate.open) && held(lane, policy, &open.revision).is_none() {
+        if let Some(shut) = gates.iter().find(|gate| !gate.open && open.approved) {
+            let message =
+                format!("{} {}; merge its change request by hand, or close it", open.revision, shut.message);
+            decision.note(lane.environment, "WaitingForGate", message);
+        } else if gates.iter().all(|gate| gate.open) && held(lane, policy, &open.revision).is_none() {
             decision.allow_merge(open);
         }
         return;
@@ -42,6 +46,12 @@ pub(super) fn advance(lane: Lane<'_>, policy: &Policy, open: &Promotion, decisio
 fn pass_gates(lane: Lane<'_>, policy: &Policy, open: &Promotion, decision: &mut Decision) -> bool {
     let gates = gates::verdicts(lane, policy, open);
     let shut: Vec<&str> = gates.iter().filter(|g| !g.open).map(|g| g.message.as_str()).collect();
+    if !shut.is_empty() && open.approved {
+        // The next decision records the gates that a new approval opens.
+        let to = Transition::of(open, Phase::Pending, "ApprovalOutdated", shut.join("; "));
+        decision.actions.push(Action::Move(Transition { spends_approval: true, ..to }));
+        return false;
+    }
     if !shut.is_empty() {
         let message = shut.join("; ");
         decision.note(lane.environment, "WaitingForGate", format!("{} {message}", open.revision));
