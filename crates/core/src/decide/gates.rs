@@ -43,7 +43,8 @@ fn rejected_before<'a>(lane: Lane<'a>, promotion: &Promotion) -> Option<&'a Prom
     let is_earlier = |p: &&Promotion| lane.environment.is_of(p) && p.order() < promotion.order();
     let is_same = |p: &&Promotion| p.revision.is_run_by(own) || own.is_run_by(&p.revision);
     let same = lane.facts.promotions.iter().filter(is_earlier).filter(is_same);
-    let decided = same.filter(|p| p.is_rejected() || p.delivered.is_some());
+    // The delivery of a part overrules the rejection of that part only.
+    let decided = same.filter(|p| p.is_rejected() || (p.delivered.is_some() && own.is_run_by(&p.revision)));
     decided.max_by_key(|p| p.order()).filter(|p| p.is_rejected())
 }
 

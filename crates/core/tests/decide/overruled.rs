@@ -122,6 +122,17 @@ fn a_rejected_revision_does_not_come_back_in_part_while_a_target_cannot_be_read(
         sim.promotions[1].approved = true;
         sim.settle();
         assert_eq!(sim.phases("prod"), ["1.1.0 Rejected", "1.1.0 Proposed"]);
+        if !first_unreadable {
+            // The approval of one release is none for both.
+            sim.merge("prod");
+            both_run(&mut sim, "dev", "d", A);
+            sim.settle();
+            both_run(&mut sim, "dev", "d", B);
+            unreadable(&mut sim, false);
+            sim.settle();
+            assert_eq!(sim.open_requests("prod"), Vec::<&str>::new(), "{:?}", sim.phases("prod"));
+            assert_ne!(sim.note("prod"), "");
+        }
     }
 }
 
