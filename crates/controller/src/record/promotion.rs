@@ -372,3 +372,32 @@ fn end_failures(status: &mut PromotionStatus) {
         gate.message = String::new();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sluice_core::promotion::Phase;
+
+    use super::*;
+
+    /// Approvals by key that were signed before that time do not count.
+    #[test]
+    fn a_promotion_whose_approval_is_spent_while_it_waits_begins_to_wait_again() {
+        let transition = Transition {
+            promotion: "p".into(),
+            to: Phase::Pending,
+            reason: "ApprovalOutdated",
+            message: String::new(),
+            answers: None,
+            spends_approval: false,
+            is_undone: false,
+        };
+        let [began, now] = [10, 20].map(|second| Timestamp::from_second(second).unwrap_or_default());
+        let mut before = PromotionStatus::default();
+        before.times.insert("Pending".into(), Time::to_second(began));
+        for (spends_approval, expected) in [(false, began), (true, now)] {
+            let change = RecordChange::Moved(Transition { spends_approval, ..transition.clone() });
+            let after = apply(&before, &PromotionSpec::default(), &change, now);
+            assert_eq!(after.entered(Phase::Pending), Some(Time::to_second(expected)));
+        }
+    }
+}
