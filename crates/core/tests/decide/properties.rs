@@ -28,6 +28,8 @@ enum Event {
     Approve(usize),
     /// A person requests another try of all promotions into an environment.
     Retry(usize),
+    /// An approver rejects all promotions into an environment.
+    Reject(usize),
     /// The owner names another repository for an environment.
     Moves(usize),
     /// The owner has the targets of an environment promoted into one by one, or together again.
@@ -58,6 +60,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (0..4usize).prop_map(Event::Close),
         2 => (0..4usize).prop_map(Event::Approve),
         1 => (0..4usize).prop_map(Event::Retry),
+        1 => (0..4usize).prop_map(Event::Reject),
         1 => (0..4usize).prop_map(Event::Moves),
         1 => (0..4usize).prop_map(Event::Regroups),
         1 => Just(Event::Forgets),
@@ -136,7 +139,12 @@ fn happen(sim: &mut Simulation, event: &Event) {
         Event::Retry(number) => {
             let name = environment(sim, *number);
             let all = sim.promotions.iter_mut().filter(|p| p.environment == name);
-            all.for_each(|p| p.retry = Some("again".into()));
+            all.for_each(|p| (p.retry, p.rejected) = (Some("again".into()), None));
+        }
+        Event::Reject(number) => {
+            let name = environment(sim, *number);
+            let all = sim.promotions.iter_mut().filter(|p| p.environment == name);
+            all.for_each(|p| p.rejected = Some("rejected by ann: no".into()));
         }
         Event::Moves(number) => {
             let name = environment(sim, *number);
@@ -250,6 +258,16 @@ fn check(before: &Simulation, after: &Simulation, seen: &HealthyRuns) -> Result<
                     return Err(format!("P7: {} was delivered without approval", promotion.name));
                 }
                 seen.justifies(before, &promotion.environment, &promotion.revision)?;
+                let same = before.promotions.iter().filter(|p| {
+                    (&p.environment, &p.target, &p.revision)
+                        == (&promotion.environment, &promotion.target, &promotion.revision)
+                });
+                if same.clone().all(|p| p.delivered.is_none())
+                    && same.clone().any(|p| p.is_rejected())
+                    && !promotion.approved
+                {
+                    return Err(format!("P7: {} was delivered after a rejection", promotion.name));
+                }
             }
             _ => {}
         }
