@@ -86,7 +86,8 @@ pub struct ApprovalSignature<'a> {
     pub now: Timestamp,
 }
 
-/// Returns the promotions that a request approves. A body that is recorded in a promotion approves no other one.
+/// Returns the promotions that a request approves. A body that is recorded in a promotion approves no promotion that began to
+/// wait after it was signed.
 ///
 /// # Errors
 /// When there is none: why, and what to do.
@@ -96,20 +97,21 @@ pub fn approved_promotions<'a>(
 ) -> Result<Vec<&'a Promotion>, String> {
     let into: Vec<&Promotion> = all.iter().filter(|p| is_into(request, &p.spec)).collect();
     let signed_at = Time::exact(request.at);
-    let is_recorded = |p: &&&Promotion| key_approval(p).is_some_and(|before| before.signed_at == signed_at);
+    let is_recorded = |p: &&Promotion| key_approval(p).is_some_and(|before| before.signed_at == signed_at);
     let recorded: Vec<&Promotion> =
-        into.iter().filter(|p| p.spec.revision == request.revision).filter(is_recorded).copied().collect();
+        into.iter().copied().filter(|p| p.spec.revision == request.revision).filter(is_recorded).collect();
     let waiting: Vec<&Promotion> = into.iter().filter(|p| waits_for_approval(p)).copied().collect();
     let of_revision: Vec<&Promotion> =
         waiting.iter().filter(|p| p.spec.revision == request.revision).copied().collect();
     if !recorded.is_empty() {
         // A repeated call. If one of its promotions waits again, that try needs a new approval.
-        return match recorded.iter().any(|p| waits_for_approval(p) && !counts(p, key_approval(p))) {
-            false => Ok(recorded),
-            true => {
-                Err("this body has approved an earlier try: sign a new body with the current time".into())
-            }
-        };
+        if recorded.iter().any(|p| waits_for_approval(p) && !counts(p, key_approval(p))) {
+            return Err("this body has approved an earlier try: sign a new body with the current time".into());
+        }
+        // The earlier call may have broken off before all promotions into the targets of the environment were approved.
+        let is_left = |p: &&Promotion| waiting_since(p).max(earliest_signature(p)) <= request.at;
+        let left = of_revision.into_iter().filter(|p| !is_recorded(&p)).filter(is_left);
+        return Ok(recorded.into_iter().chain(left).collect());
     }
     if !of_revision.is_empty() {
         return Ok(of_revision);

@@ -125,6 +125,20 @@ fn an_approval_is_for_the_promotion_that_waits_for_it() {
 }
 
 #[test]
+fn a_repeated_call_approves_the_targets_that_the_first_one_did_not_reach() {
+    let body = request("apps/podinfo", "prod", "6.1.9", NOW);
+    let recorded = promotion("eu", "6.1.9", &waiting(WAITS_SINCE, Some((NOW, RECORDED_AT)), None));
+    let left = promotion("us", "6.1.9", &waiting(WAITS_SINCE, None, None));
+    // What began to wait after the body was signed needs a body of its own.
+    let later = promotion("asia", "6.1.9", &waiting("2026-11-22T10:00:01Z", None, None));
+    let mut retried = promotion("africa", "6.1.9", &waiting("2026-11-22T09:59:58Z", None, None));
+    retried.status.as_mut().unwrap().retries = 1;
+    let all = [recorded, left.clone(), later, retried];
+    assert_eq!(approved_names(&body, &all), Ok(vec!["eu".to_string(), "us".to_string()]));
+    assert!(matches!(status_change(&left, &body, signature()), StatusChange::Write(_)));
+}
+
+#[test]
 fn an_approval_is_for_one_try() {
     let first = request("apps/podinfo", "prod", "6.1.9", NOW);
     let second_try = "2026-11-22T10:02:00Z";
