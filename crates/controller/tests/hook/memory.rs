@@ -1,5 +1,7 @@
 //! How much memory calls take.
 
+use std::time::Instant;
+
 use anyhow::{Context, Result, ensure};
 use axum::body::Body;
 use axum::routing::get;
@@ -8,7 +10,7 @@ use hyper::body::Bytes;
 use serde_json::{Value, json};
 use sluice_api::Pipeline;
 use sluice_controller::hook::HookServer;
-use sluice_testkit::Scratch;
+use sluice_testkit::{Scratch, WAIT_TIMEOUT};
 
 use crate::server::{run, sign};
 use crate::serving::serving;
@@ -30,9 +32,9 @@ async fn call(hook: &HookServer, path: &str, body: &Value) -> Result<u16> {
     Ok(hook.answer("203.0.113.9".parse()?, request).await.status().as_u16())
 }
 
-/// A list of promotions with 40,000 labels each, which is sent piece by piece.
+/// A list of promotions with 20,000 labels each, which is sent piece by piece.
 fn list() -> Body {
-    let labels: Vec<String> = (0..40_000).map(|n| format!(r#""a{n}":"""#)).collect();
+    let labels: Vec<String> = (0..20_000).map(|n| format!(r#""a{n}":"""#)).collect();
     let labels = Bytes::from(labels.join(","));
     let spec = json!({"pipeline": "podinfo", "environment": "dev", "revision": "1", "facets": {}});
     let pieces = (0..PROMOTIONS).flat_map(move |n| {
@@ -80,12 +82,11 @@ fn calls_about_promotions_with_many_labels_take_little_memory() -> Result<()> {
             // The most memory is measured from here on: proc(5), clear_refs.
             std::fs::write("/proc/self/clear_refs", "5")?;
             let before = memory("VmRSS:")?;
-            let mut status = 503;
-            for _ in 0..5 {
+            let began = Instant::now();
+            let mut status = call(&hook, path, &body).await?;
+            // On a busy machine a list may take longer than a call waits for it. Senders repeat the call.
+            while status == 503 && began.elapsed() < WAIT_TIMEOUT {
                 status = call(&hook, path, &body).await?;
-                if status != 503 {
-                    break;
-                }
             }
             let taken = memory("VmHWM:")?.saturating_sub(before);
             println!("{path} is answered {status} and takes {taken} MiB");
