@@ -79,16 +79,19 @@ bench: ## Measure the budgets and print them (BENCH='size help' for some; --help
 	cargo build --release -p sluice -p sluice-bench
 	@.ci/within $(BENCH_DEADLINE) 'the measurements' $(target)/release/bench --sluice $(target)/release/sluice $(BENCH)
 
-# The parts that demo and tests build first, side by side: each has stretches that use one core only.
+# The parts that demo and tests build first, side by side: each has stretches that use one core only. Cargo would take the
+# limit of two from MAKEFLAGS for itself, and leave other cores idle.
+cargo := env -u MAKEFLAGS cargo
+
 .PHONY: build-demo build-tests
 servers-%:
 	@.ci/within $(BUILD_DEADLINE) 'building the servers ($*)' $(servers) $* >/dev/null
 
 build-demo:
-	cargo build -p sluice -p sluice-demo
+	$(cargo) build -p sluice -p sluice-demo
 
 build-tests:
-	@.ci/within $(BUILD_DEADLINE) 'compiling the tests' cargo test --workspace --no-run
+	@.ci/within $(BUILD_DEADLINE) 'compiling the tests' $(cargo) test --workspace --no-run
 
 .PHONY: controlplane
 controlplane: ## Build kube-apiserver and etcd; the last line is their folder
