@@ -266,6 +266,5 @@ async fn hanging_repositories_of_eight_namespaces_delay_no_other_at_their_host()
     let order = of_application(0, committed(&here));
     let delivered = tokio::time::timeout(Duration::from_secs(30), bench.delivery.deliver(&order)).await;
     assert!(matches!(delivered, Ok(Ok(Delivered::Committed { .. }))), "{delivered:?}");
-    assert!(stuck.iter().all(|task| !task.is_finished()));
     stuck.iter().for_each(tokio::task::JoinHandle::abort);
 }
