@@ -110,7 +110,7 @@ pub fn approved_promotions<'a>(
         }
         // The earlier call may have broken off before all promotions into the targets of the environment were approved.
         let is_left = |p: &&Promotion| waiting_since(p).max(earliest_signature(p)) <= request.at;
-        let left = of_revision.into_iter().filter(|p| !is_recorded(&p)).filter(is_left);
+        let left = of_revision.into_iter().filter(|p| !is_recorded(p)).filter(is_left);
         return Ok(recorded.into_iter().chain(left).collect());
     }
     if !of_revision.is_empty() {
