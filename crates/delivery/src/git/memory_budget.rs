@@ -158,26 +158,25 @@ fn excess(mut runs: Vec<(i32, &Run, u64)>) -> Vec<i32> {
 }
 
 /// The memory of each of these process groups that is neither a file's nor shared, in KiB. Empty if there is no /proc
-/// (proc(5): `stat`, `pgrp`; `status`, `RssAnon`). The group is not asked of the kernel: for a process that ends at that
-/// moment the answer is 0, with which rustix panics in debug builds, and nothing would be measured any more.
+/// (proc(5): `stat`, fields 2 and 5; `status`, `RssAnon`).
 fn private_memory(groups: &HashSet<i32>) -> HashMap<i32, u64> {
     let mut taken = HashMap::new();
     if groups.is_empty() {
         return taken;
     }
     for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let stat = process
-            .file_name()
-            .to_str()
-            .filter(|name| name.parse::<u32>().is_ok())
-            .and_then(|name| std::fs::read_to_string(format!("/proc/{name}/stat")).ok());
-        // The name in parentheses may have spaces. After it come the state, the parent and the group.
-        let group =
-            stat.as_deref().and_then(|stat| stat.rsplit_once(") ")?.1.split(' ').nth(2)?.parse().ok());
-        let Some(group) = group.filter(|group| groups.contains(group)) else { continue };
-        let status = std::fs::read_to_string(process.path().join("status")).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
-        if let Some(kib) = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()) {
+        if !process.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit) {
+            continue;
+        }
+        let read = |file: &str| std::fs::read_to_string(process.path().join(file)).unwrap_or_default();
+        let group = |stat: &str| stat.rsplit_once(") ")?.1.split(' ').nth(2)?.parse::<i32>().ok();
+        let anonymous = |status: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+            line.split_whitespace().next()?.parse::<u64>().ok()
+        };
+        if let Some(group) = group(&read("stat")).filter(|group| groups.contains(group))
+            && let Some(kib) = anonymous(&read("status"))
+        {
             *taken.entry(group).or_default() += kib;
         }
     }
