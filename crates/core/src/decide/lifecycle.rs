@@ -24,8 +24,8 @@ pub(super) fn settle(
     decision: &mut Decision,
 ) -> bool {
     let late = promotion.phase == Phase::Failed && promotion.delivered.is_some();
-    let rejected = promotion.rejected.as_ref().filter(|_| promotion.phase != Phase::Rejected);
-    if let Some(why) = rejected.filter(|_| promotion.is_rejected()) {
+    let rejected = promotion.rejected.as_ref().filter(|_| promotion.is_rejected());
+    if let Some(why) = rejected.filter(|_| promotion.phase != Phase::Rejected) {
         // Neither a request for another try that came before the rejection nor a target that runs the revision undoes it.
         let answers = promotion.retry.clone();
         let to = Transition::of(promotion, Phase::Rejected, "Rejected", why.clone());

@@ -46,14 +46,14 @@ pub(super) fn advance(lane: Lane<'_>, policy: &Policy, open: &Promotion, decisio
 fn pass_gates(lane: Lane<'_>, policy: &Policy, open: &Promotion, decision: &mut Decision) -> bool {
     let gates = gates::verdicts(lane, policy, open);
     let shut: Vec<&str> = gates.iter().filter(|g| !g.open).map(|g| g.message.as_str()).collect();
-    if !shut.is_empty() && open.approved {
-        // The next decision records the gates that a new approval opens.
-        let to = Transition::of(open, Phase::Pending, "ApprovalOutdated", shut.join("; "));
-        decision.actions.push(Action::Move(Transition { spends_approval: true, ..to }));
-        return false;
-    }
     if !shut.is_empty() {
         let message = shut.join("; ");
+        if open.approved {
+            // The next decision records the gates that a new approval opens.
+            let to = Transition::of(open, Phase::Pending, "ApprovalOutdated", message);
+            decision.actions.push(Action::Move(Transition { spends_approval: true, ..to }));
+            return false;
+        }
         decision.note(lane.environment, "WaitingForGate", format!("{} {message}", open.revision));
         if open.gates != gates {
             decision.actions.push(Action::Wait { promotion: open.name.clone(), gates, message });

@@ -60,7 +60,7 @@ fn an_approved_change_request_is_not_merged_after_prod_was_moved_ahead_by_hand()
     );
 }
 
-/// A failed promotion starts again by itself, but not with an approval from before another one was delivered.
+/// A failed promotion starts again automatically, but not with an approval from before another one was delivered.
 #[test]
 fn an_approval_of_a_failed_promotion_ends_with_a_later_delivery() {
     let mut sim = approved_and_refused();

@@ -110,13 +110,7 @@ fn who_may_write_a_pipeline_proposes_its_file_and_nobody_else() -> Result<()> {
 
         // An edit is for the Pipeline that the person began with.
         let edit = format!("/pipelines/{n}/app/edit");
-        let form = eventually(SOON, || async {
-            let (status, form) = editor.get(&edit).await?;
-            ensure!(status == StatusCode::OK, "{form}");
-            Ok(form)
-        })
-        .await?;
-        let seen = hidden(&form, "seen").context("the form does not say what it shows")?;
+        let seen = seen_in_form(&editor, &edit).await?;
         let fields = format!("{}&seen={seen}", fields("app", FILE).replace("e1.name=prod", "e1.name=live"));
         let (status, page) = editor.post(&edit, &fields).await?;
         ensure!(
@@ -149,13 +143,7 @@ fn a_confirmed_edit_changes_the_pipeline_in_its_file_and_nothing_else() -> Resul
         place.apply(&pipeline.to_string()).await?;
 
         let edit = format!("/pipelines/{n}/app/edit");
-        let form = eventually(SOON, || async {
-            let (status, form) = editor.get(&edit).await?;
-            ensure!(status == StatusCode::OK, "{form}");
-            Ok(form)
-        })
-        .await?;
-        let seen = hidden(&form, "seen").context("the form does not say what it shows")?;
+        let seen = seen_in_form(&editor, &edit).await?;
         let fields = format!(
             "do=propose&namespace={n}&name=app&kind=HelmRelease&app=app&strategy=pull-request&forge=gitea&url={}\
              &secret=forge&branch=main&e0.name=dev&e0.t0.namespace={n}&e1.name=live&e1.t0.namespace=prod&path={FILE}&seen={seen}",
@@ -184,6 +172,17 @@ fn a_confirmed_edit_changes_the_pipeline_in_its_file_and_nothing_else() -> Resul
         ensure!(status == StatusCode::CONFLICT, "{status} {page}");
         Ok(())
     })
+}
+
+/// Waits for the form of an edit, and returns what identifies the Pipeline that it shows.
+async fn seen_in_form(editor: &Person, edit: &str) -> Result<String> {
+    let form = eventually(SOON, || async {
+        let (status, form) = editor.get(edit).await?;
+        ensure!(status == StatusCode::OK, "{form}");
+        Ok(form)
+    })
+    .await?;
+    hidden(&form, "seen").map(str::to_owned).context("the form does not say what it shows")
 }
 
 /// The manifest of a HelmRelease, as people paste it. JSON is YAML, too.
