@@ -35,7 +35,6 @@ mod state;
 mod trace;
 mod triggers;
 mod visible;
-mod write_timeout;
 
 pub use hub::{Change, ChangeError, ChangedKind, FileProposal, Hub, ProposedManifest, SeenObject};
 pub use oidc::Options as OidcOptions;
@@ -58,8 +57,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-
-use crate::write_timeout::WriteTimeout;
+use tokio_io_timeout::TimeoutStream;
 
 /// How many connections are open at a time. Further ones wait.
 const MAX_CONNECTIONS: usize = 1500;
@@ -101,8 +99,11 @@ pub async fn serve<H: Hub>(listener: TcpListener, api: Api<H>) -> std::io::Resul
     }
 }
 
-async fn serve_connection(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, router: Router) {
-    let stream = TokioIo::new(WriteTimeout::new(stream, WRITE_TIMEOUT));
+async fn serve_connection(stream: impl AsyncRead + AsyncWrite + Send + 'static, router: Router) {
+    // A peer that reads nothing would hold the connection, and keep others out.
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(WRITE_TIMEOUT));
+    let stream = TokioIo::new(Box::pin(stream));
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)
