@@ -1,5 +1,7 @@
 //! Live updates: while a page is open, the parts of it that change are sent as server-sent events.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::time::Duration;
 
 use axum::extract::{Query, State};
@@ -54,9 +56,9 @@ struct LivePage<H> {
     version: u64,
     /// The board's last change that the browser shows.
     changed: u64,
-    /// When the page was last rendered, and how long that took.
+    /// When the page was last rendered, and how long that was computed.
     looked: Instant,
-    took: Duration,
+    computed: Duration,
     waiting: Vec<Event>,
     ended: bool,
     _slot: CallerSlot,
@@ -95,7 +97,7 @@ pub(super) async fn live<H: Hub>(
         version: 0,
         changed: 0,
         looked: Instant::now(),
-        took: Duration::ZERO,
+        computed: Duration::ZERO,
         waiting: Vec::new(),
         ended: false,
         _slot: slot,
@@ -124,7 +126,7 @@ impl<H: Hub> LivePage<H> {
         // It is no error if nothing changes.
         let _ = timeout(MAX_PAUSE, self.api.hub.changed_since(self.version)).await;
         // A page that takes long to render is rendered less often.
-        let next = self.looked + pace.max(self.took * MAX_SHARE);
+        let next = self.looked + pace.max(self.computed * MAX_SHARE);
         // Rows from before the change may be kept, and nothing would wake the page again.
         let are_current = if self.view.is_of_hub() { next } else { Instant::now() + MAX_AGE };
         sleep_until(next.max(are_current)).await;
@@ -140,8 +142,9 @@ impl<H: Hub> LivePage<H> {
             return;
         }
         self.looked = Instant::now();
-        if self.render().await {
-            (self.changed, self.took) = (changed, self.looked.elapsed());
+        let (is_current, computed) = timed(self.render()).await;
+        if is_current {
+            (self.changed, self.computed) = (changed, computed);
         }
     }
 
@@ -189,6 +192,18 @@ impl<H: Hub> LivePage<H> {
         }
         self.shown = Some(page);
     }
+}
+
+/// Returns what a future returns, and how long it computed: waiting for the API server costs nothing here.
+async fn timed<T>(future: impl Future<Output = T>) -> (T, Duration) {
+    let (mut future, mut computed) = (pin!(future), Duration::ZERO);
+    let output = poll_fn(|cx| {
+        let begun = Instant::now();
+        let poll = future.as_mut().poll(cx);
+        computed += begun.elapsed();
+        poll
+    });
+    (output.await, computed)
 }
 
 /// Returns an event with HTML.
