@@ -19,9 +19,9 @@ pub struct Clusters {
 pub struct ObservedClusterRow {
     /// The cluster, as `namespace/name` of its GitopsCluster; empty for the hub.
     pub name: String,
-    /// `Up`, `Connecting` or `Lost`.
+    /// `Up`, `Partial` if some objects cannot be read, `Connecting` or `Lost`.
     pub state: String,
-    /// Why it is lost, and what to do; empty otherwise.
+    /// Why it is not `Up`, and what to do; empty while it connects.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// The number of observed objects.
@@ -31,9 +31,31 @@ pub struct ObservedClusterRow {
 /// Returns the state of a cluster.
 pub fn cluster_state(key: &ClusterKey, cluster: &ObservedCluster) -> ObservedClusterRow {
     let (state, message) = match cluster.state() {
-        ClusterState::Up => ("Up", String::new()),
+        ClusterState::Up => match unread(cluster) {
+            Some(why) => ("Partial", why),
+            None => ("Up", String::new()),
+        },
         ClusterState::Connecting => ("Connecting", String::new()),
         ClusterState::Lost(why) => ("Lost", why.clone()),
     };
     ObservedClusterRow { name: cluster_name(key), state: state.into(), message, objects: cluster.len() }
+}
+
+/// Returns what of a connected cluster cannot be read, and what to do.
+fn unread(cluster: &ObservedCluster) -> Option<String> {
+    let mut causes = cluster.unreadable();
+    if let Some(first) = causes.next() {
+        let others = match causes.count() {
+            0 => String::new(),
+            more => format!("; and {more} more kinds or namespaces cannot be read"),
+        };
+        return Some(format!("{first}{others}"));
+    }
+    match cluster.unread_kinds().count() {
+        0 => None,
+        kinds => Some(format!(
+            "its kubeconfig may not list {kinds} kinds of objects on the whole cluster, and no target names a namespace: grant \
+             its user the rights of deploy/reader"
+        )),
+    }
 }

@@ -11,6 +11,7 @@ use sluice_core::fleet::{ClusterEvent, ClusterKey, Fact, FluxFact, Kind, ObjectK
 use sluice_core::observed::Health;
 use sluice_core::repository::Repository;
 use sluice_core::tracks::DefaultFacet;
+use sluice_view::fleet::clusters::cluster_state;
 use sluice_view::fleet::trace::{TraceLink, trace, visible};
 use sluice_view::fleet::versions::{RunningVersion, chart, images, mark_outliers};
 
@@ -332,4 +333,35 @@ fn missing_objects_are_named_and_a_circle_of_owners_ends() {
     };
     let circle = vec![(a.clone(), of(&b, &b)), (b.clone(), of(&a, &a))];
     assert!(traced(circle, &a).unwrap().len() <= 20);
+}
+
+#[test]
+fn a_connected_cluster_says_what_of_it_cannot_be_read() {
+    let eu = remote("eu");
+    let row = |events: Vec<ClusterEvent>| {
+        let mut index = Index::default();
+        observe(&mut index, &eu, vec![]);
+        events.into_iter().for_each(|event| drop(index.apply(&eu, event)));
+        let row = index.fleet().read(&eu, |cluster| cluster_state(&eu, cluster)).unwrap();
+        format!("{}: {}", row.state, row.message)
+    };
+    let unreadable = |kind, namespace: Option<&str>, why: &str| {
+        ClusterEvent::Unreadable(kind, namespace.map(Into::into), why.into())
+    };
+    let by_namespace =
+        || vec![ClusterEvent::ByNamespace(Kind::HelmRelease), ClusterEvent::ByNamespace(Kind::CronJob)];
+    assert_eq!(row(vec![]), "Up: ");
+    assert_eq!(row(vec![unreadable(Kind::CronJob, None, "forbidden")]), "Partial: forbidden");
+    let two = vec![
+        unreadable(Kind::CronJob, None, "forbidden"),
+        unreadable(Kind::Deployment, Some("apps"), "too large"),
+    ];
+    assert!(row(two).ends_with("; and 1 more kinds or namespaces cannot be read"));
+    // The user of a kubeconfig without credentials may list nothing.
+    let nothing = row(by_namespace());
+    assert!(nothing.starts_with("Partial: its kubeconfig may not list 2 kinds of objects"), "{nothing}");
+    // A user who may read the namespaces of the targets only.
+    let listed = [Kind::HelmRelease, Kind::CronJob]
+        .map(|kind| ClusterEvent::Listed(kind, Some("apps".into()), vec![]));
+    assert_eq!(row(by_namespace().into_iter().chain(listed).collect()), "Up: ");
 }

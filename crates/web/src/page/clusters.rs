@@ -17,7 +17,8 @@ pub(super) async fn page<H: Hub>(api: &Api<H>, caller: &Caller) -> Result<Page, 
     let mut rows: Vec<ObservedClusterRow> =
         visible.iter().filter_map(|key| api.fleet.read(key, |cluster| cluster_state(key, cluster))).collect();
     rows.sort_by_key(|row| (shape(row) == Shape::Ready, row.name.clone()));
-    let lost = rows.iter().filter(|row| row.state == "Lost").count();
+    let count = |state| rows.iter().filter(|row| row.state == state).count();
+    let (lost, partial) = (count("Lost"), count("Partial"));
     let content = html! {
         h1 { "Clusters" }
         @if rows.is_empty() {
@@ -28,7 +29,11 @@ pub(super) async fn page<H: Hub>(api: &Api<H>, caller: &Caller) -> Result<Page, 
                 }
             }
         } @else {
-            p.quiet { (rows.len()) " clusters" @if lost > 0 { ", " (lost) " cannot be read" } }
+            p.quiet {
+                (rows.len()) " clusters"
+                @if lost > 0 { ", " (lost) " cannot be read" }
+                @if partial > 0 { ", " (partial) " only in part" }
+            }
             table {
                 thead { tr { th scope="col" { "Cluster" } th scope="col" { "State" } th.number scope="col" { "Objects" } th scope="col" { "Why" } } }
                 tbody {
@@ -51,6 +56,7 @@ fn shape(row: &ObservedClusterRow) -> Shape {
     match row.state.as_str() {
         "Up" => Shape::Ready,
         "Lost" => Shape::Failed,
+        "Partial" => Shape::Unknown,
         _ => Shape::Progress,
     }
 }

@@ -124,9 +124,10 @@ async fn a_lost_cluster_is_named_and_delays_no_other() {
           "state": "Up"
         },
         {
+          "message": "the cluster forbids listing cronjobs: apply deploy/reader there",
           "name": "fleet/eu",
           "objects": 3,
-          "state": "Up"
+          "state": "Partial"
         },
         {
           "name": "fleet/us",
