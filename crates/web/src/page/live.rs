@@ -210,3 +210,23 @@ async fn timed<T>(future: impl Future<Output = T>) -> (T, Duration) {
 fn html_event(name: &str, html: &str) -> Event {
     Event::default().event(name).data(without_unsafe(html))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn waiting_for_others_is_not_counted_as_work() {
+        let wait = Duration::from_millis(500);
+        let work = Duration::from_millis(20);
+        let (answer, computed) = timed(async {
+            sleep(wait).await;
+            std::thread::sleep(work);
+            "shown"
+        })
+        .await;
+        assert_eq!(answer, "shown");
+        assert!(computed >= work, "{computed:?}");
+        assert!(computed < wait, "{computed:?}");
+    }
+}
