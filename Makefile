@@ -74,7 +74,7 @@ lint: ## Check format, lints, dependencies, generated files and the architecture
 
 .PHONY: bench
 bench: ## Measure the budgets and print them (BENCH='size help' for some; --help for flags)
-	@.ci/need rust git cc servers
+	@.ci/need rust git cc chromium servers
 	@$(MAKE) servers-controlplane servers-crds
 	cargo build --release -p sluice -p sluice-bench
 	@.ci/within $(BENCH_DEADLINE) 'the measurements' $(target)/release/bench --sluice $(target)/release/sluice $(BENCH)
