@@ -17,17 +17,19 @@ pub const USER: &str = "system:serviceaccount:sluice-system:sluice";
 /// The rights that `deploy/` grants to that user on the hub.
 pub const HUB_RIGHTS: [&str; 4] = [
     include_str!("../../../deploy/namespace.yaml"),
-    include_str!("../../../deploy/reader/role.yaml"),
+    include_str!("../../../deploy/reader/every-cluster.yaml"),
     include_str!("../../../deploy/reader/hub.yaml"),
     include_str!("../../../deploy/rbac.yaml"),
 ];
 /// The roles of people that `deploy/` has.
-pub const PEOPLE: &str = include_str!("../../../deploy/roles.yaml");
+pub const PEOPLE: &str = include_str!("../../../deploy/people.yaml");
 /// The service account that a visitor of the demo signs in as.
 pub const VISITOR: &str = "jane";
 /// The rights that `deploy/target` grants to that user on a cluster with targets.
-pub const TARGET_RIGHTS: [&str; 2] =
-    [include_str!("../../../deploy/reader/role.yaml"), include_str!("../../../deploy/target/account.yaml")];
+pub const TARGET_RIGHTS: [&str; 2] = [
+    include_str!("../../../deploy/reader/every-cluster.yaml"),
+    include_str!("../../../deploy/target/account.yaml"),
+];
 
 /// The files of the repository: one HelmRelease for each environment. Those of staging and prod have a marker at the
 /// version, which Sluice sets.

@@ -212,7 +212,7 @@ fn review(group: &str, resource: &str, verb: &str) -> SelfSubjectAccessReview {
 /// (kubernetes.io/docs/reference/access-authn-authz/rbac, "Aggregated ClusterRoles").
 #[test]
 fn viewers_and_editors_are_aggregated_and_approvers_are_not() -> Result<()> {
-    let roles = parse_yaml(&std::fs::read_to_string(folder("deploy/roles.yaml"))?)?;
+    let roles = parse_yaml(&std::fs::read_to_string(folder("deploy/people.yaml"))?)?;
     for (name, expected) in [
         ("sluice-viewer", &["admin", "edit", "view"][..]),
         ("sluice-editor", &["admin", "edit"]),

@@ -16,7 +16,7 @@ use crate::promotion_change::FIELD_MANAGER;
 
 /// The objects that `kubectl apply -k deploy/target` applies.
 pub(super) const MANIFESTS: [&str; 2] = [
-    include_str!("../../../../deploy/reader/role.yaml"),
+    include_str!("../../../../deploy/reader/every-cluster.yaml"),
     include_str!("../../../../deploy/target/account.yaml"),
 ];
 

@@ -98,7 +98,7 @@ fn rejection(by: &str) -> Value {
 /// A namespace with a pipeline whose promotion `p` waits for an approval.
 async fn people(name: &str) -> Result<People> {
     let place = place(name).await?;
-    servers().await?.hub.apply_yaml(&deployed("roles.yaml")?).await?;
+    servers().await?.hub.apply_yaml(&deployed("people.yaml")?).await?;
     bind(&place, "sluice-approver", "User", "jane").await?;
     bind(&place, "sluice-approver", "Group", "release-managers").await?;
     bind(&place, "sluice-editor", "User", "eve").await?;
@@ -370,7 +370,7 @@ async fn only_the_controller_creates_promotions_and_writes_statuses() -> Result<
 
     // The controller's service account may.
     hub.namespace("sluice-system").await?;
-    hub.apply_yaml(&deployed("reader/role.yaml")?).await?;
+    hub.apply_yaml(&deployed("reader/every-cluster.yaml")?).await?;
     hub.apply_yaml(&deployed("reader/hub.yaml")?).await?;
     hub.apply_yaml(&deployed("rbac.yaml")?).await?;
     let sluice = User::with(&place, "sluice", &hub.service_account("sluice-system", "sluice").await?).await?;

@@ -22,7 +22,7 @@ fn allowed(role: &str) -> BTreeMap<String, BTreeSet<String>> {
 
 #[test]
 fn the_role_of_the_reader_has_exactly_the_observed_kinds() {
-    let everywhere = allowed(include_str!("../../../../deploy/reader/role.yaml"));
+    let everywhere = allowed(include_str!("../../../../deploy/reader/every-cluster.yaml"));
     let mut on_hub = allowed(include_str!("../../../../deploy/reader/hub.yaml"));
     on_hub.extend(everywhere.clone());
     let remote = ClusterKey::Remote { namespace: "fleet".into(), name: "eu".into() };

@@ -157,7 +157,7 @@ impl Fixture {
 
     /// Creates the kubeconfigs of jane: one with a certificate, and one with a token, which the API needs.
     async fn create_jane(&self) -> Result<()> {
-        let roles = parse_yaml(include_str!("../../../../deploy/roles.yaml"))?;
+        let roles = parse_yaml(include_str!("../../../../deploy/people.yaml"))?;
         let rules = roles.iter().filter_map(|role| role["rules"].as_array()).flatten().cloned();
         let clusters = json!({"apiGroups": ["gitops.weave.works"], "resources": ["gitopsclusters"], "verbs": ["get", "list"]});
         let flux = ["source", "kustomize", "helm", "image", "notification"]
