@@ -15,7 +15,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until};
 
 use crate::hub::Hub;
-use crate::page::row::row;
+use crate::page::pipeline_row::row;
 
 /// How often everything is looked at for changes, at most.
 pub(crate) const PACE: Duration = Duration::from_millis(100);

@@ -8,7 +8,7 @@ mod caller_budgets;
 mod changes;
 mod choices;
 mod cookie;
-mod draft_form;
+mod draft_input;
 mod find;
 mod fleet_versions;
 mod form_text;

@@ -19,7 +19,7 @@ pub(crate) struct Metadata {
     pub end_session_endpoint: Option<String>,
     /// The scopes that can be asked for.
     #[serde(default)]
-    scopes_supported: Vec<String>,
+    pub scopes_supported: Vec<String>,
     /// How clients prove who they are; `client_secret_basic` if absent.
     #[serde(default)]
     token_endpoint_auth_methods_supported: Option<Vec<String>>,
@@ -27,9 +27,6 @@ pub(crate) struct Metadata {
     #[serde(default)]
     pub authorization_response_iss_parameter_supported: bool,
 }
-
-/// The scopes that are asked for without a flag, if the provider lists them: who it is, the groups, and a refresh token.
-const DEFAULT_SCOPES: [&str; 3] = ["email", "groups", "offline_access"];
 
 impl Metadata {
     /// Returns the address of the document of an issuer (section 4.1).
@@ -58,18 +55,6 @@ impl Metadata {
             }
         }
         Ok(found)
-    }
-
-    /// Returns the scopes to ask for: those that are wanted, or else the default ones that the provider has.
-    pub(super) fn scopes(&self, wanted: Option<&[String]>) -> String {
-        match wanted {
-            Some(wanted) => wanted.join(" "),
-            None => {
-                let has = |scope: &&str| self.scopes_supported.iter().any(|supported| supported == scope);
-                let scopes: Vec<&str> = DEFAULT_SCOPES.into_iter().filter(has).collect();
-                ["openid"].into_iter().chain(scopes).collect::<Vec<_>>().join(" ")
-            }
-        }
     }
 
     /// Returns whether the client's secret goes into the header `Authorization`, and not into the form
@@ -133,8 +118,7 @@ mod tests {
 
     #[test]
     fn scopes_and_the_way_of_the_secret_are_those_of_the_provider() {
-        assert_eq!(document(&[]).unwrap().scopes(None), "openid email");
-        assert_eq!(document(&[]).unwrap().scopes(Some(&["openid".into(), "x".into()])), "openid x");
+        assert_eq!(document(&[]).unwrap().scopes_supported, ["openid", "email", "phone"]);
         let takes_basic = |methods: Value| {
             document(&[("token_endpoint_auth_methods_supported", methods)]).unwrap().takes_basic()
         };

@@ -11,13 +11,14 @@ use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use super::begun_sign_in::BegunSignIn;
 use super::error::OidcError;
-use super::flow::Flow;
 use super::id_token::Claims;
-use super::metadata::{Metadata, is_https};
+use super::metadata::Metadata;
+use super::options::{OidcOptions, scopes};
 use crate::form_text::{escaped, form};
 use crate::page_url::PageUrl;
-use crate::provider_http::{ProviderHttp, ProviderRequest};
+use crate::provider_http::ProviderRequest;
 use crate::session::{CLOCK_MARGIN, MAX_TOKEN_BYTES, Session, Tokens, seconds};
 
 /// How long the discovery document counts.
@@ -33,27 +34,6 @@ const TURN_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the tokens for a refresh token are kept for other tabs of the browser: the provider may take each refresh token
 /// once only ([RFC 9700](https://www.rfc-editor.org/rfc/rfc9700), section 4.14.2).
 const RENEWED_LIFETIME: Duration = Duration::from_secs(30);
-
-/// Where people sign in, and as which client.
-pub struct OidcOptions {
-    /// The issuer, as ID tokens name it.
-    pub issuer: String,
-    /// The id of Sluice at the provider, for which ID tokens are.
-    pub client_id: String,
-    /// The secret of the client; `None` for a public client, which PKCE alone protects.
-    pub client_secret: Option<String>,
-    /// The scopes to ask for; `None` for openid, and email, groups and offline_access if the provider lists them.
-    pub scopes: Option<Vec<String>>,
-    /// Sends requests to the provider.
-    pub http: Arc<dyn ProviderHttp>,
-}
-
-impl OidcOptions {
-    /// Returns whether an issuer can be used: an address with TLS.
-    pub fn is_issuer(issuer: &str) -> bool {
-        is_https(issuer) && !issuer.contains('?')
-    }
-}
 
 /// The identity provider.
 pub(crate) struct Provider {
@@ -196,13 +176,13 @@ impl Provider {
     ///
     /// # Errors
     /// When the provider has never answered.
-    pub(crate) async fn sign_in_url(&self, flow: &Flow) -> Result<String, OidcError> {
+    pub(crate) async fn sign_in_url(&self, flow: &BegunSignIn) -> Result<String, OidcError> {
         let metadata = self.metadata().await?;
         let fields = [
             ("response_type", "code"),
             ("client_id", &self.options.client_id),
             ("redirect_uri", &self.redirect_uri),
-            ("scope", &metadata.scopes(self.options.scopes.as_deref())),
+            ("scope", &scopes(self.options.scopes.as_deref(), &metadata.scopes_supported)),
             ("state", &flow.state),
             ("nonce", &flow.nonce),
             ("code_challenge", &flow.challenge()),
@@ -218,7 +198,7 @@ impl Provider {
     /// When the provider refuses it, or its ID token is not for this sign-in.
     pub(crate) async fn exchange(
         &self,
-        flow: &Flow,
+        flow: &BegunSignIn,
         code: &str,
         issuer: Option<&str>,
         now: SystemTime,

@@ -6,11 +6,11 @@ use sluice_view::draft::{CheckedDraft, Draft, DraftEnvironment, DraftTarget};
 use sluice_view::manifest::SchemaProblem;
 
 use super::answer::sentence;
-use super::draft_start::{self, Setup};
+use super::draft_first_setup::{self, Setup};
 use super::shape::{Shape, icon};
 use super::words;
 use crate::choices::{APP_KINDS, Choices};
-use crate::draft_form::{DO, DraftStep, FILES, MANIFEST, environment_field, target_field};
+use crate::draft_input::{DO, DraftStep, FILES, MANIFEST, environment_field, target_field};
 
 /// The paths of fields.
 const NAMESPACE: &str = "metadata.namespace";
@@ -66,7 +66,7 @@ pub(super) struct DraftForm {
 impl DraftForm {
     /// Whether nothing is wrong.
     pub(super) fn is_complete(&self) -> bool {
-        self.checked.problems.is_empty() && draft_start::problems(self.setup.as_ref()).is_empty()
+        self.checked.problems.is_empty() && draft_first_setup::problems(self.setup.as_ref()).is_empty()
     }
 
     /// Returns everything that a person can download: the Pipeline, and the files of a first set-up with their paths.
@@ -263,7 +263,7 @@ fn lists(form: &DraftForm) -> Markup {
 /// Returns the first step: an application that runs, whose manifest is copied into the other environments.
 fn from_application(form: &DraftForm) -> Markup {
     let manifest = &form.draft.manifest;
-    let problems = draft_start::problems(form.setup.as_ref());
+    let problems = draft_first_setup::problems(form.setup.as_ref());
     html! {
         fieldset {
             legend { "First set-up" }
@@ -415,7 +415,7 @@ fn one_target(form: &DraftForm, (at, n): (usize, usize), target: &DraftTarget, c
             } @else if !target.name.is_empty() {
                 input type="hidden" name=(name) value=(target.name);
             }
-            (draft_start::in_git(&form.draft, target, &field("git")))
+            (draft_first_setup::in_git(&form.draft, target, &field("git")))
             (runs(form, target))
         }
     }

@@ -6,7 +6,7 @@ use sluice_view::status::PipelineScreen;
 
 use super::answer::sentence;
 use super::draft_fields::DraftForm;
-use super::draft_start;
+use super::draft_first_setup;
 use super::pipeline::graph;
 
 /// The label by which kustomize-controller names the Kustomization that applied an object
@@ -23,7 +23,7 @@ pub(super) fn preview(form: &DraftForm) -> Markup {
                 (graph(pipeline, &PipelineScreen::default()))
             }
             @if let Some(Ok(setup)) = &form.setup {
-                (draft_start::files(setup, form.draft.environments.first().map(|first| first.name.as_str())))
+                (draft_first_setup::files(setup, form.draft.environments.first().map(|first| first.name.as_str())))
             }
             h2 { @if form.setup.is_some() { "The pipeline" } @else { "YAML" } }
             pre.yaml tabindex="0" { (form.checked.yaml) }
@@ -34,7 +34,7 @@ pub(super) fn preview(form: &DraftForm) -> Markup {
 
 fn state(form: &DraftForm) -> Markup {
     let others = form.other_problems();
-    let no_files = draft_start::problems(form.setup.as_ref());
+    let no_files = draft_first_setup::problems(form.setup.as_ref());
     let (all, missing) = (form.checked.problems.len() + no_files.len(), form.missing());
     html! {
         div role="status" {

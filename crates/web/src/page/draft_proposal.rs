@@ -10,7 +10,7 @@ use super::draft_fields::DraftForm;
 use super::frame::{Page, Section, document};
 use super::person::Person;
 use super::words::is_link;
-use crate::draft_form::{DO, DraftStep};
+use crate::draft_input::{DO, DraftStep};
 use crate::hub::{ChangeError, FileProposal, Hub, ProposedManifest};
 use crate::problem::Problem;
 use crate::requested_action::Seen;

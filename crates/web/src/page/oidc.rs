@@ -15,7 +15,7 @@ use super::answer::{problem_page, send};
 use super::frame::Viewer;
 use super::sign_in_page::{ReturnPath, SignInPage, inside};
 use crate::hub::Hub;
-use crate::oidc::{Flow, OidcError, Provider, error_code};
+use crate::oidc::{BegunSignIn, OidcError, Provider, error_code};
 use crate::problem::Problem;
 use crate::session::Tokens;
 use crate::state::Api;
@@ -34,7 +34,7 @@ pub(super) struct ProviderReply {
 /// Sends a person to the provider.
 pub(super) async fn start<H: Hub>(State(api): State<Api<H>>, Query(back): Query<ReturnPath>) -> Response {
     let Some(provider) = api.provider.as_deref() else { return not_configured() };
-    let flow = Flow::begin(&api.sessions, &inside(&back.to), SystemTime::now());
+    let flow = BegunSignIn::begin(&api.sessions, &inside(&back.to), SystemTime::now());
     let cookie = flow.as_ref().and_then(|flow| Some((flow, flow.cookie(&api.sessions)?)));
     let Some((flow, cookie)) = cookie else {
         let why = "the system has no random numbers: try again";
@@ -57,7 +57,7 @@ pub(super) async fn callback<H: Hub>(
     let Query(reply) = reply.unwrap_or_default();
     let now = SystemTime::now();
     // An answer that this browser did not ask for must not sign it in, and may not end a sign-in that it did ask for.
-    let flow = Flow::of(&api.sessions, &headers, now).filter(|flow| flow.state == reply.state);
+    let flow = BegunSignIn::of(&api.sessions, &headers, now).filter(|flow| flow.state == reply.state);
     let Some(flow) = flow else {
         let why = "this sign-in was not begun in this browser, or more than ten minutes ago: sign in again";
         return SignInPage::new(&api, "", why).send(StatusCode::BAD_REQUEST);
@@ -77,7 +77,7 @@ pub(super) async fn callback<H: Hub>(
         }
         Err((status, why)) => SignInPage::new(&api, &flow.to, &why).send(status),
     };
-    if let Some(forget) = Flow::forget(&api.sessions) {
+    if let Some(forget) = BegunSignIn::forget(&api.sessions) {
         response.headers_mut().append(SET_COOKIE, forget);
     }
     response.headers_mut().insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
@@ -86,7 +86,7 @@ pub(super) async fn callback<H: Hub>(
 
 async fn tokens(
     provider: &Provider,
-    flow: &Flow,
+    flow: &BegunSignIn,
     reply: &ProviderReply,
     now: SystemTime,
 ) -> Result<Tokens, OidcError> {

@@ -14,7 +14,7 @@ use sluice_view::tree::{TargetNode, WorkloadNode, tree};
 
 use super::action_buttons::{buttons, may_not};
 use super::frame::{Group, Page, Part, Section};
-use super::row::{application, edge, is_behind, runs};
+use super::pipeline_row::{application, edge, is_behind, runs};
 use super::shape::{Shape, badge, icon};
 use super::{address, words};
 use crate::board::ShownPipeline;

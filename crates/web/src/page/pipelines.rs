@@ -7,8 +7,8 @@ use sluice_core::access::Caller;
 
 use super::address::escaped;
 use super::frame::{Group, Page, Part, Section};
+use super::pipeline_row::row_id;
 use super::query::ListQuery;
-use super::row::row_id;
 use crate::board::{Attention, ShownPipeline};
 use crate::find::visible_pipelines;
 use crate::hub::Hub;

@@ -10,7 +10,7 @@ use super::frame::Page;
 use super::history::HistoryPageQuery;
 use super::query::{ListQuery, MatrixQuery};
 use super::{
-    clusters, history, objects, pipeline, pipelines, promotion, promotions, trace, triggers, versions,
+    clusters, history, objects, pipeline, pipelines, promotion, promotions, trace, triggers, version_matrix,
 };
 use crate::fleet_versions::VersionKind;
 use crate::hub::Hub;
@@ -66,7 +66,7 @@ impl View {
             View::Promotions(query) => promotions::page(api, caller, query).await,
             View::Promotion(name) => promotion::page(api, caller, name).await,
             View::Clusters => clusters::page(api, caller).await,
-            View::Versions(kind, query) => versions::page(api, caller, *kind, query).await,
+            View::Versions(kind, query) => version_matrix::page(api, caller, *kind, query).await,
             View::Trace(query) => trace::page(api, caller, query).await,
         }
     }

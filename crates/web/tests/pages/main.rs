@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say it by failing")]
 
 mod draft;
-mod draft_start;
+mod draft_first_setup;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../api/fleet.rs"]
 mod fleet;

@@ -11,7 +11,7 @@ use sluice_view::object_name::ObjectName;
 use super::answer::sentence;
 use super::person::Person;
 use crate::choices::{APP_KINDS, Choices};
-use crate::draft_form::DraftStep;
+use crate::draft_input::DraftStep;
 use crate::hub::Hub;
 use crate::problem::Problem;
 use crate::state::Api;

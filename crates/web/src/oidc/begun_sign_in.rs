@@ -27,7 +27,7 @@ const MAX_RETURN_BYTES: usize = 1024;
 
 /// A sign-in that has begun in a browser.
 #[derive(Clone, Serialize, Deserialize)]
-pub(crate) struct Flow {
+pub(crate) struct BegunSignIn {
     /// Ties the answer to this browser, so that nobody can sign a person in as somebody else
     /// ([RFC 9700](https://www.rfc-editor.org/rfc/rfc9700), section 4.7).
     pub state: String,
@@ -43,11 +43,11 @@ pub(crate) struct Flow {
     ends: u64,
 }
 
-impl Flow {
+impl BegunSignIn {
     /// Begins a sign-in that leads to a page; `None` if the system gives no random numbers.
-    pub(crate) fn begin(sessions: &Sessions, to: &str, now: SystemTime) -> Option<Flow> {
+    pub(crate) fn begin(sessions: &Sessions, to: &str, now: SystemTime) -> Option<BegunSignIn> {
         let keys = sessions.keys()?;
-        Some(Flow {
+        Some(BegunSignIn {
             state: keys.random_text::<16>()?,
             nonce: keys.random_text::<16>()?,
             verifier: keys.random_text::<32>()?,
@@ -57,9 +57,9 @@ impl Flow {
     }
 
     /// Returns the sign-in that has begun in the browser of a request.
-    pub(crate) fn of(sessions: &Sessions, headers: &HeaderMap, now: SystemTime) -> Option<Flow> {
+    pub(crate) fn of(sessions: &Sessions, headers: &HeaderMap, now: SystemTime) -> Option<BegunSignIn> {
         let keys = sessions.keys()?;
-        let open = |sealed| serde_json::from_slice::<Flow>(&keys.open(PURPOSE, sealed)?).ok();
+        let open = |sealed| serde_json::from_slice::<BegunSignIn>(&keys.open(PURPOSE, sealed)?).ok();
         let flow = COOKIE.values(headers, sessions.is_secure()).find_map(open)?;
         (flow.ends > seconds(now)).then_some(flow)
     }
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn a_sign_in_is_known_to_its_browser_for_ten_minutes() {
         let (sessions, now) = (Sessions::new(None, true), SystemTime::now());
-        let flow = Flow::begin(&sessions, &format!("/{}", "a".repeat(1023)), now).unwrap();
+        let flow = BegunSignIn::begin(&sessions, &format!("/{}", "a".repeat(1023)), now).unwrap();
         let cookie = flow.cookie(&sessions).unwrap();
         let text = cookie.to_str().unwrap();
         assert!(text.len() < 4096 && !text.contains(&flow.verifier) && !text.contains(&flow.state));
@@ -100,17 +100,20 @@ mod tests {
         assert!(local.ends_with("; Path=/sign-in; Max-Age=600; HttpOnly; SameSite=Lax"), "{local}");
         let pair = HeaderValue::from_str(text.split(';').next().unwrap()).unwrap();
         let headers = HeaderMap::from_iter([(header::COOKIE, pair)]);
-        assert_eq!(Flow::of(&sessions, &headers, now).unwrap().state, flow.state);
-        assert!(Flow::of(&sessions, &headers, now + LIFETIME).is_none());
-        assert!(Flow::of(&Sessions::new(None, true), &headers, now).is_none(), "another process made it");
+        assert_eq!(BegunSignIn::of(&sessions, &headers, now).unwrap().state, flow.state);
+        assert!(BegunSignIn::of(&sessions, &headers, now + LIFETIME).is_none());
+        assert!(
+            BegunSignIn::of(&Sessions::new(None, true), &headers, now).is_none(),
+            "another process made it"
+        );
         assert!(sessions.of(&headers, now).is_none(), "it is no session");
-        assert_eq!(Flow::begin(&sessions, &"a".repeat(1025), now).unwrap().to, "/");
+        assert_eq!(BegunSignIn::begin(&sessions, &"a".repeat(1025), now).unwrap().to, "/");
     }
 
     #[test]
     fn the_challenge_is_that_of_the_example_of_rfc_7636() {
         let sessions = Sessions::default();
-        let mut flow = Flow::begin(&sessions, "/", SystemTime::now()).unwrap();
+        let mut flow = BegunSignIn::begin(&sessions, "/", SystemTime::now()).unwrap();
         assert_eq!(flow.verifier.len(), 43);
         // Appendix B.
         flow.verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk".into();
