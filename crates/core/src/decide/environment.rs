@@ -2,7 +2,7 @@
 //! promotions, and whether to start another one.
 
 use super::lifecycle::{cancel, check_delivered, settle};
-use super::running::{runs, workloads};
+use super::run_by_targets::{runs, workloads};
 use super::start::replace;
 use super::step::advance;
 use super::{Action, Decision, Facts, Lane, triggered};

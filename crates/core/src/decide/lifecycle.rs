@@ -1,7 +1,7 @@
 //! The end of a promotion: healthy in time, failed, rejected, superseded or cancelled.
 
 use super::gates::verdicts;
-use super::running::{complaint, runs};
+use super::run_by_targets::{complaint, runs};
 use super::{Action, Decision, Facts, Lane, Transition};
 use crate::evidence::Candidate;
 use crate::observed::Member;

@@ -14,7 +14,7 @@ mod lifecycle;
 mod own_commits_guard;
 mod readers;
 mod resume;
-mod running;
+mod run_by_targets;
 mod start;
 mod step;
 mod triggered;

@@ -2,7 +2,7 @@
 
 use super::own_commits_guard::held;
 use super::resume::resume;
-use super::running::{runs, unsettled};
+use super::run_by_targets::{runs, unsettled};
 use super::{Action, Decision, Lane, NewPromotion};
 use crate::evidence::Candidate;
 use crate::pipeline::Policy;

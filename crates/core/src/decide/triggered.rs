@@ -4,7 +4,7 @@
 use super::lifecycle::{cancel, check_delivered};
 use super::own_commits_guard::refusal;
 use super::resume::resume;
-use super::running::{runs, workloads};
+use super::run_by_targets::{runs, workloads};
 use super::step::advance;
 use super::{Decision, Lane};
 use crate::pipeline::Policy;
