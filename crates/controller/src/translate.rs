@@ -15,7 +15,7 @@ use sluice_core::revision::Revision;
 use sluice_core::value_check::is_unsafe;
 use sluice_delivery::{ForgeKind, may_have_arrived};
 
-use crate::act::{backoff, strategy};
+use crate::act::{resumption, strategy};
 use crate::record::size;
 use sluice_core::fleet::ClusterKey;
 
@@ -150,7 +150,7 @@ pub fn promotion(pipeline: &api::Pipeline, object: &ApiPromotion) -> Option<Prom
             .collect(),
         retry,
         next_attempt: status.next_attempt.map(|at| *at),
-        resumes_at: backoff::resumes_at(&status),
+        resumes_at: resumption::resumes_at(&status),
         delivered: status.entered(Phase::Delivered).map(|at| *at),
         request: status.change_request.as_ref().map(|r| RecordedRequest {
             number: r.number,

@@ -3,6 +3,7 @@
 pub(crate) mod backoff;
 pub mod order;
 pub(crate) mod outcome;
+pub(crate) mod resumption;
 pub mod schedule;
 pub mod strategy;
 

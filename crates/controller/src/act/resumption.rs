@@ -1,0 +1,53 @@
+//! When a promotion that has ended as `Failed` starts again on its own. Pure.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use sluice_api::promotion::{Phase, PromotionStatus};
+use sluice_core::promotion::CALLBACK_FAILED;
+
+use crate::record::tampered::TAMPERED;
+
+/// The first pause before a promotion whose receiver reported a failure starts again; it doubles with each round.
+const FIRST_RECEIVER_PAUSE: Duration = Duration::from_secs(600);
+/// The longest pause before a promotion that has failed starts again.
+pub(crate) const MAX_RECEIVER_PAUSE: Duration = Duration::from_secs(3600);
+
+/// When a promotion that has failed starts again on its own. If its receiver reported the failure, that is after a
+/// pause. If it failed before its delivery, which only earlier versions of Sluice record, it is immediately. `None`
+/// if only a person starts it again.
+pub(crate) fn resumes_at(status: &PromotionStatus) -> Option<Timestamp> {
+    let failed = **status.times.get("Failed").filter(|_| status.phase == Phase::Failed)?;
+    if status.reason == CALLBACK_FAILED {
+        let pause = FIRST_RECEIVER_PAUSE.saturating_mul(1 << status.round.min(16)).min(MAX_RECEIVER_PAUSE);
+        return failed.checked_add(pause).ok();
+    }
+    let may_resume = !status.times.contains_key("Delivered") && status.reason != TAMPERED;
+    may_resume.then_some(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_promotion_resumes_unless_the_targets_or_a_forger_failed_it() {
+        let resumes = |reason: &str, round: u32, times: &[&str]| {
+            let times: serde_json::Map<String, serde_json::Value> =
+                times.iter().map(|phase| ((*phase).into(), "2026-11-24T10:00:00Z".into())).collect();
+            let status =
+                serde_json::json!({"phase": "Failed", "reason": reason, "round": round, "times": times});
+            let status: PromotionStatus = serde_json::from_value(status).unwrap();
+            let failed: Timestamp = "2026-11-24T10:00:00Z".parse().unwrap();
+            resumes_at(&status).map(|at| at.duration_since(failed).as_mins())
+        };
+        let delivered = ["Delivered", "Failed"];
+        assert_eq!(
+            [0, 1, 2, 3, 99].map(|round| resumes(CALLBACK_FAILED, round, &delivered)),
+            [Some(10), Some(20), Some(40), Some(60), Some(60)]
+        );
+        assert_eq!(resumes("Unhealthy", 0, &delivered), None);
+        assert_eq!(resumes("NoMarker", 0, &["Failed"]), Some(0));
+        assert_eq!(resumes(TAMPERED, 0, &["Failed"]), None);
+    }
+}
