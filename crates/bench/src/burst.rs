@@ -3,8 +3,10 @@
 //! call, and leave more processor time to Sluice.
 
 use crate::controller::ControllerProcess;
-use crate::fleet::{FleetSize, PIPELINES_NAMESPACE, PipelineFleet, run_concurrently, set_healthy, write};
 use crate::objects::{NAMESPACES, SLUICE, VERSION};
+use crate::one_cluster::{
+    PIPELINES_NAMESPACE, PipelinesOnOneCluster, PipelinesSize, run_concurrently, set_healthy, write,
+};
 use crate::options::BenchOptions;
 use crate::process_stats::processor_time;
 use crate::table::{BudgetVerdict, ResultTable, percentile, progress, time};
@@ -38,8 +40,8 @@ pub async fn measure(options: &BenchOptions, plane: &ControlPlane, table: &mut R
         json!({"strategy": {"pull-request": {"type": "github", "url": hosted[n % REPOSITORIES].url,
             "baseBranch": "main", "secretRef": {"name": "git"}}}})
     };
-    let size = FleetSize { pipelines: revisions, deployments: false, promotion: &promotion };
-    let fleet = PipelineFleet::build(plane, size).await?;
+    let size = PipelinesSize { pipelines: revisions, deployments: false, promotion: &promotion };
+    let fleet = PipelinesOnOneCluster::build(plane, size).await?;
     let secret = json!({"metadata": {"name": "git"}, "stringData":
         {"username": GitServer::USER, "password": GitServer::PASSWORD, "token": ChaosForge::TOKEN}});
     write(&fleet.client, Method::POST, &format!("{NAMESPACES}/{PIPELINES_NAMESPACE}/secrets"), &secret)
@@ -99,7 +101,10 @@ fn create_repo(forge: &ChaosForge, number: usize, applications: usize) -> Result
 }
 
 /// Returns the times from each healthy workload to its change request, by the status of the Promotions.
-async fn proposal_times(fleet: &PipelineFleet, controller: &ControllerProcess) -> Result<Vec<Duration>> {
+async fn proposal_times(
+    fleet: &PipelinesOnOneCluster,
+    controller: &ControllerProcess,
+) -> Result<Vec<Duration>> {
     let size = fleet.size;
     let mut watch =
         Watch::begin(&fleet.client, &format!("{SLUICE}/namespaces/{PIPELINES_NAMESPACE}/promotions")).await?;

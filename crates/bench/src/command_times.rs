@@ -1,8 +1,8 @@
 //! The size of the binary, and the duration of commands.
 
 use crate::controller::run;
-use crate::fleet::PipelineFleet;
 use crate::measurement::Measurement;
+use crate::one_cluster::PipelinesOnOneCluster;
 use crate::options::BenchOptions;
 use crate::process_stats::megabytes;
 use crate::table::{BudgetVerdict, ResultTable, percentile, time};
@@ -29,7 +29,7 @@ pub fn help(options: &BenchOptions, table: &mut ResultTable) -> Result<()> {
 }
 
 /// Measures `sluice get` on the whole fleet, with a promotion of each pipeline.
-pub fn list(options: &BenchOptions, fleet: &PipelineFleet, table: &mut ResultTable) -> Result<()> {
+pub fn list(options: &BenchOptions, fleet: &PipelinesOnOneCluster, table: &mut ResultTable) -> Result<()> {
     let kubeconfig = fleet.cluster.kubeconfig_path();
     let kubeconfig = kubeconfig.to_str().context("the path is not text")?;
     for what in ["pipelines", "promotions", "targets"] {

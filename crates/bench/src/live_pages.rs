@@ -1,7 +1,7 @@
 //! Many people who leave the list of pipelines open: the memory and the processor time of the process that serves them, and
 //! the time until all of them have a change.
 
-use crate::fleet::{PipelineFleet, set_healthy};
+use crate::one_cluster::{PipelinesOnOneCluster, set_healthy};
 use crate::options::BenchOptions;
 use crate::page_server::{LIST, LIVE_PAGES_OF_ONE, PageServer, listed};
 use crate::process_stats::{megabytes, processor_time, resident_memory};
@@ -27,7 +27,7 @@ type Received = (usize, Instant);
 /// Opens the pages, and measures the process at rest and while workloads change.
 pub async fn measure(
     options: &BenchOptions,
-    fleet: &PipelineFleet,
+    fleet: &PipelinesOnOneCluster,
     server: &PageServer,
     table: &mut ResultTable,
 ) -> Result<()> {
@@ -53,7 +53,7 @@ pub async fn measure(
 
 /// Changes one workload after the other, and measures the time until each page has the change.
 async fn change(
-    fleet: &PipelineFleet,
+    fleet: &PipelinesOnOneCluster,
     server: &PageServer,
     (count, mut received): (usize, mpsc::UnboundedReceiver<Received>),
     table: &mut ResultTable,

@@ -7,13 +7,13 @@ mod clusters;
 mod command_times;
 mod controller;
 mod delivery;
-mod fleet;
 mod handover;
 mod hooks;
 mod isolation;
 mod live_pages;
 mod measurement;
 mod objects;
+mod one_cluster;
 mod options;
 mod page_server;
 mod pages;
@@ -31,8 +31,8 @@ mod watch;
 mod writes;
 
 use anyhow::{Context, Result};
-use fleet::{FleetSize, PipelineFleet};
 use measurement::Measurement;
+use one_cluster::{PipelinesOnOneCluster, PipelinesSize};
 use options::BenchOptions;
 use page_server::PageServer;
 use serde_json::json;
@@ -106,8 +106,8 @@ async fn on_a_fleet(options: &BenchOptions, plane: &ControlPlane, table: &mut Re
             "strategy": {"commit": {"url": "https://git.invalid/acme/fleet.git", "branch": "main"}}})
     };
     let (pipelines, deployments) = (options.pipelines, options.deployments);
-    let size = FleetSize { pipelines, deployments, promotion: &promotion };
-    let fleet = PipelineFleet::build(plane, size).await?;
+    let size = PipelinesSize { pipelines, deployments, promotion: &promotion };
+    let fleet = PipelinesOnOneCluster::build(plane, size).await?;
     start::measure(options, &fleet, table).await?;
     if options.wants_any(&[Measurement::Restart, Measurement::Rest, Measurement::Reaction]) {
         let controller = start::restart(options, &fleet, table).await?;
@@ -130,7 +130,11 @@ async fn on_a_fleet(options: &BenchOptions, plane: &ControlPlane, table: &mut Re
     Ok(())
 }
 
-async fn of_pages(options: &BenchOptions, fleet: &PipelineFleet, table: &mut ResultTable) -> Result<()> {
+async fn of_pages(
+    options: &BenchOptions,
+    fleet: &PipelinesOnOneCluster,
+    table: &mut ResultTable,
+) -> Result<()> {
     let server = PageServer::start(options, fleet).await?;
     if options.wants(Measurement::Pages) {
         pages::measure(fleet, &server, table).await?;

@@ -1,7 +1,7 @@
 //! A controller that serves the pages of a fleet, and people who look at them.
 
 use crate::controller::ControllerProcess;
-use crate::fleet::PipelineFleet;
+use crate::one_cluster::PipelinesOnOneCluster;
 use crate::options::BenchOptions;
 use crate::viewers::viewers;
 use anyhow::Result;
@@ -28,7 +28,7 @@ impl PageServer {
     ///
     /// # Errors
     /// It does not start, or the API server rejects an object.
-    pub async fn start(options: &BenchOptions, fleet: &PipelineFleet) -> Result<PageServer> {
+    pub async fn start(options: &BenchOptions, fleet: &PipelinesOnOneCluster) -> Result<PageServer> {
         let address = ControllerProcess::free_address()?;
         let flags = ["--hook-addr=0", "--trust-proxy-token", &format!("--api-addr={address}")];
         let mut controller = ControllerProcess::start_with(options, &fleet.cluster, &flags)?;
@@ -39,6 +39,6 @@ impl PageServer {
 }
 
 /// Returns how many pipelines [`LIST`] shows.
-pub fn listed(fleet: &PipelineFleet) -> usize {
+pub fn listed(fleet: &PipelinesOnOneCluster) -> usize {
     fleet.size.min(LISTED)
 }

@@ -1,6 +1,6 @@
 //! The pages for people: how long the server takes, and how much it sends.
 
-use crate::fleet::{PIPELINES_NAMESPACE, PipelineFleet};
+use crate::one_cluster::{PIPELINES_NAMESPACE, PipelinesOnOneCluster};
 use crate::page_server::{LIST, PageServer, listed};
 use crate::table::{BudgetVerdict, ResultTable, percentile, time};
 use crate::viewers::{ReadAnswer, read};
@@ -13,7 +13,11 @@ const REQUESTS: usize = 100;
 const PAUSE: Duration = Duration::from_millis(25);
 
 /// Measures the pages of a fleet.
-pub async fn measure(fleet: &PipelineFleet, server: &PageServer, table: &mut ResultTable) -> Result<()> {
+pub async fn measure(
+    fleet: &PipelinesOnOneCluster,
+    server: &PageServer,
+    table: &mut ResultTable,
+) -> Result<()> {
     let viewer = server.viewers.first().context("nobody looks")?;
     let answers = ask(&format!("{}{LIST}", server.base), viewer).await?;
     let what = format!("page of {} pipelines, of {}", listed(fleet), fleet.size);

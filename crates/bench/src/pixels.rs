@@ -1,6 +1,6 @@
 //! The time from a change of a workload's status to the pixels of the page that shows it, in a real Chromium.
 
-use crate::fleet::{PipelineFleet, set_healthy};
+use crate::one_cluster::{PipelinesOnOneCluster, set_healthy};
 use crate::page_server::{LIST, PageServer, listed};
 use crate::table::{BudgetVerdict, ResultTable, percentile, progress, time};
 use anyhow::{Context, Result, ensure};
@@ -35,7 +35,11 @@ const OBSERVE: &str = r#"
 "#;
 
 /// Changes the status of a workload of different pipelines, and measures the time until the list of pipelines shows it.
-pub async fn measure(fleet: &PipelineFleet, server: &PageServer, table: &mut ResultTable) -> Result<()> {
+pub async fn measure(
+    fleet: &PipelinesOnOneCluster,
+    server: &PageServer,
+    table: &mut ResultTable,
+) -> Result<()> {
     let changes = CHANGES.min(listed(fleet));
     let browser = opened(server).await?;
     browser.until_text(&format!("{} of {} pipelines", listed(fleet), fleet.size)).await?;

@@ -4,8 +4,8 @@
 
 use crate::clusters::{CLUSTERS_NAMESPACE, leaf, register};
 use crate::controller::{ControllerProcess, run};
-use crate::fleet::{PIPELINES_NAMESPACE, PipelineFleet, run_concurrently, write};
 use crate::objects::{self, ENVIRONMENTS, NAMESPACES, SLUICE};
+use crate::one_cluster::{PIPELINES_NAMESPACE, PipelinesOnOneCluster, run_concurrently, write};
 use crate::options::BenchOptions;
 use crate::table::{BudgetVerdict, ResultTable, percentile, progress, time};
 use anyhow::{Context, Result, bail, ensure};
@@ -94,7 +94,7 @@ async fn requests_of_kubectl(hub: &Cluster, expected: usize) -> Result<Duration>
 }
 
 /// Creates the clusters and the pipelines, lets a controller write the statuses, and adds a promotion of each pipeline.
-async fn build(options: &BenchOptions, plane: &ControlPlane) -> Result<PipelineFleet> {
+async fn build(options: &BenchOptions, plane: &ControlPlane) -> Result<PipelinesOnOneCluster> {
     let hub = plane.cluster("questions-hub").await?;
     hub.install_flux_crds().await?;
     hub.install_sluice_crds().await?;
@@ -102,7 +102,7 @@ async fn build(options: &BenchOptions, plane: &ControlPlane) -> Result<PipelineF
     let servers = [leaf(plane, "questions-leaf", applications).await?];
     register(&hub, &servers, CLUSTERS).await?;
     let client = hub.client().await?;
-    let fleet = PipelineFleet { cluster: hub, client, size: options.pipelines };
+    let fleet = PipelinesOnOneCluster { cluster: hub, client, size: options.pipelines };
     let namespace = json!({"metadata": {"name": PIPELINES_NAMESPACE}});
     write(&fleet.client, Method::POST, NAMESPACES, &namespace).await?;
     let url =
@@ -137,7 +137,7 @@ fn pipeline(number: usize, name: &str) -> Value {
 }
 
 /// Waits until the status of each pipeline shows a healthy workload in each environment.
-async fn until_all_statuses(fleet: &PipelineFleet, controller: &ControllerProcess) -> Result<()> {
+async fn until_all_statuses(fleet: &PipelinesOnOneCluster, controller: &ControllerProcess) -> Result<()> {
     let is_healthy = |pipeline: &Value| {
         ENVIRONMENTS.iter().all(|name| {
             let target = &pipeline["status"]["environments"][name]["targets"][0];

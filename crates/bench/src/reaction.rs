@@ -1,8 +1,8 @@
 //! The time from a workload that becomes healthy with a new version to the record of its promotion.
 
 use crate::controller::ControllerProcess;
-use crate::fleet::{PIPELINES_NAMESPACE, PipelineFleet, set_healthy};
 use crate::objects::SLUICE;
+use crate::one_cluster::{PIPELINES_NAMESPACE, PipelinesOnOneCluster, set_healthy};
 use crate::options::BenchOptions;
 use crate::process_stats::processor_time;
 use crate::table::{BudgetVerdict, ResultTable, percentile, progress, time};
@@ -20,7 +20,7 @@ const PROMOTION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Makes workloads of different pipelines healthy, and measures the time until the records.
 pub async fn measure(
     options: &BenchOptions,
-    fleet: &PipelineFleet,
+    fleet: &PipelinesOnOneCluster,
     controller: &ControllerProcess,
     table: &mut ResultTable,
 ) -> Result<()> {

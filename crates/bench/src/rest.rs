@@ -1,7 +1,7 @@
 //! The costs of the controller while nothing happens.
 
 use crate::controller::ControllerProcess;
-use crate::fleet::PipelineFleet;
+use crate::one_cluster::PipelinesOnOneCluster;
 use crate::options::BenchOptions;
 use crate::process_stats::{megabytes, processor_time, resident_memory};
 use crate::table::{BudgetVerdict, ResultTable, progress};
@@ -11,7 +11,7 @@ use anyhow::Result;
 /// Measures a controller at rest.
 pub async fn measure(
     options: &BenchOptions,
-    fleet: &PipelineFleet,
+    fleet: &PipelinesOnOneCluster,
     controller: &ControllerProcess,
     table: &mut ResultTable,
 ) -> Result<()> {

@@ -2,9 +2,9 @@
 //! client needs to write the same statuses; and the time of a start with nothing to write.
 
 use crate::controller::ControllerProcess;
-use crate::fleet::{PIPELINES_NAMESPACE, PipelineFleet, apply, run_concurrently};
 use crate::measurement::Measurement;
 use crate::objects::SLUICE;
+use crate::one_cluster::{PIPELINES_NAMESPACE, PipelinesOnOneCluster, apply, run_concurrently};
 use crate::options::BenchOptions;
 use crate::process_stats::{megabytes, peak_memory, processor_time};
 use crate::table::{BudgetVerdict, ResultTable, percentile, progress, time, times};
@@ -23,7 +23,11 @@ const START_TIMEOUT: Duration = Duration::from_secs(180);
 const SETTLING_TIME: Duration = Duration::from_secs(3);
 
 /// Measures starts on pipelines without a status, alternating with bare status writes.
-pub async fn measure(options: &BenchOptions, fleet: &PipelineFleet, table: &mut ResultTable) -> Result<()> {
+pub async fn measure(
+    options: &BenchOptions,
+    fleet: &PipelinesOnOneCluster,
+    table: &mut ResultTable,
+) -> Result<()> {
     if !options.wants(Measurement::Start) {
         return settle_once(options, fleet).await;
     }
@@ -79,7 +83,7 @@ struct StartCosts {
     writes: Writes,
 }
 
-async fn start(options: &BenchOptions, fleet: &PipelineFleet) -> Result<StartCosts> {
+async fn start(options: &BenchOptions, fleet: &PipelinesOnOneCluster) -> Result<StartCosts> {
     let before = Writes::total(&fleet.client).await?;
     let mut watch =
         Watch::begin(&fleet.client, &format!("{SLUICE}/namespaces/{PIPELINES_NAMESPACE}/pipelines")).await?;
@@ -109,7 +113,7 @@ async fn start(options: &BenchOptions, fleet: &PipelineFleet) -> Result<StartCos
 }
 
 /// Writes the same statuses with the same kind of request.
-async fn write_bare(fleet: &PipelineFleet, pipelines: &[Value]) -> Result<Duration> {
+async fn write_bare(fleet: &PipelinesOnOneCluster, pipelines: &[Value]) -> Result<Duration> {
     let client = fleet.cluster.client().await?;
     let objects: Vec<(String, Value)> = pipelines
         .iter()
@@ -128,7 +132,7 @@ async fn write_bare(fleet: &PipelineFleet, pipelines: &[Value]) -> Result<Durati
 }
 
 /// Lets the controller write every status, without measuring it.
-async fn settle_once(options: &BenchOptions, fleet: &PipelineFleet) -> Result<()> {
+async fn settle_once(options: &BenchOptions, fleet: &PipelinesOnOneCluster) -> Result<()> {
     fleet.clear_statuses().await?;
     start(options, fleet).await.map(drop)
 }
@@ -136,7 +140,7 @@ async fn settle_once(options: &BenchOptions, fleet: &PipelineFleet) -> Result<()
 /// Measures starts with nothing changed, and leaves the last one running.
 pub async fn restart(
     options: &BenchOptions,
-    fleet: &PipelineFleet,
+    fleet: &PipelinesOnOneCluster,
     table: &mut ResultTable,
 ) -> Result<ControllerProcess> {
     let mut took = Vec::new();

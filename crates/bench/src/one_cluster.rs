@@ -17,7 +17,7 @@ pub const PIPELINES_NAMESPACE: &str = "pipelines";
 const CONCURRENT: usize = 64;
 
 /// The size and the kinds of objects of a fleet.
-pub struct FleetSize<'a> {
+pub struct PipelinesSize<'a> {
     /// The number of pipelines, with three targets each.
     pub pipelines: usize,
     /// Whether each target has a Deployment too.
@@ -27,7 +27,7 @@ pub struct FleetSize<'a> {
 }
 
 /// A cluster with pipelines that all run the same version everywhere.
-pub struct PipelineFleet {
+pub struct PipelinesOnOneCluster {
     /// The cluster.
     pub cluster: Cluster,
     /// A client with the rights of an administrator.
@@ -36,17 +36,17 @@ pub struct PipelineFleet {
     pub size: usize,
 }
 
-impl PipelineFleet {
+impl PipelinesOnOneCluster {
     /// Starts a cluster and creates all objects. The pipelines have no status.
     ///
     /// # Errors
     /// The cluster does not start, or rejects an object.
-    pub async fn build(plane: &ControlPlane, size: FleetSize<'_>) -> Result<PipelineFleet> {
+    pub async fn build(plane: &ControlPlane, size: PipelinesSize<'_>) -> Result<PipelinesOnOneCluster> {
         let cluster = plane.cluster("fleet").await?;
         cluster.install_flux_crds().await?;
         cluster.install_sluice_crds().await?;
         let client = cluster.client().await?;
-        let fleet = PipelineFleet { cluster, client, size: size.pipelines };
+        let fleet = PipelinesOnOneCluster { cluster, client, size: size.pipelines };
         fleet.create_namespaces().await?;
         fleet.create_releases(size.deployments).await?;
         fleet.create_pipelines(size.promotion).await?;
