@@ -86,7 +86,7 @@ impl ForgeFixture {
     /// something.
     pub fn lose(&self, call: usize) {
         match self {
-            ForgeFixture::StandIn(s) => s.forge_state(|forge_state| forge_state.lost_answer = call),
+            ForgeFixture::StandIn(s) => s.forge_state(|forge_state| forge_state.faults.lost_answer = call),
             ForgeFixture::Gitea(real) => {
                 drop(real.fault_proxy().set_plan(FaultPlan::Change { call, fault: Fault::Lost }))
             }
@@ -96,7 +96,7 @@ impl ForgeFixture {
     /// Whether an answer was lost.
     pub fn has_lost(&self) -> bool {
         match self {
-            ForgeFixture::StandIn(s) => s.forge_state(|forge_state| forge_state.lost_answer == 0),
+            ForgeFixture::StandIn(s) => s.forge_state(|forge_state| forge_state.faults.lost_answer == 0),
             ForgeFixture::Gitea(real) => real.fault_proxy().faults() > 0,
         }
     }

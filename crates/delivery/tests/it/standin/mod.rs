@@ -21,7 +21,6 @@ mod reply;
 mod request;
 mod statuses;
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
@@ -40,7 +39,7 @@ use accounts::{PEOPLE, number_of};
 pub use accounts::{author, joe};
 pub use checks::CheckOutcome;
 use checks::Obstacle;
-pub use fault::{CallKind, ForgeFault};
+pub use fault::{CallKind, FaultQueue, ForgeFault};
 use forge_api::forge_api;
 pub use merge_style::Style;
 use reply::{broken, dripping, reply};
@@ -367,14 +366,11 @@ pub struct ForgeState {
     /// Whether the next answer shows merged pull requests as closed, as if the forge had read them during the merge.
     pub shows_merged_as_closed: bool,
     pub calls: Vec<String>,
-    /// The next faults, in order, each for the next call of its kind.
-    pub faults: VecDeque<(CallKind, ForgeFault)>,
+    pub faults: FaultQueue,
     /// How often a merge task is reported as pending. If it is 0, merges need no task.
     pub merge_takes: usize,
     /// Whether the base has a merge queue.
     pub has_queue: bool,
-    /// The number of the call whose answer is lost, counted from the next call that changes something; 0 for none.
-    pub lost_answer: usize,
     /// Headers of every answer.
     pub headers: Vec<(&'static str, String)>,
 }
@@ -435,7 +431,7 @@ impl StandIn {
 
     /// Applies a fault to the next call of this kind.
     pub fn inject_fault(&self, call: CallKind, fault: ForgeFault) {
-        self.forge_state(|b| b.faults.push_back((call, fault)));
+        self.forge_state(|b| b.faults.inject(call, fault));
     }
 
     pub fn pulls(&self) -> Vec<Pull> {
@@ -552,16 +548,7 @@ async fn answer(
     let fault = {
         let mut forge_state = served.forge_state.lock().unwrap();
         forge_state.calls.push(format!("{method} {path}"));
-        let due =
-            parsed.as_ref().is_ok_and(|a| forge_state.faults.front().is_some_and(|(c, _)| *c == a.kind()));
-        if due {
-            forge_state.faults.pop_front().unwrap().1
-        } else if method != Method::GET && forge_state.lost_answer > 0 {
-            forge_state.lost_answer -= 1;
-            if forge_state.lost_answer == 0 { ForgeFault::Lose } else { ForgeFault::None }
-        } else {
-            ForgeFault::None
-        }
+        forge_state.faults.of_call(parsed.as_ref().ok().map(|call| call.kind()), &method)
     };
     if let ForgeFault::Answer(status, extra, text) = &fault {
         let mut answer = Response::builder().status(*status).extension(Injected);
