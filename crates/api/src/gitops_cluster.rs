@@ -44,3 +44,9 @@ pub fn gitops_cluster_resource() -> ApiResource {
 /// The keys of a Secret that may have a kubeconfig, in the order in which they are tried:
 /// Cluster API and Flux write `value`, some users `value.yaml`, Weave's code `kubeconfig`.
 pub const KUBECONFIG_KEYS: [&str; 3] = ["value", "value.yaml", "kubeconfig"];
+
+/// Returns the kubeconfig of a Secret: the first value of [`KUBECONFIG_KEYS`] that is not empty. `value` returns the value of a
+/// key.
+pub fn kubeconfig_value<'a>(value: impl Fn(&str) -> Option<&'a [u8]>) -> Option<&'a [u8]> {
+    KUBECONFIG_KEYS.into_iter().filter_map(value).find(|value| !value.trim_ascii().is_empty())
+}

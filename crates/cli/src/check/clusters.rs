@@ -8,7 +8,7 @@ use kube::api::ListParams;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig as KubeKubeconfig};
 use kube::{Api, ResourceExt};
 use sluice_api::GitopsCluster;
-use sluice_api::gitops_cluster::{KUBECONFIG_KEYS, gitops_cluster_resource};
+use sluice_api::gitops_cluster::{gitops_cluster_resource, kubeconfig_value};
 use sluice_api::pipeline::{Observe, Pipeline};
 use sluice_view::check::Reading;
 use sluice_view::check::clusters::{Kubeconfig, NamedCluster};
@@ -91,9 +91,9 @@ async fn one(
 /// Returns what matters about the kubeconfig in a Secret. Errors of the parser are not shown: they quote the text.
 fn kubeconfig(secret: Secret) -> Kubeconfig {
     let data = secret.data.unwrap_or_default();
-    let mut values = KUBECONFIG_KEYS.iter().filter_map(|key| data.get(*key));
-    let Some(value) = values.find(|value| !value.0.trim_ascii().is_empty()) else { return Kubeconfig::NoKey };
-    let text = std::str::from_utf8(&value.0).ok();
+    let value = kubeconfig_value(|key| data.get(key).map(|value| value.0.as_slice()));
+    let Some(value) = value else { return Kubeconfig::NoKey };
+    let text = std::str::from_utf8(value).ok();
     let Some(read) = text.and_then(|text| KubeKubeconfig::from_yaml(text).ok()) else {
         return Kubeconfig::Unreadable("it is not the YAML of a kubeconfig".into());
     };

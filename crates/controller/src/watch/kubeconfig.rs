@@ -20,7 +20,7 @@ use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use secrecy::ExposeSecret;
-use sluice_api::gitops_cluster::KUBECONFIG_KEYS;
+use sluice_api::gitops_cluster::kubeconfig_value;
 use tower::util::MapResponseLayer;
 
 use super::limit::limit_errors;
@@ -31,7 +31,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Why a kubeconfig makes no client, and what to do. The first text is the Secret, as `namespace/name`.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum KubeconfigError {
-    /// The Secret has none of [`KUBECONFIG_KEYS`].
+    /// The Secret has no [`kubeconfig_value`].
     #[error(
         "Secret {0} has no kubeconfig: put it under the key value (value.yaml and kubeconfig are read too)"
     )]
@@ -77,15 +77,14 @@ pub enum KubeconfigError {
     NoHeader(String, &'static str),
 }
 
-/// Returns the kubeconfig of a Secret, from the first of [`KUBECONFIG_KEYS`] that is not empty.
+/// Returns the kubeconfig of a Secret.
 ///
 /// # Errors
 /// When all keys are absent or empty, or the value is not text.
 pub fn text(name: &str, data: &BTreeMap<String, Vec<u8>>) -> Result<String, KubeconfigError> {
-    let mut values = KUBECONFIG_KEYS.iter().filter_map(|key| data.get(*key));
-    let value = values.find(|text| !text.trim_ascii().is_empty());
+    let value = kubeconfig_value(|key| data.get(key).map(Vec::as_slice));
     let bytes = value.ok_or_else(|| KubeconfigError::NoKey(name.into()))?;
-    String::from_utf8(bytes.clone())
+    String::from_utf8(bytes.to_vec())
         .map_err(|_| KubeconfigError::Unreadable(name.into(), "it is not UTF-8 text".into()))
 }
 
