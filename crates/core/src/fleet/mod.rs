@@ -9,6 +9,7 @@ pub mod observed_cluster;
 pub mod owned_check;
 pub mod owned_read;
 mod release_parts;
+mod unread;
 pub mod trigger_fact;
 
 pub use cluster_event::ClusterEvent;

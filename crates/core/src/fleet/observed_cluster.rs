@@ -44,7 +44,7 @@ pub enum KindState {
 #[derive(Debug, Default)]
 pub struct ObservedCluster {
     state: ClusterState,
-    kind_states: BTreeMap<(Kind, Option<String>), KindState>,
+    pub(super) kind_states: BTreeMap<(Kind, Option<String>), KindState>,
     objects: BTreeMap<ObjectKey, Fact>,
     /// By GitRepository, the Flux objects that refer to it.
     referring: HashMap<ObjectKey, BTreeSet<ObjectKey>>,
@@ -94,24 +94,6 @@ impl ObservedCluster {
             // The objects of one namespace may be left out.
             state => self.kind_states.get(&(kind, Some(namespace.into()))).or(state),
         }
-    }
-
-    /// Returns why kinds, or their objects in one namespace, cannot be read.
-    pub fn unreadable(&self) -> impl Iterator<Item = &str> {
-        self.kind_states.values().filter_map(|state| match state {
-            KindState::Unreadable(why) => Some(why.as_str()),
-            _ => None,
-        })
-    }
-
-    /// Returns the kinds of which no object can be known: they are read by namespace, and in no namespace.
-    pub fn unread_kinds(&self) -> impl Iterator<Item = Kind> {
-        let has_namespace =
-            |kind| self.kind_states.keys().any(|(of, namespace)| *of == kind && namespace.is_some());
-        self.kind_states
-            .keys()
-            .filter(move |(kind, _)| self.is_by_namespace(*kind) && !has_namespace(*kind))
-            .map(|(kind, _)| *kind)
     }
 
     /// Whether a kind is read only in the namespaces with targets.
