@@ -15,11 +15,13 @@ pub(super) fn verdicts(lane: Lane<'_>, policy: &Policy, promotion: &Promotion) -
 }
 
 fn approval(lane: Lane<'_>, policy: &Policy, promotion: &Promotion) -> Option<Gate> {
-    let rejected = rejected_before(lane, promotion);
+    let rejected = rejected_otherwise(lane, promotion);
     if !policy.manual && rejected.is_none() {
         return None;
     }
-    let message = if promotion.approved {
+    // A rejection that is not recorded yet came after the approval.
+    let open = promotion.approved && rejected.is_none_or(|rejected| rejected.phase == Phase::Rejected);
+    let message = if open {
         String::new()
     } else {
         let what = match (rejected, promotion.retries) {
@@ -32,17 +34,18 @@ fn approval(lane: Lane<'_>, policy: &Policy, promotion: &Promotion) -> Option<Ga
         let namespace = &lane.facts.pipeline.namespace;
         format!("{what}: sluice approve -n {namespace} {}{}", promotion.name, unguarded(lane.facts))
     };
-    Some(Gate { kind: GateKind::Approval, open: promotion.approved, message })
+    Some(Gate { kind: GateKind::Approval, open, message })
 }
 
-/// Returns the earlier promotion of the same revision that was rejected and not promoted since. Neither a caller of
+/// Returns the other promotion of the same revision that was rejected and not promoted since. Neither a caller of
 /// `/trigger` nor a revision that comes back may overrule a person who may approve. The same revision may have fewer
-/// facets or more: of the workloads of a target that could not be read then, or cannot be read now.
-fn rejected_before<'a>(lane: Lane<'a>, promotion: &Promotion) -> Option<&'a Promotion> {
+/// facets or more: of the workloads of a target that could not be read then, or cannot be read now. A later promotion counts
+/// too: an earlier one that was superseded starts again.
+pub(super) fn rejected_otherwise<'a>(lane: Lane<'a>, promotion: &Promotion) -> Option<&'a Promotion> {
     let own = &promotion.revision;
-    let is_earlier = |p: &&Promotion| lane.environment.is_of(p) && p.order() < promotion.order();
+    let is_other = |p: &&Promotion| lane.environment.is_of(p) && p.name != promotion.name;
     let is_same = |p: &&Promotion| p.revision.is_run_by(own) || own.is_run_by(&p.revision);
-    let same = lane.facts.promotions.iter().filter(is_earlier).filter(is_same);
+    let same = lane.facts.promotions.iter().filter(is_other).filter(is_same);
     // The delivery of a part overrules the rejection of that part only.
     let decided = same.filter(|p| p.is_rejected() || (p.delivered.is_some() && own.is_run_by(&p.revision)));
     decided.max_by_key(|p| p.order()).filter(|p| p.is_rejected())

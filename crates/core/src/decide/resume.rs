@@ -1,5 +1,6 @@
 //! The start of another try of a promotion that has ended.
 
+use super::gates::rejected_otherwise;
 use super::lifecycle::was_delivered;
 use super::{Action, Decision, Lane, Transition};
 use crate::promotion::{Phase, Promotion};
@@ -17,10 +18,13 @@ pub(super) fn resume(lane: Lane<'_>, earlier: &Promotion, decision: &mut Decisio
     let later = |p: &&Promotion| lane.environment.is_of(p) && p.order() > earlier.order();
     let was_replaced =
         || lane.facts.promotions.iter().filter(later).any(|p| was_delivered(p) || p.delivered.is_some());
+    // Nor does an approval from before the rejection of another record of the revision.
+    let was_rejected = || rejected_otherwise(lane, earlier).is_some();
     if let (Phase::Failed, None, Some(time)) = (earlier.phase, &earlier.retry, earlier.resumes_at) {
         if time <= lane.facts.now {
             let is_undone = was_replaced();
-            let again = again("Resumed", "it is tried again after it has failed", is_undone);
+            let spends_approval = is_undone || was_rejected();
+            let again = again("Resumed", "it is tried again after it has failed", spends_approval);
             return Some(Action::Move(Transition { is_undone, ..again }));
         }
         let message = format!(
@@ -38,7 +42,8 @@ pub(super) fn resume(lane: Lane<'_>, earlier: &Promotion, decision: &mut Decisio
             let is_undone = was_replaced();
             // A promotion that was proposed or delivered has used its approval. An approval from before a later delivery
             // does not allow to go back.
-            let spends_approval = earlier.request.is_some() || earlier.delivered.is_some() || is_undone;
+            let is_used = earlier.request.is_some() || earlier.delivered.is_some();
+            let spends_approval = is_used || is_undone || was_rejected();
             let again = again("Resumed", "it is the newest revision again", spends_approval);
             Some(Action::Move(Transition { is_undone, ..again }))
         }

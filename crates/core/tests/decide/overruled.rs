@@ -195,3 +195,56 @@ fn a_revision_older_than_the_one_that_was_delivered_again_is_held() {
     dev(&mut sim, ["1.1.5", "1.1.5"]);
     assert_eq!(sim.phases("prod"), ["1.2.0 Superseded", "1.1.0 Delivered", "1.1.5 Pending"]);
 }
+
+/// The promotion of both releases was superseded by one of a part, and starts again on its own.
+#[test]
+fn an_earlier_record_does_not_overrule_the_rejection_of_a_later_one() {
+    for manual in [false, true] {
+        let mut sim = two_releases();
+        sim.refuses = true;
+        sim.policy_of("prod").manual = manual;
+        sim.settle();
+        sim.promotions[0].approved = manual;
+        sim.settle();
+        assert_eq!(sim.phases("prod"), ["1.1.0 Promoting"]);
+        sim.cannot_be_read("prod", "us");
+        sim.settle();
+        assert_eq!(sim.promotions[0].phase, Phase::Superseded);
+        sim.promotions[1].rejected = Some("rejected by ann: no".into());
+        sim.settle();
+        sim.refuses = false;
+        both_run(&mut sim, "prod", "us", A);
+        sim.settle();
+        assert_eq!(sim.phases("prod"), ["1.1.0 Pending", "1.1.0 Rejected"]);
+        let expected = format!("waits for approval, since {} of the same revision", sim.promotions[1].name);
+        assert!(sim.note("prod").contains(&expected), "{}", sim.note("prod"));
+        assert_eq!(sim.effects, []);
+        sim.promotions[0].approved = true;
+        sim.settle();
+        assert_eq!(sim.phases("prod"), ["1.1.0 Proposed", "1.1.0 Rejected"]);
+    }
+}
+
+/// One approver approved the second try of a revision, and another one rejects the first, which had failed.
+#[test]
+fn an_approval_ends_with_the_rejection_of_another_record_of_the_revision() {
+    let mut sim = Simulation::new(&[("dev", &["d"]), ("prod", &["p"])]);
+    sim.refuses = true;
+    sim.policy_of("prod").manual = true;
+    for version in [B, C, B] {
+        sim.runs("dev", "d", version, Health::Ready);
+        sim.settle();
+    }
+    sim.promotions[0].phase = Phase::Failed;
+    sim.promotions[2].approved = true;
+    sim.settle();
+    assert_eq!(sim.phases("prod"), ["1.1.0 Failed", "1.2.0 Superseded", "1.1.0 Promoting"]);
+    sim.promotions[0].rejected = Some("rejected by ann: no".into());
+    sim.settle();
+    assert_eq!(sim.phases("prod"), ["1.1.0 Rejected", "1.2.0 Superseded", "1.1.0 Pending"]);
+    assert_eq!((sim.promotions[2].approved, sim.promotions[2].retries), (false, 1));
+    (sim.refuses, sim.promotions[2].approved) = (false, true);
+    sim.now += SignedDuration::from_mins(1);
+    sim.settle();
+    assert_eq!(sim.phases("prod"), ["1.1.0 Rejected", "1.2.0 Superseded", "1.1.0 Proposed"]);
+}
