@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 use crate::key::version_of;
 use crate::state::Input;
 use crate::state::cached::HasHookFields;
-use crate::state::status_queue::{StatusOwner, StatusWrite, StoredObject, WriteOutcome};
+use crate::state::status_queue::{StatusOwner, StatusWrite, StoredObject, StoredVersion, WriteOutcome};
 use crate::timeout::{API_CALL_TIMEOUT, within};
 
 /// How many statuses are written at the same time: enough to keep an API server busy.
@@ -80,12 +80,13 @@ where
         + Clone
         + Debug,
 {
+    let mut is_over_edit = false;
     // Without a version the API server accepts the write for any object of this name: it does not compare a uid in
     // an applied status.
     if write.version == 0 && write.uid.is_some() {
         match within(API_CALL_TIMEOUT, get::<K>(&client, namespace, name)).await {
             Ok(Some(stored)) if write.uid == stored.meta().uid => {
-                write.version = version_of(stored.meta());
+                (write.version, is_over_edit) = (version_of(stored.meta()), true);
                 let stored = stored_object(stored);
                 if write.is_overruled(&stored) {
                     return WriteOutcome::Conflict(Box::new(stored));
@@ -100,13 +101,13 @@ where
             return WriteOutcome::Withheld;
         }
         match patch::<K>(client.clone(), namespace, name, write.version, &write.status).await {
-            Ok(version) => return WriteOutcome::Stored(version),
+            Ok(version) => return WriteOutcome::Stored(StoredVersion { version, is_over_edit }),
             Err(kube::Error::Api(e)) if e.code == 404 => return WriteOutcome::Gone,
             Err(kube::Error::Api(e)) if e.code == 409 => {}
             // The schema does not allow what is stored: another definition of the kind has let it in.
             Err(kube::Error::Api(e)) if e.message.contains(UNTYPED) && write.version > 0 => {
                 match replace::<K>(&client, namespace, name, write.version, &write.status).await {
-                    Ok(version) => return WriteOutcome::Stored(version),
+                    Ok(version) => return WriteOutcome::Stored(StoredVersion { version, is_over_edit }),
                     Err(kube::Error::Api(e)) if e.code == 409 => {}
                     Err(error) => return WriteOutcome::Failed(error),
                 }
@@ -128,7 +129,7 @@ where
             return WriteOutcome::Conflict(Box::new(stored));
         }
         // Its status has not changed: another part of the object was edited.
-        write.version = version;
+        (write.version, is_over_edit) = (version, true);
     }
     WriteOutcome::Failed(kube::Error::Service("the object is edited all the time".into()))
 }

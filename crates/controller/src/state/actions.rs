@@ -101,7 +101,7 @@ impl State {
             return;
         }
         let basis = Basis {
-            version: record.cached.status_at(),
+            version: record.cached.basis_version(),
             status: serialize_status(&before).ok(),
             uid: record.object().uid(),
         };

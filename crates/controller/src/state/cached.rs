@@ -8,10 +8,11 @@ use kube::Resource;
 use sluice_api::pipeline::{Pipeline, PipelineStatus};
 use sluice_api::promotion::{Callback, KeyApproval, Promotion, PromotionStatus};
 use sluice_core::Time;
+use sluice_core::promotion::GateKind;
 
 use crate::key::version_of;
 use crate::observe::reported::Reports;
-use crate::state::status_queue::{SerializedStatus, serialize_status};
+use crate::state::status_queue::{SerializedStatus, StoredVersion, serialize_status};
 use crate::state::unread_metadata::without_unread;
 
 /// The parts of an object that are kept in memory, without its hook fields.
@@ -27,8 +28,9 @@ pub(crate) trait CachedParts: Sized {
     /// Returns the object, for its metadata and spec.
     fn object(&self) -> &Self::Object;
 
-    /// Takes metadata and spec of a newer object. Returns whether its owner has changed the spec.
-    fn take_spec(&mut self, newer: &Self) -> bool;
+    /// Takes metadata and spec of a newer object. `hook_fields` are the known ones and those of the newer object. Returns
+    /// whether its owner has changed the spec.
+    fn take_spec(&mut self, newer: &Self, hook_fields: [&Self::HookFields; 2]) -> bool;
 
     /// Whether both have the same status.
     fn has_status_of(&self, other: &Self) -> bool;
@@ -48,6 +50,8 @@ pub(crate) struct Cached<K: CachedParts> {
     read_at: u64,
     /// The version of the object that had the status which is kept here; 0 if it is not known.
     status_at: u64,
+    /// The newest version that may have an edit that was not read when a status was written.
+    edited_at: u64,
 }
 
 /// What has changed in an object that was read.
@@ -68,7 +72,7 @@ impl<K: CachedParts> Cached<K> {
     pub fn new(object: K::Object) -> Self {
         let version = version_of(object.meta());
         let (parts, hook_fields) = K::split(object);
-        Self { parts, hook_fields, read_at: version, status_at: version }
+        Self { parts, hook_fields, read_at: version, status_at: version, edited_at: 0 }
     }
 
     /// An object that is being created: it has no version yet.
@@ -84,6 +88,12 @@ impl<K: CachedParts> Cached<K> {
     /// The version of the object that had the status which is kept here; 0 if it is not known.
     pub fn status_at(&self) -> u64 {
         self.status_at
+    }
+
+    /// The version for which a new status is composed. If the stored object may have an edit that was not read yet, it is an
+    /// earlier one, so that the write is compared with the edit.
+    pub fn basis_version(&self) -> u64 {
+        if self.edited_at > self.read_at { self.known_at() } else { self.status_at }
     }
 
     /// The newest version at which both spec and status are known.
@@ -104,7 +114,7 @@ impl<K: CachedParts> Cached<K> {
         let is_latest = version >= self.read_at;
         let is_news = version > self.status_at;
         let differs = !self.parts.has_status_of(&read);
-        let spec = is_latest && self.parts.take_spec(&read);
+        let spec = is_latest && self.parts.take_spec(&read, [&self.hook_fields, &hook_fields]);
         let takes_status = is_news && !(differs && writing);
         if takes_status {
             self.status_at = version;
@@ -120,9 +130,12 @@ impl<K: CachedParts> Cached<K> {
         *self = Self::new(object);
     }
 
-    /// Notes that a status write was acknowledged with this version.
-    pub fn written(&mut self, version: u64) {
+    /// Notes that a status write was acknowledged.
+    pub fn written(&mut self, StoredVersion { version, is_over_edit }: StoredVersion) {
         self.status_at = self.status_at.max(version);
+        if is_over_edit {
+            self.edited_at = self.edited_at.max(version);
+        }
     }
 
     /// Notes that it is not known whether a status write took effect. The next object that is read shows it.
@@ -132,8 +145,16 @@ impl<K: CachedParts> Cached<K> {
 
     /// Notes that the API server was restored from a backup, so that versions start again from an earlier one.
     pub fn restored(&mut self) {
-        (self.read_at, self.status_at) = (0, 0);
+        (self.read_at, self.status_at, self.edited_at) = (0, 0, 0);
     }
+}
+
+/// Removes the gates that were not stored when a promotion was approved: it was not approved for them.
+fn remove_unstored_gates(status: &mut PromotionStatus, approved: &CachedPromotion) {
+    let stored = approved.0.status.as_ref().map_or(&[][..], |status| &status.gates);
+    // The approval of a revision counts whether or not the gate was stored that waits for it.
+    let is_approved = |name: &str| name == GateKind::Approval.name() || stored.iter().any(|s| s.name == name);
+    status.gates.retain(|gate| is_approved(&gate.name));
 }
 
 /// A status with fields that hook calls write.
@@ -197,7 +218,7 @@ impl CachedParts for CachedPipeline {
         &self.object
     }
 
-    fn take_spec(&mut self, newer: &Self) -> bool {
+    fn take_spec(&mut self, newer: &Self, _: [&PipelineHookFields; 2]) -> bool {
         let is_edited = self.object.metadata.generation != newer.object.metadata.generation;
         if is_edited {
             self.object = newer.object.clone();
@@ -249,7 +270,7 @@ impl CachedParts for CachedPromotion {
         &self.0
     }
 
-    fn take_spec(&mut self, newer: &Self) -> bool {
+    fn take_spec(&mut self, newer: &Self, [known, called]: [&PromotionHookFields; 2]) -> bool {
         let is_edited = self.0.spec != newer.0.spec;
         let mut status = self.0.status.clone();
         // The API server accepts a rejection of the stored try only. So a new one of an earlier try came before the next
@@ -259,6 +280,11 @@ impl CachedParts for CachedPromotion {
             (rejection.filter(|new| self.0.spec.rejection.as_ref() != Some(new)), &mut status)
         {
             status.retries = status.retries.min(new.retries);
+        }
+        let is_approved =
+            self.0.spec.approval != newer.0.spec.approval || known.key_approval != called.key_approval;
+        if let Some(status) = status.as_mut().filter(|_| is_approved) {
+            remove_unstored_gates(status, newer);
         }
         self.0 = Arc::new(Promotion { status, ..newer.0.as_ref().clone() });
         is_edited

@@ -16,6 +16,8 @@ mod pipelines;
 mod promotions;
 #[cfg(test)]
 mod properties;
+#[cfg(test)]
+mod races;
 mod reconcile;
 mod reconcile_queue;
 mod records;
@@ -310,15 +312,15 @@ impl State {
         let Some(next) = self.statuses.ended(owner, number, &outcome, self.now.instant) else { return };
         self.effects.extend(next.map(Effect::WriteStatus));
         match outcome {
-            WriteOutcome::Stored(version) => match owner {
+            WriteOutcome::Stored(stored) => match owner {
                 StatusOwner::Pipeline(key) => {
                     if let Some(entry) = self.pipelines.get_mut(key) {
-                        entry.cached.written(version);
+                        entry.cached.written(stored);
                     }
                 }
                 StatusOwner::Promotion(key, name) => {
                     if let Some(record) = self.record_mut(key, name) {
-                        record.cached.written(version);
+                        record.cached.written(stored);
                     }
                 }
             },

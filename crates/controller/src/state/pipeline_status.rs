@@ -106,7 +106,7 @@ impl State {
         let now = self.now.instant;
         let Some(entry) = self.pipelines.get_mut(key) else { return };
         let basis = Basis {
-            version: entry.cached.status_at(),
+            version: entry.cached.basis_version(),
             status: entry.cached.parts.status.replace(serialized.clone()),
             uid: entry.object().uid(),
         };

@@ -213,7 +213,7 @@ mod tests {
 
     use super::super::tests::state;
     use super::ObjectEvent;
-    use crate::state::status_queue::serialize_status;
+    use crate::state::status_queue::{StoredVersion, serialize_status};
 
     #[test]
     fn an_older_event_does_not_replace_newer_reports() {
@@ -261,7 +261,12 @@ mod tests {
         let key = state.pipelines.keys().next().unwrap().clone();
         // The user suspends at version 9. The status write that was in flight conflicts, is sent again and
         // is acknowledged at version 10, before the watch delivers the edit.
-        state.pipelines.get_mut(&key).unwrap().cached.written(10);
+        state
+            .pipelines
+            .get_mut(&key)
+            .unwrap()
+            .cached
+            .written(StoredVersion { version: 10, is_over_edit: false });
         state.put_pipeline(stored(9, 2, true));
         let entry = &state.pipelines[&key];
         assert!(entry.model.suspended, "the edit is lost");
@@ -404,7 +409,8 @@ mod tests {
                     let entry = state.pipelines.values_mut().next().unwrap();
                     let status = sluice_api::PipelineStatus { observed_generation: *written, ..Default::default() };
                     entry.cached.parts.status = serialize_status(&status).ok();
-                    entry.cached.written(*version as u64);
+                    let stored = StoredVersion { version: *version as u64, is_over_edit: false };
+                    entry.cached.written(stored);
                 }
             }
             // Reads that lag behind.

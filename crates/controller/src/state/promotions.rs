@@ -197,6 +197,7 @@ mod tests {
     use serde_json::json;
     use sluice_api::promotion::{Approval, Trigger};
 
+    use super::super::status_queue::StoredVersion;
     use super::super::tests::state;
     use super::*;
     use crate::timeout::{API_CALL_TIMEOUT, timed_out};
@@ -384,7 +385,11 @@ mod tests {
         state.put_promotion(promotion(4));
         // The user approves at version 9; a status write is acknowledged at version 10 before the watch
         // delivers the approval.
-        state.record_mut(&key(), "podinfo-prod").unwrap().cached.written(10);
+        state
+            .record_mut(&key(), "podinfo-prod")
+            .unwrap()
+            .cached
+            .written(StoredVersion { version: 10, is_over_edit: false });
         let mut approved = promotion(9);
         approved.spec.approval = Some(Approval { by: "ann".into(), ..Approval::default() });
         state.put_promotion(approved);

@@ -47,6 +47,11 @@ impl ControllerSimulation {
         self.run("dev", RunningVersion { version, is_healthy });
     }
 
+    /// Somebody brings an environment to a version without Sluice.
+    pub(super) fn move_by_hand(&mut self, environment: &'static str, version: u32) {
+        self.run(environment, RunningVersion { version, is_healthy: true });
+    }
+
     pub(super) fn set_healthy(&mut self, environment: &'static str, is_healthy: bool) {
         let version = self.fleet[environment].version;
         self.run(environment, RunningVersion { version, is_healthy });

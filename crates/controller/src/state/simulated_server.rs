@@ -7,7 +7,7 @@ use sluice_api::pipeline::{Pipeline, PipelineStatus};
 use sluice_api::promotion::{Promotion, PromotionStatus};
 
 use super::cached::HasHookFields;
-use super::status_queue::{StatusOwner, StatusWrite, StoredObject, WriteOutcome};
+use super::status_queue::{StatusOwner, StatusWrite, StoredObject, StoredVersion, WriteOutcome};
 use crate::key::version_of;
 
 /// An event of the hub's watches.
@@ -94,6 +94,7 @@ impl SimulatedHub {
         if write.fencing_token.check().is_err() {
             return WriteOutcome::Withheld;
         }
+        let mut is_over_edit = write.version == 0;
         let expected: Vec<&str> =
             write.may_be_stored.iter().chain([&write.status]).map(|status| status.get()).collect();
         match &write.owner {
@@ -105,6 +106,7 @@ impl SimulatedHub {
                 }
                 let is_known =
                     write.version == 0 || object.resource_version() == Some(write.version.to_string());
+                is_over_edit |= !is_known;
                 if !is_known && object.status.is_some() && !expected.contains(&stored.as_str()) {
                     return WriteOutcome::Conflict(Box::new(StoredObject::Pipeline(object)));
                 }
@@ -120,8 +122,9 @@ impl SimulatedHub {
                 let is_known =
                     write.version == 0 || object.resource_version() == Some(write.version.to_string());
                 let is_other = object.status.is_some() && !expected.contains(&stored.as_str());
+                is_over_edit |= !is_known;
                 let found = StoredObject::Promotion(object.clone());
-                if !is_known && (is_other || write.is_overruled(&found)) {
+                if !is_known && is_other || is_over_edit && write.is_overruled(&found) {
                     return WriteOutcome::Conflict(Box::new(found));
                 }
                 let status: PromotionStatus = serde_json::from_str(write.status.get()).unwrap();
@@ -129,7 +132,7 @@ impl SimulatedHub {
                 self.store_promotion(object);
             }
         }
-        WriteOutcome::Stored(self.version)
+        WriteOutcome::Stored(StoredVersion { version: self.version, is_over_edit })
     }
 }
 

@@ -9,8 +9,10 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use sluice_api::promotion::{Phase, PromotionStatus};
 use sluice_api::{Pipeline, Promotion};
+use sluice_core::promotion::GateKind;
 use sluice_delivery::FencingToken;
 
+use crate::hook::approval_request;
 use crate::key::PipelineKey;
 
 /// The object whose status is written.
@@ -91,15 +93,31 @@ pub struct StatusWrite {
 }
 
 impl StatusWrite {
-    /// Whether the write would begin another try of a promotion whose stored try a person has rejected in the meantime. The
-    /// rejection would not count for that try, and would be lost if this process ends before its watch reports it.
+    /// Whether a person has overruled the write in the meantime. What the person has set would be lost if this process ends
+    /// before its watch reports it:
+    ///
+    /// - The write would begin another try of a promotion whose stored try was rejected. The rejection would not count for
+    ///   that try.
+    /// - The write would add a gate to a promotion that was approved without it. The approval would open that gate.
     pub fn is_overruled(&self, stored: &StoredObject) -> bool {
         let StoredObject::Promotion(promotion) = stored else { return false };
         let before = promotion.status.clone().unwrap_or_default();
+        let Ok(after) = serde_json::from_str::<PromotionStatus>(self.status.get()) else { return false };
         let is_rejected = promotion.spec.rejection_now(&before).is_some() && before.phase != Phase::Rejected;
-        let after = serde_json::from_str::<PromotionStatus>(self.status.get());
-        is_rejected && after.is_ok_and(|after| after.retries > before.retries)
+        let is_approved = promotion.spec.approval_now(&before).is_some()
+            || approval_request::counts(promotion, before.key_approval.as_deref());
+        match after.retries == before.retries {
+            false => is_rejected && after.retries > before.retries,
+            // The approval of a revision counts whether or not the gate was stored that waits for it.
+            true => is_approved && added_gates(&before, &after).any(|gate| gate != GateKind::Approval.name()),
+        }
     }
+}
+
+/// The names of the gates that a status has and an earlier one has not.
+fn added_gates<'a>(before: &'a PromotionStatus, after: &'a PromotionStatus) -> impl Iterator<Item = &'a str> {
+    let is_new = |name: &&str| before.gates.iter().all(|gate| gate.name != **name);
+    after.gates.iter().map(|gate| gate.name.as_str()).filter(is_new)
 }
 
 /// An object as it is stored.
@@ -112,11 +130,21 @@ pub enum StoredObject {
     Promotion(Promotion),
 }
 
+/// The object that a status write has stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredVersion {
+    /// Its version.
+    pub version: u64,
+    /// Whether someone may have edited the object since the version that the status was composed for. The watch may not have
+    /// reported that yet.
+    pub is_over_edit: bool,
+}
+
 /// How a status write ended.
 #[derive(Debug)]
 pub enum WriteOutcome {
-    /// It is stored, with this version.
-    Stored(u64),
+    /// It is stored.
+    Stored(StoredVersion),
     /// The object does not exist any more.
     Gone,
     /// Someone else has written the status since the version that it was composed for, or has overruled it.
@@ -217,9 +245,13 @@ impl StatusQueue {
         let mut pending = self.pending.remove(owner)?;
         let pause = match outcome {
             WriteOutcome::Gone | WriteOutcome::Conflict(_) | WriteOutcome::Withheld => return Some(None),
-            WriteOutcome::Stored(version) => {
+            WriteOutcome::Stored(stored) => {
                 let Some(next) = pending.next.take() else { return Some(None) };
-                (pending.version, pending.failures) = (*version, 0);
+                pending.failures = 0;
+                // After an edit the next write names the version from before it, and so is compared with the edit.
+                if !stored.is_over_edit {
+                    pending.version = stored.version;
+                }
                 pending.may_be_stored = vec![std::mem::replace(&mut pending.writing, next)];
                 self.rates.pause(owner, now)
             }

@@ -82,8 +82,9 @@ async fn a_late_status_is_written_after_an_edit_and_not_after_another_status() -
     let none = PromotionStatus::default();
     let outcome =
         one.write(&owner(), serialize_status(&begun)?, basis(made, &none)?, FencingToken::default()).await?;
-    let WriteOutcome::Stored(first) = outcome else { anyhow::bail!("{outcome:?}") };
-    ensure!(first > made && api.get("podinfo-1").await?.spec.approval.is_some());
+    let WriteOutcome::Stored(stored) = outcome else { anyhow::bail!("{outcome:?}") };
+    let first = stored.version;
+    ensure!(stored.is_over_edit && first > made && api.get("podinfo-1").await?.spec.approval.is_some());
 
     // Another replica takes over and writes; the write of the first one arrives late.
     let proposed = status(Phase::Proposed, "by the second");
