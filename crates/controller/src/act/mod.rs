@@ -25,6 +25,8 @@ pub struct EndedJob {
     pub place: String,
     /// The promotion's name.
     pub promotion: String,
+    /// The promotion's uid. The end says nothing about another promotion of the same name.
+    pub uid: Option<String>,
     /// The strategy that the job used.
     pub strategy: Strategy,
     /// The version of the Secret that the job used; `None` if it used none, or ended before it read one.

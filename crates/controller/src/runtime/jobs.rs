@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kube::Client;
+use kube::{Client, ResourceExt};
 use sluice_delivery::{
     Credentials, Delivery, DeliveryError, DeliveryStrategy as By, FairQueue, Order, Slot, clock,
 };
@@ -65,7 +65,8 @@ impl Jobs {
         tokio::spawn(async move {
             let (fencing_token, failed) = (job.order.fencing_token.clone(), failure_of(&job.work));
             let (pipeline, place) = (job.pipeline.clone(), job.place.clone());
-            let (promotion, strategy) = (kube::ResourceExt::name_any(&*job.promotion), job.strategy.clone());
+            let (promotion, uid) = (job.promotion.name_any(), job.promotion.uid());
+            let strategy = job.strategy.clone();
             // Another task, so that a panic is reported like any failure.
             let tx = jobs.tx.clone();
             let mut effect = tokio::spawn(async move { jobs.run(job).await });
@@ -81,7 +82,7 @@ impl Jobs {
             // Another replica may act by now, and finds the effect.
             let outcome =
                 if fencing_token.term().runs() { outcome } else { failed(DeliveryError::Revoked.into()) };
-            let ended = EndedJob { pipeline, place, promotion, strategy, secret, outcome };
+            let ended = EndedJob { pipeline, place, promotion, uid, strategy, secret, outcome };
             let _ = tx.send(Input::JobEnded(Box::new(ended)));
         });
     }

@@ -10,9 +10,9 @@ use sluice_api::promotion::{Phase, Promotion as ApiPromotion, PromotionStatus};
 use sluice_core::decide::{Action, Decision, Transition};
 use sluice_delivery::{ChangeRequest, ChangeRequestStatus, DeliveryError, Order, OutdatedReason};
 
-use super::State;
 use super::effect::{Effect, Job, MetricUpdate, Work};
 use super::status_queue::{Basis, StatusOwner, serialize_status};
+use super::{InFlight, State};
 use crate::act::outcome::{self, left_open};
 use crate::act::{ActError, EndedJob, JobOutcome, order, strategy};
 use crate::key::PipelineKey;
@@ -118,11 +118,21 @@ impl State {
             }
         }
         self.count_change(key, &object, change, &before);
+        if stops_delivery(change) {
+            self.revoke_in_flight_of(key, &object);
+        }
         if let Some(entry) = self.pipelines.get(key) {
             let event = PendingEvent::changed(entry.object(), &object, &before, change);
             self.effects.extend(event.map(Effect::SendEvent));
         }
         self.enqueue(key);
+    }
+
+    /// Revokes the fencing token of the side effect in flight for a promotion.
+    pub(super) fn revoke_in_flight_of(&mut self, key: &PipelineKey, promotion: &ApiPromotion) {
+        let in_flight = self.in_flight.get(&(key.clone(), promotion.spec.place()));
+        let own = in_flight.filter(|in_flight| in_flight.promotion == promotion.name_any());
+        self.effects.extend(own.map(|in_flight| Effect::Revoke(in_flight.fencing_token.clone())));
     }
 
     /// Counts and logs a change of a record.
@@ -174,7 +184,9 @@ impl State {
     fn launch(&mut self, key: &PipelineKey, prepared: Prepared, work: Work) {
         let Prepared { order, secret, strategy, promotion } = prepared;
         let (pipeline, place) = (key.clone(), promotion.spec.place());
-        self.in_flight.insert((pipeline.clone(), place.clone()), order.fencing_token.clone());
+        let in_flight =
+            InFlight { promotion: promotion.name_any(), fencing_token: order.fencing_token.clone() };
+        self.in_flight.insert((pipeline.clone(), place.clone()), in_flight);
         let job = Job { pipeline, place, order, secret, strategy, promotion, work };
         self.emit(Effect::Start(Box::new(job)));
     }
@@ -289,10 +301,13 @@ impl State {
 
     /// Handles the end of a side effect.
     pub(super) fn job_ended(&mut self, ended: EndedJob) {
-        let EndedJob { pipeline: key, place, promotion: name, strategy, secret, outcome } = ended;
+        let EndedJob { pipeline: key, place, promotion: name, uid, strategy, secret, outcome } = ended;
         self.in_flight.remove(&(key.clone(), place));
         if self.fencing_token(&key).is_none() {
             return;
+        }
+        if self.record(&key, &name).is_none_or(|record| record.object().uid() != uid) {
+            return self.enqueue(&key);
         }
         let change = match outcome {
             JobOutcome::Check(result) => {
@@ -389,6 +404,16 @@ impl State {
             self.schedule.failed(name, self.now.instant, pause, secret);
         }
         self.change(key, name, change);
+    }
+}
+
+/// Whether a delivery that was started before a change must not take effect after it: a gate has closed, the promotion needs
+/// a new approval, or the pipeline does not want it any more.
+fn stops_delivery(change: &RecordChange) -> bool {
+    match change {
+        RecordChange::Waits { .. } => true,
+        RecordChange::Moved(to) => to.spends_approval || matches!(to.to, Phase::Rejected | Phase::Cancelled),
+        _ => false,
     }
 }
 

@@ -94,9 +94,8 @@ pub struct State {
     effects: Vec<Effect>,
     pipelines: HashMap<PipelineKey, PipelineEntry>,
     promotions: HashMap<PipelineKey, BTreeMap<String, Record>>,
-    /// The fencing tokens of side effects in flight, by pipeline and the environment or target that is promoted
-    /// into.
-    in_flight: HashMap<(PipelineKey, String), FencingToken>,
+    /// The side effects in flight, by pipeline and the environment or target that is promoted into.
+    in_flight: HashMap<(PipelineKey, String), InFlight>,
     statuses: StatusQueue,
     index: Index,
     schedule: Schedule,
@@ -130,6 +129,14 @@ pub struct State {
     queue: ReconcileQueue,
     timers: Timers,
     last_reconciled: Option<PipelineKey>,
+}
+
+/// A side effect in flight.
+#[derive(Debug)]
+struct InFlight {
+    /// The promotion's name.
+    promotion: String,
+    fencing_token: FencingToken,
 }
 
 /// A GitopsCluster.

@@ -179,7 +179,7 @@ impl State {
             .in_flight
             .iter()
             .filter(|((of, _), _)| of == key)
-            .map(|(_, fencing_token)| fencing_token.clone());
+            .map(|(_, in_flight)| in_flight.fencing_token.clone());
         self.effects.extend(fencing_tokens.map(Effect::Revoke));
     }
 

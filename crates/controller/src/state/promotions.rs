@@ -107,9 +107,10 @@ impl State {
 
     /// Forgets a record of a pipeline.
     pub(super) fn forget_record(&mut self, key: &PipelineKey, name: &str) {
-        if self.promotions.get_mut(key).is_none_or(|records| records.remove(name).is_none()) {
+        let Some(gone) = self.promotions.get_mut(key).and_then(|records| records.remove(name)) else {
             return;
-        }
+        };
+        self.revoke_in_flight_of(key, gone.object());
         self.schedule.forget(name);
         self.stored_times.forget(name);
         self.statuses.forget(&StatusOwner::Promotion(key.clone(), name.into()));
@@ -134,8 +135,9 @@ impl State {
     fn new_promotion(&mut self, key: PipelineKey, name: String, object: Promotion) {
         let is_own = self.fencing_token(&key).is_some();
         let known = self.record(&key, &name);
-        if known.is_some_and(|known| known.is_stored) {
+        if let Some(other) = known.filter(|known| known.is_stored).map(|known| known.object().clone()) {
             self.statuses.forget(&StatusOwner::Promotion(key.clone(), name.clone()));
+            self.revoke_in_flight_of(&key, &other);
         }
         let known = self.record(&key, &name);
         let is_new = known.is_none();
@@ -176,8 +178,7 @@ impl State {
         }
         // The side effect in flight was started before someone rejected the promotion.
         if changes.is_latest && before.spec.rejection != record.spec.rejection {
-            let fencing_token = self.in_flight.get(&(key.clone(), record.spec.place())).cloned();
-            self.effects.extend(fencing_token.map(Effect::Revoke));
+            self.revoke_in_flight_of(key, &record);
         }
         if changes.spec || changes.status || is_called {
             self.enqueue(key);

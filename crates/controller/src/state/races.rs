@@ -74,6 +74,28 @@ fn an_approval_from_before_a_gate_is_stored_does_not_open_it() {
     }
 }
 
+#[test]
+fn a_gate_that_closes_stops_the_delivery_in_flight() {
+    for manual in [false, true] {
+        let mut simulation = ControllerSimulation::new(manual);
+        simulation.release(true);
+        for _ in 0..20 {
+            observe(&mut simulation);
+            simulation.approve(0);
+            if let Some(write) = simulation.pending.iter().position(|effect| !is_delivery(effect)) {
+                simulation.carry_out(write, EffectFault::None);
+            }
+            simulation.answer(0);
+        }
+        assert!(simulation.pending.iter().any(is_delivery), "{}", simulation.summary());
+        simulation.move_by_hand("staging", 3);
+        observe(&mut simulation);
+        run(&mut simulation);
+        assert_eq!(simulation.files["staging"], 1, "{manual} {}", simulation.summary());
+        assert!(simulation.summary().contains("is held: it is older than 1.0.3"), "{}", simulation.summary());
+    }
+}
+
 /// A delivery has failed, and that is stored over a rejection. The controller begins the next try before the watch reports the
 /// rejection.
 #[test]
@@ -116,4 +138,20 @@ fn the_next_try_is_not_stored_over_a_rejection_that_was_not_read() {
         let end = simulation.summary();
         assert!(end.contains("Rejected Rejected") && simulation.commits.is_empty(), "{begins_later} {end}");
     }
+}
+
+/// Somebody deletes a promotion while it is delivered. The record that follows needs an approval of its own.
+#[test]
+fn the_delivery_of_a_deleted_promotion_does_not_take_effect() {
+    let mut simulation = ControllerSimulation::new(true);
+    simulation.release(true);
+    run(&mut simulation);
+    simulation.approve(0);
+    observe(&mut simulation);
+    assert!(simulation.pending.iter().any(is_delivery), "{}", simulation.summary());
+    simulation.delete(0);
+    observe(&mut simulation);
+    run(&mut simulation);
+    assert!(simulation.commits.is_empty(), "{}", simulation.summary());
+    assert!(simulation.summary().contains("waits for approval"), "{}", simulation.summary());
 }

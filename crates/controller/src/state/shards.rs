@@ -154,7 +154,7 @@ impl State {
         let shards = &self.shards;
         let of = |key: &PipelineKey| shards.shard_of(key) == shard;
         let in_flight = self.in_flight.iter().filter(|((key, _), _)| of(key));
-        self.effects.extend(in_flight.map(|(_, fencing_token)| Effect::Revoke(fencing_token.clone())));
+        self.effects.extend(in_flight.map(|(_, effect)| Effect::Revoke(effect.fencing_token.clone())));
         let writing = self.statuses.owners().filter(|owner| of(owner.pipeline()));
         let writing: Vec<StatusOwner> = writing.cloned().collect();
         for (_, entry) in self.pipelines.iter_mut().filter(|(key, _)| of(key)) {

@@ -466,7 +466,7 @@ impl ControllerSimulation {
             self.check_delivery(&job);
         }
         let Job { pipeline, place, order, strategy, promotion, work, .. } = job;
-        let name = promotion.name_any();
+        let (name, uid) = (promotion.name_any(), promotion.uid());
         let failed = || match fault {
             EffectFault::Refused => DeliveryError::Edit(EditError::NoMarker {
                 repository: "fleet".into(),
@@ -489,7 +489,8 @@ impl ControllerSimulation {
             Work::Follow { .. } | Work::Withdraw { .. } => unreachable!("the strategy commits"),
         };
         let promotion = name;
-        Input::JobEnded(Box::new(EndedJob { pipeline, place, promotion, strategy, secret: None, outcome }))
+        let secret = None;
+        Input::JobEnded(Box::new(EndedJob { pipeline, place, promotion, uid, strategy, secret, outcome }))
     }
 
     /// Commits as delivery does: an earlier commit of the same promotion and round is found again.
