@@ -13,6 +13,9 @@ enum Happening {
     Health(Index, bool),
     ApplyFiles(Index, bool),
     Suspend(bool),
+    Manual(bool),
+    Recreate,
+    CollectGarbage,
     Approve(Index),
     Reject(Index),
     Retry(Index),
@@ -44,6 +47,9 @@ fn happening() -> impl Strategy<Value = Happening> {
         2 => (index(), any::<bool>()).prop_map(|(i, healthy)| Happening::Health(i, healthy)),
         4 => (index(), any::<bool>()).prop_map(|(i, healthy)| Happening::ApplyFiles(i, healthy)),
         2 => any::<bool>().prop_map(Happening::Suspend),
+        1 => any::<bool>().prop_map(Happening::Manual),
+        1 => Just(Happening::Recreate),
+        1 => Just(Happening::CollectGarbage),
         2 => index().prop_map(Happening::Approve),
         1 => index().prop_map(Happening::Reject),
         1 => index().prop_map(Happening::Retry),
@@ -73,6 +79,9 @@ fn apply(simulation: &mut ControllerSimulation, happening: &Happening) {
         Happening::Health(index, healthy) => simulation.set_healthy(environment(index), *healthy),
         Happening::ApplyFiles(index, healthy) => simulation.apply_files(environment(index), *healthy),
         Happening::Suspend(suspend) => simulation.suspend(*suspend),
+        Happening::Manual(manual) => simulation.set_manual(*manual),
+        Happening::Recreate => simulation.recreate(),
+        Happening::CollectGarbage => simulation.collect_garbage(),
         Happening::Approve(index) => simulation.approve(nth(index)),
         Happening::Reject(index) => simulation.reject(nth(index)),
         Happening::Retry(index) => simulation.retry(nth(index)),
@@ -114,6 +123,7 @@ proptest! {
         let mut simulation = ControllerSimulation::new(manual);
         happenings.iter().for_each(|happening| apply(&mut simulation, happening));
         simulation.suspend(false);
+        simulation.set_manual(manual);
         simulation.set_clock(0);
         if takes_over {
             simulation.fail_with_fast_clock();

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use kube::ResourceExt;
 use serde_json::json;
+use sluice_api::pipeline::PipelineSpec;
 use sluice_api::promotion::{Approval, Phase, Promotion, Rejection};
 
 use super::simulated_server::HubEvent;
@@ -11,12 +12,41 @@ use super::simulation::ControllerSimulation;
 
 impl ControllerSimulation {
     pub(super) fn suspend(&mut self, suspend: bool) {
+        self.edit_pipeline(|spec| spec.suspend = suspend);
+    }
+
+    /// The owner says whether each promotion needs an approval.
+    pub(super) fn set_manual(&mut self, manual: bool) {
+        self.edit_pipeline(|spec| spec.promotion.as_mut().unwrap().manual = manual);
+    }
+
+    fn edit_pipeline(&mut self, edit: impl FnOnce(&mut PipelineSpec)) {
         let Some(mut pipeline) = self.server.pipeline.clone() else { return };
-        if pipeline.spec.suspend != suspend {
-            pipeline.spec.suspend = suspend;
+        let before = pipeline.spec.clone();
+        edit(&mut pipeline.spec);
+        if pipeline.spec != before {
             pipeline.metadata.generation = pipeline.metadata.generation.map(|generation| generation + 1);
             self.server.store_pipeline(pipeline);
         }
+    }
+
+    /// The owner deletes the Pipeline and creates it again. Its Promotions are deleted later.
+    pub(super) fn recreate(&mut self) {
+        let Some(pipeline) = self.server.pipeline.take() else { return };
+        let manual = pipeline.spec.promotion.as_ref().is_some_and(|promotion| promotion.manual);
+        self.server.version += 1;
+        self.server.log.push(HubEvent::PipelineDeleted(pipeline));
+        self.create_pipeline(manual);
+    }
+
+    /// The hub deletes the Promotions of earlier Pipelines.
+    pub(super) fn collect_garbage(&mut self) {
+        let uid = self.server.pipeline.as_ref().and_then(|pipeline| pipeline.uid());
+        let is_owned =
+            |object: &Promotion| object.owner_references().iter().any(|o| Some(&o.uid) == uid.as_ref());
+        let names = self.server.promotions.iter().filter(|(_, object)| !is_owned(object));
+        let names: Vec<String> = names.map(|(name, _)| name.clone()).collect();
+        names.iter().for_each(|name| self.delete_named(name));
     }
 
     /// Changes a promotion as a person.
@@ -75,25 +105,22 @@ impl ControllerSimulation {
     }
 
     pub(super) fn delete(&mut self, index: usize) {
-        let Some(object) = self.server.nth(index).and_then(|name| self.server.promotions.remove(&name))
-        else {
-            return;
-        };
+        if let Some(name) = self.server.nth(index) {
+            self.delete_named(&name);
+        }
+    }
+
+    fn delete_named(&mut self, name: &str) {
+        let Some(object) = self.server.promotions.remove(name) else { return };
         self.server.version += 1;
         self.server.log.push(HubEvent::Deleted(object));
     }
 
     /// The owner moves the target of prod to another cluster, which has the same namespace and HelmRelease.
     pub(super) fn move_prod(&mut self, is_remote: bool) {
-        let Some(mut pipeline) = self.server.pipeline.clone() else { return };
         let cluster = json!({"kind": "GitopsCluster", "name": "eu"});
         let cluster = is_remote.then(|| serde_json::from_value(cluster).unwrap());
-        let target = &mut pipeline.spec.environments[2].targets[0];
-        if target.cluster_ref.is_some() != is_remote {
-            target.cluster_ref = cluster;
-            pipeline.metadata.generation = pipeline.metadata.generation.map(|generation| generation + 1);
-            self.server.store_pipeline(pipeline);
-        }
+        self.edit_pipeline(|spec| spec.environments[2].targets[0].cluster_ref = cluster);
     }
 }
 

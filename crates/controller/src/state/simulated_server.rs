@@ -14,6 +14,7 @@ use crate::key::version_of;
 #[derive(Clone)]
 pub(super) enum HubEvent {
     Pipeline(Pipeline),
+    PipelineDeleted(Pipeline),
     Promotion(Promotion),
     Deleted(Promotion),
 }

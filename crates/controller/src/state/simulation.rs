@@ -85,10 +85,10 @@ pub(super) struct ControllerSimulation {
     later: Vec<(u64, Input)>,
     /// What each environment has run healthily.
     pub(super) proven: BTreeMap<&'static str, BTreeSet<u32>>,
-    /// Whether the newest Pipeline that the state has received is suspended.
-    pub(super) suspended_as_known: bool,
-    /// The resource version of that Pipeline.
-    newest_known: u64,
+    /// The deliveries that were started while the Pipeline asked for an approval, by uid and round.
+    pub(super) needed_approval: BTreeSet<(Option<String>, u32)>,
+    /// The newest Pipeline that the state has received; `None` after its deletion.
+    pub(super) known: Option<Pipeline>,
     /// The rejections that the API server accepted, by the uid of the promotion, each with the request for another try at
     /// that time.
     pub(super) rejections: BTreeMap<Option<String>, Option<String>>,
@@ -127,8 +127,8 @@ impl ControllerSimulation {
             last_status: PipelineStatus::default(),
             later: Vec::new(),
             proven: ENVIRONMENTS.map(|environment| (environment, BTreeSet::from([1]))).into(),
-            suspended_as_known: false,
-            newest_known: 0,
+            needed_approval: BTreeSet::new(),
+            known: None,
             rejections: BTreeMap::new(),
             rejected_as_known: BTreeMap::new(),
             creations: 0,
@@ -150,7 +150,7 @@ impl ControllerSimulation {
 
     // Actions of people and of the cluster.
 
-    fn create_pipeline(&mut self, manual: bool) {
+    pub(super) fn create_pipeline(&mut self, manual: bool) {
         let environment = |name: &&str| json!({"name": name, "targets": [{"namespace": name, "name": name}]});
         let strategy = json!({"commit": {"url": "https://git.example.com/acme/fleet.git", "branch": "main"}});
         let app =
@@ -221,7 +221,7 @@ impl ControllerSimulation {
         self.refused.clear();
         self.connected.clear();
         self.cluster_events.clear();
-        (self.suspended_as_known, self.newest_known) = (false, 0);
+        self.known = None;
         self.rejected_as_known.clear();
         self.last_status = self.server.pipeline.as_ref().and_then(|p| p.status.clone()).unwrap_or_default();
         let eu = json!({"apiVersion": "gitops.weave.works/v1alpha1", "kind": "GitopsCluster",
@@ -241,9 +241,9 @@ impl ControllerSimulation {
     }
 
     fn note_known(&mut self, pipeline: &Pipeline) {
-        let version = crate::key::version_of(&pipeline.metadata);
-        if version >= self.newest_known {
-            (self.newest_known, self.suspended_as_known) = (version, pipeline.spec.suspend);
+        let version = |known: &Pipeline| crate::key::version_of(&known.metadata);
+        if self.known.as_ref().is_none_or(|known| version(known) <= version(pipeline)) {
+            self.known = Some(pipeline.clone());
         }
     }
 
@@ -274,17 +274,20 @@ impl ControllerSimulation {
     /// Delivers an earlier event again, like the answer to an earlier read that arrives late.
     pub(super) fn repeat_event(&mut self, index: usize) {
         let delivered = &self.server.log[..self.server.delivered];
-        let is_deleted = |object: &Promotion| {
-            let deleted =
-                |event: &HubEvent| matches!(event, HubEvent::Deleted(other) if other.uid() == object.uid());
-            delivered.iter().any(deleted)
+        let is_deleted = |uid: Option<String>| {
+            delivered.iter().any(|event| match event {
+                HubEvent::Deleted(other) => other.uid() == uid,
+                HubEvent::PipelineDeleted(other) => other.uid() == uid,
+                _ => false,
+            })
         };
         let event = delivered.get(index % delivered.len().max(1)).cloned();
         // After a watch has reported a deletion, it does not report an older state of the object.
         match event {
-            Some(HubEvent::Promotion(object)) if is_deleted(&object) => {}
+            Some(HubEvent::Promotion(object)) if is_deleted(object.uid()) => {}
+            Some(HubEvent::Pipeline(object)) if is_deleted(object.uid()) => {}
             Some(event @ (HubEvent::Promotion(_) | HubEvent::Pipeline(_))) => self.event(event),
-            Some(HubEvent::Deleted(_)) | None => {}
+            Some(HubEvent::Deleted(_) | HubEvent::PipelineDeleted(_)) | None => {}
         }
     }
 
@@ -293,6 +296,11 @@ impl ControllerSimulation {
             HubEvent::Pipeline(pipeline) => {
                 self.note_known(&pipeline);
                 self.step(Input::Pipelines(ObjectEvent::Applied(pipeline)));
+            }
+            HubEvent::PipelineDeleted(pipeline) => {
+                self.known = self.known.take().filter(|known| known.uid() != pipeline.uid());
+                self.last_status = PipelineStatus::default();
+                self.step(Input::Pipelines(ObjectEvent::Deleted(pipeline.metadata)));
             }
             HubEvent::Promotion(promotion) => {
                 self.note_rejected(&promotion);
@@ -520,6 +528,7 @@ impl ControllerSimulation {
         }
         let end = self.elapsed + SETTLING_TIME;
         for _ in 0..2000 {
+            self.collect_garbage();
             while self.server.has_news() || !self.cluster_events.is_empty() {
                 self.deliver_event();
                 self.deliver_cluster_event();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kube::ResourceExt;
-use sluice_api::pipeline::{Health, PipelineStatus};
+use sluice_api::pipeline::{Health, Pipeline, PipelineStatus};
 use sluice_api::promotion::{Phase, Promotion};
 
 use super::effect::{Effect, Job, Work};
@@ -44,7 +44,7 @@ impl ControllerSimulation {
 
     pub(super) fn check_creation(&self, promotion: &Promotion) {
         let name = promotion.name_any();
-        assert!(!self.suspended_as_known, "P7: {name} starts while the pipeline is suspended");
+        assert!(!self.is_suspended_as_known(), "P7: {name} starts while the pipeline is suspended");
         let exists =
             |uid: &Option<String>| self.server.promotions.get(&name).is_some_and(|o| o.uid() == *uid);
         let refused = self.refused.get(&name).filter(|(_, uid)| exists(uid));
@@ -56,7 +56,11 @@ impl ControllerSimulation {
     /// Checks P1 and P7 when a delivery takes effect.
     pub(super) fn check_delivery(&mut self, job: &Job) {
         let name = job.promotion.name_any();
-        assert!(!self.suspended_as_known, "P7: {name} takes effect after the suspension");
+        assert!(!self.is_suspended_as_known(), "P7: {name} takes effect after the suspension");
+        let Work::Deliver(pipeline) = &job.work else { return };
+        let of = |pipeline: &Pipeline| (pipeline.uid(), pipeline.metadata.generation);
+        let is_current = self.known.as_ref().is_some_and(|known| of(known) == of(pipeline));
+        assert!(is_current, "P7: {name} takes effect after its pipeline was edited or deleted");
         let rejected =
             self.rejected_as_known.get(&job.promotion.uid()).is_some_and(|(_, rejected)| *rejected);
         assert!(!rejected, "P7: {name} takes effect after its rejection");
@@ -100,7 +104,7 @@ impl ControllerSimulation {
         assert!(self.proven[before].contains(&version), "P2: {version} was never healthy in {before}");
     }
 
-    pub(super) fn check_job(&self, job: &Job) {
+    pub(super) fn check_job(&mut self, job: &Job) {
         let other =
             self.pending.iter().any(|e| matches!(e, Effect::Start(other) if other.place == job.place));
         let unanswered =
@@ -111,12 +115,15 @@ impl ControllerSimulation {
         if !matches!(job.work, Work::Deliver(_)) {
             return;
         }
-        assert!(!self.suspended_as_known, "P7: {name} is delivered while the pipeline is suspended");
+        assert!(!self.is_suspended_as_known(), "P7: {name} is delivered while the pipeline is suspended");
         self.check_not_recorded(job);
         self.check_proven(&job.promotion);
         let status = job.promotion.status.clone().unwrap_or_default();
         let approved = job.promotion.spec.approval_now(&status).is_some();
-        assert!(approved || !self.is_manual(), "P7: {name} is delivered without an approval");
+        assert!(approved || !self.is_manual_as_known(), "P7: {name} is delivered without an approval");
+        if self.is_manual_as_known() {
+            self.needed_approval.insert((job.promotion.uid(), job.order.round));
+        }
     }
 
     /// Checks P6 while the cluster of prod cannot be reached: prod is Unknown, and staging runs what dev runs.
@@ -161,8 +168,9 @@ impl ControllerSimulation {
                 object.spec
             );
             // The commit may be that of a record of this name that was deleted.
-            let is_own = self.delivered.contains(&(object.uid(), status.round));
-            let needs_approval = self.is_manual() && has_commit && is_own;
+            let delivery = (object.uid(), status.round);
+            let is_own = self.delivered.contains(&delivery);
+            let needs_approval = self.needed_approval.contains(&delivery) && has_commit && is_own;
             assert!(
                 !needs_approval || status.approval.is_some(),
                 "P9: {name} does not say who approved: {status:?}"
@@ -186,9 +194,14 @@ impl ControllerSimulation {
         }
     }
 
-    /// Whether every promotion needs an approval.
-    fn is_manual(&self) -> bool {
-        let pipeline = self.server.pipeline.as_ref();
+    /// Whether the newest Pipeline that the state has received is suspended.
+    fn is_suspended_as_known(&self) -> bool {
+        self.known.as_ref().is_some_and(|pipeline| pipeline.spec.suspend)
+    }
+
+    /// Whether every promotion needs an approval by the newest Pipeline that the state has received.
+    fn is_manual_as_known(&self) -> bool {
+        let pipeline = self.known.as_ref();
         pipeline.and_then(|p| p.spec.promotion.as_ref()).is_some_and(|promotion| promotion.manual)
     }
 
