@@ -125,8 +125,8 @@ impl State {
             Some(known) if known.is_stored && !known.cached.is_other(&object) => {
                 self.update_promotion(&key, &name, object);
             }
-            // A late event of a record that was deleted and created again since.
-            Some(known) if known.is_stored && version_of(&object.metadata) < known.cached.read_at() => {}
+            // A late event: of a record that was deleted and created again since, or of one whose creation is not answered.
+            Some(known) if version_of(&object.metadata) < known.cached.read_at() => {}
             _ => self.new_promotion(key, name, object),
         }
     }
@@ -291,6 +291,20 @@ mod tests {
         assert_ne!(known(&state), Some((true, true)), "the deleted record counts as stored");
         state.promotion_event(ObjectEvent::Applied(promotion(9)));
         assert!(known(&state).is_some(), "the successor is known when the watch reports it");
+    }
+
+    #[test]
+    fn a_late_event_does_not_hide_what_was_read_before_the_answer_to_the_creation() {
+        let mut state = state();
+        creating(&mut state);
+        let rejection = json!({"by": "jane", "reason": "no", "revision": "6.1.8"});
+        let mut rejected = promotion(9);
+        rejected.spec.rejection = serde_json::from_value(rejection).unwrap();
+        state.promotion_event(ObjectEvent::Listed(vec![rejected], 9));
+        state.put_promotion(promotion(7));
+        state.created(&key(), "podinfo-prod", Ok(Some(Box::new(promotion(7)))));
+        assert_eq!(known(&state), Some((true, true)));
+        assert!(state.promotions[&key()]["podinfo-prod"].object().spec.rejection.is_some());
     }
 
     #[test]
