@@ -139,8 +139,9 @@ fn of_approval() -> Vec<ValidationRule> {
 
 /// Returns the rules for rejections, which compare the spec with the status.
 fn of_rejection() -> Vec<ValidationRule> {
+    // A superseded or cancelled promotion starts again if its revision is the newest again.
     let over = "has(self.status) && has(self.status.phase) && self.status.phase in \
-                ['Delivered', 'Succeeded', 'Rejected', 'Superseded', 'Cancelled']";
+                ['Delivered', 'Succeeded', 'Rejected']";
     vec![
         rule(
             format!("!has(oldSelf.spec.rejection) || {} || {}", same("rejection"), later("rejection")),
@@ -157,7 +158,7 @@ fn of_rejection() -> Vec<ValidationRule> {
         ),
         rule(
             new("rejection", &format!("!({over})")),
-            "this promotion cannot be rejected any more: it has ended, or its revision is delivered; take a delivered \
+            "this promotion cannot be rejected any more: it is rejected, or its revision is delivered; take a delivered \
              revision back in git",
         ),
     ]

@@ -162,7 +162,8 @@ fn choose(mut promotions: Vec<Promotion>, fits: &dyn Fn(&Promotion) -> bool) -> 
         // A newer promotion into the same place has replaced what a succeeded one brought.
         let is_past = p.phase() == Phase::Succeeded && newest.as_ref() != Some(&age(p));
         let waits = p.phase() == Phase::Pending;
-        (fits(p) && !is_past, !is_replaced(p), waits, age(p))
+        // One that was replaced can be rejected by its name: who names a pipeline means what goes into it now.
+        (fits(p) && !is_past && !is_replaced(p), !is_replaced(p), waits, age(p))
     });
     promotions.pop()
 }
@@ -238,6 +239,11 @@ mod tests {
         let chosen = |fits: &dyn Fn(&Promotion) -> bool| choose(all.clone(), fits).unwrap().name_any();
         assert_eq!(chosen(&|p| p.phase() == Phase::Pending), "b");
         assert_eq!(chosen(&|p| p.phase() == Phase::Succeeded), "c");
+        assert_eq!(
+            chosen(&|p| p.phase() == Phase::Superseded),
+            "b",
+            "one that was replaced is chosen by its name only"
+        );
         assert_eq!(chosen(&|_| false), "b", "one that waits");
         assert!(choose(vec![], &|_| true).is_none());
     }

@@ -22,12 +22,14 @@ pub fn check(promotion: &Promotion) -> ChangeCheck {
     }
     match promotion.phase() {
         Phase::Pending | Phase::Promoting | Phase::Proposed | Phase::Failed => ChangeCheck::Apply,
+        // Either starts again if its revision is the newest again.
+        Phase::Superseded | Phase::Cancelled => ChangeCheck::Apply,
         Phase::Delivered | Phase::Succeeded => ChangeCheck::Refuse(
             format!("{what} is delivered already{}", status_message(promotion)),
             Some("take it back in git: revert the commit, or merge the revert".into()),
         ),
-        ended => ChangeCheck::Refuse(
-            format!("{what} has ended: {ended}{}", status_message(promotion)),
+        Phase::Rejected => ChangeCheck::Refuse(
+            format!("{what} has ended: Rejected{}", status_message(promotion)),
             Some(format!(
                 "there is nothing left to reject; see sluice get promotion {}",
                 promotion.metadata.name.as_deref().unwrap_or_default()
@@ -52,10 +54,10 @@ mod tests {
 
     #[test]
     fn an_undelivered_promotion_is_rejected_once() {
-        for phase in ["Pending", "Promoting", "Proposed", "Failed"] {
+        for phase in ["Pending", "Promoting", "Proposed", "Failed", "Superseded", "Cancelled"] {
             assert_eq!(checked(phase, 0, Value::Null), ChangeCheck::Apply, "{phase}");
         }
-        for phase in ["Delivered", "Succeeded", "Rejected", "Superseded", "Cancelled"] {
+        for phase in ["Delivered", "Succeeded", "Rejected"] {
             let check = checked(phase, 0, Value::Null);
             assert!(
                 matches!(&check, ChangeCheck::Refuse(why, Some(_)) if why.ends_with("(why)")),
