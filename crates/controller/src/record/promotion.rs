@@ -295,9 +295,16 @@ pub(super) fn left_open_message(request: &RecordedChangeRequest) -> String {
 fn note(status: &mut PromotionStatus, change: &RecordChange, now: Timestamp) {
     match change {
         RecordChange::Moved(to) => note_transition(status, to),
-        RecordChange::Waits { gates, .. } | RecordChange::Passed(gates) => {
-            status.gates = translate::gates(gates)
+        RecordChange::Waits { gates, .. } => {
+            let gates = translate::gates(gates);
+            let is_known = |name: &str| status.gates.iter().any(|gate| gate.name == name);
+            if !gates.iter().all(|gate| gate.open || is_known(&gate.name)) {
+                // It begins to wait for something else: a body that was signed before does not approve that.
+                status.times.remove("Pending");
+            }
+            status.gates = gates;
         }
+        RecordChange::Passed(gates) => status.gates = translate::gates(gates),
         RecordChange::Tampered(_) => {}
         RecordChange::Proposed(request) => {
             status.commit = Some(request.head_commit.clone());
@@ -375,13 +382,13 @@ fn end_failures(status: &mut PromotionStatus) {
 
 #[cfg(test)]
 mod tests {
-    use sluice_core::promotion::Phase;
+    use sluice_core::promotion::{GateKind, Phase};
 
     use super::*;
 
     /// Approvals by key that were signed before that time do not count.
     #[test]
-    fn a_promotion_whose_approval_is_spent_while_it_waits_begins_to_wait_again() {
+    fn a_promotion_that_needs_another_approval_begins_to_wait_again() {
         let transition = Transition {
             promotion: "p".into(),
             to: Phase::Pending,
@@ -398,6 +405,14 @@ mod tests {
             let change = RecordChange::Moved(Transition { spends_approval, ..transition.clone() });
             let after = apply(&before, &PromotionSpec::default(), &change, now);
             assert_eq!(after.entered(Phase::Pending), Some(Time::to_second(expected)));
+        }
+        let shut = |kind: GateKind| Gate { kind, open: false, message: "waits".into() };
+        let [approval, downgrade] = [GateKind::Approval, GateKind::Downgrade].map(shut);
+        before.gates = translate::gates(std::slice::from_ref(&approval));
+        for (gates, expected) in [(vec![approval.clone()], began), (vec![approval, downgrade], now)] {
+            let change = RecordChange::Waits { gates, message: "it is older".into() };
+            let after = apply(&before, &PromotionSpec::default(), &change, now);
+            assert_eq!(after.entered(Phase::Pending), Some(Time::to_second(expected)), "{change:?}");
         }
     }
 }

@@ -73,10 +73,7 @@ impl ControllerSimulation {
         self.edit(index, |object| {
             let status = object.status.clone().unwrap_or_default();
             let (revision, retries) = (object.spec.revision.clone(), status.retries);
-            let is_over = matches!(
-                status.phase,
-                Phase::Delivered | Phase::Succeeded | Phase::Rejected | Phase::Superseded | Phase::Cancelled
-            );
+            let is_over = matches!(status.phase, Phase::Delivered | Phase::Succeeded | Phase::Rejected);
             if !is_over && object.spec.rejection.as_ref().is_none_or(|before| before.retries < retries) {
                 let by = "bob".into();
                 object.spec.rejection = Some(Rejection { by, revision, retries, reason: "no".into() });

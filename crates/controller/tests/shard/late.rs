@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Client, Config, ResourceExt};
 use serde_json::json;
-use sluice_api::promotion::{Phase, Promotion, PromotionStatus};
+use sluice_api::promotion::{GateStatus, Phase, Promotion, PromotionStatus};
 use sluice_controller::key::PipelineKey;
 use sluice_controller::state::status_queue::{
     Basis, StatusOwner, StoredObject, WriteOutcome, serialize_status,
@@ -171,5 +171,35 @@ async fn the_next_try_is_not_stored_over_a_rejection_of_the_stored_one() -> Resu
     let basis = Basis { version: 0, status: None, uid: before.uid() };
     let outcome = writer.write(&owner(), serialize_status(&end)?, basis, FencingToken::default()).await?;
     ensure!(matches!(outcome, WriteOutcome::Stored(_)), "{outcome:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_gate_is_not_stored_under_an_approval_that_was_given_without_it() -> Result<()> {
+    let plane = ControlPlane::start().await?;
+    let cluster = plane.cluster("gate").await?;
+    cluster.install_sluice_crds().await?;
+    let client = cluster.client().await?;
+    let api = promotion(&client).await?;
+    let before = api.get("podinfo-1").await?;
+    let approved = json!({"spec": {"approval": {"by": "admin", "revision": "1.1.0"}}});
+    api.patch("podinfo-1", &PatchParams::default(), &Patch::Merge(&approved)).await?;
+    let mut writer = Writer::new(client);
+    let made = before.resource_version().context("a version")?.parse()?;
+    let gates = |name: &str| vec![GateStatus { name: name.into(), ..GateStatus::default() }];
+    for (version, gate, is_stored) in
+        [(made, "Downgrade", false), (0, "Downgrade", false), (made, "Approval", true)]
+    {
+        let waits = PromotionStatus { gates: gates(gate), ..status(Phase::Pending, "waits") };
+        let basis = Basis { version, status: None, uid: before.uid() };
+        let outcome =
+            writer.write(&owner(), serialize_status(&waits)?, basis, FencingToken::default()).await?;
+        let is_as_expected = match &outcome {
+            WriteOutcome::Stored(stored) => is_stored && stored.is_over_edit,
+            WriteOutcome::Conflict(_) => !is_stored,
+            _ => false,
+        };
+        ensure!(is_as_expected, "{gate} at {version}: {outcome:?}");
+    }
     Ok(())
 }
