@@ -1,14 +1,17 @@
 //! A queue for a limited number of slots, fair by namespace and then by pipeline: waiting namespaces are served in turn,
 //! and so are the pipelines of each. So a namespace with a thousand pipelines delays another namespace by one slot at a
 //! time, and a pipeline with two hundred deliveries delays another pipeline of its namespace by one slot at a time.
-//! The last slots are for namespaces that hold none, so that slow work of one namespace does not occupy all.
+//! The last slots are for namespaces that hold none, and half of these for namespaces without slow work, so that slow work
+//! does not occupy all.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::lock::lock;
+use crate::slot_use::SlotUse;
 
 /// A limited number of slots, and the callers that wait for one.
 #[derive(Debug)]
@@ -18,12 +21,15 @@ pub struct FairQueue(Mutex<QueueState>);
 /// pipelines are in one namespace, three quarters of the slots are in use.
 const SLOTS_PER_RESERVED: usize = 4;
 
-/// No caller waits that may have a free slot.
+/// No caller waits that might have had a free slot when the last one was taken or released.
 #[derive(Debug)]
 struct QueueState {
     free: usize,
-    /// The number of reserved slots.
+    /// The number of reserved slots. Namespaces with slow work may have the first half of them.
     reserved: usize,
+    slot_use: SlotUse,
+    /// Whether the last slot went to a namespace because its work is not slow. The next one goes to the first in turn.
+    passed_over: bool,
     /// How many slots each namespace holds. Namespaces without a slot are absent.
     held: HashMap<String, usize>,
     waiting: Turns<Turns<VecDeque<oneshot::Sender<Slot>>>>,
@@ -71,21 +77,17 @@ impl<Q: Default> Turns<Q> {
     }
 }
 
-/// Queues by name. Each is kept for as long as a caller waits in it or holds a slot of it.
+/// Queues by name. Each is kept for as long as a caller waits in it or holds a slot of it, or slow work is remembered.
 #[derive(Debug, Default)]
-pub(crate) struct FairQueues(Mutex<HashMap<String, Weak<FairQueue>>>);
+pub(crate) struct FairQueues(Mutex<HashMap<String, Arc<FairQueue>>>);
 
 impl FairQueues {
     /// The queue of this name. Makes one if there is none.
     pub(crate) fn of(&self, name: &str, make: impl FnOnce() -> Arc<FairQueue>) -> Arc<FairQueue> {
         let mut queues = lock(&self.0);
-        queues.retain(|_, queue| queue.strong_count() > 0);
-        if let Some(queue) = queues.get(name).and_then(Weak::upgrade) {
-            return queue;
-        }
-        let queue = make();
-        queues.insert(name.into(), Arc::downgrade(&queue));
-        queue
+        let now = Instant::now();
+        queues.retain(|_, queue| Arc::strong_count(queue) > 1 || !queue.state().slot_use.is_empty(now));
+        queues.entry(name.into()).or_insert_with(make).clone()
     }
 }
 
@@ -98,6 +100,7 @@ pub struct Slot(Option<HeldSlot>);
 struct HeldSlot {
     queue: Arc<FairQueue>,
     namespace: String,
+    since: Instant,
 }
 
 impl FairQueue {
@@ -109,8 +112,10 @@ impl FairQueue {
 
     /// A queue for this number of slots, and a number of further slots for namespaces that hold none.
     pub fn with_reserved(slots: usize, reserved: usize) -> Arc<Self> {
-        let (held, waiting) = Default::default();
-        Arc::new(FairQueue(Mutex::new(QueueState { free: slots + reserved, reserved, held, waiting })))
+        let free = slots + reserved;
+        let (held, waiting, slot_use, passed_over) = Default::default();
+        let state = QueueState { free, reserved, slot_use, passed_over, held, waiting };
+        Arc::new(FairQueue(Mutex::new(state)))
     }
 
     /// Waits for a slot, in the queue of a pipeline that is named `namespace/name`. A caller that stops
@@ -119,7 +124,7 @@ impl FairQueue {
         let namespace = namespace(pipeline);
         let coming = {
             let mut state = self.state();
-            if state.may_have(namespace) {
+            if state.may_have(namespace, Instant::now()) {
                 state.take(namespace);
                 return self.held_by(namespace);
             }
@@ -129,9 +134,13 @@ impl FairQueue {
         coming.await.unwrap_or(Slot(None))
     }
 
-    /// Takes back the slot of a namespace, and gives free slots to the next callers.
-    fn release(self: &Arc<Self>, namespace: &str) {
-        self.state().put_back(namespace);
+    /// Takes back a slot, and gives free slots to the next callers.
+    fn release(self: &Arc<Self>, namespace: &str, since: Instant) {
+        {
+            let (mut state, now) = (self.state(), Instant::now());
+            state.put_back(namespace);
+            state.slot_use.add(namespace, now.saturating_duration_since(since), now);
+        }
         loop {
             let Some((sender, namespace)) = self.state().next() else { return };
             if let Err(mut slot) = sender.send(self.held_by(&namespace)) {
@@ -148,7 +157,7 @@ impl FairQueue {
     }
 
     fn held_by(self: &Arc<Self>, namespace: &str) -> Slot {
-        Slot(Some(HeldSlot { queue: self.clone(), namespace: namespace.into() }))
+        Slot(Some(HeldSlot { queue: self.clone(), namespace: namespace.into(), since: Instant::now() }))
     }
 
     fn state(&self) -> MutexGuard<'_, QueueState> {
@@ -163,8 +172,12 @@ pub(crate) fn namespace(pipeline: &str) -> &str {
 
 impl QueueState {
     /// Whether a namespace may have one of the slots that are free.
-    fn may_have(&self, namespace: &str) -> bool {
-        self.free > self.reserved || (self.free > 0 && !self.held.contains_key(namespace))
+    fn may_have(&self, namespace: &str, now: Instant) -> bool {
+        let of_quick_work = self.reserved.div_ceil(2);
+        self.free > self.reserved
+            || (self.free > 0
+                && !self.held.contains_key(namespace)
+                && (self.free > of_quick_work || !self.slot_use.is_slow(namespace, now)))
     }
 
     fn take(&mut self, namespace: &str) {
@@ -188,11 +201,17 @@ impl QueueState {
         coming
     }
 
-    /// Takes a free slot for the next caller that may have it. Returns the caller and its namespace.
+    /// Takes a free slot for the next caller that may have it. Returns the caller and its namespace. Namespaces with slow
+    /// work are passed over, but not two times in a row.
     fn next(&mut self) -> Option<(oneshot::Sender<Slot>, String)> {
         let mut waiting = std::mem::take(&mut self.waiting);
-        let mut served = String::new();
-        let may = |namespace: &str| self.may_have(namespace);
+        let (mut served, now) = (String::new(), Instant::now());
+        let quick = |namespace: &String| !self.slot_use.is_slow(namespace, now);
+        let passes_over = !self.passed_over
+            && waiting.order.iter().any(|namespace| quick(namespace) && self.may_have(namespace, now));
+        let may = |namespace: &str| {
+            self.may_have(namespace, now) && !(passes_over && self.slot_use.is_slow(namespace, now))
+        };
         let next = waiting.next(may, |namespace, pipelines| {
             served.push_str(namespace);
             let next = pipelines.next(|_| true, |_, queue| (queue.pop_front(), !queue.is_empty()));
@@ -200,6 +219,7 @@ impl QueueState {
         });
         self.waiting = waiting;
         next.map(|sender| {
+            self.passed_over = passes_over;
             self.take(&served);
             (sender, served)
         })
@@ -208,8 +228,8 @@ impl QueueState {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if let Some(HeldSlot { queue, namespace }) = self.0.take() {
-            queue.release(&namespace);
+        if let Some(HeldSlot { queue, namespace, since }) = self.0.take() {
+            queue.release(&namespace, since);
         }
     }
 }
@@ -219,6 +239,8 @@ mod tests {
     use super::*;
     use futures::FutureExt;
     use futures::future::join_all;
+    use std::time::Duration;
+    use tokio::time::sleep;
 
     /// The order in which these pipelines get a slot, if they wait for a single one.
     async fn served(waiting: &[&str]) -> Vec<String> {
@@ -313,6 +335,76 @@ mod tests {
         assert!(waiting[0].as_mut().now_or_never().is_some());
         drop(busy);
         assert!(waiting[1].as_mut().now_or_never().is_some());
+    }
+
+    /// Takes a slot for this time, again and again.
+    async fn hold(queue: Arc<FairQueue>, pipeline: String, time: Duration) {
+        loop {
+            let _slot = queue.acquire(&pipeline).await;
+            sleep(time).await;
+        }
+    }
+
+    /// The time for eight short runs of another namespace, after fifty namespaces have had slow ones for a while.
+    async fn beside_fifty_slow_namespaces(queue: Arc<FairQueue>) -> Duration {
+        let mut slow = tokio::task::JoinSet::new();
+        for n in 0..50 {
+            slow.spawn(hold(queue.clone(), format!("slow-{n}/app"), Duration::from_secs(60)));
+        }
+        sleep(Duration::from_secs(3600)).await;
+        let began = Instant::now();
+        for _ in 0..8 {
+            let _slot = queue.acquire("quiet/app").await;
+            sleep(Duration::from_millis(100)).await;
+        }
+        began.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn fifty_namespaces_with_slow_work_leave_a_slot_to_one_without() {
+        assert_eq!(beside_fifty_slow_namespaces(FairQueue::with_reserved(6, 8)).await.as_secs(), 0);
+        assert_eq!(beside_fifty_slow_namespaces(FairQueue::new(4)).await.as_secs(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn at_a_single_slot_quick_work_waits_for_one_or_two_slow_ones() {
+        let took = beside_fifty_slow_namespaces(FairQueue::new(1)).await;
+        assert!(took <= Duration::from_secs(8 * 2 * 61), "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_work_gets_every_second_slot_at_least_and_is_forgotten() {
+        let queue = FairQueue::new(1);
+        let slot = queue.acquire("slow/app").await;
+        sleep(Duration::from_secs(60)).await;
+        let mut quick = tokio::task::JoinSet::new();
+        for n in 0..50 {
+            quick.spawn(hold(queue.clone(), format!("quick-{n}/app"), Duration::from_millis(100)));
+        }
+        drop(slot);
+        let began = Instant::now();
+        let _slot = queue.acquire("slow/app").await;
+        assert!(began.elapsed() <= Duration::from_millis(5200), "{:?}", began.elapsed());
+        assert!(queue.state().slot_use.is_slow("slow", Instant::now()));
+        assert!(!queue.state().slot_use.is_slow("slow", Instant::now() + Duration::from_secs(6000)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_with_slow_work_is_remembered_until_that_is_forgotten() {
+        let queues = FairQueues::default();
+        let of = |name: &str| queues.of(name, || FairQueue::new(1));
+        for (held, then, is) in [(0, 0, false), (60, 0, true), (60, 6000, false)] {
+            let queue = of("host");
+            let weak = Arc::downgrade(&queue);
+            let slot = queue.acquire("slow/app").await;
+            drop(queue);
+            sleep(Duration::from_secs(held)).await;
+            drop(slot);
+            sleep(Duration::from_secs(then)).await;
+            drop(of("other"));
+            assert_eq!(weak.upgrade().is_some(), is, "{held} {then}");
+            sleep(Duration::from_secs(6000)).await;
+        }
     }
 
     #[tokio::test]

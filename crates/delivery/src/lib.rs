@@ -41,6 +41,7 @@ mod public_address;
 mod resources;
 mod retry;
 mod retry_after;
+mod slot_use;
 mod stats;
 mod template;
 mod tls_trust;
