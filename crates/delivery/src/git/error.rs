@@ -243,6 +243,11 @@ pub(super) fn read(repository: &str, doing: &str, words: &Stderr) -> GitError {
     let (doing, has) =
         (doing.to_string(), |phrases: &str| phrases.split('|').any(|phrase| lower.contains(phrase)));
     match PHRASES.iter().find(|(phrases, _)| has(phrases)) {
+        // What a local run says if it may not connect to fetch an object (`transport_check_allowed` in transport.c).
+        _ if has("transport '") && has("' not allowed") && !matches!(&*doing, "fetch" | "push") => {
+            let says = "the server has left out folders or files of a commit: repair or update the server";
+            GitError::Failed { repository, doing, says: says.into() }
+        }
         // The list of refs is the only one without a limit that a fetch or a push keeps in growing memory.
         _ if has(LIMIT_PHRASES) && matches!(&*doing, "fetch" | "push") && has("realloc failed") => {
             GitError::TooManyRefs { repository, doing, says }

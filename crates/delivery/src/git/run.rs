@@ -335,6 +335,16 @@ impl Git {
         command
     }
 
+    /// The protocols that a run may use. A local run may use none: git would fetch objects that the server has left out, in
+    /// the queue of local runs, where a server that hangs delays the runs of others.
+    fn protocols(&self, call: &GitRun<'_>) -> &'static str {
+        match (call.remote, self.allow_file) {
+            (false, _) => "none",
+            (true, false) => "https:http:ssh",
+            (true, true) => "https:http:ssh:file",
+        }
+    }
+
     /// Sets the environment variables of git.
     fn set_git_environment(&self, command: &mut Command, call: &GitRun<'_>) {
         command
@@ -343,10 +353,7 @@ impl Git {
             .env("GIT_CONFIG_GLOBAL", "/dev/null")
             .env("GIT_ATTR_NOSYSTEM", "1")
             .env("GIT_TERMINAL_PROMPT", "0")
-            .env(
-                "GIT_ALLOW_PROTOCOL",
-                if self.allow_file { "https:http:ssh:file" } else { "https:http:ssh" },
-            );
+            .env("GIT_ALLOW_PROTOCOL", self.protocols(call));
         let own = CONFIGURATION.iter().map(|(k, v)| (k.to_string(), OsString::from(v)));
         let configuration: Vec<_> =
             own.chain(call.access.configuration()).chain(call.settings.iter().cloned()).collect();

@@ -197,3 +197,50 @@ async fn a_commit_of_another_process_is_not_repeated_on_top_of_newer_ones() {
     assert_eq!(done, Delivered::Committed { commit: same });
     assert_eq!(repo.head("main").unwrap(), newer);
 }
+
+/// Starts a proxy in front of a git server that makes every fetch one without trees, and never answers a fetch of missing
+/// objects. Returns the address of the repository there.
+fn start_proxy_without_trees(url: &str) -> String {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    let server = url.split('/').nth(2).unwrap().to_string();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let proxied = url.replace(&server, &address);
+    let serve = move |mut client: TcpStream| -> std::io::Result<()> {
+        let mut upstream = TcpStream::connect(&server)?;
+        let (mut answers, mut to_client) = (upstream.try_clone()?, client.try_clone()?);
+        std::thread::spawn(move || std::io::copy(&mut answers, &mut to_client));
+        let mut buffer = vec![0; 64 << 10];
+        loop {
+            let count = client.read(&mut buffer)?;
+            // A request of git has Latin letters only; each character is one byte.
+            let text: String = buffer[..count].iter().map(|byte| char::from(*byte)).collect();
+            if count == 0 || text.contains("filter blob:none") {
+                std::thread::sleep(Duration::from_secs(600));
+                return Ok(());
+            }
+            let text = text.replace("filter blob:limit=65536", "filter tree:00000000000");
+            upstream.write_all(&text.chars().map(|c| c as u8).collect::<Vec<_>>())?;
+        }
+    };
+    std::thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let serve = serve.clone();
+            std::thread::spawn(move || serve(client));
+        }
+    });
+    proxied
+}
+
+/// Git would fetch missing trees while it lists files, and wait for the server in the queue of local runs.
+#[tokio::test]
+async fn a_run_that_stays_on_this_machine_connects_to_no_server() {
+    let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
+    let url = start_proxy_without_trees(repo.url());
+    let order = order(DeliveryStrategy::Commit { url, branch: "main".into() }, "6.1.8");
+    let began = std::time::Instant::now();
+    let error = fails(&bench(), &order, "GitFailed").await;
+    assert!(error.to_string().contains("the server has left out folders or files"), "{error}");
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+}
