@@ -201,11 +201,12 @@ impl Gitea {
             && let Some(closed) = closed_with_branch(&pull)
         {
             let url = with_since(self.0.issue(number, &["timeline"]), closed);
-            let events = self.0.http.read(url).await?.unwrap_or_default();
-            let user = events.as_array().and_then(|events| closed_by_deletion(events, closed));
+            let author = pull["user"]["login"].as_str();
+            let by_author =
+                |events: &[Value]| closed_by_deletion(events, closed).map(|user| Some(user) == author);
             // Its author is Sluice, which deletes no branch of an open pull request.
-            let is_own = user.is_some() && user == pull["user"]["login"].as_str();
-            if is_own || (user.is_some() && self.followed_another(&pull).await?) {
+            let is_own = self.0.http.find(url, by_author).await?;
+            if is_own == Some(true) || (is_own.is_some() && self.followed_another(&pull).await?) {
                 found.state = ChangeRequestState::ClosedByForge;
             }
         }
@@ -214,8 +215,9 @@ impl Gitea {
 
     /// Whether an earlier pull request from the same branch ended shortly before this one was opened.
     async fn followed_another(&self, pull: &Value) -> ForgeResult<bool> {
-        let closed = self.0.http.read(recently_closed(self.0.url(&["pulls"], &[]))).await?;
-        Ok(closed.as_ref().and_then(Value::as_array).is_some_and(|closed| followed_another(pull, closed)))
+        let url = recently_closed(self.0.url(&["pulls"], &[]));
+        let followed = self.0.http.find(url, |closed| Some(followed_another(pull, closed))).await?;
+        Ok(followed.unwrap_or_default())
     }
 
     /// Returns the head of a merged pull request. Gitea keeps the head as a ref, which follows the branch with a delay

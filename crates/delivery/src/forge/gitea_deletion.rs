@@ -19,9 +19,11 @@ pub(super) fn closed_with_branch(pull: &Value) -> Option<Timestamp> {
     (exists && closed.duration_since(opened) <= MAX_DELETION_DELAY).then_some(closed)
 }
 
-/// Limits a timeline to its entries since a time, which Gitea rounds to seconds.
+/// Limits a timeline to the first entries since a time, which Gitea rounds to seconds. The entries after the end of a pull
+/// request may be any number of comments; without the number of a page, Gitea returns them all.
 pub(super) fn with_since(mut timeline: Url, since: Timestamp) -> Url {
-    timeline.query_pairs_mut().append_pair("since", &(since - SignedDuration::from_secs(1)).to_string());
+    let since = (since - SignedDuration::from_secs(1)).to_string();
+    timeline.query_pairs_mut().extend_pairs([("since", since.as_str()), ("limit", "50"), ("page", "1")]);
     timeline
 }
 

@@ -236,6 +236,25 @@ impl ForgeHttp {
         reduce(json).ok_or_else(|| self.unreadable("a list"))
     }
 
+    /// Looks for something in the first page of a list. Returns `None` also if there is no list, or if it is too large:
+    /// anybody may write comments and pull requests.
+    pub(super) async fn find<T>(
+        &self,
+        url: Url,
+        find: impl FnOnce(&[Value]) -> Option<T>,
+    ) -> ForgeResult<Option<T>> {
+        let call = ApiCall { size: ResponseSize::Page, ..ApiCall::new(Method::GET, url) };
+        let mut reply = match self.send(call).await {
+            Err(ForgeError::TooLarge { .. }) => return Ok(None),
+            reply => reply?,
+        };
+        let _slot = reply.slot.take();
+        if matches!(reply.status, 404 | 410 | 422) {
+            return Ok(None);
+        }
+        Ok(self.success(reply)?.as_array().and_then(|list| find(list)))
+    }
+
     /// Returns the error for an answer that is larger than Sluice reads.
     pub(super) fn too_large(&self, what: impl Into<String>) -> ForgeError {
         ForgeError::TooLarge { forge: self.name.clone(), what: what.into() }

@@ -1,11 +1,12 @@
 //! Merges of change requests with every method, by any person and with any message: a merge counts for the promotion that
 //! it has delivered, and for no other.
 
+use serde_json::json;
 use sluice_delivery::{
     ChangeRequest, ChangeRequestStatus, Delivered, Delivery, ForgeKind, MergeMode, Order, OutdatedReason,
 };
 
-use crate::any_forge::ForgeFixture;
+use crate::any_forge::{ForgeFixture, RealGitea};
 use crate::contract::proposed;
 use crate::fixture::{Bench, FILE, again, bench, git, started_again, yaml};
 use crate::forge_trouble::everywhere;
@@ -290,6 +291,34 @@ async fn a_change_request_that_gitea_closed_with_an_earlier_branch_is_opened_aga
         }
     }
     assert_eq!(fixture.pulls().await.len(), 3);
+}
+
+/// Everybody may comment, and open and close pull requests with long texts.
+#[tokio::test]
+async fn comments_and_long_texts_do_not_hide_that_gitea_closed_a_change_request() {
+    let fixture = ForgeFixture::gitea("closed_and_flooded").await;
+    let ForgeFixture::Gitea(RealGitea { repo, .. }) = &fixture else { unreachable!() };
+    let (bench, text) = (bench(), "x".repeat(50_000));
+    fixture.push_files("flood", &[("flood.txt", "a")]);
+    for _ in 0..40 {
+        let pull = repo.open_pull("flood", "main", "flood").await.unwrap();
+        repo.edit(pull.number, json!({"body": text})).await.unwrap();
+        repo.close(pull.number).await.unwrap();
+    }
+    let earlier = proposed(&bench.delivery, &fixture.order("6.1.8")).await;
+    fixture.merge(earlier.number).await;
+    let order = fixture.order("6.2.0");
+    let open = proposed(&bench.delivery, &order).await;
+    fixture.delete_branch_as_other(&open.branch).await;
+    fixture.until_deleted(&open.branch, 1).await;
+    fixture.create_branch(&open.branch, &open.head_commit).await;
+    for _ in 0..60 {
+        let comments = format!("issues/{}/comments", open.number);
+        repo.api("POST", &comments, json!({"body": text})).await.unwrap();
+    }
+    let why = OutdatedReason::ClosedByForge;
+    let outdated = ChangeRequestStatus::Open { head: open.head_commit.clone(), stale: Some(why) };
+    until_status(&bench, (&order, &open), outdated).await;
 }
 
 /// Lets Gitea close a change request by the deletion of its branch, the branch's `deletions`th, and makes the branch again.
