@@ -64,11 +64,20 @@ fn outcome(repository: &str, branch: &str, output: &Output) -> GitResult<Pushed>
         let there = stdout.lines().any(|line| line.starts_with("=\t"));
         return Ok(if there { Pushed::AlreadyThere } else { Pushed::Done });
     }
+    let rejected =
+        |says: String| Err(GitError::Rejected { repository: repository.into(), branch: branch.into(), says });
+    // git takes a branch or tag `refs/heads/x` for `x`, too (`count_refspec_match` in remote.c).
+    if output
+        .stderr
+        .has(&format!("dst refspec refs/heads/{branch} matches more than one").to_ascii_lowercase())
+    {
+        return rejected(format!(
+            "another branch or tag is named refs/heads/{branch}, and is in its way: delete that"
+        ));
+    }
     let Some(line) = stdout.lines().find(|l| l.starts_with("!\t")) else {
         return Err(error::read(repository, "push", &output.stderr));
     };
-    let rejected =
-        |says: String| Err(GitError::Rejected { repository: repository.into(), branch: branch.into(), says });
     let (summary, to) = (line.rsplit('\t').next().unwrap_or_default(), line.split('\t').nth(1));
     let to = to.and_then(|refs| refs.split_once(':')).map_or("", |(_, to)| to);
     if to != format!("refs/heads/{branch}") {

@@ -244,3 +244,20 @@ async fn a_run_that_stays_on_this_machine_connects_to_no_server() {
     assert!(error.to_string().contains("the server has left out folders or files"), "{error}");
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
 }
+
+/// Everybody who may push a branch or tag can push one of this name.
+#[tokio::test]
+async fn a_branch_or_tag_named_like_the_ref_of_a_branch_is_reported_with_its_name() {
+    for kind in ["heads", "tags"] {
+        let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
+        let (bench, main) = (bench(), repo.head("main").unwrap());
+        let other = format!("refs/{kind}/refs/heads/main");
+        git(repo.folder(), &["update-ref", &other, &main], "");
+        let error = fails(&bench, &to_main(&repo, "6.1.8"), "PushRejected").await;
+        let expected = "another branch or tag is named refs/heads/main, and is in its way: delete that";
+        assert!(error.to_string().contains(expected), "{error}");
+        assert_eq!(bench.delivery.stats().git_rebuilds, 0);
+        git(repo.folder(), &["update-ref", "-d", &other], "");
+        bench.delivery.deliver(&to_main(&repo, "6.1.8")).await.unwrap();
+    }
+}
