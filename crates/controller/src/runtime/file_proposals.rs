@@ -24,22 +24,23 @@ use super::credentials;
 use super::work_slots::WorkSlots;
 use crate::act::ActError;
 
-/// How many proposals are worked on or wait, of all people, of all service accounts, and of one caller.
+/// The most proposals in progress or waiting: of all people together, and of all service accounts together.
 const MAX_PENDING: usize = 8;
+/// The most proposals in progress or waiting of one caller.
 const MAX_PENDING_OF_CALLER: usize = 2;
-/// How many manifests one proposal has.
+/// The most manifests of one proposal.
 const MAX_MANIFESTS: usize = 64;
-/// The applications whose manifests are proposed: API group and kind.
+/// The kinds of applications whose manifests may be proposed: API group and kind.
 const APPLICATIONS: [(&str, &str); 2] =
     [("helm.toolkit.fluxcd.io", "HelmRelease"), ("kustomize.toolkit.fluxcd.io", "Kustomization")];
-/// How long one may take.
+/// How long a proposal may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Why a proposal is not worked on.
+/// The message if too many proposals are in progress.
 const BUSY: &str = "too many proposals are being made; try again in a moment";
-/// Why a proposal has nowhere to go.
+/// The message if the Pipeline opens no change requests.
 const NO_REPOSITORY: &str = "this pipeline opens no change requests, so it names no repository for its file: \
      download the YAML and commit it yourself";
-/// Why a proposal is worked on no longer.
+/// The message if a proposal takes longer than [`TIMEOUT`].
 const SLOW: &str =
     "the repository or its forge is slow; try again in a moment: a change request that was opened is found";
 
@@ -56,7 +57,7 @@ pub struct FileRequest {
     pub path: String,
     /// The manifests of its application, each with the path of its new file.
     pub manifests: Vec<(String, String)>,
-    /// The confirmation of what the person has seen; `None` to see it first.
+    /// The confirmation of the change that the person has seen; `None` to only show the change.
     pub confirmation: Option<String>,
 }
 
@@ -96,14 +97,14 @@ pub struct FileProposals {
 }
 
 impl FileProposals {
-    /// Returns what proposes files, with Secrets that this client reads.
+    /// Returns a proposer of files, which reads the Secrets with this client.
     pub fn new(client: Client, delivery: Delivery) -> FileProposals {
         let people = CallerSlots::new(MAX_PENDING, MAX_PENDING_OF_CALLER);
         FileProposals { client, delivery, slots: WorkSlots::new(), people }
     }
 
-    /// Says what would change or, if the person has confirmed that, opens the change request. The caller of this function
-    /// has made sure that the person may write the Pipeline.
+    /// Returns what would change or, if the person has confirmed the change, opens the change request. The caller of
+    /// this function must have checked that the person may write the Pipeline.
     ///
     /// # Errors
     /// When nothing is proposed. The error is a sentence for people.
@@ -177,7 +178,7 @@ impl FileProposals {
         }
     }
 
-    /// Returns the order to read and write the files, with its repository and branch.
+    /// Returns the order of the delivery that reads and writes the files, with the repository and the branch.
     async fn order(
         &self,
         caller: &Caller,
@@ -202,9 +203,9 @@ impl FileProposals {
     }
 }
 
-/// Returns how the change requests of a Pipeline are opened. Titles, labels and the merge are for promotions: a file of a
-/// person is always merged by people. One with manifests is a draft, because a repository may have rules that merge what
-/// Sluice opens for promotions.
+/// Returns the strategy for proposals of a Pipeline; `None` if the Pipeline opens no change requests. The Pipeline's
+/// settings for titles, labels and merging are for promotions, so proposals do not use them: people merge every
+/// proposal. A proposal with manifests is a draft, because a repository may have rules that merge Sluice's promotions.
 fn strategy(strategy: &Strategy, has_manifests: bool) -> Option<(DeliveryStrategy, &PullRequestStrategy)> {
     let named = strategy.pull_request.as_ref()?;
     let settings = Settings {
@@ -220,14 +221,14 @@ fn strategy(strategy: &Strategy, has_manifests: bool) -> Option<(DeliveryStrateg
 }
 
 impl FileRequest {
-    /// Returns the paths of all files. The first one is that of the Pipeline.
+    /// Returns the paths of all files. The first path is the one of the Pipeline.
     fn paths(&self) -> Vec<&str> {
         let manifests = self.manifests.iter().map(|(path, _)| path.as_str());
         std::iter::once(self.path.as_str()).chain(manifests).collect()
     }
 }
 
-/// Returns the new texts of all files. `before` are their texts now.
+/// Returns the new texts of all files. `before` are their present texts.
 fn new_texts(request: &FileRequest, before: &[Option<String>]) -> Result<Vec<String>, ProposalError> {
     if request.manifests.len() > MAX_MANIFESTS {
         return Err(ProposalError::Unusable(format!("propose at most {MAX_MANIFESTS} manifests at once")));

@@ -116,7 +116,7 @@ pub struct State {
     users: BTreeMap<ClusterKey, BTreeMap<String, BTreeSet<PipelineKey>>>,
     /// When a pipeline first referred to each of the clusters in `users`.
     first_used: BTreeMap<ClusterKey, Instant>,
-    /// The clusters whose `users` have changed since their sessions were last adapted to that.
+    /// The clusters whose `users` have changed since their sessions were last updated.
     changed_users: BTreeSet<ClusterKey>,
     /// The clusters that views show, whether or not a pipeline refers to them.
     shown: BTreeSet<ClusterKey>,
@@ -230,7 +230,7 @@ impl State {
         self.index.clusters_up()
     }
 
-    /// Shows the observed clusters in a fleet that readers have already.
+    /// Publishes the observed clusters in `fleet`, which views already read.
     pub fn show_in(&mut self, fleet: Fleet) {
         self.index.show_in(fleet);
     }
@@ -276,7 +276,7 @@ impl State {
         self.effects.push(Effect::UpdateMetrics(count));
     }
 
-    /// Queues a pipeline to be reconciled, or to be queued after its rest.
+    /// Queues a pipeline. If it rests after a long decision, sets a timer that queues it afterwards.
     fn enqueue(&mut self, key: &PipelineKey) {
         if let Some(until) = self.rests_until(key) {
             return self.timers.set(key, until);
@@ -337,7 +337,7 @@ impl State {
         }
     }
 
-    /// Notes that it is not known whether the last status of an object was stored.
+    /// Notes that the last status of an object may or may not be stored.
     fn mark_status_unknown(&mut self, owner: &StatusOwner) {
         match owner {
             StatusOwner::Pipeline(key) => {

@@ -13,11 +13,11 @@ use sluice_delivery::lock;
 
 use super::too_large::TooLarge;
 
-/// After how long the objects are listed again while a namespace is left out, which may have fewer objects by then.
+/// The pause before objects are listed again while a namespace is left out: it may have fewer objects then.
 const LEFT_OUT_FOR: Duration = Duration::from_secs(600);
-/// How many namespaces the server is asked not to send: their names are part of the URL.
+/// The most namespaces that a request excludes: their names are part of the URL.
 const MAX_UNWATCHED: usize = 32;
-/// How many namespaces are left out. If there are more, the kind counts as too large.
+/// The most namespaces that are left out. If there are more, the kind counts as too large.
 const MAX_LEFT_OUT: usize = 256;
 
 /// The memory that the namespaces of all clusters use, in bytes.
@@ -31,7 +31,8 @@ pub(super) struct NamespaceMemory {
 /// What the namespaces of one cluster use, in bytes.
 #[derive(Debug, Default)]
 struct ClusterUse {
-    /// Of all together: a cluster may have tens of thousands of namespaces, and each of its objects asks for the sum.
+    /// The sum over all namespaces. It is stored because every object of the cluster needs it, and a cluster may have
+    /// tens of thousands of namespaces.
     all: usize,
     namespaces: HashMap<String, usize>,
     /// The namespaces that were the largest when memory was scarce. Each watch leaves them out with its next event.
@@ -43,13 +44,14 @@ impl ClusterUse {
         self.namespaces.get(namespace).copied().unwrap_or_default()
     }
 
-    /// What remains if the namespace has so many bytes, and every watch has left out those that are too large.
+    /// Returns the bytes of the cluster after `namespace` has `bytes`, and every watch has left out the namespaces
+    /// that are too large.
     fn remaining(&self, namespace: &str, bytes: usize) -> usize {
         let left_out: usize = self.too_large.iter().map(|name| self.of(name)).sum();
         self.all - self.of(namespace) + bytes - left_out
     }
 
-    /// Returns the largest namespace of those that remain and have more than so many bytes.
+    /// Returns the largest namespace that is not left out and has more than `bytes`.
     fn larger_than(&self, bytes: usize) -> Option<String> {
         let remain = |name: &str| !name.is_empty() && !self.too_large.contains(name);
         let others = self.namespaces.iter().filter(|(name, _)| remain(name));
@@ -57,8 +59,8 @@ impl ClusterUse {
         (*largest > bytes).then(|| name.clone())
     }
 
-    /// Makes room for so many bytes of a namespace. Once five eighths of the memory are in use, the largest namespace is too
-    /// large.
+    /// Makes room for `bytes` of a namespace. If the cluster uses more than five eighths of the memory, marks the
+    /// largest namespace as too large.
     fn make_room(&mut self, limit: usize, namespace: &str, bytes: usize) -> Room {
         if self.too_large.contains(namespace) {
             return Room::TooLarge;
@@ -74,13 +76,13 @@ impl ClusterUse {
     }
 }
 
-/// Whether a namespace may have more bytes.
+/// The answer to a namespace that needs more memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Room {
     Free,
-    /// Not now: other namespaces, which are too large, are not left out yet.
+    /// Not now: watches have not left out yet the namespaces that are too large.
     Later,
-    /// It is the largest namespace, and memory is scarce.
+    /// The namespace is the largest one, and memory is scarce.
     TooLarge,
 }
 
@@ -89,7 +91,8 @@ impl NamespaceMemory {
         Self { limit, used: Mutex::default() }
     }
 
-    /// Replaces `less` bytes of a namespace by `more`, if there is room. The empty namespace has no limit.
+    /// Replaces `less` bytes of a namespace by `more`, if there is room. Objects without a namespace (`""`) have no
+    /// limit.
     fn change(&self, (cluster, namespace): (&ClusterKey, &str), less: usize, more: usize) -> Room {
         let mut all = lock(&self.used);
         let used = all.entry(cluster.clone()).or_default();
@@ -131,7 +134,7 @@ impl NamespaceMemory {
 /// The sizes of objects in bytes, by namespace and a hash of the name.
 type Sizes = HashMap<String, HashMap<u64, usize>>;
 
-/// What the namespaces use by the objects of one watch.
+/// The memory that the objects of one watch use, by namespace.
 #[derive(Debug)]
 pub(super) struct NamespaceShares {
     is_shared: bool,
@@ -142,16 +145,16 @@ pub(super) struct NamespaceShares {
 struct Shares {
     hasher: RandomState,
     kept: Sizes,
-    /// The objects of the list before, until the list in progress has them or ends.
+    /// The objects of the previous list that the list in progress has not read yet.
     outdated: Sizes,
     /// The namespaces whose objects are left out, and why.
     left_out: BTreeMap<String, TooLarge>,
-    /// Those of them that are not reported yet, and are not part of a list.
+    /// The namespaces that were left out between lists, and are not reported yet.
     news: Vec<(String, TooLarge)>,
-    /// Those that the server is asked not to send, and since when.
+    /// The namespaces that requests exclude, and since when.
     unwatched: BTreeMap<String, Instant>,
     is_listing: bool,
-    /// Whether a namespace was left out that a new list may have.
+    /// Whether an object was left out only because other namespaces had not released their memory yet.
     is_incomplete: bool,
     /// When namespaces were left out last.
     left_out_at: Option<Instant>,
@@ -162,7 +165,8 @@ impl Shares {
         self.hasher.hash_one(&key.name)
     }
 
-    /// Leaves out the objects of a namespace. Returns the bytes of those that were kept; during a list, of those that it had.
+    /// Leaves out the objects of a namespace. Returns the bytes of its kept objects; during a list, of those that the
+    /// list has read.
     fn leave_out(
         &mut self,
         (all, cluster): (&NamespaceMemory, &ClusterKey),
@@ -188,17 +192,18 @@ impl Shares {
     }
 }
 
-/// What becomes of an object.
+/// Whether an object is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
-    /// It is kept. So many bytes are gone: those of its earlier state, and those of namespaces that are left out for it.
+    /// The object is kept. This many bytes are released: those of its earlier state, and those of namespaces that are
+    /// left out to make room.
     Kept(usize),
-    /// It is left out, with all objects of its namespace, which had so many bytes.
+    /// The object is left out, with all objects of its namespace, which had this many bytes.
     LeftOut(usize),
 }
 
 impl NamespaceShares {
-    /// The shares of a watch of a whole cluster, which its namespaces share; or of one namespace, which has no limit.
+    /// Returns empty shares. `is_shared` is true for a watch of a whole cluster. A watch of one namespace has no limit.
     pub(super) fn new(is_shared: bool) -> Self {
         Self { is_shared, shares: Mutex::default() }
     }
@@ -254,8 +259,8 @@ impl NamespaceShares {
         lock(&self.shares).left_out.clone()
     }
 
-    /// Leaves out a namespace whose objects change too often, and returns the bytes of its objects. The server is asked to
-    /// send no more of it. Returns `None` if it was asked before, or if too many namespaces are left out so.
+    /// Leaves out a namespace whose objects change too often, and returns the bytes of its objects. Requests exclude
+    /// the namespace from now on. Returns `None` if they exclude it already, or exclude too many namespaces.
     pub(super) fn leave_out_changing(
         &self,
         (all, cluster): (&NamespaceMemory, &ClusterKey),
@@ -280,22 +285,22 @@ impl NamespaceShares {
         (shares.leave_out_too_large(all), std::mem::take(&mut shares.news))
     }
 
-    /// Whether the server is asked to send nothing of this namespace.
+    /// Whether requests exclude this namespace.
     pub(super) fn is_unwatched(&self, namespace: &str) -> bool {
         lock(&self.shares).unwatched.contains_key(namespace)
     }
 
-    /// Returns the namespaces of which the server is asked to send nothing.
+    /// Returns the namespaces that requests exclude.
     pub(super) fn unwatched(&self) -> Vec<String> {
         lock(&self.shares).unwatched.keys().cloned().collect()
     }
 
-    /// Whether so many namespaces are left out that the kind is too large.
+    /// Whether more than [`MAX_LEFT_OUT`] namespaces are left out, so that the kind counts as too large.
     pub(super) fn are_exceeded(&self) -> bool {
         lock(&self.shares).left_out.len() > MAX_LEFT_OUT
     }
 
-    /// Whether only a new list shows which objects are kept.
+    /// Whether a new list is needed: left-out namespaces may have room again.
     pub(super) fn needs_list(&self) -> bool {
         let shares = lock(&self.shares);
         let is_old = shares.left_out_at.is_some_and(|at| at.elapsed() > LEFT_OUT_FOR);
@@ -319,7 +324,7 @@ impl NamespaceShares {
         (shares.is_listing, shares.left_out_at) = (false, Some(Instant::now()));
     }
 
-    /// Releases what all namespaces use by the objects of the watch.
+    /// Releases the memory of all objects of the watch.
     pub(super) fn clear(&self, (all, cluster): (&NamespaceMemory, &ClusterKey)) {
         let mut all_shares = lock(&self.shares);
         let unwatched = std::mem::take(&mut all_shares.unwatched);

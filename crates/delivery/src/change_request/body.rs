@@ -65,7 +65,7 @@ fn length(text: &str) -> usize {
     text.encode_utf16().count()
 }
 
-/// Adds lines while they fit into `room`, and then the number of the others.
+/// Adds lines while they fit into `room`, and then the number of the lines that are left out.
 fn add_lines(text: &mut String, room: usize, lines: impl ExactSizeIterator<Item = String>) {
     let (mut left, mut room) = (lines.len(), room.saturating_sub(40));
     for line in lines.take(MAX_LISTED) {
@@ -81,8 +81,8 @@ fn add_lines(text: &mut String, room: usize, lines: impl ExactSizeIterator<Item 
     }
 }
 
-/// The body of a change request, in Markdown. Ends with the marker by which Sluice finds the change request, however
-/// long the rest is.
+/// Returns the body of a change request, in Markdown. The body always ends with the mark by which Sluice finds the
+/// change request: if the rest is too long, the rest is cut.
 pub(crate) fn body(
     order: &Order,
     settings: &Settings,
@@ -115,7 +115,7 @@ pub(crate) fn body(
     Ok(text.to_string() + &end + &marker)
 }
 
-/// The beginning of a text, with at most this many UTF-16 units.
+/// Returns the beginning of a text, with at most `most` UTF-16 units.
 fn begin(text: &str, most: usize) -> &str {
     let mut room = most;
     let fits = |c: &char| {

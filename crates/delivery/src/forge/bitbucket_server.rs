@@ -24,10 +24,10 @@ use crate::forge_kind::ForgeKind;
 use crate::outcome::ChangeRequest;
 
 const BRANCH: &str = "refs/heads/";
-/// How often a change is tried if others change the same pull request.
+/// The most tries of a change while others change the same pull request.
 const MAX_TRIES: u32 = 3;
 
-/// The fields that are read of answers.
+/// The fields of answers that Sluice reads.
 const FIELDS: &str = "canMerge conflicted createdDate description detailedMessage draft fromRef href id isLastPage key \
     lastReviewedCommit latestCommit links mergeCommit mergeResult name nextPageStart outcome parents \
     project properties repository reviewers self slug state status summaryMessage title toRef user \
@@ -84,7 +84,8 @@ impl BitbucketServer {
         json!({"id": format!("{BRANCH}{name}"), "repository": repository})
     }
 
-    /// Changes the current version of a pull request, and again the newest if others have changed it in between.
+    /// Changes the current version of a pull request. If others have changed it in between, tries again with the newest
+    /// version.
     async fn change(&self, number: u64, change: PullRequestChange<'_>) -> ForgeResult<Value> {
         let mut tries = 1;
         loop {
@@ -124,7 +125,7 @@ enum PullRequestChange<'a> {
     Decline,
 }
 
-/// The address of the server, the project's key and the repository's name.
+/// Returns the address of the server, the key of the project and the name of the repository.
 fn place(address: &RepositoryAddress) -> Result<(String, String, String), AddressError> {
     let not =
         |write| AddressError::NotOf { address: address.text.clone(), forge: "Bitbucket Data Center", write };

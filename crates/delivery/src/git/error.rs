@@ -207,9 +207,9 @@ const PHRASES: &[(&str, ErrorOfRun)] = &[
 
 /// The error output of a program.
 pub(super) struct Stderr {
-    /// Never shown: only the meaning is read from it.
+    /// The output with secrets. Sluice only searches it for phrases, and never shows it.
     raw: String,
-    /// The same without secrets. If a secret is a common word, the rest is unreadable.
+    /// The output without secrets. If a secret is a common word, the rest is hard to read.
     pub(super) shown: String,
 }
 
@@ -219,18 +219,18 @@ impl Stderr {
         Stderr { raw, shown }
     }
 
-    /// Whether a process ran out of memory. A server may print that, too.
+    /// Whether a process ran out of memory. The process may also be one of the server.
     pub(super) fn say_out_of_memory(&self) -> bool {
         ["out of memory", "cannot allocate memory"].iter().any(|phrase| self.has(phrase))
     }
 
-    /// Whether it has a phrase, given in lower case.
+    /// Whether the output has a phrase. The phrase must be in lower case.
     pub(super) fn has(&self, phrase: &str) -> bool {
         self.raw.to_ascii_lowercase().contains(phrase)
     }
 }
 
-/// The error for the error output of git.
+/// Returns the error for the error output of git.
 pub(super) fn read(repository: &str, doing: &str, words: &Stderr) -> GitError {
     let (repository, says) = (repository.to_string(), essence(&without_text_of_server(&words.shown)));
     let lower = words.raw.to_ascii_lowercase();
@@ -258,8 +258,8 @@ pub(super) fn read(repository: &str, doing: &str, words: &Stderr) -> GitError {
     }
 }
 
-/// The branch that the server does not have, as git itself says it. What the server says is after `remote:` or
-/// `remote error:`.
+/// Returns the branch that the server does not have, if git reports one. Git itself must print the line: lines of the
+/// server begin with `remote:` or `remote error:`.
 fn missing_branch(words: &Stderr) -> Option<String> {
     let mut lines = words.raw.lines().zip(words.shown.lines());
     let (_, shown) = lines.find(|(raw, _)| raw.starts_with("fatal: couldn't find remote ref "))?;
@@ -267,14 +267,14 @@ fn missing_branch(words: &Stderr) -> Option<String> {
     Some(branch.trim_start_matches("refs/heads/").into())
 }
 
-/// The output of git without the text of the server. After an HTTP error, git prints the answer's whole text in lines with
-/// `remote:` (`show_http_message` in remote-curl.c): any server that Sluice reaches could be read by who names it as a
-/// repository.
+/// Returns the output of git without the text of the server. After an HTTP error, git prints the whole answer in lines
+/// with `remote:` (`show_http_message` in remote-curl.c). So the author of a Pipeline could read the answers of any
+/// server that Sluice reaches, by naming it as a repository.
 fn without_text_of_server(shown: &str) -> String {
     shown.lines().filter(|line| !line.starts_with("remote:")).collect::<Vec<_>>().join("\n")
 }
 
-/// The lines of git's output with information, short enough for a condition.
+/// Returns the lines of git's output that say what failed, short enough for a condition.
 pub(super) fn essence(stderr: &str) -> String {
     let noise = [
         "warning:",
@@ -300,7 +300,7 @@ pub(super) fn essence(stderr: &str) -> String {
     }
 }
 
-/// The beginning and the end of a text: a hook prints first what it rejects, and git prints last what failed.
+/// Returns the beginning and the end of a text: a hook prints first what it rejects, and git prints last what failed.
 fn ends(text: &str) -> String {
     const BEGINNING: usize = 400;
     const END: usize = 250;

@@ -27,12 +27,12 @@ pub(super) struct TreeEntry {
 pub(crate) struct YamlFiles(pub(super) Vec<TreeEntry>);
 
 impl YamlFiles {
-    /// Their paths for people.
+    /// Returns the paths of the files, in a form for messages.
     pub(crate) fn paths(&self) -> Vec<String> {
         self.0.iter().map(|entry| readable_path(&entry.path)).collect()
     }
 
-    /// Only the files at these indices.
+    /// Keeps only the files at these indices.
     pub(crate) fn only(self, indices: &BTreeSet<usize>) -> YamlFiles {
         let entries = self.0.into_iter().enumerate().filter(|(index, _)| indices.contains(index));
         YamlFiles(entries.map(|(_, entry)| entry).collect())
@@ -40,7 +40,7 @@ impl YamlFiles {
 }
 
 impl TreeEntry {
-    /// The part of the hash that identifies the file.
+    /// Returns the part of the hash that identifies the content of the file.
     fn key(&self) -> u128 {
         key(&self.id)
     }
@@ -66,11 +66,11 @@ const MAX_READ_BYTES: u64 = 1 << 30;
 const MAX_YAML_FILES: usize = 250_000;
 /// The most bytes of their paths.
 const MAX_PATH_BYTES: usize = 32 << 20;
-/// The same of a list that is not long. A longer one takes up to 100 MB, and many deliveries may have one, so it waits for
-/// the slot of large work.
+/// The most files, and the most bytes of their paths, of a list that is not long. A longer list takes up to 100 MB,
+/// and many deliveries may have one, so it waits for the slot of large work.
 const MAX_SHORT_LIST: (usize, usize) = (4000, 1 << 20);
-/// The most missing files that are fetched at a time while the list is a long one. It is read again after the fetch, because
-/// the server may be slow.
+/// The most missing files of a long list that are fetched at a time. The list is not kept during the fetch, because the
+/// server may be slow: it is read again afterwards.
 const MAX_FETCHED_FILES: usize = 10_000;
 /// The most files that a list of values may select.
 const MAX_SELECTED_FILES: usize = 10_000;
@@ -83,17 +83,17 @@ const MAX_KNOWN_FILES: usize = 500_000;
 struct FilesToRead {
     /// Each file once, without a path.
     files: Vec<TreeEntry>,
-    /// Under which names each one is in the commit.
+    /// The entries of the commit for each file: one file can have several paths.
     names: HashMap<u128, Vec<TreeEntry>>,
-    /// The files that are not read.
+    /// The files that Sluice does not read, each with the reason.
     unread: Vec<UnreadFile>,
 }
 
 impl FilesToRead {
-    /// Chooses them, by what is known of each file and by the sizes of the others, in bytes.
+    /// Chooses the files to read. `known` is what earlier reads found; `sizes` has the bytes of all other files.
     ///
     /// # Errors
-    /// With a file that has no room any more, if they have more than [`MAX_READ_BYTES`].
+    /// The first file beyond [`MAX_READ_BYTES`].
     fn of(
         entries: Vec<TreeEntry>,
         known: &HashMap<u128, KnownFile>,
@@ -359,10 +359,10 @@ impl LockedRepository<'_> {
     }
 }
 
-/// The error for files that are too large together.
-/// The files that Sluice keeps to edit them, in words.
+/// The name in messages for the files that Sluice keeps to edit them.
 const MARKED: &str = "files with markers";
 
+/// Returns the error for files that are too large together.
 fn too_many(access: &RepositoryAccess, files: &str, entry: &TreeEntry) -> GitError {
     let (repository, doing) = (access.name().to_string(), "cat-file".to_string());
     let path = readable_path(&entry.path);
@@ -376,7 +376,7 @@ fn is_pointer(bytes: &[u8]) -> bool {
     bytes.len() < 1024 && bytes.starts_with(b"version https://git-lfs.github.com/spec/")
 }
 
-/// A line of the list, if it is a YAML file.
+/// Parses a line of the list of files. Returns `None` if the line is not a YAML file.
 fn entry(line: &[u8]) -> Option<TreeEntry> {
     let tab = line.iter().position(|b| *b == b'\t')?;
     let (head, path) = (std::str::from_utf8(&line[..tab]).ok()?, &line[tab + 1..]);

@@ -56,11 +56,12 @@ const CONFIGURATION: [(&str, &str); 21] = [
 /// How long a local run may take: the longest one of a repository of 100,000 files takes 7 s on two busy cores.
 const LOCAL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How many more runs there may be at a time, each of a namespace that has no other. The runs of eight namespaces may all
-/// take until their timeout, and delay no run of another.
+/// The slots that are reserved for namespaces without a run in progress. So even if the runs of eight namespaces all
+/// last until their timeout, they do not delay the run of another namespace.
 const RESERVED_RUNS: usize = 8;
 
-/// A queue for this number of runs at a time if they are of several namespaces, and a quarter less if they are of one.
+/// Returns a queue with three quarters of `processes` as slots for all namespaces, and [`RESERVED_RUNS`] further slots
+/// for namespaces without a run in progress.
 fn queue_of_runs(processes: usize) -> Arc<FairQueue> {
     FairQueue::with_reserved(processes - processes / 4, RESERVED_RUNS)
 }
@@ -76,7 +77,7 @@ pub(crate) struct Git {
     timeout: Duration,
     limits: ProcessLimits,
     memory: Arc<MemoryBudget>,
-    /// The slots of the work on the files that were read.
+    /// The slots for the work on files that git has read.
     pub(super) edits: EditSlots,
     home: PathBuf,
     pub(crate) allow_file: bool,
@@ -95,7 +96,7 @@ pub(super) struct GitRun<'a> {
     other: Option<OtherProgram>,
 }
 
-/// Another program that runs like git.
+/// A program that runs with the same limits as git, such as `ssh-keygen`.
 struct OtherProgram {
     program: &'static str,
     install: &'static str,
@@ -133,12 +134,12 @@ impl<'a> GitRun<'a> {
         GitRun { remote: true, ..GitRun::local(dir, access, args) }
     }
 
-    /// With input.
+    /// Sets the standard input of the run.
     pub(super) fn with_input(self, input: Vec<u8>) -> Self {
         GitRun { input, ..self }
     }
 
-    /// With further configuration.
+    /// Adds git configuration for this run.
     pub(super) fn configured(self, settings: Vec<(String, OsString)>) -> Self {
         GitRun { settings, ..self }
     }
@@ -173,7 +174,7 @@ struct EndedRun<T> {
 }
 
 impl<T> EndedRun<T> {
-    /// Whether it succeeded, its result and its error output.
+    /// Returns whether the run succeeded, its result and its error output.
     fn checked(self, call: &GitRun<'_>) -> GitResult<(bool, T, Stderr)> {
         match self.value {
             Ok(value) => Ok((self.success, value, self.words)),
@@ -187,13 +188,13 @@ impl<T> EndedRun<T> {
     }
 }
 
-/// The result of a successful run.
+/// Returns the result of a successful run, or the error of a failed one.
 fn successful<T>(call: &GitRun<'_>, ended: EndedRun<T>) -> GitResult<T> {
     let (success, value, words) = ended.checked(call)?;
     if success { Ok(value) } else { Err(error::read(call.access.name(), &call.doing(), &words)) }
 }
 
-/// All output, up to a limit.
+/// Reads the whole output, up to [`MAX_OUTPUT_BYTES`].
 async fn collect(mut stdout: ChildStdout) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     (&mut stdout).take(MAX_OUTPUT_BYTES + 1).read_to_end(&mut bytes).await?;

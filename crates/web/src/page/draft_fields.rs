@@ -19,10 +19,10 @@ const APP_KIND: &str = "spec.appRef.kind";
 const APP_NAME: &str = "spec.appRef.name";
 const STRATEGY: &str = "spec.promotion.strategy";
 const READY: &str = "spec.promotion.minReadyTargets";
-/// How many places are offered.
+/// How many of the places where the application runs are offered as targets.
 const SHOWN_PLACES: usize = 12;
 
-/// The strategies with the words for them.
+/// The strategies, each with its text in the form.
 const STRATEGIES: [(&str, &str); 5] = [
     ("pull-request", "Open a change request"),
     ("commit", "Commit to the branch"),
@@ -30,7 +30,7 @@ const STRATEGIES: [(&str, &str); 5] = [
     ("webhook", "Call a webhook"),
     ("", "Only show the environments"),
 ];
-/// The forges with their names.
+/// The forges, each with its name in the form.
 const FORGES: [(&str, &str); 7] = [
     ("github", "GitHub"),
     ("gitlab", "GitLab"),
@@ -41,30 +41,30 @@ const FORGES: [(&str, &str); 7] = [
     ("azure-devops", "Azure DevOps"),
 ];
 
-/// What the page shows.
+/// The contents of the form.
 pub(super) struct DraftForm {
     /// What was entered.
     pub draft: Draft,
     /// The Pipeline that is edited; `None` for a new one.
     pub edited: Option<Pipeline>,
-    /// The manifest, and what is wrong with it.
+    /// The manifest, and the problems that were found in it.
     pub checked: CheckedDraft,
     /// The files of a first set-up, or why there are none; `None` if the draft starts from no application.
     pub setup: Option<Setup>,
     /// What the person may choose.
     pub choices: Choices,
-    /// The right that the person lacks.
+    /// The permission that the person lacks.
     pub missing_right: Option<String>,
     /// What the person has seen of the Pipeline that is edited, before the edit.
     pub seen: String,
-    /// Whether changes can be made from the pages.
+    /// Whether people may act from the pages (`--api-actions`).
     pub actions: bool,
-    /// Whether fields that nothing was entered for yet count as wrong.
+    /// Whether empty required fields count as problems. They do not at first.
     pub shows_missing: bool,
 }
 
 impl DraftForm {
-    /// Whether nothing is wrong.
+    /// Whether there are no problems.
     pub(super) fn is_complete(&self) -> bool {
         self.checked.problems.is_empty() && draft_first_setup::problems(self.setup.as_ref()).is_empty()
     }
@@ -78,7 +78,8 @@ impl DraftForm {
         text
     }
 
-    /// Whether the person can propose the manifest in git: in the repository that the Pipeline names for change requests.
+    /// Whether the person can propose the manifest in git: the Pipeline must open change requests, because the
+    /// proposal goes to their repository.
     pub(super) fn may_propose(&self) -> bool {
         self.actions && self.missing_right.is_none() && self.draft.delivery.strategy == "pull-request"
     }
@@ -88,7 +89,7 @@ impl DraftForm {
         self.checked.problems.iter().filter(|problem| problem.is_missing()).count()
     }
 
-    /// Returns what is wrong with the field at a path.
+    /// Returns the problems of the field at a path.
     fn problems_at(&self, path: &str) -> Vec<&SchemaProblem> {
         let all = self.checked.problems.iter();
         all.filter(|problem| self.is_shown(problem) && is_of(problem, path)).collect()
@@ -98,7 +99,7 @@ impl DraftForm {
         self.shows_missing || !problem.is_missing()
     }
 
-    /// Returns what is wrong with no field of the form.
+    /// Returns the problems that belong to no field of the form.
     pub(super) fn other_problems(&self) -> Vec<&SchemaProblem> {
         let paths = self.paths();
         let all = self.checked.problems.iter().filter(|problem| self.is_shown(problem));
@@ -211,7 +212,7 @@ impl DraftForm {
     }
 }
 
-/// Returns what is below a field: what is wrong with it, or else an example.
+/// Returns the text below a field: its problems, or an example if there are none.
 fn why(id: &str, problems: &[&SchemaProblem], example: &str) -> Markup {
     html! {
         div id=(id) {
