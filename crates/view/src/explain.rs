@@ -15,20 +15,20 @@ use sluice_core::promotion::GateKind;
 use crate::change::without_command;
 use crate::place::Place;
 
-/// What is going on in one environment (or target).
+/// The situation of one environment (or target).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Situation {
-    /// It runs what its predecessors have proven.
+    /// The environment runs what its predecessors have proven.
     UpToDate,
     /// Sluice writes nothing here: no predecessor, or no policy.
     Observed,
     /// A promotion is in progress, and no person has to act.
     Moving,
-    /// A promotion or a newer revision waits for something that changes without a person.
+    /// A promotion or a newer revision waits for a change that happens without a person.
     Waiting,
     /// A person has to act.
     Blocked,
-    /// The controller has not reported on it yet.
+    /// The controller has not reported on the environment yet.
     Unknown,
 }
 
@@ -57,7 +57,7 @@ pub struct Explanation {
     pub runs: Option<String>,
     /// The worst health of its targets.
     pub health: Health,
-    /// What is going on.
+    /// The situation.
     pub situation: Situation,
     /// The promotion in progress, or the one that failed; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -67,7 +67,7 @@ pub struct Explanation {
     /// Commands that a person can run now, in the order of their use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub next: Vec<String>,
-    /// When something is tried again without a person.
+    /// When the next automatic try begins, if one is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Time>,
 }
@@ -82,7 +82,7 @@ pub fn explain<P: Borrow<Promotion>>(
     places.iter().map(|place| one(place, &places, promotions, now)).collect()
 }
 
-/// The sentences of one place while they are collected.
+/// The sentences about one environment (or target) while they are collected.
 struct Draft {
     situation: Situation,
     sentences: Vec<String>,
@@ -226,7 +226,7 @@ fn promotion_sentences(
     }
 }
 
-/// What the controller notes if no target of an environment can be read.
+/// The text of the controller's note if no target of an environment can be read.
 const NO_TARGET: &str = "no target can be read";
 
 /// Adds why a pending promotion waits if no target of its place can be read, and returns true in this case: Sluice then

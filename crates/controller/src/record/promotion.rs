@@ -21,9 +21,9 @@ pub const PIPELINE_LABEL: &str = "pipelines.weave.works/pipeline";
 /// The label of a Promotion with the name of its environment.
 pub const ENVIRONMENT_LABEL: &str = "pipelines.weave.works/environment";
 
-/// The text between two parts of a message: why a promotion ended, and why its change request could not be closed.
+/// The separator in a message between why a promotion ended, and why its change request could not be closed.
 const STILL_OPEN: &str = "; its change request is still open: ";
-/// The longest text of a revision for people only, in bytes.
+/// The longest text of a revision in fields that only people read, in bytes.
 const MAX_SHOWN_BYTES: usize = 1000;
 /// The longest message of a record, in bytes.
 const MAX_MESSAGE_BYTES: usize = 4000;
@@ -34,7 +34,7 @@ pub fn label(text: &str) -> String {
     cut.trim_end_matches(|c: char| !c.is_ascii_alphanumeric()).to_string()
 }
 
-/// Returns the text of a revision for people only, with a limited length.
+/// Returns the text of a revision for fields that only people read, with a limited length.
 pub fn shown(mut revision: String) -> String {
     super::cut(&mut revision, MAX_SHOWN_BYTES);
     revision
@@ -92,7 +92,7 @@ pub fn object(pipeline: &Pipeline, intent: &NewPromotion) -> Promotion {
 /// How a promotion was delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeliveryKind {
-    /// Its change request was merged.
+    /// The change request was merged.
     Merged,
     /// A commit was pushed.
     Committed,
@@ -120,22 +120,22 @@ impl DeliveryKind {
 /// A change of the record of a promotion.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RecordChange {
-    /// A decision changes its phase.
+    /// A decision changes the phase of the promotion.
     Moved(Transition),
-    /// It waits for gates.
+    /// The promotion waits for gates.
     Waits {
         /// All gates, the open ones too.
         gates: Vec<Gate>,
         /// What it waits for.
         message: String,
     },
-    /// Its gates are open, and it is delivered next.
+    /// All gates are open, and the promotion is delivered next.
     Passed(Vec<Gate>),
-    /// Its spec is not as Sluice wrote it. The text says what is wrong.
+    /// The spec is not as Sluice wrote it. The text says what is wrong.
     Tampered(String),
-    /// Its change request is open.
+    /// The change request is open.
     Proposed(RecordedChangeRequest),
-    /// Its change request is open, and Sluice merges it as soon as the forge allows that.
+    /// The change request is open, and Sluice merges it as soon as the forge allows the merge.
     Waiting {
         /// The change request.
         request: RecordedChangeRequest,
@@ -144,47 +144,47 @@ pub enum RecordChange {
         /// Whether a check has failed, so that a person should look.
         failed: bool,
     },
-    /// It was delivered: merged, committed, announced, or set already.
+    /// The promotion was delivered: merged, committed, announced, or set already.
     Delivered {
         /// How it was delivered.
         kind: DeliveryKind,
-        /// How it was delivered, as a sentence.
+        /// A sentence that says how it was delivered.
         message: String,
-        /// The commit that carries it.
+        /// The commit that sets the revision.
         commit: Option<String>,
         /// Its change request, if it has one.
         request: Option<RecordedChangeRequest>,
     },
-    /// A person closed its change request without merging it.
+    /// A person closed the change request without merging it.
     Rejected {
         /// The change request as it is now.
         request: Option<RecordedChangeRequest>,
         /// What happened, as a sentence.
         message: String,
     },
-    /// Its change request was merged without its revision: it is delivered again.
+    /// The change request was merged without the revision, so the promotion is delivered again.
     Missed(RecordedChangeRequest),
-    /// A later promotion uses its change request.
+    /// A later promotion uses the change request.
     HandedOver,
-    /// Its change request stays open: the pipeline names another repository or branch now, and Sluice cannot close
-    /// it.
+    /// The change request stays open: the pipeline names another repository or branch now, and Sluice cannot close the
+    /// change request.
     Left(RecordedChangeRequest),
-    /// A poll of its change request failed, or Sluice could not close it. The phase stays.
+    /// A poll of the change request failed, or Sluice could not close it. The phase does not change.
     Trouble {
         /// The reason, as one word.
         reason: &'static str,
         /// What went wrong and what to do.
         message: String,
     },
-    /// Sluice closed its change request, which is not needed any more.
+    /// Sluice closed the change request, because it is not needed any more.
     Withdrawn,
-    /// Delivery failed.
+    /// The delivery failed.
     Failed {
         /// The reason, as one word.
         reason: &'static str,
         /// What went wrong and what to do.
         message: String,
-        /// When it is retried.
+        /// When the delivery is retried.
         again: Timestamp,
     },
 }

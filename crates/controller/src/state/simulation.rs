@@ -28,7 +28,7 @@ use sluice_core::fleet::ClusterEvent;
 /// The environments, in order. Each has one target in a namespace of its name.
 pub(super) const ENVIRONMENTS: [&str; 3] = ["dev", "staging", "prod"];
 
-/// The seconds after which nothing may happen any more: longer than any pause and deadline.
+/// The seconds of quiet after which the run ends: longer than any pause and deadline.
 const SETTLING_TIME: u64 = 2 * 3600;
 
 /// A fault while an effect is carried out.

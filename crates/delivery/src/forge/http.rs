@@ -34,7 +34,7 @@ const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 const CONFLICT_ANSWER_VALID: Duration = Duration::from_secs(300);
 /// The most bytes of a change request that is cached for conditional calls.
 const MAX_CACHED_CHANGE_REQUEST: usize = 8 << 10;
-/// The most characters of a foreign address or cause that are shown.
+/// The most characters that messages show of an address or cause from elsewhere.
 const MAX_SHOWN_CHARS: usize = 200;
 
 /// Calls one forge with one credential.
