@@ -1,4 +1,4 @@
-# What people and CI do here. `make` alone says what there is.
+# The commands for people and CI. `make` without a target lists them.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -22,7 +22,7 @@ SEED ?= 1
 ROUNDS ?= 3
 
 .PHONY: help
-help: ## Say what there is to make
+help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: build
@@ -31,7 +31,7 @@ build: ## Build the binary: target/release/sluice
 	cargo build --release -p sluice
 
 .PHONY: demo
-demo: ## Show Sluice at work on real API servers; ONCE=1 ends by itself with "demo: ok"
+demo: ## Show Sluice at work on real API servers; ONCE=1 ends on its own with "demo: ok"
 	@.ci/need rust git cc servers
 	@$(MAKE) -j2 build-demo servers-controlplane servers-crds
 	@exec $(target)/debug/demo $(if $(filter-out 0,$(ONCE)),--once) $(target)/debug/sluice
