@@ -1,8 +1,8 @@
 //! A queue for a limited number of slots, fair by namespace and then by pipeline: waiting namespaces are served in turn,
 //! and so are the pipelines of each. So a namespace with a thousand pipelines delays another namespace by one slot at a
 //! time, and a pipeline with two hundred deliveries delays another pipeline of its namespace by one slot at a time.
-//! The last slots are for namespaces that hold none, and half of these for namespaces without slow work, so that slow work
-//! does not occupy all.
+//! The last slots are for namespaces that hold none. Namespaces with slow work together hold all slots but half as many as
+//! these at most, so that slow work does not occupy all.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -25,7 +25,7 @@ const SLOTS_PER_RESERVED: usize = 4;
 #[derive(Debug)]
 struct QueueState {
     free: usize,
-    /// The number of reserved slots. Namespaces with slow work may have the first half of them.
+    /// The number of reserved slots. Namespaces with slow work leave half as many slots to others.
     reserved: usize,
     slot_use: SlotUse,
     /// Whether the last slot went to a namespace because its work is not slow. The next one goes to the first in turn.
@@ -124,7 +124,7 @@ impl FairQueue {
         let namespace = namespace(pipeline);
         let coming = {
             let mut state = self.state();
-            if state.may_have(namespace, Instant::now()) {
+            if state.may_have(Instant::now())(namespace) {
                 state.take(namespace);
                 return self.held_by(namespace);
             }
@@ -171,13 +171,16 @@ pub(crate) fn namespace(pipeline: &str) -> &str {
 }
 
 impl QueueState {
-    /// Whether a namespace may have one of the slots that are free.
-    fn may_have(&self, namespace: &str, now: Instant) -> bool {
-        let of_quick_work = self.reserved.div_ceil(2);
-        self.free > self.reserved
-            || (self.free > 0
-                && !self.held.contains_key(namespace)
-                && (self.free > of_quick_work || !self.slot_use.is_slow(namespace, now)))
+    /// Returns whether a namespace may have one of the slots that are free. Quick work in slots that are left for it does not
+    /// keep slow work waiting: what counts is how many slots slow work holds.
+    fn may_have(&self, now: Instant) -> impl Fn(&str) -> bool {
+        let quick = self.held.iter().filter(|(namespace, _)| !self.slot_use.is_slow(namespace, now));
+        let left_by_slow = self.free + quick.map(|(_, held)| held).sum::<usize>();
+        move |namespace| {
+            self.free > 0
+                && (self.free > self.reserved || !self.held.contains_key(namespace))
+                && (left_by_slow > self.reserved.div_ceil(2) || !self.slot_use.is_slow(namespace, now))
+        }
     }
 
     fn take(&mut self, namespace: &str) {
@@ -206,17 +209,17 @@ impl QueueState {
     fn next(&mut self) -> Option<(oneshot::Sender<Slot>, String)> {
         let mut waiting = std::mem::take(&mut self.waiting);
         let (mut served, now) = (String::new(), Instant::now());
-        let quick = |namespace: &String| !self.slot_use.is_slow(namespace, now);
+        let is_slow = |namespace: &str| self.slot_use.is_slow(namespace, now);
+        let may_have = self.may_have(now);
         let passes_over = !self.passed_over
-            && waiting.order.iter().any(|namespace| quick(namespace) && self.may_have(namespace, now));
-        let may = |namespace: &str| {
-            self.may_have(namespace, now) && !(passes_over && self.slot_use.is_slow(namespace, now))
-        };
+            && waiting.order.iter().any(|namespace| !is_slow(namespace) && may_have(namespace));
+        let may = |namespace: &str| may_have(namespace) && !(passes_over && is_slow(namespace));
         let next = waiting.next(may, |namespace, pipelines| {
             served.push_str(namespace);
             let next = pipelines.next(|_| true, |_, queue| (queue.pop_front(), !queue.is_empty()));
             (next, !pipelines.order.is_empty())
         });
+        drop(may_have);
         self.waiting = waiting;
         next.map(|sender| {
             self.passed_over = passes_over;
@@ -387,6 +390,23 @@ mod tests {
         assert!(began.elapsed() <= Duration::from_millis(5200), "{:?}", began.elapsed());
         assert!(queue.state().slot_use.is_slow("slow", Instant::now()));
         assert!(!queue.state().slot_use.is_slow("slow", Instant::now() + Duration::from_secs(6000)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn fifty_namespaces_with_quick_work_leave_slots_to_one_with_slow_work() {
+        for queue in [FairQueue::with_reserved(6, 8), FairQueue::new(4), FairQueue::new(2)] {
+            let slot = queue.acquire("slow/app").await;
+            sleep(Duration::from_secs(60)).await;
+            drop(slot);
+            let mut quick = tokio::task::JoinSet::new();
+            for n in 0..50 {
+                quick.spawn(hold(queue.clone(), format!("quick-{n}/app"), Duration::from_millis(900)));
+            }
+            sleep(Duration::from_secs(10)).await;
+            let began = Instant::now();
+            let slot = tokio::time::timeout(Duration::from_secs(600), queue.acquire("slow/app")).await;
+            assert!(slot.is_ok() && began.elapsed() < Duration::from_secs(25), "{:?}", began.elapsed());
+        }
     }
 
     #[tokio::test(start_paused = true)]

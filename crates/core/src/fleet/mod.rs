@@ -9,8 +9,8 @@ pub mod observed_cluster;
 pub mod owned_check;
 pub mod owned_read;
 mod release_parts;
-mod unread;
 pub mod trigger_fact;
+mod unread;
 
 pub use cluster_event::ClusterEvent;
 pub use fact::{Fact, FluxFact, WorkloadFact};
