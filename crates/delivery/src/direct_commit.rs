@@ -64,10 +64,9 @@ async fn commit(
         let commit = repository.commit(&base.id, &new).await?;
         repository.remember_own(branch, &order.content_key(), &commit);
         let made = Commit::made(commit.clone(), base.id.clone(), new.message);
-        order.fencing_token.check()?;
         fault::point("before-push");
         let before = repository.begin_push(branch);
-        let pushed = repository.push(&commit, branch, PushMode::FastForward).await?;
+        let pushed = repository.push(&commit, branch, PushMode::FastForward, &order.fencing_token).await?;
         fault::point("after-push");
         if pushed != Pushed::Moved {
             before.into_iter().for_each(|before| repository.record_push(before, made.clone()));

@@ -27,7 +27,7 @@ pub enum DeliveryError {
     Edit(#[from] EditError),
     /// Git failed.
     #[error(transparent)]
-    Git(#[from] GitError),
+    Git(GitError),
     /// A text for change requests cannot be used.
     #[error(transparent)]
     Template(#[from] TemplateError),
@@ -53,6 +53,15 @@ pub enum DeliveryError {
         "delivery stopped: the pipeline was suspended or does not want the promotion any more, or another replica acts for it"
     )]
     Revoked,
+}
+
+impl From<GitError> for DeliveryError {
+    fn from(error: GitError) -> Self {
+        match error {
+            GitError::Revoked => DeliveryError::Revoked,
+            error => DeliveryError::Git(error),
+        }
+    }
 }
 
 impl From<ForgeError> for DeliveryError {

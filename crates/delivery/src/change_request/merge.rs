@@ -217,8 +217,7 @@ impl ChangeRequestJob<'_> {
     /// the delivery does not: the forge may have deleted the branch, and the next revision uses it again.
     async fn delete_branch(&self, head: &str) {
         let deleted = async {
-            self.order.fencing_token.check()?;
-            self.lock().await?.delete(&self.branch, head).await?;
+            self.lock().await?.delete(&self.branch, head, &self.order.fencing_token).await?;
             Ok::<_, DeliveryError>(())
         };
         if let Err(error) = deleted.await {

@@ -217,10 +217,9 @@ impl ChangeRequestJob<'_> {
             }
             let commit = repository.commit(tip, &new).await?;
             repository.remember_own(base, &order.content_key(), &commit);
-            order.fencing_token.check()?;
             fault::point("before-push");
             let mode = PushMode::Replace(tips.head.as_ref().map(|head| head.id.as_str()));
-            let pushed = repository.push(&commit, &self.branch, mode).await?;
+            let pushed = repository.push(&commit, &self.branch, mode, &order.fencing_token).await?;
             fault::point("after-push");
             if pushed != Pushed::Moved {
                 let found = pushed == Pushed::AlreadyThere;

@@ -107,6 +107,10 @@ pub enum GitError {
 
     #[error("{repository}: git {doing} failed: {says}")]
     Failed { repository: String, doing: String, says: String },
+
+    /// The fencing token of the run was revoked before the run began.
+    #[error("stopped before git wrote anything")]
+    Revoked,
 }
 
 impl GitError {
@@ -134,6 +138,7 @@ impl GitError {
             GitError::PlainHttp { .. } => "PlainHttpRefused",
             GitError::Cache { .. } => "CacheUnusable",
             GitError::Failed { .. } => "GitFailed",
+            GitError::Revoked => "Stopped",
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use super::error::{self, GitError, GitResult};
 use super::repository::LockedRepository;
 use super::run::Output;
+use crate::fencing::FencingToken;
 
 /// How often a commit to the base branch is made again because others pushed first. Everybody pushes there.
 pub(crate) const MAX_BASE_PUSHES: u32 = 8;
@@ -35,15 +36,26 @@ pub(crate) enum Pushed {
 
 impl LockedRepository<'_> {
     /// Deletes a branch, if it is at this commit.
-    pub(crate) async fn delete(&mut self, branch: &str, at: &str) -> GitResult<Pushed> {
+    pub(crate) async fn delete(
+        &mut self,
+        branch: &str,
+        at: &str,
+        fencing_token: &FencingToken,
+    ) -> GitResult<Pushed> {
         self.open().await?;
-        let deleted = self.push("", branch, PushMode::Replace(Some(at))).await?;
+        let deleted = self.push("", branch, PushMode::Replace(Some(at)), fencing_token).await?;
         self.mark_clean();
         Ok(deleted)
     }
 
-    /// Moves a branch to a commit. With an empty id, deletes the branch.
-    pub(crate) async fn push(&self, commit: &str, branch: &str, mode: PushMode<'_>) -> GitResult<Pushed> {
+    /// Moves a branch to a commit, if the token is valid when the push begins. With an empty id, deletes the branch.
+    pub(crate) async fn push(
+        &self,
+        commit: &str,
+        branch: &str,
+        mode: PushMode<'_>,
+        fencing_token: &FencingToken,
+    ) -> GitResult<Pushed> {
         let mut args: Vec<String> =
             ["push", "--porcelain", "--no-verify", "--no-signed"].map(String::from).into();
         if let PushMode::Replace(seen) = mode {
@@ -52,7 +64,7 @@ impl LockedRepository<'_> {
         args.push("origin".into());
         args.push(format!("{commit}:refs/heads/{branch}"));
         self.counters.pushes.fetch_add(1, Ordering::Relaxed);
-        let output = self.git.try_run(self.remote(args)).await?;
+        let output = self.git.try_run(self.remote(args).while_valid(fencing_token)).await?;
         outcome(self.access.name(), branch, &output)
     }
 }

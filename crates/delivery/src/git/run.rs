@@ -20,6 +20,7 @@ use super::process_group::ProcessGroup;
 use super::stale_locks::remove_stale_locks;
 use crate::edit_slots::EditSlots;
 use crate::fair_queue::{FairQueue, FairQueues};
+use crate::fencing::FencingToken;
 
 /// The environment variables that git inherits: where programs are, and how to reach the network.
 const INHERITED: &str = "PATH HTTPS_PROXY HTTP_PROXY ALL_PROXY NO_PROXY https_proxy http_proxy all_proxy no_proxy \
@@ -90,6 +91,8 @@ pub(super) struct GitRun<'a> {
     pub(super) args: Vec<OsString>,
     pub(super) input: Vec<u8>,
     pub(super) remote: bool,
+    /// The run begins only while this token is valid.
+    fencing_token: Option<FencingToken>,
     /// Settings of this run alone.
     settings: Vec<(String, OsString)>,
     /// Another program instead of git, which does not see the repository.
@@ -111,7 +114,8 @@ impl<'a> GitRun<'a> {
         args: impl IntoIterator<Item = S>,
     ) -> Self {
         let args = args.into_iter().map(Into::into).collect();
-        GitRun { dir, access, args, input: Vec::new(), remote: false, settings: Vec::new(), other: None }
+        let (input, remote, fencing_token, settings, other) = Default::default();
+        GitRun { dir, access, args, input, remote, fencing_token, settings, other }
     }
 
     /// A run of another program than git. `install` says how to install it.
@@ -137,6 +141,11 @@ impl<'a> GitRun<'a> {
     /// Sets the standard input of the run.
     pub(super) fn with_input(self, input: Vec<u8>) -> Self {
         GitRun { input, ..self }
+    }
+
+    /// Makes the run one that others can see: it begins only while this token is valid.
+    pub(super) fn while_valid(self, fencing_token: &FencingToken) -> Self {
+        GitRun { fencing_token: Some(fencing_token.clone()), ..self }
     }
 
     /// Adds git configuration for this run.
@@ -288,6 +297,10 @@ impl Git {
         read: impl FnOnce(ChildStdout) -> F,
         size: RunSize,
     ) -> GitResult<EndedRun<T>> {
+        // Not before the wait for a slot, which may take minutes.
+        if call.fencing_token.as_ref().is_some_and(|token| token.check().is_err()) {
+            return Err(GitError::Revoked);
+        }
         let not_run = |source| call.not_run(source);
         let child = self.command(call, size).spawn().map_err(not_run)?;
         let mut group = ProcessGroup::new(child);
@@ -401,7 +414,36 @@ where
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt;
+
     use super::*;
+    use crate::address::RepositoryAddress;
+    use crate::credentials::Credentials;
+
+    #[tokio::test]
+    async fn a_run_whose_token_is_revoked_while_it_waits_does_not_begin() {
+        let folder = tempfile::tempdir().unwrap();
+        let git = Git::new(folder.path().into(), 1, LOCAL_TIMEOUT, 1 << 20, false);
+        let address = RepositoryAddress::parse("https://git.example.com/a/b.git", false).unwrap();
+        let access =
+            RepositoryAccess::new(address, None, &Credentials::default(), "apps/podinfo", folder.path())
+                .unwrap();
+        for is_revoked in [false, true] {
+            let queue = &git.local;
+            let others: Vec<_> =
+                (0..9).map(|n| queue.acquire(&format!("busy-{n}/app")).now_or_never().unwrap()).collect();
+            let token = FencingToken::default();
+            let run = GitRun::local(folder.path(), &access, ["version"]).while_valid(&token);
+            let mut run = Box::pin(git.run(run));
+            assert!((&mut run).now_or_never().is_none(), "it waits for a slot");
+            if is_revoked {
+                token.revoke();
+            }
+            drop(others);
+            let ended = run.await;
+            assert_eq!(matches!(ended, Err(GitError::Revoked)), is_revoked, "{ended:?}");
+        }
+    }
 
     #[tokio::test]
     async fn output_over_the_limit_is_refused() {
