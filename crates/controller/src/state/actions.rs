@@ -184,8 +184,9 @@ impl State {
     fn launch(&mut self, key: &PipelineKey, prepared: Prepared, work: Work) {
         let Prepared { order, secret, strategy, promotion } = prepared;
         let (pipeline, place) = (key.clone(), promotion.spec.place());
-        let in_flight =
-            InFlight { promotion: promotion.name_any(), fencing_token: order.fencing_token.clone() };
+        let may_merge = matches!(work, Work::Follow { may_merge: true, .. });
+        let (name, fencing_token) = (promotion.name_any(), order.fencing_token.clone());
+        let in_flight = InFlight { promotion: name, may_merge, fencing_token };
         self.in_flight.insert((pipeline.clone(), place.clone()), in_flight);
         let job = Job { pipeline, place, order, secret, strategy, promotion, work };
         self.emit(Effect::Start(Box::new(job)));
@@ -219,6 +220,9 @@ impl State {
     }
 
     fn follow(&mut self, key: &PipelineKey, name: &str, may_merge: bool) {
+        if !may_merge {
+            self.revoke_merge_in_flight(key, name);
+        }
         let now = self.now.instant;
         let due = self.schedule.poll_due(name, now);
         if due > now {
@@ -231,6 +235,14 @@ impl State {
         let next = self.schedule.poll_due(name, now);
         self.requeue_at(key, next);
         self.launch(key, prepared, Work::Follow { request, may_merge });
+    }
+
+    /// Revokes the fencing token of a poll in flight that may merge: a gate has closed since it was started.
+    fn revoke_merge_in_flight(&mut self, key: &PipelineKey, name: &str) {
+        let Some(object) = self.record(key, name).map(|record| record.object().clone()) else { return };
+        if self.in_flight.get(&(key.clone(), object.spec.place())).is_some_and(|poll| poll.may_merge) {
+            self.revoke_in_flight_of(key, &object);
+        }
     }
 
     fn withdraw(&mut self, key: &PipelineKey, name: &str) {
@@ -428,4 +440,43 @@ enum FollowUp {
 /// How long until a time; zero if it has passed.
 pub(super) fn pause_until(at: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(at.duration_since(now)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::tests::{insert, key, pipeline, record, state};
+    use super::*;
+
+    /// A gate has closed while Sluice waited for the forge.
+    #[test]
+    fn a_poll_that_may_merge_is_stopped_when_the_merge_is_not_allowed_any_more() {
+        let mut state = state();
+        let mut object = pipeline();
+        let strategy = json!({"pull-request": {"type": "github", "url": "https://github.com/acme/fleet",
+            "secretRef": {"name": "git"}}});
+        object.spec.promotion.as_mut().unwrap().strategy = serde_json::from_value(strategy).unwrap();
+        state.put_pipeline(object);
+        let request = json!({"number": 7, "url": "https://github.com/acme/fleet/pull/7", "state": "open",
+            "branch": "sluice/apps/podinfo/prod", "headCommit": "c0ffee"});
+        let proposed = json!({"metadata": {"name": "p", "namespace": "apps", "uid": "p", "resourceVersion": "5"},
+            "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1", "facets": {"HelmRelease/a:chart": "1"}},
+            "status": {"phase": "Proposed", "changeRequest": request}});
+        insert(&mut state, record(serde_json::from_value(proposed).unwrap()));
+        let mut follow = |may_merge| {
+            state.effects.clear();
+            state.follow(&key(), "p", may_merge);
+            state.now.instant += Duration::from_secs(30);
+            std::mem::take(&mut state.effects)
+        };
+        assert!(follow(true).is_empty(), "the first poll is not due");
+        let started = follow(true);
+        assert!(
+            matches!(&started[..], [Effect::Start(job)] if matches!(job.work, Work::Follow { may_merge: true, .. })),
+            "{started:?}"
+        );
+        assert!(follow(true).is_empty());
+        assert!(matches!(follow(false)[..], [Effect::Revoke(_)]));
+    }
 }

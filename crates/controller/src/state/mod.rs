@@ -136,6 +136,8 @@ pub struct State {
 struct InFlight {
     /// The promotion's name.
     promotion: String,
+    /// Whether it may merge a change request.
+    may_merge: bool,
     fencing_token: FencingToken,
 }
 
