@@ -91,7 +91,7 @@ async fn each_end_has_its_exit_code() -> Result<()> {
     let answering = async {
         err.lines(3).await?;
         let token = place.promotions().get("p").await?.spec.retry;
-        let gates = json!([{"name": "Approval", "open": false, "message": "waits for a new approval, since it was retried"}]);
+        let gates = json!([{"name": "Approval", "open": false, "message": "waits for a new approval, since earlier approvals do not count any more"}]);
         report(
             &place,
             json!({"phase": "Pending", "message": "", "gates": gates, "retried": token, "retries": 1}),
@@ -105,7 +105,7 @@ async fn each_end_has_its_exit_code() -> Result<()> {
     ✔ requested another try of podinfo 6.1.8 into prod
     ◎ waiting for podinfo 6.1.8 into prod, for at most 10m
     ► podinfo 6.1.8 into prod waits for the controller to start another try
-    ✗ podinfo 6.1.8 into prod waits for a new approval, since it was retried: a person has to act
+    ✗ podinfo 6.1.8 into prod waits for a new approval, since earlier approvals do not count any more: a person has to act
       sluice approve p -n wait-ends
     ");
 

@@ -196,9 +196,11 @@ pub fn requested_revision(shape: &BTreeSet<FacetKey>, request: &TriggerRequest) 
 pub fn too_many(bytes: usize, missing: usize, revision: &Revision) -> Option<String> {
     let bytes = bytes + missing * revision.text_len();
     (bytes > MAX_BYTES_OF_PROMOTIONS).then(|| {
-        "the promotions of this pipeline have more revisions than Sluice keeps: wait until earlier ones have ended, name \
-         fewer objects, or split the pipeline"
-            .into()
+        format!(
+            "with this one, the revisions of this pipeline's promotions would have more than {} MiB together: wait until \
+             earlier promotions have ended, name fewer objects, or split the pipeline",
+            MAX_BYTES_OF_PROMOTIONS >> 20
+        )
     })
 }
 

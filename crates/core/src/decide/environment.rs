@@ -109,7 +109,8 @@ fn fit(lane: Lane<'_>, candidate: Candidate, decision: &mut Decision) -> Option<
     let revision = candidate.revision.restricted_to(&workloads);
     if revision.is_none() {
         let message = format!(
-            "{} waits: no workload here has the kind and name of one in {}; workloads are matched by these",
+            "{} waits: no workload here has the same kind and name as a workload in {}: Sluice matches workloads by kind \
+             and name",
             candidate.revision,
             lane.environment.depends_on.join(", ")
         );

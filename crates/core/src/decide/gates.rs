@@ -29,7 +29,7 @@ fn approval(lane: Lane<'_>, policy: &Policy, promotion: &Promotion) -> Option<Ga
                 format!("waits for approval, since {} of the same revision was rejected", rejected.name)
             }
             (None, 0) => "waits for approval".into(),
-            (None, _) => "waits for a new approval, since it was retried".into(),
+            (None, _) => "waits for a new approval, since earlier approvals do not count any more".into(),
         };
         let namespace = &lane.facts.pipeline.namespace;
         format!("{what}: sluice approve -n {namespace} {}{}", promotion.name, unguarded(lane.facts))
@@ -126,7 +126,8 @@ fn held(facts: Facts<'_>, promotion: &Promotion, kind: GateKind, why: &str) -> G
         format!("was approved before this: {why}")
     } else {
         format!(
-            "is held: {why}: sluice approve -n {} {} lets it pass, and promotion.allowDowngrade lets all pass{}",
+            "is held: {why}; to deliver it: sluice approve -n {} {}{}; to allow all such promotions: \
+             promotion.allowDowngrade",
             facts.pipeline.namespace,
             promotion.name,
             unguarded(facts)

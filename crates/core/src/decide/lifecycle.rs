@@ -38,7 +38,7 @@ pub(super) fn settle(
     if runs(lane, &promotion.revision)
         && lane.facts.evidence.has_settled(lane.environment, &promotion.revision)
     {
-        let message = format!("{} runs {}, healthily", lane.environment.name, promotion.revision);
+        let message = format!("{} runs {} and is healthy", lane.environment.name, promotion.revision);
         decision.record(promotion, Phase::Succeeded, "Succeeded", message);
         return true;
     }

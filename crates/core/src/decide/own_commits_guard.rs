@@ -35,10 +35,10 @@ pub(super) fn unseen_source(lane: Lane<'_>, policy: &Policy, revision: &Revision
     Some(Note {
         reason: "SourceNotReadable",
         message: format!(
-            "{revision} waits: {unseen}/{target} follows a branch {branch} of a repository that cannot be seen, and \
-             {into} is promoted into by commits to branch {branch} of {url}: these may be the same. Let Sluice \
-             read the GitRepository of {unseen}/{target}, promote into a branch of another name, or set spec.tracks \
-             to what moves on, for example [images]",
+            "{revision} waits: Sluice cannot read the GitRepository of {unseen}/{target}, which follows branch {branch}. \
+             It may be the branch {branch} of {url} that promotions into {into} commit to. Let Sluice read this \
+             GitRepository, promote into a branch of another name, or set spec.tracks to what should be promoted, for \
+             example [images]",
             branch = written.branch,
             into = lane.environment.name,
             url = written.url,

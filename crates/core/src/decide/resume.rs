@@ -28,7 +28,7 @@ pub(super) fn resume(lane: Lane<'_>, earlier: &Promotion, decision: &mut Decisio
             return Some(Action::Move(Transition { is_undone, ..again }));
         }
         let message = format!(
-            "{} failed: {}; it is tried again at {}; {retry} does not wait",
+            "{} failed: {}; next try at {}; to try now: {retry}",
             earlier.revision,
             earlier.message,
             Time::to_second(time)

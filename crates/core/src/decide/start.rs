@@ -3,7 +3,7 @@
 use super::own_commits_guard::held;
 use super::resume::resume;
 use super::run_by_targets::{runs, unsettled};
-use super::{Action, Decision, Lane, NewPromotion};
+use super::{Action, Decision, Lane, MAX_BYTES_OF_PROMOTIONS, NewPromotion};
 use crate::evidence::Candidate;
 use crate::pipeline::Policy;
 use crate::promotion::{Phase, Promotion};
@@ -56,9 +56,12 @@ fn start(
     }
     // A promotion in place of an open one takes no more than that one.
     if revision.bytes() > lane.room && promotions.iter().all(|p| p.phase.has_ended()) {
-        let message = "the next revision waits: the promotions of this pipeline have more revisions than Sluice keeps; name \
-                       fewer objects or facets, or split the pipeline";
-        decision.note(lane.environment, "TooManyPromotions", message.into());
+        let message = format!(
+            "the next revision waits: with it, the revisions of this pipeline's promotions would have more than {} MiB \
+             together; let open promotions end, name fewer objects or facets, or split the pipeline",
+            MAX_BYTES_OF_PROMOTIONS >> 20
+        );
+        decision.note(lane.environment, "TooManyPromotions", message);
         return None;
     }
     let sequence = promotions.last().map_or(1, |p| p.sequence + 1);

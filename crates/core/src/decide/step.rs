@@ -31,8 +31,8 @@ pub(super) fn advance(lane: Lane<'_>, policy: &Policy, open: &Promotion, decisio
     }
     if let Some(outdated) = lane.facts.promotions.iter().find(|p| is_in_the_way(lane.environment, p)) {
         let message = format!(
-            "{} waits until the change request of {} is closed, which is open in a place that the \
-             pipeline no longer uses; its promotion says: {}",
+            "{} waits until Sluice has closed the change request of {}, which is in a repository or branch that \
+             the pipeline no longer uses; its promotion says: {}",
             open.revision, outdated.revision, outdated.message,
         );
         return decision.note(lane.environment, "WaitingForWithdrawal", message);

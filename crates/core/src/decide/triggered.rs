@@ -41,12 +41,12 @@ pub(super) fn decide(
 fn supersede(earlier: &[(&Promotion, bool)], newest: &Promotion, decision: &mut Decision) {
     for (promotion, settled) in earlier {
         if promotion.phase.is_open() && !settled {
-            let message = format!("{} was requested after it", newest.revision);
+            let message = format!("a later call requested {}", newest.revision);
             decision.record(promotion, Phase::Superseded, "Superseded", message);
         }
         let key = newest.trigger.as_deref().unwrap_or_default();
         let why = format!(
-            "{} was requested after it, by key {key}; request it again with another key",
+            "a later call (key {key}) requested {}; to promote this revision, call /trigger again with another key",
             newest.revision
         );
         if promotion.phase.has_ended() {

@@ -152,9 +152,23 @@ fn a_retried_manual_promotion_says_that_it_needs_a_new_approval() {
     sim.promotions[0].retry = Some("again".into());
     sim.settle();
     assert_eq!(sim.phases("staging"), ["1.1.0 Pending"]);
-    let says = "waits for a new approval, since it was retried: sluice approve";
+    let says = "waits for a new approval, since earlier approvals do not count any more: sluice approve";
     assert!(sim.promotions[0].message.contains(says), "{}", sim.promotions[0].message);
     assert!(sim.promotions[0].gates.iter().any(|gate| !gate.open && gate.message.contains(says)));
+}
+
+/// Nobody has retried it: the environment was moved ahead by hand after the approval.
+#[test]
+fn a_manual_promotion_whose_approval_is_outdated_does_not_say_that_it_was_retried() {
+    let mut sim = waiting();
+    sim.runs("staging", "s", C, Health::Ready);
+    sim.promotions[0].approved = true;
+    sim.settle();
+    assert!(!sim.promotions[0].approved);
+    let says =
+        "1.1.0 waits for a new approval, since earlier approvals do not count any more: sluice approve";
+    let note = sim.note("staging");
+    assert!(note.contains(says) && note.contains("is held: it is older than 1.2.0"), "{note}");
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn a_failed_promotion_starts_again_at_its_time_or_when_a_person_retries_it() {
     waits.settle();
     assert_eq!(waits.phases("staging"), ["1.1.0 Failed"]);
     assert_eq!(waits.last.wake, Some(time));
-    assert!(waits.note("staging").contains("disk full; it is tried again at"), "{}", waits.note("staging"));
+    assert!(waits.note("staging").contains("disk full; next try at"), "{}", waits.note("staging"));
     waits.now = time;
     waits.settle();
     assert_eq!(waits.phases("staging"), ["1.1.0 Proposed"]);

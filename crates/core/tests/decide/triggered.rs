@@ -38,7 +38,7 @@ fn a_later_request_takes_over_the_open_change_request() {
     assert_eq!(sim.open_requests("dev"), [C]);
     sim.promotion("dev-build-1").retry = Some("now".into());
     sim.settle();
-    assert!(sim.promotion("dev-build-1").message.contains("requested after it, by key build-2"));
+    assert!(sim.promotion("dev-build-1").message.contains("a later call (key build-2) requested"));
     assert_eq!(sim.phases("dev"), ["1.1.0 Superseded", "1.2.0 Proposed"]);
     sim.close("dev");
     assert_eq!(sim.phases("dev"), ["1.1.0 Superseded", "1.2.0 Rejected"]);

@@ -115,10 +115,10 @@ fn the_note_of_the_controller_comes_before_its_consequences() {
     let mut noted = behind();
     let environments = &mut noted.status.as_mut().unwrap().environments;
     environments.get_mut("prod").unwrap().message =
-        "6.1.8 waits: no workload here has the kind and name of one in staging".into();
+        "6.1.8 waits: no workload here has the same kind and name as a workload in staging".into();
     insta::assert_snapshot!(prod(&noted, &[]), @r"
     Waiting
-    6.1.8 waits: no workload here has the kind and name of one in staging
+    6.1.8 waits: no workload here has the same kind and name as a workload in staging
     staging runs 6.1.8; prod runs 6.1.5.
     ");
 }

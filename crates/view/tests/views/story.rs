@@ -8,7 +8,7 @@ use crate::fixture::promotion;
 #[test]
 fn the_story_has_every_recorded_step_in_the_order_of_time() {
     let status = json!({
-        "phase": "Succeeded", "message": "prod runs 6.1.8, healthily", "commit": "1eabc9a4",
+        "phase": "Succeeded", "message": "prod runs 6.1.8 and is healthy", "commit": "1eabc9a4",
         "times": {"Pending": "2026-11-21T11:01:00Z", "Promoting": "2026-11-21T11:03:00Z",
             "Delivered": "2026-11-21T11:04:00Z", "Succeeded": "2026-11-21T11:05:00Z"},
         "approval": {"by": "jane", "at": "2026-11-21T11:02:00Z"},
