@@ -96,7 +96,7 @@ impl RequestedChange {
         RequestedBody {
             begin: begin + "Adds manifests of its application, each with the marker that Sluice sets:\n\n",
             files: others.iter().map(|file| format!("- {}\n", code(&file.path))).collect(),
-            end: "\nIt is a draft, and Sluice does not merge it: a person says that it is ready. Who merges it lets Flux apply \
+            end: "\nIt is a draft, and Sluice does not merge it: a person must mark it as ready. Who merges it lets Flux apply \
                   the manifests with the rights that it has on each cluster. Look at where each chart or source comes \
                   from, and at the values.",
         }

@@ -19,7 +19,7 @@ pub(crate) fn message(json: &Value, without: impl Fn(&str) -> String) -> String 
 }
 
 /// Returns foreign text as one line of at most this many characters, without escape sequences, control characters
-/// and characters that nobody sees.
+/// and invisible characters.
 pub(crate) fn clean(text: &str, most: usize) -> String {
     let mut line = String::new();
     let mut chars = text.chars();

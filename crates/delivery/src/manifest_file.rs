@@ -32,7 +32,7 @@ pub enum ManifestFileError {
     /// The path cannot be used.
     #[error("the path {path} cannot be used: {problem}")]
     Path {
-        /// The path as it was entered, without characters that nobody sees.
+        /// The path as it was entered, without invisible characters.
         path: String,
         /// What is wrong, and what to write instead.
         problem: &'static str,
@@ -142,7 +142,7 @@ fn has_hidden(text: &str) -> bool {
 
 /// Checks that a person who looks at a new document sees all of it.
 fn check_visible(path: &str, document: &str) -> Result<(), ManifestFileError> {
-    let problem = "its new text has characters that nobody sees: remove them, or write them as escapes";
+    let problem = "its new text has invisible characters: remove them, or write them as escapes";
     match has_hidden(document) {
         true => Err(ManifestFileError::NotEditable { path: path.into(), problem }),
         false => Ok(()),
@@ -199,7 +199,7 @@ pub fn manifest_file(
         return Err(not_editable("it has more than 1 MiB"));
     }
     if has_hidden(before) {
-        return Err(not_editable("it has characters that nobody sees, such as carriage returns"));
+        return Err(not_editable("it has invisible characters, such as carriage returns"));
     }
     let parts = documents(before).ok_or_else(|| {
         not_editable("it has YAML directives or the end of a document (...): write documents with --- only")

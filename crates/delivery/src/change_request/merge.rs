@@ -121,7 +121,7 @@ impl ChangeRequestJob<'_> {
             return Ok(status);
         }
         if found.is_draft {
-            return Ok(waits("it is a draft until a person says that it is ready", false));
+            return Ok(waits("it is a draft: a person must mark it as ready", false));
         }
         let readiness = self.forge.readiness(found, settings.merge).await?;
         if let Some(status) = self.blocked(request, &readiness) {

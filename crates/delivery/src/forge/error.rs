@@ -59,7 +59,7 @@ pub enum ForgeError {
     MayNotReport { forge: String, says: String, right: &'static str },
 
     #[error(
-        "{forge}: there is no repository {repository}, or the token may not see it; check the address and the Secret"
+        "{forge}: there is no repository {repository}, or the token gives no access to it; check the address and the Secret"
     )]
     NoRepository { forge: String, repository: String },
 
@@ -72,7 +72,7 @@ pub enum ForgeError {
     #[error("{forge}: cannot be reached: {says}")]
     Unreachable { forge: String, says: String },
 
-    #[error("{forge}: did not answer within {after:?}")]
+    #[error("{forge}: did not answer within {} seconds; check the forge and the network", after.as_secs_f32())]
     Timeout { forge: String, after: Duration },
 
     #[error(

@@ -17,12 +17,16 @@ pub enum GitError {
     Program { program: &'static str, install: &'static str, source: std::io::Error },
 
     #[error(
-        "{repository}: ssh cannot run here ({says}); install OpenSSH's client beside Sluice, and add the user \
-         that Sluice runs as to /etc/passwd"
+        "{repository}: ssh cannot run here ({says}); install OpenSSH's client where Sluice runs, and add the \
+         user that Sluice runs as to /etc/passwd"
     )]
     NoSsh { repository: String, says: String },
 
-    #[error("{repository}: git {doing} did not end within {after:?}")]
+    #[error(
+        "{repository}: git {doing} did not end within {} seconds; if the server or the network is slow, raise \
+         --delivery-timeout",
+        after.as_secs_f32()
+    )]
     Timeout { repository: String, doing: String, after: Duration },
 
     #[error(
@@ -32,15 +36,17 @@ pub enum GitError {
     Authentication { repository: String, says: String },
 
     #[error(
-        "{repository}: there is no such repository, or the credentials may not see it ({says}); check the \
-         address and the Secret"
+        "{repository}: there is no such repository, or the credentials give no access to it ({says}); \
+         check the address and the Secret"
     )]
     NoRepository { repository: String, says: String },
 
     #[error("{repository}: there is no branch {branch:?}; create it or correct the pipeline")]
     NoBranch { repository: String, branch: String },
 
-    #[error("{repository}: cannot reach the server: {says}")]
+    #[error(
+        "{repository}: cannot reach the server: {says}; check the server, its address, DNS and the network"
+    )]
     Unreachable { repository: String, says: String },
 
     #[error(
@@ -63,13 +69,18 @@ pub enum GitError {
     #[error("{repository}: the server limits the rate of calls ({says})")]
     TooManyCalls { repository: String, says: String },
 
-    #[error("{repository}: the push to {branch} was refused: {says}")]
+    #[error(
+        "{repository}: the push to {branch} was refused: {says}; let the user of the credentials push to {branch}, or use \
+         the strategy pull-request if the branch must stay protected"
+    )]
     Rejected { repository: String, branch: String, says: String },
 
-    #[error("{repository}: {branch} was changed by others {tries} times while a commit was made for it")]
+    #[error(
+        "{repository}: other writers pushed to {branch} first, {tries} times in a row; a later try can succeed"
+    )]
     Contended { repository: String, branch: String, tries: u32 },
 
-    #[error("{repository}: the Secret has no {key}, which this address needs")]
+    #[error("{repository}: the Secret has no {key}, which this address needs; add {key} to the Secret")]
     NoCredential { repository: String, key: &'static str },
 
     #[error("{repository}: the identity in the Secret {is}")]
@@ -85,8 +96,8 @@ pub enum GitError {
     TooLarge { repository: String, doing: String, says: String },
 
     #[error(
-        "{repository}: the newest commit of the branch {branch} is not read: {says}; delete the branch {branch}, and \
-         Sluice makes it again"
+        "{repository}: Sluice refuses to read the newest commit of {branch}: {says}; delete the branch {branch}, and Sluice \
+         makes it again"
     )]
     HeadTooLarge { repository: String, branch: String, says: String },
 
@@ -97,8 +108,8 @@ pub enum GitError {
     TooManyRefs { repository: String, doing: String, says: String },
 
     #[error(
-        "{repository}: credentials are not sent over plain http, where everybody on the way can read them; \
-         write an https or ssh address, or start the controller with --insecure-git-http"
+        "{repository}: credentials are not sent over plain http, where everybody on the network path can read \
+         them; write an https or ssh address, or start the controller with --insecure-git-http"
     )]
     PlainHttp { repository: String },
 

@@ -18,9 +18,9 @@ use super::error::{GitError, GitResult, essence};
 use super::run::{Git, GitRun, Output};
 use super::ssh_private_key::{self, names_a_cipher};
 
-const SSH_KEYGEN: (&str, &str) = ("ssh-keygen", "install OpenSSH's client beside Sluice");
-const GPG: (&str, &str) = ("gpg", "install gpg and gpg-agent beside Sluice, or sign with an SSH key");
-const GPG_CONNECT_AGENT: (&str, &str) = ("gpg-connect-agent", "install gpgconf beside Sluice");
+const SSH_KEYGEN: (&str, &str) = ("ssh-keygen", "install OpenSSH's client where Sluice runs");
+const GPG: (&str, &str) = ("gpg", "install gpg and gpg-agent where Sluice runs, or sign with an SSH key");
+const GPG_CONNECT_AGENT: (&str, &str) = ("gpg-connect-agent", "install gpgconf where Sluice runs");
 
 /// The name of the owner of the Secret's key in the list of allowed signers.
 const SIGNER: &str = "sluice";

@@ -98,7 +98,9 @@ fn check_accepted(to: String, reply: &PostReply) -> Result<(), NotificationError
 /// The error of a call without a reply. Says whether the event may have arrived.
 fn failure(no_reply: NoReply, to: String, timeout: Duration) -> NotificationError {
     match no_reply {
-        NoReply::Timeout => NotificationError::Unanswered { to, says: format!("within {timeout:?}") },
+        NoReply::Timeout => {
+            NotificationError::Unanswered { to, says: format!("within {} seconds", timeout.as_secs_f32()) }
+        }
         NoReply::Broken(says) => NotificationError::Unanswered { to, says },
         NoReply::NoConnection(says) | NoReply::Certificate(says) => {
             NotificationError::Unreachable { to, says }

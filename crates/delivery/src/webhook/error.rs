@@ -48,7 +48,7 @@ pub enum WebhookError {
     #[error("{to}: cannot be reached: {says}")]
     Unreachable { to: String, says: String },
 
-    #[error("{to}: did not answer within {after:?}")]
+    #[error("{to}: did not answer within {} seconds; check the receiver and the network", after.as_secs_f32())]
     Timeout { to: String, after: Duration },
 
     #[error(
