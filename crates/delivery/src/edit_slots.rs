@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use crate::fair_queue::{FairQueue, Slot};
 
-/// How much small work runs at a time: each takes at most 20 MiB and a part of a second.
+/// How much small work runs at a time: each takes a part of a second, and up to 20 MiB for usual manifests. The
+/// worst file, of 128,000 empty comments, takes 145 MiB.
 const SMALL: usize = 3;
-/// How much large work runs at a time: each takes up to 140 MiB and some seconds.
+/// How much large work runs at a time: each takes some seconds, and up to 110 MiB for usual manifests. The worst
+/// file, of 195,000 empty comments, takes 195 MiB.
 const LARGE: usize = 1;
 /// The most bytes of the files of small work.
 const SMALL_BYTES: usize = 256 << 10;
