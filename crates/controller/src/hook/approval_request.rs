@@ -200,7 +200,7 @@ pub fn status_change(
     let earliest = earliest_signature(promotion);
     if !is_ahead(began) && signature.signed_at < earliest {
         return StatusChange::Rejected(format!(
-            "the body was signed at {}, and {} waits for one that is signed at {earliest} or later: sign a new body \
+            "the body was signed at {}, and {} needs a body that was signed at {earliest} or later: sign a new body \
              with the current time",
             signature.signed_at,
             promotion.name_any()

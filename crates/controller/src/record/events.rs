@@ -215,7 +215,7 @@ impl Events {
         if !self.queue.send(format!("{}/{}", news.namespace, news.name), attempt) {
             self.metrics.count_failure("EventsDropped");
             let (object, reason) = (object_of(&news), &news.reason);
-            tracing::warn!(object, reason, "an event is dropped: too many wait to be sent");
+            tracing::warn!(object, reason, "cannot send an event: the queue of events is full");
         }
     }
 

@@ -100,8 +100,7 @@ pub fn fit(status: &mut PipelineStatus, room: usize) -> Option<String> {
     }
     let dropped = count - targets(status).count();
     if dropped > 0 {
-        left_out
-            .push(format!("{dropped} targets: after a restart, nothing that ran there counts as verified"));
+        left_out.push(format!("{dropped} targets: after a restart, nothing that ran there counts as proven"));
     }
     if left_out.is_empty() && !drops_proofs {
         return None;
@@ -110,8 +109,8 @@ pub fn fit(status: &mut PipelineStatus, room: usize) -> Option<String> {
     message.push_str(&left_out.join(", "));
     if drops_proofs {
         message.push_str(&format!(
-            ", and all but the last {kept} revisions that each target was verified at: after a restart an older one \
-             is not promoted"
+            ", and all but the last {kept} proven revisions of each target: after a restart an older one is not \
+             promoted"
         ));
     }
     message.push_str("; split the pipeline");

@@ -41,8 +41,7 @@ const BUSY: &str = "too many proposals are being made; try again in a moment";
 const NO_REPOSITORY: &str = "this pipeline opens no change requests, so it names no repository for its file: \
      download the YAML and commit it yourself";
 /// The message if a proposal takes longer than [`TIMEOUT`].
-const SLOW: &str =
-    "the repository or its forge is slow; try again in a moment: a change request that was opened is found";
+const SLOW: &str = "the repository or its forge is slow; try again in a moment: if the change request was opened, Sluice finds it";
 
 /// What a person proposes.
 #[derive(Clone, Debug)]

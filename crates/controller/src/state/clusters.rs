@@ -60,7 +60,7 @@ impl State {
             }
             Some(ObjectEvent::LeftOut(..)) => {}
             Some(ObjectEvent::Failed(error)) => {
-                tracing::warn!(%error, "cannot watch GitopsClusters: may the controller read them?");
+                tracing::warn!(%error, "cannot watch GitopsClusters: check that the controller has get, list and watch on gitopsclusters");
             }
         }
     }

@@ -30,7 +30,7 @@ impl State {
             }
             ObjectEvent::LeftOut(..) => {}
             ObjectEvent::Failed(error) => {
-                tracing::warn!(%error, "cannot watch Pipelines: are the CRDs installed (sluice crds | kubectl apply -f -), and may the controller read them?")
+                tracing::warn!(%error, "cannot watch Pipelines: check that the CRDs are installed (sluice crds | kubectl apply -f -), and that the controller has get, list and watch on pipelines")
             }
         }
         self.update_changed_sessions();

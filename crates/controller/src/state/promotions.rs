@@ -39,7 +39,7 @@ impl State {
             }
             ObjectEvent::LeftOut(..) => {}
             ObjectEvent::Failed(error) => {
-                tracing::warn!(%error, "cannot watch Promotions: are the CRDs installed (sluice crds | kubectl apply -f -), and may the controller read them?")
+                tracing::warn!(%error, "cannot watch Promotions: check that the CRDs are installed (sluice crds | kubectl apply -f -), and that the controller has get, list and watch on promotions")
             }
         }
     }

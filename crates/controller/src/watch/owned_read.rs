@@ -127,7 +127,10 @@ impl OwnedReads {
     ) -> Result<Vec<FoundObject>, String> {
         let scopes = read.scopes.clone().into_iter().map(async |(kind, namespace)| {
             let Some(resource) = lock(&self.resources).get(&kind).cloned() else {
-                return Err(format!("{cluster} has not said yet in which version it serves {}", kind.name()));
+                return Err(format!(
+                    "Sluice does not know yet in which version {cluster} serves {}",
+                    kind.name()
+                ));
             };
             let url = DynamicObject::url_path(&resource, Some(&namespace));
             let found = read_scope(client, &url, read, kind, (&limits(kind, &namespace), bytes)).await;

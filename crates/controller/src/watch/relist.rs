@@ -90,7 +90,7 @@ impl ScopeLists {
 
 /// The error while a list waits for its pause. The message continues the name of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("has ended its watches too often, and is listed once in {} seconds at most", MAX_PAUSE.as_secs())]
+#[error("has ended its watches too often: Sluice lists it at most once in {} seconds", MAX_PAUSE.as_secs())]
 pub struct HeldBack;
 
 impl From<HeldBack> for kube::Error {
