@@ -146,16 +146,16 @@ fn controller_has_reported(place: &Place<'_>, draft: &mut Draft) -> bool {
     if place.status.is_none() {
         draft.add(
             Situation::Unknown,
-            "The controller has not reported on this environment yet. If this lasts, see whether it runs: kubectl get \
-             pods -n sluice-system",
+            "The controller has not reported on this environment yet. If this lasts, check that the controller runs: \
+             kubectl get pods -n sluice-system",
         );
         return false;
     }
     if seen < generation {
         draft.add(
             Situation::Unknown,
-            "The controller has not seen the last change of the Pipeline yet. If this lasts, see whether it runs: kubectl \
-             get pods -n sluice-system",
+            "The controller has not seen the last change of the Pipeline yet. If this lasts, check that the \
+             controller runs: kubectl get pods -n sluice-system",
         );
     }
     true

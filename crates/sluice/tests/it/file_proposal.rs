@@ -251,7 +251,10 @@ fn a_first_set_up_is_one_change_request_with_the_rights_of_the_person() -> Resul
         // What was confirmed is this list of files, and no other.
         let (status, page) =
             editor.post("/pipelines/new", &fields("web", n, &format!("{confirmed}&e0.t0.git=yes"))).await?;
-        ensure!(status == StatusCode::OK && page.contains("is not what you looked at"), "{status} {page}");
+        ensure!(
+            status == StatusCode::OK && page.contains("differs from the one that you looked at"),
+            "{status} {page}"
+        );
         let (status, page) = editor.post("/pipelines/new", &fields("web", n, &confirmed)).await?;
         ensure!(
             status == StatusCode::OK && page.contains("is open"),

@@ -55,7 +55,7 @@ pub enum ApplicationError {
     #[error("the manifest has no spec: paste the whole manifest")]
     NoSpec,
     /// It has characters that pages leave out.
-    #[error("the manifest has characters that nobody sees, or that reorder a text: remove them")]
+    #[error("the manifest has invisible characters, or characters that reorder a text: remove them")]
     Invisible,
     /// A promoted value is a substitution.
     #[error(

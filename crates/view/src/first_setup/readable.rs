@@ -7,7 +7,7 @@ use crate::ordered::Ordered;
 use crate::yaml::raw_yaml;
 
 /// Returns an object as YAML, with texts of several lines as blocks if they can be; `None` if it cannot be written without
-/// a change and without characters that nobody sees.
+/// a change and without invisible characters.
 pub(super) fn readable(object: &Value) -> Option<String> {
     let is_same = |text: &String| serde_saphyr::from_str::<Value>(text).is_ok_and(|read| read == *object);
     let texts =
@@ -15,7 +15,7 @@ pub(super) fn readable(object: &Value) -> Option<String> {
     texts.into_iter().find(|text| !text.contains(is_invisible) && is_same(text))
 }
 
-/// Whether an object has characters that nobody sees, or that reorder a text. Pages leave them out, so that the files would
+/// Whether an object has invisible characters, or characters that reorder a text. Pages leave them out, so that the files would
 /// differ from the object.
 pub(super) fn has_invisible(object: &Value) -> bool {
     let is_bad = |text: &str| text.contains(|c| is_invisible(c) && c != '\r');

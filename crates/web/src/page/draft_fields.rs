@@ -436,7 +436,7 @@ fn runs(form: &DraftForm, target: &DraftTarget) -> Markup {
                     (button(&DraftStep::ReadApplication(place.namespace.clone()), "Start from it"))
                 }
                 @if !draft.manifest.is_empty() && !target.in_git {
-                    ": a new file takes it over. If it is in git already, mark it"
+                    ": Sluice makes a new file for it. If its manifest is in git already, mark it"
                 }
             } @else {
                 "You see no " (draft.app_kind) " " (draft.app_name) " there now"

@@ -84,7 +84,7 @@ fn where_to(form: &DraftForm) -> Markup {
             }
         }
         @if form.edited.is_some() {
-            p.small.quiet { "Fields that this form does not show are kept. Comments of your file are not in this text: take over the changes." }
+            p.small.quiet { "Fields that this form does not show are kept. This text lacks the comments of your file: copy only the changes into your file." }
         }
     }
 }
@@ -94,7 +94,7 @@ fn applied_by(pipeline: &Pipeline) -> Option<String> {
     let labels = pipeline.metadata.labels.as_ref()?;
     let [namespace, name] = APPLIED_BY.map(|key| labels.get(key));
     Some(format!(
-        "the Kustomization {}/{} applies this pipeline: change the file in its repository. Flux sets back what is changed in the cluster",
+        "the Kustomization {}/{} applies this pipeline: change the file in its repository. Flux reverts changes that are made in the cluster",
         namespace?, name?
     ))
 }

@@ -163,7 +163,7 @@ fn hidden(person: &Person, entered: &Entered<'_>) -> Markup {
 fn confirmation(planned: &PlannedFiles, hidden: &Markup, path: &str, entered: &Entered<'_>) -> Markup {
     html! {
         @if entered.value(CONFIRMED).is_some() {
-            p.problem role="alert" { "What would change is not what you looked at. Nothing was written: look again." }
+            p.problem role="alert" { "The planned change differs from the one that you looked at. Nothing was written: review it again." }
         }
         h2 { "What changes" }
         @for file in &planned.files { (change(file)) }
@@ -214,7 +214,7 @@ fn result(done: &ProposedFile, has_manifests: bool) -> Markup {
                     @if is_link(url) { a href=(url) rel="noreferrer" { "#" (number) } } @else { "#" (number) }
                     " is open."
                 }
-                @if has_manifests { p.small { "It is a draft, if the forge has drafts: a person says that it is ready, and merges it." } }
+                @if has_manifests { p.small { "It is a draft, if the forge has drafts: a person must mark it as ready, and merge it." } }
                 p.small { "When it is merged, Flux applies what it adds." }
                 @for note in notes { p.small { (sentence(note)) } }
             } }

@@ -411,7 +411,7 @@ async fn a_file_is_proposed_after_its_change_was_shown() {
     assert_eq!((shown.status, shown.field("confirmed")), (StatusCode::OK, "seen".into()), "{}", shown.text);
     assert!(shown.text.contains("kind: Pipeline") && !shown.text.contains("<script>.yaml"), "{}", shown.text);
     let stale = proposed(&admin, NEW, &[("path", evil), ("confirmed", "other")]).await;
-    assert!(stale.text.contains("What would change is not what you looked at"), "{}", stale.text);
+    assert!(stale.text.contains("differs from the one that you looked at"), "{}", stale.text);
 
     let done = proposed(&admin, NEW, &[("path", evil), ("confirmed", &shown.field("confirmed"))]).await;
     assert!(done.text.contains("#7") && done.text.contains("No &lt;b&gt;joe"), "{}", done.text);

@@ -94,7 +94,7 @@ async fn an_object_of_the_hub_is_read_with_the_rights_of_the_person() {
     let again =
         [&read[..1], &[("app", "shop"), ("do", "check"), ("e0.t0.namespace", "shop"), ("manifest", RELEASE)]];
     let page = sent(&admin, NEW, &again.concat()).await;
-    assert!(page.text.contains("a new file takes it over"), "{}", page.text);
+    assert!(page.text.contains("Sluice makes a new file for it"), "{}", page.text);
     // A cluster that is not the hub has no such button: Sluice observes only some fields there.
     let remote = sent(&admin, NEW, &[("kind", "HelmRelease"), ("app", "podinfo")]).await;
     assert!(remote.text.contains("Add as an environment") && !remote.text.contains("read-application"));
