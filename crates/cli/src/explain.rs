@@ -1,4 +1,4 @@
-//! `sluice explain`: why an environment gets a revision or does not, and what to do; or the whole story of a promotion.
+//! `sluice explain`: why an environment gets a revision or does not, and what to do; or the whole history of a promotion.
 
 use clap::Args;
 use clap_complete::ArgValueCompleter;
@@ -27,7 +27,7 @@ use crate::terminal::{Io, Symbol};
   # What holds each environment of a pipeline
   sluice explain podinfo -n apps
 
-  # The whole story of one promotion
+  # The whole history of one promotion
   sluice explain podinfo-prod-5f1c9a -n apps")]
 pub struct Explain {
     /// A pipeline, or a promotion
@@ -84,7 +84,7 @@ pub(crate) fn lines(explanation: &Explanation) -> Vec<String> {
     lines
 }
 
-/// Prints the story of a promotion.
+/// Prints the history of a promotion.
 fn tell(promotion: &Promotion, output: Option<DataFormat>, io: &mut Io<'_>) -> Outcome {
     let story = story(promotion);
     if let Some(format) = output {

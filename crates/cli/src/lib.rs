@@ -65,9 +65,9 @@ pub use terminal::{Io, Size, Symbol};
 pub enum Command {
     /// Show pipelines, promotions and targets
     Get(get::Get),
-    /// Show a pipeline on one screen: what runs where, what moves, and what to look at first
+    /// Show a pipeline on one screen: what runs where, what is being promoted, and what to look at first
     Status(status::Status),
-    /// Explain why an environment gets a revision or not, or tell the story of a promotion
+    /// Explain why an environment gets a revision or not, or show the history of a promotion
     Explain(explain::Explain),
     /// Show what a pipeline consists of, from its environments to the images of its workloads
     Tree(tree::Tree),
