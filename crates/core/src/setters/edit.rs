@@ -9,7 +9,7 @@ use granit_parser::{Event, ScalarStyle, Tag};
 use super::choice::Choice;
 use super::image::{self, ImageError};
 use super::limits::MAX_FILE_EVENTS;
-use super::parsed_document::ParsedDocument;
+use super::parsed_document::{ParsedDocument, events_of};
 use super::scalar;
 use super::set_error::{Asker, Location, SetError};
 use crate::revision::{Facet, FacetKey, Revision};
@@ -40,6 +40,23 @@ pub(super) struct Edit {
     range: Range<usize>,
     scalar: String,
     pub value: SetValue,
+}
+
+impl Edit {
+    /// Checks that the new event has the value, and that only the value is new.
+    fn check(&self, old: &Event<'_>, new: &Event<'_>) -> Result<(), &'static str> {
+        let (Event::Scalar(_, was, anchor, tag), Event::Scalar(value, style, anchor_after, tag_after)) =
+            (old, new)
+        else {
+            return Err("the value is no scalar");
+        };
+        let keeps_style = style == was || *style == ScalarStyle::DoubleQuoted;
+        if *value == self.value.new && (anchor, tag) == (anchor_after, tag_after) && keeps_style {
+            Ok(())
+        } else {
+            Err("the value is not read back")
+        }
+    }
 }
 
 /// The value to write into a scalar.
@@ -146,36 +163,29 @@ impl DocumentAtPath<'_, '_> {
         SetError::ChangedTooMuch { at: Location { path: self.path.into(), line: 1 }, what }
     }
 
-    /// Parses the edited text, and refuses it if anything but the set values differs from the original.
+    /// Reads the edited text, and refuses it if anything but the set values differs from the original. The events of the
+    /// edited text are not kept: those of both texts would take twice the memory.
     fn verify(&self, text: &str, edits: &[Edit]) -> Result<(), SetError> {
-        let after = ParsedDocument::parse(text, MAX_FILE_EVENTS)
-            .map_err(|_| self.changed("the file is no longer YAML"))?;
-        if after.events.len() != self.document.events.len() {
-            return Err(self.changed("the file has more or fewer parts"));
-        }
+        let mut after = events_of(text, MAX_FILE_EVENTS);
         let mut edits = edits.iter().peekable();
-        for (index, ((old, span), (new, _))) in self.document.events.iter().zip(&after.events).enumerate() {
-            let differs = |what| SetError::ChangedTooMuch {
+        for (index, (old, span)) in self.document.events.iter().enumerate() {
+            let new = match after.next() {
+                Some(Ok((new, _))) => new,
+                Some(Err(_)) => return Err(self.changed("the file is no longer YAML")),
+                None => return Err(self.changed("the file has fewer parts")),
+            };
+            let what = match edits.next_if(|edit| edit.event == index) {
+                Some(edit) => edit.check(old, &new),
+                None if *old == new => Ok(()),
+                None => Err("something else became different"),
+            };
+            what.map_err(|what| SetError::ChangedTooMuch {
                 at: self.document.at(self.path, span.byte_range().unwrap_or(0..0).start),
                 what,
-            };
-            let Some(edit) = edits.next_if(|edit| edit.event == index) else {
-                if old != new {
-                    return Err(differs("something else became different"));
-                }
-                continue;
-            };
-            let (Event::Scalar(_, was, anchor, tag), Event::Scalar(value, style, anchor_after, tag_after)) =
-                (old, new)
-            else {
-                return Err(differs("the value is no scalar"));
-            };
-            if *value != edit.value.new
-                || (anchor, tag) != (anchor_after, tag_after)
-                || (style != was && *style != ScalarStyle::DoubleQuoted)
-            {
-                return Err(differs("the value is not read back"));
-            }
+            })?;
+        }
+        if after.next().is_some() {
+            return Err(self.changed("the file has more parts"));
         }
         match edits.next() {
             None => Ok(()),

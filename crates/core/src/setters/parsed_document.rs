@@ -117,21 +117,7 @@ impl<'t> ParsedDocument<'t> {
     }
 
     pub(super) fn parse(text: &'t str, max_events: usize) -> Result<Self, ParseError> {
-        let options = granit_parser::options! {
-            emit_anchor_events: true,
-            // Values files have hundreds of commented lines under one key.
-            max_buffered_comment_events: MAX_FILE_EVENTS,
-        };
-        let mut events = Vec::new();
-        for event in Parser::new_from_str_with_options(text, options) {
-            if events.len() == max_events {
-                return Err(ParseError::TooLarge);
-            }
-            events.push(event.map_err(|error| {
-                let at = error.marker().byte_offset().unwrap_or_default();
-                ParseError::new(text.as_bytes(), at, &error.info())
-            })?);
-        }
+        let events = events_of(text, max_events).collect::<Result<Vec<_>, _>>()?;
         let mut tokens = tokens(&events);
         tokens.sort_by_key(|token| (token.range.start, token.range.end));
         let (ends, anchors) = (ends(&events), anchors(&events));
@@ -275,6 +261,26 @@ impl<'t> ParsedDocument<'t> {
 }
 
 /// Returns the first byte of each line. Lines end with LF, CR or both.
+/// Returns the events of a file that has at most `max_events`, as they are read.
+pub(super) fn events_of(
+    text: &str,
+    max_events: usize,
+) -> impl Iterator<Item = Result<(Event<'_>, Span), ParseError>> {
+    let options = granit_parser::options! {
+        emit_anchor_events: true,
+        // Values files have hundreds of commented lines under one key.
+        max_buffered_comment_events: MAX_FILE_EVENTS,
+    };
+    Parser::new_from_str_with_options(text, options).enumerate().map(move |(number, event)| match event {
+        _ if number == max_events => Err(ParseError::TooLarge),
+        Ok(event) => Ok(event),
+        Err(error) => {
+            let at = error.marker().byte_offset().unwrap_or_default();
+            Err(ParseError::new(text.as_bytes(), at, &error.info()))
+        }
+    })
+}
+
 fn line_starts(bytes: &[u8]) -> Vec<usize> {
     let ends = bytes.iter().enumerate().filter(|(at, b)| match b {
         b'\n' => true,
