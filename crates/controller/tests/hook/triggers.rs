@@ -77,7 +77,7 @@ fn long_revisions_and_too_many_of_them_are_refused() {
     let one = facets.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
     assert_eq!(too_many(500 * one, 128, &revision), None);
     let why = too_many(700 * one, 128, &revision).unwrap();
-    assert!(why.contains("wait until earlier ones have ended"), "{why}");
+    assert!(why.contains("wait until earlier promotions have ended"), "{why}");
 }
 
 #[test]
