@@ -106,7 +106,7 @@ proptest! {
             prop_assert_eq!((&old.name, old.health, old.ready), (&new.name, new.health, new.ready));
             let kept = proofs(&after, new);
             // All evidence is kept, or the report says that it is not. The newest evidence is always kept.
-            prop_assert!(kept == old.verified || report.contains("verified at"), "{report}");
+            prop_assert!(kept == old.verified || report.contains("proven revisions"), "{report}");
             prop_assert!(old.verified.ends_with(&kept) && kept.is_empty() == old.verified.is_empty());
             let fails = matches!(old.health, Health::Failed | Health::Unknown);
             prop_assert!(
