@@ -8,11 +8,10 @@ use kube::Resource;
 use sluice_api::pipeline::{Pipeline, PipelineStatus};
 use sluice_api::promotion::{Callback, KeyApproval, Promotion, PromotionStatus};
 use sluice_core::Time;
-use sluice_core::promotion::GateKind;
 
 use crate::key::version_of;
 use crate::observe::reported::Reports;
-use crate::state::status_queue::{SerializedStatus, StoredVersion, serialize_status};
+use crate::state::status_queue::{SerializedStatus, StoredVersion, may_be_opened, serialize_status};
 use crate::state::unread_metadata::without_unread;
 
 /// The parts of an object that are kept in memory, without its hook fields.
@@ -149,14 +148,6 @@ impl<K: CachedParts> Cached<K> {
     }
 }
 
-/// Removes the gates that were not stored when a promotion was approved: it was not approved for them.
-fn remove_unstored_gates(status: &mut PromotionStatus, approved: &CachedPromotion) {
-    let stored = approved.0.status.as_ref().map_or(&[][..], |status| &status.gates);
-    // The approval of a revision counts whether or not the gate was stored that waits for it.
-    let is_approved = |name: &str| name == GateKind::Approval.name() || stored.iter().any(|s| s.name == name);
-    status.gates.retain(|gate| is_approved(&gate.name));
-}
-
 /// A status with fields that hook calls write.
 pub(crate) trait HasHookFields: Clone + PartialEq {
     /// These fields.
@@ -284,7 +275,8 @@ impl CachedParts for CachedPromotion {
         let is_approved =
             self.0.spec.approval != newer.0.spec.approval || known.key_approval != called.key_approval;
         if let Some(status) = status.as_mut().filter(|_| is_approved) {
-            remove_unstored_gates(status, newer);
+            let stored = newer.0.status.clone().unwrap_or_default();
+            status.gates.retain(|gate| may_be_opened(&gate.name, &stored));
         }
         self.0 = Arc::new(Promotion { status, ..newer.0.as_ref().clone() });
         is_edited

@@ -1,6 +1,7 @@
 //! Status writes: one at a time for each object, the newest status last. A status that is replaced while another
 //! one is being written is never sent. A failed write is repeated until it is stored or its object is gone.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -106,18 +107,20 @@ impl StatusWrite {
         let is_rejected = promotion.spec.rejection_now(&before).is_some() && before.phase != Phase::Rejected;
         let is_approved = promotion.spec.approval_now(&before).is_some()
             || approval_request::counts(promotion, before.key_approval.as_deref());
-        match after.retries == before.retries {
-            false => is_rejected && after.retries > before.retries,
-            // The approval of a revision counts whether or not the gate was stored that waits for it.
-            true => is_approved && added_gates(&before, &after).any(|gate| gate != GateKind::Approval.name()),
+        match after.retries.cmp(&before.retries) {
+            Ordering::Less => false,
+            Ordering::Equal => {
+                is_approved && !after.gates.iter().all(|gate| may_be_opened(&gate.name, &before))
+            }
+            Ordering::Greater => is_rejected,
         }
     }
 }
 
-/// The names of the gates that a status has and an earlier one has not.
-fn added_gates<'a>(before: &'a PromotionStatus, after: &'a PromotionStatus) -> impl Iterator<Item = &'a str> {
-    let is_new = |name: &&str| before.gates.iter().all(|gate| gate.name != **name);
-    after.gates.iter().map(|gate| gate.name.as_str()).filter(is_new)
+/// Whether an approval that was given when this status was stored may open a gate: its approver could see the gate, or the
+/// gate waits for an approval of the revision itself.
+pub fn may_be_opened(gate: &str, stored: &PromotionStatus) -> bool {
+    gate == GateKind::Approval.name() || stored.gates.iter().any(|known| known.name == gate)
 }
 
 /// An object as it is stored.
