@@ -19,8 +19,8 @@ pub struct Clusters {
 pub struct ObservedClusterRow {
     /// The cluster, as `namespace/name` of its GitopsCluster; empty for the hub.
     pub name: String,
-    /// `Up`, `Partial` if some objects cannot be read, `Connecting` or `Lost`.
-    pub state: String,
+    /// Whether it can be read.
+    pub state: ClusterReadability,
     /// Why it is not `Up`, and what to do; empty while it connects.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
@@ -28,17 +28,42 @@ pub struct ObservedClusterRow {
     pub objects: usize,
 }
 
+/// Whether a cluster can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ClusterReadability {
+    /// All that views show of it is read.
+    Up,
+    /// Some kinds or namespaces cannot be read.
+    Partial,
+    /// The first lists are still missing.
+    Connecting,
+    /// It cannot be read at all.
+    Lost,
+}
+
+impl ClusterReadability {
+    /// Returns the word that people read.
+    pub fn word(self) -> &'static str {
+        match self {
+            ClusterReadability::Up => "Up",
+            ClusterReadability::Partial => "Partial",
+            ClusterReadability::Connecting => "Connecting",
+            ClusterReadability::Lost => "Lost",
+        }
+    }
+}
+
 /// Returns the state of a cluster.
 pub fn cluster_state(key: &ClusterKey, cluster: &ObservedCluster) -> ObservedClusterRow {
     let (state, message) = match cluster.state() {
         ClusterState::Up => match unread(cluster) {
-            Some(why) => ("Partial", why),
-            None => ("Up", String::new()),
+            Some(why) => (ClusterReadability::Partial, why),
+            None => (ClusterReadability::Up, String::new()),
         },
-        ClusterState::Connecting => ("Connecting", String::new()),
-        ClusterState::Lost(why) => ("Lost", why.clone()),
+        ClusterState::Connecting => (ClusterReadability::Connecting, String::new()),
+        ClusterState::Lost(why) => (ClusterReadability::Lost, why.clone()),
     };
-    ObservedClusterRow { name: cluster_name(key), state: state.into(), message, objects: cluster.len() }
+    ObservedClusterRow { name: cluster_name(key), state, message, objects: cluster.len() }
 }
 
 /// Returns what of a connected cluster cannot be read, and what to do.

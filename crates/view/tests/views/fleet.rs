@@ -343,7 +343,7 @@ fn a_connected_cluster_says_what_of_it_cannot_be_read() {
         observe(&mut index, &eu, vec![]);
         events.into_iter().for_each(|event| drop(index.apply(&eu, event)));
         let row = index.fleet().read(&eu, |cluster| cluster_state(&eu, cluster)).unwrap();
-        format!("{}: {}", row.state, row.message)
+        format!("{}: {}", row.state.word(), row.message)
     };
     let unreadable = |kind, namespace: Option<&str>, why: &str| {
         ClusterEvent::Unreadable(kind, namespace.map(Into::into), why.into())

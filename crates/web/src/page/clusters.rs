@@ -2,7 +2,7 @@
 
 use maud::html;
 use sluice_core::access::Caller;
-use sluice_view::fleet::clusters::{ObservedClusterRow, cluster_state};
+use sluice_view::fleet::clusters::{ClusterReadability, ObservedClusterRow, cluster_state};
 
 use super::address::escaped;
 use super::frame::{Page, Section};
@@ -18,7 +18,7 @@ pub(super) async fn page<H: Hub>(api: &Api<H>, caller: &Caller) -> Result<Page, 
         visible.iter().filter_map(|key| api.fleet.read(key, |cluster| cluster_state(key, cluster))).collect();
     rows.sort_by_key(|row| (shape(row) == Shape::Ready, row.name.clone()));
     let count = |state| rows.iter().filter(|row| row.state == state).count();
-    let (lost, partial) = (count("Lost"), count("Partial"));
+    let (lost, partial) = (count(ClusterReadability::Lost), count(ClusterReadability::Partial));
     let content = html! {
         h1 { "Clusters" }
         @if rows.is_empty() {
@@ -40,7 +40,7 @@ pub(super) async fn page<H: Hub>(api: &Api<H>, caller: &Caller) -> Result<Page, 
                     @for row in &rows {
                         tr {
                             th scope="row" { a href={ "/charts?cluster=" (escaped(&row.name)) } { (row.name) } }
-                            td { (badge(shape(row), &row.state)) }
+                            td { (badge(shape(row), row.state.word())) }
                             td.number { (row.objects) }
                             td { (row.message) }
                         }
@@ -53,10 +53,10 @@ pub(super) async fn page<H: Hub>(api: &Api<H>, caller: &Caller) -> Result<Page, 
 }
 
 fn shape(row: &ObservedClusterRow) -> Shape {
-    match row.state.as_str() {
-        "Up" => Shape::Ready,
-        "Lost" => Shape::Failed,
-        "Partial" => Shape::Unknown,
-        _ => Shape::Progress,
+    match row.state {
+        ClusterReadability::Up => Shape::Ready,
+        ClusterReadability::Partial => Shape::Unknown,
+        ClusterReadability::Connecting => Shape::Progress,
+        ClusterReadability::Lost => Shape::Failed,
     }
 }
