@@ -13,8 +13,8 @@ use sluice_controller::state::status_queue::{
     Basis, StatusOwner, StoredObject, WriteOutcome, serialize_status,
 };
 use sluice_delivery::{FencingToken, LeaseTerm};
-use sluice_testkit::ControlPlane;
 
+use crate::hub;
 use crate::writer::Writer;
 
 fn status(phase: Phase, message: &str) -> PromotionStatus {
@@ -67,10 +67,7 @@ async fn promotion(client: &Client) -> Result<Api<Promotion>> {
 
 #[tokio::test]
 async fn a_late_status_is_written_after_an_edit_and_not_after_another_status() -> Result<()> {
-    let plane = ControlPlane::start().await?;
-    let cluster = plane.cluster("late").await?;
-    cluster.install_sluice_crds().await?;
-    let client = cluster.client().await?;
+    let (_cluster, client) = hub("late").await?;
     let api = promotion(&client).await?;
     let (mut one, mut two) = (Writer::new(client.clone()), Writer::new(client));
     let begun = status(Phase::Promoting, "begun");
@@ -117,10 +114,7 @@ async fn a_late_status_is_written_after_an_edit_and_not_after_another_status() -
 
 #[tokio::test]
 async fn a_late_status_does_not_land_on_an_object_that_was_created_again() -> Result<()> {
-    let plane = ControlPlane::start().await?;
-    let cluster = plane.cluster("again").await?;
-    cluster.install_sluice_crds().await?;
-    let client = cluster.client().await?;
+    let (_cluster, client) = hub("again").await?;
     let api = promotion(&client).await?;
     let old = api.get("podinfo-1").await?;
     api.delete("podinfo-1", &DeleteParams::default()).await?;
@@ -147,10 +141,7 @@ async fn a_late_status_does_not_land_on_an_object_that_was_created_again() -> Re
 
 #[tokio::test]
 async fn the_next_try_is_not_stored_over_a_rejection_of_the_stored_one() -> Result<()> {
-    let plane = ControlPlane::start().await?;
-    let cluster = plane.cluster("overruled").await?;
-    cluster.install_sluice_crds().await?;
-    let client = cluster.client().await?;
+    let (_cluster, client) = hub("overruled").await?;
     let api = promotion(&client).await?;
     let before = api.get("podinfo-1").await?;
     let rejected = json!({"spec": {"rejection": {"by": "admin", "revision": "1.1.0", "reason": "bad"}}});
@@ -176,10 +167,7 @@ async fn the_next_try_is_not_stored_over_a_rejection_of_the_stored_one() -> Resu
 
 #[tokio::test]
 async fn a_gate_is_not_stored_under_an_approval_that_was_given_without_it() -> Result<()> {
-    let plane = ControlPlane::start().await?;
-    let cluster = plane.cluster("gate").await?;
-    cluster.install_sluice_crds().await?;
-    let client = cluster.client().await?;
+    let (_cluster, client) = hub("gate").await?;
     let api = promotion(&client).await?;
     let before = api.get("podinfo-1").await?;
     let approved = json!({"spec": {"approval": {"by": "admin", "revision": "1.1.0"}}});

@@ -11,3 +11,15 @@ mod status_size;
 mod steps;
 mod untyped_status;
 mod writer;
+
+use anyhow::Result;
+use kube::Client;
+use sluice_testkit::{Cluster, ControlPlane};
+
+/// Starts a hub with Sluice's definitions, which runs for as long as the cluster is kept.
+async fn hub(name: &str) -> Result<(Cluster, Client)> {
+    let cluster = ControlPlane::start().await?.cluster(name).await?;
+    cluster.install_sluice_crds().await?;
+    let client = cluster.client().await?;
+    Ok((cluster, client))
+}

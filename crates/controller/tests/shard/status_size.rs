@@ -22,8 +22,8 @@ use sluice_core::observed::{Health, MadeWorkload, Member, ObservedTarget, Observ
 use sluice_core::revision::Facet;
 use sluice_core::tracks::DefaultFacet;
 use sluice_delivery::FencingToken;
-use sluice_testkit::ControlPlane;
 
+use crate::hub;
 use crate::writer::Writer;
 
 const MEMBERS: usize = 9;
@@ -123,10 +123,7 @@ async fn write(client: &Client, status: &PipelineStatus) -> Result<WriteOutcome>
 
 #[tokio::test]
 async fn the_status_of_the_largest_fleet_is_written_with_all_verified_revisions() -> Result<()> {
-    let plane = ControlPlane::start().await?;
-    let cluster = plane.cluster("largest").await?;
-    cluster.install_sluice_crds().await?;
-    let client = cluster.client().await?;
+    let (_cluster, client) = hub("largest").await?;
     let api: Api<Pipeline> = Api::namespaced(client.clone(), "default");
     let object = api.create(&PostParams::default(), &fleet()?).await?;
     let evidence = verified(&object)?;
@@ -160,9 +157,7 @@ async fn the_status_of_the_largest_fleet_is_written_with_all_verified_revisions(
 /// Names as long as Kubernetes allows: the spec alone takes two thirds of what an object may have.
 #[tokio::test]
 async fn the_status_of_a_fleet_with_the_longest_names_is_written() -> Result<()> {
-    let cluster = ControlPlane::start().await?.cluster("longest").await?;
-    cluster.install_sluice_crds().await?;
-    let client = cluster.client().await?;
+    let (_cluster, client) = hub("longest").await?;
     let api: Api<Pipeline> = Api::namespaced(client.clone(), "default");
     let long = |n: usize, length: usize| format!("{n:n>length$}");
     let mut wanted = fleet()?;
