@@ -9,8 +9,8 @@ use crate::fair_queue::{FairQueue, Slot};
 /// How much small work runs at a time: each takes a part of a second, and up to 15 MiB for usual manifests. The
 /// worst file, of 128,000 empty comments, takes 40 MiB.
 const SMALL: usize = 3;
-/// How much large work runs at a time: each takes some seconds, and up to 60 MiB for a file with markers. The worst
-/// work is an `update` list over files with 470,000 values: it takes 190 MiB.
+/// How much large work runs at a time: each takes some seconds, and up to 65 MiB for a file with markers. The worst
+/// work is an `update` list over files with 480,000 values: it takes 155 MiB.
 const LARGE: usize = 1;
 /// The most bytes of the files of small work.
 const SMALL_BYTES: usize = 256 << 10;

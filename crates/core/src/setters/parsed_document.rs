@@ -260,7 +260,6 @@ impl<'t> ParsedDocument<'t> {
     }
 }
 
-/// Returns the first byte of each line. Lines end with LF, CR or both.
 /// Returns the events of a file that has at most `max_events`, as they are read.
 pub(super) fn events_of(
     text: &str,
@@ -281,6 +280,7 @@ pub(super) fn events_of(
     })
 }
 
+/// Returns the first byte of each line. Lines end with LF, CR or both.
 fn line_starts(bytes: &[u8]) -> Vec<usize> {
     let ends = bytes.iter().enumerate().filter(|(at, b)| match b {
         b'\n' => true,
