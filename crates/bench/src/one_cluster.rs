@@ -16,7 +16,7 @@ pub const PIPELINES_NAMESPACE: &str = "pipelines";
 /// The number of concurrent writes while the objects are created.
 const CONCURRENT: usize = 64;
 
-/// The size and the kinds of objects of a fleet.
+/// How many pipelines there are, and what they are like.
 pub struct PipelinesSize<'a> {
     /// The number of pipelines, with three targets each.
     pub pipelines: usize,

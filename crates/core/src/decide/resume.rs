@@ -18,7 +18,7 @@ pub(super) fn resume(lane: Lane<'_>, earlier: &Promotion, decision: &mut Decisio
     let later = |p: &&Promotion| lane.environment.is_of(p) && p.order() > earlier.order();
     let was_replaced =
         || lane.facts.promotions.iter().filter(later).any(|p| was_delivered(p) || p.delivered.is_some());
-    // Nor does an approval from before the rejection of another record of the revision.
+    // An approval from before the rejection of another record of the revision does not count.
     let was_rejected = || rejected_otherwise(lane, earlier).is_some();
     if let (Phase::Failed, None, Some(time)) = (earlier.phase, &earlier.retry, earlier.resumes_at) {
         if time <= lane.facts.now {
