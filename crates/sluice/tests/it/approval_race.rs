@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use serde_json::json;
+use sluice_api::Promotion;
 use sluice_api::promotion::Phase;
 use sluice_testkit::{ForgeRepo, eventually, shared_gitea};
 
@@ -85,11 +86,27 @@ impl RaceFixture {
         releases::runs(self.place.leaf("dev"), &self.place.namespace, "app", version, true).await
     }
 
-    /// Returns the phase of the newest promotion of a revision into prod.
-    async fn phase(&self, revision: &str) -> Result<Option<Phase>> {
+    /// Returns the newest promotion of a revision into prod.
+    async fn newest(&self, revision: &str) -> Result<Option<Promotion>> {
         let mut all = self.place.promotions().list(&Default::default()).await?.items;
         all.retain(|p| p.spec.revision == revision);
-        Ok(all.iter().max_by_key(|p| p.spec.sequence).map(|p| p.phase()))
+        Ok(all.into_iter().max_by_key(|p| p.spec.sequence))
+    }
+
+    async fn phase(&self, revision: &str) -> Result<Option<Phase>> {
+        Ok(self.newest(revision).await?.map(|p| p.phase()))
+    }
+
+    /// Waits until a promotion has a closed gate. Before, it is Pending too, but is not approved by a call.
+    async fn until_it_waits(&self, revision: &str) -> Result<()> {
+        let found = eventually(SOON, || async {
+            let promotion = self.newest(revision).await?.context("there is no promotion yet")?;
+            let gates = promotion.status.as_ref().map_or(&[][..], |status| &status.gates);
+            ensure!(promotion.phase() == Phase::Pending, "{revision} is {:?}", promotion.phase());
+            ensure!(gates.iter().any(|gate| !gate.open), "{revision} has no closed gate: {gates:?}");
+            Ok(())
+        });
+        found.await.with_context(|| self.controller.tail())
     }
 
     async fn until_phase(&self, revision: &str, phases: &[Phase]) -> Result<Phase> {
@@ -153,14 +170,19 @@ fn replayed_approvals_deliver_nothing_that_nobody_approved() -> Result<()> {
             // Somebody approves a revision, and then or at the same moment a newer one comes that nobody approves.
             let (wanted, unwanted) = (format!("1.{round}.0"), format!("1.{round}.1"));
             fixture.dev_runs(&wanted).await?;
-            fixture.until_phase(&wanted, &[Phase::Pending]).await?;
+            fixture.until_it_waits(&wanted).await?;
             *waiting.lock().unwrap() = unwanted.clone();
             let approval = fixture.sign(&wanted);
             fixture.seen.lock().unwrap().push(approval.clone());
             let url =
                 format!("http://{}/approval/{}/app/prod/{wanted}", fixture.address, fixture.place.namespace);
             let call = http.post(url).header("x-signature", approval.signature).body(approval.body);
-            let approve = async { anyhow::Ok(call.send().await?.error_for_status()?) };
+            let approve = async {
+                let answer = call.send().await?;
+                let (status, text) = (answer.status(), answer.text().await?);
+                ensure!(status.is_success(), "{wanted} was not approved, {status}: {text}");
+                Ok(())
+            };
             if round % 2 == 0 {
                 approve.await?;
                 fixture.until_phase(&wanted, &[Phase::Delivered]).await?;
@@ -172,7 +194,7 @@ fn replayed_approvals_deliver_nothing_that_nobody_approved() -> Result<()> {
             }
             approved.push(wanted.clone());
             let ended = fixture.until_phase(&wanted, &[Phase::Delivered, Phase::Superseded]).await?;
-            fixture.until_phase(&unwanted, &[Phase::Pending]).await?;
+            fixture.until_it_waits(&unwanted).await?;
             let before = calls.load(Ordering::Relaxed);
             eventually(SOON, || async {
                 let made = calls.load(Ordering::Relaxed) - before;
@@ -191,7 +213,7 @@ fn replayed_approvals_deliver_nothing_that_nobody_approved() -> Result<()> {
         let delivered = fixture.delivered()?;
         *waiting.lock().unwrap() = first.clone();
         fixture.dev_runs(&first).await?;
-        fixture.until_phase(&first, &[Phase::Pending]).await?;
+        fixture.until_it_waits(&first).await?;
         let before = calls.load(Ordering::Relaxed);
         eventually(SOON, || async {
             ensure!(calls.load(Ordering::Relaxed) - before >= CALLS, "too few calls");
