@@ -4,7 +4,7 @@
 //! parse, so only objects of a trusted server may be read.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{GetParams, ListParams};
+use kube::api::GetParams;
 use kube::core::object::HasSpec;
 use kube::core::{Request, Status};
 use kube::{Client, Resource};
@@ -44,19 +44,6 @@ where
         Err(kube::Error::Api(status)) if is_missing_object(&status) => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-/// Reads the objects of a namespace, or of all namespaces, from an API server.
-///
-/// # Errors
-/// When the API server does not answer with a list.
-pub async fn list<K>(client: &Client, namespace: Option<&str>, params: &ListParams) -> kube::Result<List<K>>
-where
-    K: Resource<DynamicType = ()> + DeserializeOwned + HasSpec<Spec: DeserializeOwned>,
-{
-    let request = Request::new(K::url_path(&(), namespace)).list(params);
-    let text = client.request_text(request.map_err(kube::Error::BuildRequest)?).await?;
-    read_list(&text).map_err(kube::Error::SerdeError)
 }
 
 /// Returns true if a status says that one object does not exist. An API server that does not serve the object's kind also

@@ -26,6 +26,7 @@ mod load;
 mod objects;
 mod output;
 mod own_hub;
+mod pages;
 mod place;
 mod promotion_change;
 mod proxy;

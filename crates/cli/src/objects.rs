@@ -12,6 +12,7 @@ use sluice_api::lenient::{self, List, Unreadable};
 
 use crate::connection::Connection;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::pages;
 use crate::terminal::{Io, Symbol};
 
 /// What to do about an object that cannot be read.
@@ -42,9 +43,10 @@ pub(crate) async fn list<K>(
     params: &ListParams,
 ) -> Outcome<List<K>>
 where
-    K: Resource<DynamicType = ()> + DeserializeOwned + HasSpec<Spec: DeserializeOwned>,
+    K: Resource<DynamicType = ()> + DeserializeOwned + Send + 'static,
+    K: HasSpec<Spec: DeserializeOwned + Send>,
 {
-    lenient::list(&connection.client, namespace, params).await.map_err(|e| connection.explain(e))
+    pages::list(&connection.client, namespace, params).await.map_err(|e| connection.explain(e))
 }
 
 /// Reads the objects of another kind, of a namespace or of all namespaces. Each object is read separately: a person can

@@ -12,7 +12,7 @@ mod rights;
 
 use clap::Args;
 use kube::api::ListParams;
-use sluice_api::lenient::{self, List};
+use sluice_api::lenient::List;
 use sluice_api::pipeline::{Observe, Pipeline};
 use sluice_view::check::pipelines::Pipelines;
 use sluice_view::check::{CheckFacts, CheckReport, Finding, Reading, Severity, Topic, check};
@@ -23,6 +23,7 @@ use crate::connection::{API_CALL_TIMEOUT, Connection};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::objects::describe;
 use crate::output::{DataFormat, view};
+use crate::pages;
 use crate::table::{Tone, marked};
 use crate::terminal::{Io, Symbol};
 
@@ -124,7 +125,7 @@ async fn report(args: &Check, version: &str, connection: &Connection) -> Outcome
 
 /// Reads the pipelines.
 async fn pipelines(connection: &Connection, namespace: Option<&str>) -> Outcome<Reading<List<Pipeline>>> {
-    let answer = lenient::list(&connection.client, namespace, &ListParams::default()).await;
+    let answer = pages::list(&connection.client, namespace, &ListParams::default()).await;
     fact(connection, answer, || match namespace {
         Some(namespace) => format!("list on pipelines.pipelines.weave.works in namespace {namespace}"),
         None => "list on pipelines.pipelines.weave.works in all namespaces (name one with -n)".into(),

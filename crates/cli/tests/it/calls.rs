@@ -1,7 +1,8 @@
 //! How many calls of the API server a question costs.
 
 use anyhow::{Result, ensure};
-use serde_json::json;
+use futures::{StreamExt, TryStreamExt};
+use serde_json::{Value, json};
 use sluice_cli::Exit;
 use sluice_testkit::fault_injection::ApiServerProxy;
 
@@ -41,5 +42,26 @@ async fn a_question_costs_one_call_for_each_kind() -> Result<()> {
             ensure!(calls.iter().eq(expected), "{question:?} with {many} pipelines: {calls:?}");
         }
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_long_list_is_read_in_pages_and_in_full() -> Result<()> {
+    let place = place("pages").await?;
+    let proxy = ApiServerProxy::in_front_of(&servers().await?.hub, &[])?;
+    const ALL: usize = 501;
+    let names: Vec<String> = (0..ALL).map(|n| format!("p-{n:03}")).collect();
+    let created = names.iter().map(async |name| place.pipeline(name, running("6.1.8", "6.1.6")).await);
+    futures::stream::iter(created).buffer_unordered(16).try_collect::<Vec<_>>().await?;
+    let question = ["charts", "-n", "pages", "-e", "dev", "-o", "json"];
+    let ran = sluice_as(&proxy.kubeconfig_path(), &question).await;
+    ensure!(ran.exit == Exit::Ok, "{}", ran.err);
+    let answer: Value = serde_json::from_str(&ran.out)?;
+    let shown = answer["view"].as_array().into_iter().flatten();
+    let shown: Vec<&str> = shown.filter_map(|row| row["pipeline"].as_str()).collect();
+    let expected: Vec<String> = names.iter().map(|name| format!("pages/{name}")).collect();
+    assert_eq!(shown, expected);
+    let list = "GET /apis/pipelines.weave.works/v1alpha1/namespaces/pages/pipelines";
+    assert_eq!(proxy.take_calls(), [list, list]);
     Ok(())
 }
