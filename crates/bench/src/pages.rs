@@ -57,7 +57,8 @@ fn add(table: &mut ResultTable, what: &str, answers: &[ReadAnswer], budget: Opti
     let waits: Vec<Duration> = answers.iter().map(|answer| answer.took).collect();
     let at = |percent| percentile(&waits, percent);
     let largest = answers.iter().map(|answer| answer.size).max().unwrap_or_default();
-    let text = format!("p50 {}, p99 {}", time(at(50)), time(at(99)));
+    let first = waits.first().copied().unwrap_or_default();
+    let text = format!("p50 {}, p99 {}, the first {}", time(at(50)), time(at(99)), time(first));
     let size = format!("{:.1} kB", largest as f64 / 1e3);
     match budget {
         Some(budget) => {

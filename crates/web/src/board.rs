@@ -17,8 +17,10 @@ use tokio::time::{Instant, sleep_until};
 use crate::hub::Hub;
 use crate::page::pipeline_row::row;
 
-/// How often everything is looked at for changes, at most.
+/// How often a stream looks for changes, at most.
 pub(crate) const PACE: Duration = Duration::from_millis(100);
+/// Requests have a board computed in one part of this many of the time, at most.
+const MAX_SHARE: u32 = 5;
 
 /// One pipeline as the list shows it.
 #[derive(Debug)]
@@ -116,8 +118,10 @@ impl Default for Boards {
 #[derive(Debug, Default)]
 struct Kept {
     board: Arc<Board>,
-    /// When it was computed.
+    /// When it was computed; `None` before the first one.
     at: Option<Instant>,
+    /// How long that took.
+    took: Duration,
 }
 
 impl Boards {
@@ -132,16 +136,32 @@ impl Boards {
         (u64::from_str_radix(process, 16) == Ok(self.process)).then(|| version.parse().ok())?
     }
 
-    /// Returns the current board. One request computes it, and the others wait for that.
+    /// Returns the current board for a request. One request computes it, and the others wait for that.
     pub(crate) async fn current<H: Hub>(&self, hub: &H) -> Arc<Board> {
-        let mut kept = self.kept.clone().lock_owned().await;
-        if let Some(at) = kept.at {
+        self.after_pause(hub, Duration::ZERO).await
+    }
+
+    /// Returns the current board for a stream, which can wait for it: there are many streams.
+    pub(crate) async fn for_stream<H: Hub>(&self, hub: &H) -> Arc<Board> {
+        self.after_pause(hub, PACE).await
+    }
+
+    /// Returns the current board. It is not older than the call: an older one would hide a change until the next one.
+    async fn after_pause<H: Hub>(&self, hub: &H, pause: Duration) -> Arc<Board> {
+        let mut kept = loop {
+            let kept = self.kept.clone().lock_owned().await;
+            let Some(at) = kept.at else { break kept };
             if kept.board.version == hub.version() {
                 return kept.board.clone();
             }
-            // An older board would hide a change until the next one.
-            sleep_until(at + PACE).await;
-        }
+            let next = at + pause.max(kept.took * (MAX_SHARE - 1)).min(PACE);
+            if next <= Instant::now() {
+                break kept;
+            }
+            drop(kept);
+            sleep_until(next).await;
+        };
+        let begun = Instant::now();
         let version = hub.version();
         let Some(snapshot) = hub.snapshot().await else { return kept.board.clone() };
         let before = kept.board.clone();
@@ -149,7 +169,7 @@ impl Boards {
         // kept also if the caller does not wait for it.
         let computed = tokio::task::spawn_blocking(move || {
             kept.board = Arc::new(next(&kept.board, &snapshot, version));
-            kept.at = Some(Instant::now());
+            (kept.at, kept.took) = (Some(Instant::now()), begun.elapsed());
             kept.board.clone()
         });
         computed.await.unwrap_or(before)

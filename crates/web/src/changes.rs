@@ -145,7 +145,7 @@ impl<H: Hub> Stream<H> {
     /// Notes what has changed.
     async fn look(&mut self) -> Result<(), Problem> {
         self.version = self.api.hub.version();
-        let board = self.api.boards.current(&self.api.hub).await;
+        let board = self.api.boards.for_stream(&self.api.hub).await;
         let visible = match self.visible(&board).await {
             Ok(visible) => visible,
             Err(problem) => {

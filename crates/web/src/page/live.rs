@@ -135,7 +135,7 @@ impl<H: Hub> LivePage<H> {
     /// Looks at the page, and notes what has changed.
     async fn look(&mut self) {
         self.version = self.api.hub.version();
-        let changed = self.api.boards.current(&self.api.hub).await.changed;
+        let changed = self.api.boards.for_stream(&self.api.hub).await.changed;
         // The hub's version is higher after every event of any cluster.
         let is_known = self.shown.is_some() && self.view.is_of_hub() && changed == self.changed;
         if is_known && self.looked.elapsed() < RIGHTS_PACE {
