@@ -7,7 +7,7 @@ use kube::CustomResourceExt;
 
 use crate::pipeline::Pipeline;
 use crate::promotion::Promotion;
-use crate::promotion_rules;
+use crate::promotion::spec_rules;
 
 /// Returns the custom resource definitions that a hub cluster needs, in the order to apply them.
 pub fn all_crds() -> Vec<CustomResourceDefinition> {
@@ -20,7 +20,7 @@ pub fn all_crds() -> Vec<CustomResourceDefinition> {
             if let Some(schema) = version.schema.as_mut().and_then(|s| s.open_api_v3_schema.as_mut()) {
                 bound_numbers(schema);
                 if crd.spec.names.kind == "Promotion" {
-                    promotion_rules::add(schema);
+                    spec_rules::add(schema);
                 }
             }
         }

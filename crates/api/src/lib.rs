@@ -4,6 +4,7 @@
 #![allow(clippy::duplicated_attributes, reason = "kube's derive takes one printcolumn for each column")]
 
 mod crds;
+mod default_field;
 pub mod flux;
 pub mod gitops_cluster;
 pub mod hook_key;
@@ -11,10 +12,6 @@ pub mod lenient;
 mod names;
 pub mod pipeline;
 pub mod promotion;
-pub mod promotion_admission;
-pub mod promotion_rules;
-mod recorded_request_state;
-mod schema;
 pub mod secret_use;
 pub mod snapshot;
 pub mod workload;

@@ -3,10 +3,10 @@
 //! call, and leave more processor time to Sluice.
 
 use crate::controller::ControllerProcess;
-use crate::objects::{NAMESPACES, SLUICE, VERSION};
-use crate::one_cluster::{
+use crate::many_pipelines::{
     PIPELINES_NAMESPACE, PipelinesOnOneCluster, PipelinesSize, run_concurrently, set_healthy, write,
 };
+use crate::objects::{NAMESPACES, SLUICE, VERSION};
 use crate::options::BenchOptions;
 use crate::process_stats::processor_time;
 use crate::table::{BudgetVerdict, ResultTable, percentile, progress, time};

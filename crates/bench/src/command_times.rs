@@ -1,8 +1,8 @@
 //! The size of the binary, and the duration of commands.
 
 use crate::controller::run;
+use crate::many_pipelines::PipelinesOnOneCluster;
 use crate::measurement::Measurement;
-use crate::one_cluster::PipelinesOnOneCluster;
 use crate::options::BenchOptions;
 use crate::process_stats::megabytes;
 use crate::table::{BudgetVerdict, ResultTable, percentile, time};

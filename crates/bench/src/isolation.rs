@@ -2,8 +2,8 @@
 //! connections, one works. The time until a change on the working cluster is in the pipeline's status.
 
 use crate::controller::ControllerProcess;
+use crate::many_pipelines::{set_healthy, write};
 use crate::objects::{self, HELM, NAMESPACES, SLUICE, VERSION};
-use crate::one_cluster::{set_healthy, write};
 use crate::options::BenchOptions;
 use crate::table::{BudgetVerdict, ResultTable, percentile, time};
 use crate::watch::Watch;

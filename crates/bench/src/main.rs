@@ -3,7 +3,6 @@
 //! possible: writes from the API server, memory and processor time from the kernel.
 
 mod burst;
-mod clusters;
 mod command_times;
 mod controller;
 mod delivery;
@@ -11,9 +10,10 @@ mod handover;
 mod hooks;
 mod isolation;
 mod live_pages;
+mod many_clusters;
+mod many_pipelines;
 mod measurement;
 mod objects;
-mod one_cluster;
 mod options;
 mod page_server;
 mod pages;
@@ -24,15 +24,15 @@ mod reaction;
 mod repository;
 mod request;
 mod rest;
-mod start;
+mod start_and_memory;
 mod table;
 mod viewers;
 mod watch;
 mod writes;
 
 use anyhow::{Context, Result};
+use many_pipelines::{PipelinesOnOneCluster, PipelinesSize};
 use measurement::Measurement;
-use one_cluster::{PipelinesOnOneCluster, PipelinesSize};
 use options::BenchOptions;
 use page_server::PageServer;
 use serde_json::json;
@@ -85,7 +85,7 @@ async fn measure(options: &BenchOptions, table: &mut ResultTable) -> Result<()> 
         burst::measure(options, &ControlPlane::start().await?, table).await?;
     }
     if options.wants(Measurement::Clusters) {
-        clusters::measure(options, &ControlPlane::start().await?, table).await?;
+        many_clusters::measure(options, &ControlPlane::start().await?, table).await?;
     }
     if options.wants(Measurement::Questions) {
         questions::measure(options, &ControlPlane::start().await?, table).await?;
@@ -108,9 +108,9 @@ async fn on_a_fleet(options: &BenchOptions, plane: &ControlPlane, table: &mut Re
     let (pipelines, deployments) = (options.pipelines, options.deployments);
     let size = PipelinesSize { pipelines, deployments, promotion: &promotion };
     let fleet = PipelinesOnOneCluster::build(plane, size).await?;
-    start::measure(options, &fleet, table).await?;
+    start_and_memory::measure(options, &fleet, table).await?;
     if options.wants_any(&[Measurement::Restart, Measurement::Rest, Measurement::Reaction]) {
-        let controller = start::restart(options, &fleet, table).await?;
+        let controller = start_and_memory::restart(options, &fleet, table).await?;
         if options.wants(Measurement::Rest) {
             rest::measure(options, &fleet, &controller, table).await?;
         }

@@ -1,7 +1,7 @@
 //! A controller that serves the pages of a fleet, and people who look at them.
 
 use crate::controller::ControllerProcess;
-use crate::one_cluster::PipelinesOnOneCluster;
+use crate::many_pipelines::PipelinesOnOneCluster;
 use crate::options::BenchOptions;
 use crate::viewers::viewers;
 use anyhow::Result;

@@ -1,6 +1,6 @@
 //! The pages for people: how long the server takes, and how much it sends.
 
-use crate::one_cluster::{PIPELINES_NAMESPACE, PipelinesOnOneCluster};
+use crate::many_pipelines::{PIPELINES_NAMESPACE, PipelinesOnOneCluster};
 use crate::page_server::{LIST, PageServer, listed};
 use crate::table::{BudgetVerdict, ResultTable, percentile, time};
 use crate::viewers::{ReadAnswer, read};

@@ -2,10 +2,10 @@
 //! is no kubectl in the measurement: a bare client makes its requests and reads the answers, and prints nothing. So the
 //! figures for kubectl lack the start of a process, the discovery of kinds, and the printing of the table.
 
-use crate::clusters::{CLUSTERS_NAMESPACE, leaf, register};
 use crate::controller::{ControllerProcess, run};
+use crate::many_clusters::{CLUSTERS_NAMESPACE, leaf, register};
+use crate::many_pipelines::{PIPELINES_NAMESPACE, PipelinesOnOneCluster, run_concurrently, write};
 use crate::objects::{self, ENVIRONMENTS, NAMESPACES, SLUICE};
-use crate::one_cluster::{PIPELINES_NAMESPACE, PipelinesOnOneCluster, run_concurrently, write};
 use crate::options::BenchOptions;
 use crate::table::{BudgetVerdict, ResultTable, percentile, progress, time};
 use anyhow::{Context, Result, bail, ensure};

@@ -1,7 +1,7 @@
 //! The costs of the controller while nothing happens.
 
 use crate::controller::ControllerProcess;
-use crate::one_cluster::PipelinesOnOneCluster;
+use crate::many_pipelines::PipelinesOnOneCluster;
 use crate::options::BenchOptions;
 use crate::process_stats::{megabytes, processor_time, resident_memory};
 use crate::table::{BudgetVerdict, ResultTable, progress};

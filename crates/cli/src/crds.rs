@@ -5,7 +5,7 @@ use std::io;
 use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
-use sluice_api::promotion_admission;
+use sluice_api::promotion::user_policy;
 
 use crate::exit::Outcome;
 use crate::output;
@@ -33,8 +33,8 @@ pub(crate) fn run(args: &Crds, io: &mut Io<'_>) -> Outcome {
         document(crd, io)?;
     }
     if !args.no_policy {
-        document(promotion_admission::policy(), io)?;
-        document(promotion_admission::binding(), io)?;
+        document(user_policy::policy(), io)?;
+        document(user_policy::binding(), io)?;
     }
     Ok(())
 }
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(crds, sluice_api::all_crds());
         let policy: ValidatingAdmissionPolicy = serde_saphyr::from_str(&documents[2]).unwrap();
         let binding: ValidatingAdmissionPolicyBinding = serde_saphyr::from_str(&documents[3]).unwrap();
-        assert_eq!((policy, binding), (promotion_admission::policy(), promotion_admission::binding()));
+        assert_eq!((policy, binding), (user_policy::policy(), user_policy::binding()));
         assert_eq!(printed(true), documents[..2]);
     }
 }

@@ -4,12 +4,13 @@
 pub mod access;
 pub mod act;
 pub mod hook;
-pub mod key;
 pub mod metrics;
 pub mod observe;
 pub mod options;
+pub mod pipeline_key;
 mod predecessor;
 pub mod record;
+mod resource_version;
 mod run;
 pub mod runtime;
 pub mod secret;

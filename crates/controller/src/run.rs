@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use crate::hook::{self, HookOptions, HookServer};
 use crate::metrics::Metrics;
 use crate::options::{ControllerOptions, Replica};
-use crate::runtime::{Runtime, promotion_admission};
+use crate::runtime::{Runtime, policy_watch};
 use crate::serve;
 use crate::shard::{LeaseCommand, LeaseManager};
 use crate::snapshots::Shown;
@@ -88,7 +88,7 @@ pub async fn run(
     tasks.spawn(promotions(hub.clone(), namespace, tx.clone()));
     tasks.spawn(clusters(hub.clone(), tx.clone()));
     if !matches!(replica, Replica::Observer) {
-        tasks.spawn(promotion_admission::watch(hub.clone(), tx.clone()));
+        tasks.spawn(policy_watch::watch(hub.clone(), tx.clone()));
     }
     tasks.spawn(runtime.run());
     let lease_commands = match replica {

@@ -239,8 +239,8 @@ async fn the_crds_of_deploy_are_those_of_the_code() -> Result<()> {
     let written = parse_yaml(&std::fs::read_to_string(folder("deploy/crds.yaml"))?)?;
     let mut code: Vec<Value> =
         sluice_api::all_crds().iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
-    code.push(json!(sluice_api::promotion_admission::policy()));
-    code.push(json!(sluice_api::promotion_admission::binding()));
+    code.push(json!(sluice_api::promotion::user_policy::policy()));
+    code.push(json!(sluice_api::promotion::user_policy::binding()));
     if written.len() != code.len() || written.iter().zip(&code).any(|(a, b)| a["spec"] != b["spec"]) {
         bail!("deploy/crds.yaml differs from the code: run make crds");
     }

@@ -229,8 +229,8 @@ impl Cluster {
         let client = self.client().await?;
         crds::install(&client, sluice_api::all_crds()).await?;
         let policy = [
-            json!(sluice_api::promotion_admission::policy()),
-            json!(sluice_api::promotion_admission::binding()),
+            json!(sluice_api::promotion::user_policy::policy()),
+            json!(sluice_api::promotion::user_policy::binding()),
         ];
         apply(&client, FIELD_MANAGER, policy.into()).await.map(drop)
     }

@@ -10,7 +10,7 @@ use sluice_api::Promotion;
 use sluice_api::snapshot::{Snapshot, StoredPipeline};
 use sluice_core::observed::Health;
 use sluice_view::explain::Situation;
-use sluice_view::status::{PipelineScreen, status};
+use sluice_view::pipeline_screen::{PipelineScreen, status};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until};
 

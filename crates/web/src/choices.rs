@@ -12,7 +12,7 @@ use crate::hub::Hub;
 use crate::problem::Problem;
 use crate::rights::Namespaces;
 use crate::state::Api;
-use crate::visible::Visible;
+use crate::visible_fleet::Visible;
 
 /// The kinds of applications.
 pub(crate) const APP_KINDS: [Kind; 2] = [Kind::HelmRelease, Kind::Kustomization];

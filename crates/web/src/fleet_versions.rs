@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::problem::Problem;
 use crate::query::VersionsQuery;
-use crate::visible::Visible;
+use crate::visible_fleet::Visible;
 
 /// Why nothing is shown of a cluster that the controller has just connected to.
 const NOT_READ_YET: &str = "Sluice has not read it yet: wait a moment";

@@ -6,9 +6,9 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-use crate::changes::{ChangesQuery, GonePipeline, Listed};
+use crate::change_stream::{ChangesQuery, GonePipeline, Listed};
 use crate::person_action::PersonAction;
-use crate::pipelines::{
+use crate::pipeline_routes::{
     ActionRequest, Explanations, History, PipelineAnswer, PipelineList, PromotionAnswer, Tree,
 };
 use crate::problem::Problem;

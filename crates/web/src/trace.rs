@@ -12,7 +12,7 @@ use sluice_view::fleet::trace::{Trace, TraceStep, not_observed, trace, visible};
 use crate::fleet_versions::readable;
 use crate::hub::Hub;
 use crate::problem::Problem;
-use crate::visible::{allows_cluster, allows_object};
+use crate::visible_fleet::{allows_cluster, allows_object};
 
 /// Returns the trace of an object.
 pub(crate) async fn traced<H: Hub>(

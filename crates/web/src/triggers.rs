@@ -16,7 +16,7 @@ use crate::fleet_versions::readable;
 use crate::hub::Hub;
 use crate::problem::Problem;
 use crate::state::Api;
-use crate::visible::{kind_right, visible_among, visible_objects};
+use crate::visible_fleet::{kind_right, visible_among, visible_objects};
 
 /// The most triggers of one answer. A pipeline may begin with 2,000 targets.
 const MAX_TRIGGERS: usize = 1000;

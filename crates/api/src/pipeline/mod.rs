@@ -8,13 +8,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluice_core::value_check::visible;
 
-use crate::schema::is_default;
+use crate::default_field::is_default;
 
+mod cross_field_rules;
+mod promotion_policy;
 mod references;
-mod rules;
 mod status;
 mod strategy;
 
+pub use promotion_policy::*;
 pub use references::*;
 pub use status::*;
 pub use strategy::*;
@@ -55,9 +57,9 @@ const MAX_TARGET_NAME_BYTES: usize = 253 + 1 + 63;
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = rules::push_needs_an_application(),
-    validation = rules::push_tracks_no_images(),
-    validation = rules::push_needs_a_report_key()
+    validation = cross_field_rules::push_needs_an_application(),
+    validation = cross_field_rules::push_tracks_no_images(),
+    validation = cross_field_rules::push_needs_a_report_key()
 )]
 pub struct PipelineSpec {
     /// Suspends the pipeline: it is still observed and shown, but nothing is started, pushed or opened.
@@ -78,8 +80,8 @@ pub struct PipelineSpec {
     /// The environments, in the order in which a revision goes through them.
     #[schemars(length(min = 1, max = 16))]
     #[x_kube(
-        validation = rules::environments_have_unique_names(),
-        validation = rules::after_names_earlier_environments()
+        validation = cross_field_rules::environments_have_unique_names(),
+        validation = cross_field_rules::after_names_earlier_environments()
     )]
     pub environments: Vec<Environment>,
     /// How to promote into each environment without its own promotion. An environment without any promotion is only
@@ -121,7 +123,7 @@ pub struct Environment {
     pub name: String,
     /// The namespaces and clusters that the application runs in.
     #[schemars(length(min = 1, max = 128))]
-    #[x_kube(validation = rules::targets_have_unique_names())]
+    #[x_kube(validation = cross_field_rules::targets_have_unique_names())]
     pub targets: Vec<Target>,
     /// The environments whose revisions are promoted into this one; default is the previous one in the list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -174,7 +176,7 @@ pub struct EnvironmentName(#[schemars(length(min = 1, max = 63))] pub String);
 /// One namespace on one cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = rules::push_needs_a_cluster())]
+#[x_kube(validation = cross_field_rules::push_needs_a_cluster())]
 pub struct Target {
     /// Unique in its environment; default is made from the cluster's name and the namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -231,115 +233,4 @@ pub enum Observe {
     Watch,
     /// Flux on the target's cluster reports by signed events; no GitopsCluster is needed.
     Push,
-}
-
-/// How revisions are promoted into an environment.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
-#[serde(rename_all = "camelCase")]
-#[x_kube(
-    validation = rules::pull_request_is_not_of_an_older_form(),
-    validation = rules::strategy_has_a_level_of_its_own(),
-    validation = rules::webhook_is_not_of_an_older_form(),
-    validation = rules::promotion_has_a_strategy()
-)]
-pub struct PromotionPolicy {
-    /// True if a person must approve each revision before it is promoted into the environment.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub manual: bool,
-    /// How many targets of each predecessor must have run the revision healthily:
-    /// a number, or a percentage such as `100%`. Default 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "int_or_percent")]
-    pub min_ready_targets: Option<IntOrPercent>,
-    /// Promote a revision even if the environment runs a newer one. Default is to wait for an approval.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub allow_downgrade: bool,
-    /// How long a delivered revision may take to run healthily before its promotion counts as
-    /// Failed, as a duration such as `30m`. Default 30m.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 32))]
-    #[x_kube(validation = Rule::new("self.matches('^([0-9]{1,5}h)?([0-9]{1,5}m)?([0-9]{1,5}s)?$') && self.matches('[1-9]')").message("timeout is a duration such as 30m or 1h30m: hours, minutes and seconds in this order, and more than none"))]
-    pub timeout: Option<String>,
-    /// How a revision is delivered.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub strategy: Option<Strategy>,
-    /// An older form. The API server rejects it and says what to write.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "older_pull_request")]
-    pub pull_request: Option<serde_json::Value>,
-    /// An older form. The API server rejects it and says what to write.
-    #[serde(default, rename = "pull-request", skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "older_pull_request")]
-    pub pull_request_without_strategy: Option<serde_json::Value>,
-    /// An older form. The API server rejects it and says what to write.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "older_notification")]
-    pub notification: Option<serde_json::Value>,
-    /// An older form. The API server rejects it and says what to write.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "older_webhook")]
-    pub webhook: Option<serde_json::Value>,
-}
-
-impl PromotionPolicy {
-    /// Returns the Secret with the keys that sign calls.
-    pub fn secret(&self) -> Option<&str> {
-        self.strategy.as_ref()?.secret_ref.as_ref().map(|secret| secret.name.as_str())
-    }
-}
-
-/// A count of targets, absolute or as a percentage.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum IntOrPercent {
-    /// A number of targets.
-    Count(u32),
-    /// A percentage of the targets, rounded up, with `%` at the end.
-    Percent(String),
-}
-
-fn int_or_percent(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    schemars::json_schema!({
-        "x-kubernetes-int-or-string": true,
-        "maxLength": 4,
-        "x-kubernetes-validations": [{
-            "rule": "type(self) == int ? self >= 1 && self <= 128 : self.matches('^(100|[1-9][0-9]?)%$')",
-            "message": "minReadyTargets is a number from 1 to 128, or a percentage from 1% to 100%"
-        }]
-    })
-}
-
-/// The description of each field of an older form.
-const OLDER_FIELD: &str = "A field of an older form.";
-
-/// The fields of an older form are named, so that the API server can compare them: it accepts a write of a stored object
-/// that keeps the older form, such as one of its status. It compares no fields that the schema does not name
-/// (`CachedDeepEqual` of apiextensions-apiserver).
-fn older_form(fields: &[&str], secret: serde_json::Value) -> schemars::Schema {
-    let text = || serde_json::json!({"type": "string", "description": OLDER_FIELD});
-    let of_text = fields.iter().map(|field| (field.to_string(), text()));
-    let secret = std::iter::once(("secretRef".to_string(), secret));
-    let properties: serde_json::Map<String, serde_json::Value> = of_text.chain(secret).collect();
-    schemars::json_schema!({ "type": "object", "properties": properties })
-}
-
-fn older_pull_request(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    older_form(&["type", "url", "branch", "baseBranch"], any_secret_reference())
-}
-
-fn older_webhook(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    older_form(&["url"], any_secret_reference())
-}
-
-fn older_notification(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    schemars::json_schema!({ "type": "object" })
-}
-
-/// A Secret by its name, or as an object with the name.
-fn any_secret_reference() -> serde_json::Value {
-    serde_json::json!({
-        "x-kubernetes-preserve-unknown-fields": true,
-        "description": OLDER_FIELD,
-        "properties": { "name": { "type": "string", "description": OLDER_FIELD } },
-    })
 }

@@ -9,8 +9,8 @@ use sluice_core::Time;
 pub use sluice_core::observed::Health;
 
 use super::references::ClusterRef;
+use crate::default_field::is_default;
 use crate::promotion::{Phase, RecordedRequestState};
-use crate::schema::is_default;
 
 /// The observed state of the targets, and the promotions in progress.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

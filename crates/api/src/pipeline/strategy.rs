@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 use sluice_core::pipeline::MergeMode;
 use sluice_core::setters::Update;
 
+use super::cross_field_rules;
 use super::references::SecretRef;
-use super::rules;
-use crate::schema::is_default;
+use crate::default_field::is_default;
 
 /// Exactly one strategy to deliver a revision, and the Secret with the keys for calls of the hook server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = rules::strategy_is_exactly_one())]
+#[x_kube(validation = cross_field_rules::strategy_is_exactly_one())]
 pub struct Strategy {
     /// Open a pull or merge request that sets the revision; a person or a rule merges it.
     #[serde(default, rename = "pull-request", skip_serializing_if = "Option::is_none")]
@@ -52,12 +52,12 @@ impl Strategy {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = rules::draft_is_not_merged(),
-    validation = rules::forge_has_a_merge_queue(),
-    validation = rules::forge_has_labels(),
-    validation = rules::forge_has_assignees(),
-    validation = rules::reviewers_of_bitbucket_are_ids(),
-    validation = rules::reviewers_of_azure_devops_are_ids()
+    validation = cross_field_rules::draft_is_not_merged(),
+    validation = cross_field_rules::forge_has_a_merge_queue(),
+    validation = cross_field_rules::forge_has_labels(),
+    validation = cross_field_rules::forge_has_assignees(),
+    validation = cross_field_rules::reviewers_of_bitbucket_are_ids(),
+    validation = cross_field_rules::reviewers_of_azure_devops_are_ids()
 )]
 pub struct PullRequestStrategy {
     /// The kind of forge. `bitbucket` is Bitbucket Cloud, `bitbucket-server` Bitbucket Data Center.

@@ -99,7 +99,7 @@ async fn all_fields_except_those_of_people_are_immutable() {
     let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
     for field in schema.as_object().unwrap().keys() {
         let tried = changes.contains_key(field) || set_by_people.contains(&field.as_str());
-        assert!(tried, "spec.{field} is new: make it immutable in promotion_rules.rs and try it here");
+        assert!(tried, "spec.{field} is new: make it immutable in promotion/spec_rules.rs and try it here");
     }
 }
 

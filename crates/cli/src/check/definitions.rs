@@ -7,7 +7,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, ResourceExt};
-use sluice_api::promotion_admission::{NAME, gap};
+use sluice_api::promotion::user_policy::{NAME, gap};
 use sluice_api::{GROUP, all_crds};
 use sluice_view::check::Reading;
 use sluice_view::check::definitions::Definitions;

@@ -3,7 +3,7 @@
 use kube::api::ListParams;
 use sluice_api::Pipeline;
 
-use super::view::View;
+use super::flags::View;
 use crate::connection::Connection;
 use crate::exit::Outcome;
 use crate::find;

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::filter::PromotionFilter;
-use super::view::{Shape, View};
+use super::flags::{Shape, View};
 use crate::connection::Connection;
 use crate::table::Row;
 

@@ -3,20 +3,20 @@
 
 mod fetch;
 mod filter;
+mod flags;
 mod listing;
 mod pipelines;
 mod promotions;
 mod target_lines;
 mod targets;
-mod view;
 mod watch;
 
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 
 use self::fetch::item_from;
+use self::flags::View;
 use self::listing::{Listing, Query, none_found};
-use self::view::View;
 use crate::cluster_flags::ClusterFlags;
 use crate::connection::API_CALL_TIMEOUT;
 use crate::exit::{Exit, Failure, Outcome};

@@ -11,8 +11,8 @@ use sluice_api::flux::FluxCondition;
 use sluice_api::pipeline::{AppRef, Summary};
 
 use super::fetch::lean_metadata;
+use super::flags::Shape;
 use super::listing::{Listing, NOT_OBSERVED, fields};
-use super::view::Shape;
 use crate::complete;
 use crate::reference;
 use crate::table::{Cell, Row, Tone};

@@ -12,8 +12,8 @@ use sluice_core::revision::shortened;
 
 use super::fetch::lean_metadata;
 use super::filter::PromotionFilter;
+use super::flags::Shape;
 use super::listing::{Listing, fields};
-use super::view::Shape;
 use crate::complete;
 use crate::reference;
 use crate::table::{Cell, Row, Tone};

@@ -8,9 +8,9 @@ use serde_json::Value;
 use sluice_api::pipeline::Health;
 use sluice_core::revision::shortened;
 
+use super::flags::Shape;
 use super::listing::Listing;
 use super::target_lines::{ListedTargets, TargetLine, lines};
-use super::view::Shape;
 use crate::age;
 use crate::complete;
 use crate::reference;

@@ -17,7 +17,7 @@ use sluice_api::lenient;
 use sluice_api::{Pipeline, Promotion};
 use sluice_core::revision::shortened;
 use sluice_view::explain::explain;
-use sluice_view::status::{PipelineScreen, status};
+use sluice_view::pipeline_screen::{PipelineScreen, status};
 
 use super::drawing::Drawing;
 use super::screen::Page;

@@ -7,7 +7,7 @@ mod screen;
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use jiff::Timestamp;
-use sluice_view::status::status;
+use sluice_view::pipeline_screen::status;
 
 use self::screen::Page;
 use crate::cluster_flags::ClusterFlags;

@@ -5,7 +5,7 @@ use std::io;
 use jiff::Timestamp;
 use sluice_core::revision::shortened;
 use sluice_view::explain::Explanation;
-use sluice_view::status::{EnvironmentLine, PipelineScreen};
+use sluice_view::pipeline_screen::{EnvironmentLine, PipelineScreen};
 
 use crate::table::{Cell, Row, Table, wrapped};
 use crate::terminal::Symbol;

@@ -10,7 +10,7 @@ pub mod strategy;
 use sluice_api::pipeline::Strategy;
 use sluice_delivery::{ChangeRequestStatus, Delivered, DeliveryError, Retry};
 
-use crate::key::PipelineKey;
+use crate::pipeline_key::PipelineKey;
 use crate::secret::{SecretNotAllowed, SecretVersion};
 
 /// The reason of a failure whose pause a forge asked for.

@@ -10,7 +10,7 @@ use sluice_api::{Pipeline, Promotion};
 
 use super::hmac_keys::Unavailable;
 use super::route::Endpoint;
-use crate::key::PipelineKey;
+use crate::pipeline_key::PipelineKey;
 
 /// The answer to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use super::server::HookServer;
 use super::status_change::{MAX_TEXT, StatusChange};
 use super::store::ChangeOutcome;
 use crate::act::strategy;
-use crate::key::PipelineKey;
+use crate::pipeline_key::PipelineKey;
 
 /// The promotion that a token is for, as the path of a call names it.
 #[derive(Clone, Copy, Debug)]

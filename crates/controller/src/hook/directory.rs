@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use sluice_api::Pipeline;
 
 use super::secret_names::{any_hook_secret, trigger_secret};
-use crate::key::PipelineKey;
+use crate::pipeline_key::PipelineKey;
 
 /// All pipelines, and the requests to reconcile them.
 #[derive(Debug, Default)]

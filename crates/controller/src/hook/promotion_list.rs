@@ -8,7 +8,7 @@ use serde::de::Error;
 use sluice_api::lenient::{self, List};
 use sluice_api::{Promotion, PromotionSpec};
 
-use crate::key::PipelineKey;
+use crate::pipeline_key::PipelineKey;
 use crate::record::promotion::{self, PIPELINE_LABEL};
 use crate::state::unread_metadata::{remove_unread, without_unread};
 use crate::watch::limit::WatchLimits;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::hmac_keys::Unavailable;
-use crate::key::PipelineKey;
+use crate::pipeline_key::PipelineKey;
 
 /// How many calls for a pipeline may wait or write.
 pub const MAX_CALLS_PER_PIPELINE: usize = 128;

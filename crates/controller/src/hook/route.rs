@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 
-use crate::key::PipelineKey;
+use crate::pipeline_key::PipelineKey;
 
 /// What a path names: a pipeline and an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]

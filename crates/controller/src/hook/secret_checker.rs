@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use sluice_api::pipeline::Pipeline;
 use tokio::sync::mpsc;
 
-use super::condition::{HookSecretProblem, SecretKeys, find_problem};
 use super::directory::Directory;
 use super::hmac_keys::{HookKeyCache, NoKeys, SecretId};
+use super::secret_condition::{HookSecretProblem, SecretKeys, find_problem};
 use super::secret_names::hook_secrets;
-use crate::key::PipelineKey;
+use crate::pipeline_key::PipelineKey;
 use crate::state::Input;
 
 /// How often the checker looks for pipelines whose check is due.

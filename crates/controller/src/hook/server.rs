@@ -26,8 +26,8 @@ use super::route::{Endpoint, Route};
 use super::secret_checker::SecretChecker;
 use super::signature;
 use super::store::Store;
-use crate::key::PipelineKey;
 use crate::metrics::Metrics;
+use crate::pipeline_key::PipelineKey;
 use crate::record::events::Events;
 use crate::state::Input;
 

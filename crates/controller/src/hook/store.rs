@@ -28,7 +28,7 @@ use super::report;
 use super::status_change::StatusChange;
 use super::trigger_request::{self as trigger, TriggerRequest};
 use crate::act::schedule::MIN_POLL_PAUSE;
-use crate::key::PipelineKey;
+use crate::pipeline_key::PipelineKey;
 use crate::record;
 use crate::state::unread_metadata::without_unread;
 use crate::watch::read_error::api_error_message;

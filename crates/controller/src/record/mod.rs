@@ -5,8 +5,8 @@ mod create;
 pub mod events;
 pub mod news_queue;
 pub mod promotion;
-pub mod size;
 pub mod status;
+pub mod status_size;
 mod summary;
 pub mod tampered;
 

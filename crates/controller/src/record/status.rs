@@ -16,10 +16,10 @@ use sluice_core::pipeline::{Environment, Pipeline};
 use sluice_core::promotion::{GateKind, Phase};
 use sluice_core::{Time, image};
 
-use super::size;
+use super::status_size;
 use super::summary::summary;
-use crate::hook::condition;
-use crate::hook::condition::HookSecretProblem;
+use crate::hook::secret_condition;
+use crate::hook::secret_condition::HookSecretProblem;
 use crate::observe::reported::{self, Reports};
 use crate::translate;
 
@@ -69,9 +69,11 @@ pub fn compose(facts: &StatusFacts<'_>) -> api::PipelineStatus {
         lost_clusters: facts.lost_clusters.clone(),
         ..api::PipelineStatus::default()
     };
-    if !size::has_at_most(&status, size::SMALL_STATUS_BYTES) {
+    if !status_size::has_at_most(&status, status_size::SMALL_STATUS_BYTES) {
         let reports = if facts.reports.is_empty() { 0 } else { reported::size(facts.reports) };
-        if let Some(left_out) = size::fit(&mut status, size::room(size::length(facts.object), reports)) {
+        if let Some(left_out) =
+            status_size::fit(&mut status, status_size::room(status_size::length(facts.object), reports))
+        {
             status.conditions.push(condition(facts, "Summarized", true, "TooLarge", left_out));
         }
     }
@@ -298,14 +300,14 @@ fn conditions(
     if !moving.is_empty() {
         composed.push(("Reconciling", true, "Progressing", format!("changing: {}", moving.join(", "))));
     }
-    let before = || facts.before.conditions.iter().find(|c| c.type_ == condition::CONDITION);
+    let before = || facts.before.conditions.iter().find(|c| c.type_ == secret_condition::CONDITION);
     let hook_secret = match facts.hook_secret {
         Some(problem) => problem.map(|problem| (problem.reason.name(), problem.message.clone())),
         // After a start the condition stays as it was until the Secrets were read.
         None => before().map(|before| (before.reason.as_str(), before.message.clone())),
     };
     if let Some((reason, message)) = hook_secret {
-        composed.push((condition::CONDITION, true, reason, message));
+        composed.push((secret_condition::CONDITION, true, reason, message));
     }
     let first = in_order().find(|(_, e)| !e.message.is_empty());
     if let Some(note) = first.and_then(|(name, _)| facts.decision.notes.get(name)) {

@@ -9,7 +9,7 @@ use sluice_api::secret_use::SecretUse;
 use crate::act::ActError;
 use crate::hook::callback::{TokenClaim, TokenSubject, mint};
 use crate::hook::hmac_keys::{HookKeys, Purpose};
-use crate::key::PipelineKey;
+use crate::pipeline_key::PipelineKey;
 use crate::secret;
 use crate::watch::read_error::api_error_message;
 

@@ -110,7 +110,7 @@ mod tests {
 
     use super::super::jobs::tests::{job, unreachable};
     use super::*;
-    use crate::key::PipelineKey;
+    use crate::pipeline_key::PipelineKey;
 
     #[tokio::test(start_paused = true)]
     async fn a_commit_status_that_cannot_be_sent_is_given_up_and_counted() {

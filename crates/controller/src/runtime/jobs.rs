@@ -183,7 +183,7 @@ pub(super) mod tests {
 
     use super::*;
     use crate::act::order;
-    use crate::key::PipelineKey;
+    use crate::pipeline_key::PipelineKey;
 
     /// A client whose hub does not answer, and a delivery with its metrics.
     pub(in crate::runtime) fn unreachable(scratch: &Scratch) -> (Client, Delivery, Arc<Metrics>) {

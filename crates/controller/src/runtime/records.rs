@@ -9,7 +9,7 @@ use sluice_api::promotion::Promotion;
 use sluice_delivery::{FairQueue, FencingToken, fault};
 use tokio::sync::mpsc;
 
-use crate::key::PipelineKey;
+use crate::pipeline_key::PipelineKey;
 use crate::record;
 use crate::state::Input;
 use crate::timeout::{API_CALL_TIMEOUT, within};

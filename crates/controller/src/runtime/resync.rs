@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use sluice_api::{Pipeline, Promotion};
 
-use crate::key::PipelineKey;
+use crate::pipeline_key::PipelineKey;
 use crate::shard::{StoredBefore, StoredState};
 use crate::state::effect::{OURS, Resync};
 use crate::state::unread_metadata::without_unread;

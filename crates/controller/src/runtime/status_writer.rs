@@ -18,7 +18,7 @@ use sluice_api::lenient;
 use sluice_delivery::FairQueue;
 use tokio::sync::mpsc;
 
-use crate::key::version_of;
+use crate::resource_version::version_of;
 use crate::state::Input;
 use crate::state::cached::HasHookFields;
 use crate::state::status_queue::{StatusOwner, StatusWrite, StoredObject, StoredVersion, WriteOutcome};

@@ -2,7 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::key::PipelineKey;
+use crate::pipeline_key::PipelineKey;
 
 /// The shard of a pipeline. All replicas, of all versions, must compute the same.
 pub fn shard_of(key: &PipelineKey, shards: u32) -> u32 {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use sluice_delivery::{FencingToken, LeaseTerm};
 
 use super::assignment::shard_of;
-use crate::key::PipelineKey;
+use crate::pipeline_key::PipelineKey;
 
 /// What this replica may do for a shard that it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use sluice_api::{Pipeline, Promotion};
 use sluice_delivery::LeaseTerm;
 
-use crate::key::PipelineKey;
+use crate::pipeline_key::PipelineKey;
 
 /// This replica gains or loses a shard.
 #[derive(Clone, Debug)]

@@ -15,8 +15,8 @@ use super::status_queue::{Basis, StatusOwner, serialize_status};
 use super::{InFlight, State};
 use crate::act::outcome::{self, left_open};
 use crate::act::{ActError, EndedJob, JobOutcome, order, strategy};
-use crate::key::PipelineKey;
 use crate::metrics;
+use crate::pipeline_key::PipelineKey;
 use crate::record::events::PendingEvent;
 use crate::record::promotion::{self, RecordChange};
 use crate::secret::SecretVersion;
@@ -446,7 +446,7 @@ pub(super) fn pause_until(at: Timestamp, now: Timestamp) -> Duration {
 mod tests {
     use serde_json::json;
 
-    use super::super::tests::{insert, key, pipeline, record, state};
+    use super::super::fixtures::{insert, key, pipeline, record, state};
     use super::*;
 
     /// A gate has closed while Sluice waited for the forge.

@@ -9,8 +9,8 @@ use sluice_api::pipeline::{Pipeline, PipelineStatus};
 use sluice_api::promotion::{Callback, KeyApproval, Promotion, PromotionStatus};
 use sluice_core::Time;
 
-use crate::key::version_of;
 use crate::observe::reported::Reports;
+use crate::resource_version::version_of;
 use crate::state::status_queue::{SerializedStatus, StoredVersion, may_be_opened, serialize_status};
 use crate::state::unread_metadata::without_unread;
 

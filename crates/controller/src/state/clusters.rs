@@ -9,10 +9,10 @@ use sluice_api::pipeline::Target;
 
 use super::effect::Effect;
 use super::{Input, KnownCluster, State};
-use crate::key::PipelineKey;
 use crate::observe::ObserveScope;
 use crate::observe::facts::metadata;
 use crate::observe::target::NoAnswerYet;
+use crate::pipeline_key::PipelineKey;
 use crate::tenancy;
 use crate::watch::cluster_session::KubeconfigSource;
 use crate::watch::parsed_object::UnreadableObject;
@@ -340,7 +340,7 @@ mod tests {
     use sluice_core::fleet::ClusterEvent;
 
     use super::super::StateSettings;
-    use super::super::tests::{settings, state, state_with};
+    use super::super::fixtures::{settings, state, state_with};
     use super::*;
 
     fn cluster(namespace: &str, name: &str, annotations: Value) -> sluice_api::GitopsCluster {

@@ -13,7 +13,7 @@ use super::actions::StrategySource;
 use super::effect::{CommitStatusReport, Effect};
 use super::entries::Reported;
 use crate::act::strategy;
-use crate::key::PipelineKey;
+use crate::pipeline_key::PipelineKey;
 
 /// How long after its end a promotion is still reported.
 const ENDED_LATELY: SignedDuration = SignedDuration::from_mins(10);
@@ -86,7 +86,7 @@ fn progress(promotion: &Promotion, now: Timestamp) -> Option<(PromotionProgress,
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::tests::{insert, key, record, state};
+    use super::super::fixtures::{insert, key, record, state};
     use super::*;
 
     const NOW: &str = "2026-01-02T03:00:00Z";

@@ -14,7 +14,7 @@ use super::State;
 use super::effect::Effect;
 use super::entries::may_retry_early;
 use crate::act::strategy;
-use crate::key::PipelineKey;
+use crate::pipeline_key::PipelineKey;
 use crate::secret::SecretVersion;
 
 impl State {
@@ -138,7 +138,7 @@ mod tests {
     use sluice_core::observed::ObservedTarget;
 
     use super::super::Input;
-    use super::super::tests::{at, insert, key, record, state, state_at};
+    use super::super::fixtures::{at, insert, key, record, state, state_at};
     use super::*;
     use crate::observe::facts::source;
     use crate::watch::event_queue::EventQueue;

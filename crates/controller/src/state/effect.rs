@@ -9,9 +9,9 @@ use sluice_api::pipeline::{Pipeline, Strategy};
 use sluice_api::promotion::{Promotion, PromotionSpec};
 use sluice_delivery::{ChangeRequest, FencingToken, LeaseTerm, Order, PromotionProgress};
 
-use crate::key::PipelineKey;
 use crate::metrics::PromotionStep;
 use crate::observe::ObserveScope;
+use crate::pipeline_key::PipelineKey;
 use crate::record::events::PendingEvent;
 use crate::state::Input;
 use crate::state::status_queue::StatusWrite;

@@ -13,7 +13,7 @@ use sluice_delivery::{FencingToken, PromotionProgress};
 use super::cached::{Cached, CachedPipeline, CachedPromotion};
 use super::status_pace::Damping;
 use crate::act::RATE_LIMITED;
-use crate::hook::condition::HookSecretProblem;
+use crate::hook::secret_condition::HookSecretProblem;
 use sluice_core::fleet::ClusterKey;
 
 /// A pipeline.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use sluice_api::{GitopsCluster, Pipeline, Promotion};
 
 use crate::act::EndedJob;
-use crate::hook::condition::HookSecretProblem;
-use crate::key::PipelineKey;
+use crate::hook::secret_condition::HookSecretProblem;
+use crate::pipeline_key::PipelineKey;
 use crate::secret::SecretVersion;
 use crate::shard::{ShardChange, StoredState};
 use crate::state::status_queue::{StatusOwner, WriteOutcome};

@@ -102,7 +102,7 @@ mod tests {
     use serde_json::json;
 
     use super::super::effect::Effect;
-    use super::super::tests::{key, state};
+    use super::super::fixtures::{key, state};
     use super::*;
     use sluice_core::fleet::{ClusterEvent, Kind};
 

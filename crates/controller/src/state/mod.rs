@@ -9,7 +9,10 @@ mod commit_statuses;
 mod early_retry;
 pub mod effect;
 mod entries;
+#[cfg(test)]
+mod fixtures;
 pub mod input;
+mod long_reconcile_pause;
 mod lost_cluster_events;
 mod pipeline_status;
 mod pipelines;
@@ -21,7 +24,6 @@ mod races;
 mod reconcile;
 mod reconcile_queue;
 mod records;
-mod rest;
 mod shards;
 mod shown;
 #[cfg(test)]
@@ -37,8 +39,6 @@ mod simulation_checks;
 pub mod status_pace;
 pub mod status_queue;
 pub mod stored_time;
-#[cfg(test)]
-mod tests;
 mod timers;
 mod unguarded_approvals;
 pub(crate) mod unread_metadata;
@@ -52,8 +52,8 @@ use sluice_api::gitops_cluster::GitopsClusterSpec;
 use sluice_delivery::FencingToken;
 
 use crate::act::schedule::Schedule;
-use crate::key::PipelineKey;
 use crate::observe::ObserveScope;
+use crate::pipeline_key::PipelineKey;
 use crate::shard::Shards;
 use crate::watch::parsed_object::UnreadableObject;
 pub use effect::{Effect, MetricUpdate, Now};

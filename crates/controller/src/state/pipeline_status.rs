@@ -16,9 +16,9 @@ use super::entries::{PipelineEntry, Record};
 use super::reconcile::LoadedFacts;
 use super::status_pace::{self, Pace};
 use super::status_queue::{Basis, StatusOwner, serialize_status};
-use crate::hook::condition::HookSecretProblem;
+use crate::hook::secret_condition::HookSecretProblem;
 use crate::hook::secret_names;
-use crate::key::PipelineKey;
+use crate::pipeline_key::PipelineKey;
 use crate::record::status;
 
 impl State {

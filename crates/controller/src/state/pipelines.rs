@@ -10,9 +10,10 @@ use super::effect::Effect;
 use super::entries::{PipelineEntry, may_retry_early};
 use super::status_pace::Damping;
 use super::status_queue::StatusOwner;
-use crate::hook::condition::HookSecretProblem;
-use crate::key::{PipelineKey, version_of, went_back};
+use crate::hook::secret_condition::HookSecretProblem;
+use crate::pipeline_key::PipelineKey;
 use crate::predecessor;
+use crate::resource_version::{version_of, went_back};
 use crate::translate;
 use crate::watch::stream::ObjectEvent;
 
@@ -211,7 +212,7 @@ mod tests {
     use serde_json::json;
     use sluice_core::Time;
 
-    use super::super::tests::state;
+    use super::super::fixtures::state;
     use super::ObjectEvent;
     use crate::state::status_queue::{StoredVersion, serialize_status};
 

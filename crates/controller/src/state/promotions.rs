@@ -10,8 +10,9 @@ use super::cached::Cached;
 use super::effect::Effect;
 use super::entries::Record;
 use super::status_queue::StatusOwner;
-use crate::key::{PipelineKey, version_of, went_back};
+use crate::pipeline_key::PipelineKey;
 use crate::record::events::PendingEvent;
+use crate::resource_version::{version_of, went_back};
 use crate::watch::stream::ObjectEvent;
 
 impl State {
@@ -198,8 +199,8 @@ mod tests {
     use serde_json::json;
     use sluice_api::promotion::{Approval, Trigger};
 
+    use super::super::fixtures::state;
     use super::super::status_queue::StoredVersion;
-    use super::super::tests::state;
     use super::*;
     use crate::timeout::{API_CALL_TIMEOUT, timed_out};
 
@@ -335,7 +336,7 @@ mod tests {
     #[test]
     fn an_approval_by_key_is_an_event_of_each_try_that_names_the_key() {
         let mut state = state();
-        state.put_pipeline(super::super::tests::pipeline());
+        state.put_pipeline(super::super::fixtures::pipeline());
         state.promotion_event(ObjectEvent::Applied(promotion(7)));
         state.effects.clear();
         let approved = |version: u64, key: &str, at: &str| {
@@ -364,7 +365,7 @@ mod tests {
     #[test]
     fn the_start_and_the_approval_of_a_promotion_are_reported_once() {
         let mut state = state();
-        state.put_pipeline(super::super::tests::pipeline());
+        state.put_pipeline(super::super::fixtures::pipeline());
         creating(&mut state);
         state.promotion_event(ObjectEvent::Applied(promotion(7)));
         assert_eq!(reasons(&mut state), Vec::<String>::new(), "its creation has not been answered");

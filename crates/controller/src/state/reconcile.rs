@@ -15,9 +15,9 @@ use super::stored_time::TimeField;
 use crate::act::backoff::max_pause;
 use crate::act::resumption::MAX_RECEIVER_PAUSE;
 use crate::hook::approval_request;
-use crate::key::PipelineKey;
 use crate::observe::reported;
 use crate::observe::target::{self, NoAnswerYet, ObservedMembers, TargetQuery};
+use crate::pipeline_key::PipelineKey;
 use crate::record::promotion::RecordChange;
 use crate::record::tampered;
 use crate::translate;
@@ -290,10 +290,10 @@ pub(crate) mod tests {
 
     use super::super::effect::Effect;
     use super::super::entries::{Record, Unrecorded};
+    use super::super::fixtures::{at, insert, key, pipeline, state, state_at};
     use super::super::simulated_clusters::helm_release;
     use super::super::simulation::RunningVersion;
-    use super::super::tests::{at, insert, key, pipeline, state, state_at};
-    use super::super::{Input, tests};
+    use super::super::{Input, fixtures};
     use super::*;
 
     pub(crate) fn runs(version: &str) -> ObservedTarget {
@@ -420,7 +420,7 @@ pub(crate) mod tests {
             )
             .unwrap()
         };
-        let now: Timestamp = tests::WALL.parse().unwrap();
+        let now: Timestamp = fixtures::WALL.parse().unwrap();
         for (reason, longest) in [("Unreachable", 600), ("RateLimited", 3600)] {
             state.promotions.clear();
             state.stored_times.forget(&name);

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use crate::key::PipelineKey;
+use crate::pipeline_key::PipelineKey;
 
 /// A queue of pipelines, each in it once.
 #[derive(Debug, Default)]

@@ -11,9 +11,10 @@ use super::State;
 use super::effect::{Effect, MetricUpdate};
 use super::entries::{Record, Unrecorded};
 use crate::act::backoff::MAX_PAUSE;
-use crate::key::{PipelineKey, version_of};
+use crate::pipeline_key::PipelineKey;
 use crate::record::events::PendingEvent;
 use crate::record::promotion;
+use crate::resource_version::version_of;
 use crate::watch::read_error::api_error_message;
 
 /// The pause after a promotion could not be recorded; it doubles with each further failure.

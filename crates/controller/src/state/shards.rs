@@ -9,7 +9,7 @@ use super::State;
 use super::effect::{Effect, OURS, Resync};
 use super::entries::Record;
 use super::status_queue::StatusOwner;
-use crate::key::PipelineKey;
+use crate::pipeline_key::PipelineKey;
 use crate::shard::{HeldShard, ShardChange, ShardStage, StoredBefore, StoredState};
 use crate::translate;
 
@@ -180,7 +180,7 @@ mod tests {
     use serde_json::json;
     use sluice_api::Pipeline;
 
-    use super::super::tests::state;
+    use super::super::fixtures::state;
     use super::*;
 
     fn pipeline(version: u64) -> Pipeline {

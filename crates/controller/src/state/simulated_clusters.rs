@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+use super::fixtures::WALL;
 use super::simulation::{ControllerSimulation, ENVIRONMENTS, RunningVersion};
-use super::tests::WALL;
 use super::*;
 use crate::observe::facts::{helm_release, metadata};
 use crate::watch::event_queue::EventQueue;

@@ -8,7 +8,7 @@ use sluice_api::promotion::{Promotion, PromotionStatus};
 
 use super::cached::HasHookFields;
 use super::status_queue::{StatusOwner, StatusWrite, StoredObject, StoredVersion, WriteOutcome};
-use crate::key::version_of;
+use crate::resource_version::version_of;
 
 /// An event of the hub's watches.
 #[derive(Clone)]

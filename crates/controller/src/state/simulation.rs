@@ -14,10 +14,10 @@ use sluice_api::promotion::Promotion;
 use sluice_delivery::{Delivered, DeliveryError, EditError, FencingToken};
 
 use super::effect::{Job, Work};
+use super::fixtures::state_at;
 use super::simulated_people::is_rejected;
 use super::simulated_server::{HubEvent, SimulatedHub};
 use super::status_queue::{StatusWrite, StoredObject, WriteOutcome};
-use super::tests::state_at;
 use super::*;
 use crate::act::{ActError, EndedJob, JobOutcome};
 use crate::metrics::PromotionStep;
@@ -107,7 +107,7 @@ impl ControllerSimulation {
     pub(super) fn new(manual: bool) -> Self {
         let start = Instant::now();
         let mut simulation = Self {
-            state: state_at(super::tests::at(start, 0)),
+            state: state_at(super::fixtures::at(start, 0)),
             start,
             elapsed: 0,
             wall_offset: 0,
@@ -143,7 +143,7 @@ impl ControllerSimulation {
     }
 
     fn now(&self) -> Now {
-        let mut now = super::tests::at(self.start, self.elapsed);
+        let mut now = super::fixtures::at(self.start, self.elapsed);
         now.wall = now.wall.checked_add(SignedDuration::from_secs(self.wall_offset)).unwrap();
         now
     }
@@ -241,14 +241,14 @@ impl ControllerSimulation {
     }
 
     fn note_known(&mut self, pipeline: &Pipeline) {
-        let version = |known: &Pipeline| crate::key::version_of(&known.metadata);
+        let version = |known: &Pipeline| crate::resource_version::version_of(&known.metadata);
         if self.known.as_ref().is_none_or(|known| version(known) <= version(pipeline)) {
             self.known = Some(pipeline.clone());
         }
     }
 
     fn note_rejected(&mut self, promotion: &Promotion) {
-        let version = crate::key::version_of(&promotion.metadata);
+        let version = crate::resource_version::version_of(&promotion.metadata);
         let known = self.rejected_as_known.entry(promotion.uid()).or_default();
         if version >= known.0 {
             *known = (version, is_rejected(&self.rejections, promotion));

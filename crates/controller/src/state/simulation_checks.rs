@@ -7,11 +7,11 @@ use sluice_api::pipeline::{Health, Pipeline, PipelineStatus};
 use sluice_api::promotion::{Phase, Promotion};
 
 use super::effect::{Effect, Job, Work};
+use super::fixtures::key;
 use super::simulated_people::is_rejected;
 use super::simulated_server::loop_fields;
 use super::simulation::{ControllerSimulation, ENVIRONMENTS, version_of};
 use super::status_queue::{StatusOwner, StatusWrite};
-use super::tests::key;
 use super::*;
 
 /// How long a cluster that is used for the first time may take to answer, in seconds.

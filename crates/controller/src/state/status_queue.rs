@@ -14,7 +14,7 @@ use sluice_core::promotion::GateKind;
 use sluice_delivery::FencingToken;
 
 use crate::hook::approval_request;
-use crate::key::PipelineKey;
+use crate::pipeline_key::PipelineKey;
 
 /// The object whose status is written.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
 
-use crate::key::PipelineKey;
+use crate::pipeline_key::PipelineKey;
 
 /// One time for each pipeline at most.
 #[derive(Debug, Default)]

@@ -2,7 +2,7 @@
 
 use super::State;
 use super::effect::MetricUpdate;
-use crate::key::PipelineKey;
+use crate::pipeline_key::PipelineKey;
 
 impl State {
     /// Notes why the API server does not check who approves, or `None` if it does. Promotions that wait for an
@@ -34,7 +34,7 @@ mod tests {
     use serde_json::json;
 
     use super::super::effect::Effect;
-    use super::super::tests::{insert, key, pipeline, record, state};
+    use super::super::fixtures::{insert, key, pipeline, record, state};
     use super::*;
 
     #[test]

@@ -38,7 +38,7 @@ mod tests {
     use serde_json::json;
     use sluice_api::{Pipeline, Promotion};
 
-    use super::super::tests::pipeline;
+    use super::super::fixtures::pipeline;
     use super::*;
 
     #[test]

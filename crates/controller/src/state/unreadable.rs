@@ -6,7 +6,7 @@ use sluice_api::Pipeline;
 
 use super::State;
 use super::effect::Effect;
-use crate::key::PipelineKey;
+use crate::pipeline_key::PipelineKey;
 use crate::record::events::PendingEvent;
 use crate::watch::parsed_object::UnreadableObject;
 

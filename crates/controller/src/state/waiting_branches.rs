@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_core::repository::BranchId;
 
-use crate::key::PipelineKey;
+use crate::pipeline_key::PipelineKey;
 
 /// The pipelines with failed deliveries, by the branches that these write to.
 #[derive(Debug, Default)]

@@ -19,7 +19,7 @@ use sluice_controller::hook::callback::{
 use sluice_controller::hook::forge_proof::ForgeProof;
 use sluice_controller::hook::signature::is_signed;
 use sluice_controller::hook::status_change::StatusChange;
-use sluice_controller::key::PipelineKey;
+use sluice_controller::pipeline_key::PipelineKey;
 use sluice_testkit::eventually;
 
 use crate::push::event;

@@ -7,8 +7,8 @@ use anyhow::{Context, Result, ensure};
 use kube::api::Api;
 use serde_json::{Value, json};
 use sluice_api::Pipeline;
-use sluice_controller::hook::condition::{CONDITION, HookSecretProblem, SecretKeys, find_problem};
 use sluice_controller::hook::hmac_keys::{HookKeys, NoKeys};
+use sluice_controller::hook::secret_condition::{CONDITION, HookSecretProblem, SecretKeys, find_problem};
 use sluice_testkit::eventually;
 
 use crate::keys::target;

@@ -11,7 +11,7 @@ use sluice_api::pipeline::{Health, Pipeline};
 use sluice_api::promotion::{Phase, Promotion};
 use sluice_controller::hook::event::ReceivedEvent;
 use sluice_controller::hook::store::{ChangeOutcome, Store};
-use sluice_controller::key::PipelineKey;
+use sluice_controller::pipeline_key::PipelineKey;
 use sluice_testkit::eventually;
 
 use crate::server::{HookFixture, run, serve, sign};

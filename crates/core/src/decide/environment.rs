@@ -1,15 +1,15 @@
 //! The decision for one environment, or for one target that is promoted into separately: the next phase of its
 //! promotions, and whether to start another one.
 
-use super::lifecycle::{cancel, check_delivered, settle};
 use super::run_by_targets::{runs, workloads};
-use super::start::replace;
+use super::settle::{cancel, check_delivered, settle};
 use super::step::advance;
+use super::supersession::{replace, supersede_replaced};
 use super::{Action, Decision, Facts, Lane, triggered};
 use crate::evidence::{Candidate, Shortfall};
 use crate::observed::ObservedTarget;
 use crate::pipeline::Policy;
-use crate::promotion::{Phase, Promotion};
+use crate::promotion::Promotion;
 
 /// The most targets that a note names.
 const MAX_NAMED: usize = 10;
@@ -52,16 +52,6 @@ pub(super) fn decide(lane: Lane<'_>, mut promotions: Vec<&Promotion>, decision: 
     }
 }
 
-/// Supersedes the open promotions that a newer open one has replaced. A promotion that was replaced while it was being
-/// recorded could not be superseded then.
-fn supersede_replaced(replaced: &[&Promotion], newest: Option<&Promotion>, decision: &mut Decision) {
-    let Some(newest) = newest else { return };
-    for promotion in replaced {
-        let message = format!("{} replaced it", newest.revision);
-        decision.record(promotion, Phase::Superseded, "Superseded", message);
-    }
-}
-
 /// Follows the change request of the open promotion. An outdated one is withdrawn, which also reads it, unless the
 /// pipeline is suspended.
 fn follow(facts: Facts<'_>, open: Option<&Promotion>, decision: &mut Decision) {
@@ -86,18 +76,6 @@ fn promote(
     match open {
         Some(open) if open.revision == candidate.revision => {
             advance(lane, policy, open, decision);
-        }
-        // The proof of the newer revision may be lost, for example with the status. The older candidate does
-        // not replace it, and a record alone does not deliver a revision that nothing proves.
-        Some(open) if open.arrival > candidate.arrival => {
-            let message = format!(
-                "{} waits: it is not proven in {}, and {} is older; it goes on when enough targets run it healthily, \
-                 or a newer revision takes its place",
-                open.revision,
-                lane.environment.depends_on.join(", "),
-                candidate.revision
-            );
-            decision.note(lane.environment, "NotProven", message);
         }
         _ => replace(lane, policy, (open, promotions), candidate, decision),
     }

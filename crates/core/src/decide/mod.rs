@@ -10,13 +10,14 @@ mod environment;
 mod facts;
 mod gates;
 mod lane;
-mod lifecycle;
 mod own_commits_guard;
 mod readers;
 mod resume;
 mod run_by_targets;
+mod settle;
 mod start;
 mod step;
+mod supersession;
 mod triggered;
 mod withdrawal;
 

@@ -1,7 +1,7 @@
 //! The start of another try of a promotion that has ended.
 
 use super::gates::rejected_otherwise;
-use super::lifecycle::was_delivered;
+use super::supersession::was_delivered;
 use super::{Action, Decision, Lane, Transition};
 use crate::promotion::{Phase, Promotion};
 use crate::time::Time;

@@ -1,4 +1,4 @@
-//! The start of a promotion of the candidate, in place of an older one that is still open.
+//! The start of a promotion of the candidate.
 
 use super::own_commits_guard::held;
 use super::resume::resume;
@@ -6,28 +6,12 @@ use super::run_by_targets::{runs, unsettled};
 use super::{Action, Decision, Lane, MAX_BYTES_OF_PROMOTIONS, NewPromotion};
 use crate::evidence::Candidate;
 use crate::pipeline::Policy;
-use crate::promotion::{Phase, Promotion};
+use crate::promotion::Promotion;
 use crate::promotion_name::promotion_name;
-
-/// Supersedes the open promotion by one of the candidate, if the environment wants the candidate.
-pub(super) fn replace(
-    lane: Lane<'_>,
-    policy: &Policy,
-    (open, promotions): (Option<&Promotion>, &[&Promotion]),
-    candidate: &Candidate,
-    decision: &mut Decision,
-) {
-    let next = start(lane, policy, promotions, candidate, decision);
-    if let Some(open) = open {
-        let message = format!("{} replaced it", candidate.revision);
-        decision.record(open, Phase::Superseded, "Superseded", message);
-    }
-    decision.actions.extend(next);
-}
 
 /// Returns the action that promotes the candidate: a new promotion, or an ended one resumed. `None` if nothing is to
 /// be started.
-fn start(
+pub(super) fn start(
     lane: Lane<'_>,
     policy: &Policy,
     promotions: &[&Promotion],

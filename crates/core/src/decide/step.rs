@@ -1,7 +1,7 @@
 //! The next step of an environment's open promotion: refused, held at a gate, retried or delivered.
 
-use super::lifecycle::cancel;
 use super::own_commits_guard::{held, refusal, unseen_source};
+use super::settle::cancel;
 use super::{Action, Decision, Lane, Transition, gates};
 use crate::pipeline::{Environment, Policy};
 use crate::promotion::{Phase, Promotion};

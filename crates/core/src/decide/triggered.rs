@@ -1,11 +1,12 @@
 //! The decision for an environment without predecessors: revisions are requested by calls of `/trigger`, and the last
 //! request counts. Gates and delivery are as in every environment.
 
-use super::lifecycle::{cancel, check_delivered};
 use super::own_commits_guard::refusal;
 use super::resume::resume;
 use super::run_by_targets::{runs, workloads};
+use super::settle::{cancel, check_delivered};
 use super::step::advance;
+use super::supersession::supersede_earlier;
 use super::{Decision, Lane};
 use crate::pipeline::Policy;
 use crate::promotion::{Phase, Promotion};
@@ -31,27 +32,9 @@ pub(super) fn decide(
     let requested: Vec<(&Promotion, bool)> =
         promotions.iter().filter(|(p, _)| p.trigger.is_some()).copied().collect();
     let Some(((newest, settled), earlier)) = requested.split_last() else { return };
-    supersede(earlier, newest, decision);
+    supersede_earlier(earlier, newest, decision);
     if !settled {
         promote(lane, policy, newest, decision);
-    }
-}
-
-/// Supersedes the promotions that were requested before the newest one.
-fn supersede(earlier: &[(&Promotion, bool)], newest: &Promotion, decision: &mut Decision) {
-    for (promotion, settled) in earlier {
-        if promotion.phase.is_open() && !settled {
-            let message = format!("a later call requested {}", newest.revision);
-            decision.record(promotion, Phase::Superseded, "Superseded", message);
-        }
-        let key = newest.trigger.as_deref().unwrap_or_default();
-        let why = format!(
-            "a later call (key {key}) requested {}; to promote this revision, call /trigger again with another key",
-            newest.revision
-        );
-        if promotion.phase.has_ended() {
-            decision.decline_retry(promotion, &why);
-        }
     }
 }
 

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::fact::Fact;
-use super::object_key::{Kind, ObjectKey};
+use super::object_key::ObjectKey;
 use super::owned_check::FoundObject;
+use super::watched_kind::Kind;
 
 /// An event of a cluster. The optional text of an event about a kind is a namespace; `None` means all namespaces.
 #[derive(Debug)]

@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::inventory::Inventory;
-use super::object_key::{Kind, ObjectKey};
+use super::object_key::ObjectKey;
 use super::owned_check::{OwnedCheck, SpecVersion};
 use super::trigger_fact::TriggerFact;
+use super::watched_kind::Kind;
 use crate::observed::Health;
 use crate::repository::Repository;
 use crate::revision::Facet;

@@ -11,7 +11,9 @@ pub mod owned_read;
 mod release_parts;
 pub mod trigger_fact;
 mod unread;
+pub mod watched_kind;
 
 pub use cluster_event::ClusterEvent;
 pub use fact::{Fact, FluxFact, WorkloadFact};
-pub use object_key::{ClusterKey, Kind, ObjectKey};
+pub use object_key::{ClusterKey, ObjectKey};
+pub use watched_kind::Kind;

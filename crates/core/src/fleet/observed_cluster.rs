@@ -6,10 +6,11 @@ use std::hash::Hash;
 
 use super::cluster_event::ClusterEvent;
 use super::fact::{Fact, FluxFact, Owned};
-use super::object_key::{Kind, ObjectKey};
+use super::object_key::ObjectKey;
 use super::owned_check::{FoundObject, OwnedAnswer, OwnedCheck};
 use super::owned_read::OwnedRead;
 use super::release_parts::ReleaseParts;
+use super::watched_kind::Kind;
 
 /// The longest chain of Flux objects in which each one owns the next. A Kustomization that owns a HelmRelease is a
 /// chain of two.

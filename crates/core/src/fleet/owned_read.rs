@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::fact::Owned;
-use super::object_key::{Kind, ObjectKey};
+use super::object_key::ObjectKey;
+use super::watched_kind::Kind;
 
 /// A request to read the objects that a Flux object owns.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::fact::{Fact, ReleaseName};
-use super::object_key::{Kind, ObjectKey};
+use super::object_key::ObjectKey;
+use super::watched_kind::Kind;
 
 /// The kinds and names of objects that Helm annotated with a release of their own namespace, by `namespace/name` of the
 /// release. An object takes about 150 bytes here.

@@ -1,7 +1,8 @@
 //! The facts of objects on the hub that start pipelines. No decision follows from them. No fact has a secret: a Receiver's
 //! path is the password of its callers, and the addresses of Providers may have tokens in them.
 
-use super::object_key::{Kind, ObjectKey};
+use super::object_key::ObjectKey;
+use super::watched_kind::Kind;
 use crate::time::Time;
 
 /// The facts of an object that starts pipelines.

@@ -6,7 +6,8 @@ use std::ops::Range;
 use super::edit::{self, Edit, EditedFile, ScalarRequest};
 use super::limits::MAX_FILE_EVENTS;
 use super::marker::{self, MARKER_KEY, Marker, MarkerComment, mentions};
-use super::parsed_document::{Beside, ParsedDocument};
+use super::marker_place::Beside;
+use super::parsed_document::ParsedDocument;
 use super::set_error::{Asker, Location, SetError};
 use crate::revision::Revision;
 

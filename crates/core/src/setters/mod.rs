@@ -10,6 +10,7 @@ mod image;
 mod limits;
 mod marked_values;
 mod marker;
+mod marker_place;
 mod parsed_document;
 mod path_pattern;
 mod placeholder;

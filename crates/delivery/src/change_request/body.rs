@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use sluice_core::setters::SetValue;
 
-use super::body_marker::{closing_fence, marker};
+use super::body_mark::{closing_fence, marker};
 use crate::commit_message::{MAX_HEADLINE, headline};
 use crate::foreign_text::{cut, one_line};
 use crate::forge_kind::ForgeKind;
@@ -182,7 +182,7 @@ fn default_body(order: &Order, values: &[(String, SetValue)], most: usize) -> St
 
 #[cfg(test)]
 mod tests {
-    use super::super::body_marker::round_marked;
+    use super::super::body_mark::round_marked;
     use super::*;
     use crate::commit_message::{has_target_of, merge_message, message};
     use crate::forge::MergeMessage;

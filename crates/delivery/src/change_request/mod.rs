@@ -1,7 +1,7 @@
 //! Delivery by change request: opens one, merges it if the strategy asks for that, and follows it to its end.
 
 mod body;
-mod body_marker;
+mod body_mark;
 mod job;
 mod labels_and_reviewers;
 pub(crate) mod merge;

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use super::body;
-use super::body_marker;
+use super::body_mark;
 use super::job::{ChangeRequestJob, ChangeRequestTarget};
 use super::labels_and_reviewers;
 use crate::edit::edit;
@@ -165,11 +165,11 @@ impl ChangeRequestJob<'_> {
     /// an earlier round does not count, because that round ended before this one began: Gitea changes the head that it
     /// shows together with the branch, and the files would be the same.
     async fn is_of_promotion(&self, found: &ForgeChangeRequest) -> ForgeResult<bool> {
-        if let Some(round) = body_marker::round_marked(&found.body, &self.order.promotion) {
+        if let Some(round) = body_mark::round_marked(&found.body, &self.order.promotion) {
             return Ok(round == self.order.round);
         }
         match found.state {
-            ChangeRequestState::Open | ChangeRequestState::Closed if body_marker::is_marked(&found.body) => {
+            ChangeRequestState::Open | ChangeRequestState::Closed if body_mark::is_marked(&found.body) => {
                 Ok(false)
             }
             _ => Ok(self.pushed_commit(&found.request.head_commit).await?.is_some()),

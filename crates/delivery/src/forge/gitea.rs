@@ -19,10 +19,10 @@ use super::error::{ForgeError, ForgeResult};
 use super::gitea_deletion::{
     closed_by_deletion, closed_with_branch, followed_another, recently_closed, with_since,
 };
-use super::github_pulls::{GitHubPulls, PullsPage};
 use super::http::ForgeHttp;
 use super::json::{self, names, text, without_prefix};
 use super::pager::{self, ListPage, Reach};
+use super::pulls_of_github_and_gitea::{GitHubPulls, PullsPage};
 use super::readiness::{Check, CheckState, Readiness, approvals};
 use crate::forge_kind::ForgeKind;
 use crate::outcome::ChangeRequest;

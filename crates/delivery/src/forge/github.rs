@@ -13,10 +13,10 @@ use super::change_request::{
 use super::commit_status::CommitStatus;
 use super::connection::ForgeConnection;
 use super::error::{ForgeError, ForgeResult};
-use super::github_pulls::{GitHubPulls, PullsPage};
 use super::http::{ApiCall, ForgeHttp};
 use super::json::{self, names, text};
 use super::pager::{self, Cursor, ListPage, Reach};
+use super::pulls_of_github_and_gitea::{GitHubPulls, PullsPage};
 use super::readiness::{Check, CheckState, Readiness, approvals};
 use crate::address::{AddressError, RepositoryAddress};
 use crate::forge_kind::ForgeKind;

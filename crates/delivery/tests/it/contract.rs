@@ -5,11 +5,11 @@ use sluice_delivery::{
 };
 
 use crate::any_forge::{ForgeFixture, ShownChangeRequest};
+use crate::commit_statuses::*;
 use crate::fixture::{FILE, again, bench, yaml};
 use crate::forged::*;
 use crate::landing::*;
 use crate::merging::*;
-use crate::statuses::*;
 
 pub async fn proposed(delivery: &Delivery, order: &Order) -> ChangeRequest {
     match delivery.deliver(order).await.unwrap() {

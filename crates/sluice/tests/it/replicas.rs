@@ -11,7 +11,7 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::core::Request;
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
-use sluice_controller::key::PipelineKey;
+use sluice_controller::pipeline_key::PipelineKey;
 use sluice_controller::shard::shard_of;
 use sluice_testkit::fault_injection::{ApiServerProxy, WriteFault};
 use sluice_testkit::{Cluster, GitServer, Repo, eventually, shared_gitea};

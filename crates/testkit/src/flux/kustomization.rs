@@ -3,8 +3,9 @@
 use super::build::{BuildError, build};
 use super::condition::{Condition, conditions, find, is_ready};
 use super::context::StandInContext;
+use super::go_duration::{format_timeout, parse_duration};
 use super::health::is_current;
-use super::history::{digest, format_timeout, parse_duration, reconciled};
+use super::history::{digest, reconciled};
 use super::inventory::{inventory, prune};
 use super::kind;
 use super::requested_failures::FluxFailure;

@@ -12,6 +12,7 @@ mod condition;
 mod context;
 mod controllers;
 mod deployment;
+mod go_duration;
 mod health;
 mod helm;
 mod history;

@@ -1,4 +1,5 @@
-//! The speed of the stand-in. The defaults are for tests; the demo is slower.
+//! The settings of the stand-in for Flux: its speed, and which objects it reconciles. The defaults are for tests; the demo
+//! is slower.
 
 use std::time::Duration;
 

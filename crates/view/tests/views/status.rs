@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use sluice_view::explain::Situation;
-use sluice_view::status::status;
+use sluice_view::pipeline_screen::status;
 
 use crate::fixture::{now, pipeline, promotion, runs, target};
 

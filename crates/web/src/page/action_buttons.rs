@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use sluice_api::{Pipeline, Promotion};
 
-use super::{address, words};
+use super::{links, words};
 use crate::person_action::PersonAction;
 use crate::rights::MissingRights;
 
@@ -11,7 +11,7 @@ use crate::rights::MissingRights;
 pub(super) fn button(action: PersonAction, promotion: &Promotion) -> Markup {
     let is_main = action == PersonAction::Approve;
     html! {
-        a.button.main[is_main] href={ (address::promotion(promotion)) "/" (action.word()) } data-key=[is_main.then_some("a")] {
+        a.button.main[is_main] href={ (links::promotion(promotion)) "/" (action.word()) } data-key=[is_main.then_some("a")] {
             (action.title()) " " (words::short(&promotion.spec.revision)) " …"
         }
     }

@@ -4,13 +4,13 @@ use maud::html;
 use sluice_core::access::Caller;
 use sluice_view::fleet::clusters::{ClusterReadability, ObservedClusterRow, cluster_state};
 
-use super::address::escaped;
 use super::frame::{Page, Section};
+use super::links::escaped;
 use super::shape::{Shape, badge};
 use crate::hub::Hub;
 use crate::problem::Problem;
 use crate::state::Api;
-use crate::visible::visible_clusters;
+use crate::visible_fleet::visible_clusters;
 
 pub(super) async fn page<H: Hub>(api: &Api<H>, caller: &Caller) -> Result<Page, Problem> {
     let visible = visible_clusters(&api.hub, caller, &api.fleet).await?;

@@ -12,7 +12,7 @@ use sluice_view::change::{delivery, describe, without_command};
 use super::answer::{problem_page, send, sentence};
 use super::frame::{Page, Section, document};
 use super::person::Person;
-use super::{address, planned, words};
+use super::{links, planned, words};
 use crate::hub::Hub;
 use crate::person_action::{PersonAction, targets_of};
 use crate::requested_action::{ActionPath, MAX_REASON, RequestedAction, closed_gates};
@@ -119,8 +119,8 @@ async fn what_changes<H: Hub>(api: &Api<H>, caller: &Caller, subject: &Requested
 /// Returns the address of the page about it.
 fn address_of(subject: &RequestedAction) -> String {
     match &subject.promotion {
-        Some(promotion) => address::promotion(promotion),
-        None => address::pipeline(&subject.object.namespace, &subject.object.name),
+        Some(promotion) => links::promotion(promotion),
+        None => links::pipeline(&subject.object.namespace, &subject.object.name),
     }
 }
 

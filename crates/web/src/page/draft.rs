@@ -16,13 +16,13 @@ use sluice_view::draft::{CheckedDraft, Draft, DraftEnvironment};
 use sluice_view::first_setup;
 use sluice_view::object_name::ObjectName;
 
-use super::address;
 use super::answer::{problem_page, send, send_file, sentence};
 use super::draft_fields::{DraftForm, fields};
 use super::draft_first_setup::{Setup, setup, start};
 use super::draft_preview::preview;
 use super::draft_proposal::{Entered, propose};
 use super::frame::{Page, Section, document};
+use super::links;
 use super::person::Person;
 use crate::choices::Choices;
 use crate::draft_input::{DO, DraftStep, draft};
@@ -268,7 +268,7 @@ fn crumbs(form: &DraftForm, namespace: &str, name: &str) -> Markup {
         p.crumbs {
             a href="/" { "Pipelines" }
             @if form.edited.is_some() {
-                " / " (namespace) " / " a href=(address::pipeline(namespace, name)) { (name) }
+                " / " (namespace) " / " a href=(links::pipeline(namespace, name)) { (name) }
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 use sluice_api::Pipeline;
-use sluice_view::status::PipelineScreen;
+use sluice_view::pipeline_screen::PipelineScreen;
 
 use super::answer::sentence;
 use super::draft_fields::DraftForm;

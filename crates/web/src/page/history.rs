@@ -6,10 +6,10 @@ use sluice_core::access::Caller;
 use sluice_view::history::{Entry, history};
 use sluice_view::object_name::ObjectName;
 
-use super::address::escaped;
 use super::frame::{Group, Page, Part, Section};
+use super::links::escaped;
 use super::pipeline::past_entry;
-use super::{address, words};
+use super::{links, words};
 use crate::find::find_pipeline;
 use crate::hub::Hub;
 use crate::problem::Problem;
@@ -42,7 +42,7 @@ pub(super) async fn page<H: Hub>(
 }
 
 fn head(object: &ObjectName, environments: &[&str], chosen: Option<&str>) -> Markup {
-    let at = address::history(&object.namespace, &object.name);
+    let at = links::history(&object.namespace, &object.name);
     html! {
         (words::way_to_pipeline(&object.namespace, &object.name))
         h1 { "History" }

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::answer::without_unsafe;
 use super::frame::Page;
 use super::person::{NoPerson, Person};
-use super::view::View;
+use super::route::View;
 
 use crate::answer::events;
 use crate::board::PACE;

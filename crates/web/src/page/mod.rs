@@ -1,7 +1,6 @@
 //! The pages for people. The server renders each page whole; what changes later comes as parts of the same page.
 
 mod action_buttons;
-mod address;
 mod answer;
 mod assets;
 mod clusters;
@@ -13,6 +12,7 @@ mod draft_preview;
 mod draft_proposal;
 mod frame;
 mod history;
+mod links;
 mod live;
 mod objects;
 mod oidc;
@@ -24,13 +24,13 @@ mod planned;
 mod promotion;
 mod promotions;
 mod query;
+mod route;
 mod shape;
 mod sign_in;
 mod sign_in_page;
 mod trace;
 mod triggers;
 mod version_matrix;
-mod view;
 mod words;
 
 use axum::Router;
@@ -45,7 +45,7 @@ use tower_http::compression::CompressionLayer;
 use self::answer::{problem_page, send};
 use self::frame::document;
 use self::person::Person;
-use self::view::View;
+use self::route::View;
 use crate::hub::Hub;
 use crate::problem::Problem;
 use crate::state::Api;

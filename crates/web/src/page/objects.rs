@@ -9,7 +9,7 @@ use sluice_view::tree::{EnvironmentNode, TargetNode, WorkloadNode, tree};
 use super::frame::{Group, Page, Part, Section};
 use super::pipeline::is_shown_at_first;
 use super::shape::{Shape, badge, icon};
-use super::{address, words};
+use super::{links, words};
 use crate::find::find_pipeline;
 use crate::hub::Hub;
 use crate::problem::Problem;
@@ -82,7 +82,7 @@ fn of_object(node: &WorkloadNode, place: Option<(&str, &str)>) -> Markup {
         li {
             (icon(Shape::of_health(node.health), &node.health.to_string())) " "
             @if let Some((cluster, namespace)) = place {
-                a href=(address::trace(cluster, kind, namespace, name)) title="Where does it come from?" { (node.name) }
+                a href=(links::trace(cluster, kind, namespace, name)) title="Where does it come from?" { (node.name) }
             } @else { (node.name) }
             @if !node.version.is_empty() { " " (words::revision(&node.version)) }
             @if !node.made.is_empty() || !node.images.is_empty() {

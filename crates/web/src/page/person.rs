@@ -8,9 +8,9 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Redirect, Response};
 use sluice_core::access::{AccessError, Caller};
 
-use super::address;
 use super::answer::problem_page;
 use super::frame::Viewer;
+use super::links;
 use crate::caller::bearer_token;
 use crate::hub::Hub;
 use crate::origin_check::{check_origin, not_from_here};
@@ -115,7 +115,7 @@ impl<H: Hub> FromRequestParts<Api<H>> for Person {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api<H>) -> Result<Self, Response> {
         Person::of(api, &parts.headers).await.map_err(|why| match why {
-            NoPerson::SignedOut => Redirect::to(&address::sign_in(&parts.uri)).into_response(),
+            NoPerson::SignedOut => Redirect::to(&links::sign_in(&parts.uri)).into_response(),
             NoPerson::Refused(problem) => problem_page(&problem, &Viewer::default()),
         })
     }

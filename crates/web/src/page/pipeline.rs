@@ -9,14 +9,14 @@ use sluice_core::observed::Health;
 use sluice_view::explain::{Explanation, Situation, explain};
 use sluice_view::history::{Entry, history};
 use sluice_view::object_name::ObjectName;
-use sluice_view::status::{EnvironmentLine, PipelineScreen};
+use sluice_view::pipeline_screen::{EnvironmentLine, PipelineScreen};
 use sluice_view::tree::{TargetNode, WorkloadNode, tree};
 
 use super::action_buttons::{buttons, may_not};
 use super::frame::{Group, Page, Part, Section};
 use super::pipeline_row::{application, edge, is_behind, runs};
 use super::shape::{Shape, badge, icon};
-use super::{address, words};
+use super::{links, words};
 use crate::board::ShownPipeline;
 use crate::find::find_pipeline;
 use crate::hub::Hub;
@@ -93,7 +93,7 @@ fn head(
             h1 { (name) }
             @if screen.suspended { (badge(Shape::Suspended, "Suspended")) }
             span.quieter { (application(pipeline)) }
-            @if may_edit { a.button href=(address::edit(namespace, name)) { "Edit" } }
+            @if may_edit { a.button href=(links::edit(namespace, name)) { "Edit" } }
             @if let Some(rights) = actions {
                 @if rights.of(name, action.verbs()).is_none() {
                     a.button href={ "/pipelines/" (namespace) "/" (name) "/" (action.word()) } { (action.title()) " …" }
@@ -101,9 +101,9 @@ fn head(
             }
         }
         p.small.quiet {
-            a href=(address::objects(namespace, name)) { "Objects" } " · "
-            a href=(address::triggers(namespace, name)) { "What starts it" } " · "
-            a href=(address::history(namespace, name)) { "History" }
+            a href=(links::objects(namespace, name)) { "Objects" } " · "
+            a href=(links::triggers(namespace, name)) { "What starts it" } " · "
+            a href=(links::history(namespace, name)) { "History" }
         }
         @if let Some(trouble) = &screen.trouble { p.problem { (trouble) } }
     }
@@ -167,7 +167,7 @@ fn answer(
             @if let Some(promotion) = promotion {
                 div.do {
                     @if let Some(rights) = actions { (buttons(rights, promotion, pipeline)) }
-                    a.button href=(address::promotion(promotion)) { "Details" }
+                    a.button href=(links::promotion(promotion)) { "Details" }
                 }
             }
         }
@@ -279,7 +279,7 @@ fn past(ObjectName { namespace, name }: &ObjectName, entries: &[Entry]) -> Marku
                 @for entry in entries.iter().take(SHOWN_HISTORY) { (past_entry(namespace, entry)) }
             }
             @if !entries.is_empty() {
-                p.small { a href=(address::history(namespace, name)) { "All promotions, by environment" } }
+                p.small { a href=(links::history(namespace, name)) { "All promotions, by environment" } }
             }
         }
     }

@@ -4,10 +4,10 @@ use maud::{Markup, html};
 use sluice_api::Pipeline;
 use sluice_core::observed::Health;
 use sluice_view::explain::Situation;
-use sluice_view::status::{EnvironmentLine, PipelineScreen};
+use sluice_view::pipeline_screen::{EnvironmentLine, PipelineScreen};
 
 use super::shape::{Shape, icon};
-use super::{address, words};
+use super::{links, words};
 
 /// Returns the id of a pipeline's row.
 pub(super) fn row_id(screen: &PipelineScreen) -> String {
@@ -16,7 +16,7 @@ pub(super) fn row_id(screen: &PipelineScreen) -> String {
 
 /// Returns the row of a pipeline.
 pub(crate) fn row(pipeline: &Pipeline, screen: &PipelineScreen) -> Markup {
-    let at = address::pipeline(&screen.namespace, &screen.name);
+    let at = links::pipeline(&screen.namespace, &screen.name);
     html! {
         div.row id=(row_id(screen)) {
             div {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use maud::{Markup, html};
 use sluice_core::access::Caller;
 
-use super::address::escaped;
 use super::frame::{Group, Page, Part, Section};
+use super::links::escaped;
 use super::pipeline_row::row_id;
 use super::query::ListQuery;
 use crate::board::{Attention, ShownPipeline};

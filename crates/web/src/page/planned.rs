@@ -15,7 +15,7 @@ use sluice_view::object_name::ObjectName;
 use super::answer::{problem_page, send, sentence};
 use super::frame::{Page, Section, document};
 use super::person::Person;
-use super::{address, words};
+use super::{links, words};
 use crate::find::find_promotion;
 use crate::hub::Hub;
 use crate::problem::Problem;
@@ -48,7 +48,7 @@ pub(super) async fn page<H: Hub>(
             "nothing is ahead: this promotion is delivered, or has ended. Its page says what it changed";
         return problem_page(&Problem::new(StatusCode::CONFLICT, why), &viewer);
     }
-    let (spec, story) = (&promotion.spec, address::promotion(&promotion));
+    let (spec, story) = (&promotion.spec, links::promotion(&promotion));
     let title = format!("What {} changes in {}", words::short(&spec.revision), spec.place());
     let content = html! {
         p.crumbs { a href="/" { "Pipelines" } " / " a href=(story) { (spec.pipeline) " " (words::short(&spec.revision)) " into " (spec.place()) } }

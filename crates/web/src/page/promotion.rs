@@ -12,7 +12,7 @@ use super::action_buttons::{buttons, may_not};
 use super::answer::sentence;
 use super::frame::{Group, Page, Part, Section};
 use super::shape::{Shape, badge, icon};
-use super::{address, planned, words};
+use super::{links, planned, words};
 use crate::find::find_promotion;
 use crate::hub::Hub;
 use crate::person_action::targets_of;
@@ -81,7 +81,7 @@ fn answer(
                 }
                 div.do {
                     @if let Some(rights) = rights { (buttons(rights, promotion, pipeline)) }
-                    @if planned::is_ahead(promotion) { a.button href={ (address::promotion(promotion)) "/change" } { "What changes" } }
+                    @if planned::is_ahead(promotion) { a.button href={ (links::promotion(promotion)) "/change" } { "What changes" } }
                 }
             }
         }
@@ -121,7 +121,7 @@ fn facts(pipeline: &Pipeline, promotion: &Promotion, status: &PromotionStatus) -
         section {
             h2 { "What is delivered" }
             dl.facts {
-                dt { "Pipeline" } dd { a href=(address::pipeline(promotion.metadata.namespace.as_deref().unwrap_or_default(), &spec.pipeline)) { (spec.pipeline) } }
+                dt { "Pipeline" } dd { a href=(links::pipeline(promotion.metadata.namespace.as_deref().unwrap_or_default(), &spec.pipeline)) { (spec.pipeline) } }
                 @for (facet, value) in &spec.facets { dt { (facet.to_string()) } dd.mono { (value) } }
                 dt { "Delivered by" } dd { (delivery(pipeline, promotion)) }
                 dt { "Targets" } dd { (targets_of(pipeline, promotion)) }

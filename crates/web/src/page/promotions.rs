@@ -5,9 +5,9 @@ use sluice_api::promotion::Phase;
 use sluice_core::access::Caller;
 use sluice_view::history::{Entry, history};
 
-use super::address;
-use super::address::escaped;
 use super::frame::{Group, Page, Part, Section};
+use super::links;
+use super::links::escaped;
 use super::pipeline::past_entry;
 
 use super::query::ListQuery;
@@ -69,7 +69,7 @@ pub(super) async fn page<H: Hub>(api: &Api<H>, caller: &Caller, query: &ListQuer
         @if rows.is_empty() { p.empty { "No promotion matches." } }
         ol.timeline.wide {
             @for (namespace, name, entry) in rows.iter().take(SHOWN) {
-                li.of { a.small.quiet href=(address::pipeline(namespace, name)) { (namespace) "/" (name) } }
+                li.of { a.small.quiet href=(links::pipeline(namespace, name)) { (namespace) "/" (name) } }
                 (past_entry(namespace, entry))
             }
         }

@@ -5,10 +5,10 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::address::sign_in_to;
 use super::answer::{send, sentence};
 use super::frame::{Page, Section, Viewer, document};
-use super::view::View;
+use super::links::sign_in_to;
+use super::route::View;
 use crate::oidc::Provider;
 use crate::person_action::PersonAction;
 use crate::state::Api;

@@ -5,9 +5,9 @@ use sluice_core::access::Caller;
 use sluice_view::fleet::matrix::{Matrix, MatrixVersion, matrix};
 use sluice_view::fleet::versions::{RunningVersion, UnreadCluster};
 
-use super::address;
-use super::address::escaped;
 use super::frame::{Page, Section};
+use super::links;
+use super::links::escaped;
 use super::query::MatrixQuery;
 use super::shape::{Shape, icon};
 use super::words;
@@ -16,7 +16,7 @@ use crate::hub::Hub;
 use crate::problem::Problem;
 use crate::query::VersionsQuery;
 use crate::state::Api;
-use crate::visible::Visible;
+use crate::visible_fleet::Visible;
 
 /// The most rows of a matrix: a page of more is not looked at, but searched.
 const MAX_ROWS: usize = 100;
@@ -168,7 +168,7 @@ fn list(objects: &[RunningVersion], further: usize) -> Markup {
 
 fn object(row: &RunningVersion) -> Markup {
     let (kind, name) = row.object.split_once('/').unwrap_or_default();
-    let trace = address::trace(&row.cluster, kind, &row.namespace, name);
+    let trace = links::trace(&row.cluster, kind, &row.namespace, name);
     html! {
         tr {
             td { (row.name) }

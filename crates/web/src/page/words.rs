@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use sluice_core::Time;
 
-use super::address;
+use super::links;
 
 /// How many characters of a commit tell it from others.
 const SHORT_COMMIT: usize = 8;
@@ -39,7 +39,7 @@ pub(crate) fn short(whole: &str) -> String {
 pub(super) fn way_to_pipeline(namespace: &str, name: &str) -> Markup {
     html! {
         p.crumbs {
-            a href="/" { "Pipelines" } " / " (namespace) " / " a href=(address::pipeline(namespace, name)) { (name) }
+            a href="/" { "Pipelines" } " / " (namespace) " / " a href=(links::pipeline(namespace, name)) { (name) }
         }
     }
 }

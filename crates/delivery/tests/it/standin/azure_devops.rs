@@ -6,8 +6,8 @@
 use serde_json::{Value, json};
 use sluice_testkit::LoggedCommit;
 
+use super::commit_statuses::StatusFormat;
 use super::github::message;
-use super::statuses::StatusFormat;
 use super::{
     CallKind, CallRejection, CheckOutcome, ForgeAnswer, ForgeRequest, ListQuery, MetadataKind, ParsedCall,
     Pull, PullChange, PullSelector, Style, TOKEN, basic,

@@ -5,8 +5,8 @@
 use serde_json::{Value, json};
 use sluice_testkit::LoggedCommit;
 
+use super::commit_statuses::{BITBUCKET, ReportedStatus};
 use super::github::{message, parents};
-use super::statuses::{BITBUCKET, ReportedStatus};
 use super::{
     CallRejection, CheckOutcome, ForgeAnswer, ForgeRequest, ListQuery, MetadataKind, ParsedCall, Pull,
     PullChange, PullSelector, Style, TOKEN, basic,

@@ -8,8 +8,8 @@
 use serde_json::{Value, json};
 use sluice_testkit::LoggedCommit;
 
+use super::commit_statuses::{BITBUCKET, StatusFormat};
 use super::github::{message, parents};
-use super::statuses::{BITBUCKET, StatusFormat};
 use super::{
     CallKind, CallRejection, CheckOutcome, ForgeAnswer, ForgeRequest, ListQuery, MetadataKind, Obstacle,
     ParsedCall, Pull, PullChange, PullSelector, TOKEN,

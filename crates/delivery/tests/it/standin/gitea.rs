@@ -8,8 +8,8 @@
 use serde_json::{Value, json};
 use sluice_testkit::LoggedCommit;
 
+use super::commit_statuses::{GITHUB, StatusFormat};
 use super::github::{add, change, message, open, parents, review, show};
-use super::statuses::{GITHUB, StatusFormat};
 use super::{
     CallKind, CallRejection, CheckOutcome, ForgeAnswer, ForgeRequest, ListQuery, MetadataKind, Obstacle,
     ParsedCall, Pull, PullSelector, Style, TOKEN, basic, named,

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use sluice_testkit::LoggedCommit;
 use sluice_testkit::fault_injection::github::{self, ApiError, PullQuery};
 
+use super::commit_statuses::GITHUB;
 use super::graphql::Query;
-use super::statuses::GITHUB;
 use super::{
     CallRejection, CheckOutcome, ForgeAnswer, ForgeRequest, ListQuery, MetadataKind, Obstacle, ParsedCall,
     Pull, PullChange, PullSelector, Style, TOKEN, basic, named,

@@ -10,8 +10,8 @@
 use serde_json::{Value, json};
 use sluice_testkit::LoggedCommit;
 
+use super::commit_statuses::{ReportedStatus, StatusFormat};
 use super::github::message;
-use super::statuses::{ReportedStatus, StatusFormat};
 use super::{
     CallRejection, CheckOutcome, ForgeAnswer, ForgeRequest, ListQuery, MetadataKind, PEOPLE, ParsedCall,
     Pull, PullChange, PullSelector, TOKEN, basic, number_of,

@@ -7,6 +7,7 @@ mod azure_devops;
 mod bitbucket;
 mod bitbucket_server;
 mod checks;
+mod commit_statuses;
 mod described;
 mod every_forge;
 mod fault;
@@ -19,7 +20,6 @@ mod graphql;
 mod merge_style;
 mod reply;
 mod request;
-mod statuses;
 
 use std::sync::{Arc, Mutex};
 
@@ -39,12 +39,12 @@ use accounts::{PEOPLE, number_of};
 pub use accounts::{author, joe};
 pub use checks::CheckOutcome;
 use checks::Obstacle;
+use commit_statuses::ReportedStatus;
 pub use fault::{CallKind, FaultQueue, ForgeFault};
 use forge_api::forge_api;
 pub use merge_style::Style;
 use reply::{broken, dripping, reply};
 use request::{ForgeRequest, PullSelector};
-use statuses::ReportedStatus;
 
 #[derive(Clone, Debug)]
 pub struct Pull {

@@ -2,6 +2,7 @@
 
 use super::gates::verdicts;
 use super::run_by_targets::{complaint, runs};
+use super::supersession::supersede_delivered;
 use super::{Action, Decision, Facts, Lane, Transition};
 use crate::evidence::Candidate;
 use crate::observed::Member;
@@ -50,24 +51,6 @@ pub(super) fn settle(
     promotion.phase == Phase::Delivered
         && (supersede_delivered(all, proven, promotion, decision)
             || fail_delivered(lane, promotion, decision))
-}
-
-/// Supersedes a delivered promotion if a later one was delivered before it was seen healthy.
-fn supersede_delivered(
-    all: &[&Promotion],
-    proven: Option<&Candidate>,
-    promotion: &Promotion,
-    decision: &mut Decision,
-) -> bool {
-    // A promotion that is wanted again was resumed in place of the later ones.
-    let is_wanted =
-        proven.is_some_and(|c| c.run == promotion.run && promotion.revision.is_run_by(&c.revision));
-    let later = all.iter().find(|p| p.order() > promotion.order() && !is_wanted && was_delivered(p));
-    if let Some(newer) = later {
-        let message = format!("{} came before it was seen healthy", newer.revision);
-        decision.record(promotion, Phase::Superseded, "Superseded", message);
-    }
-    later.is_some()
 }
 
 /// Fails a delivered promotion if Helm has given up on its revision, or if its timeout has passed.
@@ -140,11 +123,6 @@ fn gave_up_on(member: &Member, revision: &Revision, last: Option<&Revision>) -> 
         is_certain |= tried;
     }
     is_certain
-}
-
-/// Returns true if a promotion was delivered and has not failed since.
-pub(super) fn was_delivered(promotion: &Promotion) -> bool {
-    matches!(promotion.phase, Phase::Delivered | Phase::Succeeded)
 }
 
 /// Returns true if a report counts. A report stands in for the answer to a call, if that was lost, and never for an

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use super::State;
-use crate::key::PipelineKey;
+use crate::pipeline_key::PipelineKey;
 
 /// A pipeline rests for this multiple of the time of its reconciliation, so that it occupies a fifth of the loop at most.
 const REST_FACTOR: u32 = 4;
@@ -35,7 +35,7 @@ impl State {
 mod tests {
     use std::time::Instant;
 
-    use super::super::tests::{at, key, pipeline, state_at};
+    use super::super::fixtures::{at, key, pipeline, state_at};
     use super::super::{Input, Now};
     use super::*;
     use crate::watch::stream::ObjectEvent;

@@ -8,7 +8,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
-use sluice_api::promotion_admission;
+use sluice_api::promotion::user_policy;
 use tokio::sync::mpsc;
 
 use crate::state::Input;
@@ -47,7 +47,7 @@ pub async fn check(hub: &Client) -> kube::Result<Option<String>> {
         Ok(binding) => binding,
         Err(why) => return Ok(Some(why)),
     };
-    Ok(promotion_admission::gap(policy.as_ref(), binding.as_ref()))
+    Ok(user_policy::gap(policy.as_ref(), binding.as_ref()))
 }
 
 /// Returns the object of Sluice's name, `None` if there is none, or a message why the controller may not read it.
@@ -57,12 +57,12 @@ where
 {
     let api: Api<K> = Api::all(hub.clone());
     let plural = K::plural(&());
-    match within(API_CALL_TIMEOUT, api.get_opt(promotion_admission::NAME)).await {
+    match within(API_CALL_TIMEOUT, api.get_opt(user_policy::NAME)).await {
         Ok(found) => Ok(Ok(found)),
         Err(kube::Error::Api(e)) if e.code == 403 => Ok(Err(format!(
             "{plural}.{} {} cannot be read: grant the controller the verb get on it, as deploy/rbac.yaml does",
             K::group(&()),
-            promotion_admission::NAME
+            user_policy::NAME
         ))),
         Err(error) => Err(error),
     }

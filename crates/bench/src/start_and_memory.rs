@@ -2,9 +2,9 @@
 //! client needs to write the same statuses; and the time of a start with nothing to write.
 
 use crate::controller::ControllerProcess;
+use crate::many_pipelines::{PIPELINES_NAMESPACE, PipelinesOnOneCluster, apply, run_concurrently};
 use crate::measurement::Measurement;
 use crate::objects::SLUICE;
-use crate::one_cluster::{PIPELINES_NAMESPACE, PipelinesOnOneCluster, apply, run_concurrently};
 use crate::options::BenchOptions;
 use crate::process_stats::{megabytes, peak_memory, processor_time};
 use crate::table::{BudgetVerdict, ResultTable, percentile, progress, time, times};

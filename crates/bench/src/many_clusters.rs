@@ -2,8 +2,8 @@
 //! one machine. Sluice has a session of its own with each of them.
 
 use crate::controller::ControllerProcess;
+use crate::many_pipelines::{run_concurrently, set_healthy, write};
 use crate::objects::{self, HELM, HELM_RELEASE, KUSTOMIZE, NAMESPACES, VERSION};
-use crate::one_cluster::{run_concurrently, set_healthy, write};
 use crate::options::BenchOptions;
 use crate::pages;
 use crate::process_stats::{megabytes, peak_memory, processor_time, resident_memory};

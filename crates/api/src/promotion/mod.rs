@@ -9,9 +9,14 @@ use serde::{Deserialize, Serialize};
 use sluice_core::Time;
 pub use sluice_core::promotion::Phase;
 
+use crate::default_field::is_default;
 use crate::pipeline::PullRequestStrategy;
-pub use crate::recorded_request_state::RecordedRequestState;
-use crate::schema::is_default;
+
+mod request_state;
+pub mod spec_rules;
+pub mod user_policy;
+
+pub use request_state::RecordedRequestState;
 
 /// The promotion of one revision into one environment.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use sluice_view::explain::{Explanation, explain};
 use sluice_view::history::{Entry, history};
 use sluice_view::object_name::ObjectName;
-use sluice_view::status::PipelineScreen;
+use sluice_view::pipeline_screen::PipelineScreen;
 use sluice_view::story::{PromotionStory, promotion_story};
 use sluice_view::tree::{EnvironmentNode, tree};
 

@@ -5,7 +5,7 @@ use sluice_api::pipeline::{
     ClusterAppRef, EnvironmentStatus, Health, PipelineStatus, PromotionSummary, TargetStatus, Verified,
     WorkloadStatus,
 };
-use sluice_controller::record::size::{fit, proofs};
+use sluice_controller::record::status_size::{fit, proofs};
 
 fn health() -> impl Strategy<Value = Health> {
     prop_oneof![

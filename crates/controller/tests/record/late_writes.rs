@@ -8,7 +8,7 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Client, Config, ResourceExt};
 use serde_json::json;
 use sluice_api::promotion::{GateStatus, Phase, Promotion, PromotionStatus};
-use sluice_controller::key::PipelineKey;
+use sluice_controller::pipeline_key::PipelineKey;
 use sluice_controller::state::status_queue::{
     Basis, StatusOwner, StoredObject, WriteOutcome, serialize_status,
 };

@@ -5,7 +5,7 @@ use kube::ResourceExt;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::json;
 use sluice_api::Pipeline;
-use sluice_controller::key::PipelineKey;
+use sluice_controller::pipeline_key::PipelineKey;
 use sluice_controller::state::status_queue::{Basis, StatusOwner, WriteOutcome, serialize_status};
 use sluice_delivery::FencingToken;
 use sluice_testkit::{ControlPlane, WAIT_TIMEOUT, eventually, install_crds};

@@ -1,0 +1,94 @@
+//! Which promotion takes the place of another: a newer revision supersedes an older one, before and after its delivery.
+
+use super::start::start;
+use super::{Decision, Lane};
+use crate::evidence::Candidate;
+use crate::pipeline::Policy;
+use crate::promotion::{Phase, Promotion};
+
+/// Supersedes the open promotion by one of the candidate, if the candidate is not older. Without an open promotion, starts
+/// one.
+pub(super) fn replace(
+    lane: Lane<'_>,
+    policy: &Policy,
+    (open, promotions): (Option<&Promotion>, &[&Promotion]),
+    candidate: &Candidate,
+    decision: &mut Decision,
+) {
+    if let Some(open) = open
+        && open.arrival > candidate.arrival
+    {
+        // The proof of the newer revision may be lost, for example with the status. The older candidate does
+        // not replace it, and a record alone does not deliver a revision that nothing proves.
+        let message = format!(
+            "{} waits: it is not proven in {}, and {} is older; it goes on when enough targets run it healthily, \
+             or a newer revision takes its place",
+            open.revision,
+            lane.environment.depends_on.join(", "),
+            candidate.revision
+        );
+        decision.note(lane.environment, "NotProven", message);
+        return;
+    }
+    let next = start(lane, policy, promotions, candidate, decision);
+    if let Some(open) = open {
+        let message = format!("{} replaced it", candidate.revision);
+        decision.record(open, Phase::Superseded, "Superseded", message);
+    }
+    decision.actions.extend(next);
+}
+
+/// Supersedes the open promotions that a newer open one has replaced. A promotion that was replaced while it was being
+/// recorded could not be superseded then.
+pub(super) fn supersede_replaced(
+    replaced: &[&Promotion],
+    newest: Option<&Promotion>,
+    decision: &mut Decision,
+) {
+    let Some(newest) = newest else { return };
+    for promotion in replaced {
+        let message = format!("{} replaced it", newest.revision);
+        decision.record(promotion, Phase::Superseded, "Superseded", message);
+    }
+}
+
+/// Supersedes a delivered promotion if a later one was delivered before it was seen healthy.
+pub(super) fn supersede_delivered(
+    all: &[&Promotion],
+    proven: Option<&Candidate>,
+    promotion: &Promotion,
+    decision: &mut Decision,
+) -> bool {
+    // A promotion that is wanted again was resumed in place of the later ones.
+    let is_wanted =
+        proven.is_some_and(|c| c.run == promotion.run && promotion.revision.is_run_by(&c.revision));
+    let later = all.iter().find(|p| p.order() > promotion.order() && !is_wanted && was_delivered(p));
+    if let Some(newer) = later {
+        let message = format!("{} came before it was seen healthy", newer.revision);
+        decision.record(promotion, Phase::Superseded, "Superseded", message);
+    }
+    later.is_some()
+}
+
+/// Returns true if a promotion was delivered and has not failed since.
+pub(super) fn was_delivered(promotion: &Promotion) -> bool {
+    matches!(promotion.phase, Phase::Delivered | Phase::Succeeded)
+}
+
+/// Supersedes the promotions that were requested before the newest one.
+pub(super) fn supersede_earlier(earlier: &[(&Promotion, bool)], newest: &Promotion, decision: &mut Decision) {
+    for (promotion, settled) in earlier {
+        if promotion.phase.is_open() && !settled {
+            let message = format!("a later call requested {}", newest.revision);
+            decision.record(promotion, Phase::Superseded, "Superseded", message);
+        }
+        let key = newest.trigger.as_deref().unwrap_or_default();
+        let why = format!(
+            "a later call (key {key}) requested {}; to promote this revision, call /trigger again with another key",
+            newest.revision
+        );
+        if promotion.phase.has_ended() {
+            decision.decline_retry(promotion, &why);
+        }
+    }
+}
