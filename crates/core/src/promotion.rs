@@ -134,6 +134,11 @@ impl Promotion {
         (self.sequence, &self.name)
     }
 
+    /// Returns true if the promotion was delivered and has not failed since.
+    pub fn was_delivered(&self) -> bool {
+        matches!(self.phase, Phase::Delivered | Phase::Succeeded)
+    }
+
     /// Returns true if a person has rejected the promotion, whether that is recorded already or not. A rejection that comes while
     /// the promotion is superseded keeps it from coming back; one after its delivery does not count.
     pub fn is_rejected(&self) -> bool {

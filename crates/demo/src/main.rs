@@ -6,9 +6,9 @@ mod fleet;
 mod hub_view;
 mod manifests;
 mod output;
-mod podinfo;
 mod scenario;
 mod sluice;
+mod versions;
 
 use anyhow::{Context, Result, bail};
 use std::path::PathBuf;

@@ -5,7 +5,7 @@ use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-use crate::podinfo::FIRST;
+use crate::versions::FIRST;
 
 /// The namespace on the hub of the Pipeline, the GitopsClusters and their Secrets.
 pub const NAMESPACE: &str = "apps";

@@ -4,8 +4,8 @@
 use crate::fleet::DemoFleet;
 use crate::hub_view::{self, HubView};
 use crate::output;
-use crate::podinfo::{FIRST, NEXT, SUGGESTED};
 use crate::sluice::Sluice;
+use crate::versions::{FIRST, NEXT, SUGGESTED};
 use anyhow::{Context, Result, anyhow};
 use sluice_api::promotion::Phase;
 use std::path::Path;

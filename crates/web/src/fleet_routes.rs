@@ -9,16 +9,17 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::routing::get;
 use sluice_core::fleet::ClusterKey;
-use sluice_view::fleet::clusters::{Clusters, cluster_state};
+use sluice_view::fleet::observed_clusters::{Clusters, cluster_state};
 
 use crate::answer::answer;
 use crate::caller::IdentifiedCaller;
 use crate::fleet_versions::VersionKind;
 use crate::hub::Hub;
 use crate::problem::Problem;
-use crate::query::{TraceQuery, VersionsQuery, valid};
+use crate::query::{TraceQuery, valid};
 use crate::state::Api;
 use crate::trace::traced;
+use crate::versions_query::VersionsQuery;
 use crate::visible_fleet::{Visible, visible_clusters};
 
 pub(crate) fn routes<H: Hub>() -> Router<Api<H>> {

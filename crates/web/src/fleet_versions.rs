@@ -14,7 +14,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::Instant;
 
 use crate::problem::Problem;
-use crate::query::VersionsQuery;
+use crate::versions_query::{VersionsQuery, matches};
 use crate::visible_fleet::Visible;
 
 /// Why nothing is shown of a cluster that the controller has just connected to.
@@ -203,15 +203,6 @@ fn unread(cluster: &ObservedCluster, kind: VersionKind) -> Result<Vec<String>, S
         _ => None,
     });
     Ok(missing.collect())
-}
-
-pub(crate) fn matches(row: &RunningVersion, query: &VersionsQuery) -> bool {
-    let cluster = if row.cluster.is_empty() { "hub" } else { &row.cluster };
-    row.name.contains(&query.name)
-        && (query.cluster.is_empty() || query.cluster == cluster)
-        && (query.namespace.is_empty() || query.namespace == row.namespace)
-        && (query.version.is_empty() || query.version == row.version)
-        && (!query.outliers || row.outlier)
 }
 
 /// Returns whether the objects of a cluster are known.

@@ -35,6 +35,7 @@ mod sign_in_options;
 mod state;
 mod trace;
 mod triggers;
+mod versions_query;
 mod visible_fleet;
 
 pub use hub::{Change, ChangeError, ChangedKind, FileProposal, Hub, ProposedManifest, SeenObject};

@@ -12,8 +12,9 @@ use crate::pipeline_routes::{
     ActionRequest, Explanations, History, PipelineAnswer, PipelineList, PromotionAnswer, Tree,
 };
 use crate::problem::Problem;
-use crate::query::{ExplainQuery, HistoryQuery, PipelinesQuery, TraceQuery, TreeQuery, VersionsQuery};
-use sluice_view::fleet::clusters::Clusters;
+use crate::query::{ExplainQuery, HistoryQuery, PipelinesQuery, TraceQuery, TreeQuery};
+use crate::versions_query::VersionsQuery;
+use sluice_view::fleet::observed_clusters::Clusters;
 use sluice_view::fleet::trace::Trace;
 use sluice_view::fleet::versions::Versions;
 use sluice_view::triggers::Triggers;

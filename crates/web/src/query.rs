@@ -35,7 +35,7 @@ pub(crate) fn search_words(search: &str) -> Result<Vec<String>, Problem> {
 }
 
 /// Returns the most rows of an answer.
-fn rows_of(limit: Option<usize>) -> usize {
+pub(crate) fn rows_of(limit: Option<usize>) -> usize {
     limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT)
 }
 
@@ -43,7 +43,7 @@ fn rows_of(limit: Option<usize>) -> usize {
 ///
 /// # Errors
 /// When it is not the `continue` of an answer.
-fn after<T: DeserializeOwned>(continue_: &str) -> Result<Option<T>, Problem> {
+pub(crate) fn after<T: DeserializeOwned>(continue_: &str) -> Result<Option<T>, Problem> {
     if continue_.is_empty() {
         return Ok(None);
     }
@@ -113,42 +113,6 @@ impl HistoryQuery {
     /// Returns the most promotions to return.
     pub(crate) fn limit(&self) -> usize {
         rows_of(self.limit)
-    }
-}
-
-/// Which charts or images to return.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct VersionsQuery {
-    /// Only names that contain this text.
-    pub name: String,
-    /// Only this cluster, as `namespace/name` of its GitopsCluster; `hub` for the hub.
-    pub cluster: String,
-    /// Only this namespace.
-    pub namespace: String,
-    /// Only this version.
-    pub version: String,
-    /// Only what runs another version than most.
-    pub outliers: bool,
-    /// The most rows to return, at most 5000; default is 500.
-    pub limit: Option<usize>,
-    /// The `continue` of the answer before.
-    #[serde(rename = "continue")]
-    pub continue_: String,
-}
-
-impl VersionsQuery {
-    /// Returns the most rows to return.
-    pub(crate) fn limit(&self) -> usize {
-        rows_of(self.limit)
-    }
-
-    /// Returns what the last row of the page before was ordered by; `None` for the first page.
-    ///
-    /// # Errors
-    /// When it is not the `continue` of an answer.
-    pub(crate) fn after(&self) -> Result<Option<[String; 5]>, Problem> {
-        after(&self.continue_)
     }
 }
 

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::json;
 use sluice_api::Pipeline;
 use sluice_core::Facet;
-use sluice_view::manifest::{self, SchemaProblem};
+use sluice_view::pipeline_validation::{self, SchemaProblem};
 
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::{self, DataFormat};
@@ -104,7 +104,7 @@ pub(crate) fn run(args: &Validate, io: &mut Io<'_>) -> Outcome {
     let files = args.checkout.as_deref().map(read::yaml_files).transpose()?;
     let mut reports = Vec::new();
     for mut document in documents {
-        let problems = manifest::problems(&mut document.object);
+        let problems = pipeline_validation::problems(&mut document.object);
         reports.push(report(args, document, problems, files.as_deref())?);
     }
     match args.output {

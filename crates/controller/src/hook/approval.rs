@@ -8,7 +8,7 @@ use sluice_core::Time;
 use sluice_core::hex::hex;
 
 use super::answer::{CallError, HookAnswer};
-use super::approval_request::{ApprovalRequest, ApprovalSignature, check};
+use super::approval_rules::{ApprovalRequest, ApprovalSignature, check};
 use super::call::HookCall;
 use super::hmac_keys::{Purpose, Unavailable};
 use super::server::HookServer;

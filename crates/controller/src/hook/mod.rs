@@ -4,7 +4,7 @@
 
 pub mod answer;
 pub mod approval;
-pub mod approval_request;
+pub mod approval_rules;
 mod call;
 pub mod callback;
 mod caller_address;
@@ -31,7 +31,7 @@ pub mod signature;
 pub mod status_change;
 pub mod store;
 pub mod trigger;
-pub mod trigger_request;
+pub mod trigger_rules;
 
 pub use connection::serve;
 pub use directory::Directory;

@@ -20,13 +20,13 @@ use sluice_api::{Pipeline, Promotion, PromotionSpec};
 use sluice_delivery::FairQueue;
 use tokio::time::Instant;
 
-use super::approval_request as approval;
+use super::approval_rules as approval;
 use super::event::ReceivedEvent;
 use super::hmac_keys::{CALL_TIMEOUT, Unavailable};
 use super::promotion_list::{self, PromotionsInto};
 use super::report;
 use super::status_change::StatusChange;
-use super::trigger_request::{self as trigger, TriggerRequest};
+use super::trigger_rules::{self as trigger, TriggerRequest};
 use crate::act::schedule::MIN_POLL_PAUSE;
 use crate::pipeline_key::PipelineKey;
 use crate::record;

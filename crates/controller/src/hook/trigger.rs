@@ -6,7 +6,7 @@ use super::hmac_keys::Purpose;
 use super::secret_names::trigger_secret;
 use super::server::HookServer;
 use super::store::TriggerOutcome;
-use super::trigger_request::{EXAMPLE_BODY, TriggerRequest, check, check_names_pipeline};
+use super::trigger_rules::{EXAMPLE_BODY, TriggerRequest, check, check_names_pipeline};
 
 impl HookServer {
     /// Handles a request for a revision in the first environment, which that environment's `trigger-key` signs.

@@ -14,7 +14,7 @@ use super::entries::may_retry_early;
 use super::stored_time::TimeField;
 use crate::act::backoff::max_pause;
 use crate::act::resumption::MAX_RECEIVER_PAUSE;
-use crate::hook::approval_request;
+use crate::hook::approval_rules;
 use crate::observe::reported;
 use crate::observe::target::{self, NoAnswerYet, ObservedMembers, TargetQuery};
 use crate::pipeline_key::PipelineKey;
@@ -139,7 +139,7 @@ impl State {
             report.and_then(|(report, pipeline)| translate::receiver_report(report, pipeline, object));
         (promotion.next_attempt, promotion.resumes_at) = (next, resumes);
         (promotion.delivered, promotion.report) = (delivered, report);
-        promotion.approved |= approval_request::counts(object, hook_fields.key_approval.as_deref());
+        promotion.approved |= approval_rules::counts(object, hook_fields.key_approval.as_deref());
     }
 
     /// OBSERVE: returns what the targets show, and which of them have not answered yet. Returns `None` while it is too

@@ -13,7 +13,7 @@ use sluice_api::{Pipeline, Promotion};
 use sluice_core::promotion::GateKind;
 use sluice_delivery::FencingToken;
 
-use crate::hook::approval_request;
+use crate::hook::approval_rules;
 use crate::pipeline_key::PipelineKey;
 
 /// The object whose status is written.
@@ -106,7 +106,7 @@ impl StatusWrite {
         let Ok(after) = serde_json::from_str::<PromotionStatus>(self.status.get()) else { return false };
         let is_rejected = promotion.spec.rejection_now(&before).is_some() && before.phase != Phase::Rejected;
         let is_approved = promotion.spec.approval_now(&before).is_some()
-            || approval_request::counts(promotion, before.key_approval.as_deref());
+            || approval_rules::counts(promotion, before.key_approval.as_deref());
         match after.retries.cmp(&before.retries) {
             Ordering::Less => false,
             Ordering::Equal => {

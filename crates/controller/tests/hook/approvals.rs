@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use sluice_api::{Promotion, PromotionSpec};
 use sluice_controller::hook::approval::key_id;
-use sluice_controller::hook::approval_request::{
+use sluice_controller::hook::approval_rules::{
     ApprovalRequest, ApprovalSignature, approved_promotions, check, counts, is_for, status_change,
 };
 use sluice_controller::hook::route::{Endpoint, Route};

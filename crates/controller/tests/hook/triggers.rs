@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use sluice_api::Pipeline;
 use sluice_api::promotion::{Phase, Promotion};
 use sluice_controller::hook::secret_names::trigger_secret;
-use sluice_controller::hook::trigger_request::{
+use sluice_controller::hook::trigger_rules::{
     TriggerRequest, check, check_names_pipeline, requested_revision, revision_shape, too_many,
 };
 use sluice_core::Revision;

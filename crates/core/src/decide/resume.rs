@@ -1,7 +1,6 @@
 //! The start of another try of a promotion that has ended.
 
 use super::gates::rejected_otherwise;
-use super::supersession::was_delivered;
 use super::{Action, Decision, Lane, Transition};
 use crate::promotion::{Phase, Promotion};
 use crate::time::Time;
@@ -17,7 +16,7 @@ pub(super) fn resume(lane: Lane<'_>, earlier: &Promotion, decision: &mut Decisio
     // A later promotion that was delivered has to be replaced, even if this one was delivered before it.
     let later = |p: &&Promotion| lane.environment.is_of(p) && p.order() > earlier.order();
     let was_replaced =
-        || lane.facts.promotions.iter().filter(later).any(|p| was_delivered(p) || p.delivered.is_some());
+        || lane.facts.promotions.iter().filter(later).any(|p| p.was_delivered() || p.delivered.is_some());
     // An approval from before the rejection of another record of the revision does not count.
     let was_rejected = || rejected_otherwise(lane, earlier).is_some();
     if let (Phase::Failed, None, Some(time)) = (earlier.phase, &earlier.retry, earlier.resumes_at) {

@@ -62,17 +62,12 @@ pub(super) fn supersede_delivered(
     // A promotion that is wanted again was resumed in place of the later ones.
     let is_wanted =
         proven.is_some_and(|c| c.run == promotion.run && promotion.revision.is_run_by(&c.revision));
-    let later = all.iter().find(|p| p.order() > promotion.order() && !is_wanted && was_delivered(p));
+    let later = all.iter().find(|p| p.order() > promotion.order() && !is_wanted && p.was_delivered());
     if let Some(newer) = later {
         let message = format!("{} came before it was seen healthy", newer.revision);
         decision.record(promotion, Phase::Superseded, "Superseded", message);
     }
     later.is_some()
-}
-
-/// Returns true if a promotion was delivered and has not failed since.
-pub(super) fn was_delivered(promotion: &Promotion) -> bool {
-    matches!(promotion.phase, Phase::Delivered | Phase::Succeeded)
 }
 
 /// Supersedes the promotions that were requested before the newest one.

@@ -2,15 +2,14 @@
 //! and a field, and must mean exactly one value in each target: an entry that means no value or several is refused, with
 //! what there is instead.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::edit::{self, EditedFile};
 use super::limits::{MAX_UPDATE_EVENTS, MAX_VISITED_DOCUMENTS};
 use super::placeholder::UpdateTarget;
-use super::resolve::listed;
 use super::set_error::Location;
-use super::update_entry::{MAX_NAMED, Update, UpdateEntry, UpdateFile, WorkLeft};
-use super::update_error::UpdateError;
+use super::update_entry::{Update, UpdateEntry, UpdateFile, WorkLeft};
+use super::update_error::{UpdateError, near};
 use crate::revision::Revision;
 
 /// The values to set by an `update` list, with the placeholders replaced for every target.
@@ -119,17 +118,4 @@ impl Plan {
         });
         done.collect()
     }
-}
-
-/// Returns the paths that are most similar to a path that no file has: those of the same file name, then those with the
-/// most common folders.
-fn near<'p>(asked: &str, paths: impl Iterator<Item = &'p str>) -> String {
-    let shared = |path: &str| asked.split('/').zip(path.split('/')).take_while(|(a, b)| a == b).count();
-    let name = |path: &'p str| path.rsplit('/').next().unwrap_or(path);
-    let mut ranked: BTreeMap<(bool, std::cmp::Reverse<usize>), Vec<String>> = BTreeMap::new();
-    for path in paths {
-        let other_name = asked.rsplit('/').next() != Some(name(path));
-        ranked.entry((other_name, std::cmp::Reverse(shared(path)))).or_default().push(path.into());
-    }
-    listed(ranked.into_values().flatten().collect(), MAX_NAMED)
 }

@@ -14,7 +14,7 @@ use super::path_pattern::{PathPattern, WILDCARDS};
 use super::placeholder::{UpdateTarget, filled, parts};
 use super::resolve::{FoundScalar, ResolveError, listed};
 use super::set_error::{Asker, Location, SetError};
-use super::update_error::UpdateError;
+use super::update_error::{MAX_NAMED, UpdateError};
 use crate::manifest_path::is_yaml;
 use crate::revision::Revision;
 
@@ -51,9 +51,6 @@ pub struct Update {
     #[schemars(length(min = 1, max = 317))]
     pub workload: Option<String>,
 }
-
-/// The most files, objects or values that an error names.
-pub(super) const MAX_NAMED: usize = 6;
 
 /// Why a file must be readable.
 const NAMED: &str = "is named by an entry of update";

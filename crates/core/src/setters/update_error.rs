@@ -1,7 +1,13 @@
 //! Errors of entries in an `update` list that name no value, or more than one. Every message names the entry and what
 //! there is instead.
 
+use std::collections::BTreeMap;
+
+use super::resolve::listed;
 use super::set_error::{Location, SetError};
+
+/// The most files, objects or values that an error names.
+pub(super) const MAX_NAMED: usize = 6;
 
 /// An entry of an `update` list that cannot be carried out. The error stays until the files or the pipeline change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -71,4 +77,17 @@ impl UpdateError {
             UpdateError::Set(e) => e.reason(),
         }
     }
+}
+
+/// Returns the paths that are most similar to a path that no file has: those of the same file name, then those with the
+/// most common folders.
+pub(super) fn near<'p>(asked: &str, paths: impl Iterator<Item = &'p str>) -> String {
+    let shared = |path: &str| asked.split('/').zip(path.split('/')).take_while(|(a, b)| a == b).count();
+    let name = |path: &'p str| path.rsplit('/').next().unwrap_or(path);
+    let mut ranked: BTreeMap<(bool, std::cmp::Reverse<usize>), Vec<String>> = BTreeMap::new();
+    for path in paths {
+        let other_name = asked.rsplit('/').next() != Some(name(path));
+        ranked.entry((other_name, std::cmp::Reverse(shared(path)))).or_default().push(path.into());
+    }
+    listed(ranked.into_values().flatten().collect(), MAX_NAMED)
 }

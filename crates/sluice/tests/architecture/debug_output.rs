@@ -10,7 +10,7 @@ use crate::{code, fail_if_any};
 /// The values that product code writes with `Debug`, by file. Most are quoted strings, in which `Debug` escapes control
 /// characters.
 const ALLOWED: [(&str, &[&str]); 18] = [
-    ("controller/src/hook/approval_request.rs", &["approved", "sent_to"]),
+    ("controller/src/hook/approval_rules.rs", &["approved", "sent_to"]),
     ("controller/src/hook/proxies.rs", &["0"]),
     ("controller/src/secret.rs", &["used_by"]),
     ("controller/src/watch/read_error.rs", &["group"]),
@@ -21,8 +21,8 @@ const ALLOWED: [(&str, &[&str]); 18] = [
     ("core/src/setters/marker.rs", &["", "MARKER_KEY", "found", "key"]),
     ("core/src/setters/update_error.rs", &[""]),
     ("delivery/src/address.rs", &["0", "text"]),
-    ("view/src/manifest/metadata.rs", &["key", "name", "namespace", "prefix", "text"]),
-    ("web/src/pipelines.rs", &["of"]),
+    ("view/src/pipeline_validation/metadata.rs", &["key", "name", "namespace", "prefix", "text"]),
+    ("web/src/pipeline_routes.rs", &["of"]),
     ("web/src/query.rs", &["", "text"]),
     ("delivery/src/git/error.rs", &["branch"]),
     // Input of a hash, which nobody reads.

@@ -9,8 +9,8 @@ mod spec;
 use serde_json::{Value, json};
 use sluice_api::Pipeline;
 
-use crate::manifest::{self, SchemaProblem};
 use crate::ordered::Ordered;
+use crate::pipeline_validation::{self, SchemaProblem};
 use crate::yaml::yaml;
 pub use entered::{Draft, DraftDelivery, DraftEnvironment, DraftTarget};
 
@@ -42,7 +42,7 @@ impl Draft {
         remove_empty(&mut manifest);
         let yaml = yaml(&Ordered(&manifest)).unwrap_or_default();
         let object = manifest.clone();
-        let mut problems = manifest::problems(&mut manifest);
+        let mut problems = pipeline_validation::problems(&mut manifest);
         if self.namespace.is_empty() {
             problems.push(SchemaProblem::missing("metadata.namespace"));
         }

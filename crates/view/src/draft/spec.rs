@@ -7,7 +7,7 @@ use sluice_api::pipeline::{Environment, Target};
 use super::entered::{Draft, DraftEnvironment, DraftTarget};
 use super::fields::{Fields, fields, set};
 use super::promotion::{own_promotion, promotion};
-use crate::written::written;
+use crate::metadata_by_people::written;
 
 /// Returns the metadata: of the Pipeline that is edited, the labels and annotations that people wrote.
 pub(super) fn metadata(draft: &Draft, edited: Option<&Pipeline>) -> Value {

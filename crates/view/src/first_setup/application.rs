@@ -10,7 +10,7 @@ use sluice_core::fleet::Kind;
 use super::error::ApplicationError;
 use super::promoted::{PromotedValue, promoted};
 use super::readable::{has_invisible, readable};
-use crate::written::written;
+use crate::metadata_by_people::written;
 
 /// The largest manifest, in bytes.
 pub const MAX_BYTES: usize = 128 << 10;

@@ -1,7 +1,7 @@
 //! Views of everything that is observed on clusters, whether or not a pipeline names it.
 
-pub mod clusters;
 pub mod matrix;
+pub mod observed_clusters;
 pub mod trace;
 pub mod versions;
 

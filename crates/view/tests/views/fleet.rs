@@ -11,7 +11,7 @@ use sluice_core::fleet::{ClusterEvent, ClusterKey, Fact, FluxFact, Kind, ObjectK
 use sluice_core::observed::Health;
 use sluice_core::repository::Repository;
 use sluice_core::tracks::DefaultFacet;
-use sluice_view::fleet::clusters::cluster_state;
+use sluice_view::fleet::observed_clusters::cluster_state;
 use sluice_view::fleet::trace::{TraceLink, trace, visible};
 use sluice_view::fleet::versions::{RunningVersion, chart, images, mark_outliers};
 

@@ -2,7 +2,7 @@
 
 use maud::html;
 use sluice_core::access::Caller;
-use sluice_view::fleet::clusters::{ClusterReadability, ObservedClusterRow, cluster_state};
+use sluice_view::fleet::observed_clusters::{ClusterReadability, ObservedClusterRow, cluster_state};
 
 use super::frame::{Page, Section};
 use super::links::escaped;

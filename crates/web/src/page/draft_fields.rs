@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use sluice_api::Pipeline;
 use sluice_view::draft::{CheckedDraft, Draft, DraftEnvironment, DraftTarget};
-use sluice_view::manifest::SchemaProblem;
+use sluice_view::pipeline_validation::SchemaProblem;
 
 use super::answer::sentence;
 use super::draft_first_setup::{self, Setup};

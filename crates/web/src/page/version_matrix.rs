@@ -11,11 +11,11 @@ use super::links::escaped;
 use super::query::MatrixQuery;
 use super::shape::{Shape, icon};
 use super::words;
-use crate::fleet_versions::{VersionKind, matches};
+use crate::fleet_versions::VersionKind;
 use crate::hub::Hub;
 use crate::problem::Problem;
-use crate::query::VersionsQuery;
 use crate::state::Api;
+use crate::versions_query::{VersionsQuery, matches};
 use crate::visible_fleet::Visible;
 
 /// The most rows of a matrix: a page of more is not looked at, but searched.
