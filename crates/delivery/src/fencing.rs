@@ -37,6 +37,13 @@ impl FencingToken {
         if is_valid { Ok(()) } else { Err(DeliveryError::Revoked) }
     }
 
+    /// Waits until the token is not valid any more.
+    pub(crate) async fn invalid(&self) {
+        while self.check().is_ok() {
+            tokio::time::sleep(END_CHECK_INTERVAL).await;
+        }
+    }
+
     /// The lease term of the token.
     pub fn term(&self) -> &LeaseTerm {
         &self.term
@@ -71,7 +78,7 @@ pub struct LeaseTerm(Arc<AtomicU64>);
 const ENDED: u64 = 0;
 /// Instead of a time: the term has no end.
 const NEVER: u64 = u64::MAX;
-/// How often [`LeaseTerm::over`] checks whether the term was ended early.
+/// How often [`LeaseTerm::over`] checks whether the term was ended early, and [`FencingToken::invalid`] the token.
 const END_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 impl LeaseTerm {

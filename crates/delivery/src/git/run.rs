@@ -57,6 +57,10 @@ const CONFIGURATION: [(&str, &str); 21] = [
 /// How long a local run may take: the longest one of a repository of 100,000 files takes 7 s on two busy cores.
 const LOCAL_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// How long a run may take after its token was revoked. A push that the server has received ends in this time, and its result is
+/// known; one that waits for the server is ended.
+const REVOKED_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// The slots that are reserved for namespaces without a run in progress. So even if the runs of eight namespaces all
 /// last until their timeout, they do not delay the run of another namespace.
 const RESERVED_RUNS: usize = 8;
@@ -91,7 +95,7 @@ pub(super) struct GitRun<'a> {
     pub(super) args: Vec<OsString>,
     pub(super) input: Vec<u8>,
     pub(super) remote: bool,
-    /// The run begins only while this token is valid.
+    /// The run begins only while this token is valid, and ends soon afterwards.
     fencing_token: Option<FencingToken>,
     /// Settings of this run alone.
     settings: Vec<(String, OsString)>,
@@ -143,7 +147,8 @@ impl<'a> GitRun<'a> {
         GitRun { input, ..self }
     }
 
-    /// Makes the run one that others can see: it begins only while this token is valid.
+    /// Makes the run one that others can see: it begins only while this token is valid, and ends within [`REVOKED_TIMEOUT`]
+    /// afterwards.
     pub(super) fn while_valid(self, fencing_token: &FencingToken) -> Self {
         GitRun { fencing_token: Some(fencing_token.clone()), ..self }
     }
@@ -151,6 +156,15 @@ impl<'a> GitRun<'a> {
     /// Adds git configuration for this run.
     pub(super) fn configured(self, settings: Vec<(String, OsString)>) -> Self {
         GitRun { settings, ..self }
+    }
+
+    /// Waits until the run must end because its token was revoked.
+    async fn must_end(&self) {
+        match &self.fencing_token {
+            Some(token) => token.invalid().await,
+            None => std::future::pending().await,
+        }
+        tokio::time::sleep(REVOKED_TIMEOUT).await;
     }
 
     fn doing(&self) -> String {
@@ -307,13 +321,18 @@ impl Git {
         let measured = group.pid().map(|pid| self.memory.measure(pid, &call.access.pipeline, size));
         let timeout = if call.remote { self.timeout } else { self.timeout.min(LOCAL_TIMEOUT) };
         let talk = converse(&mut group, &call.input, read);
-        let Ok(ended) = tokio::time::timeout(timeout, talk).await else {
+        let ended = tokio::select! {
+            ended = tokio::time::timeout(timeout, talk) => ended.map_err(|_| {
+                let repository = call.access.name().to_string();
+                GitError::Timeout { repository, doing: call.doing(), after: timeout }
+            }),
+            () = call.must_end() => Err(GitError::Revoked),
+        };
+        if ended.is_err() {
             // First by SIGTERM: git then removes its locks and half-written packs.
             group.end().await;
-            let repository = call.access.name().to_string();
-            return Err(GitError::Timeout { repository, doing: call.doing(), after: timeout });
-        };
-        let (status, value, stderr) = ended.map_err(not_run)?;
+        }
+        let (status, value, stderr) = ended?.map_err(not_run)?;
         group.record_end(status.success());
         let mut raw = String::from_utf8_lossy(&stderr).into_owned();
         if limits::is_missing(status, &raw) {

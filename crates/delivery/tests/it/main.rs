@@ -35,6 +35,7 @@ mod receiver;
 mod shared_cache;
 mod signing;
 mod ssh;
+mod stalls;
 mod standin;
 mod tls;
 mod update;
