@@ -207,9 +207,6 @@ impl State {
 
     /// Rebuilds a change request on top of its base, since it cannot be merged as it is.
     fn rebuild(&mut self, key: &PipelineKey, name: &str, outdated: OutdatedReason) {
-        if self.pipelines.get(key).is_none_or(|entry| entry.model.suspended) {
-            return;
-        }
         let Some(mut prepared) = self.prepare(key, name, StrategySource::Environment) else { return };
         if prepared.promotion.status.as_ref().is_none_or(|status| status.phase != Phase::Proposed) {
             return;
@@ -314,7 +311,7 @@ impl State {
     /// Handles the end of a side effect.
     pub(super) fn job_ended(&mut self, ended: EndedJob) {
         let EndedJob { pipeline: key, place, promotion: name, uid, strategy, secret, outcome } = ended;
-        self.in_flight.remove(&(key.clone(), place));
+        let in_flight = self.in_flight.remove(&(key.clone(), place));
         if self.fencing_token(&key).is_none() {
             return;
         }
@@ -326,14 +323,18 @@ impl State {
                 self.check_ended(&key, &name, result);
                 None
             }
-            JobOutcome::Follow(Ok(status)) => match self.poll_ended(&key, &name, status) {
-                Some(FollowUp::Rebuild(outdated)) => {
-                    self.enqueue(&key);
-                    return self.rebuild(&key, &name, outdated);
+            JobOutcome::Follow(Ok(status)) => {
+                let may_rebuild =
+                    in_flight.is_some_and(|poll| poll.may_merge && poll.fencing_token.check().is_ok());
+                match self.poll_ended(&key, &name, status, may_rebuild) {
+                    Some(FollowUp::Rebuild(outdated)) => {
+                        self.enqueue(&key);
+                        return self.rebuild(&key, &name, outdated);
+                    }
+                    Some(FollowUp::Change(change)) => Some(*change),
+                    None => None,
                 }
-                Some(FollowUp::Change(change)) => Some(*change),
-                None => None,
-            },
+            }
             outcome => self.change_after(&key, &name, &strategy, outcome),
         };
         if let Some(change) = change {
@@ -342,8 +343,15 @@ impl State {
         self.enqueue(&key);
     }
 
-    /// Handles the end of a poll of an open change request.
-    fn poll_ended(&mut self, key: &PipelineKey, name: &str, status: ChangeRequestStatus) -> Option<FollowUp> {
+    /// Handles the end of a poll of an open change request. Like a merge, its rebuilding needs open gates, and a poll that was
+    /// not stopped.
+    fn poll_ended(
+        &mut self,
+        key: &PipelineKey,
+        name: &str,
+        status: ChangeRequestStatus,
+        may_rebuild: bool,
+    ) -> Option<FollowUp> {
         let now = self.now.instant;
         let open = self.record(key, name).and_then(|record| record.status().change_request);
         match &status {
@@ -351,7 +359,7 @@ impl State {
                 self.schedule.is_rebuild_due(name, false, now);
             }
             ChangeRequestStatus::Open { stale, .. } => {
-                let is_due = self.schedule.is_rebuild_due(name, stale.is_some(), now);
+                let is_due = self.schedule.is_rebuild_due(name, stale.is_some() && may_rebuild, now);
                 if let Some(outdated) = stale.filter(|_| is_due) {
                     return Some(FollowUp::Rebuild(outdated));
                 }
@@ -449,9 +457,8 @@ mod tests {
     use super::super::fixtures::{insert, key, pipeline, record, state};
     use super::*;
 
-    /// A gate has closed while Sluice waited for the forge.
-    #[test]
-    fn a_poll_that_may_merge_is_stopped_when_the_merge_is_not_allowed_any_more() {
+    /// A state with a promotion whose change request is open.
+    fn proposed() -> State {
         let mut state = state();
         let mut object = pipeline();
         let strategy = json!({"pull-request": {"type": "github", "url": "https://github.com/acme/fleet",
@@ -464,19 +471,73 @@ mod tests {
             "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1", "facets": {"HelmRelease/a:chart": "1"}},
             "status": {"phase": "Proposed", "changeRequest": request}});
         insert(&mut state, record(serde_json::from_value(proposed).unwrap()));
-        let mut follow = |may_merge| {
-            state.effects.clear();
-            state.follow(&key(), "p", may_merge);
-            state.now.instant += Duration::from_secs(30);
-            std::mem::take(&mut state.effects)
-        };
-        assert!(follow(true).is_empty(), "the first poll is not due");
-        let started = follow(true);
+        state
+    }
+
+    /// Follows the change request, and returns the effects. Half a minute passes.
+    fn follow(state: &mut State, may_merge: bool) -> Vec<Effect> {
+        state.effects.clear();
+        state.follow(&key(), "p", may_merge);
+        state.now.instant += Duration::from_secs(30);
+        std::mem::take(&mut state.effects)
+    }
+
+    /// A gate has closed while Sluice waited for the forge.
+    #[test]
+    fn a_poll_that_may_merge_is_stopped_when_the_merge_is_not_allowed_any_more() {
+        let mut state = proposed();
+        assert!(follow(&mut state, true).is_empty(), "the first poll is not due");
+        let started = follow(&mut state, true);
         assert!(
             matches!(&started[..], [Effect::Start(job)] if matches!(job.work, Work::Follow { may_merge: true, .. })),
             "{started:?}"
         );
-        assert!(follow(true).is_empty());
-        assert!(matches!(follow(false)[..], [Effect::Revoke(_)]));
+        assert!(follow(&mut state, true).is_empty());
+        assert!(matches!(follow(&mut state, false)[..], [Effect::Revoke(_)]));
+    }
+
+    /// The next decision may come a minute later.
+    #[test]
+    fn no_change_request_is_rebuilt_after_a_rejection_or_while_a_gate_is_closed() {
+        for (may_merge, is_rejected, expected) in
+            [(true, false, true), (true, true, false), (false, false, false)]
+        {
+            let mut state = proposed();
+            follow(&mut state, may_merge);
+            for poll in 0..2 {
+                let started = follow(&mut state, may_merge);
+                let [Effect::Start(job)] = &started[..] else { panic!("{started:?}") };
+                if poll == 1 && is_rejected {
+                    reject(&mut state);
+                }
+                let stale = Some(OutdatedReason::Conflicts);
+                let conflicts = ChangeRequestStatus::Open { head: "c0ffee".into(), stale };
+                state.job_ended(EndedJob {
+                    pipeline: key(),
+                    place: job.place.clone(),
+                    promotion: "p".into(),
+                    uid: Some("p".into()),
+                    strategy: job.strategy.clone(),
+                    secret: None,
+                    outcome: JobOutcome::Follow(Ok(conflicts)),
+                });
+            }
+            let is_rebuilt = state.effects.iter().any(|effect| matches!(effect, Effect::Start(_)));
+            assert_eq!(is_rebuilt, expected, "{may_merge} {is_rejected}");
+        }
+    }
+
+    /// Somebody rejects the promotion. The side effect in flight is stopped.
+    fn reject(state: &mut State) {
+        let mut rejected = state.record(&key(), "p").unwrap().object().as_ref().clone();
+        rejected.metadata.resource_version = Some("6".into());
+        let rejection = json!({"by": "jane", "reason": "no", "revision": "1"});
+        rejected.spec.rejection = serde_json::from_value(rejection).unwrap();
+        state.put_promotion(rejected);
+        for effect in std::mem::take(&mut state.effects) {
+            if let Effect::Revoke(fencing_token) = effect {
+                fencing_token.revoke();
+            }
+        }
     }
 }
