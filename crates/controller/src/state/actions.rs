@@ -184,9 +184,10 @@ impl State {
     fn launch(&mut self, key: &PipelineKey, prepared: Prepared, work: Work) {
         let Prepared { order, secret, strategy, promotion } = prepared;
         let (pipeline, place) = (key.clone(), promotion.spec.place());
-        let may_merge = matches!(work, Work::Follow { may_merge: true, .. });
+        let needs_open_gates =
+            matches!(work, Work::Follow { may_merge: true, .. }) || order.rebuild.is_some();
         let (name, fencing_token) = (promotion.name_any(), order.fencing_token.clone());
-        let in_flight = InFlight { promotion: name, may_merge, fencing_token };
+        let in_flight = InFlight { promotion: name, needs_open_gates, fencing_token };
         self.in_flight.insert((pipeline.clone(), place.clone()), in_flight);
         let job = Job { pipeline, place, order, secret, strategy, promotion, work };
         self.emit(Effect::Start(Box::new(job)));
@@ -218,7 +219,7 @@ impl State {
 
     fn follow(&mut self, key: &PipelineKey, name: &str, may_merge: bool) {
         if !may_merge {
-            self.revoke_merge_in_flight(key, name);
+            self.revoke_proposed_in_flight(key, name);
         }
         let now = self.now.instant;
         let due = self.schedule.poll_due(name, now);
@@ -234,10 +235,11 @@ impl State {
         self.launch(key, prepared, Work::Follow { request, may_merge });
     }
 
-    /// Revokes the fencing token of a poll in flight that may merge: a gate has closed since it was started.
-    fn revoke_merge_in_flight(&mut self, key: &PipelineKey, name: &str) {
+    /// Revokes the fencing token of a poll in flight that may merge, or of a rebuild: a gate has closed since it was started.
+    fn revoke_proposed_in_flight(&mut self, key: &PipelineKey, name: &str) {
         let Some(object) = self.record(key, name).map(|record| record.object().clone()) else { return };
-        if self.in_flight.get(&(key.clone(), object.spec.place())).is_some_and(|poll| poll.may_merge) {
+        let in_flight = self.in_flight.get(&(key.clone(), object.spec.place()));
+        if in_flight.is_some_and(|effect| effect.needs_open_gates) {
             self.revoke_in_flight_of(key, &object);
         }
     }
@@ -325,7 +327,7 @@ impl State {
             }
             JobOutcome::Follow(Ok(status)) => {
                 let may_rebuild =
-                    in_flight.is_some_and(|poll| poll.may_merge && poll.fencing_token.check().is_ok());
+                    in_flight.is_some_and(|poll| poll.needs_open_gates && poll.fencing_token.check().is_ok());
                 match self.poll_ended(&key, &name, status, may_rebuild) {
                     Some(FollowUp::Rebuild(outdated)) => {
                         self.enqueue(&key);
@@ -524,6 +526,8 @@ mod tests {
             }
             let is_rebuilt = state.effects.iter().any(|effect| matches!(effect, Effect::Start(_)));
             assert_eq!(is_rebuilt, expected, "{may_merge} {is_rejected}");
+            let is_stopped = matches!(follow(&mut state, false)[..], [Effect::Revoke(_)]);
+            assert_eq!(is_stopped, is_rebuilt, "a rebuild stops when a gate closes");
         }
     }
 

@@ -136,8 +136,8 @@ pub struct State {
 struct InFlight {
     /// The promotion's name.
     promotion: String,
-    /// Whether it may merge a change request.
-    may_merge: bool,
+    /// Whether it was started because all gates of a proposed promotion were open: a poll that may merge, or a rebuild.
+    needs_open_gates: bool,
     fencing_token: FencingToken,
 }
 
