@@ -157,6 +157,15 @@ async fn a_delivery_succeeds_when_a_failing_server_recovers() {
 }
 
 #[tokio::test]
+async fn a_password_that_a_server_repeats_is_not_shown() {
+    let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
+    repo.hook("pre-receive", &format!("echo 'the password {} has expired' >&2\nexit 1", GitServer::PASSWORD))
+        .unwrap();
+    let error = fails(&bench(), &to_main(&repo, "6.1.8"), "PushRejected").await;
+    assert!(error.to_string().contains("the password *** has expired"), "{error}");
+}
+
+#[tokio::test]
 async fn the_message_of_a_rejecting_hook_is_quoted() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     repo.hook("pre-receive", "echo 'only through review' >&2\nexit 1").unwrap();

@@ -4,6 +4,8 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use futures::FutureExt;
 use futures::future::join_all;
 use serde_json::json;
@@ -11,6 +13,7 @@ use sluice_delivery::{
     AllowedHosts, ChangeRequest, ChangeRequestStatus, Credentials, DeliveryStrategy, ForgeKind, Order, Retry,
     Settings,
 };
+use sluice_testkit::GitServer;
 use tokio::net::TcpListener;
 use tokio::process::Command;
 
@@ -18,7 +21,7 @@ use crate::any_forge::ForgeFixture;
 use crate::contract::proposed;
 use crate::fixture::{self, again, bench, bench_with};
 use crate::merging::{merging, waits};
-use crate::standin::{CallKind, CheckOutcome, ForgeFault};
+use crate::standin::{CallKind, CheckOutcome, ForgeFault, TOKEN};
 
 const MIB: usize = 1 << 20;
 /// The most that the process under attack may have.
@@ -313,6 +316,20 @@ async fn only_the_message_of_a_foreign_error_is_shown() {
     }
 }
 
+#[tokio::test]
+async fn a_secret_that_a_forge_repeats_is_not_shown() {
+    let basic = STANDARD.encode(format!("{}:{}", GitServer::USER, GitServer::PASSWORD));
+    let secrets = [TOKEN, GitServer::PASSWORD, &basic];
+    for kind in ForgeKind::ALL {
+        let fixture = ForgeFixture::of(kind).await;
+        let text = json!({"message": format!("no access for {}", secrets.join(" or "))}).to_string();
+        fixture.standin().inject_fault(CallKind::Open, ForgeFault::Answer(400, vec![], text.leak()));
+        let error = bench().delivery.deliver(&fixture.order("6.1.8")).await.unwrap_err().to_string();
+        assert!(error.contains("no access for *** or *** or ***"), "{kind:?}: {error}");
+        assert!(!secrets.iter().any(|secret| error.contains(secret)), "{kind:?}: {error}");
+    }
+}
+
 /// A tenant can name any server that Sluice reaches as a repository. What it answers is not for the tenant.
 #[tokio::test]
 async fn the_answer_of_a_server_that_is_no_git_server_is_not_shown() {
@@ -383,4 +400,28 @@ async fn a_host_that_is_not_allowed_gets_neither_git_nor_a_call() {
     let error = bench.delivery.deliver(&order).await.unwrap_err();
     assert_eq!(error.reason(), "AddressRefused", "{error}");
     assert!(stranger.accept().now_or_never().is_none(), "somebody has called");
+}
+
+/// The address of the repository is encrypted, but not that of the API, which the Pipeline or the Secret names.
+#[tokio::test]
+async fn an_api_over_plain_http_gets_no_credentials() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let api = format!("http://{}/api", listener.local_addr().unwrap());
+    let careful = bench_with(|options| options.insecure_http = false);
+    let app = [("githubAppID", "1"), ("githubAppPrivateKey", "none"), ("githubAppBaseURL", &api)];
+    let app = app.map(|(key, value)| (key.to_string(), value.as_bytes().to_vec()));
+    let app = Credentials::from_secret(&app.into()).unwrap();
+    let token = Credentials { token: Some("t0ken".into()), ..Credentials::default() };
+    for url in ["https://git.example.com/acme/fleet", "ssh://git@git.example.com/acme/fleet"] {
+        for (credentials, api_url) in [(&token, Some(api.clone())), (&app, None)] {
+            let settings = Box::new(Settings { api_url, ..Settings::default() });
+            let (forge, url, base) = (ForgeKind::GitHub, url.into(), "main".into());
+            let strategy = DeliveryStrategy::PullRequest { forge, url, base, settings };
+            let order = Order { credentials: credentials.clone(), ..fixture::order(strategy, "6.1.8") };
+            let error = careful.delivery.deliver(&order).await.unwrap_err();
+            assert_eq!(error.reason(), "PlainHttpRefused", "{error}");
+            assert!(error.to_string().contains(&api), "{error}");
+        }
+    }
+    assert!(listener.accept().now_or_never().is_none(), "somebody has called");
 }
