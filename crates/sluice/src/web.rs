@@ -10,7 +10,7 @@ use anyhow::Context;
 use clap::Args;
 use ring::rand::{SecureRandom, SystemRandom};
 use sluice_cli::{ClusterFlags, Exit, Failure, Io, Outcome, OwnHub, Symbol};
-use sluice_controller::{ControllerOptions, Shown, snapshot_channel};
+use sluice_controller::{AllowedHost, AllowedHosts, ControllerOptions, Shown, snapshot_channel};
 use sluice_core::fleet::index::Fleet;
 use sluice_core::hex::hex;
 use sluice_web::Api;
@@ -38,6 +38,10 @@ pub struct Flags {
     /// Allow plain http to git servers, to show what a promotion changes, which sends credentials without encryption
     #[arg(long)]
     insecure_git_http: bool,
+    /// Allowed hosts of repositories and forges, as for sluice controller: they get credentials from the Secrets that you
+    /// may read. Default is any host
+    #[arg(long, value_name = "HOST[:PORT],...", value_delimiter = ',', env = "SLUICE_ALLOWED_HOSTS")]
+    allowed_hosts: Vec<AllowedHost>,
     /// Lowest level to log
     #[arg(long, default_value = "error", value_enum)]
     log_level: log::Level,
@@ -105,6 +109,7 @@ fn options(flags: &Flags, hub: &OwnHub, folder: &Path) -> ControllerOptions {
     ControllerOptions {
         watch_namespace: hub.namespace.clone(),
         insecure_git_http: flags.insecure_git_http,
+        allowed_hosts: AllowedHosts::new(flags.allowed_hosts.clone()),
         ..ControllerOptions::observer(folder.join("repositories"))
     }
 }

@@ -126,6 +126,39 @@ fn a_user_with_a_certificate_sees_and_does_what_rbac_allows() -> Result<()> {
     })
 }
 
+#[test]
+fn no_repository_on_a_host_that_is_not_allowed_gets_the_credentials() -> Result<()> {
+    run(async {
+        let place = TestNamespace::new("web-hosts").await?;
+        let n = &place.namespace;
+        let Waiting { repo, .. } = &waiting(&place, &[]).await?;
+        let rule = |group: &str, resource: &str| {
+            json!({"apiGroups": [group], "resources": [resource],
+            "verbs": ["get", "list", "watch"]})
+        };
+        let see = ["pipelines", "promotions"].map(|resource| rule("pipelines.weave.works", resource));
+        let rules = json!([&see[..], &[rule("", "secrets")]].concat());
+        let admins = people::kubeconfig(&place, &format!("{n}-admin"), rules).await?;
+        let name = place.promotions().list(&Default::default()).await?.items[0].name_any();
+        let before = repo.requests();
+        let allowed = "--allowed-hosts=git.example.com,*.example.org:*";
+        let web = Web::start(&admins, &["-n", n, "--no-browser", allowed])?;
+        let (base, link) = web.link().await.with_context(|| web.output())?;
+        let mut person = Person::signed_out(&base)?;
+        ensure!(person.open(&link).await? == StatusCode::OK);
+        eventually(SOON, || async {
+            let (status, page) = person.get(&format!("/promotions/{n}/{name}/change")).await?;
+            ensure!(status == StatusCode::OK && page.contains("--allowed-hosts"), "{status} {page}");
+            Ok(())
+        })
+        .await
+        .with_context(|| web.output())?;
+        let after = repo.requests();
+        ensure!((after.ls, after.fetch) == (before.ls, before.fetch), "the repository was read");
+        Ok(())
+    })
+}
+
 /// A program that takes the place of `xdg-open`, and notes what it is asked to open.
 fn browser_launcher(folder: &Path) -> Result<()> {
     let program = folder.join("xdg-open");
