@@ -83,8 +83,8 @@ pub fn compose(facts: &StatusFacts<'_>) -> api::PipelineStatus {
 /// The longest error of a target or message of a workload, in bytes.
 const MAX_ERROR_BYTES: usize = 1000;
 
-/// Makes the texts of an environment safe to print: tenants choose the names in a spec, and clusters send messages.
-/// Shortens the messages: Flux quotes whole manifests.
+/// Makes the texts of an environment safe to print: tenants choose the names in a spec, and clusters send messages and
+/// images. Shortens the messages: Flux quotes whole manifests.
 fn limit(environment: &mut api::EnvironmentStatus) {
     super::limit(&mut environment.message, 4 * MAX_ERROR_BYTES);
     for target in &mut environment.targets {
@@ -94,8 +94,10 @@ fn limit(environment: &mut api::EnvironmentStatus) {
         }
         for workload in &mut target.workloads {
             super::limit(&mut workload.message, MAX_ERROR_BYTES);
-            let names = [&mut workload.kind, &mut workload.name].into_iter().chain(&mut workload.images);
-            names.for_each(|name| super::limit(name, MAX_ERROR_BYTES));
+            // The version of a workload has the tags of its images.
+            let own = [&mut workload.kind, &mut workload.name, &mut workload.version];
+            let texts = own.into_iter().chain(&mut workload.images);
+            texts.for_each(|text| super::limit(text, MAX_ERROR_BYTES));
         }
     }
 }

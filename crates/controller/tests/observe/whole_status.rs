@@ -276,6 +276,26 @@ fn a_status_shows_the_revision_of_each_target_and_the_promotion_in_progress() {
 }
 
 #[test]
+fn no_text_of_a_workload_controls_a_terminal() {
+    let object: Pipeline = serde_json::from_value(pipeline()).unwrap();
+    let mut observed = observe_all(&object, &clusters());
+    let mut state = observed.target("prod", "prod-podinfo").unwrap().clone();
+    let odd = "x\u{1b}[2J\u{202e}y".to_string();
+    // A chart may have other images than the one that the pipeline tracks. The API server accepts any text there.
+    let member = std::sync::Arc::make_mut(&mut state.members[0]);
+    member.workloads[0].images = vec![format!("{odd}:{odd}"), format!("a:{}", "1".repeat(5000))];
+    (member.workloads[0].message, member.message) = (odd.clone(), odd);
+    observed.insert("prod", "prod-podinfo", state);
+    let status = compose_first(&object, &observed, &[]);
+    for workload in &status.environments["prod"].targets[0].workloads {
+        let texts = [&workload.kind, &workload.name, &workload.version, &workload.message];
+        for text in texts.into_iter().chain(&workload.images) {
+            assert!(!text.contains(['\u{1b}', '\u{202e}']) && text.len() < 1100, "{text:?}");
+        }
+    }
+}
+
+#[test]
 fn a_target_that_was_not_observed_since_the_start_keeps_its_former_status() {
     let object: Pipeline = serde_json::from_value(pipeline()).unwrap();
     let mut observed = observe_all(&object, &clusters());
