@@ -78,6 +78,11 @@ async fn hidden_objects_are_answered_like_missing_ones() {
         assert_eq!(ask("viewer", &format!("/api/v1/{path}")).await.0, StatusCode::OK, "{path}");
         let (status, hidden) = ask("shop", &format!("/api/v1/{path}")).await;
         assert_eq!(status, StatusCode::NOT_FOUND, "{path}");
+        // A pipeline shows its promotions, and a promotion its pipeline.
+        for half in ["pipelines", "promotions"] {
+            let answer = ask(half, &format!("/api/v1/{path}")).await;
+            assert_eq!(answer, (status, hidden.clone()), "{half} {path}");
+        }
         let (absent_status, absent) =
             ask("viewer", &format!("/api/v1/{}", path.replace("podinfo", "absent"))).await;
         let detail = |body: &Value| body["detail"].as_str().unwrap().replace("absent", "podinfo");

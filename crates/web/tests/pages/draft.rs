@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use axum::http::StatusCode;
 use sluice_core::fleet::index::Fleet;
+use sluice_core::fleet::{ClusterEvent, ClusterKey};
 use sluice_core::value_check::is_unsafe;
 
 use super::fleet;
@@ -262,6 +263,25 @@ async fn only_what_the_person_may_see_is_offered() {
     let page = sent(&browser("shop").await, NEW, &own).await.text;
     assert!(page.contains("value=\"add-place shop \"") && page.contains("<option value=\"shop\">"), "{page}");
     assert!(!sent(&browser("nobody").await, NEW, &own).await.text.contains("add-place"));
+}
+
+#[tokio::test]
+async fn of_the_hub_only_what_the_person_may_see_is_offered() {
+    let mut index = fleet::index();
+    for (key, fact) in fleet::release("bank", "ledger", "9.9.9") {
+        index.apply(&ClusterKey::Local, ClusterEvent::Applied(key, fact));
+    }
+    let world = World::new(every_state());
+    let fields = |app| with(&[("app", app), ("e0.t0.cluster", ""), ("e0.t0.namespace", "")]);
+    for (token, sees) in [("admin", true), ("shop", false)] {
+        let browser = Browser::over(index.fleet(), &world, false, token).await;
+        let page =
+            sent(&browser, NEW, &fields("")).await.text + &sent(&browser, NEW, &fields("ledger")).await.text;
+        assert!(page.contains("<option value=\"shop\">"), "{token}: {page}");
+        for other in ["<option value=\"bank\">", "<option value=\"ledger\">", "9.9.9"] {
+            assert_eq!(page.contains(other), sees, "{token} {other}: {page}");
+        }
+    }
 }
 
 #[tokio::test]
