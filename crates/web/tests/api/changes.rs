@@ -133,6 +133,17 @@ async fn a_change_is_sent_once_and_a_reader_that_comes_back_gets_only_what_it_ha
 }
 
 #[tokio::test]
+async fn a_stream_ends_when_its_token_is_not_accepted_any_more() {
+    let world = World::new(every_state());
+    let api = api(&world);
+    let (_, mut reader) = Reader::open(&api, "viewer", "", "").await;
+    reader.listed().await;
+    world.revoke("viewer");
+    world.set(snapshot(Vec::new(), Vec::new()));
+    assert_eq!(reader.next().await, None);
+}
+
+#[tokio::test]
 async fn a_slow_reader_gets_the_newest_state_only() {
     let at = |n: u32| {
         let statuses = ["1.0.0", "1.0.0", "1.0.0"].map(|_| environment(&format!("1.0.{n}"), "Ready", ""));

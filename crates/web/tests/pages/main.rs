@@ -10,6 +10,7 @@ mod fleet;
 #[allow(dead_code, reason = "the tests of the API use the rest")]
 #[path = "../support/starts.rs"]
 mod starts;
+#[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../support/world.rs"]
 mod world;
 mod worlds;

@@ -26,6 +26,8 @@ struct Shared {
     answer: Mutex<Result<(), ChangeError>>,
     planned: Mutex<Planned>,
     proposals: Mutex<Vec<FileProposal>>,
+    /// The tokens that are not accepted any more.
+    revoked: Mutex<Vec<String>>,
 }
 
 /// What the delivery of each promotion would change.
@@ -40,6 +42,7 @@ impl World {
             answer: Mutex::new(Ok(())),
             planned: Mutex::new(Ok(None)),
             proposals: Mutex::default(),
+            revoked: Mutex::default(),
         }))
     }
 
@@ -52,6 +55,11 @@ impl World {
     /// Something has changed in a cluster.
     pub fn note_change(&self) {
         self.0.version.send_modify(|version| *version += 1);
+    }
+
+    /// A token is not accepted any more.
+    pub fn revoke(&self, token: &str) {
+        self.0.revoked.lock().unwrap().push(token.into());
     }
 
     /// Each further change is answered with this.
@@ -80,6 +88,9 @@ impl Hub for World {
         let id_token = email_of_id_token(token);
         let token = id_token.as_deref().unwrap_or(token);
         match token {
+            revoked if self.0.revoked.lock().unwrap().iter().any(|one| one == revoked) => {
+                Err(AccessError::NotAccepted)
+            }
             "admin" | "viewer" | "shop" | "tenant" | "eu" | "pipelines" | "promotions" | "nobody" => {
                 Ok(Caller { name: token.into(), ..Caller::default() })
             }
