@@ -152,8 +152,18 @@ fn a_confirmed_edit_changes_the_pipeline_in_its_file_and_nothing_else() -> Resul
         let (status, page) = editor.post(&edit, &fields).await?;
         ensure!(status == StatusCode::OK && page.contains("live"), "{status} {page}");
         ensure!(!page.contains("of another team"), "the page shows other documents of the file");
-        let confirmed = hidden(&page, "confirmed").with_context(|| page.clone())?;
-        let confirmed = format!("{fields}&confirmed={confirmed}");
+        let confirm = |page: &str| -> Result<String> {
+            let confirmed = hidden(page, "confirmed").with_context(|| page.to_owned())?;
+            Ok(format!("{fields}&confirmed={confirmed}"))
+        };
+        let confirmed = confirm(&page)?;
+        // Somebody changes another part of the file meanwhile.
+        let last = last.replace("kept", "changed");
+        repo.commit("main", "another part", &[(FILE, &format!("{first}{pipeline}{last}"))])?;
+        let (_, page) = editor.post(&edit, &confirmed).await?;
+        ensure!(page.contains("differs from the one that you looked at"), "{page}");
+        ensure!(repo.pulls("all").await?.is_empty(), "an outdated confirmation counts");
+        let confirmed = confirm(&page)?;
         let (status, page) = editor.post(&edit, &confirmed).await?;
         ensure!(
             status == StatusCode::OK && page.contains("is open"),
@@ -163,7 +173,7 @@ fn a_confirmed_edit_changes_the_pipeline_in_its_file_and_nothing_else() -> Resul
 
         let [pull] = &repo.pulls("all").await?[..] else { bail!("one change request") };
         let file = repo.read(&pull.head.branch, FILE)?;
-        ensure!(file.starts_with(first) && file.ends_with(last), "{file}");
+        ensure!(file.starts_with(first) && file.ends_with(&last), "{file}");
         let edited = &file[first.len()..file.len() - last.len()];
         ensure!(edited.contains("name: live") && !edited.contains("name: prod"), "{file}");
         // What flux applies then is accepted as it is, and an edit of an earlier state does not count.
