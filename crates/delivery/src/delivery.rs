@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use sluice_core::planned_change::PlannedChange;
 
-use crate::change_request::{ChangeRequestTarget, merge, propose, report_status, withdraw};
+use crate::change_request::{ChangeRequestTarget, merge, propose, report_status, status, withdraw};
 use crate::error::DeliveryError;
 use crate::forge::PromotionProgress;
 use crate::notification::{News, NotificationError};
@@ -64,7 +64,7 @@ impl Delivery {
         order: &Order,
         request: &ChangeRequest,
     ) -> Result<ChangeRequestStatus, DeliveryError> {
-        let status = merge::follow(&self.0, &*self.0.with_app_token(order).await?, request).await;
+        let status = status::follow(&self.0, &*self.0.with_app_token(order).await?, request).await;
         self.0.drop_rejected_token(order, status)
     }
 

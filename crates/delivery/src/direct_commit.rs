@@ -5,10 +5,13 @@ use std::time::Instant;
 use crate::edit::{edit, is_set};
 use crate::error::DeliveryResult;
 use crate::fault;
-use crate::git::{Commit, GitError, LockedRepository, MAX_BASE_PUSHES, PushMode, Pushed};
+use crate::git::{Commit, GitError, LockedRepository, PushMode, Pushed};
 use crate::order::Order;
 use crate::outcome::Delivered;
 use crate::resources::{Resources, is_final};
+
+/// How often a commit to the base branch is made again because others pushed first. Everybody pushes there.
+const MAX_PUSHES: u32 = 8;
 
 /// Commits the values of an order to a branch, or finds the commit of an earlier try.
 pub(crate) async fn deliver(
@@ -37,7 +40,7 @@ async fn commit(
     let known_by = order.known_by();
     let (mut search, mut tried_on) = (order.retried, None);
     let mut since = if order.retried { began } else { repository.recent(began) };
-    for _ in 0..MAX_BASE_PUSHES {
+    for _ in 0..MAX_PUSHES {
         let tips = repository.tips(branch, since).await?;
         let base = tips.base;
         if search {
@@ -77,7 +80,7 @@ async fn commit(
         (since, search, tried_on) = (Instant::now(), true, Some(base.id));
     }
     let repository = repository.access.address.text.clone();
-    Err(GitError::Contended { repository, branch: branch.into(), tries: MAX_BASE_PUSHES }.into())
+    Err(GitError::Contended { repository, branch: branch.into(), tries: MAX_PUSHES }.into())
 }
 
 /// The commit by which an earlier try has delivered the order. A message that names the promotion is not enough:

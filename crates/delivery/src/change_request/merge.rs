@@ -1,46 +1,17 @@
-//! Follows a change request to its end, and merges it if the strategy asks for that: only the commit that Sluice
+//! Merges a change request if the strategy asks for that: only the commit that Sluice
 //! pushed, and only when the forge reports that exactly this commit can be merged.
 
 use sluice_core::pipeline::MergeMode;
 
 use super::job::ChangeRequestJob;
+use super::status::{ELSEWHERE, keep_foreign_commits, waits};
 use crate::commit_message;
-use crate::error::{DeliveryError, DeliveryResult};
+use crate::error::DeliveryResult;
 use crate::fault;
-use crate::forge::{
-    ChangeRequestState, ForgeChangeRequest, ForgeError, ForgeResult, ListFilter, MergeCall, Readiness, moved,
-};
+use crate::forge::{ForgeChangeRequest, ForgeError, ForgeResult, MergeCall, Readiness, moved};
 use crate::order::Order;
 use crate::outcome::{ChangeRequest, ChangeRequestStatus, OutdatedReason};
 use crate::resources::Resources;
-
-/// The status of a change request of an order without one.
-const ELSEWHERE: DeliveryResult<ChangeRequestStatus> = Ok(ChangeRequestStatus::Elsewhere);
-
-/// Reads the status of a change request.
-pub(crate) async fn follow(
-    resources: &Resources,
-    order: &Order,
-    request: &ChangeRequest,
-) -> DeliveryResult<ChangeRequestStatus> {
-    let Some(job) = ChangeRequestJob::of(resources, order)? else { return ELSEWHERE };
-    Ok(keep_foreign_commits(job.status(request).await?.0, request))
-}
-
-/// Commits that others pushed to the branch are not replaced because the change request cannot be merged.
-fn keep_foreign_commits(status: ChangeRequestStatus, request: &ChangeRequest) -> ChangeRequestStatus {
-    match status {
-        ChangeRequestStatus::Open { head, stale: Some(_) } if head != request.head_commit => waits(
-            "it cannot be merged as it is, and others have pushed to its branch: resolve that there, or close it",
-            request.queued,
-        ),
-        other => other,
-    }
-}
-
-fn waits(why: impl Into<String>, queued: bool) -> ChangeRequestStatus {
-    ChangeRequestStatus::Waits { why: why.into(), failed: false, queued }
-}
 
 /// Reads the status of a change request, merges it once it may be merged, and then deletes its branch.
 pub(crate) async fn advance(
@@ -64,52 +35,6 @@ pub(crate) async fn advance(
 }
 
 impl ChangeRequestJob<'_> {
-    /// The status of a change request as its forge shows it.
-    pub(super) async fn status(
-        &self,
-        request: &ChangeRequest,
-    ) -> DeliveryResult<(ChangeRequestStatus, Option<ForgeChangeRequest>)> {
-        let found = match self.forge.get(request.number).await? {
-            Some(found) => Some(found),
-            // A missing change request ends a promotion, so the list must agree with the single answer.
-            None => {
-                let since = ListFilter::Since(self.order.created);
-                let list = self.forge.list(&self.branch, self.target.base, since).await?;
-                let found = list.found.into_iter().find(|found| found.request.number == request.number);
-                if let (None, Some(error)) = (&found, list.unread) {
-                    return Err(error.into());
-                }
-                found
-            }
-        };
-        let Some(found) = found else { return Ok((ChangeRequestStatus::Gone, None)) };
-        // If the pipeline names another repository now, this is another change request with the same number.
-        if found.request.url != request.url || found.request.branch != self.branch {
-            return Ok((ChangeRequestStatus::Elsewhere, None));
-        }
-        let found = self.forge.confirmed(found).await?;
-        let head = found.request.head_commit.clone();
-        let status = match &found.state {
-            ChangeRequestState::Open => {
-                let stale = found.conflicts.then_some(OutdatedReason::Conflicts);
-                ChangeRequestStatus::Open { head, stale }
-            }
-            ChangeRequestState::Merged { commit } => {
-                let (head, ours) = match self.delivered_by(&found, Some(&request.head_commit)).await? {
-                    // Gitea changes the head that it shows together with the branch.
-                    Some(merged) => (merged.head.unwrap_or_else(|| request.head_commit.clone()), true),
-                    None => (head, false),
-                };
-                ChangeRequestStatus::Merged { commit: commit.clone(), head, ours }
-            }
-            ChangeRequestState::ClosedByForge if head == request.head_commit => {
-                ChangeRequestStatus::Open { head, stale: Some(OutdatedReason::ClosedByForge) }
-            }
-            ChangeRequestState::Closed | ChangeRequestState::ClosedByForge => ChangeRequestStatus::Closed,
-        };
-        Ok((status, Some(found)))
-    }
-
     /// Merges an open change request, if it may be merged.
     async fn merge(
         &self,
@@ -210,25 +135,6 @@ impl ChangeRequestJob<'_> {
             None => Ok(waits("its forge merges it", false)),
             Some(Ok(says)) => Ok(waits(format!("its forge does not merge it: {says}"), false)),
             Some(Err(error)) => Err(error.into()),
-        }
-    }
-
-    /// Deletes the branch of a merged change request, if the branch is at the commit that was merged. If that fails,
-    /// the delivery does not: the forge may have deleted the branch, and the next revision uses it again.
-    async fn delete_branch(&self, head: &str) {
-        let deleted = async {
-            self.lock().await?.delete(&self.branch, head, &self.order.fencing_token).await?;
-            Ok::<_, DeliveryError>(())
-        };
-        if let Err(error) = deleted.await {
-            let (promotion, repository, branch) = (&self.order.promotion, self.target.url, &self.branch);
-            tracing::warn!(
-                promotion,
-                repository,
-                branch,
-                %error,
-                "the branch of a merged change request was not deleted"
-            );
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod body;
 mod body_mark;
+mod delete_branch;
 mod job;
 mod labels_and_reviewers;
 pub(crate) mod merge;
@@ -9,6 +10,7 @@ mod merged_delivery;
 mod own_commit;
 pub(crate) mod propose;
 pub(crate) mod report_status;
+pub(crate) mod status;
 pub(crate) mod withdraw;
 
 pub(crate) use job::ChangeRequestTarget;

@@ -11,12 +11,15 @@ use crate::edit::edit;
 use crate::error::{DeliveryError, DeliveryResult};
 use crate::fault;
 use crate::forge::{ChangeRequestState, ForgeChangeRequest, ForgeResult, ListFilter, Proposal};
-use crate::git::{GitError, LockedRepository, MAX_HEAD_PUSHES, PushMode, Pushed};
+use crate::git::{GitError, LockedRepository, PushMode, Pushed};
 use crate::order::Order;
 use crate::outcome::{ChangeRequest, Delivered, OutdatedReason};
 use crate::resources::{BoxedDelivery, Resources, is_final};
 use crate::template::TemplateError;
 
+/// How often a commit to a head branch is made again because others changed it. The branch is Sluice's own, so others are
+/// replicas of it that end soon.
+const MAX_PUSHES: u32 = 5;
 /// How often a change request is looked for, whose branch another process may have pushed just now.
 const MAX_SEARCHES: u32 = 4;
 /// The pause between two of these searches.
@@ -194,7 +197,7 @@ impl ChangeRequestJob<'_> {
     ) -> DeliveryResult<HeadState> {
         let (order, base) = (self.order, self.target.base);
         let mut since = began;
-        for _ in 0..MAX_HEAD_PUSHES {
+        for _ in 0..MAX_PUSHES {
             let tips = repository.tips(base, since).await?;
             let (tip, existed) = (&tips.base.id, tips.head.is_some());
             let edit = edit(order, repository, (base, tip)).await?;
@@ -228,7 +231,7 @@ impl ChangeRequestJob<'_> {
             since = Instant::now();
         }
         let repository = repository.access.address.text.clone();
-        Err(GitError::Contended { repository, branch: self.branch.clone(), tries: MAX_HEAD_PUSHES }.into())
+        Err(GitError::Contended { repository, branch: self.branch.clone(), tries: MAX_PUSHES }.into())
     }
 
     fn proposal(

@@ -32,7 +32,7 @@ pub(crate) use create_commit::{ChangedFile, NewCommit};
 pub use error::GitError;
 pub(crate) use error::GitResult;
 pub(crate) use files::{FoundFiles, ReadFile, UnreadFile, UnreadReason};
-pub(crate) use push::{MAX_BASE_PUSHES, MAX_HEAD_PUSHES, PushMode, Pushed};
+pub(crate) use push::{PushMode, Pushed};
 pub(crate) use read_files::YamlFiles;
 pub(crate) use repository::LockedRepository;
 pub(crate) use run::Git;

@@ -8,12 +8,6 @@ use super::repository::LockedRepository;
 use super::run::Output;
 use crate::fencing::FencingToken;
 
-/// How often a commit to the base branch is made again because others pushed first. Everybody pushes there.
-pub(crate) const MAX_BASE_PUSHES: u32 = 8;
-/// How often a commit to a head branch is made again because others changed it. The branch is Sluice's own, so others are
-/// replicas of it that end soon.
-pub(crate) const MAX_HEAD_PUSHES: u32 = 5;
-
 /// Which commits the branch may lose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PushMode<'a> {
