@@ -33,6 +33,7 @@ impl PageServer {
         let flags = ["--hook-addr=0", "--trust-proxy-token", &format!("--api-addr={address}")];
         let mut controller = ControllerProcess::start_with(options, &fleet.cluster, &flags)?;
         controller.settled(fleet.size).await?;
+        controller.at_rest().await?;
         let viewers = viewers(&fleet.cluster, options.live_pages.div_ceil(LIVE_PAGES_OF_ONE)).await?;
         Ok(PageServer { controller, base: format!("http://{address}"), viewers })
     }

@@ -19,8 +19,6 @@ use crate::page::pipeline_row::row;
 
 /// How often a stream looks for changes, at most.
 pub(crate) const PACE: Duration = Duration::from_millis(100);
-/// Requests have a board computed in one part of this many of the time, at most.
-const MAX_SHARE: u32 = 5;
 
 /// One pipeline as the list shows it.
 #[derive(Debug)]
@@ -154,7 +152,8 @@ impl Boards {
             if kept.board.version == hub.version() {
                 return kept.board.clone();
             }
-            let next = at + pause.max(kept.took * (MAX_SHARE - 1)).min(PACE);
+            // Requests have boards computed for half of the time at most.
+            let next = at + pause.max(kept.took).min(PACE);
             if next <= Instant::now() {
                 break kept;
             }
