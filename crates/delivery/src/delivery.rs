@@ -8,7 +8,7 @@ use sluice_core::planned_change::PlannedChange;
 use crate::change_request::{ChangeRequestTarget, merge, propose, report_status, status, withdraw};
 use crate::error::DeliveryError;
 use crate::forge::PromotionProgress;
-use crate::notification::{News, NotificationError};
+use crate::notification::{NotificationError, ProgressEvent};
 use crate::options::DeliveryOptions;
 use crate::order::{DeliveryStrategy, Order};
 use crate::outcome::{ChangeRequest, ChangeRequestStatus, Delivered};
@@ -155,12 +155,12 @@ impl Delivery {
         self.0.drop_rejected_token(order, reported)
     }
 
-    /// Sends news to the address for events, if there is one. Tries once.
+    /// Sends a progress event to the address for events, if there is one. Tries once.
     ///
     /// # Errors
-    /// When the receiver does not accept the news.
-    pub async fn send_news(&self, news: &News) -> Result<(), NotificationError> {
-        self.0.events.send_news(news).await
+    /// When the receiver does not accept it.
+    pub async fn send_progress_event(&self, event: &ProgressEvent) -> Result<(), NotificationError> {
+        self.0.events.send_progress_event(event).await
     }
 
     /// Whether there is an address for events.

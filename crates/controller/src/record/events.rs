@@ -1,8 +1,6 @@
-//! Events about promotions, for the cluster and as news to `--events-addr`, from where Flux's notification-controller
-//! forwards them to a chat or a git host. Kubernetes events regard the Promotion if they report a step or a person's
+//! Events about promotions, in the cluster and as progress events to `--events-addr`. Kubernetes events regard the Promotion if they report a step or a person's
 //! decision, and the Pipeline if a person should look. docs/decisions/0019-what-kubernetes-events-regard.md explains it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -13,10 +11,11 @@ use sluice_api::pipeline::Pipeline;
 use sluice_api::promotion::{Promotion, PromotionStatus};
 use sluice_core::decide::Transition;
 use sluice_core::promotion::Phase;
-use sluice_delivery::notification::News;
-use sluice_delivery::{Delivery, FairQueue, Retry, clock};
+use sluice_delivery::notification::ProgressEvent;
+use sluice_delivery::{Delivery, FairQueue, Retry};
 
-use super::news_queue::{MAX_SENDERS, NewsQueue, send_with_retries};
+use super::progress_event::{self, object_of};
+use super::progress_queue::{MAX_SENDERS, ProgressQueue, send_with_retries};
 use super::promotion::{self, RecordChange};
 use super::tampered::TAMPERED;
 use crate::act::strategy;
@@ -37,7 +36,7 @@ pub struct Events {
     delivery: Delivery,
     /// The queue of Kubernetes events, fair by namespace.
     writes: Arc<FairQueue>,
-    queue: NewsQueue,
+    queue: ProgressQueue,
 }
 
 /// What an event reports about a promotion.
@@ -49,7 +48,7 @@ pub struct Notice {
     pub reason: String,
     /// What happened, as a sentence.
     pub message: String,
-    /// What the Kubernetes event of the notice regards; `None` if the notice is only sent as news.
+    /// What the Kubernetes event of the notice regards; `None` if the notice is only sent as a progress event.
     pub regarding: Option<Regarding>,
 }
 
@@ -75,7 +74,7 @@ impl Notice {
     }
 
     /// Returns a notice of a step of a promotion. A promotion by change request takes at most 8 writes to the API server,
-    /// events included, and one event asks a person to merge. So its other steps are only sent as news.
+    /// events included, and one event asks a person to merge. So its other steps are only sent as a progress event.
     fn step(reason: &str, message: impl Into<String>, is_by_request: bool) -> Self {
         let regarding = (!is_by_request).then_some(Regarding::Promotion);
         Notice { regarding, ..Self::new(false, reason, message) }
@@ -135,16 +134,16 @@ impl PendingEvent {
 }
 
 impl Events {
-    /// Returns a sender of events. It sends news with the [`Delivery`] of `metrics`.
+    /// Returns a sender of events. It sends progress events with the [`Delivery`] of `metrics`.
     pub fn new(client: Client, metrics: Arc<Metrics>) -> Self {
         let reporter =
             Reporter { controller: FIELD_MANAGER.into(), instance: std::env::var("HOSTNAME").ok() };
-        let (writes, queue) = (FairQueue::new(MAX_SENDERS), NewsQueue::default());
+        let (writes, queue) = (FairQueue::new(MAX_SENDERS), ProgressQueue::default());
         let delivery = metrics.delivery().clone();
         Self { client, reporter, metrics, delivery, writes, queue }
     }
 
-    /// Writes an event, and sends it as news.
+    /// Writes an event, and sends it as a progress event.
     pub fn send(&self, event: PendingEvent) {
         match event {
             PendingEvent::Promotion(pipeline, promotion, notice) => {
@@ -161,7 +160,12 @@ impl Events {
     fn about_promotion(&self, pipeline: &Pipeline, promotion: &Promotion, notice: Notice) {
         let spec = &promotion.spec;
         let note = cut(&format!("{} into {}: {}", spec.revision, spec.place(), notice.message));
-        self.send_news(news(promotion, &notice, note.clone()));
+        self.send_progress(progress_event::of_promotion(
+            promotion,
+            &notice.reason,
+            note.clone(),
+            notice.is_warning,
+        ));
         let objects = (pipeline.object_ref(&()), promotion.object_ref(&()));
         let (about, related) = match notice.regarding {
             Some(Regarding::Pipeline) => objects,
@@ -177,44 +181,33 @@ impl Events {
             Some(why) => ("ClusterLost", format!("{cluster} cannot be reached: {why}")),
             None => ("ClusterBack", format!("{cluster} is back")),
         };
-        let (name, namespace) = (pipeline.name_any(), pipeline.namespace().unwrap_or_default());
-        let at = clock::now();
+        let name = pipeline.name_any();
         let note = cut(&message);
-        self.send_news(News {
-            kind: "Pipeline",
-            namespace,
-            name: name.clone(),
-            uid: pipeline.uid().unwrap_or_default(),
-            is_error: lost.is_some(),
-            reason: reason.into(),
-            message: note.clone(),
-            metadata: BTreeMap::from([("token".into(), format!("{reason} {at}"))]),
-            at,
-        });
+        self.send_progress(progress_event::of_cluster(pipeline, reason, note.clone(), lost.is_some()));
         let event = event(lost.is_some(), reason, &note, "Observe");
         self.publish(event, pipeline.object_ref(&()), name);
     }
 
-    /// Sends news if there is an address for events. News that cannot be sent are dropped after the last try.
-    fn send_news(&self, news: News) {
+    /// Sends a progress event if there is an address for them. One that cannot be sent is dropped after the last try.
+    fn send_progress(&self, event: ProgressEvent) {
         if !self.delivery.sends_events() {
             return;
         }
-        let (delivery, news) = (self.delivery.clone(), Arc::new(news));
-        let sent = news.clone();
+        let (delivery, event) = (self.delivery.clone(), Arc::new(event));
+        let sent = event.clone();
         let attempt = move |_| {
-            let (delivery, news) = (delivery.clone(), sent.clone());
+            let (delivery, event) = (delivery.clone(), sent.clone());
             async move {
-                delivery.send_news(&news).await.map_err(|error| {
-                    let (object, reason) = (object_of(&news), &news.reason);
+                delivery.send_progress_event(&event).await.map_err(|error| {
+                    let (object, reason) = (object_of(&event), &event.reason);
                     tracing::warn!(object, reason, %error, "cannot send an event");
                     Retry::Soon
                 })
             }
         };
-        if !self.queue.send(format!("{}/{}", news.namespace, news.name), attempt) {
+        if !self.queue.send(format!("{}/{}", event.namespace, event.name), attempt) {
             self.metrics.count_failure("EventsDropped");
-            let (object, reason) = (object_of(&news), &news.reason);
+            let (object, reason) = (object_of(&event), &event.reason);
             tracing::warn!(object, reason, "cannot send an event: the queue of events is full");
         }
     }
@@ -276,40 +269,6 @@ fn event(is_warning: bool, reason: &str, note: &str, action: &str) -> Event {
         note: Some(cut(note)),
         action: action.into(),
         secondary: None,
-    }
-}
-
-/// Returns the object that news are about, for the log.
-fn object_of(news: &News) -> String {
-    format!("{} {}/{}", news.kind, news.namespace, news.name)
-}
-
-/// Returns the news about a promotion.
-fn news(promotion: &Promotion, notice: &Notice, message: String) -> News {
-    let spec = &promotion.spec;
-    let status = promotion.status.as_ref();
-    let url = status.and_then(|s| s.change_request.as_ref()).map(|r| r.url.clone());
-    let round = status.map_or(0, |s| s.round);
-    let (uid, at) = (promotion.uid().unwrap_or_default(), clock::now());
-    let metadata = [
-        ("pipeline", spec.pipeline.clone()),
-        ("environment", spec.place()),
-        ("revision", spec.revision.clone()),
-        ("replaces", spec.replaces.clone()),
-        ("changeRequest", url.unwrap_or_default()),
-        ("commit", status.and_then(|s| s.commit.clone()).unwrap_or_default()),
-        ("token", format!("{uid}.{round} {}", notice.reason)),
-    ];
-    News {
-        kind: "Promotion",
-        namespace: promotion.namespace().unwrap_or_default(),
-        name: promotion.name_any(),
-        uid,
-        is_error: notice.is_warning,
-        reason: notice.reason.clone(),
-        message,
-        metadata: metadata.map(|(key, value)| (key.to_string(), value)).into(),
-        at,
     }
 }
 
@@ -461,33 +420,6 @@ mod tests {
         let notice = notice_of(PendingEvent::approved(&pipeline(), &promotion(&json!({})), "jane"));
         let (message, regarding) = ("approved by jane".to_string(), Some(Regarding::Promotion));
         assert_eq!(notice, Notice { is_warning: false, reason: "Approved".into(), message, regarding });
-    }
-
-    #[test]
-    fn news_about_a_promotion_have_what_a_receiver_needs() {
-        let notice = notice_of(PendingEvent::approved(&pipeline(), &promotion(&json!({})), "jane"));
-        let sent = news(&promotion(&json!({})), &notice, "6.1.8 into prod: approved by jane".into());
-        let metadata: BTreeMap<&str, &str> =
-            sent.metadata.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
-        let expected = BTreeMap::from([
-            ("pipeline", "podinfo"),
-            ("environment", "prod"),
-            ("revision", "6.1.8"),
-            ("replaces", "6.1.5"),
-            ("changeRequest", "https://forge/7"),
-            ("commit", "c0ffee"),
-            // The token contains the round, so the same reason in the next round is not a repetition.
-            ("token", "u-1.2 Approved"),
-        ]);
-        assert_eq!(metadata, expected);
-        assert_eq!(
-            (sent.kind, sent.namespace.as_str(), sent.name.as_str(), sent.uid.as_str(), sent.is_error),
-            ("Promotion", "apps", "podinfo-prod-1", "u-1", false)
-        );
-        assert_eq!(
-            (sent.reason.as_str(), sent.message.as_str()),
-            ("Approved", "6.1.8 into prod: approved by jane")
-        );
     }
 
     #[test]

@@ -3,7 +3,8 @@
 
 mod create;
 pub mod events;
-pub mod news_queue;
+mod progress_event;
+pub mod progress_queue;
 pub mod promotion;
 pub mod status;
 pub mod status_size;

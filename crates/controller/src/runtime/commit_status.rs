@@ -8,7 +8,7 @@ use sluice_delivery::{Delivery, DeliveryError, Order, Retry};
 use super::credentials;
 use crate::act::ActError;
 use crate::metrics::Metrics;
-use crate::record::news_queue::NewsQueue;
+use crate::record::progress_queue::ProgressQueue;
 use crate::state::effect::CommitStatusReport;
 
 /// Sends commit statuses, each in a task of its own, with a few tries.
@@ -16,12 +16,12 @@ pub(super) struct CommitStatuses {
     client: Client,
     delivery: Delivery,
     metrics: Arc<Metrics>,
-    queue: NewsQueue,
+    queue: ProgressQueue,
 }
 
 impl CommitStatuses {
     pub(super) fn new(client: Client, delivery: Delivery, metrics: Arc<Metrics>) -> Self {
-        Self { client, delivery, metrics, queue: NewsQueue::default() }
+        Self { client, delivery, metrics, queue: ProgressQueue::default() }
     }
 
     /// Sends a commit status.

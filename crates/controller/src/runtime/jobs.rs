@@ -8,9 +8,9 @@ use sluice_delivery::{
 };
 use tokio::sync::mpsc;
 
-use super::announcement;
 use super::callback_offer::CallbackOffer;
 use super::credentials::{self, ReadCredentials};
+use super::notification_event;
 use crate::act::{ActError, EndedJob, JobOutcome};
 use crate::metrics::Metrics;
 use crate::secret::SecretVersion;
@@ -120,9 +120,9 @@ impl Jobs {
         let _slot = self.slot(&job).await;
         match job.work {
             Work::Deliver(pipeline) => {
-                let event = announcement::event(&pipeline, &job.promotion, &order, clock::now());
+                let event = notification_event::event(&pipeline, &job.promotion, &order, clock::now());
                 JobOutcome::Delivery(
-                    match announcement::announce(self.client, &self.metrics, &order, event).await {
+                    match notification_event::announce(self.client, &self.metrics, &order, event).await {
                         Ok(()) => self.delivery.deliver(&order).await.map_err(ActError::from),
                         Err(error) => Err(error),
                     },

@@ -1,11 +1,11 @@
 //! The loop: feeds inputs to the state, and carries out the effects that follow. It holds all clients.
 
-pub mod announcement;
 mod callback_offer;
 mod commit_status;
 mod credentials;
 pub mod file_proposals;
 mod jobs;
+pub mod notification_event;
 pub mod planned_changes;
 pub(crate) mod policy_watch;
 mod records;

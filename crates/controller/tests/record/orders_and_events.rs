@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use sluice_api::{Pipeline, Promotion};
 use sluice_controller::act::order;
-use sluice_controller::runtime::announcement;
+use sluice_controller::runtime::notification_event;
 use sluice_delivery::{Announcement, DeliveryStrategy, DeliveryTarget, Order};
 
 fn pipeline(strategy: &Value) -> Pipeline {
@@ -120,7 +120,7 @@ fn event(status: &Value) -> Value {
     let strategy = json!({"notification": {}});
     let (order, _) = ordered(&strategy, status, true);
     let now = "2026-11-21T10:00:01.25Z".parse().unwrap();
-    let event = announcement::event(&pipeline(&strategy), &promotion(status), &order, now).unwrap();
+    let event = notification_event::event(&pipeline(&strategy), &promotion(status), &order, now).unwrap();
     serde_json::to_value(event).unwrap()
 }
 
@@ -179,7 +179,7 @@ fn the_name_of_the_event_changes_only_when_the_promotion_is_retried() {
     assert_ne!(first, name(&json!({"phase": "Pending", "reason": "Retried", "round": 1})));
     let (order, _) = ordered(&json!({"webhook": {"url": "https://a/"}}), &json!({}), true);
     let now = jiff::Timestamp::UNIX_EPOCH;
-    assert!(announcement::event(&pipeline(&json!({})), &promotion(&json!({})), &order, now).is_none());
+    assert!(notification_event::event(&pipeline(&json!({})), &promotion(&json!({})), &order, now).is_none());
 }
 
 /// If a change request was open after the retry, and is closed now, a person has closed it again.

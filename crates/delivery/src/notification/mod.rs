@@ -3,6 +3,8 @@
 
 pub(crate) mod error;
 mod event;
+mod flux_event;
+mod progress_event;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +19,8 @@ use crate::outcome::Delivered;
 use crate::outgoing_http::{self, NoReply, OutgoingHttp, PostReply};
 use crate::stats::Counters;
 pub use error::{NotificationError, UNANSWERED};
-pub use event::{News, REASON, message, metadata};
+pub use event::{REASON, message, metadata};
+pub use progress_event::ProgressEvent;
 
 /// Sends events to one address.
 #[derive(Debug)]
@@ -53,10 +56,10 @@ impl EventSender {
         Ok(Delivered::Notified { to: Some(to) })
     }
 
-    /// Sends news, if there is an address. Sends once: the caller decides whether to try again.
-    pub(crate) async fn send_news(&self, news: &News) -> Result<(), NotificationError> {
+    /// Sends a progress event, if there is an address. Sends once: the caller decides whether to try again.
+    pub(crate) async fn send_progress_event(&self, event: &ProgressEvent) -> Result<(), NotificationError> {
         let Some(address) = &self.address else { return Ok(()) };
-        let body = news.bytes().map_err(|e| bad_address(e.to_string()))?;
+        let body = event.bytes().map_err(|e| bad_address(e.to_string()))?;
         let (to, reply) = self.post(address, body).await?;
         match reply.status {
             // notification-controller has received it before.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::http::Method;
 use serde_json::json;
-use sluice_delivery::notification::{self, News};
+use sluice_delivery::notification::{self, ProgressEvent};
 use sluice_delivery::{Announcement, Credentials, Delivered, DeliveryStrategy, Order, Retry};
 
 use crate::fixture::{self, Bench, bench, bench_with};
@@ -85,11 +85,11 @@ async fn the_event_has_the_shape_of_flux() {
     assert!(places.is_sorted(), "{text}");
 }
 
-/// News that an object reports.
-fn news(is_error: bool) -> News {
+/// A progress event of an object.
+fn progress(is_error: bool) -> ProgressEvent {
     let metadata =
         [("environment", "prod"), ("revision", "6.1.8"), ("commit", ""), ("token", "u-1.0 Approved")];
-    News {
+    ProgressEvent {
         kind: "Promotion",
         namespace: "apps".into(),
         name: "podinfo-prod-1".into(),
@@ -106,7 +106,7 @@ fn news(is_error: bool) -> News {
 async fn news_have_the_shape_of_flux() {
     let receiver = Receiver::start().await;
     for (is_error, severity) in [(false, "info"), (true, "error")] {
-        sending_to(&receiver).delivery.send_news(&news(is_error)).await.unwrap();
+        sending_to(&receiver).delivery.send_progress_event(&progress(is_error)).await.unwrap();
         let call = receiver.calls().pop().unwrap();
         assert_eq!((&call.method, call.path.as_str()), (&Method::POST, "/"));
         assert_eq!(call.header("content-type"), Some("application/json"));
@@ -151,7 +151,7 @@ async fn news_count_as_sent_if_the_receiver_has_them_already() {
         (503, vec![], Some("Unreachable")),
     ] {
         receiver.reply(Reply::With(status, headers, "no".into()));
-        let sent = bench.delivery.send_news(&news(false)).await;
+        let sent = bench.delivery.send_progress_event(&progress(false)).await;
         assert_eq!(sent.err().map(|error| error.reason()), reason, "{status}");
     }
     assert!(bench.delivery.sends_events() && !crate::fixture::bench().delivery.sends_events());

@@ -1,7 +1,7 @@
 //! The chart of a HelmRelease, and the one Deployment that the stand-in applies instead of the chart's objects.
 
 use super::context::StandInContext;
-use super::history::digest;
+use super::digest::digest;
 use anyhow::{Context, Result, anyhow, bail};
 use kube::ResourceExt;
 use kube::api::DynamicObject;

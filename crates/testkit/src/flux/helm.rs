@@ -3,9 +3,9 @@
 use super::chart::{Chart, config_digest, workload};
 use super::condition::{Condition, conditions, find, is_ready, now};
 use super::context::StandInContext;
+use super::digest::digest;
 use super::go_duration::{format_duration, format_timeout, parse_duration};
 use super::health::is_current;
-use super::history::digest;
 use super::inventory::{inventory, prune};
 use super::kind;
 use super::kustomization::{

@@ -3,11 +3,12 @@
 use super::build::{BuildError, build};
 use super::condition::{Condition, conditions, find, is_ready};
 use super::context::StandInContext;
+use super::digest::digest;
 use super::go_duration::{format_timeout, parse_duration};
 use super::health::is_current;
-use super::history::{digest, reconciled};
 use super::inventory::{inventory, prune};
 use super::kind;
+use super::kustomization_history::reconciled;
 use super::requested_failures::FluxFailure;
 use super::source::requested_at;
 use super::write_status::write_status;

@@ -3,7 +3,7 @@
 
 use super::condition::{Condition, conditions, find, is_ready, now};
 use super::context::StandInContext;
-use super::history::digest;
+use super::digest::digest;
 use super::kind;
 use super::write_status::write_status;
 use anyhow::{Result, bail};

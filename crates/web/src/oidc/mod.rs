@@ -1,6 +1,7 @@
 //! Sign-in by OpenID Connect: the authorization code flow with PKCE. The ID token becomes the token of the session, so
 //! that the hub's API server says who the person is, as for every other token.
 
+mod authorization_request;
 mod begun_sign_in;
 mod error;
 mod id_token;

@@ -15,7 +15,7 @@ use super::begun_sign_in::BegunSignIn;
 use super::error::OidcError;
 use super::id_token::Claims;
 use super::metadata::Metadata;
-use super::options::{OidcOptions, scopes};
+use super::options::OidcOptions;
 use crate::form_text::{escaped, form};
 use crate::page_url::PageUrl;
 use crate::provider_http::ProviderRequest;
@@ -37,9 +37,9 @@ const RENEWED_LIFETIME: Duration = Duration::from_secs(30);
 
 /// The identity provider.
 pub(crate) struct Provider {
-    options: OidcOptions,
+    pub(super) options: OidcOptions,
     /// Where the provider sends people back to.
-    redirect_uri: String,
+    pub(super) redirect_uri: String,
     sign_in_url: String,
     discovery: Mutex<Discovery>,
     /// One discovery at a time.
@@ -171,26 +171,6 @@ impl Provider {
         Metadata::parse(&answer.body, &self.options.issuer)
     }
 
-    /// Returns the address at which a person signs in
-    /// ([OpenID Connect Core](https://openid.net/specs/openid-connect-core-1_0.html#AuthRequest), section 3.1.2.1).
-    ///
-    /// # Errors
-    /// When the provider has never answered.
-    pub(crate) async fn sign_in_url(&self, flow: &BegunSignIn) -> Result<String, OidcError> {
-        let metadata = self.metadata().await?;
-        let fields = [
-            ("response_type", "code"),
-            ("client_id", &self.options.client_id),
-            ("redirect_uri", &self.redirect_uri),
-            ("scope", &scopes(self.options.scopes.as_deref(), &metadata.scopes_supported)),
-            ("state", &flow.state),
-            ("nonce", &flow.nonce),
-            ("code_challenge", &flow.challenge()),
-            ("code_challenge_method", "S256"),
-        ];
-        Ok(with_query(&metadata.authorization_endpoint, &fields))
-    }
-
     /// Returns the tokens for a code. `issuer` is the one that the answer with the code names, if any: it keeps a code of
     /// another provider from being sent to this one ([RFC 9207](https://www.rfc-editor.org/rfc/rfc9207), section 2.4).
     ///
@@ -319,7 +299,7 @@ pub(crate) fn error_code(text: &str) -> String {
 }
 
 /// Adds fields to the query of an address.
-fn with_query(address: &str, fields: &[(&str, &str)]) -> String {
+pub(super) fn with_query(address: &str, fields: &[(&str, &str)]) -> String {
     let separator = if address.contains('?') { '&' } else { '?' };
     format!("{address}{separator}{}", form(fields))
 }

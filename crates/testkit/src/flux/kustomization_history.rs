@@ -1,19 +1,12 @@
-//! The history in a status of Flux: the reconciliations, newest first.
+//! The history in the status of a Kustomization: the reconciliations, newest first.
 
 use super::condition::now;
 use super::go_duration::format_duration;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use std::time::Duration;
 
 /// The number of records in the history of a Kustomization.
 const MAX_RECORDS: usize = 5;
-
-/// Returns a digest in Flux's format.
-pub(crate) fn digest(bytes: &[u8]) -> String {
-    let hex: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{hex}")
-}
 
 /// Returns a Kustomization's history with one more reconciliation of the manifests with this digest.
 pub(crate) fn reconciled(

@@ -1,5 +1,5 @@
-//! A queue of news to be sent: fair by namespace, with a few tries each and a bounded number for each namespace.
-//! News that cannot be sent are dropped: they delay, fail and repeat no promotion.
+//! A queue of progress events and commit statuses to be sent: fair by namespace, with a few tries each and a bounded number for each namespace.
+//! Those that cannot be sent are dropped: they delay, fail and repeat no promotion.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,34 +7,34 @@ use std::time::Duration;
 use sluice_core::slots::Slots;
 use sluice_delivery::{FairQueue, Retry, clock};
 
-/// The pause after each try. After the last try the news are dropped.
+/// The pause after each try. After the last try the event is dropped.
 const PAUSES: [Duration; 4] =
     [Duration::from_secs(1), Duration::from_secs(4), Duration::from_secs(15), Duration::ZERO];
 /// The longest pause that a receiver may ask for.
 const MAX_PAUSE: Duration = Duration::from_secs(3600);
-/// How many are sent at the same time. Kubernetes events go to the hub, and news to one address, so no namespace
+/// How many are sent at the same time. Kubernetes events go to the hub, and progress events to one address, so no namespace
 /// is slower than another. Commit statuses go to the forge that the pipeline names: since namespaces get slots in
 /// turn, a slow forge delays another namespace by one try at most.
 pub(super) const MAX_SENDERS: usize = 4;
-/// How many news of one namespace may wait. More are dropped.
+/// How many of one namespace may wait. More are dropped.
 const MAX_WAITING: usize = 100;
 
-/// A queue of news.
+/// A queue of progress events or commit statuses.
 #[derive(Clone)]
-pub struct NewsQueue {
+pub struct ProgressQueue {
     slots: Arc<FairQueue>,
     /// By namespace.
     waiting: Slots<String>,
 }
 
-impl Default for NewsQueue {
+impl Default for ProgressQueue {
     fn default() -> Self {
-        NewsQueue { slots: FairQueue::new(MAX_SENDERS), waiting: Slots::for_each(MAX_WAITING) }
+        ProgressQueue { slots: FairQueue::new(MAX_SENDERS), waiting: Slots::for_each(MAX_WAITING) }
     }
 }
 
-impl NewsQueue {
-    /// Sends news about an object, named `namespace/name`, in a task of their own, as [`send_with_retries`] does.
+impl ProgressQueue {
+    /// Sends something about an object, named `namespace/name`, in a task of its own, as [`send_with_retries`] does.
     /// Returns `false` and sends nothing if too many of the namespace wait.
     pub fn send<F>(&self, object: String, attempt: impl FnMut(bool) -> F + Send + 'static) -> bool
     where
