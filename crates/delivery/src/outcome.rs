@@ -68,6 +68,8 @@ pub enum OutdatedReason {
     NotOwn,
     /// Its forge closed it, because an earlier branch of the same name was deleted. A new one must be opened.
     ClosedByForge,
+    /// Its branch has a commit of Sluice that is not recorded: the delivery that pushed it was stopped.
+    Unrecorded,
 }
 
 impl std::fmt::Display for OutdatedReason {
@@ -78,6 +80,7 @@ impl std::fmt::Display for OutdatedReason {
             OutdatedReason::ClosedByForge => {
                 "its forge closed it, because an earlier branch of the same name was deleted"
             }
+            OutdatedReason::Unrecorded => "its branch has a later commit of Sluice",
             OutdatedReason::NotOwn => "its commit is not the one that Sluice would make now",
         })
     }

@@ -12,6 +12,7 @@ use crate::forge::{ForgeChangeRequest, ForgeError, ForgeResult, MergeCall, Readi
 use crate::order::Order;
 use crate::outcome::{ChangeRequest, ChangeRequestStatus, OutdatedReason};
 use crate::resources::Resources;
+use crate::trailers;
 
 /// Reads the status of a change request, merges it once it may be merged, and then deletes its branch.
 pub(crate) async fn advance(
@@ -21,6 +22,11 @@ pub(crate) async fn advance(
 ) -> DeliveryResult<ChangeRequestStatus> {
     let Some(job) = ChangeRequestJob::of(resources, order)? else { return ELSEWHERE };
     let (mut status, found) = job.status(request).await?;
+    if let ChangeRequestStatus::Open { head, stale } = &mut status
+        && job.is_unrecorded(head, request).await?
+    {
+        *stale = Some(OutdatedReason::Unrecorded);
+    }
     if let (ChangeRequestStatus::Open { stale: None, .. }, Some(found)) = (&status, found)
         && job.target.settings.merge != MergeMode::Never
     {
@@ -35,6 +41,18 @@ pub(crate) async fn advance(
 }
 
 impl ChangeRequestJob<'_> {
+    /// Whether the head is a commit of Sluice other than the recorded one: the delivery that pushed it was stopped.
+    async fn is_unrecorded(&self, head: &str, request: &ChangeRequest) -> DeliveryResult<bool> {
+        if head == request.head_commit {
+            return Ok(false);
+        }
+        // Others name the promotion, too.
+        let commit = self.forge.commit(head).await?;
+        let names_it =
+            commit.is_some_and(|commit| trailers::carries(&commit.message, &self.order.known_by()));
+        Ok(names_it && self.is_own_head(head).await?)
+    }
+
     /// Merges an open change request, if it may be merged.
     async fn merge(
         &self,

@@ -26,6 +26,7 @@ pub(super) fn keep_foreign_commits(
     request: &ChangeRequest,
 ) -> ChangeRequestStatus {
     match status {
+        ChangeRequestStatus::Open { stale: Some(OutdatedReason::Unrecorded), .. } => status,
         ChangeRequestStatus::Open { head, stale: Some(_) } if head != request.head_commit => waits(
             "it cannot be merged as it is, and others have pushed to its branch: resolve that there, or close it",
             request.queued,

@@ -303,6 +303,30 @@ async fn a_change_request_with_conflicts_is_rebuilt_on_top_of_its_base() {
     assert_eq!(fixture.repo().read("main", FILE).unwrap(), yaml("6.1.8"));
 }
 
+/// A gate closed, or the process ended, after the push of a rebuild.
+#[tokio::test]
+async fn a_head_that_sluice_has_pushed_and_not_recorded_is_merged_later() {
+    everywhere(async |fixture| {
+        let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
+        let request = proposed(&bench.delivery, &order).await;
+        fixture.commit("the same lines", &[(FILE, &yaml("6.1.6"))]);
+        let rebuild = Order { rebuild: Some(OutdatedReason::Conflicts), ..again(&order) };
+        let unrecorded = proposed(&bench.delivery, &rebuild).await.head_commit;
+        let stale = Some(OutdatedReason::Unrecorded);
+        let outdated = ChangeRequestStatus::Open { head: unrecorded.clone(), stale };
+        for delivery in [&bench.delivery, &self::bench().delivery] {
+            assert_eq!(delivery.advance(&order, &request).await.unwrap(), outdated);
+            let rebuild = Order { rebuild: stale, ..again(&order) };
+            let recorded = proposed(delivery, &rebuild).await;
+            assert_eq!((recorded.number, &recorded.head_commit), (request.number, &unrecorded));
+        }
+        let recorded = ChangeRequest { head_commit: unrecorded, ..request };
+        until_merged(&bench.delivery, &order, &recorded).await;
+        assert_eq!(fixture.repo().read("main", FILE).unwrap(), yaml("6.1.8"));
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_push_directly_before_the_merge_is_not_merged() {
     everywhere(async |fixture| {
