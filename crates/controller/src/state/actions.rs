@@ -249,13 +249,23 @@ impl State {
         if let Some(due) = self.schedule.withdrawal_due(name, now) {
             return self.requeue_at(key, due);
         }
-        let Some(prepared) = self.prepare(key, name, StrategySource::Request) else { return };
+        let Some(mut prepared) = self.prepare(key, name, StrategySource::Request) else { return };
         let Some(request) = prepared.request() else { return };
+        prepared.order.ended = self.ended_beside(key, &prepared.promotion);
         self.schedule.withdrawal_started(name, now);
         let status = prepared.promotion.status.as_ref();
         let rejected = status.filter(|s| s.phase == Phase::Rejected).map(|s| s.message.clone());
         let comment = rejected.unwrap_or_else(|| NOT_NEEDED.into());
         self.launch(key, prepared, Work::Withdraw { request, comment });
+    }
+
+    /// The promotions into the same environment (or target) that have ended, as `namespace/name`.
+    fn ended_beside(&self, key: &PipelineKey, promotion: &ApiPromotion) -> Vec<String> {
+        let records = self.promotions.get(key).into_iter().flatten();
+        let ended = records.filter(|(_, record)| {
+            record.phase().has_ended() && record.object().spec.place() == promotion.spec.place()
+        });
+        ended.map(|(name, _)| format!("{}/{name}", key.namespace)).collect()
     }
 
     /// Checks whether the commit that delivered a promotion is still in its branch.
@@ -529,6 +539,24 @@ mod tests {
             let is_stopped = matches!(follow(&mut state, false)[..], [Effect::Revoke(_)]);
             assert_eq!(is_stopped, is_rebuilt, "a rebuild stops when a gate closes");
         }
+    }
+
+    /// A later promotion may have pushed to the branch before it was rejected, and has no change request in its record.
+    #[test]
+    fn a_withdrawal_knows_which_promotions_have_ended() {
+        let mut state = proposed();
+        for (name, environment, phase) in
+            [("q", "prod", "Rejected"), ("r", "staging", "Rejected"), ("s", "prod", "Pending")]
+        {
+            let other = json!({"metadata": {"name": name, "namespace": "apps", "uid": name},
+                "spec": {"pipeline": "podinfo", "environment": environment, "revision": "2", "facets": {}},
+                "status": {"phase": phase}});
+            insert(&mut state, record(serde_json::from_value(other).unwrap()));
+        }
+        state.effects.clear();
+        state.withdraw(&key(), "p");
+        let [Effect::Start(job)] = &state.effects[..] else { panic!("{:?}", state.effects) };
+        assert_eq!(job.order.ended, ["apps/q"]);
     }
 
     /// Somebody rejects the promotion. The side effect in flight is stopped.

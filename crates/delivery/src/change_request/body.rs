@@ -206,6 +206,7 @@ mod tests {
             reopen: false,
             rebuild: None,
             checks_settled: true,
+            ended: Vec::new(),
             fencing_token: crate::fencing::FencingToken::default(),
             strategy: crate::order::DeliveryStrategy::Commit {
                 url: "https://h/a/b".into(),

@@ -104,7 +104,7 @@ impl ChangeRequestJob<'_> {
         Ok(newest.filter(|(_, message)| trailers::carries(message, &known_by)).map(|(id, _)| id))
     }
 
-    /// Whether the commit of another promotion into the same environment or target is at the end of a branch, above
+    /// Whether the commit of another promotion that has not ended into the same environment or target is at the end of a branch, above
     /// the parent of this promotion's commit. If people have rewritten that commit so that nothing names the promotion
     /// any more, it still belongs to nobody else; and the commits below it may name promotions into other environments.
     pub(super) async fn is_of_another_promotion(&self, (head, pushed): (&str, &str)) -> ForgeResult<bool> {
@@ -114,7 +114,10 @@ impl ChangeRequestJob<'_> {
             trailers::names_any_promotion(message) && commit_message::has_target_of(message, self.order)
         };
         let newest = newest_commit(forge, head, base.as_deref(), has_same_target).await?;
-        Ok(newest.is_some_and(|(_, message)| !trailers::names_promotion(&message, &self.order.promotion)))
+        let ended = self.order.ended.iter().chain([&self.order.promotion]);
+        let is_of_ended =
+            |message: &str| ended.clone().any(|promotion| trailers::names_promotion(message, promotion));
+        Ok(newest.is_some_and(|(_, message)| !is_of_ended(&message)))
     }
 
     /// Whether the files of a commit have every value of the promotion.

@@ -9,7 +9,7 @@ use crate::order::Order;
 use crate::outcome::{ChangeRequest, ChangeRequestStatus};
 use crate::resources::Resources;
 
-/// Closes an open change request with a comment, unless it carries another promotion.
+/// Closes an open change request with a comment, unless it carries another promotion that has not ended.
 ///
 /// Between the look and the close, another controller may push its promotion to the branch, and that change request is
 /// closed then. No forge closes at a given head, so a chance of about a second remains.

@@ -212,6 +212,22 @@ async fn a_change_request_of_a_later_promotion_is_not_closed_for_an_earlier_one(
     .await;
 }
 
+/// The later promotion was rejected after its push, before anything else was done for it.
+#[tokio::test]
+async fn a_change_request_that_carries_a_later_promotion_is_closed_if_that_has_ended() {
+    everywhere(async |fixture| {
+        let bench = bench();
+        let (earlier, later) = (fixture.order("6.1.8"), fixture.order("6.2.0"));
+        let request = proposed(&bench.delivery, &earlier).await;
+        proposed(&bench.delivery, &later).await;
+        let earlier = Order { ended: vec![earlier.promotion.clone(), later.promotion], ..earlier };
+        let end = bench.delivery.withdraw(&earlier, &request, "not wanted").await.unwrap();
+        assert_eq!(end, ChangeRequestStatus::Closed);
+        assert!(!fixture.pulls().await[0].open);
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_rewritten_branch_is_withdrawn_although_its_base_has_another_promotion() {
     let (fixture, bench) = (ForgeFixture::github().await, bench());
