@@ -165,6 +165,29 @@ async fn a_push_that_stalls_does_not_go_on_after_the_fencing_token_is_revoked() 
     }
 }
 
+/// The server has the commit, and its answer came too late.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_push_that_arrived_before_it_was_ended_is_found_by_the_next_try() {
+    let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
+    let (bench, proxy) = (bench(), StallingProxy::start(repo.url(), Stall::Report));
+    let (delivery, order) = (bench.delivery.clone(), proxy.order("6.1.8"));
+    let token = order.fencing_token.clone();
+    let delivering = tokio::spawn(async move { delivery.deliver(&order).await });
+    proxy.has_stalled().await;
+    token.revoke();
+    let ended = tokio::time::timeout(Duration::from_secs(30), delivering).await.unwrap().unwrap();
+    assert!(matches!(ended, Err(DeliveryError::Revoked)), "{ended:?}");
+    proxy.release();
+    let log = repo.log("main").unwrap();
+    assert_eq!(log.len(), 2, "{log:?}");
+    // After a newer commit of somebody else, too.
+    repo.commit("main", "other", &[("other.yaml", "a: 1\n")]).unwrap();
+    let order = Order { fencing_token: FencingToken::default(), ..again(&proxy.order("6.1.8")) };
+    let done = bench.delivery.deliver(&order).await.unwrap();
+    assert_eq!(done, Delivered::Committed { commit: log[0].sha.clone() });
+    assert_eq!(repo.log("main").unwrap().len(), 3);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_stalls_at_any_step_delays_no_other_and_gets_the_commit_once() {
     for stall in Stall::ALL {
