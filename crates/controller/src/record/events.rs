@@ -159,7 +159,7 @@ impl Events {
 
     fn about_promotion(&self, pipeline: &Pipeline, promotion: &Promotion, notice: Notice) {
         let spec = &promotion.spec;
-        let note = cut(&format!("{} into {}: {}", spec.revision, spec.place(), notice.message));
+        let note = note_text(&format!("{} into {}: {}", spec.revision, spec.place(), notice.message));
         self.send_progress(progress_event::of_promotion(
             promotion,
             &notice.reason,
@@ -182,7 +182,7 @@ impl Events {
             None => ("ClusterBack", format!("{cluster} is back")),
         };
         let name = pipeline.name_any();
-        let note = cut(&message);
+        let note = note_text(&message);
         self.send_progress(progress_event::of_cluster(pipeline, reason, note.clone(), lost.is_some()));
         let event = event(lost.is_some(), reason, &note, "Observe");
         self.publish(event, pipeline.object_ref(&()), name);
@@ -261,12 +261,12 @@ impl Events {
     }
 }
 
-/// Returns a Kubernetes event. A note that is too long is cut.
+/// Returns a Kubernetes event. Its note is safe to print, and cut if it is too long.
 fn event(is_warning: bool, reason: &str, note: &str, action: &str) -> Event {
     Event {
         type_: if is_warning { EventType::Warning } else { EventType::Normal },
         reason: reason.into(),
-        note: Some(cut(note)),
+        note: Some(note_text(note)),
         action: action.into(),
         secondary: None,
     }
@@ -313,11 +313,9 @@ fn moved_notice(before: &PromotionStatus, to: &Transition) -> Option<Notice> {
     })
 }
 
-/// Returns the beginning of a text, as much as fits into an event.
-fn cut(text: &str) -> String {
-    let mut text = text.to_string();
-    super::cut(&mut text, MAX_NOTE_BYTES);
-    text
+/// Returns the text of a note, safe to print, and cut to what fits into an event.
+fn note_text(text: &str) -> String {
+    super::safe_message(text, MAX_NOTE_BYTES)
 }
 
 #[cfg(test)]
@@ -412,6 +410,16 @@ mod tests {
         {
             let event = PendingEvent::started(&pipeline_with(&strategy), &promotion(&json!({})));
             assert_eq!(notice_of(event).regarding, regarding, "{strategy}");
+        }
+    }
+
+    /// People write the reason of a rejection, and tenants the names in a Pipeline.
+    #[test]
+    fn a_note_does_not_control_a_terminal() {
+        for (text, expected) in
+            [("no\u{1b}[2J\u{202e}!".into(), "no[2J!".into()), ("x".repeat(2000), "x".repeat(1000) + "…")]
+        {
+            assert_eq!(event(true, "Rejected", &text, "Promote").note.unwrap(), expected);
         }
     }
 

@@ -24,7 +24,7 @@ const MAX_NAME_LENGTH: usize = 253;
 pub fn event(pipeline: &Pipeline, promotion: &Promotion, order: &Order, now: Timestamp) -> Option<Event> {
     let DeliveryStrategy::Notification(about) = &order.strategy else { return None };
     let mut note = notification::message(order);
-    record::cut(&mut note, record::events::MAX_NOTE_BYTES);
+    record::limit(&mut note, record::events::MAX_NOTE_BYTES);
     let instance = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
     Some(Event {
         metadata: ObjectMeta {
