@@ -17,13 +17,13 @@ mod objects;
 mod options;
 mod page_server;
 mod pages;
+mod pipelines_at_rest;
 mod pixels;
 mod process_stats;
 mod questions;
 mod reaction;
 mod repository;
 mod request;
-mod rest;
 mod start_and_memory;
 mod table;
 mod viewers;
@@ -112,7 +112,7 @@ async fn on_a_fleet(options: &BenchOptions, plane: &ControlPlane, table: &mut Re
     if options.wants_any(&[Measurement::Restart, Measurement::Rest, Measurement::Reaction]) {
         let controller = start_and_memory::restart(options, &fleet, table).await?;
         if options.wants(Measurement::Rest) {
-            rest::measure(options, &fleet, &controller, table).await?;
+            pipelines_at_rest::measure(options, &fleet, &controller, table).await?;
         }
         if options.wants(Measurement::Reaction) {
             reaction::measure(options, &fleet, &controller, table).await?;

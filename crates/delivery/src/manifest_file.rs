@@ -8,7 +8,7 @@ use sluice_core::value_check::is_unsafe;
 use crate::foreign_text::clean;
 
 /// The largest file that is edited, in bytes.
-const MAX_FILE_BYTES: usize = 1 << 20;
+const MAX_EDITED_BYTES: usize = 1 << 20;
 /// Why a manifest is not written to a new file.
 const NO_APPLICATION: &str =
     "the manifest is not one document with the application of the pipeline, in the namespace of a target";
@@ -195,7 +195,7 @@ pub fn manifest_file(
     let new = parsed(document).filter(|new| object.is(new) && document.ends_with('\n'));
     let new = new.ok_or_else(|| not_editable("the manifest is not one document with this object"))?;
     let Some(before) = before else { return Ok(document.into()) };
-    if before.len() > MAX_FILE_BYTES {
+    if before.len() > MAX_EDITED_BYTES {
         return Err(not_editable("it has more than 1 MiB"));
     }
     if has_hidden(before) {

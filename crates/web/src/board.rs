@@ -8,8 +8,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 use sluice_api::Promotion;
 use sluice_api::snapshot::{Snapshot, StoredPipeline};
-use sluice_core::observed::Health;
-use sluice_view::explain::Situation;
 use sluice_view::pipeline_screen::{PipelineScreen, status};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until};
@@ -48,55 +46,6 @@ pub(crate) struct Board {
     pub is_complete: bool,
     /// By namespace and name.
     pub pipelines: BTreeMap<(String, String), Arc<ShownPipeline>>,
-}
-
-/// Something that a pipeline's row stands out for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Attention {
-    /// A person has to act.
-    Person,
-    /// A target has failed.
-    Failed,
-    /// A revision moves.
-    Moving,
-    /// A target cannot be read.
-    Unreadable,
-}
-
-impl Attention {
-    /// All, in the order of urgency.
-    pub(crate) const ALL: [Attention; 4] =
-        [Attention::Person, Attention::Failed, Attention::Moving, Attention::Unreadable];
-
-    /// Returns the word in addresses.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Attention::Person => "person",
-            Attention::Failed => "failed",
-            Attention::Moving => "moving",
-            Attention::Unreadable => "unreadable",
-        }
-    }
-
-    /// Returns the words that people read.
-    pub(crate) fn title(self) -> &'static str {
-        match self {
-            Attention::Person => "Needs a person",
-            Attention::Failed => "Failed",
-            Attention::Moving => "Moving",
-            Attention::Unreadable => "Not readable",
-        }
-    }
-
-    /// Returns whether a pipeline stands out for it.
-    pub(crate) fn is_of(self, screen: &PipelineScreen) -> bool {
-        screen.environments.iter().any(|line| match self {
-            Attention::Person => line.situation == Situation::Blocked,
-            Attention::Failed => line.health == Health::Failed,
-            Attention::Moving => line.situation == Situation::Moving,
-            Attention::Unreadable => line.health == Health::Unknown,
-        })
-    }
 }
 
 /// The board that was computed last. Copies share it.

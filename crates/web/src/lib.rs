@@ -20,6 +20,7 @@ mod origin_check;
 mod page;
 mod page_url;
 mod person_action;
+mod pipeline_filter;
 mod pipeline_routes;
 mod problem;
 mod provider_http;

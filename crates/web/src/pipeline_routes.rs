@@ -19,11 +19,12 @@ use sluice_view::story::{PromotionStory, promotion_story};
 use sluice_view::tree::{EnvironmentNode, tree};
 
 use crate::answer::answer;
-use crate::board::{Attention, ShownPipeline};
+use crate::board::ShownPipeline;
 use crate::caller::IdentifiedCaller;
 use crate::find::{find_pipeline, find_promotion, visible_pipelines};
 use crate::hub::Hub;
 use crate::origin_check::check_origin;
+use crate::pipeline_filter::PipelineFilter;
 use crate::problem::Problem;
 use crate::query::{ExplainQuery, HistoryQuery, PipelinesQuery, TreeQuery, search_words, valid};
 use crate::requested_action::{ActionPath, RequestedAction, Seen};
@@ -119,7 +120,7 @@ async fn list<H: Hub>(
 ) -> Result<Response, Problem> {
     let query = valid(query)?;
     let (after, wanted) = (query.after()?, search_words(&query.search)?);
-    let of = attention(&query.of)?;
+    let of = PipelineFilter::parse(&query.of)?;
     api.budgets.spend(caller.limit_group(), query.limit() / 500, Instant::now())?;
     let board = api.boards.current(&api.hub).await;
     let visible = visible_pipelines(&api, &caller, &board).await?;
@@ -231,13 +232,4 @@ async fn carry_out<H: Hub>(
     let requested = RequestedAction::find(&api, &caller, &path).await?;
     requested.carry_out(&api, (&caller, &token), (&request.seen, &request.reason)).await?;
     Ok(StatusCode::NO_CONTENT)
-}
-
-fn attention(of: &str) -> Result<Option<Attention>, Problem> {
-    let words = Attention::ALL.map(Attention::word);
-    match Attention::ALL.into_iter().find(|attention| attention.word() == of) {
-        None if of.is_empty() => Ok(None),
-        None => Err(Problem::bad_request(format!("of={of:?} is unknown: write one of {}", words.join(", ")))),
-        found => Ok(found),
-    }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use serde_saphyr::options::DuplicateKeyPolicy;
 use sluice_core::manifest_path::is_yaml;
+use sluice_core::setters::MAX_FILE_BYTES;
 use sluice_view::nearest::nearest;
 
 use crate::exit::{Exit, Failure, Outcome};
@@ -17,9 +18,6 @@ pub(super) struct Document {
     pub source: String,
     pub object: Value,
 }
-
-/// The most bytes of a YAML file. Larger files are not configuration.
-const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// The documents of the files that were read.
 #[derive(Debug, Default)]

@@ -1,4 +1,7 @@
-//! Limits of the memory that parsed files take.
+//! Limits of the files whose values are set, and of the memory that they take when they are parsed.
+
+/// The largest YAML file that is read, in bytes. Larger files are not configuration.
+pub const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// The most parser events that are read of one file. Each takes about 250 bytes of memory.
 pub(super) const MAX_FILE_EVENTS: usize = 200_000;

@@ -23,6 +23,7 @@ mod update_error;
 
 pub use choice::Choice;
 pub use edit::{EditedFile, SetValue};
+pub use limits::MAX_FILE_BYTES;
 pub use marked_values::{MarkerRequest, set_marked};
 pub use marker::{MARKER_KEY, mentions};
 pub use placeholder::{UpdateTarget, filled};

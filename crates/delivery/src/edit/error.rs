@@ -1,8 +1,6 @@
 //! Reasons why the files of a repository cannot be set.
 
-use sluice_core::setters::{SetError, UpdateError};
-
-use crate::git::files::MAX_FILE_BYTES;
+use sluice_core::setters::{MAX_FILE_BYTES, SetError, UpdateError};
 
 /// Why the files cannot be set.
 #[derive(Debug, thiserror::Error)]

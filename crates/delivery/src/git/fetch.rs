@@ -11,11 +11,11 @@ use tokio::process::ChildStdout;
 use super::cache::AFTER_FOREIGN_PUSH;
 use super::commit::Commit;
 use super::error::{GitError, GitResult};
-use super::files::MAX_FILE_BYTES;
 use super::known_branch::{BranchFetch, KnownBranch};
 use super::repository::{LockedRepository, WantedHead};
 use super::run::{Git, GitRun};
 use sluice_core::hex::sha256_hex;
+use sluice_core::setters::MAX_FILE_BYTES;
 
 /// What every fetch of commits has in common: no history, and no file of more than 64 KiB.
 const FETCH: [&str; 6] =

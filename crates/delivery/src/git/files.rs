@@ -2,9 +2,6 @@
 
 use sluice_core::value_check::is_unsafe;
 
-/// The largest file that is read, in bytes.
-pub(crate) const MAX_FILE_BYTES: u64 = 4 << 20;
-
 /// A file that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReadFile {

@@ -7,12 +7,11 @@ use std::sync::atomic::Ordering;
 use super::access::RepositoryAccess;
 use super::error::{GitError, GitResult};
 use super::fetch::read_objects;
-use super::files::{
-    FoundFiles, KnownFile, MAX_FILE_BYTES, ReadFile, UnreadFile, UnreadReason, readable_path,
-};
+use super::files::{FoundFiles, KnownFile, ReadFile, UnreadFile, UnreadReason, readable_path};
 use super::limits::{each_record, too_large};
 use super::repository::LockedRepository;
 use sluice_core::manifest_path::is_yaml;
+use sluice_core::setters::MAX_FILE_BYTES;
 
 /// A YAML file in a tree.
 #[derive(Clone)]

@@ -22,7 +22,7 @@ const ALLOWED: [(&str, &[&str]); 18] = [
     ("core/src/setters/update_error.rs", &[""]),
     ("delivery/src/address.rs", &["0", "text"]),
     ("view/src/pipeline_validation/metadata.rs", &["key", "name", "namespace", "prefix", "text"]),
-    ("web/src/pipeline_routes.rs", &["of"]),
+    ("web/src/pipeline_filter.rs", &["of"]),
     ("web/src/query.rs", &["", "text"]),
     ("delivery/src/git/error.rs", &["branch"]),
     // Input of a hash, which nobody reads.

@@ -9,9 +9,10 @@ use super::frame::{Group, Page, Part, Section};
 use super::links::escaped;
 use super::pipeline_row::row_id;
 use super::query::ListQuery;
-use crate::board::{Attention, ShownPipeline};
+use crate::board::ShownPipeline;
 use crate::find::visible_pipelines;
 use crate::hub::Hub;
+use crate::pipeline_filter::PipelineFilter;
 use crate::problem::Problem;
 use crate::query::search_words;
 use crate::rights::Namespaces;
@@ -26,10 +27,11 @@ pub(super) async fn page<H: Hub>(api: &Api<H>, caller: &Caller, query: &ListQuer
         .copied()
         .filter(|shown| wanted.iter().all(|word| shown.words.contains(word)))
         .collect();
-    let attention = Attention::ALL.into_iter().find(|attention| attention.word() == query.of);
+    // An unknown filter in an old link shows all.
+    let filter = PipelineFilter::parse(&query.of).unwrap_or_default();
     let rows: Vec<Part> = found
         .iter()
-        .filter(|shown| attention.is_none_or(|attention| attention.is_of(&shown.screen)))
+        .filter(|shown| filter.is_none_or(|filter| filter.is_of(&shown.screen)))
         .map(|shown| Part { id: row_id(&shown.screen), html: shown.row.clone() })
         .collect();
     let namespaces = visible.iter().map(|shown| shown.screen.namespace.clone()).collect();
@@ -40,7 +42,7 @@ pub(super) async fn page<H: Hub>(api: &Api<H>, caller: &Caller, query: &ListQuer
             // Somebody without any pipeline may be allowed to create the first one of a namespace.
             @if may_create || visible.is_empty() { a.button href="/pipelines/new" { "New pipeline" } }
         }
-        @if !visible.is_empty() { (filters(query, &found, attention)) }
+        @if !visible.is_empty() { (filters(query, &found, filter)) }
         @if !board.is_complete { p.note { "Sluice is still reading: some pipelines may be missing." } }
     };
     let foot = match (visible.is_empty(), rows.is_empty()) {
@@ -56,8 +58,8 @@ pub(super) async fn page<H: Hub>(api: &Api<H>, caller: &Caller, query: &ListQuer
     Ok(Page { title: "Pipelines".into(), section: Section::Pipelines, groups })
 }
 
-fn filters(query: &ListQuery, found: &[&Arc<ShownPipeline>], current: Option<Attention>) -> Markup {
-    let count = |attention: Attention| found.iter().filter(|shown| attention.is_of(&shown.screen)).count();
+fn filters(query: &ListQuery, found: &[&Arc<ShownPipeline>], current: Option<PipelineFilter>) -> Markup {
+    let count = |filter: PipelineFilter| found.iter().filter(|shown| filter.is_of(&shown.screen)).count();
     let address = |of: &str| match (of, query.q.as_str()) {
         ("", "") => "/".to_string(),
         ("", q) => format!("/?q={}", escaped(q)),
@@ -69,10 +71,10 @@ fn filters(query: &ListQuery, found: &[&Arc<ShownPipeline>], current: Option<Att
             input type="search" name="q" value=(query.q) placeholder="Name, namespace, cluster, revision" aria-label="Filter";
             @if let Some(current) = current { input type="hidden" name="of" value=(current.word()); }
             a.chip href=(address("")) aria-current=[current.is_none().then_some("true")] { "All " (found.len()) }
-            @for attention in Attention::ALL {
-                a.chip.none[count(attention) == 0] href=(address(attention.word()))
-                    aria-current=[(current == Some(attention)).then_some("true")] {
-                    (attention.title()) " " (count(attention))
+            @for filter in PipelineFilter::ALL {
+                a.chip.none[count(filter) == 0] href=(address(filter.word()))
+                    aria-current=[(current == Some(filter)).then_some("true")] {
+                    (filter.title()) " " (count(filter))
                 }
             }
         }

@@ -57,7 +57,7 @@ impl super::ForgeApi for AzureDevOpsApi {
         false
     }
 
-    fn longest(&self) -> usize {
+    fn longest_body(&self) -> usize {
         4_000
     }
 

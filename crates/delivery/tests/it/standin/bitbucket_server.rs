@@ -56,7 +56,7 @@ impl super::ForgeApi for BitbucketServerApi {
         }
     }
 
-    fn longest(&self) -> usize {
+    fn longest_body(&self) -> usize {
         32_768
     }
 

@@ -269,8 +269,11 @@ impl StandInServer {
 
     fn update(&self, pull: &mut Pull, change: PullChange) -> Result<Value, CallRejection<'static>> {
         self.may_change(pull, change.version)?;
-        if change.body.as_ref().is_some_and(|body| body.chars().count() > self.api.longest()) {
+        if change.body.as_ref().is_some_and(|body| body.chars().count() > self.api.longest_body()) {
             return Err(CallRejection::Bad("the description is too long"));
+        }
+        if change.title.as_ref().is_some_and(|title| title.chars().count() > self.api.longest_title()) {
+            return Err(CallRejection::Bad("the title is too long"));
         }
         if let Some(reviewers) = &change.reviewers {
             self.known(MetadataKind::Reviewer, reviewers.clone())?;
@@ -424,7 +427,7 @@ impl StandInServer {
                 false => api.error_answer(CallRejection::Exists(there)),
             });
         }
-        if body.chars().count() > api.longest() || title.chars().count() > 255 {
+        if body.chars().count() > api.longest_body() || title.chars().count() > api.longest_title() {
             return Err(CallRejection::Bad("the title or the description is too long"));
         }
         let sha = self.repo.head(&head).map_err(|_| CallRejection::NoBranch)?;

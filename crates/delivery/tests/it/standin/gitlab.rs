@@ -60,7 +60,7 @@ impl super::ForgeApi for GitLabApi {
         true
     }
 
-    fn longest(&self) -> usize {
+    fn longest_body(&self) -> usize {
         1_048_576
     }
 

@@ -277,8 +277,12 @@ trait ForgeApi: Send + Sync {
         false
     }
     /// The most characters of a body that the forge accepts.
-    fn longest(&self) -> usize {
+    fn longest_body(&self) -> usize {
         65_536
+    }
+    /// The most characters of a title that the forge accepts.
+    fn longest_title(&self) -> usize {
+        255
     }
     /// The headers that report the rate limit in the answer to a call of this path; none if there is no limit.
     fn budget(&self, _path: &str) -> Vec<(&'static str, String)> {
