@@ -1,5 +1,6 @@
 //! Gates that hold a promotion until a person approves it. A is 1.0.0, B is 1.1.0, C is 1.2.0.
 
+use jiff::SignedDuration;
 use sluice_core::decide::Action;
 use sluice_core::evidence::Evidence;
 use sluice_core::observed::Health;
@@ -105,4 +106,23 @@ fn a_revision_older_than_the_last_delivered_one_is_held_although_targets_show_ol
     sim.settle();
     let phases = sim.phases("prod");
     assert!(!phases.contains(&"1.1.0 Proposed".into()) && phases[2] != "1.1.0 Succeeded", "{phases:?}");
+}
+
+/// If the clock was set back between two deliveries, each of them may be the last one: what is older than one of them waits.
+#[test]
+fn a_clock_that_is_set_back_between_deliveries_holds_more_and_never_less() {
+    for (minutes, phase) in [(1, "Proposed"), (-1, "Pending")] {
+        let mut sim = Simulation::new(&[("dev", &["d"]), ("prod", &["p"])]);
+        for version in [B, "main-7"] {
+            sim.runs("dev", "d", version, Health::Ready);
+            sim.settle();
+            sim.runs("prod", "p", version, Health::Failed);
+            sim.merge("prod");
+            sim.now += SignedDuration::from_mins(minutes);
+        }
+        sim.runs("dev", "d", "0.9.0", Health::Ready);
+        sim.settle();
+        let last = format!("0.9.0 {phase}");
+        assert_eq!(sim.phases("prod"), ["1.1.0 Superseded", "main-7 Delivered", &last], "{minutes}");
+    }
 }

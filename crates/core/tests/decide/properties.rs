@@ -344,11 +344,15 @@ proptest! {
         prop_assert_eq!(phases(&one), phases(&other));
     }
 
-    /// P8: clocks do not change what is promoted. Only deadlines depend on them, and none passes here.
+    /// P8: clocks do not change what is promoted. Only deadlines depend on them, and none passes here, and whether a revision
+    /// is older than the last delivered one: a clock that is set back holds more, which the table of cases shows.
     #[test]
     fn clock_jumps_change_nothing(
-        sim in pipeline(), events in prop::collection::vec(event(), 1..25), jumps in prop::collection::vec(-90..90i64, 25)
+        mut sim in pipeline(), events in prop::collection::vec(event(), 1..25), jumps in prop::collection::vec(-90..90i64, 25)
     ) {
+        for environment in &mut sim.pipeline.environments {
+            environment.policy.as_mut().unwrap().allow_downgrade = true;
+        }
         let (mut one, mut other) = (sim.clone(), sim);
         for (event, jump) in events.iter().zip(jumps) {
             if matches!(event, Event::Clock(_)) {
