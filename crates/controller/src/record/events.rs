@@ -74,7 +74,7 @@ impl Notice {
     }
 
     /// Returns a notice of a step of a promotion. A promotion by change request takes at most 8 writes to the API server,
-    /// events included, and one event asks a person to merge. So its other steps are only sent as a progress event.
+    /// events included, and one event asks a person to merge. So its other steps are only sent as progress events.
     fn step(reason: &str, message: impl Into<String>, is_by_request: bool) -> Self {
         let regarding = (!is_by_request).then_some(Regarding::Promotion);
         Notice { regarding, ..Self::new(false, reason, message) }

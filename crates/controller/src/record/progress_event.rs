@@ -1,4 +1,5 @@
-//! The events that report progress and failures to `--events-addr`, from where Flux's notification-controller passes them on.
+//! The events that report progress and failures to `--events-addr`, from where Flux's notification-controller passes
+//! them on.
 
 use std::collections::BTreeMap;
 

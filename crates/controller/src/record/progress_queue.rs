@@ -1,5 +1,5 @@
-//! A queue of progress events and commit statuses to be sent: fair by namespace, with a few tries each and a bounded number for each namespace.
-//! Those that cannot be sent are dropped: they delay, fail and repeat no promotion.
+//! A queue of progress events and commit statuses to be sent: fair by namespace, with a few tries each and a bounded
+//! number for each namespace. Those that cannot be sent are dropped: they delay, fail and repeat no promotion.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -25,7 +25,7 @@ pub fn event(pipeline: &Pipeline, promotion: &Promotion, order: &Order, now: Tim
     let DeliveryStrategy::Notification(about) = &order.strategy else { return None };
     let mut note = notification::message(order);
     record::limit(&mut note, record::events::MAX_NOTE_BYTES);
-    let instance = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
+    let instance = notification::instance();
     Some(Event {
         metadata: ObjectMeta {
             name: Some(name(&promotion.name_any(), &about.identity(order.round))),

@@ -1,5 +1,5 @@
-//! Merges a change request if the strategy asks for that: only the commit that Sluice
-//! pushed, and only when the forge reports that exactly this commit can be merged.
+//! Merges a change request if the strategy asks for that: only the commit that Sluice pushed, and only
+//! when the forge reports that exactly this commit can be merged.
 
 use sluice_core::pipeline::MergeMode;
 

@@ -104,8 +104,8 @@ impl ChangeRequestJob<'_> {
         Ok(newest.filter(|(_, message)| trailers::carries(message, &known_by)).map(|(id, _)| id))
     }
 
-    /// Whether the commit of another promotion that has not ended into the same environment or target is at the end of a branch, above
-    /// the parent of this promotion's commit. If people have rewritten that commit so that nothing names the promotion
+    /// Whether the commit of another promotion into the same environment or target, which has not ended, is at the end of a
+    /// branch, above the parent of this promotion's commit. If people have rewritten that commit so that nothing names the promotion
     /// any more, it still belongs to nobody else; and the commits below it may name promotions into other environments.
     pub(super) async fn is_of_another_promotion(&self, (head, pushed): (&str, &str)) -> ForgeResult<bool> {
         let forge = &*self.forge;

@@ -38,6 +38,6 @@ pub(super) struct Involved<'a> {
 }
 
 /// Returns the name of the Pod that reports.
-pub(super) fn instance() -> Option<String> {
+pub fn instance() -> Option<String> {
     std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty())
 }

@@ -20,6 +20,7 @@ use crate::outgoing_http::{self, NoReply, OutgoingHttp, PostReply};
 use crate::stats::Counters;
 pub use error::{NotificationError, UNANSWERED};
 pub use event::{REASON, message, metadata};
+pub use flux_event::instance;
 pub use progress_event::ProgressEvent;
 
 /// Sends events to one address.
