@@ -23,7 +23,7 @@ pub enum Exit {
     Invalid = 6,
     /// 7: `validate` found only valid Pipelines, but values in the checkout cannot be set.
     Unset = 7,
-    /// 8: `--wait`: the promotion has ended, and did not succeed.
+    /// 8: `--wait`: the promotion has ended, and did not succeed; or Flux could not reconcile an object.
     Ended = 8,
     /// 9: `--wait`: the time is up.
     TimedOut = 9,

@@ -20,6 +20,7 @@ mod explain;
 mod export;
 mod find;
 mod flux_plugin;
+mod flux_wait;
 mod get;
 mod history;
 mod load;

@@ -1,6 +1,6 @@
 //! `sluice reconcile`: requests that Flux reconciles the sources and objects of a pipeline now, on the hub.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use clap::Args;
 use clap_complete::ArgValueCompleter;
@@ -18,6 +18,7 @@ use crate::complete::{environments, pipelines};
 use crate::connection::{API_CALL_TIMEOUT, Connection};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::find::missing;
+use crate::flux_wait::{FluxWait, FluxWaitFlags};
 use crate::objects;
 use crate::place::Place;
 use crate::reference;
@@ -38,9 +39,15 @@ const FIELD_MANAGER: &str = "flux-client-side-apply";
   # Only at those of one environment
   sluice reconcile podinfo -n apps -e dev
 
+  # In a script: wait until Flux has fetched the sources and applied them
+  sluice reconcile podinfo -n apps -e dev --wait --timeout 5m
+
 It sets the annotation reconcile.fluxcd.io/requestedAt, as flux reconcile does, on the objects of targets on this \
 cluster and on their sources. For targets on other clusters it prints the command to run there. It needs get and patch \
-on these kinds of Flux. Sluice itself needs no such request: it observes every change.")]
+on these kinds of Flux. Sluice itself needs no such request: it observes every change.
+
+Exit codes with --wait: 0 if Flux has reconciled everything, 8 if Flux could not reconcile an object, and 9 if the time \
+is up. The command does not wait for targets on other clusters.")]
 pub struct Reconcile {
     /// The pipeline
     #[arg(value_parser = reference::pipeline, add = ArgValueCompleter::new(pipelines))]
@@ -48,6 +55,8 @@ pub struct Reconcile {
     /// Only this environment, or ENVIRONMENT/TARGET
     #[arg(short, long, value_name = "NAME", add = ArgValueCompleter::new(environments))]
     environment: Option<String>,
+    #[command(flatten)]
+    wait: FluxWaitFlags,
     #[command(flatten)]
     cluster: ClusterFlags,
 }
@@ -92,7 +101,7 @@ pub(crate) async fn run(args: &Reconcile, io: &mut Io<'_>) -> Outcome {
         )
         .hinted("run the commands above on the other clusters, or see what is known: sluice get targets"));
     }
-    request_all(&connection, here, io).await
+    request_all(&connection, here, args.wait.begin(), io).await
 }
 
 /// Returns the API group of a kind of Flux.
@@ -117,40 +126,67 @@ fn elsewhere(
     }
 }
 
-/// Requests the reconciliation of the sources, and then of the objects.
-async fn request_all(connection: &Connection, here: BTreeSet<FluxName>, io: &mut Io<'_>) -> Outcome {
-    let (mut sources, mut objects) = (BTreeMap::new(), Vec::new());
+/// An object of Flux as it was read.
+struct ReadObject {
+    named: FluxName,
+    api: Api<DynamicObject>,
+    object: DynamicObject,
+}
+
+/// Requests the reconciliation of the sources, and then of the objects. With `wait`, the objects are requested when Flux has
+/// fetched what the sources have.
+async fn request_all(
+    connection: &Connection,
+    here: BTreeSet<FluxName>,
+    wait: Option<FluxWait>,
+    io: &mut Io<'_>,
+) -> Outcome {
     let mut failed = None;
-    for key in here {
-        match read(connection, &key).await {
-            Ok((api, object)) => {
-                if let Some(source) = source(&key, &object.data) {
-                    sources.entry(source).or_insert(());
-                }
-                objects.push((key, api, object));
-            }
-            Err(failure) => report(&key, &failure, &mut failed, io),
-        }
-    }
+    let objects = read_each(connection, here, &mut failed, io).await;
+    let sources = objects.iter().filter_map(|read| source(&read.named, &read.object.data)).collect();
+    let sources = read_each(connection, sources, &mut failed, io).await;
     let token = Timestamp::now().to_string();
-    for key in sources.into_keys() {
-        let requested = async {
-            let (api, object) = read(connection, &key).await?;
-            request(connection, (&key, &api, &object), &token, io).await
-        };
-        if let Err(failure) = requested.await {
-            report(&key, &failure, &mut failed, io);
+    for group in [sources, objects] {
+        let mut requested = Vec::new();
+        for read in group {
+            match request(connection, &read, &token, io).await {
+                Ok(()) => requested.push(read),
+                Err(failure) => report(&read.named, &failure, &mut failed, io),
+            }
         }
-    }
-    for (key, api, object) in &objects {
-        if let Err(failure) = request(connection, (key, api, object), &token, io).await {
-            report(key, &failure, &mut failed, io);
+        for ReadObject { named, api, object } in requested {
+            let Some(wait) = wait.filter(|_| !is_static(&named, &object)) else { continue };
+            if let Err(failure) = wait.until_reconciled(connection, (&named, &api), &token, io).await {
+                report(&named, &failure, &mut failed, io);
+            }
         }
     }
     match failed {
         Some(exit) => Err(Failure::new(exit, "")),
         None => Ok(()),
     }
+}
+
+/// Reads objects, and reports those that cannot be read.
+async fn read_each(
+    connection: &Connection,
+    names: BTreeSet<FluxName>,
+    failed: &mut Option<Exit>,
+    io: &mut Io<'_>,
+) -> Vec<ReadObject> {
+    let mut found = Vec::new();
+    for named in names {
+        match read(connection, &named).await {
+            Ok((api, object)) => found.push(ReadObject { named, api, object }),
+            Err(failure) => report(&named, &failure, failed, io),
+        }
+    }
+    found
+}
+
+/// Returns true for a source that Flux never reconciles: a HelmRepository of type `oci`.
+fn is_static(named: &FluxName, object: &DynamicObject) -> bool {
+    named.kind == Kind::HelmRepository.name() && object.data["spec"]["type"] == "oci"
 }
 
 fn report(named: &FluxName, failure: &Failure, failed: &mut Option<Exit>, io: &mut Io<'_>) {
@@ -194,7 +230,7 @@ fn source(named: &FluxName, object: &Value) -> Option<FluxName> {
 /// Sets the annotation, unless the object is suspended: Flux ignores it then.
 async fn request(
     connection: &Connection,
-    (named, api, object): (&FluxName, &Api<DynamicObject>, &DynamicObject),
+    ReadObject { named, api, object }: &ReadObject,
     token: &str,
     io: &mut Io<'_>,
 ) -> Outcome {

@@ -31,7 +31,7 @@ pub(crate) struct WaitFlags {
 }
 
 /// Reads a duration such as `90s`, `10m` or `1h30m`.
-fn duration(text: &str) -> Result<SignedDuration, String> {
+pub(crate) fn duration(text: &str) -> Result<SignedDuration, String> {
     let read = text.parse::<SignedDuration>().ok().filter(SignedDuration::is_positive);
     read.ok_or_else(|| "write a duration such as 90s, 10m or 1h30m, longer than none".into())
 }

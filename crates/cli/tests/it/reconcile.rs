@@ -1,23 +1,50 @@
 //! `sluice reconcile`, with the definitions of Flux on a real API server.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use kube::Api;
-use kube::api::DynamicObject;
+use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::json;
 use sluice_cli::Exit;
+use sluice_testkit::{WAIT_TIMEOUT, eventually};
 
 use crate::hub::{TestNamespace, place, servers};
 
 const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
 
-/// Returns the value of the annotation.
-async fn requested(place: &TestNamespace, version: &str, kind: &str, name: &str) -> Result<Option<String>> {
+/// The kinds of these tests, with their API versions.
+const SOURCE: (&str, &str) = ("source.toolkit.fluxcd.io/v1", "HelmRepository");
+const RELEASE: (&str, &str) = ("helm.toolkit.fluxcd.io/v2", "HelmRelease");
+
+fn api(place: &TestNamespace, (version, kind): (&str, &str)) -> Result<Api<DynamicObject>> {
     let (group, version) = version.split_once('/').context("a version")?;
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
     let resource = ApiResource { plural: resource.plural.replace("repositorys", "repositories"), ..resource };
-    let api: Api<DynamicObject> = Api::namespaced_with(place.client.clone(), &place.namespace, &resource);
-    Ok(api.get(name).await?.metadata.annotations.and_then(|all| all.get(REQUESTED_AT).cloned()))
+    Ok(Api::namespaced_with(place.client.clone(), &place.namespace, &resource))
+}
+
+/// Returns the value of the annotation.
+async fn requested(place: &TestNamespace, kind: (&str, &str), name: &str) -> Result<Option<String>> {
+    let object = api(place, kind)?.get(name).await?;
+    Ok(object.metadata.annotations.and_then(|all| all.get(REQUESTED_AT).cloned()))
+}
+
+/// Waits until an object is requested, and writes the status that Flux writes at the end of a reconciliation. Returns the
+/// token of the request.
+async fn reconcile(
+    place: &TestNamespace,
+    kind: (&str, &str),
+    name: &str,
+    ready: (&str, &str),
+) -> Result<String> {
+    let token =
+        eventually(WAIT_TIMEOUT, || async { requested(place, kind, name).await?.context("no request") })
+            .await?;
+    let condition = json!({"type": "Ready", "status": ready.0, "reason": "Reconciled", "message": ready.1,
+        "lastTransitionTime": "2026-11-21T10:00:00Z"});
+    let status = json!({"status": {"conditions": [condition], "lastHandledReconcileAt": token}});
+    api(place, kind)?.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await?;
+    Ok(token)
 }
 
 /// Creates a pipeline with a target on the hub and one elsewhere, and Flux's objects of the first.
@@ -54,15 +81,15 @@ async fn sources_and_objects_on_the_hub_are_requested() -> Result<()> {
     ✔ requested: HelmRepository reconcile/charts
     ✔ requested: HelmRelease reconcile/podinfo
     ");
-    let release = requested(&place, "helm.toolkit.fluxcd.io/v2", "HelmRelease", "podinfo").await?;
-    let source = requested(&place, "source.toolkit.fluxcd.io/v1", "HelmRepository", "charts").await?;
+    let release = requested(&place, RELEASE, "podinfo").await?;
+    let source = requested(&place, SOURCE, "charts").await?;
     assert!(release.is_some() && release == source, "{release:?} {source:?}");
 
     let target = place.sluice(&["get", "targets", "podinfo", "-o", "name"]).await.out;
     let target = target.lines().next().unwrap_or_default();
     let again = place.sluice(&["reconcile", "podinfo", "-e", target]).await;
     assert_eq!(again.exit, Exit::Ok, "{again:?}");
-    assert_ne!(requested(&place, "helm.toolkit.fluxcd.io/v2", "HelmRelease", "podinfo").await?, release);
+    assert_ne!(requested(&place, RELEASE, "podinfo").await?, release);
     Ok(())
 }
 
@@ -90,5 +117,61 @@ async fn unknown_pipelines_environments_and_objects_are_reported() -> Result<()>
     ✗ HelmRelease reconcile-not/podinfo: it is suspended
       kubectl patch helmrelease podinfo -n reconcile-not --type merge -p '{"spec": {"suspend": false}}'
     "#);
+    Ok(())
+}
+
+#[tokio::test]
+async fn with_wait_an_object_is_requested_after_its_source_was_reconciled() -> Result<()> {
+    let place = objects("reconcile-wait").await?;
+    let command = ["reconcile", "podinfo", "-e", "dev", "--wait"];
+    let flux = async {
+        eventually(WAIT_TIMEOUT, || async {
+            requested(&place, SOURCE, "charts").await?.context("no request")
+        })
+        .await?;
+        ensure!(requested(&place, RELEASE, "podinfo").await?.is_none(), "it does not wait for the source");
+        let token = reconcile(&place, SOURCE, "charts", ("True", "stored artifact")).await?;
+        let same = reconcile(&place, RELEASE, "podinfo", ("True", "Helm upgrade succeeded")).await?;
+        ensure!(token == same, "{token} {same}");
+        Ok(())
+    };
+    let (ran, reconciled) = tokio::join!(place.sluice(&command), flux);
+    reconciled?;
+    assert_eq!(ran.exit, Exit::Ok, "{ran:?}");
+    insta::assert_snapshot!(ran.err, @"
+    ✔ requested: HelmRepository reconcile-wait/charts
+    ✔ reconciled: HelmRepository reconcile-wait/charts
+    ✔ requested: HelmRelease reconcile-wait/podinfo
+    ✔ reconciled: HelmRelease reconcile-wait/podinfo
+    ");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_failed_reconciliation_and_the_end_of_the_time_have_their_exit_codes() -> Result<()> {
+    let place = objects("reconcile-fail").await?;
+    let command = ["reconcile", "podinfo", "-e", "dev", "--wait"];
+    let flux = async {
+        reconcile(&place, SOURCE, "charts", ("True", "stored artifact")).await?;
+        reconcile(&place, RELEASE, "podinfo", ("False", "Helm upgrade failed: timed out")).await
+    };
+    let (ran, reconciled) = tokio::join!(place.sluice(&command), flux);
+    reconciled?;
+    assert_eq!(ran.exit, Exit::Ended, "{ran:?}");
+    let failed =
+        "✗ HelmRelease reconcile-fail/podinfo: Flux could not reconcile it: Helm upgrade failed: timed out\n";
+    assert!(ran.err.ends_with(failed), "{ran:?}");
+
+    // The status is about the request before.
+    let ran = place.sluice(&[&command[..], &["--timeout", "1s"]].concat()).await;
+    assert_eq!(ran.exit, Exit::TimedOut, "{ran:?}");
+    insta::assert_snapshot!(ran.err, @"
+    ✔ requested: HelmRepository reconcile-fail/charts
+    ✗ HelmRepository reconcile-fail/charts: the time is up after 1s: Flux has not reconciled it yet
+      Flux continues; see how far it is: kubectl get helmrepository charts -n reconcile-fail
+    ✔ requested: HelmRelease reconcile-fail/podinfo
+    ✗ HelmRelease reconcile-fail/podinfo: the time is up after 1s: Flux has not reconciled it yet
+      Flux continues; see how far it is: kubectl get helmrelease podinfo -n reconcile-fail
+    ");
     Ok(())
 }
