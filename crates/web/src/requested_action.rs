@@ -135,7 +135,23 @@ impl RequestedAction {
             seen: own.object,
             spec,
         };
-        Ok(api.hub.change(token, change).await?)
+        let changed = api.hub.change(token, change).await;
+        self.log(caller, &changed);
+        Ok(changed?)
+    }
+
+    /// Logs who has requested the action, and whether it was made: not every API server has an audit log.
+    fn log(&self, caller: &Caller, changed: &Result<(), ChangeError>) {
+        let (action, person) = (self.action.word(), caller.name.as_str());
+        let name = self.pipeline.metadata.name.as_deref().unwrap_or_default();
+        let pipeline = format!("{}/{name}", self.object.namespace);
+        let promotion = self.promotion.as_ref().map(|_| self.object.name.as_str());
+        match changed {
+            Ok(()) => tracing::info!(person, action, pipeline, promotion, "a person has acted"),
+            Err(error) => {
+                tracing::info!(person, action, pipeline, promotion, %error, "the action of a person failed");
+            }
+        }
     }
 
     /// Returns what a person sees of it now.

@@ -301,6 +301,7 @@ impl PageFixture {
         ensure!(editor.act(&resume, &json!("another")).await?.0 == StatusCode::CONFLICT);
         let (status, text) = editor.act(&resume, &editor.ask(&self.pipeline).await?.1["seen"]).await?;
         ensure!(status == StatusCode::NO_CONTENT, "{status} {text}");
+        self.the_log_names_who_acted()?;
         eventually(SOON, || async {
             let file = self.waiting.repo.read("main", FILE)?;
             ensure!(file.contains("1.1.0"), "{file}");
@@ -308,6 +309,21 @@ impl PageFixture {
         })
         .await
         .with_context(|| self.waiting.controller.tail())
+    }
+
+    /// Actions on the pages and by the API are logged.
+    fn the_log_names_who_acted(&self) -> Result<()> {
+        let log = std::fs::read_to_string(self.waiting.controller.log())?;
+        let n = &self.place.namespace;
+        for (person, action) in [("editor", "suspend"), ("approver", "approve"), ("editor", "resume")] {
+            let promotion =
+                if action == "approve" { format!(" promotion=\"{}\"", self.name) } else { String::new() };
+            let line = format!(
+                "a person has acted person=\"system:serviceaccount:{n}:{person}\" action=\"{action}\" pipeline=\"{n}/app\"{promotion}"
+            );
+            ensure!(log.contains(&line), "the log does not have {line}: {}", self.waiting.controller.tail());
+        }
+        Ok(())
     }
 
     async fn a_session_ends_with_its_account(&self) -> Result<()> {
