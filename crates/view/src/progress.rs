@@ -7,6 +7,9 @@ use sluice_api::promotion::{GateStatus, Phase, Promotion, PromotionStatus, Recor
 use sluice_core::pipeline::MergeMode;
 use sluice_core::promotion::GateKind;
 
+/// The reason of a promotion whose gates are open.
+const GATES_OPEN: &str = "GatesOpen";
+
 /// What happens next to a promotion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Course {
@@ -83,6 +86,7 @@ fn pending(promotion: &Promotion, status: &PromotionStatus) -> Progress {
     if closed.peek().is_none() {
         return moving(match status.message.as_str() {
             "" => "waits for the controller".into(),
+            _ if status.reason == GATES_OPEN => "is being delivered".into(),
             message => format!("is pending: {message}"),
         });
     }

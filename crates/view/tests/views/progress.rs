@@ -26,6 +26,7 @@ fn every_phase_has_its_steps() {
     let lines: Vec<String> = [
         json!({"phase": "Pending", "gates": gate(false)}),
         json!({"phase": "Pending", "gates": gate(true), "message": "waits for the delivery of 6.1.7"}),
+        json!({"phase": "Pending", "reason": "GatesOpen", "message": "its gates are open: it is being delivered"}),
         json!({"phase": "Pending"}),
         json!({"phase": "Promoting"}),
         json!({"phase": "Promoting", "message": "git.example.com refused the token"}),
@@ -47,6 +48,7 @@ fn every_phase_has_its_steps() {
     insta::assert_snapshot!(lines.join("\n"), @"
     NeedsPerson: waits for approval ► sluice approve podinfo-prod-1 -n apps
     Moving: is pending: waits for the delivery of 6.1.7
+    Moving: is being delivered
     Moving: waits for the controller
     Moving: is being delivered
     Moving: could not be delivered, and is tried again: git.example.com refused the token
