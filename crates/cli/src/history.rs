@@ -1,5 +1,7 @@
 //! `sluice history`: what was promoted into the environments of a pipeline, the newest first.
 
+use std::num::NonZero;
+
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use jiff::Timestamp;
@@ -35,7 +37,7 @@ pub struct History {
     environment: Option<String>,
     /// At most this many
     #[arg(long, value_name = "NUMBER")]
-    limit: Option<usize>,
+    limit: Option<NonZero<usize>>,
     /// Print data instead of a table
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<DataFormat>,
@@ -46,15 +48,18 @@ pub struct History {
 pub(crate) async fn run(args: &History, io: &mut Io<'_>) -> Outcome {
     let connection = args.cluster.open(Some(API_CALL_TIMEOUT))?;
     let (pipeline, promotions) = load::pipeline(&connection, &args.pipeline, io).await?;
-    let mut entries = history(&args.pipeline, args.environment.as_deref(), &promotions);
-    entries.truncate(args.limit.unwrap_or(usize::MAX));
+    let wanted = args.environment.as_deref();
+    let mut entries = history(&args.pipeline, wanted, &promotions);
+    // Environments that the pipeline has no more may have a history.
+    if let (Some(wanted), []) = (wanted, &entries[..]) {
+        Place::find(&pipeline, wanted)?;
+    }
+    entries.truncate(args.limit.map_or(usize::MAX, NonZero::get));
     if let Some(format) = args.output {
         return Ok(view(format, "History", &entries, io.out)?);
     }
     if entries.is_empty() {
-        // Environments that the pipeline has no more may have a history.
-        let place = args.environment.as_ref().map(|wanted| Place::find(&pipeline, wanted)).transpose()?;
-        let into = place.map(|place| format!(" into {}", place.environment)).unwrap_or_default();
+        let into = wanted.map(|wanted| format!(" into {wanted}")).unwrap_or_default();
         io.note(&format!("nothing was promoted{into} yet"));
         return Ok(());
     }

@@ -39,15 +39,15 @@ pub struct Entry {
     pub message: String,
 }
 
-/// Returns the promotions of a pipeline, the newest first; only those into `environment` (or `environment/target`) if one
-/// is named.
+/// Returns the promotions of a pipeline, the newest first; only those that change `environment` (or `environment/target`)
+/// if one is named.
 pub fn history<P: Borrow<Promotion>>(
     pipeline: &str,
     environment: Option<&str>,
     promotions: &[P],
 ) -> Vec<Entry> {
     let is_wanted = |p: &&Promotion| {
-        p.spec.pipeline == pipeline && environment.is_none_or(|environment| p.spec.is_into(environment))
+        p.spec.pipeline == pipeline && environment.is_none_or(|environment| p.spec.changes(environment))
     };
     let mut wanted: Vec<&Promotion> = promotions.iter().map(Borrow::borrow).filter(is_wanted).collect();
     wanted.sort_by_cached_key(|p| {

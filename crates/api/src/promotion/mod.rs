@@ -122,6 +122,14 @@ impl PromotionSpec {
         self.environment == wanted || self.place() == wanted
     }
 
+    /// Returns true if the promotion changes an environment, or this `environment/target`. A promotion into a whole
+    /// environment changes all of its targets.
+    pub fn changes(&self, wanted: &str) -> bool {
+        let is_within =
+            || wanted.strip_prefix(&self.environment).is_some_and(|target| target.starts_with('/'));
+        self.is_into(wanted) || self.target.is_none() && is_within()
+    }
+
     /// Returns the environment, or `environment/target`, as people read it.
     pub fn place(&self) -> String {
         place(&self.environment, self.target.as_deref())

@@ -92,6 +92,13 @@ async fn the_history_of_an_environment_is_a_table() -> Result<()> {
     assert_eq!((ran.exit, ran.out.as_str(), ran.err.as_str()), (Exit::Ok, "", "nothing was promoted yet\n"));
     let ran = place.sluice(&["history", "fresh", "-e", "prod"]).await;
     assert_eq!((ran.exit, ran.err.as_str()), (Exit::Ok, "nothing was promoted into prod yet\n"));
+    // As get targets -o name prints it: the promotions into prod change its targets.
+    let ran = place.sluice(&["history", "podinfo", "-e", "prod/prod-podinfo"]).await;
+    assert!(ran.out.contains("podinfo-prod-1") && ran.err.is_empty(), "{ran:?}");
+    let ran = place.sluice(&["history", "podinfo", "-e", "pord", "-o", "json"]).await;
+    assert_eq!((ran.exit, ran.out.as_str()), (Exit::NotFound, ""));
+    let ran = place.sluice(&["history", "podinfo", "--limit", "0"]).await;
+    assert_eq!(ran.exit, Exit::Usage, "{ran:?}");
     let ran = place.sluice(&["history", "podinfo", "-e", "pord"]).await;
     let error = "✗ pipeline podinfo has no environment pord; there are: dev, prod\n";
     assert_eq!((ran.exit, ran.err.as_str()), (Exit::NotFound, error));

@@ -31,5 +31,22 @@ fn the_newest_comes_first_with_who_decided_and_what_was_delivered() {
         ["staging 6.1.5 Pending  ", "prod 6.1.5 Rejected joe ", "prod 6.1.5 Succeeded jane 1eabc9a4"]
     );
     assert_eq!(rows(Some("prod")).len(), 2);
+    // A promotion into the whole environment changes this target, too.
+    assert_eq!(rows(Some("prod/eu")).len(), 2);
+    assert!(rows(Some("pro")).is_empty() && rows(Some("production")).is_empty());
     assert!(history("search", None, &all).is_empty());
+}
+
+#[test]
+fn a_target_has_the_promotions_of_its_own_and_those_of_its_environment() {
+    let all = [Some("eu"), Some("us"), None].map(|target| {
+        let mut promotion = promotion("prod", 1, json!({"phase": "Succeeded"}));
+        promotion.spec.target = target.map(str::to_owned);
+        promotion
+    });
+    let environments = |wanted| -> Vec<String> {
+        history("podinfo", Some(wanted), &all).into_iter().map(|entry| entry.environment).collect()
+    };
+    assert_eq!(environments("prod/eu"), ["prod/eu", "prod"]);
+    assert_eq!(environments("prod").len(), 3);
 }
