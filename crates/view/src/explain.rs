@@ -304,7 +304,8 @@ fn note(place: &Place<'_>, promotion: Option<&PromotionStatus>, draft: &mut Draf
             || !status.message.is_empty() && message.contains(&status.message)
     });
     if !is_repeated && !of_promotion {
-        draft.add(Situation::Waiting, sentence(message));
+        let situation = if message.contains(NO_TARGET) { Situation::Blocked } else { Situation::Waiting };
+        draft.add(situation, sentence(message));
     }
 }
 
@@ -353,14 +354,39 @@ fn predecessor(before: &Place<'_>, place: &Place<'_>, draft: &mut Draft) {
         (Some(proven), Some(runs)) if proven == runs => {
             draft.add(Situation::UpToDate, format!("{here} runs {runs}, as {from} does."));
         }
-        (Some(proven), runs) => {
-            let runs = runs.unwrap_or("different revisions");
+        (Some(proven), Some(runs)) => {
             draft.add(Situation::Waiting, format!("{from} runs {proven}; {here} runs {runs}."));
         }
-        (None, _) => {
-            draft.add(Situation::Waiting, format!("The targets of {from} do not run the same revision yet."));
+        (Some(proven), None) => {
+            draft.add(Situation::Waiting, format!("{from} runs {proven}."));
+            no_revision(place, draft);
         }
+        (None, _) => no_revision(before, draft),
     }
+}
+
+/// Explains why a place has no revision that all of its targets run.
+fn no_revision(place: &Place<'_>, draft: &mut Draft) {
+    let here = place.name();
+    let Some(silent) = place.targets().find(|target| target.revision.is_none()) else {
+        return draft.add(Situation::Waiting, format!("The targets of {here} run different revisions."));
+    };
+    // The error of an unreadable target has a sentence of its own.
+    if !silent.ready {
+        return draft.add(Situation::Waiting, format!("It is not known what {here} runs."));
+    }
+    let tracked = match place.pipeline.spec.tracks.join(", ") {
+        none if none.is_empty() => String::new(),
+        facets => format!(" ({facets})"),
+    };
+    draft.add(
+        Situation::Blocked,
+        format!(
+            "Target {} of {here} is Ready and has no revision: nothing that runs there has what the pipeline \
+             tracks{tracked}. Correct spec.tracks of the Pipeline.",
+            silent.name
+        ),
+    );
 }
 
 /// What is wrong with the targets of the environment itself.

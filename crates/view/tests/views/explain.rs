@@ -212,3 +212,37 @@ fn promotions_of_other_pipelines_do_not_count() {
     let said = prod(&behind(), &[other]);
     assert!(!said.contains("failed"), "{said}");
 }
+
+#[test]
+fn an_environment_without_a_revision_says_why() {
+    let no_revision = |mut target: serde_json::Value| {
+        target["revision"] = json!(null);
+        json!({"health": target["health"], "targets": [target]})
+    };
+    let with = |staging: serde_json::Value, prod: serde_json::Value| {
+        pipeline(json!({"dev": runs("dev", "6.1.8", "Ready"), "staging": staging, "prod": prod}))
+    };
+    // Nothing in staging has what the pipeline tracks: the pipeline never moves.
+    let mut silent = with(no_revision(target("staging", "", "Ready", "")), runs("prod", "6.1.5", "Ready"));
+    silent.spec.tracks = vec!["source".into()];
+    insta::assert_snapshot!(prod(&silent, &[]), @r"
+    Blocked
+    Target staging of staging is Ready and has no revision: nothing that runs there has what the pipeline tracks (source). Correct spec.tracks of the Pipeline.
+    ");
+    let why = "there is no GitopsCluster fleet/prod: create it, or correct the target's clusterRef";
+    let mut blind = with(runs("staging", "6.1.8", "Ready"), no_revision(target("prod", "", "Unknown", why)));
+    blind.status.as_mut().unwrap().environments.get_mut("prod").unwrap().message =
+        format!("6.1.8 waits: no target can be read: {why}");
+    insta::assert_snapshot!(prod(&blind, &[]), @r"
+    Blocked
+    6.1.8 waits: no target can be read: there is no GitopsCluster fleet/prod: create it, or correct the target's clusterRef
+    staging runs 6.1.8.
+    It is not known what prod runs.
+    ");
+    let targets = [target("eu", "6.1.8", "Ready", ""), target("us", "6.1.7", "Ready", "")];
+    let differ = with(json!({"health": "Ready", "targets": targets}), runs("prod", "6.1.5", "Ready"));
+    insta::assert_snapshot!(prod(&differ, &[]), @r"
+    Waiting
+    The targets of staging run different revisions.
+    ");
+}
