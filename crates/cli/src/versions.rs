@@ -158,7 +158,9 @@ async fn on_fleet(args: &Versions, kind: &str, io: &mut Io<'_>) -> Outcome {
         return Ok(view(format, &format!("Fleet{kind}"), &rows, io.out)?);
     }
     if rows.is_empty() {
-        io.note(&format!("no {} found on the clusters that you may see", kind.to_lowercase()));
+        let right = "to see a cluster, you need the right to get its GitopsCluster";
+        let place = if args.on.is_empty() { "the clusters that you may see" } else { &args.on };
+        io.note(&format!("no {} found on {place}; {right}", kind.to_lowercase()));
         return Ok(());
     }
     let table: Vec<Row> = rows.iter().map(fleet_cells).collect();

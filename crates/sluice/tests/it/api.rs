@@ -102,7 +102,7 @@ fn each_user_sees_the_clusters_and_objects_that_rbac_allows() -> Result<()> {
         ensure!(!seen.contains("6.1.6") && !seen.contains("shop"), "{seen}");
         let (code, out, err) = nobody.sluice(&charts)?;
         ensure!(
-            code == 0 && out.is_empty() && err.contains("on the clusters that you may see"),
+            code == 0 && out.is_empty() && err.contains("you need the right to get its GitopsCluster"),
             "{code} {out}{err}"
         );
 
