@@ -18,7 +18,9 @@ pub(crate) struct IdentifiedCaller(pub(crate) Caller, pub(crate) String);
 /// Returns the token in the header `Authorization`.
 pub(crate) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let header = headers.get(AUTHORIZATION)?.to_str().ok()?;
-    header.strip_prefix("Bearer ").map(str::trim).filter(|token| !token.is_empty())
+    let (scheme, token) = header.split_once(' ')?;
+    // The name of the scheme may be in any case (RFC 9110).
+    scheme.eq_ignore_ascii_case("Bearer").then_some(token.trim()).filter(|token| !token.is_empty())
 }
 
 impl<H: Hub> FromRequestParts<Api<H>> for IdentifiedCaller {

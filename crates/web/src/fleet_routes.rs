@@ -16,7 +16,7 @@ use crate::caller::IdentifiedCaller;
 use crate::fleet_versions::VersionKind;
 use crate::hub::Hub;
 use crate::problem::Problem;
-use crate::query::{TraceQuery, valid};
+use crate::query::{TraceQuery, cluster_key, valid};
 use crate::state::Api;
 use crate::trace::traced;
 use crate::versions_query::VersionsQuery;
@@ -66,6 +66,9 @@ async fn versions<H: Hub>(
     query: Result<Query<VersionsQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let query = valid(query)?;
+    if !query.cluster.is_empty() {
+        cluster_key(&query.cluster)?;
+    }
     // A page of many rows costs as much as many requests.
     api.budgets.spend(caller.limit_group(), query.limit() / 500, Instant::now())?;
     let visible = Visible::to(&api.hub, &caller, &api.fleet, kind.kinds()).await?;

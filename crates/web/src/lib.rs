@@ -14,6 +14,7 @@ mod fleet_routes;
 mod fleet_versions;
 mod form_text;
 mod hub;
+mod in_path;
 mod oidc;
 mod openapi;
 mod origin_check;

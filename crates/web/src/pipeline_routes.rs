@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use axum::Router;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{DefaultBodyLimit, Json, Path, Query, State};
+use axum::extract::{DefaultBodyLimit, Json, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::routing::{get, post};
@@ -23,6 +23,7 @@ use crate::board::ShownPipeline;
 use crate::caller::IdentifiedCaller;
 use crate::find::{find_pipeline, find_promotion, visible_pipelines};
 use crate::hub::Hub;
+use crate::in_path::InPath;
 use crate::origin_check::check_origin;
 use crate::pipeline_filter::PipelineFilter;
 use crate::problem::Problem;
@@ -144,7 +145,7 @@ async fn list<H: Hub>(
 async fn one<H: Hub>(
     State(api): State<Api<H>>,
     IdentifiedCaller(caller, _): IdentifiedCaller,
-    Path(named): Path<ObjectName>,
+    InPath(named): InPath<ObjectName>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let shown = find_pipeline(&api, &caller, &named).await?;
@@ -155,24 +156,28 @@ async fn one<H: Hub>(
 async fn explanations<H: Hub>(
     State(api): State<Api<H>>,
     IdentifiedCaller(caller, _): IdentifiedCaller,
-    Path(named): Path<ObjectName>,
+    InPath(named): InPath<ObjectName>,
     headers: HeaderMap,
     query: Result<Query<ExplainQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let ExplainQuery { environment } = valid(query)?;
     let shown = find_pipeline(&api, &caller, &named).await?;
     let mut items = explain(&shown.stored.whole(), &shown.promotions, Timestamp::now());
-    let within = format!("{environment}/");
-    items.retain(|item| {
-        environment.is_empty() || item.environment == environment || item.environment.starts_with(&within)
-    });
+    if !environment.is_empty() {
+        let (within, of_target) = (format!("{environment}/"), environment.split_once('/'));
+        items.retain(|item| {
+            let is_whole = of_target.is_some_and(|(whole, _)| item.environment == whole);
+            item.environment == environment || item.environment.starts_with(&within) || is_whole
+        });
+        found(&items, &named, &environment)?;
+    }
     answer(&headers, &Explanations { items })
 }
 
 async fn promotions<H: Hub>(
     State(api): State<Api<H>>,
     IdentifiedCaller(caller, _): IdentifiedCaller,
-    Path(named): Path<ObjectName>,
+    InPath(named): InPath<ObjectName>,
     headers: HeaderMap,
     query: Result<Query<HistoryQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
@@ -187,21 +192,28 @@ async fn promotions<H: Hub>(
 async fn objects<H: Hub>(
     State(api): State<Api<H>>,
     IdentifiedCaller(caller, _): IdentifiedCaller,
-    Path(named): Path<ObjectName>,
+    InPath(named): InPath<ObjectName>,
     headers: HeaderMap,
     query: Result<Query<TreeQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let TreeQuery { environment } = valid(query)?;
     let shown = find_pipeline(&api, &caller, &named).await?;
     let mut items = tree(&shown.stored.whole());
-    items.retain(|node| environment.is_empty() || node.name == environment);
+    if !environment.is_empty() {
+        let (whole, target) = environment.split_once('/').unwrap_or((&environment, ""));
+        items.retain_mut(|node| {
+            node.targets.retain(|of| target.is_empty() || of.name == target);
+            node.name == whole && !node.targets.is_empty()
+        });
+        found(&items, &named, &environment)?;
+    }
     answer(&headers, &Tree { items })
 }
 
 async fn starts<H: Hub>(
     State(api): State<Api<H>>,
     IdentifiedCaller(caller, _): IdentifiedCaller,
-    Path(named): Path<ObjectName>,
+    InPath(named): InPath<ObjectName>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let shown = find_pipeline(&api, &caller, &named).await?;
@@ -211,7 +223,7 @@ async fn starts<H: Hub>(
 async fn promotion<H: Hub>(
     State(api): State<Api<H>>,
     IdentifiedCaller(caller, _): IdentifiedCaller,
-    Path(named): Path<ObjectName>,
+    InPath(named): InPath<ObjectName>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let (pipeline, promotion) = find_promotion(&api, &caller, &named).await?;
@@ -219,10 +231,20 @@ async fn promotion<H: Hub>(
     answer(&headers, &PromotionAnswer { story: promotion_story(&promotion), seen })
 }
 
+/// Makes sure that something was found in an environment or target of a pipeline.
+fn found<T>(items: &[T], pipeline: &ObjectName, environment: &str) -> Result<(), Problem> {
+    match items {
+        [] => {
+            Err(Problem::not_found(format!("pipeline {pipeline} has no environment or target {environment}")))
+        }
+        _ => Ok(()),
+    }
+}
+
 async fn carry_out<H: Hub>(
     State(api): State<Api<H>>,
     IdentifiedCaller(caller, token): IdentifiedCaller,
-    Path(path): Path<ActionPath>,
+    InPath(path): InPath<ActionPath>,
     headers: HeaderMap,
     body: Result<Json<ActionRequest>, JsonRejection>,
 ) -> Result<StatusCode, Problem> {

@@ -95,7 +95,7 @@ pub(crate) struct ExplainQuery {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct TreeQuery {
-    /// Only this environment.
+    /// Only this environment, or `environment/target`.
     pub environment: String,
 }
 
@@ -160,7 +160,10 @@ fn is_name(text: &str) -> bool {
 }
 
 /// Reads the name of a cluster.
-fn cluster_key(text: &str) -> Result<ClusterKey, Problem> {
+///
+/// # Errors
+/// When it cannot be the name of a cluster.
+pub(crate) fn cluster_key(text: &str) -> Result<ClusterKey, Problem> {
     if text.is_empty() || text == "hub" {
         return Ok(ClusterKey::Local);
     }

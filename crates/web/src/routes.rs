@@ -1,6 +1,7 @@
 //! The routes of the API. Every answer is for an identified caller, and says nothing that the caller may not see.
 
 use axum::Router;
+use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::middleware::map_request;
 use axum::routing::{any, get};
@@ -24,6 +25,10 @@ pub fn router<H: Hub>(api: Api<H>) -> Router {
         )
         .merge(pipeline_routes::routes())
         .merge(fleet_routes::routes())
+        .method_not_allowed_fallback(async || {
+            let detail = "this path does not accept the method: /openapi.json lists those that it accepts";
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
+        })
         .merge(page::routes())
         .layer(map_request(limit_time))
         .with_state(api)

@@ -187,6 +187,10 @@ async fn a_wrong_parameter_is_named_with_what_to_write() {
         assert_eq!(status, StatusCode::BAD_REQUEST, "{path}");
         assert!(body["detail"].as_str().unwrap().contains(part), "{path}: {body}");
     }
+    let (status, body) = ask("admin", "/api/v1/charts?cluster=us").await;
+    assert!(
+        status == StatusCode::BAD_REQUEST && body["detail"].as_str().unwrap().contains("<namespace>/<name>")
+    );
     let (status, body) = ask("admin", "/api/v2/charts").await;
     assert_eq!((status, body["title"].as_str()), (StatusCode::NOT_FOUND, Some("Not Found")));
 }
@@ -198,6 +202,9 @@ async fn an_answer_that_the_caller_has_is_not_sent_again() {
     assert_eq!(headers["cache-control"], "private, no-cache");
     let (status, _, body) = ask_with("admin", "/api/v1/charts", &[("if-none-match", tag)]).await;
     assert_eq!((status, body), (StatusCode::NOT_MODIFIED, Value::Null));
+    let weak = format!("\"other\", W/{tag}");
+    let (status, ..) = ask_with("admin", "/api/v1/charts", &[("if-none-match", &weak)]).await;
+    assert_eq!(status, StatusCode::NOT_MODIFIED, "as a proxy that compresses sends it");
     let (status, ..) = ask_with("eu-team", "/api/v1/charts", &[("if-none-match", tag)]).await;
     assert_eq!(status, StatusCode::OK, "another caller has other rows");
 }
@@ -294,4 +301,29 @@ async fn a_cluster_with_too_many_images_is_cut_and_the_others_are_shown() {
     let cut =
         serde_json::json!({"cluster": "fleet/eu", "why": "it has too many rows, and only 20000 are shown"});
     assert!(body["unread"].as_array().unwrap().contains(&cut), "{}", body["unread"]);
+}
+
+#[tokio::test]
+async fn every_error_is_a_problem_with_what_to_do() {
+    for (method, path, expected) in [
+        ("GET", "/api/v1/pipelines/apps/%ff", StatusCode::BAD_REQUEST),
+        ("POST", "/api/v1/charts", StatusCode::METHOD_NOT_ALLOWED),
+        ("DELETE", "/api/v1/pipelines/apps/podinfo", StatusCode::METHOD_NOT_ALLOWED),
+        ("GET", "/api/v1/nothing", StatusCode::NOT_FOUND),
+    ] {
+        // The name of the scheme may be in any case.
+        let request = Request::builder().method(method).uri(path).header("authorization", "bearer admin");
+        let api = Api::new(index().fleet(), Rights::default(), false);
+        let answer = router(api).oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+        let (parts, body) = answer.into_parts();
+        assert_eq!(parts.status, expected, "{method} {path}");
+        assert_eq!(parts.headers["content-type"], "application/problem+json", "{method} {path}");
+        assert_eq!(
+            parts.headers.contains_key("allow"),
+            expected == StatusCode::METHOD_NOT_ALLOWED,
+            "{method} {path}"
+        );
+        let body: Value = serde_json::from_slice(&body.collect().await.unwrap().to_bytes()).unwrap();
+        assert!(body["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{method} {path}: {body}");
+    }
 }

@@ -124,6 +124,28 @@ async fn the_answers_are_those_of_the_commands() {
 }
 
 #[tokio::test]
+async fn an_environment_or_one_of_its_targets_is_chosen() {
+    let ask = async |query: &str| ask("viewer", &format!("/api/v1/pipelines/apps/podinfo/{query}")).await;
+    for view in ["explain", "history", "tree"] {
+        // The promotion into prod changes all of its targets.
+        for environment in ["prod", "prod/podinfo"] {
+            let (status, body) = ask(&format!("{view}?environment={environment}")).await;
+            let items = body["items"].as_array().map(Vec::len);
+            assert_eq!((status, items), (StatusCode::OK, Some(1)), "{view} {environment}: {body}");
+        }
+    }
+    for (query, part) in [
+        ("explain?environment=live", "no environment or target live"),
+        ("tree?environment=live", "no environment or target live"),
+        ("tree?environment=prod/eu", "no environment or target prod/eu"),
+    ] {
+        let (status, body) = ask(query).await;
+        assert_eq!(status, StatusCode::NOT_FOUND, "{query}: {body}");
+        assert!(body["detail"].as_str().unwrap().contains(part), "{query}: {body}");
+    }
+}
+
+#[tokio::test]
 async fn pipelines_are_chosen_by_the_parameters() {
     for (query, expected) in [
         ("namespace=shop", &["shop/checkout", "shop/mailer"][..]),
