@@ -3,11 +3,11 @@
 //! call, and leave more processor time to Sluice.
 
 use crate::controller::ControllerProcess;
-use crate::many_pipelines::{
-    PIPELINES_NAMESPACE, PipelinesOnOneCluster, PipelinesSize, run_concurrently, set_healthy, write,
-};
 use crate::objects::{NAMESPACES, SLUICE, VERSION};
 use crate::options::BenchOptions;
+use crate::pipelines_fixture::{
+    PIPELINES_NAMESPACE, PipelinesOnOneCluster, PipelinesSize, run_concurrently, set_healthy, write,
+};
 use crate::process_stats::processor_time;
 use crate::table::{BudgetVerdict, ResultTable, percentile, progress, time};
 use crate::watch::{Watch, field};

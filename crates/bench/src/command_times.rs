@@ -1,9 +1,9 @@
 //! The size of the binary, and the duration of commands.
 
 use crate::controller::run;
-use crate::many_pipelines::PipelinesOnOneCluster;
 use crate::measurement::Measurement;
 use crate::options::BenchOptions;
+use crate::pipelines_fixture::PipelinesOnOneCluster;
 use crate::process_stats::megabytes;
 use crate::table::{BudgetVerdict, ResultTable, percentile, time};
 use anyhow::{Context, Result};

@@ -1,8 +1,8 @@
 //! A cluster with applications that Sluice promotes from dev into staging, with real deliveries.
 
 use crate::controller::ControllerProcess;
-use crate::many_pipelines::{set_healthy, write};
 use crate::objects::{self, HELM, NAMESPACES, SLUICE, VERSION};
+use crate::pipelines_fixture::{set_healthy, write};
 use crate::table::progress;
 use crate::watch::{Watch, field};
 use anyhow::{Context, Result, bail};

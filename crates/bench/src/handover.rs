@@ -2,9 +2,9 @@
 //! shards, and until a simultaneous change of every pipeline's workload is in the statuses.
 
 use crate::controller::ControllerProcess;
-use crate::many_pipelines::{set_healthy, write};
 use crate::objects::{self, HELM, NAMESPACES, SLUICE};
 use crate::options::BenchOptions;
+use crate::pipelines_fixture::{set_healthy, write};
 use crate::table::{BudgetVerdict, ResultTable, time, times};
 use anyhow::{Result, ensure};
 use axum::http::{Method, Request};

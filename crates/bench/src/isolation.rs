@@ -2,9 +2,9 @@
 //! connections, one works. The time until a change on the working cluster is in the pipeline's status.
 
 use crate::controller::ControllerProcess;
-use crate::many_pipelines::{set_healthy, write};
 use crate::objects::{self, HELM, NAMESPACES, SLUICE, VERSION};
 use crate::options::BenchOptions;
+use crate::pipelines_fixture::{set_healthy, write};
 use crate::table::{BudgetVerdict, ResultTable, percentile, time};
 use crate::watch::Watch;
 use anyhow::{Context, Result, bail};

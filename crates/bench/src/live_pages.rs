@@ -1,9 +1,9 @@
 //! Many people who leave the list of pipelines open: the memory and the processor time of the process that serves them, and
 //! the time until all of them have a change.
 
-use crate::many_pipelines::{PipelinesOnOneCluster, set_healthy};
 use crate::options::BenchOptions;
 use crate::page_server::{LIST, LIVE_PAGES_OF_ONE, PageServer, listed};
+use crate::pipelines_fixture::{PipelinesOnOneCluster, set_healthy};
 use crate::process_stats::{megabytes, processor_time, resident_memory};
 use crate::table::{BudgetVerdict, ResultTable, percentile, progress, time};
 use anyhow::{Context, Result, bail};

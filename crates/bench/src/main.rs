@@ -18,6 +18,7 @@ mod options;
 mod page_server;
 mod pages;
 mod pipelines_at_rest;
+mod pipelines_fixture;
 mod pixels;
 mod process_stats;
 mod questions;
@@ -30,12 +31,9 @@ mod viewers;
 mod watch;
 mod writes;
 
-use anyhow::{Context, Result};
-use many_pipelines::{PipelinesOnOneCluster, PipelinesSize};
+use anyhow::Result;
 use measurement::Measurement;
 use options::BenchOptions;
-use page_server::PageServer;
-use serde_json::json;
 use sluice_testkit::ControlPlane;
 use std::process::ExitCode;
 use table::ResultTable;
@@ -64,9 +62,8 @@ async fn run() -> Result<()> {
 async fn measure(options: &BenchOptions, table: &mut ResultTable) -> Result<()> {
     command_times::size(options, table)?;
     command_times::help(options, table)?;
-    if options.wants_any(&Measurement::ON_A_FLEET) {
-        let plane = ControlPlane::start().await?;
-        on_a_fleet(options, &plane, table).await?;
+    if options.wants_any(&Measurement::OF_MANY_PIPELINES) {
+        many_pipelines::measure(options, &ControlPlane::start().await?, table).await?;
     }
     if options.wants_any(&Measurement::OF_DELIVERY) {
         let plane = ControlPlane::start().await?;
@@ -95,55 +92,6 @@ async fn measure(options: &BenchOptions, table: &mut ResultTable) -> Result<()> 
     }
     if options.wants(Measurement::Handover) {
         handover::measure(options, &ControlPlane::start().await?, table).await?;
-    }
-    Ok(())
-}
-
-async fn on_a_fleet(options: &BenchOptions, plane: &ControlPlane, table: &mut ResultTable) -> Result<()> {
-    // Promotions need an approval, so that Sluice delivers nothing.
-    let promotion = |_| {
-        json!({"manual": true,
-            "strategy": {"commit": {"url": "https://git.invalid/acme/fleet.git", "branch": "main"}}})
-    };
-    let (pipelines, deployments) = (options.pipelines, options.deployments);
-    let size = PipelinesSize { pipelines, deployments, promotion: &promotion };
-    let fleet = PipelinesOnOneCluster::build(plane, size).await?;
-    start_and_memory::measure(options, &fleet, table).await?;
-    if options.wants_any(&[Measurement::Restart, Measurement::Rest, Measurement::Reaction]) {
-        let controller = start_and_memory::restart(options, &fleet, table).await?;
-        if options.wants(Measurement::Rest) {
-            pipelines_at_rest::measure(options, &fleet, &controller, table).await?;
-        }
-        if options.wants(Measurement::Reaction) {
-            reaction::measure(options, &fleet, &controller, table).await?;
-        }
-    }
-    if options.wants(Measurement::List) || options.wants_any(&Measurement::OF_PAGES) {
-        fleet.create_promotions().await?;
-    }
-    if options.wants(Measurement::List) {
-        command_times::list(options, &fleet, table)?;
-    }
-    if options.wants_any(&Measurement::OF_PAGES) {
-        of_pages(options, &fleet, table).await?;
-    }
-    Ok(())
-}
-
-async fn of_pages(
-    options: &BenchOptions,
-    fleet: &PipelinesOnOneCluster,
-    table: &mut ResultTable,
-) -> Result<()> {
-    let server = PageServer::start(options, fleet).await?;
-    if options.wants(Measurement::Pages) {
-        pages::measure(fleet, &server, table).await?;
-    }
-    if options.wants(Measurement::Pixels) {
-        pixels::measure(fleet, &server, table).await.with_context(|| server.controller.log())?;
-    }
-    if options.wants(Measurement::Live) {
-        live_pages::measure(options, fleet, &server, table).await.with_context(|| server.controller.log())?;
     }
     Ok(())
 }

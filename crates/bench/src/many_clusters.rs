@@ -2,10 +2,10 @@
 //! one machine. Sluice has a session of its own with each of them.
 
 use crate::controller::ControllerProcess;
-use crate::many_pipelines::{run_concurrently, set_healthy, write};
 use crate::objects::{self, HELM, HELM_RELEASE, KUSTOMIZE, NAMESPACES, VERSION};
 use crate::options::BenchOptions;
 use crate::pages;
+use crate::pipelines_fixture::{run_concurrently, set_healthy, write};
 use crate::process_stats::{megabytes, peak_memory, processor_time, resident_memory};
 use crate::table::{BudgetVerdict, ResultTable, percentile, progress, time, times};
 use crate::viewers::{read, viewers};

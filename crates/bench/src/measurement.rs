@@ -1,5 +1,5 @@
 //! The measurements, and what they need. To add one, add it to the enum, to its lists and to the help in `options.rs`, and
-//! call it in `main.rs`.
+//! call it in `main.rs`, or in `many_pipelines.rs` if it needs thousands of pipelines.
 
 /// One measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Measurement {
         ("questions", Measurement::Questions),
     ];
     /// The measurements that need thousands of pipelines.
-    pub const ON_A_FLEET: [Measurement; 8] = [
+    pub const OF_MANY_PIPELINES: [Measurement; 8] = [
         Measurement::Start,
         Measurement::Restart,
         Measurement::Rest,

@@ -1,8 +1,8 @@
 //! A controller that serves the pages of a fleet, and people who look at them.
 
 use crate::controller::ControllerProcess;
-use crate::many_pipelines::PipelinesOnOneCluster;
 use crate::options::BenchOptions;
+use crate::pipelines_fixture::PipelinesOnOneCluster;
 use crate::viewers::viewers;
 use anyhow::Result;
 

@@ -1,7 +1,7 @@
 //! The pages for people: how long the server takes, and how much it sends.
 
-use crate::many_pipelines::{PIPELINES_NAMESPACE, PipelinesOnOneCluster};
 use crate::page_server::{LIST, PageServer, listed};
+use crate::pipelines_fixture::{PIPELINES_NAMESPACE, PipelinesOnOneCluster};
 use crate::table::{BudgetVerdict, ResultTable, percentile, time};
 use crate::viewers::{ReadAnswer, read};
 use anyhow::{Context, Result};

@@ -1,8 +1,8 @@
 //! The costs of the controller while nothing happens.
 
 use crate::controller::ControllerProcess;
-use crate::many_pipelines::PipelinesOnOneCluster;
 use crate::options::BenchOptions;
+use crate::pipelines_fixture::PipelinesOnOneCluster;
 use crate::process_stats::{megabytes, processor_time, resident_memory};
 use crate::table::{BudgetVerdict, ResultTable, progress};
 use crate::writes::Writes;

@@ -1,7 +1,7 @@
 //! The time from a change of a workload's status to the pixels of the page that shows it, in a real Chromium.
 
-use crate::many_pipelines::{PipelinesOnOneCluster, set_healthy};
 use crate::page_server::{LIST, PageServer, listed};
+use crate::pipelines_fixture::{PipelinesOnOneCluster, set_healthy};
 use crate::table::{BudgetVerdict, ResultTable, percentile, progress, time};
 use anyhow::{Context, Result, ensure};
 use sluice_testkit::{Browser, eventually};

@@ -4,9 +4,9 @@
 
 use crate::controller::{ControllerProcess, run};
 use crate::many_clusters::{CLUSTERS_NAMESPACE, leaf, register};
-use crate::many_pipelines::{PIPELINES_NAMESPACE, PipelinesOnOneCluster, run_concurrently, write};
 use crate::objects::{self, ENVIRONMENTS, NAMESPACES, SLUICE};
 use crate::options::BenchOptions;
+use crate::pipelines_fixture::{PIPELINES_NAMESPACE, PipelinesOnOneCluster, run_concurrently, write};
 use crate::table::{BudgetVerdict, ResultTable, percentile, progress, time};
 use anyhow::{Context, Result, bail, ensure};
 use axum::http::{Method, Request};

@@ -1,9 +1,9 @@
 //! The time from a workload that becomes healthy with a new version to the record of its promotion.
 
 use crate::controller::ControllerProcess;
-use crate::many_pipelines::{PIPELINES_NAMESPACE, PipelinesOnOneCluster, set_healthy};
 use crate::objects::SLUICE;
 use crate::options::BenchOptions;
+use crate::pipelines_fixture::{PIPELINES_NAMESPACE, PipelinesOnOneCluster, set_healthy};
 use crate::process_stats::processor_time;
 use crate::table::{BudgetVerdict, ResultTable, percentile, progress, time};
 use crate::watch::{Watch, field};

@@ -2,10 +2,10 @@
 //! client needs to write the same statuses; and the time of a start with nothing to write.
 
 use crate::controller::ControllerProcess;
-use crate::many_pipelines::{PIPELINES_NAMESPACE, PipelinesOnOneCluster, apply, run_concurrently};
 use crate::measurement::Measurement;
 use crate::objects::SLUICE;
 use crate::options::BenchOptions;
+use crate::pipelines_fixture::{PIPELINES_NAMESPACE, PipelinesOnOneCluster, apply, run_concurrently};
 use crate::process_stats::{megabytes, peak_memory, processor_time};
 use crate::table::{BudgetVerdict, ResultTable, percentile, progress, time, times};
 use crate::watch::{Watch, field};
