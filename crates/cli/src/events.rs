@@ -12,8 +12,8 @@ use crate::complete::pipelines;
 use crate::connection::API_CALL_TIMEOUT;
 use crate::exit::Outcome;
 use crate::load;
+use crate::object_argument;
 use crate::objects;
-use crate::reference;
 use crate::table::{Cell, Row, Table, Tone};
 use crate::terminal::Io;
 
@@ -29,7 +29,7 @@ use crate::terminal::Io;
 The API server keeps events for an hour by default; sluice history shows what was promoted before.")]
 pub struct Events {
     /// Only those of this pipeline and its promotions
-    #[arg(value_parser = reference::pipeline, add = ArgValueCompleter::new(pipelines))]
+    #[arg(value_parser = object_argument::pipeline, add = ArgValueCompleter::new(pipelines))]
     pipeline: Option<String>,
     /// Only events of these types
     #[arg(long, value_name = "TYPES", value_delimiter = ',', value_parser = ["Normal", "Warning"])]

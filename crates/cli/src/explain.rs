@@ -12,10 +12,10 @@ use crate::complete::{environments, promotions_and_pipelines};
 use crate::connection::API_CALL_TIMEOUT;
 use crate::exit::Outcome;
 use crate::load;
+use crate::object_argument;
 use crate::objects;
 use crate::output::{DataFormat, view};
 use crate::place::Place;
-use crate::reference;
 use crate::terminal::{Io, Symbol};
 
 /// Arguments of `sluice explain`.
@@ -31,7 +31,7 @@ use crate::terminal::{Io, Symbol};
   sluice explain podinfo-prod-5f1c9a -n apps")]
 pub struct Explain {
     /// A pipeline, or a promotion
-    #[arg(value_parser = reference::either, add = ArgValueCompleter::new(promotions_and_pipelines))]
+    #[arg(value_parser = object_argument::either, add = ArgValueCompleter::new(promotions_and_pipelines))]
     name: String,
     /// Only this environment of the pipeline, or ENVIRONMENT/TARGET
     #[arg(short, long, value_name = "NAME", add = ArgValueCompleter::new(environments))]

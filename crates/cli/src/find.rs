@@ -17,8 +17,8 @@ use sluice_api::{Pipeline, Promotion, PromotionSpec};
 use crate::complete::{environments, promotions_and_pipelines};
 use crate::connection::Connection;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::object_argument;
 use crate::objects;
-use crate::reference;
 use crate::suggest::{instead, no_environment};
 use crate::terminal::Io;
 
@@ -26,7 +26,7 @@ use crate::terminal::Io;
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PromotionArgs {
     /// The promotion's name; or, together with --environment, the pipeline's
-    #[arg(value_parser = reference::either, add = ArgValueCompleter::new(promotions_and_pipelines))]
+    #[arg(value_parser = object_argument::either, add = ArgValueCompleter::new(promotions_and_pipelines))]
     pub name: String,
     /// The environment that the pipeline promotes into, or ENVIRONMENT/TARGET
     #[arg(short, long, value_name = "NAME", add = ArgValueCompleter::new(environments))]

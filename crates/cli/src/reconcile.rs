@@ -19,9 +19,9 @@ use crate::connection::{API_CALL_TIMEOUT, Connection};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::find::missing;
 use crate::flux_wait::{FluxWait, FluxWaitFlags};
+use crate::object_argument;
 use crate::objects;
 use crate::place::Place;
-use crate::reference;
 use crate::terminal::{Io, Symbol};
 
 /// The annotation that requests a reconciliation. Any change of its value does
@@ -50,7 +50,7 @@ Exit codes with --wait: 0 if Flux has reconciled everything, 8 if Flux could not
 is up. The command does not wait for targets on other clusters.")]
 pub struct Reconcile {
     /// The pipeline
-    #[arg(value_parser = reference::pipeline, add = ArgValueCompleter::new(pipelines))]
+    #[arg(value_parser = object_argument::pipeline, add = ArgValueCompleter::new(pipelines))]
     pipeline: String,
     /// Only this environment, or ENVIRONMENT/TARGET
     #[arg(short, long, value_name = "NAME", add = ArgValueCompleter::new(environments))]

@@ -20,9 +20,9 @@ use crate::connection::{API_CALL_TIMEOUT, Connection};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::find::{self, PromotionArgs};
 use crate::load;
+use crate::object_argument;
 use crate::objects;
 use crate::promotion_change::{Changed, PromotionChange, apply, note_suspension, write};
-use crate::reference;
 use crate::terminal::{Io, Symbol};
 use crate::wait::WaitFlags;
 
@@ -52,7 +52,7 @@ one needs a person.")]
 pub struct Retry {
     /// The promotion's name; or, together with --environment, the pipeline's
     #[arg(
-        value_parser = reference::either,
+        value_parser = object_argument::either,
         add = ArgValueCompleter::new(promotions_and_pipelines),
         required_unless_present = "failed"
     )]
@@ -67,7 +67,7 @@ pub struct Retry {
     #[arg(
         long,
         value_name = "NAME",
-        value_parser = reference::pipeline,
+        value_parser = object_argument::pipeline,
         add = ArgValueCompleter::new(pipelines),
         requires = "failed",
         conflicts_with = "name"

@@ -13,9 +13,9 @@ use crate::complete::pipelines;
 use crate::connection::{API_CALL_TIMEOUT, Connection};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::find::missing;
+use crate::object_argument;
 use crate::objects;
 use crate::promotion_change::FIELD_MANAGER;
-use crate::reference;
 use crate::terminal::{Io, Symbol};
 
 /// The field manager of Flux's kustomize-controller, which sets fields back to what git has
@@ -36,7 +36,7 @@ const FLUX_MANAGER: &str = "kustomize-controller";
 A suspended pipeline still observes its targets and change requests. Nothing is started, pushed, opened or merged.")]
 pub struct Suspend {
     /// The pipelines
-    #[arg(value_parser = reference::pipeline, add = ArgValueCompleter::new(pipelines), required_unless_present_any = ["all", "selector"])]
+    #[arg(value_parser = object_argument::pipeline, add = ArgValueCompleter::new(pipelines), required_unless_present_any = ["all", "selector"])]
     names: Vec<String>,
     /// All pipelines of the namespace
     #[arg(long, conflicts_with_all = ["names", "selector"])]

@@ -9,9 +9,9 @@ use crate::complete::{environments, pipelines};
 use crate::connection::API_CALL_TIMEOUT;
 use crate::exit::Outcome;
 use crate::load;
+use crate::object_argument;
 use crate::output::{DataFormat, view};
 use crate::place::Place;
-use crate::reference;
 use crate::terminal::Io;
 
 /// Arguments of `sluice tree`.
@@ -24,7 +24,7 @@ use crate::terminal::Io;
   sluice tree podinfo -n apps -e prod")]
 pub struct Tree {
     /// The pipeline
-    #[arg(value_parser = reference::pipeline, add = ArgValueCompleter::new(pipelines))]
+    #[arg(value_parser = object_argument::pipeline, add = ArgValueCompleter::new(pipelines))]
     pipeline: String,
     /// Only this environment, or ENVIRONMENT/TARGET
     #[arg(short, long, value_name = "NAME", add = ArgValueCompleter::new(environments))]

@@ -16,9 +16,9 @@ use crate::complete::pipelines;
 use crate::connection::{API_CALL_TIMEOUT, Connection};
 use crate::exit::Outcome;
 use crate::load;
+use crate::object_argument;
 use crate::objects;
 use crate::output::{DataFormat, view};
-use crate::reference;
 use crate::terminal::{Io, Symbol};
 
 /// Arguments of `sluice triggers`.
@@ -30,7 +30,7 @@ use crate::terminal::{Io, Symbol};
 It reads objects of Flux on this cluster, as far as you may list them.")]
 pub struct Triggers {
     /// The pipeline
-    #[arg(value_parser = reference::pipeline, add = ArgValueCompleter::new(pipelines))]
+    #[arg(value_parser = object_argument::pipeline, add = ArgValueCompleter::new(pipelines))]
     pipeline: String,
     /// Print data instead of sentences
     #[arg(short, long, value_name = "FORMAT")]

@@ -17,7 +17,7 @@ use crate::cluster_flags::ClusterFlags;
 use crate::complete::pipelines;
 use crate::connection::Connection;
 use crate::exit::{Exit, Failure, Outcome};
-use crate::reference;
+use crate::object_argument;
 use crate::terminal::Io;
 
 /// Arguments of `sluice export alert`.
@@ -30,7 +30,7 @@ use crate::terminal::Io;
   sluice export alert podinfo -n apps -e dev --address https://sluice.example.com --show-key")]
 pub struct Alert {
     /// The pipeline
-    #[arg(value_parser = reference::pipeline, add = ArgValueCompleter::new(pipelines))]
+    #[arg(value_parser = object_argument::pipeline, add = ArgValueCompleter::new(pipelines))]
     pipeline: String,
     /// Address of the hook server, as the clusters reach it, for example https://sluice.example.com
     #[arg(long, value_name = "URL", value_parser = address)]

@@ -15,7 +15,7 @@ use super::scope::{cluster_of, environments, pipeline};
 use crate::cluster_flags::ClusterFlags;
 use crate::complete::pipelines;
 use crate::exit::{Exit, Failure, Outcome};
-use crate::reference;
+use crate::object_argument;
 use crate::terminal::Io;
 
 /// Arguments of `sluice export receiver`.
@@ -28,7 +28,7 @@ use crate::terminal::Io;
   sluice export receiver podinfo -n apps --source fleet.apps")]
 pub struct Receiver {
     /// The pipeline
-    #[arg(value_parser = reference::pipeline, add = ArgValueCompleter::new(pipelines))]
+    #[arg(value_parser = object_argument::pipeline, add = ArgValueCompleter::new(pipelines))]
     pipeline: String,
     /// Only for this environment
     #[arg(short, long, value_name = "NAME")]

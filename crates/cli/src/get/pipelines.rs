@@ -14,7 +14,7 @@ use super::fetch::lean_metadata;
 use super::flags::Shape;
 use super::listing::{Listing, NOT_OBSERVED, fields};
 use crate::complete;
-use crate::reference;
+use crate::object_argument;
 use crate::table::{Cell, Row, Tone};
 
 /// Show pipelines and what their environments run
@@ -32,7 +32,7 @@ use crate::table::{Cell, Row, Tone};
   sluice get pipelines -A -w")]
 pub(crate) struct Pipelines {
     /// Only this one
-    #[arg(value_parser = reference::pipeline, add = ArgValueCompleter::new(complete::pipelines))]
+    #[arg(value_parser = object_argument::pipeline, add = ArgValueCompleter::new(complete::pipelines))]
     name: Option<String>,
 }
 

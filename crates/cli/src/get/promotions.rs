@@ -15,7 +15,7 @@ use super::filter::PromotionFilter;
 use super::flags::Shape;
 use super::listing::{Listing, fields};
 use crate::complete;
-use crate::reference;
+use crate::object_argument;
 use crate::table::{Cell, Row, Tone};
 
 /// Show promotions, the newest last
@@ -32,10 +32,10 @@ use crate::table::{Cell, Row, Tone};
   sluice get promotion podinfo-prod-6-1-8 -n apps -o yaml")]
 pub(crate) struct Promotions {
     /// Only this one
-    #[arg(value_parser = reference::promotion, add = ArgValueCompleter::new(complete::promotions))]
+    #[arg(value_parser = object_argument::promotion, add = ArgValueCompleter::new(complete::promotions))]
     name: Option<String>,
     /// Only those of this pipeline
-    #[arg(long, value_name = "NAME", value_parser = reference::pipeline, add = ArgValueCompleter::new(complete::pipelines))]
+    #[arg(long, value_name = "NAME", value_parser = object_argument::pipeline, add = ArgValueCompleter::new(complete::pipelines))]
     pipeline: Option<String>,
     /// Only those into this environment
     #[arg(short, long, value_name = "NAME", add = ArgValueCompleter::new(complete::environments))]

@@ -15,8 +15,8 @@ use crate::complete::pipelines;
 use crate::connection::API_CALL_TIMEOUT;
 use crate::exit::Outcome;
 use crate::load;
+use crate::object_argument;
 use crate::output::{DataFormat, view};
-use crate::reference;
 use crate::terminal::Io;
 
 /// Arguments of `sluice status`.
@@ -32,7 +32,7 @@ use crate::terminal::Io;
   sluice explain podinfo -n apps")]
 pub struct Status {
     /// The pipeline
-    #[arg(value_parser = reference::pipeline, add = ArgValueCompleter::new(pipelines))]
+    #[arg(value_parser = object_argument::pipeline, add = ArgValueCompleter::new(pipelines))]
     pipeline: String,
     /// Keep watching: update the screen of a terminal, print changed lines into a pipe; Ctrl-C ends it
     #[arg(short, long)]

@@ -14,8 +14,8 @@ use sluice_core::Facet;
 use sluice_view::pipeline_validation::{self, SchemaProblem};
 
 use crate::exit::{Exit, Failure, Outcome};
+use crate::object_argument;
 use crate::output::{self, DataFormat};
-use crate::reference;
 use crate::suggest::{instead, no_environment};
 use crate::terminal::{Io, Symbol};
 use checkout_preview::EnvironmentPreview;
@@ -35,7 +35,7 @@ use read::{Document, ManifestSet};
 The exit code is 0 if everything is valid, 6 if a Pipeline is not valid, and 7 if values cannot be set.")]
 pub struct Validate {
     /// Only the pipeline of this name
-    #[arg(value_parser = reference::pipeline)]
+    #[arg(value_parser = object_argument::pipeline)]
     name: Option<String>,
     /// A file or folder with Pipelines, or - for stdin; default is the checkout
     #[arg(short, long = "filename", value_name = "FILE")]

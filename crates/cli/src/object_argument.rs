@@ -1,4 +1,4 @@
-//! Names of objects on the command line, plain or in the form that `-o name` prints.
+//! Arguments that name an object: the plain name, or the form that `-o name` prints.
 
 use sluice_api::GROUP;
 
