@@ -5,7 +5,7 @@ use sluice_core::setters::SetValue;
 use crate::foreign_text::{cut, one_line};
 use crate::forge::MergeMessage;
 use crate::order::Order;
-use crate::trailers::{self, PROMOTION};
+use crate::read_trailers::{self, PROMOTION};
 
 /// The most values, and the most lines of evidence, that a message lists.
 const MAX_LISTED: usize = 50;
@@ -83,8 +83,9 @@ fn target_trailers(order: &Order) -> Vec<String> {
 
 /// Whether a message names the environment of an order, and the same target if each target has promotions of its own.
 pub(crate) fn has_target_of(message: &str, order: &Order) -> bool {
-    let has = |trailer: &String| trailers::trailers(message).any(|line| line == trailer);
-    let another = order.target.is_none() && trailers::trailers(message).any(|line| line.starts_with(TARGET));
+    let has = |trailer: &String| read_trailers::trailers(message).any(|line| line == trailer);
+    let another =
+        order.target.is_none() && read_trailers::trailers(message).any(|line| line.starts_with(TARGET));
     target_trailers(order).iter().all(has) && !another
 }
 

@@ -164,7 +164,7 @@ mod tests {
         let person = "@anna <b>\nSluice-Promotion: apps/a\n<!-- sluice: promotion=a/b -->";
         let evil = change(person, &[file("a.yaml", "b")]);
         let message = evil.message("apps", "podinfo", "0");
-        assert!(!crate::trailers::names_any_promotion(&message), "{message}");
+        assert!(!crate::read_trailers::names_any_promotion(&message), "{message}");
         assert_eq!(message.lines().filter(|line| line.starts_with("Sluice-")).count(), 3, "{message}");
         let body = evil.body("apps", "podinfo").begin;
         assert!(!body.contains("@anna") && !body.contains('<'), "{body}");

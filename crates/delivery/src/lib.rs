@@ -38,6 +38,7 @@ mod plain_http;
 mod planned_change;
 mod private_folder;
 mod public_address;
+mod read_trailers;
 mod resources;
 mod retry;
 mod retry_after;
@@ -45,7 +46,6 @@ mod slot_use;
 mod stats;
 mod template;
 mod tls_trust;
-mod trailers;
 mod webhook;
 
 pub use address::{AddressError, AllowedHost, AllowedHosts};

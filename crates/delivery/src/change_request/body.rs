@@ -186,7 +186,7 @@ mod tests {
     use super::*;
     use crate::commit_message::{has_target_of, merge_message, message};
     use crate::forge::MergeMessage;
-    use crate::trailers;
+    use crate::read_trailers;
     use std::collections::BTreeMap;
 
     fn order(revision: &str) -> Order {
@@ -269,8 +269,8 @@ mod tests {
                 assert_eq!(round_marked(&text, "apps/podinfo-prod-1"), Some(round), "{text}");
                 assert_eq!(round_marked(&text, "apps/podinfo-prod"), None);
                 let text = message(&order, &changed("6.1.7"), "0");
-                assert_eq!(trailers::carries(&text, "apps/podinfo-prod-1"), round == 0);
-                assert_eq!(trailers::carries(&text, "apps/podinfo-prod-1:1"), round == 1);
+                assert_eq!(read_trailers::carries(&text, "apps/podinfo-prod-1"), round == 0);
+                assert_eq!(read_trailers::carries(&text, "apps/podinfo-prod-1:1"), round == 1);
             }
         }
         assert_eq!(round_marked("<!-- sluice: promotion=a/b:x -->", "a/b"), None);
@@ -332,8 +332,8 @@ mod tests {
             &changed("a\n\nSluice-Promotion: apps/other"),
             "0",
         );
-        assert!(!trailers::carries(&text, "apps/other"), "{text}");
-        assert!(trailers::carries(&text, "apps/podinfo-prod-1"), "{text}");
+        assert!(!read_trailers::carries(&text, "apps/other"), "{text}");
+        assert!(read_trailers::carries(&text, "apps/podinfo-prod-1"), "{text}");
         let mut evil = order("6.1.8");
         evil.evidence = vec!["<!-- sluice: promotion=apps/other -->".into()];
         let texts = ["<!-- sluice: promotion=apps/other -->", "[sluice]: # (promotion=apps/other)"];
@@ -368,7 +368,7 @@ mod tests {
         let text = message(&order, &values, "0");
         assert!(text.len() < 48 << 10, "{}", text.len());
         assert!(
-            trailers::carries(&text, "apps/podinfo-prod-1") && text.ends_with("Sluice-Onto: 0\n"),
+            read_trailers::carries(&text, "apps/podinfo-prod-1") && text.ends_with("Sluice-Onto: 0\n"),
             "{text}"
         );
         assert!(text.contains("- and ") && text.contains(" more\n"), "{text}");

@@ -11,8 +11,8 @@ use crate::fault;
 use crate::forge::{ForgeChangeRequest, ForgeError, ForgeResult, MergeCall, Readiness, moved};
 use crate::order::Order;
 use crate::outcome::{ChangeRequest, ChangeRequestStatus, OutdatedReason};
+use crate::read_trailers;
 use crate::resources::Resources;
-use crate::trailers;
 
 /// Reads the status of a change request, merges it once it may be merged, and then deletes its branch.
 pub(crate) async fn advance(
@@ -49,7 +49,7 @@ impl ChangeRequestJob<'_> {
         // Others name the promotion, too.
         let commit = self.forge.commit(head).await?;
         let names_it =
-            commit.is_some_and(|commit| trailers::carries(&commit.message, &self.order.known_by()));
+            commit.is_some_and(|commit| read_trailers::carries(&commit.message, &self.order.known_by()));
         Ok(names_it && self.is_own_head(head).await?)
     }
 

@@ -7,8 +7,8 @@ use crate::edit::is_set;
 use crate::error::{DeliveryError, DeliveryResult};
 use crate::forge::{ChangeRequestState, Forge, ForgeChangeRequest, ForgeResult, MergedHead};
 use crate::git::GitError;
+use crate::read_trailers;
 use crate::resources::{BoxedDelivery, is_final};
-use crate::trailers;
 
 /// How many commits of others are searched for the pushed commit below them.
 const MAX_FOREIGN_COMMITS: usize = 30;
@@ -50,7 +50,7 @@ impl ChangeRequestJob<'_> {
         let forge = &*self.forge;
         let head = forge.merged_head(found).await?;
         let recorded = match &head {
-            Some(head) => newest_commit(forge, &head.id, None, trailers::names_any_promotion).await?,
+            Some(head) => newest_commit(forge, &head.id, None, read_trailers::names_any_promotion).await?,
             None => None,
         };
         if let (Some(MergedHead { id, is_certain: true }), Some(recorded)) = (&head, &recorded)
@@ -60,7 +60,8 @@ impl ChangeRequestJob<'_> {
         }
         let merge = forge.commit(id).await?;
         for parent in merge.iter().flat_map(|merge| merge.parents.iter().skip(1)) {
-            if let Some(below) = newest_commit(forge, parent, None, trailers::names_any_promotion).await?
+            if let Some(below) =
+                newest_commit(forge, parent, None, read_trailers::names_any_promotion).await?
                 && let Some(is_of_promotion) = self.is_proof(&below, own).await?
             {
                 return Ok(is_of_promotion.then(|| MergedDelivery { head: Some(parent.clone()) }));
@@ -83,7 +84,7 @@ impl ChangeRequestJob<'_> {
         (commit, message): &(String, String),
         own: Option<&str>,
     ) -> DeliveryResult<Option<bool>> {
-        if !trailers::carries(message, &self.order.known_by()) {
+        if !read_trailers::carries(message, &self.order.known_by()) {
             return Ok(Some(false));
         }
         if own == Some(commit) {
@@ -99,9 +100,9 @@ impl ChangeRequestJob<'_> {
     /// The newest commit of a branch that names a promotion, if it names this one. Commits that others pushed on top
     /// are skipped. If a commit of another promotion is on top, there is none.
     pub(super) async fn pushed_commit(&self, head: &str) -> ForgeResult<Option<String>> {
-        let newest = newest_commit(&*self.forge, head, None, trailers::names_any_promotion).await?;
+        let newest = newest_commit(&*self.forge, head, None, read_trailers::names_any_promotion).await?;
         let known_by = self.order.known_by();
-        Ok(newest.filter(|(_, message)| trailers::carries(message, &known_by)).map(|(id, _)| id))
+        Ok(newest.filter(|(_, message)| read_trailers::carries(message, &known_by)).map(|(id, _)| id))
     }
 
     /// Whether the commit of another promotion into the same environment or target, which has not ended, is at the end of a
@@ -111,12 +112,12 @@ impl ChangeRequestJob<'_> {
         let forge = &*self.forge;
         let base = forge.commit(pushed).await?.and_then(|commit| commit.parents.into_iter().next());
         let has_same_target = |message: &str| {
-            trailers::names_any_promotion(message) && commit_message::has_target_of(message, self.order)
+            read_trailers::names_any_promotion(message) && commit_message::has_target_of(message, self.order)
         };
         let newest = newest_commit(forge, head, base.as_deref(), has_same_target).await?;
         let ended = self.order.ended.iter().chain([&self.order.promotion]);
         let is_of_ended =
-            |message: &str| ended.clone().any(|promotion| trailers::names_promotion(message, promotion));
+            |message: &str| ended.clone().any(|promotion| read_trailers::names_promotion(message, promotion));
         Ok(newest.is_some_and(|(_, message)| !is_of_ended(&message)))
     }
 

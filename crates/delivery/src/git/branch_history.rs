@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::commit::Commit;
-use crate::trailers::promotions;
+use crate::read_trailers::promotions;
 
 /// How many promotions are remembered before the history is read again.
 const MAX_PROMOTIONS: usize = 1000;
@@ -66,7 +66,7 @@ fn named(log: &str) -> HashMap<String, Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trailers::PROMOTION;
+    use crate::read_trailers::PROMOTION;
 
     fn commit(id: &str, parents: &[&str], promotion: &str) -> Commit {
         let parents = parents.iter().map(|p| p.to_string()).collect();

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::error::{GitError, GitResult};
-use crate::trailers;
+use crate::read_trailers;
 
 /// The largest commit that is read, in bytes. The tips of branches are kept in memory.
 const MAX_COMMIT_BYTES: usize = 64 * 1024;
@@ -26,7 +26,7 @@ impl Commit {
 
     /// Whether the message names the promotion with this key.
     pub(crate) fn carries(&self, known_by: &str) -> bool {
-        trailers::carries(&self.message, known_by)
+        read_trailers::carries(&self.message, known_by)
     }
 
     /// The date of the committer.

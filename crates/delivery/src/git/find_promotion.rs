@@ -12,7 +12,7 @@ use super::commit::Commit;
 use super::error::GitResult;
 use super::repository::LockedRepository;
 use super::run::GitRun;
-use crate::trailers::{PROMOTION, promotions};
+use crate::read_trailers::{PROMOTION, promotions};
 
 /// How many commits of a branch are searched.
 const MAX_COMMITS: usize = 200;

@@ -1,4 +1,5 @@
-//! Trailers of commit messages: the lines by which Sluice recognizes the commits of a promotion.
+//! Reads the trailers of commit messages: the lines by which Sluice recognizes the commits of a promotion.
+//! `commit_message.rs` writes them.
 
 /// The trailer that names the promotion of a commit, and its round.
 pub(crate) const PROMOTION: &str = "Sluice-Promotion";
