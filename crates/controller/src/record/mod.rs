@@ -2,10 +2,12 @@
 //! Pure functions compose the statuses.
 
 mod create;
-pub mod events;
-mod progress_event;
+pub mod event_sender;
+pub mod pending_event;
+mod progress_event_fields;
 pub mod progress_queue;
 pub mod promotion;
+pub mod promotion_events;
 pub mod status;
 pub mod status_size;
 mod summary;

@@ -26,7 +26,7 @@ use crate::metrics::Metrics;
 use crate::observe::ObserveScope;
 use crate::options::{ControllerOptions, Replica};
 use crate::pipeline_key::PipelineKey;
-use crate::record::events::Events;
+use crate::record::event_sender::Events;
 use crate::shard::{LeaseCommand, Shards};
 use crate::snapshots::{Shown, SnapshotRequests};
 use crate::state::effect::{Effect, MetricUpdate, Now, Resync};

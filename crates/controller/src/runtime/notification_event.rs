@@ -24,7 +24,7 @@ const MAX_NAME_LENGTH: usize = 253;
 pub fn event(pipeline: &Pipeline, promotion: &Promotion, order: &Order, now: Timestamp) -> Option<Event> {
     let DeliveryStrategy::Notification(about) = &order.strategy else { return None };
     let mut note = notification::message(order);
-    record::limit(&mut note, record::events::MAX_NOTE_BYTES);
+    record::limit(&mut note, record::event_sender::MAX_NOTE_BYTES);
     let instance = notification::instance();
     Some(Event {
         metadata: ObjectMeta {

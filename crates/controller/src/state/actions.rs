@@ -17,7 +17,7 @@ use crate::act::outcome::{self, left_open};
 use crate::act::{ActError, EndedJob, JobOutcome, order, strategy};
 use crate::metrics;
 use crate::pipeline_key::PipelineKey;
-use crate::record::events::PendingEvent;
+use crate::record::pending_event::PendingEvent;
 use crate::record::promotion::{self, RecordChange};
 use crate::secret::SecretVersion;
 

@@ -12,7 +12,7 @@ use sluice_delivery::{ChangeRequest, FencingToken, LeaseTerm, Order, PromotionPr
 use crate::metrics::PromotionStep;
 use crate::observe::ObserveScope;
 use crate::pipeline_key::PipelineKey;
-use crate::record::events::PendingEvent;
+use crate::record::pending_event::PendingEvent;
 use crate::state::Input;
 use crate::state::status_queue::StatusWrite;
 use crate::watch::cluster_session::KubeconfigSource;

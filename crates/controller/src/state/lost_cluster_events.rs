@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::entries::PipelineEntry;
 use super::pipelines::watched_targets;
-use crate::record::events::PendingEvent;
+use crate::record::pending_event::PendingEvent;
 use crate::translate;
 use sluice_core::fleet::ClusterKey;
 use sluice_core::fleet::index::Index;

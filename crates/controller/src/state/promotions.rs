@@ -11,7 +11,7 @@ use super::effect::Effect;
 use super::entries::Record;
 use super::status_queue::StatusOwner;
 use crate::pipeline_key::PipelineKey;
-use crate::record::events::PendingEvent;
+use crate::record::pending_event::PendingEvent;
 use crate::resource_version::{version_of, went_back};
 use crate::watch::stream::ObjectEvent;
 

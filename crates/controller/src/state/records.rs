@@ -12,7 +12,7 @@ use super::effect::{Effect, MetricUpdate};
 use super::entries::{Record, Unrecorded};
 use crate::act::backoff::MAX_PAUSE;
 use crate::pipeline_key::PipelineKey;
-use crate::record::events::PendingEvent;
+use crate::record::pending_event::PendingEvent;
 use crate::record::promotion;
 use crate::resource_version::version_of;
 use crate::watch::read_error::api_error_message;

@@ -7,7 +7,7 @@ use sluice_api::Pipeline;
 use super::State;
 use super::effect::Effect;
 use crate::pipeline_key::PipelineKey;
-use crate::record::events::PendingEvent;
+use crate::record::pending_event::PendingEvent;
 use crate::watch::parsed_object::UnreadableObject;
 
 impl State {

@@ -4,7 +4,7 @@
 pub(crate) mod error;
 mod event;
 mod flux_event;
-mod progress_event;
+mod progress_event_json;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::stats::Counters;
 pub use error::{NotificationError, UNANSWERED};
 pub use event::{REASON, message, metadata};
 pub use flux_event::instance;
-pub use progress_event::ProgressEvent;
+pub use progress_event_json::ProgressEvent;
 
 /// Sends events to one address.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! The events that report progress and failures to `--events-addr`.
+//! The fields of a progress event, and its JSON as `--events-addr` receives it. The controller decides when to send one.
 
 use std::collections::BTreeMap;
 

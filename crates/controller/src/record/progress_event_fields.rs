@@ -1,5 +1,5 @@
-//! The events that report progress and failures to `--events-addr`, from where Flux's notification-controller passes
-//! them on.
+//! Fills the fields of progress events, which Flux's notification-controller passes on. `promotion_events.rs` decides which
+//! changes cause an event, and `event_sender.rs` sends it.
 
 use std::collections::BTreeMap;
 
