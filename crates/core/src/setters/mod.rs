@@ -12,7 +12,7 @@ mod marked_values;
 mod marker;
 mod marker_place;
 mod parsed_document;
-mod path_pattern;
+mod path_wildcards;
 mod placeholder;
 mod resolve;
 mod scalar;

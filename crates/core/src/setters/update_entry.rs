@@ -10,7 +10,7 @@ use super::edit::{self, Edit, ScalarRequest};
 use super::field::Field;
 use super::limits::MAX_FILE_EVENTS;
 use super::parsed_document::{DocumentObject, ParsedDocument};
-use super::path_pattern::{PathPattern, WILDCARDS};
+use super::path_wildcards::{PathPattern, WILDCARDS};
 use super::placeholder::{UpdateTarget, filled, parts};
 use super::resolve::{FoundScalar, ResolveError, listed};
 use super::set_error::{Asker, Location, SetError};

@@ -1,4 +1,4 @@
-//! Patterns of file paths in an `update` list.
+//! The wildcards in the file paths of an `update` list.
 
 use globset::{Glob, GlobBuilder, GlobSet};
 
