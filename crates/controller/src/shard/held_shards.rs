@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use sluice_delivery::{FencingToken, LeaseTerm};
 
-use super::assignment::shard_of;
+use super::shard_of_pipeline::shard_of;
 use crate::pipeline_key::PipelineKey;
 
 /// What this replica may do for a shard that it holds.

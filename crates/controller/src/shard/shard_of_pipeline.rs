@@ -1,4 +1,4 @@
-//! The assignment of pipelines to shards.
+//! Which shard a pipeline belongs to.
 
 use sha2::{Digest, Sha256};
 
