@@ -28,7 +28,7 @@ use super::signature;
 use super::store::Store;
 use crate::metrics::Metrics;
 use crate::pipeline_key::PipelineKey;
-use crate::record::events::Events;
+use crate::record::event_sender::Events;
 use crate::state::Input;
 
 /// The longest body, in bytes. Flux's notification-controller has the same limit.
@@ -124,25 +124,25 @@ impl HookServer {
         SecretChecker { directory, keys, tx: self.tx.clone(), callbacks: self.callbacks }
     }
 
-    /// Answers a call.
-    pub async fn answer<B>(&self, peer: IpAddr, request: Request<B>) -> Response<Full<Bytes>>
+    /// Answers a call from the address `connection`.
+    pub async fn answer<B>(&self, connection: IpAddr, request: Request<B>) -> Response<Full<Bytes>>
     where
         B: Body<Data = Bytes>,
     {
         let start = Instant::now();
         let route = Route::parse(request.uri().path());
-        let answer = self.handle(peer, route.as_ref(), request).await;
+        let answer = self.handle(connection, route.as_ref(), request).await;
         let endpoint = route.as_ref().map_or("none", |route| route.endpoint.name());
         self.metrics.hooks.count_call(endpoint, answer.metric_label(), start.elapsed());
         respond(&answer, route.as_ref())
     }
 
-    async fn handle<B>(&self, peer: IpAddr, route: Option<&Route>, request: Request<B>) -> HookAnswer
+    async fn handle<B>(&self, connection: IpAddr, route: Option<&Route>, request: Request<B>) -> HookAnswer
     where
         B: Body<Data = Bytes>,
     {
-        let caller = self.proxies.caller(peer, forwarded_for(request.headers()));
-        if let Err(pause) = lock(&self.peers).count_call(caller, Instant::now()) {
+        let peer = self.proxies.peer(connection, forwarded_for(request.headers()));
+        if let Err(pause) = lock(&self.peers).count_call(peer, Instant::now()) {
             return HookAnswer::RateLimited(pause);
         }
         if request.method() != Method::POST {
@@ -152,7 +152,7 @@ impl HookServer {
             return HookAnswer::Error(CallError::UnknownPath, UNKNOWN_PATH.into());
         };
         let (head, body) = request.into_parts();
-        let (body, _slot) = match self.read_body(caller, &head.headers, body).await {
+        let (body, _slot) = match self.read_body(peer, &head.headers, body).await {
             Ok(read) => read,
             Err(answer) => return answer,
         };
@@ -185,7 +185,7 @@ impl HookServer {
     /// The answer to a body that is too long, too slow or incomplete, or that finds no slot.
     async fn read_body<B>(
         &self,
-        caller: IpAddr,
+        peer: IpAddr,
         headers: &HeaderMap,
         body: B,
     ) -> Result<(Bytes, Option<Slot<IpAddr>>), HookAnswer>
@@ -214,7 +214,7 @@ impl HookServer {
                     return Err(too_long());
                 }
                 if length > MAX_SHORT_BODY_BYTES && slot.is_none() {
-                    slot = Some(self.long_bodies.take_for(caller).ok_or(HookAnswer::Unavailable)?);
+                    slot = Some(self.long_bodies.take_for(peer).ok_or(HookAnswer::Unavailable)?);
                 }
                 whole.extend_from_slice(&data);
             }
@@ -227,10 +227,10 @@ impl HookServer {
         })
     }
 
-    /// Returns the address that a peer's connections are counted for; `None` for a trusted proxy, whose
-    /// connections are those of many callers.
-    pub(super) fn limited_peer(&self, peer: IpAddr) -> Option<IpAddr> {
-        (!self.proxies.contains(peer)).then(|| self.proxies.caller(peer, std::iter::empty()))
+    /// Returns the peer that a connection is counted for; `None` for a trusted proxy, whose connections are those of
+    /// many peers.
+    pub(super) fn limited_peer(&self, connection: IpAddr) -> Option<IpAddr> {
+        (!self.proxies.contains(connection)).then(|| self.proxies.peer(connection, std::iter::empty()))
     }
 
     /// Counts a call for a pipeline.

@@ -59,7 +59,7 @@ fn each_notice_is_due_once_in_ten_minutes() {
 }
 
 #[test]
-fn the_caller_is_the_last_address_that_is_no_trusted_proxy() {
+fn the_peer_is_the_last_address_that_is_no_trusted_proxy() {
     let networks = ["10.0.0.0 / 8", "fd00::/8", " 192.0.2.7"].map(|n| n.parse::<Network>().unwrap());
     let proxies = Proxies::new(networks.to_vec());
     let table: [(&str, &[&str], &str); 17] = [
@@ -82,10 +82,10 @@ fn the_caller_is_the_last_address_that_is_no_trusted_proxy() {
         ("10.1.2.3", &["198.51.100.7:x"], "10.1.2.3"),
         ("10.1.2.3", &["[2001:db8:1:2::1"], "10.1.2.3"),
     ];
-    for (peer, forwarded, caller) in table {
-        let address: IpAddr = peer.parse().unwrap();
-        let found = proxies.caller(address, forwarded.iter().copied());
-        assert_eq!(found.to_string(), caller, "{peer} {forwarded:?}");
+    for (connection, forwarded, peer) in table {
+        let address: IpAddr = connection.parse().unwrap();
+        let found = proxies.peer(address, forwarded.iter().copied());
+        assert_eq!(found.to_string(), peer, "{connection} {forwarded:?}");
     }
     for bad in ["10.0.0.0/33", "::/129", "10.0.0", "", "a/8", "10.0.0.0/-1", "010.0.0.0/8"] {
         let error = bad.parse::<Network>().unwrap_err().to_string();
