@@ -15,6 +15,7 @@ mod fleet_versions;
 mod form_text;
 mod hub;
 mod in_path;
+mod live_slots;
 mod oidc;
 mod openapi;
 mod origin_check;

@@ -9,16 +9,12 @@ use crate::board::Boards;
 use crate::caller_budgets::CallerBudgets;
 use crate::fleet_versions::VersionRows;
 use crate::hub::Hub;
+use crate::live_slots::live_slots;
 use crate::oidc::Provider;
 use crate::page_url::PageUrl;
 use crate::session::Sessions;
 use crate::sign_in_link::SignInLink;
 use crate::sign_in_options::SignInOptions;
-
-/// The most live pages and streams of all people.
-const MAX_LIVE: usize = 600;
-/// The most of one person, or of all service accounts of a namespace.
-const MAX_LIVE_OF_ONE: usize = 20;
 
 /// What the API and the pages need.
 #[derive(Clone)]
@@ -81,28 +77,5 @@ impl<H: Hub> Api<H> {
     #[must_use]
     pub fn with_sign_in_link(self, code: String, token: String) -> Self {
         Api { sign_in_link: Some(Arc::new(SignInLink::new(code, token))), ..self }
-    }
-}
-
-fn live_slots() -> CallerSlots {
-    CallerSlots::new(MAX_LIVE, MAX_LIVE_OF_ONE)
-}
-
-#[cfg(test)]
-mod tests {
-    use sluice_core::access::Caller;
-
-    use super::*;
-
-    #[test]
-    fn the_pages_of_one_person_do_not_occupy_those_of_others() {
-        let slots = live_slots();
-        let take = |name: &str| slots.take(&Caller { name: name.into(), ..Caller::default() });
-        let taken: Vec<_> = (0..100).filter_map(|_| take("eve")).collect();
-        assert_eq!(taken.len(), MAX_LIVE_OF_ONE);
-        assert!(take("jane").is_some());
-        drop(taken);
-        assert!(take("eve").is_some());
-        assert!(slots.is_unused(), "closed pages are forgotten");
     }
 }
