@@ -4,6 +4,7 @@ mod action_buttons;
 mod answer;
 mod assets;
 mod clusters;
+mod collapsed_targets;
 mod confirm;
 mod draft;
 mod draft_fields;

@@ -6,8 +6,8 @@ use sluice_core::observed::Health;
 use sluice_view::object_name::ObjectName;
 use sluice_view::tree::{EnvironmentNode, TargetNode, WorkloadNode, tree};
 
+use super::collapsed_targets::is_shown_at_first;
 use super::frame::{Group, Page, Part, Section};
-use super::pipeline::is_shown_at_first;
 use super::shape::{Shape, badge, icon};
 use super::{links, words};
 use crate::find::find_pipeline;

@@ -5,7 +5,6 @@ use maud::{Markup, html};
 use sluice_api::{Pipeline, Promotion};
 use sluice_core::Time;
 use sluice_core::access::Caller;
-use sluice_core::observed::Health;
 use sluice_view::explain::{Explanation, Situation, explain};
 use sluice_view::history::{Entry, history};
 use sluice_view::object_name::ObjectName;
@@ -13,6 +12,7 @@ use sluice_view::pipeline_screen::{EnvironmentLine, PipelineScreen};
 use sluice_view::tree::{TargetNode, WorkloadNode, tree};
 
 use super::action_buttons::{buttons, may_not};
+use super::collapsed_targets::is_shown_at_first;
 use super::frame::{Group, Page, Part, Section};
 use super::pipeline_row::{application, edge, is_behind, runs};
 use super::shape::{Shape, badge, icon};
@@ -27,8 +27,6 @@ use crate::state::Api;
 
 /// How many promotions of the past the page shows.
 const SHOWN_HISTORY: usize = 20;
-/// Of an environment with more targets, those that are ready are not shown at first.
-const MANY_TARGETS: usize = 12;
 
 pub(super) async fn page<H: Hub>(
     api: &Api<H>,
@@ -51,11 +49,6 @@ pub(super) async fn page<H: Hub>(
     parts.push(Part::new("history", &past(object, &entries)));
     let groups = vec![Group { class: "", parts }];
     Ok(Page { title: object.name.clone(), section: Section::Pipelines, groups })
-}
-
-/// Whether one of so many targets of an environment is shown at first.
-pub(super) fn is_shown_at_first(target: &TargetNode, targets: usize) -> bool {
-    targets <= MANY_TARGETS || target.health != Health::Ready
 }
 
 async fn rights<H: Hub>(
