@@ -21,8 +21,7 @@ use crate::board::{Board, PACE, ShownPipeline};
 use crate::caller::IdentifiedCaller;
 use crate::find::visible_pipelines;
 use crate::hub::Hub;
-use crate::problem::Problem;
-use crate::query::valid;
+use crate::problem::{Problem, valid_query};
 use crate::state::Api;
 
 /// How often the rights of the caller are asked for while nothing changes.
@@ -94,7 +93,7 @@ pub(crate) async fn changes<H: Hub>(
     headers: HeaderMap,
     query: Result<Query<ChangesQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let ChangesQuery { namespace } = valid(query)?;
+    let ChangesQuery { namespace } = valid_query(query)?;
     let slot = api.live.take(&caller).ok_or_else(|| {
         Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many streams and pages are open: close some")
     })?;

@@ -15,10 +15,10 @@ use crate::answer::answer;
 use crate::caller::IdentifiedCaller;
 use crate::fleet_versions::VersionKind;
 use crate::hub::Hub;
-use crate::problem::Problem;
-use crate::query::{TraceQuery, cluster_key, valid};
+use crate::problem::{Problem, valid_query};
 use crate::state::Api;
 use crate::trace::traced;
+use crate::trace_query::{TraceQuery, cluster_key};
 use crate::versions_query::VersionsQuery;
 use crate::visible_fleet::{Visible, visible_clusters};
 
@@ -65,7 +65,7 @@ async fn versions<H: Hub>(
     headers: &HeaderMap,
     query: Result<Query<VersionsQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let query = valid(query)?;
+    let query = valid_query(query)?;
     if !query.cluster.is_empty() {
         cluster_key(&query.cluster)?;
     }
@@ -81,7 +81,7 @@ async fn trace<H: Hub>(
     headers: HeaderMap,
     query: Result<Query<TraceQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let query = valid(query)?;
+    let query = valid_query(query)?;
     let (cluster, object) = query.object()?;
     answer(&headers, &traced(&api.hub, &caller, &api.fleet, (&cluster, &object)).await?)
 }

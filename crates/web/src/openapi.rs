@@ -9,10 +9,11 @@ use serde_json::{Map, Value, json};
 use crate::change_stream::{ChangesQuery, GonePipeline, Listed};
 use crate::person_action::PersonAction;
 use crate::pipeline_routes::{
-    ActionRequest, Explanations, History, PipelineAnswer, PipelineList, PromotionAnswer, Tree,
+    ActionRequest, ExplainQuery, Explanations, History, HistoryQuery, PipelineAnswer, PipelineList,
+    PipelinesQuery, PromotionAnswer, Tree, TreeQuery,
 };
 use crate::problem::Problem;
-use crate::query::{ExplainQuery, HistoryQuery, PipelinesQuery, TraceQuery, TreeQuery};
+use crate::trace_query::TraceQuery;
 use crate::versions_query::VersionsQuery;
 use sluice_view::fleet::observed_clusters::Clusters;
 use sluice_view::fleet::trace::Trace;

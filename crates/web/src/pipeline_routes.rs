@@ -24,10 +24,10 @@ use crate::caller::IdentifiedCaller;
 use crate::find::{find_pipeline, find_promotion, visible_pipelines};
 use crate::hub::Hub;
 use crate::in_path::InPath;
+use crate::list_parameters::{after, rows_of, search_words};
 use crate::origin_check::check_origin;
 use crate::pipeline_filter::PipelineFilter;
-use crate::problem::Problem;
-use crate::query::{ExplainQuery, HistoryQuery, PipelinesQuery, TreeQuery, search_words, valid};
+use crate::problem::{Problem, valid_query};
 use crate::requested_action::{ActionPath, RequestedAction, Seen};
 use crate::state::Api;
 use crate::triggers::triggers_of;
@@ -99,6 +99,71 @@ pub(crate) struct ActionRequest {
     pub reason: String,
 }
 
+/// Which pipelines to return.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct PipelinesQuery {
+    /// Only this namespace.
+    pub namespace: String,
+    /// Only those that have each of these words in their name, namespace, clusters or revisions.
+    pub search: String,
+    /// Only those with an environment that needs a `person`, has `failed`, is `moving` or is `unreadable`.
+    pub of: String,
+    /// The most pipelines to return, at most 5000; default is 500.
+    pub limit: Option<usize>,
+    /// The `continue` of the answer before.
+    #[serde(rename = "continue")]
+    pub continue_: String,
+}
+
+impl PipelinesQuery {
+    /// Returns the most pipelines to return.
+    pub(crate) fn limit(&self) -> usize {
+        rows_of(self.limit)
+    }
+
+    /// Returns the namespace and name of the last pipeline of the page before; `None` for the first page.
+    ///
+    /// # Errors
+    /// When it is not the `continue` of an answer.
+    pub(crate) fn after(&self) -> Result<Option<(String, String)>, Problem> {
+        after(&self.continue_)
+    }
+}
+
+/// Which environment to explain.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ExplainQuery {
+    /// Only this environment, or `environment/target`.
+    pub environment: String,
+}
+
+/// Which environments to return.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct TreeQuery {
+    /// Only this environment, or `environment/target`.
+    pub environment: String,
+}
+
+/// Which promotions to return.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct HistoryQuery {
+    /// Only those into this environment, or `environment/target`.
+    pub environment: String,
+    /// The most promotions to return, at most 5000; default is 500.
+    pub limit: Option<usize>,
+}
+
+impl HistoryQuery {
+    /// Returns the most promotions to return.
+    pub(crate) fn limit(&self) -> usize {
+        rows_of(self.limit)
+    }
+}
+
 /// Returns the routes.
 pub(crate) fn routes<H: Hub>() -> Router<Api<H>> {
     Router::new()
@@ -119,7 +184,7 @@ async fn list<H: Hub>(
     headers: HeaderMap,
     query: Result<Query<PipelinesQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let query = valid(query)?;
+    let query = valid_query(query)?;
     let (after, wanted) = (query.after()?, search_words(&query.search)?);
     let of = PipelineFilter::parse(&query.of)?;
     api.budgets.spend(caller.limit_group(), query.limit() / 500, Instant::now())?;
@@ -160,7 +225,7 @@ async fn explanations<H: Hub>(
     headers: HeaderMap,
     query: Result<Query<ExplainQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let ExplainQuery { environment } = valid(query)?;
+    let ExplainQuery { environment } = valid_query(query)?;
     let shown = find_pipeline(&api, &caller, &named).await?;
     let mut items = explain(&shown.stored.whole(), &shown.promotions, Timestamp::now());
     if !environment.is_empty() {
@@ -181,7 +246,7 @@ async fn promotions<H: Hub>(
     headers: HeaderMap,
     query: Result<Query<HistoryQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let query = valid(query)?;
+    let query = valid_query(query)?;
     let shown = find_pipeline(&api, &caller, &named).await?;
     let environment = Some(query.environment.as_str()).filter(|name| !name.is_empty());
     let mut items = history(&named.name, environment, &shown.promotions);
@@ -196,7 +261,7 @@ async fn objects<H: Hub>(
     headers: HeaderMap,
     query: Result<Query<TreeQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let TreeQuery { environment } = valid(query)?;
+    let TreeQuery { environment } = valid_query(query)?;
     let shown = find_pipeline(&api, &caller, &named).await?;
     let mut items = tree(&shown.stored.whole());
     if !environment.is_empty() {

@@ -1,5 +1,7 @@
 //! Errors, in the form of RFC 9457 (`application/problem+json`).
 
+use axum::extract::Query;
+use axum::extract::rejection::QueryRejection;
 use axum::http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -33,6 +35,14 @@ impl Problem {
     pub(crate) fn not_found(detail: impl Into<String>) -> Self {
         Problem::new(StatusCode::NOT_FOUND, detail)
     }
+}
+
+/// Returns the parameters of a request.
+///
+/// # Errors
+/// When a parameter is wrong.
+pub(crate) fn valid_query<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
+    query.map(|Query(query)| query).map_err(|error| Problem::bad_request(error.body_text()))
 }
 
 impl From<AccessError> for Problem {

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_view::fleet::versions::RunningVersion;
 
+use crate::list_parameters::{after, rows_of};
 use crate::problem::Problem;
-use crate::query::{after, rows_of};
 
 /// Which charts or images to return.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]

@@ -23,7 +23,7 @@ const ALLOWED: [(&str, &[&str]); 18] = [
     ("delivery/src/address.rs", &["0", "text"]),
     ("view/src/pipeline_validation/metadata.rs", &["key", "name", "namespace", "prefix", "text"]),
     ("web/src/pipeline_filter.rs", &["of"]),
-    ("web/src/query.rs", &["", "text"]),
+    ("web/src/trace_query.rs", &["", "text"]),
     ("delivery/src/git/error.rs", &["branch"]),
     // Input of a hash, which nobody reads.
     ("controller/src/access.rs", &["caller"]),

@@ -7,14 +7,14 @@ use sluice_core::access::Caller;
 
 use super::frame::{Group, Page, Part, Section};
 use super::links::escaped;
+use super::list_query::ListQuery;
 use super::pipeline_row::row_id;
-use super::query::ListQuery;
 use crate::board::ShownPipeline;
 use crate::find::visible_pipelines;
 use crate::hub::Hub;
+use crate::list_parameters::search_words;
 use crate::pipeline_filter::PipelineFilter;
 use crate::problem::Problem;
-use crate::query::search_words;
 use crate::rights::Namespaces;
 use crate::state::Api;
 

@@ -10,11 +10,11 @@ use super::links;
 use super::links::escaped;
 use super::pipeline::past_entry;
 
-use super::query::ListQuery;
+use super::list_query::ListQuery;
 use crate::find::visible_pipelines;
 use crate::hub::Hub;
+use crate::list_parameters::search_words;
 use crate::problem::Problem;
-use crate::query::search_words;
 use crate::state::Api;
 
 /// How many promotions the page shows.

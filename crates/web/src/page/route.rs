@@ -8,15 +8,16 @@ use sluice_view::object_name::ObjectName;
 
 use super::frame::Page;
 use super::history::HistoryPageQuery;
-use super::query::{ListQuery, MatrixQuery};
+use super::list_query::ListQuery;
+use super::version_matrix::MatrixQuery;
 use super::{
     clusters, history, objects, pipeline, pipelines, promotion, promotions, trace, triggers, version_matrix,
 };
 use crate::fleet_versions::VersionKind;
 use crate::hub::Hub;
 use crate::problem::Problem;
-use crate::query::TraceQuery;
 use crate::state::Api;
+use crate::trace_query::TraceQuery;
 
 /// What a page shows.
 #[derive(Clone, Debug)]

@@ -9,9 +9,9 @@ use super::shape::{Shape, badge};
 use super::words;
 use crate::hub::Hub;
 use crate::problem::Problem;
-use crate::query::TraceQuery;
 use crate::state::Api;
 use crate::trace::traced;
+use crate::trace_query::TraceQuery;
 
 pub(super) async fn page<H: Hub>(api: &Api<H>, caller: &Caller, query: &TraceQuery) -> Result<Page, Problem> {
     let (cluster, object) = query.object()?;

@@ -1,6 +1,7 @@
 //! Which charts and images run on which clusters: as a matrix, or every object that runs one of them.
 
 use maud::{Markup, html};
+use serde::Deserialize;
 use sluice_core::access::Caller;
 use sluice_view::fleet::matrix::{Matrix, MatrixVersion, matrix};
 use sluice_view::fleet::versions::{RunningVersion, UnreadCluster};
@@ -8,7 +9,6 @@ use sluice_view::fleet::versions::{RunningVersion, UnreadCluster};
 use super::frame::{Page, Section};
 use super::links;
 use super::links::escaped;
-use super::query::MatrixQuery;
 use super::shape::{Shape, icon};
 use super::words;
 use crate::fleet_versions::VersionKind;
@@ -22,6 +22,20 @@ use crate::visible_fleet::Visible;
 const MAX_ROWS: usize = 100;
 /// The most objects of a list.
 const MAX_OBJECTS: usize = 1000;
+
+/// Which versions a page shows.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct MatrixQuery {
+    /// A text that the name contains.
+    pub q: String,
+    /// Only this name, with each object that runs it.
+    pub name: String,
+    /// Only this cluster.
+    pub cluster: String,
+    /// Only what differs from most others; anything but an empty text counts.
+    pub outliers: String,
+}
 
 /// What a page shows of the rows.
 enum Shown {
