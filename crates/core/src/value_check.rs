@@ -19,6 +19,10 @@ pub fn is_value(value: &str) -> bool {
 /// hide a part of it, or make two names look the same (general category Cf of UnicodeData.txt, and the
 /// fillers and selectors without a glyph).
 pub fn is_unsafe(c: char) -> bool {
+    // Nearly all characters, and a page has a million of them.
+    if c.is_ascii() {
+        return c.is_ascii_control();
+    }
     let invisible = matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}'
         | '\u{8e2}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
