@@ -1,6 +1,10 @@
 //! The objects of the measurements, with the fields that real controllers write.
 
 use serde_json::{Value, json};
+use sluice_core::Revision;
+use sluice_core::pipeline::{Environment, Pipeline};
+use sluice_core::promotion_name::promotion_name;
+use std::collections::BTreeMap;
 
 /// The environments of every pipeline, in order; each has one target.
 pub const ENVIRONMENTS: [&str; 3] = ["dev", "staging", "prod"];
@@ -191,21 +195,40 @@ pub fn pipeline(application: &str, namespace_name: &str, environments: &[&str], 
     })
 }
 
-/// A promotion of an application into prod.
-pub fn promotion(application: &str, name: &str) -> Value {
-    json!({
+/// A promotion into prod, of the pipeline with this metadata. Its name follows from its spec: Sluice ends any other as
+/// tampered with. `None` if the metadata has no name or UID.
+pub fn promotion(pipeline: &Value) -> Option<Value> {
+    let application = pipeline["name"].as_str()?;
+    let facets = BTreeMap::from([(format!("HelmRelease/{application}:chart"), "6.1.4".to_owned())]);
+    let revision = Revision::from_strings(&facets)?;
+    let prod = Environment {
+        name: "prod".into(),
+        targets: Vec::new(),
+        depends_on: Vec::new(),
+        policy: None,
+        only_target: None,
+    };
+    let of = Pipeline {
+        namespace: String::new(),
+        name: application.into(),
+        uid: pipeline["uid"].as_str()?.into(),
+        suspended: false,
+        tracks: Vec::new(),
+        environments: Vec::new(),
+    };
+    Some(json!({
         "apiVersion": "pipelines.weave.works/v1alpha1",
         "kind": "Promotion",
-        "metadata": {"name": name},
+        "metadata": {"name": promotion_name(&of, &prod, &revision, 0)},
         "spec": {
             "pipeline": application,
-            "environment": "prod",
-            "revision": "6.1.4",
-            "facets": {format!("HelmRelease/{application}:chart"): "6.1.4"},
+            "environment": prod.name,
+            "revision": revision.to_string(),
+            "facets": facets,
             "evidence": [{"environment": "staging", "target": "eu", "at": "2026-11-20T10:00:00Z"}],
             "approval": {"by": "jane", "at": "2026-11-20T11:00:00Z"},
         },
-    })
+    }))
 }
 
 /// The status of a succeeded promotion.

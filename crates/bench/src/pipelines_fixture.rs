@@ -108,9 +108,11 @@ impl PipelinesOnOneCluster {
     /// Creates a succeeded promotion of each pipeline.
     pub async fn create_promotions(&self) -> Result<()> {
         let url = format!("{SLUICE}/namespaces/{PIPELINES_NAMESPACE}/promotions");
-        let all = self.applications().map(async |a| {
-            let name = format!("{a}-prod-6-1-4");
-            write(&self.client, Method::POST, &url, &objects::promotion(&a, &name)).await?;
+        let pipelines = self.pipelines().await?;
+        let all = pipelines.iter().map(async |pipeline| {
+            let promotion = objects::promotion(&pipeline["metadata"]).context("a pipeline has no name")?;
+            write(&self.client, Method::POST, &url, &promotion).await?;
+            let name = promotion["metadata"]["name"].as_str().unwrap_or_default();
             let status = format!("{url}/{name}/status");
             write(&self.client, Method::PATCH, &status, &objects::succeeded()).await
         });

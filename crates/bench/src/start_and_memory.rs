@@ -174,6 +174,8 @@ pub async fn restart(
                 );
                 table.add("  API writes", "0", written.to_string(), BudgetVerdict::of(written.count() == 0));
             }
+            // What is measured next should not wait for what the API server still does about this start.
+            controller.at_rest().await?;
             return Ok(controller);
         }
     }
