@@ -3,6 +3,7 @@
 #![allow(clippy::too_many_lines, reason = "a scenario is one function")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod access_matrix;
 mod answers;
 mod api;
 mod approval_race;

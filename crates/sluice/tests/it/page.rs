@@ -65,14 +65,14 @@ impl Person {
     }
 
     /// Reads an answer of the API.
-    async fn ask(&self, path: &str) -> Result<(StatusCode, Value)> {
+    pub async fn ask(&self, path: &str) -> Result<(StatusCode, Value)> {
         let answer =
             self.http.get(format!("{}/api/v1{path}", self.base)).bearer_auth(&self.token).send().await?;
         Ok((answer.status(), answer.json().await?))
     }
 
     /// Requests an action by the API.
-    async fn act(&self, path: &str, seen: &Value) -> Result<(StatusCode, String)> {
+    pub async fn act(&self, path: &str, seen: &Value) -> Result<(StatusCode, String)> {
         let request = self.http.post(format!("{}/api/v1{path}", self.base)).bearer_auth(&self.token);
         let request =
             request.header("content-type", "application/json").body(json!({"seen": seen}).to_string());
