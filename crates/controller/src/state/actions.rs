@@ -311,6 +311,16 @@ impl State {
             && strategy::is_outdated(entry.object(), record.object())
     }
 
+    /// Whether a promotion that has not ended may use the change request of another one, and record that later.
+    fn may_be_taken_over(&self, key: &PipelineKey, name: &str) -> bool {
+        let Some((entry, own)) = self.pipelines.get(key).zip(self.record(key, name)) else { return false };
+        let mut records = self.promotions.get(key).into_iter().flatten();
+        !strategy::is_outdated(entry.object(), own.object())
+            && records.any(|(_, record)| {
+                !record.phase().has_ended() && record.object().spec.place() == own.object().spec.place()
+            })
+    }
+
     /// Marks the records whose change request a later promotion uses.
     pub(super) fn hand_over(&mut self, key: &PipelineKey) {
         let Some(records) = self.promotions.get(key) else { return };
@@ -401,7 +411,10 @@ impl State {
                 outcome::polled(merged, open)
             }
             JobOutcome::Withdrawal(Ok(ChangeRequestStatus::Elsewhere)) => open.map(left_open),
-            JobOutcome::Withdrawal(Ok(ChangeRequestStatus::HandedOver)) => Some(RecordChange::HandedOver),
+            // The promotion that has pushed to the branch may end before it records that.
+            JobOutcome::Withdrawal(Ok(ChangeRequestStatus::HandedOver)) => {
+                (!self.may_be_taken_over(key, name)).then_some(RecordChange::HandedOver)
+            }
             JobOutcome::Withdrawal(Ok(_)) => Some(RecordChange::Withdrawn),
             JobOutcome::Withdrawal(Err(error)) if self.is_out_of_reach(key, name, &error) => {
                 open.map(left_open)

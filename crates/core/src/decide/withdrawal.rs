@@ -18,13 +18,17 @@ pub(super) fn withdraw(facts: Facts<'_>, decision: &mut Decision) {
     }
 }
 
-/// Returns true if an open or later promotion into the same environment (or target) uses the change request.
+/// Returns true if an open or later promotion into the same environment (or target) uses the change request. An open one may
+/// also use it later, unless its promotion was rejected: the open one may wait for long.
 fn is_taken_over(facts: Facts<'_>, promotion: &Promotion, number: u64) -> bool {
     let into_same =
         |p: &&Promotion| (&p.environment, &p.target) == (&promotion.environment, &promotion.target);
     facts.promotions.iter().filter(into_same).any(|p| {
-        let carries = p.request.is_some_and(|request| request.number == number);
-        p.phase.is_open() || (p.order() > promotion.order() && carries)
+        let carries = p.open_request() == Some(number);
+        match p.phase.is_open() {
+            true => carries || !promotion.is_rejected(),
+            false => carries && p.order() > promotion.order(),
+        }
     })
 }
 

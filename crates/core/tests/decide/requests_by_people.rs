@@ -6,7 +6,7 @@ use sluice_core::observed::Health;
 use sluice_core::promotion::{GateKind, Phase, Promotion};
 
 use crate::simulation::{Effect, Simulation, revision};
-use crate::table::{A, B, C};
+use crate::table::{A, B, C, proposed};
 
 /// B waits for an approval before staging.
 fn waiting() -> Simulation {
@@ -180,6 +180,22 @@ fn a_rejection_of_a_superseded_promotion_keeps_it_from_coming_back() {
         sim.settle();
         assert_eq!(sim.phases("staging"), ["1.1.0 Rejected"], "{phase:?}");
         assert_eq!(sim.effects, []);
+    }
+}
+
+/// The next revision may wait for days.
+#[test]
+fn a_rejection_closes_the_change_request_while_the_next_revision_waits() {
+    for waits in [true, false] {
+        let mut sim = proposed();
+        sim.policy_of("staging").manual = waits;
+        sim.runs("dev", "d", C, Health::Ready);
+        sim.settle();
+        assert_eq!(sim.open_requests("staging"), [if waits { B } else { C }]);
+        sim.promotions[0].rejected = Some("rejected by ann: no".into());
+        sim.settle();
+        assert_eq!(sim.phases("staging")[0], "1.1.0 Rejected");
+        assert_eq!(sim.open_requests("staging"), if waits { vec![] } else { vec![C] });
     }
 }
 

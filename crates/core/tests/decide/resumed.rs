@@ -82,6 +82,24 @@ fn an_approval_from_before_a_later_delivery_does_not_allow_to_go_back() {
     assert!(sim.note("prod").contains("it is older than 1.2.0"), "{}", sim.note("prod"));
 }
 
+/// B was proposed, then C, and then B again. C has handed over the change request.
+#[test]
+fn a_promotion_that_started_again_and_is_rejected_leaves_no_change_request() {
+    let mut sim = Simulation::new(&[("dev", &["eu", "us"]), ("prod", &["p"])]);
+    sim.policy_of("prod").min_ready = MinReady::Percent(100);
+    for (targets, revision) in [(&["eu", "us"][..], B), (&["eu", "us"], C), (&["eu"], B)] {
+        targets.iter().for_each(|target| sim.runs("dev", target, revision, Health::Ready));
+        sim.settle();
+    }
+    assert_eq!(sim.phases("prod"), ["1.1.0 Proposed", "1.2.0 Superseded"]);
+    assert_eq!(sim.open_requests("prod"), [B]);
+    sim.promotions[1].request.as_mut().unwrap().open = false;
+    sim.promotions[0].rejected = Some("rejected by ann: no".into());
+    sim.settle();
+    assert_eq!(sim.phases("prod"), ["1.1.0 Rejected", "1.2.0 Superseded"]);
+    assert_eq!(sim.open_requests("prod"), Vec::<&str>::new());
+}
+
 /// B was committed for staging, which does not run it yet.
 fn committed() -> Simulation {
     let mut sim = Simulation::three();
