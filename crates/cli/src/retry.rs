@@ -208,10 +208,10 @@ fn failed(all: Vec<Promotion>, pipeline: Option<&str>, environment: Option<&str>
     let lane = |p: &Promotion| (p.namespace(), p.spec.pipeline.clone(), p.spec.place());
     let mut newest = BTreeMap::new();
     for promotion in &all {
-        let order = newest.entry(lane(promotion)).or_insert_with(|| promotion.order());
-        *order = promotion.order().max(*order);
+        let order = newest.entry(lane(promotion)).or_insert_with(|| promotion.current_order());
+        *order = promotion.current_order().max(*order);
     }
-    let is_newest = |p: &Promotion| newest.get(&lane(p)) == Some(&p.order());
+    let is_newest = |p: &Promotion| newest.get(&lane(p)) == Some(&p.current_order());
     let has_failed = |p: &Promotion| {
         let waits = p.status.as_ref().is_some_and(|s| s.next_attempt.is_some());
         p.phase() == Phase::Failed || (p.phase() == Phase::Promoting && waits)
@@ -275,5 +275,22 @@ mod tests {
         let mut elsewhere = bad("c", None);
         elsewhere.metadata.namespace = Some("other".into());
         assert!(!may_have_replaced(&elsewhere, &failed));
+    }
+
+    /// The earlier revision became the newest one again.
+    #[test]
+    fn a_failing_promotion_that_started_again_is_retried() {
+        let promotion = |sequence: u64, status: serde_json::Value| -> Promotion {
+            serde_json::from_value(serde_json::json!({
+                "metadata": {"name": format!("p-{sequence}"), "namespace": "apps"},
+                "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1", "facets": {}, "sequence": sequence},
+                "status": status,
+            }))
+            .unwrap()
+        };
+        let waits = serde_json::json!({"phase": "Promoting", "nextAttempt": "2026-11-21T10:00:00Z"});
+        let all = vec![promotion(1, waits), promotion(2, serde_json::json!({"phase": "Superseded"}))];
+        let names: Vec<_> = failed(all, None, None).iter().map(ResourceExt::name_any).collect();
+        assert_eq!(names, ["p-1"]);
     }
 }

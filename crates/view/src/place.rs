@@ -72,7 +72,8 @@ impl<'a> Place<'a> {
                 && p.spec.environment == self.environment.name
                 && p.spec.target == self.target
         };
-        let newest = promotions.iter().map(Borrow::borrow).filter(is_here).max_by_key(|p| p.order())?;
+        let promotions = promotions.iter().map(Borrow::borrow).filter(is_here);
+        let newest = promotions.max_by_key(|p| p.current_order())?;
         let is_over = match newest.phase() {
             Phase::Succeeded | Phase::Superseded | Phase::Cancelled => true,
             Phase::Failed | Phase::Rejected => self.revision() == Some(newest.spec.revision.as_str()),

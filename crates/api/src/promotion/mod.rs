@@ -110,6 +110,12 @@ impl Promotion {
         (self.spec.sequence, self.metadata.name.as_deref().unwrap_or_default())
     }
 
+    /// Returns the order in which the last promotion into an environment (or target) is the current one: the one that has
+    /// not ended, or else the newest one. An earlier promotion may have started again after a newer one had ended.
+    pub fn current_order(&self) -> (bool, (u64, &str)) {
+        (!self.phase().has_ended(), self.order())
+    }
+
     /// Returns the phase: Pending before the controller has written a status.
     pub fn phase(&self) -> Phase {
         self.status.as_ref().map(|status| status.phase).unwrap_or_default()

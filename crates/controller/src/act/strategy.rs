@@ -53,14 +53,18 @@ pub fn is_outdated(pipeline: &Pipeline, promotion: &Promotion) -> bool {
     opened_by(promotion).is_some_and(|opened| !named.is_some_and(|named| same(named, opened)))
 }
 
-/// Whether a later promotion into the environment uses the change request that this record has as open.
+/// Whether another promotion into the environment uses the change request that this record has as open: a later one, or an
+/// earlier one that has started again.
 pub fn is_handed_over(promotion: &Promotion, all: &[&Promotion]) -> bool {
     let Some(request) = request(promotion).filter(|r| r.state == RecordedRequestState::Open) else {
         return false;
     };
-    let mut later =
-        all.iter().filter(|p| p.spec.place() == promotion.spec.place() && p.order() > promotion.order());
-    later.any(|p| self::request(p).is_some_and(|r| r.url == request.url))
+    let is_next = |p: &&&Promotion| {
+        p.spec.place() == promotion.spec.place() && p.current_order() > promotion.current_order()
+    };
+    let uses =
+        |r: &RecordedChangeRequest| r.url == request.url && r.state != RecordedRequestState::HandedOver;
+    all.iter().filter(is_next).any(|p| self::request(p).is_some_and(uses))
 }
 
 /// The name of the Secret with the credentials that a strategy uses.

@@ -200,18 +200,27 @@ fn an_error_of_closing_the_change_request_is_shown_until_it_is_closed() {
 
 #[test]
 fn a_change_request_that_a_later_promotion_carries_is_handed_over() {
-    let promotion = |sequence: u64, number: u64, state: &str| -> Promotion {
+    let promotion = |sequence: u64, number: u64, state: &str, phase: &str| -> Promotion {
         serde_json::from_value(json!({
             "metadata": {"name": format!("p-{sequence}")},
             "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1", "facets": {}, "sequence": sequence},
-            "status": {"changeRequest": {"number": number, "url": format!("https://forge/{number}"), "state": state,
+            "status": {"phase": phase, "changeRequest": {"number": number, "url": format!("https://forge/{number}"), "state": state,
                 "branch": "b", "headCommit": "c"}},
         }))
         .unwrap()
     };
-    let (first, other, last) = (promotion(1, 7, "open"), promotion(2, 8, "open"), promotion(3, 7, "merged"));
-    let all = [&first, &other, &last];
-    assert_eq!(all.map(|p| is_handed_over(p, &all)), [true, false, false]);
+    let handed_over = |all: [Promotion; 3]| {
+        let all = all.each_ref();
+        all.map(|p| is_handed_over(p, &all))
+    };
+    let first = || promotion(1, 7, "open", "Superseded");
+    let all = [first(), promotion(2, 8, "open", "Superseded"), promotion(3, 7, "merged", "Delivered")];
+    assert_eq!(handed_over(all), [true, false, false]);
+    // The second one has started again.
+    let again =
+        |state, phase| [first(), promotion(2, 7, "open", phase), promotion(3, 7, state, "Superseded")];
+    assert_eq!(handed_over(again("open", "Proposed")), [true, false, true]);
+    assert_eq!(handed_over(again("handed over", "Rejected")), [true, false, false]);
     assert_eq!(
         after(&[RecordChange::Proposed(request("open")), RecordChange::HandedOver]).change_request,
         Some(request("handed over"))

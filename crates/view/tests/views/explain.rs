@@ -52,6 +52,15 @@ fn a_closed_gate_names_the_command_that_opens_it() {
 }
 
 #[test]
+fn a_promotion_that_started_again_comes_before_newer_ones_that_have_ended() {
+    let gate = json!({"name": "Approval", "open": false, "message": "waits for approval: sluice approve -n apps podinfo-prod-1"});
+    let pending = promotion("prod", 1, json!({"phase": "Pending", "gates": [gate]}));
+    let superseded = promotion("prod", 2, json!({"phase": "Superseded"}));
+    let alone = prod(&behind(), std::slice::from_ref(&pending));
+    assert_eq!(prod(&behind(), &[pending, superseded]), alone);
+}
+
+#[test]
 fn a_failed_delivery_says_the_cause_and_when_it_is_tried_again() {
     let status = json!({"phase": "Promoting", "attempts": 3, "nextAttempt": "2026-11-21T12:02:30Z",
         "message": "cannot push to https://git.example.com/fleet.git: authentication failed"});
