@@ -50,7 +50,7 @@ impl ChangeRequestJob<'_> {
         let commit = self.forge.commit(head).await?;
         let names_it =
             commit.is_some_and(|commit| read_trailers::carries(&commit.message, &self.order.known_by()));
-        Ok(names_it && self.is_own_head(head).await?)
+        Ok(names_it && self.is_made_by_sluice(head).await?)
     }
 
     /// Merges an open change request, if it may be merged.

@@ -22,6 +22,24 @@ impl ChangeRequestJob<'_> {
         tip: &str,
         commit: &Commit,
     ) -> DeliveryResult<bool> {
+        if !self.is_made_on_base(repository, tip, commit).await? {
+            return Ok(false);
+        }
+        if commit.parents == [tip] {
+            return Ok(true);
+        }
+        let Some(new) = self.commit_on(repository, tip).await? else { return Ok(false) };
+        Ok(repository.merges_to(tip, commit, &new).await?)
+    }
+
+    /// Whether a commit is the one that Sluice makes for the order on top of the commit's own parent, and that parent is part
+    /// of the base branch.
+    async fn is_made_on_base(
+        &self,
+        repository: &mut LockedRepository<'_>,
+        tip: &str,
+        commit: &Commit,
+    ) -> DeliveryResult<bool> {
         let (base, content) = (self.target.base, self.order.content_key());
         let [parent] = &commit.parents[..] else { return Ok(false) };
         let is_requested = self.order.requested().is_some();
@@ -35,22 +53,19 @@ impl ChangeRequestJob<'_> {
             }
             repository.fetch_commit(parent).await?;
         }
-        if !repository.remembers_own(base, &content, &commit.id) {
-            let Some(mut new) = self.commit_on(repository, parent).await? else { return Ok(false) };
-            // No record has the time of an order for files.
-            if is_requested && let Some(date) = commit.date() {
-                new.date = date;
-            }
-            if !repository.is_made_of(commit, parent, &new).await? {
-                return Ok(false);
-            }
-            repository.remember_own(base, &content, &commit.id);
-        }
-        if parent == tip {
+        if repository.remembers_own(base, &content, &commit.id) {
             return Ok(true);
         }
-        let Some(new) = self.commit_on(repository, tip).await? else { return Ok(false) };
-        Ok(repository.merges_to(tip, commit, &new).await?)
+        let Some(mut new) = self.commit_on(repository, parent).await? else { return Ok(false) };
+        // No record has the time of an order for files.
+        if is_requested && let Some(date) = commit.date() {
+            new.date = date;
+        }
+        let is_made = repository.is_made_of(commit, parent, &new).await?;
+        if is_made {
+            repository.remember_own(base, &content, &commit.id);
+        }
+        Ok(is_made)
     }
 
     /// The commit that Sluice makes for the order on top of another commit; `None` if there is nothing to set.
@@ -70,23 +85,28 @@ impl ChangeRequestJob<'_> {
     /// Whether a commit of the head branch is Sluice's own. A commit that this process knows is not compared again,
     /// wherever the base branch is now.
     pub(super) async fn is_own_head(&self, id: &str) -> DeliveryResult<bool> {
-        self.is_own_commit(id, true).await
+        self.compare(id, Comparison { knows: true, merges: true }).await
     }
 
     /// The same before a merge: the base branch is fetched, even if this process knows the commit. A merge would bring
     /// back commits that were removed from the base branch, or set values in files that have another meaning now.
     pub(super) async fn is_own_and_on_base(&self, id: &str) -> DeliveryResult<bool> {
-        self.is_own_commit(id, false).await
+        self.compare(id, Comparison { knows: false, merges: true }).await
     }
 
-    async fn is_own_commit(&self, id: &str, known_is_enough: bool) -> DeliveryResult<bool> {
+    /// Whether Sluice has made a commit of the head branch, also if the base branch has changed the same lines since.
+    pub(super) async fn is_made_by_sluice(&self, id: &str) -> DeliveryResult<bool> {
+        self.compare(id, Comparison { knows: true, merges: false }).await
+    }
+
+    async fn compare(&self, id: &str, how: Comparison) -> DeliveryResult<bool> {
         let mut repository = self.lock_with_head().await?;
         let content = self.order.content_key();
-        if known_is_enough && repository.remembers_own(self.target.base, &content, id) {
+        if how.knows && repository.remembers_own(self.target.base, &content, id) {
             return Ok(true);
         }
         loop {
-            let is_own = self.fetch_and_compare(&mut repository, id).await;
+            let is_own = self.fetch_and_compare(&mut repository, id, how).await;
             if is_final(self.order, &mut repository, &is_own) {
                 return is_own;
             }
@@ -97,6 +117,7 @@ impl ChangeRequestJob<'_> {
         &self,
         repository: &mut LockedRepository<'_>,
         id: &str,
+        how: Comparison,
     ) -> DeliveryResult<bool> {
         let tips = repository.tips(self.target.base, Instant::now()).await?;
         let commit = match tips.head {
@@ -107,6 +128,18 @@ impl ChangeRequestJob<'_> {
                 repository.read_commit(id).await?
             }
         };
-        self.is_own(repository, &tips.base.id, &commit).await
+        match how.merges {
+            true => self.is_own(repository, &tips.base.id, &commit).await,
+            false => self.is_made_on_base(repository, &tips.base.id, &commit).await,
+        }
     }
+}
+
+/// How a commit of the head branch is compared with that of Sluice.
+#[derive(Clone, Copy)]
+struct Comparison {
+    /// A commit that this process knows is not compared again.
+    knows: bool,
+    /// A merge of the commit must give the files that Sluice would commit now.
+    merges: bool,
 }

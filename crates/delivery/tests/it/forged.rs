@@ -112,6 +112,27 @@ pub async fn a_forged_head_is_not_merged_although_it_is_recorded(fixture: ForgeF
     }
 }
 
+/// The base branch has changed the same lines again, before another process recognizes the head.
+#[tokio::test]
+async fn a_head_that_sluice_has_pushed_and_not_recorded_is_replaced_if_it_conflicts() {
+    everywhere(async |fixture| {
+        let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
+        let request = proposed(&bench.delivery, &order).await;
+        fixture.commit("the same lines", &[(FILE, &yaml("6.1.6"))]);
+        let rebuild = Order { rebuild: Some(OutdatedReason::Conflicts), ..again(&order) };
+        let unrecorded = proposed(&bench.delivery, &rebuild).await.head_commit;
+        fixture.commit("the same lines again", &[(FILE, &yaml("6.1.4"))]);
+        let (later, stale) = (crate::fixture::bench(), Some(OutdatedReason::Unrecorded));
+        let outdated = ChangeRequestStatus::Open { head: unrecorded, stale };
+        assert_eq!(later.delivery.advance(&order, &request).await.unwrap(), outdated);
+        let remade = proposed(&later.delivery, &Order { rebuild: stale, ..again(&order) }).await;
+        assert_eq!(remade.number, request.number);
+        until_merged(&later.delivery, &order, &remade).await;
+        assert_eq!(fixture.repo().read("main", FILE).unwrap(), yaml("6.1.8"));
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_head_on_a_commit_that_was_removed_from_the_base_is_not_merged() {
     let fixture = ForgeFixture::github().await;
