@@ -121,20 +121,15 @@ mod tests {
     use super::super::promotion::DeliveryKind;
     use super::*;
 
-    /// Returns the reason of the notice, whether it is a warning, and what its Kubernetes event regards.
-    fn summary_of_notice(
-        before: &PromotionStatus,
-        change: &RecordChange,
-    ) -> Option<(String, bool, Option<Regarding>)> {
-        notice(before, change).map(|n| (n.reason, n.is_warning, n.regarding))
-    }
+    /// The message of the changes of these tests.
+    const WHY: &str = "Helm upgrade failed: timed out";
 
     fn moved(to: Phase, reason: &'static str) -> RecordChange {
         RecordChange::Moved(Transition {
             promotion: "p".into(),
             to,
             reason,
-            message: "why".into(),
+            message: WHY.into(),
             answers: None,
             spends_approval: false,
             is_undone: false,
@@ -142,7 +137,7 @@ mod tests {
     }
 
     fn delivered(kind: DeliveryKind) -> RecordChange {
-        RecordChange::Delivered { kind, message: String::new(), commit: None, request: None }
+        RecordChange::Delivered { kind, message: WHY.into(), commit: None, request: None }
     }
 
     fn pipeline() -> Pipeline {
@@ -219,13 +214,14 @@ mod tests {
         let request: sluice_api::promotion::RecordedChangeRequest = serde_json::from_value(request).unwrap();
         let proposed =
             PromotionStatus { change_request: Some(request.clone()), ..PromotionStatus::default() };
-        let rejected = RecordChange::Rejected { request: None, message: String::new() };
-        let waits = RecordChange::Waits { gates: Vec::new(), message: String::new() };
-        let failed_check =
-            RecordChange::Waiting { request: request.clone(), why: "failed".into(), failed: true };
-        let news = |reason: &str| Some((reason.to_string(), false, None));
-        let info = |reason: &str, regarding| Some((reason.to_string(), false, Some(regarding)));
-        let warning = |reason: &str, regarding| Some((reason.to_string(), true, Some(regarding)));
+        let rejected = RecordChange::Rejected { request: None, message: WHY.into() };
+        let waits = RecordChange::Waits { gates: Vec::new(), message: WHY.into() };
+        let failed_check = RecordChange::Waiting { request: request.clone(), why: WHY.into(), failed: true };
+        let again = jiff::Timestamp::UNIX_EPOCH;
+        let failed = RecordChange::Failed { reason: "NoMarker", message: WHY.into(), again };
+        let news = |reason| Some((reason, false, None));
+        let info = |reason, regarding| Some((reason, false, Some(regarding)));
+        let warning = |reason, regarding| Some((reason, true, Some(regarding)));
         for (before, change, expected) in [
             // Of a promotion by change request, one Kubernetes event asks a person to merge.
             (&new, RecordChange::Proposed(request.clone()), info("Proposed", Pipeline)),
@@ -241,12 +237,24 @@ mod tests {
             (&proposed, rejected, warning("Rejected", Promotion)),
             (&new, waits, info("WaitingForGate", Pipeline)),
             (&proposed, failed_check, warning("ChecksFailed", Pipeline)),
+            (&new, failed, warning("NoMarker", Pipeline)),
             (&proposed, moved(Phase::Failed, "Unhealthy"), warning("Unhealthy", Pipeline)),
             (&new, moved(Phase::Pending, "CommitLost"), warning("CommitLost", Pipeline)),
             (&new, moved(Phase::Pending, "Resumed"), None),
             (&new, moved(Phase::Superseded, "Superseded"), None),
         ] {
-            assert_eq!(summary_of_notice(before, &change), expected, "{change:?}");
+            let message = match &change {
+                RecordChange::Proposed(_) => "u waits to be merged".into(),
+                RecordChange::Waiting { .. } => format!("u: {WHY}"),
+                _ => WHY.into(),
+            };
+            let expected = expected.map(|(reason, is_warning, regarding)| Notice {
+                is_warning,
+                reason: reason.to_string(),
+                message,
+                regarding,
+            });
+            assert_eq!(notice(before, &change), expected, "{change:?}");
         }
     }
 }
