@@ -56,3 +56,28 @@ pub(crate) fn last_cause(error: reqwest::Error) -> String {
     }
     cause.to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_client_that_was_used_longest_ago_is_dropped() {
+        let key = rcgen::generate_simple_self_signed(["localhost".to_string()]).unwrap();
+        let (clients, certificate) = (HttpClients::default(), key.cert.pem());
+        let of = |n: usize| {
+            let ca_file = format!("{certificate}# {n}\n");
+            clients
+                .get(Some(ca_file.as_bytes()), "forge", &[], Duration::from_secs(1), |builder| builder)
+                .unwrap();
+            lock(&clients.0).iter().count()
+        };
+        let counts: Vec<usize> = (0..MAX_CLIENTS + 10).map(of).collect();
+        assert_eq!(counts[MAX_CLIENTS - 1..], [MAX_CLIENTS; 11]);
+        let is_kept = |n: usize| {
+            let key = format!("forge {}", sha256_hex(format!("{certificate}# {n}\n").as_bytes()));
+            lock(&clients.0).get(&key).is_some()
+        };
+        assert_eq!([0, 9, 10, MAX_CLIENTS + 9].map(is_kept), [false, false, true, true]);
+    }
+}

@@ -190,3 +190,24 @@ fn signed_jwt(app: &GitHubApp, now: Timestamp) -> Result<String, String> {
         .map_err(|_| "it cannot sign".to_string())?;
     Ok(format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_token_that_was_used_longest_ago_is_dropped() {
+        let app = GitHubApp { id: "1".into(), installation: None, key: b"key".to_vec(), base: None };
+        let (tokens, mut last) = (AppTokens::default(), None);
+        let address = |n: usize| {
+            RepositoryAddress::parse(&format!("https://github.com/acme/fleet-{n}"), false).unwrap()
+        };
+        for n in 0..MAX_TOKENS + 10 {
+            last = Some(tokens.tokens().or_default(key(&app, &address(n))));
+        }
+        assert_eq!(tokens.tokens().iter().count(), MAX_TOKENS);
+        assert!(tokens.tokens().get(&key(&app, &address(9))).is_none());
+        let kept = tokens.tokens().or_default(key(&app, &address(MAX_TOKENS + 9)));
+        assert!(last.is_some_and(|last| Arc::ptr_eq(&last, &kept)));
+    }
+}

@@ -566,3 +566,26 @@ fn label(method: &Method) -> &'static str {
     let known = ["GET", "POST", "PATCH", "PUT"];
     known.into_iter().find(|known| *method == **known).unwrap_or("other")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::shared::MAX_COMMIT_IDS;
+    use super::*;
+    use crate::address::{AllowedHosts, RepositoryAddress};
+
+    #[test]
+    fn the_id_of_a_commit_that_was_used_longest_ago_is_forgotten() {
+        let shared = Arc::new(ForgeShared::new(Arc::default(), CONNECT_TIMEOUT, AllowedHosts::default()));
+        let credentials = Credentials { token: Some("t".into()), ..Credentials::default() };
+        let address = RepositoryAddress::parse("https://bitbucket.org/acme/fleet", false).unwrap();
+        let (token, pipeline) = (FencingToken::default(), "apps/podinfo".into());
+        let connection =
+            ForgeConnection { address, credentials: &credentials, token, pipeline, shared: &shared };
+        let http =
+            ForgeHttp::new(ForgeKind::Bitbucket, "https://h", AuthScheme::Bearer, &connection).unwrap();
+        (0..MAX_COMMIT_IDS + 10).for_each(|n| http.learn_id(&n.to_string(), "id"));
+        assert_eq!(lock(&shared.commit_ids).iter().count(), MAX_COMMIT_IDS);
+        let is_known = [0, 9, 10, MAX_COMMIT_IDS + 9].map(|n| http.known_id(&n.to_string()).is_some());
+        assert_eq!(is_known, [false, false, true, true]);
+    }
+}

@@ -18,7 +18,7 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// The most bytes of change requests that are cached for conditional calls.
 const MAX_CACHED_BYTES: usize = 16 << 20;
 /// The most ids of commits that are cached.
-const MAX_COMMIT_IDS: usize = 20_000;
+pub(super) const MAX_COMMIT_IDS: usize = 20_000;
 /// The most answers about conflicts that are cached.
 const MAX_CONFLICT_ANSWERS: usize = 4_096;
 

@@ -15,7 +15,7 @@ use crate::lru::Lru;
 /// How many fetches a cache may hold, each with a pack and a shallow boundary. Beyond, a new cache is cheaper.
 const MAX_FETCHES: usize = 200;
 /// How many own commits are remembered for each repository. A forgotten commit is compared again.
-const MAX_OWN_COMMITS: usize = 1000;
+pub(super) const MAX_OWN_COMMITS: usize = 1000;
 /// How old the known tip of a branch may be for a delivery that does not need a newer one.
 const RECENT_TIP: Duration = Duration::from_secs(1);
 /// How long a branch is fetched for each delivery after somebody else has pushed to it, and how long a fetch is kept

@@ -82,3 +82,36 @@ impl LockedRepository<'_> {
         self.write_commit(raw.into_bytes()).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::super::access::RepositoryAccess;
+    use super::super::cache::MAX_OWN_COMMITS;
+    use super::super::repository::CachedRepository;
+    use super::super::run::Git;
+    use crate::address::RepositoryAddress;
+    use crate::credentials::Credentials;
+    use crate::stats::Counters;
+
+    #[tokio::test]
+    async fn the_oldest_of_many_own_commits_is_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let (dir, counters) = (folder.path(), Counters::default());
+        let git = Git::new(dir.into(), 1, Duration::from_secs(60), 1 << 20, false);
+        let address = RepositoryAddress::parse("https://git.example.com/a/b.git", false).unwrap();
+        let access =
+            RepositoryAccess::new(address, None, &Credentials::default(), "apps/podinfo", dir).unwrap();
+        let repository = Arc::new(CachedRepository::new(dir.join("cache"), u64::MAX));
+        let mut repository = repository.lock((&git, &counters), access, None).await;
+        for n in 0..MAX_OWN_COMMITS + 10 {
+            repository.remember_own("main", "content", &n.to_string());
+        }
+        assert_eq!(repository.own_commits.iter().count(), MAX_OWN_COMMITS);
+        let is_kept = [0, 9, 10, MAX_OWN_COMMITS + 9]
+            .map(|n| repository.remembers_own("main", "content", &n.to_string()));
+        assert_eq!(is_kept, [false, false, true, true]);
+    }
+}
