@@ -77,17 +77,60 @@ impl<Q: Default> Turns<Q> {
     }
 }
 
-/// Queues by name. Each is kept for as long as a caller waits in it or holds a slot of it, or slow work is remembered.
+/// The most queues that are kept without a caller. Tenants choose the names of hosts and branches.
+const MAX_IDLE: usize = 1024;
+
+/// Queues by name. Each is kept for as long as a caller waits in it or holds a slot of it. After slow work, it is kept until
+/// the slow work is forgotten, or until [`MAX_IDLE`] other queues without a caller were used later.
 #[derive(Debug, Default)]
-pub(crate) struct FairQueues(Mutex<HashMap<String, Arc<FairQueue>>>);
+pub(crate) struct FairQueues(Mutex<NamedQueues>);
+
+#[derive(Debug, Default)]
+struct NamedQueues {
+    by_name: HashMap<String, NamedQueue>,
+    uses: u64,
+}
+
+#[derive(Debug)]
+struct NamedQueue {
+    queue: Arc<FairQueue>,
+    /// The number of the last use.
+    used: u64,
+}
+
+impl NamedQueue {
+    fn is_idle(&self) -> bool {
+        Arc::strong_count(&self.queue) == 1
+    }
+}
 
 impl FairQueues {
     /// The queue of this name. Makes one if there is none.
     pub(crate) fn of(&self, name: &str, make: impl FnOnce() -> Arc<FairQueue>) -> Arc<FairQueue> {
         let mut queues = lock(&self.0);
-        let now = Instant::now();
-        queues.retain(|_, queue| Arc::strong_count(queue) > 1 || !queue.state().slot_use.is_empty(now));
-        queues.entry(name.into()).or_insert_with(make).clone()
+        queues.forget_idle(Instant::now());
+        queues.uses += 1;
+        let used = queues.uses;
+        let named = queues.by_name.entry(name.into()).or_insert_with(|| NamedQueue { queue: make(), used });
+        named.used = used;
+        named.queue.clone()
+    }
+}
+
+impl NamedQueues {
+    /// Removes the queues without a caller and without slow work, and then those without a caller that were used longest
+    /// ago, until [`MAX_IDLE`] are left.
+    fn forget_idle(&mut self, now: Instant) {
+        self.by_name.retain(|_, named| !named.is_idle() || !named.queue.state().slot_use.is_empty(now));
+        if self.by_name.len() <= MAX_IDLE {
+            return;
+        }
+        let mut idle: Vec<u64> =
+            self.by_name.values().filter(|named| named.is_idle()).map(|named| named.used).collect();
+        idle.sort_unstable_by(|a, b| b.cmp(a));
+        if let Some(&last) = idle.get(MAX_IDLE) {
+            self.by_name.retain(|_, named| !named.is_idle() || named.used > last);
+        }
     }
 }
 
@@ -425,6 +468,28 @@ mod tests {
             assert_eq!(weak.upgrade().is_some(), is, "{held} {then}");
             sleep(Duration::from_secs(6000)).await;
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_number_of_queues_without_a_caller_is_limited() {
+        let queues = FairQueues::default();
+        let of = |name: &str| queues.of(name, || FairQueue::new(1));
+        let all = (0..MAX_IDLE + 10).map(|n| of(&format!("host-{n}")));
+        let held = join_all(all.map(async |queue| (queue.acquire("slow/app").await, queue))).await;
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(lock(&queues.0).by_name.len(), MAX_IDLE + 10, "each has a caller");
+        // The work of the first queue goes on.
+        let first = held.into_iter().next();
+        drop(of("other"));
+        let mut left: Vec<usize> = lock(&queues.0)
+            .by_name
+            .keys()
+            .filter_map(|name| name.strip_prefix("host-")?.parse().ok())
+            .collect();
+        left.sort_unstable();
+        let expected: Vec<usize> = std::iter::once(0).chain(10..MAX_IDLE + 10).collect();
+        assert_eq!(left, expected);
+        drop(first);
     }
 
     #[tokio::test]
