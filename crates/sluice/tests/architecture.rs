@@ -12,6 +12,7 @@ mod architecture {
     pub mod debug_output;
     pub mod imports;
     pub mod language;
+    pub mod log_lines;
     pub mod pages;
 }
 

@@ -13,6 +13,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use sluice_api::Pipeline;
 use sluice_api::lenient::{self, Lenient};
+use sluice_core::fleet::ClusterKey;
 
 use super::limit::{self, WatchLimits};
 use super::object_text::{Beginning, ObjectText};
@@ -131,6 +132,7 @@ impl<K: DeserializeOwned + Resource + 'static> ParsedObject<K> {
                         [namespace, name].map(|text| text.as_deref().unwrap_or_default()).join("/");
                     let parts = left_out.join("; ");
                     tracing::warn!(
+                        cluster = %ClusterKey::Local,
                         pipeline,
                         parts,
                         "cannot read parts of the status of a Pipeline; the status will be written again"
