@@ -50,9 +50,16 @@ mod tests {
 
     /// The differences of a Pipeline whose condition has this message.
     fn differences_after(message: &str, promotion: Value) -> Option<String> {
+        differences_with(message, &["dev"], promotion)
+    }
+
+    /// The same of a Pipeline with environments of these names.
+    fn differences_with(message: &str, environments: &[&str], promotion: Value) -> Option<String> {
+        let environment = |name| json!({"name": name, "targets": [{"namespace": "a"}]});
+        let environments: Vec<Value> = environments.iter().map(environment).collect();
         let pipeline = serde_json::from_value(json!({
             "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline", "metadata": {"name": "podinfo"},
-            "spec": {"environments": [{"name": "dev", "targets": [{"namespace": "a"}]}], "promotion": promotion},
+            "spec": {"environments": environments, "promotion": promotion},
         }));
         let status = json!({"conditions": [{"type": "Ready", "status": "True", "reason": "ReconciliationSucceeded",
             "message": message, "lastTransitionTime": "2023-11-20T10:00:00Z"}]});
@@ -78,5 +85,68 @@ mod tests {
         }
         let kept = json!({"strategy": {"notification": {}, "secretRef": {"name": "x"}}});
         assert_eq!(differences_after("All clusters checked", kept), None, "nothing is different");
+    }
+
+    /// Each row is a Pipeline with one difference: words that the log line has, and words that the page has about it.
+    #[test]
+    fn the_page_about_the_predecessor_has_each_difference() {
+        let page = include_str!("../../../docs/coming-from-weave.md").replace('`', "");
+        let secret = json!({"name": "x"});
+        let strategy = json!({"notification": {}, "secretRef": secret});
+        let forge =
+            json!({"type": "github", "url": "https://h/a/b", "baseBranch": "main", "secretRef": secret});
+        let branch = "promotion-{namespace}-{pipeline}-{environment}";
+        for (environments, promotion, reported, written) in [
+            (
+                &["Dev_1"][..],
+                json!({"strategy": strategy}),
+                "lower-case letters, digits and '-'",
+                "names are unique, and consist of lower-case letters, digits and -",
+            ),
+            (
+                &["dev", "dev"],
+                json!({"strategy": strategy}),
+                "two environments are named",
+                "several may have the same name",
+            ),
+            (
+                &["dev"],
+                json!({"pull-request": forge}),
+                "promotion.pull-request is an older form",
+                "promotion.pull-request without strategy",
+            ),
+            (
+                &["dev"],
+                json!({"pullRequest": forge}),
+                "promotion.pullRequest is an older form",
+                "pullRequest",
+            ),
+            (
+                &["dev"],
+                json!({"notification": {}}),
+                "promotion.notification is an older form",
+                "promotion.notification",
+            ),
+            (&["dev"], json!({"webhook": {}}), "promotion.webhook is an older form", "promotion.webhook"),
+            (
+                &["dev"],
+                json!({"strategy": {"secretRef": secret}}),
+                "promotion.strategy is empty",
+                "strategy: {}",
+            ),
+            (
+                &["dev"],
+                json!({"strategy": {"notification": {}}}),
+                "strategy.secretRef",
+                "without strategy.secretRef",
+            ),
+            (&["dev"], json!({"strategy": {"pull-request": forge, "secretRef": secret}}), branch, branch),
+            (&["dev"], json!({"manual": true, "strategy": strategy}), "add approval-key", "add approval-key"),
+        ] {
+            let found = differences_with("All clusters checked", environments, promotion);
+            let found = found.unwrap_or_else(|| panic!("no difference: {reported}"));
+            assert!(found.contains(reported), "{found}");
+            assert!(page.contains(written), "docs/coming-from-weave.md does not explain: {found}");
+        }
     }
 }
