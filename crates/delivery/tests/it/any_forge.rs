@@ -374,16 +374,20 @@ impl ForgeFixture {
                 s.change(number, |pull| pull.checks.push((name.into(), is, head)));
             }
             ForgeFixture::Gitea(RealGitea { repo, .. }) => {
-                let head = repo.pull(number).await.unwrap().head.sha;
                 let state = match is {
                     CheckOutcome::Green => "success",
                     CheckOutcome::Pending => "pending",
                     CheckOutcome::Failed => "failure",
                 };
-                let status = serde_json::json!({"state": state, "context": name});
-                repo.api("POST", &format!("statuses/{head}"), status).await.unwrap();
+                report_at_gitea(repo, number, name, state).await;
             }
         }
+    }
+
+    /// Reports a check with a `warning` on the current head, at real Gitea.
+    pub async fn warn(&self, number: u64, name: &str) {
+        let ForgeFixture::Gitea(RealGitea { repo, .. }) = self else { panic!("only Gitea is asked to") };
+        report_at_gitea(repo, number, name, "warning").await;
     }
 
     /// Approves the current head as another person.
@@ -506,4 +510,11 @@ impl ForgeFixture {
             ForgeFixture::Gitea(RealGitea { repo, .. }) => repo.comments(number).await.unwrap(),
         }
     }
+}
+
+/// Reports a check on the current head of a pull request of real Gitea, in a state of Gitea.
+async fn report_at_gitea(repo: &ForgeRepo, number: u64, name: &str, state: &str) {
+    let head = repo.pull(number).await.unwrap().head.sha;
+    let status = serde_json::json!({"state": state, "context": name});
+    repo.api("POST", &format!("statuses/{head}"), status).await.unwrap();
 }

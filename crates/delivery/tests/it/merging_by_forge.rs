@@ -187,3 +187,18 @@ async fn only_blocking_policies_of_azure_devops_count_if_there_are_any() {
     });
     until_merged(&bench.delivery, &order, &request).await;
 }
+
+/// Gitea's own branch protection accepts the warning: the call by which Sluice merges is subject to it.
+#[tokio::test]
+async fn a_required_check_with_a_warning_stops_no_merge_at_gitea() {
+    let fixture = ForgeFixture::gitea("warning").await;
+    let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
+    let request = proposed(&bench.delivery, &order).await;
+    fixture.protect(request.number, &["ci/build"], 0).await;
+    fixture.check(request.number, "ci/build", CheckOutcome::Failed).await;
+    let (why, failed) = waits(&bench.delivery, &order, &request).await;
+    assert!(why.starts_with("checks failed: ci/build") && failed, "{why}");
+    fixture.warn(request.number, "ci/build").await;
+    until_merged(&bench.delivery, &order, &request).await;
+    assert!(fixture.pulls().await[0].merged);
+}
