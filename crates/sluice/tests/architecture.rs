@@ -29,7 +29,7 @@ const DEPENDENCIES: [(&str, &[&str]); 10] = [
     ("sluice-api", &["sluice-core"]),
     ("sluice-testkit", &["sluice-api"]),
     ("sluice-demo", &["sluice-testkit", "sluice-api"]),
-    ("sluice-bench", &["sluice-testkit"]),
+    ("sluice-bench", &["sluice-testkit", "sluice-core"]),
 ];
 
 /// The most lines of a source file.
