@@ -101,6 +101,35 @@ impl Draft {
         }
         self.sentences.push(sentence.into());
     }
+
+    /// Adds what to do about a reason, if the controller's message does not say it.
+    fn advise(&mut self, situation: Situation, reason: &str) {
+        let advice = match reason {
+            "Merged" | "Committed" => {
+                "If this takes long, run flux reconcile source git on the target's cluster."
+            }
+            "AlreadySet" => {
+                "If this takes long, check that the targets read the files with the markers, or those of the update \
+                 entries."
+            }
+            "Notified" => "If this takes long, check that the receiver of the event sets the revision.",
+            "Called" | "Accepted" | "Done" => {
+                "If this takes long, check what the receiver does after the call."
+            }
+            "CallbackFailed" => {
+                "Fix the cause. If the receiver runs its work again and reports done, the promotion continues."
+            }
+            "Unhealthy" => "Fix the workload. If it becomes healthy later, the promotion succeeds.",
+            "ForgeRefused" => {
+                "Do what the forge says, and check that type in the pipeline is that of the forge."
+            }
+            "GitFailed" => {
+                "Look at the error of git. If it lasts, check the repository and the controller's log."
+            }
+            _ => return,
+        };
+        self.add(situation, advice);
+    }
 }
 
 fn one<P: Borrow<Promotion>>(
@@ -195,6 +224,7 @@ fn promotion_sentences(
                 Situation::Waiting,
                 format!("The delivery of {revision} into {here} failed{}", because(&status.message)),
             );
+            draft.advise(Situation::Waiting, &status.reason);
             attempts(status, now, draft);
             draft.next.push(format!("sluice retry {promotion_name} -n {namespace}"));
         }
@@ -206,12 +236,19 @@ fn promotion_sentences(
                 format!("{revision} waits in change request {link}{}", because(&status.message)),
             );
         }
-        Phase::Delivered => draft.add(
-            Situation::Moving,
-            format!("{revision} is delivered, and {here} does not run it yet{}", because(&status.message)),
-        ),
+        Phase::Delivered => {
+            draft.add(
+                Situation::Moving,
+                format!(
+                    "{revision} is delivered, and {here} does not run it yet{}",
+                    because(&status.message)
+                ),
+            );
+            draft.advise(Situation::Moving, &status.reason);
+        }
         Phase::Failed => {
             draft.add(Situation::Blocked, format!("{revision} failed in {here}{}", because(&status.message)));
+            draft.advise(Situation::Blocked, &status.reason);
             draft.next.push(format!("sluice retry {promotion_name} -n {namespace}"));
         }
         Phase::Rejected => {

@@ -1,7 +1,7 @@
 //! The decision for one environment, or for one target that is promoted into separately: the next phase of its
 //! promotions, and whether to start another one.
 
-use super::run_by_targets::{runs, workloads};
+use super::run_by_targets::{ADD_WORKLOAD, runs, workloads};
 use super::settle::{cancel, check_delivered, settle};
 use super::step::advance;
 use super::supersession::{replace, supersede_replaced};
@@ -88,7 +88,7 @@ fn fit(lane: Lane<'_>, candidate: Candidate, decision: &mut Decision) -> Option<
     if revision.is_none() {
         let message = format!(
             "{} waits: no workload here has the same kind and name as a workload in {}: Sluice matches workloads by kind \
-             and name",
+             and name; {ADD_WORKLOAD}",
             candidate.revision,
             lane.environment.depends_on.join(", ")
         );

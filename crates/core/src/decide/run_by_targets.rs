@@ -7,6 +7,10 @@ use crate::observed::{Health, ObservedTarget};
 use crate::promotion::Promotion;
 use crate::revision::Revision;
 
+/// What to do if no workload fits.
+pub(super) const ADD_WORKLOAD: &str =
+    "create it, label it pipelines.weave.works/pipeline, or name it in appRef or workloads of the Pipeline";
+
 /// Returns true if all targets run the revision, healthily or not. For a target that cannot be read, the last
 /// revision that it has proven counts.
 pub(super) fn runs(lane: Lane<'_>, revision: &Revision) -> bool {
@@ -41,7 +45,8 @@ pub(super) fn workloads<'a>(
     }
     let workloads: BTreeSet<(&'a str, &'a str)> = readable.iter().flat_map(|t| t.workloads()).collect();
     if workloads.is_empty() {
-        let message = format!("{revision} waits: no target has a workload of this pipeline yet");
+        let message =
+            format!("{revision} waits: no target has a workload of this pipeline yet; {ADD_WORKLOAD}");
         decision.note(lane.environment, "NoWorkloads", message);
         return None;
     }
@@ -57,7 +62,10 @@ pub(super) fn unsettled(lane: Lane<'_>, revision: &Revision) -> Option<String> {
                 && t.revision(&lane.facts.pipeline.tracks).is_none()
         })
     })?;
-    Some(format!("{revision} waits until it is known what {unknown} runs: it is still progressing"))
+    Some(format!(
+        "{revision} waits until it is known what {unknown} runs: it is still progressing; if this takes long, look at \
+         Flux on its cluster"
+    ))
 }
 
 /// Returns the targets that keep a promotion from success, each with the message of its worst workload.

@@ -87,10 +87,16 @@ pub enum SetError {
     #[error("{at}: {asker} does not say which value it means; add {key:?} with one of {choices} to it")]
     AmbiguousValue { at: Location, asker: Asker, key: &'static str, choices: String },
 
-    #[error("{at}: {asker} asks for {choice}, which the pipeline does not track; it tracks {has}")]
+    #[error(
+        "{at}: {asker} asks for {choice}, which the pipeline does not track; it tracks {has}; correct {asker}, or \
+         spec.tracks of the Pipeline"
+    )]
     UnknownFacet { at: Location, asker: Asker, choice: Choice, has: String },
 
-    #[error("{at}: the revision's {facet} is empty; an empty value is never written")]
+    #[error(
+        "{at}: the revision's {facet} is empty, and Sluice never writes an empty value; look at the workload that the \
+         revision comes from"
+    )]
     EmptyValue { at: Location, facet: String },
 
     #[error(
@@ -135,7 +141,8 @@ pub enum SetError {
     TooManyMarkers { at: Location, max: usize },
 
     #[error(
-        "{at}: setting the value would change more than the value ({what}); nothing was written. This is a bug in Sluice"
+        "{at}: setting the value would change more than the value ({what}); nothing was written. \
+         This is a bug in Sluice: please report it with the file"
     )]
     ChangedTooMuch { at: Location, what: &'static str },
 }

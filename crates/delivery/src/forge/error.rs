@@ -69,7 +69,9 @@ pub enum ForgeError {
     #[error("stopped before the call: the fencing token was revoked")]
     Revoked,
 
-    #[error("{forge}: cannot be reached: {says}")]
+    #[error(
+        "{forge}: cannot be reached: {says}; check that the forge runs, its address in the pipeline, DNS and the network"
+    )]
     Unreachable { forge: String, says: String },
 
     #[error("{forge}: did not answer within {} seconds; check the forge and the network", after.as_secs_f32())]

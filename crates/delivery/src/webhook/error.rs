@@ -34,7 +34,9 @@ pub enum WebhookError {
     )]
     Refused { to: String, status: u16, says: String },
 
-    #[error("{to}: the receiver answered with status {status}: {says}")]
+    #[error(
+        "{to}: the receiver answered with status {status}: {says}; fix the receiver: Sluice calls again within 5 minutes"
+    )]
     Unavailable { to: String, status: u16, says: String },
 
     #[error("{to}: the receiver asked for a call after {until}")]
@@ -45,7 +47,9 @@ pub enum WebhookError {
     )]
     Redirected { to: String, status: u16 },
 
-    #[error("{to}: cannot be reached: {says}")]
+    #[error(
+        "{to}: cannot be reached: {says}; check that the receiver runs, its address, DNS and the network"
+    )]
     Unreachable { to: String, says: String },
 
     #[error("{to}: did not answer within {} seconds; check the receiver and the network", after.as_secs_f32())]

@@ -5,6 +5,9 @@
 mod check;
 mod draft;
 mod explain;
+mod explain_cases;
+mod explain_failure_cases;
+mod explain_reasons;
 mod fixture;
 mod fleet;
 mod history;
