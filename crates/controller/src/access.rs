@@ -202,8 +202,20 @@ impl AccessReviews {
     {
         let api: Api<K> = Api::all(self.hub.clone());
         let created = within(API_CALL_TIMEOUT, api.create(&PostParams::default(), review)).await;
-        created.map_err(|error| AccessError::Unavailable(api_error_message(&error)))
+        created.map_err(|error| AccessError::Unavailable(unavailable(&error, &K::plural(&()))))
     }
+}
+
+/// Returns why the API server cannot be asked, and what to do.
+fn unavailable(error: &kube::Error, plural: &str) -> String {
+    let what_to_do = match error {
+        kube::Error::Api(status) if status.code == 403 => {
+            format!("grant the controller the verb create on {plural}, as deploy/rbac.yaml does")
+        }
+        kube::Error::Api(_) => "look at the log of the API server".into(),
+        _ => "check that the API server runs, and that the controller can connect to it".into(),
+    };
+    format!("{}; {what_to_do}", api_error_message(error))
 }
 
 /// Answers of the API server, each with its time.
@@ -261,6 +273,24 @@ mod tests {
             let identified = AccessReviews::new(Client::new(hub, "default")).identify("token").await;
             assert_eq!(identified.is_ok_and(|caller| caller.name == name), is_accepted, "{name:?}");
         }
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("client error (Connect)")]
+    struct ConnectError(#[source] std::io::Error);
+
+    #[tokio::test]
+    async fn an_api_server_that_does_not_answer_is_reported_with_the_cause_and_what_to_do() {
+        let hub = service_fn(|_: http::Request<Body>| {
+            let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+            std::future::ready(Err::<http::Response<Body>, _>(ConnectError(refused)))
+        });
+        let error = AccessReviews::new(Client::new(hub, "default")).identify("token").await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "cannot ask the API server who may do what: no connection (connection refused); check that the API \
+             server runs, and that the controller can connect to it"
+        );
     }
 
     #[tokio::test]

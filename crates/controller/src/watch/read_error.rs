@@ -70,6 +70,10 @@ fn message_of(status: &kube::core::Status) -> String {
 pub fn api_error_message(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => format!("{} ({})", first_line(&status.message), status.code),
+        // The client's own text says only that it has no connection, and not why.
+        error @ kube::Error::Service(_) => {
+            format!("no connection ({})", first_line(&innermost_source(error)))
+        }
         error => first_line(&error.to_string()),
     }
 }
