@@ -61,7 +61,7 @@ pub(crate) async fn run(args: &Clusters, io: &mut Io<'_>) -> Outcome {
         return Ok(());
     }
     let cells: Vec<Row> = rows.iter().map(cells).collect();
-    Ok(Table::print(vec!["CLUSTER", "SECRET", "READY", "PROBLEM"], &cells, io)?)
+    Ok(Table::print(vec!["CLUSTER", "SECRET", "READY", "PROBLEM"], cells, io)?)
 }
 
 fn cells(row: &ClusterRow) -> Row {

@@ -107,15 +107,27 @@ impl Table {
         Table { columns, widths, color }
     }
 
-    /// Prints a table with these columns and rows.
+    /// Prints a table with these columns and rows, not wider than the terminal. A pipe gets all of it.
     ///
     /// # Errors
     /// When the reader has closed the pipe.
-    pub(crate) fn print(columns: Vec<&'static str>, rows: &[Row], io: &mut Io<'_>) -> io::Result<()> {
+    pub(crate) fn print(columns: Vec<&'static str>, rows: Vec<Row>, io: &mut Io<'_>) -> io::Result<()> {
         let mut table = Table::new(columns, io.color);
-        table.fit(rows);
+        let rows = table.fit_terminal(rows, io);
         table.header(io.out)?;
-        table.rows(rows, io.out)
+        table.rows(&rows, io.out)
+    }
+
+    /// Makes the columns wide enough for these rows, and not wider than the terminal, if the output is one. Returns the
+    /// rows without what was cut.
+    pub(crate) fn fit_terminal(&mut self, rows: Vec<Row>, io: &Io<'_>) -> Vec<Row> {
+        match io.terminal {
+            Some(size) => self.fit_into(rows, size.width, &[]),
+            None => {
+                self.fit(&rows);
+                rows
+            }
+        }
     }
 
     /// Makes the columns wide enough for these rows.
@@ -241,6 +253,7 @@ pub fn text(columns: Vec<&'static str>, rows: &[Row]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::terminal::Size;
 
     #[test]
     fn columns_are_aligned_and_lines_do_not_end_with_spaces() {
@@ -281,6 +294,26 @@ mod tests {
         let mut out = Vec::new();
         table.rows(&rows, &mut out).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "\x1b[1;31mFailed\x1b[0m   x\n");
+    }
+
+    /// Prints a row to an output of this size.
+    fn printed(terminal: Option<Size>) -> String {
+        let message =
+            "cluster fleet/prod refuses the connection: start its API server, or correct the address";
+        let rows = vec![vec![Cell::new("fleet/prod"), Cell::new("0/1"), Cell::new(message)]];
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let mut io = Io { out: &mut out, err: &mut err, color: false, terminal };
+        Table::print(vec!["CLUSTER", "READY", "PROBLEM"], rows, &mut io).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_table_fits_into_the_terminal_and_a_pipe_gets_all_of_it() {
+        insta::assert_snapshot!(printed(Some(Size { width: 40, height: 20 })), @r"
+        CLUSTER      READY   PROBLEM
+        fleet/prod   0/1     cluster fleet/prod…
+        ");
+        assert!(printed(None).contains("correct the address\n"));
     }
 
     #[test]

@@ -117,7 +117,7 @@ fn table<L: Listing>(query: &Query<'_, L>, seen: &[L::Item], io: &mut Io<'_>) ->
         return Ok(());
     }
     let mut table = Table::new(listing.columns(shape), io.color);
-    table.fit(&rows);
+    let rows = table.fit_terminal(rows, io);
     if !view.no_headers {
         table.header(io.out)?;
     }
