@@ -1,13 +1,18 @@
-//! `sluice clusters`: the clusters that pipelines refer to, and whether Sluice can read them.
+//! `sluice clusters`: the clusters that pipelines refer to, and whether Sluice can read them. With `--fleet`: all clusters
+//! that the controller observes.
 
 use clap::Args;
 use kube::api::ListParams;
 use sluice_api::GitopsCluster;
 use sluice_api::gitops_cluster::gitops_cluster_resource;
 use sluice_view::clusters::{ClusterRow, clusters};
+use sluice_view::fleet::observed_clusters::{
+    ClusterReadability, Clusters as ObservedClusters, ObservedClusterRow,
+};
 
 use crate::cluster_flags::ClusterFlags;
 use crate::connection::API_CALL_TIMEOUT;
+use crate::controller_api::{ControllerApi, ServerFlags};
 use crate::exit::Outcome;
 use crate::load;
 use crate::objects;
@@ -22,19 +27,30 @@ use crate::terminal::Io;
   sluice clusters -n apps
 
   # Those of all namespaces, for a script
-  sluice clusters -A -o json")]
+  sluice clusters -A -o json
+
+  # Can Sluice read all clusters, also those without targets?
+  sluice clusters --fleet")]
 pub struct Clusters {
     /// Look in all namespaces
     #[arg(short = 'A', long)]
     all_namespaces: bool,
+    /// Ask the controller about all clusters, also those on which no pipeline has a target
+    #[arg(long, conflicts_with = "all_namespaces")]
+    fleet: bool,
     /// Print data instead of a table
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<DataFormat>,
     #[command(flatten)]
     cluster: ClusterFlags,
+    #[command(flatten)]
+    server: ServerFlags,
 }
 
 pub(crate) async fn run(args: &Clusters, io: &mut Io<'_>) -> Outcome {
+    if args.fleet {
+        return on_fleet(args, io).await;
+    }
     let connection = args.cluster.open(Some(API_CALL_TIMEOUT))?;
     let namespace = (!args.all_namespaces).then_some(connection.namespace.as_str());
     let listed =
@@ -60,8 +76,49 @@ pub(crate) async fn run(args: &Clusters, io: &mut Io<'_>) -> Outcome {
         io.note("no clusters and no pipelines found");
         return Ok(());
     }
-    let cells: Vec<Row> = rows.iter().map(cells).collect();
-    Ok(Table::print(vec!["CLUSTER", "SECRET", "READY", "PROBLEM"], cells, io)?)
+    let table: Vec<Row> = rows.iter().map(cells).collect();
+    Table::print(vec!["CLUSTER", "SECRET", "READY", "PROBLEM"], table, io)?;
+    if let Some(row) = rows.iter().find(|row| row.targets == 0 && row.problem.is_empty()) {
+        io.note(&format!(
+            "no pipeline here has a target on {}; whether Sluice can read it: sluice clusters --fleet",
+            row.name
+        ));
+    }
+    Ok(())
+}
+
+/// Shows all clusters that the caller may see, by the controller's API.
+async fn on_fleet(args: &Clusters, io: &mut Io<'_>) -> Outcome {
+    let api = ControllerApi::open(&args.cluster, &args.server)?;
+    let mut rows = api.get::<ObservedClusters>("/api/v1/clusters", &[]).await?.items;
+    // The flag for the namespace picks GitopsClusters there.
+    if let Some(namespace) = &args.cluster.namespace {
+        rows.retain(|row| row.name.split_once('/').is_some_and(|(home, _)| home == namespace));
+    }
+    if let Some(format) = args.output {
+        return Ok(view(format, "FleetClusters", &rows, io.out)?);
+    }
+    if rows.is_empty() {
+        io.note("no clusters found; to see a cluster, you need the right to get its GitopsCluster");
+        return Ok(());
+    }
+    let table: Vec<Row> = rows.iter().map(fleet_cells).collect();
+    Ok(Table::print(vec!["CLUSTER", "STATE", "OBJECTS", "PROBLEM"], table, io)?)
+}
+
+fn fleet_cells(row: &ObservedClusterRow) -> Row {
+    let tone = match row.state {
+        ClusterReadability::Up => Tone::Good,
+        ClusterReadability::Connecting => Tone::Busy,
+        ClusterReadability::Partial => Tone::Held,
+        ClusterReadability::Lost => Tone::Bad,
+    };
+    vec![
+        Cell::new(if row.name.is_empty() { "(the hub)" } else { &row.name }),
+        Cell::new(row.state.word()).tone(tone),
+        Cell::new(row.objects.to_string()),
+        Cell::new(&row.message),
+    ]
 }
 
 fn cells(row: &ClusterRow) -> Row {

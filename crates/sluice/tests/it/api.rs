@@ -106,6 +106,9 @@ fn each_user_sees_the_clusters_and_objects_that_rbac_allows() -> Result<()> {
             "{code} {out}{err}"
         );
 
+        let clusters = ["clusters", "--fleet", "-n", &n];
+        both.until(&clusters, &[&format!("{n}/dev"), "Up"]).await?;
+
         let seen =
             prod.until(&["images", "nginx", "--fleet", "-n", &n], &["Deployment/by-hand", "1.27.0"]).await?;
         ensure!(seen.lines().count() == 2, "{seen}");
