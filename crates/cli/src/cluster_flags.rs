@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 
-use crate::complete::namespaces;
+use crate::complete::{contexts, namespaces};
 use crate::connection::{Connection, ConnectionOptions};
 use crate::exit::Outcome;
 use sluice_core::dns_name::is_label;
@@ -19,7 +19,7 @@ pub struct ClusterFlags {
     #[arg(long, value_name = "FILE", global = true)]
     pub kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig; default is its current one
-    #[arg(long, value_name = "NAME", global = true)]
+    #[arg(long, value_name = "NAME", global = true, add = ArgValueCompleter::new(contexts))]
     pub context: Option<String>,
     /// Namespace; default is that of the context
     #[arg(short, long, value_name = "NAME", global = true, value_parser = namespace, add = ArgValueCompleter::new(namespaces))]

@@ -9,15 +9,18 @@ use clap::builder::StyledStr;
 use clap_complete::CompletionCandidate;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::ListParams;
-use kube::core::NamespaceScope;
+use kube::config::Kubeconfig;
+use kube::core::{NamespaceScope, ObjectMeta};
 use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
-use sluice_api::{Pipeline, Promotion};
+use sluice_api::gitops_cluster::gitops_cluster_resource;
+use sluice_api::{GitopsCluster, Pipeline, Promotion};
 
 use crate::connection::{Connection, ConnectionOptions};
 use crate::flux_plugin::{COMPLETE, complete_for_flux};
 use crate::objects;
 use sluice_core::dns_name::{is_label, is_subdomain};
+use sluice_view::fleet::running_on;
 
 /// The environment variable by which the shell's script asks for candidates.
 pub(crate) const VARIABLE: &str = "SLUICE_COMPLETE";
@@ -72,6 +75,51 @@ pub(crate) fn namespaces(current: &OsStr) -> Vec<CompletionCandidate> {
         let all = api.list_metadata(&ListParams::default().match_any()).await.ok()?.items;
         Some(all.into_iter().filter_map(|n| Some((n.metadata.name?, None))).collect())
     })
+}
+
+/// Returns the GitopsClusters of all namespaces, as `NAMESPACE/NAME`, and the hub.
+pub(crate) fn clusters(current: &OsStr) -> Vec<CompletionCandidate> {
+    ask(current, async |connection, _| {
+        let api: Api<GitopsCluster> = Api::all_with(connection.client, &gitops_cluster_resource());
+        let all = api.list_metadata(&ListParams::default().match_any()).await.ok()?.items;
+        let of_cluster = |meta: ObjectMeta| Some((format!("{}/{}", meta.namespace?, meta.name?), None));
+        let clusters = all.into_iter().filter_map(|cluster| of_cluster(cluster.metadata));
+        Some(clusters.chain([("hub".to_owned(), None)]).collect())
+    })
+}
+
+/// Returns what runs on the cluster of `--on` (or the hub) and in the namespace of the command line, as `kind/name`: the
+/// members and workloads of targets.
+pub(crate) fn running_objects(current: &OsStr) -> Vec<CompletionCandidate> {
+    ask(current, async |connection, words| {
+        let params = ListParams::default().match_any();
+        let all = objects::list::<Pipeline>(&connection, None, &params).await.ok()?.items;
+        let on = words.value(None, "on").filter(|on| on != "hub").unwrap_or_default();
+        let found = all.iter().flat_map(|p| running_on(p, &on, &connection.namespace));
+        Some(found.map(|object| (object, None)).collect())
+    })
+}
+
+/// Returns the contexts of the kubeconfig.
+pub(crate) fn contexts(current: &OsStr) -> Vec<CompletionCandidate> {
+    let kubeconfig = match Words::of_process().connection_options().kubeconfig {
+        Some(path) => Kubeconfig::read_from(path),
+        None => Kubeconfig::read(),
+    };
+    let contexts = kubeconfig.map(|kubeconfig| kubeconfig.contexts).unwrap_or_default();
+    let names = contexts.into_iter().map(|context| (context.name, None)).collect();
+    candidates(current.to_str().unwrap_or_default(), names, is_context)
+}
+
+/// Whether the shell reads the name of a context as one plain word, such as those of kind, GKE and EKS.
+fn is_context(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._@:/-".contains(c);
+    name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(is_plain)
+}
+
+/// Whether all parts of a name between slashes are names that Kubernetes allows.
+fn is_path(name: &str) -> bool {
+    name.split('/').all(is_subdomain)
 }
 
 /// A name, and its kind if names of several kinds are listed.
@@ -142,13 +190,13 @@ fn ask(
     });
     // A DNS server that does not answer must not delay the end of the process.
     runtime.shutdown_background();
-    candidates(current, found.unwrap_or_default())
+    candidates(current, found.unwrap_or_default(), is_path)
 }
 
 /// Returns the names that begin with the typed text. A name with a character that Kubernetes does not allow is left out,
 /// because the shell writes it to the user's command line.
-fn candidates(current: &str, mut names: Vec<Name>) -> Vec<CompletionCandidate> {
-    names.retain(|(name, _)| name.starts_with(current) && is_subdomain(name));
+fn candidates(current: &str, mut names: Vec<Name>, is_safe: fn(&str) -> bool) -> Vec<CompletionCandidate> {
+    names.retain(|(name, _)| name.starts_with(current) && is_safe(name));
     names.sort();
     names.dedup_by(|a, b| a.0 == b.0);
     let candidate = |(name, what): Name| CompletionCandidate::new(name).help(what.map(StyledStr::from));
@@ -179,11 +227,25 @@ mod tests {
         let names = ["podinfo", "podinfo-2", "web", "pod$(reboot)", "pod;ls", "pod\u{1b}[A", "-o", "podinfo"];
         let names = names.map(|name| (name.to_owned(), None)).to_vec();
         let found = |current| {
-            let found = candidates(current, names.clone());
+            let found = candidates(current, names.clone(), is_path);
             found.iter().map(|c| c.get_value().to_string_lossy().into_owned()).collect::<Vec<_>>()
         };
         assert_eq!(found("pod"), ["podinfo", "podinfo-2"]);
         assert_eq!(found(""), ["podinfo", "podinfo-2", "web"]);
         assert_eq!(found("x"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_context_is_one_plain_word_of_a_command_line() {
+        for context in ["kind-hub", "gke_project_zone_hub", "arn:aws:eks:eu-west-1:1:cluster/hub", "jane@hub"]
+        {
+            assert!(is_context(context), "{context}");
+        }
+        for context in ["a b", "$(reboot)", "-n", "a;b", "", "a\u{1b}[A"] {
+            assert!(!is_context(context), "{context}");
+        }
+        assert!(
+            is_path("deployment/podinfo") && is_path("fleet/eu") && !is_path("fleet/") && !is_path("a//b")
+        );
     }
 }

@@ -1,9 +1,11 @@
 //! `sluice trace`: where something that runs on a cluster comes from.
 
 use clap::Args;
+use clap_complete::ArgValueCompleter;
 use sluice_view::fleet::trace::{Trace as TraceAnswer, TraceLink};
 
 use crate::cluster_flags::ClusterFlags;
+use crate::complete::{clusters, running_objects};
 use crate::controller_api::{ControllerApi, ServerFlags};
 use crate::exit::Outcome;
 use crate::output::{DataFormat, view};
@@ -19,10 +21,10 @@ use crate::terminal::Io;
   sluice trace helmrelease/podinfo -n podinfo --on apps/prod-eu")]
 pub struct Trace {
     /// The object, such as deployment/podinfo, helmrelease/podinfo or kustomization/apps
-    #[arg(value_name = "KIND/NAME", value_parser = object)]
+    #[arg(value_name = "KIND/NAME", value_parser = object, add = ArgValueCompleter::new(running_objects))]
     object: Object,
     /// The cluster, as NAMESPACE/NAME of its GitopsCluster; default is the hub
-    #[arg(long, value_name = "CLUSTER", default_value = "")]
+    #[arg(long, value_name = "CLUSTER", default_value = "", add = ArgValueCompleter::new(clusters))]
     on: String,
     /// Print data instead of text
     #[arg(short, long, value_name = "FORMAT")]

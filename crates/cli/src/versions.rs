@@ -11,7 +11,7 @@ use sluice_view::fleet::versions::RunningVersion;
 use sluice_view::versions::{Outlier, VersionRow};
 
 use crate::cluster_flags::ClusterFlags;
-use crate::complete::environments;
+use crate::complete::{clusters, environments};
 use crate::connection::API_CALL_TIMEOUT;
 use crate::controller_api::{ControllerApi, ServerFlags};
 use crate::exit::Outcome;
@@ -61,7 +61,7 @@ pub struct Versions {
     #[arg(long, conflicts_with_all = ["all_namespaces", "selector", "environment"])]
     fleet: bool,
     /// With --fleet: only this cluster, as NAMESPACE/NAME of its GitopsCluster, or hub
-    #[arg(long, value_name = "CLUSTER", default_value = "", requires = "fleet")]
+    #[arg(long, value_name = "CLUSTER", default_value = "", requires = "fleet", add = ArgValueCompleter::new(clusters))]
     on: String,
     /// With --fleet: only this version
     #[arg(long, value_name = "VERSION", default_value = "", requires = "fleet")]

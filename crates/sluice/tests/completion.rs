@@ -6,6 +6,10 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use sluice_api::Pipeline;
 
 use sluice_testkit::{ControlPlane, Scratch, WAIT_TIMEOUT, eventually};
 
@@ -37,6 +41,24 @@ spec:
   - {name: prod, targets: [{namespace: b}]}
 ";
 
+const CLUSTER: &str = "
+apiVersion: gitops.weave.works/v1alpha1
+kind: GitopsCluster
+metadata: {name: eu, namespace: fleet}
+spec: {secretRef: {name: eu-kubeconfig}}
+";
+
+/// Reports what runs in dev, as the controller does.
+async fn report_dev(client: &kube::Client) -> Result<()> {
+    let workload = |kind: &str| json!({"kind": kind, "name": "podinfo", "health": "Ready"});
+    let target = json!({"name": "a", "namespace": "a", "health": "Ready", "ready": true,
+        "workloads": [workload("HelmRelease"), workload("Deployment")]});
+    let status = json!({"status": {"environments": {"dev": {"health": "Ready", "targets": [target]}}}});
+    let api: Api<Pipeline> = Api::namespaced(client.clone(), "apps");
+    api.patch_status("podinfo", &PatchParams::default(), &Patch::Merge(status)).await?;
+    Ok(())
+}
+
 #[tokio::test]
 async fn names_are_completed_from_the_cluster() -> Result<()> {
     let plane = ControlPlane::start().await?;
@@ -45,6 +67,10 @@ async fn names_are_completed_from_the_cluster() -> Result<()> {
     hub.namespace("apps").await?;
     hub.apply_yaml(PIPELINE).await?;
     hub.apply_yaml(&PIPELINE.replace("name: podinfo", "name: payments").replace("prod", "live")).await?;
+    report_dev(&hub.client().await?).await?;
+    hub.install_flux_crds().await?;
+    hub.namespace("fleet").await?;
+    hub.apply_yaml(CLUSTER).await?;
     let kubeconfig = hub.kubeconfig_path();
     for shell in ["bash", "zsh", "fish"] {
         for (words, expected, not) in [
@@ -55,6 +81,10 @@ async fn names_are_completed_from_the_cluster() -> Result<()> {
             (&["sluice", "get", "promotions", "-n", "apps", "--pipeline", "pay"], &["payments"], "podinfo"),
             (&["sluice", "get", "pipelines", "-n", "ap"], &["apps"], "default"),
             (&["sluice", "get", "targets", "-n", "default", "p"], &[], "podinfo"),
+            (&["sluice", "trace", "-n", "a", "dep"], &["deployment/podinfo"], "helmrelease"),
+            (&["sluice", "trace", "deployment/podinfo", "--on", "fl"], &["fleet/eu"], "hub"),
+            (&["sluice", "charts", "--fleet", "--on", "h"], &["hub"], "fleet"),
+            (&["sluice", "get", "pipelines", "--context", "h"], &["hub"], "podinfo"),
             (&["sluice", "appr"], &["approve"], "retry"),
         ] {
             // Completion gives up after 2 s, and the API server of a busy machine may need longer.

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use sluice_api::{GitopsCluster, Pipeline};
 use sluice_view::clusters::clusters;
+use sluice_view::fleet::running_on;
 use sluice_view::tree::{TargetNode, WorkloadNode, tree};
 use sluice_view::versions::{VersionRow, charts, images};
 
@@ -120,4 +121,13 @@ fn a_cluster_shows_its_targets_and_what_is_wrong_with_it() {
     "apps/us" "" 0/1 it names no kubeconfig: set spec.secretRef.name or spec.capiClusterRef.name
     "fleet/asia" "" 0/1 
     "#);
+}
+
+#[test]
+fn the_objects_of_targets_are_named_by_cluster_and_namespace() {
+    let podinfo = pipeline("podinfo", &[running("eu", "6.1.5", "6.1.5")]);
+    let found = |cluster: &str, namespace: &str| running_on(&podinfo, cluster, namespace).join(" ");
+    let expected = "helmrelease/podinfo deployment/podinfo";
+    assert_eq!(found("apps/eu", "podinfo"), expected, "{podinfo:?}");
+    assert_eq!([found("", "web"), found("apps/nosuch", "podinfo"), found("apps/eu", "web")], ["", "", ""]);
 }
