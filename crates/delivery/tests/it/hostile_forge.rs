@@ -45,6 +45,8 @@ fn large_answers() -> Vec<(u16, &'static str, &'static str, &'static str)> {
     );
     // No word of a text that is too large to be read is shown.
     let refused = "refused with status 422: no reason given";
+    let unreachable = "cannot be reached: status 502: no reason given; check that the forge runs, its address in the pipeline, \
+                       DNS and the network";
     vec![
         (200, fill("[", "[],", "]"), reason, end),
         (200, fill("[", r#"{"id":{"id":{}}},"#, "]"), reason, end),
@@ -52,7 +54,7 @@ fn large_answers() -> Vec<(u16, &'static str, &'static str, &'static str)> {
         (200, fill(r#"{"title":""#, "a", r#""}"#), reason, end),
         (422, fill(r#"{"message":""#, "a", r#""}"#), "ForgeRefused", refused),
         (422, fill(r#"{"errors":["#, r#"{"message":{"a":[]}},"#, "]}"), "ForgeRefused", refused),
-        (502, fill("", "<html>", ""), "Unreachable", "cannot be reached: status 502: no reason given"),
+        (502, fill("", "<html>", ""), "Unreachable", unreachable),
     ]
 }
 
