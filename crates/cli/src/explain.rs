@@ -4,7 +4,7 @@ use clap::Args;
 use clap_complete::ArgValueCompleter;
 use jiff::Timestamp;
 use sluice_api::Promotion;
-use sluice_view::explain::{Explanation, explain};
+use sluice_view::explain::{Explanation, explain, retain_explanations};
 use sluice_view::story::{StoryEvent, story};
 
 use crate::cluster_flags::ClusterFlags;
@@ -54,14 +54,8 @@ pub(crate) async fn run(args: &Explain, io: &mut Io<'_>) -> Outcome {
     let (pipeline, promotions) = load::pipeline(&connection, &args.name, io).await?;
     let mut all = explain(&pipeline, &promotions, Timestamp::now());
     if let Some(wanted) = &args.environment {
-        let place = Place::find(&pipeline, wanted)?;
-        // If all targets are promoted into together, what is said of the environment is said of each.
-        let is_of = |e: &Explanation| {
-            e.environment == *wanted
-                || e.environment == place.environment
-                || (place.target.is_none() && e.environment.starts_with(&format!("{wanted}/")))
-        };
-        all.retain(is_of);
+        Place::find(&pipeline, wanted)?;
+        retain_explanations(&mut all, wanted);
     }
     if let Some(format) = args.output {
         return Ok(view(format, "Explanations", &all, io.out)?);

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use clap_complete::ArgValueCompleter;
-use sluice_view::tree::{EnvironmentNode, TargetNode, WorkloadNode, tree};
+use sluice_view::tree::{EnvironmentNode, TargetNode, WorkloadNode, retain_nodes, tree};
 
 use crate::cluster_flags::ClusterFlags;
 use crate::complete::{environments, pipelines};
@@ -41,11 +41,8 @@ pub(crate) async fn run(args: &Tree, io: &mut Io<'_>) -> Outcome {
     let pipeline = load::pipeline_alone(&connection, &args.pipeline).await?;
     let mut environments = tree(&pipeline);
     if let Some(wanted) = &args.environment {
-        let place = Place::find(&pipeline, wanted)?;
-        environments.retain(|node| node.name == place.environment);
-        environments.iter_mut().for_each(|node| {
-            node.targets.retain(|target| place.has(&node.name, &target.name));
-        });
+        Place::find(&pipeline, wanted)?;
+        retain_nodes(&mut environments, wanted);
     }
     if let Some(format) = args.output {
         return Ok(view(format, "Tree", &environments, io.out)?);

@@ -77,6 +77,15 @@ pub fn tree(pipeline: &Pipeline) -> Vec<EnvironmentNode> {
     environments.collect()
 }
 
+/// Keeps an environment, or only this `environment/target`. Nothing is left if there is none.
+pub fn retain_nodes(environments: &mut Vec<EnvironmentNode>, wanted: &str) {
+    let (whole, target) = wanted.split_once('/').unwrap_or((wanted, ""));
+    environments.retain_mut(|node| {
+        node.targets.retain(|of| target.is_empty() || of.name == target);
+        node.name == whole && !node.targets.is_empty()
+    });
+}
+
 fn target(target: &RunningTarget<'_>) -> TargetNode {
     let mut members: Vec<WorkloadNode> = Vec::new();
     for workload in target.workloads() {

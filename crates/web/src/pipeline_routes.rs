@@ -11,12 +11,12 @@ use axum::routing::{get, post};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sluice_view::explain::{Explanation, explain};
+use sluice_view::explain::{Explanation, explain, retain_explanations};
 use sluice_view::history::{Entry, history};
 use sluice_view::object_name::ObjectName;
 use sluice_view::pipeline_screen::PipelineScreen;
 use sluice_view::story::{PromotionStory, promotion_story};
-use sluice_view::tree::{EnvironmentNode, tree};
+use sluice_view::tree::{EnvironmentNode, retain_nodes, tree};
 
 use crate::answer::answer;
 use crate::board::ShownPipeline;
@@ -229,11 +229,7 @@ async fn explanations<H: Hub>(
     let shown = find_pipeline(&api, &caller, &named).await?;
     let mut items = explain(&shown.stored.whole(), &shown.promotions, Timestamp::now());
     if !environment.is_empty() {
-        let (within, of_target) = (format!("{environment}/"), environment.split_once('/'));
-        items.retain(|item| {
-            let is_whole = of_target.is_some_and(|(whole, _)| item.environment == whole);
-            item.environment == environment || item.environment.starts_with(&within) || is_whole
-        });
+        retain_explanations(&mut items, &environment);
         found(&items, &named, &environment)?;
     }
     answer(&headers, &Explanations { items })
@@ -265,11 +261,7 @@ async fn objects<H: Hub>(
     let shown = find_pipeline(&api, &caller, &named).await?;
     let mut items = tree(&shown.stored.whole());
     if !environment.is_empty() {
-        let (whole, target) = environment.split_once('/').unwrap_or((&environment, ""));
-        items.retain_mut(|node| {
-            node.targets.retain(|of| target.is_empty() || of.name == target);
-            node.name == whole && !node.targets.is_empty()
-        });
+        retain_nodes(&mut items, &environment);
         found(&items, &named, &environment)?;
     }
     answer(&headers, &Tree { items })

@@ -11,7 +11,7 @@ use crate::commit::{server, to_main};
 use crate::contract::proposed;
 use crate::fixture::{FILE, again, bench, git, yaml};
 use crate::forge_trouble::everywhere;
-use crate::merging::{merging, until_merged, until_outdated, waits};
+use crate::merging::{merging, pushed_and_not_recorded, until_merged, until_outdated, waits};
 use crate::signing::{gpg_key, signed_with, ssh_key, verify_ssh};
 
 /// The file that nobody has reviewed.
@@ -117,10 +117,7 @@ pub async fn a_forged_head_is_not_merged_although_it_is_recorded(fixture: ForgeF
 async fn a_head_that_sluice_has_pushed_and_not_recorded_is_replaced_if_it_conflicts() {
     everywhere(async |fixture| {
         let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
-        let request = proposed(&bench.delivery, &order).await;
-        fixture.commit("the same lines", &[(FILE, &yaml("6.1.6"))]);
-        let rebuild = Order { rebuild: Some(OutdatedReason::Conflicts), ..again(&order) };
-        let unrecorded = proposed(&bench.delivery, &rebuild).await.head_commit;
+        let (request, unrecorded) = pushed_and_not_recorded(&fixture, &bench.delivery, &order).await;
         fixture.commit("the same lines again", &[(FILE, &yaml("6.1.4"))]);
         let (later, stale) = (crate::fixture::bench(), Some(OutdatedReason::Unrecorded));
         let outdated = ChangeRequestStatus::Open { head: unrecorded, stale };

@@ -303,15 +303,25 @@ async fn a_change_request_with_conflicts_is_rebuilt_on_top_of_its_base() {
     assert_eq!(fixture.repo().read("main", FILE).unwrap(), yaml("6.1.8"));
 }
 
-/// A gate closed, or the process ended, after the push of a rebuild.
+/// Proposes a promotion, and makes the commit again on top of other values of the base. A gate closes, or the process ends,
+/// after that push. Returns the change request as it is recorded, and the commit that is not.
+pub async fn pushed_and_not_recorded(
+    fixture: &ForgeFixture,
+    delivery: &Delivery,
+    order: &Order,
+) -> (ChangeRequest, String) {
+    let request = proposed(delivery, order).await;
+    fixture.commit("the same lines", &[(FILE, &yaml("6.1.6"))]);
+    let rebuild = Order { rebuild: Some(OutdatedReason::Conflicts), ..again(order) };
+    let unrecorded = proposed(delivery, &rebuild).await.head_commit;
+    (request, unrecorded)
+}
+
 #[tokio::test]
 async fn a_head_that_sluice_has_pushed_and_not_recorded_is_merged_later() {
     everywhere(async |fixture| {
         let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
-        let request = proposed(&bench.delivery, &order).await;
-        fixture.commit("the same lines", &[(FILE, &yaml("6.1.6"))]);
-        let rebuild = Order { rebuild: Some(OutdatedReason::Conflicts), ..again(&order) };
-        let unrecorded = proposed(&bench.delivery, &rebuild).await.head_commit;
+        let (request, unrecorded) = pushed_and_not_recorded(&fixture, &bench.delivery, &order).await;
         let stale = Some(OutdatedReason::Unrecorded);
         let outdated = ChangeRequestStatus::Open { head: unrecorded.clone(), stale };
         for delivery in [&bench.delivery, &self::bench().delivery] {

@@ -13,7 +13,7 @@ use crate::page::{Person, rule, waiting};
 use crate::place::{SOON, TestNamespace};
 use crate::run;
 
-/// What an action needs, on which kind of object it is.
+/// The actions: the kind of their object, their name, and the only person who has the rights for it.
 const ACTIONS: [(&str, &str, &str); 5] = [
     ("promotions", "approve", "approver"),
     ("promotions", "reject", "approver"),
@@ -114,7 +114,7 @@ impl AccessMatrix<'_> {
         Ok(())
     }
 
-    /// Each action: its page, its form and its call of the API. Who may is stopped by nothing else than what was seen.
+    /// Each action: its page, its form and its call of the API. Who has the rights is only told to look again.
     async fn actions(&self, who: &str, person: &Person, is_seen: bool) -> Result<()> {
         for (kind, action, needs) in ACTIONS {
             let path = format!("{}/{action}", self.path(kind));
