@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::connection::Connection;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::terminal::{Io, Symbol};
-use crate::wait::duration;
+use crate::wait::LongestWait;
 
 /// The time between two reads of an object.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -25,9 +25,8 @@ pub(crate) struct FluxWaitFlags {
     /// Wait until Flux has reconciled the sources and objects on this cluster
     #[arg(long)]
     wait: bool,
-    /// With --wait: the longest time to wait, such as 90s or 1h30m
-    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration, requires = "wait")]
-    timeout: SignedDuration,
+    #[command(flatten)]
+    longest: LongestWait,
 }
 
 /// What Flux says about a request.
@@ -44,9 +43,8 @@ enum Answer {
 impl FluxWaitFlags {
     /// Returns a wait that begins now; `None` without `--wait`.
     pub(crate) fn begin(self) -> Option<FluxWait> {
-        let longest = Duration::try_from(self.timeout).unwrap_or(Duration::MAX);
-        let end = Instant::now().checked_add(longest);
-        self.wait.then_some(FluxWait { timeout: self.timeout, end })
+        let end = Instant::now().checked_add(self.longest.duration());
+        self.wait.then_some(FluxWait { timeout: self.longest.timeout, end })
     }
 }
 

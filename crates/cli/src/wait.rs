@@ -25,13 +25,27 @@ pub(crate) struct WaitFlags {
     /// Wait until the promotion has ended, or needs a person again
     #[arg(long)]
     wait: bool,
+    #[command(flatten)]
+    longest: LongestWait,
+}
+
+/// The flag for the longest time to wait, of commands that have a flag `--wait`.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct LongestWait {
     /// With --wait: the longest time to wait, such as 90s or 1h30m
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration, requires = "wait")]
-    timeout: SignedDuration,
+    pub timeout: SignedDuration,
+}
+
+impl LongestWait {
+    /// Returns the longest time to wait.
+    pub(crate) fn duration(self) -> Duration {
+        Duration::try_from(self.timeout).unwrap_or(Duration::MAX)
+    }
 }
 
 /// Reads a duration such as `90s`, `10m` or `1h30m`.
-pub(crate) fn duration(text: &str) -> Result<SignedDuration, String> {
+fn duration(text: &str) -> Result<SignedDuration, String> {
     let read = text.parse::<SignedDuration>().ok().filter(SignedDuration::is_positive);
     read.ok_or_else(|| "write a duration such as 90s, 10m or 1h30m, longer than none".into())
 }
@@ -75,14 +89,14 @@ impl WaitFlags {
             [one] => describe(one),
             several => format!("{} promotions", several.len()),
         };
-        io.progress(Symbol::Waiting, &format!("waiting for {what}, for at most {:#}", self.timeout));
-        let longest = Duration::try_from(self.timeout).unwrap_or(Duration::MAX);
+        io.progress(Symbol::Waiting, &format!("waiting for {what}, for at most {:#}", self.longest.timeout));
+        let longest = self.longest.duration();
         let mut exits = Vec::new();
         match tokio::time::timeout(longest, observe(connection, &mut waiting, &mut exits, io)).await {
             Ok(outcome) => outcome?,
             Err(_) => {
                 exits.push(Exit::TimedOut);
-                waiting.iter().for_each(|one| one.report_timeout(self.timeout, io));
+                waiting.iter().for_each(|one| one.report_timeout(self.longest.timeout, io));
             }
         }
         let worst = [Exit::Ended, Exit::TimedOut, Exit::NeedsPerson].into_iter().find(|e| exits.contains(e));

@@ -3,12 +3,11 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sluice_api::promotion::{GateStatus, Phase, Promotion, PromotionStatus, RecordedRequestState};
+use sluice_api::promotion::{
+    GATES_OPEN, GateStatus, Phase, Promotion, PromotionStatus, RecordedRequestState,
+};
 use sluice_core::pipeline::MergeMode;
 use sluice_core::promotion::GateKind;
-
-/// The reason of a promotion whose gates are open.
-const GATES_OPEN: &str = "GatesOpen";
 
 /// What happens next to a promotion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -17,7 +17,7 @@ pub mod user_policy;
 
 pub use approval_and_rejection::{Approval, GivenApproval, KeyApproval, Rejection};
 pub use request_state::RecordedRequestState;
-pub use status::{Callback, CallbackState, GateStatus, PromotionStatus, RecordedChangeRequest};
+pub use status::{Callback, CallbackState, GATES_OPEN, GateStatus, PromotionStatus, RecordedChangeRequest};
 
 /// The promotion of one revision into one environment.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

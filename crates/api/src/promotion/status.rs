@@ -12,6 +12,9 @@ use super::request_state::RecordedRequestState;
 use crate::default_field::is_default;
 use crate::pipeline::PullRequestStrategy;
 
+/// The reason of a promotion whose gates are open.
+pub const GATES_OPEN: &str = "GatesOpen";
+
 /// The progress of a promotion.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -6,8 +6,8 @@ use kube::api::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use sluice_api::pipeline::Pipeline;
 use sluice_api::promotion::{
-    Evidence, GivenApproval, Phase, Promotion, PromotionSpec, PromotionStatus, RecordedChangeRequest,
-    RecordedRequestState,
+    Evidence, GATES_OPEN, GivenApproval, Phase, Promotion, PromotionSpec, PromotionStatus,
+    RecordedChangeRequest, RecordedRequestState,
 };
 use sluice_core::Time;
 use sluice_core::decide::{NewPromotion, Transition};
@@ -258,7 +258,7 @@ fn phase_after<'a>(before: &PromotionStatus, change: &'a RecordChange) -> Option
         RecordChange::Moved(to) => (to.to, to.reason, to.message.clone()),
         RecordChange::Waits { message, .. } => (Phase::Pending, "WaitingForGate", message.clone()),
         RecordChange::Passed(_) => {
-            (before.phase, "GatesOpen", "its gates are open: it is being delivered".into())
+            (before.phase, GATES_OPEN, "its gates are open: it is being delivered".into())
         }
         RecordChange::Tampered(why) => (Phase::Failed, TAMPERED, why.clone()),
         RecordChange::Proposed(request) => (
