@@ -1,6 +1,6 @@
-//! Real servers for tests and the demo: kube-apiserver and etcd, git over HTTP and SSH, Gitea, Dex, and a stand-in for Flux.
-//! Tests write to the servers that users have, not to imitations. Every server ends with the process that started it,
-//! also if that process is killed.
+//! Real servers for tests and the demo: kube-apiserver and etcd, git over HTTP and SSH, Gitea, Dex, and stand-ins for Flux
+//! and for a kubelet. Tests write to the servers that users have, not to imitations. Every server ends with the process
+//! that started it, also if that process is killed.
 
 pub mod api_description;
 mod apply;
@@ -18,6 +18,7 @@ mod flux;
 mod git;
 mod gitea;
 mod kubeconfig;
+mod kubelet;
 mod plane_state;
 mod process_guard;
 mod process_tree;
@@ -25,6 +26,7 @@ mod restartable;
 mod scratch;
 mod servers;
 mod shared;
+mod tls_server;
 
 pub use apply::{apply, parse_yaml};
 pub use browser::{Browser, Look};
@@ -38,6 +40,7 @@ pub use flux::{FluxFailure, FluxOptions, FluxStandIn};
 pub use git::{FileChange, GitServer, Landing, LoggedCommit, Repo, Requests, SshServer, Tap};
 pub use gitea::{ForgeRepo, Gitea, GiteaPull};
 pub use kubeconfig::connect;
+pub use kubelet::KubeletStandIn;
 pub use process_guard::ProcessGuard;
 pub use process_tree::TreeMemory;
 pub use scratch::Scratch;
