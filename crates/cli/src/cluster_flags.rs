@@ -1,4 +1,4 @@
-//! The flags that choose the cluster, the user and the namespace.
+//! The flags that choose the cluster, the user and the namespace, and the flag that finds the controller.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,6 +27,14 @@ pub struct ClusterFlags {
     /// Act as this user
     #[arg(long = "as", value_name = "USER", global = true)]
     pub impersonate: Option<String>,
+}
+
+/// The namespace that the controller runs in.
+#[derive(Args, Clone, Debug)]
+pub struct ControllerFlags {
+    /// The namespace of the controller
+    #[arg(long, value_name = "NAME", env = "SLUICE_SYSTEM_NAMESPACE", default_value = "sluice-system", value_parser = namespace)]
+    pub system_namespace: String,
 }
 
 impl ClusterFlags {

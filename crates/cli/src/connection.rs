@@ -4,6 +4,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use kube::client::ConfigExt;
+use kube::client::middleware::AuthLayer;
 use kube::config::{Context, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
@@ -68,6 +70,12 @@ impl Connection {
         config.auth_info.client_key = None;
         config.auth_info.client_key_data = None;
         Client::try_from(config).map_err(|e| failure(e, &server.to_string()))
+    }
+
+    /// Returns what adds the user's token to requests, or `None` if the user has no token.
+    pub(crate) fn token(options: &ConnectionOptions) -> Outcome<Option<AuthLayer>> {
+        let config = options.config()?;
+        config.auth_layer().map_err(|e| failure(e, &config.cluster_url.to_string()))
     }
 
     /// Returns the address of the API server.

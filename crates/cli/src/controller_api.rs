@@ -1,4 +1,5 @@
 //! Questions to the API of the controller, which knows what is on all clusters. The user's token identifies the user.
+//! Without an address, the questions go through the API server of the hub to a pod of the controller.
 
 use clap::Args;
 use http::{Request, Uri};
@@ -6,13 +7,14 @@ use http_body_util::BodyExt;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::cluster_flags::ClusterFlags;
+use crate::cluster_flags::{ClusterFlags, ControllerFlags};
 use crate::connection::{API_CALL_TIMEOUT, Connection};
+use crate::controller_tunnel::ControllerTunnel;
 use crate::exit::{Exit, Failure, Outcome};
 
 const EXAMPLE: &str = "http://127.0.0.1:8083";
-const REACH_IT: &str = "run kubectl port-forward -n sluice-system deployment/sluice 8083 in another terminal, and add \
-                        --server http://127.0.0.1:8083 (or set SLUICE_SERVER)";
+const WITHOUT_ADDRESS: &str = "check the address, or leave out --server and SLUICE_SERVER: the command then reaches the \
+                               API through the hub";
 const NO_CERTIFICATES: &str = "the API needs a token: a client certificate signs in at the hub only. Use a context of the \
                                kubeconfig with a token, such as one of kubectl create token";
 
@@ -20,9 +22,11 @@ const NO_CERTIFICATES: &str = "the API needs a token: a client certificate signs
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Controller")]
 pub struct ServerFlags {
-    /// Address of the controller's API, which gets your token
+    /// Address of the controller's API, which gets your token; default is a port-forward through the hub
     #[arg(long, value_name = "URL", env = "SLUICE_SERVER", value_parser = server)]
     server: Option<Uri>,
+    #[command(flatten)]
+    controller: ControllerFlags,
 }
 
 /// Checks the address of the API. A token must not cross a network without encryption.
@@ -46,7 +50,13 @@ fn server(text: &str) -> Result<Uri, String> {
 /// The controller's API.
 pub(crate) struct ControllerApi {
     client: kube::Client,
-    server: Uri,
+    route: Route,
+}
+
+/// How requests reach the API.
+enum Route {
+    Address(Uri),
+    Tunnel(ControllerTunnel),
 }
 
 /// An error of the API.
@@ -57,17 +67,19 @@ struct Problem {
 }
 
 impl ControllerApi {
-    pub(crate) fn open(cluster: &ClusterFlags, server: &ServerFlags) -> Outcome<ControllerApi> {
-        // There is no default: any user of this machine can listen there, and would get the token.
-        let Some(server) = server.server.clone() else {
-            return Err(Failure::new(Exit::Usage, "where is the controller's API?").hinted(REACH_IT));
-        };
+    pub(crate) async fn open(cluster: &ClusterFlags, flags: &ServerFlags) -> Outcome<ControllerApi> {
         if cluster.impersonate.is_some() {
             let why = "the controller's API answers for the user of the token, so --as cannot be used here";
             return Err(Failure::new(Exit::Usage, why).hinted("leave --as out, or use a token of that user"));
         }
+        // No address of this machine is a default: any user of the machine can listen there, and would get the token.
+        let Some(server) = flags.server.clone() else {
+            let namespace = &flags.controller.system_namespace;
+            let tunnel = ControllerTunnel::open(cluster.options(), namespace).await?;
+            return Ok(ControllerApi { client: tunnel.client.clone(), route: Route::Tunnel(tunnel) });
+        };
         let client = Connection::client_of(&cluster.options(), server.clone())?;
-        Ok(ControllerApi { client, server })
+        Ok(ControllerApi { client, route: Route::Address(server) })
     }
 
     /// Returns the answer to a question.
@@ -102,11 +114,21 @@ impl ControllerApi {
     }
 
     fn unreachable(&self) -> Failure {
-        self.failure("cannot be reached").hinted(REACH_IT)
+        match &self.route {
+            Route::Address(_) => self.failure("cannot be reached").hinted(WITHOUT_ADDRESS),
+            Route::Tunnel(tunnel) => {
+                let (why, hint) = tunnel.broken();
+                self.failure(&why).hinted(hint)
+            }
+        }
     }
 
     fn failure(&self, why: &str) -> Failure {
-        Failure::new(Exit::Cluster, format!("the controller's API at {}: {why}", self.server))
+        let place = match &self.route {
+            Route::Address(server) => format!("at {server}"),
+            Route::Tunnel(tunnel) => format!("in pod {}", tunnel.pod),
+        };
+        Failure::new(Exit::Cluster, format!("the controller's API {place}: {why}"))
     }
 }
 
@@ -140,15 +162,15 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_token_goes_only_where_the_user_says_and_only_for_the_user() {
-        let server = |text: &str| ServerFlags { server: text.parse().ok() };
-        let nowhere = ControllerApi::open(&ClusterFlags::default(), &ServerFlags { server: None });
-        let hint = nowhere.err().and_then(|failure| failure.hint).unwrap_or_default();
-        assert!(hint.contains("--server") && hint.contains("port-forward"), "{hint}");
+    #[tokio::test]
+    async fn the_token_goes_to_the_api_only_for_its_user() {
+        let controller = ControllerFlags { system_namespace: "sluice-system".into() };
         let other = ClusterFlags { impersonate: Some("jane".into()), ..ClusterFlags::default() };
-        let refused = ControllerApi::open(&other, &server("https://sluice.example.com"));
-        assert!(refused.err().is_some_and(|failure| failure.message.contains("--as")));
+        for address in ["https://sluice.example.com", ""] {
+            let flags = ServerFlags { server: address.parse().ok(), controller: controller.clone() };
+            let refused = ControllerApi::open(&other, &flags).await;
+            assert!(refused.err().is_some_and(|failure| failure.message.contains("--as")), "{address}");
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod complete;
 mod completion;
 mod connection;
 mod controller_api;
+mod controller_tunnel;
 mod crds;
 mod events;
 mod exit;

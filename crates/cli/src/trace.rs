@@ -53,7 +53,7 @@ fn object(text: &str) -> Result<Object, String> {
 pub(crate) async fn run(args: &Trace, io: &mut Io<'_>) -> Outcome {
     // Opening it sends nothing; it says which namespace is meant.
     let namespace = args.cluster.open(None)?.namespace;
-    let api = ControllerApi::open(&args.cluster, &args.server)?;
+    let api = ControllerApi::open(&args.cluster, &args.server).await?;
     let object = [("kind", &*args.object.kind), ("namespace", &namespace), ("name", &args.object.name)];
     let parameters = [&object[..], &[("cluster", &args.on)]].concat();
     let answer: TraceAnswer = api.get("/api/v1/trace", &parameters).await?;

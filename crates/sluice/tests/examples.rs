@@ -217,6 +217,7 @@ fn viewers_and_editors_are_aggregated_and_approvers_are_not() -> Result<()> {
         ("sluice-viewer", &["admin", "edit", "view"][..]),
         ("sluice-editor", &["admin", "edit"]),
         ("sluice-approver", &[]),
+        ("sluice-api-client", &[]),
     ] {
         let role = roles.iter().find(|role| role["metadata"]["name"] == name).context(name)?;
         let labels = role["metadata"]["labels"].as_object().context("labels")?;

@@ -18,7 +18,7 @@ use sluice_view::check::pipelines::Pipelines;
 use sluice_view::check::{CheckFacts, CheckReport, Finding, Reading, Severity, Topic, check};
 
 use self::read::fact;
-use crate::cluster_flags::ClusterFlags;
+use crate::cluster_flags::{ClusterFlags, ControllerFlags};
 use crate::connection::{API_CALL_TIMEOUT, Connection};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::objects::describe;
@@ -52,9 +52,8 @@ pub struct Check {
     /// Leave out what is as it should be
     #[arg(short, long)]
     quiet: bool,
-    /// The namespace of the controller
-    #[arg(long, value_name = "NAME", default_value = "sluice-system")]
-    system_namespace: String,
+    #[command(flatten)]
+    controller: ControllerFlags,
     /// Print data instead of sentences
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<DataFormat>,
@@ -93,7 +92,7 @@ async fn report(args: &Check, version: &str, connection: &Connection) -> Outcome
     let readable = found.known().map_or(&none, |list| &list.items);
     let (mut definitions, controller, rights, clusters, mut flux, secrets) = tokio::try_join!(
         definitions::read(connection, &groups),
-        controller::read(connection, &args.system_namespace, version, now),
+        controller::read(connection, &args.controller.system_namespace, version, now),
         rights::read(connection, namespace),
         clusters::read(connection, namespace, readable),
         flux::read(connection, &groups),

@@ -1,7 +1,12 @@
 //! Errors of the connection to a cluster have a plain message with what to do.
 
 use anyhow::Result;
+use axum::http::StatusCode;
+use axum::routing::get;
+use axum::{Json, Router};
+use serde_json::json;
 use sluice_cli::Exit;
+use sluice_testkit::FakeCluster;
 
 use crate::hub::{Ran, servers, sluice_as};
 
@@ -98,5 +103,35 @@ async fn an_invalid_kubeconfig_is_reported_in_one_line() -> Result<()> {
     let ran = with("not: [yaml", &["get", "pipelines"]).await?;
     assert_eq!(ran.exit, Exit::Cluster);
     assert!(ran.err.starts_with("✗ the kubeconfig is not YAML: ") && ran.err.lines().count() == 2, "{ran:?}");
+    Ok(())
+}
+
+/// A proxy in front of the API server may drop the headers of a WebSocket. The API server then answers as in
+/// <https://github.com/kubernetes/kubernetes/blob/v1.36.3/staging/src/k8s.io/apimachinery/pkg/util/proxy/upgradeaware.go>.
+#[tokio::test]
+async fn a_hub_without_websockets_is_reported_with_another_way() -> Result<()> {
+    let ready = json!([{"type": "Ready", "status": "True"}]);
+    let pod = json!({"metadata": {"name": "sluice-0"}, "status": {"conditions": ready}});
+    let pods = json!({"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": [pod]});
+    let refusal = json!({"apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure", "code": 400,
+        "message": "Upgrade request required", "reason": "BadRequest"});
+    let folder = "/api/v1/namespaces/sluice-system/pods";
+    let forward = format!("{folder}/sluice-0/portforward");
+    for (answer, says) in [
+        ((StatusCode::BAD_REQUEST, Json(refusal)), "Upgrade request required"),
+        ((StatusCode::OK, Json(json!("hello"))), "failed to switch protocol: 200 OK"),
+    ] {
+        let pods = pods.clone();
+        let router =
+            Router::new().route(folder, get(async || Json(pods))).route(&forward, get(async || answer));
+        let hub = FakeCluster::start("proxied", router)?;
+        let ran = with(hub.kubeconfig(), &["trace", "deployment/podinfo"]).await?;
+        assert_eq!(ran.exit, Exit::Cluster, "{ran:?}");
+        let first = "✗ cannot forward a port to pod sluice-system/sluice-0 of the controller: ";
+        assert!(ran.err.starts_with(first) && ran.err.contains(says), "{ran:?}");
+        let hint =
+            "if kubectl port-forward -n sluice-system sluice-0 8083 works in another terminal, add --server";
+        assert!(ran.err.contains(hint), "{ran:?}");
+    }
     Ok(())
 }

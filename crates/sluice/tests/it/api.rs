@@ -11,41 +11,45 @@ use crate::place::{SOON, TestNamespace};
 use crate::process::Controller;
 use crate::{people, releases, run};
 
-/// A user of the hub, with a kubeconfig that has a token.
-struct User {
+/// A user of the hub, with a kubeconfig.
+pub(crate) struct User {
     kubeconfig: Scratch,
-    server: String,
+    /// The flags that say how commands reach the controller.
+    reach: Vec<String>,
 }
 
 impl User {
     /// Creates a user that may do what these rules say, in the test's namespace.
-    async fn new(place: &TestNamespace, name: &str, server: &str, rules: Value) -> Result<User> {
+    pub(crate) async fn new(
+        place: &TestNamespace,
+        name: &str,
+        reach: [&str; 2],
+        rules: Value,
+    ) -> Result<User> {
         let n = &place.namespace;
         let text = place.shared.hub.service_account(n, name).await?;
         people::allow(place, name, rules).await?;
-        User::with(&text, server)
+        User::with(&text, reach)
     }
 
-    fn with(kubeconfig: &str, server: &str) -> Result<User> {
+    /// Returns a user with this kubeconfig.
+    pub(crate) fn with(kubeconfig: &str, reach: [&str; 2]) -> Result<User> {
         let scratch = Scratch::new("user")?;
         std::fs::write(scratch.path().join("config"), kubeconfig)?;
-        Ok(User { kubeconfig: scratch, server: server.into() })
+        Ok(User { kubeconfig: scratch, reach: reach.map(str::to_owned).into() })
     }
 
     /// Runs a command as this user, and returns its exit code, output and errors.
-    fn sluice(&self, args: &[&str]) -> Result<(i32, String, String)> {
+    pub(crate) fn sluice(&self, args: &[&str]) -> Result<(i32, String, String)> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
-        command
-            .args(args)
-            .args(["--server", &self.server, "--kubeconfig"])
-            .arg(self.kubeconfig.path().join("config"));
-        let output = command.env("NO_COLOR", "1").output()?;
+        command.args(args).args(&self.reach).arg("--kubeconfig").arg(self.kubeconfig.path().join("config"));
+        let output = command.env("NO_COLOR", "1").env_remove("SLUICE_SERVER").output()?;
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         Ok((output.status.code().unwrap_or(-1), text(output.stdout), text(output.stderr)))
     }
 
     /// Waits until a command succeeds with an output that has all of these parts.
-    async fn until(&self, args: &[&str], parts: &[&str]) -> Result<String> {
+    pub(crate) async fn until(&self, args: &[&str], parts: &[&str]) -> Result<String> {
         eventually(SOON, || async {
             let (code, out, err) = self.sluice(args)?;
             ensure!(code == 0 && parts.iter().all(|part| out.contains(part)), "{args:?}: {code}: {out}{err}");
@@ -82,16 +86,17 @@ fn each_user_sees_the_clusters_and_objects_that_rbac_allows() -> Result<()> {
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
         let api = format!("--api-addr={address}");
         let controller = Controller::start(&place.shared.hub, &n, &[&api, "--observe=all"])?;
-        let server = format!("http://{address}");
+        let address = format!("http://{address}");
+        let server = ["--server", &*address];
         let clusters = |names: &[&str]| {
             json!({"apiGroups": ["gitops.weave.works"], "resources": ["gitopsclusters"], "verbs": ["get"],
                 "resourceNames": names})
         };
         let releases =
             json!({"apiGroups": ["helm.toolkit.fluxcd.io"], "resources": ["helmreleases"], "verbs": ["get"]});
-        let prod = User::new(&place, "prod", &server, json!([clusters(&["prod"])])).await?;
-        let both = User::new(&place, "both", &server, json!([clusters(&["dev", "prod"]), releases])).await?;
-        let nobody = User::new(&place, "nobody", &server, json!([])).await?;
+        let prod = User::new(&place, "prod", server, json!([clusters(&["prod"])])).await?;
+        let both = User::new(&place, "both", server, json!([clusters(&["dev", "prod"]), releases])).await?;
+        let nobody = User::new(&place, "nobody", server, json!([])).await?;
 
         // No pipeline names any of the clusters.
         let charts = ["charts", "--fleet", "-n", &n];
@@ -123,7 +128,7 @@ fn each_user_sees_the_clusters_and_objects_that_rbac_allows() -> Result<()> {
         both.until(&["trace", "helmrelease/shop", "-n", &n], &["HelmRelease/shop", "1.0.0"]).await?;
 
         // A certificate signs in at the hub only.
-        let certificate = User::with(&place.shared.hub.kubeconfig(), &server)?;
+        let certificate = User::with(&place.shared.hub.kubeconfig(), server)?;
         let (code, _, err) = certificate.sluice(&charts)?;
         ensure!(
             code == 4 && err.contains("has no token") && err.contains("kubectl create token"),
@@ -131,12 +136,12 @@ fn each_user_sees_the_clusters_and_objects_that_rbac_allows() -> Result<()> {
         );
         let forged = place.shared.hub.service_account(&n, "nobody").await?.replace("token: \"", "token: \"x");
         let (code, _, err) =
-            User::with(&forged.replace("token: ey", "token: xey"), &server)?.sluice(&charts)?;
+            User::with(&forged.replace("token: ey", "token: xey"), server)?.sluice(&charts)?;
         ensure!(code == 4 && err.contains("does not accept the token"), "{code} {err}");
-        let nowhere =
-            User::with(&place.shared.hub.service_account(&n, "nobody").await?, "http://127.0.0.1:1")?;
+        let nowhere = ["--server", "http://127.0.0.1:1"];
+        let nowhere = User::with(&place.shared.hub.service_account(&n, "nobody").await?, nowhere)?;
         let (code, _, err) = nowhere.sluice(&charts)?;
-        ensure!(code == 4 && err.contains("kubectl port-forward"), "{code} {err}");
+        ensure!(code == 4 && err.contains("leave out --server and SLUICE_SERVER"), "{code} {err}");
         Ok(())
     })
 }

@@ -32,6 +32,7 @@ mod strategies;
 mod takeover;
 mod tampered;
 mod trouble;
+mod tunnel;
 mod web;
 
 /// Runs a test on its own runtime, with a deadline.

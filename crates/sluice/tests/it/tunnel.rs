@@ -1,0 +1,154 @@
+//! Commands that ask the controller without `--server`: a port-forward through the API server of the hub, with the rights
+//! of the user, to a real controller.
+
+use std::net::TcpListener;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use sluice_testkit::KubeletStandIn;
+
+use crate::api::User;
+use crate::place::TestNamespace;
+use crate::process::Controller;
+use crate::{releases, run};
+
+/// A right in the namespace of the controller.
+fn right(resource: &str, verbs: &[&str]) -> Value {
+    json!({"apiGroups": [""], "resources": [resource], "verbs": verbs})
+}
+
+/// A pod of the controller, as deploy/deployment.yaml makes them.
+fn pod(name: &str, args: &[&str]) -> Value {
+    json!({"metadata": {"name": name, "labels": {"app.kubernetes.io/name": "sluice"}},
+        "spec": {"containers": [{"name": "sluice", "image": "sluice", "args": args}]}})
+}
+
+/// The rules of the ClusterRole `sluice-api-client`.
+fn rules_of_role() -> Result<Value> {
+    let people = include_str!("../../../../deploy/people.yaml");
+    let roles = sluice_testkit::parse_yaml(people)?;
+    let role = roles.into_iter().find(|role| role["metadata"]["name"] == "sluice-api-client");
+    Ok(role.context("deploy/people.yaml has no sluice-api-client")?["rules"].clone())
+}
+
+#[test]
+fn without_server_the_controller_is_asked_through_the_hub() -> Result<()> {
+    run(async {
+        let place = TestNamespace::new("tunnel").await?;
+        let n = place.namespace.clone();
+        releases::create(place.leaf("prod"), &n, "podinfo", json!({})).await?;
+        releases::runs(place.leaf("prod"), &n, "podinfo", "6.1.5", true).await?;
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
+        let api = format!("--api-addr={address}");
+        let controller = Controller::start(&place.shared.hub, &n, &[&api, "--observe=all"])?;
+        let node = KubeletStandIn::start(&place.shared.hub, &n).await?;
+        node.pod(&n, pod("first-starting", &["controller", "--api-addr=127.0.0.1:1"]), false).await?;
+        node.pod(&n, pod("running", &["controller", &api]), true).await?;
+
+        let clusters = json!({"apiGroups": ["gitops.weave.works"], "resources": ["gitopsclusters"], "verbs": ["get"],
+            "resourceNames": ["prod"]});
+        let reach = ["--system-namespace", n.as_str()];
+        let mut rules = rules_of_role()?;
+        rules.as_array_mut().context("no rules")?.push(clusters);
+        let jane = User::new(&place, "jane", reach, rules).await?;
+        let hub = &place.shared.hub;
+        let server = format!("http://{address}");
+        let local = User::with(&hub.service_account(&n, "jane").await?, ["--server", &server])?;
+
+        let on = format!("{n}/prod");
+        for (args, part) in [
+            (&["charts", "--fleet", "-n", &n][..], "6.1.5"),
+            (&["clusters", "--fleet", "-n", &n], "Up"),
+            (&["trace", "helmrelease/podinfo", "-n", &n, "--on", &on, "-o", "json"], "HelmRelease/podinfo"),
+        ] {
+            let expected = local.until(args, &[part]).await.with_context(|| controller.tail())?;
+            // The API server reads new roles by a watch, a moment later.
+            let seen = jane.until(args, &[part]).await?;
+            ensure!(seen == expected, "{args:?}: {seen} is not {expected}");
+        }
+        let (code, _, err) = jane.sluice(&["trace", "helmrelease/shop", "-n", &n, "--on", &on])?;
+        ensure!(code == 3 && err.contains("or you may not get it"), "{code} {err}");
+
+        // A certificate reaches the pod, but the API needs a token.
+        let certificate = User::with(&hub.kubeconfig(), reach)?;
+        let (code, _, err) = certificate.sluice(&["charts", "--fleet"])?;
+        ensure!(code == 4 && err.contains("has no token"), "{code} {err}");
+        Ok(())
+    })
+}
+
+#[test]
+fn each_missing_right_is_named() -> Result<()> {
+    run(async {
+        let place = TestNamespace::new("tunnel-rights").await?;
+        let n = place.namespace.clone();
+        let node = KubeletStandIn::start(&place.shared.hub, &n).await?;
+        node.pod(&n, pod("sluice", &["controller", "--api-addr=127.0.0.1:1"]), true).await?;
+        let reach = ["--system-namespace", n.as_str()];
+        let list = right("pods", &["list"]);
+        for (name, rules, lack) in [
+            ("nothing", json!([]), "list on pods"),
+            ("lists", json!([list]), "get on pods/portforward"),
+            ("gets", json!([list, right("pods/portforward", &["get"])]), "create on pods/portforward"),
+            ("creates", json!([list, right("pods/portforward", &["create"])]), "get on pods/portforward"),
+        ] {
+            let user = User::new(&place, name, reach, rules).await?;
+            let sentence = format!("you lack {lack} in namespace {n}: ");
+            sluice_testkit::eventually(crate::place::SOON, || async {
+                let (code, out, err) = user.sluice(&["clusters", "--fleet"])?;
+                ensure!(code == 4 && out.is_empty(), "{name}: {code} {out}{err}");
+                ensure!(
+                    err.contains(&sentence) && err.contains("ClusterRole sluice-api-client"),
+                    "{name}: {err}"
+                );
+                Ok(())
+            })
+            .await?;
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn an_api_that_cannot_be_reached_says_why() -> Result<()> {
+    run(async {
+        let place = TestNamespace::new("tunnel-broken").await?;
+        let hub = &place.shared.hub;
+        let node = KubeletStandIn::start(hub, &place.namespace).await?;
+        let lost = KubeletStandIn::start(hub, &format!("{}-lost", place.namespace)).await?;
+        let closed = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
+        let args = |address: &str| vec!["controller".to_owned(), format!("--api-addr={address}")];
+        let namespace = |state: &str| format!("{}-{state}", place.namespace);
+        for (state, node, address, ready) in [
+            ("starting", &node, "127.0.0.1:8083", false),
+            ("off", &node, "0", true),
+            ("refused", &node, &*closed, true),
+            ("lost", &lost, "127.0.0.1:8083", true),
+        ] {
+            hub.namespace(&namespace(state)).await?;
+            let args = args(address);
+            let args: Vec<&str> = args.iter().map(String::as_str).collect();
+            node.pod(&namespace(state), pod("sluice", &args), ready).await?;
+        }
+        drop(lost);
+        for (state, parts) in [
+            (
+                "absent",
+                &["no pod of the controller is in namespace", "--system-namespace", "kubectl apply"][..],
+            ),
+            ("starting", &["is ready", "kubectl describe pods"]),
+            ("off", &["--api-addr=0"]),
+            ("refused", &["sluice: error forwarding port", "refused", "--api-addr in the Deployment"]),
+            ("lost", &["cannot forward a port to pod", "error dialing backend", "kubectl port-forward -n"]),
+        ] {
+            let user = User::with(&hub.kubeconfig(), ["--system-namespace", &namespace(state)])?;
+            let (code, out, err) = user.sluice(&["clusters", "--fleet"])?;
+            let complete = parts.iter().all(|part| err.contains(part)) && err.contains(&namespace(state));
+            ensure!(
+                code == 4 && out.is_empty() && complete && err.lines().count() == 2,
+                "{state}: {code} {out}{err}"
+            );
+        }
+        Ok(())
+    })
+}
