@@ -102,6 +102,11 @@ impl ConnectionOptions {
         Ok(config)
     }
 
+    /// Returns true if the user of the context acts as another user (`as` in the kubeconfig).
+    pub(crate) fn context_impersonates(&self) -> Outcome<bool> {
+        Ok(self.config()?.auth_info.impersonate.is_some())
+    }
+
     fn config(&self) -> Outcome<Config> {
         let read = match &self.kubeconfig {
             Some(path) => Kubeconfig::read_from(path),

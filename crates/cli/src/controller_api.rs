@@ -68,8 +68,9 @@ struct Problem {
 
 impl ControllerApi {
     pub(crate) async fn open(cluster: &ClusterFlags, flags: &ServerFlags) -> Outcome<ControllerApi> {
-        if cluster.impersonate.is_some() {
-            let why = "the controller's API answers for the user of the token, so --as cannot be used here";
+        if cluster.impersonate.is_some() || cluster.options().context_impersonates()? {
+            let why = "the controller's API answers for the user of the token, so --as and a context that acts as another \
+                       user cannot be used here";
             return Err(Failure::new(Exit::Usage, why).hinted("leave --as out, or use a token of that user"));
         }
         // No address of this machine is a default: any user of the machine can listen there, and would get the token.
@@ -165,11 +166,22 @@ mod tests {
     #[tokio::test]
     async fn the_token_goes_to_the_api_only_for_its_user() {
         let controller = ControllerFlags { system_namespace: "sluice-system".into() };
-        let other = ClusterFlags { impersonate: Some("jane".into()), ..ClusterFlags::default() };
+        let folder = tempfile::tempdir().unwrap();
+        let kubeconfig = folder.path().join("config");
+        let text = "{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}], \
+                    clusters: [{name: a, cluster: {server: 'http://127.0.0.1:1'}}], users: [{name: a, user: {token: t, as: jane}}]}";
+        std::fs::write(&kubeconfig, text).unwrap();
+        let by_flag = ClusterFlags { impersonate: Some("jane".into()), ..ClusterFlags::default() };
+        let by_context = ClusterFlags { kubeconfig: Some(kubeconfig), ..ClusterFlags::default() };
         for address in ["https://sluice.example.com", ""] {
-            let flags = ServerFlags { server: address.parse().ok(), controller: controller.clone() };
-            let refused = ControllerApi::open(&other, &flags).await;
-            assert!(refused.err().is_some_and(|failure| failure.message.contains("--as")), "{address}");
+            for other in [&by_flag, &by_context] {
+                let flags = ServerFlags { server: address.parse().ok(), controller: controller.clone() };
+                let failure = ControllerApi::open(other, &flags).await.err().unwrap();
+                assert!(
+                    failure.exit == Exit::Usage && failure.message.contains("--as"),
+                    "{failure} {address:?}"
+                );
+            }
         }
     }
 
