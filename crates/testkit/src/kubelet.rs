@@ -16,7 +16,7 @@ use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, Patch, PatchParams, PostParams};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_tungstenite::WebSocketStream;
@@ -61,19 +61,29 @@ impl KubeletStandIn {
         Ok(KubeletStandIn { node: node.into(), client, _server: server })
     }
 
-    /// Creates a pod on this node, whose ports are those of this machine.
+    /// Creates a pod of the controller on this node, with the labels of `deploy/deployment.yaml`. Its ports are those of
+    /// this machine.
     ///
     /// # Errors
     /// The API server rejects the pod.
-    pub async fn pod(&self, namespace: &str, mut pod: Value, ready: bool) -> Result<()> {
-        pod["spec"]["nodeName"] = self.node.as_str().into();
+    pub async fn controller_pod(
+        &self,
+        namespace: &str,
+        name: &str,
+        args: &[&str],
+        ready: bool,
+    ) -> Result<()> {
+        let container = json!({"name": "sluice", "image": "sluice", "args": args});
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"name": name, "labels": {"app.kubernetes.io/name": "sluice"}},
+            "spec": {"nodeName": self.node, "containers": [container]},
+        }))?;
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        let created = pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await;
-        let name = created.context("cannot create the pod")?.metadata.name.context("no name")?;
+        pods.create(&PostParams::default(), &pod).await.context("cannot create the pod")?;
         let ready = if ready { "True" } else { "False" };
         let status =
             json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]}});
-        pods.patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await?;
+        pods.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await?;
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use kube::ResourceExt;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
-use sluice_testkit::{Scratch, eventually, parse_yaml, shared};
+use sluice_testkit::{KubeletStandIn, Scratch, eventually, parse_yaml, shared};
 
 use crate::fleet::{By, Fleet, Shape};
 use crate::people;
@@ -114,8 +114,8 @@ struct Fixture {
     controller: Controller,
     /// Has her kubeconfigs and her checkout of the repository.
     scratch: Scratch,
-    /// The address of the controller's API.
-    server: String,
+    /// Forwards commands to the controller's API.
+    _node: KubeletStandIn,
     /// The commands of the page.
     shown: Vec<Shown>,
     /// The number of commands that have run.
@@ -144,9 +144,10 @@ impl Fixture {
         let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let api = format!("--api-addr=127.0.0.1:{port}");
         let controller = Controller::start(&place.shared.hub, NAMESPACE, &[&api, "--observe=all"])?;
-        let server = format!("http://127.0.0.1:{port}");
+        let node = KubeletStandIn::start(&place.shared.hub, "questions").await?;
+        node.controller_pod(NAMESPACE, "sluice", &["controller", &api], true).await?;
         let shown = commands(include_str!("../../../../docs/questions.md"))?;
-        let fixture = Fixture { fleet, controller, scratch, server, shown, next: 0 };
+        let fixture = Fixture { fleet, controller, scratch, _node: node, shown, next: 0 };
         fixture.create_jane().await?;
         fixture.sh(
             &format!("git clone --quiet {} fleet", fixture.fleet.teams[0].repo.url_with_password()),
@@ -182,7 +183,7 @@ impl Fixture {
         let output = Command::new("sh")
             .args(["-c", &format!("{command} 2>&1")])
             .current_dir(if checkout.exists() { &checkout } else { folder })
-            .envs([("PATH", path.as_str()), ("NO_COLOR", "1"), ("SLUICE_SERVER", &self.server)])
+            .envs([("PATH", path.as_str()), ("NO_COLOR", "1"), ("SLUICE_SYSTEM_NAMESPACE", NAMESPACE)])
             .envs([("HOME", folder), ("KUBECONFIG", &folder.join(kubeconfig))])
             .envs([("GIT_AUTHOR_NAME", "jane"), ("GIT_AUTHOR_EMAIL", "jane@example.com")])
             .envs([("GIT_COMMITTER_NAME", "jane"), ("GIT_COMMITTER_EMAIL", "jane@example.com")])

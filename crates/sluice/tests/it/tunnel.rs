@@ -17,12 +17,6 @@ fn right(resource: &str, verbs: &[&str]) -> Value {
     json!({"apiGroups": [""], "resources": [resource], "verbs": verbs})
 }
 
-/// A pod of the controller, as deploy/deployment.yaml makes them.
-fn pod(name: &str, args: &[&str]) -> Value {
-    json!({"metadata": {"name": name, "labels": {"app.kubernetes.io/name": "sluice"}},
-        "spec": {"containers": [{"name": "sluice", "image": "sluice", "args": args}]}})
-}
-
 /// The rules of the ClusterRole `sluice-api-client`.
 fn rules_of_role() -> Result<Value> {
     let people = include_str!("../../../../deploy/people.yaml");
@@ -42,8 +36,8 @@ fn without_server_the_controller_is_asked_through_the_hub() -> Result<()> {
         let api = format!("--api-addr={address}");
         let controller = Controller::start(&place.shared.hub, &n, &[&api, "--observe=all"])?;
         let node = KubeletStandIn::start(&place.shared.hub, &n).await?;
-        node.pod(&n, pod("first-starting", &["controller", "--api-addr=127.0.0.1:1"]), false).await?;
-        node.pod(&n, pod("running", &["controller", &api]), true).await?;
+        node.controller_pod(&n, "first-starting", &["controller", "--api-addr=127.0.0.1:1"], false).await?;
+        node.controller_pod(&n, "running", &["controller", &api], true).await?;
 
         let clusters = json!({"apiGroups": ["gitops.weave.works"], "resources": ["gitopsclusters"], "verbs": ["get"],
             "resourceNames": ["prod"]});
@@ -83,7 +77,7 @@ fn each_missing_right_is_named() -> Result<()> {
         let place = TestNamespace::new("tunnel-rights").await?;
         let n = place.namespace.clone();
         let node = KubeletStandIn::start(&place.shared.hub, &n).await?;
-        node.pod(&n, pod("sluice", &["controller", "--api-addr=127.0.0.1:1"]), true).await?;
+        node.controller_pod(&n, "sluice", &["controller", "--api-addr=127.0.0.1:1"], true).await?;
         let reach = ["--system-namespace", n.as_str()];
         let list = right("pods", &["list"]);
         for (name, rules, lack) in [
@@ -117,7 +111,6 @@ fn an_api_that_cannot_be_reached_says_why() -> Result<()> {
         let node = KubeletStandIn::start(hub, &place.namespace).await?;
         let lost = KubeletStandIn::start(hub, &format!("{}-lost", place.namespace)).await?;
         let closed = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
-        let args = |address: &str| vec!["controller".to_owned(), format!("--api-addr={address}")];
         let namespace = |state: &str| format!("{}-{state}", place.namespace);
         for (state, node, address, ready) in [
             ("starting", &node, "127.0.0.1:8083", false),
@@ -126,9 +119,8 @@ fn an_api_that_cannot_be_reached_says_why() -> Result<()> {
             ("lost", &lost, "127.0.0.1:8083", true),
         ] {
             hub.namespace(&namespace(state)).await?;
-            let args = args(address);
-            let args: Vec<&str> = args.iter().map(String::as_str).collect();
-            node.pod(&namespace(state), pod("sluice", &args), ready).await?;
+            let api = format!("--api-addr={address}");
+            node.controller_pod(&namespace(state), "sluice", &["controller", &api], ready).await?;
         }
         drop(lost);
         for (state, parts) in [
