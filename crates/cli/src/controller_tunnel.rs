@@ -187,7 +187,41 @@ fn lacks(right: &str, said: &str, namespace: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http_body_util::{BodyExt, Full};
+    use hyper::body::{Bytes, Incoming};
+    use hyper::service::service_fn;
     use serde_json::json;
+
+    const LARGE: usize = 3 << 20;
+
+    /// Answers with the headers that matter, and with more than any buffer holds.
+    async fn answer(request: http::Request<Incoming>) -> Result<http::Response<Full<Bytes>>, http::Error> {
+        let header =
+            |name| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let seen = format!("{} {} {}", header(header::HOST), header(header::AUTHORIZATION), request.uri());
+        http::Response::builder().header("seen", seen).body(Full::from(vec![0; LARGE]))
+    }
+
+    #[tokio::test]
+    async fn several_large_answers_come_over_one_connection() {
+        let (stream, other) = tokio::io::duplex(1 << 10);
+        let server = hyper::server::conn::http1::Builder::new();
+        tokio::spawn(server.serve_connection(TokioIo::new(other), service_fn(answer)));
+        let (sender, http) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(http);
+        let folder = tempfile::tempdir().unwrap();
+        let kubeconfig = folder.path().join("config");
+        let text = "{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}], \
+                    clusters: [{name: a, cluster: {server: 'http://127.0.0.1:1'}}], users: [{name: a, user: {token: t}}]}";
+        std::fs::write(&kubeconfig, text).unwrap();
+        let options = ConnectionOptions { kubeconfig: Some(kubeconfig), ..ConnectionOptions::default() };
+        let client = client(&options, sender, 9000).unwrap();
+        for page in ["/first", "/second", "/third"] {
+            let answer = client.send(http::Request::get(page).body(Body::empty()).unwrap()).await.unwrap();
+            assert_eq!(answer.headers()["seen"], format!("127.0.0.1:9000 Bearer t {page}"));
+            assert_eq!(answer.into_body().collect().await.unwrap().to_bytes().len(), LARGE);
+        }
+    }
 
     #[test]
     fn the_port_is_that_of_the_flag() {
