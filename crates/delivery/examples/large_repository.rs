@@ -61,7 +61,7 @@ fn order(repo: &Repo, i: usize) -> Order {
         reopen: false,
         rebuild: None,
         checks_settled: true,
-        ended: Vec::new(),
+        open_beside: Vec::new(),
         fencing_token: FencingToken::default(),
         strategy: DeliveryStrategy::Commit { url: repo.url().into(), branch: "main".into() },
         values: Default::default(),

@@ -5,7 +5,7 @@ use sluice_core::setters::SetValue;
 use crate::foreign_text::{cut, one_line};
 use crate::forge::MergeMessage;
 use crate::order::Order;
-use crate::read_trailers::{self, PROMOTION};
+use crate::read_trailers::PROMOTION;
 
 /// The most values, and the most lines of evidence, that a message lists.
 const MAX_LISTED: usize = 50;
@@ -69,24 +69,13 @@ fn trailers(order: &Order) -> String {
     text
 }
 
-/// The trailer for a target, if the promotion is for a single one.
-const TARGET: &str = "Sluice-Target: ";
-
 /// The trailers that name the pipeline, the environment and the target.
 fn target_trailers(order: &Order) -> Vec<String> {
-    let target = order.target.iter().map(|target| format!("{TARGET}{}", one_line(target)));
+    let target = order.target.iter().map(|target| format!("Sluice-Target: {}", one_line(target)));
     let pipeline =
         format!("Sluice-Pipeline: {}", one_line(&format!("{}/{}", order.namespace, order.pipeline)));
     let environment = format!("Sluice-Environment: {}", one_line(&order.environment));
     [pipeline, environment].into_iter().chain(target).collect()
-}
-
-/// Whether a message names the environment of an order, and the same target if each target has promotions of its own.
-pub(crate) fn has_target_of(message: &str, order: &Order) -> bool {
-    let has = |trailer: &String| read_trailers::trailers(message).any(|line| line == trailer);
-    let another =
-        order.target.is_none() && read_trailers::trailers(message).any(|line| line.starts_with(TARGET));
-    target_trailers(order).iter().all(has) && !another
 }
 
 /// The message of the merge or squash commit that the forge makes for Sluice. Without trailers, a squash would not name

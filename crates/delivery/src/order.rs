@@ -47,9 +47,9 @@ pub struct Order {
     pub rebuild: Option<OutdatedReason>,
     /// Whether the head is so old that checks would have begun to report. Before, a head without checks is not merged.
     pub checks_settled: bool,
-    /// The promotions into the same environment (or target) that have ended, as `namespace/name`. An open change request that
-    /// carries one of them belongs to nobody else, and may be closed.
-    pub ended: Vec<String>,
+    /// The other promotions into the same environment (or target) that may use its change request, as `namespace/name`. If its
+    /// branch carries one of them, the change request is not closed.
+    pub open_beside: Vec<String>,
     /// The permission to deliver, checked before each side effect that others can see.
     pub fencing_token: FencingToken,
     /// How to deliver it.
@@ -213,7 +213,7 @@ impl Order {
             reopen: true,
             rebuild: None,
             checks_settled: false,
-            ended: Vec::new(),
+            open_beside: Vec::new(),
             fencing_token: FencingToken::default(),
             strategy,
             values: Values::Files(change),

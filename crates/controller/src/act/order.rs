@@ -110,7 +110,7 @@ pub fn order(
         reopen: may_reopen(promotion, &status),
         rebuild: None,
         checks_settled: false,
-        ended: Vec::new(),
+        open_beside: Vec::new(),
         fencing_token: FencingToken::default(),
         strategy,
         values: values(api_strategy, pipeline, &spec.environment),

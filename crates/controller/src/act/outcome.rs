@@ -97,8 +97,26 @@ pub(crate) fn polled(
         ChangeRequestStatus::Closed | ChangeRequestStatus::Gone => {
             Some(rejected(in_state(RecordedRequestState::Closed)))
         }
-        ChangeRequestStatus::HandedOver => Some(RecordChange::HandedOver),
+        // Only a try to close it finds that it carries another promotion.
+        ChangeRequestStatus::HandedOver => None,
         ChangeRequestStatus::Elsewhere => request.map(left_open),
+    }
+}
+
+/// The change after a try to close the open change request of a promotion that does not need it any more.
+pub(crate) fn withdrawn(
+    status: ChangeRequestStatus,
+    request: Option<RecordedChangeRequest>,
+) -> Option<RecordChange> {
+    match status {
+        ChangeRequestStatus::Merged { .. } => polled(status, request),
+        ChangeRequestStatus::Elsewhere => request.map(left_open),
+        // The promotion that it carries may end before it records that, so the next decision says whose it is.
+        ChangeRequestStatus::HandedOver => None,
+        ChangeRequestStatus::Open { .. }
+        | ChangeRequestStatus::Waits { .. }
+        | ChangeRequestStatus::Closed
+        | ChangeRequestStatus::Gone => Some(RecordChange::Withdrawn),
     }
 }
 

@@ -21,10 +21,6 @@ use crate::record::pending_event::PendingEvent;
 use crate::record::promotion::{self, RecordChange};
 use crate::secret::SecretVersion;
 
-/// The comment on a change request that Sluice closes, unless a person rejected its promotion.
-const NOT_NEEDED: &str =
-    "Sluice does not need this change any more: the environment runs its revision, or a newer one.";
-
 /// Which strategy a side effect uses.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum StrategySource {
@@ -39,7 +35,7 @@ pub(super) struct Prepared {
     pub(super) order: Order,
     pub(super) secret: Option<String>,
     pub(super) strategy: Strategy,
-    promotion: Arc<ApiPromotion>,
+    pub(super) promotion: Arc<ApiPromotion>,
 }
 
 impl Prepared {
@@ -181,7 +177,7 @@ impl State {
 
     /// Starts a side effect. At most one is in flight for each environment of a pipeline, or for each target if
     /// targets are promoted separately.
-    fn launch(&mut self, key: &PipelineKey, prepared: Prepared, work: Work) {
+    pub(super) fn launch(&mut self, key: &PipelineKey, prepared: Prepared, work: Work) {
         let Prepared { order, secret, strategy, promotion } = prepared;
         let (pipeline, place) = (key.clone(), promotion.spec.place());
         let needs_open_gates =
@@ -244,30 +240,6 @@ impl State {
         }
     }
 
-    fn withdraw(&mut self, key: &PipelineKey, name: &str) {
-        let now = self.now.instant;
-        if let Some(due) = self.schedule.withdrawal_due(name, now) {
-            return self.requeue_at(key, due);
-        }
-        let Some(mut prepared) = self.prepare(key, name, StrategySource::Request) else { return };
-        let Some(request) = prepared.request() else { return };
-        prepared.order.ended = self.ended_beside(key, &prepared.promotion);
-        self.schedule.withdrawal_started(name, now);
-        let status = prepared.promotion.status.as_ref();
-        let rejected = status.filter(|s| s.phase == Phase::Rejected).map(|s| s.message.clone());
-        let comment = rejected.unwrap_or_else(|| NOT_NEEDED.into());
-        self.launch(key, prepared, Work::Withdraw { request, comment });
-    }
-
-    /// The promotions into the same environment (or target) that have ended, as `namespace/name`.
-    fn ended_beside(&self, key: &PipelineKey, promotion: &ApiPromotion) -> Vec<String> {
-        let records = self.promotions.get(key).into_iter().flatten();
-        let ended = records.filter(|(_, record)| {
-            record.phase().has_ended() && record.object().spec.place() == promotion.spec.place()
-        });
-        ended.map(|(name, _)| format!("{}/{name}", key.namespace)).collect()
-    }
-
     /// Checks whether the commit that delivered a promotion is still in its branch.
     fn check_delivered(&mut self, key: &PipelineKey, name: &str) {
         let now = self.now.instant;
@@ -301,33 +273,6 @@ impl State {
                 tracing::warn!(pipeline = %key, promotion = name, %error, "cannot check whether a commit is still in its branch");
             }
         }
-    }
-
-    /// Whether Sluice leaves a change request to people. The pipeline names another repository or branch now, and
-    /// Sluice has lost access to the old one or has failed to close the change request for a long time.
-    fn is_out_of_reach(&self, key: &PipelineKey, name: &str, error: &ActError) -> bool {
-        let Some((entry, record)) = self.pipelines.get(key).zip(self.record(key, name)) else { return false };
-        (error.is_lost_access() || self.schedule.has_withdrawal_stalled(name))
-            && strategy::is_outdated(entry.object(), record.object())
-    }
-
-    /// Whether a promotion that has not ended may use the change request of another one, and record that later.
-    fn may_be_taken_over(&self, key: &PipelineKey, name: &str) -> bool {
-        let Some((entry, own)) = self.pipelines.get(key).zip(self.record(key, name)) else { return false };
-        let mut records = self.promotions.get(key).into_iter().flatten();
-        !strategy::is_outdated(entry.object(), own.object())
-            && records.any(|(_, record)| {
-                !record.phase().has_ended() && record.object().spec.place() == own.object().spec.place()
-            })
-    }
-
-    /// Marks the records whose change request a later promotion uses.
-    pub(super) fn hand_over(&mut self, key: &PipelineKey) {
-        let Some(records) = self.promotions.get(key) else { return };
-        let all: Vec<&ApiPromotion> = records.values().map(|record| record.object().as_ref()).collect();
-        let handed_over = all.iter().filter(|promotion| strategy::is_handed_over(promotion, &all));
-        let names: Vec<String> = handed_over.map(|promotion| promotion.name_any()).collect();
-        names.iter().for_each(|name| self.change(key, name, &RecordChange::HandedOver));
     }
 
     /// Handles the end of a side effect.
@@ -407,15 +352,7 @@ impl State {
             | JobOutcome::Follow(Err(ActError::Delivery(DeliveryError::Revoked)))
             | JobOutcome::Withdrawal(Err(ActError::Delivery(DeliveryError::Revoked))) => None,
             JobOutcome::Delivery(Ok(delivered)) => Some(outcome::delivered(delivered, strategy)),
-            JobOutcome::Withdrawal(Ok(merged @ ChangeRequestStatus::Merged { .. })) => {
-                outcome::polled(merged, open)
-            }
-            JobOutcome::Withdrawal(Ok(ChangeRequestStatus::Elsewhere)) => open.map(left_open),
-            // The promotion that has pushed to the branch may end before it records that.
-            JobOutcome::Withdrawal(Ok(ChangeRequestStatus::HandedOver)) => {
-                (!self.may_be_taken_over(key, name)).then_some(RecordChange::HandedOver)
-            }
-            JobOutcome::Withdrawal(Ok(_)) => Some(RecordChange::Withdrawn),
+            JobOutcome::Withdrawal(Ok(status)) => outcome::withdrawn(status, open),
             JobOutcome::Withdrawal(Err(error)) if self.is_out_of_reach(key, name, &error) => {
                 open.map(left_open)
             }
@@ -479,25 +416,8 @@ pub(super) fn pause_until(at: Timestamp, now: Timestamp) -> Duration {
 mod tests {
     use serde_json::json;
 
-    use super::super::fixtures::{insert, key, pipeline, record, state};
+    use super::super::fixtures::{key, proposed};
     use super::*;
-
-    /// A state with a promotion whose change request is open.
-    fn proposed() -> State {
-        let mut state = state();
-        let mut object = pipeline();
-        let strategy = json!({"pull-request": {"type": "github", "url": "https://github.com/acme/fleet",
-            "secretRef": {"name": "git"}}});
-        object.spec.promotion.as_mut().unwrap().strategy = serde_json::from_value(strategy).unwrap();
-        state.put_pipeline(object);
-        let request = json!({"number": 7, "url": "https://github.com/acme/fleet/pull/7", "state": "open",
-            "branch": "sluice/apps/podinfo/prod", "headCommit": "c0ffee"});
-        let proposed = json!({"metadata": {"name": "p", "namespace": "apps", "uid": "p", "resourceVersion": "5"},
-            "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1", "facets": {"HelmRelease/a:chart": "1"}},
-            "status": {"phase": "Proposed", "changeRequest": request}});
-        insert(&mut state, record(serde_json::from_value(proposed).unwrap()));
-        state
-    }
 
     /// Follows the change request, and returns the effects. Half a minute passes.
     fn follow(state: &mut State, may_merge: bool) -> Vec<Effect> {
@@ -552,24 +472,6 @@ mod tests {
             let is_stopped = matches!(follow(&mut state, false)[..], [Effect::Revoke(_)]);
             assert_eq!(is_stopped, is_rebuilt, "a rebuild stops when a gate closes");
         }
-    }
-
-    /// A later promotion may have pushed to the branch before it was rejected, and has no change request in its record.
-    #[test]
-    fn a_withdrawal_knows_which_promotions_have_ended() {
-        let mut state = proposed();
-        for (name, environment, phase) in
-            [("q", "prod", "Rejected"), ("r", "staging", "Rejected"), ("s", "prod", "Pending")]
-        {
-            let other = json!({"metadata": {"name": name, "namespace": "apps", "uid": name},
-                "spec": {"pipeline": "podinfo", "environment": environment, "revision": "2", "facets": {}},
-                "status": {"phase": phase}});
-            insert(&mut state, record(serde_json::from_value(other).unwrap()));
-        }
-        state.effects.clear();
-        state.withdraw(&key(), "p");
-        let [Effect::Start(job)] = &state.effects[..] else { panic!("{:?}", state.effects) };
-        assert_eq!(job.order.ended, ["apps/q"]);
     }
 
     /// Somebody rejects the promotion. The side effect in flight is stopped.

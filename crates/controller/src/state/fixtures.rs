@@ -73,3 +73,20 @@ pub(super) fn pipeline() -> sluice_api::Pipeline {
             "promotion": {"strategy": strategy}}});
     serde_json::from_value(object).unwrap()
 }
+
+/// A state with the promotion `p` into prod, whose change request is open.
+pub(super) fn proposed() -> State {
+    let mut state = state();
+    let mut object = pipeline();
+    let strategy = json!({"pull-request": {"type": "github", "url": "https://github.com/acme/fleet",
+        "secretRef": {"name": "git"}}});
+    object.spec.promotion.as_mut().unwrap().strategy = serde_json::from_value(strategy).unwrap();
+    state.put_pipeline(object);
+    let request = json!({"number": 7, "url": "https://github.com/acme/fleet/pull/7", "state": "open",
+        "branch": "sluice/apps/podinfo/prod", "headCommit": "c0ffee"});
+    let proposed = json!({"metadata": {"name": "p", "namespace": "apps", "uid": "p", "resourceVersion": "5"},
+        "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1", "facets": {"HelmRelease/a:chart": "1"}},
+        "status": {"phase": "Proposed", "changeRequest": request}});
+    insert(&mut state, record(serde_json::from_value(proposed).unwrap()));
+    state
+}

@@ -44,6 +44,7 @@ mod unguarded_approvals;
 pub(crate) mod unread_metadata;
 mod unreadable;
 mod waiting_branches;
+mod withdrawals;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};

@@ -2,7 +2,6 @@
 //! forge's record of what it merged, and finally the files.
 
 use super::job::ChangeRequestJob;
-use crate::commit_message;
 use crate::edit::is_set;
 use crate::error::{DeliveryError, DeliveryResult};
 use crate::forge::{ChangeRequestState, Forge, ForgeChangeRequest, ForgeResult, MergedHead};
@@ -105,20 +104,18 @@ impl ChangeRequestJob<'_> {
         Ok(newest.filter(|(_, message)| read_trailers::carries(message, &known_by)).map(|(id, _)| id))
     }
 
-    /// Whether the commit of another promotion into the same environment or target, which has not ended, is at the end of a
-    /// branch, above the parent of this promotion's commit. If people have rewritten that commit so that nothing names the promotion
-    /// any more, it still belongs to nobody else; and the commits below it may name promotions into other environments.
+    /// Whether a branch has the commit of another open promotion into the same environment or target, above the parent of
+    /// this promotion's commit. Other names prove nothing: everybody who may push to the branch can write that of a promotion
+    /// that has ended, or that never existed.
     pub(super) async fn is_of_another_promotion(&self, (head, pushed): (&str, &str)) -> ForgeResult<bool> {
-        let forge = &*self.forge;
+        let (forge, open) = (&*self.forge, &self.order.open_beside);
+        if open.is_empty() {
+            return Ok(false);
+        }
         let base = forge.commit(pushed).await?.and_then(|commit| commit.parents.into_iter().next());
-        let has_same_target = |message: &str| {
-            read_trailers::names_any_promotion(message) && commit_message::has_target_of(message, self.order)
-        };
-        let newest = newest_commit(forge, head, base.as_deref(), has_same_target).await?;
-        let ended = self.order.ended.iter().chain([&self.order.promotion]);
-        let is_of_ended =
-            |message: &str| ended.clone().any(|promotion| read_trailers::names_promotion(message, promotion));
-        Ok(newest.is_some_and(|(_, message)| !is_of_ended(&message)))
+        let names_open =
+            |message: &str| open.iter().any(|other| read_trailers::names_promotion(message, other));
+        Ok(newest_commit(forge, head, base.as_deref(), names_open).await?.is_some())
     }
 
     /// Whether the files of a commit have every value of the promotion.

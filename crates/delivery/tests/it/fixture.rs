@@ -47,7 +47,7 @@ pub fn order(strategy: DeliveryStrategy, version: &str) -> Order {
         reopen: false,
         rebuild: None,
         checks_settled: true,
-        ended: Vec::new(),
+        open_beside: Vec::new(),
         strategy,
         values: Default::default(),
         credentials: git_user(),
