@@ -9,7 +9,7 @@ use kube::{Client, Resource, ResourceExt};
 use sluice_api::FIELD_MANAGER;
 use sluice_api::pipeline::Pipeline;
 use sluice_api::promotion::Promotion;
-use sluice_delivery::notification::ProgressEvent;
+use sluice_delivery::notification::{self, ProgressEvent};
 use sluice_delivery::{Delivery, FairQueue, Retry};
 
 use super::pending_event::PendingEvent;
@@ -39,8 +39,7 @@ pub struct Events {
 impl Events {
     /// Returns a sender of events. It sends progress events with the [`Delivery`] of `metrics`.
     pub fn new(client: Client, metrics: Arc<Metrics>) -> Self {
-        let reporter =
-            Reporter { controller: FIELD_MANAGER.into(), instance: std::env::var("HOSTNAME").ok() };
+        let reporter = Reporter { controller: FIELD_MANAGER.into(), instance: notification::instance() };
         let (writes, queue) = (FairQueue::new(MAX_SENDERS), ProgressQueue::default());
         let delivery = metrics.delivery().clone();
         Self { client, reporter, metrics, delivery, writes, queue }
