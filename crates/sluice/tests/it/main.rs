@@ -22,6 +22,8 @@ mod people;
 mod place;
 #[path = "../support/process.rs"]
 mod process;
+mod progress_events;
+mod receiver;
 mod releases;
 mod replicas;
 mod resume;
@@ -31,6 +33,7 @@ mod story;
 mod strategies;
 mod takeover;
 mod tampered;
+mod tenancy;
 mod trouble;
 mod tunnel;
 mod web;

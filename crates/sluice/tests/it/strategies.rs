@@ -1,14 +1,9 @@
 //! The strategies notification and webhook: another program gets an event or a call for each promotion, once, even
 //! if the controller is killed at any point, and the promotion succeeds when the targets run the revision.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
-use axum::Router;
-use axum::body::Bytes;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, Uri};
 use k8s_openapi::api::core::v1::Event as CoreEvent;
 use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
@@ -21,99 +16,11 @@ use sluice_testkit::fault_injection::{ApiServerProxy, WriteFault};
 
 use crate::place::{SOON, TestNamespace, revision};
 use crate::process::Controller;
+use crate::receiver::{ReceivedCall, Receiver};
 use crate::{releases, run};
 
 const TOKEN: &str = "s3cret-token-of-the-webhook";
 const API_KEY: &str = "api-key-of-the-webhook";
-
-#[derive(Clone, Debug)]
-struct ReceivedCall {
-    headers: HeaderMap,
-    body: Bytes,
-}
-
-impl ReceivedCall {
-    fn header(&self, name: &str) -> String {
-        self.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default().into()
-    }
-
-    fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap()
-    }
-}
-
-/// The status and the text of an answer.
-type ReceiverAnswer = (u16, &'static str);
-
-/// A receiver of webhooks and, at `/events`, of events. Like notification-controller, the receiver answers 429 to a
-/// repeated event.
-#[derive(Clone, Default)]
-struct Receiver {
-    host: String,
-    calls_by_path: Arc<Mutex<BTreeMap<String, Vec<ReceivedCall>>>>,
-    /// The next answers by path. A path without an entry answers 202.
-    answers: Arc<Mutex<BTreeMap<String, Vec<ReceiverAnswer>>>>,
-}
-
-impl Receiver {
-    async fn start() -> Result<Receiver> {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-        let receiver = Receiver { host: listener.local_addr()?.to_string(), ..Receiver::default() };
-        let router = Router::new().fallback(receive).with_state(receiver.clone());
-        tokio::spawn(async move { axum::serve(listener, router).await });
-        Ok(receiver)
-    }
-
-    fn flags(&self) -> [String; 3] {
-        [
-            "--insecure-webhook-http".into(),
-            "--insecure-webhook-private-addresses".into(),
-            format!("--events-addr=http://{}/events", self.host),
-        ]
-    }
-
-    fn calls(&self, path: &str) -> Vec<ReceivedCall> {
-        self.calls_by_path.lock().unwrap().get(path).cloned().unwrap_or_default()
-    }
-
-    /// Returns how many events came for a pipeline, and how many of these were not repetitions.
-    fn events(&self, pipeline: &str) -> (usize, usize) {
-        let all = self.calls("/events");
-        let events: Vec<Value> =
-            all.iter().map(ReceivedCall::json).filter(|e| e["involvedObject"]["name"] == pipeline).collect();
-        let tokens: HashSet<String> =
-            events.iter().map(|e| e["metadata"]["pipelines.weave.works/token"].to_string()).collect();
-        (events.len(), tokens.len())
-    }
-
-    fn set_answers(&self, path: &str, answers: &[ReceiverAnswer]) {
-        self.answers.lock().unwrap().insert(path.into(), answers.to_vec());
-    }
-}
-
-async fn receive(
-    State(receiver): State<Receiver>,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Bytes,
-) -> (StatusCode, &'static str) {
-    let path = uri.path().to_string();
-    let call = ReceivedCall { headers, body };
-    let mut calls_by_path = receiver.calls_by_path.lock().unwrap();
-    let calls = calls_by_path.entry(path.clone()).or_default();
-    let token = |call: &ReceivedCall| call.json()["metadata"]["pipelines.weave.works/token"].to_string();
-    let repeated = path == "/events" && calls.iter().any(|c| token(c) == token(&call));
-    calls.push(call);
-    if repeated {
-        return (StatusCode::TOO_MANY_REQUESTS, "");
-    }
-    let mut answers = receiver.answers.lock().unwrap();
-    let (status, text) = match answers.get_mut(&path) {
-        Some(answers) if !answers.is_empty() => answers.remove(0),
-        _ => (202, ""),
-    };
-    (StatusCode::from_u16(status).unwrap(), text)
-}
 
 /// Computes HMAC-SHA256 by its definition, without the code under test.
 pub fn hmac(key: &[u8], message: &[u8]) -> String {

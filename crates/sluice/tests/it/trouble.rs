@@ -108,18 +108,3 @@ fn an_error_of_one_target_affects_no_other_target_or_pipeline() -> Result<()> {
         Ok(())
     })
 }
-
-#[test]
-fn with_the_flag_a_target_in_another_namespace_of_the_hub_is_refused() -> Result<()> {
-    run(async {
-        let place = TestNamespace::new("locked").await?;
-        let n = place.namespace.as_str();
-        place.apply(&pipeline(n, "elsewhere", &[("dev", "default", None)])).await?;
-        let _controller = Controller::start(&place.shared.hub, n, &["--no-cross-namespace-refs"])?;
-        let refused = place.until("elsewhere", "the target is refused", |p| {
-            error(p, "dev")
-                .contains("default is not the Pipeline's own, which --no-cross-namespace-refs forbids")
-        });
-        refused.await.map(drop)
-    })
-}
