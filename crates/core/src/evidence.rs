@@ -9,6 +9,7 @@ use jiff::Timestamp;
 
 use crate::observed::{ObservedTargets, is_tracked};
 use crate::pipeline::{Environment, MinReady, Pipeline, Policy};
+use crate::promotion::Promotion;
 pub use crate::proof::Proof;
 use crate::proven::{self, TargetProofs};
 use crate::revision::Revision;
@@ -74,17 +75,17 @@ impl Evidence {
 
     /// Returns the proofs after an observation: these proofs, and those of the revisions that targets run healthily now.
     /// Proofs of targets that the pipeline does not have any more are dropped. New arrivals are counted from the highest
-    /// number in the proofs, or from `counted` if that is higher.
+    /// number in the proofs and the promotions.
     pub fn updated(
         &self,
         pipeline: &Pipeline,
         observed: &ObservedTargets,
-        counted: u64,
+        promotions: &[Promotion],
         now: Timestamp,
     ) -> Evidence {
         let all = self.proofs.values().flat_map(BTreeMap::values).flatten();
-        let known = all.map(|p| p.arrival).max().unwrap_or(0);
-        let mut next = known.max(counted);
+        let arrivals = all.map(|p| p.arrival).chain(promotions.iter().map(|p| p.arrival));
+        let mut next = arrivals.max().unwrap_or(0);
         let (mut evidence, mut shared) = (Evidence::default(), None);
         for environment in &pipeline.environments {
             for target in &environment.targets {
@@ -92,7 +93,11 @@ impl Evidence {
                 let shown = observed.target(&environment.name, target);
                 let proven = shown.and_then(|t| t.proves(&pipeline.tracks));
                 if let Some(revision) = proven.filter(|new| list.last().is_none_or(|p| p.revision != *new)) {
-                    append(&mut list, self.shared(revision, &mut shared), &mut next, now);
+                    next += 1;
+                    let revision = self.shared(revision, &mut shared);
+                    let into_followers =
+                        promotions.iter().filter(|p| follows(pipeline, &p.environment, environment));
+                    append(&mut list, into_followers, Proof { revision, arrival: next, run: 0, at: now });
                 }
                 evidence.insert(&environment.name, target, list);
             }
@@ -273,11 +278,20 @@ fn predecessors<'a>(pipeline: &'a Pipeline, of: &Environment) -> Vec<&'a Environ
     pipeline.environments.iter().filter(|e| of.depends_on.contains(&e.name)).collect()
 }
 
-fn append(list: &mut Vec<Proof>, revision: Revision, last_arrival: &mut u64, at: Timestamp) {
-    let earlier = list.iter().position(|p| p.revision == revision).map(|i| list.remove(i));
-    *last_arrival += 1;
-    let run = earlier.map_or(0, |p| p.run + 1);
-    list.push(Proof { revision, arrival: *last_arrival, run, at });
+/// Returns true if promotions into the environment of this name need proofs of another environment.
+fn follows(pipeline: &Pipeline, name: &str, other: &Environment) -> bool {
+    pipeline.environments.iter().any(|e| e.name == name && e.depends_on.contains(&other.name))
+}
+
+/// Adds the proof of a revision that a target runs now, with the number of times that the target has come back to it. If the
+/// list does not have the earlier proof any more, the records of promotions from before all of its proofs have the number.
+fn append<'a>(list: &mut Vec<Proof>, mut promotions: impl Iterator<Item = &'a Promotion>, new: Proof) {
+    let earlier = list.iter().position(|p| p.revision == new.revision).map(|i| list.remove(i).run);
+    let oldest = list.first().map_or(0, |proof| proof.arrival);
+    let is_earlier = |p: &&Promotion| p.arrival < oldest && p.revision.is_run_by(&new.revision);
+    let recorded = || promotions.by_ref().filter(is_earlier).map(|p| p.run).max();
+    let run = earlier.or_else(recorded).map_or(0, |run| run + 1);
+    list.push(Proof { run, ..new });
 }
 
 /// Returns true if a revision needs more than one proof to be promoted into an environment.

@@ -226,8 +226,7 @@ impl State {
         self.retry_early(key, &facts.observed, &facts.promotions);
         let now = self.now.wall;
         let entry = self.pipelines.get_mut(key)?;
-        let counted = facts.promotions.iter().map(|p| p.arrival).max().unwrap_or(0);
-        entry.evidence = entry.evidence.updated(&entry.model, &facts.observed, counted, now);
+        entry.evidence = entry.evidence.updated(&entry.model, &facts.observed, &facts.promotions, now);
         let mut decision = decide(Facts {
             pipeline: &entry.model,
             observed: &facts.observed,

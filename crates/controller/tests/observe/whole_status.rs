@@ -105,7 +105,7 @@ fn compose_after(
 ) -> PipelineStatus {
     let now: Timestamp = "2026-11-21T09:00:00Z".parse().unwrap();
     let pipeline = translate::pipeline(object);
-    let evidence = Evidence::default().updated(&pipeline, observed, 0, now);
+    let evidence = Evidence::default().updated(&pipeline, observed, &[], now);
     let known: Vec<_> = promotions.iter().filter_map(|p| translate::promotion(object, p)).collect();
     let decision: Decision = decide(decide::Facts {
         pipeline: &pipeline,

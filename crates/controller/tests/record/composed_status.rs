@@ -368,11 +368,11 @@ fn evidence_is_the_same_after_the_status_was_written_and_read() {
     let pipeline = translate::pipeline(&fixture.object);
     let at = |text: &str| text.parse::<Timestamp>().unwrap();
     let mut evidence =
-        Evidence::default().updated(&pipeline, &fixture.observed, 0, at("2026-11-21T07:00:00Z"));
+        Evidence::default().updated(&pipeline, &fixture.observed, &[], at("2026-11-21T07:00:00Z"));
     for (chart, hour) in [("6.1.9", "08"), ("6.1.8", "09"), ("6.2.0", "10")] {
         fixture = fixture.at("dev", "eu", running(chart, Health::Ready));
         evidence =
-            evidence.updated(&pipeline, &fixture.observed, 0, at(&format!("2026-11-21T{hour}:00:00Z")));
+            evidence.updated(&pipeline, &fixture.observed, &[], at(&format!("2026-11-21T{hour}:00:00Z")));
     }
     fixture.evidence = evidence.clone();
     let status = fixture.compose_first();

@@ -24,7 +24,7 @@ fn version(n: usize) -> String {
 
 /// Observes the targets once more.
 fn look(sim: &mut Simulation) {
-    sim.evidence = sim.evidence.updated(&sim.pipeline, &sim.observed, 0, sim.now);
+    sim.evidence = sim.evidence.updated(&sim.pipeline, &sim.observed, &[], sim.now);
 }
 
 /// The newest revision that both have proven.
@@ -132,5 +132,60 @@ fn many_targets_share_the_limit_of_a_pipeline() {
     for target in &targets[..127] {
         let proofs = sim.evidence.of("dev", target);
         assert!(proofs.iter().any(|p| p.revision == revision(&version(1))), "{target}");
+    }
+}
+
+/// dev comes back to a revision that was promoted, after so many others that its proof is not kept.
+#[test]
+fn a_revision_is_promoted_again_when_it_comes_back_after_many_others() {
+    for others in [MIN_PROOFS - 1, MIN_PROOFS, 3 * MIN_PROOFS] {
+        let mut sim = Simulation::new(&[("dev", &["d"]), ("prod", &["p"])]);
+        sim.policy_of("prod").allow_downgrade = true;
+        let mut promote = |version: &str| {
+            sim.runs("dev", "d", version, Health::Ready);
+            sim.settle();
+            sim.merge("prod");
+            sim.runs("prod", "p", version, Health::Ready);
+            sim.settle();
+            sim.phases("prod").pop().unwrap_or_default()
+        };
+        for version in (1..=others + 1).map(version) {
+            assert_eq!(promote(&version), format!("{version} Succeeded"));
+        }
+        for _ in 0..2 {
+            assert_eq!(promote("1.1.0"), "1.1.0 Succeeded", "after {others} others");
+            for version in (2..=others + 1).map(version) {
+                promote(&version);
+            }
+        }
+        let runs = sim.promotions.iter().filter(|p| p.revision == revision("1.1.0")).map(|p| p.run);
+        assert_eq!(runs.collect::<Vec<_>>(), [0, 1, 2]);
+    }
+}
+
+/// A person has rolled prod back. That dev still runs the revision does not promote it again, also if the proofs are lost.
+#[test]
+fn a_revision_that_did_not_leave_dev_has_not_come_back() {
+    let mut sim = Simulation::new(&[("dev", &["d", "e"]), ("prod", &["p"])]);
+    sim.policy_of("prod").allow_downgrade = true;
+    for version in (1..=MIN_PROOFS + 2).map(version) {
+        sim.runs("dev", "d", &version, Health::Ready);
+        sim.settle();
+        sim.merge("prod");
+        sim.runs("prod", "p", &version, Health::Ready);
+        sim.settle();
+    }
+    let records = sim.promotions.len();
+    sim.runs("prod", "p", &version(1), Health::Ready);
+    for is_lost in [false, true] {
+        if is_lost {
+            sim.evidence = Evidence::default();
+        }
+        // The other target of dev comes to the revision, and to one from before, for the first time.
+        for version in [version(1), version(MIN_PROOFS + 2)] {
+            sim.runs("dev", "e", &version, Health::Ready);
+            sim.settle();
+        }
+        assert_eq!(sim.promotions.len(), records, "{:?}", sim.phases("prod"));
     }
 }

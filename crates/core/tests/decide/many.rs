@@ -69,7 +69,7 @@ fn a_decision_about_the_largest_pipeline_takes_a_moment() {
         let pipeline = largest();
         for own in [false, true] {
             let (evidence, observed) = proven(&pipeline, own);
-            let evidence = evidence.updated(&pipeline, &observed, 0, jiff::Timestamp::UNIX_EPOCH);
+            let evidence = evidence.updated(&pipeline, &observed, &[], jiff::Timestamp::UNIX_EPOCH);
             let decision = decided(&pipeline, &observed, &evidence);
             // All follow already, or no revision is proven on all targets.
             assert!(decision.actions.is_empty(), "{:?}", decision.actions.first());
@@ -100,14 +100,14 @@ fn proofs_of_large_revisions_take_a_limited_part_of_the_memory() {
         };
         evidence.insert(&first.name, target, (0..3).map(proof).collect());
     }
-    let kept = evidence.updated(&pipeline, &ObservedTargets::default(), 0, jiff::Timestamp::UNIX_EPOCH);
+    let kept = evidence.updated(&pipeline, &ObservedTargets::default(), &[], jiff::Timestamp::UNIX_EPOCH);
     for target in &first.targets {
         let proofs = kept.of(&first.name, target);
         assert_eq!(proofs.iter().map(|proof| proof.arrival).collect::<Vec<_>>(), [2], "only the newest");
     }
     // Without so many facets, all are kept.
     let (small, observed) = proven(&pipeline, true);
-    let kept = small.updated(&pipeline, &observed, 0, jiff::Timestamp::UNIX_EPOCH);
+    let kept = small.updated(&pipeline, &observed, &[], jiff::Timestamp::UNIX_EPOCH);
     assert!(first.targets.iter().all(|target| kept.of(&first.name, target).len() == 10));
 }
 
@@ -184,7 +184,7 @@ fn the_promotions_of_a_pipeline_take_a_limited_part_of_the_memory() {
             observed.insert(&environment.name, name, runs.clone());
         }
     }
-    let evidence = Evidence::default().updated(&pipeline, &observed, 0, jiff::Timestamp::UNIX_EPOCH);
+    let evidence = Evidence::default().updated(&pipeline, &observed, &[], jiff::Timestamp::UNIX_EPOCH);
     let decision = decided(&pipeline, &observed, &evidence);
     let started: usize = decision
         .actions
@@ -209,7 +209,7 @@ fn equal_proofs_of_all_targets_take_memory_once() {
         for target in &first.targets[..count] {
             observed.insert(&first.name, target, shows("1.0.0", Health::Ready));
         }
-        evidence = evidence.updated(&pipeline, &observed, 0, jiff::Timestamp::UNIX_EPOCH);
+        evidence = evidence.updated(&pipeline, &observed, &[], jiff::Timestamp::UNIX_EPOCH);
     }
     let proofs = first.targets.iter().map(|target| &evidence.of(&first.name, target)[0]);
     let places = proofs.map(|proof| proof.revision.facets().next().unwrap().1.as_ptr());

@@ -392,7 +392,7 @@ fn planted_bugs_are_found() {
                 sim.evidence = {
                     let mut observed = sim.observed.clone();
                     observed.insert(&environment.name, target, shown);
-                    sim.evidence.updated(&sim.pipeline, &observed, 0, sim.now)
+                    sim.evidence.updated(&sim.pipeline, &observed, &[], sim.now)
                 };
             }
         }

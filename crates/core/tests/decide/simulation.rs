@@ -160,8 +160,7 @@ impl Simulation {
 
     /// Decides once and carries the decision out. Returns the number of actions.
     pub fn step(&mut self) -> usize {
-        let counted = self.promotions.iter().map(|p| p.arrival).max().unwrap_or(0);
-        self.evidence = self.evidence.updated(&self.pipeline, &self.observed, counted, self.now);
+        self.evidence = self.evidence.updated(&self.pipeline, &self.observed, &self.promotions, self.now);
         for promotion in &mut self.promotions {
             let now = self.places.get(&promotion.environment).copied().unwrap_or_default();
             if let Some(request) = promotion.request.as_mut() {
