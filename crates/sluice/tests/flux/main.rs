@@ -4,8 +4,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "../support/docs.rs"]
+mod docs;
 mod fleet;
 mod history;
+mod other_pages;
 #[allow(dead_code, reason = "the other binary uses the rest")]
 #[path = "../support/people.rs"]
 mod people;

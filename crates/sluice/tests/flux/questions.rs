@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 use sluice_testkit::{KubeletStandIn, Scratch, eventually, parse_yaml, shared};
 
 use crate::fleet::{By, Fleet, Shape};
-use crate::people;
 use crate::place::{SOON, TestNamespace, revision};
 use crate::process::Controller;
 use crate::run;
+use crate::{other_pages, people};
 
 /// The namespace of the page.
-const NAMESPACE: &str = "apps";
+pub const NAMESPACE: &str = "apps";
 /// The address of the repository on the page.
 const REPOSITORY: &str = "https://git.example.com/team/fleet";
 
@@ -109,7 +109,7 @@ fn only_times_and_hashes_may_differ_from_the_page() {
 }
 
 /// The fleet of the page, and the machine on which jane types its commands.
-struct Fixture {
+pub struct Fixture {
     fleet: Fleet,
     controller: Controller,
     /// Has her kubeconfigs and her checkout of the repository.
@@ -164,7 +164,8 @@ impl Fixture {
         let flux = ["source", "kustomize", "helm", "image", "notification"]
             .map(|g| format!("{g}.toolkit.fluxcd.io"));
         let flux = json!({"apiGroups": flux, "resources": ["*"], "verbs": ["list"]});
-        let rules = Value::Array(rules.chain([clusters, flux]).collect());
+        let events = json!({"apiGroups": [""], "resources": ["events"], "verbs": ["list"]});
+        let rules = Value::Array(rules.chain([clusters, flux, events]).collect());
         let place = &self.fleet.place;
         let certificate = people::kubeconfig(place, "jane", rules.clone()).await?;
         std::fs::write(self.scratch.path().join("jane"), certificate)?;
@@ -194,6 +195,16 @@ impl Fixture {
         Ok(text)
     }
 
+    /// Runs a command as jane, and returns its output.
+    ///
+    /// # Errors
+    /// It fails.
+    pub fn type_command(&self, command: &str) -> Result<String> {
+        // The API of the controller does not know certificates.
+        let needs_token = command.contains(" trace ") || command.contains(" --fleet");
+        self.sh(command, if needs_token { "token" } else { "jane" })
+    }
+
     /// Runs the commands of the next section of the page, which must be this one.
     async fn section(&mut self, section: &str) -> Result<()> {
         let first = self.next;
@@ -211,11 +222,8 @@ impl Fixture {
     /// Runs a command, and fails if it prints something else than the page shows.
     async fn check(&self, shown: &Shown) -> Result<()> {
         let command = self.with_names(&shown.command).await?;
-        // The API of the controller does not know certificates.
-        let kubeconfig =
-            if command.contains(" trace ") || command.contains(" --fleet") { "token" } else { "jane" };
         let once = || async {
-            let output = self.sh(&command, kubeconfig)?;
+            let output = self.type_command(&command)?;
             ensure!(
                 steady(&output) == steady(&shown.output),
                 "{PAGE}, {}: $ {command}\nprints\n{output}\nand the page shows\n{}",
@@ -325,6 +333,8 @@ fn every_command_of_the_page_of_questions_prints_what_the_page_shows() -> Result
         fixture.section("After the fix").await?;
         fixture.suspend_flux_in_dev(false).await?;
         fixture.waits("6.2.0").await?;
+        let promotion = fixture.with_names(PROMOTION).await?;
+        other_pages::run_reading_commands(&fixture, &promotion).await?;
         fixture.section("How do I bring a hotfix into prod first?").await?;
         ensure!(
             fixture.next == fixture.shown.len(),
