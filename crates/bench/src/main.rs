@@ -2,7 +2,9 @@
 //! verdict. Arguments select measurements; `options.rs` has the flags. The figures come from outside of Sluice where
 //! possible: writes from the API server, memory and processor time from the kernel.
 
+mod api_views;
 mod burst;
+mod clusters_fixture;
 mod command_times;
 mod controller;
 mod delivery;
@@ -19,6 +21,7 @@ mod page_server;
 mod pages;
 mod pipelines_at_rest;
 mod pipelines_fixture;
+mod pipelines_on_clusters;
 mod pixels;
 mod process_stats;
 mod questions;

@@ -1,40 +1,31 @@
 //! A fleet of many clusters: start, memory and costs at rest. The clusters share a few API servers, so that they fit on
 //! one machine. Sluice has a session of its own with each of them.
 
+use crate::clusters_fixture::{APPLICATIONS, leaf, register};
 use crate::controller::ControllerProcess;
-use crate::objects::{self, HELM, HELM_RELEASE, KUSTOMIZE, NAMESPACES, VERSION};
+use crate::objects::HELM_RELEASE;
 use crate::options::BenchOptions;
-use crate::pages;
-use crate::pipelines_fixture::{run_concurrently, set_healthy, write};
+use crate::pipelines_fixture::run_concurrently;
 use crate::process_stats::{megabytes, peak_memory, processor_time, resident_memory};
-use crate::table::{BudgetVerdict, ResultTable, percentile, progress, time, times};
-use crate::viewers::{read, viewers};
+use crate::table::{BudgetVerdict, ResultTable, progress, time, times};
+use crate::viewers::viewers;
 use crate::writes::Writes;
+use crate::{api_views, pages, pipelines_on_clusters};
 use anyhow::{Context, Result, bail};
-use axum::http::{Method, Request};
-use kube::Client;
-use serde_json::json;
+use axum::http::Request;
 use sluice_testkit::{Cluster, ControlPlane};
 use std::time::{Duration, Instant};
 
 /// The API servers of the clusters.
 const SERVERS: usize = 2;
-/// The number of HelmReleases, and of Kustomizations, of each cluster. There are two Deployments for each of them.
-const APPLICATIONS: usize = 200;
 /// The observed objects of each application: a namespace, a HelmRelease, a Kustomization and two Deployments.
 const OBJECTS_OF_EACH: usize = 5;
-/// The environment in the names of the objects.
-const ENVIRONMENT: &str = "prod";
-/// The number of concurrent writes while the objects are created.
-const CONCURRENT: usize = 64;
 /// The time limit of a start.
 const START_TIMEOUT: Duration = Duration::from_secs(180);
-/// How often each view is asked for.
-const REQUESTS: usize = 500;
+/// How many pipelines the views of the API are asked about.
+const PIPELINES: usize = 120;
 /// How many people ask.
 const VIEWERS: usize = 3;
-/// The namespace of the GitopsClusters.
-pub const CLUSTERS_NAMESPACE: &str = "clusters";
 /// The lists that a session reads: the API path, with the version that it finds.
 const LISTS: [&str; 13] = [
     "/apis/kustomize.toolkit.fluxcd.io/v1/kustomizations",
@@ -93,53 +84,15 @@ pub async fn measure(options: &BenchOptions, plane: &ControlPlane, table: &mut R
     table.add("  as a multiple of bare lists", "≤ 1.5", text, BudgetVerdict::of(held));
     rest(options, &hub, &controller, table).await?;
     let (base, viewers) = (format!("http://{address}"), viewers(&hub, VIEWERS).await?);
-    api(&servers, &base, &viewers, table).await?;
+    let fleet = pipelines_on_clusters::create(hub, PIPELINES, options.clusters).await?;
+    pipelines_on_clusters::until_all_statuses(&fleet, &controller).await?;
+    fleet.create_promotions().await?;
+    api_views::measure(&fleet, &servers, &base, &viewers, table).await?;
     let viewer = viewers.first().context("nobody looks")?;
     for path in ["/clusters", "/charts", "/images"] {
         pages::of_clusters(&base, viewer, path, table).await?;
     }
     Ok(())
-}
-
-/// Asks each view of the API 100 times a second while workloads change, and measures the time to the whole answer.
-async fn api(servers: &[Cluster], base: &str, viewers: &[String], table: &mut ResultTable) -> Result<()> {
-    let clients = futures::future::try_join_all(servers.iter().map(Cluster::client)).await?;
-    let changes = tokio::spawn(change_workloads(clients));
-    let http = reqwest::Client::new();
-    for path in [
-        "clusters",
-        "charts?limit=500",
-        "images?name=app-001",
-        "trace?cluster=clusters/cluster-007&kind=Deployment&namespace=app-001-prod&name=app-001",
-    ] {
-        let url = format!("{base}/api/v1/{path}");
-        let mut asked = Vec::new();
-        let mut pace = tokio::time::interval(Duration::from_millis(10));
-        for token in viewers.iter().cycle().take(REQUESTS) {
-            pace.tick().await;
-            asked.push(tokio::spawn(read(http.get(&url).bearer_auth(token))));
-        }
-        let mut waits = Vec::new();
-        for answer in asked {
-            waits.push(answer.await?.with_context(|| path.to_string())?.took);
-        }
-        let at = |percent| time(percentile(&waits, percent));
-        let what = format!("  API, 100 requests a second: {}", path.split('?').next().unwrap_or(path));
-        table.add(&what, "", format!("p50 {}, p99 {}", at(50), at(99)), BudgetVerdict::None);
-    }
-    changes.abort();
-    Ok(())
-}
-
-/// Changes a workload of each server ten times a second, and never ends.
-async fn change_workloads(clients: Vec<Client>) {
-    for n in 0.. {
-        let application = format!("app-{:03}", n % APPLICATIONS);
-        for client in &clients {
-            let _ = set_healthy(client, &application, ENVIRONMENT, &format!("6.2.{n}")).await;
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
 }
 
 async fn rest(
@@ -167,65 +120,6 @@ async fn rest(
         BudgetVerdict::of(share < 2.0),
     );
     table.add("  API writes at rest", "0", writes.to_string(), BudgetVerdict::of(writes.count() == 0));
-    Ok(())
-}
-
-/// Starts an API server with the objects of one cluster: those of as many applications, in a namespace each.
-///
-/// # Errors
-/// It does not start, or rejects an object.
-pub async fn leaf(plane: &ControlPlane, name: &str, applications: usize) -> Result<Cluster> {
-    let cluster = plane.cluster(name).await?;
-    cluster.install_flux_crds().await?;
-    let client = cluster.client().await?;
-    let all = (0..applications).map(|n| create(&client, format!("app-{n:03}")));
-    run_concurrently(CONCURRENT, all).await.context("cannot create the objects of a cluster")?;
-    Ok(cluster)
-}
-
-async fn create(client: &Client, application: String) -> Result<()> {
-    let namespace = objects::namespace(&application, ENVIRONMENT);
-    let make = async |url: String, object| write(client, Method::POST, &url, &object).await;
-    make(NAMESPACES.into(), json!({"metadata": {"name": namespace}})).await?;
-    let release = objects::helm_release(&application, ENVIRONMENT);
-    make(format!("{HELM}/namespaces/{namespace}/helmreleases"), release).await?;
-    set_healthy(client, &application, ENVIRONMENT, VERSION).await?;
-    let kustomizations = format!("{KUSTOMIZE}/namespaces/{namespace}/kustomizations");
-    make(kustomizations.clone(), objects::kustomization(&application, ENVIRONMENT)).await?;
-    let status = objects::applied(&application, ENVIRONMENT);
-    write(client, Method::PATCH, &format!("{kustomizations}/{application}/status"), &status).await?;
-    for (name, is_flux) in [(application.clone(), true), (format!("{application}-extra"), false)] {
-        let mut deployment = objects::deployment(&application, ENVIRONMENT);
-        deployment["metadata"]["name"] = name.clone().into();
-        if !is_flux {
-            deployment["metadata"]["labels"] = json!({"app.kubernetes.io/name": application});
-        }
-        let url = format!("/apis/apps/v1/namespaces/{namespace}/deployments");
-        make(url.clone(), deployment).await?;
-        write(client, Method::PATCH, &format!("{url}/{name}/status"), &objects::rolled_out()).await?;
-    }
-    Ok(())
-}
-
-/// Creates the GitopsClusters on the hub, in turn on each of the servers.
-///
-/// # Errors
-/// The hub rejects an object.
-pub async fn register(hub: &Cluster, servers: &[Cluster], count: usize) -> Result<()> {
-    let client = hub.client().await?;
-    let make = async |url: String, object| write(&client, Method::POST, &url, &object).await;
-    make(NAMESPACES.into(), json!({"metadata": {"name": CLUSTERS_NAMESPACE}})).await?;
-    for server in servers {
-        let name = server.name();
-        let secret = json!({"metadata": {"name": name}, "stringData": {"value": server.kubeconfig()}});
-        make(format!("{NAMESPACES}/{CLUSTERS_NAMESPACE}/secrets"), secret).await?;
-    }
-    for (n, server) in (0..count).zip(servers.iter().cycle()) {
-        let cluster = json!({"apiVersion": "gitops.weave.works/v1alpha1", "kind": "GitopsCluster",
-            "metadata": {"name": format!("cluster-{n:03}")}, "spec": {"secretRef": {"name": server.name()}}});
-        let url = format!("/apis/gitops.weave.works/v1alpha1/namespaces/{CLUSTERS_NAMESPACE}/gitopsclusters");
-        make(url, cluster).await?;
-    }
     Ok(())
 }
 

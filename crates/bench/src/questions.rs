@@ -2,28 +2,23 @@
 //! is no kubectl in the measurement: a bare client makes its requests and reads the answers, and prints nothing. So the
 //! figures for kubectl lack the start of a process, the discovery of kinds, and the printing of the table.
 
+use crate::clusters_fixture::{leaf, register};
 use crate::controller::{ControllerProcess, run};
-use crate::many_clusters::{CLUSTERS_NAMESPACE, leaf, register};
-use crate::objects::{self, ENVIRONMENTS, NAMESPACES, SLUICE};
+use crate::objects::SLUICE;
 use crate::options::BenchOptions;
-use crate::pipelines_fixture::{PIPELINES_NAMESPACE, PipelinesOnOneCluster, run_concurrently, write};
-use crate::table::{BudgetVerdict, ResultTable, percentile, progress, time};
-use anyhow::{Context, Result, bail, ensure};
-use axum::http::{Method, Request};
-use serde_json::{Value, json};
+use crate::pipelines_fixture::{PIPELINES_NAMESPACE, PipelinesOnOneCluster};
+use crate::pipelines_on_clusters;
+use crate::table::{BudgetVerdict, ResultTable, percentile, time};
+use anyhow::{Context, Result, ensure};
+use axum::http::Request;
+use serde_json::Value;
 use sluice_testkit::{Cluster, ControlPlane};
 use std::time::{Duration, Instant};
 
 /// The number of clusters. They share one API server, with a session of Sluice's for each.
 const CLUSTERS: usize = 20;
-/// How many pipelines promote one application, each on three of the clusters.
-const PIPELINES_OF_ONE: usize = 6;
 /// How often each command runs, in turn with the requests of kubectl.
 const ROUNDS: usize = 10;
-/// The time limit until all statuses are written.
-const STATUS_TIMEOUT: Duration = Duration::from_secs(120);
-/// The number of concurrent writes while the pipelines are created.
-const CONCURRENT: usize = 64;
 /// The `Accept` of `kubectl get`
 /// ([get.go](https://github.com/kubernetes/kubectl/blob/5be1f71cd159/pkg/cmd/get/get.go), `transformRequests`).
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,\
@@ -98,59 +93,14 @@ async fn build(options: &BenchOptions, plane: &ControlPlane) -> Result<Pipelines
     let hub = plane.cluster("questions-hub").await?;
     hub.install_flux_crds().await?;
     hub.install_sluice_crds().await?;
-    let applications = options.pipelines.div_ceil(PIPELINES_OF_ONE);
+    let applications = pipelines_on_clusters::applications(options.pipelines);
     let servers = [leaf(plane, "questions-leaf", applications).await?];
     register(&hub, &servers, CLUSTERS).await?;
-    let client = hub.client().await?;
-    let fleet = PipelinesOnOneCluster { cluster: hub, client, size: options.pipelines };
-    let namespace = json!({"metadata": {"name": PIPELINES_NAMESPACE}});
-    write(&fleet.client, Method::POST, NAMESPACES, &namespace).await?;
-    let url =
-        format!("{SLUICE}/namespaces/{PIPELINES_NAMESPACE}/pipelines?fieldManager=kustomize-controller");
-    let all = fleet
-        .applications()
-        .enumerate()
-        .map(async |(n, name)| write(&fleet.client, Method::POST, &url, &pipeline(n, &name)).await);
-    run_concurrently(CONCURRENT, all).await.context("cannot create the pipelines")?;
+    let fleet = pipelines_on_clusters::create(hub, options.pipelines, CLUSTERS).await?;
     let flags = ["--hook-addr=0", "--observe=targets"];
     let controller = ControllerProcess::start_with(options, &fleet.cluster, &flags)?;
-    until_all_statuses(&fleet, &controller).await?;
+    pipelines_on_clusters::until_all_statuses(&fleet, &controller).await?;
     drop((controller, servers));
     fleet.create_promotions().await?;
     Ok(fleet)
-}
-
-/// A pipeline of an application that runs in one namespace on three of the clusters.
-fn pipeline(number: usize, name: &str) -> Value {
-    let application = number / PIPELINES_OF_ONE;
-    let promotion = json!({"manual": true, "strategy": {"notification": {}}});
-    let mut pipeline = objects::pipeline(name, PIPELINES_NAMESPACE, &ENVIRONMENTS, &promotion);
-    pipeline["spec"]["appRef"]["name"] = format!("app-{application:03}").into();
-    for e in 0..ENVIRONMENTS.len() {
-        let cluster = (number * ENVIRONMENTS.len() + application + e) % CLUSTERS;
-        pipeline["spec"]["environments"][e]["targets"] = json!([{
-            "namespace": format!("app-{application:03}-prod"),
-            "clusterRef": {"kind": "GitopsCluster", "name": format!("cluster-{cluster:03}"), "namespace": CLUSTERS_NAMESPACE},
-        }]);
-    }
-    pipeline
-}
-
-/// Waits until the status of each pipeline shows a healthy workload in each environment.
-async fn until_all_statuses(fleet: &PipelinesOnOneCluster, controller: &ControllerProcess) -> Result<()> {
-    let is_healthy = |pipeline: &Value| {
-        ENVIRONMENTS.iter().all(|name| {
-            let target = &pipeline["status"]["environments"][name]["targets"][0];
-            target["health"] == "Ready" && target["workloads"].as_array().is_some_and(|all| all.len() > 1)
-        })
-    };
-    while controller.started.elapsed() < STATUS_TIMEOUT {
-        let all = fleet.pipelines().await?;
-        if all.iter().all(is_healthy) {
-            progress(&format!("{} statuses written in {}", all.len(), time(controller.started.elapsed())));
-            return Ok(());
-        }
-        tokio::time::sleep(Duration::from_millis(500)).await;
-    }
-    bail!("not every pipeline is healthy in each environment:\n{}", controller.log())
 }
