@@ -12,7 +12,7 @@ use sluice_core::setters::{
 };
 use sluice_core::{Facet, FacetKey, Revision};
 
-use super::read::CheckoutFile;
+use crate::checkout::CheckoutFile;
 
 /// The placeholder for the promoted revision if `--revision` is not given.
 const REVISION: &str = "REVISION";
@@ -24,7 +24,7 @@ const FIRST_WITHOUT_MARKER: &str =
 
 /// The preview of one environment.
 #[derive(Debug, Serialize)]
-pub(super) struct EnvironmentPreview {
+pub(crate) struct EnvironmentPreview {
     /// The name of the environment.
     pub environment: String,
     /// The values to set, in the order of their files.
@@ -40,7 +40,7 @@ pub(super) struct EnvironmentPreview {
 
 /// A value that a promotion would set.
 #[derive(Debug, Serialize)]
-pub(super) struct ValueChange {
+pub(crate) struct ValueChange {
     pub path: String,
     pub line: u32,
     pub from: String,
@@ -49,14 +49,14 @@ pub(super) struct ValueChange {
 
 /// The error that prevents setting the values.
 #[derive(Debug, Serialize)]
-pub(super) struct PreviewError {
+pub(crate) struct PreviewError {
     pub reason: &'static str,
     pub message: String,
 }
 
 /// Returns the previews of all environments, or of one. `asked` are the values of `--revision`: each is for a facet, or
 /// for all facets.
-pub(super) fn preview(
+pub(crate) fn preview(
     pipeline: &Pipeline,
     only: Option<&str>,
     files: &[CheckoutFile],

@@ -6,6 +6,8 @@ mod age;
 mod api_errors;
 mod approve;
 mod check;
+mod checkout;
+mod checkout_preview;
 mod cluster_flags;
 mod clusters;
 mod command_reference;

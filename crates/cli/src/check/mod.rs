@@ -9,6 +9,9 @@ mod flux;
 mod pipeline_secrets;
 mod read;
 mod rights;
+mod values;
+
+use std::path::PathBuf;
 
 use clap::Args;
 use kube::api::ListParams;
@@ -39,12 +42,15 @@ use crate::terminal::{Io, Symbol};
   # Only what is wrong
   sluice check -A --quiet
 
+  # And does the repository have the values that promotions set?
+  sluice check -A --checkout .
+
   # In a script: exit code 0 without errors, 11 with errors
   sluice check -A -o json
 
 The command checks the definitions, the admission policy, the controller, Flux on this cluster, your rights and the \
-clocks. It also checks the pipelines, and the clusters, kubeconfigs and Secrets that they name. It changes nothing. An \
-object that you may not read is a warning.")]
+clocks. It also checks the pipelines, and the clusters, kubeconfigs and Secrets that they name. With --checkout it looks \
+for the values that the pipelines set in git. It changes nothing. An object that you may not read is a warning.")]
 pub struct Check {
     /// Check the pipelines and clusters of all namespaces
     #[arg(short = 'A', long)]
@@ -54,6 +60,12 @@ pub struct Check {
     quiet: bool,
     #[command(flatten)]
     controller: ControllerFlags,
+    /// A checkout of the repository that the strategies name: check that it has the values to set
+    #[arg(long, value_name = "DIR")]
+    checkout: Option<PathBuf>,
+    /// The repository of the checkout, if the strategies name several
+    #[arg(long, value_name = "URL", requires = "checkout")]
+    repository: Option<String>,
     /// Print data instead of sentences
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<DataFormat>,
@@ -103,6 +115,8 @@ async fn report(args: &Check, version: &str, connection: &Connection) -> Outcome
     flux.targets_here = watched.iter().filter(|target| target.cluster_ref.is_none()).count();
     definitions.targets_elsewhere = watched.len() - flux.targets_here;
     clocks.newest = clocks::newest(&controller, readable);
+    let checkout = args.checkout.as_deref();
+    let values = checkout.map(|checkout| values::read(readable, checkout, args.repository.as_deref()));
     let has_clusters = !matches!(definitions.gitops_clusters, Reading::Absent);
     let sentences = |list: &List<Pipeline>| list.unreadable.iter().map(describe::<Pipeline, _>).collect();
     let pipelines = match &found {
@@ -118,6 +132,7 @@ async fn report(args: &Check, version: &str, connection: &Connection) -> Outcome
         flux,
         secrets,
         pipelines: Pipelines { namespace, found: pipelines },
+        values: values.transpose()?,
         clocks,
     }))
 }

@@ -1,6 +1,5 @@
 //! `sluice validate`: validates Pipelines without a cluster, and shows the values that they would set in a checkout.
 
-mod checkout_preview;
 mod read;
 
 use std::path::PathBuf;
@@ -13,12 +12,13 @@ use sluice_api::Pipeline;
 use sluice_core::Facet;
 use sluice_view::pipeline_validation::{self, SchemaProblem};
 
+use crate::checkout::{CheckoutFile, yaml_files};
+use crate::checkout_preview::{self, EnvironmentPreview};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::object_argument;
 use crate::output::{self, DataFormat};
 use crate::suggest::{instead, no_environment};
 use crate::terminal::{Io, Symbol};
-use checkout_preview::EnvironmentPreview;
 use read::{Document, ManifestSet};
 
 /// Arguments of `sluice validate`.
@@ -101,7 +101,7 @@ pub(crate) fn run(args: &Validate, io: &mut Io<'_>) -> Outcome {
         read::pipelines(&source, &mut found)?;
     }
     let documents = chosen(args, found)?;
-    let files = args.checkout.as_deref().map(read::yaml_files).transpose()?;
+    let files = args.checkout.as_deref().map(yaml_files).transpose()?;
     let mut reports = Vec::new();
     for mut document in documents {
         let problems = pipeline_validation::problems(&mut document.object);
@@ -156,7 +156,7 @@ fn report(
     args: &Validate,
     document: Document,
     mut errors: Vec<SchemaProblem>,
-    files: Option<&[read::CheckoutFile]>,
+    files: Option<&[CheckoutFile]>,
 ) -> Outcome<PipelineReport> {
     let name = name(&document);
     let mut environments = Vec::new();

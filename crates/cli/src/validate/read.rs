@@ -1,14 +1,13 @@
-//! Reads the Pipelines to validate from files, folders or stdin, and the files of a checkout.
+//! Reads the Pipelines to validate from files, folders or stdin.
 
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::Value;
 use serde_saphyr::options::DuplicateKeyPolicy;
-use sluice_core::manifest_path::is_yaml;
-use sluice_core::setters::MAX_FILE_BYTES;
 use sluice_view::nearest::nearest;
 
+use crate::checkout::{read_failure, yaml_files};
 use crate::exit::{Exit, Failure, Outcome};
 
 /// A document that is meant as a Pipeline.
@@ -110,45 +109,4 @@ fn items(object: Value) -> Vec<Value> {
         }
         object => vec![object],
     }
-}
-
-/// Returns the failure for a file that cannot be read.
-fn read_failure(source: &str, error: &io::Error) -> Failure {
-    let exit = if error.kind() == io::ErrorKind::NotFound { Exit::NotFound } else { Exit::Error };
-    Failure::new(exit, format!("cannot read {source}: {error}"))
-}
-
-/// A YAML file of a checkout.
-#[derive(Debug)]
-pub(super) struct CheckoutFile {
-    /// The path from the root of the checkout, with `/` between its parts.
-    pub path: String,
-    pub bytes: Vec<u8>,
-}
-
-/// Returns the YAML files below a folder, sorted by path. `.git` is left out, and links are not followed.
-pub(super) fn yaml_files(root: &Path) -> Outcome<Vec<CheckoutFile>> {
-    let mut files = Vec::new();
-    let mut folders = vec![PathBuf::new()];
-    while let Some(folder) = folders.pop() {
-        let place = root.join(&folder);
-        let entries =
-            std::fs::read_dir(&place).map_err(|e| read_failure(&place.display().to_string(), &e))?;
-        for entry in entries {
-            let entry = entry.map_err(|e| read_failure(&place.display().to_string(), &e))?;
-            let (path, kind) = (folder.join(entry.file_name()), entry.file_type()?);
-            let name = path.to_string_lossy().into_owned();
-            if kind.is_dir() && entry.file_name() != ".git" {
-                folders.push(path);
-            } else if kind.is_file() && is_yaml(name.as_bytes()) && entry.metadata()?.len() <= MAX_FILE_BYTES
-            {
-                let file = root.join(&path);
-                let bytes =
-                    std::fs::read(&file).map_err(|e| read_failure(&file.display().to_string(), &e))?;
-                files.push(CheckoutFile { path: name, bytes });
-            }
-        }
-    }
-    files.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok(files)
 }

@@ -229,3 +229,56 @@ async fn a_missing_right_is_a_finding() -> Result<()> {
     ");
     Ok(())
 }
+
+/// Returns a pipeline that sets values of prod in a repository.
+fn with_repository(place: &TestNamespace, name: &str, repository: &str) -> Value {
+    json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
+    "metadata": {"name": name, "namespace": place.namespace},
+    "spec": {
+        "appRef": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": name},
+        "promotion": {"strategy": {"commit": {"url": repository}}},
+        "environments": [{"name": "dev", "targets": [{"namespace": "dev"}]}, {"name": "prod", "targets": [{"namespace": "prod"}]}],
+    }})
+}
+
+#[tokio::test]
+async fn a_checkout_is_searched_for_the_values_of_its_repository() -> Result<()> {
+    let place = place("check-values").await?;
+    let repositories = ["https://git.example.com/fleet", "https://git.example.com/other"];
+    apply(&[with_repository(&place, "podinfo", repositories[0])]).await?;
+    let folder = tempfile::tempdir()?;
+    let checkout = folder.path().to_string_lossy().into_owned();
+    let values = async |more: &[&str]| check(&place, &[&["--checkout", &checkout], more].concat()).await;
+    let marker = format!("{{\"$promotion\": \"{}:podinfo:prod\"}}", place.namespace);
+
+    let ran = values(&[]).await;
+    let found = topic(&ran, "Values in the checkout");
+    assert!(
+        found.contains("✗ prod of pipeline check-values") && found.contains(&marker),
+        "{found}{}",
+        ran.err
+    );
+    assert!(found.contains("► docs/setting-values.md"), "{found}");
+    assert_eq!(ran.exit, Exit::Faulty);
+
+    std::fs::write(folder.path().join("prod.yaml"), format!("version: 6.1.5 # {marker}\n"))?;
+    let found = topic(&values(&[]).await, "Values in the checkout");
+    assert_eq!(found, format!("  ✔ {} has 1 value to set, for 1 environment\n", repositories[0]));
+
+    apply(&[with_repository(&place, "search", repositories[1])]).await?;
+    let ran = values(&[]).await;
+    assert_eq!(ran.exit, Exit::Usage, "{}", ran.err);
+    assert!(
+        ran.err.contains("add --repository and one of https://git.example.com/fleet, https"),
+        "{}",
+        ran.err
+    );
+    let found = topic(&values(&["--repository", repositories[0]]).await, "Values in the checkout");
+    assert!(
+        found.contains("✔") && found.contains(&format!("! not checked: the values in {}", repositories[1])),
+        "{found}"
+    );
+    let ran = values(&["--repository", "https://git.example.com/none"]).await;
+    assert_eq!(ran.exit, Exit::NotFound, "{}", ran.err);
+    Ok(())
+}

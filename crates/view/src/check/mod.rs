@@ -10,6 +10,7 @@ pub mod pipeline_secrets;
 pub mod pipelines;
 mod reading;
 pub mod rights;
+pub mod values;
 
 pub use reading::{Finding, Reading, Severity, Topic};
 use schemars::JsonSchema;
@@ -32,6 +33,8 @@ pub struct CheckFacts<'a> {
     pub secrets: pipeline_secrets::Secrets,
     /// The checked pipelines.
     pub pipelines: pipelines::Pipelines<'a>,
+    /// The values in a checkout; `None` if the caller named none.
+    pub values: Option<values::Values>,
     /// The clocks.
     pub clocks: clocks::Clocks,
 }
@@ -58,6 +61,7 @@ pub fn check(facts: &CheckFacts<'_>) -> CheckReport {
         findings.extend(flux::findings(&facts.flux));
         findings.extend(pipeline_secrets::findings(&facts.secrets));
         findings.extend(pipelines::findings(&facts.pipelines));
+        findings.extend(facts.values.iter().flat_map(values::findings));
     }
     findings.extend(clocks::findings(&facts.clocks));
     report(findings)

@@ -82,6 +82,8 @@ pub enum Topic {
     Secrets,
     /// The pipelines.
     Pipelines,
+    /// The values in a checkout that promotions set.
+    Values,
     /// The clocks.
     Clocks,
 }
@@ -97,6 +99,7 @@ impl Topic {
             Topic::Flux => "Flux",
             Topic::Secrets => "Secrets",
             Topic::Pipelines => "Pipelines",
+            Topic::Values => "Values in the checkout",
             Topic::Clocks => "Clocks",
         }
     }

@@ -13,6 +13,7 @@ use sluice_view::check::flux::{self, Flux};
 use sluice_view::check::pipeline_secrets::{self, Secret, Secrets};
 use sluice_view::check::pipelines::{self, Pipelines};
 use sluice_view::check::rights::{self, Rights};
+use sluice_view::check::values::{self, EnvironmentValues, Values};
 use sluice_view::check::{CheckFacts, Finding, Reading, Severity, check};
 use sluice_view::object_name::ObjectName;
 
@@ -412,6 +413,27 @@ fn clocks_that_differ_are_found() {
 }
 
 #[test]
+fn values_that_cannot_be_set_are_errors() {
+    let of = |environment: &str, found: Result<usize, &str>| EnvironmentValues {
+        pipeline: "apps/podinfo".into(),
+        environment: environment.into(),
+        found: found.map_err(String::from),
+    };
+    let values = Values {
+        repository: "https://git.example.com/fleet".into(),
+        environments: vec![of("staging", Ok(2)), of("prod", Err("NoMarker: no file has the marker"))],
+        other_repositories: vec!["https://git.example.com/other".into()],
+    };
+    insta::assert_snapshot!(troubles(&values::findings(&values)), @"
+    Error: prod of pipeline apps/podinfo: NoMarker: no file has the marker ► docs/setting-values.md
+    Warning: not checked: the values in https://git.example.com/other ► sluice check --repository https://git.example.com/other --checkout DIR, with a checkout of it
+    ");
+    let ok = values::findings(&values).into_iter().find(|finding| finding.severity == Severity::Ok).unwrap();
+    assert_eq!(ok.message, "https://git.example.com/fleet has 2 values to set, for 1 environment");
+    assert_eq!(troubles(&values::findings(&Values::default())), "");
+}
+
+#[test]
 fn a_report_counts_each_finding_once_and_shows_the_worst_of_a_topic_first() {
     let clusters = ["eu", "us", "us"].map(|name| NamedCluster {
         namespace: "fleet".into(),
@@ -437,6 +459,7 @@ fn a_report_counts_each_finding_once_and_shows_the_worst_of_a_topic_first() {
         },
         secrets: Secrets::default(),
         pipelines: Pipelines { namespace: None, found: Reading::Known((&[], vec![])) },
+        values: None,
         clocks: Clocks { here: now(), server: Reading::Known(now()), newest: None },
     };
     let report = check(&facts(Reading::Known(())));
