@@ -4,7 +4,7 @@
 use super::run_by_targets::{ADD_WORKLOAD, runs, workloads};
 use super::settle::{cancel, check_delivered, settle};
 use super::step::advance;
-use super::supersession::{replace, supersede_replaced};
+use super::supersession::{replace, supersede_replaced, take_current};
 use super::{Action, Decision, Facts, Lane, triggered};
 use crate::evidence::{Candidate, Shortfall};
 use crate::observed::ObservedTarget;
@@ -27,7 +27,7 @@ pub(super) fn decide(lane: Lane<'_>, mut promotions: Vec<&Promotion>, decision: 
         .filter(|(p, done)| p.phase.is_open() && !**done)
         .map(|(p, _)| *p)
         .collect();
-    let open = all_open.pop();
+    let open = take_current(&mut all_open, proven.as_ref());
     let Some(policy) = &lane.environment.policy else {
         if let Some(open) = open {
             cancel(lane.facts, open, "the environment has no promotion any more".into(), decision);

@@ -38,16 +38,30 @@ pub(super) fn replace(
     decision.actions.extend(next);
 }
 
-/// Supersedes the open promotions that a newer open one has replaced. A promotion that was replaced while it was being
+/// Takes the open promotion that goes on out of all open ones: the newest one, or an earlier one that has started again
+/// because its revision has become the newest since. The later one may still be in the process of being recorded.
+pub(super) fn take_current<'a>(
+    open: &mut Vec<&'a Promotion>,
+    proven: Option<&Candidate>,
+) -> Option<&'a Promotion> {
+    let newest = open.pop()?;
+    let candidate = proven.filter(|candidate| candidate.arrival > newest.arrival);
+    let is_wanted =
+        |p: &&Promotion| candidate.is_some_and(|c| c.run == p.run && p.revision.is_run_by(&c.revision));
+    let wanted = open.iter().rposition(is_wanted).filter(|_| !is_wanted(&newest));
+    Some(wanted.map_or(newest, |index| std::mem::replace(&mut open[index], newest)))
+}
+
+/// Supersedes the open promotions that the current one has replaced. A promotion that was replaced while it was being
 /// recorded could not be superseded then.
 pub(super) fn supersede_replaced(
     replaced: &[&Promotion],
-    newest: Option<&Promotion>,
+    current: Option<&Promotion>,
     decision: &mut Decision,
 ) {
-    let Some(newest) = newest else { return };
+    let Some(current) = current else { return };
     for promotion in replaced {
-        let message = format!("{} replaced it", newest.revision);
+        let message = format!("{} replaced it", current.revision);
         decision.record(promotion, Phase::Superseded, "Superseded", message);
     }
 }

@@ -100,6 +100,29 @@ fn a_promotion_that_started_again_and_is_rejected_leaves_no_change_request() {
     assert_eq!(sim.open_requests("prod"), Vec::<&str>::new());
 }
 
+/// The record of C is being created, so it cannot be superseded yet.
+#[test]
+fn a_promotion_that_started_again_is_not_superseded_by_one_that_is_being_recorded() {
+    let mut sim = Simulation::new(&[("dev", &["eu", "us"]), ("prod", &["p"])]);
+    sim.policy_of("prod").min_ready = MinReady::Percent(100);
+    for revision in [B, C] {
+        ["eu", "us"].iter().for_each(|target| sim.runs("dev", target, revision, Health::Ready));
+        sim.step();
+        if revision == B {
+            sim.settle();
+        }
+    }
+    assert_eq!(sim.phases("prod"), ["1.1.0 Superseded", "1.2.0 Pending"]);
+    sim.runs("dev", "eu", B, Health::Ready);
+    for _ in 0..10 {
+        sim.step();
+        sim.promotions[1].phase = Phase::Pending;
+    }
+    assert_eq!((sim.phases("prod")[0].as_str(), sim.promotions[0].retries), ("1.1.0 Proposed", 1));
+    sim.settle();
+    assert_eq!(sim.phases("prod"), ["1.1.0 Proposed", "1.2.0 Superseded"]);
+}
+
 /// B was committed for staging, which does not run it yet.
 fn committed() -> Simulation {
     let mut sim = Simulation::three();
