@@ -24,10 +24,14 @@ mod races;
 mod reconcile;
 mod reconcile_queue;
 mod records;
+#[cfg(test)]
+mod request_properties;
 mod shards;
 mod shown;
 #[cfg(test)]
 mod simulated_clusters;
+#[cfg(test)]
+mod simulated_forge;
 #[cfg(test)]
 mod simulated_people;
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::fixtures::WALL;
-use super::simulation::{ControllerSimulation, ENVIRONMENTS, RunningVersion};
+use super::simulation::{ControllerSimulation, ENVIRONMENTS, RunningVersion, SECOND_DEV};
 use super::*;
 use crate::observe::facts::{helm_release, metadata};
 use crate::watch::event_queue::EventQueue;
@@ -32,7 +32,7 @@ impl ControllerSimulation {
         let mut events = vec![ClusterEvent::Connected];
         for kind in Kind::DECIDING {
             let facts = match kind {
-                Kind::Namespace => ENVIRONMENTS.iter().map(namespace).collect(),
+                Kind::Namespace => ENVIRONMENTS.iter().chain([&SECOND_DEV]).map(namespace).collect(),
                 Kind::HelmRelease => std::mem::take(&mut releases),
                 _ => Vec::new(),
             };

@@ -6,7 +6,9 @@ use kube::ResourceExt;
 use serde_json::json;
 use sluice_api::pipeline::PipelineSpec;
 use sluice_api::promotion::{Approval, Phase, Promotion, Rejection};
+use sluice_delivery::MergeMode;
 
+use super::simulated_forge::strategy;
 use super::simulated_server::HubEvent;
 use super::simulation::ControllerSimulation;
 
@@ -28,6 +30,29 @@ impl ControllerSimulation {
             pipeline.metadata.generation = pipeline.metadata.generation.map(|generation| generation + 1);
             self.server.store_pipeline(pipeline);
         }
+    }
+
+    /// The owner says whether Sluice merges change requests, and from which branch they come.
+    pub(super) fn edit_requests(&mut self, merge: Option<bool>, is_renamed: Option<bool>) {
+        self.forge.closed_by_people.clear();
+        self.edit_pipeline(|spec| {
+            let strategy = spec.promotion.as_mut().and_then(|promotion| promotion.strategy.as_mut());
+            let Some(requests) = strategy.and_then(|s| s.pull_request.as_mut()) else { return };
+            if let Some(merge) = merge {
+                requests.merge = if merge { MergeMode::WhenGreen } else { MergeMode::Never };
+            }
+            if let Some(is_renamed) = is_renamed {
+                let branch = "deploy/{namespace}/{pipeline}/{environment}";
+                requests.branch = is_renamed.then(|| branch.into());
+            }
+        });
+    }
+
+    /// The owner lets Sluice promote by change request or by commit.
+    pub(super) fn set_strategy(&mut self, by_request: bool) {
+        self.forge.closed_by_people.clear();
+        let strategy = serde_json::from_value(strategy(by_request)).unwrap();
+        self.edit_pipeline(|spec| spec.promotion.as_mut().unwrap().strategy = Some(strategy));
     }
 
     /// The owner deletes the Pipeline and creates it again. Its Promotions are deleted later.

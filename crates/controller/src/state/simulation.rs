@@ -15,6 +15,7 @@ use sluice_delivery::{Delivered, DeliveryError, EditError, FencingToken};
 
 use super::effect::{Job, Work};
 use super::fixtures::state_at;
+use super::simulated_forge::{SimulatedForge, strategy};
 use super::simulated_people::is_rejected;
 use super::simulated_server::{HubEvent, SimulatedHub};
 use super::status_queue::{StatusWrite, StoredObject, WriteOutcome};
@@ -27,9 +28,14 @@ use sluice_core::fleet::ClusterEvent;
 
 /// The environments, in order. Each has one target in a namespace of its name.
 pub(super) const ENVIRONMENTS: [&str; 3] = ["dev", "staging", "prod"];
+/// The namespace and name of the second target of dev.
+pub(super) const SECOND_DEV: &str = "dev2";
 
 /// The seconds of quiet after which the run ends: longer than any pause and deadline.
 const SETTLING_TIME: u64 = 2 * 3600;
+
+/// The most reconciliations that follow from one input.
+const MAX_TURNS: usize = 50;
 
 /// A fault while an effect is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +45,8 @@ pub(super) enum EffectFault {
     Refused,
     /// The effect is carried out, and the answer is an error.
     AnswerLost,
+    /// The head branch is pushed, and no change request is opened or updated. The answer is an error.
+    OnlyPushed,
 }
 
 /// What an environment runs.
@@ -59,6 +67,9 @@ pub(super) struct ControllerSimulation {
     pub(super) server: SimulatedHub,
     /// The version in the files of each environment.
     pub(super) files: BTreeMap<&'static str, u32>,
+    pub(super) forge: SimulatedForge,
+    /// Whether the pipeline promotes by change request, and dev has a second target.
+    pub(super) has_requests: bool,
     /// The commits, by promotion and round.
     pub(super) commits: BTreeSet<(String, u32)>,
     pub fleet: BTreeMap<&'static str, RunningVersion>,
@@ -113,6 +124,8 @@ impl ControllerSimulation {
             wall_offset: 0,
             server: SimulatedHub { version: 10, ..SimulatedHub::default() },
             files: ENVIRONMENTS.map(|environment| (environment, 1)).into(),
+            forge: SimulatedForge::default(),
+            has_requests: false,
             commits: BTreeSet::new(),
             fleet: ENVIRONMENTS.map(|e| (e, RunningVersion { version: 1, is_healthy: true })).into(),
             cluster_events: Vec::new(),
@@ -142,6 +155,17 @@ impl ControllerSimulation {
         simulation
     }
 
+    /// The same with a pipeline that promotes by change request, and that needs both targets of dev.
+    pub(super) fn with_requests(manual: bool) -> Self {
+        let mut simulation = Self::new(manual);
+        simulation.has_requests = true;
+        simulation.fleet.insert(SECOND_DEV, RunningVersion { version: 1, is_healthy: true });
+        simulation.proven.insert(SECOND_DEV, BTreeSet::from([1]));
+        simulation.create_pipeline(manual);
+        simulation.begin();
+        simulation
+    }
+
     fn now(&self) -> Now {
         let mut now = super::fixtures::at(self.start, self.elapsed);
         now.wall = now.wall.checked_add(SignedDuration::from_secs(self.wall_offset)).unwrap();
@@ -152,11 +176,16 @@ impl ControllerSimulation {
 
     pub(super) fn create_pipeline(&mut self, manual: bool) {
         let environment = |name: &&str| json!({"name": name, "targets": [{"namespace": name, "name": name}]});
-        let strategy = json!({"commit": {"url": "https://git.example.com/acme/fleet.git", "branch": "main"}});
         let app =
             json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "podinfo"});
-        let spec = json!({"appRef": app, "environments": ENVIRONMENTS.iter().map(environment).collect::<Vec<_>>(),
-            "promotion": {"manual": manual, "strategy": strategy}});
+        let mut environments: Vec<serde_json::Value> = ENVIRONMENTS.iter().map(environment).collect();
+        let mut promotion = json!({"manual": manual, "strategy": strategy(self.has_requests)});
+        if self.has_requests {
+            let targets = environments[0]["targets"].as_array_mut().unwrap();
+            targets.push(json!({"namespace": SECOND_DEV, "name": SECOND_DEV}));
+            promotion["minReadyTargets"] = "100%".into();
+        }
+        let spec = json!({"appRef": app, "environments": environments, "promotion": promotion});
         let uid = format!("pipeline-{}", self.server.version);
         let object = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline", "spec": spec,
             "metadata": {"name": "podinfo", "namespace": "apps", "uid": uid, "generation": 1}});
@@ -332,7 +361,10 @@ impl ControllerSimulation {
     pub(super) fn step(&mut self, input: Input) {
         let effects = self.state.step(input, self.now());
         effects.into_iter().for_each(|effect| self.keep_effect(effect));
+        let mut turns = 0;
         while self.state.queued() > 0 {
+            turns += 1;
+            assert!(turns < MAX_TURNS, "the pipeline is reconciled without end: {}", self.summary());
             let effects = self.state.step(Input::Reconcile, self.now());
             effects.into_iter().for_each(|effect| self.keep_effect(effect));
         }
@@ -473,6 +505,7 @@ impl ControllerSimulation {
         if takes_effect {
             self.check_delivery(&job);
         }
+        let by_forge = self.at_forge(&job, fault);
         let Job { pipeline, place, order, strategy, promotion, work, .. } = job;
         let (name, uid) = (promotion.name_any(), promotion.uid());
         let failed = || match fault {
@@ -483,7 +516,7 @@ impl ControllerSimulation {
             }),
             _ => DeliveryError::CacheFolder { path: "/".into(), source: Error::other("no answer") },
         };
-        let outcome = match work {
+        let outcome = by_forge.unwrap_or_else(|| match work {
             Work::CheckCommit(_) => JobOutcome::Check(Ok(None)),
             Work::Deliver(_) if order.fencing_token.check().is_err() => {
                 JobOutcome::Delivery(Err(ActError::Delivery(DeliveryError::Revoked)))
@@ -494,8 +527,8 @@ impl ControllerSimulation {
                 let delivered = effect.filter(|_| fault == EffectFault::None);
                 JobOutcome::Delivery(delivered.ok_or_else(|| ActError::Delivery(failed())))
             }
-            Work::Follow { .. } | Work::Withdraw { .. } => unreachable!("the strategy commits"),
-        };
+            Work::Follow { .. } | Work::Withdraw { .. } => unreachable!("a forge carries it out"),
+        });
         let promotion = name;
         let secret = None;
         Input::JobEnded(Box::new(EndedJob { pipeline, place, promotion, uid, strategy, secret, outcome }))
@@ -525,6 +558,9 @@ impl ControllerSimulation {
             ENVIRONMENTS.into_iter().filter(|environment| !self.is_eu_lost || *environment != "prod");
         for environment in reachable.collect::<Vec<_>>() {
             self.set_healthy(environment, true);
+        }
+        if self.has_requests {
+            self.move_by_hand(SECOND_DEV, self.fleet["dev"].version);
         }
         let end = self.elapsed + SETTLING_TIME;
         for _ in 0..2000 {

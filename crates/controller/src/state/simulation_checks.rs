@@ -10,7 +10,7 @@ use super::effect::{Effect, Job, Work};
 use super::fixtures::key;
 use super::simulated_people::is_rejected;
 use super::simulated_server::loop_fields;
-use super::simulation::{ControllerSimulation, ENVIRONMENTS, version_of};
+use super::simulation::{ControllerSimulation, ENVIRONMENTS, SECOND_DEV, version_of};
 use super::status_queue::{StatusOwner, StatusWrite};
 use super::*;
 
@@ -101,7 +101,22 @@ impl ControllerSimulation {
     pub(super) fn check_proven(&self, promotion: &Promotion) {
         let place = ENVIRONMENTS.iter().position(|e| *e == promotion.spec.environment).unwrap();
         let (before, version) = (ENVIRONMENTS[place - 1], version_of(&promotion.spec.revision));
-        assert!(self.proven[before].contains(&version), "P2: {version} was never healthy in {before}");
+        let second = (self.has_requests && before == "dev").then_some(SECOND_DEV);
+        for before in [before].into_iter().chain(second) {
+            assert!(self.proven[before].contains(&version), "P2: {version} was never healthy in {before}");
+        }
+    }
+
+    /// Checks P2 and P7 when Sluice merges a change request.
+    pub(super) fn check_merge(&self, job: &Job) {
+        let name = job.promotion.name_any();
+        assert!(!self.is_suspended_as_known(), "P7: {name} is merged after the suspension");
+        let rejected = self.rejected_as_known.get(&job.promotion.uid());
+        assert!(rejected.is_none_or(|(_, rejected)| !rejected), "P7: {name} is merged after its rejection");
+        let status = job.promotion.status.clone().unwrap_or_default();
+        let approved = job.promotion.spec.approval_now(&status).is_some();
+        assert!(approved || !self.is_manual_as_known(), "P7: {name} is merged without an approval");
+        self.check_proven(&job.promotion);
     }
 
     pub(super) fn check_job(&mut self, job: &Job) {
