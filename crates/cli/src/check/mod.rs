@@ -115,7 +115,8 @@ async fn report(args: &Check, version: &str, connection: &Connection) -> Outcome
     flux.targets_here = watched.iter().filter(|target| target.cluster_ref.is_none()).count();
     definitions.targets_elsewhere = watched.len() - flux.targets_here;
     clocks.newest = clocks::newest(&controller, readable);
-    let checkout = args.checkout.as_deref();
+    // If the pipelines cannot be read, a finding says so.
+    let checkout = args.checkout.as_deref().filter(|_| found.known().is_some());
     let values = checkout.map(|checkout| values::read(readable, checkout, args.repository.as_deref()));
     let has_clusters = !matches!(definitions.gitops_clusters, Reading::Absent);
     let sentences = |list: &List<Pipeline>| list.unreadable.iter().map(describe::<Pipeline, _>).collect();

@@ -19,7 +19,7 @@ pub(super) fn read(pipelines: &[Pipeline], checkout: &Path, repository: Option<&
         .iter()
         .flat_map(|p| p.spec.environments.iter().filter_map(|e| repository_of(p, e)))
         .collect();
-    let repository = match (repository, named.len()) {
+    let repository = match (repository.map(without_suffix), named.len()) {
         (Some(repository), _) if !named.remove(repository) => {
             let hint = format!("the pipelines name {}", listed(&named));
             return Err(Failure::new(Exit::NotFound, format!("no pipeline names {repository}")).hinted(hint));
@@ -54,7 +54,13 @@ fn listed(repositories: &BTreeSet<&str>) -> String {
 fn repository_of<'a>(pipeline: &'a Pipeline, environment: &'a Environment) -> Option<&'a str> {
     let strategy = pipeline.spec.policy(environment)?.strategy.as_ref()?;
     let of_request = strategy.pull_request.as_ref().map(|s| s.url.as_str());
-    of_request.or_else(|| strategy.commit.as_ref().map(|s| s.url.as_str()))
+    of_request.or_else(|| strategy.commit.as_ref().map(|s| s.url.as_str())).map(without_suffix)
+}
+
+/// Returns an address without what names the same repository with and without it.
+fn without_suffix(url: &str) -> &str {
+    let url = url.trim_end_matches('/');
+    url.strip_suffix(".git").unwrap_or(url)
 }
 
 fn values(pipeline: &Pipeline, preview: EnvironmentPreview) -> EnvironmentValues {

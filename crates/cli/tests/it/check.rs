@@ -265,6 +265,14 @@ async fn a_checkout_is_searched_for_the_values_of_its_repository() -> Result<()>
     let found = topic(&values(&[]).await, "Values in the checkout");
     assert_eq!(found, format!("  ✔ {} has 1 value to set, for 1 environment\n", repositories[0]));
 
+    apply(&[with_repository(&place, "same", "https://git.example.com/fleet.git")]).await?;
+    std::fs::write(
+        folder.path().join("same.yaml"),
+        format!("v: 1 # {}\n", marker.replace("podinfo", "same")),
+    )?;
+    let found = topic(&values(&[]).await, "Values in the checkout");
+    assert_eq!(found, format!("  ✔ {} has 2 values to set, for 2 environments\n", repositories[0]));
+
     apply(&[with_repository(&place, "search", repositories[1])]).await?;
     let ran = values(&[]).await;
     assert_eq!(ran.exit, Exit::Usage, "{}", ran.err);
@@ -280,5 +288,17 @@ async fn a_checkout_is_searched_for_the_values_of_its_repository() -> Result<()>
     );
     let ran = values(&["--repository", "https://git.example.com/none"]).await;
     assert_eq!(ran.exit, Exit::NotFound, "{}", ran.err);
+
+    // Who may not read the pipelines learns that.
+    let nobody = servers().await?.hub.user("nobody", None)?;
+    let kubeconfig = folder.path().join("nobody");
+    std::fs::write(&kubeconfig, nobody)?;
+    let ran = sluice_as(&kubeconfig, &["check", "-n", &place.namespace, "--checkout", &checkout]).await;
+    assert!(
+        ran.out.contains("not checked: pipelines") && !ran.out.contains("Values"),
+        "{}{}",
+        ran.out,
+        ran.err
+    );
     Ok(())
 }

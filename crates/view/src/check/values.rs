@@ -36,14 +36,13 @@ pub fn findings(facts: &Values) -> Vec<Finding> {
         }
     }
     let found: Vec<usize> = facts.environments.iter().filter_map(|one| one.found.clone().ok()).collect();
-    let values = count(found.iter().sum(), "value");
-    let repository = &facts.repository;
-    findings.push(match found.len() {
-        0 if facts.environments.is_empty() => {
-            Finding::ok(topic, "no checked pipeline sets values in a repository".to_owned())
-        }
-        n => Finding::ok(topic, format!("{repository} has {values} to set, for {}", count(n, "environment"))),
-    });
+    if facts.environments.is_empty() {
+        findings.push(Finding::ok(topic, "no checked pipeline sets values in a repository"));
+    } else if !found.is_empty() {
+        let (values, environments) = (count(found.iter().sum(), "value"), count(found.len(), "environment"));
+        let message = format!("{} has {values} to set, for {environments}", facts.repository);
+        findings.push(Finding::ok(topic, message));
+    }
     findings.extend(facts.other_repositories.iter().map(|other| {
         Finding::warning(topic, format!("not checked: the values in {other}"))
             .fix(format!("sluice check --repository {other} --checkout DIR, with a checkout of it"))

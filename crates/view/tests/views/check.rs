@@ -431,6 +431,8 @@ fn values_that_cannot_be_set_are_errors() {
     let ok = values::findings(&values).into_iter().find(|finding| finding.severity == Severity::Ok).unwrap();
     assert_eq!(ok.message, "https://git.example.com/fleet has 2 values to set, for 1 environment");
     assert_eq!(troubles(&values::findings(&Values::default())), "");
+    let none = Values { environments: vec![of("prod", Err("NoMarker"))], ..Values::default() };
+    assert!(values::findings(&none).iter().all(|finding| finding.severity == Severity::Error));
 }
 
 #[test]
