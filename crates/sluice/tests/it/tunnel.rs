@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sluice_testkit::KubeletStandIn;
 
 use crate::api::User;
-use crate::place::TestNamespace;
+use crate::place::{SOON, TestNamespace};
 use crate::process::Controller;
 use crate::{releases, run};
 
@@ -55,10 +55,14 @@ fn without_server_the_controller_is_asked_through_the_hub() -> Result<()> {
             (&["clusters", "--fleet", "-n", &n], "Up"),
             (&["trace", "helmrelease/podinfo", "-n", &n, "--on", &on, "-o", "json"], "HelmRelease/podinfo"),
         ] {
-            let expected = local.until(args, &[part]).await.with_context(|| controller.tail())?;
-            // The API server reads new roles by a watch, a moment later.
-            let seen = jane.until(args, &[part]).await?;
-            ensure!(seen == expected, "{args:?}: {seen} is not {expected}");
+            // The API server reads new roles by a watch, a moment later. Other tests create objects on the cluster.
+            let same = || async {
+                let expected = local.until(args, &[part]).await?;
+                let seen = jane.until(args, &[part]).await?;
+                ensure!(seen == expected, "{args:?}: {seen} is not {expected}");
+                Ok(())
+            };
+            sluice_testkit::eventually(SOON, same).await.with_context(|| controller.tail())?;
         }
         let (code, _, err) = jane.sluice(&["trace", "helmrelease/shop", "-n", &n, "--on", &on])?;
         ensure!(code == 3 && err.contains("or you may not get it"), "{code} {err}");
@@ -88,7 +92,7 @@ fn each_missing_right_is_named() -> Result<()> {
         ] {
             let user = User::new(&place, name, reach, rules).await?;
             let sentence = format!("you lack {lack} in namespace {n}: ");
-            sluice_testkit::eventually(crate::place::SOON, || async {
+            sluice_testkit::eventually(SOON, || async {
                 let (code, out, err) = user.sluice(&["clusters", "--fleet"])?;
                 ensure!(code == 4 && out.is_empty(), "{name}: {code} {out}{err}");
                 ensure!(
