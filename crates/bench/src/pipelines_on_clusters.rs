@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use axum::http::Method;
 use serde_json::{Value, json};
 use sluice_testkit::Cluster;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How many pipelines promote one application, each on three of the clusters.
 const PIPELINES_OF_ONE: usize = 6;
@@ -69,10 +69,11 @@ pub async fn until_all_statuses(fleet: &PipelinesOnOneCluster, controller: &Cont
             target["health"] == "Ready" && target["workloads"].as_array().is_some_and(|all| all.len() > 1)
         })
     };
-    while controller.started.elapsed() < STATUS_TIMEOUT {
+    let started = Instant::now();
+    while started.elapsed() < STATUS_TIMEOUT {
         let all = fleet.pipelines().await?;
         if all.iter().all(is_healthy) {
-            progress(&format!("{} statuses written in {}", all.len(), time(controller.started.elapsed())));
+            progress(&format!("{} statuses written in {}", all.len(), time(started.elapsed())));
             return Ok(());
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
