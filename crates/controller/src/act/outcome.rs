@@ -97,7 +97,7 @@ pub(crate) fn polled(
         ChangeRequestStatus::Closed | ChangeRequestStatus::Gone => {
             Some(rejected(in_state(RecordedRequestState::Closed)))
         }
-        // Only a try to close it finds that it carries another promotion.
+        // Only the attempt to close a change request finds out that it carries another promotion.
         ChangeRequestStatus::HandedOver => None,
         ChangeRequestStatus::Elsewhere => request.map(left_open),
     }
