@@ -10,7 +10,6 @@ use sluice_core::pipeline::{Environment, MinReady, Pipeline, Policy};
 use sluice_core::promotion::{
     CALLBACK_FAILED, Gate, GateKind, Phase, Promotion, ReceiverReport, RecordedRequest,
 };
-use sluice_core::repository::Repository;
 use sluice_core::revision::Revision;
 use sluice_core::value_check::is_unsafe;
 use sluice_delivery::{ForgeKind, may_have_arrived};
@@ -70,7 +69,7 @@ fn policy(policy: &api::PromotionPolicy) -> Policy {
         allow_downgrade: policy.allow_downgrade,
         per_target: strategy.pull_request.as_ref().is_some_and(|s| s.per == api::Per::Target),
         timeout,
-        writes_to: writes_to(&strategy),
+        writes_to: strategy.repository(),
         refused: if is_empty { Some(without_strategy(policy)) } else { refusal(&strategy) },
     }
 }
@@ -95,12 +94,6 @@ fn without_strategy(policy: &api::PromotionPolicy) -> String {
 /// The message about an empty strategy.
 const NO_STRATEGY: &str = "promotion.strategy is empty: write one of pull-request, commit, notification and webhook \
     in it, or remove promotion to only show this environment";
-
-fn writes_to(strategy: &Strategy) -> Option<Repository> {
-    let pull_request = strategy.pull_request.as_ref().map(|s| (&s.url, &s.base_branch));
-    let commit = strategy.commit.as_ref().map(|s| (&s.url, &s.branch));
-    pull_request.or(commit).map(|(url, branch)| Repository { url: url.clone(), branch: branch.clone() })
-}
 
 /// Why this version cannot carry out a strategy, so that the status says so before anything is delivered.
 fn refusal(strategy: &Strategy) -> Option<String> {

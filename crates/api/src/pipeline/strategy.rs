@@ -4,6 +4,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluice_core::pipeline::MergeMode;
+use sluice_core::repository::Repository;
 use sluice_core::setters::Update;
 
 use super::cross_field_rules;
@@ -45,6 +46,13 @@ impl Strategy {
     pub fn updates(&self) -> &[Update] {
         let request = self.pull_request.iter().map(|s| &s.update);
         request.chain(self.commit.iter().map(|s| &s.update)).next().map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the repository and the branch that get the values, if the strategy sets values.
+    pub fn repository(&self) -> Option<Repository> {
+        let of_request = self.pull_request.as_ref().map(|s| (&s.url, &s.base_branch));
+        let (url, branch) = of_request.or(self.commit.as_ref().map(|s| (&s.url, &s.branch)))?;
+        Some(Repository { url: url.clone(), branch: branch.clone() })
     }
 }
 

@@ -1,11 +1,12 @@
 //! Looks for the values that promotions set, in a checkout.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use kube::ResourceExt;
 use sluice_api::Pipeline;
 use sluice_api::pipeline::Environment;
+use sluice_core::repository::{BranchId, Repository};
 use sluice_view::check::values::{EnvironmentValues, Values};
 
 use crate::checkout::yaml_files;
@@ -15,18 +16,23 @@ use crate::exit::{Exit, Failure, Outcome};
 /// Looks for the values of the pipelines in a checkout of a repository, or of the only one that they name.
 pub(super) fn read(pipelines: &[Pipeline], checkout: &Path, repository: Option<&str>) -> Outcome<Values> {
     let files = yaml_files(checkout)?;
-    let mut named: BTreeSet<&str> = pipelines
-        .iter()
-        .flat_map(|p| p.spec.environments.iter().filter_map(|e| repository_of(p, e)))
-        .collect();
-    let repository = match (repository.map(without_suffix), named.len()) {
-        (Some(repository), _) if !named.remove(repository) => {
-            let hint = format!("the pipelines name {}", listed(&named));
-            return Err(Failure::new(Exit::NotFound, format!("no pipeline names {repository}")).hinted(hint));
-        }
-        (Some(repository), _) => repository,
-        (None, 0) => return Ok(Values::default()),
-        (None, 1) => named.pop_first().unwrap_or_default(),
+    let mut named = BTreeMap::new();
+    for url in pipelines.iter().flat_map(|p| p.spec.environments.iter().filter_map(|e| repository_of(p, e))) {
+        named.entry(id(&url)).or_insert(url);
+    }
+    let (wanted, repository) = match (repository, named.len()) {
+        (Some(repository), _) => match named.remove_entry(&id(repository)) {
+            Some((wanted, _)) => (wanted, repository.to_owned()),
+            None => {
+                let hint = format!("the pipelines name {}", listed(&named));
+                let why = format!("no pipeline names {repository}");
+                return Err(Failure::new(Exit::NotFound, why).hinted(hint));
+            }
+        },
+        (None, 0 | 1) => match named.pop_first() {
+            Some(only) => only,
+            None => return Ok(Values::default()),
+        },
         (None, n) => {
             let hint = format!("add --repository and one of {}", listed(&named));
             let what = format!("the pipelines name {n} repositories: which one is {}?", checkout.display());
@@ -37,30 +43,27 @@ pub(super) fn read(pipelines: &[Pipeline], checkout: &Path, repository: Option<&
     for pipeline in pipelines {
         let previews = preview(pipeline, None, &files, &[]);
         for (environment, preview) in pipeline.spec.environments.iter().zip(previews) {
-            if preview.skipped.is_none() && repository_of(pipeline, environment) == Some(repository) {
+            let is_of_checkout = repository_of(pipeline, environment).is_some_and(|url| id(&url) == wanted);
+            if preview.skipped.is_none() && is_of_checkout {
                 environments.push(values(pipeline, preview));
             }
         }
     }
-    let other_repositories = named.into_iter().map(String::from).collect();
-    Ok(Values { repository: repository.into(), environments, other_repositories })
+    Ok(Values { repository, environments, other_repositories: named.into_values().collect() })
 }
 
-fn listed(repositories: &BTreeSet<&str>) -> String {
-    repositories.iter().copied().collect::<Vec<_>>().join(", ")
+fn listed(repositories: &BTreeMap<BranchId, String>) -> String {
+    repositories.values().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the address of the repository in which promotions into an environment set values.
-fn repository_of<'a>(pipeline: &'a Pipeline, environment: &'a Environment) -> Option<&'a str> {
-    let strategy = pipeline.spec.policy(environment)?.strategy.as_ref()?;
-    let of_request = strategy.pull_request.as_ref().map(|s| s.url.as_str());
-    of_request.or_else(|| strategy.commit.as_ref().map(|s| s.url.as_str())).map(without_suffix)
+fn repository_of(pipeline: &Pipeline, environment: &Environment) -> Option<String> {
+    Some(pipeline.spec.policy(environment)?.strategy.as_ref()?.repository()?.url)
 }
 
-/// Returns an address without what names the same repository with and without it.
-fn without_suffix(url: &str) -> &str {
-    let url = url.trim_end_matches('/');
-    url.strip_suffix(".git").unwrap_or(url)
+/// Returns what is equal for all addresses of one repository. A checkout may have any of its branches.
+fn id(url: &str) -> BranchId {
+    Repository { url: url.into(), branch: String::new() }.id()
 }
 
 fn values(pipeline: &Pipeline, preview: EnvironmentPreview) -> EnvironmentValues {

@@ -99,15 +99,8 @@ struct Repository {
 
 fn repository(pipeline: &Pipeline, environment: &Environment) -> Option<Repository> {
     let strategy = pipeline.spec.policy(environment)?.strategy.as_ref()?;
-    let proposed = strategy.pull_request.as_ref().map(|s| Repository {
-        url: s.url.clone(),
-        branch: s.base_branch.clone(),
-        forge: Some(s.forge.clone()),
-    });
-    let committed = strategy.commit.as_ref();
-    proposed.or_else(|| {
-        committed.map(|s| Repository { url: s.url.clone(), branch: s.branch.clone(), forge: None })
-    })
+    let forge = strategy.pull_request.as_ref().map(|s| s.forge.clone());
+    strategy.repository().map(|written| Repository { url: written.url, branch: written.branch, forge })
 }
 
 /// Returns the type of Receiver for a forge, its events, and the forge's name for push events. Source:
