@@ -97,7 +97,8 @@ pub(crate) fn polled(
         ChangeRequestStatus::Closed | ChangeRequestStatus::Gone => {
             Some(rejected(in_state(RecordedRequestState::Closed)))
         }
-        // Only the attempt to close a change request finds out that it carries another promotion.
+        // Only the attempt to close a change request finds out that it carries another promotion. That one may end before it
+        // records the change request, so the next decision says whose it is.
         ChangeRequestStatus::HandedOver => None,
         ChangeRequestStatus::Elsewhere => request.map(left_open),
     }
@@ -109,14 +110,13 @@ pub(crate) fn withdrawn(
     request: Option<RecordedChangeRequest>,
 ) -> Option<RecordChange> {
     match status {
-        ChangeRequestStatus::Merged { .. } => polled(status, request),
-        ChangeRequestStatus::Elsewhere => request.map(left_open),
-        // The promotion that it carries may end before it records that, so the next decision says whose it is.
-        ChangeRequestStatus::HandedOver => None,
         ChangeRequestStatus::Open { .. }
         | ChangeRequestStatus::Waits { .. }
         | ChangeRequestStatus::Closed
         | ChangeRequestStatus::Gone => Some(RecordChange::Withdrawn),
+        ChangeRequestStatus::Merged { .. }
+        | ChangeRequestStatus::HandedOver
+        | ChangeRequestStatus::Elsewhere => polled(status, request),
     }
 }
 

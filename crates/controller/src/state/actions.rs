@@ -416,7 +416,7 @@ pub(super) fn pause_until(at: Timestamp, now: Timestamp) -> Duration {
 mod tests {
     use serde_json::json;
 
-    use super::super::fixtures::{key, proposed};
+    use super::super::fixtures::{ended, key, proposed};
     use super::*;
 
     /// Follows the change request, and returns the effects. Half a minute passes.
@@ -457,15 +457,7 @@ mod tests {
                 }
                 let stale = Some(OutdatedReason::Conflicts);
                 let conflicts = ChangeRequestStatus::Open { head: "c0ffee".into(), stale };
-                state.job_ended(EndedJob {
-                    pipeline: key(),
-                    place: job.place.clone(),
-                    promotion: "p".into(),
-                    uid: Some("p".into()),
-                    strategy: job.strategy.clone(),
-                    secret: None,
-                    outcome: JobOutcome::Follow(Ok(conflicts)),
-                });
+                state.job_ended(ended(job, JobOutcome::Follow(Ok(conflicts))));
             }
             let is_rebuilt = state.effects.iter().any(|effect| matches!(effect, Effect::Start(_)));
             assert_eq!(is_rebuilt, expected, "{may_merge} {is_rejected}");

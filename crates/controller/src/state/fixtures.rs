@@ -4,9 +4,12 @@ use crate::observe::ObserveScope;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use kube::ResourceExt;
 use serde_json::json;
 
+use super::effect::Job;
 use super::*;
+use crate::act::{EndedJob, JobOutcome};
 
 /// The wall clock at the start of a test.
 pub(super) const WALL: &str = "2026-11-22T10:00:00Z";
@@ -89,4 +92,17 @@ pub(super) fn proposed() -> State {
         "status": {"phase": "Proposed", "changeRequest": request}});
     insert(&mut state, record(serde_json::from_value(proposed).unwrap()));
     state
+}
+
+/// The end of a job that used no Secret.
+pub(super) fn ended(job: &Job, outcome: JobOutcome) -> EndedJob {
+    EndedJob {
+        pipeline: job.pipeline.clone(),
+        place: job.place.clone(),
+        promotion: job.promotion.name_any(),
+        uid: job.promotion.uid(),
+        strategy: job.strategy.clone(),
+        secret: None,
+        outcome,
+    }
 }

@@ -11,6 +11,8 @@ pub mod effect;
 mod entries;
 #[cfg(test)]
 mod fixtures;
+#[cfg(test)]
+mod happening;
 pub mod input;
 mod long_reconcile_pause;
 mod lost_cluster_events;

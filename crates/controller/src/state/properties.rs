@@ -4,37 +4,8 @@
 use proptest::prelude::*;
 use proptest::sample::Index;
 
+use super::happening::{Happening, apply, cases, run};
 use super::simulation::{ControllerSimulation, ENVIRONMENTS, EffectFault};
-
-/// One thing that happens.
-#[derive(Clone, Debug)]
-enum Happening {
-    Release(bool),
-    Health(Index, bool),
-    ApplyFiles(Index, bool),
-    Suspend(bool),
-    Manual(bool),
-    Recreate,
-    CollectGarbage,
-    Approve(Index),
-    Reject(Index),
-    Retry(Index),
-    Annotate(Index),
-    Delete(Index),
-    Event,
-    RepeatEvent(Index),
-    ClusterEvent,
-    CarryOut(Index, EffectFault),
-    Answer(Index),
-    Pass(u64),
-    SetClock(i64),
-    Relist,
-    Restart,
-    MoveProd(bool),
-    Outage,
-    LateWrite(Index),
-    LoseCluster(bool),
-}
 
 fn fault() -> impl Strategy<Value = EffectFault> {
     prop_oneof![6 => Just(EffectFault::None), 1 => Just(EffectFault::Refused), 1 => Just(EffectFault::AnswerLost)]
@@ -71,47 +42,11 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
-fn apply(simulation: &mut ControllerSimulation, happening: &Happening) {
-    let environment = |index: &Index| ENVIRONMENTS[index.index(ENVIRONMENTS.len())];
-    let nth = |index: &Index| index.index(1000);
-    match happening {
-        Happening::Release(healthy) => simulation.release(*healthy),
-        Happening::Health(index, healthy) => simulation.set_healthy(environment(index), *healthy),
-        Happening::ApplyFiles(index, healthy) => simulation.apply_files(environment(index), *healthy),
-        Happening::Suspend(suspend) => simulation.suspend(*suspend),
-        Happening::Manual(manual) => simulation.set_manual(*manual),
-        Happening::Recreate => simulation.recreate(),
-        Happening::CollectGarbage => simulation.collect_garbage(),
-        Happening::Approve(index) => simulation.approve(nth(index)),
-        Happening::Reject(index) => simulation.reject(nth(index)),
-        Happening::Retry(index) => simulation.retry(nth(index)),
-        Happening::Annotate(index) => simulation.annotate(nth(index)),
-        Happening::Delete(index) => simulation.delete(nth(index)),
-        Happening::Event => simulation.deliver_event(),
-        Happening::RepeatEvent(index) => simulation.repeat_event(nth(index)),
-        Happening::ClusterEvent => simulation.deliver_cluster_event(),
-        Happening::CarryOut(index, fault) => simulation.carry_out(nth(index), *fault),
-        Happening::Answer(index) => simulation.answer(nth(index)),
-        Happening::Pass(seconds) => simulation.pass(*seconds),
-        Happening::SetClock(offset) => simulation.set_clock(*offset),
-        Happening::Relist => simulation.relist(),
-        Happening::Restart => simulation.begin(),
-        Happening::MoveProd(is_remote) => simulation.move_prod(*is_remote),
-        Happening::Outage => simulation.outage(),
-        Happening::LateWrite(index) => simulation.late_write(nth(index)),
-        Happening::LoseCluster(is_lost) => simulation.lose_eu(*is_lost),
-    }
-}
-
-/// How many cases are tried; `PROPTEST_CASES` says how many in a longer run.
+/// How many histories are tried.
 const CASES: u32 = 400;
 
-fn cases() -> u32 {
-    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(CASES)
-}
-
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(CASES), max_shrink_iters: 3000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn in_any_history_the_promises_hold_and_the_newest_revision_arrives(
@@ -189,17 +124,8 @@ fn the_wait_of_an_approved_promotion_is_counted_once() {
 fn a_rejection_that_comes_before_the_next_try_is_stored_survives_a_restart() {
     let mut simulation = ControllerSimulation::new(false);
     simulation.release(true);
-    let run = |simulation: &mut ControllerSimulation| {
-        for _ in 0..200 {
-            simulation.deliver_event();
-            simulation.deliver_cluster_event();
-            simulation.carry_out(0, EffectFault::None);
-            simulation.answer(0);
-            simulation.pass(30);
-        }
-    };
     // Flux does not apply the commit.
-    run(&mut simulation);
+    run(&mut simulation, 200, 30);
     assert!(simulation.summary().contains("Failed Unhealthy"), "{}", simulation.summary());
     simulation.retry(0);
     simulation.deliver_event();
@@ -207,6 +133,6 @@ fn a_rejection_that_comes_before_the_next_try_is_stored_survives_a_restart() {
     simulation.reject(0);
     simulation.carry_out(0, EffectFault::None);
     simulation.begin();
-    run(&mut simulation);
+    run(&mut simulation, 200, 30);
     assert!(simulation.summary().contains("Rejected Rejected"), "{}", simulation.summary());
 }

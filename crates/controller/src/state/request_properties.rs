@@ -3,42 +3,8 @@
 use proptest::prelude::*;
 use proptest::sample::Index;
 
+use super::happening::{Happening, apply, cases};
 use super::simulation::{ControllerSimulation, ENVIRONMENTS, EffectFault, SECOND_DEV};
-
-/// One thing that happens.
-#[derive(Clone, Debug)]
-enum Happening {
-    /// A new version runs in the first target of dev.
-    Release(bool),
-    /// A new version runs in both targets of dev.
-    ReleaseBoth,
-    /// The second target of dev runs what the first one runs, or a version that is older by so much.
-    Second(u32),
-    /// The first target of dev goes back by so much.
-    First(u32),
-    Health(Index, bool),
-    ApplyFiles(Index, bool),
-    Suspend(bool),
-    Manual(bool),
-    Merge(bool),
-    Rename(bool),
-    Strategy(bool),
-    Approve(Index),
-    Reject(Index),
-    Retry(Index),
-    MergeByHand(Index),
-    CloseByHand(Index),
-    Event,
-    ClusterEvent,
-    CarryOut(Index, EffectFault),
-    Answer(Index),
-    Pass(u64),
-    Relist,
-    Restart,
-    LateWrite(Index),
-    /// Everything goes on undisturbed for a while.
-    Run(u8),
-}
 
 fn fault() -> impl Strategy<Value = EffectFault> {
     prop_oneof![
@@ -80,62 +46,11 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
-fn apply(simulation: &mut ControllerSimulation, happening: &Happening) {
-    let environment = |index: &Index| ENVIRONMENTS[index.index(ENVIRONMENTS.len())];
-    let nth = |index: &Index| index.index(1000);
-    let dev = simulation.fleet["dev"].version;
-    match happening {
-        Happening::Release(healthy) => simulation.release(*healthy),
-        Happening::ReleaseBoth => {
-            simulation.release(true);
-            simulation.move_by_hand(SECOND_DEV, dev + 1);
-            for _ in 0..8 {
-                simulation.deliver_cluster_event();
-            }
-        }
-        Happening::Second(behind) => simulation.move_by_hand(SECOND_DEV, dev.saturating_sub(*behind).max(1)),
-        Happening::First(behind) => simulation.move_by_hand("dev", dev.saturating_sub(*behind).max(1)),
-        Happening::Health(index, healthy) => simulation.set_healthy(environment(index), *healthy),
-        Happening::ApplyFiles(index, healthy) => simulation.apply_files(environment(index), *healthy),
-        Happening::Suspend(suspend) => simulation.suspend(*suspend),
-        Happening::Manual(manual) => simulation.set_manual(*manual),
-        Happening::Merge(merge) => simulation.edit_requests(Some(*merge), None),
-        Happening::Rename(renamed) => simulation.edit_requests(None, Some(*renamed)),
-        Happening::Strategy(requests) => simulation.set_strategy(*requests),
-        Happening::Approve(index) => simulation.approve(nth(index)),
-        Happening::Reject(index) => simulation.reject(nth(index)),
-        Happening::Retry(index) => simulation.retry(nth(index)),
-        Happening::MergeByHand(index) => simulation.merge_by_hand(nth(index)),
-        Happening::CloseByHand(index) => simulation.close_by_hand(nth(index)),
-        Happening::Event => simulation.deliver_event(),
-        Happening::ClusterEvent => simulation.deliver_cluster_event(),
-        Happening::CarryOut(index, fault) => simulation.carry_out(nth(index), *fault),
-        Happening::Answer(index) => simulation.answer(nth(index)),
-        Happening::Pass(seconds) => simulation.pass(*seconds),
-        Happening::Relist => simulation.relist(),
-        Happening::Restart => simulation.begin(),
-        Happening::LateWrite(index) => simulation.late_write(nth(index)),
-        Happening::Run(steps) => {
-            for _ in 0..*steps {
-                simulation.deliver_event();
-                simulation.deliver_cluster_event();
-                simulation.carry_out(0, EffectFault::None);
-                simulation.answer(0);
-                simulation.pass(7);
-            }
-        }
-    }
-}
-
-/// How many cases are tried; `PROPTEST_CASES` says how many in a longer run.
+/// How many histories are tried.
 const CASES: u32 = 40;
 
-fn cases() -> u32 {
-    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(CASES)
-}
-
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(CASES), max_shrink_iters: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn each_change_request_belongs_to_one_promotion_and_the_newest_revision_arrives(

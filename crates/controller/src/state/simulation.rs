@@ -14,13 +14,13 @@ use sluice_api::promotion::Promotion;
 use sluice_delivery::{Delivered, DeliveryError, EditError, FencingToken};
 
 use super::effect::{Job, Work};
-use super::fixtures::state_at;
+use super::fixtures::{ended, state_at};
 use super::simulated_forge::{SimulatedForge, strategy};
 use super::simulated_people::is_rejected;
 use super::simulated_server::{HubEvent, SimulatedHub};
 use super::status_queue::{StatusWrite, StoredObject, WriteOutcome};
 use super::*;
-use crate::act::{ActError, EndedJob, JobOutcome};
+use crate::act::{ActError, JobOutcome};
 use crate::metrics::PromotionStep;
 use crate::timeout::{API_CALL_TIMEOUT, timed_out};
 use crate::watch::stream::ObjectEvent;
@@ -506,8 +506,7 @@ impl ControllerSimulation {
             self.check_delivery(&job);
         }
         let by_forge = self.at_forge(&job, fault);
-        let Job { pipeline, place, order, strategy, promotion, work, .. } = job;
-        let (name, uid) = (promotion.name_any(), promotion.uid());
+        let (order, promotion) = (&job.order, &job.promotion);
         let failed = || match fault {
             EffectFault::Refused => DeliveryError::Edit(EditError::NoMarker {
                 repository: "fleet".into(),
@@ -516,22 +515,20 @@ impl ControllerSimulation {
             }),
             _ => DeliveryError::CacheFolder { path: "/".into(), source: Error::other("no answer") },
         };
-        let outcome = by_forge.unwrap_or_else(|| match work {
+        let outcome = by_forge.unwrap_or_else(|| match &job.work {
             Work::CheckCommit(_) => JobOutcome::Check(Ok(None)),
             Work::Deliver(_) if order.fencing_token.check().is_err() => {
                 JobOutcome::Delivery(Err(ActError::Delivery(DeliveryError::Revoked)))
             }
             Work::Deliver(_) => {
-                let effect =
-                    (fault != EffectFault::Refused).then(|| self.commit(&name, order.round, &promotion));
+                let effect = (fault != EffectFault::Refused)
+                    .then(|| self.commit(&promotion.name_any(), order.round, promotion));
                 let delivered = effect.filter(|_| fault == EffectFault::None);
                 JobOutcome::Delivery(delivered.ok_or_else(|| ActError::Delivery(failed())))
             }
             Work::Follow { .. } | Work::Withdraw { .. } => unreachable!("a forge carries it out"),
         });
-        let promotion = name;
-        let secret = None;
-        Input::JobEnded(Box::new(EndedJob { pipeline, place, promotion, uid, strategy, secret, outcome }))
+        Input::JobEnded(Box::new(ended(&job, outcome)))
     }
 
     /// Commits as delivery does: an earlier commit of the same promotion and round is found again.

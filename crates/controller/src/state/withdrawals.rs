@@ -78,9 +78,9 @@ mod tests {
     use sluice_delivery::ChangeRequestStatus;
 
     use super::super::effect::{Effect, Job};
-    use super::super::fixtures::{insert, key, proposed, record};
+    use super::super::fixtures::{ended, insert, key, proposed, record};
     use super::*;
-    use crate::act::{EndedJob, JobOutcome};
+    use crate::act::JobOutcome;
 
     /// Adds a promotion of the pipeline.
     fn add(state: &mut State, name: &str, environment: &str, phase: &str) {
@@ -141,15 +141,7 @@ mod tests {
         add(&mut state, "s", "prod", "Promoting");
         let job = withdraw(&mut state);
         add(&mut state, "s", "prod", "Rejected");
-        state.job_ended(EndedJob {
-            pipeline: key(),
-            place: job.place.clone(),
-            promotion: "p".into(),
-            uid: Some("p".into()),
-            strategy: job.strategy.clone(),
-            secret: None,
-            outcome: JobOutcome::Withdrawal(Ok(ChangeRequestStatus::HandedOver)),
-        });
+        state.job_ended(ended(&job, JobOutcome::Withdrawal(Ok(ChangeRequestStatus::HandedOver))));
         let request = state.record(&key(), "p").unwrap().status().change_request.unwrap();
         assert_eq!(request.state, RecordedRequestState::Open);
         assert!(withdraw(&mut state).order.open_beside.is_empty());
