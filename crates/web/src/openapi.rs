@@ -136,7 +136,7 @@ fn action_route(schemas: &mut SchemaGenerator, action: PersonAction) -> Value {
             "403": problem("You may not do it, or the controller runs without --api-actions"),
             "404": problem("There is no such object, or you may not see it"),
             "409": problem("It has changed since you read it, or it cannot be done now"),
-            "429": problem("Too many requests"),
+            "429": problem("Too many requests: ask again after the seconds of Retry-After"),
             "503": problem("The hub cannot be asked now"),
         },
     }})
@@ -155,7 +155,7 @@ fn route<T: JsonSchema>(schemas: &mut SchemaGenerator, summary: &str, parameters
             "400": problem("A parameter is wrong"),
             "401": problem("There is no token, or the hub does not accept it"),
             "404": problem("There is no such object, or you may not see it"),
-            "429": problem("Too many requests"),
+            "429": problem("Too many requests: ask again after the seconds of Retry-After"),
             "503": problem("The hub or the cluster cannot be asked now"),
         },
     }})

@@ -2,12 +2,13 @@
 //! what each one can do.
 
 use std::net::TcpListener;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use kube::ResourceExt;
-use reqwest::header::{COOKIE, SET_COOKIE};
+use reqwest::header::{COOKIE, RETRY_AFTER, SET_COOKIE};
 use reqwest::redirect::Policy;
-use reqwest::{Client, Response, StatusCode};
+use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
 use sluice_testkit::{GitServer, Repo, eventually};
 
@@ -58,16 +59,29 @@ impl Person {
         Ok(())
     }
 
+    /// Sends a request; again when the server says so, if it was one too many.
+    async fn send(request: RequestBuilder) -> Result<Response> {
+        let deadline = Instant::now() + SOON;
+        loop {
+            let request = request.try_clone().context("the body cannot be sent twice")?;
+            let answer = request.send().await?;
+            let Some(pause) = answer.headers().get(RETRY_AFTER) else { return Ok(answer) };
+            let pause = Duration::from_secs(pause.to_str()?.parse()?);
+            ensure!(Instant::now() + pause < deadline, "still {}", answer.status());
+            tokio::time::sleep(pause).await;
+        }
+    }
+
     pub async fn get(&self, path: &str) -> Result<(StatusCode, String)> {
         let request = self.http.get(format!("{}{path}", self.base)).header(COOKIE, &self.cookie);
-        let answer = request.send().await?;
+        let answer = Person::send(request).await?;
         Ok((answer.status(), answer.text().await?))
     }
 
     /// Reads an answer of the API.
     pub async fn ask(&self, path: &str) -> Result<(StatusCode, Value)> {
-        let answer =
-            self.http.get(format!("{}/api/v1{path}", self.base)).bearer_auth(&self.token).send().await?;
+        let request = self.http.get(format!("{}/api/v1{path}", self.base)).bearer_auth(&self.token);
+        let answer = Person::send(request).await?;
         Ok((answer.status(), answer.json().await?))
     }
 
@@ -76,7 +90,7 @@ impl Person {
         let request = self.http.post(format!("{}/api/v1{path}", self.base)).bearer_auth(&self.token);
         let request =
             request.header("content-type", "application/json").body(json!({"seen": seen}).to_string());
-        let answer = request.send().await?;
+        let answer = Person::send(request).await?;
         Ok((answer.status(), answer.text().await?))
     }
 
@@ -86,7 +100,7 @@ impl Person {
         let body = format!("token={}&{fields}", hidden(&page, "token").context("the page has no form")?);
         let request = self.http.post(format!("{}{path}", self.base)).header(COOKIE, &self.cookie);
         let request = request.header("content-type", "application/x-www-form-urlencoded").body(body);
-        let answer = request.send().await?;
+        let answer = Person::send(request).await?;
         Ok((answer.status(), answer.text().await?))
     }
 }
