@@ -13,7 +13,7 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use sluice_api::FIELD_MANAGER;
 use sluice_core::hex::hex;
-use sluice_delivery::{LeaseTerm, since_boot};
+use sluice_delivery::{LeaseTerm, notification, since_boot};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
@@ -410,7 +410,7 @@ fn is_without_namespace(status: &Status) -> bool {
 
 /// Returns an identity that no other process ever has: the pod's name, and random bytes.
 fn random_identity() -> String {
-    let host = std::env::var("HOSTNAME").unwrap_or_default().to_ascii_lowercase();
+    let host = notification::instance().unwrap_or_default().to_ascii_lowercase();
     let host: String =
         host.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(60).collect();
     let host = host.trim_matches('-');
