@@ -167,14 +167,19 @@ impl FairQueue {
         let namespace = namespace(pipeline);
         let coming = {
             let mut state = self.state();
-            if state.may_have(Instant::now())(namespace) {
-                state.take(namespace);
+            if state.try_take(namespace) {
                 return self.held_by(namespace);
             }
             state.add(pipeline)
         };
         // The sender is never dropped without a slot, as this call holds the queue. If it were, the caller would not wait.
         coming.await.unwrap_or(Slot(None))
+    }
+
+    /// Returns a slot if the pipeline need not wait for it.
+    pub(crate) fn try_acquire(self: &Arc<Self>, pipeline: &str) -> Option<Slot> {
+        let namespace = namespace(pipeline);
+        self.state().try_take(namespace).then(|| self.held_by(namespace))
     }
 
     /// Takes back a slot, and gives free slots to the next callers.
@@ -224,6 +229,15 @@ impl QueueState {
                 && (self.free > self.reserved || !self.held.contains_key(namespace))
                 && (left_by_slow > self.reserved.div_ceil(2) || !self.slot_use.is_slow(namespace, now))
         }
+    }
+
+    /// Takes a slot, if the namespace may have one. Returns whether it did.
+    fn try_take(&mut self, namespace: &str) -> bool {
+        let may = self.may_have(Instant::now())(namespace);
+        if may {
+            self.take(namespace);
+        }
+        may
     }
 
     fn take(&mut self, namespace: &str) {

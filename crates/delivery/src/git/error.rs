@@ -70,6 +70,12 @@ pub enum GitError {
     TooManyCalls { repository: String, says: String },
 
     #[error(
+        "{repository}: git runs {runs} times already for pipelines of this namespace; a later try can succeed; if this \
+         lasts, find the git servers that do not answer"
+    )]
+    TooManyRuns { repository: String, runs: usize },
+
+    #[error(
         "{repository}: the push to {branch} was refused: {says}; let the user of the credentials push to {branch}, or use \
          the strategy pull-request if the branch must stay protected"
     )]
@@ -138,6 +144,7 @@ impl GitError {
             GitError::HostKey { .. } => "HostKeyUnknown",
             GitError::Redirected { .. } => "Redirected",
             GitError::TooManyCalls { .. } => "RateLimited",
+            GitError::TooManyRuns { .. } => "TooManyRuns",
             GitError::Rejected { .. } => "PushRejected",
             GitError::Contended { .. } => "BranchContended",
             GitError::NoCredential { .. } => "MissingCredential",

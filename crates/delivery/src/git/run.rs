@@ -19,7 +19,7 @@ use super::memory_budget::{MemoryBudget, RunSize};
 use super::process_group::ProcessGroup;
 use super::stale_locks::remove_stale_locks;
 use crate::edit_slots::EditSlots;
-use crate::fair_queue::{FairQueue, FairQueues};
+use crate::fair_queue::{FairQueue, FairQueues, Slot, namespace};
 use crate::fencing::FencingToken;
 
 /// The environment variables that git inherits: where programs are, and how to reach the network.
@@ -71,13 +71,20 @@ fn queue_of_runs(processes: usize) -> Arc<FairQueue> {
     FairQueue::with_reserved(processes - processes / 4, RESERVED_RUNS)
 }
 
+/// How many runs of one namespace may connect to hosts at a time. A run has three processes, and the kubelet may limit a pod to
+/// about a thousand. Those of a dozen hosts that hang are fewer.
+const MAX_REMOTE_RUNS: usize = 96;
+
 /// Runs git, a limited number at a time, for each pipeline in turn. Local runs share one limit. Runs that connect to a host
-/// share one limit for each host, so that a host that hangs delays no other. All runs share one memory budget.
+/// share one limit for each host, so that a host that hangs delays no other. All runs share one memory budget. A namespace
+/// with too many runs gets an error: if it waited, it would hold slots of hosts that others need.
 #[derive(Debug)]
 pub(crate) struct Git {
     local: Arc<FairQueue>,
     /// The queue of each host with current runs.
     hosts: FairQueues,
+    /// The queue of each namespace with current runs that connect to hosts. Nobody waits in it.
+    namespaces: FairQueues,
     processes: usize,
     timeout: Duration,
     limits: ProcessLimits,
@@ -234,9 +241,9 @@ impl Git {
         allow_file: bool,
     ) -> Self {
         let (local, limits) = (queue_of_runs(processes), ProcessLimits::new(max_file_bytes, timeout));
-        let (hosts, memory) = (FairQueues::default(), MemoryBudget::new());
+        let (hosts, namespaces, memory) = (FairQueues::default(), FairQueues::default(), MemoryBudget::new());
         let edits = EditSlots::new();
-        Git { local, hosts, processes, timeout, limits, memory, edits, home, allow_file }
+        Git { local, hosts, namespaces, processes, timeout, limits, memory, edits, home, allow_file }
     }
 
     /// Runs to a successful end and returns the output.
@@ -295,13 +302,28 @@ impl Git {
         call: &GitRun<'_>,
         read: impl FnOnce(ChildStdout) -> F,
     ) -> GitResult<EndedRun<T>> {
-        let queue = if call.remote {
-            self.hosts.of(&call.access.address.host, || queue_of_runs(self.processes))
-        } else {
-            self.local.clone()
-        };
-        let _slot = queue.acquire(&call.access.pipeline).await;
+        let pipeline = &call.access.pipeline;
+        if !call.remote {
+            let _slot = self.local.acquire(pipeline).await;
+            return self.run_once(call, read, RunSize::Small).await;
+        }
+        let host = self.hosts.of(&call.access.address.host, || queue_of_runs(self.processes));
+        let _slot = host.acquire(pipeline).await;
+        let _one_of_namespace = self.remote_run_of(call)?;
         self.run_once(call, read, RunSize::Small).await
+    }
+
+    /// Counts a run that connects to a host, until the slot is dropped.
+    ///
+    /// # Errors
+    /// When the namespace has too many.
+    fn remote_run_of(&self, call: &GitRun<'_>) -> GitResult<Slot> {
+        let pipeline = &call.access.pipeline;
+        let runs = self.namespaces.of(namespace(pipeline), || FairQueue::with_reserved(MAX_REMOTE_RUNS, 0));
+        runs.try_acquire(pipeline).ok_or_else(|| GitError::TooManyRuns {
+            repository: call.access.name().to_string(),
+            runs: MAX_REMOTE_RUNS,
+        })
     }
 
     /// Runs, and passes the output to a reader while it comes.
@@ -439,14 +461,38 @@ mod tests {
     use crate::address::RepositoryAddress;
     use crate::credentials::Credentials;
 
+    fn access(pipeline: &str, address: &str, folder: &Path) -> RepositoryAccess {
+        let address = RepositoryAddress::parse(address, false).unwrap();
+        RepositoryAccess::new(address, None, &Credentials::default(), pipeline, folder).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_namespace_whose_hosts_all_hang_runs_a_limited_number_and_keeps_no_slot_of_a_host() {
+        let folder = tempfile::tempdir().unwrap();
+        let git = Git::new(folder.path().into(), 1, LOCAL_TIMEOUT, 1 << 20, false);
+        // Nothing listens at port 1.
+        let of = |pipeline: &str| access(pipeline, "https://127.0.0.1:1/a/b.git", folder.path());
+        let [hostile, quiet] = ["hostile/app", "quiet/app"].map(of);
+        let fetch = |access| git.run(GitRun::remote(folder.path(), access, ["ls-remote", "origin"]));
+        let running: Vec<_> = (0..MAX_REMOTE_RUNS)
+            .map(|_| git.remote_run_of(&GitRun::remote(folder.path(), &hostile, ["fetch"])).unwrap())
+            .collect();
+        for _ in 0..3 {
+            let refused = fetch(&hostile).await;
+            assert!(matches!(refused, Err(GitError::TooManyRuns { .. })), "{refused:?}");
+        }
+        let other = fetch(&quiet).await;
+        assert!(!matches!(other, Err(GitError::TooManyRuns { .. })), "{other:?}");
+        drop(running);
+        let next = fetch(&hostile).await;
+        assert!(!matches!(next, Err(GitError::TooManyRuns { .. })), "{next:?}");
+    }
+
     #[tokio::test]
     async fn a_run_whose_token_is_revoked_while_it_waits_does_not_begin() {
         let folder = tempfile::tempdir().unwrap();
         let git = Git::new(folder.path().into(), 1, LOCAL_TIMEOUT, 1 << 20, false);
-        let address = RepositoryAddress::parse("https://git.example.com/a/b.git", false).unwrap();
-        let access =
-            RepositoryAccess::new(address, None, &Credentials::default(), "apps/podinfo", folder.path())
-                .unwrap();
+        let access = access("apps/podinfo", "https://git.example.com/a/b.git", folder.path());
         for is_revoked in [false, true] {
             let queue = &git.local;
             let others: Vec<_> =
