@@ -29,6 +29,10 @@ const SEARCH_PAUSE: Duration = Duration::from_millis(700);
 /// that users who delete branches do not have Sluice open one after another.
 const MAX_CLOSED_BY_FORGE: u32 = 2;
 
+/// What people read in a change request that a reader opened.
+const CLOSED_FOR_OWN: &str = "Sluice opens a change request of its own from this branch: who opens one may close it, and that rejects the \
+                              promotion.";
+
 /// What the head branch holds.
 enum HeadState {
     /// The promotion's commit. If the branch existed before this push, another process may be about to open the
@@ -91,6 +95,11 @@ impl ChangeRequestJob<'_> {
         (is_found, searches): (bool, u32),
     ) -> DeliveryResult<Delivered> {
         let found = match self.search_open(proposal, searches).await? {
+            Some(open) if self.is_of_reader(&open).await? => {
+                self.order.fencing_token.check()?;
+                self.close(open.request.number, CLOSED_FOR_OWN).await?;
+                self.open(proposal).await?
+            }
             Some(open) => self.update(open, proposal).await?,
             // There was a change request if its commit was found outdated, or another process has pushed the commit: if
             // the change request has ended since, that counts.
@@ -120,7 +129,7 @@ impl ChangeRequestJob<'_> {
             if order.rebuild.is_some() && found.state == ChangeRequestState::Open {
                 return Ok(None);
             }
-            if !self.is_of_promotion(&found).await? {
+            if !self.is_of_promotion(&found).await? || self.is_of_reader(&found).await? {
                 continue;
             }
             let found = self.forge.confirmed(found).await?;
@@ -177,6 +186,17 @@ impl ChangeRequestJob<'_> {
             }
             _ => Ok(self.pushed_commit(&found.request.head_commit).await?.is_some()),
         }
+    }
+
+    /// Whether a change request is not recorded, and was opened by a user who need not have the right to write. It is neither
+    /// adopted nor counts as rejected: who may only read could reject a promotion by closing it.
+    async fn is_of_reader(&self, found: &ForgeChangeRequest) -> ForgeResult<bool> {
+        let may_end = matches!(found.state, ChangeRequestState::Open | ChangeRequestState::Closed);
+        let is_recorded = self.order.rebuild.is_some();
+        Ok(may_end
+            && !is_recorded
+            && self.order.requested().is_none()
+            && self.forge.opened_by_other(found).await?)
     }
 
     /// Pushes the promotion's commit to the head branch, if it is not there.

@@ -91,6 +91,13 @@ pub(crate) trait Forge: Send + Sync {
         Box::pin(async { Ok(self.list(head, base, ListFilter::Open).await?.found.into_iter().next()) })
     }
 
+    /// Whether a user opened a change request who need not have any right to write: such a user may close it, too.
+    /// GitHub lets only those open one who may write to the head branch (docs.github.com, "Creating a pull request"), GitLab
+    /// only developers (docs.gitlab.com, "Roles and permissions").
+    fn opened_by_other<'a>(&'a self, _found: &'a ForgeChangeRequest) -> ForgeFuture<'a, bool> {
+        Box::pin(async { Ok(false) })
+    }
+
     /// The head that a merged change request had when it was merged, as far as its forge returns it.
     ///
     /// GitHub, GitLab (`sha`, of the last version of the differences), both Bitbuckets and Azure DevOps

@@ -220,6 +220,22 @@ impl Gitea {
         Ok(followed.unwrap_or_default())
     }
 
+    /// Whether another user than that of the token opened a pull request. At Gitea, who may read a repository may open pull
+    /// requests between its branches (`CreatePullRequest` in routers/api/v1/repo/pull.go of 1.25), and close those
+    /// (`EditPullRequest`). False if the token may not read its user.
+    async fn is_by_other(&self, number: u64) -> ForgeResult<bool> {
+        let http = &self.0.http;
+        let own = match http.read(http.url(&["user"], &[])).await {
+            Err(ForgeError::Forbidden { .. }) => return Ok(false),
+            own => own?,
+        };
+        let pull = http.read(self.0.url(&["pulls", &number.to_string()], &[])).await?;
+        let login = |user: &Value| text(&user["login"]);
+        let own = own.as_ref().and_then(login);
+        let author = pull.as_ref().and_then(|pull| login(&pull["user"]));
+        Ok(own.zip(author).is_some_and(|(own, author)| own != author))
+    }
+
     /// Returns the head of a merged pull request. Gitea keeps the head as a ref, which follows the branch with a delay
     /// until the merge. If a commit was pushed at the time of the merge, the ref may be older or newer than the merged
     /// head (`AddTestPullRequestTask` of 1.25).
@@ -236,6 +252,10 @@ impl Gitea {
 
 impl_forge! {
     Gitea,
+    fn opened_by_other<'a>(&'a self, found: &'a ForgeChangeRequest) -> ForgeFuture<'a, bool> {
+        Box::pin(self.is_by_other(found.request.number))
+    }
+
     fn merged_head<'a>(&'a self, found: &'a ForgeChangeRequest) -> ForgeFuture<'a, Option<MergedHead>> {
         Box::pin(self.kept_head(found.request.number))
     }

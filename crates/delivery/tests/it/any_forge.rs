@@ -14,7 +14,7 @@ pub enum ForgeFixture {
 
 /// A repository at real Gitea. If a test loses answers, there is a fault proxy in front of Gitea.
 pub struct RealGitea {
-    gitea: &'static Gitea,
+    pub gitea: &'static Gitea,
     pub repo: ForgeRepo,
     fault_proxy: Option<FaultProxy>,
 }

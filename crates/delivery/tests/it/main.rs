@@ -30,6 +30,7 @@ mod lost_commit;
 mod merging;
 mod merging_by_forge;
 mod notification;
+mod opened_by_reader;
 mod queue;
 mod receiver;
 mod shared_cache;

@@ -288,8 +288,39 @@ impl ForgeRepo {
     /// # Errors
     /// The user does not exist.
     pub async fn add_collaborator(&self, name: &str) -> Result<()> {
+        self.add_with_right(name, "write").await
+    }
+
+    /// Grants a user the right to read the repository.
+    ///
+    /// # Errors
+    /// The user does not exist.
+    pub async fn add_reader(&self, name: &str) -> Result<()> {
+        self.add_with_right(name, "read").await
+    }
+
+    async fn add_with_right(&self, name: &str, right: &str) -> Result<()> {
         let path = self.path(&format!("collaborators/{name}"));
-        self.api.call(Method::PUT, &path, &json!({"permission": "write"})).await.map(drop)
+        self.api.call(Method::PUT, &path, &json!({"permission": right})).await.map(drop)
+    }
+
+    /// Opens a pull request as a user, and returns its number.
+    ///
+    /// # Errors
+    /// The user may not do that.
+    pub async fn open_pull_as(&self, name: &str, head: &str, base: &str) -> Result<u64> {
+        let body = json!({"title": "mine", "head": head, "base": base});
+        let answer = self.api_of(name).post(&self.path("pulls"), body).await?;
+        answer["number"].as_u64().context("Gitea returned no number")
+    }
+
+    /// Closes a pull request as a user.
+    ///
+    /// # Errors
+    /// The user may not do that.
+    pub async fn close_as(&self, name: &str, number: u64) -> Result<()> {
+        let path = self.path(&format!("pulls/{number}"));
+        self.api_of(name).call(Method::PATCH, &path, &json!({"state": "closed"})).await.map(drop)
     }
 
     /// Adds the review of a user to a pull request as it is now: `APPROVED` or `REQUEST_CHANGES`.
