@@ -89,7 +89,7 @@ pub(crate) async fn run(args: &Clusters, io: &mut Io<'_>) -> Outcome {
 
 /// Shows all clusters that the caller may see, by the controller's API.
 async fn on_fleet(args: &Clusters, io: &mut Io<'_>) -> Outcome {
-    let api = ControllerApi::open(&args.cluster, &args.server).await?;
+    let api = ControllerApi::open(&args.cluster.open(Some(API_CALL_TIMEOUT))?, &args.server).await?;
     let mut rows = api.get::<ObservedClusters>("/api/v1/clusters", &[]).await?.items;
     // The flag for the namespace picks GitopsClusters there.
     if let Some(namespace) = &args.cluster.namespace {

@@ -4,9 +4,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use kube::client::ConfigExt;
 use kube::client::middleware::AuthLayer;
-use kube::config::{Context, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::client::{Body, ClientBuilder, ConfigExt};
+use kube::config::{AuthInfo, Context, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
 use crate::api_errors::failure;
@@ -32,7 +32,8 @@ pub(crate) struct ConnectionOptions {
     pub impersonate: Option<String>,
 }
 
-/// A connection to a cluster. Opening it sends no request.
+/// A connection to a cluster. Opening it sends no request. The kubeconfig is read once, and a program that it names for
+/// the login runs once, for all clients of the connection.
 pub(crate) struct Connection {
     /// The client of the API server.
     pub client: Client,
@@ -40,42 +41,49 @@ pub(crate) struct Connection {
     pub namespace: String,
     /// The API server's address, for messages.
     server: String,
+    config: Config,
+    /// What adds the user's token to requests; `None` for a user without a token.
+    token: Option<AuthLayer>,
 }
 
 impl Connection {
     /// Opens a connection. `read_timeout` limits the time between two parts of an answer; watches have no limit.
     pub(crate) fn open(options: ConnectionOptions, read_timeout: Option<Duration>) -> Outcome<Connection> {
-        let config = options.connecting(read_timeout)?;
+        let mut config = options.config()?;
+        config.connect_timeout = Some(CONNECT_TIMEOUT);
+        if options.impersonate.is_some() {
+            config.auth_info.impersonate.clone_from(&options.impersonate);
+        }
         let namespace = options.namespace.unwrap_or_else(|| config.default_namespace.clone());
         let server = config.cluster_url.to_string();
-        let client = Client::try_from(config).map_err(|e| failure(e, &server))?;
-        Ok(Connection { client, namespace, server })
+        let token = config.auth_layer().map_err(|e| failure(e, &server))?;
+        let client = client(&config, token.as_ref(), read_timeout).map_err(|e| failure(e, &server))?;
+        Ok(Connection { client, namespace, server, config, token })
+    }
+
+    /// Returns another client of the API server, for watches that have no end.
+    pub(crate) fn watching_client(&self) -> Outcome<Client> {
+        client(&self.config, self.token.as_ref(), None).map_err(|e| self.explain(e))
     }
 
     /// Returns a client that sends requests to another server, with the user's token.
-    pub(crate) fn client_of(options: &ConnectionOptions, server: http::Uri) -> Outcome<Client> {
-        let mut config = options.config()?;
-        config.cluster_url = server.clone();
-        // The authority of the hub has not signed the certificate of another server.
-        config.root_cert = None;
-        config.tls_server_name = None;
-        // What the kubeconfig trusts about the hub says nothing about another server.
-        config.accept_invalid_certs = false;
-        config.proxy_url = None;
+    pub(crate) fn client_of(&self, server: http::Uri) -> Outcome<Client> {
+        // What the kubeconfig says about the hub, such as its authority and proxy, says nothing about another server. A
+        // certificate of the user is for the hub's API server only.
+        let mut config = Config::new(server.clone());
         config.connect_timeout = Some(CONNECT_TIMEOUT);
-        config.read_timeout = Some(API_CALL_TIMEOUT);
-        // A certificate is for the hub's API server only.
-        config.auth_info.client_certificate = None;
-        config.auth_info.client_certificate_data = None;
-        config.auth_info.client_key = None;
-        config.auth_info.client_key_data = None;
-        Client::try_from(config).map_err(|e| failure(e, &server.to_string()))
+        client(&config, self.token.as_ref(), Some(API_CALL_TIMEOUT))
+            .map_err(|e| failure(e, &server.to_string()))
     }
 
     /// Returns what adds the user's token to requests, or `None` if the user has no token.
-    pub(crate) fn token(options: &ConnectionOptions) -> Outcome<Option<AuthLayer>> {
-        let config = options.config()?;
-        config.auth_layer().map_err(|e| failure(e, &config.cluster_url.to_string()))
+    pub(crate) fn token(&self) -> Option<&AuthLayer> {
+        self.token.as_ref()
+    }
+
+    /// Returns true if the user acts as another user, by a flag or by the context.
+    pub(crate) fn impersonates(&self) -> bool {
+        self.config.auth_info.impersonate.is_some()
     }
 
     /// Returns the address of the API server.
@@ -89,24 +97,35 @@ impl Connection {
     }
 }
 
+/// Returns a client that uses a token that was read before. kube would run the program of a kubeconfig three times for each
+/// client ([builder.rs](https://github.com/kube-rs/kube/blob/main/kube-client/src/client/builder.rs)).
+fn client(
+    config: &Config,
+    token: Option<&AuthLayer>,
+    read_timeout: Option<Duration>,
+) -> kube::Result<Client> {
+    let mut config = config.clone();
+    config.read_timeout = read_timeout;
+    let Some(token) = token else { return Client::try_from(config) };
+    config.auth_info = AuthInfo {
+        username: None,
+        password: None,
+        token: None,
+        token_file: None,
+        exec: None,
+        auth_provider: None,
+        ..config.auth_info
+    };
+    let namespace = config.default_namespace.clone();
+    let inner = Client::try_from(config)?;
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let inner = inner.clone();
+        async move { inner.send(request).await.map_err(tower::BoxError::from) }
+    });
+    Ok(ClientBuilder::new(service, namespace).with_layer(token).build())
+}
+
 impl ConnectionOptions {
-    /// Returns the configuration of a client. `read_timeout` limits the time between two parts of an answer; watches have
-    /// no limit.
-    pub(crate) fn connecting(&self, read_timeout: Option<Duration>) -> Outcome<Config> {
-        let mut config = self.config()?;
-        config.connect_timeout = Some(CONNECT_TIMEOUT);
-        config.read_timeout = read_timeout;
-        if self.impersonate.is_some() {
-            config.auth_info.impersonate.clone_from(&self.impersonate);
-        }
-        Ok(config)
-    }
-
-    /// Returns true if the user of the context acts as another user (`as` in the kubeconfig).
-    pub(crate) fn context_impersonates(&self) -> Outcome<bool> {
-        Ok(self.config()?.auth_info.impersonate.is_some())
-    }
-
     fn config(&self) -> Outcome<Config> {
         let read = match &self.kubeconfig {
             Some(path) => Kubeconfig::read_from(path),
@@ -234,6 +253,24 @@ contexts:
         assert_eq!(east.namespace, "apps");
         let west = with_kubeconfig(KUBECONFIG, Some("west")).unwrap();
         assert_eq!(west.namespace, "default");
+    }
+
+    #[test]
+    fn a_login_program_runs_once_for_all_clients() {
+        let folder = tempfile::tempdir().unwrap();
+        let runs = folder.path().join("runs");
+        let credential = r#"{"kind": "ExecCredential", "status": {"token": "t"}}"#;
+        let script = format!("echo run >> {}; echo '{credential}'", runs.display());
+        let exec = serde_json::json!({"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "sh",
+            "args": ["-c", script], "interactiveMode": "Never"}});
+        let kubeconfig = KUBECONFIG.replace("{token: t}", &exec.to_string());
+        let connection = with_kubeconfig(&kubeconfig, None).unwrap();
+        assert!(connection.token().is_some());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let _inside = runtime.enter();
+        connection.watching_client().unwrap();
+        connection.client_of(http::Uri::from_static("https://sluice.example.com")).unwrap();
+        assert_eq!(std::fs::read_to_string(runs).unwrap(), "run\n");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use http_body_util::BodyExt;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::cluster_flags::{ClusterFlags, ControllerFlags};
+use crate::cluster_flags::ControllerFlags;
 use crate::connection::{API_CALL_TIMEOUT, Connection};
 use crate::controller_tunnel::ControllerTunnel;
 use crate::exit::{Exit, Failure, Outcome};
@@ -67,8 +67,8 @@ struct Problem {
 }
 
 impl ControllerApi {
-    pub(crate) async fn open(cluster: &ClusterFlags, flags: &ServerFlags) -> Outcome<ControllerApi> {
-        if cluster.impersonate.is_some() || cluster.options().context_impersonates()? {
+    pub(crate) async fn open(connection: &Connection, flags: &ServerFlags) -> Outcome<ControllerApi> {
+        if connection.impersonates() {
             let why = "the controller's API answers for the user of the token, so --as and a context that acts as another \
                        user cannot be used here";
             return Err(Failure::new(Exit::Usage, why).hinted("leave --as out, or use a token of that user"));
@@ -76,10 +76,10 @@ impl ControllerApi {
         // No address of this machine is a default: any user of the machine can listen there, and would get the token.
         let Some(server) = flags.server.clone() else {
             let namespace = &flags.controller.system_namespace;
-            let tunnel = ControllerTunnel::open(cluster.options(), namespace).await?;
+            let tunnel = ControllerTunnel::open(connection, namespace).await?;
             return Ok(ControllerApi { client: tunnel.client.clone(), route: Route::Tunnel(tunnel) });
         };
-        let client = Connection::client_of(&cluster.options(), server.clone())?;
+        let client = connection.client_of(server.clone())?;
         Ok(ControllerApi { client, route: Route::Address(server) })
     }
 
@@ -149,6 +149,7 @@ fn query(parameters: &[(&str, &str)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster_flags::ClusterFlags;
 
     #[test]
     fn a_token_is_sent_with_encryption_or_to_this_machine_only() {
@@ -170,9 +171,15 @@ mod tests {
         let kubeconfig = folder.path().join("config");
         let text = "{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}], \
                     clusters: [{name: a, cluster: {server: 'http://127.0.0.1:1'}}], users: [{name: a, user: {token: t, as: jane}}]}";
-        std::fs::write(&kubeconfig, text).unwrap();
-        let by_flag = ClusterFlags { impersonate: Some("jane".into()), ..ClusterFlags::default() };
-        let by_context = ClusterFlags { kubeconfig: Some(kubeconfig), ..ClusterFlags::default() };
+        let with = |text: &str, user: Option<&str>| {
+            std::fs::write(&kubeconfig, text).unwrap();
+            let impersonate = user.map(String::from);
+            let flags =
+                ClusterFlags { kubeconfig: Some(kubeconfig.clone()), impersonate, ..ClusterFlags::default() };
+            flags.open(None).unwrap()
+        };
+        let by_context = with(text, None);
+        let by_flag = with(&text.replace(", as: jane", ""), Some("jane"));
         for address in ["https://sluice.example.com", ""] {
             for other in [&by_flag, &by_context] {
                 let flags = ServerFlags { server: address.parse().ok(), controller: controller.clone() };

@@ -10,11 +10,12 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
+use kube::client::middleware::AuthLayer;
 use kube::client::{Body, ClientBuilder};
 use kube::{Api, ResourceExt};
 use tokio::sync::Mutex;
 
-use crate::connection::{API_CALL_TIMEOUT, Connection, ConnectionOptions};
+use crate::connection::{API_CALL_TIMEOUT, Connection};
 use crate::exit::{Exit, Failure, Outcome};
 
 /// The labels of the controller's pods in `deploy/deployment.yaml`.
@@ -36,10 +37,9 @@ pub(crate) struct ControllerTunnel {
 
 impl ControllerTunnel {
     /// Opens a connection to a ready pod of the controller in this namespace, with the rights of the user on the hub.
-    pub(crate) async fn open(options: ConnectionOptions, namespace: &str) -> Outcome<ControllerTunnel> {
-        let connection = Connection::open(options.clone(), Some(API_CALL_TIMEOUT))?;
+    pub(crate) async fn open(connection: &Connection, namespace: &str) -> Outcome<ControllerTunnel> {
         let pods: Api<Pod> = Api::namespaced(connection.client.clone(), namespace);
-        let pod = ready_pod(&connection, &pods, namespace).await?;
+        let pod = ready_pod(connection, &pods, namespace).await?;
         let (name, port) = (pod.name_any(), api_port(&pod));
         let pod = format!("{namespace}/{name}");
         if port == 0 {
@@ -49,7 +49,7 @@ impl ControllerTunnel {
         let opened = tokio::time::timeout(API_CALL_TIMEOUT, pods.portforward(&name, &[port])).await;
         let mut forward = match opened {
             Ok(Ok(forward)) => forward,
-            Ok(Err(error)) => return Err(not_forwarded(&connection, error, namespace, &name, port)),
+            Ok(Err(error)) => return Err(not_forwarded(connection, error, namespace, &name, port)),
             Err(_) => return Err(no_forward(&pod, "no answer within 30 seconds", port)),
         };
         let (Some(stream), Some(refusal)) = (forward.take_stream(port), forward.take_error(port)) else {
@@ -60,7 +60,7 @@ impl ControllerTunnel {
             .map_err(|error| no_forward(&pod, &error.to_string(), port))?;
         // The task ends with the stream.
         tokio::spawn(http);
-        let client = client(&options, sender, port)?;
+        let client = client(connection.token(), sender, port)?;
         Ok(ControllerTunnel { client, pod, port, refusal: refusal.boxed().shared() })
     }
 
@@ -122,7 +122,7 @@ fn api_port(pod: &Pod) -> u16 {
 }
 
 /// Returns a client that sends requests over one connection, one after the other, with the user's token.
-fn client(options: &ConnectionOptions, sender: http1::SendRequest<Body>, port: u16) -> Outcome<kube::Client> {
+fn client(token: Option<&AuthLayer>, sender: http1::SendRequest<Body>, port: u16) -> Outcome<kube::Client> {
     let host = HeaderValue::from_str(&format!("127.0.0.1:{port}"));
     let host = host.map_err(|error| Failure::new(Exit::Error, error.to_string()))?;
     let sender = Arc::new(Mutex::new(sender));
@@ -136,8 +136,8 @@ fn client(options: &ConnectionOptions, sender: http1::SendRequest<Body>, port: u
         }
     });
     let client = ClientBuilder::new(service, "");
-    Ok(match Connection::token(options)? {
-        Some(token) => client.with_layer(&token).build(),
+    Ok(match token {
+        Some(token) => client.with_layer(token).build(),
         None => client.build(),
     })
 }
@@ -190,6 +190,8 @@ mod tests {
     use http_body_util::{BodyExt, Full};
     use hyper::body::{Bytes, Incoming};
     use hyper::service::service_fn;
+    use kube::Config;
+    use kube::client::ConfigExt;
     use serde_json::json;
 
     const LARGE: usize = 3 << 20;
@@ -209,13 +211,10 @@ mod tests {
         tokio::spawn(server.serve_connection(TokioIo::new(other), service_fn(answer)));
         let (sender, http) = http1::handshake(TokioIo::new(stream)).await.unwrap();
         tokio::spawn(http);
-        let folder = tempfile::tempdir().unwrap();
-        let kubeconfig = folder.path().join("config");
-        let text = "{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}], \
-                    clusters: [{name: a, cluster: {server: 'http://127.0.0.1:1'}}], users: [{name: a, user: {token: t}}]}";
-        std::fs::write(&kubeconfig, text).unwrap();
-        let options = ConnectionOptions { kubeconfig: Some(kubeconfig), ..ConnectionOptions::default() };
-        let client = client(&options, sender, 9000).unwrap();
+        let mut config = Config::new(http::Uri::from_static("http://127.0.0.1:1"));
+        config.auth_info.token = Some("t".into());
+        let token = config.auth_layer().unwrap();
+        let client = client(token.as_ref(), sender, 9000).unwrap();
         for page in ["/first", "/second", "/third"] {
             let answer = client.send(http::Request::get(page).body(Body::empty()).unwrap()).await.unwrap();
             assert_eq!(answer.headers()["seen"], format!("127.0.0.1:9000 Bearer t {page}"));

@@ -1,7 +1,7 @@
 //! The hub as `sluice web` reads it: with the kubeconfig and the rights of the user.
 
 use kube::api::ListParams;
-use kube::{Api, Client, Config};
+use kube::{Api, Client};
 use sluice_api::Pipeline;
 
 use crate::cluster_flags::ClusterFlags;
@@ -13,8 +13,6 @@ use crate::user_name::user_name;
 pub struct OwnHub {
     /// A client that acts as the user.
     pub client: Client,
-    /// The configuration of such a client.
-    pub config: Config,
     /// The name of the user.
     pub user: String,
     /// The namespace whose Pipelines are read; `None` for all.
@@ -37,10 +35,7 @@ impl ClusterFlags {
             listed = may_list(&connection, namespace.as_deref()).await;
         }
         listed.map_err(|error| connection.explain(error))?;
-        // Watches last.
-        let config = self.options().connecting(None)?;
-        let client = Client::try_from(config.clone()).map_err(|error| connection.explain(error))?;
-        Ok(OwnHub { client, config, user, namespace })
+        Ok(OwnHub { client: connection.watching_client()?, user, namespace })
     }
 }
 

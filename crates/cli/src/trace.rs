@@ -6,6 +6,7 @@ use sluice_view::fleet::trace::{Trace as TraceAnswer, TraceLink};
 
 use crate::cluster_flags::ClusterFlags;
 use crate::complete::{clusters, running_objects};
+use crate::connection::API_CALL_TIMEOUT;
 use crate::controller_api::{ControllerApi, ServerFlags};
 use crate::exit::Outcome;
 use crate::output::{DataFormat, view};
@@ -51,10 +52,10 @@ fn object(text: &str) -> Result<Object, String> {
 }
 
 pub(crate) async fn run(args: &Trace, io: &mut Io<'_>) -> Outcome {
-    // Opening it sends nothing; it says which namespace is meant.
-    let namespace = args.cluster.open(None)?.namespace;
-    let api = ControllerApi::open(&args.cluster, &args.server).await?;
-    let object = [("kind", &*args.object.kind), ("namespace", &namespace), ("name", &args.object.name)];
+    let connection = args.cluster.open(Some(API_CALL_TIMEOUT))?;
+    let api = ControllerApi::open(&connection, &args.server).await?;
+    let object =
+        [("kind", &*args.object.kind), ("namespace", &connection.namespace), ("name", &args.object.name)];
     let parameters = [&object[..], &[("cluster", &args.on)]].concat();
     let answer: TraceAnswer = api.get("/api/v1/trace", &parameters).await?;
     if let Some(format) = args.output {

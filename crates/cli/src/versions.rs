@@ -128,7 +128,7 @@ pub(crate) async fn run(
 
 /// Shows what runs on all clusters, by the controller's API.
 async fn on_fleet(args: &Versions, kind: &str, io: &mut Io<'_>) -> Outcome {
-    let api = ControllerApi::open(&args.cluster, &args.server).await?;
+    let api = ControllerApi::open(&args.cluster.open(Some(API_CALL_TIMEOUT))?, &args.server).await?;
     let path = format!("/api/v1/{}", kind.to_lowercase());
     let namespace = args.cluster.namespace.clone().unwrap_or_default();
     let (mut rows, mut unread, mut next) = (Vec::new(), BTreeSet::new(), String::new());

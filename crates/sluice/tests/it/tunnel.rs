@@ -2,10 +2,11 @@
 //! of the user, to a real controller.
 
 use std::net::TcpListener;
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use sluice_testkit::KubeletStandIn;
+use sluice_testkit::{KubeletStandIn, Scratch};
 
 use crate::api::User;
 use crate::place::{SOON, TestNamespace};
@@ -23,6 +24,18 @@ fn rules_of_role() -> Result<Value> {
     let roles = sluice_testkit::parse_yaml(people)?;
     let role = roles.into_iter().find(|role| role["metadata"]["name"] == "sluice-api-client");
     Ok(role.context("deploy/people.yaml has no sluice-api-client")?["rules"].clone())
+}
+
+/// Returns a kubeconfig that gets the token of this one from a program. Each run adds a line to a file.
+fn with_program(kubeconfig: &str, runs: &Path) -> Result<String> {
+    let mut value: Value = sluice_testkit::parse_yaml(kubeconfig)?.pop().context("no kubeconfig")?;
+    let user = &mut value["users"][0]["user"];
+    let credential = json!({"kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/v1",
+        "status": {"token": user["token"], "expirationTimestamp": "2999-01-01T00:00:00Z"}});
+    let script = format!("echo run >> '{}'; echo '{credential}'", runs.display());
+    *user = json!({"exec": {"apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never",
+        "command": "sh", "args": ["-c", script]}});
+    Ok(value.to_string())
 }
 
 #[test]
@@ -66,6 +79,14 @@ fn without_server_the_controller_is_asked_through_the_hub() -> Result<()> {
         }
         let (code, _, err) = jane.sluice(&["trace", "helmrelease/shop", "-n", &n, "--on", &on])?;
         ensure!(code == 3 && err.contains("or you may not get it"), "{code} {err}");
+
+        // A login program runs once: it may ask the person, or be slow.
+        let runs = Scratch::new("login-program")?;
+        let runs = runs.path().join("runs");
+        let logs_in = User::with(&with_program(&hub.service_account(&n, "jane").await?, &runs)?, reach)?;
+        let (code, out, err) = logs_in.sluice(&["clusters", "--fleet", "-n", &n])?;
+        let count = std::fs::read_to_string(&runs)?.lines().count();
+        ensure!(code == 0 && out.contains("Up") && count == 1, "{count} runs: {code} {out}{err}");
 
         // A certificate reaches the pod, but the API needs a token.
         let certificate = User::with(&hub.kubeconfig(), reach)?;
