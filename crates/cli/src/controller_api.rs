@@ -26,7 +26,14 @@ pub struct ServerFlags {
     #[arg(long, value_name = "URL", env = "SLUICE_SERVER", value_parser = server)]
     server: Option<Uri>,
     #[command(flatten)]
-    controller: ControllerFlags,
+    pub(crate) controller: ControllerFlags,
+}
+
+impl ServerFlags {
+    /// Returns true if requests go through the API server of the hub.
+    pub(crate) fn is_through_hub(&self) -> bool {
+        self.server.is_none()
+    }
 }
 
 /// Checks the address of the API. A token must not cross a network without encryption.

@@ -126,30 +126,38 @@ pub(crate) async fn run(
     Ok(Table::print(columns, table, io)?)
 }
 
+/// Returns the charts or images of all pages, and the clusters that are missing, with the reason.
+pub(crate) async fn all_pages(
+    api: &ControllerApi,
+    path: &str,
+    filters: &[(&str, &str)],
+) -> Outcome<(Vec<RunningVersion>, BTreeSet<(String, String)>)> {
+    let (mut rows, mut unread, mut next) = (Vec::new(), BTreeSet::new(), String::new());
+    loop {
+        let parameters = [filters, &[("limit", "5000"), ("continue", &next)]].concat();
+        let page: sluice_view::fleet::versions::Versions = api.get(path, &parameters).await?;
+        rows.extend(page.items);
+        unread.extend(page.unread.into_iter().map(|cluster| (cluster.cluster, cluster.why)));
+        next = page.continue_;
+        if next.is_empty() {
+            return Ok((rows, unread));
+        }
+    }
+}
+
 /// Shows what runs on all clusters, by the controller's API.
 async fn on_fleet(args: &Versions, kind: &str, io: &mut Io<'_>) -> Outcome {
     let api = ControllerApi::open(&args.cluster.open(Some(API_CALL_TIMEOUT))?, &args.server).await?;
     let path = format!("/api/v1/{}", kind.to_lowercase());
     let namespace = args.cluster.namespace.clone().unwrap_or_default();
-    let (mut rows, mut unread, mut next) = (Vec::new(), BTreeSet::new(), String::new());
-    loop {
-        let parameters = [
-            ("name", args.name.as_deref().unwrap_or_default()),
-            ("namespace", &namespace),
-            ("cluster", &args.on),
-            ("version", &args.version),
-            ("outliers", if args.outliers { "true" } else { "" }),
-            ("limit", "5000"),
-            ("continue", &next),
-        ];
-        let page: sluice_view::fleet::versions::Versions = api.get(&path, &parameters).await?;
-        rows.extend(page.items);
-        unread.extend(page.unread.into_iter().map(|cluster| (cluster.cluster, cluster.why)));
-        next = page.continue_;
-        if next.is_empty() {
-            break;
-        }
-    }
+    let filters = [
+        ("name", args.name.as_deref().unwrap_or_default()),
+        ("namespace", &namespace),
+        ("cluster", &args.on),
+        ("version", &args.version),
+        ("outliers", if args.outliers { "true" } else { "" }),
+    ];
+    let (rows, unread) = all_pages(&api, &path, &filters).await?;
     for (cluster, why) in &unread {
         let name = if cluster.is_empty() { "the hub" } else { cluster };
         io.note(&format!("{name} is not shown in full: {why}"));

@@ -6,6 +6,7 @@ mod clusters;
 mod controller;
 mod definitions;
 mod flux;
+mod observed;
 mod pipeline_secrets;
 mod read;
 mod rights;
@@ -17,12 +18,14 @@ use clap::Args;
 use kube::api::ListParams;
 use sluice_api::lenient::List;
 use sluice_api::pipeline::{Observe, Pipeline};
+use sluice_view::check::observed::Observed;
 use sluice_view::check::pipelines::Pipelines;
 use sluice_view::check::{CheckFacts, CheckReport, Finding, Reading, Severity, Topic, check};
 
 use self::read::fact;
-use crate::cluster_flags::{ClusterFlags, ControllerFlags};
+use crate::cluster_flags::ClusterFlags;
 use crate::connection::{API_CALL_TIMEOUT, Connection};
+use crate::controller_api::ServerFlags;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::objects::describe;
 use crate::output::{DataFormat, view};
@@ -49,8 +52,9 @@ use crate::terminal::{Io, Symbol};
   sluice check -A -o json
 
 The command checks the definitions, the admission policy, the controller, Flux on this cluster, your rights and the \
-clocks. It also checks the pipelines, and the clusters, kubeconfigs and Secrets that they name. With --checkout it looks \
-for the values that the pipelines set in git. It changes nothing. An object that you may not read is a warning.")]
+clocks. It also checks the pipelines, and the clusters, kubeconfigs and Secrets that they name. If there are clusters, it \
+asks the controller whether it can read them, and which Flux they run. With --checkout it looks for the values that the \
+pipelines set in git. It changes nothing. An object that you may not read is a warning.")]
 pub struct Check {
     /// Check the pipelines and clusters of all namespaces
     #[arg(short = 'A', long)]
@@ -58,8 +62,6 @@ pub struct Check {
     /// Leave out what is as it should be
     #[arg(short, long)]
     quiet: bool,
-    #[command(flatten)]
-    controller: ControllerFlags,
     /// A checkout of the repository that the strategies name: check that it has the values to set
     #[arg(long, value_name = "DIR")]
     checkout: Option<PathBuf>,
@@ -71,6 +73,8 @@ pub struct Check {
     output: Option<DataFormat>,
     #[command(flatten)]
     cluster: ClusterFlags,
+    #[command(flatten)]
+    server: ServerFlags,
 }
 
 pub(crate) async fn run(args: &Check, version: &str, io: &mut Io<'_>) -> Outcome {
@@ -104,8 +108,8 @@ async fn report(args: &Check, version: &str, connection: &Connection) -> Outcome
     let readable = found.known().map_or(&none, |list| &list.items);
     let (mut definitions, controller, rights, clusters, mut flux, secrets) = tokio::try_join!(
         definitions::read(connection, &groups),
-        controller::read(connection, &args.controller.system_namespace, version, now),
-        rights::read(connection, namespace),
+        controller::read(connection, &args.server.controller.system_namespace, version, now),
+        rights::read(connection, namespace, &args.server),
         clusters::read(connection, namespace, readable),
         flux::read(connection, &groups),
         pipeline_secrets::read(connection, readable),
@@ -119,6 +123,11 @@ async fn report(args: &Check, version: &str, connection: &Connection) -> Outcome
     let checkout = args.checkout.as_deref().filter(|_| found.known().is_some());
     let values = checkout.map(|checkout| values::read(readable, checkout, args.repository.as_deref()));
     let has_clusters = !matches!(definitions.gitops_clusters, Reading::Absent);
+    let clusters = if has_clusters { clusters } else { Vec::new() };
+    let observed = match clusters.iter().any(|cluster| !matches!(cluster.secret, Reading::Absent)) {
+        true => observed::read(connection, &args.server).await,
+        false => Observed::NotAsked,
+    };
     let sentences = |list: &List<Pipeline>| list.unreadable.iter().map(describe::<Pipeline, _>).collect();
     let pipelines = match &found {
         Reading::Known(list) => Reading::Known((readable.as_slice(), sentences(list))),
@@ -129,7 +138,8 @@ async fn report(args: &Check, version: &str, connection: &Connection) -> Outcome
         definitions,
         controller,
         rights,
-        clusters: if has_clusters { clusters } else { Vec::new() },
+        clusters,
+        observed,
         flux,
         secrets,
         pipelines: Pipelines { namespace, found: pipelines },

@@ -67,7 +67,7 @@ async fn a_healthy_installation_has_no_errors() -> Result<()> {
     ])
     .await?;
     let ran = check(&place, &[]).await;
-    assert_eq!((ran.exit, ran.err.as_str()), (Exit::Ok, "✔ no errors, no warnings\n"), "{}", ran.out);
+    assert_eq!((ran.exit, ran.err.as_str()), (Exit::Ok, "✔ no errors, 1 warning\n"), "{}", ran.out);
     insta::assert_snapshot!(ran.out, @"
     Definitions
       ✔ the definition pipelines.pipelines.weave.works is that of this version
@@ -77,7 +77,10 @@ async fn a_healthy_installation_has_no_errors() -> Result<()> {
       ✔ sluice-a acts for sluice.shard-0
     Your rights
       ✔ admin may use get, status, explain, history, -w and --wait, approve, reject, retry, suspend, resume, events in namespace check-good
+      ✔ admin may use trace, charts --fleet, images --fleet, clusters --fleet
     Clusters
+      ! not checked: whether the controller can read the clusters, and which Flux they run; no pod of the controller is in namespace check-good (label app.kubernetes.io/name=sluice)
+        ► if the controller runs in another namespace, name it with --system-namespace or SLUICE_SYSTEM_NAMESPACE; if Sluice is not installed: kubectl apply --server-side -k deploy
       ✔ GitopsCluster check-good/dev leads to https://eu.example.com:6443/
       ✔ GitopsCluster check-good/prod leads to https://eu.example.com:6443/
     Flux
@@ -88,7 +91,16 @@ async fn a_healthy_installation_has_no_errors() -> Result<()> {
       ✔ this machine's clock agrees with the API server's
     ");
     let quiet = check(&place, &["--quiet"]).await;
-    assert_eq!((quiet.exit, quiet.out.as_str()), (Exit::Ok, ""));
+    assert!(quiet.exit == Exit::Ok && quiet.out.lines().count() == 3, "{}", quiet.out);
+    // An address of the API needs no rights for a port-forward. Nothing listens there.
+    let server = check(&place, &["--server", "http://127.0.0.1:1"]).await;
+    assert!(
+        server.exit == Exit::Ok
+            && server.out.contains("the controller's API at http://127.0.0.1:1/: cannot be reached")
+            && !server.out.contains("--fleet"),
+        "{}",
+        server.out
+    );
     Ok(())
 }
 
@@ -136,6 +148,8 @@ async fn each_fault_is_an_error_with_its_fix() -> Result<()> {
       ► docs/operations.md#add-a-cluster
     ✗ Secret check-bad/us-kubeconfig of GitopsCluster check-bad/us does not exist
       ► kubectl create secret generic us-kubeconfig -n check-bad --from-file=value=KUBECONFIG; see docs/operations.md#add-a-cluster
+    ! not checked: whether the controller can read the clusters, and which Flux they run; no pod of the controller is in namespace check-bad (label app.kubernetes.io/name=sluice)
+      ► if the controller runs in another namespace, name it with --system-namespace or SLUICE_SYSTEM_NAMESPACE; if Sluice is not installed: kubectl apply --server-side -k deploy
     ");
     insta::assert_snapshot!(topic(&ran, "Secrets"), @"
     ✗ Secret check-bad/fleet-git (for the strategy commit of pipeline search) has no key known_hosts
@@ -216,6 +230,8 @@ async fn a_missing_right_is_a_finding() -> Result<()> {
         ► ask for the ClusterRole sluice-editor: docs/approvals.md#decide-who-may
       ! guest may not use events in namespace check-rights: this needs list on events
         ► ask for the ClusterRole view
+      ! guest may not use trace, charts --fleet, images --fleet, clusters --fleet: this needs list on pods and get, create on pods/portforward in namespace sluice-system
+        ► ask for the ClusterRole sluice-api-client in namespace sluice-system: docs/fleet.md#reach-the-controller
     Flux
       ! not checked: the version of Flux; you lack get on customresourcedefinitions.apiextensions.k8s.io
         ► run the check as somebody with this right, or ask the cluster's administrator for it

@@ -80,6 +80,8 @@ fn without_server_the_controller_is_asked_through_the_hub() -> Result<()> {
         let (code, _, err) = jane.sluice(&["trace", "helmrelease/shop", "-n", &n, "--on", &on])?;
         ensure!(code == 3 && err.contains("or you may not get it"), "{code} {err}");
 
+        check_asks_the_controller(&place, &on).await?;
+
         // A login program runs once: it may ask the person, or be slow.
         let runs = Scratch::new("login-program")?;
         let runs = runs.path().join("runs");
@@ -94,6 +96,35 @@ fn without_server_the_controller_is_asked_through_the_hub() -> Result<()> {
         ensure!(code == 4 && err.contains("has no token"), "{code} {err}");
         Ok(())
     })
+}
+
+/// `sluice check` says which Flux runs on a cluster, as far as the controller knows it.
+async fn check_asks_the_controller(place: &TestNamespace, on: &str) -> Result<()> {
+    let n = &place.namespace;
+    let labels = json!({"app": "helm-controller"});
+    let containers = json!([{"name": "manager", "image": "ghcr.io/fluxcd/helm-controller:v1.4.3"}]);
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "helm-controller", "namespace": n},
+        "spec": {"selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": containers}}}});
+    place.leaf("prod").apply_yaml(&deployment.to_string()).await?;
+    let clusters = json!({"apiGroups": ["gitops.weave.works"], "resources": ["gitopsclusters"], "verbs": ["get", "list"]});
+    let mut rules = rules_of_role()?;
+    rules.as_array_mut().context("no rules")?.push(clusters);
+    let user = User::new(place, "doctor", ["--system-namespace", n], rules).await?;
+    let parts = [
+        format!("✔ {on} runs helm-controller 1.4.3"),
+        format!("! helm-controller before 1.5 on {on} does not list"),
+        format!("! deployment/helm-controller in namespace {n} on {on} is Progressing"),
+        "may use trace, charts --fleet, images --fleet, clusters --fleet\n".to_string(),
+    ];
+    sluice_testkit::eventually(SOON, || async {
+        // The user may not read pipelines, for example: other findings do not matter here.
+        let (_, out, err) = user.sluice(&["check", "-n", n])?;
+        ensure!(parts.iter().all(|part| out.contains(part)), "{out}{err}");
+        Ok(())
+    })
+    .await
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Flux on the hub. The labels are those of Flux's own manifests, which `flux check` reads, too
+//! Flux on the hub, and which objects a version of Flux lists. The labels are those of Flux's own manifests, which `flux check` reads, too
 //! ([check.go](https://github.com/fluxcd/flux2/blob/main/cmd/flux/check.go),
 //! [cluster_info.go](https://github.com/fluxcd/flux2/blob/main/cmd/flux/cluster_info.go)).
 
@@ -75,15 +75,21 @@ fn deployment(deployment: &Deployment) -> Vec<Finding> {
         }
         false => Finding::ok(topic, what),
     }];
-    if name == "helm-controller" && deployment.version().is_some_and(is_before_inventory) {
-        let message = "helm-controller before 1.5 does not list the objects of a HelmRelease: Sluice recognizes them by Helm's \
-                       annotations";
-        findings.push(
-            Finding::warning(topic, message)
-                .fix("upgrade Flux; see docs/troubleshooting.md#which-workloads-count-for-a-target"),
-        );
-    }
+    findings.extend(deployment.version().and_then(|version| without_inventory(name, version, "")));
     findings
+}
+
+/// Returns the finding that a controller of Flux does not list the objects of a HelmRelease. `place` says on which cluster
+/// it runs, as ` on fleet/eu`; it is empty for the hub.
+pub(super) fn without_inventory(controller: &str, version: &str, place: &str) -> Option<Finding> {
+    let message = format!(
+        "helm-controller before 1.5{place} does not list the objects of a HelmRelease: Sluice recognizes them by Helm's \
+         annotations"
+    );
+    (controller == "helm-controller" && is_before_inventory(version)).then(|| {
+        Finding::warning(Topic::Flux, message)
+            .fix("upgrade Flux; see docs/troubleshooting.md#which-workloads-count-for-a-target")
+    })
 }
 
 fn is_before_inventory(version: &str) -> bool {

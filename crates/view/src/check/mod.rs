@@ -6,6 +6,7 @@ pub mod clusters;
 pub mod controller;
 pub mod definitions;
 pub mod flux;
+pub mod observed;
 pub mod pipeline_secrets;
 pub mod pipelines;
 mod reading;
@@ -27,6 +28,8 @@ pub struct CheckFacts<'a> {
     pub rights: rights::Rights,
     /// The clusters that pipelines name, and those of the checked namespaces.
     pub clusters: Vec<clusters::NamedCluster>,
+    /// What the controller says about the clusters.
+    pub observed: observed::Observed,
     /// Flux on the hub.
     pub flux: flux::Flux,
     /// The Secrets that pipelines name.
@@ -59,6 +62,7 @@ pub fn check(facts: &CheckFacts<'_>) -> CheckReport {
         findings.extend(rights::findings(&facts.rights));
         findings.extend(clusters::findings(&facts.clusters));
         findings.extend(flux::findings(&facts.flux));
+        findings.extend(observed::findings(&facts.observed, &facts.clusters));
         findings.extend(pipeline_secrets::findings(&facts.secrets));
         findings.extend(pipelines::findings(&facts.pipelines));
         findings.extend(facts.values.iter().flat_map(values::findings));

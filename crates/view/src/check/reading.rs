@@ -76,7 +76,7 @@ pub enum Topic {
     Rights,
     /// The clusters that pipelines name.
     Clusters,
-    /// Flux on the hub.
+    /// Flux on the hub and on the other clusters.
     Flux,
     /// The Secrets that pipelines name.
     Secrets,

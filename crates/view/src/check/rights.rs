@@ -9,8 +9,10 @@ pub struct NeededRight {
     pub verb: &'static str,
     /// The API group.
     pub group: &'static str,
-    /// The resource, in the plural.
+    /// The resource, in the plural, as RBAC names it: `pods/portforward` for a subresource.
     pub resource: &'static str,
+    /// True if the right counts in the namespace of the controller, instead of the checked one.
+    pub near_controller: bool,
 }
 
 /// Commands, the rights that they need, and the ClusterRole with these rights.
@@ -25,10 +27,14 @@ struct Task {
 const GROUP: &str = sluice_api::GROUP;
 
 const fn right(verb: &'static str, resource: &'static str) -> NeededRight {
-    NeededRight { verb, group: GROUP, resource }
+    NeededRight { verb, group: GROUP, resource, near_controller: false }
 }
 
-const TASKS: [Task; 6] = [
+const fn near_controller(verb: &'static str, resource: &'static str) -> NeededRight {
+    NeededRight { verb, group: "", resource, near_controller: true }
+}
+
+const TASKS: [Task; 7] = [
     Task {
         commands: "get, status, explain, history",
         rights: &[
@@ -66,8 +72,18 @@ const TASKS: [Task; 6] = [
     },
     Task {
         commands: "events",
-        rights: &[NeededRight { verb: "list", group: "", resource: "events" }],
+        rights: &[NeededRight { verb: "list", group: "", resource: "events", near_controller: false }],
         role: "view",
+        is_basic: false,
+    },
+    Task {
+        commands: "trace, charts --fleet, images --fleet, clusters --fleet",
+        rights: &[
+            near_controller("list", "pods"),
+            near_controller("get", "pods/portforward"),
+            near_controller("create", "pods/portforward"),
+        ],
+        role: "sluice-api-client",
         is_basic: false,
     },
 ];
@@ -79,7 +95,9 @@ pub struct Rights {
     pub user: Option<String>,
     /// The namespace; `None` for all.
     pub namespace: Option<String>,
-    /// Whether the caller has a right, in the order of [`all`].
+    /// The namespace of the controller.
+    pub controller_namespace: String,
+    /// Whether the caller has a right, in the order of [`all`]. A right without an answer is not needed.
     pub answers: Vec<(NeededRight, Reading<bool>)>,
 }
 
@@ -97,35 +115,58 @@ pub fn all() -> Vec<NeededRight> {
 /// Returns the findings.
 pub fn findings(facts: &Rights) -> Vec<Finding> {
     let topic = Topic::Rights;
-    let place = match &facts.namespace {
-        Some(namespace) => format!("in namespace {namespace}"),
-        None => "in all namespaces".into(),
-    };
     let user = facts.user.as_deref().unwrap_or("you");
+    let (near_controller, others): (Vec<&Task>, Vec<&Task>) =
+        TASKS.iter().partition(|task| task.rights.iter().any(|right| right.near_controller));
+    let place = match &facts.namespace {
+        Some(namespace) => format!(" in namespace {namespace}"),
+        None => " in all namespaces".into(),
+    };
     let mut findings = Vec::new();
-    let mut allowed = Vec::new();
-    for task in &TASKS {
-        let answers: Vec<_> = facts.answers.iter().filter(|(right, _)| task.rights.contains(right)).collect();
-        if let Some(unread) = answers.iter().find_map(|(_, fact)| fact.unread(topic, "your rights")) {
-            findings.push(unread);
-            continue;
+    for (tasks, place) in [(others, place), (near_controller, String::new())] {
+        let mut allowed = Vec::new();
+        for task in tasks {
+            let of_task = |(right, _): &&(NeededRight, _)| task.rights.contains(right);
+            let answers: Vec<_> = facts.answers.iter().filter(of_task).collect();
+            if let Some(unread) = answers.iter().find_map(|(_, fact)| fact.unread(topic, "your rights")) {
+                findings.push(unread);
+                continue;
+            }
+            let lacking = answers.iter().filter(|(_, fact)| fact.known() != Some(&true));
+            let lacking: Vec<NeededRight> = lacking.map(|(right, _)| *right).collect();
+            match (answers.is_empty(), lacking.is_empty()) {
+                (true, _) => {}
+                (false, true) => allowed.push(task.commands),
+                (false, false) => {
+                    let message = format!("{user} may not use {}{place}: this needs ", task.commands);
+                    findings.push(lack(task, &lacking, message, &facts.controller_namespace));
+                }
+            }
         }
-        let lacking: Vec<NeededRight> =
-            answers.iter().filter(|(_, fact)| fact.known() != Some(&true)).map(|(right, _)| *right).collect();
-        if lacking.is_empty() {
-            allowed.push(task.commands);
-            continue;
+        if !allowed.is_empty() {
+            findings.push(Finding::ok(topic, format!("{user} may use {}{place}", allowed.join(", "))));
         }
-        let message = format!("{user} may not use {} {place}: this needs {}", task.commands, words(&lacking));
-        let finding =
-            if task.is_basic { Finding::error(topic, message) } else { Finding::warning(topic, message) };
-        let page = if task.role.starts_with("sluice") { ": docs/approvals.md#decide-who-may" } else { "" };
-        findings.push(finding.fix(format!("ask for the ClusterRole {}{page}", task.role)));
-    }
-    if !allowed.is_empty() {
-        findings.push(Finding::ok(topic, format!("{user} may use {} {place}", allowed.join(", "))));
     }
     findings
+}
+
+/// Returns the finding that the caller lacks rights, with the role that grants them. `message` is the begin of it.
+fn lack(task: &Task, lacking: &[NeededRight], message: String, controller_namespace: &str) -> Finding {
+    let topic = Topic::Rights;
+    let (of_message, of_fix) = match lacking.iter().any(|right| right.near_controller) {
+        true => {
+            let place = format!(" in namespace {controller_namespace}");
+            (place.clone(), format!("{place}: docs/fleet.md#reach-the-controller"))
+        }
+        false if task.role.starts_with("sluice") => {
+            (String::new(), ": docs/approvals.md#decide-who-may".into())
+        }
+        false => (String::new(), String::new()),
+    };
+    let message = format!("{message}{}{of_message}", words(lacking));
+    let finding =
+        if task.is_basic { Finding::error(topic, message) } else { Finding::warning(topic, message) };
+    finding.fix(format!("ask for the ClusterRole {}{of_fix}", task.role))
 }
 
 /// Returns rights in words: `get, list on pipelines.pipelines.weave.works and patch on ...`.

@@ -10,6 +10,7 @@ use sluice_view::check::clusters::{self, Kubeconfig, NamedCluster};
 use sluice_view::check::controller::{self, Controller, Deployment, Lease};
 use sluice_view::check::definitions::{self, Definitions};
 use sluice_view::check::flux::{self, Flux};
+use sluice_view::check::observed::{self, Observed};
 use sluice_view::check::pipeline_secrets::{self, Secret, Secrets};
 use sluice_view::check::pipelines::{self, Pipelines};
 use sluice_view::check::rights::{self, Rights};
@@ -180,18 +181,23 @@ fn rights_are_reported_by_command() {
         let answers = rights::all().into_iter().map(|right| {
             (right, Reading::Known(!lacking.contains(&format!("{} {}", right.verb, right.resource).as_str())))
         });
-        let facts =
-            Rights { user: Some("jane".into()), namespace: Some("apps".into()), answers: answers.collect() };
+        let facts = Rights {
+            user: Some("jane".into()),
+            namespace: Some("apps".into()),
+            controller_namespace: "sluice-system".into(),
+            answers: answers.collect(),
+        };
         rights::findings(&facts)
     };
     assert_eq!(troubles(&with(&[])), "");
     insta::assert_snapshot!(
-        troubles(&with(&["get pipelines", "list pipelines", "approve promotions", "patch pipelines", "list events"])),
+        troubles(&with(&["get pipelines", "list pipelines", "approve promotions", "patch pipelines", "list events", "create pods/portforward"])),
         @"
         Error: jane may not use get, status, explain, history in namespace apps: this needs get, list on pipelines.pipelines.weave.works ► ask for the ClusterRole sluice-viewer: docs/approvals.md#decide-who-may
         Warning: jane may not use approve, reject in namespace apps: this needs approve on promotions.pipelines.weave.works ► ask for the ClusterRole sluice-approver: docs/approvals.md#decide-who-may
         Warning: jane may not use suspend, resume in namespace apps: this needs patch on pipelines.pipelines.weave.works ► ask for the ClusterRole sluice-editor: docs/approvals.md#decide-who-may
         Warning: jane may not use events in namespace apps: this needs list on events ► ask for the ClusterRole view
+        Warning: jane may not use trace, charts --fleet, images --fleet, clusters --fleet: this needs create on pods/portforward in namespace sluice-system ► ask for the ClusterRole sluice-api-client in namespace sluice-system: docs/fleet.md#reach-the-controller
         "
     );
 }
@@ -265,6 +271,74 @@ fn flux_is_needed_where_targets_are() {
     Error: 2 targets on this cluster need Flux, and it is not installed ► flux install; see https://fluxcd.io/flux/installation/
     Warning: helm-controller 1.5.1 in namespace flux-system: 0 of 1 replicas are ready ► kubectl describe deployment helm-controller -n flux-system
     Warning: helm-controller before 1.5 does not list the objects of a HelmRelease: Sluice recognizes them by Helm's annotations ► upgrade Flux; see docs/troubleshooting.md#which-workloads-count-for-a-target
+    ");
+}
+
+/// Returns the findings about a cluster with these fields in the controller's answer, and these images.
+fn observed_on(row: Value, images: &[(&str, &str, &str)], pipelines: &[&str]) -> Vec<Finding> {
+    let cluster = NamedCluster {
+        namespace: "fleet".into(),
+        name: "eu".into(),
+        pipelines: pipelines.iter().copied().map(String::from).collect(),
+        secret: Reading::Known(Some("eu-kubeconfig".into())),
+        kubeconfig: Reading::Forbidden("get on secrets".into()),
+    };
+    let image = |(name, version, health): &(&str, &str, &str)| {
+        let object = format!("Deployment/{}", name.rsplit('/').next().unwrap());
+        json!({"name": name, "version": version, "cluster": "fleet/eu", "namespace": "flux-system", "object": object,
+            "health": health})
+    };
+    let mut images: Vec<Value> = images.iter().map(image).collect();
+    // The hub and other clusters do not matter.
+    images.push(json!({"name": "helm-controller", "version": "v1.0.0", "cluster": "fleet/us", "namespace": "flux-system",
+        "object": "Deployment/helm-controller", "health": "Failed"}));
+    let of = |value: Value| serde_json::from_value(value).unwrap();
+    let answer = Observed::Answered {
+        clusters: vec![of(row)],
+        images: serde_json::from_value(images.into()).unwrap(),
+    };
+    observed::findings(&answer, &[cluster])
+}
+
+#[test]
+fn flux_on_other_clusters_is_what_the_controller_sees() {
+    let row = |state: &str, message: &str| json!({"name": "fleet/eu", "state": state, "message": message, "objects": 9});
+    let flux = |helm: &'static str, health: &'static str| {
+        [
+            ("ghcr.io/fluxcd/source-controller", "v1.7.0", "Ready"),
+            ("registry.example.com/mirror/helm-controller", helm, health),
+            ("registry.k8s.io/ingress-nginx/ingress-controller", "v1.0.0", "Failed"),
+        ]
+    };
+    let good = observed_on(row("Up", ""), &flux("v1.5.0", "Ready"), &["apps/podinfo"]);
+    assert_eq!(good[0].message, "fleet/eu runs helm-controller 1.5.0, source-controller 1.7.0");
+    assert_eq!((troubles(&good).as_str(), good.len()), ("", 1));
+    let none = observed_on(row("Up", ""), &[], &[]);
+    assert!(troubles(&none).is_empty() && none[0].message.contains("no checked pipeline has a target"));
+    let other = json!({"name": "fleet/us", "state": "Up", "objects": 0});
+    assert!(observed_on(other.clone(), &[], &[]).is_empty(), "nobody needs it");
+    let refused = "connection refused: start its API server";
+    let lines = [
+        observed_on(row("Up", ""), &flux("v1.4.3", "Progressing"), &["apps/podinfo"]),
+        observed_on(row("Partial", "may not list buckets"), &flux("v1.5.0", "Ready"), &["apps/podinfo"]),
+        observed_on(row("Up", ""), &[], &["apps/podinfo"]),
+        observed_on(row("Connecting", ""), &[], &["apps/podinfo"]),
+        observed_on(row("Lost", refused), &[], &[]),
+        observed_on(other, &[], &["apps/podinfo"]),
+        observed::findings(
+            &Observed::Unanswered { why: "no pod of the controller is ready".into(), fix: None },
+            &[],
+        ),
+    ];
+    insta::assert_snapshot!(lines.map(|findings| troubles(&findings)).join("\n"), @"
+    Warning: deployment/helm-controller in namespace flux-system on fleet/eu is Progressing ► on that cluster: kubectl describe deployment/helm-controller -n flux-system
+    Warning: helm-controller before 1.5 on fleet/eu does not list the objects of a HelmRelease: Sluice recognizes them by Helm's annotations ► upgrade Flux; see docs/troubleshooting.md#which-workloads-count-for-a-target
+    Warning: the controller cannot read all of fleet/eu: may not list buckets ► docs/operations.md#choose-what-sluice-observes
+    Warning: the controller sees no Deployment of Flux on fleet/eu ► if Flux is missing there: flux install; if not: docs/operations.md#choose-what-sluice-observes
+    Warning: the controller has not read fleet/eu yet ► wait a moment, and check again
+    Error: the controller cannot read fleet/eu: connection refused: start its API server ► docs/operations.md#add-a-cluster
+    Warning: the controller does not show GitopsCluster fleet/eu: it does not observe it, or you may not get it ► kubectl auth can-i get gitopsclusters/eu -n fleet; see docs/operations.md#choose-what-sluice-observes
+    Warning: not checked: whether the controller can read the clusters, and which Flux they run; no pod of the controller is ready ► docs/fleet.md#reach-the-controller
     ");
 }
 
@@ -451,8 +525,14 @@ fn a_report_counts_each_finding_once_and_shows_the_worst_of_a_topic_first() {
     let facts = |served: Reading<()>| CheckFacts {
         definitions: Definitions { served, ..installed() },
         controller: controller_with(vec![], vec![lease("a", 1)]),
-        rights: Rights { user: None, namespace: None, answers: vec![] },
+        rights: Rights {
+            user: None,
+            namespace: None,
+            controller_namespace: "sluice-system".into(),
+            answers: vec![],
+        },
         clusters: clusters.to_vec(),
+        observed: Observed::NotAsked,
         flux: Flux {
             served: Reading::Absent,
             version: Reading::Absent,
