@@ -168,6 +168,20 @@ impl Table {
         }
     }
 
+    /// Returns rows as lines, and with `headed` a first line with the names of the columns.
+    ///
+    /// # Errors
+    /// When a cell is not text.
+    pub(crate) fn lines(&self, rows: &[Row], headed: bool) -> io::Result<Vec<String>> {
+        let mut out = Vec::new();
+        if headed {
+            self.header(&mut out)?;
+        }
+        self.rows(rows, &mut out)?;
+        let text = String::from_utf8(out).map_err(io::Error::other)?;
+        Ok(text.lines().map(String::from).collect())
+    }
+
     /// Prints the names of the columns.
     ///
     /// # Errors

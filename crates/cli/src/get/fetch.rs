@@ -3,10 +3,11 @@
 
 use kube::api::{DynamicObject, ListParams, ObjectMeta};
 use kube::core::{ApiResource, Request};
-use kube::{Api, Resource};
+use kube::{Api, Resource, ResourceExt};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use sluice_api::lenient::is_missing_object;
+use sluice_view::object_name::ObjectName;
 
 use super::listing::{Listing, Query};
 use crate::exit::{Exit, Failure, Outcome};
@@ -19,6 +20,11 @@ pub(super) fn api<L: Listing>(Query { view, connection, .. }: &Query<'_, L>) -> 
         true => Api::all_with(connection.client.clone(), &resource),
         false => Api::namespaced_with(connection.client.clone(), &connection.namespace, &resource),
     }
+}
+
+/// Returns the name and namespace of an object.
+pub(super) fn key(object: &impl ResourceExt) -> ObjectName {
+    ObjectName { namespace: object.namespace().unwrap_or_default(), name: object.name_any() }
 }
 
 /// Reads the objects of the requested name with all their fields.

@@ -27,7 +27,7 @@ pub(crate) struct View {
         hide_possible_values = true
     )]
     pub output: Format,
-    /// Keep watching, and print what changes; Ctrl-C ends it
+    /// Keep watching: update the table in a terminal, print changed rows into a pipe; Ctrl-C ends it
     #[arg(short, long, global = true)]
     pub watch: bool,
     /// Leave out the line with the names of the columns

@@ -7,6 +7,7 @@ mod flags;
 mod listing;
 mod pipelines;
 mod promotions;
+mod screen;
 mod target_lines;
 mod targets;
 mod watch;

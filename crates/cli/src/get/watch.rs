@@ -1,5 +1,5 @@
-//! `-w`: prints the table once, then every changed row, until Ctrl-C. After an interruption of the connection, the rows
-//! that have changed in the meantime are printed.
+//! `-w`: in a terminal a table that is updated in place, until Ctrl-C. Into a pipe, the table once, then every changed row.
+//! After an interruption of the connection, the rows that have changed in the meantime are printed.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -13,21 +13,22 @@ use kube::runtime::watcher::{self, Event, watcher};
 use serde_json::Value;
 use sluice_view::object_name::ObjectName;
 
-use super::fetch::{api, item_from, whole};
+use super::fetch::{api, item_from, key, whole};
 use super::listing::{Listing, Query, none_found};
+use super::screen::Screen;
 use crate::exit::Outcome;
 use crate::find;
+use crate::live_output::LiveOutput;
 use crate::output::{self, DataFormat, Format};
 use crate::table::{Row, Table, same};
 use crate::terminal::{Io, Symbol};
 use crate::watching::watch_failure;
 
-/// The state of a watch: what was printed last.
+/// What was printed last as lines.
 struct WatchView<'a, L: Listing> {
     query: &'a Query<'a, L>,
     table: Table,
     headed: bool,
-    started: bool,
     last: BTreeMap<ObjectName, Last>,
 }
 
@@ -36,6 +37,36 @@ struct WatchView<'a, L: Listing> {
 struct Last {
     version: Option<String>,
     rows: Vec<Row>,
+}
+
+/// Where the objects are shown.
+enum Shown<'a, L: Listing> {
+    Lines(WatchView<'a, L>),
+    Screen(Screen<'a, L>),
+}
+
+impl<L: Listing> Shown<'_, L> {
+    /// Replaces all objects: at the start, and after an interruption.
+    fn replace(&mut self, objects: Vec<DynamicObject>, io: &mut Io<'_>) -> Outcome {
+        match self {
+            Shown::Lines(lines) => lines.replace(objects, io),
+            Shown::Screen(screen) => screen.replace(objects),
+        }
+    }
+
+    fn apply(&mut self, object: DynamicObject, io: &mut Io<'_>) -> Outcome {
+        match self {
+            Shown::Lines(lines) => lines.apply(vec![object], io),
+            Shown::Screen(screen) => screen.apply(object),
+        }
+    }
+
+    fn delete(&mut self, key: &ObjectName, io: &mut Io<'_>) {
+        match self {
+            Shown::Lines(lines) => lines.delete(key, io),
+            Shown::Screen(screen) => screen.delete(key),
+        }
+    }
 }
 
 pub(super) async fn run<L: Listing>(query: &Query<'_, L>, io: &mut Io<'_>) -> Outcome {
@@ -48,41 +79,68 @@ pub(super) async fn run<L: Listing>(query: &Query<'_, L>, io: &mut Io<'_>) -> Ou
     let stream = watcher(api(query), config);
     let mut events = pin!(kube::runtime::WatchStreamExt::default_backoff(stream));
     let mut interrupt = pin!(tokio::signal::ctrl_c());
-    let table = Table::new(listing.columns(view.shape()), io.color);
-    let mut shown =
-        WatchView { query, table, headed: view.no_headers, started: false, last: BTreeMap::new() };
-    let mut initial = Vec::new();
+    let mut live = LiveOutput::new(matches!(view.output, Format::Table | Format::Wide), io);
+    let mut shown = shown(query, live.is_screen(), io.color);
+    let (mut initial, mut started, mut interruption) = (Vec::new(), false, None);
     loop {
         let event = tokio::select! {
             _ = &mut interrupt => return Ok(()),
+            () = live.due(), if started && live.is_screen() => {
+                if let Shown::Screen(screen) = &shown {
+                    live.draw(interruption.as_deref(), io, |size| screen.lines(size))?;
+                }
+                continue;
+            }
             event = events.next() => event,
         };
         match event {
             None => return Ok(()),
-            Some(Err(error)) if !shown.started => return Err(watch_failure(error, connection)),
+            Some(Err(error)) if !started => return Err(watch_failure(error, connection)),
             Some(Err(error)) => {
-                io.progress(Symbol::Waiting, &format!("{}; trying again", watch_failure(error, connection)))
+                interruption = Some(format!("{}; trying again", watch_failure(error, connection)))
             }
-            Some(Ok(Event::Init)) => initial.clear(),
-            Some(Ok(Event::InitApply(object))) => initial.push(object),
-            Some(Ok(Event::InitDone)) => {
-                let objects = std::mem::take(&mut initial);
-                if objects.is_empty() && !shown.started {
-                    if let Some(name) = listing.name() {
-                        return Err(find::missing::<L::Item>(connection, name, view.all_namespaces).await);
+            Some(Ok(event)) => {
+                interruption = None;
+                match event {
+                    Event::Init => initial.clear(),
+                    Event::InitApply(object) => initial.push(object),
+                    Event::InitDone => {
+                        let objects = std::mem::take(&mut initial);
+                        if objects.is_empty() && !started {
+                            none_at_start(query, &live, io).await?;
+                        }
+                        shown.replace(objects, io)?;
+                        started = true;
                     }
-                    io.progress(Symbol::Waiting, &none_found(query));
+                    Event::Apply(object) => shown.apply(object, io)?,
+                    Event::Delete(object) => shown.delete(&key(&object), io),
                 }
-                shown.replace(objects, io)?;
             }
-            Some(Ok(Event::Apply(object))) => shown.apply(vec![object], io)?,
-            Some(Ok(Event::Delete(object))) => shown.delete(&key(&object), io),
+        }
+        match live.is_screen() {
+            true => live.changed(),
+            false => live.note(interruption.as_deref(), io),
         }
     }
 }
 
-fn key(object: &impl ResourceExt) -> ObjectName {
-    ObjectName { namespace: object.namespace().unwrap_or_default(), name: object.name_any() }
+fn shown<'a, L: Listing>(query: &'a Query<'a, L>, is_screen: bool, color: bool) -> Shown<'a, L> {
+    if is_screen {
+        return Shown::Screen(Screen::new(query, color));
+    }
+    let table = Table::new(query.listing.columns(query.view.shape()), color);
+    Shown::Lines(WatchView { query, table, headed: query.view.no_headers, last: BTreeMap::new() })
+}
+
+/// Says that there are no objects yet. A named one must exist.
+async fn none_at_start<L: Listing>(query: &Query<'_, L>, live: &LiveOutput, io: &mut Io<'_>) -> Outcome {
+    if let Some(name) = query.listing.name() {
+        return Err(find::missing::<L::Item>(query.connection, name, query.view.all_namespaces).await);
+    }
+    if !live.is_screen() {
+        io.progress(Symbol::Waiting, &none_found(query));
+    }
+    Ok(())
 }
 
 impl<L: Listing> WatchView<'_, L> {
@@ -91,9 +149,7 @@ impl<L: Listing> WatchView<'_, L> {
         let there: Vec<ObjectName> = objects.iter().map(key).collect();
         let gone: Vec<ObjectName> = self.last.keys().filter(|k| !there.contains(k)).cloned().collect();
         gone.iter().for_each(|k| self.delete(k, io));
-        self.apply(objects, io)?;
-        self.started = true;
-        Ok(())
+        self.apply(objects, io)
     }
 
     fn delete(&mut self, key: &ObjectName, io: &mut Io<'_>) {

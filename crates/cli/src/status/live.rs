@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
-use std::time::Duration;
 
 use futures::{Stream, StreamExt};
 use jiff::Timestamp;
@@ -19,18 +18,15 @@ use sluice_core::revision::shortened;
 use sluice_view::explain::explain;
 use sluice_view::pipeline_screen::{PipelineScreen, status};
 
-use super::drawing::Drawing;
 use super::screen::Page;
 use crate::connection::Connection;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::find::missing;
+use crate::live_output::LiveOutput;
 use crate::output::{DataFormat, view};
 use crate::table::{Cell, Row, Table, same};
-use crate::terminal::{Io, Symbol};
+use crate::terminal::{Io, Size};
 use crate::watching::{WATCH_SECONDS, is_refused, watch_failure};
-
-/// How often the ages on the screen of a terminal are updated.
-const TICK: Duration = Duration::from_secs(1);
 
 /// An event of one of the two watches.
 type WatchEvent = kube::runtime::watcher::Result<Event<DynamicObject>>;
@@ -51,14 +47,11 @@ struct Observed {
 /// What was shown last.
 struct Shown<'a, 'b> {
     output: Option<DataFormat>,
-    drawing: Drawing,
     table: Table,
     rows: BTreeMap<String, Row>,
     is_headed: bool,
     document: Option<PipelineScreen>,
     io: &'a mut Io<'b>,
-    /// The last interruption that was printed.
-    interruption: Option<String>,
 }
 
 pub(super) async fn run(
@@ -71,12 +64,10 @@ pub(super) async fn run(
     let mut pipelines = pin!(events::<Pipeline>(connection, by_name));
     let mut promotions = pin!(events::<Promotion>(connection, Config::default()));
     let mut interrupt = pin!(tokio::signal::ctrl_c());
-    let mut ticks = tokio::time::interval(TICK);
-    let is_screen = io.terminal.is_some() && output.is_none();
+    let mut live = LiveOutput::new(output.is_none(), io);
     let mut observed = Observed::default();
     let mut shown = Shown {
         output,
-        drawing: Drawing::default(),
         table: Table::new(
             vec!["ENVIRONMENT", "RUNS", "HEALTH", "SINCE", "INCOMING", "STATE", "WHY"],
             io.color,
@@ -85,20 +76,30 @@ pub(super) async fn run(
         is_headed: false,
         document: None,
         io,
-        interruption: None,
     };
     loop {
-        tokio::select! {
+        let is_screen = live.is_screen();
+        let is_due = tokio::select! {
             _ = &mut interrupt => return Ok(()),
-            _ = ticks.tick(), if is_screen => {}
-            event = pipelines.next() => observed.pipeline_event(event, name, connection).await?,
-            event = promotions.next() => observed.promotion_event(event, name, connection)?,
-        }
+            () = live.due(), if is_screen => true,
+            event = pipelines.next() => {
+                observed.pipeline_event(event, name, connection).await?;
+                false
+            }
+            event = promotions.next() => {
+                observed.promotion_event(event, name, connection)?;
+                false
+            }
+        };
         let Some(pipeline) = observed.pipeline.as_ref().filter(|_| observed.lists == (true, true)) else {
             continue;
         };
+        if is_screen && !is_due {
+            live.changed();
+            continue;
+        }
         let promotions: Vec<Promotion> = observed.promotions.values().cloned().collect();
-        shown.show(pipeline, &promotions, observed.interruption.as_deref())?;
+        shown.show(pipeline, &promotions, observed.interruption.as_deref(), &mut live)?;
     }
 }
 
@@ -201,32 +202,30 @@ impl Observed {
 
 impl Shown<'_, '_> {
     /// Shows what has changed.
-    fn show(&mut self, pipeline: &Pipeline, promotions: &[Promotion], interruption: Option<&str>) -> Outcome {
+    fn show(
+        &mut self,
+        pipeline: &Pipeline,
+        promotions: &[Promotion],
+        interruption: Option<&str>,
+        live: &mut LiveOutput,
+    ) -> Outcome {
         let now = Timestamp::now();
         let screen = status(pipeline, promotions, now);
-        match (self.output, self.io.current_size()) {
-            (Some(format), _) => self.document(format, screen)?,
-            (None, Some(size)) => {
-                let page = Page { now, color: self.io.color, width: Some(size.width) };
-                let mut lines = page.lines(&screen)?;
-                lines
-                    .extend(interruption.map(|why| page.note(&format!("{} {why}", Symbol::Waiting.glyph()))));
-                let text = self.drawing.update(lines, size);
-                self.io.out.write_all(text.as_bytes())?;
+        if live.is_screen() {
+            let color = self.io.color;
+            let page = |size: Size| Page { now, color, width: Some(size.width) }.lines(&screen);
+            return Ok(live.draw(interruption, self.io, page)?);
+        }
+        match self.output {
+            Some(format) => self.document(format, screen)?,
+            None => {
+                live.note(interruption, self.io);
+                if interruption.is_none() {
+                    self.changed_rows(pipeline, promotions, &screen, now)?;
+                }
             }
-            (None, None) if self.is_interrupted(interruption) => {}
-            (None, None) => self.changed_rows(pipeline, promotions, &screen, now)?,
         }
         Ok(self.io.flush()?)
-    }
-
-    /// Prints a new interruption. Returns true if there is one.
-    fn is_interrupted(&mut self, interruption: Option<&str>) -> bool {
-        if self.interruption.as_deref() != interruption {
-            self.interruption = interruption.map(String::from);
-            interruption.iter().for_each(|why| self.io.progress(Symbol::Waiting, why));
-        }
-        interruption.is_some()
     }
 
     fn document(&mut self, format: DataFormat, screen: PipelineScreen) -> Outcome {

@@ -1,6 +1,5 @@
 //! `sluice status`: one pipeline on one screen, with the one thing to look at first; with `-w` as it changes.
 
-mod drawing;
 mod live;
 mod screen;
 

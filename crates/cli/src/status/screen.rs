@@ -63,11 +63,6 @@ impl Page {
         lines.extend(cause.next.iter().map(command));
     }
 
-    /// Returns a line for the end of the screen.
-    pub(super) fn note(self, text: &str) -> String {
-        safe_text::line(text).into_owned()
-    }
-
     /// Adds a text, broken between words if it is longer than the terminal is wide.
     fn text(self, text: &str, indent: &str, lines: &mut Vec<String>) {
         let width = self.width.map_or(usize::MAX, |width| width.saturating_sub(indent.len()).max(20));
@@ -85,11 +80,7 @@ impl Page {
                 rows
             }
         };
-        let mut out = Vec::new();
-        table.header(&mut out)?;
-        table.rows(&rows, &mut out)?;
-        let text = String::from_utf8(out).map_err(io::Error::other)?;
-        Ok(text.lines().map(String::from).collect())
+        table.lines(&rows, true)
     }
 }
 

@@ -1,10 +1,12 @@
-//! `sluice get -w`.
+//! `sluice get -w`: changed rows in a pipe, and a table that is updated in place.
 
 use anyhow::Result;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
+use sluice_cli::{Io, Size};
+use sluice_testkit::{WAIT_TIMEOUT, eventually};
 
-use crate::hub::{Heard, Ran, place, sluice_into};
+use crate::hub::{Heard, Ran, place, run, sluice_into};
 
 #[tokio::test]
 async fn only_changed_rows_are_printed() -> Result<()> {
@@ -39,5 +41,89 @@ async fn only_changed_rows_are_printed() -> Result<()> {
     b podinfo prod 6.1.8 Proposed AGE
     ");
     assert_eq!(ran.err, "► watch/a was deleted\n");
+    Ok(())
+}
+
+/// Returns the rows of a terminal after this text. It knows what a screen that is updated in place writes.
+fn rows_after(text: &str) -> Vec<String> {
+    let (mut rows, mut row) = (vec![String::new()], 0);
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        if let Some(sequence) = rest.strip_prefix("\u{1b}[") {
+            let end = sequence.find(|c: char| c.is_ascii_alphabetic()).unwrap_or_default();
+            let n: usize = sequence[..end].parse().unwrap_or(1);
+            match &sequence[end..=end] {
+                "A" => row -= n,
+                "B" => row += n,
+                "K" => rows[row].clear(),
+                "J" => rows.truncate(row),
+                other => panic!("{other}"),
+            }
+            rest = &sequence[end + 1..];
+        } else {
+            rest = &rest[c.len_utf8()..];
+            match c {
+                '\n' => row += 1,
+                c => rows[row].push(c),
+            }
+        }
+        rows.resize(rows.len().max(row + 1), String::new());
+    }
+    rows.truncate(row);
+    rows
+}
+
+#[tokio::test]
+async fn a_table_in_a_terminal_is_updated_in_place() -> Result<()> {
+    let place = place("watch-screen").await?;
+    for name in ["a", "b", "c", "d", "e"] {
+        place.promotion(name, "dev", json!({"phase": "Succeeded"})).await?;
+    }
+    let (out, err) = (Heard::default(), Heard::default());
+    let (mut to_out, mut to_err) = (out.clone(), err.clone());
+    let path = place.kubeconfig.to_string_lossy().into_owned();
+    let arguments = ["get", "promotions", "-n", "watch-screen", "-w", "--kubeconfig", &path];
+    let terminal = Some(Size { width: 80, height: 6 });
+    let mut io = Io { out: &mut to_out, err: &mut to_err, color: false, terminal };
+    let watching = run(&arguments, &mut io);
+    let shows = async |expected: [&str; 5]| {
+        eventually(WAIT_TIMEOUT, || async {
+            let rows = rows_after(&out.text());
+            let words = |n: usize| -> Vec<&str> { rows[n].split_whitespace().collect() };
+            anyhow::ensure!(rows.len() <= 5, "{rows:?}");
+            for (n, expected) in (0..rows.len()).zip(expected) {
+                let shown = words(n);
+                let is_same = expected.split(' ').all(|word| shown.contains(&word));
+                anyhow::ensure!(is_same, "{expected}: {rows:?}");
+            }
+            Ok(())
+        })
+        .await
+    };
+    let changing = async {
+        let api = place.promotions();
+        let phase = |phase: &str| Patch::Merge(json!({"status": {"phase": phase}}));
+        out.lines(5).await?;
+        shows(["NAME PHASE", "a Succeeded", "b Succeeded", "c Succeeded", "… 2 more rows:"]).await?;
+        let first = out.text();
+        assert!(!first.contains('\u{1b}'), "{first}");
+        api.patch_status("b", &PatchParams::default(), &phase("Proposed")).await?;
+        shows(["NAME PHASE", "a Succeeded", "b Proposed", "c Succeeded", "… 2 more rows:"]).await?;
+        // The names of the columns and the other rows are not written again, except for ages.
+        let update = &out.text()[first.len()..];
+        assert!(!update.contains("NAME"), "{update:?}");
+        // What changed last stays visible.
+        api.patch_status("e", &PatchParams::default(), &phase("Proposed")).await?;
+        shows(["NAME PHASE", "a Succeeded", "b Proposed", "e Proposed", "… 2 more rows:"]).await?;
+        api.delete("a", &DeleteParams::default()).await?;
+        api.delete("b", &DeleteParams::default()).await?;
+        shows(["NAME PHASE", "c Succeeded", "d Succeeded", "e Proposed", ""]).await?;
+        Ok::<(), anyhow::Error>(())
+    };
+    tokio::select! {
+        exit = watching => panic!("ended on its own: {exit:?}"),
+        changed = changing => changed?,
+    }
+    assert_eq!(err.text(), "", "it would move the cursor");
     Ok(())
 }

@@ -7,7 +7,7 @@ use crate::terminal::Size;
 
 /// What is on the screen now. The cursor is at the beginning of the line below it.
 #[derive(Debug, Default)]
-pub(super) struct Drawing {
+pub(crate) struct Drawing {
     lines: Vec<String>,
     size: Option<Size>,
 }
@@ -15,7 +15,7 @@ pub(super) struct Drawing {
 impl Drawing {
     /// Returns the text that turns what is on the screen into these lines; empty if nothing changes. Lines that do not fit
     /// into the height of the terminal are left out, because the cursor cannot go back to a line that has scrolled away.
-    pub(super) fn update(&mut self, mut lines: Vec<String>, size: Size) -> String {
+    pub(crate) fn update(&mut self, mut lines: Vec<String>, size: Size) -> String {
         let most = size.height.saturating_sub(1).max(1);
         if lines.len() > most {
             let hidden = lines.len() - (most - 1);
