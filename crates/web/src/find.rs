@@ -62,7 +62,8 @@ pub(crate) async fn find_promotion<H: Hub>(
     )))
 }
 
-/// Returns the pipelines that a caller may see.
+/// Returns the pipelines of the namespaces in which a caller may see all. A right that names single Pipelines does not
+/// count here: the API server would be asked about each of them.
 pub(crate) async fn visible_pipelines<'b, H: Hub>(
     api: &Api<H>,
     caller: &Caller,

@@ -65,6 +65,16 @@ async fn each_caller_sees_the_pipelines_that_rbac_allows() {
     assert_eq!(ask("down", "/api/v1/pipelines").await.0, StatusCode::SERVICE_UNAVAILABLE);
 }
 
+/// A list does not ask the API server about each object. `kubectl get pipelines` is refused then, too.
+#[tokio::test]
+async fn a_right_to_one_name_shows_the_object_and_not_the_list() {
+    let (status, body) = ask("podinfo", "/api/v1/pipelines/apps/podinfo").await;
+    assert_eq!((status, &body["name"]), (StatusCode::OK, &json!("podinfo")));
+    assert_eq!(ask("podinfo", "/api/v1/pipelines/apps/podinfo/explain").await.0, StatusCode::OK);
+    assert_eq!(names(&ask("podinfo", "/api/v1/pipelines").await.1), [""; 0]);
+    assert_eq!(ask("podinfo", "/api/v1/pipelines/shop/checkout").await.0, StatusCode::NOT_FOUND);
+}
+
 #[tokio::test]
 async fn hidden_objects_are_answered_like_missing_ones() {
     for path in [

@@ -91,9 +91,8 @@ impl Hub for World {
             revoked if self.0.revoked.lock().unwrap().iter().any(|one| one == revoked) => {
                 Err(AccessError::NotAccepted)
             }
-            "admin" | "viewer" | "shop" | "tenant" | "eu" | "pipelines" | "promotions" | "nobody" => {
-                Ok(Caller { name: token.into(), ..Caller::default() })
-            }
+            "admin" | "viewer" | "shop" | "tenant" | "eu" | "pipelines" | "promotions" | "podinfo"
+            | "nobody" => Ok(Caller { name: token.into(), ..Caller::default() }),
             "down" => Err(AccessError::Unavailable("no answer".into())),
             _ => Err(AccessError::NotAccepted),
         }
@@ -107,6 +106,12 @@ impl Hub for World {
             "shop" => namespace == Some("shop"),
             // They may get all objects of this kind, and no others.
             kind @ ("pipelines" | "promotions") => is_get && right.resource == kind,
+            // They may get one Pipeline by its name, and all Promotions of its namespace.
+            "podinfo" => {
+                is_get
+                    && namespace == Some("apps")
+                    && (right.resource == "promotions" || right.name.as_deref() == Some("podinfo"))
+            }
             // They may see the pipelines of one namespace, and two objects of the hub or one cluster.
             "tenant" | "eu" if right.group == "pipelines.weave.works" => is_get && namespace == Some("apps"),
             "tenant" => {
