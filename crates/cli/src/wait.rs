@@ -7,8 +7,7 @@ use clap::Args;
 use futures::StreamExt;
 use futures::stream::select_all;
 use jiff::SignedDuration;
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{Config, Event, watcher};
+use kube::runtime::watcher::{Config, Event};
 use kube::{Api, ResourceExt};
 use sluice_api::Promotion;
 use sluice_view::change::describe;
@@ -17,7 +16,7 @@ use sluice_view::progress::{Course, Progress, progress};
 use crate::connection::Connection;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::terminal::{Io, Symbol};
-use crate::watching::{WATCH_SECONDS, is_refused, watch_failure};
+use crate::watching::{self, is_refused, watch_failure};
 
 /// The flags of commands that can wait for promotions.
 #[derive(Args, Clone, Copy, Debug)]
@@ -115,7 +114,7 @@ async fn observe(
         let namespace = one.promotion.namespace().unwrap_or_else(|| connection.namespace.clone());
         let api: Api<Promotion> = Api::namespaced(connection.client.clone(), &namespace);
         let name = format!("metadata.name={}", one.promotion.name_any());
-        let events = watcher(api, Config::default().fields(&name).timeout(WATCH_SECONDS)).default_backoff();
+        let events = watching::events(api, Config::default().fields(&name));
         events.map(move |event| (n, event)).boxed()
     });
     let mut events = pin!(select_all(watches));

@@ -1,14 +1,28 @@
 //! Watches of single commands: how long a request lasts, and what its errors mean.
 
-use kube::runtime::watcher::Error;
+use std::fmt::Debug;
+
+use futures::Stream;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Config, Error, Event, watcher};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
 
 use crate::connection::{API_CALL_TIMEOUT, Connection};
 use crate::exit::{Exit, Failure};
 
 /// How long the API server keeps one watch request open. It is shorter than the read timeout of the connection, which
 /// then only ends watches that the network has lost.
-pub(crate) const WATCH_SECONDS: u32 = 25;
+const WATCH_SECONDS: u32 = 25;
 const _: () = assert!((WATCH_SECONDS as u64) < API_CALL_TIMEOUT.as_secs());
+
+/// Returns the events of a watch, which continues after an interruption. The connection needs [`API_CALL_TIMEOUT`].
+pub(crate) fn events<K>(api: Api<K>, config: Config) -> impl Stream<Item = watcher::Result<Event<K>>> + Send
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    watcher(api, config.timeout(WATCH_SECONDS)).default_backoff()
+}
 
 /// Returns the failure for an error of a watch.
 pub(crate) fn watch_failure(error: Error, connection: &Connection) -> Failure {

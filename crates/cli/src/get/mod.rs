@@ -75,8 +75,7 @@ async fn show<L: Listing>(listing: &L, args: &Get, io: &mut Io<'_>) -> Outcome {
         let why = format!("{name} is one by its name, and --selector picks many");
         return Err(Failure::new(Exit::Usage, why).hinted("leave one of them out"));
     }
-    let read_timeout = (!view.watch).then_some(API_CALL_TIMEOUT);
-    let query = Query { listing, view, connection: &args.cluster.open(read_timeout)? };
+    let query = Query { listing, view, connection: &args.cluster.open(Some(API_CALL_TIMEOUT))? };
     if view.watch {
         return watch::run(&query, io).await;
     }

@@ -9,7 +9,7 @@ use futures::StreamExt;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher::{self, Event};
 use serde_json::Value;
 use sluice_view::object_name::ObjectName;
 
@@ -22,7 +22,7 @@ use crate::live_output::LiveOutput;
 use crate::output::{self, DataFormat, Format};
 use crate::table::{Row, Table, same};
 use crate::terminal::{Io, Symbol};
-use crate::watching::watch_failure;
+use crate::watching::{self, is_refused, watch_failure};
 
 /// What was printed last as lines.
 struct WatchView<'a, L: Listing> {
@@ -76,8 +76,7 @@ pub(super) async fn run<L: Listing>(query: &Query<'_, L>, io: &mut Io<'_>) -> Ou
     if let Some(name) = listing.name() {
         config = config.fields(&format!("metadata.name={name}"));
     }
-    let stream = watcher(api(query), config);
-    let mut events = pin!(kube::runtime::WatchStreamExt::default_backoff(stream));
+    let mut events = pin!(watching::events(api(query), config));
     let mut interrupt = pin!(tokio::signal::ctrl_c());
     let mut live = LiveOutput::new(matches!(view.output, Format::Table | Format::Wide), io);
     let mut shown = shown(query, live.is_screen(), io.color);
@@ -95,7 +94,9 @@ pub(super) async fn run<L: Listing>(query: &Query<'_, L>, io: &mut Io<'_>) -> Ou
         };
         match event {
             None => return Ok(()),
-            Some(Err(error)) if !started => return Err(watch_failure(error, connection)),
+            Some(Err(error)) if !started || is_refused(&error) => {
+                return Err(watch_failure(error, connection));
+            }
             Some(Err(error)) => {
                 interruption = Some(format!("{}; trying again", watch_failure(error, connection)))
             }

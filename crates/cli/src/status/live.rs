@@ -8,8 +8,7 @@ use futures::{Stream, StreamExt};
 use jiff::Timestamp;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{Config, Event, watcher};
+use kube::runtime::watcher::{Config, Event};
 use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use sluice_api::lenient;
@@ -26,7 +25,7 @@ use crate::live_output::LiveOutput;
 use crate::output::{DataFormat, view};
 use crate::table::{Cell, Row, Table, same};
 use crate::terminal::{Io, Size};
-use crate::watching::{WATCH_SECONDS, is_refused, watch_failure};
+use crate::watching::{self, is_refused, watch_failure};
 
 /// An event of one of the two watches.
 type WatchEvent = kube::runtime::watcher::Result<Event<DynamicObject>>;
@@ -111,7 +110,7 @@ fn events<K: Resource<DynamicType = ()>>(
     let resource = ApiResource::erase::<K>(&());
     let api: Api<DynamicObject> =
         Api::namespaced_with(connection.client.clone(), &connection.namespace, &resource);
-    watcher(api, config.timeout(WATCH_SECONDS)).default_backoff()
+    watching::events(api, config)
 }
 
 /// Reads an object, without the unreadable parts of a status.

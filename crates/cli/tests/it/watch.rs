@@ -1,12 +1,14 @@
 //! `sluice get -w`: changed rows in a pipe, and a table that is updated in place.
 
 use anyhow::Result;
+use k8s_openapi::api::rbac::v1::RoleBinding;
+use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
-use sluice_cli::{Io, Size};
+use sluice_cli::{Exit, Io, Size};
 use sluice_testkit::{WAIT_TIMEOUT, eventually};
 
-use crate::hub::{Heard, Ran, place, run, sluice_into};
+use crate::hub::{Heard, Ran, place, run, servers, sluice_as, sluice_into};
 
 #[tokio::test]
 async fn only_changed_rows_are_printed() -> Result<()> {
@@ -33,7 +35,7 @@ async fn only_changed_rows_are_printed() -> Result<()> {
         exit = watching => panic!("ended on its own: {exit:?}"),
         changed = changing => changed?,
     }
-    let ran = Ran { exit: sluice_cli::Exit::Ok, out: out.text(), err: err.text() };
+    let ran = Ran { exit: Exit::Ok, out: out.text(), err: err.text() };
     insta::assert_snapshot!(ran.steady(), @"
     NAME PIPELINE ENVIRONMENT REVISION PHASE AGE
     a podinfo dev 6.1.8 Succeeded AGE
@@ -41,6 +43,57 @@ async fn only_changed_rows_are_printed() -> Result<()> {
     b podinfo prod 6.1.8 Proposed AGE
     ");
     assert_eq!(ran.err, "► watch/a was deleted\n");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_permission_that_was_withdrawn_ends_the_watch() -> Result<()> {
+    let mut place = place("watch-refused").await?;
+    place.promotion("a", "dev", json!({"phase": "Succeeded"})).await?;
+    let (hub, name) = (&servers().await?.hub, "watch-refused");
+    let rule = json!({"apiGroups": ["pipelines.weave.works"], "resources": ["promotions"], "verbs": ["list", "watch"]});
+    let api_group = "rbac.authorization.k8s.io";
+    for object in [
+        json!({"apiVersion": format!("{api_group}/v1"), "kind": "Role", "metadata": {"name": name, "namespace": name},
+            "rules": [rule]}),
+        json!({"apiVersion": format!("{api_group}/v1"), "kind": "RoleBinding", "metadata": {"name": name, "namespace": name},
+            "roleRef": {"apiGroup": api_group, "kind": "Role", "name": name},
+            "subjects": [{"apiGroup": api_group, "kind": "User", "name": name}]}),
+    ] {
+        hub.apply_yaml(&object.to_string()).await?;
+    }
+    let (proxy, _folder) = place.through_proxy().await?;
+    let through = format!("https://127.0.0.1:{}", proxy.port());
+    std::fs::write(&place.kubeconfig, hub.user(name, None)?.replace(&hub.url(), &through))?;
+    let arguments = ["get", "promotions", "-n", name, "-w"];
+    // The API server reads new permissions by a watch, a moment later.
+    eventually(WAIT_TIMEOUT, || async {
+        let ran = sluice_as(&place.kubeconfig, &arguments[..4]).await;
+        anyhow::ensure!(ran.exit == Exit::Ok, "{ran:?}");
+        Ok(())
+    })
+    .await?;
+    let (out, err) = (Heard::default(), Heard::default());
+    let (mut to_out, mut to_err) = (out.clone(), err.clone());
+    let watching = sluice_into(&place.kubeconfig, &arguments, &mut to_out, &mut to_err);
+    let withdrawing = async {
+        out.lines(2).await?;
+        let bindings: Api<RoleBinding> = Api::namespaced(place.client.clone(), name);
+        bindings.delete(name, &DeleteParams::default()).await?;
+        eventually(WAIT_TIMEOUT, || async {
+            let ran = sluice_as(&place.kubeconfig, &arguments[..4]).await;
+            anyhow::ensure!(ran.exit == Exit::Cluster, "{ran:?}");
+            Ok(())
+        })
+        .await?;
+        proxy.disconnect();
+        Ok::<(), anyhow::Error>(())
+    };
+    let both = async { tokio::join!(watching, withdrawing) };
+    let (exit, withdrawn) = tokio::time::timeout(WAIT_TIMEOUT, both).await?;
+    withdrawn?;
+    assert_eq!(exit, Exit::Cluster, "{}", err.text());
+    assert!(err.text().contains("✗ not allowed: "), "{}", err.text());
     Ok(())
 }
 
