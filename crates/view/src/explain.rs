@@ -2,6 +2,7 @@
 //! what the controller has recorded. The first sentence is the cause.
 
 use std::borrow::Borrow;
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -79,8 +80,20 @@ pub fn explain<P: Borrow<Promotion>>(
     now: Timestamp,
 ) -> Vec<Explanation> {
     let places = Place::all(pipeline);
-    places.iter().map(|place| one(place, &places, promotions, now)).collect()
+    let mut by_environment = PlacesByEnvironment::new();
+    for place in &places {
+        let is_ready = place.targets().all(|target| target.ready);
+        by_environment.entry(&place.environment.name).or_default().push((place, is_ready));
+    }
+    places.iter().map(|place| one(place, &by_environment, promotions, now)).collect()
 }
+
+/// All places of each environment, the environment itself or its targets, and whether all targets of the place are ready.
+type PlacesByEnvironment<'a> = BTreeMap<&'a str, Vec<(&'a Place<'a>, bool)>>;
+
+/// How many predecessors of a place, and how many targets of a predecessor, get a sentence. A pipeline may have 15
+/// predecessors with 128 targets each for each of 2,048 places.
+const MAX_NAMED: usize = 5;
 
 /// The sentences about one environment (or target) while they are collected.
 struct Draft {
@@ -144,7 +157,7 @@ pub fn retain_explanations(explanations: &mut Vec<Explanation>, wanted: &str) {
 
 fn one<P: Borrow<Promotion>>(
     place: &Place<'_>,
-    places: &[Place<'_>],
+    places: &PlacesByEnvironment<'_>,
     promotions: &[P],
     now: Timestamp,
 ) -> Explanation {
@@ -357,7 +370,7 @@ fn note(place: &Place<'_>, promotion: Option<&PromotionStatus>, draft: &mut Draf
 }
 
 /// Explains why the predecessors offer nothing newer, for an environment without a current promotion.
-fn predecessors(place: &Place<'_>, places: &[Place<'_>], draft: &mut Draft) {
+fn predecessors(place: &Place<'_>, places: &PlacesByEnvironment<'_>, draft: &mut Draft) {
     let here = place.name();
     if place.after.is_empty() {
         return draft.add(
@@ -373,17 +386,25 @@ fn predecessors(place: &Place<'_>, places: &[Place<'_>], draft: &mut Draft) {
             format!("{here} has no promotion in the spec: Sluice observes it and writes nothing into it."),
         );
     }
-    for name in &place.after {
-        for before in places.iter().filter(|other| other.environment.name == *name) {
-            predecessor(before, place, draft);
-        }
+    let before = || place.after.iter().filter_map(|name| places.get(name)).flatten();
+    let unready = before().filter(|(_, is_ready)| !is_ready);
+    let ready = before().filter(|(_, is_ready)| *is_ready);
+    for (before, _) in unready.chain(ready).take(MAX_NAMED) {
+        predecessor(before, place, draft);
+    }
+    let further = before().count().saturating_sub(MAX_NAMED);
+    if further > 0 {
+        draft.add(
+            Situation::Waiting,
+            format!("It has {further} further predecessors, which are not named here."),
+        );
     }
 }
 
 fn predecessor(before: &Place<'_>, place: &Place<'_>, draft: &mut Draft) {
     let (from, here) = (before.name(), place.name());
     let unready: Vec<&TargetStatus> = before.targets().filter(|target| !target.ready).collect();
-    for target in &unready {
+    for target in unready.iter().take(MAX_NAMED) {
         let detail = if target.error.is_empty() { String::new() } else { format!(": {}", target.error) };
         let since = target.since.as_ref().map(|since| format!(" since {since}")).unwrap_or_default();
         draft.add(
@@ -393,6 +414,11 @@ fn predecessor(before: &Place<'_>, place: &Place<'_>, draft: &mut Draft) {
                 target.name, target.health
             ),
         );
+    }
+    if unready.len() > MAX_NAMED {
+        let further = unready.len() - MAX_NAMED;
+        let text = format!("In {from}, {further} further targets are not ready.");
+        draft.add(Situation::Waiting, text);
     }
     if !unready.is_empty() {
         return;

@@ -255,3 +255,57 @@ fn an_environment_without_a_revision_says_why() {
     The targets of staging run different revisions.
     ");
 }
+
+/// A pipeline of 16 environments, each after all before it, with 128 targets each that are promoted into separately.
+fn huge() -> Pipeline {
+    let name = |e: usize| format!("e{e:02}-{}", "x".repeat(50));
+    let targets = |e: usize| (0..128).map(move |t| (format!("t{t:03}"), format!("{}-{t}", name(e))));
+    let environments: Vec<_> = (0..16)
+        .map(|e| {
+            let targets: Vec<_> =
+                targets(e).map(|(name, namespace)| json!({"name": name, "namespace": namespace})).collect();
+            let after: Vec<_> = (0..e).map(name).collect();
+            json!({"name": name(e), "targets": targets, "after": after})
+        })
+        .collect();
+    let statuses: serde_json::Map<_, _> = (0..16)
+        .map(|e| {
+            let target = |(name, namespace): (String, String)| json!({"name": name, "namespace": namespace, "ready": false, "health": "Failed"});
+            (name(e), json!({"targets": targets(e).map(target).collect::<Vec<_>>()}))
+        })
+        .collect();
+    let strategy = json!({"pull-request": {"type": "github", "url": "https://github.com/a/b", "baseBranch": "main", "per": "Target", "secretRef": {"name": "fleet"}}});
+    let mut huge = pipeline(json!({}));
+    let spec = json!({"appRef": huge.spec.app_ref, "environments": environments, "promotion": {"strategy": strategy}});
+    huge.spec = serde_json::from_value(spec).unwrap();
+    huge.status = Some(serde_json::from_value(json!({"environments": statuses})).unwrap());
+    huge
+}
+
+#[test]
+fn a_pipeline_with_many_predecessors_and_targets_is_explained_in_few_sentences() {
+    let all = explain::<Promotion>(&huge(), &[], now());
+    assert_eq!(all.len(), 16 * 128);
+    let bytes: usize = all.iter().flat_map(|place| &place.sentences).map(String::len).sum();
+    assert!(bytes < 4 << 20, "{bytes} bytes");
+    let last = &all.last().unwrap().sentences;
+    assert!(
+        last.iter().any(|s| s == "It has 1915 further predecessors, which are not named here."),
+        "{last:?}"
+    );
+}
+
+#[test]
+fn a_predecessor_that_is_not_ready_is_named_before_those_that_are() {
+    let names: Vec<String> = (0..7).map(|n| format!("dev-{n}")).collect();
+    let all: Vec<_> = names.iter().map(String::as_str).chain(["prod"]).collect();
+    let environments: Vec<_> = all.iter().map(|name| json!({"name": name, "targets": [{"namespace": name}], "after": if *name == "prod" { &names[..] } else { &[] }})).collect();
+    let status = |name: &str| runs(name, "6.1.8", if name == "dev-6" { "Failed" } else { "Ready" });
+    let mut broad = pipeline(
+        all.iter().map(|name| (name.to_string(), status(name))).collect::<serde_json::Map<_, _>>().into(),
+    );
+    broad.spec.environments = serde_json::from_value(json!(environments)).unwrap();
+    let said = prod(&broad, &[]);
+    let cause = "Waiting\nNo newer revision is proven in dev-6: its target dev-6 is Failed";
+    assert!(said.starts_with(cause) && said.contains("It has 2 further predecessors"), "{said}");
+}

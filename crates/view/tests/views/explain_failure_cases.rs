@@ -182,6 +182,12 @@ pub const FAILURES: &[Case] = &[
     ),
     case(
         REPOSITORY,
+        "TooManyRuns",
+        Shown::Phase("Promoting"),
+        "https://git.example.com/fleet.git: too many runs of git are in progress for pipelines of this namespace; a later try can succeed; if this lasts, find the git servers that do not answer",
+    ),
+    case(
+        REPOSITORY,
         "BranchContended",
         Shown::Phase("Promoting"),
         "https://git.example.com/fleet.git: other writers pushed to main first, 8 times in a row; a later try can succeed",
