@@ -49,7 +49,8 @@ impl CallerBudgets {
             let detail = format!(
                 "you made more than {RATE} requests a second, or asked for too many rows: wait a second, then ask less often"
             );
-            return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail));
+            let seconds = ((requests as f64 - budget.left) / RATE).ceil();
+            return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).after(seconds as u32));
         }
         budget.left -= requests as f64;
         Ok(())
@@ -68,6 +69,8 @@ mod tests {
         let asked = (0..1000).filter(|_| budgets.spend("eve", 1, now).is_ok()).count();
         assert_eq!(asked, BURST as usize);
         assert!(budgets.spend("jane", 1, now).is_ok());
+        assert_eq!(budgets.spend("eve", 1, now).unwrap_err().retry_after, Some(1));
+        assert_eq!(budgets.spend("eve", 100, now).unwrap_err().retry_after, Some(2));
         let later = now + Duration::from_secs(1);
         assert_eq!((0..1000).filter(|_| budgets.spend("eve", 1, later).is_ok()).count(), RATE as usize);
     }

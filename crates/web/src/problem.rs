@@ -2,8 +2,8 @@
 
 use axum::extract::Query;
 use axum::extract::rejection::QueryRejection;
-use axum::http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,12 +20,27 @@ pub struct Problem {
     pub title: String,
     /// What went wrong with this request, and what to do.
     pub detail: String,
+    /// In how many seconds the same request can succeed, if that is known.
+    #[serde(skip)]
+    pub(crate) retry_after: Option<u32>,
 }
 
 impl Problem {
     pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         let title = status.canonical_reason().unwrap_or("Error").into();
-        Problem { status: status.as_u16(), title, detail: detail.into() }
+        Problem { status: status.as_u16(), title, detail: detail.into(), retry_after: None }
+    }
+
+    /// The same with a time to try again.
+    pub(crate) fn after(self, seconds: u32) -> Self {
+        Problem { retry_after: Some(seconds), ..self }
+    }
+
+    /// Adds the header that says when to try again (RFC 9110, section 10.2.3).
+    pub(crate) fn add_retry_after(&self, headers: &mut HeaderMap) {
+        if let Some(seconds) = self.retry_after {
+            headers.insert(RETRY_AFTER, seconds.into());
+        }
     }
 
     pub(crate) fn bad_request(detail: impl Into<String>) -> Self {
@@ -70,8 +85,9 @@ impl From<ChangeError> for Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut response = (status, axum::Json(self)).into_response();
+        let mut response = (status, axum::Json(&self)).into_response();
         let headers = response.headers_mut();
+        self.add_retry_after(headers);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

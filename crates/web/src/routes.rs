@@ -1,10 +1,9 @@
 //! The routes of the API. Every answer is for an identified caller, and says nothing that the caller may not see.
 
 use axum::Router;
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
-use axum::http::{HeaderValue, StatusCode};
-use axum::middleware::{map_request, map_response};
-use axum::response::Response;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::middleware::map_request;
 use axum::routing::{any, get};
 
 use crate::change_stream::changes;
@@ -32,14 +31,5 @@ pub fn router<H: Hub>(api: Api<H>) -> Router {
         })
         .merge(page::routes())
         .layer(map_request(limit_time))
-        .layer(map_response(say_when_to_ask_again))
         .with_state(api)
-}
-
-/// Tells those who asked too often that they may ask again after a second, in the header of RFC 9110, section 10.2.3.
-async fn say_when_to_ask_again(mut response: Response) -> Response {
-    if response.status() == StatusCode::TOO_MANY_REQUESTS {
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-    }
-    response
 }

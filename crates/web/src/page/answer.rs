@@ -27,7 +27,9 @@ pub(super) fn problem_page(problem: &Problem, viewer: &Viewer) -> Response {
     };
     let page = Page::one(&problem.title, Section::Other, &content);
     let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    send(status, document(&page, viewer, ""))
+    let mut response = send(status, document(&page, viewer, ""));
+    problem.add_retry_after(response.headers_mut());
+    response
 }
 
 /// Returns a text that begins with a capital letter.
