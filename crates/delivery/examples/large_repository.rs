@@ -62,6 +62,7 @@ fn order(repo: &Repo, i: usize) -> Order {
         rebuild: None,
         checks_settled: true,
         open_beside: Vec::new(),
+        recorded: Vec::new(),
         fencing_token: FencingToken::default(),
         strategy: DeliveryStrategy::Commit { url: repo.url().into(), branch: "main".into() },
         values: Default::default(),

@@ -50,6 +50,9 @@ pub struct Order {
     /// The other promotions into the same environment (or target) that may use its change request, as `namespace/name`. If its
     /// branch carries one of them, the change request is not closed.
     pub open_beside: Vec<String>,
+    /// The addresses of the change requests that promotions into the same environment (or target) record: Sluice has opened or
+    /// adopted them.
+    pub recorded: Vec<String>,
     /// The permission to deliver, checked before each side effect that others can see.
     pub fencing_token: FencingToken,
     /// How to deliver it.
@@ -214,6 +217,7 @@ impl Order {
             rebuild: None,
             checks_settled: false,
             open_beside: Vec::new(),
+            recorded: Vec::new(),
             fencing_token: FencingToken::default(),
             strategy,
             values: Values::Files(change),

@@ -111,6 +111,7 @@ pub fn order(
         rebuild: None,
         checks_settled: false,
         open_beside: Vec::new(),
+        recorded: Vec::new(),
         fencing_token: FencingToken::default(),
         strategy,
         values: values(api_strategy, pipeline, &spec.environment),

@@ -197,9 +197,18 @@ impl State {
         self.launch_delivery(key, prepared);
     }
 
-    fn launch_delivery(&mut self, key: &PipelineKey, prepared: Prepared) {
+    fn launch_delivery(&mut self, key: &PipelineKey, mut prepared: Prepared) {
         let Some(pipeline) = self.pipelines.get(key).map(|entry| entry.object().clone()) else { return };
+        prepared.order.recorded = self.recorded_requests(key, &prepared.promotion.spec.place());
         self.launch(key, prepared, Work::Deliver(pipeline));
+    }
+
+    /// Returns the addresses of the change requests that promotions into a place record.
+    fn recorded_requests(&self, key: &PipelineKey, place: &str) -> Vec<String> {
+        let records = self.promotions.get(key).into_iter().flatten().map(|(_, record)| record.object());
+        let here = records.filter(|promotion| promotion.spec.place() == place);
+        let requests = here.filter_map(|promotion| promotion.status.as_ref()?.change_request.as_ref());
+        requests.map(|request| request.url.clone()).collect()
     }
 
     /// Rebuilds a change request on top of its base, since it cannot be merged as it is.
@@ -459,7 +468,15 @@ mod tests {
                 let conflicts = ChangeRequestStatus::Open { head: "c0ffee".into(), stale };
                 state.job_ended(ended(job, JobOutcome::Follow(Ok(conflicts))));
             }
-            let is_rebuilt = state.effects.iter().any(|effect| matches!(effect, Effect::Start(_)));
+            let rebuilding = state.effects.iter().find_map(|effect| match effect {
+                Effect::Start(job) => Some(job),
+                _ => None,
+            });
+            let is_rebuilt = rebuilding.is_some();
+            if let Some(job) = rebuilding {
+                let status = job.promotion.status.as_ref().unwrap();
+                assert_eq!(job.order.recorded, [status.change_request.as_ref().unwrap().url.as_str()]);
+            }
             assert_eq!(is_rebuilt, expected, "{may_merge} {is_rejected}");
             let is_stopped = matches!(follow(&mut state, false)[..], [Effect::Revoke(_)]);
             assert_eq!(is_stopped, is_rebuilt, "a rebuild stops when a gate closes");

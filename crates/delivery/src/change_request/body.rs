@@ -207,6 +207,7 @@ mod tests {
             rebuild: None,
             checks_settled: true,
             open_beside: Vec::new(),
+            recorded: Vec::new(),
             fencing_token: crate::fencing::FencingToken::default(),
             strategy: crate::order::DeliveryStrategy::Commit {
                 url: "https://h/a/b".into(),

@@ -1,5 +1,7 @@
 //! What every step of a delivery by change request needs.
 
+use tokio::sync::OnceCell;
+
 use crate::error::DeliveryResult;
 use crate::forge::Forge;
 use crate::forge_kind::ForgeKind;
@@ -24,6 +26,8 @@ pub(crate) struct ChangeRequestJob<'a> {
     pub(super) forge: Box<dyn Forge>,
     /// The head branch.
     pub(super) branch: String,
+    /// The user of the credentials, once it was read ([`Forge::own_user`]).
+    pub(super) own_user: OnceCell<Option<String>>,
 }
 
 impl<'a> ChangeRequestJob<'a> {
@@ -33,7 +37,8 @@ impl<'a> ChangeRequestJob<'a> {
         target: ChangeRequestTarget<'a>,
     ) -> DeliveryResult<Self> {
         let forge = resources.forge(order, target.kind, target.url)?;
-        Ok(ChangeRequestJob { resources, order, target, forge, branch: order.branch() })
+        let (branch, own_user) = (order.branch(), OnceCell::new());
+        Ok(ChangeRequestJob { resources, order, target, forge, branch, own_user })
     }
 
     /// The job of an order; `None` if the order is not delivered by change request.

@@ -8,7 +8,7 @@ use super::body_mark;
 use super::job::{ChangeRequestJob, ChangeRequestTarget};
 use super::labels_and_reviewers;
 use crate::edit::edit;
-use crate::error::{DeliveryError, DeliveryResult};
+use crate::error::DeliveryResult;
 use crate::fault;
 use crate::forge::{ChangeRequestState, ForgeChangeRequest, ForgeResult, ListFilter, Proposal};
 use crate::git::{GitError, LockedRepository, PushMode, Pushed};
@@ -29,9 +29,12 @@ const SEARCH_PAUSE: Duration = Duration::from_millis(700);
 /// that users who delete branches do not have Sluice open one after another.
 const MAX_CLOSED_BY_FORGE: u32 = 2;
 
-/// What people read in a change request that a reader opened.
-const CLOSED_FOR_OWN: &str = "Sluice opens a change request of its own from this branch: who opens one may close it, and that rejects the \
-                              promotion.";
+/// How often Sluice tries to open a change request, while another user opens one from the same branch.
+const MAX_OPENINGS: u32 = 3;
+
+/// What people read in a change request that another user opened.
+const OPENED_BY_ANOTHER: &str = "Sluice closes this change request, because another user than Sluice's opened it, and could reject the \
+                                 promotion by closing it. Sluice opens its own from the same branch.";
 
 /// What the head branch holds.
 enum HeadState {
@@ -95,9 +98,8 @@ impl ChangeRequestJob<'_> {
         (is_found, searches): (bool, u32),
     ) -> DeliveryResult<Delivered> {
         let found = match self.search_open(proposal, searches).await? {
-            Some(open) if self.is_of_reader(&open).await? => {
-                self.order.fencing_token.check()?;
-                self.close(open.request.number, CLOSED_FOR_OWN).await?;
+            Some(open) if self.is_by_another_user(&open).await? => {
+                self.close_of_another(&open).await?;
                 self.open(proposal).await?
             }
             Some(open) => self.update(open, proposal).await?,
@@ -129,7 +131,7 @@ impl ChangeRequestJob<'_> {
             if order.rebuild.is_some() && found.state == ChangeRequestState::Open {
                 return Ok(None);
             }
-            if !self.is_of_promotion(&found).await? || self.is_of_reader(&found).await? {
+            if !self.is_of_promotion(&found).await? || self.is_by_another_user(&found).await? {
                 continue;
             }
             let found = self.forge.confirmed(found).await?;
@@ -188,15 +190,25 @@ impl ChangeRequestJob<'_> {
         }
     }
 
-    /// Whether a change request is not recorded, and was opened by a user who need not have the right to write. It is neither
-    /// adopted nor counts as rejected: who may only read could reject a promotion by closing it.
-    async fn is_of_reader(&self, found: &ForgeChangeRequest) -> ForgeResult<bool> {
+    /// Whether a change request is not recorded, and another user opened it, who need not have the right to write. It is neither
+    /// adopted nor counts as rejected: otherwise who may only read could reject a promotion by closing it.
+    async fn is_by_another_user(&self, found: &ForgeChangeRequest) -> ForgeResult<bool> {
         let may_end = matches!(found.state, ChangeRequestState::Open | ChangeRequestState::Closed);
-        let is_recorded = self.order.rebuild.is_some();
-        Ok(may_end
-            && !is_recorded
-            && self.order.requested().is_none()
-            && self.forge.opened_by_other(found).await?)
+        let is_recorded = self.order.recorded.contains(&found.request.url);
+        let Some(author) = found.author.as_ref().filter(|_| may_end && !is_recorded) else {
+            return Ok(false);
+        };
+        // A person's change of files is rejected by nobody.
+        if self.order.requested().is_some() {
+            return Ok(false);
+        }
+        let own = self.own_user.get_or_try_init(|| self.forge.own_user()).await?;
+        Ok(own.as_ref().is_some_and(|own| own != author))
+    }
+
+    async fn close_of_another(&self, open: &ForgeChangeRequest) -> DeliveryResult<()> {
+        self.order.fencing_token.check()?;
+        Ok(self.close(open.request.number, OPENED_BY_ANOTHER).await?)
     }
 
     /// Pushes the promotion's commit to the head branch, if it is not there.
@@ -290,26 +302,33 @@ impl ChangeRequestJob<'_> {
 
     /// Opens a change request, or updates the open one that the forge reports.
     async fn open(&self, proposal: &Proposal) -> DeliveryResult<ForgeChangeRequest> {
-        self.order.fencing_token.check()?;
-        fault::point("before-open");
-        let mut opened = match self.forge.open(proposal).await {
-            Err(error) if error.is_conflict() || error.may_have_happened() => {
-                match self.forge.find_open(&proposal.head, &proposal.base).await {
-                    Ok(Some(open)) => self.update(open, proposal).await,
-                    _ => Err(error.into()),
+        let mut openings = 0;
+        let mut opened = loop {
+            self.order.fencing_token.check()?;
+            fault::point("before-open");
+            openings += 1;
+            let error = match self.forge.open(proposal).await {
+                Ok(opened) => break opened,
+                Err(error) if error.is_conflict() || error.may_have_happened() => error,
+                Err(error) => return Err(error.into()),
+            };
+            match self.forge.find_open(&proposal.head, &proposal.base).await {
+                Ok(Some(open)) if self.is_by_another_user(&open).await? => {
+                    self.close_of_another(&open).await?;
+                    if openings == MAX_OPENINGS {
+                        return Err(error.into());
+                    }
                 }
+                Ok(Some(open)) => break self.update(open, proposal).await?,
+                _ => return Err(error.into()),
             }
-            other => other.map_err(DeliveryError::from),
         };
         fault::point("after-open");
-        if let Ok(found) = &mut opened
-            && proposal.is_draft
-            && !found.is_draft
-        {
+        if proposal.is_draft && !opened.is_draft {
             let note = "the forge has no drafts for this repository: the change request is open for review";
-            found.request.notes.push(note.into());
+            opened.request.notes.push(note.into());
         }
-        opened
+        Ok(opened)
     }
 
     async fn update(

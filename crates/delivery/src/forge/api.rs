@@ -91,11 +91,13 @@ pub(crate) trait Forge: Send + Sync {
         Box::pin(async { Ok(self.list(head, base, ListFilter::Open).await?.found.into_iter().next()) })
     }
 
-    /// Whether a user opened a change request who need not have any right to write: such a user may close it, too.
-    /// GitHub lets only those open one who may write to the head branch (docs.github.com, "Creating a pull request"), GitLab
-    /// only developers (docs.gitlab.com, "Roles and permissions").
-    fn opened_by_other<'a>(&'a self, _found: &'a ForgeChangeRequest) -> ForgeFuture<'a, bool> {
-        Box::pin(async { Ok(false) })
+    /// The user of the credentials, at a forge where who may only read may open change requests between the branches of the
+    /// repository, and close them. `None` at others, and if the credentials may not read it. At GitHub, who opens one needs the
+    /// right to write to the head branch, or to be a member of the organization (docs.github.com, "Creating a pull request"), at
+    /// GitLab the role Developer (docs.gitlab.com, "Roles and permissions"). Bitbucket Data Center lets readers open them, too,
+    /// and documents no call that returns the user of a token.
+    fn own_user(&self) -> ForgeFuture<'_, Option<String>> {
+        Box::pin(async { Ok(None) })
     }
 
     /// The head that a merged change request had when it was merged, as far as its forge returns it.

@@ -197,6 +197,7 @@ impl AzureDevOps {
             conflicts: state == ChangeRequestState::Open && value["mergeStatus"] == "conflicts",
             state,
             is_draft: value["isDraft"].as_bool() == Some(true),
+            author: None,
             metadata: Metadata {
                 labels: names(&value["labels"], "name"),
                 reviewers: names(&value["reviewers"], "id"),

@@ -390,6 +390,7 @@ fn parse(value: &Value) -> Option<ForgeChangeRequest> {
         // Another call returns conflicts.
         conflicts: false,
         is_draft: value["draft"].as_bool() == Some(true),
+        author: None,
         metadata: Metadata { reviewers: reviewers(value), ..Metadata::default() },
         created: value["created_on"].as_str()?.parse().ok()?,
     })

@@ -344,6 +344,7 @@ fn parse(value: &Value) -> Option<ForgeChangeRequest> {
         conflicts: state == ChangeRequestState::Open && properties["mergeResult"]["outcome"] == "CONFLICTED",
         state,
         is_draft: value["draft"].as_bool() == Some(true),
+        author: None,
         metadata: Metadata { reviewers: reviewers(value), ..Metadata::default() },
         created: Timestamp::from_millisecond(value["createdDate"].as_i64()?).ok()?,
     })

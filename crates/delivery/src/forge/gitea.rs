@@ -220,20 +220,14 @@ impl Gitea {
         Ok(followed.unwrap_or_default())
     }
 
-    /// Whether another user than that of the token opened a pull request. At Gitea, who may read a repository may open pull
+    /// Returns the user of the token; `None` if the token may not read it. At Gitea, who may read a repository may open pull
     /// requests between its branches (`CreatePullRequest` in routers/api/v1/repo/pull.go of 1.25), and close those
-    /// (`EditPullRequest`). False if the token may not read its user.
-    async fn is_by_other(&self, number: u64) -> ForgeResult<bool> {
-        let http = &self.0.http;
-        let own = match http.read(http.url(&["user"], &[])).await {
-            Err(ForgeError::Forbidden { .. }) => return Ok(false),
-            own => own?,
-        };
-        let pull = http.read(self.0.url(&["pulls", &number.to_string()], &[])).await?;
-        let login = |user: &Value| text(&user["login"]);
-        let own = own.as_ref().and_then(login);
-        let author = pull.as_ref().and_then(|pull| login(&pull["user"]));
-        Ok(own.zip(author).is_some_and(|(own, author)| own != author))
+    /// (`EditPullRequest`).
+    async fn user(&self) -> ForgeResult<Option<String>> {
+        match self.0.http.read(self.0.http.url(&["user"], &[])).await {
+            Err(ForgeError::Forbidden { .. }) => Ok(None),
+            user => Ok(user?.and_then(|user| text(&user["login"]))),
+        }
     }
 
     /// Returns the head of a merged pull request. Gitea keeps the head as a ref, which follows the branch with a delay
@@ -252,8 +246,8 @@ impl Gitea {
 
 impl_forge! {
     Gitea,
-    fn opened_by_other<'a>(&'a self, found: &'a ForgeChangeRequest) -> ForgeFuture<'a, bool> {
-        Box::pin(self.is_by_other(found.request.number))
+    fn own_user(&self) -> ForgeFuture<'_, Option<String>> {
+        Box::pin(self.user())
     }
 
     fn merged_head<'a>(&'a self, found: &'a ForgeChangeRequest) -> ForgeFuture<'a, Option<MergedHead>> {
@@ -501,6 +495,7 @@ fn parse(value: &Value) -> Option<ForgeChangeRequest> {
         // Gitea never reports a draft as mergeable.
         conflicts: value["mergeable"].as_bool() == Some(false) && !is_draft,
         is_draft,
+        author: text(&value["user"]["login"]),
         metadata: Metadata {
             labels: names(&value["labels"], "name"),
             reviewers: names(&value["requested_reviewers"], "login"),

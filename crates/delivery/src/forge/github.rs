@@ -434,6 +434,7 @@ fn parse(value: &Value) -> Option<ForgeChangeRequest> {
         state,
         conflicts: value["mergeable"].as_bool() == Some(false),
         is_draft: value["draft"].as_bool() == Some(true),
+        author: None,
         metadata: Metadata {
             labels: names(&value["labels"], "name"),
             reviewers: reviewers(value),

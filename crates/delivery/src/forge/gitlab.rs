@@ -404,6 +404,7 @@ fn parse(value: &Value) -> Option<ForgeChangeRequest> {
         body: text(&value["description"]).unwrap_or_default(),
         conflicts: conflicts && state == ChangeRequestState::Open,
         is_draft: prefixed || value["draft"].as_bool() == Some(true),
+        author: None,
         metadata: Metadata {
             labels: names(&value["labels"], "name"),
             reviewers: names(&value["reviewers"], "username"),

@@ -70,10 +70,10 @@ pub enum GitError {
     TooManyCalls { repository: String, says: String },
 
     #[error(
-        "{repository}: git runs {runs} times already for pipelines of this namespace; a later try can succeed; if this \
-         lasts, find the git servers that do not answer"
+        "{repository}: too many runs of git are in progress for pipelines of this namespace; a later try can succeed; \
+         if this lasts, find the git servers that do not answer"
     )]
-    TooManyRuns { repository: String, runs: usize },
+    TooManyRuns { repository: String },
 
     #[error(
         "{repository}: the push to {branch} was refused: {says}; let the user of the credentials push to {branch}, or use \

@@ -72,7 +72,8 @@ fn queue_of_runs(processes: usize) -> Arc<FairQueue> {
 }
 
 /// How many runs of one namespace may connect to hosts at a time. A run has three processes, and the kubelet may limit a pod to
-/// about a thousand. Those of a dozen hosts that hang are fewer.
+/// about a thousand. Those of a dozen hosts that hang are fewer. When half of them run, one more run at each host may begin, so
+/// that hosts that answer have their turn.
 const MAX_REMOTE_RUNS: usize = 96;
 
 /// Runs git, a limited number at a time, for each pipeline in turn. Local runs share one limit. Runs that connect to a host
@@ -309,21 +310,22 @@ impl Git {
         }
         let host = self.hosts.of(&call.access.address.host, || queue_of_runs(self.processes));
         let _slot = host.acquire(pipeline).await;
-        let _one_of_namespace = self.remote_run_of(call)?;
+        let _namespace_slot = self.namespace_slot(call, &host)?;
         self.run_once(call, read, RunSize::Small).await
     }
 
-    /// Counts a run that connects to a host, until the slot is dropped.
+    /// Counts a run that connects to a host for its namespace, until the slot is dropped. The run has a slot of the host.
     ///
     /// # Errors
     /// When the namespace has too many.
-    fn remote_run_of(&self, call: &GitRun<'_>) -> GitResult<Slot> {
+    fn namespace_slot(&self, call: &GitRun<'_>, host: &FairQueue) -> GitResult<Slot> {
         let pipeline = &call.access.pipeline;
-        let runs = self.namespaces.of(namespace(pipeline), || FairQueue::with_reserved(MAX_REMOTE_RUNS, 0));
-        runs.try_acquire(pipeline).ok_or_else(|| GitError::TooManyRuns {
-            repository: call.access.name().to_string(),
-            runs: MAX_REMOTE_RUNS,
-        })
+        let namespace = namespace(pipeline);
+        let runs = self.namespaces.of(namespace, || FairQueue::with_reserved(MAX_REMOTE_RUNS, 0));
+        let is_one_of_many =
+            runs.held_by_namespace(namespace) >= MAX_REMOTE_RUNS / 2 && host.held_by_namespace(namespace) > 1;
+        let slot = if is_one_of_many { None } else { runs.try_acquire(pipeline) };
+        slot.ok_or_else(|| GitError::TooManyRuns { repository: call.access.name().to_string() })
     }
 
     /// Runs, and passes the output to a reader while it comes.
@@ -469,23 +471,28 @@ mod tests {
     #[tokio::test]
     async fn a_namespace_whose_hosts_all_hang_runs_a_limited_number_and_keeps_no_slot_of_a_host() {
         let folder = tempfile::tempdir().unwrap();
-        let git = Git::new(folder.path().into(), 1, LOCAL_TIMEOUT, 1 << 20, false);
+        let git = Git::new(folder.path().into(), 4, LOCAL_TIMEOUT, 1 << 20, false);
         // Nothing listens at port 1.
         let of = |pipeline: &str| access(pipeline, "https://127.0.0.1:1/a/b.git", folder.path());
         let [hostile, quiet] = ["hostile/app", "quiet/app"].map(of);
         let fetch = |access| git.run(GitRun::remote(folder.path(), access, ["ls-remote", "origin"]));
-        let running: Vec<_> = (0..MAX_REMOTE_RUNS)
-            .map(|_| git.remote_run_of(&GitRun::remote(folder.path(), &hostile, ["fetch"])).unwrap())
-            .collect();
+        let occupy = |runs: usize| -> Vec<Slot> {
+            let hung = of("hostile/other");
+            let run = GitRun::remote(folder.path(), &hung, ["fetch"]);
+            (0..runs).map(|_| git.namespace_slot(&run, &queue_of_runs(4)).unwrap()).collect()
+        };
+        let is_refused = |ended: GitResult<Vec<u8>>| matches!(ended, Err(GitError::TooManyRuns { .. }));
+        let running = occupy(MAX_REMOTE_RUNS);
         for _ in 0..3 {
-            let refused = fetch(&hostile).await;
-            assert!(matches!(refused, Err(GitError::TooManyRuns { .. })), "{refused:?}");
+            assert!(is_refused(fetch(&hostile).await));
         }
-        let other = fetch(&quiet).await;
-        assert!(!matches!(other, Err(GitError::TooManyRuns { .. })), "{other:?}");
+        assert!(!is_refused(fetch(&quiet).await), "another namespace runs");
         drop(running);
-        let next = fetch(&hostile).await;
-        assert!(!matches!(next, Err(GitError::TooManyRuns { .. })), "{next:?}");
+        let _running = occupy(MAX_REMOTE_RUNS / 2);
+        assert!(!is_refused(fetch(&hostile).await), "the first run at a host");
+        let at_host = git.hosts.of(&hostile.address.host, || queue_of_runs(4));
+        let _other_run = at_host.acquire("hostile/other").await;
+        assert!(is_refused(fetch(&hostile).await), "the second one");
     }
 
     #[tokio::test]

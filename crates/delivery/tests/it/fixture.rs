@@ -48,6 +48,7 @@ pub fn order(strategy: DeliveryStrategy, version: &str) -> Order {
         rebuild: None,
         checks_settled: true,
         open_beside: Vec::new(),
+        recorded: Vec::new(),
         strategy,
         values: Default::default(),
         credentials: git_user(),

@@ -39,9 +39,55 @@ async fn a_pull_request_that_a_reader_opened_is_closed_and_sluice_opens_its_own(
     let repo = &real(&fixture).repo;
     assert!(own.number > early && repo.pull(early).await.unwrap().state == "closed");
     let comments = repo.comments(early).await.unwrap().join("\n");
-    assert!(comments.contains("Sluice opens a change request of its own"), "{comments}");
+    assert!(comments.contains("another user than Sluice's opened it"), "{comments}");
     repo.close_as(READER, own.number).await.unwrap_err();
     assert_eq!(proposed(&bench.delivery, &again(&order)).await.number, own.number);
+}
+
+/// The branch does not exist before, so that Sluice looks for no open pull request.
+#[tokio::test]
+async fn a_reader_who_opens_a_pull_request_between_the_push_and_the_opening_rejects_nothing() {
+    let fixture = readable("fast_reader").await;
+    let repo = &real(&fixture).repo;
+    for version in 0..10 {
+        let order = fixture.order_with(&format!("6.2.{version}"), |settings| {
+            settings.branch = Some(format!("fast-{version}/{{namespace}}/{{pipeline}}/{{environment}}"));
+        });
+        let reader = async {
+            loop {
+                match repo.open_pull_as(READER, &order.branch(), "main").await {
+                    Ok(theirs) => return theirs,
+                    Err(_) => tokio::time::sleep(std::time::Duration::from_millis(5)).await,
+                }
+            }
+        };
+        let delivery = bench().delivery;
+        let mut delivering = std::pin::pin!(delivery.deliver(&order));
+        tokio::select! {
+            theirs = reader => {
+                // The reader goes on while Sluice opens its own.
+                let delivered = delivering.await.unwrap();
+                let sluice_delivery::Delivered::Proposed { request: own, .. } = delivered else { panic!("{delivered:?}") };
+                assert_ne!(own.number, theirs);
+                assert_eq!(repo.pull(theirs).await.unwrap().state, "closed");
+                repo.close_as(READER, own.number).await.unwrap_err();
+                return;
+            }
+            // Sluice was faster.
+            delivered = &mut delivering => drop(delivered.unwrap()),
+        }
+    }
+    panic!("the reader was never first");
+}
+
+/// After the token's user has changed, the change request that a promotion records is another user's.
+#[tokio::test]
+async fn a_recorded_change_request_is_updated_whoever_opened_it() {
+    let fixture = readable("recorded").await;
+    let order = fixture.order("6.2.0");
+    let early = opened_early(&fixture, &order).await;
+    let recorded = vec![real(&fixture).repo.pull(early).await.unwrap().url];
+    assert_eq!(proposed(&bench().delivery, &Order { recorded, ..order }).await.number, early);
 }
 
 #[tokio::test]
