@@ -136,6 +136,11 @@ fn choose<'r>(
     if value.is_empty() {
         return Err(SetError::EmptyValue { at: at(), facet: first.facet.to_string() });
     }
+    // The tags of containers that run different ones, joined.
+    if matches!(first.facet, Facet::Image(_)) && value.contains(',') {
+        let facet = first.facet.to_string();
+        return Err(SetError::SeveralTags { at: at(), asker, facet, tags: value.into() });
+    }
     Ok((&first.facet, value))
 }
 

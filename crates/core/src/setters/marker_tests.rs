@@ -168,7 +168,11 @@ fn the_marker_says_which_value() {
         ("HelmRelease/a:image:ghcr.io/x/app", "2.7"),
         ("HelmRelease/a:app", "1.4.0"),
     ]);
+    // Of containers that run different tags of one image.
+    let two_tags = revision(&[("Kustomization/a:image:ghcr.io/x/app", "1.0,1.1")]);
     for (revision, more, old, expected) in [
+        (&two_tags, "", "0", "SeveralTags"),
+        (&two_tags, r#", "value": "image:ghcr.io/x/app""#, "ghcr.io/x/app:0.9", "SeveralTags"),
         (&one, "", "0", "1.4.0"),
         (&one, r#", "value": "chart""#, "0", "1.4.0"),
         (&one, r#", "value": "app""#, "0", "UnknownFacet"),

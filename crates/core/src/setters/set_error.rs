@@ -100,6 +100,12 @@ pub enum SetError {
     EmptyValue { at: Location, facet: String },
 
     #[error(
+        "{at}: containers run {facet} with different tags ({tags}), and only one can be set; let all of them run the same \
+         tag, or let {asker} ask for another value"
+    )]
+    SeveralTags { at: Location, asker: Asker, facet: String, tags: String },
+
+    #[error(
         "{at}: the value is an image of {found}, but {asker} asks for the image {wanted}; correct its \
          \"value\" or the image"
     )]
@@ -163,6 +169,7 @@ impl SetError {
             SetError::AmbiguousValue { asker: Asker::Entry, .. } => "AmbiguousValue",
             SetError::UnknownFacet { .. } => "UnknownFacet",
             SetError::EmptyValue { .. } => "EmptyValue",
+            SetError::SeveralTags { .. } => "SeveralTags",
             SetError::ImageMismatch { .. } => "ImageMismatch",
             SetError::ImageWithoutTag { .. } => "ImageWithoutTag",
             SetError::NotATag { .. } => "NotATag",

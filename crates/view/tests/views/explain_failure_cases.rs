@@ -410,6 +410,12 @@ pub const FAILURES: &[Case] = &[
     ),
     case(
         VALUES,
+        "SeveralTags",
+        Shown::Phase("Promoting"),
+        "apps/podinfo.yaml:12: containers run image:ghcr.io/x/app with different tags (1.0,1.1), and only one can be set; let all of them run the same tag, or let the promotion marker ask for another value",
+    ),
+    case(
+        VALUES,
         "ImageMismatch",
         Shown::Phase("Promoting"),
         r#"apps/podinfo.yaml:12: the value is an image of ghcr.io/a, but the promotion marker asks for the image ghcr.io/b; correct its "value" or the image"#,
