@@ -1,14 +1,14 @@
 //! The promotions that the newest commits of a branch carry, by the trailers of those commits. Pure.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::commit::Commit;
 use crate::read_trailers::promotions;
 
-/// How many promotions are remembered before the history is read again.
+/// How many promotions are remembered before the history is read again. Anybody who may push can name as many in messages, with
+/// names of any length. With those of 500 repositories they take at most 100 MB.
 const MAX_PROMOTIONS: usize = 1000;
-/// The most names of promotions that are kept of a branch, the newest first.
-const MAX_NAMES: usize = 50_000;
 /// How many commits that name one promotion are checked: anybody can write the name of a promotion into a message.
 const MAX_COMMITS_OF_PROMOTION: usize = 8;
 
@@ -17,8 +17,15 @@ const MAX_COMMITS_OF_PROMOTION: usize = 8;
 #[derive(Debug)]
 pub(super) struct BranchHistory {
     tip: String,
-    /// The commits that name each promotion, the newest first.
-    commits: HashMap<String, Vec<String>>,
+    /// The commits that name each promotion, the newest first, by the hash of the name. They are only hints, so that two names
+    /// with the same hash do no harm.
+    commits: HashMap<u64, Vec<String>>,
+}
+
+fn hash(promotion: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    promotion.hash(&mut hasher);
+    hasher.finish()
 }
 
 impl BranchHistory {
@@ -29,7 +36,7 @@ impl BranchHistory {
 
     /// The commits that carry a promotion, the newest first.
     pub(super) fn commits_of(&self, known_by: &str) -> Vec<String> {
-        self.commits.get(known_by).cloned().unwrap_or_default()
+        self.commits.get(&hash(known_by)).cloned().unwrap_or_default()
     }
 
     /// Extends the history by one commit; `None` if there are commits in between that are not known.
@@ -40,7 +47,7 @@ impl BranchHistory {
             }
             self.tip.clone_from(&commit.id);
             for promotion in promotions(&commit.message) {
-                let named = self.commits.entry(promotion.to_string()).or_default();
+                let named = self.commits.entry(hash(promotion)).or_default();
                 named.insert(0, commit.id.clone());
                 named.truncate(MAX_COMMITS_OF_PROMOTION);
             }
@@ -50,12 +57,12 @@ impl BranchHistory {
 }
 
 /// The commits of a log that name promotions.
-fn named(log: &str) -> HashMap<String, Vec<String>> {
+fn named(log: &str) -> HashMap<u64, Vec<String>> {
     let records = log.split('\0').filter_map(|record| record.trim_start().split_once('\n'));
     let names = records.flat_map(|(id, message)| promotions(message).map(move |promotion| (promotion, id)));
-    let mut commits: HashMap<String, Vec<String>> = HashMap::new();
-    for (promotion, id) in names.take(MAX_NAMES) {
-        let named = commits.entry(promotion.to_string()).or_default();
+    let mut commits: HashMap<u64, Vec<String>> = HashMap::new();
+    for (promotion, id) in names.take(MAX_PROMOTIONS) {
+        let named = commits.entry(hash(promotion)).or_default();
         if named.len() < MAX_COMMITS_OF_PROMOTION {
             named.push(id.to_string());
         }
@@ -82,13 +89,14 @@ mod tests {
         };
         assert_eq!(named(&log(2, 10)).len(), 20);
         let commits = named(&log(6_000, 10));
-        assert_eq!((commits.len(), commits.contains_key("0-0")), (MAX_NAMES, true), "the newest come first");
+        let is_newest_kept = commits.contains_key(&hash("0-0"));
+        assert_eq!((commits.len(), is_newest_kept), (MAX_PROMOTIONS, true), "the newest come first");
     }
 
     #[test]
     fn a_history_advances_by_single_commits_only() {
         let start =
-            || BranchHistory { tip: "1".into(), commits: HashMap::from([("a".into(), vec!["1".into()])]) };
+            || BranchHistory { tip: "1".into(), commits: HashMap::from([(hash("a"), vec!["1".into()])]) };
         assert!(start().advanced_to(&commit("1", &["0"], "a")).is_some());
         let next = start().advanced_to(&commit("2", &["1"], "b")).unwrap();
         let next = next.advanced_to(&commit("3", &["2"], "a")).unwrap();

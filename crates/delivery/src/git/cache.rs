@@ -69,6 +69,7 @@ impl Cache {
         let _ = std::fs::remove_dir_all(&self.dir);
         self.is_clean = false;
         self.files.clear();
+        self.history = None;
         self.branch = None;
     }
 

@@ -238,7 +238,9 @@ pub(super) struct Stderr {
 
 impl Stderr {
     pub(super) fn new(raw: String, redact: impl Fn(&str) -> String) -> Self {
-        let shown = redact(&raw);
+        // A secret may have characters in it that nobody sees.
+        let visible = raw.lines().map(|line| line.chars().filter(|c| !is_unsafe(*c)).collect::<String>());
+        let shown = redact(&visible.collect::<Vec<_>>().join("\n"));
         Stderr { raw, shown }
     }
 
@@ -361,6 +363,13 @@ mod tests {
     #[test]
     fn the_output_of_a_hook_has_no_character_that_reorders_or_hides_text() {
         assert_eq!(essence("remote: no\u{202e} to\u{7}ken\u{200b}\n"), "remote: no token");
+    }
+
+    #[test]
+    fn a_secret_with_an_invisible_character_in_it_is_not_shown() {
+        let words =
+            Stderr::new("remote: open\u{200b}sesame\n".into(), |text| text.replace("opensesame", "***"));
+        assert_eq!(words.shown, "remote: ***");
     }
 
     #[test]
