@@ -145,11 +145,20 @@ impl State {
             let spec = Box::new(object.spec.clone());
             self.count(MetricUpdate::Steps(key.namespace.clone(), spec, steps));
         }
+        let (phase, reason, message) = (status.phase, &status.reason, &status.message);
+        let promotion = object.name_any();
+        let is_trouble = matches!(change, RecordChange::Failed { .. } | RecordChange::Trouble { .. });
+        if is_trouble && (reason, message) != (&before.reason, &before.message) {
+            tracing::warn!(pipeline = %key, promotion, %phase, reason, message, "the promotion has a problem");
+        }
         if before.phase == status.phase {
             return;
         }
-        let (phase, message, promotion) = (status.phase, &status.message, object.name_any());
-        tracing::info!(pipeline = %key, promotion, %phase, message, "the promotion is in another phase");
+        if phase == Phase::Failed {
+            tracing::warn!(pipeline = %key, promotion, reason, message, "the promotion failed");
+        } else {
+            tracing::info!(pipeline = %key, promotion, %phase, message, "the promotion is in another phase");
+        }
         self.count(MetricUpdate::Entered(phase.to_string()));
         // Failures of side effects were counted when they happened.
         if let (RecordChange::Moved(_) | RecordChange::Tampered(_), Phase::Failed) = (change, phase) {

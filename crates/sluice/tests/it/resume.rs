@@ -34,7 +34,7 @@ fn a_promotion_continues_after_its_cause_is_fixed_and_a_lost_commit_is_made_agai
         let commit =
             format!("{{commit: {{url: {:?}, branch: main, secretRef: {{name: forge}}}}}}", repo.url());
         place.apply(&pipeline(n, "app", &commit)).await?;
-        let controller = Controller::start(&place.shared.hub, n, &[])?;
+        let controller = Controller::start(&place.shared.hub, n, &["--log-level=warn"])?;
         place.until("app", "all runs 1.0.0", |p| revision(p, "prod") == "1.0.0").await?;
         releases::runs(place.leaf("dev"), n, "app", "1.1.0", true).await?;
 
@@ -51,6 +51,12 @@ fn a_promotion_continues_after_its_cause_is_fixed_and_a_lost_commit_is_made_agai
             .await
         };
         failed(1).await.map_err(|e| e.context(controller.tail()))?;
+        eventually(SOON, || async {
+            let log = controller.tail();
+            ensure!(log.contains("WARN") && log.contains("NoMarker") && log.contains(n), "{log}");
+            Ok(())
+        })
+        .await?;
         // Any change of the pipeline starts another try.
         let edited = pipeline(n, "app", &commit).replace("{strategy:", "{timeout: 1h, strategy:");
         place.apply(&edited).await?;
