@@ -211,7 +211,9 @@ async fn manifests_that_the_server_accepts_are_valid() -> Result<()> {
 }
 
 /// What to replace in [`PIPELINE`], by what, and words of the problem.
-const INVALID_MANIFESTS: [(&str, &str, &str); 22] = [
+const INVALID_MANIFESTS: [(&str, &str, &str); 24] = [
+    ("  appRef:", "  suspend: \"false\"\n  appRef:", "spec.suspend: "),
+    ("  promotion: {", "  promotion: {manual: 'true', ", "spec.promotion.manual: "),
     ("  appRef:", "  apRef:", "spec.apRef: unknown field (did you mean appRef?)"),
     ("{commit: {url", "{comit: {url", "spec.promotion.strategy.comit: unknown field (did you mean commit?)"),
     (

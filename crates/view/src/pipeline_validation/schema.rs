@@ -41,7 +41,8 @@ pub(super) fn problems(schema: &JSONSchemaProps, value: &Value) -> Vec<SchemaPro
     found
 }
 
-/// Converts texts to booleans as kubectl does, which reads YAML 1.1: `suspend: yes` is true.
+/// Converts texts to booleans as kubectl does, which reads YAML 1.1: `suspend: yes` is true. A text `true` was quoted, and is not
+/// converted: without quotes, it is a boolean already.
 pub(super) fn normalize(schema: &JSONSchemaProps, value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -58,9 +59,9 @@ pub(super) fn normalize(schema: &JSONSchemaProps, value: &mut Value) {
         }
         Value::String(text) if schema.type_.as_deref() == Some("boolean") => {
             let is = |words: &[&str]| words.iter().any(|word| word.eq_ignore_ascii_case(text));
-            if is(&["y", "yes", "on", "true"]) {
+            if is(&["y", "yes", "on"]) {
                 *value = true.into();
-            } else if is(&["n", "no", "off", "false"]) {
+            } else if is(&["n", "no", "off"]) {
                 *value = false.into();
             }
         }
