@@ -1,6 +1,5 @@
 //! `--wait`: waits until promotions have ended or need a person, and prints one line for each change.
 
-use std::pin::pin;
 use std::time::Duration;
 
 use clap::Args;
@@ -16,7 +15,7 @@ use sluice_view::progress::{Course, Progress, progress};
 use crate::connection::Connection;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::terminal::{Io, Symbol};
-use crate::watching::{self, is_refused, watch_failure};
+use crate::watching::{self, Report, watch_failure};
 
 /// The flags of commands that can wait for promotions.
 #[derive(Args, Clone, Copy, Debug)]
@@ -112,36 +111,43 @@ async fn observe(
 ) -> Outcome {
     let watches = waiting.iter().enumerate().map(|(n, one)| {
         let namespace = one.promotion.namespace().unwrap_or_else(|| connection.namespace.clone());
-        let api: Api<Promotion> = Api::namespaced(connection.client.clone(), &namespace);
+        let api = |client| Api::<Promotion>::namespaced(client, &namespace);
         let name = format!("metadata.name={}", one.promotion.name_any());
-        let events = watching::events(api, Config::default().fields(&name));
-        events.map(move |event| (n, event)).boxed()
+        let reports = watching::reports(connection, api, Config::default().fields(&name));
+        reports.map(move |report| (n, report))
     });
-    let mut events = pin!(select_all(watches));
+    let mut reports = select_all(watches);
     let mut interruption = None;
     let mut is_listed = vec![false; waiting.len()];
-    while let Some((n, event)) = events.next().await {
+    while let Some((n, report)) = reports.next().await {
         let Some(one) = waiting.get_mut(n).filter(|one| !one.is_over) else { continue };
-        let exit = match event {
-            Err(error) if is_refused(&error) => return Err(watch_failure(error, connection)),
-            Err(error) => {
-                let message = watch_failure(error, connection).message;
-                if interruption.as_ref() != Some(&message) {
-                    io.progress(Symbol::Waiting, &format!("{message}; trying again"));
+        let event = match report {
+            Err(error) => return Err(watch_failure(error, connection)),
+            Ok(Report::Interrupted(error)) => {
+                let note = watching::interruption(error, connection);
+                if interruption.as_ref() != Some(&note) {
+                    io.progress(Symbol::Waiting, &note);
                 }
-                interruption = Some(message);
+                interruption = Some(note);
                 continue;
             }
-            Ok(Event::Init) => {
+            Ok(Report::Resumed) => {
+                interruption = None;
+                continue;
+            }
+            Ok(Report::Event(event)) => event,
+        };
+        let exit = match event {
+            Event::Init => {
                 is_listed[n] = false;
                 continue;
             }
-            Ok(Event::Apply(promotion) | Event::InitApply(promotion)) => {
-                (interruption, is_listed[n]) = (None, true);
+            Event::Apply(promotion) | Event::InitApply(promotion) => {
+                is_listed[n] = true;
                 one.update(&promotion, io)
             }
-            Ok(Event::InitDone) if is_listed[n] => continue,
-            Ok(Event::InitDone | Event::Delete(_)) => {
+            Event::InitDone if is_listed[n] => continue,
+            Event::InitDone | Event::Delete(_) => {
                 one.is_over = true;
                 io.progress(Symbol::Failed, &format!("{} was deleted", describe(one.promotion)));
                 Some(Exit::Ended)

@@ -3,7 +3,7 @@
 
 use kube::api::{DynamicObject, ListParams, ObjectMeta};
 use kube::core::{ApiResource, Request};
-use kube::{Api, Resource, ResourceExt};
+use kube::{Api, Client, Resource, ResourceExt};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use sluice_api::lenient::is_missing_object;
@@ -14,11 +14,19 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::find;
 
 /// Returns the API of a kind in the requested namespaces.
-pub(super) fn api<L: Listing>(Query { view, connection, .. }: &Query<'_, L>) -> Api<DynamicObject> {
+fn api<L: Listing>(query: &Query<'_, L>) -> Api<DynamicObject> {
+    api_with(query.connection.client.clone(), query)
+}
+
+/// Returns the API of a kind in the requested namespaces, with another client.
+pub(super) fn api_with<L: Listing>(
+    client: Client,
+    Query { view, connection, .. }: &Query<'_, L>,
+) -> Api<DynamicObject> {
     let resource = ApiResource::erase::<L::Item>(&());
     match view.all_namespaces {
-        true => Api::all_with(connection.client.clone(), &resource),
-        false => Api::namespaced_with(connection.client.clone(), &connection.namespace, &resource),
+        true => Api::all_with(client, &resource),
+        false => Api::namespaced_with(client, &connection.namespace, &resource),
     }
 }
 

@@ -13,7 +13,7 @@ use kube::runtime::watcher::{self, Event};
 use serde_json::Value;
 use sluice_view::object_name::ObjectName;
 
-use super::fetch::{api, item_from, key, whole};
+use super::fetch::{api_with, item_from, key, whole};
 use super::listing::{Listing, Query, none_found};
 use super::screen::Screen;
 use crate::exit::Outcome;
@@ -22,7 +22,7 @@ use crate::live_output::LiveOutput;
 use crate::output::{self, DataFormat, Format};
 use crate::table::{Row, Table, same};
 use crate::terminal::{Io, Symbol};
-use crate::watching::{self, is_refused, watch_failure};
+use crate::watching::{self, Report, watch_failure};
 
 /// What was printed last as lines.
 struct WatchView<'a, L: Listing> {
@@ -76,13 +76,14 @@ pub(super) async fn run<L: Listing>(query: &Query<'_, L>, io: &mut Io<'_>) -> Ou
     if let Some(name) = listing.name() {
         config = config.fields(&format!("metadata.name={name}"));
     }
-    let mut events = pin!(watching::events(api(query), config));
+    let api = |client| api_with(client, query);
+    let mut reports = watching::reports(connection, api, config);
     let mut interrupt = pin!(tokio::signal::ctrl_c());
     let mut live = LiveOutput::new(matches!(view.output, Format::Table | Format::Wide), io);
     let mut shown = shown(query, live.is_screen(), io.color);
     let (mut initial, mut started, mut interruption) = (Vec::new(), false, None);
     loop {
-        let event = tokio::select! {
+        let report = tokio::select! {
             _ = &mut interrupt => return Ok(()),
             () = live.due(), if started && live.is_screen() => {
                 if let Shown::Screen(screen) = &shown {
@@ -90,33 +91,30 @@ pub(super) async fn run<L: Listing>(query: &Query<'_, L>, io: &mut Io<'_>) -> Ou
                 }
                 continue;
             }
-            event = events.next() => event,
+            report = reports.next() => report,
         };
-        match event {
+        match report {
             None => return Ok(()),
-            Some(Err(error)) if !started || is_refused(&error) => {
-                return Err(watch_failure(error, connection));
+            Some(Err(error)) => return Err(watch_failure(error, connection)),
+            Some(Ok(Report::Interrupted(error))) if !started => return Err(watch_failure(error, connection)),
+            Some(Ok(Report::Interrupted(error))) => {
+                interruption = Some(watching::interruption(error, connection));
             }
-            Some(Err(error)) => {
-                interruption = Some(format!("{}; trying again", watch_failure(error, connection)))
-            }
-            Some(Ok(event)) => {
-                interruption = None;
-                match event {
-                    Event::Init => initial.clear(),
-                    Event::InitApply(object) => initial.push(object),
-                    Event::InitDone => {
-                        let objects = std::mem::take(&mut initial);
-                        if objects.is_empty() && !started {
-                            none_at_start(query, &live, io).await?;
-                        }
-                        shown.replace(objects, io)?;
-                        started = true;
+            Some(Ok(Report::Resumed)) => interruption = None,
+            Some(Ok(Report::Event(event))) => match event {
+                Event::Init => initial.clear(),
+                Event::InitApply(object) => initial.push(object),
+                Event::InitDone => {
+                    let objects = std::mem::take(&mut initial);
+                    if objects.is_empty() && !started {
+                        none_at_start(query, &live, io).await?;
                     }
-                    Event::Apply(object) => shown.apply(object, io)?,
-                    Event::Delete(object) => shown.delete(&key(&object), io),
+                    shown.replace(objects, io)?;
+                    started = true;
                 }
-            }
+                Event::Apply(object) => shown.apply(object, io)?,
+                Event::Delete(object) => shown.delete(&key(&object), io),
+            },
         }
         match live.is_screen() {
             true => live.changed(),

@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 
-use futures::{Stream, StreamExt};
+use futures::StreamExt;
 use jiff::Timestamp;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
-use kube::runtime::watcher::{Config, Event};
+use kube::runtime::watcher::{Config, Event, Result as WatchResult};
 use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use sluice_api::lenient;
@@ -25,10 +25,14 @@ use crate::live_output::LiveOutput;
 use crate::output::{DataFormat, view};
 use crate::table::{Cell, Row, Table, same};
 use crate::terminal::{Io, Size};
-use crate::watching::{self, is_refused, watch_failure};
+use crate::watching::{self, Report, Reports, watch_failure};
 
-/// An event of one of the two watches.
-type WatchEvent = kube::runtime::watcher::Result<Event<DynamicObject>>;
+/// A report of one of the two watches.
+type WatchReport = WatchResult<Report<DynamicObject>>;
+
+/// The two watches.
+const PIPELINES: usize = 0;
+const PROMOTIONS: usize = 1;
 
 /// What the watches have reported.
 #[derive(Default)]
@@ -39,8 +43,10 @@ struct Observed {
     listed: BTreeSet<String>,
     /// True after each watch has listed its objects once.
     lists: (bool, bool),
-    /// The last interruption, until the next event.
-    interruption: Option<String>,
+    /// The interruption of each watch, until it continues.
+    interruptions: [Option<String>; 2],
+    /// Which promotion cannot be read, until the next event.
+    unreadable: Option<String>,
 }
 
 /// What was shown last.
@@ -60,8 +66,8 @@ pub(super) async fn run(
     io: &mut Io<'_>,
 ) -> Outcome {
     let by_name = Config::default().fields(&format!("metadata.name={name}"));
-    let mut pipelines = pin!(events::<Pipeline>(connection, by_name));
-    let mut promotions = pin!(events::<Promotion>(connection, Config::default()));
+    let mut pipelines = reports::<Pipeline>(connection, by_name);
+    let mut promotions = reports::<Promotion>(connection, Config::default());
     let mut interrupt = pin!(tokio::signal::ctrl_c());
     let mut live = LiveOutput::new(output.is_none(), io);
     let mut observed = Observed::default();
@@ -81,12 +87,12 @@ pub(super) async fn run(
         let is_due = tokio::select! {
             _ = &mut interrupt => return Ok(()),
             () = live.due(), if is_screen => true,
-            event = pipelines.next() => {
-                observed.pipeline_event(event, name, connection).await?;
+            report = pipelines.next() => {
+                observed.pipeline_report(report, name, connection).await?;
                 false
             }
-            event = promotions.next() => {
-                observed.promotion_event(event, name, connection)?;
+            report = promotions.next() => {
+                observed.promotion_report(report, name, connection)?;
                 false
             }
         };
@@ -98,19 +104,15 @@ pub(super) async fn run(
             continue;
         }
         let promotions: Vec<Promotion> = observed.promotions.values().cloned().collect();
-        shown.show(pipeline, &promotions, observed.interruption.as_deref(), &mut live)?;
+        shown.show(pipeline, &promotions, observed.trouble(), &mut live)?;
     }
 }
 
-/// Returns the events of a kind in the namespace.
-fn events<K: Resource<DynamicType = ()>>(
-    connection: &Connection,
-    config: Config,
-) -> impl Stream<Item = WatchEvent> + use<K> {
+/// Watches a kind in the namespace.
+fn reports<K: Resource<DynamicType = ()>>(connection: &Connection, config: Config) -> Reports<DynamicObject> {
     let resource = ApiResource::erase::<K>(&());
-    let api: Api<DynamicObject> =
-        Api::namespaced_with(connection.client.clone(), &connection.namespace, &resource);
-    watching::events(api, config)
+    let api = |client| Api::namespaced_with(client, &connection.namespace, &resource);
+    watching::reports(connection, api, config)
 }
 
 /// Reads an object, without the unreadable parts of a status.
@@ -120,13 +122,13 @@ fn read<K: DeserializeOwned>(object: DynamicObject) -> Result<K, String> {
 }
 
 impl Observed {
-    async fn pipeline_event(
+    async fn pipeline_report(
         &mut self,
-        event: Option<WatchEvent>,
+        report: Option<WatchReport>,
         name: &str,
         connection: &Connection,
     ) -> Outcome {
-        let Some(event) = self.interrupted(event, connection)? else { return Ok(()) };
+        let Some(event) = self.event(report, PIPELINES, connection)? else { return Ok(()) };
         match event {
             Event::Init => self.pipeline = None,
             Event::Apply(object) | Event::InitApply(object) => {
@@ -145,13 +147,13 @@ impl Observed {
         Ok(())
     }
 
-    fn promotion_event(
+    fn promotion_report(
         &mut self,
-        event: Option<WatchEvent>,
+        report: Option<WatchReport>,
         pipeline: &str,
         connection: &Connection,
     ) -> Outcome {
-        let Some(event) = self.interrupted(event, connection)? else { return Ok(()) };
+        let Some(event) = self.event(report, PROMOTIONS, connection)? else { return Ok(()) };
         match event {
             Event::Init => self.listed.clear(),
             Event::Apply(object) | Event::InitApply(object) => {
@@ -162,9 +164,7 @@ impl Observed {
                         self.promotions.insert(name, promotion);
                     }
                     Ok(_) => {}
-                    Err(error) => {
-                        self.interruption = Some(format!("promotion {name} cannot be read: {error}"))
-                    }
+                    Err(error) => self.unreadable = Some(format!("promotion {name} cannot be read: {error}")),
                 }
             }
             Event::InitDone => {
@@ -176,26 +176,37 @@ impl Observed {
         Ok(())
     }
 
-    /// Returns the event, or stores why there is none.
-    fn interrupted(
+    /// Returns the event of a report. `watch` is [`PIPELINES`] or [`PROMOTIONS`].
+    fn event(
         &mut self,
-        event: Option<WatchEvent>,
+        report: Option<WatchReport>,
+        watch: usize,
         connection: &Connection,
     ) -> Outcome<Option<Event<DynamicObject>>> {
-        match event {
+        match report {
             None => Err(Failure::new(Exit::Error, "the watch has ended")),
-            Some(Ok(event)) => {
-                self.interruption = None;
-                Ok(Some(event))
-            }
-            Some(Err(error)) if self.lists != (true, true) || is_refused(&error) => {
+            Some(Err(error)) => Err(watch_failure(error, connection)),
+            Some(Ok(Report::Interrupted(error))) if self.lists != (true, true) => {
                 Err(watch_failure(error, connection))
             }
-            Some(Err(error)) => {
-                self.interruption = Some(format!("{}; trying again", watch_failure(error, connection)));
+            Some(Ok(Report::Interrupted(error))) => {
+                self.interruptions[watch] = Some(watching::interruption(error, connection));
                 Ok(None)
             }
+            Some(Ok(Report::Resumed)) => {
+                self.interruptions[watch] = None;
+                Ok(None)
+            }
+            Some(Ok(Report::Event(event))) => {
+                self.unreadable = None;
+                Ok(Some(event))
+            }
         }
+    }
+
+    /// Returns why the screen may be outdated.
+    fn trouble(&self) -> Option<&str> {
+        self.interruptions.iter().chain([&self.unreadable]).find_map(Option::as_deref)
     }
 }
 

@@ -9,6 +9,7 @@ use sluice_cli::{Exit, Io, Size};
 use sluice_testkit::{WAIT_TIMEOUT, eventually};
 
 use crate::hub::{Heard, Ran, TestNamespace, place, run, running, sluice_into};
+use crate::watch::note_comes_and_goes;
 
 /// Creates podinfo, whose promotion `p` into prod waits for an approval, and a promotion of another pipeline.
 async fn waiting(name: &str) -> Result<TestNamespace> {
@@ -148,4 +149,25 @@ async fn a_lost_connection_is_noted_and_the_view_continues() -> Result<()> {
     }
     assert!(out.text().contains("moving"), "{}", out.text());
     Ok(())
+}
+
+#[tokio::test]
+async fn the_note_about_an_interruption_goes_when_the_watches_continue() -> Result<()> {
+    let mut place = waiting("live-note").await?;
+    let (proxy, _folder) = place.through_proxy().await?;
+    let (out, mut err) = (Heard::default(), Vec::new());
+    let mut to_out = out.clone();
+    let path = place.kubeconfig.to_string_lossy().into_owned();
+    let arguments = ["status", "podinfo", "-n", &place.namespace, "-w", "--kubeconfig", &path];
+    let terminal = Some(Size { width: 200, height: 20 });
+    let mut io = Io { out: &mut to_out, err: &mut err, color: false, terminal };
+    let watching = run(&arguments, &mut io);
+    let interrupting = async {
+        out.lines(8).await?;
+        note_comes_and_goes(&proxy, &out).await
+    };
+    tokio::select! {
+        exit = watching => panic!("ended on its own: {exit:?}"),
+        interrupted = interrupting => interrupted,
+    }
 }

@@ -1,11 +1,14 @@
 //! `sluice get -w`: changed rows in a pipe, and a table that is updated in place.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 use sluice_cli::{Exit, Io, Size};
+use sluice_testkit::fault_injection::TcpProxy;
 use sluice_testkit::{WAIT_TIMEOUT, eventually};
 
 use crate::hub::{Heard, Ran, place, run, servers, sluice_as, sluice_into};
@@ -97,8 +100,9 @@ async fn a_permission_that_was_withdrawn_ends_the_watch() -> Result<()> {
     Ok(())
 }
 
-/// Returns the rows of a terminal after this text. It knows what a screen that is updated in place writes.
-fn rows_after(text: &str) -> Vec<String> {
+/// Returns the rows of a terminal after this text. It knows what a screen that is updated in place writes, if
+/// no line is longer than the terminal is wide.
+pub fn rows_after(text: &str) -> Vec<String> {
     let (mut rows, mut row) = (vec![String::new()], 0);
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
@@ -124,6 +128,48 @@ fn rows_after(text: &str) -> Vec<String> {
     }
     rows.truncate(row);
     rows
+}
+
+/// Closes the connections of a screen until its last row is a note, and waits until the note is gone. Nothing changes in
+/// the cluster.
+pub async fn note_comes_and_goes(proxy: &TcpProxy, out: &Heard) -> Result<()> {
+    let has_note = || rows_after(&out.text()).iter().any(|row| row.contains("trying again"));
+    let before = rows_after(&out.text());
+    let interrupted = async {
+        while !has_note() {
+            proxy.disconnect();
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(WAIT_TIMEOUT, interrupted).await?;
+    eventually(WAIT_TIMEOUT, || async {
+        let rows = rows_after(&out.text());
+        anyhow::ensure!(rows.len() == before.len() && !has_note(), "{rows:?}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_note_about_an_interruption_goes_when_the_watch_continues() -> Result<()> {
+    let mut place = place("watch-note").await?;
+    place.promotion("a", "dev", json!({"phase": "Succeeded"})).await?;
+    let (proxy, _folder) = place.through_proxy().await?;
+    let (out, mut err) = (Heard::default(), Vec::new());
+    let mut to_out = out.clone();
+    let path = place.kubeconfig.to_string_lossy().into_owned();
+    let arguments = ["get", "promotions", "-n", "watch-note", "-w", "--kubeconfig", &path];
+    let terminal = Some(Size { width: 80, height: 20 });
+    let mut io = Io { out: &mut to_out, err: &mut err, color: false, terminal };
+    let watching = run(&arguments, &mut io);
+    let interrupting = async {
+        out.lines(2).await?;
+        note_comes_and_goes(&proxy, &out).await
+    };
+    tokio::select! {
+        exit = watching => panic!("ended on its own: {exit:?}"),
+        interrupted = interrupting => interrupted,
+    }
 }
 
 #[tokio::test]
