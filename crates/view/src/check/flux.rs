@@ -1,4 +1,6 @@
-//! Flux on the hub, and which objects a version of Flux lists. The labels are those of Flux's own manifests, which `flux check` reads, too
+//! Flux on the hub: its version, its Deployments, and whether helm-controller lists the objects of a HelmRelease.
+//!
+//! The labels are those of Flux's own manifests. `flux check` reads them, too
 //! ([check.go](https://github.com/fluxcd/flux2/blob/main/cmd/flux/check.go),
 //! [cluster_info.go](https://github.com/fluxcd/flux2/blob/main/cmd/flux/cluster_info.go)).
 

@@ -150,7 +150,8 @@ pub fn findings(facts: &Rights) -> Vec<Finding> {
     findings
 }
 
-/// Returns the finding that the caller lacks rights, with the role that grants them. `message` is the begin of it.
+/// Returns the finding that the caller lacks rights, with the role that grants them. The finding's text begins with
+/// `message`.
 fn lack(task: &Task, lacking: &[NeededRight], message: String, controller_namespace: &str) -> Finding {
     let topic = Topic::Rights;
     let (of_message, of_fix) = match lacking.iter().any(|right| right.near_controller) {
