@@ -75,6 +75,19 @@ struct Problem {
 
 impl ControllerApi {
     pub(crate) async fn open(connection: &Connection, flags: &ServerFlags) -> Outcome<ControllerApi> {
+        ControllerApi::open_unless_off(connection, flags).await?.ok_or_else(|| {
+            let namespace = &flags.controller.system_namespace;
+            let why =
+                format!("the controller in namespace {namespace} has no API: it runs with --api-addr=0");
+            Failure::new(Exit::Cluster, why).hinted("remove this flag from the Deployment")
+        })
+    }
+
+    /// Returns `None` if the controller runs with `--api-addr=0`.
+    pub(crate) async fn open_unless_off(
+        connection: &Connection,
+        flags: &ServerFlags,
+    ) -> Outcome<Option<ControllerApi>> {
         if connection.impersonates() {
             let why = "the controller's API answers for the user of the token, so --as and a context that acts as another \
                        user cannot be used here";
@@ -84,10 +97,13 @@ impl ControllerApi {
         let Some(server) = flags.server.clone() else {
             let namespace = &flags.controller.system_namespace;
             let tunnel = ControllerTunnel::open(connection, namespace).await?;
-            return Ok(ControllerApi { client: tunnel.client.clone(), route: Route::Tunnel(tunnel) });
+            return Ok(tunnel.map(|tunnel| ControllerApi {
+                client: tunnel.client.clone(),
+                route: Route::Tunnel(tunnel),
+            }));
         };
         let client = connection.client_of(server.clone())?;
-        Ok(ControllerApi { client, route: Route::Address(server) })
+        Ok(Some(ControllerApi { client, route: Route::Address(server) }))
     }
 
     /// Returns the answer to a question.

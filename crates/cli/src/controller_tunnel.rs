@@ -37,14 +37,14 @@ pub(crate) struct ControllerTunnel {
 
 impl ControllerTunnel {
     /// Opens a connection to a ready pod of the controller in this namespace, with the rights of the user on the hub.
-    pub(crate) async fn open(connection: &Connection, namespace: &str) -> Outcome<ControllerTunnel> {
+    /// Returns `None` if the pod has no API, because it runs with `--api-addr=0`.
+    pub(crate) async fn open(connection: &Connection, namespace: &str) -> Outcome<Option<ControllerTunnel>> {
         let pods: Api<Pod> = Api::namespaced(connection.client.clone(), namespace);
         let pod = ready_pod(connection, &pods, namespace).await?;
         let (name, port) = (pod.name_any(), api_port(&pod));
         let pod = format!("{namespace}/{name}");
         if port == 0 {
-            let why = format!("pod {pod} of the controller has no API: it runs with --api-addr=0");
-            return Err(Failure::new(Exit::Cluster, why).hinted("remove this flag from the Deployment"));
+            return Ok(None);
         }
         let opened = tokio::time::timeout(API_CALL_TIMEOUT, pods.portforward(&name, &[port])).await;
         let mut forward = match opened {
@@ -61,7 +61,7 @@ impl ControllerTunnel {
         // The task ends with the stream.
         tokio::spawn(http);
         let client = client(connection.token(), sender, port)?;
-        Ok(ControllerTunnel { client, pod, port, refusal: refusal.boxed().shared() })
+        Ok(Some(ControllerTunnel { client, pod, port, refusal: refusal.boxed().shared() }))
     }
 
     /// Returns why the API did not answer a request, and what to do.

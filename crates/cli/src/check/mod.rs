@@ -53,7 +53,7 @@ use crate::terminal::{Io, Symbol};
 
 The command checks the definitions, the admission policy, the controller, Flux on this cluster, your rights and the \
 clocks. It also checks the pipelines, and the clusters, kubeconfigs and Secrets that they name. If there are clusters, it \
-asks the controller whether it can read them, and which Flux they run. With --checkout it looks for the values that the \
+sends your token to the controller, and asks whether the controller can read them, and which Flux they run. With --checkout it looks for the values that the \
 pipelines set in git. It changes nothing. An object that you may not read is a warning.")]
 pub struct Check {
     /// Check the pipelines and clusters of all namespaces
@@ -126,7 +126,7 @@ async fn report(args: &Check, version: &str, connection: &Connection) -> Outcome
     let clusters = if has_clusters { clusters } else { Vec::new() };
     let observed = match clusters.iter().any(|cluster| !matches!(cluster.secret, Reading::Absent)) {
         true => observed::read(connection, &args.server).await,
-        false => Observed::NotAsked,
+        false => Observed::NoClusters,
     };
     let sentences = |list: &List<Pipeline>| list.unreadable.iter().map(describe::<Pipeline, _>).collect();
     let pipelines = match &found {

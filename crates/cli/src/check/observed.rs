@@ -10,14 +10,26 @@ use crate::versions::all_pages;
 
 /// Asks the controller, with the caller's rights.
 pub(super) async fn read(connection: &Connection, server: &ServerFlags) -> Observed {
-    ask(connection, server)
-        .await
-        .unwrap_or_else(|Failure { message, hint, .. }| Observed::Unanswered { why: message, fix: hint })
+    let not_asked = |why: &str| Observed::NotAsked { why: why.into() };
+    if connection.impersonates() {
+        return not_asked(
+            "the controller's API answers for the user of the token, and you act as another user",
+        );
+    }
+    if connection.token().is_none() {
+        return not_asked("the controller's API needs a token, and you sign in at the hub without one");
+    }
+    match ask(connection, server).await {
+        Ok(Some(observed)) => observed,
+        Ok(None) => not_asked("the controller has no API: it runs with --api-addr=0"),
+        Err(Failure { message, hint, .. }) => Observed::Unanswered { why: message, fix: hint },
+    }
 }
 
-async fn ask(connection: &Connection, server: &ServerFlags) -> Outcome<Observed> {
-    let api = ControllerApi::open(connection, server).await?;
+/// Returns `None` if the API is switched off.
+async fn ask(connection: &Connection, server: &ServerFlags) -> Outcome<Option<Observed>> {
+    let Some(api) = ControllerApi::open_unless_off(connection, server).await? else { return Ok(None) };
     let clusters = api.get::<Clusters>("/api/v1/clusters", &[]).await?.items;
     let (images, _) = all_pages(&api, "/api/v1/images", &[("name", IMAGE_NAME_PART)]).await?;
-    Ok(Observed::Answered { clusters, images })
+    Ok(Some(Observed::Answered { clusters, images }))
 }

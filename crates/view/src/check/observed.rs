@@ -22,12 +22,20 @@ const CONTROLLERS: [&str; 6] = [
     "source-controller",
 ];
 
+/// What the controller is asked.
+const QUESTION: &str = "whether the controller can read the clusters, and which Flux they run";
+
 /// The answer of the controller.
 #[derive(Clone, Debug, Default)]
 pub enum Observed {
     /// There are no clusters to ask about.
     #[default]
-    NotAsked,
+    NoClusters,
+    /// The controller was not asked, although nothing is wrong: it cannot answer this caller, or no caller.
+    NotAsked {
+        /// Why the controller was not asked.
+        why: String,
+    },
     /// The controller could not be asked.
     Unanswered {
         /// Why there is no answer.
@@ -47,11 +55,12 @@ pub enum Observed {
 /// Returns the findings about these clusters.
 pub fn findings(observed: &Observed, clusters: &[NamedCluster]) -> Vec<Finding> {
     match observed {
-        Observed::NotAsked => Vec::new(),
+        Observed::NoClusters => Vec::new(),
+        Observed::NotAsked { why } => {
+            vec![Finding::ok(Topic::Clusters, format!("not asked: {QUESTION}; {why}"))]
+        }
         Observed::Unanswered { why, fix } => {
-            let message = format!(
-                "not checked: whether the controller can read the clusters, and which Flux they run; {why}"
-            );
+            let message = format!("not checked: {QUESTION}; {why}");
             let fix = fix.clone().unwrap_or_else(|| "docs/fleet.md#reach-the-controller".into());
             vec![Finding::warning(Topic::Clusters, message).fix(fix)]
         }

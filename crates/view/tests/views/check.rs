@@ -342,6 +342,16 @@ fn flux_on_other_clusters_is_what_the_controller_sees() {
     ");
 }
 
+#[test]
+fn a_controller_that_nobody_can_ask_is_no_warning() {
+    let findings = observed::findings(&Observed::NotAsked { why: "you have no token".into() }, &[]);
+    assert_eq!((troubles(&findings).as_str(), findings.len()), ("", 1));
+    assert!(
+        findings[0].message.starts_with("not asked: ")
+            && findings[0].message.ends_with("; you have no token")
+    );
+}
+
 /// Returns a pipeline with these strategies in three environments.
 fn with_strategies(url: &str) -> Pipeline {
     let strategy = json!({"pull-request": {"type": "github", "url": url, "secretRef": {"name": "forge"}},
@@ -532,7 +542,7 @@ fn a_report_counts_each_finding_once_and_shows_the_worst_of_a_topic_first() {
             answers: vec![],
         },
         clusters: clusters.to_vec(),
-        observed: Observed::NotAsked,
+        observed: Observed::NoClusters,
         flux: Flux {
             served: Reading::Absent,
             version: Reading::Absent,
