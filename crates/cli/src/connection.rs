@@ -32,8 +32,9 @@ pub(crate) struct ConnectionOptions {
     pub impersonate: Option<String>,
 }
 
-/// A connection to a cluster. Opening it sends no request. The kubeconfig is read once, and a program that it names for
-/// the login runs once, for all clients of the connection.
+/// A connection to a cluster. Opening it sends no request. The kubeconfig is read once. A program that it names for the
+/// login runs once for all clients, if it returns a token. If it returns a client certificate, kube keeps that to itself:
+/// the program then runs once for the connection, and three times for each client.
 pub(crate) struct Connection {
     /// The client of the API server.
     pub client: Client,
@@ -97,8 +98,8 @@ impl Connection {
     }
 }
 
-/// Returns a client that uses a token that was read before. kube would run the program of a kubeconfig three times for each
-/// client ([builder.rs](https://github.com/kube-rs/kube/blob/main/kube-client/src/client/builder.rs)).
+/// Returns a client that uses a token that was read before. Without a token, kube runs the program of a kubeconfig three
+/// times for each client ([builder.rs](https://github.com/kube-rs/kube/blob/main/kube-client/src/client/builder.rs)).
 fn client(
     config: &Config,
     token: Option<&AuthLayer>,
