@@ -19,7 +19,8 @@ use crate::connection::Connection;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::object_argument;
 use crate::objects;
-use crate::suggest::{instead, no_environment};
+use crate::place::Place;
+use crate::suggest::instead;
 use crate::terminal::Io;
 
 /// The arguments that name a promotion.
@@ -103,11 +104,17 @@ async fn by_environment(
     fits: &dyn Fn(&Promotion) -> bool,
     io: &mut Io<'_>,
 ) -> Outcome<Promotion> {
+    // A promotion into the whole environment is meant by each of its targets, but not by the name of no target.
+    if let Some(wanted) = environment.filter(|wanted| wanted.contains('/'))
+        && let Ok(Some(found)) = objects::get::<Pipeline>(connection, &connection.namespace, pipeline).await
+    {
+        Place::find(&found, wanted)?;
+    }
     let here = Some(connection.namespace.as_str());
     let List { items, mut unreadable } =
         objects::list::<Promotion>(connection, here, &ListParams::default()).await?;
     let is_there = |spec: &PromotionSpec| {
-        spec.pipeline == pipeline && environment.is_none_or(|wanted| spec.is_into(wanted))
+        spec.pipeline == pipeline && environment.is_none_or(|wanted| spec.changes(wanted))
     };
     let is_revision = |spec: &PromotionSpec| revision.is_none_or(|wanted| spec.revision == wanted);
     unreadable.retain(|bad| bad.may_be(|spec| is_there(spec) && is_revision(spec)));
@@ -176,9 +183,8 @@ async fn no_promotion(connection: &Connection, pipeline: &str, environment: Opti
             let Some(environment) = environment else {
                 return Failure::new(Exit::NotFound, format!("pipeline {pipeline} has no promotion"));
             };
-            let names: Vec<String> = found.spec.environments.iter().map(|e| e.name.clone()).collect();
-            if !names.iter().any(|name| name == environment) {
-                return no_environment(pipeline, environment, &names);
+            if let Err(failure) = Place::find(&found, environment) {
+                return failure;
             }
             Failure::new(Exit::NotFound, format!("pipeline {pipeline} has no promotion into {environment}"))
         }

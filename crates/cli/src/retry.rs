@@ -190,7 +190,7 @@ async fn labelled(
 
 fn is_meant(spec: &PromotionSpec, pipeline: Option<&str>, environment: Option<&str>) -> bool {
     pipeline.is_none_or(|wanted| spec.pipeline == wanted)
-        && environment.is_none_or(|wanted| spec.is_into(wanted))
+        && environment.is_none_or(|wanted| spec.changes(wanted))
 }
 
 /// Returns true if an unreadable promotion may be a later one into the same environment (or target).

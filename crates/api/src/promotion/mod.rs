@@ -123,17 +123,9 @@ impl Promotion {
 }
 
 impl PromotionSpec {
-    /// Returns true if the promotion goes into an environment, or into this `environment/target`.
-    pub fn is_into(&self, wanted: &str) -> bool {
-        self.environment == wanted || self.place() == wanted
-    }
-
-    /// Returns true if the promotion changes an environment, or this `environment/target`. A promotion into a whole
-    /// environment changes all of its targets.
+    /// Returns true if the promotion changes an environment, or this `environment/target`.
     pub fn changes(&self, wanted: &str) -> bool {
-        let is_within =
-            || wanted.strip_prefix(&self.environment).is_some_and(|target| target.starts_with('/'));
-        self.is_into(wanted) || self.target.is_none() && is_within()
+        changes((&self.environment, self.target.as_deref()), wanted)
     }
 
     /// Returns the environment, or `environment/target`, as people read it.
@@ -154,6 +146,14 @@ impl PromotionSpec {
         let counts = |r: &&Rejection| r.revision == self.revision && r.retries == status.retries;
         self.rejection.as_ref().filter(counts)
     }
+}
+
+/// Returns true if a promotion into an environment, or into one target of it, changes an environment or `environment/target`. A
+/// promotion into a whole environment changes all of its targets.
+pub fn changes((environment, target): (&str, Option<&str>), wanted: &str) -> bool {
+    environment == wanted
+        || place(environment, target) == wanted
+        || target.is_none() && wanted.strip_prefix(environment).is_some_and(|target| target.starts_with('/'))
 }
 
 /// Returns an environment, or one target of it, as people read it.

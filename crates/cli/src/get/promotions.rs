@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use kube::api::ObjectMeta;
 use serde::Deserialize;
 use sluice_api::Promotion;
-use sluice_api::promotion::{Approval, KeyApproval, Phase, place};
+use sluice_api::promotion::{Approval, KeyApproval, Phase, changes, place};
 use sluice_core::revision::shortened;
 
 use super::fetch::lean_metadata;
@@ -37,7 +37,7 @@ pub(crate) struct Promotions {
     /// Only those of this pipeline
     #[arg(long, value_name = "NAME", value_parser = object_argument::pipeline, add = ArgValueCompleter::new(complete::pipelines))]
     pipeline: Option<String>,
-    /// Only those into this environment
+    /// Only those into this environment, or ENVIRONMENT/TARGET
     #[arg(short, long, value_name = "NAME", add = ArgValueCompleter::new(complete::environments))]
     environment: Option<String>,
 }
@@ -54,6 +54,10 @@ pub(crate) struct ListedPromotion {
 }
 
 impl Spec {
+    fn changes(&self, wanted: &str) -> bool {
+        changes((&self.environment, self.target.as_deref()), wanted)
+    }
+
     fn place(&self) -> String {
         place(&self.environment, self.target.as_deref())
     }
@@ -143,10 +147,7 @@ impl Listing for Promotions {
         let is_unreadable = seen.spec.pipeline.is_empty();
         is_unreadable
             || self.pipeline.as_ref().is_none_or(|p| *p == seen.spec.pipeline)
-                && self
-                    .environment
-                    .as_ref()
-                    .is_none_or(|e| *e == seen.spec.environment || *e == seen.spec.place())
+                && self.environment.as_ref().is_none_or(|wanted| seen.spec.changes(wanted))
     }
 
     fn sort(&self, seen: &mut Vec<ListedPromotion>) {
@@ -269,6 +270,8 @@ mod tests {
         };
         let lines = |listing| shown(&listing, Shape::default()).lines().count();
         assert_eq!(lines(only("podinfo", "prod")), 2);
+        assert_eq!(lines(only("podinfo", "prod/eu")), 2, "all targets are promoted into together");
+        assert_eq!(lines(only("podinfo", "pro/d")), 1);
         assert_eq!(lines(only("other", "prod")), 1);
     }
 }

@@ -202,8 +202,20 @@ async fn printed_names_are_accepted_by_other_commands() -> Result<()> {
     assert_eq!(target.out, "dev/dev-podinfo\nprod/prod-podinfo\n", "{target:?}");
     let ran = place.sluice(&["approve", "promotion.pipelines.weave.works/podinfo-prod-1"]).await;
     assert_eq!(ran.exit, Exit::Refused, "found, and not one that waits: {ran:?}");
-    let ran = place.sluice(&["retry", "promotion.pipelines.weave.works/podinfo-prod-1"]).await;
-    assert_eq!(ran.exit, Exit::Ok, "{ran:?}");
+    for command in [
+        &["get", "promotions", "--pipeline", "podinfo"][..],
+        &["retry", "podinfo"],
+        &["retry", "--failed", "--pipeline", "podinfo"],
+    ] {
+        let ran = place.sluice(&[command, &["-e", "prod/prod-podinfo"]].concat()).await;
+        let said = format!("{}{}", ran.out, ran.err);
+        let is_found =
+            ran.exit == Exit::Ok && (said.contains("podinfo-prod-1") || said.contains("into prod"));
+        assert!(is_found, "{command:?}: {ran:?}");
+    }
+    let ran = place.sluice(&["retry", "podinfo", "-e", "prod/eu"]).await;
+    assert_eq!(ran.exit, Exit::NotFound);
+    assert!(ran.err.contains("environment prod has no target eu"), "{ran:?}");
     let ran = place.sluice(&["get", "promotion", "pipeline.pipelines.weave.works/podinfo"]).await;
     assert_eq!(ran.exit, Exit::Usage);
     assert!(ran.err.contains("is not the kind of a promotion"), "{ran:?}");
