@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use sluice_api::pipeline::{EnvironmentStatus, Health, PipelineStatus, TargetStatus};
 use sluice_api::promotion::Phase;
+use sluice_core::Revision;
 
 /// The least time between two writes of one pipeline's status.
 pub const MIN_WRITE_PAUSE: Duration = Duration::from_millis(700);
@@ -93,15 +94,22 @@ impl Damping {
 }
 
 /// Whether nothing has changed but the health of targets and messages about it. What the targets run and have
-/// verified, and the promotions, are as before.
+/// verified, and the promotions, are as before. A target that cannot be read may run what it ran before.
 pub fn has_only_health_changed(before: &PipelineStatus, now: &PipelineStatus) -> bool {
-    let is_same_target = |(a, b): (&TargetStatus, &TargetStatus)| {
-        (&a.name, &a.revision, &a.verified, &a.proofs, &a.promotion)
-            == (&b.name, &b.revision, &b.verified, &b.proofs, &b.promotion)
+    let runs_the_same = |a: &TargetStatus, b: &TargetStatus| {
+        let verified = || Revision::from_strings(&b.verified.last()?.facets);
+        let is_last_verified = || b.revision == verified().map(|revision| revision.to_string());
+        a.revision == b.revision || b.revision.is_none() || a.revision.is_none() && is_last_verified()
     };
+    let is_same_target = |(a, b): (&TargetStatus, &TargetStatus)| {
+        (&a.name, &a.verified, &a.proofs, &a.promotion) == (&b.name, &b.verified, &b.proofs, &b.promotion)
+            && runs_the_same(a, b)
+    };
+    // The targets say more about it.
+    let may_be_same = |a: &Option<String>, b: &Option<String>| a == b || a.is_none() || b.is_none();
     let is_same = |((one, a), (other, b)): ((&String, &EnvironmentStatus), (&String, &EnvironmentStatus))| {
-        (one, &a.revision, &a.waiting_approval, &a.promotion)
-            == (other, &b.revision, &b.waiting_approval, &b.promotion)
+        (one, &a.waiting_approval, &a.promotion) == (other, &b.waiting_approval, &b.promotion)
+            && may_be_same(&a.revision, &b.revision)
             && a.targets.len() == b.targets.len()
             && a.targets.iter().zip(&b.targets).all(is_same_target)
     };

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use serde_json::json;
 use sluice_api::pipeline::{EnvironmentStatus, Health, PipelineStatus, PromotionSummary, TargetStatus};
 use sluice_api::promotion::Phase;
 use sluice_controller::state::status_pace::{
@@ -139,4 +140,20 @@ fn changes_of_promotions_and_revisions_are_not_damped() {
     let mut runs = at(Health::Ready, None);
     runs.environments.get_mut("dev").unwrap().targets[0].revision = Some("6.1.8".into());
     assert!(!has_only_health_changed(&at(Health::Ready, None), &runs));
+}
+
+/// A target that can be read now and then costs no more writes than one that is healthy now and then.
+#[test]
+fn a_target_that_cannot_be_read_and_runs_the_same_afterwards_is_damped() {
+    let mut read = status_with(Health::Ready, "", None);
+    let target = &mut read.environments.get_mut("dev").unwrap().targets[0];
+    let verified = json!([{"facets": {"HelmRelease/podinfo:chart": "6.1.8"}, "arrival": 1, "at": "2026-11-27T03:00:00Z"}]);
+    target.verified = serde_json::from_value(verified).unwrap();
+    target.revision = Some("6.1.8".into());
+    let mut unread = read.clone();
+    unread.environments.get_mut("dev").unwrap().targets[0].revision = None;
+    assert!(has_only_health_changed(&read, &unread) && has_only_health_changed(&unread, &read));
+    let mut newer = read.clone();
+    newer.environments.get_mut("dev").unwrap().targets[0].revision = Some("6.2.0".into());
+    assert!(!has_only_health_changed(&unread, &newer) && !has_only_health_changed(&read, &newer));
 }
