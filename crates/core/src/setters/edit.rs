@@ -91,10 +91,8 @@ pub(super) fn replace(
     }
     let (facet, value) = choose(request.choice, request.revision, asker, &at())?;
     let new = image::put(old, facet, value).map_err(|unfit| match unfit {
-        ImageError::OtherImage { found, wanted } => {
-            SetError::ImageMismatch { at: at(), asker, found, wanted }
-        }
-        ImageError::NoTag => SetError::ImageWithoutTag { at: at(), asker, found: old.to_string() },
+        ImageError::OtherImage { wanted } => SetError::ImageMismatch { at: at(), asker, wanted },
+        ImageError::NoTag => SetError::ImageWithoutTag { at: at(), asker },
         ImageError::NotATag => SetError::NotATag { at: at(), asker, value: value.into() },
     })?;
     let is_string = *style != ScalarStyle::Plain || tag.is_some() || scalar::stays_plain(old, flow);

@@ -133,7 +133,8 @@ impl ParsedDocument<'_> {
         }
     }
 
-    /// Returns a text that says what is there instead if a step leads nowhere.
+    /// Returns a text that says what is there instead if a step leads nowhere. It names keys, and no values: a Pipeline can
+    /// name any field of a file, and may be written by people who may not read the repository.
     fn instead(&self, node: usize, step: &Step, parent: &str) -> String {
         let place = if parent.is_empty() { "the document" } else { parent };
         let is_list = matches!(self.events.get(node), Some((Event::SequenceStart(..), _)));
@@ -150,10 +151,8 @@ impl ParsedDocument<'_> {
                 format!("{place} has {} entries, counted from 0", self.entries(node).count())
             }
             Step::Match(key, value) if is_list => {
-                let values =
-                    self.entries(node).filter_map(|entry| self.scalar(*self.get(entry, key).first()?));
-                let values = listed(values.map(String::from).collect(), MAX_NAMED);
-                format!("no entry of {place} has {value} as its {key}; these are there: {values}")
+                let count = self.entries(node).count();
+                format!("no entry of {place}, which has {count} entries, has {value} as its {key}")
             }
             _ if is_mapping => format!("{place} is a mapping, not a list"),
             _ => format!("{place} is a value, and has no parts"),
@@ -295,7 +294,7 @@ mod tests {
             (list, "l[name=b].v", "2 of them"),
             (list, "l[2].v", "3"),
             (list, "l[3].v", "alias"),
-            (list, "l[name=x].v", "no entry of l has x as its name; these are there: a, b, b"),
+            (list, "l[name=x].v", "no entry of l, which has 4 entries, has x as its name"),
             (list, "l.name", "l is a list: say which entry of it, as l[0] or l[name=...]"),
             (list, "l[4]", "l has 4 entries, counted from 0"),
             ("x: &x {n: a, v: 1}\nl: [*x]", "l[n=a].v", "alias"),
@@ -335,7 +334,7 @@ mod tests {
         });
         let found = finished.recv_timeout(std::time::Duration::from_secs(60)).expect("it takes longer");
         assert_eq!(found[0], "y has no v; it has <<");
-        assert_eq!(found[1], "no entry of y has v as its n; these are there: nothing");
+        assert_eq!(found[1], "no entry of y, which has 190000 entries, has v as its n");
         assert_eq!(found[2], "y.a has no b; it has a");
     }
 

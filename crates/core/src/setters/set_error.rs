@@ -106,16 +106,16 @@ pub enum SetError {
     SeveralTags { at: Location, asker: Asker, facet: String, tags: String },
 
     #[error(
-        "{at}: the value is an image of {found}, but {asker} asks for the image {wanted}; correct its \
+        "{at}: the value is an image of another repository than {wanted}, which {asker} asks for; correct its \
          \"value\" or the image"
     )]
-    ImageMismatch { at: Location, asker: Asker, found: String, wanted: String },
+    ImageMismatch { at: Location, asker: Asker, wanted: String },
 
     #[error(
-        "{at}: {found:?} has no tag to set; write it as <repository>:<tag>, or let {asker} name the field with \
+        "{at}: the image has no tag to set; write it as <repository>:<tag>, or let {asker} name the field with \
          the tag"
     )]
-    ImageWithoutTag { at: Location, asker: Asker, found: String },
+    ImageWithoutTag { at: Location, asker: Asker },
 
     #[error(
         "{at}: {value:?} cannot be the tag of an image; let {asker} name a field with only the \

@@ -192,6 +192,34 @@ fn errors_name_missing_and_ambiguous_values() {
     assert_eq!(updated(&files, &[entry("*.yaml", "", "v")]).unwrap()[1], "v: 6.1.8");
 }
 
+/// A Pipeline can name any field of a file that the Secret can read, and its author may not be able to read the file.
+#[test]
+fn no_error_contains_a_value_of_the_file() {
+    let image =
+        |of: &str| Update { value: Some(format!("image:{of}")), ..entry("a.yaml", "", "users[0].password") };
+    for (password, update, reason) in [
+        ("s3cr3t", entry("a.yaml", "", "users[password=zzz].name"), "NoField"),
+        ("s3cr3t", entry("a.yaml", "", "users[name=root].key"), "NoField"),
+        ("s3cr3t", entry("a.yaml", "", "users[0].password.part"), "NoField"),
+        ("s3cr3t", entry("a.yaml", "", "users[name=zzz]"), "NoField"),
+        ("!!int s3cr3t", entry("a.yaml", "", "users[0].password"), "TaggedValue"),
+        ("x/s3cr3t", entry("a.yaml", "", "users[0].password"), "ImageWithoutTag"),
+        ("s3cr3t/x:1", image("ghcr.io/app"), "ImageMismatch"),
+        ("s3cr3t:1", image("ghcr.io/app"), "ImageMismatch"),
+    ] {
+        let text = format!("users:\n- name: root\n  password: {password}\n");
+        let revision = revision(&[
+            ("HelmRelease/podinfo:chart", "6.1.8"),
+            ("HelmRelease/podinfo:image:ghcr.io/app", "2"),
+        ]);
+        let chart = Update { value: update.value.clone().or(Some("chart".into())), ..update };
+        let error =
+            Plan::new(&[chart], &places(), None).unwrap().set(&[("a.yaml", &text)], &revision).unwrap_err();
+        assert_eq!(error.reason(), reason, "{error}");
+        assert!(!error.to_string().contains("s3cr3t"), "{error}");
+    }
+}
+
 #[test]
 fn two_entries_may_mean_one_value_if_they_agree() {
     let files = [("a.yaml", "v: 1.0")];

@@ -16,7 +16,7 @@ const ALLOWED: [(&str, &[&str]); 18] = [
     ("controller/src/watch/read_error.rs", &["group"]),
     ("core/src/pipeline.rs", &["name"]),
     ("core/src/revision.rs", &["0"]),
-    ("core/src/setters/set_error.rs", &["found", "key", "value"]),
+    ("core/src/setters/set_error.rs", &["key", "value"]),
     ("core/src/setters/field.rs", &["key", "rest"]),
     ("core/src/setters/marker.rs", &["", "MARKER_KEY", "found", "key"]),
     ("core/src/setters/update_error.rs", &[""]),

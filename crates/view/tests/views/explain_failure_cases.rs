@@ -418,13 +418,13 @@ pub const FAILURES: &[Case] = &[
         VALUES,
         "ImageMismatch",
         Shown::Phase("Promoting"),
-        r#"apps/podinfo.yaml:12: the value is an image of ghcr.io/a, but the promotion marker asks for the image ghcr.io/b; correct its "value" or the image"#,
+        r#"apps/podinfo.yaml:12: the value is an image of another repository than ghcr.io/b, which the promotion marker asks for; correct its "value" or the image"#,
     ),
     case(
         VALUES,
         "ImageWithoutTag",
         Shown::Phase("Promoting"),
-        r#"apps/podinfo.yaml:12: "ghcr.io/a" has no tag to set; write it as <repository>:<tag>, or let the promotion marker name the field with the tag"#,
+        r#"apps/podinfo.yaml:12: the image has no tag to set; write it as <repository>:<tag>, or let the promotion marker name the field with the tag"#,
     ),
     case(
         VALUES,
