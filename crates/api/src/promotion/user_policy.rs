@@ -247,6 +247,8 @@ fn covers(constraints: Option<&MatchResources>, own: Option<&MatchResources>) ->
         (&a.api_groups, &a.api_versions, &a.operations, &a.resources)
             == (&b.api_groups, &b.api_versions, &b.operations, &b.resources)
             && a.resource_names.as_ref().is_none_or(Vec::is_empty)
+            // With `Cluster`, the policy would check no object that has a namespace.
+            && a.scope.as_deref().is_none_or(|scope| matches!(scope, "*" | "Namespaced"))
     };
     rules(own).iter().all(|rule| theirs.iter().any(|found| same(found, rule)))
         && constraints.is_some_and(is_everywhere)
@@ -313,8 +315,16 @@ mod tests {
     }
 
     #[test]
+    fn a_policy_for_objects_in_namespaces_only_is_enforced() {
+        let mut stored = policy();
+        let spec = stored.spec.get_or_insert_default();
+        rules(spec).iter_mut().for_each(|rule| rule.scope = Some("Namespaced".into()));
+        assert_eq!(gap(Some(&stored), Some(&binding())), None);
+    }
+
+    #[test]
     fn a_policy_that_checks_less_is_not_enforced() {
-        let changes: [Change; 13] = [
+        let changes: [Change; 14] = [
             ("no validation", |spec| spec.validations = None),
             ("a validation less", |spec| drop(spec.validations.as_mut().map(Vec::pop))),
             ("another variable", |spec| {
@@ -335,6 +345,7 @@ mod tests {
             }),
             ("a rule less", |spec| drop(rules(spec).pop())),
             ("some names", |spec| rules(spec)[0].resource_names = Some(vec!["podinfo".into()])),
+            ("objects without a namespace", |spec| rules(spec)[0].scope = Some("Cluster".into())),
             ("an operation less", |spec| drop(rules(spec)[0].operations.as_mut().map(Vec::pop))),
         ];
         for (name, change) in changes {
