@@ -11,6 +11,7 @@ use sluice_core::access::Caller;
 use crate::hub::Hub;
 use crate::problem::Problem;
 use crate::state::Api;
+use crate::unsent_answers::note_caller;
 
 /// The caller of a request, by the token in the header `Authorization`, and that token.
 pub(crate) struct IdentifiedCaller(pub(crate) Caller, pub(crate) String);
@@ -34,6 +35,7 @@ impl<H: Hub> FromRequestParts<Api<H>> for IdentifiedCaller {
             )
         })?;
         let caller = api.hub.identify(token).await?;
+        note_caller(&parts.extensions, &caller);
         api.budgets.spend(caller.limit_group(), 1, Instant::now())?;
         Ok(IdentifiedCaller(caller, token.into()))
     }

@@ -39,6 +39,7 @@ mod state;
 mod trace;
 mod trace_query;
 mod triggers;
+mod unsent_answers;
 mod versions_query;
 mod visible_fleet;
 

@@ -3,7 +3,7 @@
 use axum::Router;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
-use axum::middleware::map_request;
+use axum::middleware::{from_fn_with_state, map_request};
 use axum::routing::{any, get};
 
 use crate::change_stream::changes;
@@ -12,6 +12,7 @@ use crate::openapi;
 use crate::problem::Problem;
 use crate::request_body::limit_time;
 use crate::state::Api;
+use crate::unsent_answers::limit_unsent;
 use crate::{fleet_routes, page, pipeline_routes};
 
 /// Returns the routes.
@@ -31,5 +32,6 @@ pub fn router<H: Hub>(api: Api<H>) -> Router {
         })
         .merge(page::routes())
         .layer(map_request(limit_time))
+        .layer(from_fn_with_state(api.unsent.clone(), limit_unsent))
         .with_state(api)
 }

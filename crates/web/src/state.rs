@@ -15,6 +15,7 @@ use crate::page_url::PageUrl;
 use crate::session::Sessions;
 use crate::sign_in_link::SignInLink;
 use crate::sign_in_options::SignInOptions;
+use crate::unsent_answers::UnsentAnswers;
 
 /// What the API and the pages need.
 #[derive(Clone)]
@@ -22,6 +23,7 @@ pub struct Api<H> {
     pub(crate) hub: H,
     pub(crate) fleet: Fleet,
     pub(crate) budgets: CallerBudgets,
+    pub(crate) unsent: UnsentAnswers,
     pub(crate) rows: VersionRows,
     pub(crate) boards: Boards,
     pub(crate) sessions: Arc<Sessions>,
@@ -47,6 +49,7 @@ impl<H: Hub> Api<H> {
             hub,
             fleet,
             budgets: CallerBudgets::default(),
+            unsent: UnsentAnswers::default(),
             rows: VersionRows::default(),
             boards: Boards::default(),
             sessions: Arc::default(),

@@ -16,6 +16,7 @@ use crate::hub::Hub;
 use crate::origin_check::{check_origin, not_from_here};
 use crate::problem::Problem;
 use crate::state::Api;
+use crate::unsent_answers::note_caller;
 
 /// A person who is signed in.
 pub(crate) struct Person {
@@ -114,9 +115,11 @@ impl<H: Hub> FromRequestParts<Api<H>> for Person {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api<H>) -> Result<Self, Response> {
-        Person::of(api, &parts.headers).await.map_err(|why| match why {
+        let person = Person::of(api, &parts.headers).await.map_err(|why| match why {
             NoPerson::SignedOut => Redirect::to(&links::sign_in(&parts.uri)).into_response(),
             NoPerson::Refused(problem) => problem_page(&problem, &Viewer::default()),
-        })
+        })?;
+        note_caller(&parts.extensions, &person.caller);
+        Ok(person)
     }
 }

@@ -9,6 +9,7 @@ mod pipelines;
 #[path = "../support/starts.rs"]
 mod starts;
 mod triggers;
+mod unsent;
 #[allow(dead_code, reason = "the tests of the pages use the rest")]
 #[path = "../support/world.rs"]
 mod world;
