@@ -8,7 +8,7 @@ use kube::api::ListParams;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig as KubeKubeconfig};
 use kube::{Api, ResourceExt};
 use sluice_api::GitopsCluster;
-use sluice_api::gitops_cluster::{gitops_cluster_resource, kubeconfig_value};
+use sluice_api::gitops_cluster::{MAX_KUBECONFIG_BYTES, gitops_cluster_resource, kubeconfig_value};
 use sluice_api::pipeline::{Observe, Pipeline};
 use sluice_view::check::Reading;
 use sluice_view::check::clusters::{Kubeconfig, NamedCluster};
@@ -93,6 +93,9 @@ fn kubeconfig(secret: Secret) -> Kubeconfig {
     let data = secret.data.unwrap_or_default();
     let value = kubeconfig_value(|key| data.get(key).map(|value| value.0.as_slice()));
     let Some(value) = value else { return Kubeconfig::NoKey };
+    if value.len() > MAX_KUBECONFIG_BYTES {
+        return Kubeconfig::Unreadable(format!("it has more than {} KiB", MAX_KUBECONFIG_BYTES >> 10));
+    }
     let text = std::str::from_utf8(value).ok();
     let Some(read) = text.and_then(|text| KubeKubeconfig::from_yaml(text).ok()) else {
         return Kubeconfig::Unreadable("it is not the YAML of a kubeconfig".into());
@@ -190,6 +193,8 @@ mod tests {
     fn an_unreadable_kubeconfig_is_not_quoted() {
         assert_eq!(secret("other", "x"), Kubeconfig::NoKey);
         assert_eq!(secret("value", "  \n"), Kubeconfig::NoKey);
+        let large = format!("token: secret # {}", "x".repeat(MAX_KUBECONFIG_BYTES));
+        assert_eq!(secret("value", &large), Kubeconfig::Unreadable("it has more than 64 KiB".into()));
         for text in ["token: [secret", "current-context: nowhere\nusers: []\nclusters: []\ncontexts: []\n"] {
             let Kubeconfig::Unreadable(why) = secret("value", text) else { panic!("{text}") };
             assert!(!why.contains("secret"), "{why}");

@@ -104,7 +104,7 @@ impl ClusterSession {
 
     /// Follows the Secret, and connects again each time its kubeconfig changes.
     async fn run_with_secret(&self, namespace: &str, name: &str, send: impl SendEvent) {
-        let (sender, mut kubeconfig) = watch::channel::<Option<Result<String, String>>>(None);
+        let (sender, mut kubeconfig) = watch::channel::<Option<Result<Arc<str>, String>>>(None);
         let api: ParsedObjectApi<Secret> = Api::namespaced(self.hub.clone(), namespace);
         let fields = Some(format!("metadata.name={name}"));
         let (key, full_name) = (self.key.clone(), format!("{namespace}/{name}"));
@@ -133,9 +133,9 @@ impl ClusterSession {
                 }
             };
             let read = match secret {
-                Some(secret) => {
-                    kubeconfig::text(&full_name, &kubeconfig::data(secret)).map_err(|e| e.to_string())
-                }
+                Some(secret) => kubeconfig::text(&full_name, &kubeconfig::data(secret))
+                    .map(Arc::from)
+                    .map_err(|e| e.to_string()),
                 None => {
                     Err(format!("there is no Secret {full_name} with the kubeconfig of {key}: create it"))
                 }
@@ -168,7 +168,7 @@ impl ClusterSession {
     async fn run_with_kubeconfig(
         &self,
         secret: &str,
-        kubeconfig: Option<Result<String, String>>,
+        kubeconfig: Option<Result<Arc<str>, String>>,
         send: impl SendEvent,
     ) -> bool {
         let sent = match kubeconfig {

@@ -20,7 +20,7 @@ use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use secrecy::ExposeSecret;
-use sluice_api::gitops_cluster::kubeconfig_value;
+use sluice_api::gitops_cluster::{MAX_KUBECONFIG_BYTES, kubeconfig_value};
 use tower::util::MapResponseLayer;
 
 use super::limit::limit_errors;
@@ -36,6 +36,12 @@ pub enum KubeconfigError {
         "Secret {0} has no kubeconfig: put it under the key value (value.yaml and kubeconfig are read too)"
     )]
     NoKey(String),
+    /// The text is larger than any real kubeconfig of one cluster.
+    #[error(
+        "the kubeconfig in Secret {0} has more than {max} KiB: remove the clusters and users that its context does not use \
+         (kubectl config view --raw --minify)", max = MAX_KUBECONFIG_BYTES >> 10
+    )]
+    TooLarge(String),
     /// The text is not a kubeconfig.
     #[error(
         "the kubeconfig in Secret {0} cannot be read ({1}): replace it with a whole, self-contained kubeconfig"
@@ -80,10 +86,13 @@ pub enum KubeconfigError {
 /// Returns the kubeconfig of a Secret.
 ///
 /// # Errors
-/// When all keys are absent or empty, or the value is not text.
+/// When all keys are absent or empty, or the value is too large or not text.
 pub fn text(name: &str, data: &BTreeMap<String, Vec<u8>>) -> Result<String, KubeconfigError> {
     let value = kubeconfig_value(|key| data.get(key).map(Vec::as_slice));
     let bytes = value.ok_or_else(|| KubeconfigError::NoKey(name.into()))?;
+    if bytes.len() > MAX_KUBECONFIG_BYTES {
+        return Err(KubeconfigError::TooLarge(name.into()));
+    }
     String::from_utf8(bytes.to_vec())
         .map_err(|_| KubeconfigError::Unreadable(name.into(), "it is not UTF-8 text".into()))
 }

@@ -125,6 +125,18 @@ async fn the_error_of_an_invalid_kubeconfig_contains_no_secret() {
     assert!(!message.contains("hunter2"), "{message}");
 }
 
+/// Hundreds of clusters may name one Secret, and the kubeconfig is kept for each.
+#[test]
+fn a_large_kubeconfig_is_refused() {
+    let secret = |bytes: usize| BTreeMap::from([("value".to_string(), vec![b'a'; bytes])]);
+    assert!(text("fleet/dev", &secret(64 << 10)).is_ok());
+    assert_eq!(
+        text("fleet/dev", &secret((64 << 10) + 1)).unwrap_err().to_string(),
+        "the kubeconfig in Secret fleet/dev has more than 64 KiB: remove the clusters and users that its context does not \
+         use (kubectl config view --raw --minify)"
+    );
+}
+
 #[test]
 fn the_first_key_with_a_kubeconfig_is_used() {
     let secret = |pairs: &[(&str, &str)]| -> BTreeMap<String, Vec<u8>> {
