@@ -19,4 +19,5 @@ pub mod relist;
 pub mod served;
 pub mod session_set;
 pub mod stream;
+pub mod tls_error;
 pub mod too_large;

@@ -3,6 +3,7 @@
 use std::error::Error;
 
 use super::relist::{self, HeldBack};
+use super::tls_error::{self, RefusedCertificate};
 use super::too_large::TooLarge;
 use sluice_core::fleet::{ClusterKey, Kind};
 use sluice_core::value_check::is_unsafe;
@@ -18,6 +19,8 @@ pub enum ReadError {
     NotFound,
     /// No connection, or no answer.
     Unreachable(String),
+    /// The client does not accept the server's certificate.
+    Certificate(RefusedCertificate),
     /// The server sends more than Sluice reads.
     TooLarge(TooLarge),
     /// Sluice waits before it lists the objects again, because their watches have ended too often.
@@ -47,7 +50,12 @@ impl From<&kube::Error> for ReadError {
                 error.line(),
                 error.column()
             )),
-            error => ReadError::Unreachable(first_line(&innermost_source(error))),
+            error => match tls_error::find(error).and_then(tls_error::refused_certificate) {
+                Some(RefusedCertificate { cause, remedy }) => {
+                    ReadError::Certificate(RefusedCertificate { cause: first_line(&cause), remedy })
+                }
+                None => ReadError::Unreachable(no_connection(error)),
+            },
         }
     }
 }
@@ -72,7 +80,7 @@ pub fn api_error_message(error: &kube::Error) -> String {
         kube::Error::Api(status) => format!("{} ({})", first_line(&status.message), status.code),
         // The client's own text says only that it has no connection, and not why.
         error @ kube::Error::Service(_) => {
-            format!("no connection ({})", first_line(&innermost_source(error)))
+            format!("no connection ({})", no_connection(error))
         }
         error => first_line(&error.to_string()),
     }
@@ -92,13 +100,20 @@ fn first_line(message: &str) -> String {
     }
 }
 
-/// Returns the innermost source of an error. The outer ones only say that the call failed.
-fn innermost_source(error: &dyn Error) -> String {
+/// Returns why there is no connection: the error of TLS, or the innermost source. The outer ones only say that the call
+/// failed.
+fn no_connection(error: &(dyn Error + 'static)) -> String {
+    if let Some(error) = tls_error::find(error) {
+        return first_line(&match tls_error::refused_certificate(error) {
+            Some(refused) => format!("the certificate of the server is not valid: {}", refused.cause),
+            None => tls_error::message(error),
+        });
+    }
     let mut innermost = error;
     while let Some(source) = innermost.source() {
         innermost = source;
     }
-    innermost.to_string()
+    first_line(&innermost.to_string())
 }
 
 /// Returns why a cluster cannot be used, and what to do.
@@ -114,10 +129,9 @@ pub fn cluster_message(key: &ClusterKey, error: &ReadError) -> String {
         ReadError::Forbidden(message) => {
             format!("{key} denies access: {message}; grant it to the user of {secret}")
         }
-        ReadError::Unreachable(message) if is_certificate_error(message) => format!(
-            "the certificate of {key} is not valid ({message}): renew it, or correct certificate-authority-data \
-             in {secret}"
-        ),
+        ReadError::Certificate(RefusedCertificate { cause, remedy }) => {
+            format!("the certificate of {key} is not valid: {cause}; {}", remedy.sentence(&secret))
+        }
         ReadError::Unreachable(message) if message.contains("refused") => format!(
             "{key} refuses the connection ({message}): start its API server, or correct the address in {secret}"
         ),
@@ -138,11 +152,6 @@ pub fn cluster_message(key: &ClusterKey, error: &ReadError) -> String {
         ),
         ReadError::Other(message) => format!("{key} answers with an error: {message}"),
     }
-}
-
-fn is_certificate_error(message: &str) -> bool {
-    let message = message.to_ascii_lowercase();
-    message.contains("certificate") || message.contains("unknownissuer") || message.contains("notvalid")
 }
 
 /// Returns why a kind cannot be read in a namespace, or in all, and what to do.

@@ -17,5 +17,6 @@ mod references;
 mod sources;
 mod support;
 mod target_errors;
+mod tls_error;
 mod untrusted_values;
 mod whole_status;

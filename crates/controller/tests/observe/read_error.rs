@@ -81,12 +81,6 @@ fn the_message_about_a_cluster_says_the_cause_and_what_to_do() {
         ),
         (
             &dev,
-            unreachable("invalid peer certificate: UnknownIssuer"),
-            "the certificate of cluster fleet/dev is not valid (invalid peer certificate: UnknownIssuer): renew it, \
-             or correct certificate-authority-data in the kubeconfig in its Secret",
-        ),
-        (
-            &dev,
             unreachable("Connection refused (os error 111)"),
             "cluster fleet/dev refuses the connection (Connection refused (os error 111)): start its API server, or \
              correct the address in the kubeconfig in its Secret",
