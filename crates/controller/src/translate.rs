@@ -150,6 +150,7 @@ pub fn promotion(pipeline: &api::Pipeline, object: &ApiPromotion) -> Option<Prom
             open: r.state == RecordedRequestState::Open,
             outdated,
         }),
+        is_checked: false,
         report: None,
         message: status.message.clone(),
     })

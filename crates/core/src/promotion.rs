@@ -94,6 +94,9 @@ pub struct Promotion {
     pub delivered: Option<Timestamp>,
     /// The change request with the revision, as last recorded.
     pub request: Option<RecordedRequest>,
+    /// True if its branch was checked for its commit since its timeout passed, or the check took too long. Always false if
+    /// the timeout has not passed.
+    pub is_checked: bool,
     /// What the receiver of the webhook has reported about this try.
     pub report: Option<ReceiverReport>,
     /// Why the promotion is in its phase.

@@ -85,6 +85,7 @@ mod tests {
             resumes_at: None,
             delivered: None,
             request: None,
+            is_checked: false,
             report: None,
             message: String::new(),
         }

@@ -19,6 +19,8 @@ pub struct Schedule {
     retries: HashMap<String, RetryTime>,
     /// When the branch is checked for the delivered commit, and the pause before that check.
     lost_commit_checks: HashMap<String, (Instant, Duration)>,
+    /// How long a promotion whose timeout has passed waits for the answer of its last check; `None` if it was answered.
+    last_checks: HashMap<String, Option<Instant>>,
 }
 
 /// A failed delivery that is retried.
@@ -103,8 +105,8 @@ const FIRST_CHECK_TIMEOUT: Duration = Duration::from_secs(60);
 impl Schedule {
     /// Polls new change requests at this interval.
     pub fn new(poll_interval: Duration) -> Self {
-        let (polls, withdrawals, retries, lost_commit_checks) = Default::default();
-        Self { poll_interval, polls, withdrawals, retries, lost_commit_checks }
+        let (polls, withdrawals, retries, lost_commit_checks, last_checks) = Default::default();
+        Self { poll_interval, polls, withdrawals, retries, lost_commit_checks, last_checks }
     }
 
     /// When the change request of a promotion is polled next.
@@ -236,6 +238,24 @@ impl Schedule {
         }
     }
 
+    /// Until when a promotion whose timeout has passed waits for the last check of its branch.
+    pub fn last_check_until(&mut self, promotion: &str, now: Instant) -> Instant {
+        let until = now + self.poll_interval * FIRST_LOST_COMMIT_PAUSE;
+        self.last_checks.entry(promotion.into()).or_insert(Some(until)).unwrap_or(now)
+    }
+
+    /// Notes that a check of the branch has ended. If the timeout of the promotion has passed, that was the last check.
+    pub fn lost_commit_check_ended(&mut self, promotion: &str) {
+        if let Some(until) = self.last_checks.get_mut(promotion) {
+            *until = None;
+        }
+    }
+
+    /// Whether the last check of the branch was answered, or has taken too long.
+    pub fn is_last_check_over(&self, promotion: &str, now: Instant) -> bool {
+        self.last_checks.get(promotion).is_some_and(|until| until.is_none_or(|until| until <= now))
+    }
+
     /// When a failed delivery is retried, by the wall clock as it is now. The recorded time follows the wall clock
     /// as it was when the delivery failed; someone may have set the clock since.
     pub fn next_retry(&self, promotion: &str, recorded: Timestamp, now: (Timestamp, Instant)) -> Timestamp {
@@ -250,6 +270,7 @@ impl Schedule {
         self.withdrawals.remove(promotion);
         self.retries.remove(promotion);
         self.lost_commit_checks.remove(promotion);
+        self.last_checks.remove(promotion);
     }
 }
 

@@ -67,7 +67,8 @@ impl State {
                 Action::Deliver { promotion } => self.deliver(key, promotion),
                 Action::Follow { promotion, may_merge } => self.follow(key, promotion, *may_merge),
                 Action::Withdraw { promotion } => self.withdraw(key, promotion),
-                Action::CheckDelivered { promotion } => self.check_delivered(key, promotion),
+                Action::CheckDelivered { promotion, is_last: false } => self.check_delivered(key, promotion),
+                Action::CheckDelivered { promotion, is_last: true } => self.check_last(key, promotion),
                 Action::Pass { promotion, gates } => {
                     self.change(key, promotion, &RecordChange::Passed(gates.clone()));
                 }
@@ -273,12 +274,29 @@ impl State {
         self.launch(key, prepared, Work::CheckCommit(commit));
     }
 
+    /// Checks the branch of a promotion whose timeout has passed, before the promotion fails.
+    fn check_last(&mut self, key: &PipelineKey, name: &str) {
+        let until = self.schedule.last_check_until(name, self.now.instant);
+        self.requeue_at(key, until);
+        let Some(prepared) = self.prepare(key, name, StrategySource::Environment) else { return };
+        match prepared.commit() {
+            Some(commit) => self.launch(key, prepared, Work::CheckCommit(commit)),
+            None => {
+                self.schedule.lost_commit_check_ended(name);
+                self.enqueue(key);
+            }
+        }
+    }
+
     /// Handles the end of a check for a delivered commit. If the commit is gone, and the targets do not run it
     /// yet, starts the promotion again.
     fn check_ended(&mut self, key: &PipelineKey, name: &str, result: Result<Option<String>, ActError>) {
         let phase = self.record(key, name).map(|record| record.phase());
         let waits = phase == Some(Phase::Delivered);
         let acts = self.pipelines.get(key).is_some_and(|entry| !entry.model.suspended);
+        if !matches!(result, Err(ActError::Delivery(DeliveryError::Revoked))) {
+            self.schedule.lost_commit_check_ended(name);
+        }
         match result {
             Ok(Some(commit)) if waits && acts => {
                 let lost = RecordChange::Moved(Transition::of_lost(name.into(), &commit));
@@ -434,7 +452,7 @@ pub(super) fn pause_until(at: Timestamp, now: Timestamp) -> Duration {
 mod tests {
     use serde_json::json;
 
-    use super::super::fixtures::{ended, key, proposed};
+    use super::super::fixtures::{ended, insert, key, pipeline, proposed, record, state};
     use super::*;
 
     /// Follows the change request, and returns the effects. Half a minute passes.
@@ -489,6 +507,47 @@ mod tests {
             assert_eq!(is_rebuilt, expected, "{may_merge} {is_rejected}");
             let is_stopped = matches!(follow(&mut state, false)[..], [Effect::Revoke(_)]);
             assert_eq!(is_stopped, is_rebuilt, "a rebuild stops when a gate closes");
+        }
+    }
+
+    type Answer = Result<Option<String>, ActError>;
+
+    /// Its targets do not run it, and its timeout has passed.
+    #[test]
+    fn a_promotion_waits_for_the_last_check_of_its_branch_for_a_limited_time() {
+        let answers: [(Option<Answer>, bool, Phase); 4] = [
+            (Some(Ok(None)), true, Phase::Delivered),
+            (Some(Ok(Some("c0ffee".into()))), false, Phase::Pending),
+            (Some(Err(ActError::Internal("a panic".into()))), true, Phase::Delivered),
+            (None, false, Phase::Delivered),
+        ];
+        for (answer, is_over, phase) in answers {
+            let context = format!("{answer:?}");
+            let mut state = state();
+            state.put_pipeline(pipeline());
+            let delivered = json!({"metadata": {"name": "p", "namespace": "apps", "uid": "p", "resourceVersion": "5"},
+                "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1", "facets": {"HelmRelease/a:chart": "1"}},
+                "status": {"phase": "Delivered", "commit": "c0ffee"}});
+            insert(&mut state, record(serde_json::from_value(delivered).unwrap()));
+            state.effects.clear();
+            for _ in 0..3 {
+                state.check_last(&key(), "p");
+            }
+            let started = std::mem::take(&mut state.effects);
+            let [Effect::Start(job)] = &started[..] else { panic!("{started:?}") };
+            assert!(matches!(&job.work, Work::CheckCommit(commit) if commit == "c0ffee"));
+            let is_waiting = answer.is_none();
+            if let Some(answer) = answer {
+                state.job_ended(ended(job, JobOutcome::Check(answer)));
+            }
+            let now = state.now.instant;
+            let over = |seconds| state.schedule.is_last_check_over("p", now + Duration::from_secs(seconds));
+            assert_eq!(
+                (over(0), over(119), over(120)),
+                (is_over, is_over, is_over || is_waiting),
+                "{context}"
+            );
+            assert_eq!(state.record(&key(), "p").unwrap().phase(), phase, "{context}");
         }
     }
 

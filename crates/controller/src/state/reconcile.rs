@@ -139,6 +139,7 @@ impl State {
             report.and_then(|(report, pipeline)| translate::receiver_report(report, pipeline, object));
         (promotion.next_attempt, promotion.resumes_at) = (next, resumes);
         (promotion.delivered, promotion.report) = (delivered, report);
+        promotion.is_checked = self.schedule.is_last_check_over(&promotion.name, self.now.instant);
         promotion.approved |= approval_rules::counts(object, hook_fields.key_approval.as_deref());
     }
 

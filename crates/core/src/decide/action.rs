@@ -33,6 +33,8 @@ pub enum Action {
     CheckDelivered {
         /// The promotion's name.
         promotion: String,
+        /// True if the timeout of the promotion has passed: the promotion fails after the check, unless its commit is gone.
+        is_last: bool,
     },
     /// Record a promotion's next phase.
     Move(Transition),

@@ -1,8 +1,10 @@
 //! The end of a promotion: healthy in time, failed, rejected, superseded or cancelled.
 
+use jiff::Timestamp;
+
 use super::gates::verdicts;
 use super::run_by_targets::{complaint, runs};
-use super::supersession::supersede_delivered;
+use super::supersession::{is_candidate, supersede_delivered};
 use super::{Action, Decision, Facts, Lane, Transition};
 use crate::evidence::Candidate;
 use crate::observed::Member;
@@ -50,20 +52,31 @@ pub(super) fn settle(
     decline_early_retry(promotion, decision);
     promotion.phase == Phase::Delivered
         && (supersede_delivered(all, proven, promotion, decision)
-            || fail_delivered(lane, promotion, decision))
+            || fail_delivered(lane, (all, proven), promotion, decision))
 }
 
-/// Fails a delivered promotion if Helm has given up on its revision, or if its timeout has passed.
-fn fail_delivered(lane: Lane<'_>, promotion: &Promotion, decision: &mut Decision) -> bool {
+/// Fails a delivered promotion if Helm has given up on its revision, or if its timeout has passed. If the targets may
+/// not run the revision because a forced push removed its commit, the branch is checked first.
+fn fail_delivered(
+    lane: Lane<'_>,
+    (all, proven): (&[&Promotion], Option<&Candidate>),
+    promotion: &Promotion,
+    decision: &mut Decision,
+) -> bool {
     if has_given_up(lane, promotion) {
         let message = format!("Flux will not try it again: {}", complaint(lane, promotion));
         decision.record(promotion, Phase::Failed, "Unhealthy", message);
         return true;
     }
-    let timeout = lane.environment.policy.as_ref().map(|p| p.timeout);
-    let deadline = timeout.zip(promotion.delivered).and_then(|(t, d)| d.checked_add(t).ok());
-    match deadline {
+    match deadline(lane, promotion) {
         Some(deadline) if deadline <= lane.facts.now => {
+            let may_be_made_again = !lane.facts.pipeline.suspended && is_wanted(promotion, all, proven);
+            if may_be_made_again && !promotion.is_checked && may_have_lost_commit(lane, promotion) {
+                decision
+                    .actions
+                    .push(Action::CheckDelivered { promotion: promotion.name.clone(), is_last: true });
+                return false;
+            }
             let message = format!("not healthy in time: {}", complaint(lane, promotion));
             decision.record(promotion, Phase::Failed, "Unhealthy", message);
             true
@@ -73,6 +86,24 @@ fn fail_delivered(lane: Lane<'_>, promotion: &Promotion, decision: &mut Decision
             false
         }
         None => false,
+    }
+}
+
+/// Returns when the timeout of a delivered promotion passes.
+fn deadline(lane: Lane<'_>, promotion: &Promotion) -> Option<Timestamp> {
+    let timeout = lane.environment.policy.as_ref()?.timeout;
+    promotion.delivered?.checked_add(timeout).ok()
+}
+
+/// Returns true if a promotion is of the revision that goes into the environment now: the candidate, or in an environment
+/// without predecessors the revision that was requested last.
+fn is_wanted(promotion: &Promotion, all: &[&Promotion], proven: Option<&Candidate>) -> bool {
+    match &promotion.trigger {
+        Some(_) => {
+            let last = all.iter().rev().find(|p| p.trigger.is_some());
+            last.is_some_and(|last| last.name == promotion.name)
+        }
+        None => is_candidate(promotion, proven),
     }
 }
 
@@ -88,14 +119,19 @@ fn decline_early_retry(promotion: &Promotion, decision: &mut Decision) {
     }
 }
 
-/// Has the branch of a delivered promotion checked if the targets do not run its revision: a forced push may have
-/// removed its commit. After the promotion has ended, a person may have taken back the revision in this way.
+/// Has the branch of a delivered promotion checked from time to time until its timeout passes.
 pub(super) fn check_delivered(lane: Lane<'_>, promotion: &Promotion, decision: &mut Decision) {
-    let writes = lane.environment.policy.as_ref().is_some_and(|policy| policy.writes_to.is_some());
-    let waits = promotion.phase == Phase::Delivered;
-    if waits && writes && !runs(lane, &promotion.revision) {
-        decision.actions.push(Action::CheckDelivered { promotion: promotion.name.clone() });
+    let is_overdue = deadline(lane, promotion).is_some_and(|deadline| deadline <= lane.facts.now);
+    if !is_overdue && may_have_lost_commit(lane, promotion) {
+        decision.actions.push(Action::CheckDelivered { promotion: promotion.name.clone(), is_last: false });
     }
+}
+
+/// Returns true if a forced push may have removed the commit of a delivered promotion: the targets do not run its
+/// revision. After the promotion has ended, a person may have taken back the revision in this way.
+fn may_have_lost_commit(lane: Lane<'_>, promotion: &Promotion) -> bool {
+    let writes = lane.environment.policy.as_ref().is_some_and(|policy| policy.writes_to.is_some());
+    promotion.phase == Phase::Delivered && writes && !runs(lane, &promotion.revision)
 }
 
 /// Returns true if Helm has given up on exactly this revision on some target. The promotion still succeeds if the

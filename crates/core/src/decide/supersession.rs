@@ -66,6 +66,11 @@ pub(super) fn supersede_replaced(
     }
 }
 
+/// Returns true if a promotion is of the candidate.
+pub(super) fn is_candidate(promotion: &Promotion, proven: Option<&Candidate>) -> bool {
+    proven.is_some_and(|c| c.run == promotion.run && promotion.revision.is_run_by(&c.revision))
+}
+
 /// Supersedes a delivered promotion if a later one was delivered before it was seen healthy.
 pub(super) fn supersede_delivered(
     all: &[&Promotion],
@@ -74,8 +79,7 @@ pub(super) fn supersede_delivered(
     decision: &mut Decision,
 ) -> bool {
     // A promotion that is wanted again was resumed in place of the later ones.
-    let is_wanted =
-        proven.is_some_and(|c| c.run == promotion.run && promotion.revision.is_run_by(&c.revision));
+    let is_wanted = is_candidate(promotion, proven);
     let later = all.iter().find(|p| p.order() > promotion.order() && !is_wanted && p.was_delivered());
     if let Some(newer) = later {
         let message = format!("{} came before it was seen healthy", newer.revision);

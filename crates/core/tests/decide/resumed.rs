@@ -174,6 +174,52 @@ fn a_commit_that_is_removed_after_its_promotion_has_ended_stays_removed() {
 }
 
 #[test]
+fn a_commit_that_a_forced_push_removed_is_made_again_before_its_promotion_would_fail() {
+    let mut sim = committed();
+    sim.lost = vec![sim.promotions[0].name.clone()];
+    sim.now += SignedDuration::from_mins(31);
+    sim.settle();
+    assert_eq!((sim.phases("staging"), sim.undone.len()), (vec!["1.1.0 Delivered".to_string()], 1));
+    // The same happens in the next round. When the commit stays, the promotion fails.
+    let name = sim.promotions[0].name.clone();
+    for (lost, phase, rounds) in [(vec![name], "1.1.0 Delivered", 2), (Vec::new(), "1.1.0 Failed", 2)] {
+        sim.lost = lost;
+        sim.now += SignedDuration::from_mins(31);
+        sim.settle();
+        assert_eq!((sim.phases("staging"), sim.undone.len()), (vec![phase.to_string()], rounds));
+    }
+}
+
+#[test]
+fn a_branch_is_checked_once_before_a_promotion_fails() {
+    let last = |change: fn(&mut Simulation)| {
+        let mut sim = committed();
+        sim.now += SignedDuration::from_mins(31);
+        change(&mut sim);
+        let mut checks = 0;
+        for _ in 0..5 {
+            sim.step();
+            let is_last = |a: &&Action| matches!(a, Action::CheckDelivered { is_last: true, .. });
+            checks += sim.last.actions.iter().filter(is_last).count();
+        }
+        assert_eq!(sim.phases("staging")[0], "1.1.0 Failed");
+        checks
+    };
+    assert_eq!(last(|_| {}), 1);
+    // Its commit would not be made again, or a lost commit is not the reason.
+    assert_eq!(last(|sim| sim.runs("staging", "s", B, Health::Failed)), 0);
+    assert_eq!(last(|sim| sim.pipeline.suspended = true), 0);
+    assert_eq!(last(|sim| sim.policy_of("staging").writes_to = None), 0);
+    assert_eq!(
+        last(|sim| {
+            sim.refuses = true;
+            sim.runs("dev", "d", C, Health::Ready);
+        }),
+        0
+    );
+}
+
+#[test]
 fn a_branch_is_checked_only_while_the_targets_do_not_run_the_delivered_revision() {
     let sim = committed();
     assert_eq!(checks(&sim), 1);

@@ -180,7 +180,7 @@ impl Simulation {
         // Actions that only read the forge and branches are repeated by every decision.
         let is_look = |a: &&Action| match a {
             Action::Follow { .. } => true,
-            Action::CheckDelivered { promotion } => !self.lost.contains(promotion),
+            Action::CheckDelivered { promotion, is_last } => !is_last && !self.lost.contains(promotion),
             _ => false,
         };
         let done = actions.iter().filter(|a| !is_look(a)).count();
@@ -225,6 +225,7 @@ impl Simulation {
                     resumes_at: None,
                     delivered: None,
                     request: None,
+                    is_checked: false,
                     report: None,
                     message: String::new(),
                 });
@@ -248,7 +249,8 @@ impl Simulation {
                 promotion.message = message;
             }
             Action::Follow { .. } => {}
-            Action::CheckDelivered { promotion } => {
+            Action::CheckDelivered { promotion, is_last } => {
+                self.promotion(&promotion).is_checked = is_last;
                 if let Some(at) = self.lost.iter().position(|lost| *lost == promotion) {
                     self.lost.remove(at);
                     self.apply(Action::Move(Transition::of_lost(promotion, "abc")));
@@ -265,6 +267,7 @@ impl Simulation {
         if to.to == Phase::Pending {
             promotion.next_attempt = None;
             promotion.delivered = None;
+            promotion.is_checked = false;
             promotion.gates.clear();
             promotion.retries += u32::from(to.spends_approval);
         }
