@@ -1,5 +1,7 @@
 //! Addresses of git repositories, and when two of them are the same repository.
 
+use std::fmt;
+
 /// A git repository and a branch of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Repository {
@@ -12,6 +14,13 @@ pub struct Repository {
 /// A branch of a repository, in one form for all forms of its address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BranchId(String, String);
+
+impl fmt::Display for BranchId {
+    /// Writes `host/path branch`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.0, self.1)
+    }
+}
 
 impl Repository {
     /// Returns true if two values are the same branch of the same repository. The addresses may differ in the scheme

@@ -49,6 +49,10 @@ pub struct PromotionStatus {
     /// The commit that sets the revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
+    /// Where the current delivery went: the strategy, and the repository and branch, or a digest of the address of the webhook. If
+    /// the promotion has failed since, and the pipeline names another place, Sluice delivers it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivered_to: Option<String>,
     /// The value of `spec.retry` that was answered last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retried: Option<String>,

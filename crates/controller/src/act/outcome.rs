@@ -6,35 +6,40 @@ use sluice_api::promotion::{RecordedChangeRequest, RecordedRequestState};
 use sluice_delivery::{ChangeRequestStatus, Delivered};
 
 use super::backoff::next_try;
-use super::{ActError, order};
+use super::{ActError, order, strategy};
 use crate::record::promotion::{DeliveryKind, RecordChange};
 
 /// The change after a delivery.
 pub(crate) fn delivered(delivered: Delivered, strategy: &Strategy) -> RecordChange {
+    let delivered_to = strategy::destination(strategy);
     match delivered {
         Delivered::Proposed { request, merged: false } => {
             RecordChange::Proposed(order::api_change_request(&request, RecordedRequestState::Open, strategy))
         }
         Delivered::Proposed { request, merged: true } => RecordChange::Delivered {
             kind: DeliveryKind::Merged,
+            delivered_to,
             message: format!("{} was merged; waits for the targets to run it", request.url),
             commit: Some(request.head_commit.clone()),
             request: Some(order::api_change_request(&request, RecordedRequestState::Merged, strategy)),
         },
         Delivered::Committed { commit } => RecordChange::Delivered {
             kind: DeliveryKind::Committed,
+            delivered_to,
             message: format!("committed as {commit}; waits for the targets to run it"),
             commit: Some(commit),
             request: None,
         },
         Delivered::AlreadySet { commit } => RecordChange::Delivered {
             kind: DeliveryKind::AlreadySet,
+            delivered_to,
             message: format!("every value was set already at {commit}; waits for the targets to run it"),
             commit: None,
             request: None,
         },
         Delivered::Notified { to } => RecordChange::Delivered {
             kind: DeliveryKind::Notified,
+            delivered_to,
             message: match to {
                 Some(to) => format!("announced, also to {to}; waits for the targets to run it"),
                 None => "announced by an event; waits for the targets to run it".into(),
@@ -44,6 +49,7 @@ pub(crate) fn delivered(delivered: Delivered, strategy: &Strategy) -> RecordChan
         },
         Delivered::Called { to, status } => RecordChange::Delivered {
             kind: DeliveryKind::Called,
+            delivered_to,
             message: format!("{to} accepted the call (status {status}); waits for the targets to run it"),
             commit: None,
             request: None,
@@ -90,6 +96,7 @@ pub(crate) fn polled(
         }
         ChangeRequestStatus::Merged { commit, .. } => Some(RecordChange::Delivered {
             kind: DeliveryKind::Merged,
+            delivered_to: request.as_ref().and_then(strategy::destination_of_request),
             message: "its change request was merged; waits for the targets to run it".into(),
             commit: Some(commit).filter(|c| !c.is_empty()),
             request: in_state(RecordedRequestState::Merged),

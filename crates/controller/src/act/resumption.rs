@@ -14,16 +14,16 @@ const FIRST_RECEIVER_PAUSE: Duration = Duration::from_secs(600);
 pub(crate) const MAX_RECEIVER_PAUSE: Duration = Duration::from_secs(3600);
 
 /// When a promotion that has failed starts again on its own. If its receiver reported the failure, that is after a
-/// pause. If it failed before its delivery, which only earlier versions of Sluice record, it is immediately. `None`
-/// if only a person starts it again.
-pub(crate) fn resumes_at(status: &PromotionStatus) -> Option<Timestamp> {
+/// pause. It is immediately if the pipeline names another place than the promotion was delivered to, or if the promotion
+/// failed before its delivery, which only earlier versions of Sluice record. `None` if only a person starts it again.
+pub(crate) fn resumes_at(status: &PromotionStatus, has_moved: impl FnOnce() -> bool) -> Option<Timestamp> {
     let failed = **status.times.get("Failed").filter(|_| status.phase == Phase::Failed)?;
     if status.reason == CALLBACK_FAILED {
         let pause = FIRST_RECEIVER_PAUSE.saturating_mul(1 << status.round.min(16)).min(MAX_RECEIVER_PAUSE);
         return failed.checked_add(pause).ok();
     }
-    let may_resume = !status.times.contains_key("Delivered") && status.reason != TAMPERED;
-    may_resume.then_some(failed)
+    let may_resume = !status.times.contains_key("Delivered") || has_moved();
+    (may_resume && status.reason != TAMPERED).then_some(failed)
 }
 
 #[cfg(test)]
@@ -32,21 +32,24 @@ mod tests {
 
     #[test]
     fn a_failed_promotion_resumes_unless_the_targets_or_a_forger_failed_it() {
-        let resumes = |reason: &str, round: u32, times: &[&str]| {
+        let resumes_if = |has_moved: bool, reason: &str, round: u32, times: &[&str]| {
             let times: serde_json::Map<String, serde_json::Value> =
                 times.iter().map(|phase| ((*phase).into(), "2026-11-24T10:00:00Z".into())).collect();
             let status =
                 serde_json::json!({"phase": "Failed", "reason": reason, "round": round, "times": times});
             let status: PromotionStatus = serde_json::from_value(status).unwrap();
             let failed: Timestamp = "2026-11-24T10:00:00Z".parse().unwrap();
-            resumes_at(&status).map(|at| at.duration_since(failed).as_mins())
+            resumes_at(&status, || has_moved).map(|at| at.duration_since(failed).as_mins())
         };
+        let resumes = |reason: &str, round: u32, times: &[&str]| resumes_if(false, reason, round, times);
         let delivered = ["Delivered", "Failed"];
         assert_eq!(
             [0, 1, 2, 3, 99].map(|round| resumes(CALLBACK_FAILED, round, &delivered)),
             [Some(10), Some(20), Some(40), Some(60), Some(60)]
         );
         assert_eq!(resumes("Unhealthy", 0, &delivered), None);
+        assert_eq!(resumes_if(true, "Unhealthy", 0, &delivered), Some(0));
+        assert_eq!(resumes_if(true, TAMPERED, 0, &delivered), None);
         assert_eq!(resumes("NoMarker", 0, &["Failed"]), Some(0));
         assert_eq!(resumes(TAMPERED, 0, &["Failed"]), None);
     }

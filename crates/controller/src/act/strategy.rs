@@ -1,8 +1,11 @@
 //! Which strategy a promotion uses: the one that the pipeline names now, or the one that opened its change
 //! request. Pure.
 
-use sluice_api::pipeline::{Pipeline, PromotionPolicy, PullRequestStrategy, Strategy as ApiStrategy};
+use sluice_api::pipeline::{
+    Pipeline, PromotionPolicy, PullRequestStrategy, Strategy as ApiStrategy, WebhookStrategy,
+};
 use sluice_api::promotion::{Promotion, RecordedChangeRequest, RecordedRequestState};
+use sluice_core::hex::sha256_hex;
 use sluice_core::repository::Repository;
 use sluice_delivery::Settings;
 
@@ -53,6 +56,30 @@ pub fn is_outdated(pipeline: &Pipeline, promotion: &Promotion) -> bool {
     opened_by(promotion).is_some_and(|opened| !named.is_some_and(|named| same(named, opened)))
 }
 
+/// Where a strategy delivers to, as records note it; the same for all forms of the address of a repository.
+pub fn destination(strategy: &ApiStrategy) -> Option<String> {
+    let kind = if strategy.pull_request.is_some() { "pull-request" } else { "commit" };
+    let branch = strategy.repository().map(|repository| format!("{kind} {}", repository.id()));
+    // The address may have a token in it.
+    let address = |webhook: &WebhookStrategy| sha256_hex(webhook.url.as_bytes())[..16].to_string();
+    let webhook = || strategy.webhook.as_ref().map(|webhook| format!("webhook {}", address(webhook)));
+    let notification = || strategy.notification.as_ref().map(|_| "notification".into());
+    branch.or_else(webhook).or_else(notification)
+}
+
+/// Where the strategy that opened a change request delivers to.
+pub fn destination_of_request(request: &RecordedChangeRequest) -> Option<String> {
+    let pull_request = request.strategy.clone();
+    destination(&ApiStrategy { pull_request, ..ApiStrategy::default() })
+}
+
+/// Whether the pipeline names another strategy, repository or branch than a delivered promotion was delivered to.
+pub fn has_moved(pipeline: &Pipeline, promotion: &Promotion) -> bool {
+    let delivered_to = promotion.status.as_ref().and_then(|status| status.delivered_to.as_ref());
+    let named = || named(pipeline, promotion).and_then(destination);
+    delivered_to.is_some_and(|delivered_to| named().is_some_and(|named| named != *delivered_to))
+}
+
 /// Whether another promotion into the environment uses the change request that this record has as open: a later one, or an
 /// earlier one that has started again.
 pub fn is_handed_over(promotion: &Promotion, all: &[&Promotion]) -> bool {
@@ -96,5 +123,44 @@ pub fn settings(strategy: &PullRequestStrategy) -> Settings {
         merge: strategy.merge,
         delete_branch: strategy.delete_branch,
         api_url: strategy.api_url.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use sluice_delivery::ChangeRequest;
+
+    use super::*;
+    use crate::act::order::api_change_request;
+
+    fn destination_of(strategy: Value) -> Option<String> {
+        destination(&serde_json::from_value(strategy).unwrap())
+    }
+
+    #[test]
+    fn a_destination_is_the_strategy_with_its_repository_and_branch_or_address() {
+        let commit =
+            |url: &str, branch: &str| destination_of(json!({"commit": {"url": url, "branch": branch}}));
+        let https = commit("https://git.example.com/acme/fleet.git", "main");
+        assert_eq!(https.as_deref(), Some("commit git.example.com/acme/fleet main"));
+        assert_eq!(https, commit("git@git.example.com:acme/fleet", "main"));
+        assert_ne!(https, commit("https://git.example.com/acme/fleet.git", "other"));
+        let webhook = |url: &str| destination_of(json!({"webhook": {"url": url}}));
+        assert_ne!(webhook("https://ci.example.com/?key=a"), webhook("https://ci.example.com/?key=b"));
+        assert!(!webhook("https://ci.example.com/?key=a").unwrap().contains("key"));
+        assert_eq!(destination_of(json!({"notification": {}})).as_deref(), Some("notification"));
+        assert_eq!(destination_of(json!({})), None);
+    }
+
+    #[test]
+    fn a_merged_change_request_went_where_its_strategy_delivers_to() {
+        let update = json!([{"path": "app.yaml", "field": "version"}]);
+        let strategy = json!({"pull-request": {"type": "github", "url": "https://github.com/acme/fleet",
+            "baseBranch": "main", "secretRef": {"name": "git"}, "update": update}});
+        let strategy: ApiStrategy = serde_json::from_value(strategy).unwrap();
+        let request = api_change_request(&ChangeRequest::default(), RecordedRequestState::Merged, &strategy);
+        assert_eq!(destination_of_request(&request), destination(&strategy));
+        assert_eq!(destination(&strategy).as_deref(), Some("pull-request github.com/acme/fleet main"));
     }
 }

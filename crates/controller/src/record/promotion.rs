@@ -148,6 +148,8 @@ pub enum RecordChange {
     Delivered {
         /// How it was delivered.
         kind: DeliveryKind,
+        /// Where it was delivered to.
+        delivered_to: Option<String>,
         /// A sentence that says how it was delivered.
         message: String,
         /// The commit that sets the revision.
@@ -311,7 +313,8 @@ fn note(status: &mut PromotionStatus, change: &RecordChange, now: Timestamp) {
             status.change_request = Some(request.clone());
             end_failures(status);
         }
-        RecordChange::Delivered { commit, request, .. } => {
+        RecordChange::Delivered { commit, request, delivered_to, .. } => {
+            status.delivered_to.clone_from(delivered_to);
             status.commit = commit.clone().or(status.commit.take());
             status.change_request = request.clone().or(status.change_request.take());
             end_failures(status);
@@ -353,6 +356,7 @@ fn note_transition(status: &mut PromotionStatus, to: &Transition) {
     if to.to == Phase::Pending {
         status.attempts = 0;
         status.next_attempt = None;
+        status.delivered_to = None;
         // The gates are decided again. Until then their last messages are not shown.
         status.gates.clear();
         // After a delivery a new round begins, so that receivers do not take the next delivery for a

@@ -137,7 +137,7 @@ mod tests {
     }
 
     fn delivered(kind: DeliveryKind) -> RecordChange {
-        RecordChange::Delivered { kind, message: WHY.into(), commit: None, request: None }
+        RecordChange::Delivered { kind, delivered_to: None, message: WHY.into(), commit: None, request: None }
     }
 
     fn pipeline() -> Pipeline {

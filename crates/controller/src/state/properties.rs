@@ -119,6 +119,29 @@ fn the_wait_of_an_approved_promotion_is_counted_once() {
     assert_eq!(simulation.gate_waits, 1, "{}", simulation.summary());
 }
 
+/// The targets do not read the branch that the pipeline names.
+#[test]
+fn a_failed_promotion_is_delivered_once_more_for_each_branch_that_the_owner_names() {
+    let mut simulation = ControllerSimulation::new(false);
+    simulation.release(true);
+    for (edits, branch) in [(0, "main"), (1, "other"), (2, "main")] {
+        simulation.set_branch(branch);
+        run(&mut simulation, 200, 30);
+        assert!(simulation.summary().contains("Failed Unhealthy"), "{}", simulation.summary());
+        assert_eq!(simulation.delivered.len(), 1 + edits, "{branch}");
+    }
+    // Another edit is no reason to deliver again. A rejected promotion stays rejected.
+    simulation.set_manual(true);
+    run(&mut simulation, 200, 30);
+    assert_eq!(simulation.delivered.len(), 3);
+    simulation.set_manual(false);
+    simulation.reject(0);
+    simulation.set_branch("other");
+    run(&mut simulation, 200, 30);
+    assert!(simulation.summary().contains("Rejected Rejected"), "{}", simulation.summary());
+    assert_eq!(simulation.delivered.len(), 3);
+}
+
 /// The API server accepts a rejection of the stored try, and the controller has begun the next one.
 #[test]
 fn a_rejection_that_comes_before_the_next_try_is_stored_survives_a_restart() {

@@ -22,6 +22,14 @@ impl ControllerSimulation {
         self.edit_pipeline(|spec| spec.promotion.as_mut().unwrap().manual = manual);
     }
 
+    /// The owner names another branch to commit to.
+    pub(super) fn set_branch(&mut self, branch: &str) {
+        self.edit_pipeline(|spec| {
+            let strategy = spec.promotion.as_mut().unwrap().strategy.as_mut().unwrap();
+            strategy.commit.as_mut().unwrap().branch = branch.into();
+        });
+    }
+
     fn edit_pipeline(&mut self, edit: impl FnOnce(&mut PipelineSpec)) {
         let Some(mut pipeline) = self.server.pipeline.clone() else { return };
         let before = pipeline.spec.clone();

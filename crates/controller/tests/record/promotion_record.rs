@@ -143,6 +143,7 @@ fn a_tampered_record_fails_unless_its_promotion_has_ended() {
 fn a_retry_starts_a_new_round_only_if_the_earlier_one_was_delivered() {
     let delivered = RecordChange::Delivered {
         kind: DeliveryKind::Called,
+        delivered_to: None,
         message: "taken".into(),
         commit: None,
         request: None,
