@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use sluice_testkit::eventually;
 use sluice_testkit::fault_injection::ApiServerProxy;
 
+use crate::page::Person;
 use crate::place::{SOON, TestNamespace, revision};
 use crate::process::Controller;
 use crate::{people, releases, run};
@@ -51,7 +52,7 @@ fn an_answer_reads_no_object_and_asks_the_hub_only_about_rights() -> Result<()> 
         let http = reqwest::Client::new();
         let ask = async |view: &str| -> Result<Value> {
             let url = format!("http://{address}/api/v1{view}");
-            let answer = http.get(&url).bearer_auth(token.trim()).send().await?;
+            let answer = Person::send(http.get(&url).bearer_auth(token.trim())).await?;
             let (status, text) = (answer.status(), answer.text().await?);
             ensure!(status.is_success(), "{view}: {status}: {text}");
             Ok(serde_json::from_str(&text)?)

@@ -60,7 +60,7 @@ impl Person {
     }
 
     /// Sends a request; again when the server says so, if it was one too many.
-    async fn send(request: RequestBuilder) -> Result<Response> {
+    pub async fn send(request: RequestBuilder) -> Result<Response> {
         let deadline = Instant::now() + SOON;
         loop {
             let request = request.try_clone().context("the body cannot be sent twice")?;
