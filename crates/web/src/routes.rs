@@ -30,8 +30,8 @@ pub fn router<H: Hub>(api: Api<H>) -> Router {
             let detail = "this path does not accept the method: /openapi.json lists those that it accepts";
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
         })
-        .merge(page::routes())
-        .layer(map_request(limit_time))
         .layer(from_fn_with_state(api.unsent.clone(), limit_unsent))
+        .merge(page::routes(api.unsent.clone()))
+        .layer(map_request(limit_time))
         .with_state(api)
 }

@@ -38,6 +38,7 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{StatusCode, Uri};
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use tower_http::CompressionLevel;
@@ -50,6 +51,7 @@ use self::route::View;
 use crate::hub::Hub;
 use crate::problem::Problem;
 use crate::state::Api;
+use crate::unsent_answers::{UnsentAnswers, limit_unsent};
 
 /// The most bytes of a form: a token, or the reason of a rejection.
 const MAX_FORM_BYTES: usize = 32 << 10;
@@ -58,8 +60,8 @@ const COMPRESSION: CompressionLevel = CompressionLevel::Precise(2);
 /// The most bytes of the form for a Pipeline, which may have 2,000 targets.
 const MAX_DRAFT_BYTES: usize = 512 << 10;
 
-/// Returns the routes of the pages.
-pub(crate) fn routes<H: Hub>() -> Router<Api<H>> {
+/// Returns the routes of the pages. A page that is compressed stays in memory as a whole until its last part is read.
+pub(crate) fn routes<H: Hub>(unsent: UnsentAnswers) -> Router<Api<H>> {
     Router::new()
         .route("/assets/{name}", get(asset))
         .route("/sign-in", get(sign_in::form::<H>).post(sign_in::sign_in::<H>))
@@ -79,6 +81,7 @@ pub(crate) fn routes<H: Hub>() -> Router<Api<H>> {
         )
         .fallback(page::<H>)
         .layer(DefaultBodyLimit::max(MAX_FORM_BYTES))
+        .layer(from_fn_with_state(unsent, limit_unsent))
         .layer(CompressionLayer::new().quality(COMPRESSION))
 }
 
