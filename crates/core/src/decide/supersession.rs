@@ -46,8 +46,7 @@ pub(super) fn take_current<'a>(
 ) -> Option<&'a Promotion> {
     let newest = open.pop()?;
     let candidate = proven.filter(|candidate| candidate.arrival > newest.arrival);
-    let is_wanted =
-        |p: &&Promotion| candidate.is_some_and(|c| c.run == p.run && p.revision.is_run_by(&c.revision));
+    let is_wanted = |p: &&Promotion| is_candidate(p, candidate);
     let wanted = open.iter().rposition(is_wanted).filter(|_| !is_wanted(&newest));
     Some(wanted.map_or(newest, |index| std::mem::replace(&mut open[index], newest)))
 }
