@@ -11,7 +11,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use sluice_api::{Pipeline, Promotion};
-use sluice_cli::{Command, Exit, Io, Program};
+use sluice_cli::{Command, Exit, Io, Program, Size};
 use sluice_testkit::fault_injection::TcpProxy;
 use sluice_testkit::{Cluster, ControlPlane, eventually};
 use tokio::sync::OnceCell;
@@ -123,6 +123,25 @@ pub async fn sluice_into(
 ) -> Exit {
     let path = kubeconfig.to_string_lossy();
     bare(&[arguments, &["--kubeconfig", &path]].concat(), out, err).await
+}
+
+/// Runs `sluice` with this kubeconfig in a terminal of this size, while `during` looks at what it writes there. The command
+/// must not end on its own. Returns the error output.
+pub async fn sluice_in_terminal(
+    (kubeconfig, size): (&Path, Size),
+    arguments: &[&str],
+    during: impl AsyncFnOnce(&Heard) -> Result<()>,
+) -> Result<String> {
+    let (out, err) = (Heard::default(), Heard::default());
+    let (mut to_out, mut to_err) = (out.clone(), err.clone());
+    let path = kubeconfig.to_string_lossy();
+    let arguments = [arguments, &["--kubeconfig", &path]].concat();
+    let mut io = Io { out: &mut to_out, err: &mut to_err, color: false, terminal: Some(size) };
+    tokio::select! {
+        exit = run(&arguments, &mut io) => panic!("ended on its own: {exit:?}"),
+        done = during(&out) => done?,
+    }
+    Ok(err.text())
 }
 
 /// Runs `sluice` without any cluster.

@@ -5,10 +5,10 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use sluice_api::Pipeline;
-use sluice_cli::{Exit, Io, Size};
+use sluice_cli::{Exit, Size};
 use sluice_testkit::{WAIT_TIMEOUT, eventually};
 
-use crate::hub::{Heard, Ran, TestNamespace, place, run, running, sluice_into};
+use crate::hub::{Heard, Ran, TestNamespace, place, running, sluice_in_terminal, sluice_into};
 use crate::watch::note_comes_and_goes;
 
 /// Creates podinfo, whose promotion `p` into prod waits for an approval, and a promotion of another pipeline.
@@ -61,14 +61,9 @@ async fn changed_environments_are_lines_in_a_pipe() -> Result<()> {
 #[tokio::test]
 async fn a_terminal_is_updated_in_place() -> Result<()> {
     let place = waiting("live-screen").await?;
-    let (out, mut err) = (Heard::default(), Vec::new());
-    let mut to_out = out.clone();
-    let path = place.kubeconfig.to_string_lossy().into_owned();
-    let arguments = ["status", "podinfo", "-n", &place.namespace, "-w", "--kubeconfig", &path];
-    let terminal = Some(Size { width: 60, height: 20 });
-    let mut io = Io { out: &mut to_out, err: &mut err, color: false, terminal };
-    let watching = run(&arguments, &mut io);
-    let changing = async {
+    let arguments = ["status", "podinfo", "-n", &place.namespace, "-w"];
+    let size = Size { width: 60, height: 20 };
+    sluice_in_terminal((&place.kubeconfig, size), &arguments, async |out| {
         out.lines(8).await?;
         let first = out.text();
         assert!(first.contains("sluice approve p -n live-screen") && !first.contains('\u{1b}'), "{first}");
@@ -82,12 +77,10 @@ async fn a_terminal_is_updated_in_place() -> Result<()> {
         let update = out.text()[first.len()..].to_owned();
         assert!(update.contains("\u{1b}[") && update.contains("prod"), "{update:?}");
         assert!(!update.contains("live-screen/podinfo") && !update.contains("prod: 6.1.5"), "{update:?}");
-        Ok::<(), anyhow::Error>(())
-    };
-    tokio::select! {
-        exit = watching => panic!("ended on its own: {exit:?}"),
-        changed = changing => changed,
-    }
+        Ok(())
+    })
+    .await?;
+    Ok(())
 }
 
 #[tokio::test]
@@ -155,19 +148,12 @@ async fn a_lost_connection_is_noted_and_the_view_continues() -> Result<()> {
 async fn the_note_about_an_interruption_goes_when_the_watches_continue() -> Result<()> {
     let mut place = waiting("live-note").await?;
     let (proxy, _folder) = place.through_proxy().await?;
-    let (out, mut err) = (Heard::default(), Vec::new());
-    let mut to_out = out.clone();
-    let path = place.kubeconfig.to_string_lossy().into_owned();
-    let arguments = ["status", "podinfo", "-n", &place.namespace, "-w", "--kubeconfig", &path];
-    let terminal = Some(Size { width: 200, height: 20 });
-    let mut io = Io { out: &mut to_out, err: &mut err, color: false, terminal };
-    let watching = run(&arguments, &mut io);
-    let interrupting = async {
+    let arguments = ["status", "podinfo", "-n", &place.namespace, "-w"];
+    let size = Size { width: 200, height: 20 };
+    sluice_in_terminal((&place.kubeconfig, size), &arguments, async |out| {
         out.lines(8).await?;
-        note_comes_and_goes(&proxy, &out).await
-    };
-    tokio::select! {
-        exit = watching => panic!("ended on its own: {exit:?}"),
-        interrupted = interrupting => interrupted,
-    }
+        note_comes_and_goes(&proxy, out).await
+    })
+    .await?;
+    Ok(())
 }

@@ -7,11 +7,11 @@ use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
-use sluice_cli::{Exit, Io, Size};
+use sluice_cli::{Exit, Size};
 use sluice_testkit::fault_injection::TcpProxy;
 use sluice_testkit::{WAIT_TIMEOUT, eventually};
 
-use crate::hub::{Heard, Ran, place, run, servers, sluice_as, sluice_into};
+use crate::hub::{Heard, Ran, place, servers, sluice_as, sluice_in_terminal, sluice_into};
 
 #[tokio::test]
 async fn only_changed_rows_are_printed() -> Result<()> {
@@ -155,21 +155,14 @@ async fn the_note_about_an_interruption_goes_when_the_watch_continues() -> Resul
     let mut place = place("watch-note").await?;
     place.promotion("a", "dev", json!({"phase": "Succeeded"})).await?;
     let (proxy, _folder) = place.through_proxy().await?;
-    let (out, mut err) = (Heard::default(), Vec::new());
-    let mut to_out = out.clone();
-    let path = place.kubeconfig.to_string_lossy().into_owned();
-    let arguments = ["get", "promotions", "-n", "watch-note", "-w", "--kubeconfig", &path];
-    let terminal = Some(Size { width: 80, height: 20 });
-    let mut io = Io { out: &mut to_out, err: &mut err, color: false, terminal };
-    let watching = run(&arguments, &mut io);
-    let interrupting = async {
+    let arguments = ["get", "promotions", "-n", "watch-note", "-w"];
+    let size = Size { width: 80, height: 20 };
+    sluice_in_terminal((&place.kubeconfig, size), &arguments, async |out| {
         out.lines(2).await?;
-        note_comes_and_goes(&proxy, &out).await
-    };
-    tokio::select! {
-        exit = watching => panic!("ended on its own: {exit:?}"),
-        interrupted = interrupting => interrupted,
-    }
+        note_comes_and_goes(&proxy, out).await
+    })
+    .await?;
+    Ok(())
 }
 
 #[tokio::test]
@@ -178,14 +171,9 @@ async fn a_table_in_a_terminal_is_updated_in_place() -> Result<()> {
     for name in ["a", "b", "c", "d", "e"] {
         place.promotion(name, "dev", json!({"phase": "Succeeded"})).await?;
     }
-    let (out, err) = (Heard::default(), Heard::default());
-    let (mut to_out, mut to_err) = (out.clone(), err.clone());
-    let path = place.kubeconfig.to_string_lossy().into_owned();
-    let arguments = ["get", "promotions", "-n", "watch-screen", "-w", "--kubeconfig", &path];
-    let terminal = Some(Size { width: 80, height: 6 });
-    let mut io = Io { out: &mut to_out, err: &mut to_err, color: false, terminal };
-    let watching = run(&arguments, &mut io);
-    let shows = async |expected: [&str; 5]| {
+    let arguments = ["get", "promotions", "-n", "watch-screen", "-w"];
+    let size = Size { width: 80, height: 6 };
+    let shows = async |out: &Heard, expected: [&str; 5]| {
         eventually(WAIT_TIMEOUT, || async {
             let rows = rows_after(&out.text());
             let words = |n: usize| -> Vec<&str> { rows[n].split_whitespace().collect() };
@@ -199,30 +187,27 @@ async fn a_table_in_a_terminal_is_updated_in_place() -> Result<()> {
         })
         .await
     };
-    let changing = async {
+    let err = sluice_in_terminal((&place.kubeconfig, size), &arguments, async |out| {
         let api = place.promotions();
         let phase = |phase: &str| Patch::Merge(json!({"status": {"phase": phase}}));
         out.lines(5).await?;
-        shows(["NAME PHASE", "a Succeeded", "b Succeeded", "c Succeeded", "… 2 more rows:"]).await?;
+        shows(out, ["NAME PHASE", "a Succeeded", "b Succeeded", "c Succeeded", "… 2 more rows:"]).await?;
         let first = out.text();
         assert!(!first.contains('\u{1b}'), "{first}");
         api.patch_status("b", &PatchParams::default(), &phase("Proposed")).await?;
-        shows(["NAME PHASE", "a Succeeded", "b Proposed", "c Succeeded", "… 2 more rows:"]).await?;
+        shows(out, ["NAME PHASE", "a Succeeded", "b Proposed", "c Succeeded", "… 2 more rows:"]).await?;
         // The names of the columns and the other rows are not written again, except for ages.
         let update = &out.text()[first.len()..];
         assert!(!update.contains("NAME"), "{update:?}");
         // What changed last stays visible.
         api.patch_status("e", &PatchParams::default(), &phase("Proposed")).await?;
-        shows(["NAME PHASE", "a Succeeded", "b Proposed", "e Proposed", "… 2 more rows:"]).await?;
+        shows(out, ["NAME PHASE", "a Succeeded", "b Proposed", "e Proposed", "… 2 more rows:"]).await?;
         api.delete("a", &DeleteParams::default()).await?;
         api.delete("b", &DeleteParams::default()).await?;
-        shows(["NAME PHASE", "c Succeeded", "d Succeeded", "e Proposed", ""]).await?;
-        Ok::<(), anyhow::Error>(())
-    };
-    tokio::select! {
-        exit = watching => panic!("ended on its own: {exit:?}"),
-        changed = changing => changed?,
-    }
-    assert_eq!(err.text(), "", "it would move the cursor");
+        shows(out, ["NAME PHASE", "c Succeeded", "d Succeeded", "e Proposed", ""]).await?;
+        Ok(())
+    })
+    .await?;
+    assert_eq!(err, "", "it would move the cursor");
     Ok(())
 }
