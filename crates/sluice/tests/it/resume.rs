@@ -1,5 +1,5 @@
 //! A failed promotion continues without a person when its cause is fixed, and a commit that a forced push removed
-//! is made again once.
+//! is made again once, also just before the timeout or in another branch.
 
 use std::process::Command;
 
@@ -12,9 +12,9 @@ use crate::place::{SOON, TestNamespace, revision};
 use crate::process::Controller;
 use crate::{releases, run};
 
-/// Moves `main` to another commit, as a forced push does.
-fn force(repo: &ForgeRepo, commit: &str) -> Result<()> {
-    let args = ["update-ref", "refs/heads/main", commit];
+/// Moves a branch to another commit, as a forced push does, or creates it.
+fn force(repo: &ForgeRepo, branch: &str, commit: &str) -> Result<()> {
+    let args = ["update-ref", &format!("refs/heads/{branch}"), commit];
     let status = Command::new("git").arg("--git-dir").arg(repo.folder()).args(args).status()?;
     ensure!(status.success(), "git update-ref");
     Ok(())
@@ -74,7 +74,7 @@ fn a_promotion_continues_after_its_cause_is_fixed_and_a_lost_commit_is_made_agai
         ensure!(repo.read("main", "app.yaml")? == marked(n, "app", "1.1.0"));
 
         // A person resets the branch, and commits on top of that.
-        force(&repo, &base)?;
+        force(&repo, "main", &base)?;
         repo.commit("main", "other", &[("other.yaml", "a: 1\n")])?;
         eventually(SOON, || async {
             ensure!(repo.read("main", "app.yaml")? == marked(n, "app", "1.1.0"), "not made again yet");
@@ -88,5 +88,51 @@ fn a_promotion_continues_after_its_cause_is_fixed_and_a_lost_commit_is_made_agai
         ensure!(repo.log("main")?.len() == 4, "{:?}", repo.log("main")?);
         releases::runs(place.leaf("prod"), n, "app", "1.1.0", true).await?;
         place.until_promotions("app", "prod", &["1.1.0 Succeeded"]).await
+    })
+}
+
+/// The only check of the branch is the last one before the timeout: the regular checks come too late.
+#[test]
+fn a_commit_is_made_again_at_the_timeout_or_in_the_right_branch() -> Result<()> {
+    run(async {
+        let place = TestNamespace::new("late").await?;
+        let n = place.namespace.as_str();
+        let file = |version: &str| marked(n, "app", version);
+        let repo = shared_gitea().await?.create_repo(n, &[("app.yaml", &file("1.0.0"))]).await?;
+        let base = repo.head("main")?;
+        force(&repo, "wrong", &base)?;
+        place.forge_secret().await?;
+        for environment in ["dev", "prod"] {
+            releases::create(place.leaf(environment), n, "app", json!({})).await?;
+            releases::runs(place.leaf(environment), n, "app", "1.0.0", true).await?;
+        }
+        let commit_to = |branch: &str| {
+            let to = format!("{{url: {:?}, branch: {branch}, secretRef: {{name: forge}}}}", repo.url());
+            pipeline(n, "app", &format!("{{commit: {to}}}")).replace("{strategy:", "{timeout: 20s, strategy:")
+        };
+        place.apply(&commit_to("main")).await?;
+        let controller = Controller::start(&place.shared.hub, n, &["--poll-interval=10m"])?;
+        place.until("app", "all runs 1.0.0", |p| revision(p, "prod") == "1.0.0").await?;
+        releases::runs(place.leaf("dev"), n, "app", "1.1.0", true).await?;
+        place.until_promotions("app", "prod", &["1.1.0 Delivered"]).await?;
+        force(&repo, "main", &base)?;
+        eventually(SOON, || async {
+            ensure!(repo.read("main", "app.yaml")? == file("1.1.0"), "not made again yet");
+            Ok(())
+        })
+        .await
+        .map_err(|e| e.context(controller.tail()))?;
+        releases::runs(place.leaf("prod"), n, "app", "1.1.0", true).await?;
+        place.until_promotions("app", "prod", &["1.1.0 Succeeded"]).await?;
+
+        place.apply(&commit_to("wrong")).await?;
+        releases::runs(place.leaf("dev"), n, "app", "1.2.0", true).await?;
+        place.until_promotions("app", "prod", &["1.1.0 Succeeded", "1.2.0 Failed"]).await?;
+        ensure!(repo.read("wrong", "app.yaml")? == file("1.2.0"));
+        place.apply(&commit_to("main")).await?;
+        place.until_promotions("app", "prod", &["1.1.0 Succeeded", "1.2.0 Delivered"]).await?;
+        ensure!(repo.read("main", "app.yaml")? == file("1.2.0"));
+        releases::runs(place.leaf("prod"), n, "app", "1.2.0", true).await?;
+        place.until_promotions("app", "prod", &["1.1.0 Succeeded", "1.2.0 Succeeded"]).await
     })
 }
