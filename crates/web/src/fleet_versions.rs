@@ -13,6 +13,7 @@ use sluice_view::fleet::versions::{RunningVersion, UnreadCluster, Versions, char
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::Instant;
 
+use crate::equal_shares::keep_equal_shares;
 use crate::problem::Problem;
 use crate::versions_query::{VersionsQuery, matches};
 use crate::visible_fleet::Visible;
@@ -25,9 +26,9 @@ pub(crate) const MAX_AGE: Duration = Duration::from_millis(500);
 const MAX_KEPT: usize = 4;
 /// How many objects of a cluster are read at a time. The next event of the cluster waits meanwhile.
 const SLICE: usize = 500;
-/// The most rows of one cluster. A hostile cluster may have workloads with many images.
+/// The most rows of one cluster, which its namespaces share. A hostile tenant may have workloads with many images.
 const MAX_CLUSTER_ROWS: usize = 20_000;
-/// The most rows of all clusters, so that they take at most about 100 MB.
+/// The most rows of all clusters, which share them, so that they take at most about 100 MB.
 const MAX_ROWS: usize = 200_000;
 
 /// What to list.
@@ -130,9 +131,9 @@ fn all(
 
 fn compute(fleet: &Fleet, kind: VersionKind, visible: &Visible) -> AllRows {
     let mut all = AllRows::default();
+    let mut found = Vec::new();
     for key in fleet.clusters().iter().filter(|key| visible.shows_some_of(key)) {
-        let room = MAX_CLUSTER_ROWS.min(MAX_ROWS - all.items.len());
-        let mut unread = match fleet.read(key, |cluster| unread(cluster, kind)) {
+        let unread = match fleet.read(key, |cluster| unread(cluster, kind)) {
             Some(Ok(unread)) => unread,
             Some(Err(why)) => {
                 all.unread.push(UnreadCluster { cluster: cluster_name(key), why });
@@ -140,29 +141,47 @@ fn compute(fleet: &Fleet, kind: VersionKind, visible: &Visible) -> AllRows {
             }
             None => continue,
         };
-        if !rows(fleet, key, kind, visible, room, &mut all.items) {
-            unread.push(format!("it has too many rows, and only {room} are shown"));
-        }
         all.unread.extend(unread.into_iter().map(|why| UnreadCluster { cluster: cluster_name(key), why }));
+        found.push((cluster_name(key), add_rows(fleet, key, kind, visible, &mut all.items)));
+        // Not after each cluster, since that looks at all rows.
+        if all.items.len() > MAX_ROWS + MAX_ROWS / 4 {
+            keep_equal_shares(&mut all.items, 0, MAX_ROWS, |row| &row.cluster);
+        }
     }
+    keep_equal_shares(&mut all.items, 0, MAX_ROWS, |row| &row.cluster);
+    all.unread.extend(cut_clusters(found, &all.items));
     // Marked after what the caller may not see is gone, so that a mark says nothing about that.
     mark_outliers(&mut all.items);
     all
 }
 
-/// Adds the rows of a cluster, at most `room`. Returns false if there are more.
-fn rows(
+/// Returns the clusters of which not all found rows are shown.
+fn cut_clusters(found: Vec<(String, usize)>, rows: &[RunningVersion]) -> Vec<UnreadCluster> {
+    let mut shown: HashMap<&str, usize> = HashMap::new();
+    for row in rows {
+        *shown.entry(&row.cluster).or_default() += 1;
+    }
+    let cut = found.into_iter().filter_map(|(cluster, found)| {
+        let shown = shown.get(cluster.as_str()).copied().unwrap_or_default();
+        let why = format!("it has too many rows: {found}, of which {shown} are shown");
+        (shown < found).then_some(UnreadCluster { cluster, why })
+    });
+    cut.collect()
+}
+
+/// Adds the rows of a cluster, not more than [`MAX_CLUSTER_ROWS`]. Returns how many there are.
+fn add_rows(
     fleet: &Fleet,
     key: &ClusterKey,
     kind: VersionKind,
     visible: &Visible,
-    room: usize,
     rows: &mut Vec<RunningVersion>,
-) -> bool {
-    let end = rows.len() + room;
+) -> usize {
+    let (first, mut found) = (rows.len(), 0);
     for of in kind.kinds() {
         let mut after: Option<ObjectKey> = None;
         loop {
+            let before = rows.len();
             let slice = fleet.read(key, |cluster| {
                 let mut last = None;
                 for (object, fact) in cluster.objects_after(*of, after.as_ref()).take(SLICE) {
@@ -176,9 +195,9 @@ fn rows(
                 }
                 last
             });
-            if rows.len() > end {
-                rows.truncate(end);
-                return false;
+            found += rows.len() - before;
+            if rows.len() > first + 2 * MAX_CLUSTER_ROWS {
+                keep_equal_shares(rows, first, MAX_CLUSTER_ROWS, |row| &row.namespace);
             }
             match slice.flatten() {
                 Some(last) => after = Some(last),
@@ -186,7 +205,8 @@ fn rows(
             }
         }
     }
-    true
+    keep_equal_shares(rows, first, MAX_CLUSTER_ROWS, |row| &row.namespace);
+    found
 }
 
 /// Returns which objects of a cluster are missing, and why.

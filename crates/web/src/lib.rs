@@ -9,6 +9,7 @@ mod change_stream;
 mod choices;
 mod cookie;
 mod draft_input;
+mod equal_shares;
 mod find;
 mod fleet_routes;
 mod fleet_versions;

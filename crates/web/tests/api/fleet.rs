@@ -158,10 +158,10 @@ pub fn remote(name: &str) -> ClusterKey {
     ClusterKey::Remote { namespace: "fleet".into(), name: name.into() }
 }
 
-/// A cluster creates Deployments until it has this many.
+/// A cluster creates Deployments until namespace `evil` has this many, and namespace `tenant` one StatefulSet.
 pub fn flood(index: &mut Index, cluster: &str, count: usize) {
-    let workload = |number: usize| {
-        let images = vec![format!("evil:{number}")];
+    let workload = |kind: Kind, namespace: &str, number: usize| {
+        let images = vec![format!("{namespace}:{number}")];
         let fact = WorkloadFact {
             spec_version: SpecVersion::default(),
             owner: None,
@@ -169,10 +169,12 @@ pub fn flood(index: &mut Index, cluster: &str, count: usize) {
             status: ready(),
             images,
         };
-        (key(Kind::Deployment, "evil", &format!("d{number}")), Fact::Workload(fact))
+        (key(kind, namespace, &format!("d{number}")), Fact::Workload(fact))
     };
-    let objects = (0..count).map(workload).collect();
+    let objects = (0..count).map(|number| workload(Kind::Deployment, "evil", number)).collect();
     index.apply(&remote(cluster), ClusterEvent::Listed(Kind::Deployment, None, objects));
+    let objects = vec![workload(Kind::StatefulSet, "tenant", 1)];
+    index.apply(&remote(cluster), ClusterEvent::Listed(Kind::StatefulSet, None, objects));
 }
 
 pub fn index() -> Index {

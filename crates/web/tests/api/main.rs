@@ -287,9 +287,9 @@ async fn only_names_that_objects_can_have_are_asked_about() {
 }
 
 #[tokio::test]
-async fn a_cluster_with_too_many_images_is_cut_and_the_others_are_shown() {
+async fn a_namespace_with_too_many_images_is_cut_and_the_others_are_shown() {
     let mut index = index();
-    flood(&mut index, "eu", 25_000);
+    flood(&mut index, "eu", 50_000);
     let api = router(Api::new(index.fleet(), Rights::default(), false));
     let get = async |path: &str| {
         let request = Request::get(path).header("authorization", "Bearer admin").body(Body::empty()).unwrap();
@@ -299,9 +299,12 @@ async fn a_cluster_with_too_many_images_is_cut_and_the_others_are_shown() {
     };
     let body = get("/api/v1/images?cluster=fleet/us").await;
     assert_eq!(body["items"].as_array().unwrap().len(), 6, "{body}");
-    let cut =
-        serde_json::json!({"cluster": "fleet/eu", "why": "it has too many rows, and only 20000 are shown"});
+    let cut = serde_json::json!({
+        "cluster": "fleet/eu", "why": "it has too many rows: 50001, of which 20000 are shown"
+    });
     assert!(body["unread"].as_array().unwrap().contains(&cut), "{}", body["unread"]);
+    let body = get("/api/v1/images?cluster=fleet/eu&namespace=tenant").await;
+    assert_eq!(body["items"][0]["name"], "tenant", "{body}");
 }
 
 #[tokio::test]
