@@ -15,6 +15,7 @@ use sluice_controller::{
 use sluice_core::fleet::index::Fleet;
 use sluice_web::Api;
 use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Handle};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::controller_flags::Flags;
@@ -27,14 +28,7 @@ const LAST_THREADS: Duration = Duration::from_millis(200);
 /// Runs the controller until SIGTERM or SIGINT ends it.
 pub fn main(flags: Flags) -> ExitCode {
     log::start(flags.log_level, flags.log_encoding);
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let ended = runtime.context("cannot start").and_then(|runtime| {
-        let ended = runtime.block_on(run(flags));
-        // An edit of large files cannot be stopped, and changes nothing outside of the process.
-        runtime.shutdown_timeout(LAST_THREADS);
-        ended
-    });
-    match ended {
+    match run_on_threads(flags) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("✗ {}", sluice_cli::safe_text::line(&format!("{error:#}")));
@@ -43,7 +37,19 @@ pub fn main(flags: Flags) -> ExitCode {
     }
 }
 
-async fn run(flags: Flags) -> anyhow::Result<()> {
+/// Runs the controller on threads of its own, and the API and the pages on others: however many requests people send, the
+/// threads that renew Leases and observe clusters are not occupied by them.
+fn run_on_threads(flags: Flags) -> anyhow::Result<()> {
+    let threads = || Builder::new_multi_thread().enable_all().build().context("cannot start");
+    let (runtime, api_runtime) = (threads()?, threads()?);
+    let ended = runtime.block_on(run(flags, api_runtime.handle()));
+    // An edit of large files cannot be stopped, and changes nothing outside of the process.
+    runtime.shutdown_timeout(LAST_THREADS);
+    api_runtime.shutdown_background();
+    ended
+}
+
+async fn run(flags: Flags, api_runtime: &Handle) -> anyhow::Result<()> {
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
     let config = hub_config(&flags).await?;
@@ -96,7 +102,7 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
     let git = GitAccess::new(&hub, &delivery);
     let port = HubPort::new(hub.clone(), &config, reader, git);
     let pages = Api::new(fleet.clone(), port, flags.api_actions).with_sign_in(flags.sign_in.options()?);
-    let api = api(flags.api_addr.0, pages).await?;
+    let api = api(flags.api_addr.0, pages, api_runtime.clone()).await?;
     let shown = Shown { fleet, snapshots };
     tokio::select! {
         ended = sluice_controller::run(options, hub, delivery, shown, stop) => Ok(ended?),
@@ -104,20 +110,27 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
     }
 }
 
-/// Listens on an address, and returns a future that serves the API and the pages. Without an address, it never ends.
+/// Serves the API and the pages on the threads of `runtime`, once the address is taken, and returns a future that ends if
+/// that fails. Without an address, it never ends.
 async fn api(
     address: Option<SocketAddr>,
     api: Api<HubPort>,
+    runtime: Handle,
 ) -> anyhow::Result<impl Future<Output = anyhow::Result<()>>> {
-    let listener = match address {
-        Some(at) => Some(TcpListener::bind(at).await.with_context(|| {
-            format!("cannot serve the API on {at}: is the port taken? --api-addr sets another, or 0 for none")
-        })?),
+    let served = match address {
+        Some(at) => {
+            let listener = runtime.spawn(TcpListener::bind(at)).await?.with_context(|| {
+                format!(
+                    "cannot serve the API on {at}: is the port taken? --api-addr sets another, or 0 for none"
+                )
+            })?;
+            Some(runtime.spawn(sluice_web::serve(listener, api)))
+        }
         None => None,
     };
     Ok(async move {
-        match listener {
-            Some(listener) => Ok(sluice_web::serve(listener, api).await?),
+        match served {
+            Some(served) => Ok(served.await??),
             None => std::future::pending().await,
         }
     })
