@@ -1,4 +1,4 @@
-//! The namespace and name of a Pipeline, by which everything about it is kept.
+//! The namespaces and names of Pipelines and Promotions, by which everything about them is kept.
 
 use std::fmt;
 
@@ -35,4 +35,19 @@ impl PipelineKey {
             name: promotion.spec.pipeline.clone(),
         }
     }
+
+    /// Returns the key of a promotion of this pipeline.
+    pub(crate) fn promotion(&self, name: &str) -> PromotionKey {
+        PromotionKey { namespace: self.namespace.clone(), name: name.into() }
+    }
+}
+
+/// The namespace and name of a Promotion. The name alone is not enough: who wants to disturb a promotion of another
+/// namespace can have one of the same name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PromotionKey {
+    /// The namespace.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
 }

@@ -7,20 +7,21 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
+use crate::pipeline_key::PromotionKey;
 use crate::secret::SecretVersion;
 
-/// The next poll, retry, close and check of each promotion, by its name.
+/// The next poll, retry, close and check of each promotion.
 #[derive(Debug)]
 pub struct Schedule {
     poll_interval: Duration,
-    polls: HashMap<String, Poll>,
+    polls: HashMap<PromotionKey, Poll>,
     /// When Sluice may try again to close the change request, and the pause after that try.
-    withdrawals: HashMap<String, (Instant, Duration)>,
-    retries: HashMap<String, RetryTime>,
+    withdrawals: HashMap<PromotionKey, (Instant, Duration)>,
+    retries: HashMap<PromotionKey, RetryTime>,
     /// When the branch is checked for the delivered commit, and the pause before that check.
-    lost_commit_checks: HashMap<String, (Instant, Duration)>,
+    lost_commit_checks: HashMap<PromotionKey, (Instant, Duration)>,
     /// How long a promotion whose timeout has passed waits for the answer of its last check; `None` if it was answered.
-    last_checks: HashMap<String, Option<Instant>>,
+    last_checks: HashMap<PromotionKey, Option<Instant>>,
 }
 
 /// A failed delivery that is retried.
@@ -110,14 +111,14 @@ impl Schedule {
     }
 
     /// When the change request of a promotion is polled next.
-    pub fn poll_due(&mut self, promotion: &str, now: Instant) -> Instant {
+    pub fn poll_due(&mut self, promotion: &PromotionKey, now: Instant) -> Instant {
         let due = now + self.poll_interval;
         let first = || Poll { first: now, last: now, due, outdated: None, head: None };
-        self.polls.entry(promotion.into()).or_insert_with(first).due
+        self.polls.entry(promotion.clone()).or_insert_with(first).due
     }
 
     /// Notes that the change request is polled now.
-    pub fn polled(&mut self, promotion: &str, now: Instant) {
+    pub fn polled(&mut self, promotion: &PromotionKey, now: Instant) {
         if let Some(poll) = self.polls.get_mut(promotion) {
             poll.last = now;
             poll.due = now + poll_pause(self.poll_interval, now.duration_since(poll.first));
@@ -126,21 +127,21 @@ impl Schedule {
 
     /// Polls the change request now, because its forge has reported a change. Two polls are at least [`MIN_POLL_PAUSE`]
     /// apart.
-    pub fn poll_soon(&mut self, promotion: &str, now: Instant) {
+    pub fn poll_soon(&mut self, promotion: &PromotionKey, now: Instant) {
         if let Some(poll) = self.polls.get_mut(promotion) {
             poll.due = poll.due.min(now.max(poll.last + MIN_POLL_PAUSE));
         }
     }
 
     /// Retries a failed delivery soon, also one that failed before this process started.
-    pub fn retry_soon(&mut self, promotion: &str, now: Instant) {
-        self.retries.entry(promotion.into()).or_default().bring_forward(now);
+    pub fn retry_soon(&mut self, promotion: &PromotionKey, now: Instant) {
+        self.retries.entry(promotion.clone()).or_default().bring_forward(now);
     }
 
     /// Notes whether the forge reports the change request as outdated. Returns true if it must be rebuilt now. The
     /// first rebuild is due when the forge has reported the change request as outdated for [`MIN_OUTDATED_TIME`]. The
     /// pause doubles after each rebuild.
-    pub fn is_rebuild_due(&mut self, promotion: &str, is_outdated: bool, now: Instant) -> bool {
+    pub fn is_rebuild_due(&mut self, promotion: &PromotionKey, is_outdated: bool, now: Instant) -> bool {
         let Some(poll) = self.polls.get_mut(promotion) else { return false };
         if !is_outdated {
             poll.outdated = None;
@@ -157,7 +158,7 @@ impl Schedule {
     }
 
     /// Notes the head commit. Returns true if its first check has had enough time to report.
-    pub fn checks_settled(&mut self, promotion: &str, head: &str, now: Instant) -> bool {
+    pub fn checks_settled(&mut self, promotion: &PromotionKey, head: &str, now: Instant) -> bool {
         let Some(poll) = self.polls.get_mut(promotion) else { return false };
         match &poll.head {
             Some((known, since)) if known == head => now.duration_since(*since) >= FIRST_CHECK_TIMEOUT,
@@ -169,69 +170,80 @@ impl Schedule {
     }
 
     /// When the change request may be closed again; `None` if it may be now.
-    pub fn withdrawal_due(&self, promotion: &str, now: Instant) -> Option<Instant> {
+    pub fn withdrawal_due(&self, promotion: &PromotionKey, now: Instant) -> Option<Instant> {
         self.withdrawals.get(promotion).map(|(due, _)| *due).filter(|due| *due > now)
     }
 
     /// Notes a try to close the change request. If it fails, the next try comes after a doubled pause.
-    pub fn withdrawal_started(&mut self, promotion: &str, now: Instant) {
-        let (due, pause) = self.withdrawals.entry(promotion.into()).or_insert((now, FIRST_WITHDRAWAL_PAUSE));
+    pub fn withdrawal_started(&mut self, promotion: &PromotionKey, now: Instant) {
+        let (due, pause) = self.withdrawals.entry(promotion.clone()).or_insert((now, FIRST_WITHDRAWAL_PAUSE));
         *due = now + *pause;
         *pause = (*pause * 2).min(MAX_WITHDRAWAL_PAUSE);
     }
 
     /// Whether closing the change request has failed so often that the pause is [`MAX_WITHDRAWAL_PAUSE`].
-    pub fn has_withdrawal_stalled(&self, promotion: &str) -> bool {
+    pub fn has_withdrawal_stalled(&self, promotion: &PromotionKey) -> bool {
         self.withdrawals.get(promotion).is_some_and(|(_, pause)| *pause >= MAX_WITHDRAWAL_PAUSE)
     }
 
     /// Notes a failed delivery, which used a Secret of this version, and is retried after a pause.
-    pub fn failed(&mut self, promotion: &str, now: Instant, pause: Duration, secret: Option<SecretVersion>) {
+    pub fn failed(
+        &mut self,
+        promotion: &PromotionKey,
+        now: Instant,
+        pause: Duration,
+        secret: Option<SecretVersion>,
+    ) {
         let (failed, due) = (Some(now), Some(now + pause));
-        self.retries.insert(promotion.into(), RetryTime { failed, due, secret, ..RetryTime::default() });
+        self.retries.insert(promotion.clone(), RetryTime { failed, due, secret, ..RetryTime::default() });
     }
 
     /// When the Secret of a failed delivery is read again.
-    pub fn secret_due(&mut self, promotion: &str, now: Instant) -> Instant {
-        let retry = self.retries.entry(promotion.into()).or_default();
+    pub fn secret_due(&mut self, promotion: &PromotionKey, now: Instant) -> Instant {
+        let retry = self.retries.entry(promotion.clone()).or_default();
         *retry.secret_due.get_or_insert(now + SECRET_READ_PAUSE)
     }
 
     /// Notes that the Secret of a failed delivery is read now.
-    pub fn secret_read_started(&mut self, promotion: &str, now: Instant) {
-        self.retries.entry(promotion.into()).or_default().secret_due = Some(now + SECRET_READ_PAUSE);
+    pub fn secret_read_started(&mut self, promotion: &PromotionKey, now: Instant) {
+        self.retries.entry(promotion.clone()).or_default().secret_due = Some(now + SECRET_READ_PAUSE);
     }
 
     /// Notes the version of the Secret of a failed delivery. If it is another one than the delivery used, the
     /// delivery is retried soon. Returns true if that is sooner than before.
-    pub fn secret_observed(&mut self, promotion: &str, version: SecretVersion, now: Instant) -> bool {
+    pub fn secret_observed(
+        &mut self,
+        promotion: &PromotionKey,
+        version: SecretVersion,
+        now: Instant,
+    ) -> bool {
         let Some(retry) = self.retries.get_mut(promotion) else { return false };
         let before = retry.secret.replace(version);
         before.is_some() && before != retry.secret && retry.bring_forward(now)
     }
 
     /// Retries a failed delivery now, because its pipeline was edited.
-    pub fn retry_now(&mut self, promotion: &str, now: Instant) {
-        self.retries.entry(promotion.into()).or_default().due = Some(now);
+    pub fn retry_now(&mut self, promotion: &PromotionKey, now: Instant) {
+        self.retries.entry(promotion.clone()).or_default().due = Some(now);
     }
 
     /// Notes what a pipeline's targets show while a delivery waits for its retry. If they show something else than
     /// before, someone may have fixed the cause of the failure, and the delivery is retried soon. Returns true if
     /// that is sooner than before.
-    pub fn targets_observed(&mut self, promotion: &str, targets_hash: u64, now: Instant) -> bool {
-        let retry = self.retries.entry(promotion.into()).or_default();
+    pub fn targets_observed(&mut self, promotion: &PromotionKey, targets_hash: u64, now: Instant) -> bool {
+        let retry = self.retries.entry(promotion.clone()).or_default();
         let before = retry.targets_hash.replace(targets_hash);
         before.is_some_and(|before| before != targets_hash) && retry.bring_forward(now)
     }
 
     /// When the branch is checked for the commit that delivered a promotion.
-    pub fn lost_commit_check_due(&mut self, promotion: &str, now: Instant) -> Instant {
+    pub fn lost_commit_check_due(&mut self, promotion: &PromotionKey, now: Instant) -> Instant {
         let pause = self.poll_interval * FIRST_LOST_COMMIT_PAUSE;
-        self.lost_commit_checks.entry(promotion.into()).or_insert((now + pause, pause)).0
+        self.lost_commit_checks.entry(promotion.clone()).or_insert((now + pause, pause)).0
     }
 
     /// Notes that the branch is checked now. The next check comes after a doubled pause.
-    pub fn lost_commit_check_started(&mut self, promotion: &str, now: Instant) {
+    pub fn lost_commit_check_started(&mut self, promotion: &PromotionKey, now: Instant) {
         if let Some((due, pause)) = self.lost_commit_checks.get_mut(promotion) {
             *pause = (*pause * 2).min(MAX_LOST_COMMIT_PAUSE);
             *due = now + *pause;
@@ -239,33 +251,38 @@ impl Schedule {
     }
 
     /// Until when a promotion whose timeout has passed waits for the last check of its branch.
-    pub fn last_check_until(&mut self, promotion: &str, now: Instant) -> Instant {
+    pub fn last_check_until(&mut self, promotion: &PromotionKey, now: Instant) -> Instant {
         let until = now + self.poll_interval * FIRST_LOST_COMMIT_PAUSE;
-        self.last_checks.entry(promotion.into()).or_insert(Some(until)).unwrap_or(now)
+        self.last_checks.entry(promotion.clone()).or_insert(Some(until)).unwrap_or(now)
     }
 
     /// Notes that a check of the branch has ended. If the timeout of the promotion has passed, that was the last check.
-    pub fn lost_commit_check_ended(&mut self, promotion: &str) {
+    pub fn lost_commit_check_ended(&mut self, promotion: &PromotionKey) {
         if let Some(until) = self.last_checks.get_mut(promotion) {
             *until = None;
         }
     }
 
     /// Whether the last check of the branch was answered, or has taken too long.
-    pub fn is_last_check_over(&self, promotion: &str, now: Instant) -> bool {
+    pub fn is_last_check_over(&self, promotion: &PromotionKey, now: Instant) -> bool {
         self.last_checks.get(promotion).is_some_and(|until| until.is_none_or(|until| until <= now))
     }
 
     /// When a failed delivery is retried, by the wall clock as it is now. The recorded time follows the wall clock
     /// as it was when the delivery failed; someone may have set the clock since.
-    pub fn next_retry(&self, promotion: &str, recorded: Timestamp, now: (Timestamp, Instant)) -> Timestamp {
+    pub fn next_retry(
+        &self,
+        promotion: &PromotionKey,
+        recorded: Timestamp,
+        now: (Timestamp, Instant),
+    ) -> Timestamp {
         let due = self.retries.get(promotion).and_then(|retry| retry.due);
         let pause = due.map(|due| due.saturating_duration_since(now.1));
         pause.and_then(|pause| now.0.checked_add(pause).ok()).unwrap_or(recorded)
     }
 
     /// Forgets a promotion.
-    pub fn forget(&mut self, promotion: &str) {
+    pub fn forget(&mut self, promotion: &PromotionKey) {
         self.polls.remove(promotion);
         self.withdrawals.remove(promotion);
         self.retries.remove(promotion);
@@ -289,33 +306,37 @@ fn poll_pause(poll_interval: Duration, age: Duration) -> Duration {
 mod tests {
     use super::*;
 
+    fn key(name: &str) -> PromotionKey {
+        PromotionKey { namespace: "apps".into(), name: name.into() }
+    }
+
     #[test]
     fn polls_become_rarer_with_age_and_begin_again_after_forget() {
         let start = Instant::now();
         let mut schedule = Schedule::new(Duration::from_secs(30));
-        assert_eq!(schedule.poll_due("a", start), start + Duration::from_secs(30));
+        assert_eq!(schedule.poll_due(&key("a"), start), start + Duration::from_secs(30));
         let mut now = start;
         let mut polls = 0;
         while now < start + Duration::from_secs(24 * 3600) {
-            now = schedule.poll_due("a", now);
-            schedule.polled("a", now);
+            now = schedule.poll_due(&key("a"), now);
+            schedule.polled(&key("a"), now);
             polls += 1;
         }
         // A comparable controller polls each open change request 12 times an hour, forever.
         assert!(polls < 700, "{polls} polls in the first day");
-        assert_eq!(schedule.poll_due("a", now) - now, Duration::from_secs(600));
-        schedule.forget("a");
-        schedule.poll_due("a", now);
+        assert_eq!(schedule.poll_due(&key("a"), now) - now, Duration::from_secs(600));
+        schedule.forget(&key("a"));
+        schedule.poll_due(&key("a"), now);
         let mut rebuilds = 0;
         for second in 0..600 {
             let at = now + Duration::from_secs(second);
-            rebuilds += u32::from(schedule.is_rebuild_due("a", true, at));
+            rebuilds += u32::from(schedule.is_rebuild_due(&key("a"), true, at));
             // After one poll that does not report the change request as outdated, the time starts again.
-            assert!(second != 20 || !schedule.is_rebuild_due("a", false, at));
+            assert!(second != 20 || !schedule.is_rebuild_due(&key("a"), false, at));
         }
         assert_eq!(rebuilds, 4);
-        schedule.forget("a");
-        assert_eq!(schedule.poll_due("a", now), now + Duration::from_secs(30));
+        schedule.forget(&key("a"));
+        assert_eq!(schedule.poll_due(&key("a"), now), now + Duration::from_secs(30));
     }
 
     #[test]
@@ -324,13 +345,16 @@ mod tests {
         let at = |text: &str| text.parse::<Timestamp>().unwrap();
         let (recorded, set_back) = (at("2026-01-02T04:00:10Z"), at("2026-01-02T03:00:00Z"));
         // The delivery failed in another process, so only the recorded time is known.
-        assert_eq!(schedule.next_retry("a", recorded, (set_back, start)), recorded);
-        schedule.failed("a", start, Duration::from_secs(10), None);
+        assert_eq!(schedule.next_retry(&key("a"), recorded, (set_back, start)), recorded);
+        schedule.failed(&key("a"), start, Duration::from_secs(10), None);
         let after = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(schedule.next_retry("a", recorded, (set_back, after(4))), at("2026-01-02T03:00:06Z"));
-        assert_eq!(schedule.next_retry("a", recorded, (set_back, after(20))), set_back);
-        schedule.forget("a");
-        assert_eq!(schedule.next_retry("a", recorded, (set_back, after(4))), recorded);
+        assert_eq!(
+            schedule.next_retry(&key("a"), recorded, (set_back, after(4))),
+            at("2026-01-02T03:00:06Z")
+        );
+        assert_eq!(schedule.next_retry(&key("a"), recorded, (set_back, after(20))), set_back);
+        schedule.forget(&key("a"));
+        assert_eq!(schedule.next_retry(&key("a"), recorded, (set_back, after(4))), recorded);
     }
 
     #[test]
@@ -342,10 +366,10 @@ mod tests {
         let mut tries = 0;
         for second in 0..600 {
             // The targets change every second.
-            schedule.targets_observed("a", second, at(second));
-            if schedule.next_retry("a", recorded, (clock, at(second))) <= clock {
+            schedule.targets_observed(&key("a"), second, at(second));
+            if schedule.next_retry(&key("a"), recorded, (clock, at(second))) <= clock {
                 tries += 1;
-                schedule.failed("a", at(second), Duration::from_secs(1800), None);
+                schedule.failed(&key("a"), at(second), Duration::from_secs(1800), None);
             }
         }
         assert!((15..=21).contains(&tries), "{tries} tries in ten minutes");
@@ -356,44 +380,44 @@ mod tests {
         let (start, mut schedule) = (Instant::now(), Schedule::new(Duration::from_secs(30)));
         let at = |seconds| start + Duration::from_secs(seconds);
         let version = |version: &str| SecretVersion(Some(version.into()));
-        assert!(!schedule.secret_observed("a", version("5"), start), "no delivery waits");
-        schedule.failed("a", start, Duration::from_secs(600), Some(version("5")));
-        assert_eq!(schedule.secret_due("a", start), at(30));
-        assert_eq!(schedule.secret_due("a", at(29)), at(30));
-        schedule.secret_read_started("a", at(30));
-        assert_eq!(schedule.secret_due("a", at(31)), at(60));
-        assert!(!schedule.secret_observed("a", version("5"), at(31)));
-        assert!(schedule.secret_observed("a", version("6"), at(61)));
-        assert_eq!(schedule.retries["a"].due, Some(at(61)));
-        assert!(!schedule.secret_observed("a", version("7"), at(62)), "it is due already");
+        assert!(!schedule.secret_observed(&key("a"), version("5"), start), "no delivery waits");
+        schedule.failed(&key("a"), start, Duration::from_secs(600), Some(version("5")));
+        assert_eq!(schedule.secret_due(&key("a"), start), at(30));
+        assert_eq!(schedule.secret_due(&key("a"), at(29)), at(30));
+        schedule.secret_read_started(&key("a"), at(30));
+        assert_eq!(schedule.secret_due(&key("a"), at(31)), at(60));
+        assert!(!schedule.secret_observed(&key("a"), version("5"), at(31)));
+        assert!(schedule.secret_observed(&key("a"), version("6"), at(61)));
+        assert_eq!(schedule.retries[&key("a")].due, Some(at(61)));
+        assert!(!schedule.secret_observed(&key("a"), version("7"), at(62)), "it is due already");
 
         // The Secret did not exist. It is created 5 s later.
-        schedule.failed("b", start, Duration::from_secs(300), Some(SecretVersion(None)));
-        assert!(!schedule.secret_observed("b", SecretVersion(None), at(4)));
-        assert!(schedule.secret_observed("b", version("8"), at(5)));
-        assert_eq!(schedule.retries["b"].due, Some(start + MIN_RETRY_PAUSE));
+        schedule.failed(&key("b"), start, Duration::from_secs(300), Some(SecretVersion(None)));
+        assert!(!schedule.secret_observed(&key("b"), SecretVersion(None), at(4)));
+        assert!(schedule.secret_observed(&key("b"), version("8"), at(5)));
+        assert_eq!(schedule.retries[&key("b")].due, Some(start + MIN_RETRY_PAUSE));
 
         // The delivery failed in another process, which alone knew the version.
-        schedule.secret_due("c", start);
-        assert!(!schedule.secret_observed("c", version("9"), at(30)));
-        assert!(schedule.secret_observed("c", version("10"), at(60)));
+        schedule.secret_due(&key("c"), start);
+        assert!(!schedule.secret_observed(&key("c"), version("9"), at(30)));
+        assert!(schedule.secret_observed(&key("c"), version("10"), at(60)));
     }
 
     #[test]
     fn checks_for_a_delivered_commit_become_rarer() {
         let (start, mut schedule) = (Instant::now(), Schedule::new(Duration::from_secs(30)));
-        assert_eq!(schedule.lost_commit_check_due("a", start), start + Duration::from_secs(120));
+        assert_eq!(schedule.lost_commit_check_due(&key("a"), start), start + Duration::from_secs(120));
         let mut checks = 0;
         for second in 0..24 * 3600 {
             let now = start + Duration::from_secs(second);
-            if schedule.lost_commit_check_due("a", now) <= now {
-                schedule.lost_commit_check_started("a", now);
+            if schedule.lost_commit_check_due(&key("a"), now) <= now {
+                schedule.lost_commit_check_started(&key("a"), now);
                 checks += 1;
             }
         }
         assert!((25..=32).contains(&checks), "{checks} checks in a day");
-        schedule.forget("a");
-        assert_eq!(schedule.lost_commit_check_due("a", start), start + Duration::from_secs(120));
+        schedule.forget(&key("a"));
+        assert_eq!(schedule.lost_commit_check_due(&key("a"), start), start + Duration::from_secs(120));
     }
 
     #[test]
@@ -401,29 +425,33 @@ mod tests {
         let start = Instant::now();
         let second = Duration::from_secs(1);
         let mut schedule = Schedule::new(30 * second);
-        schedule.poll_soon("a", start);
-        assert_eq!(schedule.poll_due("a", start), start + 30 * second);
-        schedule.poll_soon("a", start + 5 * second);
-        assert_eq!(schedule.poll_due("a", start), start + 5 * second);
-        schedule.polled("a", start + 5 * second);
+        schedule.poll_soon(&key("a"), start);
+        assert_eq!(schedule.poll_due(&key("a"), start), start + 30 * second);
+        schedule.poll_soon(&key("a"), start + 5 * second);
+        assert_eq!(schedule.poll_due(&key("a"), start), start + 5 * second);
+        schedule.polled(&key("a"), start + 5 * second);
         for _ in 0..100 {
-            schedule.poll_soon("a", start + 6 * second);
+            schedule.poll_soon(&key("a"), start + 6 * second);
         }
-        assert_eq!(schedule.poll_due("a", start), start + 7 * second);
-        schedule.polled("a", start + 7 * second);
+        assert_eq!(schedule.poll_due(&key("a"), start), start + 7 * second);
+        schedule.polled(&key("a"), start + 7 * second);
         // Without reports it is polled at the interval again.
-        assert_eq!(schedule.poll_due("a", start), start + 37 * second);
+        assert_eq!(schedule.poll_due(&key("a"), start), start + 37 * second);
     }
 
     #[test]
     fn a_report_of_the_forge_causes_a_retry_soon_and_not_immediately() {
         let second = Duration::from_secs(1);
         let (mut schedule, start) = (Schedule::new(30 * second), Instant::now());
-        schedule.retry_soon("before", start);
-        assert_eq!(schedule.retries["before"].due, Some(start), "it failed before this process started");
-        schedule.failed("a", start, 600 * second, None);
-        schedule.retry_soon("a", start);
-        let due = schedule.retries["a"].due.unwrap();
+        schedule.retry_soon(&key("before"), start);
+        assert_eq!(
+            schedule.retries[&key("before")].due,
+            Some(start),
+            "it failed before this process started"
+        );
+        schedule.failed(&key("a"), start, 600 * second, None);
+        schedule.retry_soon(&key("a"), start);
+        let due = schedule.retries[&key("a")].due.unwrap();
         assert!(due >= start + MIN_RETRY_PAUSE && due < start + 60 * second);
     }
 
@@ -431,7 +459,7 @@ mod tests {
     fn the_checks_of_a_head_are_settled_a_minute_after_it_was_first_seen() {
         let (start, mut schedule) = (Instant::now(), Schedule::new(Duration::from_secs(30)));
         let at = |seconds| start + Duration::from_secs(seconds);
-        schedule.poll_due("a", start);
+        schedule.poll_due(&key("a"), start);
         for (seconds, head, settled) in [
             (30, "x", false),
             (89, "x", false),
@@ -440,9 +468,9 @@ mod tests {
             (150, "y", false),
             (151, "y", true),
         ] {
-            assert_eq!(schedule.checks_settled("a", head, at(seconds)), settled, "{seconds} {head}");
+            assert_eq!(schedule.checks_settled(&key("a"), head, at(seconds)), settled, "{seconds} {head}");
         }
-        assert!(!schedule.checks_settled("b", "x", at(1000)), "it is not polled");
+        assert!(!schedule.checks_settled(&key("b"), "x", at(1000)), "it is not polled");
     }
 
     #[test]
@@ -452,14 +480,32 @@ mod tests {
         let mut tries = 0;
         for second in 0..24 * 3600 {
             let now = start + Duration::from_secs(second);
-            if schedule.withdrawal_due("a", now).is_none() {
-                schedule.withdrawal_started("a", now);
+            if schedule.withdrawal_due(&key("a"), now).is_none() {
+                schedule.withdrawal_started(&key("a"), now);
                 tries += 1;
             }
         }
         assert!((140..160).contains(&tries), "{tries} tries in a day");
-        assert!(schedule.has_withdrawal_stalled("a"));
-        schedule.forget("a");
-        assert_eq!(schedule.withdrawal_due("a", start), None);
+        assert!(schedule.has_withdrawal_stalled(&key("a")));
+        schedule.forget(&key("a"));
+        assert_eq!(schedule.withdrawal_due(&key("a"), start), None);
+    }
+
+    #[test]
+    fn a_promotion_of_the_same_name_in_another_namespace_changes_no_time() {
+        let (start, mut schedule) = (Instant::now(), Schedule::new(Duration::from_secs(30)));
+        let (own, other) = (key("a"), PromotionKey { namespace: "evil".into(), ..key("a") });
+        let due = schedule.poll_due(&own, start);
+        schedule.poll_due(&other, start);
+        schedule.polled(&other, start + Duration::from_secs(20));
+        schedule.failed(&other, start, Duration::from_secs(600), None);
+        schedule.withdrawal_started(&other, start);
+        schedule.lost_commit_check_started(&other, start);
+        schedule.last_check_until(&other, start);
+        schedule.lost_commit_check_ended(&other);
+        assert_eq!(schedule.poll_due(&own, start), due);
+        assert!(!schedule.retries.contains_key(&own) && !schedule.is_last_check_over(&own, start));
+        assert_eq!(schedule.withdrawal_due(&own, start), None);
+        assert_eq!(schedule.lost_commit_check_due(&own, start), start + Duration::from_secs(120));
     }
 }

@@ -236,16 +236,16 @@ impl State {
         if !may_merge {
             self.revoke_proposed_in_flight(key, name);
         }
-        let now = self.now.instant;
-        let due = self.schedule.poll_due(name, now);
+        let (promotion, now) = (key.promotion(name), self.now.instant);
+        let due = self.schedule.poll_due(&promotion, now);
         if due > now {
             return self.requeue_at(key, due);
         }
         let Some(mut prepared) = self.prepare(key, name, StrategySource::Request) else { return };
         let Some(request) = prepared.request() else { return };
-        prepared.order.checks_settled = self.schedule.checks_settled(name, &request.head_commit, now);
-        self.schedule.polled(name, now);
-        let next = self.schedule.poll_due(name, now);
+        prepared.order.checks_settled = self.schedule.checks_settled(&promotion, &request.head_commit, now);
+        self.schedule.polled(&promotion, now);
+        let next = self.schedule.poll_due(&promotion, now);
         self.requeue_at(key, next);
         self.launch(key, prepared, Work::Follow { request, may_merge });
     }
@@ -261,28 +261,29 @@ impl State {
 
     /// Checks whether the commit that delivered a promotion is still in its branch.
     fn check_delivered(&mut self, key: &PipelineKey, name: &str) {
-        let now = self.now.instant;
-        let due = self.schedule.lost_commit_check_due(name, now);
+        let (promotion, now) = (key.promotion(name), self.now.instant);
+        let due = self.schedule.lost_commit_check_due(&promotion, now);
         if due > now {
             return self.requeue_at(key, due);
         }
         let Some(prepared) = self.prepare(key, name, StrategySource::Environment) else { return };
         let Some(commit) = prepared.commit() else { return };
-        self.schedule.lost_commit_check_started(name, now);
-        let next = self.schedule.lost_commit_check_due(name, now);
+        self.schedule.lost_commit_check_started(&promotion, now);
+        let next = self.schedule.lost_commit_check_due(&promotion, now);
         self.requeue_at(key, next);
         self.launch(key, prepared, Work::CheckCommit(commit));
     }
 
     /// Checks the branch of a promotion whose timeout has passed, before the promotion fails.
     fn check_last(&mut self, key: &PipelineKey, name: &str) {
-        let until = self.schedule.last_check_until(name, self.now.instant);
+        let promotion = key.promotion(name);
+        let until = self.schedule.last_check_until(&promotion, self.now.instant);
         self.requeue_at(key, until);
         let Some(prepared) = self.prepare(key, name, StrategySource::Environment) else { return };
         match prepared.commit() {
             Some(commit) => self.launch(key, prepared, Work::CheckCommit(commit)),
             None => {
-                self.schedule.lost_commit_check_ended(name);
+                self.schedule.lost_commit_check_ended(&promotion);
                 self.enqueue(key);
             }
         }
@@ -295,12 +296,12 @@ impl State {
         let waits = phase == Some(Phase::Delivered);
         let acts = self.pipelines.get(key).is_some_and(|entry| !entry.model.suspended);
         if !matches!(result, Err(ActError::Delivery(DeliveryError::Revoked))) {
-            self.schedule.lost_commit_check_ended(name);
+            self.schedule.lost_commit_check_ended(&key.promotion(name));
         }
         match result {
             Ok(Some(commit)) if waits && acts => {
                 let lost = RecordChange::Moved(Transition::of_lost(name.into(), &commit));
-                self.schedule.forget(name);
+                self.schedule.forget(&key.promotion(name));
                 self.count(MetricUpdate::Failed("CommitLost".into()));
                 self.change(key, name, &lost);
             }
@@ -359,10 +360,11 @@ impl State {
         let open = self.record(key, name).and_then(|record| record.status().change_request);
         match &status {
             ChangeRequestStatus::Waits { .. } => {
-                self.schedule.is_rebuild_due(name, false, now);
+                self.schedule.is_rebuild_due(&key.promotion(name), false, now);
             }
             ChangeRequestStatus::Open { stale, .. } => {
-                let is_due = self.schedule.is_rebuild_due(name, stale.is_some() && may_rebuild, now);
+                let is_due =
+                    self.schedule.is_rebuild_due(&key.promotion(name), stale.is_some() && may_rebuild, now);
                 if let Some(outdated) = stale.filter(|_| is_due) {
                     return Some(FollowUp::Rebuild(outdated));
                 }
@@ -415,11 +417,11 @@ impl State {
             change,
             RecordChange::Proposed(_) | RecordChange::Waiting { .. } | RecordChange::Trouble { .. }
         ) {
-            self.schedule.forget(name);
+            self.schedule.forget(&key.promotion(name));
         }
         if let RecordChange::Failed { again, .. } = change {
             let pause = pause_until(*again, self.now.wall);
-            self.schedule.failed(name, self.now.instant, pause, secret);
+            self.schedule.failed(&key.promotion(name), self.now.instant, pause, secret);
         }
         self.change(key, name, change);
     }
@@ -541,7 +543,9 @@ mod tests {
                 state.job_ended(ended(job, JobOutcome::Check(answer)));
             }
             let now = state.now.instant;
-            let over = |seconds| state.schedule.is_last_check_over("p", now + Duration::from_secs(seconds));
+            let over = |seconds| {
+                state.schedule.is_last_check_over(&key().promotion("p"), now + Duration::from_secs(seconds))
+            };
             assert_eq!(
                 (over(0), over(119), over(120)),
                 (is_over, is_over, is_over || is_waiting),

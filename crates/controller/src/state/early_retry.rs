@@ -39,7 +39,7 @@ impl State {
         let targets_hash = targets_hash(&entry.model, observed);
         let mut is_sooner = false;
         for Promotion { name, .. } in waiting {
-            is_sooner |= self.schedule.targets_observed(name, targets_hash, self.now.instant);
+            is_sooner |= self.schedule.targets_observed(&key.promotion(name), targets_hash, self.now.instant);
             self.watch_secret(key, name);
         }
         if is_sooner {
@@ -52,19 +52,19 @@ impl State {
         let Some((entry, record)) = self.pipelines.get(key).zip(self.record(key, name)) else { return };
         let strategy = strategy::named(entry.object(), record.object());
         let Some(secret) = strategy.and_then(strategy::secret_name).map(String::from) else { return };
-        let now = self.now.instant;
-        if self.schedule.secret_due(name, now) <= now {
-            self.schedule.secret_read_started(name, now);
+        let (promotion, now) = (key.promotion(name), self.now.instant);
+        if self.schedule.secret_due(&promotion, now) <= now {
+            self.schedule.secret_read_started(&promotion, now);
             self.emit(Effect::ReadSecretVersion(key.clone(), name.into(), secret));
         }
-        let due = self.schedule.secret_due(name, now);
+        let due = self.schedule.secret_due(&promotion, now);
         self.requeue_at(key, due);
     }
 
     /// Takes in the version of the Secret of a failed delivery.
     pub(super) fn secret_observed(&mut self, key: &PipelineKey, name: &str, version: SecretVersion) {
         let waits = self.record(key, name).is_some_and(|record| may_retry_early(record.object()));
-        if waits && self.schedule.secret_observed(name, version, self.now.instant) {
+        if waits && self.schedule.secret_observed(&key.promotion(name), version, self.now.instant) {
             self.enqueue(key);
         }
     }
@@ -96,7 +96,7 @@ impl State {
                 let written = written_branch(&entry.model, &record.object().spec.environment);
                 if may_retry_early(record.object()) && written.is_some_and(|written| written.id() == *branch)
                 {
-                    self.schedule.retry_soon(name, self.now.instant);
+                    self.schedule.retry_soon(&key.promotion(name), self.now.instant);
                 }
             }
             self.enqueue(&key);

@@ -94,9 +94,10 @@ impl State {
         let before = std::mem::replace(&mut entry.cached.hook_fields, hook);
         if before.forge_called != entry.cached.hook_fields.forge_called {
             for (name, record) in self.promotions.get(key).into_iter().flatten() {
-                self.schedule.poll_soon(name, self.now.instant);
+                let promotion = key.promotion(name);
+                self.schedule.poll_soon(&promotion, self.now.instant);
                 if may_retry_early(record.object()) {
-                    self.schedule.retry_soon(name, self.now.instant);
+                    self.schedule.retry_soon(&promotion, self.now.instant);
                 }
             }
         }

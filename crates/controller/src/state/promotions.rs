@@ -10,7 +10,7 @@ use super::cached::Cached;
 use super::effect::Effect;
 use super::entries::Record;
 use super::status_queue::StatusOwner;
-use crate::pipeline_key::PipelineKey;
+use crate::pipeline_key::{PipelineKey, PromotionKey};
 use crate::record::pending_event::PendingEvent;
 use crate::resource_version::{version_of, went_back};
 use crate::watch::stream::ObjectEvent;
@@ -112,10 +112,15 @@ impl State {
             return;
         };
         self.revoke_in_flight_of(key, gone.object());
-        self.schedule.forget(name);
-        self.stored_times.forget(name);
+        self.forget_times(&key.promotion(name));
         self.statuses.forget(&StatusOwner::Promotion(key.clone(), name.into()));
         self.enqueue(key);
+    }
+
+    /// Forgets all times of a promotion.
+    pub(super) fn forget_times(&mut self, promotion: &PromotionKey) {
+        self.schedule.forget(promotion);
+        self.stored_times.forget(promotion);
     }
 
     /// Takes in a record. People change its spec; its status is written by the replica that acts for its pipeline.

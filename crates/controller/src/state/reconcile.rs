@@ -111,7 +111,7 @@ impl State {
         let Some(entry) = self.pipelines.get(key) else { return };
         for (name, record) in self.promotions.get(key).into_iter().flatten() {
             if record.belongs_to(entry.object()) && may_retry_early(record.object()) {
-                self.schedule.retry_now(name, self.now.instant);
+                self.schedule.retry_now(&key.promotion(name), self.now.instant);
             }
         }
     }
@@ -122,24 +122,24 @@ impl State {
         let Some(record) = self.promotions.get(key).and_then(|r| r.get(&promotion.name)) else { return };
         let (object, hook_fields) = (record.object(), &record.cached.hook_fields);
         let reason = object.status.as_ref().map_or("", |status| &status.reason);
-        let (name, clocks) = (&promotion.name, (self.now.wall, self.now.instant));
+        let (own, clocks) = (&key.promotion(&promotion.name), (self.now.wall, self.now.instant));
         let times = &mut self.stored_times;
         let next = promotion
             .next_attempt
-            .map(|at| times.read(name, TimeField::NextAttempt, at, max_pause(reason), clocks))
-            .map(|at| self.schedule.next_retry(name, at, clocks));
+            .map(|at| times.read(own, TimeField::NextAttempt, at, max_pause(reason), clocks))
+            .map(|at| self.schedule.next_retry(own, at, clocks));
         let delivered =
-            promotion.delivered.map(|at| times.read(name, TimeField::Delivered, at, Duration::ZERO, clocks));
+            promotion.delivered.map(|at| times.read(own, TimeField::Delivered, at, Duration::ZERO, clocks));
         let resumes = promotion
             .resumes_at
-            .map(|at| times.read(name, TimeField::Resumption, at, MAX_RECEIVER_PAUSE, clocks));
+            .map(|at| times.read(own, TimeField::Resumption, at, MAX_RECEIVER_PAUSE, clocks));
         let pipeline = self.pipelines.get(key).map(|entry| entry.object());
         let report = hook_fields.report.as_ref().zip(pipeline);
         let report =
             report.and_then(|(report, pipeline)| translate::receiver_report(report, pipeline, object));
         (promotion.next_attempt, promotion.resumes_at) = (next, resumes);
         (promotion.delivered, promotion.report) = (delivered, report);
-        promotion.is_checked = self.schedule.is_last_check_over(&promotion.name, self.now.instant);
+        promotion.is_checked = self.schedule.is_last_check_over(own, self.now.instant);
         promotion.approved |= approval_rules::counts(object, hook_fields.key_approval.as_deref());
     }
 
@@ -423,7 +423,7 @@ pub(crate) mod tests {
         let now: Timestamp = fixtures::WALL.parse().unwrap();
         for (reason, longest) in [("Unreachable", 600), ("RateLimited", 3600)] {
             state.promotions.clear();
-            state.stored_times.forget(&name);
+            state.stored_times.forget(&key().promotion(&name));
             state.put_promotion(stored(reason));
             let read = state.load(&key()).unwrap().0.remove(0);
             let seconds = |at: Option<Timestamp>| at.unwrap().duration_since(now).as_secs();

@@ -149,7 +149,7 @@ impl State {
         let Some(fencing_token) = self.fencing_token(key) else { return };
         for name in names {
             let removed = self.promotions.get_mut(key).and_then(|records| records.remove(name));
-            self.stored_times.forget(name);
+            self.forget_times(&key.promotion(name));
             let uid = removed.and_then(|record| record.object().uid());
             self.emit(Effect::DeletePromotion(key.clone(), name.clone(), uid, fencing_token.clone()));
         }

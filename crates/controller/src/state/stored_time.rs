@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::pipeline_key::PromotionKey;
+
 /// A stored time of a promotion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TimeField {
@@ -21,7 +23,7 @@ pub enum TimeField {
 /// The stored times that were read, by promotion.
 #[derive(Debug, Default)]
 pub struct StoredTimes {
-    known: HashMap<(String, TimeField), KnownTime>,
+    known: HashMap<(PromotionKey, TimeField), KnownTime>,
 }
 
 #[derive(Debug)]
@@ -43,7 +45,7 @@ impl StoredTimes {
     /// `longest` ahead.
     pub fn read(
         &mut self,
-        promotion: &str,
+        promotion: &PromotionKey,
         field: TimeField,
         stored: Timestamp,
         longest: Duration,
@@ -56,7 +58,7 @@ impl StoredTimes {
             since: now.1,
             shift: SignedDuration::ZERO,
         };
-        let known = self.known.entry((promotion.into(), field)).or_insert_with(first);
+        let known = self.known.entry((promotion.clone(), field)).or_insert_with(first);
         if known.stored != stored {
             *known = first();
         }
@@ -70,9 +72,9 @@ impl StoredTimes {
     }
 
     /// Forgets the times of a promotion.
-    pub fn forget(&mut self, promotion: &str) {
+    pub fn forget(&mut self, promotion: &PromotionKey) {
         for field in [TimeField::NextAttempt, TimeField::Delivered, TimeField::Resumption] {
-            self.known.remove(&(promotion.to_string(), field));
+            self.known.remove(&(promotion.clone(), field));
         }
     }
 }
@@ -80,6 +82,10 @@ impl StoredTimes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn key(name: &str) -> PromotionKey {
+        PromotionKey { namespace: "apps".into(), name: name.into() }
+    }
 
     fn at(text: &str) -> Timestamp {
         text.parse().unwrap()
@@ -95,7 +101,7 @@ mod tests {
         for seconds in [0, 1, 7, 299, 300] {
             let moment = now.checked_add(SignedDuration::from_secs(seconds)).unwrap();
             let read = times.read(
-                "a",
+                &key("a"),
                 TimeField::NextAttempt,
                 stored,
                 LONGEST,
@@ -106,12 +112,12 @@ mod tests {
         // A different stored time, or another promotion, starts a new count.
         let later = (at("2026-01-02T03:06:00Z"), start + Duration::from_secs(360));
         let other = at("2026-01-02T03:06:30Z");
-        assert_eq!(times.read("a", TimeField::NextAttempt, other, LONGEST, later), other);
+        assert_eq!(times.read(&key("a"), TimeField::NextAttempt, other, LONGEST, later), other);
         assert_eq!(
-            times.read("b", TimeField::NextAttempt, stored, LONGEST, later),
+            times.read(&key("b"), TimeField::NextAttempt, stored, LONGEST, later),
             at("2026-01-02T03:11:00Z")
         );
-        times.forget("a");
+        times.forget(&key("a"));
         assert_eq!(times.known.len(), 1);
     }
 
@@ -127,9 +133,9 @@ mod tests {
         ] {
             let mut times = StoredTimes::default();
             let first = (at("2026-01-02T04:00:00Z"), start);
-            assert_eq!(times.read("a", TimeField::NextAttempt, stored, LONGEST, first), stored);
+            assert_eq!(times.read(&key("a"), TimeField::NextAttempt, stored, LONGEST, first), stored);
             assert_eq!(
-                times.read("a", TimeField::NextAttempt, stored, LONGEST, (at(wall), after(4))),
+                times.read(&key("a"), TimeField::NextAttempt, stored, LONGEST, (at(wall), after(4))),
                 at(due)
             );
         }
@@ -140,7 +146,7 @@ mod tests {
         let (mut times, start) = (StoredTimes::default(), Instant::now());
         let stored = at("2026-01-03T03:00:00Z");
         let first = times.read(
-            "a",
+            &key("a"),
             TimeField::Delivered,
             stored,
             Duration::ZERO,
@@ -149,9 +155,9 @@ mod tests {
         assert_eq!(first, at("2026-01-02T03:00:00Z"));
         // Half an hour later it is half an hour ago, although the stored time is still ahead.
         let now = (at("2026-01-02T03:30:00Z"), start + Duration::from_secs(1800));
-        assert_eq!(times.read("a", TimeField::Delivered, stored, Duration::ZERO, now), first);
+        assert_eq!(times.read(&key("a"), TimeField::Delivered, stored, Duration::ZERO, now), first);
         // Small differences between clocks are ignored.
         let near = at("2026-01-02T03:30:01Z");
-        assert_eq!(times.read("b", TimeField::Delivered, near, Duration::ZERO, now), near);
+        assert_eq!(times.read(&key("b"), TimeField::Delivered, near, Duration::ZERO, now), near);
     }
 }

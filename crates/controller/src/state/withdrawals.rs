@@ -17,14 +17,14 @@ const NOT_NEEDED: &str =
 impl State {
     /// Starts to close the change request of a promotion.
     pub(super) fn withdraw(&mut self, key: &PipelineKey, name: &str) {
-        let now = self.now.instant;
-        if let Some(due) = self.schedule.withdrawal_due(name, now) {
+        let (promotion, now) = (key.promotion(name), self.now.instant);
+        if let Some(due) = self.schedule.withdrawal_due(&promotion, now) {
             return self.requeue_at(key, due);
         }
         let Some(mut prepared) = self.prepare(key, name, StrategySource::Request) else { return };
         let Some(request) = prepared.request() else { return };
         prepared.order.open_beside = self.open_beside(key, name);
-        self.schedule.withdrawal_started(name, now);
+        self.schedule.withdrawal_started(&promotion, now);
         let status = prepared.promotion.status.as_ref();
         let rejected = status.filter(|s| s.phase == Phase::Rejected).map(|s| s.message.clone());
         let comment = rejected.unwrap_or_else(|| NOT_NEEDED.into());
@@ -55,7 +55,7 @@ impl State {
     /// Sluice has lost access to the old one or has failed to close the change request for a long time.
     pub(super) fn is_out_of_reach(&self, key: &PipelineKey, name: &str, error: &ActError) -> bool {
         let Some((entry, record)) = self.pipelines.get(key).zip(self.record(key, name)) else { return false };
-        (error.is_lost_access() || self.schedule.has_withdrawal_stalled(name))
+        (error.is_lost_access() || self.schedule.has_withdrawal_stalled(&key.promotion(name)))
             && strategy::is_outdated(entry.object(), record.object())
     }
 
