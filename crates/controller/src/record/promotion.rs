@@ -363,7 +363,11 @@ fn note_transition(status: &mut PromotionStatus, to: &Transition) {
         // repetition, and Sluice does not find the effects of the last one. A promotion may also have
         // succeeded without a delivery.
         let ended = ["Delivered", "Succeeded"].map(|phase| status.times.remove(phase).is_some());
-        status.round += u32::from(to.is_undone || ended.contains(&true));
+        if to.is_undone || ended.contains(&true) {
+            status.round += 1;
+            // If everything is set already, this round has no commit, and the earlier one may be gone.
+            status.commit = None;
+        }
         if to.spends_approval {
             // It begins to wait again: a body that was signed before does not approve this try.
             status.times.remove("Pending");

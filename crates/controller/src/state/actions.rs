@@ -267,7 +267,7 @@ impl State {
             return self.requeue_at(key, due);
         }
         let Some(prepared) = self.prepare(key, name, StrategySource::Environment) else { return };
-        let Some(commit) = prepared.commit() else { return };
+        let Some(commit) = self.commit_to_check(key, &prepared) else { return };
         self.schedule.lost_commit_check_started(&promotion, now);
         let next = self.schedule.lost_commit_check_due(&promotion, now);
         self.requeue_at(key, next);
@@ -280,13 +280,20 @@ impl State {
         let until = self.schedule.last_check_until(&promotion, self.now.instant);
         self.requeue_at(key, until);
         let Some(prepared) = self.prepare(key, name, StrategySource::Environment) else { return };
-        match prepared.commit() {
+        match self.commit_to_check(key, &prepared) {
             Some(commit) => self.launch(key, prepared, Work::CheckCommit(commit)),
             None => {
                 self.schedule.lost_commit_check_ended(&promotion);
                 self.enqueue(key);
             }
         }
+    }
+
+    /// Returns the commit that a forced push may have removed. `None` if the pipeline names another branch now: the commit is
+    /// not there, and is still where it was made.
+    fn commit_to_check(&self, key: &PipelineKey, prepared: &Prepared) -> Option<String> {
+        let pipeline = self.pipelines.get(key)?.object();
+        prepared.commit().filter(|_| !strategy::has_moved(pipeline, &prepared.promotion))
     }
 
     /// Handles the end of a check for a delivered commit. If the commit is gone, and the targets do not run it

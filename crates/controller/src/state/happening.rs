@@ -20,6 +20,8 @@ pub(super) enum Happening {
     Suspend(bool),
     Manual(bool),
     Merge(bool),
+    /// The owner names another branch to commit to, or the first one again.
+    Branch(bool),
     Rename(bool),
     Strategy(bool),
     Recreate,
@@ -68,6 +70,7 @@ pub(super) fn apply(simulation: &mut ControllerSimulation, happening: &Happening
         Happening::ApplyFiles(index, healthy) => simulation.apply_files(environment(index), *healthy),
         Happening::Suspend(suspend) => simulation.suspend(*suspend),
         Happening::Manual(manual) => simulation.set_manual(*manual),
+        Happening::Branch(other) => simulation.set_branch(if *other { "other" } else { "main" }),
         Happening::Merge(merge) => simulation.edit_requests(Some(*merge), None),
         Happening::Rename(renamed) => simulation.edit_requests(None, Some(*renamed)),
         Happening::Strategy(requests) => simulation.set_strategy(*requests),

@@ -19,6 +19,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         4 => (index(), any::<bool>()).prop_map(|(i, healthy)| Happening::ApplyFiles(i, healthy)),
         2 => any::<bool>().prop_map(Happening::Suspend),
         1 => any::<bool>().prop_map(Happening::Manual),
+        1 => any::<bool>().prop_map(Happening::Branch),
         1 => Just(Happening::Recreate),
         1 => Just(Happening::CollectGarbage),
         2 => index().prop_map(Happening::Approve),
@@ -140,6 +141,23 @@ fn a_failed_promotion_is_delivered_once_more_for_each_branch_that_the_owner_name
     run(&mut simulation, 200, 30);
     assert!(simulation.summary().contains("Rejected Rejected"), "{}", simulation.summary());
     assert_eq!(simulation.delivered.len(), 3);
+}
+
+/// Its commit is still in the branch where it was made.
+#[test]
+fn a_promotion_that_waits_for_its_targets_is_not_delivered_to_another_branch() {
+    let mut simulation = ControllerSimulation::new(false);
+    simulation.release(true);
+    let waits = |simulation: &ControllerSimulation| simulation.summary().contains("Delivered");
+    while !waits(&simulation) {
+        run(&mut simulation, 1, 1);
+    }
+    simulation.set_branch("other");
+    while waits(&simulation) {
+        assert_eq!(simulation.delivered.len(), 1, "{}", simulation.summary());
+        run(&mut simulation, 1, 30);
+    }
+    assert!(simulation.summary().contains("Failed Unhealthy"), "{}", simulation.summary());
 }
 
 /// The API server accepts a rejection of the stored try, and the controller has begun the next one.

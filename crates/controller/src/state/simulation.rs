@@ -11,7 +11,7 @@ use kube::ResourceExt;
 use serde_json::json;
 use sluice_api::pipeline::{Pipeline, PipelineStatus};
 use sluice_api::promotion::Promotion;
-use sluice_delivery::{Delivered, DeliveryError, EditError, FencingToken};
+use sluice_delivery::{Delivered, DeliveryError, DeliveryStrategy, EditError, FencingToken, Order};
 
 use super::effect::{Job, Work};
 use super::fixtures::{ended, state_at};
@@ -72,6 +72,8 @@ pub(super) struct ControllerSimulation {
     pub(super) has_requests: bool,
     /// The commits, by promotion and round.
     pub(super) commits: BTreeSet<(String, u32)>,
+    /// The branch of each commit.
+    commit_branches: BTreeMap<String, String>,
     pub fleet: BTreeMap<&'static str, RunningVersion>,
     /// The events of clusters that are not delivered yet. The events of one entry are delivered together.
     pub(super) cluster_events: Vec<(ClusterKey, Vec<ClusterEvent>)>,
@@ -127,6 +129,7 @@ impl ControllerSimulation {
             forge: SimulatedForge::default(),
             has_requests: false,
             commits: BTreeSet::new(),
+            commit_branches: BTreeMap::new(),
             fleet: ENVIRONMENTS.map(|e| (e, RunningVersion { version: 1, is_healthy: true })).into(),
             cluster_events: Vec::new(),
             connected: BTreeMap::new(),
@@ -516,13 +519,16 @@ impl ControllerSimulation {
             _ => DeliveryError::CacheFolder { path: "/".into(), source: Error::other("no answer") },
         };
         let outcome = by_forge.unwrap_or_else(|| match &job.work {
-            Work::CheckCommit(_) => JobOutcome::Check(Ok(None)),
+            Work::CheckCommit(commit) => {
+                let is_there = branch_of(order) == self.commit_branches.get(commit).map(String::as_str);
+                JobOutcome::Check(Ok((!is_there).then(|| commit.clone())))
+            }
             Work::Deliver(_) if order.fencing_token.check().is_err() => {
                 JobOutcome::Delivery(Err(ActError::Delivery(DeliveryError::Revoked)))
             }
             Work::Deliver(_) => {
                 let effect = (fault != EffectFault::Refused)
-                    .then(|| self.commit(&promotion.name_any(), order.round, promotion));
+                    .then(|| self.commit(&promotion.name_any(), order, promotion));
                 let delivered = effect.filter(|_| fault == EffectFault::None);
                 JobOutcome::Delivery(delivered.ok_or_else(|| ActError::Delivery(failed())))
             }
@@ -532,11 +538,12 @@ impl ControllerSimulation {
     }
 
     /// Commits as delivery does: an earlier commit of the same promotion and round is found again.
-    fn commit(&mut self, name: &str, round: u32, promotion: &Promotion) -> Delivered {
-        let commit = format!("{name}.{round}");
+    fn commit(&mut self, name: &str, order: &Order, promotion: &Promotion) -> Delivered {
+        let commit = format!("{name}.{}", order.round);
+        self.commit_branches.insert(commit.clone(), branch_of(order).unwrap_or_default().into());
         let environment = ENVIRONMENTS.iter().find(|e| **e == promotion.spec.environment).unwrap();
         let version = version_of(&promotion.spec.revision);
-        let is_new = self.commits.insert((name.into(), round));
+        let is_new = self.commits.insert((name.into(), order.round));
         if is_new && self.files[environment] == version {
             return Delivered::AlreadySet { commit };
         }
@@ -587,6 +594,14 @@ impl ControllerSimulation {
             }
         }
         panic!("the controller does not come to rest: {:?}", self.pending.last());
+    }
+}
+
+/// The branch that an order commits to.
+fn branch_of(order: &Order) -> Option<&str> {
+    match &order.strategy {
+        DeliveryStrategy::Commit { branch, .. } => Some(branch),
+        _ => None,
     }
 }
 
