@@ -53,6 +53,8 @@ pub struct Order {
     /// The addresses of the change requests that promotions into the same environment (or target) record: Sluice has opened or
     /// adopted them.
     pub recorded: Vec<String>,
+    /// The addresses of the change requests of this promotion and round that Sluice has closed. They are not rejections.
+    pub withdrawn: Vec<String>,
     /// The permission to deliver, checked before each side effect that others can see.
     pub fencing_token: FencingToken,
     /// How to deliver it.
@@ -218,6 +220,7 @@ impl Order {
             checks_settled: false,
             open_beside: Vec::new(),
             recorded: Vec::new(),
+            withdrawn: Vec::new(),
             fencing_token: FencingToken::default(),
             strategy,
             values: Values::Files(change),

@@ -46,6 +46,10 @@ pub struct PromotionStatus {
     /// The change request with the revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change_request: Option<RecordedChangeRequest>,
+    /// The addresses of the change requests of the current round that Sluice itself has closed, the newest last. They are not
+    /// rejections.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub withdrawn_requests: Vec<String>,
     /// The commit that sets the revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,

@@ -112,6 +112,7 @@ pub fn order(
         checks_settled: false,
         open_beside: Vec::new(),
         recorded: Vec::new(),
+        withdrawn: status.withdrawn_requests,
         fencing_token: FencingToken::default(),
         strategy,
         values: values(api_strategy, pipeline, &spec.environment),

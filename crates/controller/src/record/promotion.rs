@@ -327,6 +327,7 @@ fn note(status: &mut PromotionStatus, change: &RecordChange, now: Timestamp) {
         RecordChange::Withdrawn => {
             if let Some(request) = &mut status.change_request {
                 request.state = RecordedRequestState::Withdrawn;
+                note_withdrawn(&mut status.withdrawn_requests, &request.url);
             }
             status.message = status.message.split(STILL_OPEN).next().unwrap_or_default().into();
         }
@@ -351,6 +352,17 @@ fn note(status: &mut PromotionStatus, change: &RecordChange, now: Timestamp) {
     }
 }
 
+/// How many closed change requests of a round a record keeps.
+const MAX_WITHDRAWN: usize = 20;
+
+/// Notes that Sluice has closed the change request with this address.
+fn note_withdrawn(withdrawn: &mut Vec<String>, url: &str) {
+    withdrawn.retain(|other| other != url);
+    withdrawn.push(url.into());
+    let surplus = withdrawn.len().saturating_sub(MAX_WITHDRAWN);
+    withdrawn.drain(..surplus);
+}
+
 /// Notes a transition to another phase in the status, without the phase.
 fn note_transition(status: &mut PromotionStatus, to: &Transition) {
     if to.to == Phase::Pending {
@@ -367,6 +379,7 @@ fn note_transition(status: &mut PromotionStatus, to: &Transition) {
             status.round += 1;
             // If everything is set already, this round has no commit, and the earlier one may be gone.
             status.commit = None;
+            status.withdrawn_requests.clear();
         }
         if to.spends_approval {
             // It begins to wait again: a body that was signed before does not approve this try.

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::happening::{Happening, apply, cases};
+use super::happening::{Happening, apply, cases, run};
 use super::simulation::{ControllerSimulation, ENVIRONMENTS, EffectFault, SECOND_DEV};
 
 fn fault() -> impl Strategy<Value = EffectFault> {
@@ -100,4 +100,26 @@ proptest! {
         }
         prop_assert_eq!(counts(&simulation), before, "{}", simulation.summary());
     }
+}
+
+/// The owner renames the head branch and takes that back, and dev goes on to a newer revision and back.
+#[test]
+fn a_change_request_that_sluice_has_closed_earlier_is_no_rejection() {
+    let mut simulation = ControllerSimulation::with_requests(false);
+    let go_to = |simulation: &mut ControllerSimulation, version| {
+        simulation.move_by_hand("dev", version);
+        simulation.move_by_hand(SECOND_DEV, version);
+        run(simulation, 60, 7);
+    };
+    simulation.edit_requests(Some(false), None);
+    go_to(&mut simulation, 2);
+    for is_renamed in [true, false] {
+        simulation.edit_requests(None, Some(is_renamed));
+        run(&mut simulation, 60, 7);
+    }
+    go_to(&mut simulation, 3);
+    go_to(&mut simulation, 2);
+    simulation.check_rejections();
+    let open = simulation.forge.nth_open(0).map(|open| simulation.forge.requests[open].clone());
+    assert_eq!(open.map(|open| simulation.forge.head(&open).version), Some(2), "{}", simulation.summary());
 }

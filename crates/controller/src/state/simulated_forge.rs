@@ -1,7 +1,7 @@
 //! A forge with one repository: head branches, change requests, and people who merge and close them. Deliveries, polls and
 //! withdrawals do what `change_request/` of delivery does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Error;
 
 use kube::ResourceExt;
@@ -66,6 +66,8 @@ pub(super) struct SimulatedForge {
     /// The promotions whose recorded change request a person closed: uid, round, and the request for another try at that
     /// time. An edit of the pipeline ends them, because Sluice closes change requests then, too.
     pub closed_by_people: Vec<(Option<String>, u32, Option<String>)>,
+    /// The promotions of which a person has closed any change request, by the mark in its body.
+    ever_closed_by_people: BTreeSet<String>,
 }
 
 impl SimulatedForge {
@@ -224,6 +226,7 @@ impl ControllerSimulation {
             }
             let found = request_of(request, &head);
             match request.state {
+                RequestState::Closed if order.withdrawn.contains(&found.url) => {}
                 RequestState::Open if carries(&head, order) && head.version == version => {
                     return Some(Delivered::Proposed { request: found, merged: false });
                 }
@@ -355,6 +358,7 @@ impl ControllerSimulation {
     pub(super) fn close_by_hand(&mut self, index: usize) {
         let Some(index) = self.forge.nth_open(index) else { return };
         let request = &self.forge.requests[index];
+        self.forge.ever_closed_by_people.insert(request.marker.0.clone());
         let head = self.forge.head(request);
         let stored = self.server.promotions.get(head.name());
         // The record says that exactly this is open.
@@ -394,7 +398,7 @@ impl ControllerSimulation {
         );
     }
 
-    /// Checks that each promotion that is rejected has ended so, unless it was merged.
+    /// Checks that each promotion that is rejected has ended so, unless it was merged, and that a person has rejected it.
     pub(super) fn check_rejections(&self) {
         for (name, object) in &self.server.promotions {
             let promotion = format!("apps/{name}");
@@ -409,6 +413,10 @@ impl ControllerSimulation {
                 "P7: the rejection of {name} is lost: {}",
                 self.summary()
             );
+            let by_person = self.rejections.contains_key(&object.uid())
+                || self.forge.ever_closed_by_people.contains(&promotion);
+            let is_rejected = object.phase() == Phase::Rejected;
+            assert!(!is_rejected || by_person, "P3: nobody rejected {name}: {}", self.summary());
         }
     }
 
@@ -422,6 +430,7 @@ impl ControllerSimulation {
         for index in 0..self.forge.requests.len() {
             let request = &self.forge.requests[index];
             if request.state == RequestState::Open && !self.was_recorded(request.number) {
+                self.forge.ever_closed_by_people.insert(request.marker.0.clone());
                 self.forge.end(index, RequestState::Closed);
             }
         }

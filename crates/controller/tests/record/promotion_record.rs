@@ -140,6 +140,21 @@ fn a_tampered_record_fails_unless_its_promotion_has_ended() {
 }
 
 #[test]
+fn the_change_requests_that_sluice_closed_are_kept_for_the_round() {
+    let opened = |number: usize| {
+        let request = RecordedChangeRequest { url: format!("pulls/{number}"), ..request("open") };
+        [RecordChange::Proposed(request), RecordChange::Withdrawn]
+    };
+    let twice = after(&[opened(1), opened(2), opened(1)].concat());
+    assert_eq!(twice.withdrawn_requests, ["pulls/2", "pulls/1"]);
+    let many = after(&(0..30).flat_map(opened).collect::<Vec<_>>());
+    assert_eq!((many.withdrawn_requests.len(), &*many.withdrawn_requests[19]), (20, "pulls/29"));
+    let succeeded = apply(&many, &spec(), &moved(Phase::Succeeded, "Succeeded", false), now());
+    let again = apply(&succeeded, &spec(), &moved(Phase::Pending, "Retried", true), now());
+    assert_eq!((again.round, again.withdrawn_requests.len()), (1, 0));
+}
+
+#[test]
 fn a_retry_starts_a_new_round_only_if_the_earlier_one_was_delivered() {
     let delivered = RecordChange::Delivered {
         kind: DeliveryKind::Called,

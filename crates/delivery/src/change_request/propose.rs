@@ -128,6 +128,9 @@ impl ChangeRequestJob<'_> {
         let (mut reopen, mut closed_by_forge) = (order.reopen, 0);
         let list = self.forge.list(&self.branch, self.target.base, ListFilter::Since(order.created)).await?;
         for found in list.found {
+            if found.state == ChangeRequestState::Closed && order.withdrawn.contains(&found.request.url) {
+                continue;
+            }
             if order.rebuild.is_some() && found.state == ChangeRequestState::Open {
                 return Ok(None);
             }

@@ -152,6 +152,16 @@ async fn a_closed_change_request_counts_as_rejected_until_a_retry(fixture: Forge
     // Asked again after a crash, it is found.
     assert_eq!(proposed(&bench.delivery, &reopened).await.number, second.number);
     assert_eq!(fixture.pulls().await.len(), 2);
+    // Sluice has closed both, and the record names another change request by now.
+    fixture.close(second.number).await;
+    let withdrawn = vec![request.url.clone(), second.url.clone()];
+    let third = proposed(&bench.delivery, &Order { withdrawn, ..again(&order) }).await;
+    assert_ne!(third.number, second.number);
+    // A person closes the third.
+    fixture.close(third.number).await;
+    let withdrawn = vec![request.url, second.url];
+    let rejected = bench.delivery.deliver(&Order { withdrawn, ..again(&order) }).await.unwrap();
+    assert!(matches!(rejected, Delivered::Rejected { request } if request.number == third.number));
 }
 
 async fn an_unwanted_change_request_is_closed_with_one_comment(fixture: ForgeFixture) {
