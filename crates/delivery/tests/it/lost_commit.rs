@@ -1,10 +1,14 @@
 //! Whether a delivered commit is gone from its branch: forced pushes, and changes that only look like one.
 
-use sluice_delivery::{Delivered, Order};
+use sluice_delivery::{ChangeRequestStatus, Delivered, Order};
 use sluice_testkit::Repo;
 
+use crate::any_forge::ForgeFixture;
 use crate::commit::{server, to_main};
+use crate::contract::proposed;
 use crate::fixture::{FILE, again, bench, git, started_again, yaml};
+use crate::forge_trouble::everywhere;
+use crate::standin::Style;
 
 /// Delivers 6.1.8 to main; the order, the commit, and the commit before it.
 async fn delivered(repo: &Repo) -> (Order, String, String) {
@@ -90,4 +94,46 @@ async fn a_commit_is_not_lost_if_the_history_is_not_read_completely() {
         git(repo.folder(), &["fast-import", "--quiet", "--force"], &stream);
         assert_eq!(is_lost(&order, &commit).await, lost);
     }
+}
+
+/// Resets the base of merged change requests to the commit before the merge.
+async fn a_merge_is_made_again_once(fixture: ForgeFixture) {
+    for (n, style) in [Style::Merge, Style::Squash].into_iter().enumerate() {
+        let (bench, case) = (bench(), format!("{:?} {style:?}", fixture.kind()));
+        let order = fixture.order(&format!("6.2.{n}"));
+        let base = fixture.repo().head("main").unwrap();
+        let first = proposed(&bench.delivery, &order).await;
+        fixture.merge_by(first.number, style).await;
+        let merged = bench.delivery.follow(&order, &first).await.unwrap();
+        let ChangeRequestStatus::Merged { commit, ours: true, .. } = merged else {
+            panic!("{case}: {merged:?}")
+        };
+        assert_ne!(commit, first.head_commit, "{case}");
+        assert!(!is_lost(&order, &commit).await, "{case}");
+        force(fixture.repo(), &base);
+        assert!(is_lost(&order, &commit).await, "{case}");
+
+        // The merged change request of the round before does not count.
+        let next = started_again(&order);
+        let second = proposed(&bench.delivery, &next).await;
+        assert_ne!(second.number, first.number, "{case}");
+        assert_eq!(proposed(&bench.delivery, &again(&next)).await, second, "{case}");
+        fixture.merge_by(second.number, style).await;
+        let merged = bench.delivery.follow(&next, &second).await.unwrap();
+        let ChangeRequestStatus::Merged { commit, ours: true, .. } = merged else {
+            panic!("{case}: {merged:?}")
+        };
+        assert!(!is_lost(&next, &commit).await, "{case}");
+        assert_eq!(fixture.repo().read("main", FILE).unwrap(), yaml(&format!("6.2.{n}")), "{case}");
+    }
+}
+
+#[tokio::test]
+async fn a_merge_that_a_forced_push_removed_is_noticed_and_made_again_once() {
+    everywhere(a_merge_is_made_again_once).await;
+}
+
+#[tokio::test]
+async fn a_merge_that_a_forced_push_removed_is_made_again_at_gitea() {
+    a_merge_is_made_again_once(ForgeFixture::gitea("lost-merge").await).await;
 }
