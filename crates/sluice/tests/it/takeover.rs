@@ -1,10 +1,17 @@
-//! Pipelines that the predecessor has looked after, with the statuses that it wrote.
+//! Pipelines that were stored before Sluice came: with the statuses that the predecessor wrote, and in a form that the
+//! rules of today reject.
 
 use anyhow::{Context, Result, ensure};
-use kube::api::{Patch, PatchParams};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, CustomResourceValidation, JSONSchemaProps,
+};
+use kube::CustomResourceExt;
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
+use sluice_api::Pipeline;
+use sluice_testkit::{ControlPlane, eventually, install_crds};
 
-use crate::place::{TestNamespace, revision};
+use crate::place::{SOON, TestNamespace, revision};
 use crate::process::Controller;
 use crate::{releases, run};
 
@@ -71,5 +78,73 @@ fn pipelines_with_the_statuses_of_the_predecessor_get_new_ones_and_are_promoted(
             place.until_promotions(name, "prod", &["6.1.8 Succeeded"]).await?;
         }
         Ok(())
+    })
+}
+
+/// Returns the definition of Pipelines without its rules, as it was when the Pipeline of a test was stored.
+fn lenient_definition() -> CustomResourceDefinition {
+    let mut definition = Pipeline::crd();
+    let any = JSONSchemaProps {
+        type_: Some("object".into()),
+        x_kubernetes_preserve_unknown_fields: Some(true),
+        ..JSONSchemaProps::default()
+    };
+    definition.spec.versions[0].schema = Some(CustomResourceValidation { open_api_v3_schema: Some(any) });
+    definition
+}
+
+#[test]
+fn a_stored_pipeline_with_an_empty_strategy_gets_a_condition() -> Result<()> {
+    run(async {
+        // An own cluster: others need the rules.
+        let plane = ControlPlane::start().await?;
+        let hub = plane.cluster("stored-before").await?;
+        hub.install_flux_crds().await?;
+        hub.namespace("apps").await?;
+        let client = hub.client().await?;
+        install_crds(&client, vec![lenient_definition()]).await?;
+        let target = json!([{"namespace": "apps"}]);
+        let object = |name: &str| {
+            serde_json::from_value::<DynamicObject>(json!({
+                "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline", "metadata": {"name": name},
+                "spec": {
+                    "appRef": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "app"},
+                    "environments": [{"name": "dev", "targets": target}, {"name": "prod", "targets": target}],
+                    "promotion": {"strategy": {}},
+                },
+            }))
+        };
+        let kind = ApiResource::erase::<Pipeline>(&());
+        let stored: Api<DynamicObject> = Api::namespaced_with(client.clone(), "apps", &kind);
+        stored.create(&PostParams::default(), &object("app")?).await?;
+        hub.install_sluice_crds().await?;
+        eventually(SOON, || async {
+            let dry = PostParams { dry_run: true, ..PostParams::default() };
+            let created = stored.create(&dry, &object("new")?).await;
+            ensure!(created.is_err(), "the rules of today do not count yet");
+            Ok(())
+        })
+        .await?;
+        releases::create(&hub, "apps", "app", json!({})).await?;
+        releases::runs(&hub, "apps", "app", "1.0.0", true).await?;
+
+        let controller = Controller::start(&hub, "apps", &[])?;
+        let pipelines: Api<Pipeline> = Api::namespaced(client, "apps");
+        eventually(SOON, || async {
+            let status = pipelines.get("app").await?.status.context("no status yet")?;
+            for (type_, value) in [("Stalled", "True"), ("Ready", "False")] {
+                let found = status.conditions.iter().find(|c| c.type_ == type_);
+                let found = found.with_context(|| format!("no {type_}: {status:?}"))?;
+                ensure!(
+                    (found.status.as_str(), found.reason.as_str()) == (value, "StrategyRefused"),
+                    "{found:?}"
+                );
+                ensure!(found.message.contains("promotion.strategy is empty: write one of"), "{found:?}");
+            }
+            ensure!(status.environments["dev"].revision.as_deref() == Some("1.0.0"), "{status:?}");
+            Ok(())
+        })
+        .await
+        .with_context(|| controller.tail())
     })
 }
