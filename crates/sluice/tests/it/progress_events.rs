@@ -2,6 +2,7 @@
 //! `--events-addr`. Each is sent once.
 
 use std::collections::BTreeMap;
+use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 
@@ -32,6 +33,8 @@ struct EventsFixture {
     place: TestNamespace,
     receiver: Receiver,
     controller: Controller,
+    /// The address of the controller's metrics.
+    metrics: String,
 }
 
 impl EventsFixture {
@@ -39,12 +42,14 @@ impl EventsFixture {
         let place = TestNamespace::new("events").await?;
         let receiver = Receiver::start().await?;
         let flags = receiver.flags();
-        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let metrics = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
+        let metrics_addr = format!("--metrics-addr={metrics}");
+        let flags: Vec<&str> = flags.iter().chain([&metrics_addr]).map(String::as_str).collect();
         // Kubernetes rejects events of an instance without a name. Outside of a Pod, the variable may be empty.
         let variables = [("HOSTNAME", Path::new(""))];
         let hub = place.shared.hub.kubeconfig_path();
         let controller = Controller::start_at(hub, &place.namespace, &flags, &variables)?;
-        Ok(EventsFixture { place, receiver, controller })
+        Ok(EventsFixture { place, receiver, controller, metrics })
     }
 
     /// Creates a Pipeline of an application at 1.0.0 in dev and staging.
@@ -86,6 +91,11 @@ impl EventsFixture {
 
     /// Approves a promotion whose gate is closed.
     async fn approve(&self, pipeline: &str) -> Result<()> {
+        self.decide(pipeline, json!({"approval": {"by": "admin", "revision": "1.1.0"}})).await
+    }
+
+    /// Writes what a person decides about a promotion whose gate is closed.
+    async fn decide(&self, pipeline: &str, decision: Value) -> Result<()> {
         let name = self.until(pipeline, "Pending").await?.name_any();
         eventually(SOON, || async {
             let status = self.place.promotions().get(&name).await?.status.unwrap_or_default();
@@ -93,7 +103,7 @@ impl EventsFixture {
             Ok(())
         })
         .await?;
-        let patch = json!({"spec": {"approval": {"by": "admin", "revision": "1.1.0"}}});
+        let patch = json!({"spec": decision});
         self.place.promotions().patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
         Ok(())
     }
@@ -128,6 +138,30 @@ impl EventsFixture {
             Ok(received)
         };
         eventually(SOON_AFTER_A_MINUTE, reported).await
+    }
+
+    /// Returns the message of the Kubernetes Event of type `Warning` about a Pipeline that has this reason.
+    async fn warning(&self, pipeline: &str, reason: &str) -> Result<String> {
+        let api: Api<Event> = Api::namespaced(self.place.client.clone(), &self.place.namespace);
+        let fields = format!("involvedObject.kind=Pipeline,involvedObject.name={pipeline},reason={reason}");
+        let found = api.list(&ListParams::default().fields(&fields)).await?.items;
+        let warning = found.into_iter().find(|event| event.type_.as_deref() == Some("Warning"));
+        warning.and_then(|event| event.message).context("no warning")
+    }
+
+    /// Waits until these are the numbers of promotions with a duration of each step.
+    async fn until_measured(&self, steps: &[(&str, &str)]) -> Result<()> {
+        eventually(SOON, || async {
+            let text = reqwest::get(format!("http://{}/metrics", self.metrics)).await?.text().await?;
+            let counts = text.lines().filter_map(|line| {
+                let line = line.strip_prefix("sluice_promotion_step_seconds_count{step=\"")?;
+                line.split_once("\"} ")
+            });
+            let (found, expected) = (counts.collect::<BTreeMap<_, _>>(), steps.iter().copied().collect());
+            ensure!(found == expected, "{found:?}");
+            Ok(())
+        })
+        .await
     }
 }
 
@@ -227,5 +261,76 @@ fn a_cluster_that_is_lost_and_comes_back_is_reported_once_each() -> Result<()> {
         ensure!(sent[1]["message"] == format!("cluster {n}/far is back"), "{sent:?}");
         ensure!(sent[1]["severity"] == "info", "{sent:?}");
         Ok(())
+    })
+}
+
+#[test]
+fn each_end_of_a_promotion_is_reported_once() -> Result<()> {
+    run(async {
+        let fixture = EventsFixture::new().await?;
+        let n = fixture.place.namespace.as_str();
+        let file = format!("version: 1.0.0 # {{\"$promotion\": \"{n}:merged:staging\"}}\n");
+        let repo = shared_gitea().await?.create_repo(n, &[("staging.yaml", &file)]).await?;
+        fixture.place.forge_secret().await?;
+        let notification = "{notification: {}}";
+        let request =
+            format!("{{pull-request: {{type: gitea, url: {:?}, secretRef: {{name: forge}}}}}}", repo.url());
+        for (name, manual, strategy) in [
+            ("given-up", false, notification),
+            ("refused", true, notification),
+            ("unmarked", false, &request),
+            ("merged", true, &request),
+        ] {
+            let promotion = format!("{{manual: {manual}, strategy: {strategy}}}");
+            fixture.application(name, fixture.place.leaf("dev"), &promotion).await?;
+            fixture.runs(name, "dev").await?;
+        }
+
+        // The timeout is the default of 30 minutes: without the condition of Flux, the promotion waits.
+        fixture.until("given-up", "Delivered").await?;
+        releases::gave_up_on(fixture.place.leaf("staging"), n, "given-up", "1.1.0").await?;
+        let given_up = fixture.until("given-up", "Failed").await?;
+        let status = given_up.status.clone().unwrap_or_default();
+        let cause = "Helm upgrade failed for release podinfo with chart podinfo@1.1.0: timed out";
+        ensure!(status.reason == "Unhealthy" && status.message.contains(cause), "{status:?}");
+        ensure!(status.message.starts_with("Flux will not try it again: "), "{status:?}");
+        let steps = ["Started", "Notified"];
+        let (name, calls) = (given_up.name_any(), [&steps[..], &["Unhealthy"]].concat());
+        let sent = fixture.until_reported("Promotion", &name, &steps, &calls).await?;
+        let failed = sent.iter().find(|event| event["reason"] == "Unhealthy").context("an event")?;
+        let message = format!("1.1.0 into staging: {}", status.message);
+        ensure!(failed["severity"] == "error" && failed["message"] == message, "{failed}");
+        let events = ["Promote", "Unhealthy"];
+        fixture.until_reported("Pipeline", "given-up", &events, &["Promote"]).await?;
+        ensure!(fixture.warning("given-up", "Unhealthy").await? == message);
+
+        let why = json!({"by": "admin", "reason": "not on a Friday", "revision": "1.1.0"});
+        fixture.decide("refused", json!({"rejection": why})).await?;
+        let refused = fixture.until("refused", "Rejected").await?.name_any();
+        let (events, calls) = (["Started", "Rejected"], ["Started", "WaitingForGate", "Rejected"]);
+        let sent = fixture.until_reported("Promotion", &refused, &events, &calls).await?;
+        let rejected = sent.iter().find(|event| event["reason"] == "Rejected").context("an event")?;
+        let message = rejected["message"].as_str().unwrap_or_default();
+        ensure!(message.contains("admin") && message.contains("not on a Friday"), "{rejected}");
+        fixture.until_reported("Pipeline", "refused", &["WaitingForGate"], &[]).await?;
+
+        let unmarked = fixture.until("unmarked", "Promoting").await?.name_any();
+        let calls = ["Started", "NoMarker"];
+        let sent = fixture.until_reported("Promotion", &unmarked, &[], &calls).await?;
+        ensure!(sent[1]["severity"] == "error", "{sent:?}");
+        fixture.until_reported("Pipeline", "unmarked", &["NoMarker"], &[]).await?;
+        let message = fixture.warning("unmarked", "NoMarker").await?;
+        ensure!(sent[1]["message"] == message && message.contains("$promotion"), "{message}");
+
+        fixture.approve("merged").await?;
+        fixture.until("merged", "Proposed").await?;
+        repo.merge(repo.pulls("open").await?.first().context("a pull request")?.number).await?;
+        fixture.until("merged", "Delivered").await?;
+        fixture.runs("merged", "staging").await?;
+        fixture.until("merged", "Succeeded").await?;
+        // Two promotions were delivered, and one of them has failed.
+        fixture
+            .until_measured(&[("delivered", "2"), ("gates", "1"), ("proposed", "1"), ("running", "1")])
+            .await
     })
 }

@@ -68,3 +68,28 @@ pub async fn runs(
     api.patch_status(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
     Ok(())
 }
+
+/// Writes the status of a HelmRelease that Flux has given up on, with the conditions of
+/// helm-controller: the cause is the message of `Ready`, and not of `Stalled`.
+pub async fn gave_up_on(cluster: &Cluster, namespace: &str, name: &str, version: &str) -> Result<()> {
+    let api: Api<DynamicObject> = Api::namespaced_with(cluster.client().await?, namespace, &resource());
+    let generation = api.get(name).await?.metadata.generation;
+    let cause = format!("Helm upgrade failed for release podinfo with chart podinfo@{version}: timed out");
+    let condition = |kind: &str, status: &str, reason: &str, message: &str| {
+        json!({
+            "type": kind, "status": status, "reason": reason, "message": message,
+            "observedGeneration": generation, "lastTransitionTime": "2026-11-21T10:00:00Z"
+        })
+    };
+    let patch = json!({ "status": {
+        "observedGeneration": generation,
+        "lastAttemptedRevision": version,
+        "conditions": [
+            condition("Ready", "False", "UpgradeFailed", &cause),
+            condition("Stalled", "True", "RetriesExceeded", "Failed to upgrade after 2 attempt(s)"),
+            condition("Released", "False", "UpgradeFailed", &cause),
+        ],
+    }});
+    api.patch_status(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+    Ok(())
+}
