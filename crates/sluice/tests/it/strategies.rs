@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::api::core::v1::Event as CoreEvent;
+use k8s_openapi::api::core::v1::{Event as CoreEvent, Secret};
 use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams, Patch, PatchParams};
@@ -244,7 +244,7 @@ fn the_receivers_answers_decide_whether_a_call_is_retried() -> Result<()> {
         fixture.application("refused", &fixture.webhook("/refuses"), "30m").await?;
         fixture.application("busy", &fixture.webhook("/busy"), "5s").await?;
         // The Secret of a repository may not be used for a webhook.
-        let secret = "apiVersion: v1\nkind: Secret\nstringData: {username: sluice, password: hunter2}\nmetadata: \
+        let secret = "apiVersion: v1\nkind: Secret\nstringData: {username: sluice, password: hunter2, token: key}\nmetadata: \
                       {name: git, annotations: {pipelines.weave.works/used-by: commit}, namespace: ";
         fixture.place.apply(&format!("{secret}{}}}", fixture.place.namespace)).await?;
         let git = fixture.webhook("/git").replace("{name: hook}", "{name: git}");
@@ -256,6 +256,13 @@ fn the_receivers_answers_decide_whether_a_call_is_retried() -> Result<()> {
         ensure!(status.reason == "SecretLocked", "{status:?}");
         ensure!(status.message.contains("add webhook to the annotation"), "{status:?}");
         ensure!(fixture.receiver.calls("/git").is_empty());
+        // The owner of the Secret admits the webhook.
+        let secrets: Api<Secret> = Api::namespaced(fixture.place.client.clone(), &fixture.place.namespace);
+        let used_by = json!({"pipelines.weave.works/used-by": "commit, webhook"});
+        let admit = Patch::Merge(json!({"metadata": {"annotations": used_by}}));
+        secrets.patch("git", &PatchParams::default(), &admit).await?;
+        fixture.until_phase("locked", "1.1.0 Delivered").await?;
+        ensure!(fixture.receiver.calls("/git").len() == 1);
         // The receiver refuses two calls, and accepts the third one.
         let promotion = fixture.until_phase("refused", "1.1.0 Delivered").await?;
         let status = promotion.status.clone().unwrap_or_default();
