@@ -31,7 +31,7 @@ const GIT: u64 = 384;
 /// The part of the limit that edits of files may take, in MiB. No cluster takes any of it.
 const EDITS: u64 = 310;
 /// The most memory of the controller and its git processes under these attacks, in KiB.
-const UNDER_ATTACK: u64 = 512 << 10;
+pub const UNDER_ATTACK: u64 = 512 << 10;
 /// The attack of each cluster, and a part of its target's error.
 const ATTACKS: [(&str, &str); 8] = [
     ("version", "too large: one of its answers has more than"),
@@ -83,7 +83,7 @@ fn gzip_bomb() -> Response {
 }
 
 /// Returns the answer of a cluster that has only the namespace `apps`, and in which nothing changes.
-fn empty(path: &str, watched: bool) -> Response {
+pub fn empty(path: &str, watched: bool) -> Response {
     let nothing = futures::stream::pending::<Result<Bytes, Infallible>>();
     let body = match (watched, path.ends_with("/namespaces")) {
         (true, _) => Body::from_stream(nothing),
@@ -171,8 +171,46 @@ fn add_zeros(repo: &ForgeRepo) -> Result<()> {
     git(&["update-ref", "refs/heads/main", &commit], None).map(drop)
 }
 
+/// Creates an application at 1.0.0 in dev and prod, with a Pipeline that commits to a repository.
+pub async fn commits_to(place: &TestNamespace, name: &str, repo: &ForgeRepo) -> Result<()> {
+    let n = &place.namespace;
+    for environment in ["dev", "prod"] {
+        releases::create(place.leaf(environment), n, name, json!({})).await?;
+        releases::runs(place.leaf(environment), n, name, "1.0.0", true).await?;
+    }
+    let commit = format!("{{commit: {{url: {:?}, branch: main, secretRef: {{name: forge}}}}}}", repo.url());
+    place.apply(&crash::pipeline(n, name, &commit)).await
+}
+
+/// Promotes five revisions of the Pipeline `sound`, and returns the longest time until one was delivered.
+pub async fn promote_sound(
+    place: &TestNamespace,
+    controller: &Controller,
+    repo: &ForgeRepo,
+) -> Result<Duration> {
+    let n = &place.namespace;
+    let mut slowest = Duration::ZERO;
+    for version in 1..=5 {
+        let (version, changed) = (format!("1.0.{version}"), Instant::now());
+        releases::runs(place.leaf("dev"), n, "sound", &version, true).await?;
+        let delivered = eventually(SOON, || async {
+            ensure!(repo.read("main", "app.yaml")? == marked(n, "sound", &version), "no {version} yet");
+            Ok(())
+        });
+        delivered.await.with_context(|| controller.tail())?;
+        slowest = slowest.max(changed.elapsed());
+        releases::runs(place.leaf("prod"), n, "sound", &version, true).await?;
+        let shown = place.until("sound", "prod shows the revision", |p| revision(p, "prod") == version).await;
+        shown.with_context(|| controller.tail())?;
+    }
+    Ok(slowest)
+}
+
 /// Returns the most memory that a controller and its git processes take until `work` ends, in KiB.
-async fn most_memory_during(controller: &Controller, work: impl Future<Output = Result<()>>) -> Result<u64> {
+pub async fn most_memory_during(
+    controller: &Controller,
+    work: impl Future<Output = Result<()>>,
+) -> Result<u64> {
     let pid = controller.pid()?;
     let mut most = 0;
     let mut work = std::pin::pin!(work);
@@ -210,37 +248,14 @@ fn hostile_clusters_delay_no_promotion_and_do_not_exhaust_memory() -> Result<()>
         let zeros =
             shared_gitea().await?.create_repo(&format!("{n}-zeros"), &[("README.md", "zeros\n")]).await?;
         add_zeros(&zeros)?;
-        for (name, repo) in [("sound", &repo), ("zeros", &zeros)] {
-            for environment in ["dev", "prod"] {
-                releases::create(place.leaf(environment), n, name, json!({})).await?;
-                releases::runs(place.leaf(environment), n, name, "1.0.0", true).await?;
-            }
-            let commit =
-                format!("{{commit: {{url: {:?}, branch: main, secretRef: {{name: forge}}}}}}", repo.url());
-            place.apply(&crash::pipeline(n, name, &commit)).await?;
-        }
+        commits_to(&place, "sound", &repo).await?;
+        commits_to(&place, "zeros", &zeros).await?;
         let controller = Controller::start(&place.shared.hub, n, &[])?;
         place.until("zeros", "prod shows the revision", |p| revision(p, "prod") == "1.0.0").await?;
         releases::runs(place.leaf("dev"), n, "zeros", "1.0.1", true).await?;
         let mut slowest = Duration::ZERO;
         let attacks = async {
-            for version in 1..=5 {
-                let (version, changed) = (format!("1.0.{version}"), Instant::now());
-                releases::runs(place.leaf("dev"), n, "sound", &version, true).await?;
-                let delivered = eventually(SOON, || async {
-                    ensure!(
-                        repo.read("main", "app.yaml")? == marked(n, "sound", &version),
-                        "no {version} yet"
-                    );
-                    Ok(())
-                });
-                delivered.await.with_context(|| controller.tail())?;
-                slowest = slowest.max(changed.elapsed());
-                releases::runs(place.leaf("prod"), n, "sound", &version, true).await?;
-                let shown =
-                    place.until("sound", "prod shows the revision", |p| revision(p, "prod") == version).await;
-                shown.with_context(|| controller.tail())?;
-            }
+            slowest = promote_sound(&place, &controller, &repo).await?;
             for (attack, part) in ATTACKS {
                 let attacked = place
                     .until(attack, "the attacked target has an error", |p| error(p, "dev").contains(part))

@@ -12,6 +12,7 @@ mod changes;
 mod crash;
 mod file_proposal;
 mod hostile;
+mod hostile_pipeline;
 mod intake;
 mod isolation;
 mod lagging_watch;
