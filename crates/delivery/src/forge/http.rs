@@ -116,7 +116,11 @@ impl ForgeHttp {
         value.set_sensitive(true);
         let credential_id = credentials.app.as_ref().map_or(authorization, GitHubApp::fingerprint);
         let fingerprint = fingerprint([credential_id.as_bytes()]);
-        let budget = shared.budgets.of(&name, &fingerprint);
+        let bad = |e: url::ParseError| ForgeError::BadAnswer { forge: name.clone(), says: e.to_string() };
+        let base = Url::parse(address.api.as_deref().unwrap_or(base)).map_err(bad)?;
+        // Who names an API must not set the budget of those who use the same token at the repository's host.
+        let api_host = address.api.as_ref().map(|_| base.authority().to_string());
+        let budget = shared.budgets.of(api_host.as_ref().unwrap_or(&name), &fingerprint);
         // A delivery does not begin if its first call would have to wait long.
         let limited = |until| ForgeError::RateLimited { forge: name.clone(), until };
         budget.check(CallPurpose::Step).map_err(limited)?;
@@ -126,8 +130,6 @@ impl ForgeHttp {
             builder.connect_timeout(connect_timeout).pool_idle_timeout(POOL_IDLE_TIMEOUT)
         });
         let client = client.map_err(|says| ForgeError::BadCaFile { forge: name.clone(), says })?;
-        let bad = |e: url::ParseError| ForgeError::BadAnswer { forge: name.clone(), says: e.to_string() };
-        let base = Url::parse(address.api.as_deref().unwrap_or(base)).map_err(bad)?;
         let headers = HeaderMap::from_iter([(AUTHORIZATION, value)]);
         let (credentials, repository) = ((*credentials).clone(), address.text.clone());
         Ok(ForgeHttp {

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use axum::Router;
+use axum::http::StatusCode;
 use axum::http::header::RETRY_AFTER;
 use futures::FutureExt;
 use sluice_delivery::{ChangeRequestStatus, Credentials, Delivered, ForgeKind, OutdatedReason, Retry};
@@ -248,6 +250,21 @@ async fn rate_limits_of_each_forge_delay_the_next_call() {
         other.credentials.token = Some("other".into());
         assert_eq!(bench.delivery.deliver(&other).await.unwrap_err().reason(), "AuthenticationFailed");
     }
+}
+
+/// Two pipelines have the same token, and the owner of one names another API, which asks for a pause of an hour.
+#[tokio::test]
+async fn an_api_that_another_pipeline_names_does_not_pause_the_forge() {
+    let fixture = ForgeFixture::of(ForgeKind::GitHub).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let api = format!("http://{}/api/v3", listener.local_addr().unwrap());
+    let pause = async || (StatusCode::TOO_MANY_REQUESTS, [(RETRY_AFTER, "3600")], "{}");
+    tokio::spawn(async move { axum::serve(listener, Router::new().fallback(pause)).await.unwrap() });
+    let misled = fixture.order_with("6.1.8", |settings| settings.api_url = Some(api));
+    let bench = bench();
+    let error = bench.delivery.deliver(&misled).await.unwrap_err();
+    assert_eq!(error.reason(), "RateLimited", "{error}");
+    proposed(&bench.delivery, &again(&fixture.order("6.1.8"))).await;
 }
 
 #[tokio::test]
