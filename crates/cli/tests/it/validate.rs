@@ -204,15 +204,64 @@ async fn manifests_that_the_server_accepts_are_valid() -> Result<()> {
         let ran = validate(&["-f", &file]).await;
         ensure!(ran.exit == Exit::Ok, "{to}: {} {}", ran.out, ran.err);
     }
-    std::fs::write(&file, PIPELINE.replacen("spec:\n", "spec:\n  suspend: yes\n", 1))?;
-    let ran = validate(&["-f", &file]).await;
-    ensure!(ran.exit == Exit::Ok, "as kubectl reads it: {} {}", ran.out, ran.err);
+    Ok(())
+}
+
+/// Whether the API server accepts the text of a manifest, as `kubectl apply --server-side` sends it. `kubectl` and the
+/// API server read YAML with the same library.
+async fn is_accepted(client: &kube::Client, manifest: &str) -> Result<bool> {
+    let url = Pipeline::url_path(&(), Some("apps"));
+    let request = http::Request::patch(format!("{url}/podinfo?fieldManager=validate&dryRun=All&force=true"))
+        .header("Content-Type", "application/apply-patch+yaml")
+        .body(manifest.as_bytes().to_vec())?;
+    match client.request_text(request).await {
+        Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if [400, 422, 500].contains(&status.code) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The API server reads YAML 1.1: `yes` is a boolean, and `"yes"` is a text, which it refuses for a boolean.
+#[tokio::test]
+async fn the_booleans_of_yaml_are_read_as_by_the_server() -> Result<()> {
+    let hub = &servers().await?.hub;
+    hub.namespace("apps").await?;
+    let client = hub.client().await?;
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("p.yaml").display().to_string();
+    let words = "y Y yes Yes YES on On ON true True TRUE n N no No NO off Off OFF false False FALSE";
+    for word in words.split(' ') {
+        for (from, to, path) in [
+            ("spec:\n", format!("spec:\n  suspend: {word}\n"), ""),
+            ("spec:\n", format!("spec:\n  suspend: \"{word}\"\n"), "spec.suspend: "),
+            ("spec:\n", format!("spec:\n  suspend: '{word}'\n"), "spec.suspend: "),
+            ("{namespace: dev}", format!("{{namespace: {word}}}"), "targets[0].namespace: "),
+        ] {
+            let text = PIPELINE.replacen(from, &to, 1);
+            ensure!(text != PIPELINE, "{from} is not in the manifest");
+            assert_eq!(
+                is_accepted(&client, &text).await?,
+                path.is_empty(),
+                "whether the server accepts {to}"
+            );
+            std::fs::write(&file, &text)?;
+            let ran = validate(&["-f", &file]).await;
+            assert_eq!(ran.exit == Exit::Ok, path.is_empty(), "{to}: {} {}", ran.out, ran.err);
+            ensure!(ran.out.contains(path), "{to}: {}", ran.out);
+        }
+    }
     Ok(())
 }
 
 /// What to replace in [`PIPELINE`], by what, and words of the problem.
-const INVALID_MANIFESTS: [(&str, &str, &str); 24] = [
+const INVALID_MANIFESTS: [(&str, &str, &str); 26] = [
     ("  appRef:", "  suspend: \"false\"\n  appRef:", "spec.suspend: "),
+    (
+        "  appRef:",
+        "  suspend: \"yes\"\n  appRef:",
+        "spec.suspend: must be of type boolean; write true or false, without quotes",
+    ),
+    ("  appRef:", "  suspend: \"n\"\n  appRef:", "spec.suspend: "),
     ("  promotion: {", "  promotion: {manual: 'true', ", "spec.promotion.manual: "),
     ("  appRef:", "  apRef:", "spec.apRef: unknown field (did you mean appRef?)"),
     ("{commit: {url", "{comit: {url", "spec.promotion.strategy.comit: unknown field (did you mean commit?)"),

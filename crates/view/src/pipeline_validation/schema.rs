@@ -41,34 +41,6 @@ pub(super) fn problems(schema: &JSONSchemaProps, value: &Value) -> Vec<SchemaPro
     found
 }
 
-/// Converts texts to booleans as kubectl does, which reads YAML 1.1: `suspend: yes` is true. A text `true` was quoted, and is not
-/// converted: without quotes, it is a boolean already.
-pub(super) fn normalize(schema: &JSONSchemaProps, value: &mut Value) {
-    match value {
-        Value::Object(fields) => {
-            for (name, field) in fields {
-                if let Some(schema) = schema.properties.as_ref().and_then(|properties| properties.get(name)) {
-                    normalize(schema, field);
-                }
-            }
-        }
-        Value::Array(items) => {
-            if let Some(JSONSchemaPropsOrArray::Schema(schema)) = &schema.items {
-                items.iter_mut().for_each(|item| normalize(schema, item));
-            }
-        }
-        Value::String(text) if schema.type_.as_deref() == Some("boolean") => {
-            let is = |words: &[&str]| words.iter().any(|word| word.eq_ignore_ascii_case(text));
-            if is(&["y", "yes", "on"]) {
-                *value = true.into();
-            } else if is(&["n", "no", "off"]) {
-                *value = false.into();
-            }
-        }
-        _ => {}
-    }
-}
-
 /// Adds the problems of a value and of its fields or items.
 fn check(schema: &JSONSchemaProps, value: &Value, path: &str, problems: &mut Vec<SchemaProblem>) {
     // An API server drops nulls of fields with a default, and reports nulls of required fields as missing. It drops other
@@ -171,7 +143,11 @@ fn shape(schema: &JSONSchemaProps, value: &Value) -> Option<String> {
         _ => true,
     };
     if !fits {
-        return Some(format!("must be of type {}", schema.type_.as_deref().unwrap_or_default()));
+        let of_type = schema.type_.as_deref().unwrap_or_default();
+        // `"yes"` is a text. Without quotes, `yes` was read as a boolean, as kubectl reads it.
+        let hint =
+            (of_type == "boolean" && value.is_string()).then_some("; write true or false, without quotes");
+        return Some(format!("must be of type {of_type}{}", hint.unwrap_or_default()));
     }
     let length = value.as_str().map(|text| i64::try_from(text.chars().count()).unwrap_or(i64::MAX));
     let count = value.as_array().map(|items| i64::try_from(items.len()).unwrap_or(i64::MAX));
