@@ -66,6 +66,9 @@ pub struct KeyApproval {
     pub signed_at: Time,
     /// When the approval was recorded.
     pub at: Time,
+    /// When the bodies of earlier approvals of this promotion were signed, the last one first. They are not accepted again.
+    #[serde(default)]
+    pub earlier: Vec<Time>,
 }
 
 impl KeyApproval {

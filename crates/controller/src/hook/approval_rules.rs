@@ -17,6 +17,11 @@ const MAX_CLOCK_AHEAD: SignedDuration = SignedDuration::from_mins(1);
 /// How far the clocks of a caller and of a replica may differ. A caller whose clock is further ahead could sign a
 /// body now that approves a later try.
 const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(2);
+/// The age of the oldest body that a later try accepts if a wrong clock recorded when that try began to wait. An older body may
+/// have been signed for the try before.
+const MAX_AGE_WITHOUT_START: SignedDuration = SignedDuration::from_secs(30);
+/// How many earlier approvals of a promotion are remembered.
+const MAX_EARLIER: usize = 16;
 
 /// The body of an approval. Every field is required.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -174,6 +179,49 @@ fn earliest_signature(promotion: &Promotion) -> Timestamp {
     earliest.unwrap_or(began)
 }
 
+/// Returns when the bodies of earlier approvals of a promotion were signed, the last one first.
+fn used_bodies(promotion: &Promotion) -> Vec<Time> {
+    let spent = promotion.status.as_ref().and_then(|status| status.spent_key_approval);
+    let recorded = key_approval(promotion).into_iter();
+    let mut used: Vec<Time> =
+        recorded.flat_map(|one| [one.signed_at].into_iter().chain(one.earlier.iter().copied())).collect();
+    used.extend(spent.filter(|spent| !used.contains(spent)));
+    used.truncate(MAX_EARLIER);
+    used
+}
+
+/// Returns why a body does not approve the current try of a promotion because of the time at which it was signed. A stored time
+/// that is ahead of this clock was recorded by a wrong clock, and is not compared.
+fn untimely(promotion: &Promotion, signature: ApprovalSignature<'_>) -> Option<String> {
+    let (signed_at, now) = (signature.signed_at, signature.now);
+    if used_bodies(promotion).contains(&Time::exact(signed_at)) {
+        return Some("this body has approved an earlier try: sign a new body with the current time".into());
+    }
+    // A body that was signed before the promotion began to wait is for an earlier try, even if it was not sent then.
+    let is_ahead = |at: Timestamp| at.duration_since(now) > MAX_CLOCK_AHEAD;
+    let began = waiting_since(promotion);
+    let is_first_try =
+        promotion.status.as_ref().is_none_or(|s| s.retries == 0 && s.spent_key_approval.is_none());
+    let earliest = match is_ahead(began) {
+        false => earliest_signature(promotion),
+        true if is_first_try => Timestamp::MIN,
+        true => now.checked_sub(MAX_AGE_WITHOUT_START).unwrap_or(now),
+    };
+    if signed_at < earliest {
+        return Some(format!(
+            "the body was signed at {signed_at}, and {} needs a body that was signed at {earliest} or later: sign a new \
+             body with the current time",
+            promotion.name_any()
+        ));
+    }
+    // Only the newest approval is recorded: an older body may have approved an earlier try.
+    let newest = key_approval(promotion).map(|before| *before.signed_at);
+    let newest = newest.map(|at| if is_ahead(at) { began } else { at }).filter(|at| !is_ahead(*at));
+    newest
+        .is_some_and(|newest| signed_at < newest)
+        .then(|| "a later approval than this body is recorded: sign a new body with the current time".into())
+}
+
 /// Returns the change that an approval makes to the status of a promotion.
 pub fn status_change(
     promotion: &Promotion,
@@ -193,25 +241,8 @@ pub fn status_change(
             promotion.name_any()
         ));
     }
-    // A body that was signed before the promotion began to wait is for an earlier try, even if it was not sent
-    // then. A start that is ahead of this clock was recorded by a wrong clock, and is not compared.
-    let began = waiting_since(promotion);
-    let is_ahead = |at: Timestamp| at.duration_since(signature.now) > MAX_CLOCK_AHEAD;
-    let earliest = earliest_signature(promotion);
-    if !is_ahead(began) && signature.signed_at < earliest {
-        return StatusChange::Rejected(format!(
-            "the body was signed at {}, and {} needs a body that was signed at {earliest} or later: sign a new body \
-             with the current time",
-            signature.signed_at,
-            promotion.name_any()
-        ));
-    }
-    // Only the newest approval is recorded: an older body may have approved an earlier try.
-    let newest = before.map(|before| *before.signed_at);
-    let newest = newest.map(|at| if is_ahead(at) { began } else { at });
-    if newest.is_some_and(|newest| signature.signed_at < newest) {
-        let why = "a later approval than this body is recorded: sign a new body with the current time";
-        return StatusChange::Rejected(why.into());
+    if let Some(why) = untimely(promotion, signature) {
+        return StatusChange::Rejected(why);
     }
     // The clocks of replicas differ, but an approval must not be older than the wait that it ends.
     let approval = KeyApproval {
@@ -219,6 +250,7 @@ pub fn status_change(
         key: signature.key_id.into(),
         signed_at: Time::exact(signature.signed_at),
         at: Time::to_second(signature.now.max(waiting_since(promotion))),
+        earlier: used_bodies(promotion),
     };
     StatusChange::Write(serde_json::json!({"keyApproval": approval}))
 }

@@ -237,7 +237,21 @@ fn a_stored_time_ahead_of_the_clock_delays_no_approval_and_permits_no_replay() {
             "2026-11-23T09:00:02Z",
             ahead,
             "2026-11-22T09:59:30Z",
+            true,
+        ),
+        (
+            "waits since a time ahead of the clock, and may have been signed before the retry",
+            "2026-11-23T09:00:02Z",
+            ahead,
+            "2026-11-22T09:59:29Z",
             false,
+        ),
+        (
+            "the first try waits since a time ahead of the clock",
+            "2026-11-23T09:00:02Z",
+            None,
+            "2026-11-22T09:55:00Z",
+            true,
         ),
         (
             "an earlier body than the recorded one, whose time is within the tolerance",
@@ -262,6 +276,40 @@ fn a_stored_time_ahead_of_the_clock_delays_no_approval_and_permits_no_replay() {
         let change = status_change(&waits, &request_body, signature);
         assert_eq!(matches!(change, StatusChange::Write(_)), accepted, "{why}: {change:?}");
     }
+}
+
+/// A promotion was approved twice while the clocks of caller and hub were a day ahead, and was retried after each. Once the
+/// clocks are right, a new body approves it. A day later, the promotion waits for its fifth approval.
+#[test]
+fn a_body_of_a_clock_that_was_ahead_is_not_accepted_again_when_its_time_comes() {
+    let body = |signed_at: &str| request("apps/podinfo", "prod", "6.1.9", signed_at);
+    let change = |status: &Value, signed_at: &str| {
+        let waits = promotion("fresh", "6.1.9", status);
+        let signature =
+            ApprovalSignature { secret: "keys", key_id: "abc", signed_at: at(signed_at), now: at(signed_at) };
+        status_change(&waits, &body(signed_at), signature)
+    };
+    let mut status = waiting("2026-11-23T08:50:00Z", None, None);
+    let ahead = ["2026-11-23T09:00:00Z", "2026-11-23T09:10:00Z"];
+    for (signed_at, next_wait) in [
+        (ahead[0], "2026-11-23T09:05:00Z"),
+        (ahead[1], "2026-11-23T09:15:00Z"),
+        (NOW, "2026-11-22T10:05:00Z"),
+        ("2026-11-22T10:06:00Z", "2026-11-22T10:10:00Z"),
+    ] {
+        let StatusChange::Write(written) = change(&status, signed_at) else { panic!("{signed_at}: refused") };
+        status["keyApproval"] = written["keyApproval"].clone();
+        status["spentKeyApproval"] = written["keyApproval"]["signedAt"].clone();
+        status["retries"] = 1.into();
+        status["times"]["Pending"] = next_wait.into();
+    }
+    for signed_at in ahead {
+        let StatusChange::Rejected(why) = change(&status, signed_at) else {
+            panic!("{signed_at}: accepted again")
+        };
+        assert!(why.contains("sign a new body"), "{why}");
+    }
+    assert!(matches!(change(&status, "2026-11-23T09:00:01Z"), StatusChange::Write(_)));
 }
 
 #[test]
