@@ -7,7 +7,7 @@ use serde_json::json;
 use sluice_api::Pipeline;
 use sluice_cli::Exit;
 
-use crate::hub::{managers, place, running};
+use crate::hub::{TestNamespace, managers, place, running};
 
 #[tokio::test]
 async fn a_failed_promotion_is_retried() -> Result<()> {
@@ -153,5 +153,28 @@ async fn failed_promotions_are_retried_by_pipeline_environment_and_label() -> Re
     for arguments in [&["retry"][..], &["retry", "p", "--failed"], &["retry", "p", "-l", "a=b"]] {
         assert_eq!(place.sluice(arguments).await.exit, Exit::Usage, "{arguments:?}");
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn failed_promotions_of_all_namespaces_are_retried() -> Result<()> {
+    let (here, there) = (place("retry-all").await?, place("retry-all-elsewhere").await?);
+    let label = Patch::Merge(json!({"metadata": {"labels": {"team": "retried-everywhere"}}}));
+    for place in [&here, &there] {
+        place.promotion("labelled", "prod", json!({"phase": "Failed"})).await?;
+        place.promotions().patch("labelled", &PatchParams::default(), &label).await?;
+        place.promotion("other", "staging", json!({"phase": "Failed"})).await?;
+    }
+    let arguments = ["retry", "--failed", "-l", "team=retried-everywhere"];
+    let asked = async |place: &TestNamespace, name: &str| {
+        anyhow::Ok(place.promotions().get(name).await?.spec.retry.is_some())
+    };
+    let ran = here.sluice(&arguments).await;
+    assert_eq!((ran.exit, ran.err.lines().count()), (Exit::Ok, 1), "{ran:?}");
+    assert!(asked(&here, "labelled").await? && !asked(&there, "labelled").await?);
+    let ran = here.sluice(&[&arguments[..], &["-A"]].concat()).await;
+    assert_eq!((ran.exit, ran.err.lines().count()), (Exit::Ok, 2), "{ran:?}");
+    assert!(asked(&there, "labelled").await?);
+    assert!(!asked(&here, "other").await? && !asked(&there, "other").await?);
     Ok(())
 }

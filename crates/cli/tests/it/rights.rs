@@ -186,6 +186,49 @@ async fn only_approvers_approve_and_only_in_their_own_name() -> Result<()> {
     Ok(())
 }
 
+/// Binds a new role of the namespace to a user.
+async fn bind_rules(place: &TestNamespace, user: &str, rules: Value) -> Result<()> {
+    let api_version = "rbac.authorization.k8s.io/v1";
+    let metadata = json!({"name": user, "namespace": place.namespace});
+    let role = json!({"apiVersion": api_version, "kind": "Role", "metadata": metadata, "rules": rules});
+    let group = "rbac.authorization.k8s.io";
+    let binding = json!({"apiVersion": api_version, "kind": "RoleBinding", "metadata": metadata,
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": user},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": user}]});
+    for object in [role, binding] {
+        servers().await?.hub.apply_yaml(&object.to_string()).await?;
+    }
+    Ok(())
+}
+
+/// ann may read and change both promotions, and approve `p`. ben may read, change and approve `p`.
+#[tokio::test]
+async fn an_approver_of_one_promotion_approves_no_other() -> Result<()> {
+    let People { place, .. } = people("rights-named").await?;
+    place.promotion("q", "prod", json!({"phase": "Pending"})).await?;
+    let may = |verbs: &[&str]| json!({"apiGroups": [sluice_api::GROUP], "resources": ["promotions"], "verbs": verbs});
+    let mut on_p = may(&["approve"]);
+    on_p["resourceNames"] = json!(["p"]);
+    bind_rules(&place, "ann", json!([may(&["get", "patch"]), on_p])).await?;
+    on_p["verbs"] = json!(["get", "patch", "approve"]);
+    bind_rules(&place, "ben", json!([on_p])).await?;
+    let (ann, ben) = (User::new(&place, "ann", None).await?, User::new(&place, "ben", None).await?);
+    let dry = PatchParams { dry_run: true, ..PatchParams::default() };
+    eventually(WAIT_TIMEOUT, || async {
+        for (user, name) in [(&ann, "ann"), (&ben, "ben")] {
+            user.promotions().patch("p", &dry, &Patch::Merge(approval(name))).await?;
+        }
+        Ok(())
+    })
+    .await?;
+    ann.refused("q", approval("ann"), "ann may not approve promotions rights-named/q").await;
+    ann.refused("q", rejection("ann"), "ann may not reject promotions rights-named/q").await;
+    ben.refused("q", approval("ben"), "cannot patch resource \"promotions\"").await;
+    ann.patch("p", approval("ann")).await.map_err(anyhow::Error::msg)?;
+    assert_eq!(place.promotions().get("q").await?.spec.approval, None);
+    Ok(())
+}
+
 #[tokio::test]
 async fn one_of_two_simultaneous_approvals_counts() -> Result<()> {
     let People { jane, joe, .. } = people("rights-twice").await?;
