@@ -42,9 +42,8 @@ async fn a_promotion_goes_over_ssh_and_is_found_again() {
     assert_eq!(repo.log("main").unwrap().len(), 2);
 }
 
-#[tokio::test]
-async fn the_api_is_at_the_address_in_the_pipeline_although_git_uses_ssh() {
-    let (_server, repo, order) = server().await;
+/// Serves an API that refuses every token. Returns its address, and the paths of the calls.
+async fn refusing_api() -> (String, Arc<Mutex<Vec<String>>>) {
     let paths = Arc::new(Mutex::new(Vec::new()));
     let seen = paths.clone();
     let refuse = move |uri: Uri| {
@@ -54,28 +53,43 @@ async fn the_api_is_at_the_address_in_the_pipeline_although_git_uses_ssh() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let api = format!("http://{}/forge/api/v1/", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, Router::new().fallback(refuse)).await.unwrap() });
-    let strategy = |api_url: Option<String>| DeliveryStrategy::PullRequest {
-        forge: ForgeKind::Gitea,
-        url: repo.url().into(),
-        base: "main".into(),
-        settings: Box::new(Settings { api_url, ..Settings::default() }),
-    };
-    let mut order = with(&order, |c| c.token = Some("t0ken".into()));
-    order.strategy = strategy(Some(api));
-    fails(&bench(), &order, "AuthenticationFailed").await;
-    assert!(repo.branches().unwrap().contains(&"sluice/apps/podinfo/prod".to_string()));
-    let paths = paths.lock().unwrap().clone();
-    assert!(
-        !paths.is_empty() && paths.iter().all(|path| path.starts_with("/forge/api/v1/repos/")),
-        "{paths:?}"
-    );
-    // It is checked as an address of its own.
-    order.strategy = strategy(Some("https://user@elsewhere.example/api".into()));
-    fails(&bench(), &order, "InvalidAddress").await;
-    let here = vec!["127.0.0.1:*".parse().unwrap()];
-    let limited = bench_with(|options| options.allowed_hosts = AllowedHosts::new(here));
-    order.strategy = strategy(Some("https://elsewhere.example/api".into()));
-    fails(&limited, &order, "AddressRefused").await;
+    (api, paths)
+}
+
+#[tokio::test]
+async fn the_api_is_at_the_address_in_the_pipeline_although_git_uses_ssh() {
+    let (server, _, order) = server().await;
+    let (api, paths) = refusing_api().await;
+    for forge in ForgeKind::ALL {
+        let name = match forge {
+            ForgeKind::AzureDevOps => "acme/project/_git/azure".to_string(),
+            other => format!("acme/{}", format!("{other:?}").to_lowercase()),
+        };
+        let repo = server.create_repo(&name, &[(FILE, &yaml("6.1.5"))]).unwrap();
+        let strategy = |api_url: &str| DeliveryStrategy::PullRequest {
+            forge,
+            url: server.short_url(&name),
+            base: "main".into(),
+            settings: Box::new(Settings { api_url: Some(api_url.into()), ..Settings::default() }),
+        };
+        let mut order = with(&order, |c| c.token = Some("t0ken".into()));
+        order.strategy = strategy(&api);
+        fails(&bench(), &order, "AuthenticationFailed").await;
+        assert!(repo.branches().unwrap().contains(&"sluice/apps/podinfo/prod".to_string()), "{forge:?}");
+        let called = std::mem::take(&mut *paths.lock().unwrap());
+        let is_here = |path: &String| path.starts_with("/forge/api/v1/") && path.contains("acme");
+        let is_azure = |path: &String| path.starts_with("/forge/api/v1/project/_apis/git/repositories/azure");
+        let is_right =
+            |path: &String| if forge == ForgeKind::AzureDevOps { is_azure(path) } else { is_here(path) };
+        assert!(!called.is_empty() && called.iter().all(is_right), "{forge:?}: {called:?}");
+        // It is checked as an address of its own.
+        order.strategy = strategy("https://user@elsewhere.example/api");
+        fails(&bench(), &order, "InvalidAddress").await;
+        let here = vec!["127.0.0.1:*".parse().unwrap()];
+        let limited = bench_with(|options| options.allowed_hosts = AllowedHosts::new(here));
+        order.strategy = strategy("https://elsewhere.example/api");
+        fails(&limited, &order, "AddressRefused").await;
+    }
 }
 
 #[tokio::test]

@@ -57,6 +57,11 @@ impl SshServer {
         Ok(repo)
     }
 
+    /// Returns an address of a repository whose path is only the name of the repository, as at forges.
+    pub fn short_url(&self, name: &str) -> String {
+        format!("ssh://{}@127.0.0.1:{}/{name}.git", self.user, self.port)
+    }
+
     /// The accepted private key.
     ///
     /// # Errors
@@ -155,6 +160,8 @@ fn settings(folder: &Path, port: u16) -> String {
          UseDNS no\n\
          PidFile none\n\
          PrintMotd no\n\
-         AcceptEnv GIT_PROTOCOL\n"
+         AcceptEnv GIT_PROTOCOL\n\
+         # Paths are below the scratch folder, also those of short addresses.\n\
+         ForceCommand exec sh -c \"$(echo \"$SSH_ORIGINAL_COMMAND\" | sed \"s#'{folder}/#'/#; s#'/#'{folder}/#\")\"\n"
     )
 }
