@@ -14,6 +14,7 @@ mod cache;
 mod chaos;
 mod commit;
 mod commit_statuses;
+mod common_words;
 mod contract;
 mod crash;
 mod file_change;

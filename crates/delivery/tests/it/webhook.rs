@@ -222,6 +222,42 @@ async fn every_http_status_is_classified() {
     assert_eq!(counted.get(&("webhook", "POST", 404)), Some(&1));
 }
 
+/// A tenant can name any public server as a receiver. Of its answer, the tenant sees the message fields of JSON.
+#[tokio::test]
+async fn only_the_message_of_an_answer_is_shown() {
+    let receiver = Receiver::start().await;
+    let bench = open();
+    let page = "<html>internal page</html>".to_string();
+    for (status, body, shown) in [
+        (200, r#"{"message": "internal page"}"#.into(), None),
+        (302, r#"{"message": "internal page"}"#.into(), Some("")),
+        (500, page.clone(), Some("no reason given")),
+        (404, r#"["internal page"]"#.into(), Some("no reason given")),
+        (404, r#""internal page""#.into(), Some("no reason given")),
+        (
+            404,
+            r#"{"data": "internal page", "trace": {"message": "internal page"}}"#.into(),
+            Some("no reason given"),
+        ),
+        (404, r#"{"message": "no such hook", "data": "internal page"}"#.into(), Some("no such hook")),
+        (404, r#"{"error": "no such hook", "data": "internal page"}"#.into(), Some("no such hook")),
+        (404, r#"{"message": "no\u001b[31m red\u0007\r\n\u202e"}"#.into(), Some("no red")),
+        (404, format!(r#"{{"message": "no {}"}}"#, "a".repeat(3000)), Some("no aaa")),
+    ] {
+        receiver.reply(Reply::With(status, vec![], body));
+        let result = bench.delivery.deliver(&order_to(&receiver.url(), about())).await;
+        let text = match &result {
+            Ok(done) => format!("{done:?}"),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(result.is_err(), shown.is_some(), "{text}");
+        assert!(text.contains(shown.unwrap_or_default()), "{text}");
+        assert!(!text.contains("internal") && text.chars().count() < 600, "{text}");
+        let escapes = |c: char| c.is_control() || c == '\u{202e}';
+        assert!(!text.chars().any(escapes) && !text.contains("[31m"), "{text:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_pause_in_retry_after_is_kept() {
     let receiver = Receiver::start().await;
