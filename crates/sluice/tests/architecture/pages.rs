@@ -157,23 +157,27 @@ fn named_tests(code: &[(String, String)]) -> BTreeSet<(&str, &str)> {
 }
 
 /// Returns the faults in the claims of a page, and the number of claims. A fault is a claim without a test, or with a
-/// test that does not exist. A claim is a row of a table whose columns are `claim` and `test`. Pages write a test as
-/// `file::function`, or only as `function`.
+/// test that does not exist. A claim is a row of a table whose last column is `test`. Pages write a test as
+/// `file::function`, or only as `function`. A row of a table whose first column is not `claim` may also say "not tested: "
+/// and why.
 fn unproven_claims(page: &str, existing: &BTreeSet<(&str, &str)>) -> (Vec<String>, usize) {
-    let (mut broken, mut count, mut is_claims) = (Vec::new(), 0, false);
+    let (mut broken, mut count, mut heading) = (Vec::new(), 0, None);
     for (number, line) in (1..).zip(page.lines()) {
-        let mut cells = line.split('|').map(str::trim).skip(1);
-        let (Some(claim), Some(proof)) = (cells.next(), cells.next()) else {
-            is_claims = false;
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let [_, claim, .., proof, _] = cells.as_slice() else {
+            heading = None;
             continue;
         };
-        if claim == "claim" {
-            is_claims = true;
+        if *proof == "test" {
+            heading = Some(*claim);
         }
-        if !is_claims || claim == "claim" || claim.starts_with("---") {
+        let Some(heading) = heading.filter(|_| *proof != "test" && !claim.starts_with("---")) else {
+            continue;
+        };
+        count += 1;
+        if heading != "claim" && proof.strip_prefix("not tested: ").is_some_and(|why| !why.is_empty()) {
             continue;
         }
-        count += 1;
         let mut names = proof.split('`').skip(1).step_by(2).peekable();
         if names.peek().is_none() {
             broken.push(format!("{number}: {claim}: name the test that proves the claim"));
@@ -207,16 +211,20 @@ fn every_claim_of_the_tenants_page_names_tests_that_exist() -> Result<()> {
 fn a_claim_without_an_existing_test_is_found() {
     let page = "| who | trusted |\n| --- | --- |\n| a | |\n\n| claim | test |\n| --- | --- |\n\
                 | A holds | `file::existing` |\n| B holds | |\n| C holds | `gone`, `alone` |\n\
-                | D holds | `other::existing` |\n\ntext | more\n";
+                | D holds | `other::existing` |\n\ntext | more\n\n\
+                | do | why | test |\n| --- | --- | --- |\n| E | e | `file::existing` |\n| F | f | not tested: it is said |\n\
+                | G | g | not tested |\n\n| claim | test |\n| --- | --- |\n| H holds | not tested: no |\n";
     let existing = BTreeSet::from([("file", "existing"), ("main", "alone")]);
     let (broken, count) = unproven_claims(page, &existing);
-    assert_eq!(count, 4);
+    assert_eq!(count, 8);
     assert_eq!(
         broken,
         [
             "8: B holds: name the test that proves the claim",
             "9: C holds: the test gone does not exist: name the test that proves the claim",
             "10: D holds: the test other::existing does not exist: name the test that proves the claim",
+            "18: G: name the test that proves the claim",
+            "22: H holds: name the test that proves the claim",
         ]
     );
 }
