@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use sluice_api::Pipeline;
-use sluice_api::pipeline::{PipelineStatus, PromotionPolicy};
+use sluice_api::pipeline::{Environment, PipelineStatus, PromotionPolicy, PullRequestStrategy};
 
 use crate::translate;
 
@@ -30,9 +30,18 @@ pub(crate) fn differences(pipeline: &Pipeline, status: &PipelineStatus) -> Optio
     if strategies().any(|s| s.secret_ref.is_none() && !s.allow_unsigned) {
         differences.push("calls without a signature are refused: name a Secret in strategy.secretRef".into());
     }
-    if strategies().filter_map(|s| s.pull_request.as_ref()).any(|s| s.branch.is_none()) {
+    let requests: Vec<_> = strategies().filter_map(|strategy| strategy.pull_request.as_ref()).collect();
+    differences.extend(request_differences(&requests));
+    // Pipelines of the predecessor have no `after`: each environment comes after the one before it.
+    let starts_with_one = |pair: &[Environment]| {
+        let [before, next] = pair else { return false };
+        before.targets.len() > 1 && spec.policy(next).is_some_and(|policy| policy.min_ready_targets.is_none())
+    };
+    if spec.environments.windows(2).any(starts_with_one) {
         differences.push(
-            "open pull requests are not taken over: set branch: promotion-{namespace}-{pipeline}-{environment}".into(),
+            "one healthy target of several is enough: to require all, as with --enable-level-triggered, set \
+             minReadyTargets: 100%"
+                .into(),
         );
     }
     if policies.iter().any(|policy| policy.manual) {
@@ -40,6 +49,31 @@ pub(crate) fn differences(pipeline: &Pipeline, status: &PipelineStatus) -> Optio
             .push("approvals without a signed body are refused: add approval-key to the Secret".into());
     }
     (is_of_predecessor && !differences.is_empty()).then(|| differences.join("; "))
+}
+
+/// Returns what is different about the pull requests of these strategies.
+fn request_differences(requests: &[&PullRequestStrategy]) -> Vec<String> {
+    let mut differences = Vec::new();
+    if requests.iter().any(|s| s.branch.is_none()) {
+        differences.push(
+            "open pull requests are not taken over: set branch: promotion-{namespace}-{pipeline}-{environment}".into(),
+        );
+    }
+    if requests.iter().any(|s| s.title.is_none()) {
+        differences.push(
+            "pull requests have another title: if a rule reads titles, set title: 'Promote {namespace}/{pipeline} in \
+             {environment} to {revision}'"
+                .into(),
+        );
+    }
+    if requests.iter().any(|s| s.body.is_none()) {
+        differences.push(
+            "Weave GitOps Enterprise does not find the pull requests: set body: \
+             \"{namespace}/{pipeline}/{environment}\\n\\n{usual}\""
+                .into(),
+        );
+    }
+    differences
 }
 
 #[cfg(test)]
@@ -53,9 +87,11 @@ mod tests {
         differences_with(message, &["dev"], promotion)
     }
 
-    /// The same of a Pipeline with environments of these names.
+    /// The same of a Pipeline with environments of these names. An environment has one target for each part of its name
+    /// that a plus separates.
     fn differences_with(message: &str, environments: &[&str], promotion: Value) -> Option<String> {
-        let environment = |name| json!({"name": name, "targets": [{"namespace": "a"}]});
+        let target = |name: &str| json!({"namespace": name});
+        let environment = |name: &&str| json!({"name": name.replace('+', "-"), "targets": name.split('+').map(target).collect::<Vec<_>>()});
         let environments: Vec<Value> = environments.iter().map(environment).collect();
         let pipeline = serde_json::from_value(json!({
             "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline", "metadata": {"name": "podinfo"},
@@ -77,14 +113,27 @@ mod tests {
         assert!(differences_after("Target cluster 'GitopsCluster/a/b' not ready", all.clone()).is_some());
         assert_eq!(differences_after("all targets were read", all), None, "a status of Sluice");
         for (older, says) in [
-            (json!({"pull-request": forge}), "promotion.pull-request is an older form"),
+            (json!({"pull-request": forge.clone()}), "promotion.pull-request is an older form"),
             (json!({"strategy": {}}), "promotion.strategy is empty"),
         ] {
             let text = differences_after("All clusters checked", older).unwrap();
             assert!(text.contains(says), "{text}");
         }
-        let kept = json!({"strategy": {"notification": {}, "secretRef": {"name": "x"}}});
-        assert_eq!(differences_after("All clusters checked", kept), None, "nothing is different");
+        let mut kept = json!({"strategy": {"notification": {}, "secretRef": {"name": "x"}}});
+        assert_eq!(differences_after("All clusters checked", kept.clone()), None, "nothing is different");
+        // The targets of the last environment start no promotion.
+        assert_eq!(differences_with("All clusters checked", &["dev", "eu+us"], kept.clone()), None);
+        kept["minReadyTargets"] = 1.into();
+        assert_eq!(differences_with("All clusters checked", &["eu+us", "prod"], kept), None);
+        let mut own = json!({"strategy": {"pull-request": forge, "secretRef": {"name": "x"}}});
+        for (field, template) in [
+            ("branch", "promotion-{namespace}-{pipeline}-{environment}"),
+            ("title", "{revision}"),
+            ("body", "{usual}"),
+        ] {
+            own["strategy"]["pull-request"][field] = template.into();
+        }
+        assert_eq!(differences_after("All clusters checked", own), None, "the team has decided");
     }
 
     /// Each row is a Pipeline with one difference: words that the log line has, and words that the page has about it.
@@ -96,7 +145,7 @@ mod tests {
         let forge =
             json!({"type": "github", "url": "https://h/a/b", "baseBranch": "main", "secretRef": secret});
         let branch = "promotion-{namespace}-{pipeline}-{environment}";
-        for (environments, promotion, reported, written) in [
+        let cases = [
             (
                 &["Dev_1"][..],
                 json!({"strategy": strategy}),
@@ -141,12 +190,45 @@ mod tests {
                 "without strategy.secretRef",
             ),
             (&["dev"], json!({"strategy": {"pull-request": forge, "secretRef": secret}}), branch, branch),
+            (
+                &["dev"],
+                json!({"strategy": {"pull-request": forge, "secretRef": secret}}),
+                "title: 'Promote {namespace}/{pipeline} in {environment} to {revision}'",
+                "title: 'Promote {namespace}/{pipeline} in {environment} to {revision}'",
+            ),
+            (
+                &["dev"],
+                json!({"strategy": {"pull-request": forge, "secretRef": secret}}),
+                r#"body: "{namespace}/{pipeline}/{environment}\n\n{usual}""#,
+                r#"body: "{namespace}/{pipeline}/{environment}\n\n{usual}""#,
+            ),
+            (
+                &["eu+us", "prod"],
+                json!({"strategy": strategy}),
+                "minReadyTargets: 100%",
+                "minReadyTargets: 100%",
+            ),
             (&["dev"], json!({"manual": true, "strategy": strategy}), "add approval-key", "add approval-key"),
-        ] {
+        ];
+        let words: Vec<&str> = cases.iter().map(|(.., written)| *written).collect();
+        for (environments, promotion, reported, written) in cases {
             let found = differences_with("All clusters checked", environments, promotion);
             let found = found.unwrap_or_else(|| panic!("no difference: {reported}"));
             assert!(found.contains(reported), "{found}");
             assert!(page.contains(written), "docs/coming-from-weave.md does not explain: {found}");
+        }
+        // The other rows of the page are about all Pipelines, or about calls and files.
+        let general =
+            ["sha224", "an event promotes", "at a marker", "a marker that cannot", "reformats files"];
+        let changes =
+            page.split("## What you have to change").nth(1).and_then(|rest| rest.split("\n## ").next());
+        let rows: Vec<&str> =
+            changes.unwrap().lines().filter(|line| line.starts_with("| ")).skip(2).collect();
+        assert!(rows.len() > 10, "{rows:?}");
+        for row in rows {
+            let is_general = general.iter().any(|start| row[2..].starts_with(start));
+            let is_reported = words.iter().any(|written| row.contains(written));
+            assert!(is_general || is_reported, "no Pipeline is reported for this row: {row}");
         }
     }
 }
