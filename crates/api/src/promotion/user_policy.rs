@@ -210,7 +210,10 @@ pub fn gap(
 ) -> Option<String> {
     let install = "sluice crds | kubectl apply --server-side -f -";
     let Some(policy) = policy else {
-        return Some(format!("the ValidatingAdmissionPolicy {NAME} is not installed: {install}"));
+        return Some(format!(
+            "the ValidatingAdmissionPolicy {NAME} is not installed, or Kubernetes is older than 1.30: {install}; \
+             before 1.30, let only approvers patch promotions"
+        ));
     };
     let Some(binding) = binding else {
         return Some(format!("the ValidatingAdmissionPolicyBinding {NAME} is not installed: {install}"));
@@ -389,7 +392,8 @@ mod tests {
             (Some(policy()), None, "the ValidatingAdmissionPolicyBinding "),
         ] {
             let gap = gap(policy.as_ref(), binding.as_ref()).unwrap_or_default();
-            assert!(gap.starts_with(missing) && gap.contains("is not installed: sluice crds |"), "{gap:?}");
+            assert!(gap.starts_with(missing) && gap.contains("is not installed"), "{gap:?}");
+            assert!(gap.contains(": sluice crds | kubectl apply"), "{gap:?}");
         }
     }
 }

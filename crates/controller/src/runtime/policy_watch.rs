@@ -59,11 +59,38 @@ where
     let plural = K::plural(&());
     match within(API_CALL_TIMEOUT, api.get_opt(user_policy::NAME)).await {
         Ok(found) => Ok(Ok(found)),
+        // An API server that does not have the kind answers with text, which the client does not take for "not found".
+        Err(kube::Error::Api(e)) if e.code == 404 => Ok(Ok(None)),
         Err(kube::Error::Api(e)) if e.code == 403 => Ok(Err(format!(
             "{plural}.{} {} cannot be read: grant the controller the verb get on it, as deploy/rbac.yaml does",
             K::group(&()),
             user_policy::NAME
         ))),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use kube::client::Body;
+    use tower::service_fn;
+
+    use super::*;
+
+    /// An API server before Kubernetes 1.30 does not have the kinds, and answers their paths with text.
+    #[tokio::test]
+    async fn an_api_server_without_such_policies_is_reported_with_what_to_do() {
+        let without = service_fn(async |request: http::Request<Body>| {
+            let path = request.uri().path();
+            assert!(path.starts_with("/apis/admissionregistration.k8s.io/v1/validatingadmission"), "{path}");
+            let answer =
+                http::Response::builder().status(404).header("Content-Type", "text/plain; charset=utf-8");
+            Ok::<_, Infallible>(answer.body(Body::from(b"404 page not found\n".to_vec())).unwrap())
+        });
+        let gap = check(&Client::new(without, "default")).await.unwrap().unwrap_or_default();
+        assert!(gap.contains("is not installed, or Kubernetes is older than 1.30: sluice crds |"), "{gap}");
+        assert!(gap.ends_with("before 1.30, let only approvers patch promotions"), "{gap}");
     }
 }
