@@ -136,18 +136,22 @@ mod tests {
         assert_eq!(differences_after("All clusters checked", own), None, "the team has decided");
     }
 
-    /// Each row is a Pipeline with one difference: words that the log line has, and words that the page has about it.
-    #[test]
-    fn the_page_about_the_predecessor_has_each_difference() {
-        let page = include_str!("../../../docs/coming-from-weave.md").replace('`', "");
+    /// A Pipeline with one difference: its environments and policy, words of the log line, and words of the page about it.
+    type Difference = (&'static [&'static str], Value, &'static str, &'static str);
+
+    fn differences_of_one() -> Vec<Difference> {
         let secret = json!({"name": "x"});
         let strategy = json!({"notification": {}, "secretRef": secret});
         let forge =
             json!({"type": "github", "url": "https://h/a/b", "baseBranch": "main", "secretRef": secret});
+        let by_request = json!({"strategy": {"pull-request": forge, "secretRef": secret}});
         let branch = "promotion-{namespace}-{pipeline}-{environment}";
-        let cases = [
+        let title = "title: 'Promote {namespace}/{pipeline} in {environment} to {revision}'";
+        let body = r#"body: "{namespace}/{pipeline}/{environment}\n\n{usual}""#;
+        let (dev, is_older) = (&["dev"], |field: &str| format!("promotion.{field} is an older form").leak());
+        vec![
             (
-                &["Dev_1"][..],
+                &["Dev_1"],
                 json!({"strategy": strategy}),
                 "lower-case letters, digits and '-'",
                 "names are unique, and consist of lower-case letters, digits and -",
@@ -159,65 +163,51 @@ mod tests {
                 "several may have the same name",
             ),
             (
-                &["dev"],
+                dev,
                 json!({"pull-request": forge}),
-                "promotion.pull-request is an older form",
+                is_older("pull-request"),
                 "promotion.pull-request without strategy",
             ),
+            (dev, json!({"pullRequest": forge}), is_older("pullRequest"), "pullRequest"),
+            (dev, json!({"notification": {}}), is_older("notification"), "promotion.notification"),
+            (dev, json!({"webhook": {}}), is_older("webhook"), "promotion.webhook"),
+            (dev, json!({"strategy": {"secretRef": secret}}), "promotion.strategy is empty", "strategy: {}"),
             (
-                &["dev"],
-                json!({"pullRequest": forge}),
-                "promotion.pullRequest is an older form",
-                "pullRequest",
-            ),
-            (
-                &["dev"],
-                json!({"notification": {}}),
-                "promotion.notification is an older form",
-                "promotion.notification",
-            ),
-            (&["dev"], json!({"webhook": {}}), "promotion.webhook is an older form", "promotion.webhook"),
-            (
-                &["dev"],
-                json!({"strategy": {"secretRef": secret}}),
-                "promotion.strategy is empty",
-                "strategy: {}",
-            ),
-            (
-                &["dev"],
+                dev,
                 json!({"strategy": {"notification": {}}}),
                 "strategy.secretRef",
                 "without strategy.secretRef",
             ),
-            (&["dev"], json!({"strategy": {"pull-request": forge, "secretRef": secret}}), branch, branch),
-            (
-                &["dev"],
-                json!({"strategy": {"pull-request": forge, "secretRef": secret}}),
-                "title: 'Promote {namespace}/{pipeline} in {environment} to {revision}'",
-                "title: 'Promote {namespace}/{pipeline} in {environment} to {revision}'",
-            ),
-            (
-                &["dev"],
-                json!({"strategy": {"pull-request": forge, "secretRef": secret}}),
-                r#"body: "{namespace}/{pipeline}/{environment}\n\n{usual}""#,
-                r#"body: "{namespace}/{pipeline}/{environment}\n\n{usual}""#,
-            ),
+            (dev, by_request.clone(), branch, branch),
+            (dev, by_request.clone(), title, title),
+            (dev, by_request, body, body),
             (
                 &["eu+us", "prod"],
                 json!({"strategy": strategy}),
                 "minReadyTargets: 100%",
                 "minReadyTargets: 100%",
             ),
-            (&["dev"], json!({"manual": true, "strategy": strategy}), "add approval-key", "add approval-key"),
-        ];
-        let words: Vec<&str> = cases.iter().map(|(.., written)| *written).collect();
-        for (environments, promotion, reported, written) in cases {
+            (dev, json!({"manual": true, "strategy": strategy}), "add approval-key", "add approval-key"),
+        ]
+    }
+
+    const PAGE: &str = include_str!("../../../docs/coming-from-weave.md");
+
+    #[test]
+    fn the_page_about_the_predecessor_has_each_difference() {
+        let page = PAGE.replace('`', "");
+        for (environments, promotion, reported, written) in differences_of_one() {
             let found = differences_with("All clusters checked", environments, promotion);
             let found = found.unwrap_or_else(|| panic!("no difference: {reported}"));
             assert!(found.contains(reported), "{found}");
             assert!(page.contains(written), "docs/coming-from-weave.md does not explain: {found}");
         }
-        // The other rows of the page are about all Pipelines, or about calls and files.
+    }
+
+    #[test]
+    fn each_row_of_the_page_is_reported_or_about_all_pipelines() {
+        let page = PAGE.replace('`', "");
+        // About all Pipelines, or about calls and files.
         let general =
             ["sha224", "an event promotes", "at a marker", "a marker that cannot", "reformats files"];
         let changes =
@@ -225,9 +215,10 @@ mod tests {
         let rows: Vec<&str> =
             changes.unwrap().lines().filter(|line| line.starts_with("| ")).skip(2).collect();
         assert!(rows.len() > 10, "{rows:?}");
+        let differences = differences_of_one();
         for row in rows {
             let is_general = general.iter().any(|start| row[2..].starts_with(start));
-            let is_reported = words.iter().any(|written| row.contains(written));
+            let is_reported = differences.iter().any(|(.., written)| row.contains(written));
             assert!(is_general || is_reported, "no Pipeline is reported for this row: {row}");
         }
     }

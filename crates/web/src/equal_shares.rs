@@ -60,7 +60,8 @@ mod tests {
 
     #[test]
     fn only_those_with_more_than_an_equal_share_lose_rows() {
-        let table: [(&[(&str, usize)], usize, &[(&str, usize)]); 6] = [
+        type Rows = &'static [(&'static str, usize)];
+        let table: [(Rows, usize, Rows); 6] = [
             (&[("a", 3), ("b", 2)], 5, &[("a", 3), ("b", 2)]),
             (&[("a", 1000), ("b", 2), ("c", 3)], 10, &[("a", 5), ("b", 2), ("c", 3)]),
             (&[("b", 2), ("a", 1000), ("c", 1000)], 10, &[("b", 2), ("a", 4), ("c", 4)]),

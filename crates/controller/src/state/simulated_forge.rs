@@ -147,6 +147,22 @@ impl ControllerSimulation {
         }
     }
 
+    /// Commits as delivery does: an earlier commit of the same promotion and round is found again.
+    pub(super) fn commit(&mut self, name: &str, order: &Order, promotion: &Promotion) -> Delivered {
+        let commit = format!("{name}.{}", order.round);
+        self.commit_branches.insert(commit.clone(), branch_of(order).unwrap_or_default().into());
+        let environment = ENVIRONMENTS.iter().find(|e| **e == promotion.spec.environment).unwrap();
+        let version = version_of(&promotion.spec.revision);
+        let is_new = self.commits.insert((name.into(), order.round));
+        if is_new && self.files[environment] == version {
+            return Delivered::AlreadySet { commit };
+        }
+        if is_new {
+            self.files.insert(environment, version);
+        }
+        Delivered::Committed { commit }
+    }
+
     /// Delivers by change request as `change_request/propose.rs` does.
     fn propose(&mut self, job: &Job, fault: EffectFault) -> Result<Delivered, DeliveryError> {
         let order = &job.order;
@@ -458,6 +474,14 @@ impl ControllerSimulation {
             let is_own = head.name() == object.name_any();
             assert!(phase.has_ended() || is_own, "#{number} carries {head:?}: {}", self.summary());
         }
+    }
+}
+
+/// The branch that an order commits to.
+pub(super) fn branch_of(order: &Order) -> Option<&str> {
+    match &order.strategy {
+        DeliveryStrategy::Commit { branch, .. } => Some(branch),
+        _ => None,
     }
 }
 

@@ -11,11 +11,11 @@ use kube::ResourceExt;
 use serde_json::json;
 use sluice_api::pipeline::{Pipeline, PipelineStatus};
 use sluice_api::promotion::Promotion;
-use sluice_delivery::{Delivered, DeliveryError, DeliveryStrategy, EditError, FencingToken, Order};
+use sluice_delivery::{DeliveryError, EditError, FencingToken};
 
 use super::effect::{Job, Work};
 use super::fixtures::{ended, state_at};
-use super::simulated_forge::{SimulatedForge, strategy};
+use super::simulated_forge::{SimulatedForge, branch_of, strategy};
 use super::simulated_people::is_rejected;
 use super::simulated_server::{HubEvent, SimulatedHub};
 use super::status_queue::{StatusWrite, StoredObject, WriteOutcome};
@@ -73,7 +73,7 @@ pub(super) struct ControllerSimulation {
     /// The commits, by promotion and round.
     pub(super) commits: BTreeSet<(String, u32)>,
     /// The branch of each commit.
-    commit_branches: BTreeMap<String, String>,
+    pub(super) commit_branches: BTreeMap<String, String>,
     pub fleet: BTreeMap<&'static str, RunningVersion>,
     /// The events of clusters that are not delivered yet. The events of one entry are delivered together.
     pub(super) cluster_events: Vec<(ClusterKey, Vec<ClusterEvent>)>,
@@ -537,22 +537,6 @@ impl ControllerSimulation {
         Input::JobEnded(Box::new(ended(&job, outcome)))
     }
 
-    /// Commits as delivery does: an earlier commit of the same promotion and round is found again.
-    fn commit(&mut self, name: &str, order: &Order, promotion: &Promotion) -> Delivered {
-        let commit = format!("{name}.{}", order.round);
-        self.commit_branches.insert(commit.clone(), branch_of(order).unwrap_or_default().into());
-        let environment = ENVIRONMENTS.iter().find(|e| **e == promotion.spec.environment).unwrap();
-        let version = version_of(&promotion.spec.revision);
-        let is_new = self.commits.insert((name.into(), order.round));
-        if is_new && self.files[environment] == version {
-            return Delivered::AlreadySet { commit };
-        }
-        if is_new {
-            self.files.insert(environment, version);
-        }
-        Delivered::Committed { commit }
-    }
-
     // The end of a test.
 
     /// Carries out all effects and delivers all answers in order, with healthy targets, until nothing happens for
@@ -594,14 +578,6 @@ impl ControllerSimulation {
             }
         }
         panic!("the controller does not come to rest: {:?}", self.pending.last());
-    }
-}
-
-/// The branch that an order commits to.
-fn branch_of(order: &Order) -> Option<&str> {
-    match &order.strategy {
-        DeliveryStrategy::Commit { branch, .. } => Some(branch),
-        _ => None,
     }
 }
 

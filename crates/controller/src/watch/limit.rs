@@ -13,6 +13,7 @@ use kube::client::DynBody;
 
 use super::change_count::ChangeCount;
 use super::event_queue::EventQueue;
+use super::large_objects::{LargeObject, LargeObjects};
 use super::namespace_share::{Admission, NamespaceMemory, NamespaceShares};
 use super::relist::ScopeLists;
 use super::too_large::{MAX_LIST_OBJECTS, MAX_LIST_TIME, TooLarge};
@@ -86,6 +87,12 @@ impl WatchLimits {
         if let Some(untrusted) = &self.untrusted {
             untrusted.queue.wait_for_room().await;
         }
+    }
+
+    /// Waits until a large object may arrive; `None` for a trusted server.
+    pub(super) async fn begin_large_object(&self) -> Option<LargeObject> {
+        let memory = &self.untrusted.as_ref()?.memory;
+        Some(memory.observed.large_objects.begin(&memory.cluster).await)
     }
 
     /// Records that Sluice keeps none of the watch's objects any more.
@@ -217,6 +224,7 @@ pub struct ObservedMemory {
     limit: usize,
     used: Mutex<HashMap<ClusterKey, usize>>,
     namespaces: NamespaceMemory,
+    large_objects: LargeObjects,
 }
 
 impl ObservedMemory {
@@ -224,7 +232,7 @@ impl ObservedMemory {
     pub fn new(limit: usize) -> Arc<Self> {
         // A little less than a cluster may have, because charges are rounded up.
         let namespaces = NamespaceMemory::new(limit / 3 / 16 * 15);
-        Arc::new(Self { limit, used: Mutex::default(), namespaces })
+        Arc::new(Self { limit, used: Mutex::default(), namespaces, large_objects: LargeObjects::default() })
     }
 
     fn charge(&self, cluster: &ClusterKey, more: usize) -> Result<(), TooLarge> {

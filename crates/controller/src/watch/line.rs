@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
+use super::large_objects::{arrives, piece};
 use super::limit::{self, WatchLimits};
 use super::object_text::{Beginning, ObjectBuffer, ObjectText};
 use super::parsed_object::{IdentifiedObject, ParsedObject};
@@ -41,11 +42,17 @@ impl<K: Resource + 'static> WatchLine<K> {
 /// last newline is an incomplete line, and is dropped.
 ///
 /// # Errors
-/// When the body breaks off, or the line is longer than [`MAX_READ_BYTES`](super::too_large::MAX_READ_BYTES).
-pub async fn next(body: &mut (impl AsyncBufRead + Unpin), line: &mut ObjectBuffer) -> kube::Result<bool> {
+/// When the body breaks off, the line is longer than [`MAX_READ_BYTES`](super::too_large::MAX_READ_BYTES), or a long line
+/// does not end soon.
+pub async fn next(
+    body: &mut (impl AsyncBufRead + Unpin),
+    line: &mut ObjectBuffer,
+    limits: &WatchLimits,
+) -> kube::Result<bool> {
     line.clear();
     loop {
-        let chunk = body.fill_buf().await.map_err(kube::Error::ReadEvents)?;
+        let chunk = arrives(line.deadline(), body.fill_buf()).await?.map_err(kube::Error::ReadEvents)?;
+        let chunk = piece(chunk);
         if chunk.is_empty() {
             return Ok(false);
         }
@@ -54,6 +61,7 @@ pub async fn next(body: &mut (impl AsyncBufRead + Unpin), line: &mut ObjectBuffe
             Some(end) => (&chunk[..end], end + 1),
             None => (chunk, chunk.len()),
         };
+        line.make_room(text.len(), limits).await;
         line.add(text)?;
         body.consume_unpin(read);
         if end.is_some() {

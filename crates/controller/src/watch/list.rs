@@ -14,6 +14,7 @@ use kube::api::ListParams;
 use serde::Deserialize;
 use tokio::time::timeout;
 
+use super::large_objects::{arrives, piece};
 use super::limit::WatchLimits;
 use super::object_text::{ObjectBuffer, ObjectText};
 use super::too_large::{MAX_OBJECT_BYTES, TooLarge};
@@ -22,7 +23,7 @@ use crate::timeout::timed_out;
 /// The limit for each next piece of a list.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// The most bytes of a list without its objects.
-const MAX_FRAME_BYTES: usize = 1 << 20;
+const MAX_FRAME_BYTES: usize = 64 << 10;
 
 /// Returns the request for all objects at a URL, or for those that match a field selector.
 ///
@@ -50,17 +51,19 @@ pub async fn read(
     let mut splitter = ListSplitter::default();
     loop {
         let time_limit = READ_TIMEOUT.min(count.time_left());
-        let chunk = timeout(time_limit, body.fill_buf()).await;
+        let chunk = timeout(time_limit, arrives(splitter.object.deadline(), body.fill_buf())).await;
         if count.time_left().is_zero() {
             return Err(TooLarge::ListTime.into());
         }
-        let chunk = chunk.map_err(|_| timed_out(READ_TIMEOUT))?.map_err(kube::Error::ReadEvents)?;
+        let chunk = chunk.map_err(|_| timed_out(READ_TIMEOUT))??.map_err(kube::Error::ReadEvents)?;
         if chunk.is_empty() {
             let version = splitter.finish()?;
             count.finish();
             return Ok(version);
         }
+        let chunk = piece(chunk);
         count.add_bytes(chunk.len())?;
+        splitter.object.make_room(chunk.len(), limits).await;
         let mut counted = |text: ObjectText<'_>| {
             each(text)?;
             count.add_object().map_err(kube::Error::from)

@@ -5,12 +5,15 @@
 use kube::api::ObjectMeta;
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
+use tokio::time::Instant;
 
+use super::large_objects::{LargeObject, SMALL_BYTES};
+use super::limit::WatchLimits;
 use super::too_large::{MAX_OBJECT_BYTES, MAX_READ_BYTES, TooLarge};
 
 /// How many bytes are kept of an object with more than [`MAX_OBJECT_BYTES`]. API servers write the name first, of the kinds
 /// that they store in another form than JSON. Only these become so long.
-const BEGINNING_BYTES: usize = 64 << 10;
+const BEGINNING_BYTES: usize = SMALL_BYTES;
 
 /// The text of an object, or of the line of a watch around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,9 +43,24 @@ pub struct ObjectBuffer {
     kept: Vec<u8>,
     /// The bytes of the whole text.
     length: usize,
+    /// The permission to keep more than [`SMALL_BYTES`].
+    large: Option<LargeObject>,
 }
 
 impl ObjectBuffer {
+    /// Waits until a piece of this length may be kept.
+    pub async fn make_room(&mut self, more: usize, limits: &WatchLimits) {
+        let length = self.length + more;
+        if length > SMALL_BYTES && length <= MAX_OBJECT_BYTES && self.large.is_none() {
+            self.large = limits.begin_large_object().await;
+        }
+    }
+
+    /// Returns when the text must have arrived, if it is long.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.large.as_ref().map(|large| large.until)
+    }
+
     /// Adds a piece.
     ///
     /// # Errors
@@ -58,6 +76,7 @@ impl ObjectBuffer {
         if self.kept.len() > limit {
             self.kept.truncate(limit);
             self.kept.shrink_to_fit();
+            self.large = None;
         }
         Ok(())
     }
@@ -83,7 +102,8 @@ impl ObjectBuffer {
     /// Removes everything.
     pub fn clear(&mut self) {
         self.kept.clear();
-        self.length = 0;
+        self.kept.shrink_to(SMALL_BYTES);
+        (self.length, self.large) = (0, None);
     }
 }
 

@@ -318,7 +318,7 @@ where
         let deadline = tokio::time::Instant::now() + Duration::from_secs(WATCH_SECONDS.into()) + WATCH_MARGIN;
         loop {
             self.limits.wait_for_room().await;
-            let parsed = match timeout_at(deadline, line::next(&mut body, &mut line)).await {
+            let parsed = match timeout_at(deadline, line::next(&mut body, &mut line, &self.limits)).await {
                 // The server closed the watch, sends nothing, or keeps the watch open for too long.
                 Err(_) | Ok(Ok(false)) => return ControlFlow::Continue(WatchEnd::Resumable),
                 Ok(Ok(true)) => {

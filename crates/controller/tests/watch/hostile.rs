@@ -39,6 +39,7 @@ enum Attack {
     ManySmallObjects,
     FatObjects,
     EndlessLine,
+    UnfinishedLines,
     EventFlood,
     BookmarkFlood,
     Continue,
@@ -105,6 +106,14 @@ fn lines(each: impl Fn(usize) -> String + Send + 'static) -> Body {
     Body::from_stream(many.map(Ok::<_, Infallible>))
 }
 
+/// A line of almost the allowed length that never ends.
+fn unfinished_line() -> Body {
+    let head =
+        once(async { Bytes::from_static(b"{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"") });
+    let names = iter(std::iter::repeat_n(Bytes::from(vec![b'a'; 64 << 10]), 63));
+    Body::from_stream(head.chain(names).chain(futures::stream::pending()).map(Ok::<_, Infallible>))
+}
+
 /// Returns the answer to a request. Requests without an attack get the answers of an empty cluster.
 fn answer(attack: Attack, request: &Request) -> Response {
     let (path, is_watch) = (request.uri().path(), request.uri().query().is_some_and(|q| q.contains("watch")));
@@ -119,6 +128,7 @@ fn answer(attack: Attack, request: &Request) -> Response {
         (Attack::ApisBomb, "/apis") => json_body(endless("{\"groups\":[", Bytes::from("{},".repeat(10_000)))),
         (_, "/version") => json_body(Body::from("{}")),
         (_, "/apis") => json_body(Body::from(r#"{"groups":[]}"#)),
+        (Attack::UnfinishedLines, _) if is_watch => json_body(unfinished_line()),
         _ if !of_deployments && is_watch => {
             json_body(Body::from_stream(futures::stream::pending::<Result<Bytes, Infallible>>()))
         }
@@ -229,6 +239,39 @@ fn each_attack_of_a_cluster_ends_with_an_error_and_takes_little_memory() -> Resu
         }
         Ok(())
     })
+}
+
+#[test]
+fn lines_that_never_end_on_all_watches_of_many_clusters_take_little_memory() -> Result<()> {
+    run(async {
+        let before = resident_memory()?;
+        let memory = ObservedMemory::new(128 << 20);
+        let client = hostile_client(Attack::UnfinishedLines).await?;
+        let start = |_| RunningSession::start(client.clone(), "hostile", ObserveScope::All, memory.clone());
+        let mut sessions: Vec<_> = (0..20).map(start).collect();
+        let too_slow = "it takes more than 20 seconds to send one object";
+        eventually(TIMEOUT, || {
+            let growth = resident_memory().map(|now| now.saturating_sub(before));
+            let events = sessions.iter_mut().filter_map(|session| session.events.try_recv().ok());
+            let errors: Vec<String> = events.filter_map(|(event, _)| too_large(event)).collect();
+            async move {
+                assert!(growth? < MAX_GROWTH, "too much memory");
+                ensure!(
+                    errors.iter().any(|why| why.contains(too_slow)),
+                    "no session has reported it: {errors:?}"
+                );
+                Ok(())
+            }
+        })
+        .await
+    })
+}
+
+fn too_large(event: ClusterEvent) -> Option<String> {
+    match event {
+        ClusterEvent::TooLarge(_, _, why) => Some(why),
+        _ => None,
+    }
 }
 
 #[test]
