@@ -15,18 +15,25 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use http::Response;
+use http_body_util::BodyExt;
+use hyper_util::client::legacy::{self, connect::HttpConnector};
+use hyper_util::rt::TokioExecutor;
 use k8s_openapi::api::core::v1::Secret;
-use kube::client::ClientBuilder;
+use kube::client::{Body, ConfigExt, DynBody};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use secrecy::ExposeSecret;
 use sluice_api::gitops_cluster::{MAX_KUBECONFIG_BYTES, kubeconfig_value};
-use tower::util::MapResponseLayer;
+use tower::{BoxError, ServiceBuilder};
+use tower_http::decompression::DecompressionLayer;
 
 use super::limit::limit_errors;
 
 /// The limit for opening a connection. A probe of the cluster times out earlier, with a message of its own.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The most bytes of a connection that are read ahead, and of the head of an answer.
+const MAX_BUFFER_BYTES: usize = 32 << 10;
 
 /// Why a kubeconfig makes no client, and what to do. The first text is the Secret, as `namespace/name`.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -120,8 +127,34 @@ pub async fn client(secret: &str, text: &str, allow_exec: bool) -> Result<Client
     config.default_retry = false;
     // kube sets the proxy of the environment, which is for forges only.
     config.proxy_url = None;
-    let builder = ClientBuilder::try_from(config).map_err(|e| unreadable(&e))?;
-    Ok(builder.with_layer(&MapResponseLayer::new(limit_errors)).build())
+    bounded_client(&config).map_err(|e| unreadable(&e))
+}
+
+/// Makes a client whose connections take little memory, whatever the server sends. The client that kube makes keeps up to
+/// 400 KiB of each answer's head.
+///
+/// # Errors
+/// When the configuration has an invalid certificate, key or header.
+pub fn bounded_client(config: &Config) -> kube::Result<Client> {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_connect_timeout(config.connect_timeout);
+    let connector = config.rustls_https_connector_with_connector(tcp)?;
+    let http: legacy::Client<_, Body> =
+        legacy::Client::builder(TokioExecutor::new()).http1_max_buf_size(MAX_BUFFER_BYTES).build(connector);
+    let service = ServiceBuilder::new()
+        .map_response(|response: Response<_>| {
+            limit_errors(
+                response.map(|body| Box::new(BodyExt::map_err(body, BoxError::from)) as Box<DynBody>),
+            )
+        })
+        .layer(config.base_uri_layer())
+        .layer(DecompressionLayer::new().gzip(!config.disable_compression))
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .map_err(BoxError::from)
+        .service(http);
+    Ok(Client::new(service, config.default_namespace.clone()))
 }
 
 /// Rejects a kubeconfig that uses more than a connection to its cluster; see the rules of this module.

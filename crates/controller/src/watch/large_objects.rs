@@ -1,61 +1,82 @@
-//! The slots for large objects that have not arrived completely. A hostile cluster can begin one on each of its watches, and
-//! never end it. So only some of all clusters arrive at a time, and each must arrive soon.
+//! The slots for large objects. A hostile cluster can begin to send one on each of its watches, and never end it. So at most
+//! [`SLOTS`] of them are received at the same time, and each for at most [`MAX_OBJECT_TIME`].
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, Weak};
 
 use sluice_core::fleet::ClusterKey;
-use sluice_delivery::{FairQueue, Slot};
+use sluice_delivery::{FairQueue, Slot, lock};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
 use super::too_large::{MAX_OBJECT_TIME, TooLarge};
 
-/// How many bytes of an object are kept without a slot.
+/// An object of more bytes is large.
 pub(super) const SMALL_BYTES: usize = 32 << 10;
-/// How many bytes are taken at a time of what a cluster has sent.
+/// The most bytes of an answer that are handled at a time.
 const PIECE_BYTES: usize = 16 << 10;
-/// How many large objects arrive at the same time.
+/// How many large objects are received at the same time.
 const SLOTS: usize = 12;
+/// How many of them come from one cluster.
+const SLOTS_OF_CLUSTER: usize = 2;
 
-/// The slots for the large objects of all clusters. The clusters of one namespace share what others need.
+/// The slots for the large objects of all clusters. The namespaces of GitopsClusters share them fairly.
 #[derive(Clone, Debug)]
-pub(super) struct LargeObjects(Arc<FairQueue>);
+pub(super) struct LargeObjects {
+    slots: Arc<FairQueue>,
+    by_cluster: Arc<Mutex<HashMap<ClusterKey, Weak<Semaphore>>>>,
+}
 
-/// The permission for one large object to arrive.
+/// The permission to receive one large object.
 #[derive(Debug)]
 pub struct LargeObject {
+    _of_cluster: Option<OwnedSemaphorePermit>,
     _slot: Slot,
-    /// When it must have arrived.
+    /// The end of the time for receiving it.
     pub(super) until: Instant,
 }
 
 impl Default for LargeObjects {
     fn default() -> Self {
-        LargeObjects(FairQueue::new(SLOTS))
+        LargeObjects { slots: FairQueue::new(SLOTS), by_cluster: Arc::default() }
     }
 }
 
 impl LargeObjects {
     /// Waits for a slot.
     pub(super) async fn begin(&self, cluster: &ClusterKey) -> LargeObject {
+        // The semaphore is never closed.
+        let of_cluster = self.of_cluster(cluster).acquire_owned().await.ok();
         let name = match cluster {
             ClusterKey::Local => "/".into(),
             ClusterKey::Remote { namespace, name } => format!("{namespace}/{name}"),
         };
-        let slot = self.0.acquire(&name).await;
-        LargeObject { _slot: slot, until: Instant::now() + MAX_OBJECT_TIME }
+        let slot = self.slots.acquire(&name).await;
+        LargeObject { _of_cluster: of_cluster, _slot: slot, until: Instant::now() + MAX_OBJECT_TIME }
+    }
+
+    fn of_cluster(&self, cluster: &ClusterKey) -> Arc<Semaphore> {
+        let mut known = lock(&self.by_cluster);
+        if let Some(slots) = known.get(cluster).and_then(Weak::upgrade) {
+            return slots;
+        }
+        known.retain(|_, slots| slots.strong_count() > 0);
+        let slots = Arc::new(Semaphore::new(SLOTS_OF_CLUSTER));
+        known.insert(cluster.clone(), Arc::downgrade(&slots));
+        slots
     }
 }
 
-/// Returns the beginning of what has arrived.
-pub(super) fn piece(arrived: &[u8]) -> &[u8] {
-    &arrived[..arrived.len().min(PIECE_BYTES)]
+/// Returns the beginning of what was received.
+pub(super) fn piece(received: &[u8]) -> &[u8] {
+    &received[..received.len().min(PIECE_BYTES)]
 }
 
-/// Waits for the next piece of an object until its deadline.
+/// Waits for the next piece of an object until its deadline, if it has one.
 ///
 /// # Errors
-/// When it has not arrived.
-pub(super) async fn arrives<T>(
+/// When the deadline has passed.
+pub(super) async fn before<T>(
     deadline: Option<Instant>,
     piece: impl Future<Output = T>,
 ) -> Result<T, TooLarge> {
@@ -86,9 +107,14 @@ mod tests {
             held.extend(timeout(Duration::from_secs(1), slots.begin(&cluster)).await.ok());
         }
         assert!(!held.is_empty() && held.len() < SLOTS, "{} objects", held.len());
+        held.truncate(1);
+        let own = cluster("evil", 0);
+        let second = timeout(Duration::from_secs(1), slots.begin(&own)).await;
+        assert!(second.is_ok(), "a cluster has two slots");
+        assert!(timeout(Duration::from_secs(1), slots.begin(&own)).await.is_err(), "and not three");
         let begun = timeout(Duration::from_secs(1), slots.begin(&cluster("fleet", 0))).await;
         let object = begun.expect("another namespace waits");
-        let stalls = arrives(Some(object.until), std::future::pending::<()>()).await;
+        let stalls = before(Some(object.until), std::future::pending::<()>()).await;
         assert_eq!(stalls, Err(TooLarge::ObjectTime));
     }
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use http::Response;
 use http_body_util::Limited;
 use kube::client::DynBody;
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::change_count::ChangeCount;
 use super::event_queue::EventQueue;
@@ -153,11 +154,22 @@ impl WatchLimits {
     }
 }
 
-/// Runs `parse`. For objects with many values, only one call runs at a time in the whole process.
+/// Runs `parse`. For objects with many values, only one call runs at a time in the whole process, and the other tasks of its
+/// thread, and of those that wait for it, go on.
 pub fn one_at_a_time<T>(values: usize, parse: impl FnOnce() -> T) -> T {
     static LARGE_OBJECT: Mutex<()> = Mutex::new(());
-    let _lock = (values > MANY_VALUES).then(|| LARGE_OBJECT.lock().unwrap_or_else(PoisonError::into_inner));
-    parse()
+    if values <= MANY_VALUES {
+        return parse();
+    }
+    let alone = || {
+        let _lock = LARGE_OBJECT.lock().unwrap_or_else(PoisonError::into_inner);
+        parse()
+    };
+    let flavor = Handle::try_current().map(|runtime| runtime.runtime_flavor());
+    if flavor.is_ok_and(|flavor| flavor == RuntimeFlavor::MultiThread) {
+        return tokio::task::block_in_place(alone);
+    }
+    alone()
 }
 
 /// Returns an upper bound of the number of values in a JSON text.
@@ -181,6 +193,11 @@ impl ListCount<'_> {
             Some(_) => MAX_LIST_TIME.saturating_sub(self.started.elapsed()),
             None => Duration::MAX,
         }
+    }
+
+    /// Does not count a time in which Sluice did not read.
+    pub fn leave_out(&mut self, waited: Duration) {
+        self.started += waited;
     }
 
     /// Counts bytes that have arrived.

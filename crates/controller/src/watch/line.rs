@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use super::large_objects::{arrives, piece};
+use super::large_objects::{before, piece};
 use super::limit::{self, WatchLimits};
 use super::object_text::{Beginning, ObjectBuffer, ObjectText};
 use super::parsed_object::{IdentifiedObject, ParsedObject};
@@ -51,7 +51,7 @@ pub async fn next(
 ) -> kube::Result<bool> {
     line.clear();
     loop {
-        let chunk = arrives(line.deadline(), body.fill_buf()).await?.map_err(kube::Error::ReadEvents)?;
+        let chunk = before(line.deadline(), body.fill_buf()).await?.map_err(kube::Error::ReadEvents)?;
         let chunk = piece(chunk);
         if chunk.is_empty() {
             return Ok(false);
@@ -61,12 +61,14 @@ pub async fn next(
             Some(end) => (&chunk[..end], end + 1),
             None => (chunk, chunk.len()),
         };
-        line.make_room(text.len(), limits).await;
         line.add(text)?;
         body.consume_unpin(read);
         if end.is_some() {
             return Ok(true);
         }
+        line.wait_until_permitted(limits).await;
+        // A small compressed text may have become a very long line.
+        tokio::task::yield_now().await;
     }
 }
 

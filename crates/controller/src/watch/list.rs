@@ -5,7 +5,7 @@
 //! The list takes no more memory here than its longest object.
 
 use std::io::{Error, ErrorKind};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::AsyncBufReadExt;
 use http::Request;
@@ -14,7 +14,7 @@ use kube::api::ListParams;
 use serde::Deserialize;
 use tokio::time::timeout;
 
-use super::large_objects::{arrives, piece};
+use super::large_objects::{before, piece};
 use super::limit::WatchLimits;
 use super::object_text::{ObjectBuffer, ObjectText};
 use super::too_large::{MAX_OBJECT_BYTES, TooLarge};
@@ -24,6 +24,8 @@ use crate::timeout::timed_out;
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// The most bytes of a list without its objects.
 const MAX_FRAME_BYTES: usize = 64 << 10;
+/// The most bytes between the objects of a list. API servers send a comma.
+const MAX_BYTES_BETWEEN: usize = 4 << 20;
 
 /// Returns the request for all objects at a URL, or for those that match a field selector.
 ///
@@ -51,7 +53,7 @@ pub async fn read(
     let mut splitter = ListSplitter::default();
     loop {
         let time_limit = READ_TIMEOUT.min(count.time_left());
-        let chunk = timeout(time_limit, arrives(splitter.object.deadline(), body.fill_buf())).await;
+        let chunk = timeout(time_limit, before(splitter.object.deadline(), body.fill_buf())).await;
         if count.time_left().is_zero() {
             return Err(TooLarge::ListTime.into());
         }
@@ -63,7 +65,6 @@ pub async fn read(
         }
         let chunk = piece(chunk);
         count.add_bytes(chunk.len())?;
-        splitter.object.make_room(chunk.len(), limits).await;
         let mut counted = |text: ObjectText<'_>| {
             each(text)?;
             count.add_object().map_err(kube::Error::from)
@@ -71,16 +72,24 @@ pub async fn read(
         splitter.feed(chunk, &mut counted)?;
         let read = chunk.len();
         body.consume_unpin(read);
+        let waits_since = Instant::now();
+        splitter.object.wait_until_permitted(limits).await;
+        count.leave_out(waits_since.elapsed());
+        // A small compressed text may have become a very long one: the next piece is there already, and other tasks have
+        // to go on.
+        tokio::task::yield_now().await;
     }
 }
 
-/// Splits the text of a list, which arrives in pieces, into the objects and the frame around them.
+/// Splits the text of a list, which before in pieces, into the objects and the frame around them.
 #[derive(Debug, Default)]
 struct ListSplitter {
     /// The list without its objects.
     frame: Vec<u8>,
     /// The beginning of the current object.
     object: ObjectBuffer,
+    /// The number of bytes between the objects.
+    between: usize,
     /// The number of open braces and brackets.
     depth: usize,
     /// In a string.
@@ -118,6 +127,7 @@ impl ListSplitter {
                 b'"' => self.in_string = true,
                 b'{' | b'[' => {
                     if self.in_items && self.depth == ITEMS_DEPTH {
+                        self.between += at - from;
                         from = at;
                     } else if *byte == b'[' && self.depth == LIST_DEPTH {
                         self.frame.extend_from_slice(&text[from..at]);
@@ -143,11 +153,11 @@ impl ListSplitter {
             }
         }
         match (self.in_items, self.depth) {
-            (true, ITEMS_DEPTH) => {}
+            (true, ITEMS_DEPTH) => self.between += text.len() - from,
             (true, _) => self.object.add(&text[from..])?,
             (false, _) => self.frame.extend_from_slice(&text[from..]),
         }
-        if self.frame.len() > MAX_FRAME_BYTES {
+        if self.frame.len() > MAX_FRAME_BYTES || self.between > MAX_BYTES_BETWEEN {
             return Err(kube::Error::ReadEvents(Error::new(
                 ErrorKind::InvalidData,
                 "the answer is not a list",
@@ -206,7 +216,7 @@ fn is_after_items(text: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// Splits a text that arrives in pieces of this length.
+    /// Splits a text that before in pieces of this length.
     fn split(text: &str, length: usize) -> (Vec<String>, kube::Result<String>) {
         let (mut splitter, mut objects) = (ListSplitter::default(), Vec::new());
         let mut each = |object: ObjectText<'_>| {

@@ -43,15 +43,14 @@ pub struct ObjectBuffer {
     kept: Vec<u8>,
     /// The bytes of the whole text.
     length: usize,
-    /// The permission to keep more than [`SMALL_BYTES`].
+    /// The permission to add to a text of more than [`SMALL_BYTES`].
     large: Option<LargeObject>,
 }
 
 impl ObjectBuffer {
-    /// Waits until a piece of this length may be kept.
-    pub async fn make_room(&mut self, more: usize, limits: &WatchLimits) {
-        let length = self.length + more;
-        if length > SMALL_BYTES && length <= MAX_OBJECT_BYTES && self.large.is_none() {
+    /// Waits for the permission to add more, if the text has become large.
+    pub async fn wait_until_permitted(&mut self, limits: &WatchLimits) {
+        if self.length > SMALL_BYTES && self.length <= MAX_OBJECT_BYTES && self.large.is_none() {
             self.large = limits.begin_large_object().await;
         }
     }

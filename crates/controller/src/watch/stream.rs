@@ -324,16 +324,21 @@ where
                 Ok(Ok(true)) => {
                     let parsed = line::parse::<K>(line.text(), &self.limits);
                     let namespace = parsed.as_ref().ok().and_then(WatchLine::namespace);
+                    let length = line.len();
+                    line.clear();
                     if self.limits.is_unwatched(namespace) {
                         // The server does not do what it was asked for.
                         return self.watch_failed(TooLarge::Changes.into()).await;
                     }
-                    if let Err(too_many) = self.changes.add(namespace, line.len()) {
+                    if let Err(too_many) = self.changes.add(namespace, length) {
                         return self.leave_out(too_many).await;
                     }
                     parsed
                 }
-                Ok(Err(error)) => Err(error),
+                Ok(Err(error)) => {
+                    line.clear();
+                    Err(error)
+                }
             };
             match parsed {
                 Ok(parsed) => self.report_change(parsed, version)?,

@@ -8,8 +8,8 @@ pub const MAX_OBJECT_BYTES: usize = 4 << 20;
 /// The most bytes of an object that are read. By default etcd accepts 1.5 MiB of an object; the JSON text of an object that
 /// is stored in another form may be six times as long.
 pub const MAX_READ_BYTES: usize = 16 << 20;
-/// How long an object may take to arrive that is kept as a large one. The next ones of other clusters wait meanwhile.
-pub const MAX_OBJECT_TIME: Duration = Duration::from_secs(20);
+/// The longest time for receiving one large object. Those of other clusters may have to wait meanwhile.
+pub const MAX_OBJECT_TIME: Duration = Duration::from_secs(30);
 /// The most objects in one list.
 pub const MAX_LIST_OBJECTS: usize = 250_000;
 /// The longest time for reading one list.

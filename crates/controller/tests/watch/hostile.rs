@@ -3,7 +3,8 @@
 
 use std::convert::Infallible;
 use std::io::Write;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -17,13 +18,14 @@ use flate2::write::GzEncoder;
 use futures::StreamExt;
 use futures::stream::{iter, once, repeat};
 use kube::Client;
-use kube::client::ClientBuilder;
 use serde_json::json;
 use sluice_controller::ObserveScope;
-use sluice_controller::watch::limit::{ObservedMemory, limit_errors};
+use sluice_controller::watch::kubeconfig::bounded_client;
+use sluice_controller::watch::limit::{ObservedMemory, WatchLimits};
+use sluice_controller::watch::list;
 use sluice_core::fleet::ClusterEvent;
 use sluice_testkit::eventually;
-use tower::util::MapResponseLayer;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::fake_api_server::{self, EXPIRED};
 use crate::run;
@@ -35,6 +37,7 @@ enum Attack {
     VersionBomb,
     VersionError,
     ApisBomb,
+    ListBomb,
     HugeObject,
     ManySmallObjects,
     FatObjects,
@@ -50,11 +53,12 @@ enum Attack {
 const MAX_GROWTH: usize = 384;
 const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// A few KiB of gzip that decompress to 16 MiB.
+/// A few KiB of gzip that decompress to a list with 16 MiB of spaces.
 fn gzip_bomb() -> Vec<u8> {
     static GZIP_BOMB: OnceLock<Vec<u8>> = OnceLock::new();
     let make = || {
         let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+        gzip.write_all(LIST.as_bytes()).unwrap();
         let spaces = vec![b' '; 1 << 20];
         (0..16).for_each(|_| gzip.write_all(&spaces).unwrap());
         gzip.finish().unwrap()
@@ -133,6 +137,9 @@ fn answer(attack: Attack, request: &Request) -> Response {
             json_body(Body::from_stream(futures::stream::pending::<Result<Bytes, Infallible>>()))
         }
         _ if !of_deployments => json_body(Body::from(EMPTY)),
+        (Attack::ListBomb, _) => {
+            ([(CONTENT_TYPE, "application/json"), (CONTENT_ENCODING, "gzip")], gzip_bomb()).into_response()
+        }
         (Attack::HugeObject, _) => json_body(endless(
             r#"{"metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":""#,
             Bytes::from(vec![b'a'; 1 << 20]),
@@ -165,9 +172,7 @@ fn answer(attack: Attack, request: &Request) -> Response {
 /// Starts a server with this attack, and returns a client of it.
 async fn hostile_client(attack: Attack) -> Result<Client> {
     let app = Router::new().fallback(move |request: Request| async move { answer(attack, &request) });
-    let config = fake_api_server::start(app).await?;
-    let builder = ClientBuilder::try_from(config)?;
-    Ok(builder.with_layer(&MapResponseLayer::new(limit_errors)).build())
+    Ok(bounded_client(&fake_api_server::start(app).await?)?)
 }
 
 /// Returns the resident memory of this process, in MiB.
@@ -217,6 +222,7 @@ fn each_attack_of_a_cluster_ends_with_an_error_and_takes_little_memory() -> Resu
         (Attack::VersionBomb, "too large: one of its answers has more than"),
         (Attack::VersionError, "cluster fleet/hostile"),
         (Attack::ApisBomb, "too large"),
+        (Attack::ListBomb, "the answer is not a list"),
         (
             Attack::HugeObject,
             "deployments of cluster fleet/hostile are too large to watch: it sends an object of",
@@ -241,6 +247,57 @@ fn each_attack_of_a_cluster_ends_with_an_error_and_takes_little_memory() -> Resu
     })
 }
 
+/// A server that begins the head of an answer, and never ends it.
+async fn server_of_endless_heads() -> Result<kube::Config> {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    tokio::spawn(async move {
+        let mut open = Vec::new();
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _ = stream.read(&mut [0; 1 << 10]).await;
+            let head = format!("HTTP/1.1 200 OK\r\nx-a: {}", "a".repeat(300_000));
+            let _ = stream.write_all(head.as_bytes()).await;
+            open.push(stream);
+        }
+    });
+    Ok(kube::Config::new(format!("http://{address}").parse()?))
+}
+
+#[test]
+fn the_head_of_an_answer_takes_little_memory() -> Result<()> {
+    run(async {
+        let client = bounded_client(&server_of_endless_heads().await?)?;
+        let asked = tokio::time::timeout(TIMEOUT, client.apiserver_version()).await?;
+        let error = asked.err().context("an answer")?;
+        ensure!(format!("{error:?}").contains("TooLarge"), "{error:?}");
+        Ok(())
+    })
+}
+
+/// A list arrives at once, as it does after decompression.
+#[tokio::test]
+async fn other_tasks_go_on_while_a_long_list_is_read() {
+    let body = Bytes::from([LIST.as_bytes(), &vec![b' '; 3 << 20], b"]}"].concat());
+    let service = tower::service_fn(move |_: Request<kube::client::Body>| {
+        let body = http_body_util::Full::new(body.clone());
+        async { Ok::<_, Infallible>(Response::new(body)) }
+    });
+    let turns = Arc::new(AtomicUsize::new(0));
+    let counted = turns.clone();
+    let other = tokio::spawn(async move {
+        loop {
+            counted.fetch_add(1, Ordering::Relaxed);
+            tokio::task::yield_now().await;
+        }
+    });
+    let request = list::request("/api/v1/pods", None).unwrap();
+    let limits = WatchLimits::hub("pods");
+    list::read(&Client::new(service, "default"), request, &limits, |_| Ok(())).await.unwrap();
+    other.abort();
+    let turns = turns.load(Ordering::Relaxed);
+    assert!(turns > 100, "{turns} turns of the other task");
+}
+
 #[test]
 fn lines_that_never_end_on_all_watches_of_many_clusters_take_little_memory() -> Result<()> {
     run(async {
@@ -249,7 +306,7 @@ fn lines_that_never_end_on_all_watches_of_many_clusters_take_little_memory() -> 
         let client = hostile_client(Attack::UnfinishedLines).await?;
         let start = |_| RunningSession::start(client.clone(), "hostile", ObserveScope::All, memory.clone());
         let mut sessions: Vec<_> = (0..20).map(start).collect();
-        let too_slow = "it takes more than 20 seconds to send one object";
+        let too_slow = "it takes more than 30 seconds to send one object";
         eventually(TIMEOUT, || {
             let growth = resident_memory().map(|now| now.saturating_sub(before));
             let events = sessions.iter_mut().filter_map(|session| session.events.try_recv().ok());
