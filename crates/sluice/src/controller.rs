@@ -43,9 +43,10 @@ fn run_on_threads(flags: Flags) -> anyhow::Result<()> {
     let threads = || Builder::new_multi_thread().enable_all().build().context("cannot start");
     let (runtime, api_runtime) = (threads()?, threads()?);
     let ended = runtime.block_on(run(flags, api_runtime.handle()));
-    // An edit of large files cannot be stopped, and changes nothing outside of the process.
+    // Ends what a request has begun, and removes its files. An edit of large files cannot be stopped, and changes nothing
+    // outside of the process.
+    api_runtime.shutdown_timeout(LAST_THREADS);
     runtime.shutdown_timeout(LAST_THREADS);
-    api_runtime.shutdown_background();
     ended
 }
 
@@ -55,19 +56,11 @@ async fn run(flags: Flags, api_runtime: &Handle) -> anyhow::Result<()> {
     let config = hub_config(&flags).await?;
     let hub = Client::try_from(config.clone()).context("cannot make a client for the cluster")?;
     let replica = replica(&flags, hub.default_namespace())?;
+    let hook = flags.hook_addr.0.map(|address| hook_options(&flags, address));
     let cache_dir = match flags.cache_dir {
         Some(folder) => folder,
         None => std::env::temp_dir().join("sluice"),
     };
-    let hook = flags.hook_addr.0.map(|address| HookOptions {
-        address,
-        certificate: flags.hook_tls_cert.zip(flags.hook_tls_key),
-        proxies: Proxies::new(flags.hook_trusted_proxies),
-        peer_rate: flags.hook_peer_rate,
-        pipeline_rate: flags.hook_pipeline_rate,
-        connections: HookOptions::CONNECTIONS,
-        callbacks: flags.hook_url.is_some(),
-    });
     let options = ControllerOptions {
         watch_namespace: flags.watch_namespace,
         observe: flags.observe.into(),
@@ -99,8 +92,13 @@ async fn run(flags: Flags, api_runtime: &Handle) -> anyhow::Result<()> {
     };
     let (fleet, (reader, snapshots)) = (Fleet::default(), snapshot_channel());
     let delivery = sluice_controller::delivery(&options)?;
-    let git = GitAccess::new(&hub, &delivery);
-    let port = HubPort::new(hub.clone(), &config, reader, git);
+    // A connection is served by the threads of who opens it, so that a client has to stay on one side.
+    let api_hub = {
+        let _threads = api_runtime.enter();
+        Client::try_from(config.clone()).context("cannot make a client for the cluster")?
+    };
+    let git = GitAccess::new(&api_hub, &delivery);
+    let port = HubPort::new(api_hub, &config, reader, git);
     let pages = Api::new(fleet.clone(), port, flags.api_actions).with_sign_in(flags.sign_in.options()?);
     let api = api(flags.api_addr.0, pages, api_runtime.clone()).await?;
     let shown = Shown { fleet, snapshots };
@@ -110,8 +108,20 @@ async fn run(flags: Flags, api_runtime: &Handle) -> anyhow::Result<()> {
     }
 }
 
-/// Serves the API and the pages on the threads of `runtime`, once the address is taken, and returns a future that ends if
-/// that fails. Without an address, it never ends.
+fn hook_options(flags: &Flags, address: SocketAddr) -> HookOptions {
+    HookOptions {
+        address,
+        certificate: flags.hook_tls_cert.clone().zip(flags.hook_tls_key.clone()),
+        proxies: Proxies::new(flags.hook_trusted_proxies.clone()),
+        peer_rate: flags.hook_peer_rate,
+        pipeline_rate: flags.hook_pipeline_rate,
+        connections: HookOptions::CONNECTIONS,
+        callbacks: flags.hook_url.is_some(),
+    }
+}
+
+/// Listens on an address, serves the API and the pages there on the threads of `runtime`, and returns a future that ends when
+/// the server fails. Without an address, it never ends.
 async fn api(
     address: Option<SocketAddr>,
     api: Api<HubPort>,

@@ -30,6 +30,7 @@ mod replicas;
 mod resume;
 mod rows;
 mod sign_in;
+mod stop;
 mod story;
 mod strategies;
 mod takeover;
