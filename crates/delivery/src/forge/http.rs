@@ -117,10 +117,11 @@ impl ForgeHttp {
         let credential_id = credentials.app.as_ref().map_or(authorization, GitHubApp::fingerprint);
         let fingerprint = fingerprint([credential_id.as_bytes()]);
         let bad = |e: url::ParseError| ForgeError::BadAnswer { forge: name.clone(), says: e.to_string() };
-        let base = Url::parse(address.api.as_deref().unwrap_or(base)).map_err(bad)?;
-        // Who names an API must not set the budget of those who use the same token at the repository's host.
-        let api_host = address.api.as_ref().map(|_| base.authority().to_string());
-        let budget = shared.budgets.of(api_host.as_ref().unwrap_or(&name), &fingerprint);
+        let usual = Url::parse(base).map_err(bad)?;
+        let base = address.api.as_deref().map_or(Ok(usual.clone()), Url::parse).map_err(bad)?;
+        // Another API has a budget of its own. It could have a token paused that other pipelines use at the usual one.
+        let is_usual = base.authority() == usual.authority();
+        let budget = shared.budgets.of(if is_usual { &name } else { base.authority() }, &fingerprint);
         // A delivery does not begin if its first call would have to wait long.
         let limited = |until| ForgeError::RateLimited { forge: name.clone(), until };
         budget.check(CallPurpose::Step).map_err(limited)?;
