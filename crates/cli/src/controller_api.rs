@@ -116,7 +116,7 @@ impl ControllerApi {
         let request =
             Request::get(path).body(kube::client::Body::empty()).map_err(|e| self.failure(&e.to_string()))?;
         let asked = async {
-            let answer = self.client.send(request).await.map_err(|_| self.unreachable())?;
+            let Ok(answer) = self.client.send(request).await else { return Err(self.unreachable().await) };
             let status = answer.status();
             let body =
                 answer.into_body().collect().await.map_err(|e| self.failure(&e.to_string()))?.to_bytes();
@@ -137,11 +137,11 @@ impl ControllerApi {
         })
     }
 
-    fn unreachable(&self) -> Failure {
+    async fn unreachable(&self) -> Failure {
         match &self.route {
             Route::Address(_) => self.failure("cannot be reached").hinted(WITHOUT_ADDRESS),
             Route::Tunnel(tunnel) => {
-                let (why, hint) = tunnel.broken();
+                let (why, hint) = tunnel.broken().await;
                 self.failure(&why).hinted(hint)
             }
         }

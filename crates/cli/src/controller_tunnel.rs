@@ -2,6 +2,7 @@
 //! itself: nothing listens on this machine, so no other user of the machine can connect or get the token.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
@@ -23,6 +24,9 @@ const POD_LABELS: &str = "app.kubernetes.io/name=sluice";
 
 /// The port of the API without the flag `--api-addr`.
 const DEFAULT_PORT: u16 = 8083;
+
+/// How long a command waits for what the node says about a broken connection.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A connection to the API in a pod of the controller. Every replica answers the same.
 pub(crate) struct ControllerTunnel {
@@ -65,9 +69,9 @@ impl ControllerTunnel {
     }
 
     /// Returns why the API did not answer a request, and what to do.
-    pub(crate) fn broken(&self) -> (String, String) {
-        // The node says why before it closes the stream.
-        match self.refusal.clone().now_or_never().flatten() {
+    pub(crate) async fn broken(&self) -> (String, String) {
+        // The node says why before it closes the stream, but on another channel.
+        match tokio::time::timeout(REFUSAL_TIMEOUT, self.refusal.clone()).await.ok().flatten() {
             Some(said) => (
                 said,
                 format!(
