@@ -195,7 +195,7 @@ fn used_bodies(promotion: &Promotion) -> Vec<Time> {
 fn untimely(promotion: &Promotion, signature: ApprovalSignature<'_>) -> Option<String> {
     let (signed_at, now) = (signature.signed_at, signature.now);
     if used_bodies(promotion).contains(&Time::exact(signed_at)) {
-        return Some("this body has approved an earlier try: sign a new body with the current time".into());
+        return Some("this body was used before: sign a new body with the current time".into());
     }
     // A body that was signed before the promotion began to wait is for an earlier try, even if it was not sent then.
     let is_ahead = |at: Timestamp| at.duration_since(now) > MAX_CLOCK_AHEAD;

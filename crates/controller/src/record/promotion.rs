@@ -310,6 +310,8 @@ fn note(status: &mut PromotionStatus, change: &RecordChange, now: Timestamp) {
         RecordChange::Tampered(_) => {}
         RecordChange::Proposed(request) => {
             status.commit = Some(request.head_commit.clone());
+            // If a person has opened it again, the next who closes it may be a person.
+            status.withdrawn_requests.retain(|closed| *closed != request.url);
             status.change_request = Some(request.clone());
             end_failures(status);
         }
