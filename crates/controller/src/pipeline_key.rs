@@ -42,8 +42,8 @@ impl PipelineKey {
     }
 }
 
-/// The namespace and name of a Promotion. The name alone is not enough: who wants to disturb a promotion of another
-/// namespace can have one of the same name.
+/// The namespace and name of a Promotion. The name alone does not identify it: a tenant can create a Promotion with the name
+/// of one in another namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PromotionKey {
     /// The namespace.

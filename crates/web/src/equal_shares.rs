@@ -1,26 +1,26 @@
-//! Which rows stay where there is no room for all.
+//! Limits the number of rows, so that each group keeps an equal share of them.
 
 use std::collections::HashMap;
 
 use sluice_view::fleet::versions::RunningVersion;
 
-/// Keeps at most `room` of the rows from `first` on. Only the groups with more rows than an equal share lose some, so that
-/// nobody who has many rows hides those of others.
+/// Keeps at most `limit` of the rows from `first` on. Only groups with more rows than an equal share lose some, so that a group
+/// with many rows does not hide those of others.
 pub(crate) fn keep_equal_shares(
     rows: &mut Vec<RunningVersion>,
     first: usize,
-    room: usize,
+    limit: usize,
     group: impl Fn(&RunningVersion) -> &String,
 ) {
-    if rows.len() <= first + room {
+    if rows.len() <= first + limit {
         return;
     }
     let mut sizes: HashMap<&String, usize> = HashMap::new();
     for row in &rows[first..] {
         *sizes.entry(group(row)).or_default() += 1;
     }
-    // With more groups than room, each keeps one row, as far as there is room.
-    let share = equal_share(sizes.into_values().collect(), room).max(1);
+    // With more groups than rows, some groups keep one row.
+    let share = equal_share(sizes.into_values().collect(), limit).max(1);
     let mut kept: HashMap<String, usize> = HashMap::new();
     let candidates = rows.split_off(first);
     let stays = |row: &RunningVersion| {
@@ -28,13 +28,13 @@ pub(crate) fn keep_equal_shares(
         *kept += 1;
         *kept <= share
     };
-    rows.extend(candidates.into_iter().filter(stays).take(room));
+    rows.extend(candidates.into_iter().filter(stays).take(limit));
 }
 
-/// Returns how much each may have at most, so that all sizes together are at most `room`.
-fn equal_share(mut sizes: Vec<usize>, room: usize) -> usize {
+/// Returns how much each may have at most, so that all sizes together are at most `limit`.
+fn equal_share(mut sizes: Vec<usize>, limit: usize) -> usize {
     sizes.sort_unstable();
-    let mut left = room;
+    let mut left = limit;
     for (nth, size) in sizes.iter().enumerate() {
         let share = left / (sizes.len() - nth);
         if *size > share {
@@ -42,7 +42,7 @@ fn equal_share(mut sizes: Vec<usize>, room: usize) -> usize {
         }
         left -= size;
     }
-    room
+    limit
 }
 
 #[cfg(test)]
@@ -69,11 +69,11 @@ mod tests {
             (&[("a", 2), ("b", 2), ("c", 2)], 2, &[("a", 1), ("b", 1)]),
             (&[], 0, &[]),
         ];
-        for (found, room, expected) in table {
+        for (found, limit, expected) in table {
             let mut all = rows(&[("before", 7)]);
             all.extend(rows(found));
-            keep_equal_shares(&mut all, 7, room, |row| &row.namespace);
-            assert_eq!(all.split_off(7), rows(expected), "{found:?}, room for {room}");
+            keep_equal_shares(&mut all, 7, limit, |row| &row.namespace);
+            assert_eq!(all.split_off(7), rows(expected), "{found:?}, at most {limit}");
             assert_eq!(all, rows(&[("before", 7)]));
         }
     }

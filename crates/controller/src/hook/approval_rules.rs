@@ -180,7 +180,7 @@ fn earliest_signature(promotion: &Promotion) -> Timestamp {
 }
 
 /// Returns when the bodies of earlier approvals of a promotion were signed, the last one first.
-fn used_bodies(promotion: &Promotion) -> Vec<Time> {
+fn used_signature_times(promotion: &Promotion) -> Vec<Time> {
     let spent = promotion.status.as_ref().and_then(|status| status.spent_key_approval);
     let recorded = key_approval(promotion).into_iter();
     let mut used: Vec<Time> =
@@ -192,9 +192,9 @@ fn used_bodies(promotion: &Promotion) -> Vec<Time> {
 
 /// Returns why a body does not approve the current try of a promotion because of the time at which it was signed. A stored time
 /// that is ahead of this clock was recorded by a wrong clock, and is not compared.
-fn untimely(promotion: &Promotion, signature: ApprovalSignature<'_>) -> Option<String> {
+fn time_problem(promotion: &Promotion, signature: ApprovalSignature<'_>) -> Option<String> {
     let (signed_at, now) = (signature.signed_at, signature.now);
-    if used_bodies(promotion).contains(&Time::exact(signed_at)) {
+    if used_signature_times(promotion).contains(&Time::exact(signed_at)) {
         return Some("this body was used before: sign a new body with the current time".into());
     }
     // A body that was signed before the promotion began to wait is for an earlier try, even if it was not sent then.
@@ -241,7 +241,7 @@ pub fn status_change(
             promotion.name_any()
         ));
     }
-    if let Some(why) = untimely(promotion, signature) {
+    if let Some(why) = time_problem(promotion, signature) {
         return StatusChange::Rejected(why);
     }
     // The clocks of replicas differ, but an approval must not be older than the wait that it ends.
@@ -250,7 +250,7 @@ pub fn status_change(
         key: signature.key_id.into(),
         signed_at: Time::exact(signature.signed_at),
         at: Time::to_second(signature.now.max(waiting_since(promotion))),
-        earlier: used_bodies(promotion),
+        earlier: used_signature_times(promotion),
     };
     StatusChange::Write(serde_json::json!({"keyApproval": approval}))
 }

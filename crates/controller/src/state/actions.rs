@@ -289,8 +289,8 @@ impl State {
         }
     }
 
-    /// Returns the commit that a forced push may have removed. `None` if the pipeline names another branch now: the commit is
-    /// not there, and is still where it was made.
+    /// Returns the commit that a forced push may have removed. `None` if the pipeline names another strategy, repository or
+    /// branch than the promotion was delivered to: the commit is not in that branch, and was not removed.
     fn commit_to_check(&self, key: &PipelineKey, prepared: &Prepared) -> Option<String> {
         let pipeline = self.pipelines.get(key)?.object();
         prepared.commit().filter(|_| !strategy::has_moved(pipeline, &prepared.promotion))

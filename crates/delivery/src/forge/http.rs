@@ -119,7 +119,8 @@ impl ForgeHttp {
         let bad = |e: url::ParseError| ForgeError::BadAnswer { forge: name.clone(), says: e.to_string() };
         let usual = Url::parse(base).map_err(bad)?;
         let base = address.api.as_deref().map_or(Ok(usual.clone()), Url::parse).map_err(bad)?;
-        // Another API has a budget of its own. It could have a token paused that other pipelines use at the usual one.
+        // Another API than the usual one has its own budget. Otherwise its answers could pause a token that other pipelines
+        // use at the usual API.
         let is_usual = base.authority() == usual.authority();
         let budget = shared.budgets.of(if is_usual { &name } else { base.authority() }, &fingerprint);
         // A delivery does not begin if its first call would have to wait long.
