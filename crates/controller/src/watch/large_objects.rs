@@ -21,10 +21,10 @@ const SLOTS: usize = 12;
 const SLOTS_OF_CLUSTER: usize = 2;
 
 /// The slots for the large objects of all clusters. The namespaces of GitopsClusters share them fairly.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct LargeObjects {
     slots: Arc<FairQueue>,
-    by_cluster: Arc<Mutex<HashMap<ClusterKey, Weak<Semaphore>>>>,
+    by_cluster: Mutex<HashMap<ClusterKey, Weak<Semaphore>>>,
 }
 
 /// The permission to receive one large object.
@@ -38,7 +38,7 @@ pub struct LargeObject {
 
 impl Default for LargeObjects {
     fn default() -> Self {
-        LargeObjects { slots: FairQueue::new(SLOTS), by_cluster: Arc::default() }
+        LargeObjects { slots: FairQueue::new(SLOTS), by_cluster: Mutex::default() }
     }
 }
 
