@@ -30,8 +30,7 @@ fn an_answer_reads_no_object_and_asks_the_hub_only_about_rights() -> Result<()> 
         let place = TestNamespace::new("answers").await?;
         let n = place.namespace.clone();
         // The application is on the hub itself: a proxy without TLS may stand in front of the hub only.
-        releases::create(&place.shared.hub, &n, "podinfo", json!({})).await?;
-        releases::runs(&place.shared.hub, &n, "podinfo", "6.1.6", true).await?;
+        releases::create_running(&place.shared.hub, &n, "podinfo", "6.1.6").await?;
         let pipeline = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
             "metadata": {"name": "podinfo", "namespace": n}, "spec": {
                 "appRef": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "podinfo"},

@@ -75,8 +75,7 @@ fn each_user_sees_the_clusters_and_objects_that_rbac_allows() -> Result<()> {
             )
             .await?;
         }
-        releases::create(&place.shared.hub, &n, "shop", json!({})).await?;
-        releases::runs(&place.shared.hub, &n, "shop", "1.0.0", true).await?;
+        releases::create_running(&place.shared.hub, &n, "shop", "1.0.0").await?;
         let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": {"name": "by-hand", "namespace": n},
             "spec": {"selector": {"matchLabels": {"app": "x"}}, "template": {"metadata": {"labels": {"app": "x"}},

@@ -47,8 +47,7 @@ impl RaceFixture {
         place.forge_secret().await?;
         place.secret("keys", &[("approval-key", KEY)]).await?;
         for leaf in ["dev", "prod"] {
-            releases::create(place.leaf(leaf), &n, "app", json!({})).await?;
-            releases::runs(place.leaf(leaf), &n, "app", "1.0.0", true).await?;
+            releases::create_running(place.leaf(leaf), &n, "app", "1.0.0").await?;
         }
         let target =
             |name: &str| format!("[{{namespace: {n}, clusterRef: {{kind: GitopsCluster, name: {name}}}}}]");

@@ -46,8 +46,7 @@ fn a_changed_strategy_replaces_the_open_change_request() -> Result<()> {
         let second = gitea.create_repo(&format!("{n}-second"), &[("prod.yaml", &file("6.1.5"))]).await?;
         place.forge_secret().await?;
         for environment in ["dev", "prod"] {
-            releases::create(place.leaf(environment), n, "podinfo", json!({})).await?;
-            releases::runs(place.leaf(environment), n, "podinfo", "6.1.5", true).await?;
+            releases::create_running(place.leaf(environment), n, "podinfo", "6.1.5").await?;
         }
         place.apply(&pipeline(n, &pull_request(&first))).await?;
         let controller = Controller::start(&place.shared.hub, n, &[])?;
@@ -109,8 +108,7 @@ fn the_change_request_of_a_removed_environment_is_closed() -> Result<()> {
         let repo = gitea.create_repo(n, &[("prod.yaml", &file)]).await?;
         place.forge_secret().await?;
         for environment in ["dev", "prod"] {
-            releases::create(place.leaf(environment), n, "podinfo", json!({})).await?;
-            releases::runs(place.leaf(environment), n, "podinfo", "6.1.5", true).await?;
+            releases::create_running(place.leaf(environment), n, "podinfo", "6.1.5").await?;
         }
         // The environment has its own strategy, which is removed with it.
         let own = pipeline(n, "{notification: {}}")
@@ -155,8 +153,7 @@ fn sluice_merges_a_green_change_request_but_not_while_the_pipeline_is_suspended(
         repo.api("POST", "branch_protections", rule).await?;
         place.forge_secret().await?;
         for environment in ["dev", "prod"] {
-            releases::create(place.leaf(environment), n, "podinfo", json!({})).await?;
-            releases::runs(place.leaf(environment), n, "podinfo", "6.1.5", true).await?;
+            releases::create_running(place.leaf(environment), n, "podinfo", "6.1.5").await?;
         }
         let more =
             "labels: [promotion], reviewers: [nobody-here], merge: WhenGreen, deleteBranch: true, secretRef";
@@ -222,8 +219,7 @@ fn each_target_has_its_own_change_request() -> Result<()> {
         let repo = shared_gitea().await?.create_repo(n, &[("eu.yaml", &eu), ("us.yaml", &us)]).await?;
         place.forge_secret().await?;
         for environment in ["dev", "staging", "prod"] {
-            releases::create(place.leaf(environment), n, "podinfo", json!({})).await?;
-            releases::runs(place.leaf(environment), n, "podinfo", "6.1.5", true).await?;
+            releases::create_running(place.leaf(environment), n, "podinfo", "6.1.5").await?;
         }
         let target = |name: &str, cluster: &str| {
             format!("{{name: {name}, namespace: {n}, clusterRef: {{kind: GitopsCluster, name: {cluster}}}}}")
@@ -285,8 +281,7 @@ fn commit_statuses_are_reported_and_a_forge_that_refuses_them_stops_no_promotion
         let fault_proxy = FaultProxy::in_front_of_url(gitea.url())?;
         place.forge_secret().await?;
         for environment in ["dev", "prod"] {
-            releases::create(place.leaf(environment), n, "podinfo", json!({})).await?;
-            releases::runs(place.leaf(environment), n, "podinfo", "6.1.5", true).await?;
+            releases::create_running(place.leaf(environment), n, "podinfo", "6.1.5").await?;
         }
         let by = pull_request(&repo).replace("secretRef", "commitStatuses: true, secretRef");
         // The web addresses of change requests have Gitea's own address.

@@ -2,7 +2,6 @@
 //! No promotion is lost, and none is made twice.
 
 use anyhow::{Context, Result, ensure};
-use serde_json::json;
 use sluice_testkit::fault_injection::{ApiServerProxy, WriteFault};
 use sluice_testkit::{ForgeRepo, shared_gitea};
 
@@ -67,8 +66,7 @@ impl CrashFixture {
         let n = self.place.namespace.clone();
         self.repo.commit("main", "add", &[(&format!("{name}.yaml"), &marked(&n, name, "1.0.0"))])?;
         for leaf in ["dev", "prod"] {
-            releases::create(self.place.leaf(leaf), &n, name, json!({})).await?;
-            releases::runs(self.place.leaf(leaf), &n, name, "1.0.0", true).await?;
+            releases::create_running(self.place.leaf(leaf), &n, name, "1.0.0").await?;
         }
         self.place.apply(&pipeline(&n, name, strategy)).await?;
         let at_rest =

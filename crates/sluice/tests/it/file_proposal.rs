@@ -209,8 +209,7 @@ fn a_first_set_up_is_one_change_request_with_the_rights_of_the_person() -> Resul
         let fixture = ProposalFixture::new("first-set-up").await?;
         let ProposalFixture { place, repo, controller, .. } = &fixture;
         let (n, hub) = (place.namespace.as_str(), &place.shared.hub);
-        releases::create(hub, n, "app", json!({})).await?;
-        releases::runs(hub, n, "app", "6.1.5", true).await?;
+        releases::create_running(hub, n, "app", "6.1.5").await?;
         let pipelines = rule("pipelines", &["get", "create"]);
         let helm = |verbs: &[&str]| json!({"apiGroups": ["helm.toolkit.fluxcd.io"], "resources": ["helmreleases"], "verbs": verbs});
         let editor = fixture.person("editor", json!([pipelines, helm(&["get", "create"])])).await?;
@@ -304,8 +303,7 @@ fn a_first_set_up_in_a_browser_is_accessible_in_every_look() -> Result<()> {
         let fixture = ProposalFixture::new("set-up-page").await?;
         let (place, hub) = (&fixture.place, &fixture.place.shared.hub);
         let n = place.namespace.as_str();
-        releases::create(hub, n, "app", json!({})).await?;
-        releases::runs(hub, n, "app", "6.1.5", true).await?;
+        releases::create_running(hub, n, "app", "6.1.5").await?;
         let rules = json!([
             rule("pipelines", &["get", "create"]),
             {"apiGroups": ["helm.toolkit.fluxcd.io"], "resources": ["helmreleases"], "verbs": ["get", "create"]}

@@ -175,8 +175,7 @@ fn add_zeros(repo: &ForgeRepo) -> Result<()> {
 pub async fn commits_to(place: &TestNamespace, name: &str, repo: &ForgeRepo) -> Result<()> {
     let n = &place.namespace;
     for environment in ["dev", "prod"] {
-        releases::create(place.leaf(environment), n, name, json!({})).await?;
-        releases::runs(place.leaf(environment), n, name, "1.0.0", true).await?;
+        releases::create_running(place.leaf(environment), n, name, "1.0.0").await?;
     }
     let commit = format!("{{commit: {{url: {:?}, branch: main, secretRef: {{name: forge}}}}}}", repo.url());
     place.apply(&crash::pipeline(n, name, &commit)).await

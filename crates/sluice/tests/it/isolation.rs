@@ -4,7 +4,6 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use serde_json::json;
 use sluice_testkit::ControlPlane;
 
 use crate::place::{TestNamespace, error, revision};
@@ -35,13 +34,11 @@ fn a_frozen_and_a_refusing_cluster_delay_no_other_cluster() -> Result<()> {
         for (name, cluster) in [("frozen", &frozen), ("refused", &refused)] {
             cluster.install_flux_crds().await?;
             cluster.namespace(n).await?;
-            releases::create(cluster, n, "podinfo", json!({})).await?;
-            releases::runs(cluster, n, "podinfo", "1.0.0", true).await?;
+            releases::create_running(cluster, n, "podinfo", "1.0.0").await?;
             place.gitops_cluster(name, &cluster.kubeconfig()).await?;
         }
         let dev = place.leaf("dev");
-        releases::create(dev, n, "podinfo", json!({})).await?;
-        releases::runs(dev, n, "podinfo", "1.0.0", true).await?;
+        releases::create_running(dev, n, "podinfo", "1.0.0").await?;
         place.apply(&pipeline(n, "mixed", &["frozen", "refused", "dev"])).await?;
         place.apply(&pipeline(n, "sound", &["dev"])).await?;
         let controller = Controller::start(&place.shared.hub, n, &[])?;

@@ -59,8 +59,7 @@ fn a_revision_is_promoted_when_its_deployment_is_healthy_although_the_watch_lags
         deploy(&deployments, n, "web:1").await?;
         roll_out(&deployments).await?;
         releases::runs(hub, n, "podinfo", "6.1.5", true).await?;
-        releases::create(prod, n, "podinfo", json!({})).await?;
-        releases::runs(prod, n, "podinfo", "6.1.5", true).await?;
+        releases::create_running(prod, n, "podinfo", "6.1.5").await?;
         place.gitops_cluster("prod", &prod.kubeconfig()).await?;
         place
             .apply(&format!(

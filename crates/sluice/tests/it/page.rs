@@ -137,8 +137,7 @@ pub async fn waiting(place: &TestNamespace, flags: &[&str]) -> Result<Waiting> {
     let repo = git.create_repo("fleet", &[(FILE, &file)])?;
     place.secret("git", &[("username", GitServer::USER), ("password", GitServer::PASSWORD)]).await?;
     for leaf in ["dev", "prod"] {
-        releases::create(place.leaf(leaf), n, "app", json!({})).await?;
-        releases::runs(place.leaf(leaf), n, "app", "1.0.0", true).await?;
+        releases::create_running(place.leaf(leaf), n, "app", "1.0.0").await?;
     }
     let target =
         |name: &str| json!([{"namespace": n, "clusterRef": {"kind": "GitopsCluster", "name": name}}]);

@@ -56,8 +56,7 @@ impl EventsFixture {
     async fn application(&self, name: &str, dev: &Cluster, promotion: &str) -> Result<()> {
         let n = &self.place.namespace;
         for cluster in [dev, self.place.leaf("staging")] {
-            releases::create(cluster, n, name, json!({})).await?;
-            releases::runs(cluster, n, name, "1.0.0", true).await?;
+            releases::create_running(cluster, n, name, "1.0.0").await?;
         }
         let environment = |name: &str, cluster: &str| {
             format!(

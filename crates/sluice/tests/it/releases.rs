@@ -30,6 +30,12 @@ pub async fn create(cluster: &Cluster, namespace: &str, name: &str, labels: serd
     Ok(())
 }
 
+/// Creates a HelmRelease that runs a version and is healthy.
+pub async fn create_running(cluster: &Cluster, namespace: &str, name: &str, version: &str) -> Result<()> {
+    create(cluster, namespace, name, json!({})).await?;
+    runs(cluster, namespace, name, version, true).await
+}
+
 /// Changes fields of the spec of a HelmRelease.
 pub async fn change(cluster: &Cluster, namespace: &str, name: &str, spec: serde_json::Value) -> Result<()> {
     let api: Api<DynamicObject> = Api::namespaced_with(cluster.client().await?, namespace, &resource());

@@ -30,8 +30,7 @@ async fn application(place: &TestNamespace, repo: &Repo, name: &str, strategy: &
     let n = &place.namespace;
     repo.commit("main", "add", &[(&format!("{name}.yaml"), &marked(n, name, "1.0.0"))])?;
     for leaf in ["dev", "prod"] {
-        releases::create(place.leaf(leaf), n, name, json!({})).await?;
-        releases::runs(place.leaf(leaf), n, name, "1.0.0", true).await?;
+        releases::create_running(place.leaf(leaf), n, name, "1.0.0").await?;
     }
     place.apply(&pipeline(n, name, strategy)).await?;
     let at_rest = |p: &sluice_api::Pipeline| revision(p, "prod") == "1.0.0" && revision(p, "dev") == "1.0.0";

@@ -5,7 +5,6 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use serde_json::json;
 use sluice_testkit::{ForgeRepo, eventually, shared_gitea};
 
 use crate::crash::{marked, pipeline};
@@ -29,8 +28,7 @@ fn a_promotion_continues_after_its_cause_is_fixed_and_a_lost_commit_is_made_agai
         let repo = shared_gitea().await?.create_repo(n, &[("app.yaml", "version: 1.0.0\n")]).await?;
         place.forge_secret().await?;
         for environment in ["dev", "prod"] {
-            releases::create(place.leaf(environment), n, "app", json!({})).await?;
-            releases::runs(place.leaf(environment), n, "app", "1.0.0", true).await?;
+            releases::create_running(place.leaf(environment), n, "app", "1.0.0").await?;
         }
         let commit =
             format!("{{commit: {{url: {:?}, branch: main, secretRef: {{name: forge}}}}}}", repo.url());
@@ -104,8 +102,7 @@ fn a_commit_is_made_again_at_the_timeout_or_in_the_right_branch() -> Result<()> 
         force(&repo, "wrong", &base)?;
         place.forge_secret().await?;
         for environment in ["dev", "prod"] {
-            releases::create(place.leaf(environment), n, "app", json!({})).await?;
-            releases::runs(place.leaf(environment), n, "app", "1.0.0", true).await?;
+            releases::create_running(place.leaf(environment), n, "app", "1.0.0").await?;
         }
         let commit_to = |branch: &str| {
             let to = format!("{{url: {:?}, branch: {branch}, secretRef: {{name: forge}}}}", repo.url());
@@ -147,8 +144,7 @@ fn a_template_is_corrected_and_a_lost_merge_is_made_again() -> Result<()> {
         let repo = shared_gitea().await?.create_repo(n, &[("app.yaml", &file("1.0.0"))]).await?;
         place.forge_secret().await?;
         for environment in ["dev", "prod"] {
-            releases::create(place.leaf(environment), n, "app", json!({})).await?;
-            releases::runs(place.leaf(environment), n, "app", "1.0.0", true).await?;
+            releases::create_running(place.leaf(environment), n, "app", "1.0.0").await?;
         }
         let with_title = |title: &str| {
             let settings =

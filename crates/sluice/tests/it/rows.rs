@@ -34,8 +34,7 @@ impl RowsFixture {
             .await?;
         place.forge_secret().await?;
         for leaf in ["dev", "staging", "prod"] {
-            releases::create(place.leaf(leaf), &n, "app", json!({})).await?;
-            releases::runs(place.leaf(leaf), &n, "app", A, true).await?;
+            releases::create_running(place.leaf(leaf), &n, "app", A).await?;
         }
         let strategy = format!(
             "strategy: {{pull-request: {{type: gitea, url: {:?}, secretRef: {{name: forge}}}}}}",

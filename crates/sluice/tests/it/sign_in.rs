@@ -157,8 +157,7 @@ async fn pipeline(hub: &Cluster) -> Result<GitServer> {
         hub.namespace(namespace).await?;
     }
     for namespace in ["dev", "prod"] {
-        releases::create(hub, namespace, "app", json!({})).await?;
-        releases::runs(hub, namespace, "app", "1.0.0", true).await?;
+        releases::create_running(hub, namespace, "app", "1.0.0").await?;
     }
     let metadata = |name: &str| json!({"name": name, "namespace": "apps"});
     let environment = |name: &str| json!({"name": name, "targets": [{"namespace": name}]});

@@ -1,7 +1,6 @@
 //! The main use, end to end.
 
 use anyhow::{Result, ensure};
-use serde_json::json;
 use sluice_testkit::{eventually, shared_gitea};
 
 use crate::place::{SOON, TestNamespace, revision};
@@ -45,8 +44,7 @@ fn a_revision_is_promoted_through_all_environments_by_pull_requests_and_each_ste
         let repo = gitea.create_repo(namespace, &[("staging.yaml", &staging), ("prod.yaml", &prod)]).await?;
         place.forge_secret().await?;
         for environment in ["dev", "staging", "prod"] {
-            releases::create(place.leaf(environment), namespace, "podinfo", json!({})).await?;
-            releases::runs(place.leaf(environment), namespace, "podinfo", "6.1.5", true).await?;
+            releases::create_running(place.leaf(environment), namespace, "podinfo", "6.1.5").await?;
         }
         place.apply(&pipeline(namespace, repo.url())).await?;
         let controller = Controller::start(&place.shared.hub, namespace, &[])?;

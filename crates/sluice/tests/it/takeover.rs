@@ -52,8 +52,7 @@ fn pipelines_with_the_statuses_of_the_predecessor_get_new_ones_and_are_promoted(
             let stored = place.pipelines().get(name).await?.status.context("no status of the predecessor")?;
             ensure!(stored.environments["dev"].targets[0].name.is_empty(), "{stored:?}");
             for environment in ["dev", "prod"] {
-                releases::create(place.leaf(environment), n, name, json!({})).await?;
-                releases::runs(place.leaf(environment), n, name, "6.1.6", true).await?;
+                releases::create_running(place.leaf(environment), n, name, "6.1.6").await?;
             }
         }
         let controller = Controller::start(&place.shared.hub, n, &[])?;

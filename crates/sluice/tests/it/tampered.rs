@@ -46,8 +46,7 @@ async fn hub(plane: &ControlPlane) -> Result<(Cluster, Client)> {
         hub.namespace(namespace).await?;
     }
     for namespace in ["dev", "prod"] {
-        releases::create(&hub, namespace, "app", json!({})).await?;
-        releases::runs(&hub, namespace, "app", "1.0.0", true).await?;
+        releases::create_running(&hub, namespace, "app", "1.0.0").await?;
     }
     hub.apply_yaml(PIPELINE).await?;
     Ok((hub, client))

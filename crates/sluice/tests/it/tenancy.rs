@@ -29,8 +29,7 @@ fn with_the_flag_the_annotation_of_a_namespace_decides_whether_it_may_be_a_targe
         let other = format!("{n}-prod");
         hub.namespace(&other).await?;
         for (namespace, version) in [(n, "1.1.0"), (other.as_str(), "1.0.0")] {
-            releases::create(hub, namespace, "podinfo", json!({})).await?;
-            releases::runs(hub, namespace, "podinfo", version, true).await?;
+            releases::create_running(hub, namespace, "podinfo", version).await?;
         }
         let namespaces: Api<Namespace> = Api::all(place.client.clone());
         let allow = async |allowed: Option<&str>| {

@@ -32,8 +32,7 @@ fn an_error_of_one_target_affects_no_other_target_or_pipeline() -> Result<()> {
         let place = TestNamespace::new("trouble").await?;
         let n = place.namespace.as_str();
         let dev = place.leaf("dev");
-        releases::create(dev, n, "podinfo", json!({})).await?;
-        releases::runs(dev, n, "podinfo", "6.1.5", true).await?;
+        releases::create_running(dev, n, "podinfo", "6.1.5").await?;
         releases::create(place.leaf("prod"), n, "podinfo", json!({})).await?;
 
         place.gitops_cluster("expired", &dev.expired_kubeconfig()?).await?;

@@ -43,8 +43,7 @@ fn without_server_the_controller_is_asked_through_the_hub() -> Result<()> {
     run(async {
         let place = TestNamespace::new("tunnel").await?;
         let n = place.namespace.clone();
-        releases::create(place.leaf("prod"), &n, "podinfo", json!({})).await?;
-        releases::runs(place.leaf("prod"), &n, "podinfo", "6.1.5", true).await?;
+        releases::create_running(place.leaf("prod"), &n, "podinfo", "6.1.5").await?;
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
         let api = format!("--api-addr={address}");
         let controller = Controller::start(&place.shared.hub, &n, &[&api, "--observe=all"])?;
