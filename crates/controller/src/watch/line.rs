@@ -12,7 +12,7 @@ use super::large_objects::{before, piece};
 use super::limit::{self, WatchLimits};
 use super::object_text::{Beginning, ObjectBuffer, ObjectText};
 use super::parsed_object::{IdentifiedObject, ParsedObject};
-use super::too_large::TooLarge;
+use super::too_large::{self, TooLarge};
 
 /// A parsed line. The texts are resource versions.
 #[derive(Debug)]
@@ -107,17 +107,17 @@ pub fn parse<K: DeserializeOwned + Resource + 'static>(
     match parsed.event_type {
         "ADDED" | "MODIFIED" => {
             let object = ParsedObject::<K>::within(ObjectText::Whole(text.as_bytes()), limits)?;
-            let version = object.meta().resource_version.clone().unwrap_or_default();
+            let version = too_large::version(object.meta().resource_version.as_deref())?;
             Ok(WatchLine::Applied(Box::new(object), version))
         }
         "DELETED" => {
             let deleted = IdentifiedObject::read(text.as_bytes()).map_err(kube::Error::SerdeError)?;
-            let version = deleted.resource_version.clone().unwrap_or_default();
+            let version = too_large::version(deleted.resource_version.as_deref())?;
             Ok(WatchLine::Deleted(Box::new(deleted), version))
         }
         "BOOKMARK" => {
             let bookmark = IdentifiedObject::read(text.as_bytes()).map_err(kube::Error::SerdeError)?;
-            Ok(WatchLine::Bookmark(bookmark.resource_version.unwrap_or_default()))
+            Ok(WatchLine::Bookmark(too_large::version(bookmark.resource_version.as_deref())?))
         }
         _ if has_too_many() => Err(TooLarge::Object.into()),
         _ => {
@@ -131,7 +131,7 @@ pub fn parse<K: DeserializeOwned + Resource + 'static>(
 fn parse_beginning<K: DeserializeOwned + Resource + 'static>(line: &[u8]) -> kube::Result<WatchLine<K>> {
     let Beginning { event_type, metadata } = Beginning::read(line);
     let object = ParsedObject::<K>::too_long(metadata)?;
-    let version = object.meta().resource_version.clone().unwrap_or_default();
+    let version = too_large::version(object.meta().resource_version.as_deref())?;
     match event_type.as_deref() {
         Some("ADDED" | "MODIFIED") => Ok(WatchLine::Applied(Box::new(object), version)),
         Some("DELETED") => Ok(WatchLine::Deleted(Box::new(object.meta().clone()), version)),

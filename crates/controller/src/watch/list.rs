@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::large_objects::{before, piece};
 use super::limit::WatchLimits;
 use super::object_text::{ObjectBuffer, ObjectText};
-use super::too_large::{MAX_OBJECT_BYTES, TooLarge};
+use super::too_large::{self, MAX_OBJECT_BYTES, TooLarge};
 use crate::timeout::timed_out;
 
 /// The limit for each next piece of a list.
@@ -202,7 +202,7 @@ impl ListSplitter {
                 Err(invalid("the list has no resourceVersion, so no watch can start from it"))
             }
             ListMetadata { more, .. } if !more.is_empty() => Err(invalid("the list is incomplete")),
-            ListMetadata { resource_version, .. } => Ok(resource_version),
+            ListMetadata { resource_version, .. } => Ok(too_large::version(Some(&resource_version))?),
         }
     }
 }

@@ -171,11 +171,28 @@ struct PendingList<T> {
 }
 
 /// How a watch ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WatchEnd {
     /// The next watch can continue from the last version.
     Resumable,
     /// The changes since the last version are unknown, so a new list is needed.
     Lost,
+}
+
+impl WatchEnd {
+    /// Returns whether the next watch can continue after an error.
+    fn after(error: &kube::Error) -> Self {
+        match error {
+            // With these codes the server is busy or denies access, and the version stays valid. Any other code
+            // may be about the version, such as after a restore of the server.
+            kube::Error::Api(status) if !matches!(status.code, 401 | 403 | 429 | 500 | 502 | 503) => {
+                WatchEnd::Lost
+            }
+            // The version is part of the URL.
+            kube::Error::SerdeError(_) | kube::Error::BuildRequest(_) => WatchEnd::Lost,
+            _ => WatchEnd::Resumable,
+        }
+    }
 }
 
 impl<K, F, G> Follower<K, F, G>
@@ -428,18 +445,10 @@ where
             self.clear_and_pause().await;
             return ControlFlow::Continue(WatchEnd::Lost);
         }
-        let end = match &error {
-            kube::Error::Api(status) if status.code == 410 => {
-                return ControlFlow::Continue(WatchEnd::Lost);
-            }
-            // With these codes the server is busy or denies access, and the version stays valid. Any other code
-            // may be about the version, such as after a restore of the server.
-            kube::Error::Api(status) if !matches!(status.code, 401 | 403 | 429 | 500 | 502 | 503) => {
-                WatchEnd::Lost
-            }
-            kube::Error::SerdeError(_) => WatchEnd::Lost,
-            _ => WatchEnd::Resumable,
-        };
+        if matches!(&error, kube::Error::Api(status) if status.code == 410) {
+            return ControlFlow::Continue(WatchEnd::Lost);
+        }
+        let end = WatchEnd::after(&error);
         let is_stale = self.failing_since.is_some_and(|since| since.elapsed() >= MAX_FAILING);
         let failure = match is_stale && !self.is_failure_reported {
             true => WatchFailure::List(error),
@@ -494,6 +503,12 @@ async fn start_watch(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_watch_continues_from_a_version_that_makes_no_url() {
+        let made = Request::new("/api/v1/pods").watch(&WatchParams::default(), &"1".repeat(1 << 17));
+        assert_eq!(WatchEnd::after(&kube::Error::BuildRequest(made.unwrap_err())), WatchEnd::Lost);
+    }
 
     #[test]
     fn unreadable_objects_are_logged_again_when_the_period_is_over() {

@@ -16,6 +16,8 @@ pub const MAX_LIST_OBJECTS: usize = 250_000;
 pub const MAX_LIST_TIME: Duration = Duration::from_secs(300);
 /// The most bytes of a single answer, after decompression.
 pub const MAX_ANSWER_BYTES: usize = 2 << 20;
+/// The most bytes of a resource version. API servers send at most 20 digits.
+const MAX_VERSION_BYTES: usize = 128;
 /// The most changes per second on average.
 pub const MAX_CHANGES_PER_SECOND: f64 = 1_000.0;
 
@@ -58,12 +60,27 @@ pub enum TooLarge {
     /// The text of one answer.
     #[error("one of its answers has more than {} KiB", MAX_ANSWER_BYTES >> 10)]
     Answer,
+    /// The resource version of a list, or of the line of a watch.
+    #[error("it sends a resourceVersion of more than {MAX_VERSION_BYTES} bytes")]
+    Version,
 }
 
 impl From<TooLarge> for kube::Error {
     fn from(limit: TooLarge) -> Self {
         kube::Error::ReadEvents(std::io::Error::other(limit))
     }
+}
+
+/// Returns a resource version that was received, empty if there is none. It is kept as long as the watch runs.
+///
+/// # Errors
+/// When it has more than [`MAX_VERSION_BYTES`].
+pub(super) fn version(received: Option<&str>) -> Result<String, TooLarge> {
+    let version = received.unwrap_or_default();
+    if version.len() > MAX_VERSION_BYTES {
+        return Err(TooLarge::Version);
+    }
+    Ok(version.into())
 }
 
 impl TooLarge {

@@ -147,6 +147,27 @@ fn an_incomplete_list_is_not_reported() -> Result<()> {
     })
 }
 
+#[test]
+fn no_watch_starts_from_a_very_long_version() -> Result<()> {
+    run(async {
+        let metadata = format!(r#""metadata":{{"name":"a","resourceVersion":"{}"}}"#, "1".repeat(129));
+        let list = format!(r#"{{{metadata},"items":[]}}"#).leak();
+        let lines = ["BOOKMARK", "ADDED", "DELETED"]
+            .map(|event| &*format!(r#"{{"type":"{event}","object":{{{metadata}}}}}"#).leak());
+        let too_long = async |list, watch, watches| {
+            let (mut follower, count) = follower((200, list), (200, watch)).await?;
+            follower.until("reported a failure", |f| !f.failures.is_empty()).await?;
+            let why = follower.failures[0].to_string();
+            ensure!(why.contains("it sends a resourceVersion of more than 128 bytes"), "{why}");
+            ensure!(count.watches.load(Ordering::SeqCst) == watches, "{watch}");
+            Ok(())
+        };
+        let [bookmark, added, deleted] = lines.map(|line| too_long(LIST, line, 1));
+        tokio::try_join!(too_long(list, "", 0), bookmark, added, deleted)?;
+        Ok(())
+    })
+}
+
 /// A server that lists objects and is then too busy for watches.
 #[test]
 fn objects_count_as_unreadable_while_no_watch_starts_for_long() -> Result<()> {
