@@ -46,8 +46,8 @@ pub struct PromotionStatus {
     /// The change request with the revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change_request: Option<RecordedChangeRequest>,
-    /// The addresses of the change requests of the current round that Sluice itself has closed, the newest last. They are not
-    /// rejections.
+    /// The addresses of the change requests of the current round that Sluice itself closes or has closed, the newest last. They are
+    /// not rejections.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub withdrawn_requests: Vec<String>,
     /// The commit that sets the revision.
@@ -90,6 +90,12 @@ impl PromotionStatus {
     /// Returns when the promotion got into a phase; `None` if it has not been in it.
     pub fn entered(&self, phase: Phase) -> Option<Time> {
         self.times.get(&phase.to_string()).copied()
+    }
+
+    /// Whether Sluice closes the open change request.
+    pub fn withdraws_request(&self) -> bool {
+        let open = self.change_request.as_ref().filter(|r| r.state == RecordedRequestState::Open);
+        open.is_some_and(|request| self.withdrawn_requests.contains(&request.url))
     }
 
     /// Whether the token or the report of a webhook's receiver is about the current try, by the round and the try that it

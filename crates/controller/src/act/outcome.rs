@@ -75,10 +75,12 @@ fn rejected(request: Option<RecordedChangeRequest>) -> RecordChange {
     RecordChange::Rejected { request, message }
 }
 
-/// The change after a poll of a change request.
+/// The change after a poll of a change request. `withdraws` tells whether the record says that Sluice closes it. If not, a person
+/// has closed it.
 pub(crate) fn polled(
     status: ChangeRequestStatus,
     request: Option<RecordedChangeRequest>,
+    withdraws: bool,
 ) -> Option<RecordChange> {
     let in_state = |state: RecordedRequestState| {
         request.clone().map(|request| RecordedChangeRequest { state, ..request })
@@ -101,6 +103,7 @@ pub(crate) fn polled(
             commit: Some(commit).filter(|c| !c.is_empty()),
             request: in_state(RecordedRequestState::Merged),
         }),
+        ChangeRequestStatus::Closed if withdraws => Some(RecordChange::Withdrawn),
         ChangeRequestStatus::Closed | ChangeRequestStatus::Gone => {
             Some(rejected(in_state(RecordedRequestState::Closed)))
         }
@@ -111,19 +114,19 @@ pub(crate) fn polled(
     }
 }
 
-/// The change after a try to close the open change request of a promotion that does not need it any more.
+/// The change after a step towards closing the open change request of a promotion that does not need it any more.
 pub(crate) fn withdrawn(
     status: ChangeRequestStatus,
     request: Option<RecordedChangeRequest>,
+    withdraws: bool,
 ) -> Option<RecordChange> {
     match status {
-        ChangeRequestStatus::Open { .. }
-        | ChangeRequestStatus::Waits { .. }
-        | ChangeRequestStatus::Closed
-        | ChangeRequestStatus::Gone => Some(RecordChange::Withdrawn),
-        ChangeRequestStatus::Merged { .. }
+        ChangeRequestStatus::Open { .. } | ChangeRequestStatus::Waits { .. } => Some(RecordChange::Withdraws),
+        ChangeRequestStatus::Gone => Some(RecordChange::Withdrawn),
+        ChangeRequestStatus::Closed
+        | ChangeRequestStatus::Merged { .. }
         | ChangeRequestStatus::HandedOver
-        | ChangeRequestStatus::Elsewhere => polled(status, request),
+        | ChangeRequestStatus::Elsewhere => polled(status, request, withdraws),
     }
 }
 

@@ -178,6 +178,8 @@ pub enum RecordChange {
         /// What went wrong and what to do.
         message: String,
     },
+    /// Sluice is about to close the change request.
+    Withdraws,
     /// Sluice closed the change request, because it is not needed any more.
     Withdrawn,
     /// The delivery failed.
@@ -273,7 +275,7 @@ fn phase_after<'a>(before: &PromotionStatus, change: &'a RecordChange) -> Option
         }
         RecordChange::Delivered { kind, message, .. } => (Phase::Delivered, kind.reason(), message.clone()),
         RecordChange::Rejected { message, .. } => (Phase::Rejected, "Rejected", message.clone()),
-        RecordChange::Withdrawn | RecordChange::HandedOver => return None,
+        RecordChange::Withdraws | RecordChange::Withdrawn | RecordChange::HandedOver => return None,
         RecordChange::Missed(request) => {
             let message =
                 format!("{} was merged without this revision; it will be delivered again", request.url);
@@ -326,6 +328,11 @@ fn note(status: &mut PromotionStatus, change: &RecordChange, now: Timestamp) {
         RecordChange::Rejected { request, .. } => {
             status.change_request = request.clone().or(status.change_request.take());
         }
+        RecordChange::Withdraws => {
+            if let Some(request) = &status.change_request {
+                note_withdrawn(&mut status.withdrawn_requests, &request.url);
+            }
+        }
         RecordChange::Withdrawn => {
             if let Some(request) = &mut status.change_request {
                 request.state = RecordedRequestState::Withdrawn;
@@ -357,7 +364,7 @@ fn note(status: &mut PromotionStatus, change: &RecordChange, now: Timestamp) {
 /// How many closed change requests of a round a record keeps.
 const MAX_WITHDRAWN: usize = 20;
 
-/// Notes that Sluice has closed the change request with this address.
+/// Notes that Sluice closes the change request with this address.
 fn note_withdrawn(withdrawn: &mut Vec<String>, url: &str) {
     withdrawn.retain(|other| other != url);
     withdrawn.push(url.into());

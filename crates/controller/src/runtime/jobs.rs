@@ -135,6 +135,10 @@ impl Jobs {
                 };
                 JobOutcome::Follow(followed.map_err(ActError::from))
             }
+            Work::FollowBeforeWithdrawal(request) => {
+                let followed = self.delivery.follow(&order, &request).await;
+                JobOutcome::Withdrawal(followed.map_err(ActError::from))
+            }
             Work::Withdraw { request, comment } => {
                 let withdrawn = self.delivery.withdraw(&order, &request, &comment).await;
                 JobOutcome::Withdrawal(withdrawn.map_err(ActError::from))
@@ -167,7 +171,7 @@ fn failure_of(work: &Work) -> fn(ActError) -> JobOutcome {
     match work {
         Work::Deliver(_) => |error| JobOutcome::Delivery(Err(error)),
         Work::Follow { .. } => |error| JobOutcome::Follow(Err(error)),
-        Work::Withdraw { .. } => |error| JobOutcome::Withdrawal(Err(error)),
+        Work::FollowBeforeWithdrawal(_) | Work::Withdraw { .. } => |error| JobOutcome::Withdrawal(Err(error)),
         Work::CheckCommit(_) => |error| JobOutcome::Check(Err(error)),
     }
 }

@@ -364,7 +364,7 @@ impl State {
         may_rebuild: bool,
     ) -> Option<FollowUp> {
         let now = self.now.instant;
-        let open = self.record(key, name).and_then(|record| record.status().change_request);
+        let recorded = self.record(key, name).map(|record| record.status()).unwrap_or_default();
         match &status {
             ChangeRequestStatus::Waits { .. } => {
                 self.schedule.is_rebuild_due(&key.promotion(name), false, now);
@@ -378,7 +378,9 @@ impl State {
             }
             _ => {}
         }
-        outcome::polled(status, open).map(|change| FollowUp::Change(Box::new(change)))
+        let withdraws = recorded.withdraws_request();
+        outcome::polled(status, recorded.change_request, withdraws)
+            .map(|change| FollowUp::Change(Box::new(change)))
     }
 
     /// How the record changes when a job other than a poll of its change request has ended.
@@ -397,7 +399,7 @@ impl State {
             | JobOutcome::Follow(Err(ActError::Delivery(DeliveryError::Revoked)))
             | JobOutcome::Withdrawal(Err(ActError::Delivery(DeliveryError::Revoked))) => None,
             JobOutcome::Delivery(Ok(delivered)) => Some(outcome::delivered(delivered, strategy)),
-            JobOutcome::Withdrawal(Ok(status)) => outcome::withdrawn(status, open),
+            JobOutcome::Withdrawal(Ok(found)) => outcome::withdrawn(found, open, status.withdraws_request()),
             JobOutcome::Withdrawal(Err(error)) if self.is_out_of_reach(key, name, &error) => {
                 open.map(left_open)
             }

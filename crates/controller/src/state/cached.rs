@@ -274,7 +274,7 @@ impl CachedParts for CachedPromotion {
         }
         let is_approved =
             self.0.spec.approval != newer.0.spec.approval || known.key_approval != called.key_approval;
-        if let Some(status) = status.as_mut().filter(|_| is_approved) {
+        if let Some(status) = status.as_mut().filter(|status| is_approved && !status.phase.has_ended()) {
             let stored = newer.0.status.clone().unwrap_or_default();
             status.gates.retain(|gate| may_be_opened(&gate.name, &stored));
         }

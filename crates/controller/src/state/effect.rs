@@ -142,6 +142,8 @@ pub enum Work {
         /// Whether every gate is open.
         may_merge: bool,
     },
+    /// Look whether a person has closed or merged the change request that Sluice is about to close.
+    FollowBeforeWithdrawal(ChangeRequest),
     /// Close the change request with a comment.
     Withdraw {
         /// The change request.

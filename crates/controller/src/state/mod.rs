@@ -337,6 +337,10 @@ impl State {
                 StatusOwner::Promotion(key, name) => {
                     if let Some(record) = self.record_mut(key, name) {
                         record.cached.written(stored);
+                        // It may be closed now.
+                        if record.status().withdraws_request() {
+                            self.enqueue(key);
+                        }
                     }
                 }
             },

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::happening::{Happening, apply, cases, run};
+use super::simulated_forge::RequestState;
 use super::simulation::{ControllerSimulation, ENVIRONMENTS, EffectFault, SECOND_DEV};
 
 fn fault() -> impl Strategy<Value = EffectFault> {
@@ -122,4 +123,52 @@ fn a_change_request_that_sluice_has_closed_earlier_is_no_rejection() {
     simulation.check_rejections();
     let open = simulation.forge.nth_open(0).map(|open| simulation.forge.requests[open].clone());
     assert_eq!(open.map(|open| simulation.forge.head(&open).version), Some(2), "{}", simulation.summary());
+}
+
+/// The owner renames the head branch. Sluice closes the change request, and its process ends before the answer arrives. Then the
+/// owner takes the edit back.
+#[test]
+fn a_change_request_that_a_crashed_process_has_closed_is_no_rejection() {
+    let mut simulation = ControllerSimulation::with_requests(false);
+    simulation.edit_requests(Some(false), None);
+    for target in ["dev", SECOND_DEV] {
+        simulation.move_by_hand(target, 2);
+    }
+    run(&mut simulation, 60, 7);
+    let first = simulation.forge.nth_open(0).expect("a change request");
+    simulation.edit_requests(None, Some(true));
+    for _ in 0..100 {
+        simulation.deliver_event();
+        simulation.close_and_lose_the_answer();
+        if simulation.forge.requests[first].state != RequestState::Open {
+            break;
+        }
+        simulation.carry_out(0, EffectFault::None);
+        simulation.answer(0);
+        simulation.pass(7);
+    }
+    assert_eq!(simulation.forge.requests[first].state, RequestState::Closed);
+    simulation.edit_requests(None, Some(false));
+    simulation.begin();
+    run(&mut simulation, 60, 7);
+    simulation.check_rejections();
+    assert!(simulation.forge.nth_open(0).is_some_and(|open| open != first), "{}", simulation.summary());
+}
+
+/// An approval that arrives when its promotion has ended does not change the record in memory alone.
+#[test]
+fn a_late_approval_changes_no_record_of_an_ended_promotion() {
+    let mut simulation = ControllerSimulation::with_requests(false);
+    simulation.edit_requests(Some(true), None);
+    for _ in 0..2 {
+        apply(&mut simulation, &Happening::ReleaseBoth);
+    }
+    run(&mut simulation, 11, 7);
+    simulation.set_strategy(false);
+    simulation.move_by_hand("dev", 2);
+    simulation.release(true);
+    [27, 128].into_iter().for_each(|index| simulation.approve(index));
+    simulation.set_strategy(true);
+    simulation.settle();
+    simulation.check_memory();
 }

@@ -12,7 +12,8 @@ use sluice_delivery::{
     OutdatedReason,
 };
 
-use super::effect::{Job, Work};
+use super::effect::{Effect, Job, Work};
+use super::fixtures::key;
 use super::simulated_people::is_rejected;
 use super::simulated_server::HubEvent;
 use super::simulation::{ControllerSimulation, ENVIRONMENTS, EffectFault, version_of};
@@ -64,7 +65,7 @@ pub(super) struct SimulatedForge {
     branches: BTreeMap<String, HeadCommit>,
     pub requests: Vec<SimulatedRequest>,
     /// The promotions whose recorded change request a person closed: uid, round, and the request for another try at that
-    /// time. An edit of the pipeline ends them, because Sluice closes change requests then, too.
+    /// time.
     pub closed_by_people: Vec<(Option<String>, u32, Option<String>)>,
     /// The promotions of which a person has closed any change request, by the mark in its body.
     ever_closed_by_people: BTreeSet<String>,
@@ -139,6 +140,11 @@ impl ControllerSimulation {
                 let polled = self.poll(job, (request, *may_merge), fault);
                 Some(JobOutcome::Follow(polled.map_err(ActError::Delivery)))
             }
+            Work::FollowBeforeWithdrawal(request) => {
+                let (found, _) = self.request_status(job, request);
+                let answer = if fault == EffectFault::None { Ok(found) } else { Err(failed()) };
+                Some(JobOutcome::Withdrawal(answer.map_err(ActError::Delivery)))
+            }
             Work::Withdraw { request, .. } => {
                 let withdrawn = self.withdraw_request(job, request, fault);
                 Some(JobOutcome::Withdrawal(withdrawn.map_err(ActError::Delivery)))
@@ -182,12 +188,15 @@ impl ControllerSimulation {
         if order.retried
             && let Some(done) = self.find_earlier(order, version)
         {
-            return Ok(done);
+            let is_set = matches!(done, Delivered::Rejected { .. }) && self.files[environment] == version;
+            let commit = format!("base{version}");
+            return Ok(if is_set { Delivered::AlreadySet { commit } } else { done });
         }
         let base = self.files[environment];
         self.commits.insert((job.promotion.name_any(), order.round));
         if base == version {
-            if let Some(open) = self.forge.open_from(&branch) {
+            let is_recorded = |open: &usize| order.recorded.contains(&url(self.forge.requests[*open].number));
+            if let Some(open) = self.forge.open_from(&branch).filter(|open| !is_recorded(open)) {
                 self.forge.end(open, RequestState::Closed);
             }
             return Ok(Delivered::AlreadySet { commit: format!("base{base}") });
@@ -361,6 +370,14 @@ impl ControllerSimulation {
         if fault == EffectFault::None { Ok(ChangeRequestStatus::Closed) } else { Err(failed()) }
     }
 
+    /// Carries out the effect that closes a change request, if it is pending. Its answer is lost.
+    pub(super) fn close_and_lose_the_answer(&mut self) {
+        let closes = |effect: &Effect| matches!(effect, Effect::Start(job) if matches!(job.work, Work::Withdraw { .. }));
+        if let Some(index) = self.pending.iter().position(closes) {
+            self.carry_out(index, EffectFault::AnswerLost);
+        }
+    }
+
     /// A person merges an open change request.
     pub(super) fn merge_by_hand(&mut self, index: usize) {
         let Some(index) = self.forge.nth_open(index) else { return };
@@ -377,11 +394,15 @@ impl ControllerSimulation {
         self.forge.ever_closed_by_people.insert(request.marker.0.clone());
         let head = self.forge.head(request);
         let stored = self.server.promotions.get(head.name());
+        // Sluice has seen it open before.
+        let known = self.state.record(&key(), head.name()).map(|record| record.status());
+        let begins_to_close = known.is_some_and(|status| status.withdraws_request());
         // The record says that exactly this is open.
         let is_recorded = |status: &PromotionStatus| {
             let recorded = status.change_request.as_ref();
             !status.phase.has_ended()
                 && recorded.is_some_and(|r| r.number == request.number && r.head_commit == head.id)
+                && !begins_to_close
         };
         if let Some(object) = stored
             && object.status.as_ref().is_some_and(is_recorded)
@@ -403,12 +424,14 @@ impl ControllerSimulation {
         let state = request.map(|request| &request.state);
         // Superseded before Sluice knew that, it counts as closed by Sluice itself.
         let is_withdrawn = state == Some(&RecordedRequestState::Withdrawn);
+        // A person closed it after the promotion was superseded, and the pipeline names another branch now.
+        let is_elsewhere = request.is_some_and(|request| request.branch != job.order.branch());
         let is_found = || {
             let version = version_of(&job.promotion.spec.revision);
             job.order.retried && self.find_earlier(&job.order, version).is_some()
         };
         assert!(
-            closed.is_none() || is_open || is_withdrawn || is_found(),
+            closed.is_none() || is_open || is_withdrawn || is_elsewhere || is_found(),
             "{} is proposed again after a person closed it, recorded as {state:?}",
             job.promotion.name_any()
         );

@@ -42,7 +42,6 @@ impl ControllerSimulation {
 
     /// The owner says whether Sluice merges change requests, and from which branch they come.
     pub(super) fn edit_requests(&mut self, merge: Option<bool>, is_renamed: Option<bool>) {
-        self.forge.closed_by_people.clear();
         self.edit_pipeline(|spec| {
             let strategy = spec.promotion.as_mut().and_then(|promotion| promotion.strategy.as_mut());
             let Some(requests) = strategy.and_then(|s| s.pull_request.as_mut()) else { return };
@@ -58,7 +57,6 @@ impl ControllerSimulation {
 
     /// The owner lets Sluice promote by change request or by commit.
     pub(super) fn set_strategy(&mut self, by_request: bool) {
-        self.forge.closed_by_people.clear();
         let strategy = serde_json::from_value(strategy(by_request)).unwrap();
         self.edit_pipeline(|spec| spec.promotion.as_mut().unwrap().strategy = Some(strategy));
     }

@@ -532,7 +532,9 @@ impl ControllerSimulation {
                 let delivered = effect.filter(|_| fault == EffectFault::None);
                 JobOutcome::Delivery(delivered.ok_or_else(|| ActError::Delivery(failed())))
             }
-            Work::Follow { .. } | Work::Withdraw { .. } => unreachable!("a forge carries it out"),
+            Work::Follow { .. } | Work::FollowBeforeWithdrawal(_) | Work::Withdraw { .. } => {
+                unreachable!("a forge carries it out")
+            }
         });
         Input::JobEnded(Box::new(ended(&job, outcome)))
     }

@@ -6,16 +6,17 @@ use sluice_api::promotion::{Phase, Promotion as ApiPromotion};
 use super::State;
 use super::actions::StrategySource;
 use super::effect::Work;
+use super::status_queue::StatusOwner;
 use crate::act::{ActError, strategy};
 use crate::pipeline_key::PipelineKey;
 use crate::record::promotion::RecordChange;
 
 /// The comment on a change request that Sluice closes, unless a person rejected its promotion.
-const NOT_NEEDED: &str =
-    "Sluice does not need this change any more: the environment runs its revision, or a newer one.";
+const NOT_NEEDED: &str = "Sluice does not need this change any more: the branch or the environment has its revision, or a newer one.";
 
 impl State {
-    /// Starts to close the change request of a promotion.
+    /// Starts to close the change request of a promotion. First Sluice looks whether a person has closed it. Then the record
+    /// says that Sluice closes it. When that is stored, it is closed: after a crash, nobody takes it for rejected.
     pub(super) fn withdraw(&mut self, key: &PipelineKey, name: &str) {
         let (promotion, now) = (key.promotion(name), self.now.instant);
         if let Some(due) = self.schedule.withdrawal_due(&promotion, now) {
@@ -24,11 +25,20 @@ impl State {
         let Some(mut prepared) = self.prepare(key, name, StrategySource::Request) else { return };
         let Some(request) = prepared.request() else { return };
         prepared.order.open_beside = self.open_beside(key, name);
+        let Some(status) = prepared.promotion.status.as_ref() else { return };
+        let work = if status.withdraws_request() {
+            let is_stored = !self.statuses.is_writing(&StatusOwner::Promotion(key.clone(), name.into()));
+            if !is_stored {
+                return;
+            }
+            let is_rejected = status.phase == Phase::Rejected;
+            let comment = if is_rejected { status.message.clone() } else { NOT_NEEDED.into() };
+            Work::Withdraw { request, comment }
+        } else {
+            Work::FollowBeforeWithdrawal(request)
+        };
         self.schedule.withdrawal_started(&promotion, now);
-        let status = prepared.promotion.status.as_ref();
-        let rejected = status.filter(|s| s.phase == Phase::Rejected).map(|s| s.message.clone());
-        let comment = rejected.unwrap_or_else(|| NOT_NEEDED.into());
-        self.launch(key, prepared, Work::Withdraw { request, comment });
+        self.launch(key, prepared, work);
     }
 
     /// The other promotions that may use the change request of a promotion and record that later, as `namespace/name`:
@@ -46,6 +56,7 @@ impl State {
             *other != name
                 && !record.is_first_try
                 && record.phase().is_open()
+                && record.belongs_to(entry.object())
                 && record.object().spec.place() == own.object().spec.place()
         });
         open.map(|(other, _)| format!("{}/{other}", key.namespace)).collect()
@@ -59,10 +70,12 @@ impl State {
             && strategy::is_outdated(entry.object(), record.object())
     }
 
-    /// Marks the records whose change request a later promotion uses.
+    /// Marks the records whose change request a later promotion uses. Those of an earlier pipeline of the same name count for
+    /// nothing: nobody follows their change requests any more.
     pub(super) fn hand_over(&mut self, key: &PipelineKey) {
-        let Some(records) = self.promotions.get(key) else { return };
-        let all: Vec<&ApiPromotion> = records.values().map(|record| record.object().as_ref()).collect();
+        let Some((entry, records)) = self.pipelines.get(key).zip(self.promotions.get(key)) else { return };
+        let own = records.values().filter(|record| record.belongs_to(entry.object()));
+        let all: Vec<&ApiPromotion> = own.map(|record| record.object().as_ref()).collect();
         let handed_over = all.iter().filter(|promotion| strategy::is_handed_over(promotion, &all));
         let names: Vec<String> = handed_over.map(|promotion| promotion.name_any()).collect();
         names.iter().for_each(|name| self.change(key, name, &RecordChange::HandedOver));
@@ -79,6 +92,7 @@ mod tests {
 
     use super::super::effect::{Effect, Job};
     use super::super::fixtures::{ended, insert, key, proposed, record};
+    use super::super::status_queue::{StoredVersion, WriteOutcome};
     use super::*;
     use crate::act::JobOutcome;
 
@@ -90,15 +104,81 @@ mod tests {
         insert(state, record(serde_json::from_value(other).unwrap()));
     }
 
-    /// Starts to close the change request of `p`.
+    /// Starts the next step of closing the change request of `p`.
     fn withdraw(state: &mut State) -> Box<Job> {
+        try_withdraw(state).unwrap()
+    }
+
+    fn try_withdraw(state: &mut State) -> Option<Box<Job>> {
         state.now.instant += Duration::from_secs(3600);
         state.effects.clear();
         state.withdraw(&key(), "p");
         match std::mem::take(&mut state.effects).pop() {
-            Some(Effect::Start(job)) => job,
+            Some(Effect::Start(job)) => Some(job),
+            None => None,
             other => panic!("{other:?}"),
         }
+    }
+
+    /// The state of the change request of `p`, and the phase of `p`, after this answer.
+    fn after(state: &mut State, job: &Job, answer: ChangeRequestStatus) -> (RecordedRequestState, Phase) {
+        state.job_ended(ended(job, JobOutcome::Withdrawal(Ok(answer))));
+        let status = state.record(&key(), "p").unwrap().status();
+        (status.change_request.unwrap().state, status.phase)
+    }
+
+    fn open() -> ChangeRequestStatus {
+        ChangeRequestStatus::Open { head: "c0ffee".into(), stale: None }
+    }
+
+    /// A crash at any point leaves a record that tells who has closed the change request.
+    #[test]
+    fn a_change_request_is_closed_when_the_record_that_says_so_is_stored() {
+        let mut state = proposed();
+        let look = withdraw(&mut state);
+        assert!(matches!(look.work, Work::FollowBeforeWithdrawal(_)));
+        assert_eq!(after(&mut state, &look, open()), (RecordedRequestState::Open, Phase::Proposed));
+        let Some(Effect::WriteStatus(write)) =
+            state.effects.iter().find(|effect| matches!(effect, Effect::WriteStatus(_)))
+        else {
+            panic!("{:?}", state.effects)
+        };
+        assert!(
+            write.status.get().contains(r#""withdrawnRequests":["https://github.com/acme/fleet/pull/7"]"#)
+        );
+        let (owner, number) = (write.owner.clone(), write.number);
+        assert!(try_withdraw(&mut state).is_none());
+        let stored = StoredVersion { version: 9, is_over_edit: false };
+        state.status_written(&owner, number, WriteOutcome::Stored(stored));
+        let close = withdraw(&mut state);
+        assert!(matches!(close.work, Work::Withdraw { .. }));
+        assert_eq!(
+            after(&mut state, &close, ChangeRequestStatus::Closed),
+            (RecordedRequestState::Withdrawn, Phase::Proposed)
+        );
+    }
+
+    #[test]
+    fn a_change_request_that_a_person_closes_before_sluice_is_rejected() {
+        let mut state = proposed();
+        let look = withdraw(&mut state);
+        assert_eq!(
+            after(&mut state, &look, ChangeRequestStatus::Closed),
+            (RecordedRequestState::Closed, Phase::Rejected)
+        );
+    }
+
+    /// The owner takes an edit back while Sluice closes the change request, and the answer is lost.
+    #[test]
+    fn a_poll_does_not_take_a_change_request_that_sluice_has_closed_for_rejected() {
+        let mut state = proposed();
+        let look = withdraw(&mut state);
+        after(&mut state, &look, open());
+        let poll = JobOutcome::Follow(Ok(ChangeRequestStatus::Closed));
+        state.job_ended(ended(&look, poll));
+        let status = state.record(&key(), "p").unwrap().status();
+        assert_eq!(status.change_request.unwrap().state, RecordedRequestState::Withdrawn);
+        assert_eq!(status.phase, Phase::Proposed);
     }
 
     /// Only these may have pushed to the branch, and record that later.
@@ -131,6 +211,22 @@ mod tests {
         status.change_request.as_mut().unwrap().strategy = serde_json::from_value(elsewhere).unwrap();
         insert(&mut state, record(object));
         assert!(withdraw(&mut state).order.open_beside.is_empty());
+    }
+
+    /// The pipeline was deleted and created again, and its former promotions are not deleted yet. Otherwise its promotion would be
+    /// delivered again and again.
+    #[test]
+    fn no_change_request_is_handed_over_to_a_promotion_of_an_earlier_pipeline() {
+        let mut state = proposed();
+        let mut earlier = state.record(&key(), "p").unwrap().object().as_ref().clone();
+        earlier.metadata.name = Some("earlier".into());
+        earlier.spec.sequence = 7;
+        let owner = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline", "name": "podinfo", "uid": "gone"});
+        earlier.metadata.owner_references = Some(vec![serde_json::from_value(owner).unwrap()]);
+        insert(&mut state, record(earlier));
+        state.hand_over(&key());
+        let request = state.record(&key(), "p").unwrap().status().change_request.unwrap();
+        assert_eq!(request.state, RecordedRequestState::Open);
     }
 
     /// The promotion that has pushed to the branch is rejected before it records that. Then nobody else closes the change

@@ -3,13 +3,14 @@
 use super::{Action, Decision, Facts};
 use crate::promotion::{Phase, Promotion};
 
-/// Closes the open change requests of promotions that have ended, unless another promotion has taken a change
-/// request over or is about to, and the outdated change requests, which no promotion can take over.
+/// Closes the open change requests of promotions that are delivered or have ended, unless another promotion has taken a change
+/// request over or is about to, and the outdated change requests, which no promotion can take over. A promotion with an open change
+/// request is delivered if its base branch had every value already.
 pub(super) fn withdraw(facts: Facts<'_>, decision: &mut Decision) {
     if facts.pipeline.suspended {
         return;
     }
-    for promotion in facts.promotions.iter().filter(|p| p.phase.has_ended() || p.is_outdated()) {
+    for promotion in facts.promotions.iter().filter(|p| !p.phase.is_open() || p.is_outdated()) {
         let Some(number) = promotion.open_request() else { continue };
         let is_needed = is_taken_over(facts, promotion, number) || is_about_to_be(promotion, decision);
         if promotion.is_outdated() || !is_needed {

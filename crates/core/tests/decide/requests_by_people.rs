@@ -240,3 +240,16 @@ fn a_retry_of_a_promotion_that_has_not_failed_is_declined_and_does_not_count_lat
         assert_eq!(sim.promotions[0].retry, None);
     }
 }
+
+/// Someone has put the revision into the base branch by hand.
+#[test]
+fn the_change_request_of_a_promotion_that_was_delivered_without_it_is_closed() {
+    let mut sim = proposed();
+    sim.promotions[0].phase = Phase::Delivered;
+    assert_eq!(sim.open_requests("staging"), [B]);
+    sim.settle();
+    assert_eq!(
+        (sim.phases("staging"), sim.open_requests("staging")),
+        (vec!["1.1.0 Delivered".to_string()], vec![])
+    );
+}

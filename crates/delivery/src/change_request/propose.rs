@@ -8,7 +8,7 @@ use super::body_mark;
 use super::job::{ChangeRequestJob, ChangeRequestTarget};
 use super::labels_and_reviewers;
 use crate::edit::edit;
-use crate::error::DeliveryResult;
+use crate::error::{DeliveryError, DeliveryResult};
 use crate::fault;
 use crate::forge::{ChangeRequestState, ForgeChangeRequest, ForgeResult, ListFilter, Proposal};
 use crate::git::{GitError, LockedRepository, PushMode, Pushed};
@@ -35,6 +35,9 @@ const MAX_OPENINGS: u32 = 3;
 /// What people read in a change request that another user opened.
 const OPENED_BY_ANOTHER: &str = "Sluice closes this change request, because another user than Sluice's opened it, and could reject the \
                                  promotion by closing it. Sluice opens its own from the same branch.";
+
+/// The note about a change request whose promotion was stopped while Sluice added its labels.
+const NOT_COMPLETED: &str = "its labels, reviewers and assignees were not added, because the promotion was stopped or its pipeline was edited";
 
 /// What the head branch holds.
 enum HeadState {
@@ -69,7 +72,12 @@ impl ChangeRequestJob<'_> {
         if self.order.retried
             && let Some(done) = self.find_earlier().await?
         {
-            return Ok(done);
+            let is_rejected = matches!(done, Delivered::Rejected { .. });
+            return match is_rejected {
+                // This process may have closed it below, and have ended then.
+                true => Ok(self.already_set(began).await?.unwrap_or(done)),
+                false => Ok(done),
+            };
         }
         match self.push_head(began).await? {
             HeadState::Ready { commit, existed, found, proposal } => {
@@ -81,7 +89,11 @@ impl ChangeRequestJob<'_> {
                 self.open_or_update(commit, &proposal, (found, searches)).await
             }
             HeadState::NotNeeded { base: commit, existed } => {
-                if existed && let Some(open) = self.forge.find_open(&self.branch, self.target.base).await? {
+                // The controller closes those that it has recorded, and notes that they are not rejected.
+                if existed
+                    && let Some(open) = self.forge.find_open(&self.branch, self.target.base).await?
+                    && !self.order.recorded.contains(&open.request.url)
+                {
                     self.order.fencing_token.check()?;
                     let reason = "The base branch has these values already.";
                     self.close(open.request.number, reason).await?;
@@ -89,6 +101,15 @@ impl ChangeRequestJob<'_> {
                 Ok(Delivered::AlreadySet { commit })
             }
         }
+    }
+
+    /// The result if the base branch has every value already.
+    async fn already_set(&self, began: Instant) -> DeliveryResult<Option<Delivered>> {
+        let (order, base) = (self.order, self.target.base);
+        let mut repository = self.lock_with_head().await?;
+        let commit = repository.tips(base, began).await?.base.id;
+        let edit = edit(order, &mut repository, (base, &commit)).await?;
+        Ok(edit.files.is_empty().then_some(Delivered::AlreadySet { commit }))
     }
 
     async fn open_or_update(
@@ -355,7 +376,12 @@ impl ChangeRequestJob<'_> {
             return Ok(found.request);
         }
         let (forge, settings) = (&*self.forge, self.target.settings);
-        let notes = labels_and_reviewers::add(forge, &self.order.fencing_token, settings, &found).await?;
+        let notes = match labels_and_reviewers::add(forge, &self.order.fencing_token, settings, &found).await
+        {
+            // The change request is open: the controller must learn of it, so that it can close it.
+            Err(DeliveryError::Revoked) => vec![NOT_COMPLETED.into()],
+            notes => notes?,
+        };
         let mut request = found.request;
         request.notes.extend(notes);
         Ok(request)

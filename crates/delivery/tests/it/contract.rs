@@ -1,7 +1,8 @@
 //! The contract of all forges, tested with the stand-in for each forge and with real Gitea.
 
 use sluice_delivery::{
-    ChangeRequest, ChangeRequestStatus, Delivered, Delivery, ForgeKind, Order, Retry, Settings, Stats,
+    ChangeRequest, ChangeRequestStatus, Delivered, Delivery, ForgeKind, Order, OutdatedReason, Retry,
+    Settings, Stats,
 };
 
 use crate::any_forge::{ForgeFixture, ShownChangeRequest};
@@ -182,10 +183,28 @@ async fn a_change_request_that_would_change_nothing_is_closed(fixture: ForgeFixt
     let bench = bench();
     let request = proposed(&bench.delivery, &fixture.order("6.1.8")).await;
     fixture.commit("by hand", &[(FILE, &yaml("6.2.0"))]);
-    let done = bench.delivery.deliver(&fixture.order("6.2.0")).await.unwrap();
-    assert_eq!(done, Delivered::AlreadySet { commit: fixture.repo().head("main").unwrap() });
+    let already_set = Delivered::AlreadySet { commit: fixture.repo().head("main").unwrap() };
+    // The controller closes the one that it has recorded.
+    let recorded = Order { recorded: vec![request.url.clone()], ..fixture.order("6.2.0") };
+    assert_eq!(bench.delivery.deliver(&recorded).await.unwrap(), already_set);
+    assert!(fixture.pulls().await.iter().all(|p| p.open));
+    assert_eq!(bench.delivery.deliver(&fixture.order("6.2.0")).await.unwrap(), already_set);
     assert!(fixture.pulls().await.iter().all(|p| !p.open && !p.merged));
     assert_eq!(fixture.comments(request.number).await.len(), 1);
+}
+
+/// The process ends after it has closed the change request, and before it records that.
+async fn a_change_request_that_was_closed_because_all_is_set_is_no_rejection(fixture: ForgeFixture) {
+    let bench = bench();
+    let order = fixture.order("6.2.0");
+    proposed(&bench.delivery, &order).await;
+    fixture.commit("by hand", &[(FILE, &yaml("6.2.0"))]);
+    let already_set = Delivered::AlreadySet { commit: fixture.repo().head("main").unwrap() };
+    for rebuild in [Some(OutdatedReason::Conflicts), None] {
+        let order = Order { rebuild, ..again(&order) };
+        assert_eq!(bench.delivery.deliver(&order).await.unwrap(), already_set);
+        assert!(fixture.pulls().await.iter().all(|p| !p.open && !p.merged));
+    }
 }
 
 async fn missing_and_wrong_credentials_are_reported(fixture: ForgeFixture) {
@@ -243,6 +262,17 @@ async fn labels_reviewers_and_assignees_are_added_and_none_is_removed(fixture: F
     if matches!(fixture, ForgeFixture::StandIn(_)) {
         has(&["jane"], |p| p.reviewers).await;
     }
+}
+
+/// The pipeline is edited, or the promotion rejected, after the forge has opened the change request.
+async fn an_open_change_request_is_reported_although_the_fencing_token_is_revoked(fixture: ForgeFixture) {
+    let bench = bench();
+    let request = proposed(&bench.delivery, &fixture.order("6.1.8")).await;
+    let order = again(&fixture.order_with("6.1.8", |settings| settings.labels = vec!["promotion".into()]));
+    order.fencing_token.revoke();
+    let found = proposed(&bench.delivery, &order).await;
+    assert_eq!(found.url, request.url);
+    assert!(found.notes[0].contains("were not added, because the promotion was stopped"), "{found:?}");
 }
 
 async fn a_reviewer_who_cannot_be_added_is_noted_and_stops_nothing(fixture: ForgeFixture) {
@@ -344,8 +374,10 @@ and_real_gitea! {
         a_closed_change_request_counts_as_rejected_until_a_retry
         an_unwanted_change_request_is_closed_with_one_comment
         a_change_request_that_would_change_nothing_is_closed
+        a_change_request_that_was_closed_because_all_is_set_is_no_rejection
         missing_and_wrong_credentials_are_reported
         labels_reviewers_and_assignees_are_added_and_none_is_removed
+        an_open_change_request_is_reported_although_the_fencing_token_is_revoked
         a_reviewer_who_cannot_be_added_is_noted_and_stops_nothing
         a_draft_is_opened_once_and_people_decide_when_it_is_ready
         title_body_and_branch_follow_the_templates_of_the_pipeline
