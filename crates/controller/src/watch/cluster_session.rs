@@ -16,25 +16,22 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
+use super::cluster_client::ClusterClient;
 use super::event_queue::EventQueue;
 use super::kubeconfig;
 use super::limit::{ObservedMemory, WatchLimits, WatchMemory};
 use super::owned_read::OwnedReads;
 use super::parsed_object::UnreadableObject;
-use super::probe::{may_list_all, probe};
+use super::probe::{may_list_all, probe, until_lost};
 use super::read_error::{self, ReadError};
 use super::relist::{Lists, ScopeLists};
-use super::served;
+use super::served::{Discovery, Served};
 use super::stream::{ObjectEvent, ParsedObjectApi, WatchFailure, follow};
 use super::too_large::TooLarge;
 use crate::observe::ObserveScope;
 use crate::observe::facts::{helm_release, kustomization, metadata, source, trigger, workload};
 use sluice_core::fleet::{ClusterEvent, ClusterKey, Fact, Kind, ObjectKey};
 
-/// The pause between two probes of a cluster.
-const PROBE_INTERVAL: Duration = Duration::from_secs(10);
-/// The pause between a failed probe and the second one, which decides whether the cluster is lost.
-const SECOND_PROBE_AFTER: Duration = Duration::from_secs(1);
 /// The pause before the next try after an error.
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(3);
 /// The pause before the next try for a kind that the cluster does not have or that the user may not read.
@@ -188,7 +185,8 @@ impl ClusterSession {
     /// Watches all kinds until the cluster stops answering, then reports the cluster as lost. The caller connects
     /// again. Returns false if the controller's loop has ended.
     async fn watch_until_lost(&self, client: Client, send: impl SendEvent) -> bool {
-        if let Err(error) = probe(&client).await {
+        let single_answers = self.single_answers(&client);
+        if let Err(error) = probe(&single_answers).await {
             let sent = send(ClusterEvent::Lost(read_error::cluster_message(&self.key, &error)));
             tokio::time::sleep(RETRY_AFTER).await;
             return sent;
@@ -197,22 +195,10 @@ impl ClusterSession {
         if !send(ClusterEvent::Connected) {
             return false;
         }
-        let mut watches = self.spawn_watches(&client, &send).await;
+        let mut watches = self.spawn_watches(&client, &send);
         self.spawn_owned_reads(&mut watches, &client, &send);
-        let lost = async {
-            loop {
-                tokio::time::sleep(PROBE_INTERVAL).await;
-                if probe(&client).await.is_ok() {
-                    continue;
-                }
-                tokio::time::sleep(SECOND_PROBE_AFTER).await;
-                if let Err(error) = probe(&client).await {
-                    return error;
-                }
-            }
-        };
         tokio::select! {
-            error = lost => {
+            error = until_lost(&single_answers) => {
                 watches.shutdown().await;
                 send(ClusterEvent::Lost(read_error::cluster_message(&self.key, &error)))
             }
@@ -231,28 +217,28 @@ impl ClusterSession {
 
     /// Starts the watches of all kinds. The watches of workloads start after the Flux objects have been listed.
     /// Otherwise, the list of workloads could be older, and lack workloads that the listed Flux objects have made.
-    async fn spawn_watches(&self, client: &Client, send: &impl SendEvent) -> JoinSet<()> {
+    fn spawn_watches(&self, client: &Client, send: &impl SendEvent) -> JoinSet<()> {
         let mut watches = JoinSet::new();
         let kinds = self.observe.kinds(&self.key);
-        // If the cluster does not say what it serves, each watch asks again and reports the error.
-        let mut served = served::find_all(client, &kinds).await.unwrap_or_default();
+        let discovery = Discovery::new(self.single_answers(client), &kinds);
         let (unreported, reported) = watch::channel(BTreeSet::from([Kind::Kustomization, Kind::HelmRelease]));
         for kind in kinds {
             let (session, client, send) = (self.clone(), client.clone(), send.clone());
-            let (served, unreported, mut reported) =
-                (served.remove(&kind), unreported.clone(), reported.clone());
+            let (discovery, unreported, mut reported) =
+                (discovery.clone(), unreported.clone(), reported.clone());
             watches.spawn(async move {
+                let served = discovery.find(kind).await;
                 if Kind::WITH_IMAGES.contains(&kind) {
                     // This task holds a sender, so the channel is open and there is no error.
                     let _ = reported.wait_for(BTreeSet::is_empty).await;
-                    return session.watch_kind(kind, served, client, send).await;
+                    return session.watch_kind(kind, served, (&discovery, client), send).await;
                 }
                 let send = move |event| {
                     let sent = send(event);
                     unreported.send_if_modified(|kinds| kinds.remove(&kind));
                     sent
                 };
-                session.watch_kind(kind, served, client, send).await
+                session.watch_kind(kind, served, (&discovery, client), send).await
             });
         }
         watches
@@ -269,6 +255,11 @@ impl ClusterSession {
         });
     }
 
+    /// Returns a client for single answers of the cluster.
+    fn single_answers(&self, client: &Client) -> ClusterClient {
+        ClusterClient::new(client.clone(), self.key.clone(), self.memory.clone())
+    }
+
     /// Returns a new account of the memory for the objects of one watch.
     fn watch_memory(&self, is_shared: bool) -> Arc<WatchMemory> {
         WatchMemory::new(self.key.clone(), self.memory.clone(), is_shared)
@@ -281,21 +272,17 @@ impl ClusterSession {
         WatchLimits::cluster(source, memory, self.queue.clone(), lists)
     }
 
-    /// Watches a kind in the version that the cluster serves, and waits while it serves none. `served` is the answer of
-    /// the cluster, if it is known already. Returns when the controller's loop has ended.
+    /// Watches a kind in the version that the cluster serves, and waits while it serves none. `served` is what the
+    /// cluster has answered. Returns when the controller's loop has ended.
     async fn watch_kind(
         &self,
         kind: Kind,
-        mut served: Option<Option<ApiResource>>,
-        client: Client,
+        mut served: Served,
+        (discovery, client): (&Discovery, Client),
         send: impl SendEvent,
     ) {
         loop {
-            let found = match served.take() {
-                Some(known) => Ok(known),
-                None => served::find(&client, kind).await,
-            };
-            match found {
+            match served {
                 Ok(Some(resource)) => {
                     self.owned_reads.set_resource(kind, resource.clone());
                     if !self.watch_served(kind, &client, &resource, &send).await {
@@ -309,13 +296,14 @@ impl ClusterSession {
                     tokio::time::sleep(absent_retry_after(kind)).await;
                 }
                 Err(error) => {
-                    let why = read_error::kind_message(&self.key, kind, None, &ReadError::from(&error));
+                    let why = read_error::kind_message(&self.key, kind, None, &ReadError::from(&*error));
                     if !send(ClusterEvent::Unreadable(kind, None, why)) {
                         return;
                     }
                     tokio::time::sleep(RETRY_AFTER).await;
                 }
             }
+            served = discovery.find(kind).await;
         }
     }
 
@@ -375,7 +363,7 @@ impl ClusterSession {
                 changed = namespaces.changed() => if changed.is_err() {
                     return false;
                 },
-                _ = whole_cluster.tick() => if may_list_all(client, resource).await {
+                _ = whole_cluster.tick() => if may_list_all(&self.single_answers(client), resource).await {
                     return true;
                 },
                 Some(ended) = watches.join_next() => match ended {

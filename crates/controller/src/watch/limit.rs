@@ -93,7 +93,7 @@ impl WatchLimits {
     /// Waits until a large object may arrive; `None` for a trusted server.
     pub(super) async fn begin_large_object(&self) -> Option<LargeObject> {
         let memory = &self.untrusted.as_ref()?.memory;
-        Some(memory.observed.large_objects.begin(&memory.cluster).await)
+        Some(memory.observed.begin_large_object(&memory.cluster).await)
     }
 
     /// Records that Sluice keeps none of the watch's objects any more.
@@ -250,6 +250,11 @@ impl ObservedMemory {
         // A little less than a cluster may have, because charges are rounded up.
         let namespaces = NamespaceMemory::new(limit / 3 / 16 * 15);
         Arc::new(Self { limit, used: Mutex::default(), namespaces, large_objects: LargeObjects::default() })
+    }
+
+    /// Waits until a large object or answer of a cluster may arrive.
+    pub(super) async fn begin_large_object(&self, cluster: &ClusterKey) -> LargeObject {
+        self.large_objects.begin(cluster).await
     }
 
     fn charge(&self, cluster: &ClusterKey, more: usize) -> Result<(), TooLarge> {

@@ -66,7 +66,7 @@ pub async fn next(
         if end.is_some() {
             return Ok(true);
         }
-        line.wait_until_permitted(limits).await;
+        line.wait_until_permitted(limits.begin_large_object()).await;
         // A small compressed text may have become a very long line.
         tokio::task::yield_now().await;
     }

@@ -73,7 +73,7 @@ pub async fn read(
         let read = chunk.len();
         body.consume_unpin(read);
         let waits_since = Instant::now();
-        splitter.object.wait_until_permitted(limits).await;
+        splitter.object.wait_until_permitted(limits.begin_large_object()).await;
         count.leave_out(waits_since.elapsed());
         // A small compressed text may have become a very long one: the next piece is there already, and other tasks have
         // to go on.

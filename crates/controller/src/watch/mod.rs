@@ -2,6 +2,7 @@
 //! tasks of its own, so that a cluster that is slow, broken or gone delays no other cluster.
 
 mod change_count;
+pub mod cluster_client;
 pub mod cluster_session;
 pub mod event_queue;
 pub mod kubeconfig;

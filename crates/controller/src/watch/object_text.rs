@@ -8,7 +8,6 @@ use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use tokio::time::Instant;
 
 use super::large_objects::{LargeObject, SMALL_BYTES};
-use super::limit::WatchLimits;
 use super::too_large::{MAX_OBJECT_BYTES, MAX_READ_BYTES, TooLarge};
 
 /// How many bytes are kept of an object with more than [`MAX_OBJECT_BYTES`]. API servers write the name first, of the kinds
@@ -49,9 +48,12 @@ pub struct ObjectBuffer {
 
 impl ObjectBuffer {
     /// Waits for the permission to add more, if the text has become large.
-    pub async fn wait_until_permitted(&mut self, limits: &WatchLimits) {
+    pub(super) async fn wait_until_permitted(
+        &mut self,
+        permission: impl Future<Output = Option<LargeObject>>,
+    ) {
         if self.length > SMALL_BYTES && self.length <= MAX_OBJECT_BYTES && self.large.is_none() {
-            self.large = limits.begin_large_object().await;
+            self.large = permission.await;
         }
     }
 

@@ -1,41 +1,56 @@
-//! Discovery: the API groups and versions that a cluster serves. Each answer is limited in size and in time.
+//! Discovery: the API groups and versions that a cluster serves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
 
-use futures::{AsyncReadExt, pin_mut};
-use http::Request;
-use kube::Client;
 use kube::api::ApiResource;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use sluice_delivery::lock;
 
-use super::limit;
-use super::too_large::{MAX_ANSWER_BYTES, TooLarge};
-use crate::timeout::{API_CALL_TIMEOUT, within};
+use super::cluster_client::ClusterClient;
 use sluice_core::fleet::Kind;
 
 /// The most versions of a group that Sluice reads.
 const MAX_VERSIONS: usize = 10;
+/// The most bytes of the name of a version: it is a label of DNS.
+const MAX_VERSION_NAME_BYTES: usize = 63;
 
-/// Reads the answer to a GET request as JSON.
-///
-/// # Errors
-/// When no answer arrives within [`API_CALL_TIMEOUT`], or it is too large, or is not the expected JSON.
-pub async fn read<T: DeserializeOwned>(client: &Client, path: &str) -> kube::Result<T> {
-    within(API_CALL_TIMEOUT, async {
-        let request = Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
-        let body = client.request_stream(request).await?;
-        pin_mut!(body);
-        let (mut text, max_bytes) = (Vec::new(), MAX_ANSWER_BYTES);
-        let read = body.take(max_bytes as u64 + 1).read_to_end(&mut text).await;
-        if read.map_err(kube::Error::ReadEvents)? > max_bytes
-            || limit::count_values(&text) > limit::MAX_ANSWER_VALUES
-        {
-            return Err(TooLarge::Answer.into());
+/// The API resource of a kind, in the version that the cluster prefers, else in the first version that serves the
+/// kind. `None` if no version serves it.
+pub type Served = Result<Option<ApiResource>, Arc<kube::Error>>;
+
+/// Asks a cluster what it serves. Kinds that ask at the same time share the answers, and the cluster gets one
+/// request at a time.
+pub struct Discovery {
+    client: ClusterClient,
+    /// The kinds of the next request.
+    asked: Mutex<BTreeSet<Kind>>,
+    /// What the kinds have not taken yet. Locked during a request.
+    answers: tokio::sync::Mutex<BTreeMap<Kind, Served>>,
+}
+
+impl Discovery {
+    /// Returns a discovery whose first request is about these kinds.
+    pub fn new(client: ClusterClient, kinds: &[Kind]) -> Arc<Self> {
+        let asked = Mutex::new(kinds.iter().copied().collect());
+        Arc::new(Self { client, asked, answers: Default::default() })
+    }
+
+    /// Returns the API resource of a kind.
+    ///
+    /// # Errors
+    /// When the cluster does not return its API groups or the resources of the group.
+    pub async fn find(&self, kind: Kind) -> Served {
+        lock(&self.asked).insert(kind);
+        let mut answers = self.answers.lock().await;
+        if let Some(answer) = answers.remove(&kind) {
+            return answer;
         }
-        serde_json::from_slice(&text).map_err(kube::Error::SerdeError)
-    })
-    .await
+        let mut kinds = std::mem::take(&mut *lock(&self.asked));
+        kinds.insert(kind);
+        answers.extend(find_all(&self.client, kinds).await);
+        answers.remove(&kind).unwrap_or(Ok(None))
+    }
 }
 
 #[derive(Deserialize)]
@@ -71,64 +86,79 @@ struct ServedResource {
     name: String,
 }
 
-/// Returns the API resource of each kind, in the version that the cluster prefers, else in the first version that serves
-/// the kind. `None` for a kind that no version serves. Each answer of the cluster is read once for all kinds.
-///
-/// # Errors
-/// When the cluster does not return its API groups or resources.
-pub async fn find_all(client: &Client, kinds: &[Kind]) -> kube::Result<BTreeMap<Kind, Option<ApiResource>>> {
+/// Returns the API resource of each kind. Each answer of the cluster is read once for all kinds.
+async fn find_all(client: &ClusterClient, kinds: BTreeSet<Kind>) -> BTreeMap<Kind, Served> {
     let (of_groups, of_core): (Vec<Kind>, Vec<Kind>) =
-        kinds.iter().copied().partition(|kind| kind.resource().0.contains('.'));
-    let core = of_core.into_iter().map(|kind| (kind, Some(api_resource(kind, "v1"))));
-    let mut found: BTreeMap<Kind, Option<ApiResource>> = core.collect();
+        kinds.into_iter().partition(|kind| kind.resource().0.contains('.'));
+    let core = of_core.into_iter().map(|kind| (kind, Ok(Some(api_resource(kind, "v1")))));
+    let mut found: BTreeMap<Kind, Served> = core.collect();
     if of_groups.is_empty() {
-        return Ok(found);
+        return found;
     }
-    let all: ApiGroups = read(client, "/apis").await?;
     let mut by_group: BTreeMap<&str, Vec<Kind>> = BTreeMap::new();
     for kind in of_groups {
         by_group.entry(kind.resource().0).or_default().push(kind);
     }
+    let versions = match served_versions(client, &by_group).await {
+        Ok(versions) => versions,
+        Err(error) => {
+            found.extend(failed(by_group.into_values().flatten(), error));
+            return found;
+        }
+    };
     let groups = by_group.into_iter().map(async |(group, kinds)| {
-        let served = all.groups.iter().find(|served| served.name == group);
-        find_in_group(client, served, kinds).await
+        let versions = versions.get(group).map(Vec::as_slice).unwrap_or_default();
+        match find_in_group(client, group, versions, &kinds).await {
+            Ok(found) => found.into_iter().map(|(kind, resource)| (kind, Ok(resource))).collect(),
+            Err(error) => failed(kinds.into_iter(), error),
+        }
     });
-    for group in futures::future::try_join_all(groups).await? {
-        found.extend(group);
-    }
-    Ok(found)
+    found.extend(futures::future::join_all(groups).await.into_iter().flatten());
+    found
 }
 
-/// Returns the API resource of a kind, as [`find_all`] does.
-///
-/// # Errors
-/// When the cluster does not return its API groups or resources.
-pub async fn find(client: &Client, kind: Kind) -> kube::Result<Option<ApiResource>> {
-    Ok(find_all(client, &[kind]).await?.remove(&kind).flatten())
+/// Returns the same error for each kind.
+fn failed(kinds: impl Iterator<Item = Kind>, error: kube::Error) -> BTreeMap<Kind, Served> {
+    let error = Arc::new(error);
+    kinds.map(|kind| (kind, Err(error.clone()))).collect()
 }
 
-/// Returns the API resources of kinds of one group; `None` if the cluster does not serve the group.
+/// Returns the versions of these groups that the cluster serves, with the preferred one first. Keeps nothing else of
+/// the answer, because a cluster may send names of any length.
+async fn served_versions(
+    client: &ClusterClient,
+    wanted: &BTreeMap<&str, Vec<Kind>>,
+) -> kube::Result<BTreeMap<String, Vec<String>>> {
+    let all: ApiGroups = client.read("/apis").await?;
+    let is_wanted = |group: &ApiGroup| wanted.contains_key(group.name.as_str());
+    let versions = |group: ApiGroup| {
+        let versions = group.preferred_version.into_iter().chain(group.versions).map(|v| v.version);
+        (group.name, versions.filter(|v| is_version(v)).take(MAX_VERSIONS).collect())
+    };
+    Ok(all.groups.into_iter().filter(is_wanted).map(versions).collect())
+}
+
+/// Whether a text is the name of a version. It becomes a part of a path, and the cluster may send any text.
+fn is_version(text: &str) -> bool {
+    (1..=MAX_VERSION_NAME_BYTES).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric())
+}
+
+/// Returns the API resources of kinds of one group, which the cluster serves in these versions.
 async fn find_in_group(
-    client: &Client,
-    served: Option<&ApiGroup>,
-    kinds: Vec<Kind>,
+    client: &ClusterClient,
+    group: &str,
+    versions: &[String],
+    kinds: &[Kind],
 ) -> kube::Result<BTreeMap<Kind, Option<ApiResource>>> {
-    let mut found: BTreeMap<Kind, Option<ApiResource>> = kinds.into_iter().map(|kind| (kind, None)).collect();
-    let Some(served) = served else { return Ok(found) };
-    // The version becomes a part of a path, and the cluster may send any text.
-    let is_valid =
-        |v: &&ApiVersion| !v.version.is_empty() && v.version.bytes().all(|b| b.is_ascii_alphanumeric());
-    let versions =
-        served.preferred_version.iter().chain(&served.versions).filter(is_valid).take(MAX_VERSIONS);
+    let mut found: BTreeMap<Kind, Option<ApiResource>> = kinds.iter().map(|kind| (*kind, None)).collect();
     for version in versions {
         if found.values().all(Option::is_some) {
             break;
         }
-        let path = format!("/apis/{}/{}", served.name, version.version);
-        let resources: ServedResources = read(client, &path).await?;
+        let resources: ServedResources = client.read(&format!("/apis/{group}/{version}")).await?;
         for (kind, resource) in found.iter_mut().filter(|(_, resource)| resource.is_none()) {
             if resources.resources.iter().any(|served| served.name == kind.resource().1) {
-                *resource = Some(api_resource(*kind, &version.version));
+                *resource = Some(api_resource(*kind, version));
             }
         }
     }

@@ -13,6 +13,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
+use axum::routing::get;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures::StreamExt;
@@ -20,10 +21,11 @@ use futures::stream::{iter, once, repeat};
 use kube::Client;
 use serde_json::json;
 use sluice_controller::ObserveScope;
+use sluice_controller::watch::cluster_client::ClusterClient;
 use sluice_controller::watch::kubeconfig::bounded_client;
 use sluice_controller::watch::limit::{ObservedMemory, WatchLimits};
 use sluice_controller::watch::list;
-use sluice_core::fleet::ClusterEvent;
+use sluice_core::fleet::{ClusterEvent, ClusterKey, Kind};
 use sluice_testkit::eventually;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -321,6 +323,67 @@ fn lines_that_never_end_on_all_watches_of_many_clusters_take_little_memory() -> 
             }
         })
         .await
+    })
+}
+
+/// A client of a server whose answers are large and never end. `pieces` counts the pieces of 64 KiB that are read.
+fn client_of_unfinished_answers(pieces: Arc<AtomicUsize>) -> Client {
+    let service = tower::service_fn(move |_: Request<kube::client::Body>| {
+        let pieces = pieces.clone();
+        let piece = move |_| {
+            pieces.fetch_add(1, Ordering::Relaxed);
+            Ok::<_, Infallible>(Bytes::from(vec![b' '; 64 << 10]))
+        };
+        let text = iter(0..30).map(piece).chain(futures::stream::pending());
+        async { Ok::<_, Infallible>(Response::new(Body::from_stream(text))) }
+    });
+    Client::new(service, "default")
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_few_large_answers_are_read_at_the_same_time() {
+    const CLUSTERS: usize = 40;
+    let (memory, pieces) = (ObservedMemory::new(128 << 20), Arc::new(AtomicUsize::new(0)));
+    let read = |n: usize| {
+        let key = ClusterKey::Remote { namespace: format!("team-{n}"), name: "hostile".into() };
+        let client = ClusterClient::new(client_of_unfinished_answers(pieces.clone()), key, memory.clone());
+        async move { client.read::<serde_json::Value>("/apis").await.unwrap_err() }
+    };
+    let mut reads = Box::pin(futures::future::join_all((0..CLUSTERS).map(read)));
+    assert!(tokio::time::timeout(Duration::from_secs(1), &mut reads).await.is_err());
+    let large = pieces.load(Ordering::Relaxed).saturating_sub(CLUSTERS) / 29;
+    assert!((1..=12).contains(&large), "{large} large answers are read");
+    // The time for which a cluster waits does not count.
+    for error in reads.await {
+        assert!(error.to_string().contains("no answer within 30 seconds"), "{error}");
+    }
+    assert_eq!(pieces.load(Ordering::Relaxed), CLUSTERS * 30);
+}
+
+#[test]
+fn the_kinds_of_a_cluster_ask_together_what_it_serves() -> Result<()> {
+    run(async {
+        let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let most_seen = most.clone();
+        let answer = async move |request: Request| {
+            if request.uri().path() == "/version" {
+                return "{}".into_response();
+            }
+            most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            now.fetch_sub(1, Ordering::SeqCst);
+            (axum::http::StatusCode::INTERNAL_SERVER_ERROR, "{}").into_response()
+        };
+        let answers = Router::new().route("/version", get(answer.clone())).route("/apis", get(answer));
+        let client = bounded_client(&fake_api_server::start(answers).await?)?;
+        let memory = ObservedMemory::new(128 << 20);
+        let mut session = RunningSession::start(client, "broken", ObserveScope::All, memory);
+        for _ in 0..2 * Kind::DECIDING.len() {
+            let unreadable = |event| matches!(event, ClusterEvent::Unreadable(..)).then_some(());
+            session.first(unreadable).await?;
+        }
+        ensure!(most_seen.load(Ordering::SeqCst) == 1, "{most_seen:?} requests at the same time");
+        Ok(())
     })
 }
 
