@@ -60,7 +60,7 @@ impl State {
     pub(super) fn act(&mut self, key: &PipelineKey, decision: &Decision) {
         for action in &decision.actions {
             match action {
-                Action::Start(intent) => match self.may_record(key, &intent.name) {
+                Action::Start(intent) => match self.may_record(key, intent) {
                     Ok(()) => self.start(key, intent),
                     Err(later) => self.requeue_at(key, later),
                 },
@@ -210,15 +210,8 @@ impl State {
     fn launch_delivery(&mut self, key: &PipelineKey, mut prepared: Prepared) {
         let Some(pipeline) = self.pipelines.get(key).map(|entry| entry.object().clone()) else { return };
         prepared.order.recorded = self.recorded_requests(key, &prepared.promotion.spec.place());
+        prepared.order.withdrawn = self.withdrawn_requests(key, &prepared.promotion);
         self.launch(key, prepared, Work::Deliver(pipeline));
-    }
-
-    /// Returns the addresses of the change requests that promotions into a place record.
-    fn recorded_requests(&self, key: &PipelineKey, place: &str) -> Vec<String> {
-        let records = self.promotions.get(key).into_iter().flatten().map(|(_, record)| record.object());
-        let here = records.filter(|promotion| promotion.spec.place() == place);
-        let requests = here.filter_map(|promotion| promotion.status.as_ref()?.change_request.as_ref());
-        requests.map(|request| request.url.clone()).collect()
     }
 
     /// Rebuilds a change request on top of its base, since it cannot be merged as it is.

@@ -23,6 +23,7 @@ mod promotions;
 mod properties;
 #[cfg(test)]
 mod races;
+mod rate_limit;
 mod reconcile;
 mod reconcile_queue;
 mod records;
@@ -66,6 +67,7 @@ use crate::watch::parsed_object::UnreadableObject;
 pub use effect::{Effect, MetricUpdate, Now};
 use entries::{PipelineEntry, Record};
 pub use input::Input;
+use rate_limit::RateLimit;
 use reconcile_queue::ReconcileQueue;
 use sluice_core::fleet::ClusterKey;
 use sluice_core::fleet::fact::AllowedNamespaces;
@@ -104,6 +106,8 @@ pub struct State {
     /// The side effects in flight, by pipeline and the environment or target that is promoted into.
     in_flight: HashMap<(PipelineKey, String), InFlight>,
     statuses: StatusQueue,
+    /// The starts of promotions, by pipeline and the environment or target that is promoted into.
+    starts: RateLimit<(PipelineKey, String)>,
     index: Index,
     schedule: Schedule,
     /// The branches that failed deliveries write to.
@@ -170,6 +174,7 @@ impl State {
             promotions: HashMap::new(),
             in_flight: HashMap::new(),
             statuses: StatusQueue::default(),
+            starts: RateLimit::new(records::STARTS_AT_ONCE, records::START_PERIOD),
             index: Index::default(),
             stored_times: StoredTimes::default(),
             waiting_branches: WaitingBranches::default(),

@@ -177,3 +177,20 @@ fn a_rejection_that_comes_before_the_next_try_is_stored_survives_a_restart() {
     run(&mut simulation, 200, 30);
     assert!(simulation.summary().contains("Rejected Rejected"), "{}", simulation.summary());
 }
+
+/// The cluster of dev claims that another version runs there each second.
+#[test]
+fn a_version_that_changes_every_second_creates_few_promotions_and_the_last_one_arrives() {
+    let mut simulation = ControllerSimulation::new(false);
+    for _ in 0..600 {
+        simulation.move_by_hand("dev", simulation.fleet["dev"].version + 1);
+        run(&mut simulation, 1, 1);
+    }
+    let places = ENVIRONMENTS.len() - 1;
+    assert!(simulation.creations <= places * (30 + 600 / 5 + 2), "{} creations", simulation.creations);
+    let newest = simulation.fleet["dev"].version;
+    simulation.settle();
+    for environment in ENVIRONMENTS {
+        assert_eq!(simulation.fleet[environment].version, newest, "{environment}: {}", simulation.summary());
+    }
+}

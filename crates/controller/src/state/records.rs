@@ -20,14 +20,25 @@ use crate::watch::read_error::api_error_message;
 /// The pause after a promotion could not be recorded; it doubles with each further failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
 
+/// How many promotions into one environment or target start without a pause. A cluster may report another version each moment, so
+/// there is a limit.
+pub(super) const STARTS_AT_ONCE: u32 = 30;
+/// The time between two of these starts in the long run.
+pub(super) const START_PERIOD: Duration = Duration::from_secs(5);
+
+/// Where a promotion goes, among those of its pipeline.
+fn place(intent: &NewPromotion) -> String {
+    format!("{}/{}", intent.environment, intent.target.as_deref().unwrap_or_default())
+}
+
 impl State {
     /// Whether recording this promotion may be tried now, or else when.
-    pub(super) fn may_record(&self, key: &PipelineKey, name: &str) -> Result<(), Instant> {
-        let unrecorded = self.pipelines.get(key).and_then(|entry| entry.unrecorded.get(name));
-        unrecorded
-            .map(|unrecorded| unrecorded.until)
-            .filter(|until| *until > self.now.instant)
-            .map_or(Ok(()), Err)
+    pub(super) fn may_record(&self, key: &PipelineKey, intent: &NewPromotion) -> Result<(), Instant> {
+        let now = self.now.instant;
+        let unrecorded = self.pipelines.get(key).and_then(|entry| entry.unrecorded.get(&intent.name));
+        let until = unrecorded.map_or(now, |unrecorded| unrecorded.until);
+        let until = until.max(now + self.starts.pause(&(key.clone(), place(intent)), now));
+        if until > now { Err(until) } else { Ok(()) }
     }
 
     /// Notes why a promotion could not be recorded. The status says so as long as the promotion is wanted, and the
@@ -51,6 +62,7 @@ impl State {
             return self.not_recorded(key, &intent.name, why);
         }
         let Some(fencing_token) = self.fencing_token(key) else { return };
+        self.starts.count(&(key.clone(), place(intent)), self.now.instant);
         let Some(entry) = self.pipelines.get(key) else { return };
         let object = promotion::object(entry.object(), intent);
         tracing::info!(pipeline = %key, promotion = intent.name, revision = promotion::shown(intent.revision.to_string()), into = object.spec.place(), "promoting");

@@ -172,3 +172,29 @@ fn a_late_approval_changes_no_record_of_an_ended_promotion() {
     simulation.settle();
     simulation.check_memory();
 }
+
+/// A later promotion has pushed to the change request, and dev goes back before the push is recorded. Sluice closes the change
+/// request as that of the earlier one.
+#[test]
+fn a_change_request_that_was_closed_for_another_promotion_is_no_rejection() {
+    let mut simulation = ControllerSimulation::with_requests(false);
+    simulation.edit_requests(Some(false), None);
+    let back = |simulation: &mut ControllerSimulation, by: u32| {
+        simulation.move_by_hand("dev", simulation.fleet["dev"].version.saturating_sub(by).max(1));
+    };
+    apply(&mut simulation, &Happening::ReleaseBoth);
+    back(&mut simulation, 1);
+    simulation.release(false);
+    simulation.release(true);
+    simulation.carry_out(708, EffectFault::None);
+    simulation.answer(0);
+    apply(&mut simulation, &Happening::ReleaseBoth);
+    back(&mut simulation, 2);
+    simulation.carry_out(5, EffectFault::None);
+    run(&mut simulation, 2, 7);
+    back(&mut simulation, 1);
+    run(&mut simulation, 11, 7);
+    simulation.release(false);
+    simulation.settle();
+    simulation.check_rejections();
+}

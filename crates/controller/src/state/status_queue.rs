@@ -13,6 +13,7 @@ use sluice_api::{Pipeline, Promotion};
 use sluice_core::promotion::GateKind;
 use sluice_delivery::FencingToken;
 
+use super::rate_limit::RateLimit;
 use crate::hook::approval_rules;
 use crate::pipeline_key::PipelineKey;
 
@@ -166,12 +167,24 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause after a failed write.
 const MAX_PAUSE: Duration = Duration::from_secs(15);
 
+/// How many writes of an object are sent without a pause. A rollout over many targets takes fewer, with one write for each target.
+/// Another program may answer each write with a write of its own, so there is a limit.
+const BURST: u32 = 100;
+/// The time between two writes of an object in the long run.
+const PERIOD: Duration = Duration::from_secs(3);
+
 /// The status writes that are pending, one for each object.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct StatusQueue {
     pending: HashMap<StatusOwner, Pending>,
-    rates: WriteRates,
+    rates: RateLimit<StatusOwner>,
     begun: u64,
+}
+
+impl Default for StatusQueue {
+    fn default() -> Self {
+        Self { pending: HashMap::new(), rates: RateLimit::new(BURST, PERIOD), begun: 0 }
+    }
 }
 
 #[derive(Debug)]
@@ -215,7 +228,7 @@ impl StatusQueue {
             may_be_stored: basis.status.into_iter().collect(),
             fencing_token,
         };
-        let write = pending.write(&owner, self.rates.pause(&owner, now));
+        let write = pending.write(&owner, self.rates.count(&owner, now));
         self.pending.insert(owner, pending);
         Some(write)
     }
@@ -256,7 +269,7 @@ impl StatusQueue {
                     pending.version = stored.version;
                 }
                 pending.may_be_stored = vec![std::mem::replace(&mut pending.writing, next)];
-                self.rates.pause(owner, now)
+                self.rates.count(owner, now)
             }
             WriteOutcome::Failed(error) => {
                 let pause = (FIRST_PAUSE * 2u32.pow(pending.failures.min(8))).min(MAX_PAUSE);
@@ -305,38 +318,6 @@ fn may_be_stored(error: &kube::Error) -> bool {
     !matches!(error, kube::Error::Api(status) if (400..500).contains(&status.code))
 }
 
-/// Limits how often each status is written, whatever the cause. For example, another program may answer each write
-/// with a write of its own. The limit is a generic cell rate: [`WriteRates::BURST`] writes without a pause, then
-/// one for each [`WriteRates::PERIOD`].
-#[derive(Debug, Default)]
-struct WriteRates {
-    /// When each object may write a whole burst again. An object without an entry may do so now.
-    full_at: HashMap<StatusOwner, Instant>,
-    purge_at: usize,
-}
-
-impl WriteRates {
-    /// How many writes are sent without a pause. A rollout over many targets takes fewer, with one write for each
-    /// target.
-    const BURST: u32 = 100;
-    /// The time between two writes in the long run.
-    const PERIOD: Duration = Duration::from_secs(3);
-    /// Entries without effect are removed when there are this many entries.
-    const MANY: usize = 256;
-
-    /// Counts a write of an object and returns the pause before it.
-    fn pause(&mut self, owner: &StatusOwner, now: Instant) -> Duration {
-        if self.full_at.len() >= self.purge_at.max(Self::MANY) {
-            self.full_at.retain(|_, at| *at > now);
-            self.purge_at = 2 * self.full_at.len();
-        }
-        let full_at = self.full_at.entry(owner.clone()).or_insert(now);
-        let pause = full_at.saturating_duration_since(now).saturating_sub(Self::PERIOD * Self::BURST);
-        *full_at = (*full_at).max(now) + Self::PERIOD;
-        pause
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -372,25 +353,5 @@ mod tests {
         let refused = kube::core::Status::failure("no", "Forbidden").with_code(403);
         let after = fail(500, kube::Error::Api(refused.boxed()));
         assert_eq!(after.may_be_stored.last().unwrap().get(), write.may_be_stored.last().unwrap().get());
-    }
-
-    #[test]
-    fn two_writers_of_one_status_do_not_answer_each_other_endlessly() {
-        let (mut rates, begun) = (WriteRates::default(), Instant::now());
-        let (mut now, mut writes) = (begun, 0u32);
-        // Each write is answered immediately by the other writer, and is due again.
-        while now < begun + Duration::from_secs(600) {
-            now += rates.pause(&owner("podinfo-1"), now) + Duration::from_millis(5);
-            writes += 1;
-        }
-        assert!((200..=WriteRates::BURST + 202).contains(&writes), "{writes} writes in ten minutes");
-        assert_eq!(rates.pause(&owner("podinfo-2"), now), Duration::ZERO, "another object is not slowed");
-        // After a pause the burst is available again, and entries without effect are removed.
-        let later = now + WriteRates::PERIOD * (WriteRates::BURST + 2);
-        assert_eq!(rates.pause(&owner("podinfo-1"), later), Duration::ZERO);
-        for n in 0..5000u32 {
-            rates.pause(&owner(&n.to_string()), later + WriteRates::PERIOD * n);
-        }
-        assert!(rates.full_at.len() <= 2 * WriteRates::MANY, "{}", rates.full_at.len());
     }
 }

@@ -1,7 +1,7 @@
 //! Closes the open change requests of promotions that do not need them any more, unless another promotion uses them.
 
 use kube::ResourceExt;
-use sluice_api::promotion::{Phase, Promotion as ApiPromotion};
+use sluice_api::promotion::{Phase, Promotion as ApiPromotion, RecordedRequestState};
 
 use super::State;
 use super::actions::StrategySource;
@@ -62,6 +62,36 @@ impl State {
         open.map(|(other, _)| format!("{}/{other}", key.namespace)).collect()
     }
 
+    /// The promotions into a place.
+    fn promotions_into<'a>(
+        &'a self,
+        key: &PipelineKey,
+        place: &'a str,
+    ) -> impl Iterator<Item = &'a ApiPromotion> {
+        let records =
+            self.promotions.get(key).into_iter().flatten().map(|(_, record)| record.object().as_ref());
+        records.filter(move |promotion| promotion.spec.place() == place)
+    }
+
+    /// Returns the addresses of the change requests that promotions into a place record.
+    pub(super) fn recorded_requests(&self, key: &PipelineKey, place: &str) -> Vec<String> {
+        let requests =
+            self.promotions_into(key, place).filter_map(|p| p.status.as_ref()?.change_request.as_ref());
+        requests.map(|request| request.url.clone()).collect()
+    }
+
+    /// Returns the addresses of the change requests that Sluice has closed, so that nobody has rejected them. One that carries the
+    /// promotion may also have been closed as that of another promotion into the same place.
+    pub(super) fn withdrawn_requests(&self, key: &PipelineKey, promotion: &ApiPromotion) -> Vec<String> {
+        let status = promotion.status.clone().unwrap_or_default();
+        let open = status.change_request.filter(|request| request.state == RecordedRequestState::Open);
+        let place = promotion.spec.place();
+        let all = self.promotions_into(key, &place).filter_map(|p| p.status.as_ref());
+        let all = all.flat_map(|status| &status.withdrawn_requests);
+        let others = all.filter(|url| open.as_ref().is_none_or(|open| open.url != **url)).cloned();
+        others.chain(status.withdrawn_requests).collect()
+    }
+
     /// Whether Sluice leaves a change request to people. The pipeline names another repository or branch now, and
     /// Sluice has lost access to the old one or has failed to close the change request for a long time.
     pub(super) fn is_out_of_reach(&self, key: &PipelineKey, name: &str, error: &ActError) -> bool {
@@ -87,7 +117,6 @@ mod tests {
     use std::time::Duration;
 
     use serde_json::json;
-    use sluice_api::promotion::RecordedRequestState;
     use sluice_delivery::ChangeRequestStatus;
 
     use super::super::effect::{Effect, Job};

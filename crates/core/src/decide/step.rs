@@ -55,7 +55,7 @@ fn pass_gates(lane: Lane<'_>, policy: &Policy, open: &Promotion, decision: &mut 
             return false;
         }
         decision.note(lane.environment, "WaitingForGate", format!("{} {message}", open.revision));
-        if open.gates != gates {
+        if (&open.gates, &open.message) != (&gates, &message) {
             decision.actions.push(Action::Wait { promotion: open.name.clone(), gates, message });
         }
         return false;

@@ -1,7 +1,7 @@
 //! Which promotion takes the place of another: a newer revision supersedes an older one, before and after its delivery.
 
 use super::start::start;
-use super::{Decision, Lane};
+use super::{Action, Decision, Lane, gates};
 use crate::evidence::Candidate;
 use crate::pipeline::Policy;
 use crate::promotion::{Phase, Promotion};
@@ -27,6 +27,15 @@ pub(super) fn replace(
             lane.environment.depends_on.join(", "),
             candidate.revision
         );
+        // A person who has approved it sees that it was noted, and what it waits for now.
+        if open.phase == Phase::Pending && open.message != message {
+            let gates = gates::verdicts(lane, policy, open);
+            decision.actions.push(Action::Wait {
+                promotion: open.name.clone(),
+                gates,
+                message: message.clone(),
+            });
+        }
         decision.note(lane.environment, "NotProven", message);
         return;
     }

@@ -253,3 +253,21 @@ fn the_change_request_of_a_promotion_that_was_delivered_without_it_is_closed() {
         (vec!["1.1.0 Delivered".to_string()], vec![])
     );
 }
+
+/// The pipeline names another environment in `after` while the promotion waits for approval, and the approver does not see that.
+#[test]
+fn an_approved_promotion_whose_proof_is_gone_says_what_it_waits_for() {
+    let mut sim = Simulation::new(&[("dev", &["d"]), ("other", &["o"]), ("prod", &["p"])]);
+    sim.pipeline.environments[1].depends_on = Vec::new();
+    sim.pipeline.environments[2].depends_on = vec!["dev".into()];
+    sim.policy_of("prod").manual = true;
+    sim.runs("dev", "d", B, Health::Ready);
+    sim.settle();
+    let message = |sim: &Simulation| sim.promotions.last().unwrap().message.clone();
+    assert!(message(&sim).contains("waits for approval"), "{}", message(&sim));
+    sim.pipeline.environments[2].depends_on = vec!["other".into()];
+    sim.promotions.last_mut().unwrap().approved = true;
+    sim.settle();
+    assert_eq!(sim.phases("prod"), ["1.1.0 Pending"]);
+    assert!(message(&sim).contains("it is not proven in other"), "{}", message(&sim));
+}
