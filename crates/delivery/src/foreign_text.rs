@@ -6,6 +6,55 @@ use sluice_core::value_check::is_unsafe;
 /// The most characters of an error message that are shown.
 const MAX_MESSAGE_CHARS: usize = 300;
 
+/// The words of another system. Sluice decides by the words as they came, and shows them without secrets: a secret may be a common
+/// word, such as `limit`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ForeignWords {
+    raw: String,
+    pub(crate) shown: String,
+}
+
+impl ForeignWords {
+    /// Words with secrets, and the same without secrets.
+    pub(crate) fn new(raw: String, shown: String) -> Self {
+        ForeignWords { raw, shown }
+    }
+
+    /// Whether a phrase is in the words. The phrase must be in lower case.
+    pub(crate) fn has(&self, phrase: &str) -> bool {
+        self.lower().contains(phrase)
+    }
+
+    /// Each line with secrets, and without.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.raw.lines().zip(self.shown.lines())
+    }
+
+    /// The words with secrets, in lower case, to be searched and not shown.
+    pub(crate) fn lower(&self) -> String {
+        self.raw.to_ascii_lowercase()
+    }
+}
+
+/// Words of Sluice itself.
+impl From<String> for ForeignWords {
+    fn from(words: String) -> Self {
+        ForeignWords::new(words.clone(), words)
+    }
+}
+
+impl std::fmt::Display for ForeignWords {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+impl std::fmt::Debug for ForeignWords {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("ForeignWords").field(&self.shown).finish()
+    }
+}
+
 /// Returns the message fields of an answer, in one line; empty if there are none.
 /// `without` removes secrets.
 pub(crate) fn message(json: &Value, without: impl Fn(&str) -> String) -> String {

@@ -149,7 +149,7 @@ mod tests {
         let at = Retry::At(clock::now());
         let refused = |status| {
             let (forge, says) = (forge.clone(), String::new());
-            sluice_delivery::ForgeError::Refused { forge, status, says }
+            sluice_delivery::ForgeError::Refused { forge, status, says: says.into() }
         };
         let (forge, says) = (forge.clone(), String::new());
         let unreachable = sluice_delivery::ForgeError::Unreachable { forge, says };

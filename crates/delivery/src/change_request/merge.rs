@@ -139,7 +139,7 @@ impl ChangeRequestJob<'_> {
             Ok(()) => None,
             Err(error) if error.may_have_happened() => Some(Err(error)),
             Err(ForgeError::Behind { .. }) => return Ok(behind(readiness)),
-            Err(ForgeError::Refused { says, .. }) => Some(Ok(says)),
+            Err(ForgeError::Refused { says, .. }) => Some(Ok(says.to_string())),
             Err(error) => return Err(error.into()),
         };
         let status = self.status(request).await?.0;

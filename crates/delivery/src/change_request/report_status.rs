@@ -43,7 +43,7 @@ fn with_missing_right(kind: ForgeKind, error: ForgeError) -> ForgeError {
         }
         // "404 Commit Not Found" or "References for commit Not Found" (lib/api/commit_statuses.rb of gitlabhq/gitlabhq).
         ForgeError::NoRepository { forge, .. } if kind == ForgeKind::GitLab => {
-            let says = "the merge commit is not on the base branch any more".into();
+            let says = "the merge commit is not on the base branch any more".to_string().into();
             ForgeError::Refused { forge, status: 404, says }
         }
         // GitHub answers this to a classic token without the scope.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::address::AddressError;
+use crate::foreign_text::ForeignWords;
 use crate::retry::Retry;
 
 /// The result of a call to a forge.
@@ -109,7 +110,7 @@ pub enum ForgeError {
     Behind { forge: String },
 
     #[error("{forge}: refused with status {status}: {says}")]
-    Refused { forge: String, status: u16, says: String },
+    Refused { forge: String, status: u16, says: ForeignWords },
 
     #[error(
         "{forge}: the answer cannot be read ({says}); check that the type in the pipeline is that of the forge"
@@ -159,7 +160,7 @@ impl ForgeError {
     pub(crate) fn is_conflict(&self) -> bool {
         match self {
             ForgeError::Refused { status, says, .. } => {
-                matches!(status, 400 | 409) || (*status == 422 && says.contains("already exists"))
+                matches!(status, 400 | 409) || (*status == 422 && says.has("already exists"))
             }
             _ => false,
         }
@@ -176,7 +177,7 @@ impl ForgeError {
     /// The reason of the forge if it rejected the call, otherwise the whole message.
     pub(crate) fn cause(&self) -> String {
         match self {
-            ForgeError::Refused { says, .. } => says.clone(),
+            ForgeError::Refused { says, .. } => says.to_string(),
             ForgeError::Forbidden { says, .. } => format!("the token may not do this ({says})"),
             ForgeError::NoRepository { .. } => "the forge knows no such thing".into(),
             other => other.to_string(),
@@ -193,5 +194,20 @@ impl ForgeError {
             ForgeError::Refused { status, .. } => *status >= 500,
             _ => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The password is `already`.
+    #[test]
+    fn a_secret_that_is_a_common_word_hides_no_conflict() {
+        let says =
+            ForeignWords::new("A pull request already exists".into(), "A pull request *** exists".into());
+        let error = ForgeError::Refused { forge: "github.com".into(), status: 422, says };
+        assert!(error.is_conflict());
+        assert!(!format!("{error} {error:?}").contains("already"), "{error:?}");
     }
 }

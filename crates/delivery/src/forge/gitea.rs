@@ -372,7 +372,7 @@ impl Gitea {
         match self.0.http.post(url, &body).await {
             // Gitea answers this if a rule requires heads on top of the base (`CheckPullBranchProtections` of 1.25).
             // Only administrators of the repository can read that rule.
-            Err(ForgeError::Refused { says, .. }) if says.contains("behind the base branch") => {
+            Err(ForgeError::Refused { says, .. }) if says.has("behind the base branch") => {
                 Err(ForgeError::Behind { forge: self.0.http.name.clone() })
             }
             other => other.map(drop),

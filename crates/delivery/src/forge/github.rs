@@ -79,9 +79,11 @@ impl GitHub {
         let Some(error) = errors.iter().find(|error| !of_checks(error)) else {
             return Ok((data, !errors.is_empty()));
         };
-        let (forge, says) = (http.name.clone(), http.message(error));
+        let (forge, says) = (http.name.clone(), http.words(error));
         Err(match error["type"].as_str() {
-            Some("FORBIDDEN" | "INSUFFICIENT_SCOPES") => ForgeError::Forbidden { forge, says },
+            Some("FORBIDDEN" | "INSUFFICIENT_SCOPES") => {
+                ForgeError::Forbidden { forge, says: says.to_string() }
+            }
             _ => ForgeError::Refused { forge, status: 422, says },
         })
     }
@@ -126,8 +128,7 @@ fn methods(repository: &Value) -> Vec<&'static str> {
 fn is_about_the_method(error: &ForgeError) -> bool {
     match error {
         ForgeError::Refused { status: 405, says, .. } => {
-            let says = says.to_ascii_lowercase();
-            says.contains("not allowed") && (says.contains("merge") || says.contains("rebase"))
+            says.has("not allowed") && (says.has("merge") || says.has("rebase"))
         }
         _ => false,
     }
@@ -270,7 +271,7 @@ impl GitHub {
         }
         // Private repositories have drafts only in some plans.
         match self.0.open(proposal, &proposal.title, json!({"draft": true})).await {
-            Err(ForgeError::Refused { status: 422, says, .. }) if says.contains("Draft pull requests") => {
+            Err(ForgeError::Refused { status: 422, says, .. }) if says.has("draft pull requests") => {
                 self.0.open(proposal, &proposal.title, Value::Null).await
             }
             other => other,
@@ -323,7 +324,7 @@ impl GitHub {
             let variables = json!({"owner": owner, "name": name, "number": number, "after": after});
             let (data, hidden) = match self.graphql(&query, variables).await {
                 Err(ForgeError::Refused { says, .. })
-                    if says.contains(&format!("'{state}' doesn't exist")) =>
+                    if says.has(&format!("'{state}' doesn't exist").to_ascii_lowercase()) =>
                 {
                     let Some(other) = states.next() else {
                         return Err(self.0.http.unreadable("a pull request"));

@@ -102,7 +102,7 @@ impl GitLab {
     async fn user(&self, name: &str) -> ForgeResult<u64> {
         let found = self.http.get(self.http.url(&["users"], &[("username", name)])).await?;
         found[0]["id"].as_u64().ok_or_else(|| {
-            let says = format!("there is no user {name}");
+            let says = format!("there is no user {name}").into();
             ForgeError::Refused { forge: self.http.name.clone(), status: 404, says }
         })
     }
@@ -340,9 +340,7 @@ impl GitLab {
     ) -> ForgeResult<()> {
         let body = status_body(status, pipeline);
         match self.http.post(self.url(&["statuses", commit], &[]), &body).await {
-            Err(ForgeError::Refused { status: 400, says, .. })
-                if says.contains("Cannot transition status") =>
-            {
+            Err(ForgeError::Refused { status: 400, says, .. }) if says.has("cannot transition status") => {
                 Ok(())
             }
             Err(ForgeError::Refused { forge, status: 409, says }) => Err(ForgeError::Unreachable {

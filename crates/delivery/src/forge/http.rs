@@ -21,7 +21,7 @@ use crate::credentials::{Credentials, GitHubApp};
 use crate::fair_queue::Slot;
 use crate::fencing::FencingToken;
 use crate::fingerprint::fingerprint;
-use crate::foreign_text;
+use crate::foreign_text::{self, ForeignWords};
 use crate::forge_kind::ForgeKind;
 use crate::http_client::last_cause;
 use crate::lock::lock;
@@ -418,7 +418,7 @@ impl ForgeHttp {
     /// feature, too.
     pub(super) fn lacks(&self, what: &str) -> ForgeError {
         let says = format!("{} has no {what}", self.kind.name());
-        ForgeError::Refused { forge: self.name.clone(), status: 400, says }
+        ForgeError::Refused { forge: self.name.clone(), status: 400, says: says.into() }
     }
 
     /// Returns the error for an answer without the expected content.
@@ -482,7 +482,7 @@ impl ForgeHttp {
 
     /// Records the rate limit that an answer reports. Fails if the call was rejected because of the limit.
     fn record_rate_limit(&self, reply: &ApiReply) -> ForgeResult<()> {
-        let names_rate_limit = || self.says(reply).to_ascii_lowercase().contains("rate limit");
+        let names_rate_limit = || self.says(reply).has("rate limit");
         let report = rate_limit_headers::report(reply.status, &reply.headers, names_rate_limit, clock::now());
         match self.budget.record(report) {
             Some(until) => Err(ForgeError::RateLimited { forge: self.name.clone(), until }),
@@ -492,14 +492,15 @@ impl ForgeHttp {
 
     /// Returns the error for an answer with an error status.
     pub(super) fn refusal(&self, reply: &ApiReply) -> ForgeError {
-        let (forge, says) = (self.name.clone(), self.says(reply));
+        let (forge, words) = (self.name.clone(), self.says(reply));
+        let says = words.to_string();
         match self.meaning(reply) {
             300..=399 => ForgeError::Redirected { forge, location: self.location(reply) },
             401 => ForgeError::Authentication { forge, says },
             403 => ForgeError::Forbidden { forge, says },
             404 => ForgeError::NoRepository { forge, repository: self.repository.clone() },
             500..=599 => ForgeError::Unreachable { forge, says: format!("status {}: {says}", reply.status) },
-            status => ForgeError::Refused { forge, status, says },
+            status => ForgeError::Refused { forge, status, says: words },
         }
     }
 
@@ -536,15 +537,15 @@ impl ForgeHttp {
     }
 
     /// Returns the message of an answer, in one line.
-    fn says(&self, reply: &ApiReply) -> String {
-        let says = reply.json.as_ref().map(|json| self.message(json)).unwrap_or_default();
-        if says.is_empty() { "no reason given".into() } else { says }
+    fn says(&self, reply: &ApiReply) -> ForeignWords {
+        let says = reply.json.as_ref().map(|json| self.words(json)).filter(|says| !says.shown.is_empty());
+        says.unwrap_or_else(|| "no reason given".to_string().into())
     }
 
-    /// Returns the message fields of a part of an answer, in one line and without secrets. The result is empty if there
-    /// are none.
-    pub(super) fn message(&self, json: &Value) -> String {
-        foreign_text::message(json, |text| self.credentials.redact(text))
+    /// Returns the message fields of a part of an answer, in one line. They are empty if there are none.
+    pub(super) fn words(&self, json: &Value) -> ForeignWords {
+        let shown = foreign_text::message(json, |text| self.credentials.redact(text));
+        ForeignWords::new(foreign_text::message(json, str::to_string), shown)
     }
 
     fn failure(&self, unread: Unread) -> ForgeError {
@@ -557,8 +558,9 @@ impl ForgeHttp {
         if error.is_timeout() {
             return ForgeError::Timeout { forge, after: self.shared.timeout };
         }
-        let says = foreign_text::clean(&self.credentials.redact(&last_cause(error)), MAX_SHOWN_CHARS);
-        if says.contains("certificate") {
+        let cause = last_cause(error);
+        let says = foreign_text::clean(&self.credentials.redact(&cause), MAX_SHOWN_CHARS);
+        if cause.contains("certificate") {
             return ForgeError::Certificate { forge, says };
         }
         ForgeError::Unreachable { forge, says }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sluice_core::value_check::is_unsafe;
 
+use crate::foreign_text::ForeignWords;
 use crate::retry::Retry;
 
 /// The result of a run of git.
@@ -228,37 +229,23 @@ const PHRASES: &[(&str, ErrorOfRun)] = &[
     ),
 ];
 
-/// The error output of a program.
-pub(super) struct Stderr {
-    /// The output with secrets. Sluice only searches it for phrases, and never shows it.
-    raw: String,
-    /// The output without secrets. If a secret is a common word, the rest is hard to read.
-    pub(super) shown: String,
+/// Returns the error output of a program. If a secret is a common word, what is shown is hard to read.
+pub(super) fn stderr(raw: String, redact: impl Fn(&str) -> String) -> ForeignWords {
+    // A secret may have characters in it that nobody sees.
+    let visible = raw.lines().map(|line| line.chars().filter(|c| !is_unsafe(*c)).collect::<String>());
+    let shown = redact(&visible.collect::<Vec<_>>().join("\n"));
+    ForeignWords::new(raw, shown)
 }
 
-impl Stderr {
-    pub(super) fn new(raw: String, redact: impl Fn(&str) -> String) -> Self {
-        // A secret may have characters in it that nobody sees.
-        let visible = raw.lines().map(|line| line.chars().filter(|c| !is_unsafe(*c)).collect::<String>());
-        let shown = redact(&visible.collect::<Vec<_>>().join("\n"));
-        Stderr { raw, shown }
-    }
-
-    /// Whether a process ran out of memory. The process may also be one of the server.
-    pub(super) fn say_out_of_memory(&self) -> bool {
-        ["out of memory", "cannot allocate memory"].iter().any(|phrase| self.has(phrase))
-    }
-
-    /// Whether the output has a phrase. The phrase must be in lower case.
-    pub(super) fn has(&self, phrase: &str) -> bool {
-        self.raw.to_ascii_lowercase().contains(phrase)
-    }
+/// Whether a process ran out of memory. The process may also be one of the server.
+pub(super) fn is_out_of_memory(stderr: &ForeignWords) -> bool {
+    ["out of memory", "cannot allocate memory"].iter().any(|phrase| stderr.has(phrase))
 }
 
 /// Returns the error for the error output of git.
-pub(super) fn read(repository: &str, doing: &str, words: &Stderr) -> GitError {
+pub(super) fn read(repository: &str, doing: &str, words: &ForeignWords) -> GitError {
     let (repository, says) = (repository.to_string(), essence(&without_text_of_server(&words.shown)));
-    let lower = words.raw.to_ascii_lowercase();
+    let lower = words.lower();
     if let Some(branch) = missing_branch(words) {
         return GitError::NoBranch { repository, branch };
     }
@@ -285,8 +272,8 @@ pub(super) fn read(repository: &str, doing: &str, words: &Stderr) -> GitError {
 
 /// Returns the branch that the server does not have, if git reports one. Git itself must print the line: lines of the
 /// server begin with `remote:` or `remote error:`.
-fn missing_branch(words: &Stderr) -> Option<String> {
-    let mut lines = words.raw.lines().zip(words.shown.lines());
+fn missing_branch(words: &ForeignWords) -> Option<String> {
+    let mut lines = words.lines();
     let (_, shown) = lines.find(|(raw, _)| raw.starts_with("fatal: couldn't find remote ref "))?;
     let branch = shown.rsplit_once(' ').map_or("", |(_, name)| name);
     Some(branch.trim_start_matches("refs/heads/").into())
@@ -367,15 +354,14 @@ mod tests {
 
     #[test]
     fn a_secret_with_an_invisible_character_in_it_is_not_shown() {
-        let words =
-            Stderr::new("remote: open\u{200b}sesame\n".into(), |text| text.replace("opensesame", "***"));
+        let words = stderr("remote: open\u{200b}sesame\n".into(), |text| text.replace("opensesame", "***"));
         assert_eq!(words.shown, "remote: ***");
     }
 
     #[test]
     fn endless_refs_are_named() {
         let of = |doing| {
-            let words = Stderr::new("fatal: Out of memory, realloc failed".into(), str::to_string);
+            let words = stderr("fatal: Out of memory, realloc failed".into(), str::to_string);
             let error = read("http://h/a/b", doing, &words);
             (error.reason(), error.to_string())
         };
@@ -390,7 +376,7 @@ mod tests {
 
     #[test]
     fn a_missing_branch_is_named_by_git_and_not_by_the_server() {
-        let read = |says: &str| read("r", "fetch", &Stderr::new(says.into(), str::to_string));
+        let read = |says: &str| read("r", "fetch", &stderr(says.into(), str::to_string));
         let GitError::NoBranch { branch, .. } = read("fatal: couldn't find remote ref refs/heads/Prod")
         else {
             panic!()
@@ -441,11 +427,11 @@ mod tests {
             ("fatal: bad object 123", "GitFailed"),
             ("", "GitFailed"),
         ] {
-            let words = Stderr::new(says.into(), str::to_string);
+            let words = stderr(says.into(), str::to_string);
             assert_eq!(read("r", "fetch", &words).reason(), reason, "{says}");
             // Whatever the secret removes from it.
             for secret in ["r", "a", "t", "repository", "fatal", "error"] {
-                let words = Stderr::new(says.into(), |text| text.replace(secret, "***"));
+                let words = stderr(says.into(), |text| text.replace(secret, "***"));
                 let error = read("r", "fetch", &words);
                 assert_eq!(error.reason(), reason, "{says}");
             }

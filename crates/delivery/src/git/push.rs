@@ -162,14 +162,14 @@ fn in_the_way(stderr: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::git::error::Stderr;
+    use crate::git::error::stderr;
 
-    fn read(line: &str, stderr: &str) -> GitResult<Pushed> {
+    fn read(line: &str, says: &str) -> GitResult<Pushed> {
         let stdout = format!("To http://h/a/b\n!\tabc:refs/heads/x\t{line}\nDone\n").into_bytes();
         outcome(
             "http://h/a/b",
             "x",
-            &Output { success: false, stdout, stderr: Stderr::new(stderr.into(), str::to_string) },
+            &Output { success: false, stdout, stderr: stderr(says.into(), str::to_string) },
         )
     }
 
@@ -179,7 +179,7 @@ mod tests {
             [("*", Pushed::Done), ("+", Pushed::Done), (" ", Pushed::Done), ("=", Pushed::AlreadyThere)]
         {
             let stdout = format!("To http://h/a/b\n{flag}\tabc:refs/heads/x\t[summary]\nDone\n").into_bytes();
-            let output = Output { success: true, stdout, stderr: Stderr::new(String::new(), str::to_string) };
+            let output = Output { success: true, stdout, stderr: stderr(String::new(), str::to_string) };
             assert_eq!(outcome("http://h/a/b", "x", &output).unwrap(), wanted);
         }
     }
@@ -193,7 +193,7 @@ mod tests {
         assert!(error.to_string().contains("the branch sluice is in its way: delete that"), "{error}");
         let stdout =
             b"To http://h/a/b\n!\tabc:refs/heads/refs/heads/x\t[rejected] (stale info)\nDone\n".to_vec();
-        let output = Output { success: false, stdout, stderr: Stderr::new(String::new(), str::to_string) };
+        let output = Output { success: false, stdout, stderr: stderr(String::new(), str::to_string) };
         let error = outcome("http://h/a/b", "x", &output).unwrap_err();
         assert!(error.to_string().contains("refs/heads/refs/heads/x is in its way"), "{error}");
     }

@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdout, Command};
 
 use super::access::RepositoryAccess;
-use super::error::{self, GitError, GitResult, Stderr};
+use super::error::{self, GitError, GitResult};
 use super::limits::{self, MAX_OUTPUT_BYTES, ProcessLimits};
 use super::memory_budget::{MemoryBudget, RunSize};
 use super::process_group::ProcessGroup;
@@ -21,6 +21,7 @@ use super::stale_locks::remove_stale_locks;
 use crate::edit_slots::EditSlots;
 use crate::fair_queue::{FairQueue, FairQueues, Slot, namespace};
 use crate::fencing::FencingToken;
+use crate::foreign_text::ForeignWords;
 
 /// The environment variables that git inherits: where programs are, and how to reach the network.
 const INHERITED: &str = "PATH HTTPS_PROXY HTTP_PROXY ALL_PROXY NO_PROXY https_proxy http_proxy all_proxy no_proxy \
@@ -193,20 +194,20 @@ impl<'a> GitRun<'a> {
 pub(super) struct Output {
     pub(super) success: bool,
     pub(super) stdout: Vec<u8>,
-    pub(super) stderr: Stderr,
+    pub(super) stderr: ForeignWords,
 }
 
 /// A run that has ended, with or without success.
 struct EndedRun<T> {
     success: bool,
     value: std::io::Result<T>,
-    words: Stderr,
+    words: ForeignWords,
     lacks_memory: bool,
 }
 
 impl<T> EndedRun<T> {
     /// Returns whether the run succeeded, its result and its error output.
-    fn checked(self, call: &GitRun<'_>) -> GitResult<(bool, T, Stderr)> {
+    fn checked(self, call: &GitRun<'_>) -> GitResult<(bool, T, ForeignWords)> {
         match self.value {
             Ok(value) => Ok((self.success, value, self.words)),
             Err(_) if self.lacks_memory => Err(error::read(call.access.name(), &call.doing(), &self.words)),
@@ -367,8 +368,8 @@ impl Git {
         } else if let Some(signal) = status.signal() {
             raw.push_str(&format!("\ndied of signal {signal}"));
         }
-        let words = Stderr::new(raw, |text| call.access.redact(text));
-        let lacks_memory = !status.success() && words.say_out_of_memory();
+        let words = error::stderr(raw, |text| call.access.redact(text));
+        let lacks_memory = !status.success() && error::is_out_of_memory(&words);
         Ok(EndedRun { success: status.success(), value, words, lacks_memory })
     }
 

@@ -71,3 +71,17 @@ async fn a_password_that_is_a_common_word_changes_no_reason_of_a_forge() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_password_that_is_a_common_word_hides_no_rate_limit() {
+    const LIMITED: &str =
+        r#"{"message": "You have exceeded a secondary rate limit. Please wait a few minutes."}"#;
+    for word in ["rate limit", "limit", "t"] {
+        let fixture = ForgeFixture::github().await;
+        let mut order = fixture.order("6.1.8");
+        order.credentials.signing_passphrase = Some(word.into());
+        fixture.standin().inject_fault(CallKind::Open, ForgeFault::Answer(403, vec![], LIMITED));
+        let error = bench().delivery.deliver(&order).await.unwrap_err();
+        assert_eq!(error.reason(), "RateLimited", "{word}: {error}");
+    }
+}
