@@ -10,8 +10,9 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout_at};
 
 use super::large_objects::piece;
-use super::limit::{self, ObservedMemory};
+use super::limit;
 use super::object_text::ObjectBuffer;
+use super::observed_memory::ObservedMemory;
 use super::too_large::{MAX_ANSWER_BYTES, TooLarge};
 use crate::timeout::{API_CALL_TIMEOUT, timed_out, within};
 use sluice_core::fleet::ClusterKey;

@@ -19,7 +19,8 @@ use tokio::task::{AbortHandle, JoinSet};
 use super::cluster_client::ClusterClient;
 use super::event_queue::EventQueue;
 use super::kubeconfig;
-use super::limit::{ObservedMemory, WatchLimits, WatchMemory};
+use super::limit::WatchLimits;
+use super::observed_memory::{ObservedMemory, WatchMemory};
 use super::owned_read::OwnedReads;
 use super::parsed_object::UnreadableObject;
 use super::probe::{may_list_all, probe, until_lost};
@@ -540,7 +541,7 @@ impl WatchScope<'_> {
         match error {
             ReadError::NotFound => ControlFlow::Break(ScopeEnd::NotServed),
             ReadError::TooLarge(_) => {
-                tracing::warn!(%cluster, error = %why, "a kind is too large to watch");
+                tracing::warn!(%cluster, error = %why, "the objects of a kind are dropped");
                 continue_if_sent(send(ClusterEvent::TooLarge(kind, namespace, why)))
             }
             ReadError::Forbidden(_) => {

@@ -59,9 +59,7 @@ pub async fn read(
         }
         let chunk = chunk.map_err(|_| timed_out(READ_TIMEOUT))??.map_err(kube::Error::ReadEvents)?;
         if chunk.is_empty() {
-            let version = splitter.finish()?;
-            count.finish();
-            return Ok(version);
+            return splitter.finish();
         }
         let chunk = piece(chunk);
         count.add_bytes(chunk.len())?;

@@ -12,6 +12,7 @@ mod line;
 pub mod list;
 mod namespace_share;
 pub mod object_text;
+pub mod observed_memory;
 pub mod owned_read;
 pub mod parsed_object;
 mod probe;

@@ -169,6 +169,10 @@ pub fn kind_message(key: &ClusterKey, kind: Kind, namespace: Option<&str>, error
             "{plural}{scope} of {key} are too large to watch: {}; reduce them, or raise --observed-memory",
             TooLarge::Namespace
         ),
+        ReadError::TooLarge(TooLarge::BothLists) => format!(
+            "{plural}{scope} of {key} are being listed again, and {}: wait for the list, or raise --observed-memory",
+            TooLarge::BothLists
+        ),
         ReadError::TooLarge(limit) => format!(
             "{plural}{scope} of {key} are too large to watch: {limit}; reduce them, or allow {user} to read {plural} \
              in the targets' namespaces only"

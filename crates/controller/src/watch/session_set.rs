@@ -13,7 +13,7 @@ use tokio::task::AbortHandle;
 
 use super::cluster_session::{ClusterSession, KubeconfigSource, RETRY_AFTER, SendEvent};
 use super::event_queue::EventQueue;
-use super::limit::ObservedMemory;
+use super::observed_memory::ObservedMemory;
 use super::owned_read::OwnedReads;
 use super::relist::Lists;
 use crate::observe::ObserveScope;

@@ -251,7 +251,8 @@ where
         F: Fn(K) -> Option<T>,
         G: FnMut(ObjectEvent<T>) -> ControlFlow<E>,
     {
-        let (mut objects, mut unreadable, mut has_objects) = (Vec::new(), Vec::new(), false);
+        let (mut objects, mut unreadable, mut has_objects, mut end) = (Vec::new(), Vec::new(), false, None);
+        let request = list::request(self.api.resource_url(), self.selector().as_deref());
         let each = |text: ObjectText<'_>| {
             has_objects = true;
             match ParsedObject::<K>::within(text, &self.limits)?.0 {
@@ -261,12 +262,22 @@ where
                 // object.
                 Err(_) => {}
             }
+            if self.limits.charge_listed()? {
+                let dropped = WatchFailure::List(TooLarge::BothLists.into());
+                if let ControlFlow::Break(value) = (self.on_event)(ObjectEvent::Failed(dropped)) {
+                    end = Some(value);
+                    return Err(TooLarge::BothLists.into());
+                }
+            }
             Ok(())
         };
-        let read = match list::request(self.api.resource_url(), self.selector().as_deref()) {
+        let read = match request {
             Ok(request) => list::read(&self.client, request, &self.limits, each).await,
             Err(error) => Err(error),
         };
+        if let Some(value) = end {
+            return ControlFlow::Break(value);
+        }
         // A list that the server rejects costs little, and does not count.
         if let Some(lists) = self.limits.lists().filter(|_| has_objects || read.is_ok()) {
             lists.record_end();
@@ -301,6 +312,7 @@ where
     {
         let Some((objects, unreadable)) = list.objects.take() else { return ControlFlow::Continue(()) };
         (self.on_event)(ObjectEvent::Listed(objects, list.version.parse().unwrap_or(0)))?;
+        self.limits.finish_list();
         unreadable.into_iter().try_for_each(|object| self.report_unreadable(object))
     }
 

@@ -54,6 +54,10 @@ pub enum TooLarge {
          its share (--observed-memory)"
     )]
     All(usize),
+    /// The memory for the objects of a list, and of the list that it replaces. Those of the list before are dropped, and the
+    /// list goes on.
+    #[error("Sluice's memory has no room for the old and the new objects together")]
+    BothLists,
     /// The memory for the objects of one namespace of a cluster.
     #[error("its objects take more than the share of a namespace in Sluice's memory")]
     Namespace,

@@ -13,7 +13,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use kube::Client;
 use sluice_controller::ObserveScope;
-use sluice_controller::watch::limit::ObservedMemory;
+use sluice_controller::watch::observed_memory::ObservedMemory;
 use sluice_core::fleet::{ClusterEvent, Kind};
 use sluice_testkit::{WAIT_TIMEOUT, eventually};
 

@@ -23,8 +23,9 @@ use serde_json::json;
 use sluice_controller::ObserveScope;
 use sluice_controller::watch::cluster_client::ClusterClient;
 use sluice_controller::watch::kubeconfig::bounded_client;
-use sluice_controller::watch::limit::{ObservedMemory, WatchLimits};
+use sluice_controller::watch::limit::WatchLimits;
 use sluice_controller::watch::list;
+use sluice_controller::watch::observed_memory::ObservedMemory;
 use sluice_core::fleet::{ClusterEvent, ClusterKey, Kind};
 use sluice_testkit::eventually;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -383,6 +384,42 @@ fn the_kinds_of_a_cluster_ask_together_what_it_serves() -> Result<()> {
             session.first(unreadable).await?;
         }
         ensure!(most_seen.load(Ordering::SeqCst) == 1, "{most_seen:?} requests at the same time");
+        Ok(())
+    })
+}
+
+/// A cluster whose watch of deployments expires. Sluice keeps 0.7 MB of its 400 deployments.
+async fn client_of_expiring_watch() -> Result<Client> {
+    let answer = |request: Request| async move {
+        let is_watch = request.uri().query().is_some_and(|query| query.contains("watch"));
+        if is_watch || !request.uri().path().ends_with("/deployments") {
+            return answer(Attack::ExpiringWatches, &request);
+        }
+        let all: Vec<String> = (0..400).map(|n| deployment(n, &"x".repeat(4000))).collect();
+        json_body(Body::from(format!("{LIST}{}]}}", all.join(","))))
+    };
+    Ok(bounded_client(&fake_api_server::start(Router::new().fallback(answer)).await?)?)
+}
+
+#[test]
+fn a_list_without_room_beside_the_list_before_takes_its_place() -> Result<()> {
+    run(async {
+        // A third of the memory is for one cluster. The deployments need a little more than half of that.
+        let memory = ObservedMemory::new(3_900_000);
+        let client = client_of_expiring_watch().await?;
+        let mut session = RunningSession::start(client, "full", ObserveScope::All, memory);
+        let mut events = Vec::new();
+        for _ in 0..5 {
+            let of_deployments = |event| match event {
+                ClusterEvent::Listed(Kind::Deployment, _, all) => Some(format!("{} listed", all.len())),
+                ClusterEvent::TooLarge(Kind::Deployment, _, why) => Some(why),
+                _ => None,
+            };
+            events.push(session.first(of_deployments).await?);
+        }
+        let dropped = "deployments of cluster fleet/full are being listed again, and Sluice's memory has no room for the \
+                       old and the new objects together: wait for the list, or raise --observed-memory";
+        ensure!(events == ["400 listed", dropped, "400 listed", dropped, "400 listed"], "{events:?}");
         Ok(())
     })
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use sluice_controller::ObserveScope;
-use sluice_controller::watch::limit::ObservedMemory;
+use sluice_controller::watch::observed_memory::ObservedMemory;
 use sluice_core::fleet::trigger_fact::TriggerFact;
 use sluice_core::fleet::{ClusterEvent, ClusterKey, Fact, Kind, ObjectKey};
 use sluice_testkit::{Cluster, ControlPlane};

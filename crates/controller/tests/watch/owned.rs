@@ -17,7 +17,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
 use sluice_controller::ObserveScope;
-use sluice_controller::watch::limit::ObservedMemory;
+use sluice_controller::watch::observed_memory::ObservedMemory;
 use sluice_core::fleet::fact::Owned;
 use sluice_core::fleet::owned_check::FoundObject;
 use sluice_core::fleet::owned_read::OwnedRead;

@@ -8,7 +8,7 @@ use kube::Client;
 use sluice_controller::ObserveScope;
 use sluice_controller::watch::cluster_session::{ClusterSession, KubeconfigSource};
 use sluice_controller::watch::event_queue::{EventQueue, QueueSlot};
-use sluice_controller::watch::limit::ObservedMemory;
+use sluice_controller::watch::observed_memory::ObservedMemory;
 use sluice_controller::watch::owned_read::OwnedReads;
 use sluice_core::fleet::{ClusterEvent, ClusterKey};
 use sluice_testkit::WAIT_TIMEOUT;
