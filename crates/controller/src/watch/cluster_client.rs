@@ -9,6 +9,7 @@ use kube::Client;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout_at};
 
+use super::kubeconfig_secrets::KubeconfigSecrets;
 use super::large_objects::piece;
 use super::limit;
 use super::object_text::ObjectBuffer;
@@ -23,12 +24,18 @@ pub struct ClusterClient {
     client: Client,
     cluster: ClusterKey,
     memory: Arc<ObservedMemory>,
+    secrets: KubeconfigSecrets,
 }
 
 impl ClusterClient {
-    /// Returns a client of this cluster. `memory` has the slots of all clusters.
-    pub fn new(client: Client, cluster: ClusterKey, memory: Arc<ObservedMemory>) -> Self {
-        Self { client, cluster, memory }
+    /// Returns a client of this cluster. `memory` has the slots of all clusters. No error shows the secrets.
+    pub fn new(
+        client: Client,
+        cluster: ClusterKey,
+        memory: Arc<ObservedMemory>,
+        secrets: KubeconfigSecrets,
+    ) -> Self {
+        Self { client, cluster, memory, secrets }
     }
 
     /// Reads the answer to a GET request as JSON.
@@ -39,7 +46,8 @@ impl ClusterClient {
     pub async fn read<T: DeserializeOwned>(&self, path: &str) -> kube::Result<T> {
         let deadline = Instant::now() + API_CALL_TIMEOUT;
         let request = Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
-        let body = within(API_CALL_TIMEOUT, self.client.request_stream(request)).await?;
+        let body = within(API_CALL_TIMEOUT, self.client.request_stream(request)).await;
+        let body = body.map_err(|error| self.secrets.hide_in(error))?;
         pin_mut!(body);
         let mut text = ObjectBuffer::default();
         loop {

@@ -19,6 +19,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use super::cluster_client::ClusterClient;
 use super::event_queue::EventQueue;
 use super::kubeconfig;
+use super::kubeconfig_secrets::KubeconfigSecrets;
 use super::limit::WatchLimits;
 use super::observed_memory::{ObservedMemory, WatchMemory};
 use super::owned_read::OwnedReads;
@@ -69,6 +70,8 @@ pub struct ClusterSession {
     pub hub: Client,
     /// Where the kubeconfig is.
     pub kubeconfig: KubeconfigSource,
+    /// The secrets of the kubeconfig in use.
+    pub secrets: KubeconfigSecrets,
     /// Whether a kubeconfig may run programs.
     pub allow_exec: bool,
     /// What is observed.
@@ -173,7 +176,9 @@ impl ClusterSession {
             None => true,
             Some(Err(why)) => send(ClusterEvent::Lost(why)),
             Some(Ok(text)) => match kubeconfig::client(secret, &text, self.allow_exec).await {
-                Ok(client) => return self.watch_until_lost(client, send).await,
+                Ok((client, secrets)) => {
+                    return Self { secrets, ..self.clone() }.watch_until_lost(client, send).await;
+                }
                 Err(error) => send(ClusterEvent::Lost(error.to_string())),
             },
         };
@@ -258,7 +263,7 @@ impl ClusterSession {
 
     /// Returns a client for single answers of the cluster.
     fn single_answers(&self, client: &Client) -> ClusterClient {
-        ClusterClient::new(client.clone(), self.key.clone(), self.memory.clone())
+        ClusterClient::new(client.clone(), self.key.clone(), self.memory.clone(), self.secrets.clone())
     }
 
     /// Returns a new account of the memory for the objects of one watch.
@@ -270,7 +275,7 @@ impl ClusterSession {
     fn limits(&self, kind: Kind, namespace: Option<&str>, memory: Arc<WatchMemory>) -> WatchLimits {
         let source = format!("{}: {}", self.key, kind.resource().1);
         let lists = ScopeLists::new(self.lists.clone(), kind, namespace.map(String::from));
-        WatchLimits::cluster(source, memory, self.queue.clone(), lists)
+        WatchLimits::cluster(source, memory, self.queue.clone(), lists).hiding(self.secrets.clone())
     }
 
     /// Watches a kind in the version that the cluster serves, and waits while it serves none. `served` is what the

@@ -28,6 +28,7 @@ use sluice_api::gitops_cluster::{MAX_KUBECONFIG_BYTES, kubeconfig_value};
 use tower::{BoxError, ServiceBuilder};
 use tower_http::decompression::DecompressionLayer;
 
+use super::kubeconfig_secrets::KubeconfigSecrets;
 use super::limit::limit_errors;
 
 /// The limit for opening a connection. A probe of the cluster times out earlier, with a message of its own.
@@ -109,11 +110,15 @@ pub fn data(secret: Secret) -> BTreeMap<String, Vec<u8>> {
     secret.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0)).collect()
 }
 
-/// Makes a client from the text of a kubeconfig.
+/// Makes a client from the text of a kubeconfig, and returns it with the secrets that it sends.
 ///
 /// # Errors
 /// When the kubeconfig is unreadable or uses what this module rejects. Each error says what to write instead.
-pub async fn client(secret: &str, text: &str, allow_exec: bool) -> Result<Client, KubeconfigError> {
+pub async fn client(
+    secret: &str,
+    text: &str,
+    allow_exec: bool,
+) -> Result<(Client, KubeconfigSecrets), KubeconfigError> {
     let unreadable = |e: &dyn std::fmt::Display| KubeconfigError::Unreadable(secret.into(), e.to_string());
     // The parser's error quotes the text, which contains secrets.
     let kubeconfig =
@@ -127,7 +132,8 @@ pub async fn client(secret: &str, text: &str, allow_exec: bool) -> Result<Client
     config.default_retry = false;
     // kube sets the proxy of the environment, which is for forges only.
     config.proxy_url = None;
-    bounded_client(&config).map_err(|e| unreadable(&e))
+    let client = bounded_client(&config).map_err(|e| unreadable(&e))?;
+    Ok((client, KubeconfigSecrets::new(&config)))
 }
 
 /// Makes a client whose connections take little memory, whatever the server sends. The client that kube makes keeps up to

@@ -12,6 +12,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::change_count::ChangeCount;
 use super::event_queue::EventQueue;
+use super::kubeconfig_secrets::KubeconfigSecrets;
 use super::large_objects::LargeObject;
 use super::observed_memory::WatchMemory;
 use super::relist::ScopeLists;
@@ -35,6 +36,8 @@ const MAX_ERROR_BYTES: usize = 64 << 10;
 pub struct WatchLimits {
     /// The server and the kind, for the log.
     pub source: String,
+    /// The secrets that no error of the server shows.
+    pub(super) secrets: KubeconfigSecrets,
     /// `None` for a trusted server, such as the hub for Pipelines. Then only the size of one object is limited.
     untrusted: Option<UntrustedLimits>,
 }
@@ -50,7 +53,7 @@ struct UntrustedLimits {
 impl WatchLimits {
     /// Returns the limits of a watch on the hub's own objects.
     pub fn hub(kind: &str) -> Self {
-        WatchLimits { source: format!("the hub: {kind}"), untrusted: None }
+        WatchLimits { source: format!("the hub: {kind}"), secrets: Default::default(), untrusted: None }
     }
 
     /// Returns the limits of a watch on a cluster, which may be hostile.
@@ -62,8 +65,14 @@ impl WatchLimits {
     ) -> Self {
         WatchLimits {
             source,
+            secrets: KubeconfigSecrets::default(),
             untrusted: Some(UntrustedLimits { memory, queue, lists, max_list_bytes: MAX_LIST_BYTES }),
         }
+    }
+
+    /// Returns these limits for a server to which Sluice sends these secrets.
+    pub fn hiding(self, secrets: KubeconfigSecrets) -> Self {
+        Self { secrets, ..self }
     }
 
     /// Returns these limits for lists of the objects that one Flux object owns.

@@ -6,6 +6,7 @@ pub mod cluster_client;
 pub mod cluster_session;
 pub mod event_queue;
 pub mod kubeconfig;
+pub mod kubeconfig_secrets;
 pub mod large_objects;
 pub mod limit;
 mod line;

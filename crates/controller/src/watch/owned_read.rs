@@ -176,7 +176,7 @@ async fn read_scope(
         }
         Ok(())
     };
-    list::read(client, request, limits, each).await?;
+    list::read(client, request, limits, each).await.map_err(|error| limits.secrets.hide_in(error))?;
     Ok(found)
 }
 

@@ -1,6 +1,7 @@
 //! Errors of reading a cluster, and the messages that say what to do about them.
 
 use std::error::Error;
+use std::io;
 
 use super::relist::{self, HeldBack};
 use super::tls_error::{self, RefusedCertificate};
@@ -19,6 +20,8 @@ pub enum ReadError {
     NotFound,
     /// No connection, or no answer.
     Unreachable(String),
+    /// The server answers, and its answer cannot be read.
+    Unreadable(String),
     /// The client does not accept the server's certificate.
     Certificate(RefusedCertificate),
     /// The server sends more than Sluice reads.
@@ -54,10 +57,29 @@ impl From<&kube::Error> for ReadError {
                 Some(RefusedCertificate { cause, remedy }) => {
                     ReadError::Certificate(RefusedCertificate { cause: first_line(&cause), remedy })
                 }
+                None if is_unreadable(error) => ReadError::Unreadable(no_connection(error)),
                 None => ReadError::Unreachable(no_connection(error)),
             },
         }
     }
+}
+
+/// Whether an answer has arrived that cannot be read: it is not compressed as it says, or it is not a complete list. If the
+/// connection breaks, the error is one of hyper.
+fn is_unreadable(error: &kube::Error) -> bool {
+    let kube::Error::ReadEvents(error) = error else { return false };
+    let mut next: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(error) = next {
+        if error.is::<hyper::Error>() {
+            return false;
+        }
+        // The source of an I/O error is the source of the error in it.
+        next = match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            Some(inner) => Some(inner),
+            None => error.source(),
+        };
+    }
+    error.kind() != io::ErrorKind::TimedOut
 }
 
 /// The reason that the client gives to an answer that is no error of Kubernetes; its message is then the whole answer
@@ -141,6 +163,10 @@ pub fn cluster_message(key: &ClusterKey, error: &ReadError) -> String {
         ReadError::Unreachable(message) => format!(
             "{key} cannot be reached ({message}): check that its API server runs, and that the network allows the \
              connection"
+        ),
+        ReadError::Unreadable(message) => format!(
+            "the answer of {key} cannot be read ({message}): look for the cause at its API server, and at proxies in \
+             front of it"
         ),
         ReadError::TooLarge(limit) => format!(
             "{key} is too large: {limit}; check that a Kubernetes API server answers there, and correct the address \

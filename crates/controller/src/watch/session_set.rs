@@ -13,6 +13,7 @@ use tokio::task::AbortHandle;
 
 use super::cluster_session::{ClusterSession, KubeconfigSource, RETRY_AFTER, SendEvent};
 use super::event_queue::EventQueue;
+use super::kubeconfig_secrets::KubeconfigSecrets;
 use super::observed_memory::ObservedMemory;
 use super::owned_read::OwnedReads;
 use super::relist::Lists;
@@ -104,6 +105,7 @@ impl SessionSet {
             key: key.clone(),
             hub: self.hub.clone(),
             kubeconfig: kubeconfig.clone(),
+            secrets: KubeconfigSecrets::default(),
             allow_exec: self.allow_exec,
             observe,
             namespaces: receiver,

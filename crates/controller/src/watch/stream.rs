@@ -289,6 +289,7 @@ where
             }
             Err(error) => {
                 drop(objects);
+                let error = self.limits.secrets.hide_in(error);
                 let too_large = TooLarge::from_error(&error).is_some();
                 (self.on_event)(ObjectEvent::Failed(WatchFailure::List(error)))?;
                 if too_large {
@@ -452,6 +453,7 @@ where
     where
         G: FnMut(ObjectEvent<T>) -> ControlFlow<E>,
     {
+        let error = self.limits.secrets.hide_in(error);
         if TooLarge::from_error(&error).is_some() {
             (self.on_event)(ObjectEvent::Failed(WatchFailure::Watch(error)))?;
             self.clear_and_pause().await;
@@ -476,10 +478,11 @@ where
         G: FnMut(ObjectEvent<T>) -> ControlFlow<E>,
     {
         let (name, namespace) = (&object.metadata.name, &object.metadata.namespace);
+        let why = self.limits.secrets.hide(&object.error);
         let source = &self.limits.source;
         match self.log_limit.count(Instant::now()) {
             1..=MAX_LOGGED => {
-                tracing::warn!(source, name, namespace, error = %object.error, "cannot read an object; it counts as absent");
+                tracing::warn!(source, name, namespace, error = %why, "cannot read an object; it counts as absent");
             }
             count if count == MAX_LOGGED + 1 => {
                 tracing::warn!(

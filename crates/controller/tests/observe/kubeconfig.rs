@@ -24,6 +24,8 @@ async fn rejection(kubeconfig: &Value, allow_exec: bool) -> Option<KubeconfigErr
 #[tokio::test]
 async fn a_self_contained_kubeconfig_makes_a_client() {
     assert_eq!(rejection(&self_contained(), false).await, None);
+    let (_, secrets) = client("fleet/dev", &self_contained().to_string(), false).await.unwrap();
+    assert_eq!(secrets.hide("hunter2 is not valid"), "*** is not valid");
     // The other cluster decides whom a user may impersonate.
     assert_eq!(rejection(&with(self_contained(), "users/0/user/as", "sluice".into()), false).await, None);
     assert_eq!(

@@ -25,7 +25,7 @@ async fn a_server_with_another_name_or_authority_is_reported_with_what_to_correc
     let start = |name| FakeCluster::start(name, axum::Router::new()).unwrap();
     let (cluster, other) = (start("right"), start("other"));
     let error = async |text: &str| {
-        let client = client("fleet/dev", text, false).await.unwrap();
+        let (client, _) = client("fleet/dev", text, false).await.unwrap();
         client.apiserver_version().await.unwrap_err()
     };
     let other_name =

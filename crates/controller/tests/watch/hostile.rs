@@ -23,6 +23,7 @@ use serde_json::json;
 use sluice_controller::ObserveScope;
 use sluice_controller::watch::cluster_client::ClusterClient;
 use sluice_controller::watch::kubeconfig::bounded_client;
+use sluice_controller::watch::kubeconfig_secrets::KubeconfigSecrets;
 use sluice_controller::watch::limit::WatchLimits;
 use sluice_controller::watch::list;
 use sluice_controller::watch::observed_memory::ObservedMemory;
@@ -347,7 +348,12 @@ async fn only_a_few_large_answers_are_read_at_the_same_time() {
     let (memory, pieces) = (ObservedMemory::new(128 << 20), Arc::new(AtomicUsize::new(0)));
     let read = |n: usize| {
         let key = ClusterKey::Remote { namespace: format!("team-{n}"), name: "hostile".into() };
-        let client = ClusterClient::new(client_of_unfinished_answers(pieces.clone()), key, memory.clone());
+        let client = ClusterClient::new(
+            client_of_unfinished_answers(pieces.clone()),
+            key,
+            memory.clone(),
+            KubeconfigSecrets::default(),
+        );
         async move { client.read::<serde_json::Value>("/apis").await.unwrap_err() }
     };
     let mut reads = Box::pin(futures::future::join_all((0..CLUSTERS).map(read)));

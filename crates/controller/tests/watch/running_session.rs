@@ -8,6 +8,7 @@ use kube::Client;
 use sluice_controller::ObserveScope;
 use sluice_controller::watch::cluster_session::{ClusterSession, KubeconfigSource};
 use sluice_controller::watch::event_queue::{EventQueue, QueueSlot};
+use sluice_controller::watch::kubeconfig_secrets::KubeconfigSecrets;
 use sluice_controller::watch::observed_memory::ObservedMemory;
 use sluice_controller::watch::owned_read::OwnedReads;
 use sluice_core::fleet::{ClusterEvent, ClusterKey};
@@ -45,6 +46,7 @@ impl RunningSession {
             key,
             hub: client,
             kubeconfig: KubeconfigSource::Local,
+            secrets: KubeconfigSecrets::default(),
             allow_exec: false,
             namespaces: receiver,
             memory,

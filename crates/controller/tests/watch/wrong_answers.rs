@@ -1,19 +1,28 @@
 //! API servers with wrong answers: incomplete answers are not used, errors are reported, and the pauses between
 //! tries grow.
 
+use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use axum::Router;
 use axum::extract;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use kube::Client;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use kube::{Client, Config};
 use serde::Deserialize;
-
+use sluice_controller::watch::cluster_client::ClusterClient;
+use sluice_controller::watch::kubeconfig::bounded_client;
+use sluice_controller::watch::kubeconfig_secrets::KubeconfigSecrets;
+use sluice_controller::watch::observed_memory::ObservedMemory;
+use sluice_controller::watch::read_error::{ReadError, cluster_message};
 use sluice_controller::watch::stream::WatchFailure;
+use sluice_core::fleet::ClusterKey;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::fake_api_server::{self, EXPIRED};
 use crate::{Follower, run};
@@ -164,6 +173,68 @@ fn no_watch_starts_from_a_very_long_version() -> Result<()> {
         };
         let [bookmark, added, deleted] = lines.map(|line| too_long(LIST, line, 1));
         tokio::try_join!(too_long(list, "", 0), bookmark, added, deleted)?;
+        Ok(())
+    })
+}
+
+/// Returns the error of asking a server for its version, as it is shown.
+async fn version_error(config: &Config, secrets: KubeconfigSecrets) -> Result<ReadError> {
+    let client = bounded_client(config)?;
+    let client = ClusterClient::new(client, ClusterKey::Local, ObservedMemory::new(128 << 20), secrets);
+    let answer = client.read::<serde_json::Value>("/version").await;
+    Ok(ReadError::from(&answer.err().context("no error")?))
+}
+
+#[test]
+fn a_server_that_answers_wrongly_does_not_count_as_unreachable() -> Result<()> {
+    run(async {
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+        gzip.write_all(&[7; 1 << 10])?;
+        let whole = gzip.finish()?;
+        let (cut, changed) = (whole[..whole.len() / 2].to_vec(), [&whole[..12], &[0xff; 20]].concat());
+        for body in [b"no gzip".to_vec(), cut, changed] {
+            let answer = || async move { ([("content-encoding", "gzip")], body) };
+            let config = fake_api_server::start(Router::new().fallback(answer)).await?;
+            let error = version_error(&config, KubeconfigSecrets::default()).await?;
+            let message = cluster_message(&ClusterKey::Local, &error);
+            ensure!(message.starts_with("the answer of the local cluster cannot be read ("), "{message}");
+        }
+        let incomplete = r#"{"metadata":{"resourceVersion":"5","continue":"abc"},"items":[]}"#;
+        let (mut follower, _) = follower((200, incomplete), (200, "")).await?;
+        follower.until("reported a failure", |f| !f.failures.is_empty()).await?;
+        let error = ReadError::from(follower.failures[0].error());
+        ensure!(error == ReadError::Unreadable("the list is incomplete".into()), "{error:?}");
+        Ok(())
+    })
+}
+
+#[test]
+fn a_server_that_breaks_off_its_answer_counts_as_unreachable() -> Result<()> {
+    run(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        let config = Config::new(format!("http://{}", listener.local_addr()?).parse()?);
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await?;
+            let _ = stream.read(&mut [0; 1 << 10]).await?;
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n{").await
+        });
+        let error = version_error(&config, KubeconfigSecrets::default()).await?;
+        ensure!(matches!(error, ReadError::Unreachable(_)), "{error:?}");
+        Ok(())
+    })
+}
+
+#[test]
+fn an_error_that_repeats_the_token_is_shown_without_it() -> Result<()> {
+    run(async {
+        let status = r#"{"kind":"Status","status":"Failure","code":403,"message":"no: Bearer tok-1234"}"#;
+        let answer = async move || {
+            (StatusCode::FORBIDDEN, [("content-type", "application/json")], status).into_response()
+        };
+        let mut config = fake_api_server::start(Router::new().fallback(answer)).await?;
+        config.auth_info.token = Some("tok-1234".to_string().into());
+        let error = version_error(&config, KubeconfigSecrets::new(&config)).await?;
+        ensure!(error == ReadError::Forbidden("no: Bearer ***".into()), "{error:?}");
         Ok(())
     })
 }
