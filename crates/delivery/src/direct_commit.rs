@@ -1,6 +1,6 @@
 //! Delivery by a commit straight on top of a branch, never by force. A later try finds the commit by its trailer.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::edit::{edit, is_set};
 use crate::error::DeliveryResult;
@@ -12,6 +12,12 @@ use crate::resources::{Resources, is_final};
 
 /// How often a commit to the base branch is made again because others pushed first. Everybody pushes there.
 const MAX_PUSHES: u32 = 8;
+
+/// When the branch is looked at for a push that was ended before the answer of its server. A server ends the hooks of a client that
+/// is gone, but not at once.
+const LOOKS: [Duration; 3] = [Duration::ZERO, Duration::from_secs(1), Duration::from_secs(3)];
+/// How long each of these looks may take.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Commits the values of an order to a branch, or finds the commit of an earlier try.
 pub(crate) async fn deliver(
@@ -69,7 +75,17 @@ async fn commit(
         let made = Commit::made(commit.clone(), base.id.clone(), new.message);
         fault::point("before-push");
         let before = repository.begin_push(branch);
-        let pushed = repository.push(&commit, branch, PushMode::FastForward, &order.fencing_token).await?;
+        let begins = order.fencing_token.check().is_ok();
+        let pushed = repository.push(&commit, branch, PushMode::FastForward, &order.fencing_token).await;
+        // After a lease term, another process looks.
+        if let Err(GitError::Revoked) = pushed
+            && begins
+            && order.fencing_token.term().runs()
+            && let Some(commit) = find_arrived(order, repository, (branch, &base.id)).await
+        {
+            return Ok(Delivered::Committed { commit });
+        }
+        let pushed = pushed?;
         fault::point("after-push");
         if pushed != Pushed::Moved {
             before.into_iter().for_each(|before| repository.record_push(before, made.clone()));
@@ -81,6 +97,32 @@ async fn commit(
     }
     let repository = repository.access.address.text.clone();
     Err(GitError::Contended { repository, branch: branch.into(), tries: MAX_PUSHES }.into())
+}
+
+/// The commit of a push that was ended while it waited for the answer of the server, if it has arrived. Otherwise the controller
+/// would take it for a push that never happened, and deliver the promotion to the place that the pipeline names now. `pushed_on` is
+/// the commit that the branch was at.
+async fn find_arrived(
+    order: &Order,
+    repository: &mut LockedRepository<'_>,
+    (branch, pushed_on): (&str, &str),
+) -> Option<String> {
+    for pause in LOOKS {
+        tokio::time::sleep(pause).await;
+        let look = async {
+            let tip = repository.tips(branch, Instant::now()).await?.base;
+            match tip.id == pushed_on {
+                true => Ok(None),
+                false => find_earlier(order, repository, (branch, &tip), Some(pushed_on.into())).await,
+            }
+        };
+        match tokio::time::timeout(LOOK_TIMEOUT, look).await {
+            Ok(Ok(None)) => {}
+            Ok(Ok(found)) => return found,
+            Ok(Err(_)) | Err(_) => return None,
+        }
+    }
+    None
 }
 
 /// The commit by which an earlier try has delivered the order. A message that names the promotion is not enough:

@@ -2,18 +2,11 @@
 //! result is then `Moved`, and the caller fetches again.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use super::error::{self, GitError, GitResult};
 use super::repository::LockedRepository;
 use super::run::Output;
 use crate::fencing::FencingToken;
-
-/// When the server is asked whether a push has arrived that was ended before its answer. A server ends the hooks of a client that
-/// is gone, but not at once.
-const LOOKS: [Duration; 3] = [Duration::ZERO, Duration::from_secs(1), Duration::from_secs(3)];
-/// How long the answer to each of these questions may take.
-const LOOK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Which commits the branch may lose.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,35 +58,8 @@ impl LockedRepository<'_> {
         args.push("origin".into());
         args.push(format!("{commit}:refs/heads/{branch}"));
         self.counters.pushes.fetch_add(1, Ordering::Relaxed);
-        let begins = fencing_token.check().is_ok();
-        match self.git.try_run(self.remote(args).while_valid(fencing_token)).await {
-            Ok(output) => outcome(self.access.name(), branch, &output),
-            // After a lease term, another process looks.
-            Err(GitError::Revoked)
-                if begins && fencing_token.term().runs() && self.has_arrived(commit, branch).await =>
-            {
-                Ok(Pushed::Done)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Whether a branch is at this commit, after a push was ended while it waited for the answer of the server. Otherwise the
-    /// controller would take it for a push that never happened, and deliver the promotion to the place that the pipeline names
-    /// now.
-    async fn has_arrived(&self, commit: &str, branch: &str) -> bool {
-        let reference = format!("refs/heads/{branch}");
-        let args = ["ls-remote", "origin", &reference];
-        for pause in LOOKS {
-            tokio::time::sleep(pause).await;
-            let look = tokio::time::timeout(LOOK_TIMEOUT, self.git.try_run(self.remote(args)));
-            let Ok(Ok(output)) = look.await else { return false };
-            let tips = String::from_utf8_lossy(&output.stdout);
-            if tips.lines().any(|line| line == format!("{commit}\t{reference}")) {
-                return true;
-            }
-        }
-        false
+        let output = self.git.try_run(self.remote(args).while_valid(fencing_token)).await?;
+        outcome(self.access.name(), branch, &output)
     }
 }
 

@@ -176,24 +176,32 @@ async fn a_push_that_stalls_does_not_go_on_after_the_fencing_token_is_revoked() 
 /// The server has the commit, and its answer comes too late. A try that does not know that finds it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_push_that_arrived_before_it_was_ended_counts_as_delivered() {
-    let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
-    let (bench, proxy) = (bench(), StallingProxy::start(repo.url(), Stall::Report));
-    let (delivery, order) = (bench.delivery.clone(), proxy.order("6.1.8"));
-    let token = order.fencing_token.clone();
-    let delivering = tokio::spawn(async move { delivery.deliver(&order).await });
-    proxy.has_stalled().await;
-    token.revoke();
-    let ended = tokio::time::timeout(Duration::from_secs(30), delivering).await.unwrap().unwrap();
-    let log = repo.log("main").unwrap();
-    assert_eq!(ended.unwrap(), Delivered::Committed { commit: log[0].sha.clone() });
-    proxy.release();
-    assert_eq!(log.len(), 2, "{log:?}");
-    // After a newer commit of somebody else, too.
-    repo.commit("main", "other", &[("other.yaml", "a: 1\n")]).unwrap();
-    let order = Order { fencing_token: FencingToken::default(), ..again(&proxy.order("6.1.8")) };
-    let done = bench.delivery.deliver(&order).await.unwrap();
-    assert_eq!(done, Delivered::Committed { commit: log[0].sha.clone() });
-    assert_eq!(repo.log("main").unwrap().len(), 3);
+    for others_push in [false, true] {
+        let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
+        let (bench, proxy) = (bench(), StallingProxy::start(repo.url(), Stall::Report));
+        let (delivery, order) = (bench.delivery.clone(), proxy.order("6.1.8"));
+        let token = order.fencing_token.clone();
+        let delivering = tokio::spawn(async move { delivery.deliver(&order).await });
+        let has_arrived = async || {
+            anyhow::ensure!(repo.log("main")?.len() == 2, "the push has not arrived");
+            Ok(())
+        };
+        eventually(Duration::from_secs(60), has_arrived).await.unwrap();
+        let commit = repo.head("main").unwrap();
+        let somebody_pushes = |file: &str| repo.commit("main", "other", &[(file, "a: 1\n")]).unwrap();
+        if others_push {
+            somebody_pushes("first.yaml");
+        }
+        token.revoke();
+        let ended = tokio::time::timeout(Duration::from_secs(60), delivering).await.unwrap().unwrap();
+        assert_eq!(ended.unwrap(), Delivered::Committed { commit: commit.clone() }, "{others_push}");
+        proxy.release();
+        somebody_pushes("second.yaml");
+        let order = Order { fencing_token: FencingToken::default(), ..again(&proxy.order("6.1.8")) };
+        let done = bench.delivery.deliver(&order).await.unwrap();
+        assert_eq!(done, Delivered::Committed { commit }, "{others_push}");
+        assert_eq!(repo.log("main").unwrap().len(), 3 + usize::from(others_push));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
