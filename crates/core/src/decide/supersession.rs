@@ -28,8 +28,8 @@ pub(super) fn replace(
             candidate.revision
         );
         // A person who has approved it sees that it was noted, and what it waits for now.
-        if open.phase == Phase::Pending && open.message != message {
-            let gates = gates::verdicts(lane, policy, open);
+        let gates = gates::verdicts(lane, policy, open);
+        if open.phase == Phase::Pending && (&open.gates, &open.message) != (&gates, &message) {
             decision.actions.push(Action::Wait {
                 promotion: open.name.clone(),
                 gates,

@@ -266,8 +266,11 @@ fn an_approved_promotion_whose_proof_is_gone_says_what_it_waits_for() {
     let message = |sim: &Simulation| sim.promotions.last().unwrap().message.clone();
     assert!(message(&sim).contains("waits for approval"), "{}", message(&sim));
     sim.pipeline.environments[2].depends_on = vec!["other".into()];
-    sim.promotions.last_mut().unwrap().approved = true;
-    sim.settle();
-    assert_eq!(sim.phases("prod"), ["1.1.0 Pending"]);
-    assert!(message(&sim).contains("it is not proven in other"), "{}", message(&sim));
+    for approved in [false, true] {
+        sim.promotions.last_mut().unwrap().approved = approved;
+        sim.settle();
+        assert_eq!(sim.phases("prod"), ["1.1.0 Pending"]);
+        assert!(message(&sim).contains("it is not proven in other"), "{}", message(&sim));
+        assert_eq!(sim.promotions.last().unwrap().gates.iter().all(|gate| gate.open), approved);
+    }
 }
