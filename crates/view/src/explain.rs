@@ -330,7 +330,11 @@ fn pending(
         false if can_be_approved => draft.next.push(format!("sluice approve {name} -n {namespace}")),
         _ => {}
     }
-    if closed.is_empty() && !is_blind {
+    // It waits for more than its gates: the controller's note about the environment is the same text.
+    let waits_for_proof = status.message.starts_with(&format!("{revision} waits: "));
+    if waits_for_proof {
+        draft.add(Situation::Blocked, status.message.clone());
+    } else if closed.is_empty() && !is_blind {
         let why = if status.message.is_empty() { "it is being recorded" } else { &status.message };
         draft.add(Situation::Moving, format!("{revision} is about to be delivered into {here}: {why}"));
     }

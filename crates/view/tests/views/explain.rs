@@ -52,6 +52,14 @@ fn a_closed_gate_names_the_command_that_opens_it() {
 }
 
 #[test]
+fn an_approved_promotion_whose_proof_is_gone_is_not_about_to_be_delivered() {
+    let says = "6.1.8 waits: it is not proven in staging, and 6.1.7 is older";
+    let gate = json!({"name": "Approval", "open": true, "message": "approved by jane"});
+    let pending = promotion("prod", 1, json!({"phase": "Pending", "message": says, "gates": [gate]}));
+    assert_eq!(prod(&behind(), &[pending]), format!("Blocked\n{says}"));
+}
+
+#[test]
 fn a_promotion_that_started_again_comes_before_newer_ones_that_have_ended() {
     let gate = json!({"name": "Approval", "open": false, "message": "waits for approval: sluice approve -n apps podinfo-prod-1"});
     let pending = promotion("prod", 1, json!({"phase": "Pending", "gates": [gate]}));
