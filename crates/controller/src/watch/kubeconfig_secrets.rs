@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use kube::Config;
 use secrecy::ExposeSecret;
 use sluice_core::value_check::is_unsafe;
 
-/// The token and the password of a kubeconfig.
+/// The token and the password of a kubeconfig, and the form in which the password is sent.
 #[derive(Clone, Default)]
 pub struct KubeconfigSecrets(Arc<[String]>);
 
@@ -17,7 +19,10 @@ impl KubeconfigSecrets {
         let user = &config.auth_info;
         let secrets = [&user.token, &user.password].into_iter().flatten();
         let texts = secrets.map(|secret| secret.expose_secret().to_string());
-        Self(texts.filter(|text| !text.is_empty()).collect())
+        let basic = user.username.as_ref().zip(user.password.as_ref());
+        let basic =
+            basic.map(|(name, password)| STANDARD.encode(format!("{name}:{}", password.expose_secret())));
+        Self(texts.chain(basic).filter(|text| !text.is_empty()).collect())
     }
 
     /// Returns a text of the cluster without the secrets, also those with invisible characters in between.
@@ -47,14 +52,16 @@ mod tests {
     fn secrets() -> KubeconfigSecrets {
         let mut config = Config::new("https://dev.example".parse().unwrap());
         config.auth_info.token = Some("tok-1234".to_string().into());
+        config.auth_info.username = Some("jane".into());
         config.auth_info.password = Some("pass".to_string().into());
         KubeconfigSecrets::new(&config)
     }
 
     #[test]
     fn a_text_is_shown_without_token_and_password() {
-        let shown = secrets().hide("Bearer tok-1234\n(pass), t\u{200b}ok-1\u{7}234, tok-12");
-        assert_eq!(shown, "Bearer ***\n(***), ***, tok-12");
+        // `Basic`, of jane:pass (RFC 7617).
+        let shown = secrets().hide("Bearer tok-1234\n(Basic amFuZTpwYXNz), t\u{200b}ok-1\u{7}234, tok-12");
+        assert_eq!(shown, "Bearer ***\n(Basic ***), ***, tok-12");
         assert_eq!(KubeconfigSecrets::default().hide("abc"), "abc");
     }
 

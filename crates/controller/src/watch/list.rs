@@ -79,7 +79,7 @@ pub async fn read(
     }
 }
 
-/// Splits the text of a list, which before in pieces, into the objects and the frame around them.
+/// Splits the text of a list, which arrives in pieces, into the objects and the frame around them.
 #[derive(Debug, Default)]
 struct ListSplitter {
     /// The list without its objects.
@@ -214,7 +214,7 @@ fn is_after_items(text: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// Splits a text that before in pieces of this length.
+    /// Splits a text that arrives in pieces of this length.
     fn split(text: &str, length: usize) -> (Vec<String>, kube::Result<String>) {
         let (mut splitter, mut objects) = (ListSplitter::default(), Vec::new());
         let mut each = |object: ObjectText<'_>| {

@@ -19,8 +19,8 @@ const MAX_VERSION_NAME_BYTES: usize = 63;
 /// kind. `None` if no version serves it.
 pub type Served = Result<Option<ApiResource>, Arc<kube::Error>>;
 
-/// Asks a cluster what it serves. Kinds that ask at the same time share the answers, and the cluster gets one
-/// request at a time.
+/// Asks a cluster what it serves. Kinds that ask at the same time share the answers, and one round of requests
+/// is in progress at a time.
 pub struct Discovery {
     client: ClusterClient,
     /// The kinds of the next request.
@@ -44,6 +44,8 @@ impl Discovery {
         lock(&self.asked).insert(kind);
         let mut answers = self.answers.lock().await;
         if let Some(answer) = answers.remove(&kind) {
+            // Otherwise the next request would bring an answer that nobody takes before it is old.
+            lock(&self.asked).remove(&kind);
             return answer;
         }
         let mut kinds = std::mem::take(&mut *lock(&self.asked));
