@@ -134,7 +134,10 @@ async fn forward(upgrade: OnUpgrade, pod: &str, port: u16) -> Result<()> {
             socket.send(message(ERROR, why.as_bytes())).await?;
         }
     }
-    Ok(socket.close(None).await?)
+    socket.close(None).await?;
+    // A request that is not read resets the connection, and what was sent before is lost.
+    while socket.next().await.transpose()?.is_some() {}
+    Ok(())
 }
 
 async fn copy(socket: &mut WebSocketStream<TokioIo<Upgraded>>, mut stream: TcpStream) -> Result<()> {
