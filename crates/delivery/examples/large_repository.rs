@@ -63,6 +63,7 @@ fn order(repo: &Repo, i: usize) -> Order {
         checks_settled: true,
         open_beside: Vec::new(),
         recorded: Vec::new(),
+        recorded_open: Vec::new(),
         withdrawn: Vec::new(),
         fencing_token: FencingToken::default(),
         strategy: DeliveryStrategy::Commit { url: repo.url().into(), branch: "main".into() },

@@ -75,11 +75,11 @@ async fn commit(
         let made = Commit::made(commit.clone(), base.id.clone(), new.message);
         fault::point("before-push");
         let before = repository.begin_push(branch);
-        let begins = order.fencing_token.check().is_ok();
+        let was_valid = order.fencing_token.check().is_ok();
         let pushed = repository.push(&commit, branch, PushMode::FastForward, &order.fencing_token).await;
         // After a lease term, another process looks.
         if let Err(GitError::Revoked) = pushed
-            && begins
+            && was_valid
             && order.fencing_token.term().runs()
             && let Some(commit) = find_arrived(order, repository, (branch, &base.id)).await
         {
@@ -117,9 +117,9 @@ async fn find_arrived(
             }
         };
         match tokio::time::timeout(LOOK_TIMEOUT, look).await {
-            Ok(Ok(None)) => {}
-            Ok(Ok(found)) => return found,
-            Ok(Err(_)) | Err(_) => return None,
+            Ok(Ok(Some(found))) => return Some(found),
+            // Not yet there, or the server does not answer.
+            Ok(Ok(None) | Err(_)) | Err(_) => {}
         }
     }
     None

@@ -53,7 +53,9 @@ pub struct Order {
     /// The addresses of the change requests that promotions into the same environment (or target) record: Sluice has opened or
     /// adopted them.
     pub recorded: Vec<String>,
-    /// The addresses of the change requests of this promotion and round that Sluice has closed. They are not rejections.
+    /// Those of `recorded` that a record has as open: the controller closes them when they are not needed.
+    pub recorded_open: Vec<String>,
+    /// The addresses of the change requests into the same environment (or target) that Sluice has closed. They are not rejections.
     pub withdrawn: Vec<String>,
     /// The permission to deliver, checked before each side effect that others can see.
     pub fencing_token: FencingToken,
@@ -220,6 +222,7 @@ impl Order {
             checks_settled: false,
             open_beside: Vec::new(),
             recorded: Vec::new(),
+            recorded_open: Vec::new(),
             withdrawn: Vec::new(),
             fencing_token: FencingToken::default(),
             strategy,

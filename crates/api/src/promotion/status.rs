@@ -92,7 +92,7 @@ impl PromotionStatus {
         self.times.get(&phase.to_string()).copied()
     }
 
-    /// Whether Sluice closes the open change request.
+    /// Whether the record says that Sluice is about to close its open change request.
     pub fn withdraws_request(&self) -> bool {
         let open = self.change_request.as_ref().filter(|r| r.state == RecordedRequestState::Open);
         open.is_some_and(|request| self.withdrawn_requests.contains(&request.url))

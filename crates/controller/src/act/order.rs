@@ -112,6 +112,7 @@ pub fn order(
         checks_settled: false,
         open_beside: Vec::new(),
         recorded: Vec::new(),
+        recorded_open: Vec::new(),
         withdrawn: status.withdrawn_requests,
         fencing_token: FencingToken::default(),
         strategy,

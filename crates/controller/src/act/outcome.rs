@@ -121,7 +121,9 @@ pub(crate) fn withdrawn(
     withdraws: bool,
 ) -> Option<RecordChange> {
     match status {
-        ChangeRequestStatus::Open { .. } | ChangeRequestStatus::Waits { .. } => Some(RecordChange::Withdraws),
+        ChangeRequestStatus::Open { .. } | ChangeRequestStatus::Waits { .. } => {
+            Some(RecordChange::WithdrawalBegins)
+        }
         ChangeRequestStatus::Gone => Some(RecordChange::Withdrawn),
         ChangeRequestStatus::Closed
         | ChangeRequestStatus::Merged { .. }

@@ -179,7 +179,7 @@ pub enum RecordChange {
         message: String,
     },
     /// Sluice is about to close the change request.
-    Withdraws,
+    WithdrawalBegins,
     /// Sluice closed the change request, because it is not needed any more.
     Withdrawn,
     /// The delivery failed.
@@ -209,6 +209,12 @@ pub fn apply(
     }
     let ended = before.phase.has_ended();
     let by_decision = matches!(change, RecordChange::Moved(_));
+    // A delivered promotion may have an open change request that it did not need. What becomes of that changes no phase.
+    let is_about_request = matches!(
+        change,
+        RecordChange::Rejected { .. } | RecordChange::Trouble { .. } | RecordChange::Left(_)
+    );
+    let ended = ended || is_about_request && is_settled(before.phase);
     if let Some((phase, reason, message)) = phase_after(before, change).filter(|_| by_decision || !ended) {
         let name = phase.to_string();
         if status.phase != phase || !status.times.contains_key(&name) {
@@ -218,6 +224,11 @@ pub fn apply(
     }
     shorten(&mut status);
     status
+}
+
+/// Whether a promotion needs no change request any more.
+fn is_settled(phase: Phase) -> bool {
+    phase.has_ended() || phase == Phase::Delivered
 }
 
 /// Notes an approval that counts, with the time at which it was read.
@@ -275,7 +286,7 @@ fn phase_after<'a>(before: &PromotionStatus, change: &'a RecordChange) -> Option
         }
         RecordChange::Delivered { kind, message, .. } => (Phase::Delivered, kind.reason(), message.clone()),
         RecordChange::Rejected { message, .. } => (Phase::Rejected, "Rejected", message.clone()),
-        RecordChange::Withdraws | RecordChange::Withdrawn | RecordChange::HandedOver => return None,
+        RecordChange::WithdrawalBegins | RecordChange::Withdrawn | RecordChange::HandedOver => return None,
         RecordChange::Missed(request) => {
             let message =
                 format!("{} was merged without this revision; it will be delivered again", request.url);
@@ -328,7 +339,7 @@ fn note(status: &mut PromotionStatus, change: &RecordChange, now: Timestamp) {
         RecordChange::Rejected { request, .. } => {
             status.change_request = request.clone().or(status.change_request.take());
         }
-        RecordChange::Withdraws => {
+        RecordChange::WithdrawalBegins => {
             if let Some(request) = &status.change_request {
                 note_withdrawn(&mut status.withdrawn_requests, &request.url);
             }
@@ -340,15 +351,20 @@ fn note(status: &mut PromotionStatus, change: &RecordChange, now: Timestamp) {
             }
             status.message = status.message.split(STILL_OPEN).next().unwrap_or_default().into();
         }
-        RecordChange::Waiting { request, .. }
-        | RecordChange::Missed(request)
-        | RecordChange::Left(request) => status.change_request = Some(request.clone()),
+        RecordChange::Waiting { request, .. } => {
+            // A poll has seen it open: the next who closes it may be a person.
+            status.withdrawn_requests.retain(|closed| *closed != request.url);
+            status.change_request = Some(request.clone());
+        }
+        RecordChange::Missed(request) | RecordChange::Left(request) => {
+            status.change_request = Some(request.clone());
+        }
         RecordChange::HandedOver => {
             if let Some(request) = &mut status.change_request {
                 request.state = RecordedRequestState::HandedOver;
             }
         }
-        RecordChange::Trouble { message, .. } if status.phase.has_ended() => {
+        RecordChange::Trouble { message, .. } if is_settled(status.phase) => {
             let ended = status.message.split(STILL_OPEN).next().unwrap_or_default();
             status.message = format!("{ended}{STILL_OPEN}{message}");
         }

@@ -210,6 +210,7 @@ impl State {
     fn launch_delivery(&mut self, key: &PipelineKey, mut prepared: Prepared) {
         let Some(pipeline) = self.pipelines.get(key).map(|entry| entry.object().clone()) else { return };
         prepared.order.recorded = self.recorded_requests(key, &prepared.promotion.spec.place());
+        prepared.order.recorded_open = self.recorded_open(key, &prepared.promotion.spec.place());
         prepared.order.withdrawn = self.withdrawn_requests(key, &prepared.promotion);
         self.launch(key, prepared, Work::Deliver(pipeline));
     }

@@ -26,7 +26,7 @@ impl<K: Clone + Eq + Hash> RateLimit<K> {
     /// How long the key must wait now.
     pub(super) fn pause(&self, key: &K, now: Instant) -> Duration {
         let full_at = self.full_at.get(key).copied().unwrap_or(now);
-        full_at.saturating_duration_since(now).saturating_sub(self.period * self.burst)
+        full_at.saturating_duration_since(now).saturating_sub(self.period * (self.burst - 1))
     }
 
     /// Counts one time of the key, and returns the pause before it.

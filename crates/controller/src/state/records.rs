@@ -26,9 +26,8 @@ pub(super) const STARTS_AT_ONCE: u32 = 30;
 /// The time between two of these starts in the long run.
 pub(super) const START_PERIOD: Duration = Duration::from_secs(5);
 
-/// Where a promotion goes, among those of its pipeline.
 fn place(intent: &NewPromotion) -> String {
-    format!("{}/{}", intent.environment, intent.target.as_deref().unwrap_or_default())
+    sluice_api::promotion::place(&intent.environment, intent.target.as_deref())
 }
 
 impl State {

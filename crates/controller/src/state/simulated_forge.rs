@@ -195,7 +195,8 @@ impl ControllerSimulation {
         let base = self.files[environment];
         self.commits.insert((job.promotion.name_any(), order.round));
         if base == version {
-            let is_recorded = |open: &usize| order.recorded.contains(&url(self.forge.requests[*open].number));
+            let is_recorded =
+                |open: &usize| order.recorded_open.contains(&url(self.forge.requests[*open].number));
             if let Some(open) = self.forge.open_from(&branch).filter(|open| !is_recorded(open)) {
                 self.forge.end(open, RequestState::Closed);
             }

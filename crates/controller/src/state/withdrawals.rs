@@ -80,6 +80,17 @@ impl State {
         requests.map(|request| request.url.clone()).collect()
     }
 
+    /// Returns the addresses of the open change requests that this pipeline closes when they are not needed.
+    pub(super) fn recorded_open(&self, key: &PipelineKey, place: &str) -> Vec<String> {
+        let Some((entry, records)) = self.pipelines.get(key).zip(self.promotions.get(key)) else {
+            return Vec::new();
+        };
+        let own = records.values().filter(|record| record.belongs_to(entry.object()));
+        let here = own.filter(|record| record.object().spec.place() == place);
+        let requests = here.filter_map(|record| record.status().change_request);
+        requests.filter(|request| request.state == RecordedRequestState::Open).map(|r| r.url).collect()
+    }
+
     /// Returns the addresses of the change requests that Sluice has closed, so that nobody has rejected them. One that carries the
     /// promotion may also have been closed as that of another promotion into the same place.
     pub(super) fn withdrawn_requests(&self, key: &PipelineKey, promotion: &ApiPromotion) -> Vec<String> {
@@ -256,6 +267,38 @@ mod tests {
         state.hand_over(&key());
         let request = state.record(&key(), "p").unwrap().status().change_request.unwrap();
         assert_eq!(request.state, RecordedRequestState::Open);
+    }
+
+    /// The owner takes the edit back before Sluice closes the change request. A review is missing.
+    #[test]
+    fn a_person_rejects_a_change_request_that_a_poll_has_seen_open_again() {
+        let mut state = proposed();
+        let look = withdraw(&mut state);
+        after(&mut state, &look, open());
+        let waits = ChangeRequestStatus::Waits { why: "a review".into(), failed: false, queued: false };
+        for (answer, phase) in [(waits, Phase::Proposed), (ChangeRequestStatus::Closed, Phase::Rejected)] {
+            state.job_ended(ended(&look, JobOutcome::Follow(Ok(answer))));
+            assert_eq!(state.record(&key(), "p").unwrap().phase(), phase);
+        }
+    }
+
+    /// The base branch has every value already, and the change request is still open.
+    #[test]
+    fn what_becomes_of_the_change_request_of_a_delivered_promotion_changes_no_phase_and_leaves_no_error() {
+        let mut state = proposed();
+        let own = state.record(&key(), "p").unwrap();
+        let mut object = own.object().as_ref().clone();
+        let status = object.status.as_mut().unwrap();
+        (status.phase, status.reason, status.message) = (Phase::Delivered, "AlreadySet".into(), "set".into());
+        insert(&mut state, record(object));
+        let look = withdraw(&mut state);
+        let trouble = RecordChange::Trouble { reason: "Unreachable", message: "no answer".into() };
+        state.change(&key(), "p", &trouble);
+        let status = state.record(&key(), "p").unwrap().status();
+        assert_eq!((status.phase, &*status.reason), (Phase::Delivered, "AlreadySet"));
+        assert!(status.message.starts_with("set; its change request is still open: "), "{}", status.message);
+        let (request, phase) = after(&mut state, &look, ChangeRequestStatus::Closed);
+        assert_eq!((request, phase), (RecordedRequestState::Closed, Phase::Delivered));
     }
 
     /// The promotion that has pushed to the branch is rejected before it records that. Then nobody else closes the change

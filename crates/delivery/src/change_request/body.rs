@@ -208,6 +208,7 @@ mod tests {
             checks_settled: true,
             open_beside: Vec::new(),
             recorded: Vec::new(),
+            recorded_open: Vec::new(),
             withdrawn: Vec::new(),
             fencing_token: crate::fencing::FencingToken::default(),
             strategy: crate::order::DeliveryStrategy::Commit {

@@ -89,10 +89,10 @@ impl ChangeRequestJob<'_> {
                 self.open_or_update(commit, &proposal, (found, searches)).await
             }
             HeadState::NotNeeded { base: commit, existed } => {
-                // The controller closes those that it has recorded, and notes that they are not rejected.
+                // The controller closes those that it has recorded as open, and notes that they are not rejected.
                 if existed
                     && let Some(open) = self.forge.find_open(&self.branch, self.target.base).await?
-                    && !self.order.recorded.contains(&open.request.url)
+                    && !self.order.recorded_open.contains(&open.request.url)
                 {
                     self.order.fencing_token.check()?;
                     let reason = "The base branch has these values already.";

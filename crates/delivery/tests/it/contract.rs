@@ -185,7 +185,7 @@ async fn a_change_request_that_would_change_nothing_is_closed(fixture: ForgeFixt
     fixture.commit("by hand", &[(FILE, &yaml("6.2.0"))]);
     let already_set = Delivered::AlreadySet { commit: fixture.repo().head("main").unwrap() };
     // The controller closes the one that it has recorded.
-    let recorded = Order { recorded: vec![request.url.clone()], ..fixture.order("6.2.0") };
+    let recorded = Order { recorded_open: vec![request.url.clone()], ..fixture.order("6.2.0") };
     assert_eq!(bench.delivery.deliver(&recorded).await.unwrap(), already_set);
     assert!(fixture.pulls().await.iter().all(|p| p.open));
     assert_eq!(bench.delivery.deliver(&fixture.order("6.2.0")).await.unwrap(), already_set);

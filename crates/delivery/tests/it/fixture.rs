@@ -49,6 +49,7 @@ pub fn order(strategy: DeliveryStrategy, version: &str) -> Order {
         checks_settled: true,
         open_beside: Vec::new(),
         recorded: Vec::new(),
+        recorded_open: Vec::new(),
         withdrawn: Vec::new(),
         strategy,
         values: Default::default(),
