@@ -8,7 +8,7 @@ use crate::fault;
 use crate::git::{Commit, GitError, LockedRepository, PushMode, Pushed};
 use crate::order::Order;
 use crate::outcome::Delivered;
-use crate::resources::{Resources, is_final};
+use crate::resources::{BoxedDelivery, Resources, is_final};
 
 /// How often a commit to the base branch is made again because others pushed first. Everybody pushes there.
 const MAX_PUSHES: u32 = 8;
@@ -19,21 +19,24 @@ const LOOKS: [Duration; 3] = [Duration::ZERO, Duration::from_secs(1), Duration::
 /// How long each of these looks may take.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Commits the values of an order to a branch, or finds the commit of an earlier try.
-pub(crate) async fn deliver(
-    resources: &Resources,
-    order: &Order,
-    url: &str,
-    branch: &str,
+/// Commits the values of an order to a branch, or finds the commit of an earlier try. The state of this work is on the heap, as
+/// that of a change request.
+pub(crate) fn deliver<'a>(
+    resources: &'a Resources,
+    order: &'a Order,
+    url: &'a str,
+    branch: &'a str,
     began: Instant,
-) -> DeliveryResult<Delivered> {
-    let mut repository = resources.lock(order, url, None).await?;
-    loop {
-        let delivered = commit(resources, order, &mut repository, branch, began).await;
-        if is_final(order, &mut repository, &delivered) {
-            return delivered;
+) -> BoxedDelivery<'a, Delivered> {
+    Box::pin(async move {
+        let mut repository = resources.lock(order, url, None).await?;
+        loop {
+            let delivered = commit(resources, order, &mut repository, branch, began).await;
+            if is_final(order, &mut repository, &delivered) {
+                return delivered;
+            }
         }
-    }
+    })
 }
 
 async fn commit(

@@ -103,13 +103,15 @@ impl ChangeRequestJob<'_> {
         }
     }
 
-    /// The result if the base branch has every value already.
-    async fn already_set(&self, began: Instant) -> DeliveryResult<Option<Delivered>> {
-        let (order, base) = (self.order, self.target.base);
-        let mut repository = self.lock_with_head().await?;
-        let commit = repository.tips(base, began).await?.base.id;
-        let edit = edit(order, &mut repository, (base, &commit)).await?;
-        Ok(edit.files.is_empty().then_some(Delivered::AlreadySet { commit }))
+    /// The result if the base branch has every value already. On the heap, like the whole delivery.
+    fn already_set(&self, began: Instant) -> BoxedDelivery<'_, Option<Delivered>> {
+        Box::pin(async move {
+            let (order, base) = (self.order, self.target.base);
+            let mut repository = self.lock_with_head().await?;
+            let commit = repository.tips(base, began).await?.base.id;
+            let edit = edit(order, &mut repository, (base, &commit)).await?;
+            Ok(edit.files.is_empty().then_some(Delivered::AlreadySet { commit }))
+        })
     }
 
     async fn open_or_update(
