@@ -119,10 +119,9 @@ async fn find_arrived(
                 false => find_earlier(order, repository, (branch, &tip), Some(pushed_on.into())).await,
             }
         };
-        match tokio::time::timeout(LOOK_TIMEOUT, look).await {
-            Ok(Ok(Some(found))) => return Some(found),
-            // Not yet there, or the server does not answer.
-            Ok(Ok(None) | Err(_)) | Err(_) => {}
+        // Otherwise it is not there yet, or the server does not answer.
+        if let Ok(Ok(Some(found))) = tokio::time::timeout(LOOK_TIMEOUT, look).await {
+            return Some(found);
         }
     }
     None

@@ -323,9 +323,7 @@ fn note(status: &mut PromotionStatus, change: &RecordChange, now: Timestamp) {
         RecordChange::Tampered(_) => {}
         RecordChange::Proposed(request) => {
             status.commit = Some(request.head_commit.clone());
-            // If a person has opened it again, the next who closes it may be a person.
-            status.withdrawn_requests.retain(|closed| *closed != request.url);
-            status.change_request = Some(request.clone());
+            note_open(status, request);
             end_failures(status);
         }
         RecordChange::Delivered { commit, request, delivered_to, .. } => {
@@ -351,11 +349,7 @@ fn note(status: &mut PromotionStatus, change: &RecordChange, now: Timestamp) {
             }
             status.message = status.message.split(STILL_OPEN).next().unwrap_or_default().into();
         }
-        RecordChange::Waiting { request, .. } => {
-            // A poll has seen it open: the next who closes it may be a person.
-            status.withdrawn_requests.retain(|closed| *closed != request.url);
-            status.change_request = Some(request.clone());
-        }
+        RecordChange::Waiting { request, .. } => note_open(status, request),
         RecordChange::Missed(request) | RecordChange::Left(request) => {
             status.change_request = Some(request.clone());
         }
@@ -375,6 +369,13 @@ fn note(status: &mut PromotionStatus, change: &RecordChange, now: Timestamp) {
             status.next_attempt = Some(Time::to_second(*again));
         }
     }
+}
+
+/// Notes a change request that was seen open. The next who closes it may be a person, also if Sluice was about to close it or has
+/// closed it, and a person has opened it again.
+fn note_open(status: &mut PromotionStatus, request: &RecordedChangeRequest) {
+    status.withdrawn_requests.retain(|closed| *closed != request.url);
+    status.change_request = Some(request.clone());
 }
 
 /// How many closed change requests of a round a record keeps.
