@@ -207,15 +207,15 @@ pub fn apply(
     if status.spec_digest.is_empty() {
         status.spec_digest = tampered::digest(spec);
     }
-    let ended = before.phase.has_ended();
-    let by_decision = matches!(change, RecordChange::Moved(_));
-    // A delivered promotion may have an open change request that it did not need. What becomes of that changes no phase.
-    let is_about_request = matches!(
-        change,
-        RecordChange::Rejected { .. } | RecordChange::Trouble { .. } | RecordChange::Left(_)
-    );
-    let ended = ended || is_about_request && is_settled(before.phase);
-    if let Some((phase, reason, message)) = phase_after(before, change).filter(|_| by_decision || !ended) {
+    let keeps_phase = match change {
+        RecordChange::Moved(_) => false,
+        // A delivered promotion may have an open change request that it did not need.
+        RecordChange::Rejected { .. } | RecordChange::Trouble { .. } | RecordChange::Left(_) => {
+            is_settled(before.phase)
+        }
+        _ => before.phase.has_ended(),
+    };
+    if let Some((phase, reason, message)) = phase_after(before, change).filter(|_| !keeps_phase) {
         let name = phase.to_string();
         if status.phase != phase || !status.times.contains_key(&name) {
             status.times.insert(name, Time::to_second(now));

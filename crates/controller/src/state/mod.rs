@@ -343,7 +343,8 @@ impl State {
                     if let Some(record) = self.record_mut(key, name) {
                         record.cached.written(stored);
                         // It may be closed now.
-                        if record.status().withdraws_request() {
+                        let status = record.object().status.as_ref();
+                        if status.is_some_and(|status| status.withdraws_request()) {
                             self.enqueue(key);
                         }
                     }

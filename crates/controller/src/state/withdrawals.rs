@@ -1,11 +1,12 @@
 //! Closes the open change requests of promotions that do not need them any more, unless another promotion uses them.
 
 use kube::ResourceExt;
-use sluice_api::promotion::{Phase, Promotion as ApiPromotion, RecordedRequestState};
+use sluice_api::promotion::{Phase, Promotion as ApiPromotion, RecordedChangeRequest, RecordedRequestState};
 
 use super::State;
 use super::actions::StrategySource;
 use super::effect::Work;
+use super::entries::Record;
 use super::status_queue::StatusOwner;
 use crate::act::{ActError, strategy};
 use crate::pipeline_key::PipelineKey;
@@ -51,44 +52,34 @@ impl State {
         if strategy::is_outdated(entry.object(), own.object()) {
             return Vec::new();
         }
-        let records = self.promotions.get(key).into_iter().flatten();
-        let open = records.filter(|(other, record)| {
-            *other != name
-                && !record.is_first_try
-                && record.phase().is_open()
-                && record.belongs_to(entry.object())
-                && record.object().spec.place() == own.object().spec.place()
+        let place = own.object().spec.place();
+        let open = self.records_into(key, &place).filter(|record| {
+            !record.is_first_try && record.phase().is_open() && record.belongs_to(entry.object())
         });
-        open.map(|(other, _)| format!("{}/{other}", key.namespace)).collect()
+        let names = open.map(|record| record.object().name_any()).filter(|other| other != name);
+        names.map(|other| format!("{}/{other}", key.namespace)).collect()
     }
 
-    /// The promotions into a place.
-    fn promotions_into<'a>(
-        &'a self,
-        key: &PipelineKey,
-        place: &'a str,
-    ) -> impl Iterator<Item = &'a ApiPromotion> {
-        let records =
-            self.promotions.get(key).into_iter().flatten().map(|(_, record)| record.object().as_ref());
-        records.filter(move |promotion| promotion.spec.place() == place)
+    /// The records of the promotions into a place.
+    fn records_into<'a>(&'a self, key: &PipelineKey, place: &'a str) -> impl Iterator<Item = &'a Record> {
+        let records = self.promotions.get(key).into_iter().flat_map(|records| records.values());
+        records.filter(move |record| record.object().spec.place() == place)
     }
 
     /// Returns the addresses of the change requests that promotions into a place record.
     pub(super) fn recorded_requests(&self, key: &PipelineKey, place: &str) -> Vec<String> {
-        let requests =
-            self.promotions_into(key, place).filter_map(|p| p.status.as_ref()?.change_request.as_ref());
-        requests.map(|request| request.url.clone()).collect()
+        self.records_into(key, place)
+            .filter_map(recorded_request)
+            .map(|request| request.url.clone())
+            .collect()
     }
 
     /// Returns the addresses of the open change requests that this pipeline closes when they are not needed.
     pub(super) fn recorded_open(&self, key: &PipelineKey, place: &str) -> Vec<String> {
-        let Some((entry, records)) = self.pipelines.get(key).zip(self.promotions.get(key)) else {
-            return Vec::new();
-        };
-        let own = records.values().filter(|record| record.belongs_to(entry.object()));
-        let here = own.filter(|record| record.object().spec.place() == place);
-        let requests = here.filter_map(|record| record.status().change_request);
-        requests.filter(|request| request.state == RecordedRequestState::Open).map(|r| r.url).collect()
+        let Some(entry) = self.pipelines.get(key) else { return Vec::new() };
+        let own = self.records_into(key, place).filter(|record| record.belongs_to(entry.object()));
+        let open = own.filter_map(recorded_request).filter(|r| r.state == RecordedRequestState::Open);
+        open.map(|request| request.url.clone()).collect()
     }
 
     /// Returns the addresses of the change requests that Sluice has closed, so that nobody has rejected them. One that carries the
@@ -97,7 +88,7 @@ impl State {
         let status = promotion.status.clone().unwrap_or_default();
         let open = status.change_request.filter(|request| request.state == RecordedRequestState::Open);
         let place = promotion.spec.place();
-        let all = self.promotions_into(key, &place).filter_map(|p| p.status.as_ref());
+        let all = self.records_into(key, &place).filter_map(|record| record.object().status.as_ref());
         let all = all.flat_map(|status| &status.withdrawn_requests);
         let others = all.filter(|url| open.as_ref().is_none_or(|open| open.url != **url)).cloned();
         others.chain(status.withdrawn_requests).collect()
@@ -121,6 +112,10 @@ impl State {
         let names: Vec<String> = handed_over.map(|promotion| promotion.name_any()).collect();
         names.iter().for_each(|name| self.change(key, name, &RecordChange::HandedOver));
     }
+}
+
+fn recorded_request(record: &Record) -> Option<&RecordedChangeRequest> {
+    record.object().status.as_ref()?.change_request.as_ref()
 }
 
 #[cfg(test)]
