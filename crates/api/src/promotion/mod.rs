@@ -70,7 +70,7 @@ pub struct PromotionSpec {
     pub revision: String,
     /// The revision by its facets: `HelmRelease/podinfo:chart` to `6.1.8`.
     pub facets: BTreeMap<String, String>,
-    /// How many times this revision was promoted into this environment before.
+    /// How many times the revision had come back before: the targets that prove it ran it again after another one.
     #[serde(default)]
     pub run: u32,
     /// The place of the revision in the order in which revisions of the pipeline became candidates.
