@@ -293,20 +293,94 @@ fn the_path_of_a_revision_names_functions_that_exist() -> Result<()> {
     fail_if_any(&broken)
 }
 
-/// ARCHITECTURE.md says which file to change. A path that is written in full must exist.
+/// Returns the texts between backticks that have the form of a path in the checkout.
+fn quoted_paths(text: &str) -> impl Iterator<Item = &str> {
+    let is_path = |word: &&str| {
+        let is_plain =
+            word.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c)) && !word.contains("::");
+        is_plain && !word.starts_with(['/', '-', '.']) && (word.contains('/') || word.ends_with(".rs"))
+    };
+    text.split('`').skip(1).step_by(2).filter(is_path)
+}
+
+/// Returns the path in the checkout that a word in a cell of a table means. The word is a whole path, a path below
+/// `crates/`, or a path from the folder of the `earlier` path in the cell or from a folder above it in the same crate.
+fn path_in_checkout(word: &str, earlier: Option<&str>, exists: &dyn Fn(&str) -> bool) -> Option<String> {
+    let whole = [word.to_owned(), format!("crates/{word}")];
+    if let Some(path) = whole.into_iter().find(|path| exists(path)) {
+        return Some(path);
+    }
+    let mut folder = earlier?;
+    while let Some((above, _)) = folder.rsplit_once('/').filter(|(above, _)| above.contains('/')) {
+        folder = above;
+        let path = format!("{folder}/{word}");
+        if exists(&path) {
+            return Some(path);
+        }
+    }
+    None
+}
+
+/// Returns the paths in the tables of a page that do not exist, each with its line, and the number of all paths.
+fn missing_paths(page: &str, exists: &dyn Fn(&str) -> bool) -> (Vec<String>, usize) {
+    let (mut missing, mut count) = (Vec::new(), 0);
+    for (number, line) in (1..).zip(page.lines()).filter(|(_, line)| line.starts_with('|')) {
+        for cell in line.split('|') {
+            let mut earlier: Option<String> = None;
+            for word in quoted_paths(cell) {
+                count += 1;
+                match path_in_checkout(word, earlier.as_deref(), exists) {
+                    Some(path) => earlier = Some(path),
+                    None => {
+                        missing.push(format!("{number}: {word} does not exist: write the path to the file"))
+                    }
+                }
+            }
+        }
+    }
+    (missing, count)
+}
+
+/// ARCHITECTURE.md says which file to change.
 #[test]
 fn the_architecture_page_names_paths_that_exist() -> Result<()> {
     let page = std::fs::read_to_string(root().join("ARCHITECTURE.md"))?;
-    let words = page.split('`').skip(1).step_by(2);
-    let paths: Vec<&str> =
-        words.filter(|word| word.starts_with("crates/") || word.starts_with("docs/")).collect();
-    ensure!(
-        paths.len() > 30,
-        "ARCHITECTURE.md names {} paths: adapt this test to how the page names paths",
-        paths.len()
+    let (missing, count) = missing_paths(&page, &|path| root().join(path).exists());
+    ensure!(count > 150, "ARCHITECTURE.md names {count} paths: adapt this test to how the page names paths");
+    fail_if_any(&missing.iter().map(|line| format!("ARCHITECTURE.md:{line}")).collect::<Vec<_>>())
+}
+
+#[test]
+fn a_path_is_found_only_beside_or_above_the_path_before_it() {
+    let files =
+        ["crates/api/src/pipeline/mod.rs", "crates/api/src/promotion/mod.rs", "crates/web/src/page/a.rs"];
+    let exists = |path: &str| files.iter().any(|file| *file == path || file.starts_with(&format!("{path}/")));
+    let page = "| a | `crates/api/src/pipeline/mod.rs`, `promotion.rs` |\n| b | `api/src/pipeline`, `promotion/mod.rs` |\n\
+                | c | `crates/api/src/pipeline/mod.rs`, `page/a.rs` |\n| d | `crates/web/src/page/a.rs` and `make crds` |\n";
+    let (missing, count) = missing_paths(page, &exists);
+    assert_eq!(count, 7);
+    assert_eq!(
+        missing,
+        ["1: promotion.rs", "3: page/a.rs"]
+            .map(|path| format!("{path} does not exist: write the path to the file"))
     );
-    let missing = paths.iter().filter(|path| !root().join(path).exists());
-    let broken: Vec<String> =
-        missing.map(|path| format!("ARCHITECTURE.md: {path} does not exist: correct the path")).collect();
+}
+
+/// A path in the text of a page that begins with the name of a folder of the checkout must exist.
+#[test]
+fn pages_name_paths_that_exist() -> Result<()> {
+    let (mut broken, mut count) = (Vec::new(), 0);
+    for page in files()?.iter().filter(|path| path.ends_with(".md") && *path != "CHANGELOG.md") {
+        let text = std::fs::read_to_string(root().join(page))?;
+        let is_ours =
+            |path: &&str| ["crates/", "docs/", "hack/"].iter().any(|folder| path.starts_with(folder));
+        for path in quoted_paths(&prose(&text)).filter(is_ours) {
+            count += 1;
+            if !root().join(path).exists() {
+                broken.push(format!("{page}: {path} does not exist: correct the path"));
+            }
+        }
+    }
+    ensure!(count > 100, "pages name {count} paths: adapt this test to how they name paths");
     fail_if_any(&broken)
 }
