@@ -20,6 +20,9 @@ CHAOS_DEADLINE ?= 3600
 # The seed of the chaos tests' faults, and their number of rounds.
 SEED ?= 1
 ROUNDS ?= 3
+# How many random histories of the controller the chaos tests try: 400 in `make test`. Histories of change requests take
+# ten times as long, so they are a tenth; those of decisions, and edited files, are ten times as many.
+HISTORIES ?= 2000
 
 .PHONY: help
 help: ## List the targets
@@ -43,10 +46,17 @@ test: ## Run every test, on real servers
 	@.ci/within $(TEST_DEADLINE) 'the tests' .ci/tests $(TEST_JOBS) $(TEST_THREADS)
 
 .PHONY: chaos
-chaos: ## Run the chaos tests with all faults (SEED=1 ROUNDS=3)
+chaos: ## Run the chaos tests with all faults, and long random histories (SEED=1 ROUNDS=3 HISTORIES=2000)
 	@.ci/need rust git cc servers
 	@$(MAKE) servers-controlplane servers-forge servers-crds
-	@.ci/within $(BUILD_DEADLINE) 'compiling the tests' cargo test -p sluice-delivery -p sluice --no-run
+	@.ci/within $(BUILD_DEADLINE) 'compiling the tests' \
+	  cargo test -p sluice-core -p sluice-controller -p sluice-delivery -p sluice --no-run
+	@PROPTEST_CASES=$(HISTORIES)0 .ci/within $(CHAOS_DEADLINE) 'random histories of decisions, and random files' \
+	  cargo test -p sluice-core --test decide --test setters -- --skip many_files
+	@PROPTEST_CASES=$(HISTORIES) .ci/within $(CHAOS_DEADLINE) 'random histories of the controller' \
+	  cargo test -p sluice-controller --lib -- state::properties::
+	@PROPTEST_CASES=$$(($(HISTORIES) / 10)) .ci/within $(CHAOS_DEADLINE) 'random histories of change requests' \
+	  cargo test -p sluice-controller --lib -- state::request_properties::
 	@SLUICE_CHAOS_SEED=$(SEED) SLUICE_CHAOS_ROUNDS=$(ROUNDS) .ci/within $(CHAOS_DEADLINE) 'the chaos tests of deliveries' \
 	  cargo test -p sluice-delivery --test it -- --nocapture --test-threads=1 chaos:: queue::
 	@SLUICE_CHAOS_SEED=$(SEED) SLUICE_CHAOS_ROUNDS=$(ROUNDS) .ci/within $(CHAOS_DEADLINE) 'the chaos test of the controller' \

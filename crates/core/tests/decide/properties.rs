@@ -316,8 +316,13 @@ fn renamed(sim: &Simulation) -> Simulation {
     other
 }
 
+/// Returns how many histories a property is tried with: `PROPTEST_CASES` in a longer run.
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(1500)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     /// P1, P2 and P7 hold at every step of every history.
     #[test]
