@@ -10,6 +10,7 @@ pub mod trigger_facts;
 
 use kube::core::Object;
 use serde::{Deserialize, Serialize};
+use sluice_core::chart_version::without_build_metadata;
 
 pub use condition::FluxCondition;
 pub use source::{
@@ -155,7 +156,7 @@ impl FluxStatus {
         let newest = self.deployed().map(|snapshot| snapshot.chart_version.as_str());
         let version =
             newest.filter(|version| !version.is_empty()).or(self.last_applied_revision.as_deref())?;
-        version.split('+').next().filter(|version| !version.is_empty())
+        Some(without_build_metadata(version)).filter(|version| !version.is_empty())
     }
 }
 

@@ -8,6 +8,7 @@ mod default_field;
 pub mod flux;
 pub mod gitops_cluster;
 pub mod hook_key;
+pub mod kubeconfig_key;
 pub mod lenient;
 mod names;
 pub mod pipeline;

@@ -1,23 +1,18 @@
 //! Suggestions for names that do not exist: the most similar existing name, or all names.
 
-use sluice_view::nearest::has_part;
-use strsim::levenshtein;
+use sluice_view::nearest::nearest_within;
 
 use crate::exit::{Exit, Failure};
 
 /// Returns the end of a message that says that a name does not exist. `kinds` is the plural of the kind; `here` names
 /// the place, for example `namespace apps`.
 pub(crate) fn instead(asked: &str, there: &[String], kinds: &str, here: &str) -> String {
-    let nearest = there.iter().min_by_key(|name| (levenshtein(asked, name), (*name).clone()));
-    match nearest {
-        None => format!("; {here} has no {kinds}"),
-        Some(name)
-            if levenshtein(asked, name) <= asked.chars().count().max(3) / 3 || has_part(asked, name) =>
-        {
-            format!("; did you mean {name}?")
-        }
-        Some(_) if there.len() <= 10 => format!("; there are: {}", there.join(", ")),
-        Some(_) => format!("; there are {} others", there.len()),
+    let max_changes = asked.chars().count().max(3) / 3;
+    match nearest_within(asked, there.iter().map(String::as_str), max_changes) {
+        Some(name) => format!("; did you mean {name}?"),
+        None if there.is_empty() => format!("; {here} has no {kinds}"),
+        None if there.len() <= 10 => format!("; there are: {}", there.join(", ")),
+        None => format!("; there are {} others", there.len()),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
@@ -17,6 +17,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use sluice_core::access::{AccessError, Caller, Right};
+use sluice_core::lock::lock;
 use sluice_delivery::FairQueue;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
@@ -231,12 +232,12 @@ impl<K: Eq + Hash, V: Clone> Answers<K, V> {
     }
 
     fn get(&self, key: &K) -> Option<V> {
-        let answers = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let answers = lock(&self.kept);
         answers.get(key).filter(|(at, _)| at.elapsed() < self.lifetime).map(|(_, answer)| answer.clone())
     }
 
     fn put(&self, key: K, answer: V) {
-        let mut answers = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut answers = lock(&self.kept);
         if answers.len() >= MAX_ANSWERS {
             answers.retain(|_, (at, _)| at.elapsed() < self.lifetime);
         }

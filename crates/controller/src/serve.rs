@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use http::header::{CONTENT_TYPE, HeaderValue};
@@ -16,6 +16,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use sluice_core::lock::lock;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 
@@ -49,7 +50,7 @@ pub async fn metrics(address: SocketAddr, metrics: Arc<Metrics>) -> std::io::Res
         let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
         (path == "/metrics").then(|| {
             let requested = Instant::now();
-            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut last = lock(&last);
             let fresh = last.take().filter(|(begun, _)| *begun >= requested);
             let (_, text) = last.insert(fresh.unwrap_or_else(|| (Instant::now(), metrics.render())));
             (StatusCode::OK, kind, text.clone())
@@ -157,7 +158,7 @@ struct OpenConnection {
 impl OpenConnections {
     /// Adds a connection. If there are too many, from this address or in all, cuts the oldest of them.
     fn admit(&self, peer: IpAddr, begin: impl FnOnce(u64) -> AbortHandle) {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = lock(&self.0);
         let (last, all) = &mut *open;
         let of_one = all.iter().filter(|other| other.peer == peer).count();
         let oldest = match (of_one >= MAX_CONNECTIONS_OF_ONE, all.len() >= MAX_CONNECTIONS) {
@@ -174,7 +175,7 @@ impl OpenConnections {
     }
 
     fn ended(&self, number: u64) {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = lock(&self.0);
         open.1.retain(|other| other.number != number);
     }
 }

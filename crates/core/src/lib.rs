@@ -2,12 +2,14 @@
 //! out as values, which the controller carries out.
 
 pub mod access;
+pub mod chart_version;
 pub mod decide;
 pub mod dns_name;
 pub mod evidence;
 pub mod fleet;
 pub mod hex;
 pub mod image;
+pub mod lock;
 pub mod manifest_path;
 pub mod observed;
 pub mod pipeline;

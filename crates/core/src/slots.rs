@@ -4,9 +4,10 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::access::Caller;
+use crate::lock::lock;
 
 /// The slots. Copies share them.
 #[derive(Clone, Debug)]
@@ -63,7 +64,7 @@ impl<K: Clone + Eq + Hash> Slots<K> {
 
     /// Takes a slot for a holder; `None` if it has its share.
     pub fn take_for(&self, holder: K) -> Option<Slot<K>> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = lock(&self.held);
         let own = held.get(&holder).copied().unwrap_or_default();
         let left = self.most - held.values().sum::<usize>();
         if own >= self.most_of_one || own >= left {
@@ -75,7 +76,7 @@ impl<K: Clone + Eq + Hash> Slots<K> {
 
     /// Whether no slot is taken.
     pub fn is_unused(&self) -> bool {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        lock(&self.held).is_empty()
     }
 }
 
@@ -99,7 +100,7 @@ impl CallerSlots {
 
 impl<K: Eq + Hash> Drop for Slot<K> {
     fn drop(&mut self) {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = lock(&self.held);
         if let Some(own) = held.get_mut(&self.holder) {
             *own -= 1;
             if *own == 0 {

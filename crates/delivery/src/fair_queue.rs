@@ -7,10 +7,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use sluice_core::lock::lock;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::lock::lock;
 use crate::slot_use::SlotUse;
 
 /// A limited number of slots, and the callers that wait for one.

@@ -35,13 +35,8 @@ impl RequestedChange {
     }
 
     /// A hash of what is written, and for whom. Each person has a branch and change request of their own.
-    fn identity(&self, base: &str) -> String {
+    pub(crate) fn identity(&self, base: &str) -> String {
         hash([base, &self.content_hash(), &self.person])[..20].into()
-    }
-
-    /// The last part of the head branch. No environment has such a part: those begin with a letter, a digit, - or _.
-    pub(crate) fn branch_part(&self, base: &str) -> String {
-        format!("@{}", self.identity(base))
     }
 
     /// What the marker in the body of a change request says.
@@ -142,10 +137,10 @@ mod tests {
             (one.clone(), "live"),
         ];
         for (other, base) in others {
-            assert_ne!(one.branch_part("main"), other.branch_part(base), "{other:?}");
+            assert_ne!(one.identity("main"), other.identity(base), "{other:?}");
         }
         let seen = change("anna", &[FileChange { before: Some("x".into()), ..file("a.yaml", "b") }]);
-        assert_eq!(one.branch_part("main"), seen.branch_part("main"));
+        assert_eq!(one.identity("main"), seen.identity("main"));
     }
 
     #[test]

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use reqwest::{Client, ClientBuilder};
 
-use crate::lock::lock;
 use crate::lru::Lru;
 use crate::tls_trust::trust;
 use sluice_core::hex::sha256_hex;
+use sluice_core::lock::lock;
 
 /// The most clients that are kept: each has the roots of an authority of its own.
 const MAX_CLIENTS: usize = 64;

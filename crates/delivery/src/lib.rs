@@ -22,8 +22,8 @@ mod foreign_text;
 mod forge;
 mod forge_kind;
 mod git;
+mod head_branch;
 mod http_client;
-mod lock;
 mod lost_commit;
 mod lru;
 mod manifest_file;
@@ -59,7 +59,6 @@ pub use file_change::{FileChange, RequestedChange};
 pub use forge::{ForgeError, PromotionProgress};
 pub use forge_kind::ForgeKind;
 pub use git::GitError;
-pub use lock::lock;
 pub use manifest_file::{
     ManifestFileError, ManifestObject, check_manifest_path, check_manifest_paths, manifest_file,
     new_manifest_file,

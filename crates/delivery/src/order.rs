@@ -11,9 +11,9 @@ use crate::fencing::FencingToken;
 use crate::file_change::RequestedChange;
 use crate::fingerprint::fingerprint;
 use crate::forge_kind::ForgeKind;
+use crate::head_branch;
 use crate::outcome::OutdatedReason;
 use crate::template::{self, TemplateError};
-use sluice_core::hex::sha256_hex;
 
 /// One promotion that is to be delivered.
 #[derive(Clone, Debug)]
@@ -149,7 +149,7 @@ impl Settings {
     pub fn check(&self) -> Result<(), TemplateError> {
         template::check_title(self.title.as_deref())?;
         template::check_body(self.body.as_deref().unwrap_or_default())?;
-        self.branch.as_deref().map_or(Ok(()), template::check_branch)
+        self.branch.as_deref().map_or(Ok(()), head_branch::check_template)
     }
 }
 
@@ -243,19 +243,11 @@ impl Order {
     /// The head branch of all change requests for this environment (and target), or for this change of files.
     pub fn branch(&self) -> String {
         if let Some((change, base)) = self.requested() {
-            let (namespace, pipeline) = (component(&self.namespace), component(&self.pipeline));
-            return format!("sluice/{namespace}/{pipeline}/{}", change.branch_part(base));
+            return head_branch::of_files((&self.namespace, &self.pipeline), change, base);
         }
-        let mut last = component(&self.environment);
-        if let Some(target) = &self.target {
-            last = format!("{last}@{}", component(target));
-        }
-        let branch = self.settings().and_then(|settings| settings.branch.as_deref());
-        if branch == Some(template::OF_PREDECESSOR) {
-            return format!("promotion-{}-{}-{last}", component(&self.namespace), component(&self.pipeline));
-        }
-        let prefix = branch.and_then(template::prefix).unwrap_or("sluice/");
-        format!("{prefix}{}/{}/{last}", component(&self.namespace), component(&self.pipeline))
+        let template = self.settings().and_then(|settings| settings.branch.as_deref());
+        let place = [self.namespace.as_str(), &self.pipeline, &self.environment];
+        head_branch::of_environment(place, self.target.as_deref(), template)
     }
 
     /// The name of the promotion in its commits and change requests: `namespace/name`, and `:round` after the first
@@ -322,35 +314,5 @@ impl Order {
             Some(target) => format!(r#"{{"$promotion": "{key}", "target": "{target}"}}"#),
             None => format!(r#"{{"$promotion": "{key}"}}"#),
         }
-    }
-}
-
-/// Text as one part of a branch name. Characters that git does not allow there are replaced. Then a short hash keeps
-/// different texts different.
-fn component(text: &str) -> String {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let clean: String = text.chars().map(|c| if allowed(c) { c } else { '-' }).collect();
-    let bad = clean.is_empty() || clean.starts_with('.') || clean.ends_with('.') || clean.contains("..");
-    if clean == text && !bad && !clean.ends_with(".lock") {
-        return clean;
-    }
-    let hash = sha256_hex(text.as_bytes());
-    format!("{}-{}", clean.replace('.', "-"), &hash[..8])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn branch_parts_are_what_git_allows_and_stay_apart() {
-        assert_eq!(component("podinfo-2.x"), "podinfo-2.x");
-        for text in ["a.lock", "a..b", ".a", "a.", "a b", "a@{1}", "fleet/dev", "", "a~b", "ü"] {
-            let made = component(text);
-            assert_ne!(made, text);
-            let allowed = made.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
-            assert!(allowed && !made.is_empty(), "{made}");
-        }
-        assert_ne!(component("a b"), component("a~b"));
     }
 }

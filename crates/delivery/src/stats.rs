@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use reqwest::StatusCode;
-
-use crate::lock::lock;
+use sluice_core::lock::lock;
 
 /// Counts of calls to other systems since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

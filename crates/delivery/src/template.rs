@@ -1,12 +1,5 @@
-//! Templates of a pipeline's owner for change requests: text with placeholders such as `{revision}`. They have no
+//! Templates of a pipeline's owner for the title and body of change requests: text with placeholders such as `{revision}`. They have no
 //! conditions, loops or includes, so a text is never longer than its template and the values in it.
-
-/// The end of every head branch, which keeps one environment of one pipeline apart from all others.
-pub(crate) const BRANCH_END: &str = "{namespace}/{pipeline}/{environment}";
-
-/// The branch of Weave's pipeline-controller, before Sluice: its open change requests are updated in place.
-/// Names with dashes can make it the same for two environments (`a-b` and `c`, `a` and `b-c`).
-pub(crate) const OF_PREDECESSOR: &str = "promotion-{namespace}-{pipeline}-{environment}";
 
 /// The placeholders in titles and bodies.
 const PLACEHOLDERS: [&str; 7] =
@@ -69,31 +62,6 @@ pub(crate) fn body(text: &str, value: impl Fn(&str) -> String) -> Result<String,
     fill("body", text, &[&PLACEHOLDERS[..], &BODY_PLACEHOLDERS].concat(), value)
 }
 
-/// The beginning of a branch, before [`BRANCH_END`].
-pub(crate) fn prefix(branch: &str) -> Option<&str> {
-    branch.strip_suffix(BRANCH_END).filter(|before| before.is_empty() || before.ends_with('/'))
-}
-
-/// Checks the template of a branch.
-pub(crate) fn check_branch(branch: &str) -> Result<(), TemplateError> {
-    let what = format!(
-        "it has to end with {BRANCH_END}, which keeps one environment apart from all others, after parts of \
-         letters, digits, '.', '_' and '-': write for example deploy/{BRANCH_END}"
-    );
-    let allowed = |part: &str| {
-        part.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
-            && part.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
-            && !part.contains("..")
-            && !part.ends_with('.')
-            && !part.ends_with(".lock")
-    };
-    match prefix(branch) {
-        _ if branch == OF_PREDECESSOR => Ok(()),
-        Some(before) if before.split_terminator('/').all(allowed) && branch.len() <= 128 => Ok(()),
-        _ => Err(TemplateError::new("branch", what)),
-    }
-}
-
 /// Replaces placeholders by values. `{{` and `}}` are braces.
 fn fill(
     field: &'static str,
@@ -146,57 +114,23 @@ mod tests {
 
     #[test]
     fn an_error_says_what_to_write_instead() {
-        let of = |title: Option<&str>, body: Option<&str>, branch: Option<&str>| {
-            let checked = check_title(title)
-                .and_then(|()| check_body(body.unwrap_or_default()))
-                .and_then(|()| branch.map_or(Ok(()), check_branch));
+        let of = |title: Option<&str>, body: Option<&str>| {
+            let checked = check_title(title).and_then(|()| check_body(body.unwrap_or_default()));
             checked.map_err(|error| error.to_string())
         };
         let table = [
-            (
-                Some("{version}"),
-                None,
-                None,
-                "{version} is not known here: write one of {namespace}, {pipeline}",
-            ),
-            (Some("{evidence}"), None, None, "title cannot be used: {evidence} is not known here"),
-            (Some("{revision"), None, None, "a single { is no placeholder: write {{"),
-            (Some("a } b"), None, None, "a single } is no placeholder: write }}"),
-            (Some(" Draft: {revision}"), None, None, "write draft: true"),
-            (None, Some("{% for x in y %}"), None, "{% for x in y %} is not known here"),
-            (None, Some("<!-- sluice: promotion=a/b -->"), None, "remove it"),
-            (
-                None,
-                None,
-                Some("deploy/{environment}"),
-                "it has to end with {namespace}/{pipeline}/{environment}",
-            ),
-            (
-                None,
-                None,
-                Some("x{namespace}/{pipeline}/{environment}"),
-                "write for example deploy/{namespace}",
-            ),
-            (None, None, Some("promotion-{namespace}-{pipeline}"), "letters, digits"),
-            (None, None, Some("x/promotion-{namespace}-{pipeline}-{environment}"), "letters, digits"),
-            (None, None, Some("a b/{namespace}/{pipeline}/{environment}"), "letters, digits"),
-            (None, None, Some("../{namespace}/{pipeline}/{environment}"), "letters, digits"),
-            (None, None, Some("a.lock/{namespace}/{pipeline}/{environment}"), "letters, digits"),
-            (None, None, Some("-x/{namespace}/{pipeline}/{environment}"), "letters, digits"),
-            (None, None, Some("/{namespace}/{pipeline}/{environment}"), "letters, digits"),
-            (None, None, Some("{namespace}/{pipeline}/{environment}/x"), "letters, digits"),
+            (Some("{version}"), None, "{version} is not known here: write one of {namespace}, {pipeline}"),
+            (Some("{evidence}"), None, "title cannot be used: {evidence} is not known here"),
+            (Some("{revision"), None, "a single { is no placeholder: write {{"),
+            (Some("a } b"), None, "a single } is no placeholder: write }}"),
+            (Some(" Draft: {revision}"), None, "write draft: true"),
+            (None, Some("{% for x in y %}"), "{% for x in y %} is not known here"),
+            (None, Some("<!-- sluice: promotion=a/b -->"), "remove it"),
         ];
-        for (title, body, branch, words) in table {
-            let error = of(title, body, branch).unwrap_err();
+        for (title, body, words) in table {
+            let error = of(title, body).unwrap_err();
             assert!(error.contains(words), "{error}");
         }
-        for branch in [
-            OF_PREDECESSOR.to_string(),
-            BRANCH_END.to_string(),
-            format!("deploy/{BRANCH_END}"),
-            format!("a/b_c.d-e/{BRANCH_END}"),
-        ] {
-            of(Some("{revision} {target}"), Some("{changes}"), Some(&branch)).unwrap();
-        }
+        of(Some("{revision} {target}"), Some("{changes}")).unwrap();
     }
 }

@@ -2,15 +2,20 @@
 
 use strsim::levenshtein;
 
-/// Returns the existing name that is similar to an unknown one.
+/// Returns the existing name that is similar to an unknown one: a third of the characters may differ, and always two.
 pub fn nearest<'a>(asked: &str, there: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let nearest = there.min_by_key(|name| (levenshtein(asked, name), *name))?;
     // Two swapped letters count as two changes.
-    let near = levenshtein(asked, nearest) <= asked.chars().count().div_ceil(3).max(2);
-    (near || has_part(asked, nearest)).then_some(nearest)
+    nearest_within(asked, there, asked.chars().count().div_ceil(3).max(2))
 }
 
-/// Returns true if one of two names is a part of the other.
-pub fn has_part(asked: &str, name: &str) -> bool {
-    asked.len() >= 3 && (name.contains(asked) || asked.contains(name))
+/// Returns the existing name that is similar to an unknown one: at most `max_changes` characters differ, or one of the two
+/// names is a part of the other.
+pub fn nearest_within<'a>(
+    asked: &str,
+    there: impl Iterator<Item = &'a str>,
+    max_changes: usize,
+) -> Option<&'a str> {
+    let nearest = there.min_by_key(|name| (levenshtein(asked, name), *name))?;
+    let is_part = asked.len() >= 3 && (nearest.contains(asked) || asked.contains(nearest));
+    (is_part || levenshtein(asked, nearest) <= max_changes).then_some(nearest)
 }

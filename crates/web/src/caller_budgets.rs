@@ -1,10 +1,11 @@
 //! How many requests each caller may make, so that one caller does not occupy the API.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use axum::http::StatusCode;
+use sluice_core::lock::lock;
 
 use crate::problem::Problem;
 
@@ -38,7 +39,7 @@ impl CallerBudgets {
     /// # Errors
     /// When the caller has made too many.
     pub(crate) fn spend(&self, caller: &str, requests: usize, now: Instant) -> Result<(), Problem> {
-        let mut budgets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut budgets = lock(&self.0);
         if budgets.len() >= MAX_CALLERS {
             budgets.retain(|_, budget| budget.at(now).left < BURST);
         }

@@ -2,11 +2,12 @@
 //! user's token, so that every page is for what that token may see, and every action is made with it.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::http::{HeaderMap, HeaderValue};
 use serde::{Deserialize, Serialize};
+use sluice_core::lock::lock;
 
 use crate::cookie::CookieKind;
 use crate::session_keys::SessionKeys;
@@ -144,7 +145,7 @@ impl Sessions {
         let session = COOKIE
             .values(headers, self.is_secure)
             .find_map(|sealed| serde_json::from_slice::<Session>(&keys.open(PURPOSE, sealed)?).ok())?;
-        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = lock(&self.ended);
         (session.ends > seconds(now) && !ended.contains_key(&session.form_token)).then_some(session)
     }
 
@@ -152,7 +153,7 @@ impl Sessions {
     /// the cookie.
     pub(crate) fn end(&self, session: Option<Session>, now: SystemTime) -> Option<HeaderValue> {
         if let Some(session) = session {
-            let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut ended = lock(&self.ended);
             ended.retain(|_, ends| *ends > seconds(now));
             if ended.len() >= MAX_ENDED {
                 let first = ended.iter().min_by_key(|(_, ends)| **ends).map(|(token, _)| token.clone());

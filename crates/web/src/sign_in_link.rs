@@ -1,8 +1,9 @@
 //! A link that signs in the only user of a server, once.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use sha2::{Digest, Sha256};
+use sluice_core::lock::lock;
 
 /// A link that signs in the only user of a server, once. Its address may stay in the history of the browser, so it must be
 /// worth nothing after that.
@@ -19,7 +20,7 @@ impl SignInLink {
 
     /// Returns the token for the code, the first time.
     pub(crate) fn redeem(&self, code: &str) -> Option<&str> {
-        let mut stored = self.code.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stored = lock(&self.code);
         // The time of a comparison of digests says nothing about the code.
         let is_it = stored.as_ref().is_some_and(|stored| Sha256::digest(stored) == Sha256::digest(code));
         is_it.then(|| {

@@ -2,7 +2,7 @@
 //! reads slowly gets no further answers. Streams of events are limited by their number, and do not count.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::extract::{Request, State};
@@ -10,6 +10,7 @@ use axum::http::{Extensions, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use sluice_core::access::Caller;
+use sluice_core::lock::lock;
 use sluice_core::slots::ByCallerKind;
 
 use crate::problem::Problem;
@@ -39,7 +40,7 @@ impl Pool {
     /// Counts an answer. `None` if the group has its share: no group has more than it leaves to others, so that many groups
     /// together cannot take everything.
     fn take(&self, group: &str, bytes: usize, must: bool) -> Option<Taken> {
-        let mut pool = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pool = lock(&self.0);
         let taken: usize = pool.values().sum();
         let own = pool.get(group).copied().unwrap_or_default() + bytes;
         let fits = own <= MAX_BYTES_OF_ONE && taken + bytes + own <= MAX_BYTES;
@@ -61,7 +62,7 @@ struct Taken {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        let mut pool = self.pool.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pool = lock(&self.pool.0);
         if let Some(own) = pool.get_mut(&self.group) {
             *own -= self.bytes;
             if *own == 0 {

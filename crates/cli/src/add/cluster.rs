@@ -7,7 +7,8 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use sluice_api::GitopsCluster;
-use sluice_api::gitops_cluster::{KUBECONFIG_KEYS, gitops_cluster_resource};
+use sluice_api::gitops_cluster::gitops_cluster_resource;
+use sluice_api::kubeconfig_key::KUBECONFIG_KEYS;
 
 use super::target_account::{self, MANIFESTS, kind};
 use crate::cluster_flags::ClusterFlags;

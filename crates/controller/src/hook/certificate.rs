@@ -1,13 +1,14 @@
 //! The certificate of the hook server, which is read again when its files change.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+use sluice_core::lock::{read, write};
 use tokio_rustls::TlsAcceptor;
 
 use crate::metrics::Metrics;
@@ -50,7 +51,7 @@ impl Certificate {
             metrics.hooks.certificate_unreadable.set(i64::from(loaded.is_err()));
             match loaded {
                 Ok(read) => {
-                    let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+                    let mut current = write(&self.current);
                     if read.0 != current.0 {
                         tracing::info!(file = %self.files.0.display(), "using the renewed certificate of the hook server");
                         *current = read;
@@ -66,7 +67,7 @@ impl Certificate {
 
 impl ResolvesServerCert for Certificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.current.read().unwrap_or_else(PoisonError::into_inner).1.clone())
+        Some(read(&self.current).1.clone())
     }
 }
 

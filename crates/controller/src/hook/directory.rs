@@ -2,9 +2,10 @@
 //! call needs no request to the API server for its pipeline.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use sluice_api::Pipeline;
+use sluice_core::lock::{lock, read, write};
 
 use super::secret_names::{any_hook_secret, trigger_secret};
 use crate::pipeline_key::PipelineKey;
@@ -31,7 +32,7 @@ pub enum PipelineLookup {
 impl Directory {
     /// Looks up a pipeline.
     pub fn find(&self, key: &PipelineKey) -> PipelineLookup {
-        let known = self.pipelines.read().unwrap_or_else(PoisonError::into_inner);
+        let known = read(&self.pipelines);
         match known.1.get(key) {
             Some(pipeline) => PipelineLookup::Found(pipeline.clone()),
             None if known.0 => PipelineLookup::Missing,
@@ -41,25 +42,25 @@ impl Directory {
 
     /// Adds a pipeline, or replaces it by its current version.
     pub fn put(&self, key: PipelineKey, pipeline: Arc<Pipeline>) {
-        self.pipelines.write().unwrap_or_else(PoisonError::into_inner).1.insert(key, pipeline);
+        write(&self.pipelines).1.insert(key, pipeline);
     }
 
     /// Removes a deleted pipeline.
     pub fn remove(&self, key: &PipelineKey) {
-        self.pipelines.write().unwrap_or_else(PoisonError::into_inner).1.remove(key);
+        write(&self.pipelines).1.remove(key);
     }
 
     /// Returns the pipelines that name a Secret with hook keys.
     pub fn with_secrets(&self) -> HashMap<PipelineKey, Arc<Pipeline>> {
         // The loop waits for this lock, so it is held for the copy alone.
-        let mut all = self.pipelines.read().unwrap_or_else(PoisonError::into_inner).1.clone();
+        let mut all = read(&self.pipelines).1.clone();
         all.retain(|_, pipeline| any_hook_secret(pipeline).is_some());
         all
     }
 
     /// Returns the namespace and name of a Secret with hook keys; `None` if no pipeline names one.
     pub fn any_secret(&self) -> Option<(String, String)> {
-        let known = self.pipelines.read().unwrap_or_else(PoisonError::into_inner);
+        let known = read(&self.pipelines);
         let secret = |(key, pipeline): (&PipelineKey, &Arc<Pipeline>)| {
             Some((key.namespace.clone(), any_hook_secret(pipeline)?.to_string()))
         };
@@ -68,7 +69,7 @@ impl Directory {
 
     /// Returns how many other pipelines of the namespace accept triggers with a key of this Secret.
     pub fn other_trigger_pipelines(&self, key: &PipelineKey, secret: &str) -> usize {
-        let known = self.pipelines.read().unwrap_or_else(PoisonError::into_inner);
+        let known = read(&self.pipelines);
         let others = known.1.iter().filter(|(other, _)| other.namespace == key.namespace && *other != key);
         others.filter(|(_, pipeline)| trigger_secret(pipeline) == Some(secret)).count()
     }
@@ -76,17 +77,17 @@ impl Directory {
     /// Notes a request to reconcile a pipeline. Returns true if the caller must send the request to the loop, and
     /// false if one is in the loop's queue: any number of calls put at most one request for each pipeline there.
     pub fn request_reconcile(&self, key: &PipelineKey) -> bool {
-        self.requested.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone())
+        lock(&self.requested).insert(key.clone())
     }
 
     /// Notes that the loop has received the request to reconcile a pipeline.
     pub fn reconcile_begun(&self, key: &PipelineKey) {
-        self.requested.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        lock(&self.requested).remove(key);
     }
 
     /// Notes that all pipelines were added.
     pub fn complete(&self) {
-        self.pipelines.write().unwrap_or_else(PoisonError::into_inner).0 = true;
+        write(&self.pipelines).0 = true;
     }
 }
 

@@ -11,7 +11,8 @@ use kube::Client;
 use sluice_api::hook_key;
 use sluice_api::pipeline::PromotionPolicy;
 use sluice_api::secret_use::SecretUse;
-use sluice_delivery::{FairQueue, lock};
+use sluice_core::lock::lock;
+use sluice_delivery::FairQueue;
 
 use crate::secret;
 use crate::watch::read_error::api_error_message;

@@ -4,9 +4,10 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use sluice_core::lock::lock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::hmac_keys::Unavailable;
@@ -71,7 +72,7 @@ const PRUNE_AT: usize = 1000;
 impl<K: Eq + Hash> KeyedSemaphores<K> {
     /// Returns the semaphore of a key. Makes one with this number of permits if there is none.
     fn semaphore(&self, key: K, permits: usize) -> Arc<Semaphore> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.0);
         if all.len() >= PRUNE_AT {
             all.retain(|_, semaphore| Arc::strong_count(semaphore) > 1);
         }

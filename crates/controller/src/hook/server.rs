@@ -11,8 +11,8 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Bytes};
 use kube::Client;
 use sluice_api::Pipeline;
+use sluice_core::lock::lock;
 use sluice_core::slots::{Slot, Slots};
-use sluice_delivery::lock;
 use tokio::sync::mpsc;
 
 use super::answer::{CallError, HookAnswer};

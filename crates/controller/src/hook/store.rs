@@ -4,7 +4,7 @@
 //! its list.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use sluice_api::lenient::{self, Lenient, List, Unreadable};
 use sluice_api::{Pipeline, Promotion, PromotionSpec};
+use sluice_core::lock::lock;
 use sluice_delivery::FairQueue;
 use tokio::time::Instant;
 
@@ -432,7 +433,7 @@ where
 {
     let next = {
         let now = Instant::now();
-        let mut states = calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut states = lock(calls);
         states.retain(|_, state| state.next.is_some() || state.next_at > now);
         let state = states.entry(pipeline.clone()).or_insert(ForgeCallState { next_at: now, next: None });
         let start_at = state.next_at;
@@ -443,7 +444,7 @@ where
                     tokio::time::sleep_until(start_at).await;
                 }
                 let state = ForgeCallState { next_at: Instant::now() + MIN_POLL_PAUSE, next: None };
-                calls.lock().unwrap_or_else(PoisonError::into_inner).insert(pipeline, state);
+                lock(&calls).insert(pipeline, state);
                 write.await
             };
             // The write runs in its own task, so that it does not end with the connection of the caller.

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use sluice_api::pipeline::Pipeline;
 use sluice_api::promotion::{Promotion, Trigger};
 use sluice_core::Revision;
+use sluice_core::chart_version::without_build_metadata;
 use sluice_core::decide::{MAX_BYTES_OF_PROMOTIONS, NewPromotion};
 use sluice_core::observed::{MAX_REVISION_LEN, is_tracked};
 use sluice_core::pipeline::Environment;
@@ -237,8 +238,8 @@ fn check_value(facet: &Facet, value: &str) -> Result<(), String> {
         return Err(format!("the value of {facet} must be {VALUE_FORMAT}"));
     }
     value_check::check(facet, value).map_err(|why| format!("the value of {facet} cannot be used: {why}"))?;
-    if *facet == Facet::Chart && value.contains('+') {
-        let version = value.split('+').next().unwrap_or_default();
+    let version = without_build_metadata(value);
+    if *facet == Facet::Chart && version != value {
         return Err(format!("the version of a chart must not have build metadata: write {version}"));
     }
     Ok(())

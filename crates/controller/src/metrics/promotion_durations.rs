@@ -3,8 +3,8 @@
 //! promotion of each application.
 
 use std::collections::VecDeque;
+use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -14,6 +14,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use sluice_api::promotion::{Phase, PromotionSpec, PromotionStatus};
 use sluice_core::Time;
+use sluice_core::lock::lock;
 
 /// The most pairs of application and environment with a gauge. The least recently promoted lose theirs.
 const MAX_APPLICATIONS: usize = 1000;
@@ -136,7 +137,7 @@ impl StepDurations {
     /// Makes an application the most recently promoted one, and removes the gauges of the least recent one if
     /// there are too many.
     fn touch(&self, application: (String, String, String)) {
-        let mut applications = self.applications.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut applications = lock(&self.applications);
         if let Some(at) = applications.iter().position(|a| *a == application) {
             applications.remove(at);
         }

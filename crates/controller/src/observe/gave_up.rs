@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use sluice_api::flux::{FluxStatus, HelmRelease};
+use sluice_core::chart_version::without_build_metadata;
 use sluice_core::image;
 use sluice_core::revision::Facet;
 use sluice_core::value_check;
@@ -24,8 +25,8 @@ pub fn facets(object: &HelmRelease, status: &FluxStatus) -> BTreeMap<Facet, Stri
     if !health::has_given_up(generation, &status.conditions) {
         return BTreeMap::new();
     }
-    let chart = status.last_attempted_revision.as_deref().map(without_metadata);
-    let of_chart = status.history.iter().filter(|s| Some(without_metadata(&s.chart_version)) == chart);
+    let chart = status.last_attempted_revision.as_deref().map(without_build_metadata);
+    let of_chart = status.history.iter().filter(|s| Some(without_build_metadata(&s.chart_version)) == chart);
     let app = of_chart.max_by_key(|snapshot| snapshot.version).and_then(|s| s.app_version.as_deref());
     let mut facets = object.spec.values.as_ref().map(images).unwrap_or_default();
     facets.extend(chart.map(|chart| (Facet::Chart, chart.to_string())));
@@ -33,11 +34,6 @@ pub fn facets(object: &HelmRelease, status: &FluxStatus) -> BTreeMap<Facet, Stri
     facets.extend(status.last_attempted_revision_digest.clone().map(|digest| (Facet::Digest, digest)));
     facets.retain(|facet, value| value_check::check(facet, value).is_ok());
     facets
-}
-
-/// Returns a chart's version without its build metadata.
-fn without_metadata(version: &str) -> &str {
-    version.split('+').next().unwrap_or_default()
 }
 
 /// Returns the images in the values as facets. Several tags of one repository are joined to one value, as for the

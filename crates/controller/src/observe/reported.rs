@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_api::pipeline::{AppRef, Pipeline, Report, Target};
 use sluice_core::Time;
+use sluice_core::chart_version::without_build_metadata;
 use sluice_core::fleet::Kind;
 use sluice_core::observed::{Health, Member, ObservedTarget};
 use sluice_core::revision::{Facet, shortened};
@@ -144,7 +145,7 @@ fn facets(default_facet: DefaultFacet, report: &Report) -> (String, BTreeMap<Fac
         }
     };
     if default_facet == DefaultFacet::Chart {
-        let chart = report.revision.split('+').next().unwrap_or_default();
+        let chart = without_build_metadata(&report.revision);
         add(Facet::Chart, chart);
         add(Facet::App, &report.app);
         add(Facet::Digest, &report.digest);

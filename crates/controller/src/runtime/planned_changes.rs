@@ -1,7 +1,7 @@
 //! What deliveries to git would change, for people who decide about them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
@@ -9,6 +9,7 @@ use futures::future::{BoxFuture, Shared};
 use kube::{Client, ResourceExt};
 use sluice_api::{Pipeline, Promotion};
 use sluice_core::access::Caller;
+use sluice_core::lock::lock;
 use sluice_core::planned_change::PlannedChange;
 use sluice_core::slots::CallerSlots;
 use sluice_delivery::{Delivery, Order};
@@ -104,7 +105,7 @@ impl PlannedChanges {
             (metadata.uid.clone().unwrap_or_default(), metadata.generation.unwrap_or_default())
         };
         let key = [seen(&promotion.metadata), seen(&pipeline.metadata)];
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.kept);
         kept.retain(|_, kept| kept.at.elapsed() < KEPT_FOR);
         let only_of = only_own.then(|| caller.limit_group());
         if let Some(kept) = kept.get(&key).filter(|kept| kept.counts_for(only_of)) {

@@ -24,7 +24,7 @@ use kube::client::{Body, ConfigExt, DynBody};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use secrecy::ExposeSecret;
-use sluice_api::gitops_cluster::{MAX_KUBECONFIG_BYTES, kubeconfig_value};
+use sluice_api::kubeconfig_key::{MAX_KUBECONFIG_BYTES, kubeconfig_value};
 use tower::{BoxError, ServiceBuilder};
 use tower_http::decompression::DecompressionLayer;
 

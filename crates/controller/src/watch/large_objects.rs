@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 
 use sluice_core::fleet::ClusterKey;
-use sluice_delivery::{FairQueue, Slot, lock};
+use sluice_core::lock::lock;
+use sluice_delivery::{FairQueue, Slot};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 

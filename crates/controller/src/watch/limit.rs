@@ -2,12 +2,13 @@
 //! counts its answers in pieces. If a cluster sends more than clusters in real use do, the kind counts as too
 //! large, and Sluice stops reading it. The limits are generous: they only bound memory.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use http::Response;
 use http_body_util::Limited;
 use kube::client::DynBody;
+use sluice_core::lock::lock;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::change_count::ChangeCount;
@@ -182,7 +183,7 @@ pub fn one_at_a_time<T>(values: usize, parse: impl FnOnce() -> T) -> T {
         return parse();
     }
     let alone = || {
-        let _lock = LARGE_OBJECT.lock().unwrap_or_else(PoisonError::into_inner);
+        let _lock = lock(&LARGE_OBJECT);
         parse()
     };
     let flavor = Handle::try_current().map(|runtime| runtime.runtime_flavor());

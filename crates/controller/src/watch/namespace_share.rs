@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use sluice_core::fleet::{ClusterKey, ObjectKey};
-use sluice_delivery::lock;
+use sluice_core::lock::lock;
 
 use super::too_large::TooLarge;
 

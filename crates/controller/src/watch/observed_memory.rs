@@ -3,12 +3,13 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::large_objects::{LargeObject, LargeObjects};
 use super::namespace_share::{Admission, NamespaceMemory, NamespaceShares};
 use super::too_large::TooLarge;
 use sluice_core::fleet::{ClusterKey, ObjectKey};
+use sluice_core::lock::lock;
 
 /// The memory that is charged to a watch is a multiple of these bytes.
 const CHARGE_BYTES: usize = 4 << 10;
@@ -52,7 +53,7 @@ impl ObservedMemory {
     }
 
     fn charge(&self, cluster: &ClusterKey, more: usize) -> Result<(), TooLarge> {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = lock(&self.used);
         let of_cluster = used.get(cluster).copied().unwrap_or_default().all + more;
         if of_cluster > self.limit / 3 {
             return Err(TooLarge::Cluster((self.limit / 3) >> 20));
@@ -71,7 +72,7 @@ impl ObservedMemory {
     /// decisions need. Once the rest is in use, the clusters of one namespace get more memory only up to an equal
     /// share. The objects that lists in progress replace do not count, so that a new list shows the same objects.
     fn has_room_to_show(&self, cluster: &ClusterKey) -> bool {
-        let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let used = lock(&self.used);
         let of_cluster = used.get(cluster).copied().unwrap_or_default().current();
         let all = used.values().map(|charge| charge.current()).sum::<usize>();
         let room = self.limit / 3 * 2;
@@ -84,14 +85,14 @@ impl ObservedMemory {
 
     /// Replaces the outdated bytes of one watch of a cluster.
     fn change_outdated(&self, cluster: &ClusterKey, less: usize, more: usize) {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = lock(&self.used);
         if let Some(of_cluster) = used.get_mut(cluster) {
             of_cluster.outdated = (of_cluster.outdated + more).saturating_sub(less);
         }
     }
 
     fn release(&self, cluster: &ClusterKey, less: usize) {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = lock(&self.used);
         if let Some(of_cluster) = used.get_mut(cluster) {
             of_cluster.all = of_cluster.all.saturating_sub(less);
             if of_cluster.all == 0 {
@@ -102,7 +103,7 @@ impl ObservedMemory {
 
     /// Returns the bytes that are charged for all clusters.
     pub fn used(&self) -> usize {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner).values().map(|charge| charge.all).sum()
+        lock(&self.used).values().map(|charge| charge.all).sum()
     }
 }
 

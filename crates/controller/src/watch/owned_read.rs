@@ -14,7 +14,7 @@ use sluice_api::flux::{HELM_OWNER, KUSTOMIZE_OWNER};
 use sluice_core::fleet::owned_check::FoundObject;
 use sluice_core::fleet::owned_read::OwnedRead;
 use sluice_core::fleet::{ClusterEvent, ClusterKey, Kind, ObjectKey};
-use sluice_delivery::lock;
+use sluice_core::lock::lock;
 use tokio::sync::Notify;
 
 use super::limit::WatchLimits;

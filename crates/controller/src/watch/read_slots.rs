@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sluice_delivery::{FairQueue, Slot, lock};
+use sluice_core::lock::lock;
+use sluice_delivery::{FairQueue, Slot};
 use tokio::time::Instant;
 
 /// How many small reads of a cluster run at the same time. The last one is for a namespace of which none runs.

@@ -3,12 +3,13 @@
 //! between lists grow.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use prometheus_client::metrics::counter::Counter;
 
 use sluice_core::fleet::Kind;
+use sluice_core::lock::lock;
 
 /// The pause between the end of the first list and the next list. The pause doubles with each list.
 const MIN_PAUSE: Duration = Duration::from_secs(1);
@@ -45,14 +46,14 @@ impl Lists {
 
     /// Returns how long to wait before the next list of a scope.
     fn pause(&self, scope: &ListScope, now: Instant) -> Duration {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = lock(&self.last);
         last.get(scope)
             .map_or(Duration::ZERO, |last| (last.ended + last.pause).saturating_duration_since(now))
     }
 
     /// Records that a list of a scope has ended, complete or not.
     fn record_end(&self, scope: &ListScope, now: Instant) {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.last);
         let previous = last.get(scope).copied();
         if previous.is_some() {
             self.relists.inc();

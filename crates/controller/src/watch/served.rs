@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use kube::api::ApiResource;
 use serde::Deserialize;
-use sluice_delivery::lock;
 
 use super::cluster_client::ClusterClient;
 use sluice_core::fleet::Kind;
+use sluice_core::lock::lock;
 
 /// The most versions of a group that Sluice reads.
 const MAX_VERSIONS: usize = 10;

@@ -1,7 +1,9 @@
 //! The observed state of all clusters.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use crate::lock::{read, write};
 
 use super::cluster_event::ClusterEvent;
 use super::object_key::ClusterKey;
@@ -31,16 +33,16 @@ impl Fleet {
     /// Returns what a function reads from a cluster; `None` if the cluster is not observed.
     pub fn read<T>(&self, key: &ClusterKey, of: impl FnOnce(&ObservedCluster) -> T) -> Option<T> {
         let cluster = self.shared().get(key).cloned()?;
-        let cluster = cluster.read().unwrap_or_else(PoisonError::into_inner);
+        let cluster = read(&cluster);
         Some(of(&cluster))
     }
 
     fn shared(&self) -> RwLockReadGuard<'_, BTreeMap<ClusterKey, SharedCluster>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+        read(&self.0)
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<ClusterKey, SharedCluster>> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
+        write(&self.0)
     }
 }
 
@@ -70,7 +72,7 @@ impl Index {
 
     /// Returns a cluster; `None` before its first event.
     pub fn cluster(&self, key: &ClusterKey) -> Option<RwLockReadGuard<'_, ObservedCluster>> {
-        self.clusters.get(key).map(read)
+        self.clusters.get(key).map(|cluster| read(cluster))
     }
 
     /// Returns the number of clusters that are up, and the number of all clusters.
@@ -105,11 +107,7 @@ impl Index {
                 new
             }
         };
-        let mut cluster = cluster.write().unwrap_or_else(PoisonError::into_inner);
+        let mut cluster = write(&cluster);
         change(&mut cluster)
     }
-}
-
-fn read(cluster: &SharedCluster) -> RwLockReadGuard<'_, ObservedCluster> {
-    cluster.read().unwrap_or_else(PoisonError::into_inner)
 }

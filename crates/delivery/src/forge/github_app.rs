@@ -14,6 +14,7 @@ use ring::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::json;
+use sluice_core::lock::lock;
 
 use super::connection::ForgeConnection;
 use super::error::{ForgeError, ForgeResult};
@@ -24,7 +25,6 @@ use crate::address::RepositoryAddress;
 use crate::clock;
 use crate::credentials::{Credentials, GitHubApp};
 use crate::fencing::FencingToken;
-use crate::lock::lock;
 use crate::lru::Lru;
 use crate::order::Order;
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use reqwest::header::{AUTHORIZATION, ETAG, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH, LOCATION};
 use reqwest::{Client, Method, Url};
 use serde_json::{Value, json};
+use sluice_core::lock::lock;
 
 use super::authorization::AuthScheme;
 use super::change_request::{ForgeChangeRequest, ForgeCommit};
@@ -24,7 +25,6 @@ use crate::fingerprint::fingerprint;
 use crate::foreign_text::{self, ForeignWords};
 use crate::forge_kind::ForgeKind;
 use crate::http_client::last_cause;
-use crate::lock::lock;
 
 /// How long a new connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

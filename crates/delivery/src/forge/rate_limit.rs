@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
+use sluice_core::lock::lock;
 
 use crate::clock;
 use crate::fair_queue::{FairQueue, Slot};
-use crate::lock::lock;
 use crate::lru::Lru;
 use crate::stats::RateBudget;
 

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
-use super::repository::CachedRepository;
+use sluice_core::lock::lock;
 
-use crate::lock::lock;
+use super::repository::CachedRepository;
 
 /// The most repositories. Each takes some KiB of memory, and a few MiB if it has hundreds of thousands of files.
 const MAX_REPOSITORIES: usize = 500;

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use sluice_core::lock::lock;
 
 use crate::fair_queue::{FairQueue, Slot, namespace};
-use crate::lock::lock;
 
 /// The memory of all runs together, in KiB: half of what deploy/deployment.yaml gives to Sluice and git.
 const BUDGET: u64 = 384 * 1024;

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use sluice_core::lock::lock;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::access::RepositoryAccess;
@@ -19,7 +20,6 @@ use super::run::{Git, GitRun};
 use super::stale_locks::remove_stale_locks;
 use crate::edit_slots::EditSize;
 use crate::fair_queue::{FairQueue, Slot};
-use crate::lock::lock;
 use crate::stats::Counters;
 
 /// How many head branches one fetch asks for.

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluice_core::Facet;
+use sluice_core::chart_version::without_build_metadata;
 use sluice_core::fleet::fact::SourceFact;
 use sluice_core::fleet::observed_cluster::{KindState, MAX_NESTING, ObservedCluster};
 use sluice_core::fleet::{Fact, FluxFact, Kind, ObjectKey};
@@ -207,7 +208,7 @@ fn wanted(cluster: &ObservedCluster, flux: &FluxFact) -> Option<(ObjectKey, Stri
             (Some((_, offered)), Some(applied)) => offered == applied,
             (offered_parts, _) => {
                 let tag = offered_parts.map_or(offered.as_str(), |(tag, _)| tag);
-                tag.split('+').next() == revision(flux).split('+').next()
+                without_build_metadata(tag) == without_build_metadata(&revision(flux))
             }
         },
     };

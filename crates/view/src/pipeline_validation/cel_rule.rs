@@ -2,12 +2,13 @@
 //! fields, and with the functions that Kubernetes adds to CEL (kubernetes.io, "Common Expression Language in Kubernetes").
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use cel::extractors::This;
 use cel::{Context, ExecutionError, Program};
 use regex::Regex;
 use serde_json::Value;
+use sluice_core::lock::lock;
 
 type Text = Arc<String>;
 
@@ -41,7 +42,7 @@ pub(super) fn holds(rule: &str, value: &Value) -> Result<bool, String> {
 }
 
 fn compiled(rule: &str) -> Result<Arc<Program>, String> {
-    let mut known = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = lock(&COMPILED);
     if let Some(program) = known.get(rule) {
         return Ok(program.clone());
     }

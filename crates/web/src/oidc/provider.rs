@@ -1,13 +1,14 @@
 //! The identity provider: where people sign in, and what it gives for a code or a refresh token.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
+use sluice_core::lock::lock;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
@@ -130,7 +131,7 @@ impl Provider {
             return known;
         }
         let found = self.discover().await;
-        let mut discovery = self.discovery.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut discovery = lock(&self.discovery);
         match found {
             Ok(metadata) => {
                 let metadata = Arc::new(metadata);
@@ -149,7 +150,7 @@ impl Provider {
 
     /// Returns what is known without asking; `None` if it is time to ask.
     fn known(&self) -> Option<Result<Arc<Metadata>, OidcError>> {
-        let discovery = self.discovery.lock().unwrap_or_else(PoisonError::into_inner);
+        let discovery = lock(&self.discovery);
         let found = discovery.found.as_ref();
         if let Some((at, metadata)) = found
             && at.elapsed() < METADATA_LIFETIME
@@ -238,7 +239,7 @@ impl Provider {
     }
 
     fn renewed(&self, refresh_token: &str) -> Renewed {
-        let mut renewed = self.renewed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut renewed = lock(&self.renewed);
         renewed.retain(|_, (at, _)| at.elapsed() < RENEWED_LIFETIME);
         let key = Sha256::digest(refresh_token).into();
         renewed.entry(key).or_insert_with(|| (Instant::now(), Renewed::default())).1.clone()
