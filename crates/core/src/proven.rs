@@ -9,7 +9,7 @@ use crate::revision::{FacetKey, Revision};
 /// The targets of one environment, each with its proofs, oldest first.
 pub(crate) type TargetProofs<'a> = Vec<&'a [Proof]>;
 
-/// The most comparisons of facets, of revisions that have different ones. Beyond, only a target with exactly the same facets proves a
+/// The most comparisons of revisions whose facets differ. After that many, only a target with exactly the same facets proves a
 /// revision.
 const MAX_COMPARISONS: usize = 1_000_000;
 

@@ -1,6 +1,7 @@
-//! A limited number of slots, of all holders and of each, so that one holder does not occupy those of others. No holder
-//! has more slots than are left: three holders that take all they can get have a quarter each, and leave a quarter.
-//! Service accounts have slots apart from those of people: who may create namespaces can have any number of them.
+//! Slots, limited for all holders together and for each holder, so that one holder does not take the slots of others. A
+//! holder gets no slot if it would then have more than are left: three holders that take all they can get have a quarter
+//! each, and a quarter is left. Service accounts have slots apart from those of people, because everybody who may create
+//! namespaces can have any number of service accounts.
 
 use std::collections::HashMap;
 use std::hash::Hash;

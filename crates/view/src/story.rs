@@ -11,9 +11,9 @@ use crate::history::{Entry, entry};
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StoryEvent {
-    /// When.
+    /// The time of the event.
     pub at: Time,
-    /// What, as a sentence without a full stop.
+    /// What happened, as a sentence without a full stop.
     pub what: String,
 }
 

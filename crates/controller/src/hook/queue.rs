@@ -1,6 +1,6 @@
-//! The queue of calls that write to the API server. For each pipeline one call writes at a time, and for each
-//! namespace a few, so that a flood of signed calls for one pipeline delays neither other calls nor the writes of
-//! the controller's loop.
+//! A queue for calls of the hook server that write to the API server. One call at a time writes for a pipeline, and a few
+//! for a namespace. So many signed calls for one pipeline do not delay other calls, nor the writes of the controller's
+//! loop.
 
 use std::collections::HashMap;
 use std::hash::Hash;

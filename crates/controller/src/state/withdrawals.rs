@@ -42,9 +42,9 @@ impl State {
         self.launch(key, prepared, work);
     }
 
-    /// The other promotions that may use the change request of a promotion and record that later, as `namespace/name`:
-    /// those into the same environment (or target) that are open, and that Sluice may have begun to deliver. None if the
-    /// pipeline names another repository or branch now.
+    /// Returns the other promotions that may already use the change request of a promotion, as `namespace/name`, although
+    /// their records do not say so yet. These are the open promotions into the same environment (or target) whose delivery
+    /// Sluice may have begun. Empty if the pipeline names another repository or branch now.
     fn open_beside(&self, key: &PipelineKey, name: &str) -> Vec<String> {
         let Some((entry, own)) = self.pipelines.get(key).zip(self.record(key, name)) else {
             return Vec::new();
@@ -82,8 +82,8 @@ impl State {
         open.map(|request| request.url.clone()).collect()
     }
 
-    /// Returns the addresses of the change requests that Sluice has closed, so that nobody has rejected them. One that carries the
-    /// promotion may also have been closed as that of another promotion into the same place.
+    /// Returns the addresses of the change requests that Sluice has closed, and no person has rejected. A change request that
+    /// carries the promotion may have been closed for another promotion into the same place.
     pub(super) fn withdrawn_requests(&self, key: &PipelineKey, promotion: &ApiPromotion) -> Vec<String> {
         let status = promotion.status.clone().unwrap_or_default();
         let open = status.change_request.filter(|request| request.state == RecordedRequestState::Open);

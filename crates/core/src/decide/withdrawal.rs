@@ -3,9 +3,12 @@
 use super::{Action, Decision, Facts};
 use crate::promotion::{Phase, Promotion};
 
-/// Closes the open change requests of promotions that are delivered or have ended, unless another promotion has taken a change
-/// request over or is about to, and the outdated change requests, which no promotion can take over. A promotion with an open change
-/// request is delivered if its base branch had every value already.
+/// Closes these open change requests:
+/// - those of promotions that are delivered or have ended, unless another promotion has taken the change request over or is
+///   about to
+/// - outdated ones, which no promotion can take over
+///
+/// A promotion with an open change request counts as delivered if its base branch had every value already.
 pub(super) fn withdraw(facts: Facts<'_>, decision: &mut Decision) {
     if facts.pipeline.suspended {
         return;

@@ -22,9 +22,11 @@ impl ChangeRequestJob<'_> {
     /// Whether the merge of a change request has delivered this very promotion, in this round. `own` is the commit that
     /// Sluice pushed, if it is known.
     ///
-    /// If the forge keeps the head that it merged, that head decides, whatever the merge method. Gitea and Forgejo do
-    /// not keep it. There the parents of the merge decide, then the recorded head if it has commits of people on top
-    /// of the promotion's, since nobody makes those in the moment of a merge, and otherwise the files of the merge.
+    /// The first of these that is available decides:
+    /// 1. the head that the forge merged, with any merge method; Gitea and Forgejo do not keep it
+    /// 2. the parents of the merge
+    /// 3. the recorded head, if people have added commits on top of the promotion's: nobody does so in the moment of a merge
+    /// 4. the files of the merge
     ///
     /// A message alone proves nothing: a commit that names the promotion must be `own`, or hold its values.
     ///

@@ -216,8 +216,9 @@ impl ChangeRequestJob<'_> {
         }
     }
 
-    /// Whether a change request is not recorded, and another user opened it, who need not have the right to write. It is neither
-    /// adopted nor counts as rejected: otherwise who may only read could reject a promotion by closing it.
+    /// Returns true if a change request is not recorded, and another user than Sluice's opened it. That user may have only the
+    /// permission to read. So Sluice does not adopt the change request, and its close does not count as a rejection:
+    /// otherwise such a user could reject the promotion.
     async fn is_by_another_user(&self, found: &ForgeChangeRequest) -> ForgeResult<bool> {
         let may_end = matches!(found.state, ChangeRequestState::Open | ChangeRequestState::Closed);
         let is_recorded = self.order.recorded.contains(&found.request.url);

@@ -85,17 +85,21 @@ pub(crate) trait Forge: Send + Sync {
     /// Sets a status of a commit. It replaces the status of the same name.
     fn report<'a>(&'a self, commit: &'a str, status: &'a CommitStatus<'a>) -> ForgeFuture<'a, ()>;
 
-    /// The open change request between these branches. If the list is too large to be read to its end, one that was not
-    /// found counts as absent: forges reject a second one.
+    /// The open change request between these branches. If the list is too large to be read to its end and has none so far,
+    /// there counts as none. Forges reject a second change request.
     fn find_open<'a>(&'a self, head: &'a str, base: &'a str) -> ForgeFuture<'a, Option<ForgeChangeRequest>> {
         Box::pin(async { Ok(self.list(head, base, ListFilter::Open).await?.found.into_iter().next()) })
     }
 
-    /// The user of the credentials, at a forge where who may only read may open change requests between the branches of the
-    /// repository, and close them. `None` at others, and if the credentials may not read it. At GitHub, who opens one needs the
-    /// right to write to the head branch, or to be a member of the organization (docs.github.com, "Creating a pull request"), at
-    /// GitLab the role Developer (docs.gitlab.com, "Roles and permissions"). Bitbucket Data Center lets readers open them, too,
-    /// and documents no call that returns the user of a token.
+    /// The user of the credentials, at forges where users with the permission to read can open and close change requests
+    /// between the branches of a repository. `None` at other forges, and if the credentials may not read the user.
+    ///
+    /// Other forges require more than the permission to read:
+    /// - GitHub: the permission to write to the head branch, or to be a member of the organization (docs.github.com,
+    ///   "Creating a pull request")
+    /// - GitLab: the role Developer (docs.gitlab.com, "Roles and permissions")
+    ///
+    /// Bitbucket Data Center does not, but documents no call that returns the user of a token.
     fn own_user(&self) -> ForgeFuture<'_, Option<String>> {
         Box::pin(async { Ok(None) })
     }

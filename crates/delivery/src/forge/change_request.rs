@@ -18,7 +18,7 @@ pub(crate) struct ForgeChangeRequest {
     /// Whether the forge reports conflicts with the base branch. Forges also do so while they still compare.
     pub(crate) conflicts: bool,
     pub(crate) is_draft: bool,
-    /// Who opened it, at a forge where users may do so who may only read (`Forge::own_user`).
+    /// The user who opened it, at a forge where the permission to read is enough for that (`Forge::own_user`).
     pub(crate) author: Option<String>,
     /// Empty in the lists of Bitbucket Cloud.
     pub(crate) metadata: Metadata,

@@ -72,9 +72,9 @@ fn queue_of_runs(processes: usize) -> Arc<FairQueue> {
     FairQueue::with_reserved(processes - processes / 4, RESERVED_RUNS)
 }
 
-/// How many runs of one namespace may connect to hosts at a time. A run has three processes, and the kubelet may limit a pod to
-/// about a thousand. Those of a dozen hosts that hang are fewer. When half of them run, one more run at each host may begin, so
-/// that hosts that answer have their turn.
+/// How many runs of one namespace may connect to hosts at a time. From half of this number on, only one run at each host may
+/// begin, so that runs at hosts that answer still begin. A run has three processes, and the kubelet may limit a pod to about a
+/// thousand processes.
 const MAX_REMOTE_RUNS: usize = 96;
 
 /// Runs git, a limited number at a time, for each pipeline in turn. Local runs share one limit. Runs that connect to a host

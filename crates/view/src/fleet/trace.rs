@@ -129,8 +129,8 @@ pub fn trace(cluster: &ObservedCluster, key: &ObjectKey) -> Option<Vec<TraceStep
     Some(steps)
 }
 
-/// Returns the links that a caller sees who may get some of the objects. Of an object that the caller may not get there is
-/// its name, if an object that the caller may get names it, and nothing of what is behind it.
+/// Returns the links that a caller may see. `may_get` returns true for the objects that the caller may get. Of another object,
+/// the caller sees the name, if an object that the caller may get has that name in it. The caller sees no object after it.
 pub fn visible(steps: Vec<TraceStep>, may_get: impl Fn(&ObjectKey) -> bool) -> Vec<TraceLink> {
     let mut shown: HashSet<ObjectKey> = HashSet::new();
     let mut links = Vec::new();
