@@ -46,17 +46,15 @@ async fn commit(
     branch: &str,
     began: Instant,
 ) -> DeliveryResult<Delivered> {
-    let known_by = order.known_by();
     let (mut search, mut tried_on) = (order.retried, None);
     let mut since = if order.retried { began } else { repository.recent(began) };
     for _ in 0..MAX_PUSHES {
         let tips = repository.tips(branch, since).await?;
         let base = tips.base;
-        if search {
-            if let Some(commit) = find_earlier(order, repository, (branch, &base), tried_on.take()).await? {
-                return Ok(Delivered::Committed { commit });
-            }
-            search = false;
+        if std::mem::take(&mut search)
+            && let Some(commit) = find_earlier(order, repository, (branch, &base), tried_on.take()).await?
+        {
+            return Ok(Delivered::Committed { commit });
         }
         let edit = edit(order, repository, (branch, &base.id)).await;
         if tips.asked < began && !edit.as_ref().is_ok_and(|edit| !edit.files.is_empty()) {
@@ -65,12 +63,12 @@ async fn commit(
             continue;
         }
         let edit = edit?;
-        if edit.files.is_empty() && base.carries(&known_by) {
-            // A push of this promotion arrived in the meantime.
-            return Ok(Delivered::Committed { commit: base.id });
-        }
         if edit.files.is_empty() {
-            return Ok(Delivered::AlreadySet { commit: base.id });
+            return Ok(match base.carries(&order.known_by()) {
+                // A push of this promotion arrived in the meantime.
+                true => Delivered::Committed { commit: base.id },
+                false => Delivered::AlreadySet { commit: base.id },
+            });
         }
         let new = resources.new_commit(order, edit);
         let commit = repository.commit(&base.id, &new).await?;

@@ -1,5 +1,5 @@
 //! Checks rules of the architecture that the compiler does not check: dependencies between crates, circular imports
-//! between files, code that must not wait, the length of files, texts that no file may contain, and what pages of the
+//! between files, code that must not wait, the length of files and functions, texts that no file may contain, and what pages of the
 //! documentation name. Each failure names the file and says what to do.
 
 use anyhow::{Context, Result, ensure};
@@ -10,6 +10,7 @@ use std::process::Command;
 
 mod architecture {
     pub mod debug_output;
+    pub mod functions;
     pub mod imports;
     pub mod language;
     pub mod log_lines;

@@ -29,27 +29,44 @@ pub fn document() -> Value {
         settings.definitions_path = "/components/schemas".into();
     });
     let mut schemas = settings.into_generator();
-    let clusters = route::<Clusters>(&mut schemas, "The clusters that you may see", json!([]));
-    let charts = versions(&mut schemas, "Which charts run on which clusters");
-    let images = versions(&mut schemas, "Which images run on which clusters");
-    let of_object = parameters::<TraceQuery>(&mut schemas);
-    let trace = route::<Trace>(&mut schemas, "Where something that runs comes from", of_object);
-    let of_all = parameters::<PipelinesQuery>(&mut schemas);
-    let pipelines = route::<PipelineList>(&mut schemas, "The pipelines that you may see", of_all);
-    let pipeline = route::<PipelineAnswer>(&mut schemas, "One pipeline on one screen", named(json!([])));
-    let of_one = named(parameters::<ExplainQuery>(&mut schemas));
+    let paths = paths(&mut schemas);
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Sluice",
+            "version": "v1",
+            "description": "What runs on all clusters, and what is promoted. Pipelines and promotions are shown to those who may get them. Objects of a cluster are shown to those who may get its GitopsCluster on \
+                the hub, objects of the hub to those who may get them there.",
+        },
+        "security": [{"token": []}],
+        "paths": paths,
+        "components": {
+            "schemas": schemas.take_definitions(true),
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer", "description": "A token of the hub"}},
+        },
+    })
+}
+
+/// Returns the routes by their paths.
+fn paths(schemas: &mut SchemaGenerator) -> Value {
+    let clusters = route::<Clusters>(schemas, "The clusters that you may see", json!([]));
+    let charts = versions(schemas, "Which charts run on which clusters");
+    let images = versions(schemas, "Which images run on which clusters");
+    let of_object = parameters::<TraceQuery>(schemas);
+    let trace = route::<Trace>(schemas, "Where something that runs comes from", of_object);
+    let of_all = parameters::<PipelinesQuery>(schemas);
+    let pipelines = route::<PipelineList>(schemas, "The pipelines that you may see", of_all);
+    let pipeline = route::<PipelineAnswer>(schemas, "One pipeline on one screen", named(json!([])));
+    let of_one = named(parameters::<ExplainQuery>(schemas));
     let explanations =
-        route::<Explanations>(&mut schemas, "Why an environment gets a revision or does not", of_one);
-    let of_one = named(parameters::<HistoryQuery>(&mut schemas));
-    let history =
-        route::<History>(&mut schemas, "What was promoted into the environments of a pipeline", of_one);
-    let of_one = named(parameters::<TreeQuery>(&mut schemas));
-    let tree =
-        route::<Tree>(&mut schemas, "The objects that a pipeline consists of, with their images", of_one);
-    let triggers = route::<Triggers>(&mut schemas, "What starts a pipeline", named(json!([])));
-    let promotion =
-        route::<PromotionAnswer>(&mut schemas, "A promotion and its whole story", named(json!([])));
-    let changes = changes_route(&mut schemas);
+        route::<Explanations>(schemas, "Why an environment gets a revision or does not", of_one);
+    let of_one = named(parameters::<HistoryQuery>(schemas));
+    let history = route::<History>(schemas, "What was promoted into the environments of a pipeline", of_one);
+    let of_one = named(parameters::<TreeQuery>(schemas));
+    let tree = route::<Tree>(schemas, "The objects that a pipeline consists of, with their images", of_one);
+    let triggers = route::<Triggers>(schemas, "What starts a pipeline", named(json!([])));
+    let promotion = route::<PromotionAnswer>(schemas, "A promotion and its whole story", named(json!([])));
+    let changes = changes_route(schemas);
     let mut paths = json!({
         "/api/v1/clusters": clusters,
         "/api/v1/charts": charts,
@@ -67,24 +84,10 @@ pub fn document() -> Value {
     for kind in ["pipelines", "promotions"] {
         for action in PersonAction::of(kind) {
             let path = format!("/api/v1/{kind}/{{namespace}}/{{name}}/{}", action.word());
-            paths[path] = action_route(&mut schemas, *action);
+            paths[path] = action_route(schemas, *action);
         }
     }
-    json!({
-        "openapi": "3.1.0",
-        "info": {
-            "title": "Sluice",
-            "version": "v1",
-            "description": "What runs on all clusters, and what is promoted. Pipelines and promotions are shown to those who may get them. Objects of a cluster are shown to those who may get its GitopsCluster on \
-                the hub, objects of the hub to those who may get them there.",
-        },
-        "security": [{"token": []}],
-        "paths": paths,
-        "components": {
-            "schemas": schemas.take_definitions(true),
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer", "description": "A token of the hub"}},
-        },
-    })
+    paths
 }
 
 fn versions(schemas: &mut SchemaGenerator, summary: &str) -> Value {

@@ -319,12 +319,22 @@ impl Store {
         if let Some(before) = records.iter().find_map(other) {
             return Ok(Some(TriggerOutcome::OtherRevision(before.spec.revision.clone())));
         }
-        let mut recorded = known.readable(records.iter().filter_map(stored).collect())?;
+        let recorded = known.readable(records.iter().filter_map(stored).collect())?;
         let missing: Vec<Promotion> =
             records.iter().filter(|record| stored(record).is_none()).cloned().collect();
         if let Some(why) = trigger::too_many(bytes, missing.len(), &revision) {
             return Ok(Some(TriggerOutcome::Invalid(why)));
         }
+        self.create_missing(key, missing, recorded).await
+    }
+
+    /// Creates promotions of a request, in addition to the `recorded` ones. Returns `None` if one was deleted in the meantime.
+    async fn create_missing(
+        &self,
+        key: &PipelineKey,
+        missing: Vec<Promotion>,
+        mut recorded: Vec<Promotion>,
+    ) -> Result<Option<TriggerOutcome>, StoreError> {
         let creations: Vec<_> = missing
             .into_iter()
             .map(|record| create_promotion(self.client.clone(), key.namespace.clone(), record))

@@ -337,26 +337,12 @@ fn note(status: &mut PromotionStatus, change: &RecordChange, now: Timestamp) {
         RecordChange::Rejected { request, .. } => {
             status.change_request = request.clone().or(status.change_request.take());
         }
-        RecordChange::WithdrawalBegins => {
-            if let Some(request) = &status.change_request {
-                note_withdrawn(&mut status.withdrawn_requests, &request.url);
-            }
-        }
-        RecordChange::Withdrawn => {
-            if let Some(request) = &mut status.change_request {
-                request.state = RecordedRequestState::Withdrawn;
-                note_withdrawn(&mut status.withdrawn_requests, &request.url);
-            }
-            status.message = status.message.split(STILL_OPEN).next().unwrap_or_default().into();
+        RecordChange::WithdrawalBegins | RecordChange::Withdrawn | RecordChange::HandedOver => {
+            note_end_of_request(status, change);
         }
         RecordChange::Waiting { request, .. } => note_open(status, request),
         RecordChange::Missed(request) | RecordChange::Left(request) => {
             status.change_request = Some(request.clone());
-        }
-        RecordChange::HandedOver => {
-            if let Some(request) = &mut status.change_request {
-                request.state = RecordedRequestState::HandedOver;
-            }
         }
         RecordChange::Trouble { message, .. } if is_settled(status.phase) => {
             let ended = status.message.split(STILL_OPEN).next().unwrap_or_default();
@@ -371,8 +357,25 @@ fn note(status: &mut PromotionStatus, change: &RecordChange, now: Timestamp) {
     }
 }
 
-/// Notes a change request that was seen open. The next who closes it may be a person, also if Sluice was about to close it or has
-/// closed it, and a person has opened it again.
+/// Notes that Sluice closes the change request, has closed it, or has handed it over to another promotion.
+fn note_end_of_request(status: &mut PromotionStatus, change: &RecordChange) {
+    if let Some(request) = &mut status.change_request {
+        match change {
+            RecordChange::Withdrawn => request.state = RecordedRequestState::Withdrawn,
+            RecordChange::HandedOver => request.state = RecordedRequestState::HandedOver,
+            _ => {}
+        }
+        if !matches!(change, RecordChange::HandedOver) {
+            note_withdrawn(&mut status.withdrawn_requests, &request.url);
+        }
+    }
+    if matches!(change, RecordChange::Withdrawn) {
+        status.message = status.message.split(STILL_OPEN).next().unwrap_or_default().into();
+    }
+}
+
+/// Notes that a change request is open. If it was noted as closed by Sluice, a person has opened it again, or Sluice has not
+/// closed it after all. The next close may be a rejection by a person.
 fn note_open(status: &mut PromotionStatus, request: &RecordedChangeRequest) {
     status.withdrawn_requests.retain(|closed| *closed != request.url);
     status.change_request = Some(request.clone());

@@ -2,6 +2,7 @@
 //! someone else has written since is never replaced unnoticed, however late the write arrives.
 
 use std::fmt::Debug;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use http::header::{ACCEPT, HeaderValue};
@@ -81,19 +82,10 @@ where
         + Debug,
 {
     let mut is_over_edit = false;
-    // Without a version the API server accepts the write for any object of this name: it does not compare a uid in
-    // an applied status.
     if write.version == 0 && write.uid.is_some() {
-        match within(API_CALL_TIMEOUT, get::<K>(&client, namespace, name)).await {
-            Ok(Some(stored)) if write.uid == stored.meta().uid => {
-                (write.version, is_over_edit) = (version_of(stored.meta()), true);
-                let stored = stored_object(stored);
-                if write.is_overruled(&stored) {
-                    return WriteOutcome::Conflict(Box::new(stored));
-                }
-            }
-            Ok(_) => return WriteOutcome::Gone,
-            Err(error) => return WriteOutcome::Failed(error),
+        match stored_version(&write, &client, namespace, name, stored_object).await {
+            ControlFlow::Continue(version) => (write.version, is_over_edit) = (version, true),
+            ControlFlow::Break(outcome) => return outcome,
         }
     }
     for _ in 0..MAX_TRIES {
@@ -132,6 +124,32 @@ where
         (write.version, is_over_edit) = (version, true);
     }
     WriteOutcome::Failed(kube::Error::Service("the object is edited all the time".into()))
+}
+
+/// Returns the version of the object that a write without a version is for, or the outcome of the write. Without a version the
+/// API server accepts the write for any object of this name: it does not compare a uid in an applied status.
+async fn stored_version<K>(
+    write: &StatusWrite,
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    stored_object: fn(K) -> StoredObject,
+) -> ControlFlow<WriteOutcome, u64>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned,
+{
+    match within(API_CALL_TIMEOUT, get::<K>(client, namespace, name)).await {
+        Ok(Some(stored)) if write.uid == stored.meta().uid => {
+            let version = version_of(stored.meta());
+            let stored = stored_object(stored);
+            match write.is_overruled(&stored) {
+                true => ControlFlow::Break(WriteOutcome::Conflict(Box::new(stored))),
+                false => ControlFlow::Continue(version),
+            }
+        }
+        Ok(_) => ControlFlow::Break(WriteOutcome::Gone),
+        Err(error) => ControlFlow::Break(WriteOutcome::Failed(error)),
+    }
 }
 
 /// Whether a stored status, apart from the fields that hook calls write, is one that this replica has written, or may

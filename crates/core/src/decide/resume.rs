@@ -49,23 +49,27 @@ pub(super) fn resume(lane: Lane<'_>, earlier: &Promotion, decision: &mut Decisio
         (phase, Some(_)) if phase.has_ended() => {
             Some(Action::Move(again("Retried", "a person requested another try", true)))
         }
-        (Phase::Rejected | Phase::Failed, None) => {
-            let ended = if earlier.phase == Phase::Failed { "failed" } else { "was rejected" };
-            let message = format!(
-                "{} {ended} and will not be retried automatically: {}; {retry} tries again",
-                earlier.revision, earlier.message
-            );
-            decision.note(lane.environment, "Ended", message);
+        _ => {
+            if let Some(message) = why_ended(earlier, &retry) {
+                decision.note(lane.environment, "Ended", message);
+            }
             None
         }
-        (Phase::Succeeded, None) => {
-            let message = format!(
-                "{} was promoted before, and something else runs here now; {retry} promotes it again",
-                earlier.revision
-            );
-            decision.note(lane.environment, "Ended", message);
-            None
-        }
-        _ => None,
     }
+}
+
+/// Returns why a promotion does not start again automatically, and which command starts it, if it has ended.
+fn why_ended(earlier: &Promotion, retry: &str) -> Option<String> {
+    let (revision, why) = (&earlier.revision, &earlier.message);
+    let ended = match earlier.phase {
+        Phase::Failed => "failed",
+        Phase::Rejected => "was rejected",
+        Phase::Succeeded => {
+            return Some(format!(
+                "{revision} was promoted before, and something else runs here now; {retry} promotes it again"
+            ));
+        }
+        _ => return None,
+    };
+    Some(format!("{revision} {ended} and will not be retried automatically: {why}; {retry} tries again"))
 }

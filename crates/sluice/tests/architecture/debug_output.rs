@@ -35,12 +35,12 @@ const ALLOWED: [(&str, &[&str]); 18] = [
 const FOR_DEVELOPERS: [&str; 3] = ["bench", "demo", "testkit"];
 
 /// Returns the code before the tests of a file, which are its last module.
-fn without_tests(text: &str) -> &str {
+pub fn without_tests(text: &str) -> &str {
     text.split("mod tests {\n").next().unwrap_or(text)
 }
 
 /// Returns the paths of the modules that `#[cfg(test)]` includes.
-fn test_modules(code: &[(String, String)]) -> BTreeSet<String> {
+pub fn test_modules(code: &[(String, String)]) -> BTreeSet<String> {
     let modules = code.iter().flat_map(|(path, text)| {
         let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
         let after_mark = text.split("#[cfg(test)]\nmod ").skip(1);
