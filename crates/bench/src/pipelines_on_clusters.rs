@@ -23,7 +23,7 @@ pub fn applications(pipelines: usize) -> usize {
     pipelines.div_ceil(PIPELINES_OF_ONE)
 }
 
-/// Creates pipelines on a hub that knows the clusters. They have no status.
+/// Creates pipelines on a hub that has the clusters. They have no status.
 ///
 /// # Errors
 /// The hub rejects an object.

@@ -28,7 +28,7 @@ use crate::wait::WaitFlags;
   # Approve it, and wait until prod runs it, for at most half an hour
   sluice approve podinfo --environment prod -n apps --wait --timeout 30m
 
-An approval is in your own name, as the API server knows it (kubectl auth whoami). An approval needs the verbs get, \
+An approval is in your own name, as the API server reports it (kubectl auth whoami). An approval needs the verbs get, \
 list, patch and approve on promotions.pipelines.weave.works, and watch with --wait. The ClusterRole sluice-approver has \
 them.
 

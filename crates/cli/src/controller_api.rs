@@ -1,4 +1,4 @@
-//! Questions to the API of the controller, which knows what is on all clusters. The user's token identifies the user.
+//! Questions to the API of the controller, which observes all clusters. The user's token identifies the user.
 //! Without an address, the questions go through the API server of the hub to a pod of the controller.
 
 use clap::Args;

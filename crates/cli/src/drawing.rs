@@ -90,7 +90,7 @@ mod tests {
 
     const SIZE: Size = Size { width: 20, height: 10 };
 
-    /// A terminal that knows what [`Drawing`] writes. Counts the written characters.
+    /// A terminal that understands what [`Drawing`] writes. Counts the written characters.
     #[derive(Default)]
     struct Terminal {
         rows: Vec<String>,

@@ -19,7 +19,7 @@ use crate::user_name::user_name;
   sluice reject podinfo --environment prod -n apps --reason 'not before Monday'
 
 The promotion ends as Rejected, and its change request is closed with the reason. The revision is not promoted again \
-until somebody retries it (sluice retry); newer revisions are. A rejection is in your own name, as the API server knows \
+until somebody retries it (sluice retry); newer revisions are. A rejection is in your own name, as the API server reports \
 it, and needs the same verbs as an approval: the ClusterRole sluice-approver.")]
 pub struct Reject {
     #[command(flatten)]

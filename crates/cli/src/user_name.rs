@@ -7,7 +7,7 @@ use kube::api::PostParams;
 use crate::connection::Connection;
 use crate::exit::{Exit, Failure, Outcome};
 
-/// Returns the name of the user, as the API server knows it.
+/// Returns the name of the user, as the API server reports it.
 pub(crate) async fn user_name(connection: &Connection) -> Outcome<String> {
     let api: Api<SelfSubjectReview> = Api::all(connection.client.clone());
     let unknown = |why: &str| {

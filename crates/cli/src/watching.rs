@@ -105,7 +105,7 @@ impl<K: Send + 'static> Watch<K> {
         })
     }
 
-    /// An API server that starts may refuse a request before it knows the permissions. So only the second refusal in a row
+    /// An API server that starts may refuse a request before it has read the permissions. So only the second refusal in a row
     /// ends a watch that has started.
     fn failed(&mut self, error: Error) -> watcher::Result<Report<K>> {
         let was_accepted = self.accepted.has_changed().unwrap_or(false);

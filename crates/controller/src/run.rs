@@ -60,7 +60,7 @@ pub fn delivery(options: &ControllerOptions) -> Result<Delivery, DeliveryError> 
     })
 }
 
-/// Runs the controller until `stop` ends, or one of its servers fails. What it knows is shown in `shown`.
+/// Runs the controller until `stop` ends, or one of its servers fails. Its state is published in `shown`.
 ///
 /// # Errors
 /// When a server fails. Other failures are retried.

@@ -7,7 +7,7 @@ use sluice_api::snapshot::Snapshot;
 use sluice_core::fleet::index::Fleet;
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// Where the controller shows what it knows.
+/// Where the controller publishes its state.
 #[derive(Debug)]
 pub struct Shown {
     /// The observed clusters.

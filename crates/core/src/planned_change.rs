@@ -29,7 +29,7 @@ pub struct PlannedValue {
 }
 
 impl PlannedChange {
-    /// Hides each old value that is no revision which the pipeline knows. A Pipeline can name any field of a file, and
+    /// Hides each old value that is no revision of the pipeline. A Pipeline can name any field of a file, and
     /// may be written by people who may not read the repository: to them, the field of a password must stay hidden.
     ///
     /// `facets` are those of the revision to deliver, by their keys; `known` are the facets of all known revisions.

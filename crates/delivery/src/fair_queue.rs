@@ -1,8 +1,8 @@
 //! A queue for a limited number of slots, fair by namespace and then by pipeline: waiting namespaces are served in turn,
 //! and so are the pipelines of each. So a namespace with a thousand pipelines delays another namespace by one slot at a
 //! time, and a pipeline with two hundred deliveries delays another pipeline of its namespace by one slot at a time.
-//! The last slots are for namespaces that hold none. Namespaces with slow work together hold all slots but half as many as
-//! these at most, so that slow work does not occupy all.
+//! Some slots are reserved for namespaces that hold none. Half as many are kept free of slow work, so that slow work does
+//! not take all slots.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -21,7 +21,7 @@ pub struct FairQueue(Mutex<QueueState>);
 /// pipelines are in one namespace, three quarters of the slots are in use.
 const SLOTS_PER_RESERVED: usize = 4;
 
-/// No caller waits that might have had a free slot when the last one was taken or released.
+/// The state of a queue. A caller waits only if no slot was free for it when the last slot was taken or released.
 #[derive(Debug)]
 struct QueueState {
     free: usize,
@@ -492,7 +492,7 @@ mod tests {
         let held = join_all(all.map(async |queue| (queue.acquire("slow/app").await, queue))).await;
         sleep(Duration::from_secs(60)).await;
         assert_eq!(lock(&queues.0).by_name.len(), MAX_IDLE + 10, "each has a caller");
-        // The work of the first queue goes on.
+        // The work of the first queue continues.
         let first = held.into_iter().next();
         drop(of("other"));
         let mut left: Vec<usize> = lock(&queues.0)

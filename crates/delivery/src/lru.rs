@@ -114,7 +114,7 @@ mod tests {
         lru.insert("e".into(), 6, 2);
         assert_eq!(names(&lru), ["c", "e"]);
         assert_eq!(lru.get("c"), Some(&mut 5));
-        // Too heavy by itself: it drops nothing else, and is not kept.
+        // Too heavy on its own: it drops nothing else, and is not kept.
         lru.insert("f".into(), 7, 4);
         assert_eq!(names(&lru), ["c", "e"]);
         lru.retain(|value| *value == 5);

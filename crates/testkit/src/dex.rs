@@ -24,7 +24,7 @@ pub struct DexClient {
     pub redirect: String,
 }
 
-/// An identity provider. Dropping it ends it, and everything that it knows is lost.
+/// An identity provider. Dropping it ends it, and all its state is lost.
 pub struct Dex {
     server: Restartable,
     port: u16,

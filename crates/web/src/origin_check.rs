@@ -7,7 +7,7 @@ use crate::page_url::PageUrl;
 use crate::problem::Problem;
 
 /// Checks that a form was sent from a page of this server, as far as the browser says. A proxy in front of the server may
-/// have changed the header `Host`; `page_url` is the address that the browser knows.
+/// have changed the header `Host`; `page_url` is the address in the browser.
 pub(crate) fn check_origin(headers: &HeaderMap, page_url: Option<&PageUrl>) -> Result<(), Problem> {
     let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let site = text(&HeaderName::from_static("sec-fetch-site"));

@@ -42,7 +42,7 @@ pub(crate) struct Session {
     pub form_token: String,
     /// When it ends, in seconds since the Unix epoch.
     ends: u64,
-    /// When the token ends, if that is known; the API server knows it in any case.
+    /// When the token ends, if that is known. The API server checks it in any case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     token_ends: Option<u64>,
     /// What the identity provider gives another token for.
@@ -117,7 +117,7 @@ impl Sessions {
         self.cookie(session, now)
     }
 
-    /// Returns the value of the header `Set-Cookie` for a session that goes on with other tokens. Its forms stay valid, and
+    /// Returns the value of the header `Set-Cookie` for a session that continues with other tokens. Its forms stay valid, and
     /// it does not end later.
     pub(crate) fn renew(&self, session: &Session, tokens: Tokens, now: SystemTime) -> Option<HeaderValue> {
         let Tokens { token, ends, refresh_token } = tokens;
@@ -215,7 +215,7 @@ mod tests {
         let renewed = request(&pair(&sessions.renew(&session, tokens("newer"), now).unwrap()));
         assert!(sessions.end(Some(session), now).unwrap().to_str().unwrap().contains("Max-Age=0;"));
         assert!(sessions.of(&copy, now).is_none() && sessions.of(&renewed, now).is_none());
-        assert!(sessions.of(&other, now).is_some(), "another session of the same person goes on");
+        assert!(sessions.of(&other, now).is_some(), "another session of the same person continues");
         for _ in 0..MAX_ENDED {
             sessions.end(sessions.of(&begin(), now), now);
         }

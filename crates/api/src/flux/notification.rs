@@ -43,7 +43,7 @@ pub struct ReceiverSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReceiverStatus {
-    /// Its conditions. Sluice does not read `webhookPath`: who knows the path can call a Receiver of type generic
+    /// Its conditions. Sluice does not read `webhookPath`: everybody who has the path can call a Receiver of type generic
     /// (notification-controller, `internal/server/receiver_handlers.go`).
     pub conditions: Vec<FluxCondition>,
 }

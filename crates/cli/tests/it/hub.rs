@@ -80,9 +80,9 @@ impl Ran {
 
 /// The output of a running command.
 #[derive(Clone, Default)]
-pub struct Heard(Arc<Mutex<Vec<u8>>>);
+pub struct CapturedOutput(Arc<Mutex<Vec<u8>>>);
 
-impl Heard {
+impl CapturedOutput {
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.0.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
     }
@@ -97,7 +97,7 @@ impl Heard {
     }
 }
 
-impl Write for Heard {
+impl Write for CapturedOutput {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
     }
@@ -130,9 +130,9 @@ pub async fn sluice_into(
 pub async fn sluice_in_terminal(
     (kubeconfig, size): (&Path, Size),
     arguments: &[&str],
-    during: impl AsyncFnOnce(&Heard) -> Result<()>,
+    during: impl AsyncFnOnce(&CapturedOutput) -> Result<()>,
 ) -> Result<String> {
-    let (out, err) = (Heard::default(), Heard::default());
+    let (out, err) = (CapturedOutput::default(), CapturedOutput::default());
     let (mut to_out, mut to_err) = (out.clone(), err.clone());
     let path = kubeconfig.to_string_lossy();
     let arguments = [arguments, &["--kubeconfig", &path]].concat();

@@ -8,7 +8,7 @@ use sluice_api::Pipeline;
 use sluice_cli::{Exit, Size};
 use sluice_testkit::{WAIT_TIMEOUT, eventually};
 
-use crate::hub::{Heard, Ran, TestNamespace, place, running, sluice_in_terminal, sluice_into};
+use crate::hub::{CapturedOutput, Ran, TestNamespace, place, running, sluice_in_terminal, sluice_into};
 use crate::watch::note_comes_and_goes;
 
 /// Creates podinfo, whose promotion `p` into prod waits for an approval, and a promotion of another pipeline.
@@ -30,7 +30,7 @@ async fn report(place: &TestNamespace, status: Value) -> Result<()> {
 #[tokio::test]
 async fn changed_environments_are_lines_in_a_pipe() -> Result<()> {
     let place = waiting("live-pipe").await?;
-    let (out, err) = (Heard::default(), Heard::default());
+    let (out, err) = (CapturedOutput::default(), CapturedOutput::default());
     let (mut to_out, mut to_err) = (out.clone(), err.clone());
     let arguments = ["status", "podinfo", "-n", &place.namespace, "-w"];
     let watching = sluice_into(&place.kubeconfig, &arguments, &mut to_out, &mut to_err);
@@ -86,7 +86,7 @@ async fn a_terminal_is_updated_in_place() -> Result<()> {
 #[tokio::test]
 async fn documents_are_printed_as_they_change_and_a_missing_pipeline_is_named() -> Result<()> {
     let place = waiting("live-json").await?;
-    let (out, err) = (Heard::default(), Heard::default());
+    let (out, err) = (CapturedOutput::default(), CapturedOutput::default());
     let (mut to_out, mut to_err) = (out.clone(), err.clone());
     let arguments = ["status", "podinfo", "-n", &place.namespace, "-w", "-o", "json"];
     let watching = sluice_into(&place.kubeconfig, &arguments, &mut to_out, &mut to_err);
@@ -126,7 +126,7 @@ async fn documents_are_printed_as_they_change_and_a_missing_pipeline_is_named() 
 async fn a_lost_connection_is_noted_and_the_view_continues() -> Result<()> {
     let mut place = waiting("live-cut").await?;
     let (proxy, _folder) = place.through_proxy().await?;
-    let (out, err) = (Heard::default(), Heard::default());
+    let (out, err) = (CapturedOutput::default(), CapturedOutput::default());
     let (mut to_out, mut to_err) = (out.clone(), err.clone());
     let arguments = ["status", "podinfo", "-n", &place.namespace, "-w"];
     let watching = sluice_into(&place.kubeconfig, &arguments, &mut to_out, &mut to_err);

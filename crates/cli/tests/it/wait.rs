@@ -5,7 +5,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use sluice_cli::Exit;
 
-use crate::hub::{Heard, TestNamespace, place, running, sluice_into};
+use crate::hub::{CapturedOutput, TestNamespace, place, running, sluice_into};
 
 /// Creates podinfo, whose promotion `p` into prod waits for an approval.
 async fn waiting(name: &str) -> Result<TestNamespace> {
@@ -25,7 +25,7 @@ async fn report(place: &TestNamespace, status: Value) -> Result<()> {
 
 /// Runs a command. After each further line of stderr, the next change is made. Returns the exit code and the lines.
 async fn follow(place: &TestNamespace, arguments: &[&str], changes: &[Value]) -> Result<(Exit, String)> {
-    let (out, err) = (Heard::default(), Heard::default());
+    let (out, err) = (CapturedOutput::default(), CapturedOutput::default());
     let (mut to_out, mut to_err) = (out.clone(), err.clone());
     let arguments = [arguments, &["-n", &place.namespace, "--wait"]].concat();
     let running = sluice_into(&place.kubeconfig, &arguments, &mut to_out, &mut to_err);
@@ -85,7 +85,7 @@ async fn each_end_has_its_exit_code() -> Result<()> {
     );
 
     // The failure of the last try is not the end of this one. The answer of the controller needs a new approval.
-    let (out, err) = (Heard::default(), Heard::default());
+    let (out, err) = (CapturedOutput::default(), CapturedOutput::default());
     let (mut to_out, mut to_err) = (out.clone(), err.clone());
     let retry = ["retry", "p", "-n", &place.namespace, "--wait"];
     let retrying = sluice_into(&place.kubeconfig, &retry, &mut to_out, &mut to_err);
@@ -125,7 +125,7 @@ async fn each_end_has_its_exit_code() -> Result<()> {
 #[tokio::test]
 async fn a_suspended_pipeline_and_a_deleted_promotion_end_the_wait() -> Result<()> {
     let place = waiting("wait-gone").await?;
-    let (out, err) = (Heard::default(), Heard::default());
+    let (out, err) = (CapturedOutput::default(), CapturedOutput::default());
     let (mut to_out, mut to_err) = (out.clone(), err.clone());
     let arguments = ["approve", "p", "-n", &place.namespace, "--wait"];
     let approving = sluice_into(&place.kubeconfig, &arguments, &mut to_out, &mut to_err);
@@ -163,7 +163,7 @@ async fn several_promotions_are_followed_at_the_same_time() -> Result<()> {
     let place = waiting("wait-several").await?;
     report(&place, json!({"phase": "Failed", "gates": [], "message": "no route to git"})).await?;
     place.promotion("d", "dev", json!({"phase": "Failed", "message": "no route to git"})).await?;
-    let (out, err) = (Heard::default(), Heard::default());
+    let (out, err) = (CapturedOutput::default(), CapturedOutput::default());
     let (mut to_out, mut to_err) = (out.clone(), err.clone());
     let arguments = ["retry", "--failed", "-n", &place.namespace, "--wait"];
     let retrying = sluice_into(&place.kubeconfig, &arguments, &mut to_out, &mut to_err);
@@ -192,7 +192,7 @@ async fn several_promotions_are_followed_at_the_same_time() -> Result<()> {
 async fn a_wait_survives_a_lost_connection() -> Result<()> {
     let mut place = waiting("wait-cut").await?;
     let (proxy, _folder) = place.through_proxy().await?;
-    let (out, err) = (Heard::default(), Heard::default());
+    let (out, err) = (CapturedOutput::default(), CapturedOutput::default());
     let (mut to_out, mut to_err) = (out.clone(), err.clone());
     let arguments = ["approve", "p", "-n", &place.namespace, "--wait"];
     let approving = sluice_into(&place.kubeconfig, &arguments, &mut to_out, &mut to_err);

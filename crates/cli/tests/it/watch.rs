@@ -11,14 +11,14 @@ use sluice_cli::{Exit, Size};
 use sluice_testkit::fault_injection::TcpProxy;
 use sluice_testkit::{WAIT_TIMEOUT, eventually};
 
-use crate::hub::{Heard, Ran, place, servers, sluice_as, sluice_in_terminal, sluice_into};
+use crate::hub::{CapturedOutput, Ran, place, servers, sluice_as, sluice_in_terminal, sluice_into};
 
 #[tokio::test]
 async fn only_changed_rows_are_printed() -> Result<()> {
     let place = place("watch").await?;
     place.promotion("a", "dev", json!({"phase": "Succeeded"})).await?;
     place.promotion("b", "prod", json!({"phase": "Pending"})).await?;
-    let (out, err) = (Heard::default(), Heard::default());
+    let (out, err) = (CapturedOutput::default(), CapturedOutput::default());
     let (mut to_out, mut to_err) = (out.clone(), err.clone());
     let arguments = ["get", "promotions", "-n", "watch", "-w"];
     let watching = sluice_into(&place.kubeconfig, &arguments, &mut to_out, &mut to_err);
@@ -76,7 +76,7 @@ async fn a_permission_that_was_withdrawn_ends_the_watch() -> Result<()> {
         Ok(())
     })
     .await?;
-    let (out, err) = (Heard::default(), Heard::default());
+    let (out, err) = (CapturedOutput::default(), CapturedOutput::default());
     let (mut to_out, mut to_err) = (out.clone(), err.clone());
     let watching = sluice_into(&place.kubeconfig, &arguments, &mut to_out, &mut to_err);
     let withdrawing = async {
@@ -100,7 +100,7 @@ async fn a_permission_that_was_withdrawn_ends_the_watch() -> Result<()> {
     Ok(())
 }
 
-/// Returns the rows of a terminal after this text. It knows what a screen that is updated in place writes, if
+/// Returns the rows of a terminal after this text. It handles what a screen that is updated in place writes, if
 /// no line is longer than the terminal is wide.
 pub fn rows_after(text: &str) -> Vec<String> {
     let (mut rows, mut row) = (vec![String::new()], 0);
@@ -132,7 +132,7 @@ pub fn rows_after(text: &str) -> Vec<String> {
 
 /// Closes the connections of a screen until its last row is a note, and waits until the note is gone. Nothing changes in
 /// the cluster.
-pub async fn note_comes_and_goes(proxy: &TcpProxy, out: &Heard) -> Result<()> {
+pub async fn note_comes_and_goes(proxy: &TcpProxy, out: &CapturedOutput) -> Result<()> {
     let has_note = || rows_after(&out.text()).iter().any(|row| row.contains("trying again"));
     let before = rows_after(&out.text());
     let interrupted = async {
@@ -173,7 +173,7 @@ async fn a_table_in_a_terminal_is_updated_in_place() -> Result<()> {
     }
     let arguments = ["get", "promotions", "-n", "watch-screen", "-w"];
     let size = Size { width: 80, height: 6 };
-    let shows = async |out: &Heard, expected: [&str; 5]| {
+    let shows = async |out: &CapturedOutput, expected: [&str; 5]| {
         eventually(WAIT_TIMEOUT, || async {
             let rows = rows_after(&out.text());
             let words = |n: usize| -> Vec<&str> { rows[n].split_whitespace().collect() };

@@ -16,7 +16,7 @@ use super::strategy::{secret_name, settings};
 use crate::translate;
 use sluice_core::fleet::ClusterKey;
 
-/// Returns the strategy as delivery knows it. `None` if this version cannot carry it out; `core` rejects such a
+/// Returns the strategy in the types of the crate delivery. `None` if this version cannot carry it out; `core` rejects such a
 /// strategy before.
 pub fn strategy(strategy: &ApiStrategy, announcement: Announcement) -> Option<DeliveryStrategy> {
     if let Some(s) = &strategy.pull_request {

@@ -62,7 +62,7 @@ pub struct HookOptions {
     pub pipeline_rate: u32,
     /// How many connections may be open at a time. One peer may have an eighth of them.
     pub connections: usize,
-    /// Whether receivers of the strategy `webhook` can call back. They can if the controller knows the server's
+    /// Whether receivers of the strategy `webhook` can call back. They can if the controller has the server's
     /// own URL.
     pub callbacks: bool,
 }

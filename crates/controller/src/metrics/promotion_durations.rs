@@ -127,7 +127,7 @@ impl StepDurations {
         if steps.is_empty() {
             return;
         }
-        self.touch((namespace.into(), spec.pipeline.clone(), spec.place()));
+        self.mark_latest((namespace.into(), spec.pipeline.clone(), spec.place()));
         for (step, seconds) in steps {
             self.all.get_or_create(&StepLabel { step: step.name() }).observe(*seconds);
             self.last.get_or_create(&labels(namespace, &spec.pipeline, &spec.place(), *step)).set(*seconds);
@@ -136,7 +136,7 @@ impl StepDurations {
 
     /// Makes an application the most recently promoted one, and removes the gauges of the least recent one if
     /// there are too many.
-    fn touch(&self, application: (String, String, String)) {
+    fn mark_latest(&self, application: (String, String, String)) {
         let mut applications = lock(&self.applications);
         if let Some(at) = applications.iter().position(|a| *a == application) {
             applications.remove(at);

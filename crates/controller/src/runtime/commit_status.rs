@@ -79,7 +79,7 @@ impl Sending {
     fn give_up(&self, why: impl std::fmt::Display) {
         self.metrics.count_failure("CommitStatusFailed");
         let (pipeline, promotion) = (&self.status.pipeline, &self.status.promotion);
-        tracing::error!(%pipeline, promotion, error = %why, "a commit status is given up; the promotion goes on");
+        tracing::error!(%pipeline, promotion, error = %why, "a commit status was not sent and is not retried; the promotion continues");
     }
 }
 

@@ -73,8 +73,8 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// A loop, and the sender of its inputs. Shards to hand back are reported to `lease_commands`, and what the loop
-    /// knows is shown in `shown`.
+    /// A loop, and the sender of its inputs. Shards to hand back are reported to `lease_commands`, and the state of
+    /// the loop is published in `shown`.
     pub fn new(
         options: ControllerOptions,
         hub: Client,

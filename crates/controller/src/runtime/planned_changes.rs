@@ -173,7 +173,7 @@ fn pending_slots() -> CallerSlots {
     CallerSlots::new(MAX_PENDING, MAX_PENDING_OF_CALLER)
 }
 
-/// Returns the facets of all revisions that a pipeline knows.
+/// Returns the facets of all revisions in the facts and records of a pipeline.
 fn known_values<'a>(pipeline: &'a Pipeline, promotion: &'a Promotion) -> BTreeSet<&'a str> {
     let mut known = BTreeSet::from([promotion.spec.replaces.as_str()]);
     let Some(status) = &pipeline.status else { return known };

@@ -1,4 +1,4 @@
-//! Slots for work of callers, such as reading a repository. Work that takes long goes on in slots of its own, so that
+//! Slots for work of callers, such as reading a repository. Work that takes long moves to slots of its own, so that
 //! callers with slow repositories do not keep quick work of others waiting. Service accounts have slots apart from those
 //! of people.
 

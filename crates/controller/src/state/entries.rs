@@ -1,4 +1,4 @@
-//! The pipelines and promotions in memory, with facts that only this process knows.
+//! The pipelines and promotions in memory, with facts that only this process has.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

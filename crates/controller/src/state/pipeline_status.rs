@@ -26,8 +26,8 @@ impl State {
     pub(super) fn record_outcome(&mut self, key: &PipelineKey, facts: &LoadedFacts, decision: &Decision) {
         self.report_commit_statuses(key, &facts.tampered);
         self.prune(key, &record_retention::surplus(&facts.promotions, self.settings.history_limit));
-        if let Some(wake) = decision.wake {
-            self.requeue_at(key, self.now.instant + pause_until(wake, self.now.wall));
+        if let Some(time) = decision.requeue_at {
+            self.requeue_at(key, self.now.instant + pause_until(time, self.now.wall));
         }
         let Some(fencing_token) = self.fencing_token(key) else { return };
         let Some(before) = self.pipelines.get(key).map(|entry| entry.cached.parts.status()) else { return };

@@ -31,7 +31,7 @@ const MAX_OBJECTS: usize = 2_000;
 /// How many lists of one read run at the same time.
 const CONCURRENT_SCOPES: usize = 6;
 
-/// The reads that wait for the session with a cluster, and the versions of the API that it knows. The namespaces of the
+/// The reads that wait for the session with a cluster, and the versions of the API that the session has found. The namespaces of the
 /// Flux objects are served in turn: a user who changes the workloads of one namespace again and again does not delay the
 /// reads of others.
 #[derive(Debug, Default)]

@@ -119,7 +119,7 @@ impl<K: DeserializeOwned + Resource + 'static> ParsedObject<K> {
     /// # Errors
     /// When the text is not an object with metadata.
     pub fn read(text: &[u8]) -> serde_json::Result<Self> {
-        // The compiler knows the result, and generates the lenient code for Pipelines only.
+        // With a known result, the compiler generates the lenient code for Pipelines only.
         let read =
             if TypeId::of::<K>() == TypeId::of::<Pipeline>() { lenient::read::<K> } else { parse_strictly };
         let text = std::str::from_utf8(text).map_err(serde_json::Error::custom)?;

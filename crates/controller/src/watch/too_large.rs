@@ -55,7 +55,7 @@ pub enum TooLarge {
     )]
     All(usize),
     /// The memory for the objects of a list, and of the list that it replaces. Those of the list before are dropped, and the
-    /// list goes on.
+    /// list continues.
     #[error("Sluice's memory has no room for the old and the new objects together")]
     BothLists,
     /// The memory for the objects of one namespace of a cluster.

@@ -275,7 +275,7 @@ fn a_call_of_a_forge_is_recorded_for_its_pipeline_only() -> Result<()> {
         let body = br#"{"eventType": "git.pullrequest.merged"}"#;
         let post =
             |path: &str, name: &str, value: &str| fixture.post(path, body, None).header(name, value).send();
-        // The hook server knows a new pipeline after a moment.
+        // The hook server finds a new pipeline after a moment.
         eventually(Duration::from_secs(60), async || {
             let answer = post("/forge/apps/proposing", "x-gitlab-token", "test-forge-key").await?;
             ensure!(answer.status() == 202, "{answer:?}");

@@ -100,7 +100,7 @@ fn a_signed_report_is_evidence_even_after_a_restart() -> Result<()> {
         ensure!(reports["dev/eu-podinfo/HelmRelease/podinfo"].revision == "6.1.8", "{reports:?}");
         fixture.wait_for_target("dev", Health::Ready, Some("6.1.8")).await?;
         // prod has not reported what it runs, which may be newer.
-        fixture.wait_for_promotion("6.1.8", Phase::Pending, "nobody knows what prod/").await?;
+        fixture.wait_for_promotion("6.1.8", Phase::Pending, "it is unknown what prod/").await?;
         for cluster in ["us", "ap"] {
             ensure!(
                 fixture.send_event("prod", &event(cluster, "UpgradeSucceeded", "6.1.0", 50)).await? == 202

@@ -100,7 +100,7 @@ async fn free_ports() -> Result<(SocketAddr, SocketAddr)> {
     Ok((one.local_addr()?, other.local_addr()?))
 }
 
-/// Starts a controller with a hook server, and waits until it knows the pipelines.
+/// Starts a controller with a hook server, and waits until it has read the pipelines.
 pub(crate) async fn serve(change: impl FnOnce(&mut HookOptions, &Path)) -> Result<HookFixture> {
     let plane = ControlPlane::start().await?;
     let cluster = plane.cluster("hub").await?;

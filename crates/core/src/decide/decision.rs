@@ -30,15 +30,15 @@ pub struct Decision {
     /// By environment: why nothing is promoted into it although something could be.
     pub notes: BTreeMap<String, Note>,
     /// When to decide again although nothing has changed.
-    pub wake: Option<Timestamp>,
+    pub requeue_at: Option<Timestamp>,
 }
 
 impl Decision {
     /// Adds the decision for one environment, or for one target of it.
     pub(super) fn join(&mut self, lane: &Environment, own: Decision) {
         self.actions.extend(own.actions);
-        if let Some(wake) = own.wake {
-            self.requeue_at(wake);
+        if let Some(time) = own.requeue_at {
+            self.requeue_by(time);
         }
         for (environment, mut note) in own.notes {
             if let Some(target) = &lane.only_target {
@@ -64,8 +64,8 @@ impl Decision {
     }
 
     /// Sets the time of the next decision, unless an earlier time is set.
-    pub(super) fn requeue_at(&mut self, time: Timestamp) {
-        self.wake = Some(self.wake.map_or(time, |w| w.min(time)));
+    pub(super) fn requeue_by(&mut self, time: Timestamp) {
+        self.requeue_at = Some(self.requeue_at.map_or(time, |earlier| earlier.min(time)));
     }
 
     /// Sets the note of an environment. It replaces a note that was set before.

@@ -104,7 +104,7 @@ fn unreported(lane: Lane<'_>, policy: &Policy, promotion: &Promotion) -> Option<
         lane.proofs(t).is_empty().then_some((t, silent))
     })?;
     let why =
-        format!("nobody knows what {}/{unreported} runs ({})", lane.environment.name, shown.complaint());
+        format!("it is unknown what {}/{unreported} runs ({})", lane.environment.name, shown.complaint());
     Some(held(lane.facts, promotion, GateKind::Unreported, &why))
 }
 

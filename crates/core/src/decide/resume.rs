@@ -33,7 +33,7 @@ pub(super) fn resume(lane: Lane<'_>, earlier: &Promotion, decision: &mut Decisio
             Time::to_second(time)
         );
         decision.note(lane.environment, "Retrying", message);
-        decision.requeue_at(time);
+        decision.requeue_by(time);
         return None;
     }
     match (earlier.phase, &earlier.retry) {

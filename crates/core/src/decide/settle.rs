@@ -82,7 +82,7 @@ fn fail_delivered(
             true
         }
         Some(deadline) => {
-            decision.requeue_at(deadline);
+            decision.requeue_by(deadline);
             false
         }
         None => false,

@@ -77,7 +77,7 @@ fn try_delivery(lane: Lane<'_>, open: &Promotion, decision: &mut Decision) {
     match open.next_attempt {
         Some(time) if time > lane.facts.now => {
             decision.note(lane.environment, "Retrying", open.message.clone());
-            decision.requeue_at(time);
+            decision.requeue_by(time);
         }
         _ => decision.actions.push(Action::Deliver { promotion: open.name.clone() }),
     }

@@ -21,7 +21,7 @@ pub(super) fn replace(
         // The proof of the newer revision may be lost, for example with the status. The older candidate does
         // not replace it, and a record alone does not deliver a revision that nothing proves.
         let message = format!(
-            "{} waits: it is not proven in {}, and {} is older; it goes on when enough targets run it healthily, \
+            "{} waits: it is not proven in {}, and {} is older; it continues when enough targets run it healthily, \
              or a newer revision takes its place",
             open.revision,
             lane.environment.depends_on.join(", "),
@@ -47,7 +47,7 @@ pub(super) fn replace(
     decision.actions.extend(next);
 }
 
-/// Takes the open promotion that goes on out of all open ones: the newest one, or an earlier one that has started again
+/// Removes the open promotion that continues from all open ones: the newest one, or an earlier one that has started again
 /// because its revision has become the newest since. The later one may still be in the process of being recorded.
 pub(super) fn take_current<'a>(
     open: &mut Vec<&'a Promotion>,

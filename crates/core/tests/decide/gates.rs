@@ -20,7 +20,7 @@ fn an_unreported_target_holds_a_promotion_until_a_report_or_an_approval() {
     sim.runs("dev", "d", B, Health::Ready);
     sim.settle();
     assert_eq!(sim.phases("prod"), ["1.1.0 Pending"]);
-    assert!(sim.note("prod").contains("nobody knows what prod/us runs"), "{}", sim.note("prod"));
+    assert!(sim.note("prod").contains("it is unknown what prod/us runs"), "{}", sim.note("prod"));
     let (mut approved, mut reports) = (sim.clone(), sim.clone());
     let name = sim.promotions[0].name.clone();
     approved.promotion(&name).approved = true;

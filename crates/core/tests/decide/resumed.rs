@@ -48,7 +48,7 @@ fn a_failed_promotion_starts_again_at_its_time_or_when_a_person_retries_it() {
     waits.promotions[0].resumes_at = Some(time);
     waits.settle();
     assert_eq!(waits.phases("staging"), ["1.1.0 Failed"]);
-    assert_eq!(waits.last.wake, Some(time));
+    assert_eq!(waits.last.requeue_at, Some(time));
     assert!(waits.note("staging").contains("disk full; next try at"), "{}", waits.note("staging"));
     waits.now = time;
     waits.settle();

@@ -112,7 +112,7 @@ fn a_promotion_to_an_unhealthy_target_fails_after_its_deadline_and_succeeds_when
     sim.settle();
     assert_eq!(sim.phases("staging"), ["1.1.0 Delivered"]);
     let deadline = sim.now + SignedDuration::from_mins(30);
-    assert_eq!(sim.last.wake, Some(deadline));
+    assert_eq!(sim.last.requeue_at, Some(deadline));
     sim.now = deadline;
     sim.settle();
     assert_eq!(sim.phases("staging"), ["1.1.0 Failed"]);
@@ -451,7 +451,7 @@ fn a_failed_delivery_waits_for_its_next_attempt() {
     sim.promotions[0].next_attempt = Some(later);
     sim.promotions[0].phase = Phase::Promoting;
     assert_eq!(sim.step(), 0);
-    assert_eq!(sim.last.wake, Some(later));
+    assert_eq!(sim.last.requeue_at, Some(later));
     sim.now = later;
     sim.settle();
     assert_eq!(sim.phases("staging"), ["1.1.0 Proposed"]);
@@ -485,7 +485,7 @@ fn a_retry_of_a_waiting_promotion_tries_once_and_then_waits_again() {
     sim.promotions[0].next_attempt = Some(later);
     sim.promotions[0].phase = Phase::Promoting;
     assert_eq!(sim.step(), 0);
-    assert_eq!(sim.last.wake, Some(later));
+    assert_eq!(sim.last.requeue_at, Some(later));
 }
 
 #[test]

@@ -91,7 +91,7 @@ fn simultaneous_requests_have_one_order_whichever_is_seen_first() {
         assert_eq!(sim.promotion("dev-build-2").phase, Phase::Delivered, "{turned}");
         sim.promotion("dev-build-1").phase = Phase::Delivered;
         sim.settle();
-        assert_eq!(sim.promotion("dev-build-1").phase, Phase::Superseded, "{turned}: overtaken");
+        assert_eq!(sim.promotion("dev-build-1").phase, Phase::Superseded, "{turned}: superseded");
     }
 }
 

@@ -1,5 +1,5 @@
 //! Generates YAML files: each byte of the input is one choice. A generated file is kept in pieces, so that a test
-//! knows which bytes are values to set, and where a YAML reader must find these values.
+//! records which bytes are values to set, and where a YAML reader must find these values.
 
 /// A part of a file.
 #[derive(Debug)]

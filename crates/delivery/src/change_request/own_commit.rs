@@ -10,12 +10,12 @@ use crate::git::{Commit, LockedRepository, NewCommit};
 use crate::resources::is_final;
 
 impl ChangeRequestJob<'_> {
-    /// Whether a commit is the one that Sluice makes for the order on top of the commit's own parent, that parent is
-    /// part of the base branch, and a merge of the commit gives the files that Sluice would commit to the base branch
-    /// now. `tip` is the newest commit of the base branch, as it was fetched.
-    ///
-    /// A parent from elsewhere would add files of its own to the merge. An old parent may have the promoted values in
-    /// other files, or another application in this one.
+    /// Returns true if a commit is Sluice's own for the order. `tip` is the newest commit of the base branch, as it was
+    /// fetched. All of this must hold:
+    /// - The commit is the one that Sluice makes on top of the commit's parent.
+    /// - The parent is part of the base branch. Another parent would add its own files to the merge.
+    /// - A merge of the commit gives the files that Sluice would commit to the base branch now. With an old parent, the
+    ///   promoted values may be in other files, or this file may be of another application.
     pub(super) async fn is_own(
         &self,
         repository: &mut LockedRepository<'_>,
@@ -82,27 +82,27 @@ impl ChangeRequestJob<'_> {
         }
     }
 
-    /// Whether a commit of the head branch is Sluice's own. A commit that this process knows is not compared again,
+    /// Whether a commit of the head branch is Sluice's own. A commit that this process has made or compared is not compared again,
     /// wherever the base branch is now.
     pub(super) async fn is_own_head(&self, id: &str) -> DeliveryResult<bool> {
-        self.compare(id, Comparison { knows: true, merges: true }).await
+        self.compare(id, Comparison { trusts_memory: true, merges: true }).await
     }
 
-    /// The same before a merge: the base branch is fetched, even if this process knows the commit. A merge would bring
+    /// The same before a merge: the base branch is fetched, even if this process has made or compared the commit. A merge would bring
     /// back commits that were removed from the base branch, or set values in files that have another meaning now.
     pub(super) async fn is_own_and_on_base(&self, id: &str) -> DeliveryResult<bool> {
-        self.compare(id, Comparison { knows: false, merges: true }).await
+        self.compare(id, Comparison { trusts_memory: false, merges: true }).await
     }
 
     /// Whether Sluice has made a commit of the head branch, also if the base branch has changed the same lines since.
     pub(super) async fn is_made_by_sluice(&self, id: &str) -> DeliveryResult<bool> {
-        self.compare(id, Comparison { knows: true, merges: false }).await
+        self.compare(id, Comparison { trusts_memory: true, merges: false }).await
     }
 
     async fn compare(&self, id: &str, how: Comparison) -> DeliveryResult<bool> {
         let mut repository = self.lock_with_head().await?;
         let content = self.order.content_key();
-        if how.knows && repository.remembers_own(self.target.base, &content, id) {
+        if how.trusts_memory && repository.remembers_own(self.target.base, &content, id) {
             return Ok(true);
         }
         loop {
@@ -138,8 +138,8 @@ impl ChangeRequestJob<'_> {
 /// How a commit of the head branch is compared with that of Sluice.
 #[derive(Clone, Copy)]
 struct Comparison {
-    /// A commit that this process knows is not compared again.
-    knows: bool,
+    /// A commit that this process has made or compared is not compared again.
+    trusts_memory: bool,
     /// A merge of the commit must give the files that Sluice would commit now.
     merges: bool,
 }

@@ -179,7 +179,7 @@ impl ForgeError {
         match self {
             ForgeError::Refused { says, .. } => says.to_string(),
             ForgeError::Forbidden { says, .. } => format!("the token may not do this ({says})"),
-            ForgeError::NoRepository { .. } => "the forge knows no such thing".into(),
+            ForgeError::NoRepository { .. } => "the forge has no such thing".into(),
             other => other.to_string(),
         }
     }

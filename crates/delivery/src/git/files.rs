@@ -5,7 +5,7 @@ use sluice_core::value_check::is_unsafe;
 /// A file that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReadFile {
-    /// As git knows it; not always UTF-8.
+    /// The path in git; not always UTF-8.
     pub(crate) path: Vec<u8>,
     /// `100644` or `100755`.
     pub(crate) mode: &'static str,

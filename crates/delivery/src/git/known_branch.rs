@@ -1,4 +1,4 @@
-//! What Sluice knows of a branch without another fetch, for each set of credentials that fetched it.
+//! The known state of a branch, without another fetch, for each set of credentials that fetched it.
 
 use std::collections::HashMap;
 use std::time::Instant;

@@ -21,7 +21,7 @@ impl LockedRepository<'_> {
         self.own_commits.insert(key, (), 1);
     }
 
-    /// Whether this process knows that Sluice makes this commit with this content for a branch.
+    /// Whether this process has found that Sluice makes this commit with this content for a branch.
     pub(crate) fn remembers_own(&mut self, branch: &str, content: &str, id: &str) -> bool {
         let key = self.own_commit_key(branch, content, id);
         self.own_commits.get(&key).is_some()

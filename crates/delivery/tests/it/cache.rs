@@ -84,7 +84,7 @@ async fn large_files_are_found_with_one_more_fetch_and_only_once() {
     assert_eq!(bench.delivery.stats().git_fetches, 2);
     assert!(repo.requests().fetch <= 4, "{:?}", repo.requests());
     assert_eq!(repo.read("main", "marked.yaml").unwrap(), format!("{padding}{}", yaml("1.0.0")));
-    // Another process knows the cache, not what is in it. Our own commit is here already, so not even
+    // Another process has the cache, but has not read it yet. Our own commit is here already, so not even
     // its large file is fetched.
     let before = repo.requests();
     let next = bench_with(|o| o.cache_dir = bench.cache.path().into());

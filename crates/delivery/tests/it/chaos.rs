@@ -393,7 +393,7 @@ fn every_delivery_survives_every_fault_at_every_call() {
     assert!(cases > 300, "only {cases} cases");
 }
 
-/// Another process has acted for the same promotion: with two leaders, neither knows what the other has done.
+/// Another process has acted for the same promotion: with two leaders, neither sees what the other has done.
 #[tokio::test]
 async fn a_change_request_that_another_process_merged_is_not_opened_again() {
     let forge = ChaosForge::start().unwrap();

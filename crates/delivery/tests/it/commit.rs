@@ -62,7 +62,7 @@ async fn the_planned_change_is_what_the_delivery_does() {
     assert_eq!(changed, differs.map(|(_, after)| after).collect::<Vec<_>>());
     let planned = bench.delivery.planned_change(&order).await.unwrap().unwrap();
     assert_eq!(planned.values, []);
-    // Sluice knows the commit that it has made.
+    // Sluice remembers the commit that it has made.
     let stats = bench.delivery.stats();
     assert_eq!((stats.git_fetches, stats.git_pushes), (2, 1));
 }

@@ -22,7 +22,7 @@ use crate::contract::proposed;
 use crate::fixture::{again, bench};
 use crate::standin::{CallKind, ForgeFault, TOKEN};
 
-/// Where tokens are lent: knows the App's public key.
+/// The server that issues tokens. It has the public key of the App.
 #[derive(Clone)]
 struct Desk {
     url: String,
@@ -83,7 +83,7 @@ impl Desk {
     }
 
     /// Whether the one who asks is the App.
-    fn knows(&self, headers: &HeaderMap) -> Option<()> {
+    fn is_signed(&self, headers: &HeaderMap) -> Option<()> {
         let PrivateKeyDer::Pkcs1(der) = PrivateKeyDer::from_pem_slice(&self.key).ok()? else { return None };
         let pair = RsaKeyPair::from_der(der.secret_pkcs1_der()).ok()?;
         let shown = headers.get("authorization")?.to_str().ok()?.strip_prefix("Bearer ")?;
@@ -108,7 +108,7 @@ async fn serve(
     headers: HeaderMap,
     body: Bytes,
 ) -> (StatusCode, String) {
-    if desk.knows(&headers).is_none() {
+    if desk.is_signed(&headers).is_none() {
         return (
             StatusCode::UNAUTHORIZED,
             json!({"message": "A JSON web token could not be decoded"}).to_string(),

@@ -226,7 +226,7 @@ async fn thousands_of_change_requests_from_forks_are_refused() {
     // The lookup by base and head has it.
     assert_eq!(proposed(&bench.delivery, &again(&first)).await, request);
     fixture.merge(request.number).await;
-    // The forge knows whether there is an open one.
+    // The forge says whether there is an open one.
     let second = fixture.order("6.2.0");
     let request = proposed(&bench.delivery, &second).await;
     assert_eq!(proposed(&bench.delivery, &again(&second)).await.number, request.number);
@@ -389,7 +389,7 @@ async fn a_host_that_is_not_allowed_gets_neither_git_nor_a_call() {
         assert_eq!((error.reason(), error.retry()), ("AddressRefused", Retry::OnChange), "{error}");
         assert!(error.to_string().contains("--allowed-hosts"), "{error}");
     }
-    // A GitHub App is lent its tokens where its Secret says.
+    // The Secret of a GitHub App says which server issues its tokens.
     let data = [
         ("githubAppID", "1".to_string()),
         ("githubAppPrivateKey", "none".into()),

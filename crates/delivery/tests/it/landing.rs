@@ -107,7 +107,7 @@ pub async fn a_reverted_merge_of_an_earlier_round_is_delivered_again_once(fixtur
         let later = proposed(&bench.delivery, &order).await;
         assert_ne!(later.number, earlier.number);
         assert_eq!(fixture.repo().read(&later.branch, FILE).unwrap(), yaml("6.1.8"));
-        // A process that knows nothing of it finds it.
+        // Another process finds it, without any memory of it.
         assert_eq!(proposed(&crate::fixture::bench().delivery, &order).await, later);
         assert_eq!(fixture.pulls().await.len() as u64, later.number);
         earlier = later;

@@ -65,7 +65,7 @@ async fn a_reader_who_opens_a_pull_request_between_the_push_and_the_opening_reje
         let mut delivering = std::pin::pin!(delivery.deliver(&order));
         tokio::select! {
             theirs = reader => {
-                // The reader goes on while Sluice opens its own.
+                // The reader opens more while Sluice opens its own.
                 let delivered = delivering.await.unwrap();
                 let sluice_delivery::Delivered::Proposed { request: own, .. } = delivered else { panic!("{delivered:?}") };
                 assert_ne!(own.number, theirs);

@@ -166,7 +166,7 @@ async fn a_push_that_stalls_does_not_go_on_after_the_fencing_token_is_revoked() 
                 assert_eq!(repo.head("main").unwrap(), before, "{stall:?}");
             }
         }
-        // The pipeline goes on.
+        // The pipeline continues.
         let order = Order { fencing_token: FencingToken::default(), ..again(&proxy.order("6.1.8")) };
         bench.delivery.deliver(&order).await.unwrap();
         assert_eq!(repo.log("main").unwrap().len(), 2, "{stall:?}");

@@ -6,25 +6,44 @@ use anyhow::{Result, ensure};
 use crate::{fail_if_any, files, has_word, output, root};
 
 /// Words that make a reader stop, each with what to write.
-const WORDS: [(&str, &str); 18] = [
+const WORDS: [(&str, &str); 27] = [
     ("anew", "again"),
     ("believes", "assumes, or a verb that says what the program does"),
+    ("by itself", "automatically, or on its own"),
+    ("crowd", "connection limit"),
+    ("goes on", "continues"),
     ("heed", "apply"),
     ("heeds", "applies"),
     ("hears", "receives"),
+    ("knows", "has, reports, or another verb that says what the program does"),
     ("leash", "process guard"),
+    ("lent", "reserved, or issued"),
     ("makes known", "publishes"),
     ("mend", "fix"),
     ("mended", "fixed"),
     ("mends", "fixes"),
     ("obey", "follow"),
     ("obeys", "follows"),
+    ("overtaken", "replaced, or a conflict"),
     ("shall", "must, or should"),
     ("stray", "outdated"),
     ("tell of", "report"),
     ("tells of", "reports"),
     ("the other side", "the receiver, or the server"),
+    ("touch", "change, or reconcile"),
+    ("touches", "changes, or reconciles"),
+    ("wake", "requeue"),
     ("whoever", "the actor: the user, the caller, the controller"),
+];
+
+/// Files that may have a word: the name of a command, or the value of a metric, which users read.
+const ALLOWED: [(&str, &str); 5] = [
+    ("crates/controller/src/metrics.rs", "overtaken"),
+    ("docs/metrics.md", "overtaken"),
+    ("hack/controlplane/build.sh", "touch"),
+    // Written before the rule.
+    ("crates/controller/src/state/happening.rs", "goes on"),
+    ("crates/controller/src/state/request_properties.rs", "goes on"),
 ];
 
 /// The last commit whose subject was written before there was this rule.
@@ -40,10 +59,11 @@ fn no_text_has_a_word_that_has_an_ordinary_one() -> Result<()> {
         let named = [".rs", ".md", ".toml", ".sh", "Makefile"].iter().any(|end| path.ends_with(end));
         (named || path.starts_with(".ci/")) && !path.ends_with("architecture/language.rs")
     };
+    let is_allowed = |path: &str, word: &str| ALLOWED.contains(&(path, word));
     for path in files()?.iter().filter(is_text) {
         let Ok(text) = std::fs::read_to_string(root().join(path)) else { continue };
         for (number, line) in text.to_lowercase().lines().enumerate() {
-            let found = WORDS.iter().filter(|(word, _)| has_word(line, word));
+            let found = WORDS.iter().filter(|(word, _)| has_word(line, word) && !is_allowed(path, word));
             broken.extend(
                 found.map(|(word, instead)| format!("{path}:{}: {word}: write {instead}", number + 1)),
             );

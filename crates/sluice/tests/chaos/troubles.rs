@@ -208,25 +208,25 @@ pub async fn write_everywhere(
     let pipelines: Api<Pipeline> = Api::namespaced(client.clone(), &namespace);
     let promotions: Api<Promotion> = Api::namespaced(client, &namespace);
     for round in 0u64.. {
-        let touch = json!({"metadata": {"annotations": {"example.com/touched": round.to_string()}}});
-        let (touch, params) = (Patch::Merge(touch), PatchParams::default());
+        let annotation = json!({"metadata": {"annotations": {"example.com/touched": round.to_string()}}});
+        let (annotation, params) = (Patch::Merge(annotation), PatchParams::default());
         let all = promotions.list(&ListParams::default()).await.map(|all| all.items).unwrap_or_default();
         let status = Patch::Merge(json!({"status": {"message": FOREIGN_TEXT}}));
         for promotion in all {
             // Errors are ignored: the API server may be stopped.
             let name = promotion.name_any();
-            let touched = promotions.patch(&name, &params, &touch).await;
+            let annotated = promotions.patch(&name, &params, &annotation).await;
             let status_written = promotions.patch_status(&name, &params, &status).await;
-            let count = usize::from(touched.is_ok()) + usize::from(status_written.is_ok());
+            let count = usize::from(annotated.is_ok()) + usize::from(status_written.is_ok());
             written.fetch_add(count, std::sync::atomic::Ordering::Relaxed);
         }
         let all = pipelines.list(&ListParams::default()).await.map(|all| all.items).unwrap_or_default();
         for pipeline in all {
             let name = pipeline.name_any();
             let status = Patch::Merge(json!({"status": {"summary": FOREIGN_TEXT}}));
-            let touched = pipelines.patch(&name, &params, &touch).await;
+            let annotated = pipelines.patch(&name, &params, &annotation).await;
             let status_written = pipelines.patch_status(&name, &params, &status).await;
-            let count = usize::from(touched.is_ok()) + usize::from(status_written.is_ok());
+            let count = usize::from(annotated.is_ok()) + usize::from(status_written.is_ok());
             written.fetch_add(count, std::sync::atomic::Ordering::Relaxed);
         }
         tokio::time::sleep(Duration::from_millis(500)).await;

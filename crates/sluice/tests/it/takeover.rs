@@ -18,7 +18,7 @@ use crate::{releases, run};
 /// How many pipelines the installation has.
 const PIPELINES: usize = 5;
 
-/// Returns a pipeline as the predecessor knows it, and its status: in the form that was captured, for this application.
+/// Returns a pipeline as the predecessor reads it, and its status: in the form that was captured, for this application.
 fn pipeline(namespace: &str, name: &str) -> Result<(Value, Value)> {
     let captured = include_str!("../../../api/tests/data/predecessor-level-mode.json");
     let captured = captured.replace("\"podinfo\"", &format!("{name:?}"));

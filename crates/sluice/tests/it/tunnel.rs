@@ -97,7 +97,7 @@ fn without_server_the_controller_is_asked_through_the_hub() -> Result<()> {
     })
 }
 
-/// `sluice check` says which Flux runs on a cluster, as far as the controller knows it.
+/// `sluice check` says which Flux runs on a cluster, as far as the controller has observed it.
 async fn check_asks_the_controller(place: &TestNamespace, on: &str) -> Result<()> {
     let n = &place.namespace;
     let labels = json!({"app": "helm-controller"});

@@ -5,7 +5,7 @@ pub(super) const USER: &str = "sluice";
 pub(super) const PASSWORD: &str = "open sesame/+?";
 /// A user who may only read.
 pub(super) const READER: &str = "reader";
-pub(super) const READER_PASSWORD: &str = "look but do not touch";
+pub(super) const READER_PASSWORD: &str = "read only";
 /// The user for Flux, who may only read.
 pub(super) const FLUX: &str = "flux";
 pub(super) const FLUX_PASSWORD: &str = "reconcile";

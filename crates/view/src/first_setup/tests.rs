@@ -420,7 +420,7 @@ fn a_draft_starts_from_an_application_and_keeps_what_was_entered() {
     known.start_from(&application, None);
     assert_eq!(targets(&known), [place("us", "podinfo-dev", true), place("us", "podinfo-prod", false)]);
     assert_eq!((known.files.as_str(), known.name.as_str()), ("{environment}.yaml", "podinfo"));
-    // Nobody knows where it runs: no cluster is guessed.
+    // It is unknown where it runs: no cluster is guessed.
     let mut unknown = Draft::new("apps");
     unknown.start_from(&application, None);
     assert_eq!(targets(&unknown), [place("", "", false)]);

@@ -23,7 +23,7 @@ pub enum TriggerObject {
 /// What a Kustomization or HelmRelease applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AppliedObject {
-    /// The source of its manifests or its chart; `None` if it names none that Sluice knows.
+    /// The source of its manifests or its chart; `None` if it names none that Sluice reads.
     pub source: Option<ObjectKey>,
     /// The HelmChart that Flux made for it.
     pub chart: Option<ObjectKey>,

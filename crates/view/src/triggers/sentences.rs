@@ -136,12 +136,12 @@ fn kustomization(applied: &AppliedObject, objects: &TriggerObjects) -> String {
         Some(source) => {
             format!("applies what {} has{}", described(source, objects), folder(&applied.content))
         }
-        None => "names no source that Sluice knows".into(),
+        None => "names no source that Sluice reads".into(),
     }
 }
 
 fn release(applied: &AppliedObject, objects: &TriggerObjects) -> String {
-    let Some(source) = &applied.source else { return "names no chart that Sluice knows".into() };
+    let Some(source) = &applied.source else { return "names no chart that Sluice reads".into() };
     let from = described(source, objects);
     let chart = &applied.content;
     match applied.version.as_deref() {

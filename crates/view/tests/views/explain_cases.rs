@@ -64,13 +64,13 @@ pub const PROGRESS: &[Case] = &[
         NOT_STARTED,
         "WaitingForGate",
         Shown::Gate("Unreported"),
-        "is held: nobody knows what prod/prod runs (it has not reported yet); to deliver it: sluice approve -n apps podinfo-prod-1; to allow all such promotions: promotion.allowDowngrade",
+        "is held: it is unknown what prod/prod runs (it has not reported yet); to deliver it: sluice approve -n apps podinfo-prod-1; to allow all such promotions: promotion.allowDowngrade",
     ),
     case(
         NOT_STARTED,
         "NotProven",
         Shown::Note,
-        "6.1.8 waits: it is not proven in staging, and 6.1.7 is older; it goes on when enough targets run it healthily, or a newer revision takes its place",
+        "6.1.8 waits: it is not proven in staging, and 6.1.7 is older; it continues when enough targets run it healthily, or a newer revision takes its place",
     ),
     case(
         NOT_STARTED,

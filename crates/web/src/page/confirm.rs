@@ -140,9 +140,9 @@ fn what_happens(subject: &RequestedAction) -> Markup {
     let Some(promotion) = &subject.promotion else {
         let words = match subject.action {
             PersonAction::Suspend => {
-                "Nothing is started, pushed, opened or merged until someone resumes it. Sluice goes on observing."
+                "Nothing is started, pushed, opened or merged until someone resumes it. Sluice still observes the targets."
             }
-            _ => "Sluice goes on where it stopped: what was proven in the meantime is promoted.",
+            _ => "Sluice promotes what was proven in the meantime.",
         };
         return html! { p { (words) } p.small.quiet { "If Flux applies this Pipeline from git, change it there: Flux sets the field back." } };
     };

@@ -141,7 +141,7 @@ pub(crate) fn document(page: &Page, viewer: &Viewer, live: &str) -> Markup {
                     @if !viewer.name.is_empty() { (bar(page.section, viewer)) }
                 }
                 p #lost role="status" hidden {
-                    "The connection is lost. What you see may be outdated; Sluice reconnects by itself."
+                    "The connection is lost. This page may be outdated. The browser reconnects automatically."
                 }
                 main #main { (page.main()) }
                 (help())

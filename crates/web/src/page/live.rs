@@ -127,7 +127,7 @@ impl<H: Hub> LivePage<H> {
         let _ = timeout(MAX_PAUSE, self.api.hub.changed_since(self.version)).await;
         // A page that takes long to render is rendered less often.
         let next = self.looked + pace.max(self.computed * MAX_SHARE);
-        // Rows from before the change may be kept, and nothing would wake the page again.
+        // Rows from before the change may be kept, and no further change would update the page.
         let are_current = if self.view.is_of_hub() { next } else { Instant::now() + MAX_AGE };
         sleep_until(next.max(are_current)).await;
     }

@@ -167,7 +167,7 @@ fn answer(
     }
 }
 
-/// Returns since when a promotion goes on, and why it was started.
+/// Returns when a promotion was started, and why.
 fn reasons(promotion: &Promotion) -> Markup {
     let spec = &promotion.spec;
     let mut proven: Vec<&str> = spec.evidence.iter().map(|proof| proof.environment.as_str()).collect();

@@ -4,6 +4,7 @@
 
 mod draft;
 mod draft_first_setup;
+mod every_page;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../api/fleet.rs"]
 mod fleet;
@@ -13,7 +14,6 @@ mod starts;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../support/world.rs"]
 mod world;
-mod worlds;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -16,7 +16,7 @@ pub struct Browser {
     pub cookies: BTreeMap<String, String>,
     /// What a proxy in front of the pages adds to each request.
     pub bearer: Option<String>,
-    /// The origin of the pages, as the browser knows it.
+    /// The origin of the pages, as the browser has it.
     pub origin: String,
 }
 

@@ -68,7 +68,7 @@ pub struct Pull {
     /// Whether the pull request is a draft, at forges that do not mark drafts in the title.
     pub draft: bool,
     pub conflicts: bool,
-    /// How many more calls are answered before the forge knows whether this head can be merged.
+    /// How many more calls are answered before the forge has computed whether this head can be merged.
     pub unknown_for: usize,
     /// The head commit before the current one.
     pub before: String,
