@@ -1,11 +1,17 @@
 //! One fixture for all forges: the same steps run with a stand-in or with real Gitea.
 
+use futures::future::join_all;
 use sluice_delivery::{Credentials, DeliveryStrategy, ForgeKind, Order, Settings};
 use sluice_testkit::fault_injection::{Fault, FaultPlan, FaultProxy};
 use sluice_testkit::{ForgeRepo, Gitea, Repo, shared_gitea};
 
 use crate::fixture::{self, FILE, git_user, yaml};
 use crate::standin::{CheckOutcome, StandIn, Style};
+
+/// Runs a test at all forges, side by side: the tests wait more than they compute.
+pub async fn everywhere(test: impl AsyncFn(ForgeFixture)) {
+    join_all(ForgeKind::ALL.map(async |forge| test(ForgeFixture::of(forge).await).await)).await;
+}
 
 pub enum ForgeFixture {
     StandIn(StandIn),

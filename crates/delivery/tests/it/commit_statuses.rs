@@ -2,10 +2,9 @@
 
 use sluice_delivery::{ForgeKind, Order, PromotionProgress};
 
-use crate::any_forge::ForgeFixture;
-use crate::contract::proposed;
+use crate::any_forge::{ForgeFixture, everywhere};
+use crate::change_request::proposed;
 use crate::fixture::{again, bench, bench_with};
-use crate::forge_trouble::everywhere;
 use crate::standin::{CallKind, CheckOutcome, ForgeFault, Style};
 
 const WAITS: &str = "waits until prod runs 6.1.8 and is healthy";

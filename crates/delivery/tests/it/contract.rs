@@ -1,23 +1,16 @@
 //! The contract of all forges, tested with the stand-in for each forge and with real Gitea.
 
 use sluice_delivery::{
-    ChangeRequest, ChangeRequestStatus, Delivered, Delivery, ForgeKind, Order, OutdatedReason, Retry,
-    Settings, Stats,
+    ChangeRequest, ChangeRequestStatus, Delivered, ForgeKind, Order, OutdatedReason, Retry, Settings, Stats,
 };
 
 use crate::any_forge::{ForgeFixture, ShownChangeRequest};
+use crate::change_request::proposed;
 use crate::commit_statuses::*;
 use crate::fixture::{FILE, again, bench, yaml};
 use crate::forged::*;
 use crate::landing::*;
 use crate::merging::*;
-
-pub async fn proposed(delivery: &Delivery, order: &Order) -> ChangeRequest {
-    match delivery.deliver(order).await.unwrap() {
-        Delivered::Proposed { request, merged: false } => request,
-        other => panic!("{other:?}"),
-    }
-}
 
 /// Whether a body ends with the mark of a promotion, in the form that its forge hides.
 fn is_marked(body: &str, promotion: &str) -> bool {

@@ -14,10 +14,9 @@ use sluice_delivery::{
 use sluice_testkit::Repo;
 
 use crate::any_forge::ForgeFixture;
+use crate::change_request::{merging, proposed, until_merged};
 use crate::commit::{server, to_main};
-use crate::contract::proposed;
 use crate::fixture::{FILE, again, bench_with, order, yaml};
-use crate::merging::{merging, until_merged};
 
 /// Another process that carries out an order on a cache, and may be told to die.
 fn process(cache: &Path, order: &Order, fault: &str) -> Child {

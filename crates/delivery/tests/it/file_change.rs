@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use sluice_delivery::{Delivered, FileChange, Order, RequestedChange};
 
 use crate::any_forge::ForgeFixture;
-use crate::contract::proposed;
+use crate::change_request::proposed;
 use crate::fixture::{FILE, bench, git};
 
 const PATH: &str = "apps/pipelines/podinfo.yaml";

@@ -2,21 +2,14 @@
 
 use std::time::Duration;
 
-use futures::future::join_all;
 use sluice_delivery::{
     ChangeRequestStatus, Delivered, DeliveryError, DeliveryStrategy, ForgeKind, Order, Retry,
 };
 
-use crate::any_forge::ForgeFixture;
-use crate::contract::proposed;
+use crate::any_forge::{ForgeFixture, everywhere};
+use crate::change_request::{MAX_LOOKS, merging, proposed};
 use crate::fixture::{Bench, FILE, again, bench, bench_with};
-use crate::merging::{MAX_LOOKS, merging};
 use crate::standin::{CallKind, ForgeFault};
-
-/// Side by side: they wait more than they compute.
-pub async fn everywhere(test: impl AsyncFn(ForgeFixture)) {
-    join_all(ForgeKind::ALL.map(async |forge| test(ForgeFixture::of(forge).await).await)).await;
-}
 
 #[tokio::test]
 async fn a_change_request_whose_answer_got_lost_is_found_immediately() {

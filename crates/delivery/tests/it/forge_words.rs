@@ -9,10 +9,9 @@ use futures::FutureExt;
 use sluice_delivery::{ChangeRequestStatus, Credentials, Delivered, ForgeKind, OutdatedReason, Retry};
 use tokio::net::TcpListener;
 
-use crate::any_forge::ForgeFixture;
-use crate::contract::proposed;
+use crate::any_forge::{ForgeFixture, everywhere};
+use crate::change_request::proposed;
 use crate::fixture::{FILE, again, bench, yaml};
-use crate::forge_trouble::everywhere;
 use crate::standin::{CallKind, ForgeFault, Pull, TOKEN};
 
 const BRANCH: &str = "sluice/apps/podinfo/prod";

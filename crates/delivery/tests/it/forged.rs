@@ -6,12 +6,12 @@ use sluice_delivery::{
     ChangeRequestStatus, Delivered, Delivery, DeliveryStrategy, ForgeKind, Order, OutdatedReason, Values,
 };
 
-use crate::any_forge::ForgeFixture;
+use crate::any_forge::{ForgeFixture, everywhere};
+use crate::change_request::{
+    merging, proposed, pushed_and_not_recorded, until_merged, until_outdated, waits,
+};
 use crate::commit::{server, to_main};
-use crate::contract::proposed;
 use crate::fixture::{FILE, again, bench, git, yaml};
-use crate::forge_trouble::everywhere;
-use crate::merging::{merging, pushed_and_not_recorded, until_merged, until_outdated, waits};
 use crate::signing::{gpg_key, signed_with, ssh_key, verify_ssh};
 
 /// The file that nobody has reviewed.

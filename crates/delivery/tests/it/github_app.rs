@@ -18,7 +18,7 @@ use sluice_delivery::{Credentials, Delivered, DeliveryStrategy, Order};
 use sluice_testkit::api_description::{self, CallChecker};
 
 use crate::any_forge::ForgeFixture;
-use crate::contract::proposed;
+use crate::change_request::proposed;
 use crate::fixture::{again, bench};
 use crate::standin::{CallKind, ForgeFault, TOKEN};
 

@@ -10,8 +10,8 @@ use sluice_delivery::{Delivered, DeliveryStrategy};
 use sluice_testkit::{FileChange, Repo, TreeMemory};
 
 use crate::any_forge::ForgeFixture;
+use crate::change_request::proposed;
 use crate::commit::{server, to_main};
-use crate::contract::proposed;
 use crate::fixture::{FILE, bench, bench_with, git, order, yaml};
 
 /// The most memory of the attacked process and its descendants, in KiB.
@@ -360,7 +360,7 @@ async fn branches_that_begin_like_a_head_branch_are_not_fetched() {
     std::fs::write(fixture.repo().folder().join("packed-refs"), refs).unwrap();
     let bench = bench();
     for version in ["6.1.8", "6.2.0"] {
-        crate::contract::proposed(&bench.delivery, &fixture.order(version)).await;
+        crate::change_request::proposed(&bench.delivery, &fixture.order(version)).await;
     }
     fn files(folder: &std::path::Path) -> usize {
         let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());

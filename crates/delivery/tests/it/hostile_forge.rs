@@ -18,9 +18,8 @@ use tokio::net::TcpListener;
 use tokio::process::Command;
 
 use crate::any_forge::ForgeFixture;
-use crate::contract::proposed;
+use crate::change_request::{merging, proposed, waits};
 use crate::fixture::{self, again, bench, bench_with};
-use crate::merging::{merging, waits};
 use crate::standin::{CallKind, CheckOutcome, ForgeFault, TOKEN};
 
 const MIB: usize = 1 << 20;

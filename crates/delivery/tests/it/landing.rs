@@ -6,11 +6,9 @@ use sluice_delivery::{
     ChangeRequest, ChangeRequestStatus, Delivered, Delivery, ForgeKind, MergeMode, Order, OutdatedReason,
 };
 
-use crate::any_forge::{ForgeFixture, RealGitea};
-use crate::contract::proposed;
+use crate::any_forge::{ForgeFixture, RealGitea, everywhere};
+use crate::change_request::{proposed, until_merged};
 use crate::fixture::{Bench, FILE, again, bench, git, started_again, yaml};
-use crate::forge_trouble::everywhere;
-use crate::merging::until_merged;
 use crate::standin::{CallKind, ForgeFault, Style};
 
 /// That it is found as merged, and what its end was.

@@ -3,11 +3,10 @@
 use sluice_delivery::{ChangeRequestStatus, Delivered, Order};
 use sluice_testkit::Repo;
 
-use crate::any_forge::ForgeFixture;
+use crate::any_forge::{ForgeFixture, everywhere};
+use crate::change_request::proposed;
 use crate::commit::{server, to_main};
-use crate::contract::proposed;
 use crate::fixture::{FILE, again, bench, git, started_again, yaml};
-use crate::forge_trouble::everywhere;
 use crate::standin::Style;
 
 /// Delivers 6.1.8 to main; the order, the commit, and the commit before it.

@@ -11,6 +11,7 @@
 
 mod any_forge;
 mod cache;
+mod change_request;
 mod chaos;
 mod commit;
 mod commit_statuses;

@@ -5,9 +5,8 @@ use sluice_delivery::{ChangeRequestStatus, ForgeKind};
 use sluice_testkit::Landing;
 
 use crate::any_forge::ForgeFixture;
-use crate::contract::proposed;
+use crate::change_request::{merging, proposed, until_merged, waits};
 use crate::fixture::{bench, git};
-use crate::merging::{merging, until_merged, waits};
 use crate::standin::{CallKind, CheckOutcome, ForgeFault};
 
 #[tokio::test]

@@ -4,7 +4,7 @@
 use sluice_delivery::{ChangeRequestStatus, Order};
 
 use crate::any_forge::{ForgeFixture, RealGitea};
-use crate::contract::proposed;
+use crate::change_request::proposed;
 use crate::fixture::{again, bench};
 
 const READER: &str = "ada";

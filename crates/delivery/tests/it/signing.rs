@@ -10,8 +10,8 @@ use sluice_delivery::{Credentials, Delivered, Order};
 use sluice_testkit::{Repo, eventually};
 
 use crate::any_forge::ForgeFixture;
+use crate::change_request::proposed;
 use crate::commit::{server, to_main};
-use crate::contract::proposed;
 use crate::fixture::{Bench, FILE, again, bench, git, yaml};
 use crate::git_trouble::fails;
 

@@ -12,8 +12,8 @@ use sluice_testkit::GitServer;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::any_forge::ForgeFixture;
+use crate::change_request::proposed;
 use crate::commit::{server, to_main};
-use crate::contract::proposed;
 use crate::fixture::{FILE, bench, yaml};
 
 /// Takes TLS off and passes on to a server; returns its port and the certificate of its authority.

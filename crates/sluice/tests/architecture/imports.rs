@@ -1,4 +1,4 @@
-//! Finds circles of files in a crate: files that import each other, directly or through others.
+//! Finds circles of files in a crate or a binary of tests: files that import each other, directly or through others.
 //!
 //! The imports of a file are the paths of its `use` declarations and the paths in its code that begin with `crate::`,
 //! `super::` or `self::`, without its tests. A path leads to the file that defines the item: re-exports are followed.
@@ -145,6 +145,8 @@ impl Sources {
         }
         let at = *self.by_module.get(&module)?;
         match rest.next() {
+            // A module in another folder, which `#[path]` names.
+            Some(item) if declares_module(&self.files[at].code, item) => None,
             Some(item) if depth < 8 => Some(self.definition(at, item, depth).unwrap_or(at)),
             _ => Some(at),
         }
@@ -272,6 +274,12 @@ fn item_length(code: &str) -> usize {
 
 fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
+}
+
+/// Returns true if the code declares a module of this name that is in another file.
+fn declares_module(code: &str, name: &str) -> bool {
+    let end = format!("mod {name};");
+    code.match_indices(&end).any(|(at, _)| !code[..at].ends_with(is_word))
 }
 
 /// Returns true if the code defines an item of this name.
@@ -412,6 +420,15 @@ mod tests {
             ),
             ("tests.rs", "use crate::B;\npub struct T;"),
             ("c.rs", "use crate::B;\nuse std::fmt::{self, Write};"),
+        ];
+        assert_eq!(found(&files), []);
+    }
+
+    #[test]
+    fn a_module_in_another_folder_closes_no_circle() {
+        let files = [
+            ("main.rs", "#[path = \"../support/place.rs\"]\nmod place;\nmod a;\nuse a::A;"),
+            ("a.rs", "use crate::place::Place;\npub struct A;"),
         ];
         assert_eq!(found(&files), []);
     }

@@ -1,11 +1,10 @@
-//! The commands of all pages but `docs/questions.md` that only read: each runs in the world of that page, and ends well.
+//! The commands of all pages but `docs/questions.md` that only read: each runs on the fleet of that page, and ends well.
 
 use anyhow::{Context, Result, ensure};
 
 use crate::docs::{DocumentedCommand, commands, pages};
-use crate::questions::{Fixture, NAMESPACE};
 
-/// The subcommands that change nothing and end. `export` needs keys that this world does not have: tests of the command
+/// The subcommands that change nothing and end. `export` needs keys that this fleet does not have: tests of the command
 /// line run it.
 const READING: [&str; 12] = [
     "get", "status", "explain", "tree", "trace", "charts", "images", "triggers", "clusters", "history",
@@ -31,22 +30,26 @@ fn reads(command: &DocumentedCommand) -> bool {
     command.is_whole_line && READING.contains(&subcommand) && !is_live
 }
 
-/// Returns a command with the names of this world.
-fn with_names_of_this_world(command: &str, promotion: &str) -> String {
+/// Returns a command with the names of this fleet.
+fn with_names_of_this_fleet(command: &str, namespace: &str, promotion: &str) -> String {
     let mut command = command.to_owned();
     for (there, here) in NAMES {
         command = command.replace(there, here);
     }
     command = command.replace("PROMOTION", promotion);
     let has_namespace = command.split_whitespace().any(|word| ["-n", "-A", "--fleet"].contains(&word));
-    if has_namespace { command } else { format!("{command} -n {NAMESPACE}") }
+    if has_namespace { command } else { format!("{command} -n {namespace}") }
 }
 
-/// Runs the commands, as jane.
+/// Runs the commands in a namespace that has this promotion. `type_command` runs one as jane.
 ///
 /// # Errors
 /// One of them fails.
-pub async fn run_reading_commands(fixture: &Fixture, promotion: &str) -> Result<()> {
+pub fn run_reading_commands(
+    namespace: &str,
+    promotion: &str,
+    type_command: impl Fn(&str) -> Result<String>,
+) -> Result<()> {
     let mut run = 0;
     for path in pages()? {
         let page = std::fs::read_to_string(&path)?;
@@ -54,8 +57,8 @@ pub async fn run_reading_commands(fixture: &Fixture, promotion: &str) -> Result<
             continue;
         }
         for command in commands(&page).iter().filter(|command| reads(command)) {
-            let command = with_names_of_this_world(&command.text, promotion);
-            fixture.type_command(&command).with_context(|| path.display().to_string())?;
+            let command = with_names_of_this_fleet(&command.text, namespace, promotion);
+            type_command(&command).with_context(|| path.display().to_string())?;
             run += 1;
         }
     }

@@ -18,7 +18,7 @@ use crate::run;
 use crate::{other_pages, people};
 
 /// The namespace of the page.
-pub const NAMESPACE: &str = "apps";
+const NAMESPACE: &str = "apps";
 /// The address of the repository on the page.
 const REPOSITORY: &str = "https://git.example.com/team/fleet";
 
@@ -109,7 +109,7 @@ fn only_times_and_hashes_may_differ_from_the_page() {
 }
 
 /// The fleet of the page, and the machine on which jane types its commands.
-pub struct Fixture {
+struct Fixture {
     fleet: Fleet,
     controller: Controller,
     /// Has her kubeconfigs and her checkout of the repository.
@@ -199,7 +199,7 @@ impl Fixture {
     ///
     /// # Errors
     /// It fails.
-    pub fn type_command(&self, command: &str) -> Result<String> {
+    fn type_command(&self, command: &str) -> Result<String> {
         // The API of the controller does not know certificates.
         let needs_token = command.contains(" trace ") || command.contains(" --fleet");
         self.sh(command, if needs_token { "token" } else { "jane" })
@@ -334,7 +334,7 @@ fn every_command_of_the_page_of_questions_prints_what_the_page_shows() -> Result
         fixture.suspend_flux_in_dev(false).await?;
         fixture.waits("6.2.0").await?;
         let promotion = fixture.with_names(PROMOTION).await?;
-        other_pages::run_reading_commands(&fixture, &promotion).await?;
+        other_pages::run_reading_commands(NAMESPACE, &promotion, |command| fixture.type_command(command))?;
         fixture.section("How do I bring a hotfix into prod first?").await?;
         ensure!(
             fixture.next == fixture.shown.len(),

@@ -6,12 +6,16 @@
 use serde_json::{Value, json};
 use sluice_testkit::LoggedCommit;
 
+use super::check_outcome::CheckOutcome;
 use super::commit_statuses::StatusFormat;
+use super::fault::CallKind;
+use super::forge_api::{ForgeAnswer, ForgeApi, TOKEN, basic};
 use super::github::message;
-use super::{
-    CallKind, CallRejection, CheckOutcome, ForgeAnswer, ForgeRequest, ListQuery, MetadataKind, ParsedCall,
-    Pull, PullChange, PullSelector, Style, TOKEN, basic,
-};
+use super::merge_style::Style;
+use super::parsed_call::{ListQuery, ParsedCall};
+use super::pull::{MetadataKind, Pull, PullChange};
+use super::rejection::CallRejection;
+use super::request::{ForgeRequest, PullSelector};
 
 pub(super) struct AzureDevOpsApi;
 
@@ -28,7 +32,7 @@ const BRANCH: &str = "refs/heads/";
 const PREVIEW: &str = "6.0-preview.1";
 const VERSIONS: [&str; 2] = ["6.0", PREVIEW];
 
-impl super::ForgeApi for AzureDevOpsApi {
+impl ForgeApi for AzureDevOpsApi {
     fn clone_path(&self) -> &'static str {
         "/acme/platform/_git/fleet"
     }

@@ -5,12 +5,16 @@
 use serde_json::{Value, json};
 use sluice_testkit::LoggedCommit;
 
-use super::commit_statuses::{BITBUCKET, ReportedStatus};
+use super::check_outcome::CheckOutcome;
+use super::commit_statuses::BITBUCKET;
+use super::forge_api::{ForgeAnswer, ForgeApi, TOKEN, basic};
 use super::github::{message, parents};
-use super::{
-    CallRejection, CheckOutcome, ForgeAnswer, ForgeRequest, ListQuery, MetadataKind, ParsedCall, Pull,
-    PullChange, PullSelector, Style, TOKEN, basic,
-};
+use super::merge_style::Style;
+use super::parsed_call::{ListQuery, ParsedCall};
+use super::pull::{MetadataKind, Pull, PullChange};
+use super::rejection::CallRejection;
+use super::reported_status::ReportedStatus;
+use super::request::{ForgeRequest, PullSelector};
 
 pub(super) struct BitbucketApi;
 
@@ -21,7 +25,7 @@ const ADDED_FIELDS: [&str; 2] =
 /// The path of the task of a slow merge.
 const TASK: &str = "/2.0/repositories/acme/fleet/pullrequests/1/merge/task-status/7f3c";
 
-impl super::ForgeApi for BitbucketApi {
+impl ForgeApi for BitbucketApi {
     fn clone_path(&self) -> &'static str {
         "/acme/fleet"
     }

@@ -8,18 +8,22 @@
 use serde_json::{Value, json};
 use sluice_testkit::LoggedCommit;
 
+use super::check_outcome::CheckOutcome;
+use super::checks::Obstacle;
 use super::commit_statuses::{BITBUCKET, StatusFormat};
+use super::fault::CallKind;
+use super::forge_api::{ForgeAnswer, ForgeApi, TOKEN};
 use super::github::{message, parents};
-use super::{
-    CallKind, CallRejection, CheckOutcome, ForgeAnswer, ForgeRequest, ListQuery, MetadataKind, Obstacle,
-    ParsedCall, Pull, PullChange, PullSelector, TOKEN,
-};
+use super::parsed_call::{ListQuery, ParsedCall};
+use super::pull::{MetadataKind, Pull, PullChange};
+use super::rejection::CallRejection;
+use super::request::{ForgeRequest, PullSelector};
 
 pub(super) struct BitbucketServerApi;
 
 const BRANCH: &str = "refs/heads/";
 
-impl super::ForgeApi for BitbucketServerApi {
+impl ForgeApi for BitbucketServerApi {
     fn clone_path(&self) -> &'static str {
         "/bitbucket/scm/ACME/fleet"
     }

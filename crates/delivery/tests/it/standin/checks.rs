@@ -1,6 +1,8 @@
 //! Checks and approvals of a change request.
 
-use super::{Pull, Style};
+use super::check_outcome::CheckOutcome;
+use super::merge_style::Style;
+use super::pull::Pull;
 
 /// Why a change request is not merged.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,30 +32,6 @@ impl std::fmt::Display for Obstacle {
             Obstacle::Behind => f.write_str("The head branch is behind the base branch"),
             Obstacle::Merged => f.write_str("It is merged already."),
             Obstacle::Style(_) => f.write_str("It may not be merged in this way."),
-        }
-    }
-}
-
-/// The outcome of a check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CheckOutcome {
-    Green,
-    Pending,
-    Failed,
-}
-
-impl CheckOutcome {
-    /// Selects the name of this outcome.
-    pub(super) fn word(
-        self,
-        green: &'static str,
-        pending: &'static str,
-        failed: &'static str,
-    ) -> &'static str {
-        match self {
-            CheckOutcome::Green => green,
-            CheckOutcome::Pending => pending,
-            CheckOutcome::Failed => failed,
         }
     }
 }

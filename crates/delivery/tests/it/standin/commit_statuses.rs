@@ -1,19 +1,10 @@
 //! Commit statuses, in the format of each forge.
 
-use super::{CallRejection, CheckOutcome, ForgeRequest, ForgeState, ParsedCall};
-
-/// A status of a commit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReportedStatus {
-    pub commit: String,
-    /// The name of the status.
-    pub context: String,
-    pub is: CheckOutcome,
-    pub description: String,
-    pub url: Option<String>,
-    /// The pipeline of the status, at GitLab.
-    pub pipeline: Option<u64>,
-}
+use super::check_outcome::CheckOutcome;
+use super::parsed_call::ParsedCall;
+use super::rejection::CallRejection;
+use super::reported_status::ReportedStatus;
+use super::request::ForgeRequest;
 
 /// The fields of a status in calls and answers, as JSON pointers, and their limits.
 pub(super) struct StatusFormat {
@@ -77,13 +68,5 @@ impl StatusFormat {
             pipeline: request.body["pipeline_id"].as_u64(),
         };
         Ok(ParsedCall::Report(status))
-    }
-}
-
-impl ForgeState {
-    /// Returns the newest status with the same commit, name and pipeline.
-    pub(super) fn status(&self, like: &ReportedStatus) -> Option<&ReportedStatus> {
-        let key = |s: &ReportedStatus| (s.commit.clone(), s.context.clone(), s.pipeline);
-        self.statuses.iter().rev().find(|status| key(status) == key(like))
     }
 }

@@ -5,11 +5,19 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use sluice_delivery::ForgeKind;
 
-use super::{
-    CallKind, CallRejection, CheckOutcome, ForgeAnswer, ForgeState, ListQuery, MetadataKind, Obstacle,
-    PEOPLE, ParsedCall, Pull, PullChange, PullSelector, ReportedStatus, StandInServer, Style, author, joe,
-    number_of,
-};
+use super::accounts::{PEOPLE, author, joe, number_of};
+use super::check_outcome::CheckOutcome;
+use super::checks::Obstacle;
+use super::fault::CallKind;
+use super::forge_api::ForgeAnswer;
+use super::forge_state::ForgeState;
+use super::merge_style::Style;
+use super::parsed_call::{ListQuery, ParsedCall};
+use super::pull::{MetadataKind, Pull, PullChange};
+use super::rejection::CallRejection;
+use super::reported_status::ReportedStatus;
+use super::request::PullSelector;
+use super::server::StandInServer;
 
 impl Pull {
     fn add(&mut self, what: MetadataKind, names: &[String], replaces: bool) {

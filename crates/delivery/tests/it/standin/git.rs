@@ -4,7 +4,8 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, Method, Response, Uri};
 use sluice_testkit::GitServer;
 
-use super::{StandInServer, basic};
+use super::forge_api::basic;
+use super::server::StandInServer;
 
 pub(super) async fn forward(
     served: &StandInServer,

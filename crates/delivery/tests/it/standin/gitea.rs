@@ -8,18 +8,23 @@
 use serde_json::{Value, json};
 use sluice_testkit::LoggedCommit;
 
+use super::check_outcome::CheckOutcome;
+use super::checks::Obstacle;
 use super::commit_statuses::{GITHUB, StatusFormat};
+use super::fault::CallKind;
+use super::forge_api::{ForgeAnswer, ForgeApi, TOKEN, basic, named};
 use super::github::{add, change, message, open, parents, review, show};
-use super::{
-    CallKind, CallRejection, CheckOutcome, ForgeAnswer, ForgeRequest, ListQuery, MetadataKind, Obstacle,
-    ParsedCall, Pull, PullSelector, Style, TOKEN, basic, named,
-};
+use super::merge_style::Style;
+use super::parsed_call::{ListQuery, ParsedCall};
+use super::pull::{MetadataKind, Pull};
+use super::rejection::CallRejection;
+use super::request::{ForgeRequest, PullSelector};
 
 pub(super) struct GiteaApi {
     pub(super) is_forgejo: bool,
 }
 
-impl super::ForgeApi for GiteaApi {
+impl ForgeApi for GiteaApi {
     fn clone_path(&self) -> &'static str {
         "/acme/fleet"
     }

@@ -7,16 +7,20 @@ use serde_json::{Value, json};
 use sluice_testkit::LoggedCommit;
 use sluice_testkit::fault_injection::github::{self, ApiError, PullQuery};
 
+use super::check_outcome::CheckOutcome;
+use super::checks::Obstacle;
 use super::commit_statuses::GITHUB;
+use super::forge_api::{ForgeAnswer, ForgeApi, TOKEN, basic, named};
 use super::graphql::Query;
-use super::{
-    CallRejection, CheckOutcome, ForgeAnswer, ForgeRequest, ListQuery, MetadataKind, Obstacle, ParsedCall,
-    Pull, PullChange, PullSelector, Style, TOKEN, basic, named,
-};
+use super::merge_style::Style;
+use super::parsed_call::{ListQuery, ParsedCall};
+use super::pull::{MetadataKind, Pull, PullChange};
+use super::rejection::CallRejection;
+use super::request::{ForgeRequest, PullSelector};
 
 pub(super) struct GitHubApi;
 
-impl super::ForgeApi for GitHubApi {
+impl ForgeApi for GitHubApi {
     fn clone_path(&self) -> &'static str {
         "/acme/fleet"
     }

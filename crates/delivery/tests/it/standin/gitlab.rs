@@ -10,12 +10,16 @@
 use serde_json::{Value, json};
 use sluice_testkit::LoggedCommit;
 
-use super::commit_statuses::{ReportedStatus, StatusFormat};
+use super::accounts::{PEOPLE, number_of};
+use super::check_outcome::CheckOutcome;
+use super::commit_statuses::StatusFormat;
+use super::forge_api::{ForgeAnswer, ForgeApi, TOKEN, basic};
 use super::github::message;
-use super::{
-    CallRejection, CheckOutcome, ForgeAnswer, ForgeRequest, ListQuery, MetadataKind, PEOPLE, ParsedCall,
-    Pull, PullChange, PullSelector, TOKEN, basic, number_of,
-};
+use super::parsed_call::{ListQuery, ParsedCall};
+use super::pull::{MetadataKind, Pull, PullChange};
+use super::rejection::CallRejection;
+use super::reported_status::ReportedStatus;
+use super::request::{ForgeRequest, PullSelector};
 
 pub(super) struct GitLabApi;
 
@@ -31,7 +35,7 @@ const STATUS: StatusFormat = StatusFormat {
     states: ["pending", "success", "failed"],
 };
 
-impl super::ForgeApi for GitLabApi {
+impl ForgeApi for GitLabApi {
     fn clone_path(&self) -> &'static str {
         "/acme/team/fleet"
     }

@@ -6,7 +6,7 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, Response};
 use serde_json::Value;
 
-use super::StandInServer;
+use super::server::StandInServer;
 
 /// A body that ends with an error.
 pub(super) fn broken() -> Body {

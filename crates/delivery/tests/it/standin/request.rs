@@ -3,7 +3,7 @@
 use axum::http::{HeaderMap, Method};
 use serde_json::Value;
 
-use super::CallRejection;
+use super::rejection::CallRejection;
 
 /// Selects a change request.
 pub(super) enum PullSelector {
