@@ -12,9 +12,11 @@ use sluice_api::promotion::{Phase, Promotion, PromotionStatus};
 use sluice_core::Time;
 use sluice_core::observed::Health;
 use sluice_core::promotion::GateKind;
+use sluice_core::revision::shortened;
 
 use crate::change::without_command;
 use crate::place::Place;
+use crate::progress::waits_for_person;
 
 /// The situation of one environment (or target).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -23,6 +25,8 @@ pub enum Situation {
     UpToDate,
     /// Sluice writes nothing here: no predecessor, or no policy.
     Observed,
+    /// Sluice writes nothing here, and a predecessor runs another revision.
+    Differs,
     /// A promotion is in progress, and no person has to act.
     Moving,
     /// A promotion or a newer revision waits for a change that happens without a person.
@@ -39,6 +43,7 @@ impl Situation {
         match self {
             Situation::UpToDate => "up to date",
             Situation::Observed => "only observed",
+            Situation::Differs => "only observed, differs",
             Situation::Moving => "moving",
             Situation::Waiting => "waiting",
             Situation::Blocked => "needs a person",
@@ -113,6 +118,20 @@ impl Draft {
             self.situation = situation;
         }
         self.sentences.push(sentence.into());
+    }
+
+    /// Adds a sentence. If a person has to act because of it, and because of no other sentence, it is the cause.
+    fn add_trouble(&mut self, situation: Situation, sentence: String) {
+        let is_fine = matches!(
+            self.situation,
+            Situation::UpToDate | Situation::Observed | Situation::Differs | Situation::Moving
+        );
+        if situation == Situation::Blocked && is_fine && !self.sentences.is_empty() {
+            self.situation = situation;
+            self.sentences.insert(0, sentence);
+        } else {
+            self.add(situation, sentence);
+        }
     }
 
     /// Adds what to do about a reason, if the controller's message does not say it.
@@ -242,20 +261,26 @@ fn promotion_sentences(
             let is_blind = unreadable(place, promotion, draft);
             pending(status, (revision, &here), promotion, is_blind, draft);
         }
+        Phase::Promoting if status.message.is_empty() && status.reason.is_empty() => {
+            draft.add(Situation::Moving, format!("{revision} is being delivered into {here}."));
+        }
         Phase::Promoting => {
+            let situation = if ends_alone(status) { Situation::Waiting } else { Situation::Blocked };
             draft.add(
-                Situation::Waiting,
+                situation,
                 format!("The delivery of {revision} into {here} failed{}", because(&status.message)),
             );
-            draft.advise(Situation::Waiting, &status.reason);
+            draft.advise(situation, &status.reason);
             attempts(status, now, draft);
             draft.next.push(format!("sluice retry {promotion_name} -n {namespace}"));
         }
         Phase::Proposed => {
             let request = status.change_request.as_ref();
             let link = request.map(|r| format!("#{} ({})", r.number, r.url)).unwrap_or_default();
+            let situation =
+                if request.is_some_and(waits_for_person) { Situation::Blocked } else { Situation::Waiting };
             draft.add(
-                Situation::Waiting,
+                situation,
                 format!("{revision} waits in change request {link}{}", because(&status.message)),
             );
         }
@@ -284,6 +309,18 @@ fn promotion_sentences(
         }
         Phase::Succeeded | Phase::Superseded | Phase::Cancelled => {}
     }
+}
+
+/// The failures that usually end without a person.
+const ENDS_ALONE: [&str; 6] =
+    ["BranchContended", "EventUnanswered", "GitUnavailable", "Stopped", "Timeout", "Unreachable"];
+/// How often such a failure is tried again before a person has to look: for about a minute.
+const TRIES_ALONE: u32 = 5;
+
+/// Whether a failed delivery needs no person: Sluice tries it again, and it may succeed then.
+fn ends_alone(status: &PromotionStatus) -> bool {
+    let reason = status.reason.as_str();
+    reason == "RateLimited" || (ENDS_ALONE.contains(&reason) && status.attempts < TRIES_ALONE)
 }
 
 /// The text of the controller's note if no target of an environment can be read.
@@ -385,10 +422,7 @@ fn predecessors(place: &Place<'_>, places: &PlacesByEnvironment<'_>, draft: &mut
         );
     }
     if place.policy.is_none() {
-        return draft.add(
-            Situation::Observed,
-            format!("{here} has no promotion in the spec: Sluice observes it and writes nothing into it."),
-        );
+        return observed(place, places, draft);
     }
     let before = || place.after.iter().filter_map(|name| places.get(name)).flatten();
     let unready = before().filter(|(_, is_ready)| !is_ready);
@@ -402,6 +436,39 @@ fn predecessors(place: &Place<'_>, places: &PlacesByEnvironment<'_>, draft: &mut
             Situation::Waiting,
             format!("It has {further} further predecessors, which are not named here."),
         );
+    }
+}
+
+/// Explains an environment without a policy: what it runs and what its predecessors run, if that differs.
+fn observed(place: &Place<'_>, places: &PlacesByEnvironment<'_>, draft: &mut Draft) {
+    let here = place.name();
+    let before = place.after.iter().filter_map(|name| places.get(name)).flatten();
+    let others: Vec<String> = match place.revision() {
+        None => Vec::new(),
+        Some(runs) => before
+            .filter_map(|(before, _)| {
+                Some((before.name(), before.revision().filter(|other| *other != runs)?))
+            })
+            .map(|(name, other)| format!("{name} {}", shortened(other)))
+            .take(MAX_NAMED)
+            .collect(),
+    };
+    let spec = &place.pipeline.spec;
+    let is_all = spec.environments.iter().all(|environment| spec.policy(environment).is_none());
+    match place.revision().filter(|_| !others.is_empty()) {
+        Some(runs) => draft.add(
+            Situation::Differs,
+            format!(
+                "{here} runs {}, {}; Sluice only observes {}.",
+                shortened(runs),
+                others.join(", "),
+                if is_all { "this pipeline" } else { here.as_str() }
+            ),
+        ),
+        None => draft.add(
+            Situation::Observed,
+            format!("{here} has no promotion in the spec: Sluice observes it and writes nothing into it."),
+        ),
     }
 }
 
@@ -478,7 +545,7 @@ fn own_targets(place: &Place<'_>, promotion: Option<&PromotionStatus>, draft: &m
                 Health::Failed | Health::Unknown => Situation::Blocked,
                 _ => Situation::Waiting,
             };
-            draft.add(situation, text);
+            draft.add_trouble(situation, text);
         }
     }
 }

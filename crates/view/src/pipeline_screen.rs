@@ -66,7 +66,8 @@ pub fn status<P: Borrow<Promotion>>(pipeline: &Pipeline, promotions: &[P], now: 
     let places = Place::all(pipeline);
     let environments =
         places.iter().zip(&explanations).map(|(place, explained)| line(place, explained, promotions));
-    let attention = [Situation::Blocked, Situation::Unknown, Situation::Waiting, Situation::Moving];
+    let attention =
+        [Situation::Blocked, Situation::Unknown, Situation::Waiting, Situation::Moving, Situation::Differs];
     let cause = attention.iter().find_map(|wanted| explanations.iter().find(|e| e.situation == *wanted));
     let conditions = pipeline.status.as_ref().map_or(&[][..], |status| &status.conditions);
     let ready = conditions.iter().find(|condition| condition.type_ == "Ready");

@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluice_api::promotion::{
-    GATES_OPEN, GateStatus, Phase, Promotion, PromotionStatus, RecordedRequestState,
+    GATES_OPEN, GateStatus, Phase, Promotion, PromotionStatus, RecordedChangeRequest, RecordedRequestState,
 };
 use sluice_core::pipeline::MergeMode;
 use sluice_core::promotion::GateKind;
@@ -109,9 +109,12 @@ fn pending(promotion: &Promotion, status: &PromotionStatus) -> Progress {
 fn proposed(status: &PromotionStatus) -> Progress {
     let Some(request) = &status.change_request else { return moving("is proposed") };
     let state = format!("waits in change request #{} ({})", request.number, request.url);
+    let course = if waits_for_person(request) { Course::NeedsPerson } else { Course::Moving };
+    Progress { course, state, next: None }
+}
+
+/// Whether only a person merges a change request.
+pub(crate) fn waits_for_person(request: &RecordedChangeRequest) -> bool {
     let merge = request.strategy.as_ref().map_or(MergeMode::Never, |strategy| strategy.merge);
-    if merge != MergeMode::Never || request.state != RecordedRequestState::Open {
-        return moving(state);
-    }
-    Progress { course: Course::NeedsPerson, state, next: None }
+    merge == MergeMode::Never && request.state == RecordedRequestState::Open
 }

@@ -4,6 +4,7 @@ use sluice_core::observed::Health;
 use sluice_view::explain::Situation;
 use sluice_view::pipeline_screen::PipelineScreen;
 
+use crate::page::pipeline_row::edge;
 use crate::problem::Problem;
 
 /// Which pipelines to show: those that stand out for something.
@@ -11,7 +12,7 @@ use crate::problem::Problem;
 pub(crate) enum PipelineFilter {
     /// A person has to act.
     Person,
-    /// A target has failed.
+    /// A target or a promotion has failed.
     Failed,
     /// A revision moves.
     Moving,
@@ -63,7 +64,9 @@ impl PipelineFilter {
     pub(crate) fn is_of(self, screen: &PipelineScreen) -> bool {
         screen.environments.iter().any(|line| match self {
             PipelineFilter::Person => line.situation == Situation::Blocked,
-            PipelineFilter::Failed => line.health == Health::Failed,
+            PipelineFilter::Failed => {
+                line.health == Health::Failed || edge(line, screen.suspended) == "stuck"
+            }
             PipelineFilter::Moving => line.situation == Situation::Moving,
             PipelineFilter::Unreadable => line.health == Health::Unknown,
         })

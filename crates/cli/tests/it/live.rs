@@ -52,7 +52,7 @@ async fn changed_environments_are_lines_in_a_pipe() -> Result<()> {
     dev 6.1.8 Ready AGE - only observed dev is a first environment: people, CI or Flux change it, and Sluice only observes it.
     prod 6.1.5 Ready AGE 6.1.8 Pending needs a person 6.1.8 waits for approval
     prod 6.1.5 Ready AGE 6.1.8 Delivered moving 6.1.8 is delivered, and prod does not run it yet.
-    prod 6.1.5 Ready AGE - only observed prod has no promotion in the spec: Sluice observes it and writes nothing into it.
+    prod 6.1.5 Ready AGE - only observed, differs prod runs 6.1.5, dev 6.1.8; Sluice only observes this pipeline.
     ");
     assert_eq!((ran.exit, ran.err.as_str()), (Exit::NotFound, "✗ pipeline podinfo was deleted\n"));
     Ok(())

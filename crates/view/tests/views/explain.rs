@@ -73,7 +73,7 @@ fn a_failed_delivery_says_the_cause_and_when_it_is_tried_again() {
     let status = json!({"phase": "Promoting", "attempts": 3, "nextAttempt": "2026-11-21T12:02:30Z",
         "message": "cannot push to https://git.example.com/fleet.git: authentication failed"});
     insta::assert_snapshot!(prod(&behind(), &[promotion("prod", 1, status)]), @r"
-    Waiting
+    Blocked
     The delivery of 6.1.8 into prod failed: cannot push to https://git.example.com/fleet.git: authentication failed
     It was tried 3 times. The next attempt is in 2 minutes.
     ► sluice retry podinfo-prod-1 -n apps
@@ -88,9 +88,71 @@ fn an_open_change_request_is_named_with_what_it_waits_for() {
     let status =
         json!({"phase": "Proposed", "changeRequest": request, "message": "waits for the check build"});
     insta::assert_snapshot!(prod(&behind(), &[promotion("prod", 1, status)]), @r"
-    Waiting
+    Blocked
     6.1.8 waits in change request #7 (https://git.example.com/fleet/pulls/7): waits for the check build
     ");
+}
+
+#[test]
+fn a_delivery_that_goes_on_alone_needs_no_person() {
+    let situation = |status: serde_json::Value| {
+        let all = explain(&behind(), &[promotion("prod", 1, status)], now());
+        all.iter().find(|e| e.environment == "prod").unwrap().situation
+    };
+    let failed = |reason: &str, attempts: u32| {
+        situation(json!({"phase": "Promoting", "reason": reason, "message": "why", "attempts": attempts}))
+    };
+    assert_eq!(situation(json!({"phase": "Promoting"})), Situation::Moving);
+    assert_eq!(failed("NoMarker", 1), Situation::Blocked);
+    assert_eq!(failed("Unreachable", 1), Situation::Waiting);
+    assert_eq!(failed("Unreachable", 5), Situation::Blocked);
+    assert_eq!(failed("RateLimited", 5), Situation::Waiting);
+    let proposed = |merge: &str, state: &str| {
+        situation(
+            json!({"phase": "Proposed", "changeRequest": {"number": 7, "url": "https://git.example.com/7",
+            "state": state, "branch": "b", "headCommit": "c", "strategy": {"type": "github",
+            "url": "https://git.example.com/fleet.git", "secretRef": {"name": "s"}, "merge": merge}}}),
+        )
+    };
+    assert_eq!(proposed("Never", "open"), Situation::Blocked);
+    assert_eq!(proposed("WhenGreen", "open"), Situation::Waiting);
+    assert_eq!(proposed("Never", "merged"), Situation::Waiting);
+}
+
+#[test]
+fn an_environment_that_is_only_observed_says_that_it_differs() {
+    let observed = |runs_prod: &str| {
+        let mut pipeline = pipeline(json!({
+            "dev": runs("dev", "6.3.0", "Ready"),
+            "staging": runs("staging", "6.3.0", "Ready"),
+            "prod": runs("prod", runs_prod, "Ready"),
+        }));
+        pipeline.spec.promotion = None;
+        pipeline.spec.environments.iter_mut().for_each(|environment| environment.promotion = None);
+        pipeline
+    };
+    assert_eq!(
+        prod(&observed("6.2.0"), &[]),
+        "Differs\nprod runs 6.2.0, staging 6.3.0; Sluice only observes this pipeline."
+    );
+    assert!(prod(&observed("6.3.0"), &[]).starts_with("Observed\n"));
+    // Other environments of the pipeline are promoted into.
+    let mut mixed = observed("6.2.0");
+    mixed.spec.environments[1].promotion = behind().spec.promotion.map(Box::new);
+    assert!(prod(&mixed, &[]).ends_with("prod runs 6.2.0, staging 6.3.0; Sluice only observes prod."));
+}
+
+#[test]
+fn a_broken_target_of_a_first_environment_is_the_cause() {
+    let broken = target("dev", "6.1.8", "Failed", "HelmRelease/podinfo is Failed: timed out");
+    let failed = pipeline(json!({
+        "dev": {"health": "Failed", "revision": "6.1.8", "targets": [broken]},
+        "staging": runs("staging", "6.1.8", "Ready"),
+        "prod": runs("prod", "6.1.8", "Ready"),
+    }));
+    let dev = &explain::<Promotion>(&failed, &[], now())[0];
+    assert_eq!(dev.situation, Situation::Blocked);
+    assert_eq!(dev.sentences[0], "Target dev is Failed: HelmRelease/podinfo is Failed: timed out");
 }
 
 #[test]
@@ -150,9 +212,9 @@ fn a_target_that_cannot_be_read_blocks_and_says_why() {
         "prod": {"health": "Unknown", "revision": "6.1.5", "targets": [lost]},
     }));
     insta::assert_snapshot!(prod(&blind, &[]), @r"
-    UpToDate
-    prod runs 6.1.5, as staging does.
+    Blocked
     Target prod is Unknown: cluster fleet/prod refuses the connection: start its API server
+    prod runs 6.1.5, as staging does.
     ");
 }
 

@@ -1,6 +1,7 @@
 //! `status`: one line for each environment, and the first cause.
 
 use serde_json::json;
+use sluice_api::Promotion;
 use sluice_view::explain::Situation;
 use sluice_view::pipeline_screen::status;
 
@@ -45,4 +46,19 @@ fn a_promotion_that_has_arrived_is_not_incoming() {
     let shown = status(&even, &[failed], now());
     assert_eq!(shown.environments[2].incoming, None);
     assert_eq!(shown.cause, None, "nothing waits");
+}
+
+#[test]
+fn a_pipeline_that_is_only_observed_says_what_differs() {
+    let mut observed = pipeline(json!({
+        "dev": runs("dev", "6.3.0", "Ready"),
+        "staging": runs("staging", "6.3.0", "Ready"),
+        "prod": runs("prod", "6.2.0", "Ready"),
+    }));
+    observed.spec.promotion = None;
+    observed.spec.environments.iter_mut().for_each(|environment| environment.promotion = None);
+    let shown = status::<Promotion>(&observed, &[], now());
+    let cause = shown.cause.unwrap();
+    assert_eq!((cause.environment.as_str(), cause.situation), ("prod", Situation::Differs));
+    assert_eq!(cause.sentences, ["prod runs 6.2.0, staging 6.3.0; Sluice only observes this pipeline."]);
 }

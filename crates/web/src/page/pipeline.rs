@@ -14,7 +14,7 @@ use sluice_view::tree::{TargetNode, WorkloadNode, tree};
 use super::action_buttons::{buttons, may_not};
 use super::collapsed_targets::is_shown_at_first;
 use super::frame::{Group, Page, Part, Section};
-use super::pipeline_row::{application, edge, is_behind, runs};
+use super::pipeline_row::{application, edge, is_behind, nothing_waits, runs};
 use super::shape::{Shape, badge, icon};
 use super::{links, words};
 use crate::board::ShownPipeline;
@@ -115,8 +115,16 @@ fn answers(
     html! {
         @for explained in &worth_saying { (answer(pipeline, shown, explained, actions)) }
         @if worth_saying.is_empty() {
-            section.answer.ready-answer { div { p.why { "Everything is up to date." } } }
+            section.answer.ready-answer { div { p.why { (rest(&shown.screen)) } } }
         }
+    }
+}
+
+/// Returns what to say of a pipeline in which nothing waits, moves or differs.
+fn rest(screen: &PipelineScreen) -> &'static str {
+    match nothing_waits(screen) {
+        words if words == Situation::UpToDate.words() => "Everything is up to date.",
+        _ => "Sluice only observes this pipeline: it has no promotion strategy.",
     }
 }
 
@@ -126,7 +134,8 @@ fn urgency(situation: Situation) -> u8 {
         Situation::Unknown => 1,
         Situation::Waiting => 2,
         Situation::Moving => 3,
-        Situation::UpToDate | Situation::Observed => 4,
+        Situation::Differs => 4,
+        Situation::UpToDate | Situation::Observed => 5,
     }
 }
 
@@ -136,11 +145,12 @@ fn answer(
     explained: &Explanation,
     actions: Option<&MissingRights>,
 ) -> Markup {
-    let shape = Shape::of_situation(explained.situation, explained.health);
     let promotion = explained
         .promotion
         .as_ref()
         .and_then(|name| shown.promotions.iter().find(|p| p.metadata.name.as_ref() == Some(name)));
+    let phase = promotion.map(|promotion| promotion.phase());
+    let shape = Shape::of_situation(explained.situation, explained.health, phase);
     html! {
         section class={ "answer " (shape.name()) "-answer" } {
             div {

@@ -6,7 +6,7 @@ use sluice_core::observed::Health;
 use sluice_view::explain::Situation;
 use sluice_view::pipeline_screen::{EnvironmentLine, PipelineScreen};
 
-use super::shape::{Shape, icon};
+use super::shape::{Shape, has_failed, icon};
 use super::{links, words};
 
 /// Returns the id of a pipeline's row.
@@ -41,7 +41,7 @@ fn hold(screen: &PipelineScreen) -> Markup {
         (_, Some(cause)) => html! { (cause) },
         (Some(trouble), None) => html! { (trouble) },
         (None, None) if screen.suspended => html! { span.quieter { "suspended" } },
-        (None, None) => html! { span.quieter { "up to date" } },
+        (None, None) => html! { span.quieter { (nothing_waits(screen)) } },
     }
 }
 
@@ -50,7 +50,7 @@ pub(super) fn strip(screen: &PipelineScreen, address: &str) -> Markup {
     html! {
         div.strip {
             @for (at, line) in screen.environments.iter().enumerate() {
-                @if at > 0 { span.link.(edge(line, screen.suspended)) {} }
+                @if at > 0 { span.link.(link(line, screen, at)) {} }
                 a.cell.behind[is_behind(line, screen)] href={ (address) "#env-" (line.environment.split('/').next().unwrap_or_default()) } {
                     span.env { (line.environment) }
                     span.rev {
@@ -68,6 +68,26 @@ pub(super) fn strip(screen: &PipelineScreen, address: &str) -> Markup {
     }
 }
 
+/// Returns the class of the line between an environment and the one that is shown before it. There is no line between
+/// two environments if none comes after the other.
+fn link(line: &EnvironmentLine, screen: &PipelineScreen, at: usize) -> &'static str {
+    let shown_before = screen.environments.get(at - 1).map(|before| before.environment.split('/').next());
+    let is_after = line.after.iter().any(|after| shown_before == Some(Some(after)));
+    // The targets of one environment have the same predecessors.
+    let environment = line.environment.split('/').next();
+    if is_after || shown_before == Some(environment) { edge(line, screen.suspended) } else { "none" }
+}
+
+/// Returns what is so of a pipeline in which nothing waits, moves or differs.
+pub(super) fn nothing_waits(screen: &PipelineScreen) -> &'static str {
+    let is_observed = |line: &EnvironmentLine| line.situation == Situation::Observed;
+    if screen.environments.iter().all(is_observed) {
+        Situation::Observed.words()
+    } else {
+        Situation::UpToDate.words()
+    }
+}
+
 /// Returns what an environment runs.
 pub(super) fn runs(line: &EnvironmentLine) -> Markup {
     match (&line.runs, line.health) {
@@ -78,15 +98,20 @@ pub(super) fn runs(line: &EnvironmentLine) -> Markup {
 }
 
 /// Returns the class of the line that leads to an environment.
-pub(super) fn edge(line: &EnvironmentLine, is_suspended: bool) -> &'static str {
+pub(crate) fn edge(line: &EnvironmentLine, is_suspended: bool) -> &'static str {
     match line.situation {
         Situation::Moving => "moves",
         Situation::Waiting => "waits",
-        Situation::Blocked if is_suspended && line.incoming.is_none() => "",
         Situation::Blocked if line.health == Health::Failed => "stuck",
-        Situation::Blocked if line.incoming.as_ref().is_some_and(|(_, phase)| phase.has_ended()) => "stuck",
+        Situation::Blocked if is_suspended && line.incoming.is_none() => "",
+        Situation::Blocked
+            if is_suspended && line.incoming.as_ref().is_some_and(|(_, phase)| !phase.has_ended()) =>
+        {
+            "waits"
+        }
+        Situation::Blocked if line.incoming.as_ref().is_some_and(|(_, phase)| has_failed(*phase)) => "stuck",
         Situation::Blocked => "waits",
-        Situation::UpToDate | Situation::Observed | Situation::Unknown => "",
+        Situation::UpToDate | Situation::Observed | Situation::Differs | Situation::Unknown => "",
     }
 }
 

@@ -53,16 +53,22 @@ impl Shape {
     }
 
     /// Returns the shape of what is going on in an environment.
-    pub(crate) fn of_situation(situation: Situation, health: Health) -> Shape {
+    pub(crate) fn of_situation(situation: Situation, health: Health, phase: Option<Phase>) -> Shape {
         match situation {
             Situation::UpToDate | Situation::Observed => Shape::Ready,
             Situation::Moving => Shape::Progress,
-            Situation::Waiting => Shape::Pending,
-            Situation::Blocked if health == Health::Failed => Shape::Failed,
+            Situation::Waiting | Situation::Differs => Shape::Pending,
+            Situation::Blocked if health == Health::Failed || phase.is_some_and(has_failed) => Shape::Failed,
+            Situation::Blocked if health == Health::Unknown && phase.is_none() => Shape::Unknown,
             Situation::Blocked => Shape::Pending,
             Situation::Unknown => Shape::Unknown,
         }
     }
+}
+
+/// Whether a promotion in this phase that needs a person has failed. A delivery that failed stays in `Promoting`.
+pub(crate) fn has_failed(phase: Phase) -> bool {
+    matches!(phase, Phase::Promoting | Phase::Failed | Phase::Rejected)
 }
 
 /// Returns the shape alone; its word is read aloud.

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say it by failing")]
 
+mod answers;
 mod draft;
 mod draft_first_setup;
 mod every_page;
