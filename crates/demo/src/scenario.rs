@@ -34,6 +34,8 @@ pub async fn run(once: bool, binary: &Path) -> Result<()> {
     fleet.settle().await?;
     output::done(&format!("podinfo {FIRST} runs in dev (cluster dev), staging and prod (cluster live)"));
     let mut sluice = Sluice::start(binary, &fleet)?;
+    output::action(&format!("the page is at {}", sluice.page));
+    output::more(&format!("sign in with the token in {}", fleet.token().display()));
     output::done("sluice controller runs, with the rights that deploy/ grants and no others");
     fleet.pipeline().await?;
     output::done("the Pipeline is applied: dev → staging automatically, → prod after an approval");
