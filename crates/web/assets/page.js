@@ -162,6 +162,7 @@
 
   // Keys
 
+  const search = () => document.querySelector("main input[type=search]");
   const addresses = { p: "/", r: "/promotions", c: "/clusters", h: "/charts", i: "/images" };
   let going = false;
   const step = (by) => {
@@ -186,7 +187,7 @@
       return;
     }
     const act = {
-      "/": () => document.querySelector("input[type=search]")?.focus(),
+      "/": () => (search() ? search().focus() : location.assign("/#search")),
       "?": () => keys.showModal(),
       j: () => step(1),
       k: () => step(-1),
@@ -198,6 +199,11 @@
     act();
   });
 
+  // Another page was left by the key for the search.
+  if (location.hash === "#search") {
+    history.replaceState(null, "", location.pathname + location.search);
+    search()?.focus();
+  }
   countTimes();
   connect();
 })();

@@ -1,6 +1,6 @@
 //! The pages for people. The server renders each page whole; what changes later comes as parts of the same page.
 
-mod action_buttons;
+pub(crate) mod action_buttons;
 mod answer;
 mod assets;
 mod clusters;
@@ -64,6 +64,7 @@ const MAX_DRAFT_BYTES: usize = 512 << 10;
 pub(crate) fn routes<H: Hub>(unsent: UnsentAnswers) -> Router<Api<H>> {
     Router::new()
         .route("/assets/{name}", get(asset))
+        .route("/favicon.ico", get(async || asset(Path("icon.svg".into())).await))
         .route("/sign-in", get(sign_in::form::<H>).post(sign_in::sign_in::<H>))
         .route("/sign-in/oidc", get(oidc::start::<H>))
         .route("/sign-in/callback", get(oidc::callback::<H>))

@@ -148,6 +148,7 @@ pub(super) fn onwards(to: &str) -> Response {
                     meta charset="utf-8";
                     meta http-equiv="refresh" content={ "0; url=" (to) };
                     title { "Sluice" }
+                    link rel="icon" href="/assets/icon.svg" type="image/svg+xml";
                 }
                 body { p { a href=(to) { "Continue" } } }
             }
