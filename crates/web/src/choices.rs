@@ -22,6 +22,8 @@ const MAX_NAMES: usize = 200;
 /// A place in which the application runs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
+    /// The cluster.
+    pub key: ClusterKey,
     /// The cluster, as people enter it in the form; empty for the hub.
     pub cluster: String,
     /// The namespace.
@@ -39,12 +41,14 @@ pub(crate) struct Choices {
     pub homes: Vec<String>,
     /// The clusters, as people enter them, without the hub.
     pub clusters: Vec<String>,
+    /// The same clusters with the hub.
+    pub keys: BTreeSet<ClusterKey>,
     /// The names of applications of the chosen kind that contain what was typed.
     pub apps: Vec<String>,
     /// The places in which the chosen application runs.
     pub places: Vec<Place>,
     /// For each cluster of the draft, the namespaces with applications.
-    pub namespaces: BTreeMap<String, Vec<String>>,
+    pub namespaces: BTreeMap<ClusterKey, Vec<String>>,
 }
 
 impl Choices {
@@ -64,12 +68,12 @@ impl Choices {
                 for kind in APP_KINDS {
                     let objects = cluster.objects_of(kind);
                     let shown = objects.filter(|(object, _)| visible.shows(key, kind, &object.namespace));
-                    shown.for_each(|(object, fact)| found.add(&name, object, fact));
+                    shown.for_each(|(object, fact)| found.add((key, &name), object, fact));
                 }
             });
         }
         let clusters = keys.iter().skip(1).map(|key| entered(key, &draft.namespace)).collect();
-        Ok(found.choices(clusters))
+        Ok(Choices { clusters, keys: keys.into_iter().collect(), ..found.choices() })
     }
 
     /// Returns what a person may choose for the draft of a new Pipeline.
@@ -87,8 +91,8 @@ impl Choices {
     }
 
     /// Returns the place of a target; `None` if the application was not found there.
-    pub(crate) fn place(&self, cluster: &str, namespace: &str) -> Option<&Place> {
-        self.places.iter().find(|place| place.cluster == cluster && place.namespace == namespace)
+    pub(crate) fn place(&self, cluster: &ClusterKey, namespace: &str) -> Option<&Place> {
+        self.places.iter().find(|place| place.key == *cluster && place.namespace == namespace)
     }
 }
 
@@ -101,14 +105,23 @@ fn entered(key: &ClusterKey, home: &str) -> String {
     }
 }
 
+/// Returns the cluster that people mean by a text in a Pipeline in the namespace `home`.
+pub(crate) fn meant(text: &str, home: &str) -> ClusterKey {
+    match text.split_once('/') {
+        None if text.is_empty() => ClusterKey::Local,
+        None => ClusterKey::Remote { namespace: home.into(), name: text.into() },
+        Some((namespace, name)) => ClusterKey::Remote { namespace: namespace.into(), name: name.into() },
+    }
+}
+
 /// What was found for a draft.
 struct Found<'a> {
     draft: &'a Draft,
     /// The clusters of its targets.
-    chosen: BTreeSet<&'a str>,
+    chosen: BTreeSet<ClusterKey>,
     apps: BTreeSet<String>,
     places: BTreeSet<Place>,
-    namespaces: BTreeMap<String, BTreeSet<String>>,
+    namespaces: BTreeMap<ClusterKey, BTreeSet<String>>,
 }
 
 impl<'a> Found<'a> {
@@ -116,16 +129,16 @@ impl<'a> Found<'a> {
         let targets = draft.environments.iter().flat_map(|environment| &environment.targets);
         Found {
             draft,
-            chosen: targets.map(|target| target.cluster.as_str()).collect(),
+            chosen: targets.map(|target| meant(&target.cluster, &draft.namespace)).collect(),
             apps: BTreeSet::new(),
             places: BTreeSet::new(),
             namespaces: BTreeMap::new(),
         }
     }
 
-    fn add(&mut self, cluster: &str, object: &ObjectKey, fact: &Fact) {
-        if self.chosen.contains(cluster) {
-            self.namespaces.entry(cluster.into()).or_default().insert(object.namespace.clone());
+    fn add(&mut self, (key, cluster): (&ClusterKey, &str), object: &ObjectKey, fact: &Fact) {
+        if self.chosen.contains(key) {
+            self.namespaces.entry(key.clone()).or_default().insert(object.namespace.clone());
         }
         let Fact::Flux(flux) = fact else { return };
         if object.kind.name() != self.draft.app_kind {
@@ -136,6 +149,7 @@ impl<'a> Found<'a> {
         }
         if object.name == self.draft.app_name {
             self.places.insert(Place {
+                key: key.clone(),
                 cluster: cluster.into(),
                 namespace: object.namespace.clone(),
                 version: flux.version.clone(),
@@ -144,14 +158,13 @@ impl<'a> Found<'a> {
         }
     }
 
-    fn choices(self, clusters: Vec<String>) -> Choices {
+    fn choices(self) -> Choices {
         let names = |namespaces: BTreeSet<String>| namespaces.into_iter().take(MAX_NAMES).collect();
         Choices {
-            homes: Vec::new(),
-            clusters,
             apps: self.apps.into_iter().collect(),
             places: self.places.into_iter().collect(),
             namespaces: self.namespaces.into_iter().map(|(cluster, all)| (cluster, names(all))).collect(),
+            ..Choices::default()
         }
     }
 }

@@ -1,7 +1,10 @@
 //! The fields of the form for a Pipeline: each with its question above, an example below, and what is wrong next to it.
 
+use std::collections::BTreeSet;
+
 use maud::{Markup, html};
 use sluice_api::Pipeline;
+use sluice_core::fleet::ClusterKey;
 use sluice_view::draft::{CheckedDraft, Draft, DraftEnvironment, DraftTarget};
 use sluice_view::pipeline_validation::SchemaProblem;
 
@@ -9,7 +12,7 @@ use super::answer::sentence;
 use super::draft_first_setup::{self, Setup};
 use super::shape::{Shape, icon};
 use super::words;
-use crate::choices::{APP_KINDS, Choices};
+use crate::choices::{APP_KINDS, Choices, meant};
 use crate::draft_input::{DO, DraftStep, FILES, MANIFEST, environment_field, target_field};
 
 /// The paths of fields.
@@ -82,6 +85,38 @@ impl DraftForm {
     /// proposal goes to their repository.
     pub(super) fn may_propose(&self) -> bool {
         self.actions && self.missing_right.is_none() && self.draft.delivery.strategy == "pull-request"
+    }
+
+    /// Returns why the person cannot propose the manifest, if the Pipeline is the reason.
+    fn why_no_proposal(&self) -> Option<String> {
+        let strategy = self.draft.delivery.strategy.as_str();
+        let is_reason = self.actions && self.missing_right.is_none() && strategy != "pull-request";
+        is_reason.then(|| {
+            let uses = match strategy {
+                "" => "has no strategy".into(),
+                strategy => format!("uses the strategy {strategy}"),
+            };
+            format!(
+                "Sluice proposes a file only by a change request, and this pipeline {uses}. Download the YAML and commit it."
+            )
+        })
+    }
+
+    /// Whether the person sees this cluster, or its name is not complete yet.
+    fn knows(&self, key: &ClusterKey) -> bool {
+        match key {
+            ClusterKey::Remote { namespace, name } if !namespace.is_empty() && !name.is_empty() => {
+                self.choices.keys.contains(key)
+            }
+            _ => true,
+        }
+    }
+
+    /// Returns the clusters of targets that the person does not see, each once.
+    pub(super) fn unknown_clusters(&self) -> BTreeSet<ClusterKey> {
+        let targets = self.draft.environments.iter().flat_map(|environment| &environment.targets);
+        let keys = targets.map(|target| meant(&target.cluster, &self.draft.namespace));
+        keys.filter(|key| !self.knows(key)).collect()
     }
 
     /// Returns how many fields are still empty.
@@ -247,6 +282,7 @@ pub(super) fn fields(form: &DraftForm) -> Markup {
                 button name=(DO) value=(DraftStep::Propose.value()) { "Propose in git …" }
             }
         }
+        @if let Some(why) = form.why_no_proposal() { p.small.quiet { (why) } }
     }
 }
 
@@ -324,11 +360,12 @@ fn what(form: &DraftForm) -> Markup {
 /// Returns where the application runs and no target is yet.
 fn places(form: &DraftForm) -> Markup {
     let targets = || form.draft.environments.iter().flat_map(|environment| &environment.targets);
-    let is_taken = |cluster: &str, namespace: &str| {
-        targets().any(|target| target.cluster == cluster && target.namespace == namespace)
+    let home = form.draft.namespace.as_str();
+    let is_taken = |cluster: &ClusterKey, namespace: &str| {
+        targets().any(|target| meant(&target.cluster, home) == *cluster && target.namespace == namespace)
     };
     let open: Vec<_> =
-        form.choices.places.iter().filter(|place| !is_taken(&place.cluster, &place.namespace)).collect();
+        form.choices.places.iter().filter(|place| !is_taken(&place.key, &place.namespace)).collect();
     html! {
         @if !open.is_empty() {
             ul.list aria-label="Where it runs" {
@@ -400,13 +437,15 @@ fn one_target(form: &DraftForm, (at, n): (usize, usize), target: &DraftTarget, c
     let path = target_path(at, n);
     let field = |field: &str| target_field(at, n, field);
     let (cluster, namespace, name) = (field("cluster"), field("namespace"), field("name"));
-    let known = form.choices.namespaces.keys().position(|known| *known == target.cluster);
+    let key = meant(&target.cluster, &form.draft.namespace);
+    let known = form.choices.namespaces.keys().position(|known| *known == key);
     let list = known.map(|known| format!("namespaces-{known}")).unwrap_or_default();
     html! {
         div.target {
             @if let Some(was) = target.was { input type="hidden" name=(field("was")) value=(was); }
             (form.text(&TextField { name: &cluster, path: &format!("{path}.clusterRef"), question: "Cluster",
                 example: "Empty for the cluster with Sluice", value: &target.cluster, list: "clusters" }))
+            @if !form.knows(&key) { p.wrong { (no_cluster(&key)) } }
             (form.text(&TextField { name: &namespace, path: &format!("{path}.namespace"), question: "Namespace",
                 example: "", value: &target.namespace, list: &list }))
             @if count > 1 {
@@ -422,6 +461,15 @@ fn one_target(form: &DraftForm, (at, n): (usize, usize), target: &DraftTarget, c
     }
 }
 
+/// Returns that there is no such cluster.
+pub(super) fn no_cluster(key: &ClusterKey) -> String {
+    let name = match key {
+        ClusterKey::Local => String::new(),
+        ClusterKey::Remote { namespace, name } => format!("{namespace}/{name}"),
+    };
+    format!("No such cluster: there is no GitopsCluster {name}, or you may not get it.")
+}
+
 /// Returns what a target runs now.
 fn runs(form: &DraftForm, target: &DraftTarget) -> Markup {
     let draft = &form.draft;
@@ -430,7 +478,7 @@ fn runs(form: &DraftForm, target: &DraftTarget) -> Markup {
     }
     html! {
         p.small.quiet {
-            @if let Some(place) = form.choices.place(&target.cluster, &target.namespace) {
+            @if let Some(place) = form.choices.place(&meant(&target.cluster, &draft.namespace), &target.namespace) {
                 (icon(Shape::of_health(place.health), &place.health.to_string())) " runs " (words::revision(&place.version)) " "
                 @if place.cluster.is_empty() && form.edited.is_none() && draft.manifest.is_empty() {
                     (button(&DraftStep::ReadApplication(place.namespace.clone()), "Start from it"))

@@ -5,13 +5,16 @@ use sluice_api::Pipeline;
 use sluice_view::pipeline_screen::PipelineScreen;
 
 use super::answer::sentence;
-use super::draft_fields::DraftForm;
+use super::draft_fields::{DraftForm, no_cluster};
 use super::draft_first_setup;
 use super::pipeline::graph;
 
 /// The label by which kustomize-controller names the Kustomization that applied an object
 /// ([kustomize-controller](https://fluxcd.io/flux/components/kustomize/kustomizations/)).
 const APPLIED_BY: [&str; 2] = ["kustomize.toolkit.fluxcd.io/namespace", "kustomize.toolkit.fluxcd.io/name"];
+
+/// How many clusters that nobody knows are named.
+const SHOWN_CLUSTERS: usize = 5;
 
 /// Returns the preview.
 pub(super) fn preview(form: &DraftForm) -> Markup {
@@ -38,7 +41,13 @@ fn state(form: &DraftForm) -> Markup {
     let (all, missing) = (form.checked.problems.len() + no_files.len(), form.missing());
     html! {
         div role="status" {
-            @if form.is_complete() {
+            @let unknown = form.unknown_clusters();
+            @if form.is_complete() && !unknown.is_empty() {
+                section.answer.pending-answer { div {
+                    p.why { "An API server accepts this pipeline, and its targets cannot be read." }
+                    @for key in unknown.iter().take(SHOWN_CLUSTERS) { p.small.quiet { (no_cluster(key)) } }
+                } }
+            } @else if form.is_complete() {
                 section.answer.ready-answer { div { p.why { "Valid: an API server accepts this pipeline." } } }
             } @else if all == missing {
                 section.answer { div { p.why { "Still empty: " (count(missing, "field")) "." } } }

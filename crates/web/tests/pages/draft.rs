@@ -266,6 +266,23 @@ async fn only_what_the_person_may_see_is_offered() {
 }
 
 #[tokio::test]
+async fn a_cluster_is_known_by_any_of_its_names_and_named_if_there_is_none() {
+    let admin = browser("admin").await;
+    // The Pipeline is in the namespace of the cluster, which may be entered without it.
+    for cluster in ["fleet/asia-pacific", "asia-pacific"] {
+        let fields = with(&[("namespace", "fleet"), ("e0.t0.cluster", cluster)]);
+        let page = sent(&admin, NEW, &fields).await.text;
+        assert!(page.contains("runs <span class=\"mono\">6.7.1</span>"), "{cluster}: {page}");
+        assert!(!page.contains("value=\"add-place apps asia-pacific\""), "it is taken: {page}");
+        assert!(page.contains("Valid: an API server accepts this pipeline."), "{page}");
+    }
+    let page = sent(&admin, NEW, &with(&[("e0.t0.cluster", "fleet/mars")])).await.text;
+    let why = "No such cluster: there is no GitopsCluster fleet/mars, or you may not get it.";
+    assert_eq!(page.matches(why).count(), 2, "at the field and in the preview: {page}");
+    assert!(!page.contains("Valid:"), "{page}");
+}
+
+#[tokio::test]
 async fn of_the_hub_only_what_the_person_may_see_is_offered() {
     let mut index = fleet::index();
     for (key, fact) in fleet::release("bank", "ledger", "9.9.9") {
