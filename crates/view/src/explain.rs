@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluice_api::pipeline::{Pipeline, TargetStatus};
-use sluice_api::promotion::{Phase, Promotion, PromotionStatus};
+use sluice_api::promotion::{Phase, Promotion, PromotionStatus, RecordedChangeRequest};
 use sluice_core::Time;
 use sluice_core::observed::Health;
 use sluice_core::promotion::GateKind;
@@ -196,6 +196,7 @@ fn one<P: Borrow<Promotion>>(
     }
     let Draft { situation, sentences, mut next, until } = draft;
     next.dedup();
+    let sentences = sentences.iter().map(|sentence| with_short_checksums(sentence)).collect();
     Explanation {
         environment: place.name(),
         runs: place.revision().map(String::from),
@@ -276,7 +277,7 @@ fn promotion_sentences(
         }
         Phase::Proposed => {
             let request = status.change_request.as_ref();
-            let link = request.map(|r| format!("#{} ({})", r.number, r.url)).unwrap_or_default();
+            let link = request.map(|request| named_once(request, &status.message)).unwrap_or_default();
             let situation =
                 if request.is_some_and(waits_for_person) { Situation::Blocked } else { Situation::Waiting };
             draft.add(
@@ -385,12 +386,34 @@ fn attempts(status: &PromotionStatus, now: Timestamp, draft: &mut Draft) {
         n => format!("{n} times"),
     };
     let when = match seconds {
-        ..=0 => "The next attempt is due now.".to_owned(),
-        1..120 => format!("The next attempt is in {seconds} seconds."),
-        _ => format!("The next attempt is in {} minutes.", seconds / 60),
+        ..=0 => "due now.".to_owned(),
+        1..120 => format!("in {seconds} seconds."),
+        _ => format!("in {} minutes.", seconds / 60),
     };
-    draft.add(Situation::Waiting, format!("It was tried {tries}. {when}"));
+    draft.add(Situation::Waiting, format!("It was tried {tries}.{NEXT_ATTEMPT}{when}"));
     draft.until = Some(time);
+}
+
+/// What comes before the time of the next attempt.
+const NEXT_ATTEMPT: &str = " The next attempt is ";
+
+/// Returns a sentence without when the next attempt is, for those who show `until` and count it down.
+pub fn without_next_attempt(sentence: &str) -> &str {
+    sentence.split_once(NEXT_ATTEMPT).map_or(sentence, |(before, _)| before)
+}
+
+/// Returns a sentence in which the checksums are short, those in addresses excepted.
+pub fn with_short_checksums(sentence: &str) -> String {
+    let word = |word: &str| if word.contains("://") { word.to_owned() } else { shortened(word) };
+    sentence.split(' ').map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the number of a change request, with its address if the message of the promotion does not have it.
+fn named_once(request: &RecordedChangeRequest, message: &str) -> String {
+    match message.contains(&request.url) {
+        true => format!("#{}", request.number),
+        false => format!("#{} ({})", request.number, request.url),
+    }
 }
 
 /// What the controller has noted about the environment, unless the promotion says the same.
@@ -535,12 +558,14 @@ fn no_revision(place: &Place<'_>, draft: &mut Draft) {
 
 /// What is wrong with the targets of the environment itself.
 fn own_targets(place: &Place<'_>, promotion: Option<&PromotionStatus>, draft: &mut Draft) {
+    let environment = place.environment.name.as_str();
     let message = promotion.map(|status| status.message.as_str()).unwrap_or_default();
     let unreadable = draft.sentences.iter().find(|sentence| sentence.contains(NO_TARGET)).cloned();
     let unreadable = unreadable.unwrap_or_default();
     for target in place.targets().filter(|target| !target.error.is_empty()) {
         if !message.contains(&target.error) && !unreadable.ends_with(&target.error) {
-            let text = format!("Target {} is {}: {}", target.name, target.health, target.error);
+            let of = if target.name == environment { String::new() } else { format!(" of {environment}") };
+            let text = format!("Target {}{of} is {}: {}", target.name, target.health, target.error);
             let situation = match target.health {
                 Health::Failed | Health::Unknown => Situation::Blocked,
                 _ => Situation::Waiting,

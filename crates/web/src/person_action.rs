@@ -3,6 +3,9 @@
 use sluice_api::{Pipeline, Promotion};
 use sluice_view::change::{ChangeCheck, approve, reject, retry};
 
+/// The ClusterRole with the rights to change Pipelines and to retry.
+pub(crate) const EDITOR: &str = "sluice-editor";
+
 /// Something that a person can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PersonAction {
@@ -55,6 +58,14 @@ impl PersonAction {
             PersonAction::Approve | PersonAction::Reject => &["patch", "approve"],
             PersonAction::Retry => &["patch", "retry"],
             PersonAction::Suspend | PersonAction::Resume => &["patch"],
+        }
+    }
+
+    /// Returns the ClusterRole of deploy/people.yaml that has these verbs.
+    pub(crate) fn role(self) -> &'static str {
+        match self {
+            PersonAction::Approve | PersonAction::Reject => "sluice-approver",
+            PersonAction::Retry | PersonAction::Suspend | PersonAction::Resume => EDITOR,
         }
     }
 

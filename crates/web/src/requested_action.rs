@@ -17,6 +17,7 @@ use sluice_view::object_name::ObjectName;
 
 use crate::find::{find_pipeline, find_promotion};
 use crate::hub::{Change, ChangeError, ChangedKind, Hub, SeenObject};
+use crate::page::action_buttons::who_has;
 use crate::person_action::{PersonAction, targets_of};
 use crate::problem::Problem;
 use crate::rights::MissingRights;
@@ -44,6 +45,8 @@ pub(crate) struct RequestedAction {
     pub pipeline: Pipeline,
     /// The promotion; `None` for an action on the pipeline.
     pub promotion: Option<Arc<Promotion>>,
+    /// The promotions of the pipeline; empty for an action on a promotion.
+    pub promotions: Vec<Arc<Promotion>>,
 }
 
 impl RequestedAction {
@@ -56,16 +59,17 @@ impl RequestedAction {
         let unknown = || Problem::not_found("there is no such action");
         let action = PersonAction::named(&path.kind, &path.action).ok_or_else(unknown)?;
         let object = ObjectName { namespace: path.namespace.clone(), name: path.name.clone() };
-        let (pipeline, promotion) = match action {
+        let (pipeline, promotion, promotions) = match action {
             PersonAction::Suspend | PersonAction::Resume => {
-                (find_pipeline(api, caller, &object).await?.stored.whole(), None)
+                let shown = find_pipeline(api, caller, &object).await?;
+                (shown.stored.whole(), None, shown.promotions.clone())
             }
             PersonAction::Approve | PersonAction::Reject | PersonAction::Retry => {
                 let (pipeline, promotion) = find_promotion(api, caller, &object).await?;
-                (pipeline, Some(promotion))
+                (pipeline, Some(promotion), Vec::new())
             }
         };
-        let requested = RequestedAction { action, object, pipeline, promotion };
+        let requested = RequestedAction { action, object, pipeline, promotion, promotions };
         requested.check(api, caller).await?;
         Ok(requested)
     }
@@ -88,7 +92,8 @@ impl RequestedAction {
             }
         }
         if let Some(missing) = rights.of(&self.object.name, self.action.verbs()) {
-            return forbidden(format!("you may not {} it: you do not have {missing}", self.action.word()));
+            let (word, role) = (self.action.word(), who_has(self.action.role()));
+            return forbidden(format!("you may not {word} it: you do not have {missing}. {role}"));
         }
         let check = self.promotion.as_ref().map(|p| self.action.check(p, Some(&self.pipeline)));
         match check {

@@ -32,6 +32,11 @@ pub fn describe(promotion: &Promotion) -> String {
 pub fn without_command<'a>(message: &'a str, promotion: &Promotion) -> &'a str {
     let name = promotion.metadata.name.as_deref().unwrap_or_default();
     let namespace = promotion.metadata.namespace.as_deref().unwrap_or("default");
+    without_command_of(message, namespace, name)
+}
+
+/// The same for the promotion with this namespace and name.
+pub fn without_command_of<'a>(message: &'a str, namespace: &str, name: &str) -> &'a str {
     message.strip_suffix(&format!(": sluice approve -n {namespace} {name}")).unwrap_or(message)
 }
 

@@ -143,6 +143,22 @@ fn an_environment_that_is_only_observed_says_that_it_differs() {
 }
 
 #[test]
+fn headlines_have_short_checksums_and_each_address_once() {
+    let sha = "1eabc9a41ca088515cab83f1cce49eb43e84b67f";
+    let url = format!("https://git.example.com/fleet/commit/{sha}");
+    let says = format!("committed as {sha}, {url}; waits for the targets to run it");
+    let delivered = promotion("prod", 1, json!({"phase": "Delivered", "message": says}));
+    let says = prod(&behind(), &[delivered]);
+    assert!(says.contains(&format!(": committed as 1eabc9a4, {url}; waits")), "{says}");
+
+    let url = "https://git.example.com/fleet/pulls/7";
+    let status = json!({"phase": "Proposed", "message": format!("waits for {url} to be merged"),
+        "changeRequest": {"number": 7, "url": url, "state": "open", "branch": "b", "headCommit": "c"}});
+    let says = prod(&behind(), &[promotion("prod", 1, status)]);
+    assert_eq!(says, format!("Blocked\n6.1.8 waits in change request #7: waits for {url} to be merged"));
+}
+
+#[test]
 fn a_broken_target_of_a_first_environment_is_the_cause() {
     let broken = target("dev", "6.1.8", "Failed", "HelmRelease/podinfo is Failed: timed out");
     let failed = pipeline(json!({
@@ -254,7 +270,7 @@ fn no_approval_is_suggested_while_no_target_can_be_read() {
     insta::assert_snapshot!(prod(&one, &[pending]), @r"
     Blocked
     6.1.8 waits for approval
-    Target eu is Unknown: cluster fleet/prod refuses the connection: start its API server
+    Target eu of prod is Unknown: cluster fleet/prod refuses the connection: start its API server
     ► sluice approve podinfo-prod-1 -n apps
     ");
 }

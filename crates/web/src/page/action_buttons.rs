@@ -37,7 +37,12 @@ pub(super) fn may_not(rights: &MissingRights, promotion: &Promotion, pipeline: &
     let missing = possible.find_map(|action| Some((action, rights.of(name, action.verbs())?)));
     html! {
         @if let Some((action, right)) = missing {
-            p.small.quiet { "You may not " (action.word()) " it here: you do not have " (right) "." }
+            p.small.quiet { "You may not " (action.word()) " it here: you do not have " (right) ". " (who_has(action.role())) }
         }
     }
+}
+
+/// Returns whom to ask for a right that a ClusterRole has.
+pub(crate) fn who_has(role: &str) -> String {
+    format!("The ClusterRole {role} has it; ask the owners of the namespace to bind it to you.")
 }

@@ -6,6 +6,8 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
+use sluice_api::Promotion;
+use sluice_api::promotion::{RecordedChangeRequest, RecordedRequestState};
 use sluice_core::access::Caller;
 use sluice_view::change::{delivery, describe, without_command};
 
@@ -136,6 +138,28 @@ fn title(subject: &RequestedAction) -> String {
     }
 }
 
+/// Returns the change request of a promotion, if it is open.
+fn open_request(promotion: &Promotion) -> Option<&RecordedChangeRequest> {
+    let request = promotion.status.as_ref()?.change_request.as_ref()?;
+    (request.state == RecordedRequestState::Open).then_some(request)
+}
+
+/// Returns which change requests of a pipeline are open, if it is to be suspended.
+fn open_requests(subject: &RequestedAction) -> Markup {
+    html! {
+        @if subject.action == PersonAction::Suspend {
+            @for promotion in &subject.promotions {
+                @if let Some(request) = open_request(promotion) {
+                    p {
+                        "Change request #" (request.number) " (" (request.url) ") for " (words::short(&promotion.spec.revision))
+                        " into " (promotion.spec.place()) " stays open. People can still merge it."
+                    }
+                }
+            }
+        }
+    }
+}
+
 fn what_happens(subject: &RequestedAction) -> Markup {
     let Some(promotion) = &subject.promotion else {
         let words = match subject.action {
@@ -144,16 +168,20 @@ fn what_happens(subject: &RequestedAction) -> Markup {
             }
             _ => "Sluice promotes what was proven in the meantime.",
         };
-        return html! { p { (words) } p.small.quiet { "If Flux applies this Pipeline from git, change it there: Flux sets the field back." } };
+        return html! { p { (words) } (open_requests(subject)) p.small.quiet { "If Flux applies this Pipeline from git, change it there: Flux sets the field back." } };
     };
     let spec = &promotion.spec;
     let status = promotion.status.clone().unwrap_or_default();
-    let consequence = match subject.action {
-        PersonAction::Approve => "Sluice then delivers it, as soon as all other gates are open.",
-        PersonAction::Reject => {
-            "Sluice does not deliver this revision, and closes its change request. A newer one is promoted as usual."
+    let consequence = match (subject.action, open_request(promotion)) {
+        (PersonAction::Approve, _) => "Sluice then delivers it, as soon as all other gates are open.".into(),
+        (PersonAction::Reject, Some(request)) => format!(
+            "Sluice does not deliver this revision, and closes its change request #{}. A newer one is promoted as usual.",
+            request.number
+        ),
+        (PersonAction::Reject, None) => {
+            "Sluice does not deliver this revision. A newer one is promoted as usual.".into()
         }
-        _ => "Sluice tries the delivery again now.",
+        _ => String::from("Sluice tries the delivery again now."),
     };
     html! {
         p { (consequence) }

@@ -5,13 +5,14 @@ use maud::{Markup, html};
 use sluice_api::{Pipeline, Promotion};
 use sluice_core::Time;
 use sluice_core::access::Caller;
-use sluice_view::explain::{Explanation, Situation, explain};
+use sluice_view::change::without_command_of;
+use sluice_view::explain::{Explanation, Situation, explain, with_short_checksums, without_next_attempt};
 use sluice_view::history::{Entry, history};
 use sluice_view::object_name::ObjectName;
 use sluice_view::pipeline_screen::{EnvironmentLine, PipelineScreen};
 use sluice_view::tree::{TargetNode, WorkloadNode, tree};
 
-use super::action_buttons::{buttons, may_not};
+use super::action_buttons::{buttons, may_not, who_has};
 use super::collapsed_targets::is_shown_at_first;
 use super::frame::{Group, Page, Part, Section};
 use super::pipeline_row::{application, edge, is_behind, nothing_waits, runs};
@@ -20,7 +21,7 @@ use super::{links, words};
 use crate::board::ShownPipeline;
 use crate::find::find_pipeline;
 use crate::hub::Hub;
-use crate::person_action::PersonAction;
+use crate::person_action::{EDITOR, PersonAction};
 use crate::problem::Problem;
 use crate::rights::{MissingRights, missing_pipeline_right};
 use crate::state::Api;
@@ -39,9 +40,9 @@ pub(super) async fn page<H: Hub>(
     let rights = rights(api, caller, object, &shown, &explained).await?;
     let actions = api.actions.then_some(&rights);
     let object_name = (object.namespace.as_str(), Some(object.name.as_str()));
-    let may_edit = missing_pipeline_right(&api.hub, caller, "update", object_name).await?.is_none();
+    let no_edit = missing_pipeline_right(&api.hub, caller, "update", object_name).await?;
     let mut parts = vec![
-        Part::new("head", &head(&pipeline, &shown.screen, (actions, may_edit))),
+        Part::new("head", &head(&pipeline, &shown.screen, (actions, no_edit.as_deref()))),
         Part::new("answers", &answers(&pipeline, &shown, &explained, actions)),
         Part::new("graph", &graph(&pipeline, &shown.screen)),
     ];
@@ -76,21 +77,20 @@ async fn rights<H: Hub>(
 fn head(
     pipeline: &Pipeline,
     screen: &PipelineScreen,
-    (actions, may_edit): (Option<&MissingRights>, bool),
+    (actions, no_edit): (Option<&MissingRights>, Option<&str>),
 ) -> Markup {
     let (namespace, name) = (&screen.namespace, &screen.name);
     let action = if screen.suspended { PersonAction::Resume } else { PersonAction::Suspend };
+    let no_action = actions.and_then(|rights| rights.of(name, action.verbs()));
     html! {
         p.crumbs { a href="/" { "Pipelines" } " / " (namespace) }
         div.title {
             h1 { (name) }
             @if screen.suspended { (badge(Shape::Suspended, "Suspended")) }
             span.quieter { (application(pipeline)) }
-            @if may_edit { a.button href=(links::edit(namespace, name)) { "Edit" } }
-            @if let Some(rights) = actions {
-                @if rights.of(name, action.verbs()).is_none() {
-                    a.button href={ "/pipelines/" (namespace) "/" (name) "/" (action.word()) } { (action.title()) " …" }
-                }
+            @if no_edit.is_none() { a.button href=(links::edit(namespace, name)) { "Edit" } }
+            @if actions.is_some() && no_action.is_none() {
+                a.button href={ "/pipelines/" (namespace) "/" (name) "/" (action.word()) } { (action.title()) " …" }
             }
         }
         p.small.quiet {
@@ -98,7 +98,22 @@ fn head(
             a href=(links::triggers(namespace, name)) { "What starts it" } " · "
             a href=(links::history(namespace, name)) { "History" }
         }
+        @if let Some(right) = no_edit.or(no_action) {
+            p.small.quiet {
+                "You may not " (may_not_change(no_edit, no_action.map(|_| action))) " this pipeline: you do not have " (right) ". "
+                (who_has(EDITOR))
+            }
+        }
         @if let Some(trouble) = &screen.trouble { p.problem { (trouble) } }
+    }
+}
+
+/// Returns the words for what a person may not do with a pipeline.
+fn may_not_change(no_edit: Option<&str>, no_action: Option<PersonAction>) -> String {
+    match (no_edit, no_action) {
+        (Some(_), Some(action)) => format!("edit or {}", action.word()),
+        (None, Some(action)) => action.word().into(),
+        _ => "edit".into(),
     }
 }
 
@@ -159,9 +174,9 @@ fn answer(
                     span.env { (explained.environment) } " "
                     (explained.sentences.first().map(String::as_str).unwrap_or_default())
                 }
-                @for sentence in explained.sentences.iter().skip(1) { p.small.quiet { (sentence) } }
+                @for sentence in explained.sentences.iter().skip(1) { p.small.quiet { (without_next_attempt(sentence)) } }
                 @if let Some(promotion) = promotion { (reasons(promotion)) }
-                @if let Some(until) = explained.until { p.small.quiet { "Tried again " (words::time(until)) } }
+                @if let Some(until) = explained.until { p.small.quiet { "The next attempt is " (words::time(until)) } }
                 @if actions.is_none() {
                     @for command in &explained.next { p.small { code { (command) } } }
                 }
@@ -301,7 +316,9 @@ pub(super) fn past_entry(namespace: &str, entry: &Entry) -> Markup {
                 }
                 " " (phase.to_lowercase())
                 @if !entry.by.is_empty() { ", by " (entry.by) }
-                @if !entry.message.is_empty() { div.small.quieter { (entry.message) } }
+                @if !entry.message.is_empty() {
+                    div.small.quieter { (with_short_checksums(without_command_of(&entry.message, namespace, &entry.name))) }
+                }
                 @if !entry.replaces.is_empty() { div.small.quieter { "replaces " (words::revision(&entry.replaces)) } }
             }
         }

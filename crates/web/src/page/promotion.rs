@@ -5,6 +5,7 @@ use sluice_api::promotion::{PromotionStatus, RecordedChangeRequest};
 use sluice_api::{Pipeline, Promotion};
 use sluice_core::access::Caller;
 use sluice_view::change::{delivery, without_command};
+use sluice_view::explain::with_short_checksums;
 use sluice_view::object_name::ObjectName;
 use sluice_view::story::story;
 
@@ -61,11 +62,11 @@ fn answer(
     rights: Option<&MissingRights>,
 ) -> Markup {
     let shape = Shape::of_phase(status.phase);
-    let message = without_command(&status.message, promotion);
+    let message = with_short_checksums(without_command(&status.message, promotion));
     // The name of an environment is not a word.
     let message = match message.starts_with(&promotion.spec.place()) {
-        true => message.to_string(),
-        false => sentence(message),
+        true => message,
+        false => sentence(&message),
     };
     html! {
         @if !status.message.is_empty() || !status.phase.has_ended() {
@@ -75,7 +76,7 @@ fn answer(
                         @if status.message.is_empty() { (status.phase.to_string()) }
                         @else { (message) }
                     }
-                    @if let Some(next) = status.next_attempt { p.small.quiet { "Tried again " (words::time(next)) } }
+                    @if let Some(next) = status.next_attempt { p.small.quiet { "The next attempt is " (words::time(next)) } }
                     @if status.attempts > 0 { p.small.quiet { (status.attempts) " failed attempts" } }
                     @if let Some(rights) = rights { (may_not(rights, promotion, pipeline)) }
                 }
@@ -94,7 +95,7 @@ fn what_happened(promotion: &Promotion) -> Markup {
             h2 { "What happened" }
             ol.timeline {
                 @for event in story(promotion) {
-                    li { (words::time(event.at)) span.dot {} div { (event.what) } }
+                    li { (words::time(event.at)) span.dot {} div { (with_short_checksums(without_command(&event.what, promotion))) } }
                 }
             }
         }

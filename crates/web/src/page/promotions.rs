@@ -1,6 +1,6 @@
 //! The promotions of all pipelines, the newest first.
 
-use maud::html;
+use maud::{Markup, html};
 use sluice_api::promotion::Phase;
 use sluice_core::access::Caller;
 use sluice_view::history::{Entry, history};
@@ -66,7 +66,8 @@ pub(super) async fn page<H: Hub>(api: &Api<H>, caller: &Caller, query: &ListQuer
         |(_, _, entry): &&Found<'_>| chosen.is_none_or(|(_, _, phases)| phases.contains(&entry.phase));
     let rows: Vec<&Found<'_>> = found.iter().filter(is_chosen).collect();
     let list = html! {
-        @if rows.is_empty() { p.empty { "No promotion matches." } }
+        @if rows.is_empty() && words.is_empty() && chosen.is_none() { (none()) }
+        @else if rows.is_empty() { p.empty { "No promotion matches. " a href="/promotions" { "Show all" } } }
         ol.timeline.wide {
             @for (namespace, name, entry) in rows.iter().take(SHOWN) {
                 li.of { a.small.quiet href=(links::pipeline(namespace, name)) { (namespace) "/" (name) } }
@@ -81,4 +82,17 @@ pub(super) async fn page<H: Hub>(api: &Api<H>, caller: &Caller, query: &ListQuer
         section: Section::Promotions,
         groups: vec![Group { class: "", parts }],
     })
+}
+
+fn none() -> Markup {
+    html! {
+        div.empty {
+            p { "Nothing was promoted yet." }
+            p.quiet {
+                "This page will show each revision that Sluice promotes into an environment: who approved it, how it was delivered, and \
+                 how it ended. A promotion starts when an environment runs a new revision healthily, and the next one has a strategy. "
+                a href="/" { "See the pipelines" } "."
+            }
+        }
+    }
 }

@@ -78,3 +78,75 @@ async fn the_chips_count_failed_deliveries_and_requests_that_wait_for_a_person()
     let transient = json!({"phase": "Promoting", "reason": "Unreachable", "message": "no route", "attempts": 1, "times": {}});
     assert_eq!(counted(&page(with_promotion(transient), "/").await), [""; 0]);
 }
+
+#[tokio::test]
+async fn who_may_not_reads_which_role_to_ask_for() {
+    let waits = json!({"phase": "Pending", "message": "waits for approval: sluice approve -n apps podinfo-prod-1", "times": {},
+        "gates": [{"name": "Approval", "open": false, "message": "waits for approval: sluice approve -n apps podinfo-prod-1"}]});
+    let world = World::new(with_promotion(waits));
+    let viewer = Browser::new(&world, true, "viewer").await;
+    let page = viewer.get("/pipelines/apps/podinfo").await.text;
+    for said in [
+        "The ClusterRole sluice-approver has it; ask the owners of the namespace to bind it to you.",
+        "You may not edit or suspend this pipeline: you do not have the right to update pipelines/podinfo in namespace apps. \
+         The ClusterRole sluice-editor has it",
+    ] {
+        assert!(page.contains(said), "{said}: {page}");
+    }
+    assert!(!page.contains("sluice approve"), "the page has a command beside its sentence: {page}");
+    let refused = viewer.get("/promotions/apps/podinfo-prod-1/approve").await.text;
+    assert!(refused.contains("The ClusterRole sluice-approver has it"), "{refused}");
+    let admin = Browser::new(&world, true, "admin").await;
+    let page = admin.get("/pipelines/apps/podinfo").await.text;
+    assert!(!page.contains("sluice approve") && !page.contains("You may not"), "{page}");
+}
+
+#[tokio::test]
+async fn a_failed_delivery_says_its_next_attempt_once() {
+    let failed = json!({"phase": "Promoting", "reason": "NoMarker", "message": "there is no marker", "attempts": 1,
+        "nextAttempt": "2100-01-01T00:00:00Z", "times": {}});
+    let page = page(with_promotion(failed), "/pipelines/apps/podinfo").await;
+    assert_eq!(page.matches("The next attempt is").count(), 1, "{page}");
+    assert!(page.contains("It was tried once.<"), "{page}");
+}
+
+#[tokio::test]
+async fn a_confirmation_names_the_open_change_request() {
+    let request = json!({"number": 7, "url": "https://git.example.com/7", "state": "open", "branch": "b", "headCommit": "c"});
+    let proposed = json!({"phase": "Proposed", "times": {}, "changeRequest": request});
+    let says = page(with_promotion(proposed.clone()), "/pipelines/apps/podinfo/suspend").await;
+    assert!(
+        says.contains("Change request #7 (https://git.example.com/7) for 6.2.0 into prod stays open."),
+        "{says}"
+    );
+    let says = page(with_promotion(proposed), "/promotions/apps/podinfo-prod-1/reject").await;
+    assert!(says.contains("closes its change request #7."), "{says}");
+}
+
+#[tokio::test]
+async fn an_empty_list_of_promotions_says_what_it_will_show() {
+    let list = page(snapshot(vec![behind("podinfo")], vec![]), "/promotions").await;
+    assert!(list.contains("Nothing was promoted yet."), "{list}");
+    let list = page(snapshot(vec![behind("podinfo")], vec![]), "/promotions?q=x").await;
+    assert!(list.contains("No promotion matches."), "{list}");
+}
+
+#[tokio::test]
+async fn the_strip_has_no_line_between_environments_that_do_not_follow_each_other() {
+    let mut stored = behind("podinfo");
+    Arc::make_mut(&mut stored.object).spec.environments[2].after =
+        serde_json::from_value(json!(["dev"])).unwrap();
+    let list = page(snapshot(vec![stored], vec![]), "/").await;
+    assert!(list.contains("<span class=\"link none\"></span>"), "{list}");
+    assert!(!page(snapshot(vec![behind("podinfo")], vec![]), "/").await.contains("link none"));
+}
+
+#[tokio::test]
+async fn each_browser_gets_an_icon_without_a_session() {
+    let nobody = Browser::new(&World::new(snapshot(vec![], vec![])), true, "unknown").await;
+    let icon = nobody.get("/favicon.ico").await;
+    assert_eq!(
+        (icon.status, &icon.headers["content-type"]),
+        (StatusCode::OK, &"image/svg+xml".parse().unwrap())
+    );
+}
