@@ -69,7 +69,8 @@ pub struct Member {
     pub name: String,
     /// The health of the member. It includes the workloads that the member made, if its own condition does not.
     pub health: Health,
-    /// The message of its condition if it is not Ready.
+    /// The message of its condition if it is not Ready. If it is Ready: why Flux applies no new state to it, because a
+    /// Kustomization that applies it, or a source, is not Ready.
     pub message: String,
     /// When its health last changed, as Flux wrote the time.
     pub since: Option<Time>,
@@ -232,6 +233,12 @@ impl ObservedTarget {
             None if self.members.is_empty() => "it has no members".into(),
             None => String::new(),
         }
+    }
+
+    /// Returns why Flux applies no new state to a member that is Ready; `None` if nothing is known to be wrong.
+    pub fn not_applied(&self) -> Option<&str> {
+        let mut ready = self.members.iter().filter(|member| member.health == Health::Ready);
+        ready.find(|member| !member.message.is_empty()).map(|member| member.message.as_str())
     }
 
     /// Returns true if the state of a member is unknown, because no report about it has arrived.

@@ -8,13 +8,15 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluice_api::pipeline::{Pipeline, TargetStatus};
-use sluice_api::promotion::{Phase, Promotion, PromotionStatus, RecordedChangeRequest};
+use sluice_api::promotion::{Phase, Promotion, PromotionStatus};
 use sluice_core::Time;
 use sluice_core::observed::Health;
 use sluice_core::promotion::GateKind;
 use sluice_core::revision::shortened;
 
 use crate::change::without_command;
+use crate::explanation_text::{NEXT_ATTEMPT, named_once, sentence, without_flux_command};
+pub use crate::explanation_text::{with_short_checksums, without_next_attempt};
 use crate::place::Place;
 use crate::progress::waits_for_person;
 
@@ -394,28 +396,6 @@ fn attempts(status: &PromotionStatus, now: Timestamp, draft: &mut Draft) {
     draft.until = Some(time);
 }
 
-/// What comes before the time of the next attempt.
-const NEXT_ATTEMPT: &str = " The next attempt is ";
-
-/// Returns a sentence without when the next attempt is, for those who show `until` and count it down.
-pub fn without_next_attempt(sentence: &str) -> &str {
-    sentence.split_once(NEXT_ATTEMPT).map_or(sentence, |(before, _)| before)
-}
-
-/// Returns a sentence in which the checksums are short, those in addresses excepted.
-pub fn with_short_checksums(sentence: &str) -> String {
-    let word = |word: &str| if word.contains("://") { word.to_owned() } else { shortened(word) };
-    sentence.split(' ').map(word).collect::<Vec<_>>().join(" ")
-}
-
-/// Returns the number of a change request, with its address if the message of the promotion does not have it.
-fn named_once(request: &RecordedChangeRequest, message: &str) -> String {
-    match message.contains(&request.url) {
-        true => format!("#{}", request.number),
-        false => format!("#{} ({})", request.number, request.url),
-    }
-}
-
 /// What the controller has noted about the environment, unless the promotion says the same.
 fn note(place: &Place<'_>, promotion: Option<&PromotionStatus>, draft: &mut Draft) {
     let Some(message) = place.status.map(|status| status.message.as_str()).filter(|m| !m.is_empty()) else {
@@ -428,10 +408,21 @@ fn note(place: &Place<'_>, promotion: Option<&PromotionStatus>, draft: &mut Draf
             || !status.message.is_empty() && message.contains(&status.message)
     });
     if !is_repeated && !of_promotion {
-        let situation = if message.contains(NO_TARGET) { Situation::Blocked } else { Situation::Waiting };
-        draft.add(situation, sentence(message));
+        let is_lost = message.contains(NOT_APPLIED);
+        let situation =
+            if is_lost || message.contains(NO_TARGET) { Situation::Blocked } else { Situation::Waiting };
+        let (message, command) = without_flux_command(message);
+        draft.add_trouble(situation, sentence(&message));
+        draft.next.extend(command);
+        if is_lost {
+            // The note says more than the general advice.
+            draft.sentences.retain(|sentence| !sentence.starts_with("If this takes long,"));
+        }
     }
 }
+
+/// The text of the controller's note if Flux does not apply what was delivered.
+const NOT_APPLIED: &str = " does not arrive in ";
 
 /// Explains why the predecessors offer nothing newer, for an environment without a current promotion.
 fn predecessors(place: &Place<'_>, places: &PlacesByEnvironment<'_>, draft: &mut Draft) {
@@ -572,15 +563,5 @@ fn own_targets(place: &Place<'_>, promotion: Option<&PromotionStatus>, draft: &m
             };
             draft.add_trouble(situation, text);
         }
-    }
-}
-
-/// A message with a capital letter at its beginning, unless it begins with a name or a revision.
-fn sentence(message: &str) -> String {
-    let first = message.split_whitespace().next().unwrap_or_default();
-    let is_word = first.len() > 1 && first.chars().all(|c| c.is_ascii_lowercase());
-    match (is_word, message.char_indices().nth(1)) {
-        (true, Some((at, _))) => message[..at].to_ascii_uppercase() + &message[at..],
-        _ => message.into(),
     }
 }

@@ -7,6 +7,7 @@ pub mod check;
 pub mod clusters;
 pub mod draft;
 pub mod explain;
+mod explanation_text;
 pub mod first_setup;
 pub mod fleet;
 pub mod history;

@@ -4,6 +4,7 @@
 pub mod facts;
 pub mod gave_up;
 pub mod health;
+mod not_applied;
 mod observe_scope;
 mod oci_revision;
 pub mod reported;

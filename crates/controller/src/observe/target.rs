@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use super::not_applied::not_applied;
 use sluice_api::flux::{HELM_GROUP, KUSTOMIZE_GROUP};
 use sluice_api::pipeline::{AppRef, Target};
 use sluice_core::observed::{Health, MadeWorkload, Member, ObservedTarget};
@@ -311,7 +312,10 @@ fn member(
     }
     let mut facets = flux.facets.clone();
     facets.extend(images(&tree.workloads, flux.default_facet, query)?);
-    let (health, message) = tree.worst;
+    let (health, mut message) = tree.worst;
+    if health == Health::Ready {
+        message = not_applied(key, flux, cluster).unwrap_or_default();
+    }
     if flux.default_facet == DefaultFacet::Images && !tree.complete {
         // The revision is unknown: a revision with only some of the images would be another one.
         facets.clear();

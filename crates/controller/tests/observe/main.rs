@@ -9,6 +9,7 @@ mod index;
 mod kstatus;
 mod kubeconfig;
 mod members;
+mod not_applied;
 mod owned_check;
 mod ownership;
 mod read_error;

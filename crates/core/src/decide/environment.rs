@@ -1,7 +1,7 @@
 //! The decision for one environment, or for one target that is promoted into separately: the next phase of its
 //! promotions, and whether to start another one.
 
-use super::run_by_targets::{ADD_WORKLOAD, runs, workloads};
+use super::run_by_targets::{ADD_WORKLOAD, note_not_applied, runs, workloads};
 use super::settle::{cancel, check_delivered, settle};
 use super::step::advance;
 use super::supersession::{replace, supersede_replaced, take_current};
@@ -42,10 +42,12 @@ pub(super) fn decide(lane: Lane<'_>, mut promotions: Vec<&Promotion>, decision: 
         return;
     }
     if lane.environment.depends_on.is_empty() {
+        note_not_applied(lane, &promotions, decision);
         let all: Vec<(&Promotion, bool)> = promotions.into_iter().zip(settled).collect();
         return triggered::decide(lane, policy, &all, decision);
     }
     note_upcoming(lane, decision);
+    note_not_applied(lane, &promotions, decision);
     supersede_replaced(&all_open, open, decision);
     if let Some(candidate) = proven.and_then(|c| fit(lane, c, decision)) {
         promote(lane, policy, (open, &promotions), &candidate, decision);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Decision, Lane};
 use crate::observed::{Health, ObservedTarget};
-use crate::promotion::Promotion;
+use crate::promotion::{Phase, Promotion};
 use crate::revision::Revision;
 
 /// What to do if no workload fits.
@@ -68,15 +68,35 @@ pub(super) fn unsettled(lane: Lane<'_>, revision: &Revision) -> Option<String> {
     ))
 }
 
+/// Notes why a delivered promotion does not arrive, if Flux applies nothing to one of its targets.
+pub(super) fn note_not_applied(lane: Lane<'_>, promotions: &[&Promotion], decision: &mut Decision) {
+    let Some(delivered) = promotions.iter().rev().find(|promotion| promotion.phase == Phase::Delivered)
+    else {
+        return;
+    };
+    let (revision, here) = (&delivered.revision, &lane.environment.name);
+    for name in &lane.environment.targets {
+        let Some(target) = lane.observed(name).filter(|target| target.error.is_none()) else { continue };
+        let running = target.revision(&lane.facts.pipeline.tracks);
+        let has_arrived = running.is_some_and(|running| revision.is_run_by(&running));
+        if let Some(why) = target.not_applied().filter(|_| !has_arrived) {
+            let at = if name == here { here.clone() } else { format!("{here}/{name}") };
+            let message = format!("{revision} does not arrive in {at}: {why}");
+            return decision.note(lane.environment, "NotApplied", message);
+        }
+    }
+}
+
 /// Returns the targets that keep a promotion from success, each with the message of its worst workload.
 pub(super) fn complaint(lane: Lane<'_>, promotion: &Promotion) -> String {
     let of_target = |name: &String| {
         let message = match lane.observed(name) {
             Some(target) if !target.complaint().is_empty() => target.complaint(),
             Some(target) => match target.revision(&lane.facts.pipeline.tracks) {
-                Some(r) if !promotion.revision.is_run_by(&r) => {
-                    format!("it still runs {r}; look whether its source has the new commit")
-                }
+                Some(r) if !promotion.revision.is_run_by(&r) => match target.not_applied() {
+                    Some(why) => format!("it still runs {r}: {why}"),
+                    None => format!("it still runs {r}; look whether its source has the new commit"),
+                },
                 _ => return None,
             },
             None => "it was not observed yet".into(),

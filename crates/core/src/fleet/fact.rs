@@ -234,6 +234,24 @@ impl Fact {
         matches!((self, former), (Fact::Workload(new), Fact::Workload(former)) if new.images != former.images)
     }
 
+    /// Whether a Flux object or a source has the health and message of its former fact; without one, whether it is Ready.
+    pub(super) fn is_well_as(&self, former: Option<&Fact>) -> bool {
+        let health = |fact: &Fact| match fact {
+            Fact::Flux(flux) => (flux.status.health, flux.status.message.clone()),
+            Fact::Source(source) => (source.status.health, source.status.message.clone()),
+            Fact::Workload(_) | Fact::Trigger(_) | Fact::Namespace { .. } => (Health::Ready, String::new()),
+        };
+        health(self) == former.map_or((Health::Ready, String::new()), health)
+    }
+
+    /// Returns the GitRepository that a Flux object refers to.
+    pub(super) fn git_source(&self) -> Option<&ObjectKey> {
+        match self {
+            Fact::Flux(flux) => flux.git_source(),
+            _ => None,
+        }
+    }
+
     /// Whether only views show the object: no decision follows from a workload that Flux did not make.
     pub fn is_only_shown(&self) -> bool {
         matches!(self, Fact::Workload(workload) if workload.owner.is_none())

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
 
+use super::applied_namespaces::applied_namespaces;
 use super::cluster_event::ClusterEvent;
 use super::fact::{Fact, FluxFact, Owned};
 use super::object_key::ObjectKey;
@@ -399,12 +400,13 @@ impl ObservedCluster {
             // Flux may have created it again, with other images.
             None => report != Report::FirstList && matches!(fact, Fact::Workload(_)),
         };
-        if is_only_shown {
+        let is_well_as_before = fact.is_well_as(former);
+        if is_only_shown && is_well_as_before {
             self.objects.insert(key, fact);
             return AffectedTargets::None;
         }
         let mut affected = self.affected_namespaces(&key);
-        let source = source_of(&fact).cloned();
+        let source = fact.git_source().cloned();
         if let Some(former) = self.objects.remove(&key) {
             self.remove_references(&former, &key);
         }
@@ -414,6 +416,13 @@ impl ObservedCluster {
             self.referring.entry(source).or_default().insert(key.clone());
         }
         affected.extend(self.affected_namespaces(&key));
+        if !is_well_as_before {
+            let first = match key.kind {
+                Kind::GitRepository => self.referring.get(&key).into_iter().flatten().collect(),
+                _ => vec![&key],
+            };
+            affected.extend(applied_namespaces(first, MAX_NESTING, |key| self.objects.get(key)));
+        }
         if has_new_images {
             self.check_owners(&key);
         }
@@ -524,7 +533,7 @@ impl ObservedCluster {
     /// Removes an object from the objects that refer to its GitRepository, and from those of its Helm release.
     fn remove_references(&mut self, former: &Fact, key: &ObjectKey) {
         self.release_parts.remove(key, former);
-        if let Some(source) = source_of(former) {
+        if let Some(source) = former.git_source() {
             remove_from_set(&mut self.referring, source, key);
         }
     }
@@ -571,14 +580,6 @@ fn new_check(last: &mut u64, to_read: &mut BTreeSet<ObjectKey>, owner: &ObjectKe
     *last += 1;
     to_read.insert(owner.clone());
     Box::new(OwnedCheck { number: *last, reads: 0, answer: OwnedAnswer::Pending })
-}
-
-/// Returns the GitRepository that a Flux object refers to.
-fn source_of(fact: &Fact) -> Option<&ObjectKey> {
-    match fact {
-        Fact::Flux(flux) => flux.git_source(),
-        _ => None,
-    }
 }
 
 /// Removes an object from a set, and then the set if it is empty.

@@ -13,6 +13,7 @@ mod helm_gave_up;
 mod kept_proofs;
 mod many;
 mod merging;
+mod not_applied;
 mod overruled;
 mod properties;
 mod requests_by_people;

@@ -143,6 +143,22 @@ fn an_environment_that_is_only_observed_says_that_it_differs() {
 }
 
 #[test]
+fn a_delivered_revision_that_flux_cannot_apply_says_why_first() {
+    let says = "6.1.8 does not arrive in prod: Kustomization flux-system/fleet is Failed (flux get kustomizations fleet -n \
+                flux-system): kustomize build failed: MalformedYAMLError";
+    let mut noted = behind();
+    noted.status.as_mut().unwrap().environments.get_mut("prod").unwrap().message = says.into();
+    let status = json!({"phase": "Delivered", "reason": "Committed",
+        "message": "committed as 1eabc9a4; waits for the targets to run it"});
+    insta::assert_snapshot!(prod(&noted, &[promotion("prod", 1, status)]), @r"
+    Blocked
+    6.1.8 does not arrive in prod: Kustomization flux-system/fleet is Failed: kustomize build failed: MalformedYAMLError
+    6.1.8 is delivered, and prod does not run it yet: committed as 1eabc9a4; waits for the targets to run it
+    ► flux get kustomizations fleet -n flux-system
+    ");
+}
+
+#[test]
 fn headlines_have_short_checksums_and_each_address_once() {
     let sha = "1eabc9a41ca088515cab83f1cce49eb43e84b67f";
     let url = format!("https://git.example.com/fleet/commit/{sha}");

@@ -50,6 +50,12 @@ pub const PROGRESS: &[Case] = &[
     ),
     case(
         NOT_STARTED,
+        "NotApplied",
+        Shown::Note,
+        "6.1.8 does not arrive in prod: Kustomization flux-system/fleet is Failed (flux get kustomizations fleet -n flux-system): kustomize build failed",
+    ),
+    case(
+        NOT_STARTED,
         "WaitingForGate",
         Shown::Gate("Approval"),
         "waits for approval: sluice approve -n apps podinfo-prod-1",

@@ -177,8 +177,9 @@ fn answer(
                 @for sentence in explained.sentences.iter().skip(1) { p.small.quiet { (without_next_attempt(sentence)) } }
                 @if let Some(promotion) = promotion { (reasons(promotion)) }
                 @if let Some(until) = explained.until { p.small.quiet { "The next attempt is " (words::time(until)) } }
-                @if actions.is_none() {
-                    @for command in &explained.next { p.small { code { (command) } } }
+                // Commands of Sluice have a button.
+                @for command in explained.next.iter().filter(|next| actions.is_none() || next.starts_with("flux ")) {
+                    p.small { code { (command) } }
                 }
                 @if let (Some(rights), Some(promotion)) = (actions, promotion) { (may_not(rights, promotion, pipeline)) }
             }

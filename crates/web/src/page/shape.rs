@@ -66,9 +66,10 @@ impl Shape {
     }
 }
 
-/// Whether a promotion in this phase that needs a person has failed. A delivery that failed stays in `Promoting`.
+/// Whether a promotion in this phase that needs a person has failed. A delivery that failed stays in `Promoting`, and what
+/// Flux cannot apply in `Delivered`.
 pub(crate) fn has_failed(phase: Phase) -> bool {
-    matches!(phase, Phase::Promoting | Phase::Failed | Phase::Rejected)
+    matches!(phase, Phase::Promoting | Phase::Delivered | Phase::Failed | Phase::Rejected)
 }
 
 /// Returns the shape alone; its word is read aloud.

@@ -80,6 +80,26 @@ async fn the_chips_count_failed_deliveries_and_requests_that_wait_for_a_person()
 }
 
 #[tokio::test]
+async fn what_flux_cannot_apply_is_the_answer_and_has_its_command() {
+    let mut podinfo = behind("podinfo");
+    let mut status: Value = serde_json::from_str(podinfo.status.as_ref().unwrap().get()).unwrap();
+    let note = "6.2.0 does not arrive in prod: Kustomization flux-system/fleet is Failed (flux get kustomizations fleet -n \
+                flux-system): kustomize build failed";
+    status["environments"]["prod"]["message"] = json!(note);
+    podinfo.status = Some(serde_json::value::to_raw_value(&status).unwrap().into());
+    let delivered = json!({"phase": "Delivered", "reason": "Committed", "message": "committed; waits for the targets to run it",
+        "times": {}});
+    let world = snapshot(vec![podinfo], vec![promotion("apps", "podinfo", "6.2.0", delivered)]);
+    let list = page(world.clone(), "/").await;
+    assert_eq!(counted(&list), ["Needs a person 1", "Failed 1"], "{list}");
+    let says =
+        "6.2.0 does not arrive in prod: Kustomization flux-system/fleet is Failed: kustomize build failed";
+    let one = page(world, "/pipelines/apps/podinfo").await;
+    assert!(list.contains(says) && one.contains(says), "{one}");
+    assert!(one.contains("<code>flux get kustomizations fleet -n flux-system</code>"), "{one}");
+}
+
+#[tokio::test]
 async fn who_may_not_reads_which_role_to_ask_for() {
     let waits = json!({"phase": "Pending", "message": "waits for approval: sluice approve -n apps podinfo-prod-1", "times": {},
         "gates": [{"name": "Approval", "open": false, "message": "waits for approval: sluice approve -n apps podinfo-prod-1"}]});
