@@ -4,7 +4,7 @@ use super::start::start;
 use super::{Action, Decision, Lane, gates};
 use crate::evidence::Candidate;
 use crate::pipeline::Policy;
-use crate::promotion::{Phase, Promotion};
+use crate::promotion::{Gate, GateKind, Phase, Promotion};
 
 /// Supersedes the open promotion by one of the candidate, if the candidate is not older. Without an open promotion, starts
 /// one.
@@ -28,7 +28,12 @@ pub(super) fn replace(
             candidate.revision
         );
         // A person who has approved it sees that it was noted, and what it waits for now.
-        let gates = gates::verdicts(lane, policy, open);
+        let mut gates = gates::verdicts(lane, policy, open);
+        if open.approved {
+            // An approval opens the gates that were recorded before it. One that has closed since needs another approval.
+            let is_seen = |gate: &Gate| open.gates.iter().any(|seen| seen.kind == gate.kind);
+            gates.retain(|gate| gate.kind == GateKind::Approval || is_seen(gate));
+        }
         if open.phase == Phase::Pending && (&open.gates, &open.message) != (&gates, &message) {
             decision.actions.push(Action::Wait {
                 promotion: open.name.clone(),

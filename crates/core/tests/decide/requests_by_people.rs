@@ -3,6 +3,7 @@
 
 use sluice_core::decide::Action;
 use sluice_core::observed::Health;
+use sluice_core::pipeline::MinReady;
 use sluice_core::promotion::{GateKind, Phase, Promotion};
 
 use crate::simulation::{Effect, Simulation, revision};
@@ -273,4 +274,22 @@ fn an_approved_promotion_whose_proof_is_gone_says_what_it_waits_for() {
         assert!(message(&sim).contains("it is not proven in other"), "{}", message(&sim));
         assert_eq!(sim.promotions.last().unwrap().gates.iter().all(|gate| gate.open), approved);
     }
+}
+
+/// While the proof is missing, somebody moves prod ahead by hand. The approver has not seen that.
+#[test]
+fn an_approval_from_before_the_environment_was_moved_ahead_does_not_allow_to_go_back() {
+    let mut sim = Simulation::new(&[("dev", &["eu", "us"]), ("prod", &["p"])]);
+    sim.policy_of("prod").manual = true;
+    sim.runs("dev", "eu", B, Health::Ready);
+    sim.settle();
+    sim.policy_of("prod").min_ready = MinReady::Percent(100);
+    sim.promotions[0].approved = true;
+    sim.settle();
+    sim.runs("prod", "p", C, Health::Ready);
+    sim.settle();
+    sim.runs("dev", "us", B, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.phases("prod"), ["1.1.0 Pending"]);
+    assert!(sim.note("prod").contains("it is older than 1.2.0"), "{}", sim.note("prod"));
 }
