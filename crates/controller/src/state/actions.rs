@@ -231,6 +231,11 @@ impl State {
             self.revoke_proposed_in_flight(key, name);
         }
         let (promotion, now) = (key.promotion(name), self.now.instant);
+        self.schedule.poll_due(&promotion, now);
+        if self.record(key, name).is_some_and(|record| record.status().withdraws_request()) {
+            // It is not closed after all. Until that is seen, a close by a person would not count as a rejection.
+            self.schedule.poll_soon(&promotion, now);
+        }
         let due = self.schedule.poll_due(&promotion, now);
         if due > now {
             return self.requeue_at(key, due);
@@ -340,6 +345,10 @@ impl State {
                     None => None,
                 }
             }
+            // The look before a close was stopped, and a later decision may keep the change request open.
+            JobOutcome::Withdrawal(Ok(
+                ChangeRequestStatus::Open { .. } | ChangeRequestStatus::Waits { .. },
+            )) if in_flight.as_ref().is_none_or(|look| look.fencing_token.check().is_err()) => None,
             outcome => self.change_after(&key, &name, &strategy, outcome),
         };
         if let Some(change) = change {
@@ -466,6 +475,20 @@ mod tests {
         state.follow(&key(), "p", may_merge);
         state.now.instant += Duration::from_secs(30);
         std::mem::take(&mut state.effects)
+    }
+
+    /// Until it is seen open, a close by a person would not count as a rejection.
+    #[test]
+    fn a_change_request_that_is_not_closed_after_all_is_polled_soon() {
+        let mut state = proposed();
+        state.change(&key(), "p", &RecordChange::WithdrawalBegins);
+        for _ in 0..3 {
+            state.effects.clear();
+            state.follow(&key(), "p", true);
+            state.now.instant += Duration::from_secs(1);
+        }
+        let started = std::mem::take(&mut state.effects);
+        assert!(matches!(&started[..], [Effect::Start(_)]), "{started:?}");
     }
 
     /// A gate has closed while Sluice waited for the forge.

@@ -216,6 +216,21 @@ mod tests {
         assert_eq!(status.phase, Phase::Proposed);
     }
 
+    /// The owner takes an edit back while Sluice looks whether a person has closed the change request.
+    #[test]
+    fn a_look_that_was_stopped_does_not_begin_to_close_the_change_request() {
+        for is_stopped in [true, false] {
+            let mut state = proposed();
+            let look = withdraw(&mut state);
+            if is_stopped {
+                look.order.fencing_token.revoke();
+            }
+            after(&mut state, &look, open());
+            let status = state.record(&key(), "p").unwrap().status();
+            assert_eq!(status.withdrawn_requests.is_empty(), is_stopped);
+        }
+    }
+
     /// Only these may have pushed to the branch, and record that later.
     #[test]
     fn a_withdrawal_knows_which_other_promotions_are_open() {
