@@ -203,6 +203,11 @@ pub fn apply(
 ) -> PromotionStatus {
     let mut status = before.clone();
     note(&mut status, change, now);
+    if status.change_request.as_ref().is_some_and(|request| request.state != RecordedRequestState::Open)
+        && let Some(at) = status.message.find(STILL_OPEN)
+    {
+        status.message.truncate(at);
+    }
     note_approval(&mut status, spec, now);
     if status.spec_digest.is_empty() {
         status.spec_digest = tampered::digest(spec);
@@ -368,9 +373,6 @@ fn note_end_of_request(status: &mut PromotionStatus, change: &RecordChange) {
         if !matches!(change, RecordChange::HandedOver) {
             note_withdrawn(&mut status.withdrawn_requests, &request.url);
         }
-    }
-    if matches!(change, RecordChange::Withdrawn) {
-        status.message = status.message.split(STILL_OPEN).next().unwrap_or_default().into();
     }
 }
 

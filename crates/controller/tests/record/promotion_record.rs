@@ -209,7 +209,17 @@ fn an_error_of_closing_the_change_request_is_shown_until_it_is_closed() {
     let stuck = after(&[&open[..], &[trouble("no route"), trouble("no answer")]].concat());
     assert_eq!(stuck.message, "why; its change request is still open: no answer");
     assert_eq!((stuck.phase, stuck.reason.as_str()), (Phase::Superseded, "Superseded"));
-    assert_eq!(apply(&stuck, &spec(), &RecordChange::Withdrawn, now()).message, "why");
+    let merged = RecordChange::Delivered {
+        kind: DeliveryKind::Merged,
+        delivered_to: None,
+        message: "merged".into(),
+        commit: None,
+        request: Some(request("merged")),
+    };
+    let closed = RecordChange::Rejected { request: Some(request("closed")), message: "closed".into() };
+    for end in [RecordChange::Withdrawn, RecordChange::HandedOver, merged, closed] {
+        assert_eq!(apply(&stuck, &spec(), &end, now()).message, "why", "{end:?}");
+    }
     let long = after(&[trouble(&"é".repeat(10_000))]);
     assert!(long.message.len() < 4100 && long.message.ends_with("é…"));
 }
