@@ -244,7 +244,7 @@ pub(super) fn is_out_of_memory(stderr: &ForeignWords) -> bool {
 
 /// Returns the error for the error output of git.
 pub(super) fn read(repository: &str, doing: &str, words: &ForeignWords) -> GitError {
-    let (repository, says) = (repository.to_string(), essence(&without_text_of_server(&words.shown)));
+    let (repository, says) = (repository.to_string(), essence(&without_text_of_server(words)));
     let lower = words.lower();
     if let Some(branch) = missing_branch(words) {
         return GitError::NoBranch { repository, branch };
@@ -282,8 +282,10 @@ fn missing_branch(words: &ForeignWords) -> Option<String> {
 /// Returns the output of git without the text of the server. After an HTTP error, git prints the whole answer in lines
 /// with `remote:` (`show_http_message` in remote-curl.c). So the author of a Pipeline could read the answers of any
 /// server that Sluice reaches, by naming it as a repository.
-fn without_text_of_server(shown: &str) -> String {
-    shown.lines().filter(|line| !line.starts_with("remote:")).collect::<Vec<_>>().join("\n")
+fn without_text_of_server(words: &ForeignWords) -> String {
+    // A secret may be a part of `remote:`.
+    let own = words.lines().filter(|(raw, _)| !raw.starts_with("remote:"));
+    own.map(|(_, shown)| shown).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the lines of git's output that say what failed, short enough for a condition.

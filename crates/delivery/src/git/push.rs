@@ -59,12 +59,18 @@ impl LockedRepository<'_> {
         args.push(format!("{commit}:refs/heads/{branch}"));
         self.counters.pushes.fetch_add(1, Ordering::Relaxed);
         let output = self.git.try_run(self.remote(args).while_valid(fencing_token)).await?;
-        outcome(self.access.name(), branch, &output)
+        outcome(self.access.name(), branch, &output, |text| self.access.redact(text))
     }
 }
 
-/// Reads the result from the line about the branch: `flag, tab, from:to, tab, summary`.
-fn outcome(repository: &str, branch: &str, output: &Output) -> GitResult<Pushed> {
+/// Reads the result from the line about the branch: `flag, tab, from:to, tab, summary`. The summary may have words of the
+/// server in it.
+fn outcome(
+    repository: &str,
+    branch: &str,
+    output: &Output,
+    redact: impl Fn(&str) -> String,
+) -> GitResult<Pushed> {
     let stdout = String::from_utf8_lossy(&output.stdout);
     if output.success {
         let there = stdout.lines().any(|line| line.starts_with("=\t"));
@@ -100,7 +106,8 @@ fn outcome(repository: &str, branch: &str, output: &Output) -> GitResult<Pushed>
         "incorrect old value",
     ];
     // `refs_verify_refname_available` of git, refs.c.
-    if let Some(other) = in_the_way(&output.stderr.shown) {
+    if let Some(other) = output.stderr.lines().find_map(|(raw, _)| in_the_way(raw)) {
+        let other = redact(other);
         return rejected(format!(
             "the branch {other} is in its way: delete that, or set another branch in the pipeline"
         ));
@@ -114,13 +121,15 @@ fn outcome(repository: &str, branch: &str, output: &Output) -> GitResult<Pushed>
         return Err(GitError::Cache { repository: repository.into(), says });
     }
     // The message of a hook or of branch protection is in the lines of the server.
-    let remote: Vec<&str> = output.stderr.shown.lines().filter_map(|l| l.strip_prefix("remote:")).collect();
-    rejected(error::essence(&format!("{}\n{summary}", remote.join("\n"))))
+    let of_server = output.stderr.lines().filter(|(raw, _)| raw.starts_with("remote:"));
+    let remote: Vec<&str> =
+        of_server.map(|(_, shown)| shown.strip_prefix("remote:").unwrap_or(shown)).collect();
+    rejected(error::essence(&format!("{}\n{}", remote.join("\n"), redact(summary))))
 }
 
 /// The existing branch whose name is the beginning of the new one, or the other way around.
-fn in_the_way(stderr: &str) -> Option<&str> {
-    let (before, _) = stderr.split_once("' exists; cannot create '")?;
+fn in_the_way(line: &str) -> Option<&str> {
+    let (before, _) = line.split_once("' exists; cannot create '")?;
     let (_, other) = before.rsplit_once('\'')?;
     Some(other.strip_prefix("refs/heads/").unwrap_or(other))
 }
@@ -131,12 +140,16 @@ mod tests {
     use crate::git::error::stderr;
 
     fn read(line: &str, says: &str) -> GitResult<Pushed> {
+        read_without("", line, says)
+    }
+
+    /// Reads the result without a secret.
+    fn read_without(secret: &str, line: &str, says: &str) -> GitResult<Pushed> {
+        let redact =
+            |text: &str| if secret.is_empty() { text.to_string() } else { text.replace(secret, "***") };
         let stdout = format!("To http://h/a/b\n!\tabc:refs/heads/x\t{line}\nDone\n").into_bytes();
-        outcome(
-            "http://h/a/b",
-            "x",
-            &Output { success: false, stdout, stderr: stderr(says.into(), str::to_string) },
-        )
+        let output = Output { success: false, stdout, stderr: stderr(says.into(), redact) };
+        outcome("http://h/a/b", "x", &output, redact)
     }
 
     #[test]
@@ -146,7 +159,7 @@ mod tests {
         {
             let stdout = format!("To http://h/a/b\n{flag}\tabc:refs/heads/x\t[summary]\nDone\n").into_bytes();
             let output = Output { success: true, stdout, stderr: stderr(String::new(), str::to_string) };
-            assert_eq!(outcome("http://h/a/b", "x", &output).unwrap(), wanted);
+            assert_eq!(outcome("http://h/a/b", "x", &output, str::to_string).unwrap(), wanted);
         }
     }
 
@@ -154,13 +167,16 @@ mod tests {
     fn a_conflicting_branch_name_is_a_rejection() {
         let remote = "remote: error: cannot lock ref 'refs/heads/sluice/apps/podinfo/prod': 'refs/heads/sluice' \
                       exists; cannot create 'refs/heads/sluice/apps/podinfo/prod'\n";
+        for secret in ["exists", "cannot", "failed", "remote", "refs/heads"] {
+            let error = read_without(secret, "[remote rejected] (failed to update ref)", remote).unwrap_err();
+            assert_eq!(error.reason(), "PushRejected", "{secret}");
+        }
         let error = read("[remote rejected] (failed to update ref)", remote).unwrap_err();
-        assert_eq!(error.reason(), "PushRejected");
         assert!(error.to_string().contains("the branch sluice is in its way: delete that"), "{error}");
         let stdout =
             b"To http://h/a/b\n!\tabc:refs/heads/refs/heads/x\t[rejected] (stale info)\nDone\n".to_vec();
         let output = Output { success: false, stdout, stderr: stderr(String::new(), str::to_string) };
-        let error = outcome("http://h/a/b", "x", &output).unwrap_err();
+        let error = outcome("http://h/a/b", "x", &output, str::to_string).unwrap_err();
         assert!(error.to_string().contains("refs/heads/refs/heads/x is in its way"), "{error}");
     }
 
@@ -176,5 +192,13 @@ mod tests {
         let refused = refused.unwrap_err();
         assert_eq!(refused.reason(), "PushRejected");
         assert!(refused.to_string().contains("branch x is protected"), "{refused}");
+        // The words of the server in both outputs of git are shown without a secret.
+        for secret in ["remote", "remote:", "s3cret-token"] {
+            let (line, says) =
+                ("[remote rejected] (no to s3cret-token)", "remote: error: s3cret-token is protected\n");
+            let refused = read_without(secret, line, says).unwrap_err().to_string();
+            assert!(refused.contains("is protected") && refused.contains("no to"), "{secret}: {refused}");
+            assert!(!refused.contains(secret), "{refused}");
+        }
     }
 }

@@ -10,7 +10,7 @@ use crate::git_trouble::with_password;
 use crate::standin::{CallKind, ForgeFault};
 
 /// Words of the messages that decide about a reason. A password with such a word is removed from the messages.
-const COMMON_WORDS: [&str; 12] = [
+const COMMON_WORDS: [&str; 14] = [
     "p",
     "t",
     "e",
@@ -23,6 +23,8 @@ const COMMON_WORDS: [&str; 12] = [
     "Authentication failed",
     "pre-receive",
     "declined",
+    "exists",
+    "cannot create",
 ];
 
 #[tokio::test]

@@ -342,6 +342,14 @@ async fn the_answer_of_a_server_that_is_no_git_server_is_not_shown() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    let shows_nothing = async |code: u16, words: &str, credentials: Credentials| {
+        let url = format!("http://127.0.0.1:{port}/{code}/fleet.git");
+        let mut order = fixture::order(DeliveryStrategy::Commit { url, branch: "main".into() }, "6.1.8");
+        order.credentials = credentials;
+        let error = bench().delivery.deliver(&order).await.unwrap_err().to_string();
+        assert!(error.contains(words), "{code}: {error}");
+        assert!(!["secret", "page", "second"].iter().any(|part| error.contains(part)), "{code}: {error}");
+    };
     for (code, words) in [
         (200, "git"),
         (400, "error: 400"),
@@ -351,11 +359,12 @@ async fn the_answer_of_a_server_that_is_no_git_server_is_not_shown() {
         (410, "error: 410"),
         (500, "error: 500"),
     ] {
-        let url = format!("http://127.0.0.1:{port}/{code}/fleet.git");
-        let order = fixture::order(DeliveryStrategy::Commit { url, branch: "main".into() }, "6.1.8");
-        let error = bench().delivery.deliver(&order).await.unwrap_err().to_string();
-        assert!(error.contains(words), "{code}: {error}");
-        assert!(!["secret", "page", "second"].iter().any(|part| error.contains(part)), "{code}: {error}");
+        shows_nothing(code, words, Credentials::default()).await;
+    }
+    // Also if a secret is the word by which git marks the lines of a server.
+    for word in ["remote", "remote:"] {
+        let signing_passphrase = Some(word.to_string());
+        shows_nothing(500, "500", Credentials { signing_passphrase, ..Credentials::default() }).await;
     }
 }
 
