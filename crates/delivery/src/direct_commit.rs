@@ -16,6 +16,8 @@ const MAX_PUSHES: u32 = 8;
 /// When the branch is looked at for a push that was ended before the answer of its server. A server ends the hooks of a client that
 /// is gone, but not at once.
 const LOOKS: [Duration; 3] = [Duration::ZERO, Duration::from_secs(1), Duration::from_secs(3)];
+/// How many of these looks follow a push that was answered by an error.
+const LOOKS_AFTER_ERROR: usize = 2;
 /// How long each of these looks may take.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -78,12 +80,14 @@ async fn commit(
         let before = repository.begin_push(branch);
         let was_valid = order.fencing_token.check().is_ok();
         let pushed = repository.push(&commit, branch, PushMode::FastForward, &order.fencing_token).await;
-        // After a lease term, another process looks.
-        if let Err(GitError::Revoked) = pushed
-            && was_valid
-            && order.fencing_token.term().runs()
-            && let Some(commit) = find_arrived(order, repository, (branch, &base.id)).await
-        {
+        let looks = match &pushed {
+            // After a lease term, another process looks.
+            Err(GitError::Revoked) if was_valid && order.fencing_token.term().runs() => &LOOKS[..],
+            // A later try finds it, too, but the pipeline may name another place then.
+            Err(error) if error.may_have_happened() => &LOOKS[..LOOKS_AFTER_ERROR],
+            _ => &[],
+        };
+        if let Some(commit) = find_arrived(order, repository, (branch, &base.id), looks).await {
             return Ok(Delivered::Committed { commit });
         }
         let pushed = pushed?;
@@ -100,16 +104,17 @@ async fn commit(
     Err(GitError::Contended { repository, branch: branch.into(), tries: MAX_PUSHES }.into())
 }
 
-/// The commit of a push that was ended while it waited for the answer of the server, if it has arrived. Otherwise the controller
+/// The commit of a push that was ended while it waited for the answer of the server, or was answered by an error, if it has arrived. Otherwise the controller
 /// would take it for a push that never happened, and deliver the promotion to the place that the pipeline names now. `pushed_on` is
 /// the commit that the branch was at.
 async fn find_arrived(
     order: &Order,
     repository: &mut LockedRepository<'_>,
     (branch, pushed_on): (&str, &str),
+    looks: &[Duration],
 ) -> Option<String> {
-    for pause in LOOKS {
-        tokio::time::sleep(pause).await;
+    for pause in looks {
+        tokio::time::sleep(*pause).await;
         let look = async {
             let tip = repository.tips(branch, Instant::now()).await?.base;
             match tip.id == pushed_on {

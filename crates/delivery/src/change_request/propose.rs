@@ -10,7 +10,7 @@ use super::labels_and_reviewers;
 use crate::edit::edit;
 use crate::error::{DeliveryError, DeliveryResult};
 use crate::fault;
-use crate::forge::{ChangeRequestState, ForgeChangeRequest, ForgeResult, ListFilter, Proposal};
+use crate::forge::{ChangeRequestState, ForgeChangeRequest, ForgeError, ForgeResult, ListFilter, Proposal};
 use crate::git::{GitError, LockedRepository, PushMode, Pushed};
 use crate::order::Order;
 use crate::outcome::{ChangeRequest, Delivered, OutdatedReason};
@@ -31,6 +31,10 @@ const MAX_CLOSED_BY_FORGE: u32 = 2;
 
 /// How often Sluice tries to open a change request, while another user opens one from the same branch.
 const MAX_OPENINGS: u32 = 3;
+/// How often adding labels, reviewers and assignees is tried.
+const MAX_LABELLINGS: u32 = 3;
+/// How often a change request is searched whose opening was not answered.
+const UNANSWERED_SEARCHES: u32 = 3;
 
 /// What people read in a change request that another user opened.
 const OPENED_BY_ANOTHER: &str = "Sluice closes this change request, because another user than Sluice's opened it, and could reject the \
@@ -339,15 +343,15 @@ impl ChangeRequestJob<'_> {
                 Err(error) if error.is_conflict() || error.may_have_happened() => error,
                 Err(error) => return Err(error.into()),
             };
-            match self.forge.find_open(&proposal.head, &proposal.base).await {
-                Ok(Some(open)) if self.is_by_another_user(&open).await? => {
+            match self.find_unanswered(proposal, &error).await {
+                Some(open) if self.is_by_another_user(&open).await? => {
                     self.close_of_another(&open).await?;
                     if openings == MAX_OPENINGS {
                         return Err(error.into());
                     }
                 }
-                Ok(Some(open)) => break self.update(open, proposal).await?,
-                _ => return Err(error.into()),
+                Some(open) => break self.update(open, proposal).await?,
+                None => return Err(error.into()),
             }
         };
         fault::point("after-open");
@@ -356,6 +360,21 @@ impl ChangeRequestJob<'_> {
             opened.request.notes.push(note.into());
         }
         Ok(opened)
+    }
+
+    /// The change request whose opening was answered by an error. If the forge may have opened it nevertheless, it is searched
+    /// more than once: the next try may be into another repository.
+    async fn find_unanswered(&self, proposal: &Proposal, error: &ForgeError) -> Option<ForgeChangeRequest> {
+        let searches = if error.may_have_happened() { UNANSWERED_SEARCHES } else { 1 };
+        for search in 0..searches {
+            if search > 0 {
+                tokio::time::sleep(SEARCH_PAUSE).await;
+            }
+            if let Ok(Some(open)) = self.forge.find_open(&proposal.head, &proposal.base).await {
+                return Some(open);
+            }
+        }
+        None
     }
 
     async fn update(
@@ -372,19 +391,38 @@ impl ChangeRequestJob<'_> {
         Ok(self.forge.update(open.request.number, &proposal).await?)
     }
 
-    /// Adds labels, reviewers and assignees to an open change request. A label or person that the forge rejects is a
-    /// note, and not a failure.
-    async fn with_labels_and_reviewers(&self, found: ForgeChangeRequest) -> DeliveryResult<ChangeRequest> {
+    /// Adds labels, reviewers and assignees to an open change request. What cannot be added is a note, and not a failure: the
+    /// change request is open, and the controller must learn of it, so that it can close it.
+    async fn with_labels_and_reviewers(
+        &self,
+        mut found: ForgeChangeRequest,
+    ) -> DeliveryResult<ChangeRequest> {
         if found.state != ChangeRequestState::Open {
             return Ok(found.request);
         }
         let (forge, settings) = (&*self.forge, self.target.settings);
-        let notes = match labels_and_reviewers::add(forge, &self.order.fencing_token, settings, &found).await
-        {
-            // The change request is open: the controller must learn of it, so that it can close it.
-            Err(DeliveryError::Revoked) => vec![NOT_COMPLETED.into()],
-            notes => notes?,
-        };
+        let mut notes = Vec::new();
+        for tried in 0..MAX_LABELLINGS {
+            if tried > 0 {
+                tokio::time::sleep(SEARCH_PAUSE).await;
+                // A call whose answer got lost may have added some.
+                match forge.find_open(&found.request.branch, self.target.base).await {
+                    Ok(Some(now)) if now.request.number == found.request.number => found = now,
+                    _ => continue,
+                }
+            }
+            notes = match labels_and_reviewers::add(forge, &self.order.fencing_token, settings, &found).await
+            {
+                Ok(notes) => notes,
+                Err(DeliveryError::Revoked) => vec![NOT_COMPLETED.into()],
+                Err(error) => {
+                    let says = "its labels, reviewers and assignees were not all added";
+                    notes = vec![format!("{says}: {error}; add them by hand")];
+                    continue;
+                }
+            };
+            break;
+        }
         let mut request = found.request;
         request.notes.extend(notes);
         Ok(request)

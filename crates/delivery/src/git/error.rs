@@ -132,6 +132,11 @@ pub enum GitError {
 }
 
 impl GitError {
+    /// Whether the server may have taken a push that ended with this error.
+    pub(crate) fn may_have_happened(&self) -> bool {
+        matches!(self, GitError::Unreachable { .. } | GitError::Timeout { .. } | GitError::Failed { .. })
+    }
+
     /// Returns one word for the condition, the event and the metric.
     pub fn reason(&self) -> &'static str {
         match self {

@@ -176,10 +176,11 @@ async fn a_push_whose_answer_got_lost_is_not_repeated() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let (bench, order) = (bench(), to_main(&repo, "6.1.8"));
     repo.tap().lose_next_pushes(1);
-    let error = bench.delivery.deliver(&order).await.unwrap_err();
-    assert_eq!(error.reason(), "Unreachable", "{error}");
-    let done = bench.delivery.deliver(&again(&order)).await.unwrap();
-    assert_eq!(done, Delivered::Committed { commit: repo.head("main").unwrap() });
+    // It is found before the pipeline may name another place.
+    for order in [&order, &again(&order)] {
+        let done = bench.delivery.deliver(order).await.unwrap();
+        assert_eq!(done, Delivered::Committed { commit: repo.head("main").unwrap() });
+    }
     assert_eq!(repo.log("main").unwrap().len(), 2);
     assert_eq!(bench.delivery.stats().git_pushes, 1);
 }

@@ -27,7 +27,9 @@ async fn a_change_request_whose_answer_got_lost_is_found_by_the_next_try() {
     everywhere(async |fixture| {
         let bench = bench();
         fixture.standin().inject_fault(CallKind::Open, ForgeFault::Lose);
-        fixture.standin().inject_fault(CallKind::List, ForgeFault::Answer(502, vec![], "bad gateway"));
+        for _ in 0..3 {
+            fixture.standin().inject_fault(CallKind::List, ForgeFault::Answer(502, vec![], "bad gateway"));
+        }
         let order = fixture.order("6.1.8");
         let error = bench.delivery.deliver(&order).await.unwrap_err();
         assert_eq!((error.reason(), error.retry()), ("Unreachable", Retry::Soon));
@@ -193,7 +195,7 @@ async fn a_comment_that_was_refused_or_lost_is_not_repeated() {
 }
 
 #[tokio::test]
-async fn reviewers_are_added_once_after_a_failed_or_lost_answer() {
+async fn reviewers_are_added_once_after_failed_or_lost_answers() {
     everywhere(async |fixture| {
         for trouble in [ForgeFault::Answer(502, vec![], "bad gateway"), ForgeFault::Lose] {
             let (bench, joe) = (bench(), fixture.joe().await);
@@ -201,15 +203,39 @@ async fn reviewers_are_added_once_after_a_failed_or_lost_answer() {
             // At Bitbucket Cloud it is a change of the whole.
             let call = if fixture.kind() == ForgeKind::Bitbucket { CallKind::Update } else { CallKind::Add };
             fixture.standin().inject_fault(call, trouble);
-            let error = bench.delivery.deliver(&order).await.unwrap_err();
-            assert_eq!(error.retry(), Retry::Soon, "{error}");
-            let request = proposed(&bench.delivery, &again(&order)).await;
+            let request = proposed(&bench.delivery, &order).await;
             assert_eq!(request.notes, Vec::<String>::new());
             let pull = fixture.pulls().await.pop().unwrap();
             assert_eq!(pull.reviewers.iter().filter(|r| **r == joe).count(), 1, "{pull:?}");
             fixture.close(request.number).await;
             fixture.repo().remove_branch(&request.branch).unwrap();
         }
+    })
+    .await;
+}
+
+/// Otherwise nobody would close it if the promotion is rejected, or the pipeline edited, before the next try.
+#[tokio::test]
+async fn an_open_change_request_is_reported_although_its_labels_cannot_be_added() {
+    let (fixture, bench) = (ForgeFixture::github().await, bench());
+    let order = fixture.order_with("6.1.8", |settings| settings.labels = vec!["promotion".into()]);
+    for _ in 0..3 {
+        fixture.standin().inject_fault(CallKind::Add, ForgeFault::Answer(500, vec![], "{}"));
+    }
+    let request = proposed(&bench.delivery, &order).await;
+    assert!(request.notes[0].contains("were not all added: "), "{request:?}");
+    assert!(fixture.pulls().await[0].labels.is_empty());
+}
+
+/// The next try may be into another repository.
+#[tokio::test]
+async fn a_change_request_is_found_although_its_answer_is_lost_and_the_forge_fails_for_a_moment() {
+    everywhere(async |fixture| {
+        fixture.standin().inject_fault(CallKind::Open, ForgeFault::Lose);
+        fixture.standin().inject_fault(CallKind::List, ForgeFault::Answer(502, vec![], "bad gateway"));
+        let bench = bench();
+        let request = proposed(&bench.delivery, &fixture.order("6.1.8")).await;
+        assert_eq!(fixture.pulls().await.len(), 1, "{request:?}");
     })
     .await;
 }
