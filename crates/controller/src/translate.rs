@@ -143,7 +143,9 @@ pub fn promotion(pipeline: &api::Pipeline, object: &ApiPromotion) -> Option<Prom
             .collect(),
         retry,
         next_attempt: status.next_attempt.map(|at| *at),
-        resumes_at: resumption::resumes_at(&status, || strategy::has_moved(pipeline, object)),
+        resumes_at: resumption::resumes_at(&status, strategy::has_receiver(pipeline, object), || {
+            strategy::has_moved(pipeline, object)
+        }),
         delivered: status.entered(Phase::Delivered).map(|at| *at),
         request: status.change_request.as_ref().map(|r| RecordedRequest {
             number: r.number,

@@ -118,6 +118,8 @@ pub enum ReceiverReport {
 
 /// The reason of a promotion that is Failed because the receiver of the webhook reported a failure.
 pub const CALLBACK_FAILED: &str = "CallbackFailed";
+/// The reason of a promotion that is Failed because its targets did not become healthy.
+pub const UNHEALTHY: &str = "Unhealthy";
 
 /// A promotion's change request, as last recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

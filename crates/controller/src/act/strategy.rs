@@ -26,6 +26,11 @@ pub fn calls_receiver(pipeline: &Pipeline, promotion: &Promotion) -> bool {
     named(pipeline, promotion).is_some_and(|strategy| strategy.webhook.is_some())
 }
 
+/// Whether the pipeline delivers into the environment of a promotion by a call or an event, whose receiver does the work.
+pub fn has_receiver(pipeline: &Pipeline, promotion: &Promotion) -> bool {
+    named(pipeline, promotion).is_some_and(|s| s.webhook.is_some() || s.notification.is_some())
+}
+
 /// The strategy that reaches a promotion's change request: the one of the pipeline, which may name a new Secret,
 /// or the one that opened the change request if the pipeline names another repository or branch now.
 pub fn of_request(pipeline: &Pipeline, promotion: &Promotion) -> Option<ApiStrategy> {

@@ -1,6 +1,7 @@
 //! The start of another try of a promotion that has ended.
 
 use super::gates::rejected_otherwise;
+use super::settle::has_given_up;
 use super::{Action, Decision, Lane, Transition};
 use crate::promotion::{Phase, Promotion};
 use crate::time::Time;
@@ -19,7 +20,8 @@ pub(super) fn resume(lane: Lane<'_>, earlier: &Promotion, decision: &mut Decisio
         || lane.facts.promotions.iter().filter(later).any(|p| p.was_delivered() || p.delivered.is_some());
     // An approval from before the rejection of another record of the revision does not count.
     let was_rejected = || rejected_otherwise(lane, earlier).is_some();
-    if let (Phase::Failed, None, Some(time)) = (earlier.phase, &earlier.retry, earlier.resumes_at) {
+    let resumes_at = earlier.resumes_at.filter(|_| !is_useless(lane, earlier));
+    if let (Phase::Failed, None, Some(time)) = (earlier.phase, &earlier.retry, resumes_at) {
         if time <= lane.facts.now {
             let is_undone = was_replaced();
             let spends_approval = is_undone || was_rejected();
@@ -72,4 +74,10 @@ fn why_ended(earlier: &Promotion, retry: &str) -> Option<String> {
         _ => return None,
     };
     Some(format!("{revision} {ended} and will not be retried automatically: {why}; {retry} tries again"))
+}
+
+/// Whether another call would change nothing: its receiver has set the revision, and Helm has given up on that.
+fn is_useless(lane: Lane<'_>, earlier: &Promotion) -> bool {
+    let writes = lane.environment.policy.as_ref().is_some_and(|policy| policy.writes_to.is_some());
+    !writes && has_given_up(lane, earlier)
 }

@@ -89,13 +89,16 @@ pub(super) fn note_not_applied(lane: Lane<'_>, promotions: &[&Promotion], decisi
 
 /// Returns the targets that keep a promotion from success, each with the message of its worst workload.
 pub(super) fn complaint(lane: Lane<'_>, promotion: &Promotion) -> String {
+    let writes = lane.environment.policy.as_ref().is_some_and(|policy| policy.writes_to.is_some());
+    let look =
+        if writes { "whether its source has the new commit" } else { "at the receiver of the call or event" };
     let of_target = |name: &String| {
         let message = match lane.observed(name) {
             Some(target) if !target.complaint().is_empty() => target.complaint(),
             Some(target) => match target.revision(&lane.facts.pipeline.tracks) {
                 Some(r) if !promotion.revision.is_run_by(&r) => match target.not_applied() {
                     Some(why) => format!("it still runs {r}: {why}"),
-                    None => format!("it still runs {r}; look whether its source has the new commit"),
+                    None => format!("it still runs {r}; look {look}"),
                 },
                 _ => return None,
             },

@@ -8,7 +8,7 @@ use super::supersession::{is_candidate, supersede_delivered};
 use super::{Action, Decision, Facts, Lane, Transition};
 use crate::evidence::Candidate;
 use crate::observed::Member;
-use crate::promotion::{CALLBACK_FAILED, Phase, Promotion, ReceiverReport};
+use crate::promotion::{CALLBACK_FAILED, Phase, Promotion, ReceiverReport, UNHEALTHY};
 use crate::revision::Revision;
 
 /// Cancels a promotion that the pipeline does not want any more, unless the pipeline is suspended.
@@ -65,7 +65,7 @@ fn fail_delivered(
 ) -> bool {
     if has_given_up(lane, promotion) {
         let message = format!("Flux will not try it again: {}", complaint(lane, promotion));
-        decision.record(promotion, Phase::Failed, "Unhealthy", message);
+        decision.record(promotion, Phase::Failed, UNHEALTHY, message);
         return true;
     }
     match deadline(lane, promotion) {
@@ -78,7 +78,7 @@ fn fail_delivered(
                 return false;
             }
             let message = format!("not healthy in time: {}", complaint(lane, promotion));
-            decision.record(promotion, Phase::Failed, "Unhealthy", message);
+            decision.record(promotion, Phase::Failed, UNHEALTHY, message);
             true
         }
         Some(deadline) => {
@@ -136,7 +136,7 @@ fn may_have_lost_commit(lane: Lane<'_>, promotion: &Promotion) -> bool {
 
 /// Returns true if Helm has given up on exactly this revision on some target. The promotion still succeeds if the
 /// targets run the revision later.
-fn has_given_up(lane: Lane<'_>, promotion: &Promotion) -> bool {
+pub(super) fn has_given_up(lane: Lane<'_>, promotion: &Promotion) -> bool {
     lane.environment.targets.iter().any(|name| {
         let target = lane.observed(name).filter(|target| target.error.is_none());
         let last = lane.proofs(name).last().map(|proof| &proof.revision);
