@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use sluice_api::pipeline::Strategy;
-use sluice_api::promotion::{RecordedChangeRequest, RecordedRequestState};
+use sluice_api::promotion::{Phase, PromotionStatus, RecordedChangeRequest, RecordedRequestState};
 use sluice_delivery::{ChangeRequestStatus, Delivered};
 
 use super::backoff::next_try;
@@ -75,17 +75,20 @@ fn rejected(request: Option<RecordedChangeRequest>) -> RecordChange {
     RecordChange::Rejected { request, message }
 }
 
-/// The change after a poll of a change request. `withdraws` tells whether the record says that Sluice closes it. If not, a person
-/// has closed it.
-pub(crate) fn polled(
-    status: ChangeRequestStatus,
-    request: Option<RecordedChangeRequest>,
-    withdraws: bool,
-) -> Option<RecordChange> {
+/// The change of a record after a poll of its change request. If the record does not say that Sluice closes it, a person has
+/// closed it. That it is open says nothing about a promotion that has started again since the poll, or that has not pushed
+/// its revision to it yet.
+pub(crate) fn polled(status: ChangeRequestStatus, record: &PromotionStatus) -> Option<RecordChange> {
+    let (request, withdraws) = (record.change_request.clone(), record.withdraws_request());
     let in_state = |state: RecordedRequestState| {
         request.clone().map(|request| RecordedChangeRequest { state, ..request })
     };
     match status {
+        ChangeRequestStatus::Open { .. } | ChangeRequestStatus::Waits { .. }
+            if record.phase != Phase::Proposed =>
+        {
+            in_state(RecordedRequestState::Open).filter(|_| withdraws).map(RecordChange::SeenOpen)
+        }
         ChangeRequestStatus::Open { .. } => in_state(RecordedRequestState::Open).map(RecordChange::Proposed),
         ChangeRequestStatus::Waits { why, failed, queued } => {
             in_state(RecordedRequestState::Open).map(|mut request| {
@@ -115,11 +118,7 @@ pub(crate) fn polled(
 }
 
 /// The change after a step towards closing the open change request of a promotion that does not need it any more.
-pub(crate) fn withdrawn(
-    status: ChangeRequestStatus,
-    request: Option<RecordedChangeRequest>,
-    withdraws: bool,
-) -> Option<RecordChange> {
+pub(crate) fn withdrawn(status: ChangeRequestStatus, record: &PromotionStatus) -> Option<RecordChange> {
     match status {
         ChangeRequestStatus::Open { .. } | ChangeRequestStatus::Waits { .. } => {
             Some(RecordChange::WithdrawalBegins)
@@ -128,7 +127,7 @@ pub(crate) fn withdrawn(
         ChangeRequestStatus::Closed
         | ChangeRequestStatus::Merged { .. }
         | ChangeRequestStatus::HandedOver
-        | ChangeRequestStatus::Elsewhere => polled(status, request, withdraws),
+        | ChangeRequestStatus::Elsewhere => polled(status, record),
     }
 }
 

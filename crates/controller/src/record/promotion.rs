@@ -178,6 +178,8 @@ pub enum RecordChange {
         /// What went wrong and what to do.
         message: String,
     },
+    /// The change request is open, and the promotion has not put its revision there in this try.
+    SeenOpen(RecordedChangeRequest),
     /// Sluice is about to close the change request.
     WithdrawalBegins,
     /// Sluice closed the change request, because it is not needed any more.
@@ -291,7 +293,10 @@ fn phase_after<'a>(before: &PromotionStatus, change: &'a RecordChange) -> Option
         }
         RecordChange::Delivered { kind, message, .. } => (Phase::Delivered, kind.reason(), message.clone()),
         RecordChange::Rejected { message, .. } => (Phase::Rejected, "Rejected", message.clone()),
-        RecordChange::WithdrawalBegins | RecordChange::Withdrawn | RecordChange::HandedOver => return None,
+        RecordChange::SeenOpen(_)
+        | RecordChange::WithdrawalBegins
+        | RecordChange::Withdrawn
+        | RecordChange::HandedOver => return None,
         RecordChange::Missed(request) => {
             let message =
                 format!("{} was merged without this revision; it will be delivered again", request.url);
@@ -345,7 +350,9 @@ fn note(status: &mut PromotionStatus, change: &RecordChange, now: Timestamp) {
         RecordChange::WithdrawalBegins | RecordChange::Withdrawn | RecordChange::HandedOver => {
             note_end_of_request(status, change);
         }
-        RecordChange::Waiting { request, .. } => note_open(status, request),
+        RecordChange::Waiting { request, .. } | RecordChange::SeenOpen(request) => {
+            note_open(status, request);
+        }
         RecordChange::Missed(request) | RecordChange::Left(request) => {
             status.change_request = Some(request.clone());
         }

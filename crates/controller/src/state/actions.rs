@@ -381,9 +381,7 @@ impl State {
             }
             _ => {}
         }
-        let withdraws = recorded.withdraws_request();
-        outcome::polled(status, recorded.change_request, withdraws)
-            .map(|change| FollowUp::Change(Box::new(change)))
+        outcome::polled(status, &recorded).map(|change| FollowUp::Change(Box::new(change)))
     }
 
     /// How the record changes when a job other than a poll of its change request has ended.
@@ -402,7 +400,7 @@ impl State {
             | JobOutcome::Follow(Err(ActError::Delivery(DeliveryError::Revoked)))
             | JobOutcome::Withdrawal(Err(ActError::Delivery(DeliveryError::Revoked))) => None,
             JobOutcome::Delivery(Ok(delivered)) => Some(outcome::delivered(delivered, strategy)),
-            JobOutcome::Withdrawal(Ok(found)) => outcome::withdrawn(found, open, status.withdraws_request()),
+            JobOutcome::Withdrawal(Ok(found)) => outcome::withdrawn(found, &status),
             JobOutcome::Withdrawal(Err(error)) if self.is_out_of_reach(key, name, &error) => {
                 open.map(left_open)
             }
@@ -427,7 +425,10 @@ impl State {
         }
         if !matches!(
             change,
-            RecordChange::Proposed(_) | RecordChange::Waiting { .. } | RecordChange::Trouble { .. }
+            RecordChange::Proposed(_)
+                | RecordChange::Waiting { .. }
+                | RecordChange::SeenOpen(_)
+                | RecordChange::Trouble { .. }
         ) {
             self.schedule.forget(&key.promotion(name));
         }

@@ -198,3 +198,48 @@ fn a_change_request_that_was_closed_for_another_promotion_is_no_rejection() {
     simulation.settle();
     simulation.check_rejections();
 }
+
+/// Found by random histories. A poll that was started before the promotion was superseded is answered after it has started again.
+#[test]
+fn a_promotion_that_starts_again_puts_its_revision_into_the_change_request_of_a_newer_one() {
+    let mut simulation = ControllerSimulation::with_requests(false);
+    simulation.edit_requests(Some(false), None);
+    let go = |simulation: &mut ControllerSimulation, happening| apply(simulation, &happening);
+    go(&mut simulation, Happening::ReleaseBoth);
+    simulation.pass(567);
+    simulation.deliver_cluster_event();
+    go(&mut simulation, Happening::Second(0));
+    go(&mut simulation, Happening::Run(7));
+    simulation.deliver_cluster_event();
+    simulation.deliver_cluster_event();
+    go(&mut simulation, Happening::Run(5));
+    simulation.set_manual(true);
+    simulation.answer(555);
+    simulation.answer(499);
+    simulation.answer(422);
+    go(&mut simulation, Happening::ReleaseBoth);
+    go(&mut simulation, Happening::First(1));
+    simulation.deliver_event();
+    simulation.answer(277);
+    simulation.deliver_cluster_event();
+    simulation.apply_files("prod", false);
+    simulation.release(true);
+    simulation.deliver_event();
+    go(&mut simulation, Happening::ReleaseBoth);
+    simulation.answer(0);
+    go(&mut simulation, Happening::First(1));
+    simulation.set_manual(false);
+    simulation.deliver_event();
+    simulation.deliver_event();
+    go(&mut simulation, Happening::Run(4));
+    go(&mut simulation, Happening::First(1));
+    go(&mut simulation, Happening::Run(4));
+    go(&mut simulation, Happening::Second(0));
+    simulation.suspend(false);
+    simulation.set_manual(false);
+    simulation.set_strategy(true);
+    simulation.edit_requests(Some(false), Some(false));
+    run(&mut simulation, 60, 1);
+    simulation.settle();
+    simulation.check_requests();
+}

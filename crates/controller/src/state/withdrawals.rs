@@ -216,6 +216,25 @@ mod tests {
         assert_eq!(status.phase, Phase::Proposed);
     }
 
+    /// Another promotion may have put its revision into the change request since.
+    #[test]
+    fn a_promotion_that_has_started_again_is_not_proposed_because_its_change_request_is_open() {
+        for is_marked in [false, true] {
+            let mut state = proposed();
+            let look = withdraw(&mut state);
+            let own = state.record(&key(), "p").unwrap();
+            let mut object = own.object().as_ref().clone();
+            let status = object.status.as_mut().unwrap();
+            status.phase = Phase::Promoting;
+            let url = status.change_request.as_ref().unwrap().url.clone();
+            status.withdrawn_requests = Vec::from_iter(Some(url).filter(|_| is_marked));
+            insert(&mut state, record(object));
+            state.job_ended(ended(&look, JobOutcome::Follow(Ok(open()))));
+            let status = state.record(&key(), "p").unwrap().status();
+            assert_eq!((status.phase, status.withdrawn_requests), (Phase::Promoting, Vec::new()));
+        }
+    }
+
     /// The owner takes an edit back while Sluice looks whether a person has closed the change request.
     #[test]
     fn a_look_that_was_stopped_does_not_begin_to_close_the_change_request() {
