@@ -16,7 +16,7 @@ use crate::process::Controller;
 use crate::{releases, run};
 
 /// How many pipelines the installation has.
-const PIPELINES: usize = 5;
+const PIPELINES: usize = 20;
 
 /// Returns a pipeline as the predecessor reads it, and its status: in the form that was captured, for this application.
 fn pipeline(namespace: &str, name: &str) -> Result<(Value, Value)> {
