@@ -73,6 +73,8 @@ impl Connection {
         // certificate of the user is for the hub's API server only.
         let mut config = Config::new(server.clone());
         config.connect_timeout = Some(CONNECT_TIMEOUT);
+        // The API answers 503 with the reason, for example that a cluster cannot be read. Retries would hide it.
+        config.default_retry = false;
         client(&config, self.token.as_ref(), Some(API_CALL_TIMEOUT))
             .map_err(|e| failure(e, &server.to_string()))
     }

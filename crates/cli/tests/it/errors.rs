@@ -1,6 +1,8 @@
 //! Errors of the connection to a cluster have a plain message with what to do.
 
-use anyhow::Result;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
 use axum::http::StatusCode;
 use axum::routing::get;
 use axum::{Json, Router};
@@ -103,6 +105,24 @@ async fn an_invalid_kubeconfig_is_reported_in_one_line() -> Result<()> {
     let ran = with("not: [yaml", &["get", "pipelines"]).await?;
     assert_eq!(ran.exit, Exit::Cluster);
     assert!(ran.err.starts_with("✗ the kubeconfig is not YAML: ") && ran.err.lines().count() == 2, "{ran:?}");
+    Ok(())
+}
+
+/// The client of kube repeats a request after 429, 503 and 504 for minutes by default.
+#[tokio::test]
+async fn the_first_answer_of_the_controllers_api_is_reported() -> Result<()> {
+    let why = "cluster apps/live cannot be read: connection refused";
+    let answer = (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"status": 503, "detail": why})));
+    let router = Router::new().route("/api/v1/trace", get(async || answer));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let server = format!("http://{}", listener.local_addr()?);
+    let _serving = tokio::spawn(async { axum::serve(listener, router).await });
+    let hub = FakeCluster::start("asked", Router::new())?;
+    let question = ["trace", "deployment/podinfo", "--on", "apps/live", "--server", &server];
+    let asked = tokio::time::timeout(Duration::from_secs(10), with(hub.kubeconfig(), &question));
+    let ran = asked.await.context("there is no answer within 10 seconds")??;
+    assert_eq!(ran.exit, Exit::Cluster, "{ran:?}");
+    assert_eq!(ran.err, format!("✗ the controller's API at {server}/: {why}\n"));
     Ok(())
 }
 
