@@ -15,8 +15,20 @@ use crate::exit::{Exit, Failure, Outcome};
 const EXAMPLE: &str = "http://127.0.0.1:8083";
 const WITHOUT_ADDRESS: &str = "check the address, or leave out --server and SLUICE_SERVER: the command then reaches the \
                                API through the hub";
-const NO_CERTIFICATES: &str = "the API needs a token: a client certificate signs in at the hub only. Use a context of the \
-                               kubeconfig with a token, such as one of kubectl create token";
+const USE_TOKEN: &str = "use a context of the kubeconfig with a token, such as one of kubectl create token";
+const NO_TOKEN: &str = "your user of the kubeconfig has no token, which the controller's API needs: a client certificate \
+                        signs in at the hub only";
+const LOG_IN_AGAIN: &str = "check the token of this context in your kubeconfig, or log in again";
+
+/// Returns why the API cannot identify the user of a connection, and what to do; `None` if it can.
+pub(crate) fn unidentified(connection: &Connection) -> Option<(&'static str, &'static str)> {
+    if connection.impersonates() {
+        let why = "the controller's API answers for the user of the token, and you act as another user";
+        return Some((why, "leave --as out, or use a token of that user"));
+    }
+    let why = "the controller's API needs a token, and you sign in at the hub without one";
+    connection.token().is_none().then_some((why, USE_TOKEN))
+}
 
 /// Where the API is.
 #[derive(Args, Clone, Debug)]
@@ -58,6 +70,8 @@ fn server(text: &str) -> Result<Uri, String> {
 pub(crate) struct ControllerApi {
     client: kube::Client,
     route: Route,
+    /// False if the user has no token, so that the API rejects each request.
+    has_token: bool,
 }
 
 /// How requests reach the API.
@@ -93,6 +107,7 @@ impl ControllerApi {
                        user cannot be used here";
             return Err(Failure::new(Exit::Usage, why).hinted("leave --as out, or use a token of that user"));
         }
+        let has_token = connection.token().is_some();
         // No address of this machine is a default: any user of the machine can listen there, and would get the token.
         let Some(server) = flags.server.clone() else {
             let namespace = &flags.controller.system_namespace;
@@ -100,10 +115,11 @@ impl ControllerApi {
             return Ok(tunnel.map(|tunnel| ControllerApi {
                 client: tunnel.client.clone(),
                 route: Route::Tunnel(tunnel),
+                has_token,
             }));
         };
         let client = connection.client_of(server.clone())?;
-        Ok(Some(ControllerApi { client, route: Route::Address(server) }))
+        Ok(Some(ControllerApi { client, route: Route::Address(server), has_token }))
     }
 
     /// Returns the answer to a question.
@@ -130,7 +146,9 @@ impl ControllerApi {
         let problem: Problem = serde_json::from_slice(&body).unwrap_or_default();
         let detail = if problem.detail.is_empty() { status.to_string() } else { problem.detail };
         Err(match status.as_u16() {
-            401 => Failure::new(Exit::Cluster, detail).hinted(NO_CERTIFICATES),
+            // The API's own text names the header of the request, which a person does not write.
+            401 if !self.has_token => Failure::new(Exit::Cluster, NO_TOKEN).hinted(USE_TOKEN),
+            401 => Failure::new(Exit::Cluster, detail).hinted(LOG_IN_AGAIN),
             404 => Failure::new(Exit::NotFound, detail),
             400 => Failure::new(Exit::Usage, detail),
             _ => self.failure(&detail),

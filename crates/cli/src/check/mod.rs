@@ -15,9 +15,13 @@ mod values;
 use std::path::PathBuf;
 
 use clap::Args;
+use kube::Resource;
 use kube::api::ListParams;
+use kube::core::object::HasSpec;
+use serde::de::DeserializeOwned;
 use sluice_api::lenient::List;
 use sluice_api::pipeline::{Observe, Pipeline};
+use sluice_api::{GROUP, Promotion};
 use sluice_view::check::observed::Observed;
 use sluice_view::check::pipelines::Pipelines;
 use sluice_view::check::{CheckFacts, CheckReport, Finding, Reading, Severity, Topic, check};
@@ -103,7 +107,8 @@ async fn report(args: &Check, version: &str, connection: &Connection) -> Outcome
     let mut clocks = clocks::read(connection).await?;
     let now = clocks.server.known().copied().unwrap_or(clocks.here);
     let groups = definitions::groups(connection).await?;
-    let found = pipelines(connection, namespace).await?;
+    let found = of_kind::<Pipeline>(connection, namespace, "pipelines").await?;
+    let promotions = of_kind::<Promotion>(connection, namespace, "promotions").await?;
     let none = Vec::new();
     let readable = found.known().map_or(&none, |list| &list.items);
     let (mut definitions, controller, rights, clusters, mut flux, secrets) = tokio::try_join!(
@@ -142,18 +147,26 @@ async fn report(args: &Check, version: &str, connection: &Connection) -> Outcome
         observed,
         flux,
         secrets,
-        pipelines: Pipelines { namespace, found: pipelines },
+        pipelines: Pipelines { namespace, found: pipelines, promotions: promotions.map(|list| list.items) },
         values: values.transpose()?,
         clocks,
     }))
 }
 
-/// Reads the pipelines.
-async fn pipelines(connection: &Connection, namespace: Option<&str>) -> Outcome<Reading<List<Pipeline>>> {
+/// Reads the objects of a kind of Sluice.
+async fn of_kind<K>(
+    connection: &Connection,
+    namespace: Option<&str>,
+    plural: &str,
+) -> Outcome<Reading<List<K>>>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned + Send + 'static,
+    K: HasSpec<Spec: DeserializeOwned + Send>,
+{
     let answer = pages::list(&connection.client, namespace, &ListParams::default()).await;
     fact(connection, answer, || match namespace {
-        Some(namespace) => format!("list on pipelines.pipelines.weave.works in namespace {namespace}"),
-        None => "list on pipelines.pipelines.weave.works in all namespaces (name one with -n)".into(),
+        Some(namespace) => format!("list on {plural}.{GROUP} in namespace {namespace}"),
+        None => format!("list on {plural}.{GROUP} in all namespaces (name one with -n)"),
     })
 }
 

@@ -4,24 +4,22 @@ use sluice_view::check::observed::{IMAGE_NAME_PART, Observed};
 use sluice_view::fleet::observed_clusters::Clusters;
 
 use crate::connection::Connection;
-use crate::controller_api::{ControllerApi, ServerFlags};
+use crate::controller_api::{ControllerApi, ServerFlags, unidentified};
 use crate::exit::{Failure, Outcome};
 use crate::versions::all_pages;
 
 /// Asks the controller, with the caller's rights.
 pub(super) async fn read(connection: &Connection, server: &ServerFlags) -> Observed {
-    let not_asked = |why: &str| Observed::NotAsked { why: why.into() };
-    if connection.impersonates() {
-        return not_asked(
-            "the controller's API answers for the user of the token, and you act as another user",
-        );
-    }
-    if connection.token().is_none() {
-        return not_asked("the controller's API needs a token, and you sign in at the hub without one");
+    let unanswered = |why: &str, fix: &str| Observed::Unanswered { why: why.into(), fix: Some(fix.into()) };
+    if let Some((why, fix)) = unidentified(connection) {
+        return unanswered(why, fix);
     }
     match ask(connection, server).await {
         Ok(Some(observed)) => observed,
-        Ok(None) => not_asked("the controller has no API: it runs with --api-addr=0"),
+        Ok(None) => unanswered(
+            "the controller has no API: it runs with --api-addr=0",
+            "if commands such as trace should work, remove this flag from the Deployment",
+        ),
         Err(Failure { message, hint, .. }) => Observed::Unanswered { why: message, fix: hint },
     }
 }

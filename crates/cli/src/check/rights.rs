@@ -9,7 +9,7 @@ use sluice_view::check::rights::{NeededRight, Rights, all};
 
 use super::read::{each, fact};
 use crate::connection::Connection;
-use crate::controller_api::ServerFlags;
+use crate::controller_api::{ServerFlags, unidentified};
 use crate::exit::Outcome;
 use crate::user_name::user_name;
 
@@ -64,6 +64,7 @@ pub(super) async fn read(
         user,
         namespace: namespace.map(String::from),
         controller_namespace: controller_namespace.clone(),
+        unidentified: unidentified(connection).map(|(why, fix)| (why.into(), fix.into())),
         answers,
     })
 }

@@ -68,7 +68,7 @@ async fn a_healthy_installation_has_no_errors() -> Result<()> {
     ])
     .await?;
     let ran = check(&place, &[]).await;
-    assert_eq!((ran.exit, ran.err.as_str()), (Exit::Ok, "✔ no errors, no warnings\n"), "{}", ran.out);
+    assert_eq!((ran.exit, ran.err.as_str()), (Exit::Ok, "✔ no errors, 2 warnings\n"), "{}", ran.out);
     insta::assert_snapshot!(ran.out, @"
     Definitions
       ✔ the definition pipelines.pipelines.weave.works is that of this version
@@ -77,12 +77,14 @@ async fn a_healthy_installation_has_no_errors() -> Result<()> {
     Controller
       ✔ sluice-a acts for sluice.shard-0
     Your rights
+      ! admin may not use trace, charts --fleet, images --fleet, clusters --fleet: the controller's API needs a token, and you sign in at the hub without one
+        ► use a context of the kubeconfig with a token, such as one of kubectl create token: docs/fleet.md#reach-the-controller
       ✔ admin may use get, status, explain, history, -w and --wait, approve, reject, retry, suspend, resume, events in namespace check-good
-      ✔ admin may use trace, charts --fleet, images --fleet, clusters --fleet
     Clusters
+      ! not checked: whether the controller can read the clusters, and which Flux they run; the controller's API needs a token, and you sign in at the hub without one
+        ► use a context of the kubeconfig with a token, such as one of kubectl create token
       ✔ GitopsCluster check-good/dev leads to https://eu.example.com:6443/
       ✔ GitopsCluster check-good/prod leads to https://eu.example.com:6443/
-      ✔ not asked: whether the controller can read the clusters, and which Flux they run; the controller's API needs a token, and you sign in at the hub without one
     Flux
       ✔ Flux is installed on this cluster; its definitions do not say the version
     Pipelines
@@ -91,7 +93,23 @@ async fn a_healthy_installation_has_no_errors() -> Result<()> {
       ✔ this machine's clock agrees with the API server's
     ");
     let quiet = check(&place, &["--quiet"]).await;
-    assert!(quiet.exit == Exit::Ok && quiet.out.is_empty(), "{}", quiet.out);
+    assert!(quiet.exit == Exit::Ok && !quiet.out.contains('✔'), "{}", quiet.out);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_delivery_that_fails_is_an_error() -> Result<()> {
+    let place = place("check-failing").await?;
+    place.pipeline("podinfo", running("6.1.8", "6.1.5")).await?;
+    let why = "no file has the marker check-failing:podinfo:prod";
+    let status = json!({"phase": "Promoting", "reason": "NoMarker", "message": why, "attempts": 3});
+    place.promotion("podinfo-prod-1", "prod", status).await?;
+    let ran = check(&place, &["-q"]).await;
+    assert_eq!(ran.exit, Exit::Faulty, "{ran:?}");
+    insta::assert_snapshot!(topic(&ran, "Pipelines"), @"
+    ✗ the delivery of 6.1.8 into prod of pipeline check-failing/podinfo fails (NoMarker, tried 3 times): no file has the marker check-failing:podinfo:prod
+      ► sluice explain podinfo -n check-failing -e prod
+    ");
     Ok(())
 }
 
@@ -130,10 +148,10 @@ async fn only_a_caller_with_a_token_asks_the_controller() -> Result<()> {
     assert!(!check(&place, server).await.out.contains("--fleet"));
     let user = format!("system:serviceaccount:{name}:admin");
     let why = "answers for the user of the token, and you act as another user";
-    answer(&["--as", &user], &format!("✔ not asked: {question}; the controller's API {why}")).await?;
+    answer(&["--as", &user], &format!("! not checked: {question}; the controller's API {why}")).await?;
     let node = KubeletStandIn::start(hub, name).await?;
     node.controller_pod(name, "sluice", &["controller", "--api-addr=0"], true).await?;
-    answer(&[], &format!("✔ not asked: {question}; the controller has no API: it runs with --api-addr=0"))
+    answer(&[], &format!("! not checked: {question}; the controller has no API: it runs with --api-addr=0"))
         .await
 }
 
@@ -181,6 +199,8 @@ async fn each_fault_is_an_error_with_its_fix() -> Result<()> {
       ► docs/operations.md#add-a-cluster
     ✗ Secret check-bad/us-kubeconfig of GitopsCluster check-bad/us does not exist
       ► kubectl create secret generic us-kubeconfig -n check-bad --from-file=value=KUBECONFIG; see docs/operations.md#add-a-cluster
+    ! not checked: whether the controller can read the clusters, and which Flux they run; the controller's API needs a token, and you sign in at the hub without one
+      ► use a context of the kubeconfig with a token, such as one of kubectl create token
     ");
     insta::assert_snapshot!(topic(&ran, "Secrets"), @"
     ✗ Secret check-bad/fleet-git (for the strategy commit of pipeline search) has no key known_hosts

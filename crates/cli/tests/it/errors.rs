@@ -92,6 +92,43 @@ async fn invalid_names_are_not_sent_to_the_cluster() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_wrong_command_line_is_answered_with_a_tip() -> Result<()> {
+    let hub = servers().await?.hub.kubeconfig_path();
+    for (arguments, tip) in [
+        (&["explain", "podinfo", "prod"][..], "tip: name an environment with -e: -e prod"),
+        (&["history", "podinfo", "prod"], "tip: name an environment with -e: -e prod"),
+        (&["history"], "tip: sluice get pipelines lists their names"),
+        (&["explain"], "tip: sluice get pipelines and sluice get promotions list their names"),
+        (&["trace", "podinfo"], "sluice tree NAME shows the objects of a pipeline"),
+    ] {
+        let ran = sluice_as(&hub, arguments).await;
+        assert_eq!(ran.exit, Exit::Usage, "{arguments:?} {ran:?}");
+        assert!(ran.err.contains(tip), "{arguments:?} {ran:?}");
+    }
+    Ok(())
+}
+
+/// The API answers for clients that send headers; the command must say what a person does.
+#[tokio::test]
+async fn a_user_without_a_token_reads_what_to_do_on_the_command_line() -> Result<()> {
+    let said =
+        "the request has no token: send a token of the hub in the header Authorization, as Bearer <token>";
+    let answer = (StatusCode::UNAUTHORIZED, Json(json!({"status": 401, "detail": said})));
+    let router = Router::new().route("/api/v1/trace", get(async || answer));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let server = format!("http://{}", listener.local_addr()?);
+    let _serving = tokio::spawn(async { axum::serve(listener, router).await });
+    let hub = servers().await?.hub.kubeconfig_path();
+    let ran = sluice_as(&hub, &["trace", "deployment/podinfo", "--server", &server]).await;
+    assert_eq!(ran.exit, Exit::Cluster, "{ran:?}");
+    insta::assert_snapshot!(ran.err, @"
+    ✗ your user of the kubeconfig has no token, which the controller's API needs: a client certificate signs in at the hub only
+      use a context of the kubeconfig with a token, such as one of kubectl create token
+    ");
+    Ok(())
+}
+
+#[tokio::test]
 async fn without_permission_for_all_namespaces_the_error_suggests_one() -> Result<()> {
     let eve = servers().await?.hub.user("eve", None)?;
     let ran = with(&eve, &["get", "pipelines", "-A"]).await?;

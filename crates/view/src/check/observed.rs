@@ -31,12 +31,7 @@ pub enum Observed {
     /// There are no clusters to ask about.
     #[default]
     NoClusters,
-    /// The controller was not asked, although nothing is wrong: it cannot answer this caller, or no caller.
-    NotAsked {
-        /// Why the controller was not asked.
-        why: String,
-    },
-    /// The controller could not be asked.
+    /// The controller could not be asked, or cannot answer this caller.
     Unanswered {
         /// Why there is no answer.
         why: String,
@@ -56,9 +51,6 @@ pub enum Observed {
 pub fn findings(observed: &Observed, clusters: &[NamedCluster]) -> Vec<Finding> {
     match observed {
         Observed::NoClusters => Vec::new(),
-        Observed::NotAsked { why } => {
-            vec![Finding::ok(Topic::Clusters, format!("not asked: {QUESTION}; {why}"))]
-        }
         Observed::Unanswered { why, fix } => {
             let message = format!("not checked: {QUESTION}; {why}");
             let fix = fix.clone().unwrap_or_else(|| "docs/fleet.md#reach-the-controller".into());

@@ -1,8 +1,10 @@
-//! The pipelines: does the controller report on them, and what does it say?
+//! The pipelines: does the controller report on them, what does it say, and can it deliver their promotions?
 
 use sluice_api::pipeline::Pipeline;
+use sluice_api::promotion::{Phase, Promotion};
 
 use super::{Finding, Reading, Topic};
+use crate::place::Place;
 
 /// The pipelines of the checked namespaces.
 #[derive(Clone, Debug)]
@@ -11,6 +13,8 @@ pub struct Pipelines<'a> {
     pub namespace: Option<String>,
     /// The readable pipelines, and a sentence about each unreadable one.
     pub found: Reading<(&'a [Pipeline], Vec<String>)>,
+    /// The readable promotions of the same namespaces.
+    pub promotions: Reading<Vec<Promotion>>,
 }
 
 /// Returns the findings.
@@ -25,6 +29,11 @@ pub fn findings(facts: &Pipelines<'_>) -> Vec<Finding> {
         .iter()
         .map(|why| Finding::error(topic, why).fix("docs/troubleshooting.md#objects-that-cannot-be-read"))
         .collect();
+    if !pipelines.is_empty() {
+        findings.extend(facts.promotions.unread(topic, &format!("promotions{place}")));
+    }
+    let promotions = facts.promotions.known().map_or(&[][..], Vec::as_slice);
+    findings.extend(pipelines.iter().flat_map(|pipeline| failing(pipeline, promotions)));
     let of_pipelines: Vec<Finding> = pipelines.iter().flat_map(of_pipeline).collect();
     let troubled = pipelines.iter().filter(|pipeline| !of_pipeline(pipeline).is_empty()).count();
     findings.extend(of_pipelines);
@@ -41,6 +50,38 @@ pub fn findings(facts: &Pipelines<'_>) -> Vec<Finding> {
                 format!("{n} of {all} pipelines{place} are Ready, and their statuses are up to date"),
             ));
         }
+    }
+    findings
+}
+
+/// Returns an error for each promotion of a pipeline that has failed, or whose delivery fails.
+fn failing(pipeline: &Pipeline, promotions: &[Promotion]) -> Vec<Finding> {
+    let home = pipeline.metadata.namespace.as_deref().unwrap_or_default();
+    let name = pipeline.metadata.name.as_deref().unwrap_or_default();
+    let is_own = |p: &&Promotion| p.metadata.namespace.as_deref() == Some(home) && p.spec.pipeline == name;
+    let promotions: Vec<&Promotion> = promotions.iter().filter(is_own).collect();
+    let mut findings = Vec::new();
+    for place in Place::all(pipeline) {
+        let Some(promotion) = place.current(&promotions) else { continue };
+        let Some(status) = promotion.status.as_ref().filter(|status| !status.message.is_empty()) else {
+            continue;
+        };
+        let (what, fails) = match status.phase {
+            Phase::Promoting => ("delivery", "fails"),
+            Phase::Failed => ("promotion", "has failed"),
+            _ => continue,
+        };
+        let tries = match status.attempts {
+            0 | 1 => String::new(),
+            n => format!(", tried {n} times"),
+        };
+        let (revision, here) = (&promotion.spec.revision, place.name());
+        let message = format!(
+            "the {what} of {revision} into {here} of pipeline {home}/{name} {fails} ({}{tries}): {}",
+            status.reason, status.message
+        );
+        let fix = format!("sluice explain {name} -n {home} -e {here}");
+        findings.push(Finding::error(Topic::Pipelines, message).fix(fix));
     }
     findings
 }

@@ -97,6 +97,8 @@ pub struct Rights {
     pub namespace: Option<String>,
     /// The namespace of the controller.
     pub controller_namespace: String,
+    /// Why the controller's API cannot identify the caller, and what to do; `None` if it can.
+    pub unidentified: Option<(String, String)>,
     /// Whether the caller has a right, in the order of [`all`]. A right without an answer is not needed.
     pub answers: Vec<(NeededRight, Reading<bool>)>,
 }
@@ -117,7 +119,7 @@ pub fn findings(facts: &Rights) -> Vec<Finding> {
     let topic = Topic::Rights;
     let user = facts.user.as_deref().unwrap_or("you");
     let (near_controller, others): (Vec<&Task>, Vec<&Task>) =
-        TASKS.iter().partition(|task| task.rights.iter().any(|right| right.near_controller));
+        TASKS.iter().partition(|task| asks_controller(task));
     let place = match &facts.namespace {
         Some(namespace) => format!(" in namespace {namespace}"),
         None => " in all namespaces".into(),
@@ -136,7 +138,13 @@ pub fn findings(facts: &Rights) -> Vec<Finding> {
             let lacking: Vec<NeededRight> = lacking.map(|(right, _)| *right).collect();
             match (answers.is_empty(), lacking.is_empty()) {
                 (true, _) => {}
-                (false, true) => allowed.push(task.commands),
+                (false, true) => match facts.unidentified.as_ref().filter(|_| asks_controller(task)) {
+                    None => allowed.push(task.commands),
+                    Some((why, fix)) => findings.push(
+                        Finding::warning(topic, format!("{user} may not use {}: {why}", task.commands))
+                            .fix(format!("{fix}: docs/fleet.md#reach-the-controller")),
+                    ),
+                },
                 (false, false) => {
                     let message = format!("{user} may not use {}{place}: this needs ", task.commands);
                     findings.push(lack(task, &lacking, message, &facts.controller_namespace));
@@ -148,6 +156,11 @@ pub fn findings(facts: &Rights) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Returns true if the commands ask the controller's API.
+fn asks_controller(task: &Task) -> bool {
+    task.rights.iter().any(|right| right.near_controller)
 }
 
 /// Returns the finding that the caller lacks rights, with the role that grants them. The finding's text begins with

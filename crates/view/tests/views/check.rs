@@ -12,16 +12,16 @@ use sluice_view::check::definitions::{self, Definitions};
 use sluice_view::check::flux::{self, Flux};
 use sluice_view::check::observed::{self, Observed};
 use sluice_view::check::pipeline_secrets::{self, Secret, Secrets};
-use sluice_view::check::pipelines::{self, Pipelines};
+use sluice_view::check::pipelines::Pipelines;
 use sluice_view::check::rights::{self, Rights};
 use sluice_view::check::values::{self, EnvironmentValues, Values};
 use sluice_view::check::{CheckFacts, Finding, Reading, Severity, check};
 use sluice_view::object_name::ObjectName;
 
-use crate::fixture::{now, pipeline, runs};
+use crate::fixture::now;
 
 /// Returns the findings as lines, without those that are ok.
-fn troubles(findings: &[Finding]) -> String {
+pub fn troubles(findings: &[Finding]) -> String {
     let troubles = findings.iter().filter(|finding| finding.severity != Severity::Ok);
     let line = |finding: &Finding| {
         let fix = finding.fix.as_ref().map(|fix| format!(" ► {fix}")).unwrap_or_default();
@@ -185,6 +185,7 @@ fn rights_are_reported_by_command() {
             user: Some("jane".into()),
             namespace: Some("apps".into()),
             controller_namespace: "sluice-system".into(),
+            unidentified: None,
             answers: answers.collect(),
         };
         rights::findings(&facts)
@@ -343,13 +344,20 @@ fn flux_on_other_clusters_is_what_the_controller_sees() {
 }
 
 #[test]
-fn a_controller_that_nobody_can_ask_is_no_warning() {
-    let findings = observed::findings(&Observed::NotAsked { why: "you have no token".into() }, &[]);
-    assert_eq!((troubles(&findings).as_str(), findings.len()), ("", 1));
-    assert!(
-        findings[0].message.starts_with("not asked: ")
-            && findings[0].message.ends_with("; you have no token")
-    );
+fn commands_that_the_api_rejects_are_not_called_allowed() {
+    let needs_pods: Vec<_> = rights::all().into_iter().filter(|right| right.near_controller).collect();
+    let facts = Rights {
+        user: Some("jane".into()),
+        namespace: Some("apps".into()),
+        controller_namespace: "sluice-system".into(),
+        unidentified: Some(("the API needs a token".into(), "use a token".into())),
+        answers: needs_pods.into_iter().map(|right| (right, Reading::Known(true))).collect(),
+    };
+    let findings = rights::findings(&facts);
+    insta::assert_snapshot!(troubles(&findings), @"
+    Warning: jane may not use trace, charts --fleet, images --fleet, clusters --fleet: the API needs a token ► use a token: docs/fleet.md#reach-the-controller
+    ");
+    assert_eq!(findings.len(), 1, "{findings:?}");
 }
 
 /// Returns a pipeline with these strategies in three environments.
@@ -436,48 +444,6 @@ fn a_secret_needs_the_keys_of_its_use() {
 }
 
 #[test]
-fn a_pipeline_without_a_fresh_status_is_found() {
-    let good = pipeline(json!({"dev": runs("dev", "6.1.8", "Ready")}));
-    let condition = |pipeline: &mut Pipeline, type_: &str, status: &str, reason: &str, message: &str| {
-        let mut condition = good.status.as_ref().unwrap().conditions[0].clone();
-        (condition.type_, condition.status) = (type_.into(), status.into());
-        (condition.reason, condition.message) = (reason.into(), message.into());
-        let conditions = &mut pipeline.status.as_mut().unwrap().conditions;
-        conditions.retain(|old| old.type_ != condition.type_);
-        conditions.push(condition);
-    };
-    let mut changed = good.clone();
-    changed.metadata.generation = Some(3);
-    let mut suspended = good.clone();
-    suspended.spec.suspend = true;
-    condition(&mut suspended, "Ready", "False", "Suspended", "the pipeline is suspended");
-    let mut broken = good.clone();
-    condition(&mut broken, "Ready", "False", "TargetsUnknown", "cluster eu cannot be reached");
-    condition(&mut broken, "HookSecretInvalid", "True", "KeysMissing", "Secret hooks has no key");
-    let mut fresh = good.clone();
-    fresh.status = None;
-    let found = |all: &[Pipeline], unreadable: Vec<String>| {
-        let facts = Pipelines { namespace: Some("apps".into()), found: Reading::Known((all, unreadable)) };
-        pipelines::findings(&facts)
-    };
-    let all = [good.clone(), changed, suspended, broken, fresh];
-    let findings = found(&all, vec!["pipeline apps/odd cannot be read: no spec".into()]);
-    insta::assert_snapshot!(troubles(&findings), @"
-    Error: pipeline apps/odd cannot be read: no spec ► docs/troubleshooting.md#objects-that-cannot-be-read
-    Warning: the status of pipeline apps/podinfo is about generation 2, and the Pipeline has generation 3 ► if this lasts: kubectl logs -n sluice-system deployment/sluice
-    Warning: pipeline apps/podinfo is suspended: nothing is promoted ► sluice resume podinfo -n apps
-    Error: pipeline apps/podinfo is not Ready (TargetsUnknown): cluster eu cannot be reached ► sluice explain podinfo -n apps
-    Error: pipeline apps/podinfo (KeysMissing): Secret hooks has no key ► docs/hook-server.md#when-the-secret-is-wrong
-    Error: pipeline apps/podinfo has no status: no controller has looked at it ► see the findings about the controller
-    ");
-    assert_eq!(
-        findings.last().unwrap().message,
-        "1 of 5 pipelines in namespace apps are Ready, and their statuses are up to date"
-    );
-    assert_eq!(found(&[], vec![])[0].message, "there are no pipelines in namespace apps");
-}
-
-#[test]
 fn clocks_that_differ_are_found() {
     let with = |here: i64, newest: i64| {
         let at = |seconds: i64| now().checked_add(SignedDuration::from_secs(seconds)).unwrap();
@@ -539,6 +505,7 @@ fn a_report_counts_each_finding_once_and_shows_the_worst_of_a_topic_first() {
             user: None,
             namespace: None,
             controller_namespace: "sluice-system".into(),
+            unidentified: None,
             answers: vec![],
         },
         clusters: clusters.to_vec(),
@@ -550,7 +517,11 @@ fn a_report_counts_each_finding_once_and_shows_the_worst_of_a_topic_first() {
             targets_here: 0,
         },
         secrets: Secrets::default(),
-        pipelines: Pipelines { namespace: None, found: Reading::Known((&[], vec![])) },
+        pipelines: Pipelines {
+            namespace: None,
+            found: Reading::Known((&[], vec![])),
+            promotions: Reading::Known(vec![]),
+        },
         values: None,
         clocks: Clocks { here: now(), server: Reading::Known(now()), newest: None },
     };
