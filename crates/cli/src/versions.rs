@@ -8,15 +8,16 @@ use clap_complete::ArgValueCompleter;
 use kube::api::ListParams;
 use sluice_api::Pipeline;
 use sluice_view::fleet::versions::RunningVersion;
-use sluice_view::versions::{Outlier, VersionRow};
+use sluice_view::versions::{Outlier, UnreadTarget, VersionRow, unread};
 
 use crate::cluster_flags::ClusterFlags;
 use crate::complete::{clusters, environments};
 use crate::connection::API_CALL_TIMEOUT;
 use crate::controller_api::{ControllerApi, ServerFlags};
-use crate::exit::Outcome;
+use crate::exit::{Exit, Failure, Outcome};
 use crate::load;
 use crate::output::{DataFormat, view};
+use crate::suggest::instead;
 use crate::table::{Cell, Row, Table, Tone};
 use crate::terminal::Io;
 
@@ -100,8 +101,11 @@ pub(crate) async fn run(
     let connection = args.cluster.open(Some(API_CALL_TIMEOUT))?;
     let namespace = (!args.all_namespaces).then_some(connection.namespace.as_str());
     let params = ListParams { label_selector: args.selector.clone(), ..ListParams::default() };
-    let mut found = rows(&load::pipelines(&connection, namespace, &params, io).await?);
+    let pipelines = load::pipelines(&connection, namespace, &params, io).await?;
+    check_environment(&pipelines, args.environment.as_deref(), namespace)?;
+    let mut found = rows(&pipelines);
     let all = found.len();
+    warn_of_unread(&unread(&pipelines, args.environment.as_deref()), io);
     found.retain(|row| {
         args.name.as_ref().is_none_or(|name| row.name.contains(name.as_str()))
             && args.environment.as_ref().is_none_or(|environment| row.environment == *environment)
@@ -124,6 +128,33 @@ pub(crate) async fn run(
     let name = if kind == "Charts" { "HELM RELEASE" } else { "IMAGE" };
     let columns = vec![name, "PIPELINE", "ENVIRONMENT", "VERSION", "TARGETS", "OUTLIERS"];
     Ok(Table::print(columns, table, io)?)
+}
+
+/// The most unreadable targets that are named.
+const MAX_UNREAD: usize = 10;
+
+/// Names the targets of which rows may be missing.
+fn warn_of_unread(unread: &[UnreadTarget], io: &mut Io<'_>) {
+    for UnreadTarget { pipeline, target, why } in unread.iter().take(MAX_UNREAD) {
+        io.note(&format!("{target} of {pipeline} is not shown in full: {why}"));
+    }
+    let further = unread.len().saturating_sub(MAX_UNREAD);
+    if further > 0 {
+        io.note(&format!("{further} more targets are not shown in full: sluice get targets lists them"));
+    }
+}
+
+/// Fails if there are pipelines and none of them has this environment.
+fn check_environment(pipelines: &[Pipeline], wanted: Option<&str>, namespace: Option<&str>) -> Outcome {
+    let names = pipelines.iter().flat_map(|pipeline| &pipeline.spec.environments).map(|e| &e.name);
+    let there: Vec<String> = names.collect::<BTreeSet<_>>().into_iter().cloned().collect();
+    let Some(wanted) = wanted.filter(|wanted| !there.is_empty() && !there.iter().any(|name| name == wanted))
+    else {
+        return Ok(());
+    };
+    let place = namespace.map(|namespace| format!(" in namespace {namespace}")).unwrap_or_default();
+    let end = instead(wanted, &there, "environments", "it");
+    Err(Failure::new(Exit::NotFound, format!("no pipeline{place} has an environment {wanted}{end}")))
 }
 
 /// Returns the charts or images of all pages, and the clusters that are missing, with the reason.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use sluice_api::Pipeline;
 use sluice_core::fleet::Kind;
 use sluice_core::image;
+use sluice_core::observed::Health;
 
 use crate::running::RunningTarget;
 
@@ -41,6 +42,30 @@ pub struct Outlier {
     pub cluster: String,
     /// The version that it runs.
     pub version: String,
+}
+
+/// A target of which rows may be missing, because the controller cannot read it now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreadTarget {
+    /// The pipeline, as `namespace/name`.
+    pub pipeline: String,
+    /// The target, as `environment/target`.
+    pub target: String,
+    /// Why it cannot be read.
+    pub why: String,
+}
+
+/// Returns the targets that the controller cannot read now, of one environment or of all.
+pub fn unread(pipelines: &[Pipeline], environment: Option<&str>) -> Vec<UnreadTarget> {
+    let targets = pipelines.iter().flat_map(RunningTarget::all);
+    let wanted = targets.filter(|target| environment.is_none_or(|wanted| target.environment == wanted));
+    let unread = wanted.filter_map(|target| {
+        let status = target.status?;
+        let why = Some(&status.error).filter(|why| status.health == Health::Unknown && !why.is_empty())?;
+        let name = format!("{}/{}", target.environment, target.name);
+        Some(UnreadTarget { pipeline: target.pipeline, target: name, why: why.clone() })
+    });
+    unread.collect()
 }
 
 /// Returns the chart versions of all HelmReleases, ordered by name and pipeline, the environments in their order.
