@@ -8,12 +8,15 @@ use jiff::Timestamp;
 use kube::api::ApiResource;
 use serde::de::DeserializeOwned;
 use sluice_core::fleet::{ClusterKey, Kind};
-use sluice_view::triggers::{ReadObjects, TriggerObjects, TriggerView, triggers};
+use sluice_view::triggers::{
+    ReadObjects, TriggerObjects, TriggerView, Triggers as StartedBy, clusters, triggers,
+};
 
 use crate::age::since;
 use crate::cluster_flags::ClusterFlags;
 use crate::complete::pipelines;
 use crate::connection::{API_CALL_TIMEOUT, Connection};
+use crate::controller_api::{ControllerApi, ServerFlags};
 use crate::exit::Outcome;
 use crate::load;
 use crate::object_argument;
@@ -27,7 +30,8 @@ use crate::terminal::{Io, Symbol};
   # What makes podinfo start: commits, charts, image automations, webhooks?
   sluice triggers podinfo -n apps
 
-It reads objects of Flux on this cluster, as far as you may list them.")]
+If the pipeline begins on other clusters, the command asks the controller, which gets your token. Otherwise, or if the \
+controller cannot be asked, it reads objects of Flux on this cluster, as far as you may list them.")]
 pub struct Triggers {
     /// The pipeline
     #[arg(value_parser = object_argument::pipeline, add = ArgValueCompleter::new(pipelines))]
@@ -37,10 +41,26 @@ pub struct Triggers {
     output: Option<DataFormat>,
     #[command(flatten)]
     cluster: ClusterFlags,
+    #[command(flatten)]
+    server: ServerFlags,
 }
 
 pub(crate) async fn run(args: &Triggers, io: &mut Io<'_>) -> Outcome {
-    let found = of_hub(args, io).await?;
+    let connection = args.cluster.open(Some(API_CALL_TIMEOUT))?;
+    let (pipeline, promotions) = load::pipeline(&connection, &args.pipeline, io).await?;
+    // Only the controller reads the other clusters. The objects of the hub are all that a pipeline without them needs.
+    let has_others = clusters(&pipeline).iter().any(|cluster| *cluster != ClusterKey::Local);
+    let asked = match has_others {
+        true => ask_controller(&connection, args, io).await,
+        false => None,
+    };
+    let found = match asked {
+        Some(found) => found,
+        None => {
+            let objects = TriggerObjects::from(&read(&connection, io).await?);
+            triggers(&pipeline, &promotions, &BTreeMap::from([(ClusterKey::Local, Ok(objects))]))
+        }
+    };
     if let Some(format) = args.output {
         return Ok(view(format, "Triggers", &found, io.out)?);
     }
@@ -58,12 +78,28 @@ pub(crate) async fn run(args: &Triggers, io: &mut Io<'_>) -> Outcome {
     Ok(())
 }
 
-/// Returns what starts the pipeline, from the objects of the hub.
-async fn of_hub(args: &Triggers, io: &mut Io<'_>) -> Outcome<Vec<TriggerView>> {
-    let connection = args.cluster.open(Some(API_CALL_TIMEOUT))?;
-    let (pipeline, promotions) = load::pipeline(&connection, &args.pipeline, io).await?;
-    let objects = TriggerObjects::from(&read(&connection, io).await?);
-    Ok(triggers(&pipeline, &promotions, &BTreeMap::from([(ClusterKey::Local, Ok(objects))])))
+/// Returns what starts the pipeline, by the controller's API. Returns `None`, with a note, if the API cannot be asked.
+async fn ask_controller(
+    connection: &Connection,
+    args: &Triggers,
+    io: &mut Io<'_>,
+) -> Option<Vec<TriggerView>> {
+    let path = format!("/api/v1/pipelines/{}/{}/triggers", connection.namespace, args.pipeline);
+    let asked = async {
+        let api = ControllerApi::open(connection, &args.server).await?;
+        api.get::<StartedBy>(&path, &[]).await
+    };
+    match asked.await {
+        Ok(StartedBy { items, unread }) => {
+            unread.iter().for_each(|sentence| io.note(sentence));
+            Some(items)
+        }
+        Err(failure) => {
+            io.note(&format!("what starts it on other clusters is not shown: {failure}"));
+            failure.hint.iter().for_each(|hint| io.note(&format!("  {hint}")));
+            None
+        }
+    }
 }
 
 fn lines(trigger: &TriggerView, now: Timestamp) -> Vec<String> {

@@ -1,10 +1,12 @@
 //! `sluice triggers`, with the definitions of Flux on a real API server.
 
 use anyhow::Result;
+use axum::routing::get;
+use axum::{Json, Router};
 use serde_json::json;
 use sluice_cli::Exit;
 
-use crate::hub::{place, servers};
+use crate::hub::{place, running, servers};
 
 #[tokio::test]
 async fn the_triggers_of_a_pipeline_are_read_from_flux() -> Result<()> {
@@ -47,5 +49,34 @@ async fn the_triggers_of_a_pipeline_are_read_from_flux() -> Result<()> {
         (&json!("Triggers"), &json!("dev")),
         "{data}"
     );
+    Ok(())
+}
+
+/// The objects of other clusters are known to the controller only.
+#[tokio::test]
+async fn the_controller_is_asked_about_targets_on_other_clusters() -> Result<()> {
+    let place = place("triggers-asked").await?;
+    place.pipeline("podinfo", running("6.1.8", "6.1.8")).await?;
+    let item = json!({"environment": "dev", "cluster": "triggers-asked/dev", "what": "HelmRelease podinfo/podinfo",
+        "how": "takes the newest chart podinfo in 6.x of HelmRepository podinfo/podinfo"});
+    let answer = json!({"items": [item], "unread": ["of the objects on the hub, only those that you may get are shown"]});
+    let route = "/api/v1/pipelines/triggers-asked/podinfo/triggers";
+    let router = Router::new().route(route, get(async || Json(answer)));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let server = format!("http://{}", listener.local_addr()?);
+    let _serving = tokio::spawn(async { axum::serve(listener, router).await });
+    let ran = place.sluice(&["triggers", "podinfo", "--server", &server]).await;
+    assert_eq!(ran.exit, Exit::Ok, "{ran:?}");
+    insta::assert_snapshot!(ran.out, @"
+    dev
+      HelmRelease podinfo/podinfo on triggers-asked/dev
+        takes the newest chart podinfo in 6.x of HelmRepository podinfo/podinfo
+    ");
+    assert_eq!(ran.err, "of the objects on the hub, only those that you may get are shown\n");
+
+    let ran = place.sluice(&["triggers", "podinfo", "--server", "http://127.0.0.1:1"]).await;
+    assert!(ran.exit == Exit::Ok && ran.out.contains("cluster triggers-asked/dev"), "{ran:?}");
+    let note = "what starts it on other clusters is not shown: the controller's API at http://127.0.0.1:1/: cannot be reached\n  check";
+    assert!(ran.err.starts_with(note), "{}", ran.err);
     Ok(())
 }

@@ -201,7 +201,7 @@ impl Fixture {
     /// It fails.
     fn type_command(&self, command: &str) -> Result<String> {
         // The API of the controller does not know certificates.
-        let needs_token = command.contains(" trace ") || command.contains(" --fleet");
+        let needs_token = [" trace ", " triggers ", " --fleet"].iter().any(|part| command.contains(part));
         self.sh(command, if needs_token { "token" } else { "jane" })
     }
 
