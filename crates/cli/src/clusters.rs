@@ -77,7 +77,7 @@ pub(crate) async fn run(args: &Clusters, io: &mut Io<'_>) -> Outcome {
         return Ok(());
     }
     let table: Vec<Row> = rows.iter().map(cells).collect();
-    Table::print(vec!["CLUSTER", "SECRET", "READY", "PROBLEM"], table, io)?;
+    Table::print(vec!["CLUSTER", "SECRET", "READY", "PROBLEM"], table, &["SECRET"], io)?;
     if let Some(row) = rows.iter().find(|row| row.targets == 0 && row.problem.is_empty()) {
         io.note(&format!(
             "no pipeline here has a target on {}; whether Sluice can read it: sluice clusters --fleet",
@@ -103,7 +103,7 @@ async fn on_fleet(args: &Clusters, io: &mut Io<'_>) -> Outcome {
         return Ok(());
     }
     let table: Vec<Row> = rows.iter().map(fleet_cells).collect();
-    Ok(Table::print(vec!["CLUSTER", "STATE", "OBJECTS", "PROBLEM"], table, io)?)
+    Ok(Table::print(vec!["CLUSTER", "STATE", "OBJECTS", "PROBLEM"], table, &["OBJECTS"], io)?)
 }
 
 fn fleet_cells(row: &ObservedClusterRow) -> Row {

@@ -74,7 +74,7 @@ pub(crate) async fn run(args: &Events, io: &mut Io<'_>) -> Outcome {
     }
     let now = Timestamp::now();
     let rows: Vec<Row> = events.iter().map(|event| row(event, now)).collect();
-    Table::print(vec!["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"], rows, io)?;
+    Table::print(vec!["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"], rows, &["TYPE"], io)?;
     Ok(())
 }
 

@@ -66,7 +66,7 @@ pub(crate) async fn run(args: &History, io: &mut Io<'_>) -> Outcome {
     let now = Timestamp::now();
     let rows: Vec<Row> = entries.iter().map(|entry| row(entry, now)).collect();
     let columns = vec!["ENVIRONMENT", "REVISION", "REPLACES", "PHASE", "AGE", "BY", "DELIVERED AS", "NAME"];
-    Table::print(columns, rows, io)?;
+    Table::print(columns, rows, &["REPLACES", "BY", "DELIVERED AS", "AGE"], io)?;
     Ok(())
 }
 

@@ -93,6 +93,12 @@ pub fn same(a: &Row, b: &Row) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a == b || (a.ticks && b.ticks))
 }
 
+/// The columns whose texts are so long that a terminal may cut them before other columns are left out.
+const MESSAGES: [&str; 4] = ["ERROR", "MESSAGE", "PROBLEM", "OUTLIERS"];
+
+/// How much of a message is always shown, in characters, if other columns can be left out.
+const MIN_MESSAGE: usize = 16;
+
 /// The columns of a table with their widths. A watch prints more rows later.
 pub struct Table {
     columns: Vec<&'static str>,
@@ -107,22 +113,28 @@ impl Table {
         Table { columns, widths, color }
     }
 
-    /// Prints a table with these columns and rows, not wider than the terminal. A pipe gets all of it.
+    /// Prints a table with these columns and rows, not wider than the terminal. A narrow terminal does not show the columns
+    /// in `optional`, the first ones first. A pipe gets all of it.
     ///
     /// # Errors
     /// When the reader has closed the pipe.
-    pub(crate) fn print(columns: Vec<&'static str>, rows: Vec<Row>, io: &mut Io<'_>) -> io::Result<()> {
+    pub(crate) fn print(
+        columns: Vec<&'static str>,
+        rows: Vec<Row>,
+        optional: &[&str],
+        io: &mut Io<'_>,
+    ) -> io::Result<()> {
         let mut table = Table::new(columns, io.color);
-        let rows = table.fit_terminal(rows, io);
+        let rows = table.fit_terminal(rows, optional, io);
         table.header(io.out)?;
         table.rows(&rows, io.out)
     }
 
     /// Makes the columns wide enough for these rows, and not wider than the terminal, if the output is one. Returns the
     /// rows without what was cut.
-    pub(crate) fn fit_terminal(&mut self, rows: Vec<Row>, io: &Io<'_>) -> Vec<Row> {
+    pub(crate) fn fit_terminal(&mut self, rows: Vec<Row>, optional: &[&str], io: &Io<'_>) -> Vec<Row> {
         match io.terminal {
-            Some(size) => self.fit_into(rows, size.width, &[]),
+            Some(size) => self.fit_into(rows, size.width, optional),
             None => {
                 self.fit(&rows);
                 rows
@@ -139,33 +151,44 @@ impl Table {
         }
     }
 
-    /// Makes the columns wide enough for these rows, and not wider than the terminal: leaves out optional columns, the
-    /// first ones first, and then cuts the widest ones. Returns the rows without what was left out.
+    /// Makes the columns wide enough for these rows, and not wider than the terminal. Leaves out columns without a text,
+    /// then optional ones, the first ones first, and then cuts the widest ones. Returns the rows without what was left out.
     pub(crate) fn fit_into(&mut self, mut rows: Vec<Row>, width: usize, optional: &[&str]) -> Vec<Row> {
         let mut optional = optional.iter();
-        loop {
-            self.widths = self.columns.iter().map(|column| column.len()).collect();
-            self.fit(&rows);
-            let total: usize = self.widths.iter().sum::<usize>() + 3 * self.widths.len().saturating_sub(1);
-            let too_much = total.saturating_sub(width);
-            if too_much == 0 {
-                return rows;
-            }
-            if let Some(name) = optional.next() {
-                let Some(at) = self.columns.iter().position(|column| column == name) else { continue };
-                self.columns.remove(at);
-                rows.iter_mut().for_each(|row| drop(row.remove(at)));
-                continue;
-            }
-            for _ in 0..too_much {
-                let widest = self.widths.iter_mut().max_by_key(|width| **width);
-                widest.into_iter().for_each(|width| *width = width.saturating_sub(1).max(1));
-            }
-            for row in &mut rows {
-                row.iter_mut().zip(&self.widths).for_each(|(cell, width)| cell.cut(*width));
-            }
-            return rows;
+        while self.excess(&rows, width, MIN_MESSAGE) > 0 {
+            let is_empty = |at: &usize| rows.iter().all(|row| row[*at].text.is_empty());
+            // The first column says what the row is about.
+            let at = (1..self.columns.len()).rev().find(is_empty).or_else(|| {
+                optional
+                    .by_ref()
+                    .find_map(|name| self.columns.iter().skip(1).position(|column| column == name))
+                    .map(|at| at + 1)
+            });
+            let Some(at) = at else { break };
+            self.columns.remove(at);
+            rows.iter_mut().for_each(|row| drop(row.remove(at)));
+            // Rows that differ only in what is left out.
+            rows.dedup();
         }
+        for _ in 0..self.excess(&rows, width, usize::MAX) {
+            let widest = self.widths.iter_mut().max_by_key(|width| **width);
+            widest.into_iter().for_each(|width| *width = width.saturating_sub(1).max(1));
+        }
+        for row in &mut rows {
+            row.iter_mut().zip(&self.widths).for_each(|(cell, width)| cell.cut(*width));
+        }
+        rows
+    }
+
+    /// Makes the columns wide enough for these rows. Returns by how much the table is wider than the terminal, if of a
+    /// column of messages only so much counts.
+    fn excess(&mut self, rows: &[Row], width: usize, of_messages: usize) -> usize {
+        self.widths = self.columns.iter().map(|column| column.len()).collect();
+        self.fit(rows);
+        let counted = self.columns.iter().zip(&self.widths).map(|(column, width)| {
+            if MESSAGES.contains(column) { (*width).min(of_messages) } else { *width }
+        });
+        (counted.sum::<usize>() + 3 * self.widths.len().saturating_sub(1)).saturating_sub(width)
     }
 
     /// Returns rows as lines, and with `headed` a first line with the names of the columns.
@@ -317,7 +340,7 @@ mod tests {
         let rows = vec![vec![Cell::new("fleet/prod"), Cell::new("0/1"), Cell::new(message)]];
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let mut io = Io { out: &mut out, err: &mut err, color: false, terminal };
-        Table::print(vec!["CLUSTER", "READY", "PROBLEM"], rows, &mut io).unwrap();
+        Table::print(vec!["CLUSTER", "READY", "PROBLEM"], rows, &[], &mut io).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -328,6 +351,28 @@ mod tests {
         fleet/prod   0/1     cluster fleet/prod…
         ");
         assert!(printed(None).contains("correct the address\n"));
+    }
+
+    #[test]
+    fn empty_and_optional_columns_go_before_a_text_is_cut() {
+        let columns = vec!["NAME", "AGE", "LINK", "PLACE", "ERROR"];
+        let fitted = |width: usize, error: &str| {
+            let row: Row = ["podinfo", "5m", "", "apps/live", error].iter().map(Cell::new).collect();
+            let mut table = Table::new(columns.clone(), false);
+            let rows = table.fit_into(vec![row], width, &["AGE", "PLACE"]);
+            table.lines(&rows, true).unwrap().join("\n")
+        };
+        assert_eq!(
+            fitted(80, ""),
+            "NAME      AGE   LINK   PLACE       ERROR\npodinfo   5m    -      apps/live"
+        );
+        assert_eq!(fitted(30, ""), "NAME      AGE   PLACE\npodinfo   5m    apps/live");
+        let long = "cluster apps/live cannot be reached: connection refused";
+        assert_eq!(
+            fitted(48, long),
+            "NAME      AGE   PLACE       ERROR\npodinfo   5m    apps/live   cluster apps/live c…"
+        );
+        assert_eq!(fitted(30, long), "NAME      ERROR\npodinfo   cluster apps/live c…");
     }
 
     #[test]

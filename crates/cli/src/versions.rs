@@ -127,7 +127,7 @@ pub(crate) async fn run(
     let table: Vec<Row> = found.iter().map(cells).collect();
     let name = if kind == "Charts" { "HELM RELEASE" } else { "IMAGE" };
     let columns = vec![name, "PIPELINE", "ENVIRONMENT", "VERSION", "TARGETS", "OUTLIERS"];
-    Ok(Table::print(columns, table, io)?)
+    Ok(Table::print(columns, table, &["TARGETS", "PIPELINE"], io)?)
 }
 
 /// The most unreadable targets that are named.
@@ -205,7 +205,7 @@ async fn on_fleet(args: &Versions, kind: &str, io: &mut Io<'_>) -> Outcome {
     let table: Vec<Row> = rows.iter().map(fleet_cells).collect();
     let name = if kind == "Charts" { "CHART" } else { "IMAGE" };
     let columns = vec![name, "VERSION", "CLUSTER", "NAMESPACE", "OBJECT", "HEALTH", "MADE BY"];
-    Ok(Table::print(columns, table, io)?)
+    Ok(Table::print(columns, table, &["MADE BY", "NAMESPACE", "OBJECT"], io)?)
 }
 
 fn fleet_cells(row: &RunningVersion) -> Row {

@@ -30,6 +30,12 @@ pub(crate) trait Listing {
     /// The columns of the kind's definition from which a table can be made; empty if they do not have all of its data.
     const CELLS: &'static [&'static str] = &[];
 
+    /// The columns that a narrow terminal does not show, the least important first.
+    const OPTIONAL: &'static [&'static str];
+
+    /// False if `-o name` prints no names of objects.
+    const NAMES_OBJECTS: bool = true;
+
     /// Makes an object from a row of the API server's table with the columns of [`Listing::CELLS`].
     fn from_cells(_metadata: ObjectMeta, _cells: Vec<String>) -> Option<Self::Item> {
         None
@@ -62,6 +68,12 @@ pub(crate) trait Listing {
     fn names(&self, item: &Self::Item) -> Vec<String> {
         let kind = Self::Item::kind(&()).to_ascii_lowercase();
         vec![format!("{kind}.{}/{}", sluice_api::GROUP, item.name_any())]
+    }
+    /// Returns the lines that `-o name` prints for one object. With `-A` they name the namespace, too, for `xargs -L1`.
+    fn printed_names(&self, item: &Self::Item, view: &View) -> Vec<String> {
+        let namespace = item.namespace().filter(|_| view.all_namespaces && Self::NAMES_OBJECTS);
+        let place = namespace.map(|namespace| format!(" -n {namespace}")).unwrap_or_default();
+        self.names(item).into_iter().map(|name| name + &place).collect()
     }
     /// Makes an object that shows the error of an unreadable one.
     fn unreadable(metadata: ObjectMeta, error: String) -> Self::Item;

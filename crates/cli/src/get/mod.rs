@@ -35,6 +35,9 @@ use crate::terminal::{Io, Symbol};
   # Those of one team
   sluice get pipelines -A -l team=web
 
+  # The status of each, one after the other
+  sluice get pipelines -A -o name | xargs -L1 sluice status
+
   # What runs where
   sluice get targets podinfo -n apps
 
@@ -87,7 +90,7 @@ async fn show<L: Listing>(listing: &L, args: &Get, io: &mut Io<'_>) -> Outcome {
         filter.check(view, query.connection).await?;
     }
     if view.output == Format::Name {
-        let mut names = seen.iter().flat_map(|s| listing.names(s));
+        let mut names = seen.iter().flat_map(|s| listing.printed_names(s, view));
         return Ok(names.try_for_each(|name| io.line(name))?);
     }
     table(&query, &seen, io)
@@ -117,7 +120,7 @@ fn table<L: Listing>(query: &Query<'_, L>, seen: &[L::Item], io: &mut Io<'_>) ->
         return Ok(());
     }
     let mut table = Table::new(listing.columns(shape), io.color);
-    let rows = table.fit_terminal(rows, io);
+    let rows = table.fit_terminal(rows, L::OPTIONAL, io);
     if !view.no_headers {
         table.header(io.out)?;
     }

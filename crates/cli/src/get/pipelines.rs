@@ -63,6 +63,7 @@ struct Status {
 
 impl Listing for Pipelines {
     type Item = ListedPipeline;
+    const OPTIONAL: &'static [&'static str] = &["SUSPENDED", "APPLICATION", "AGE"];
     const CELLS: &'static [&'static str] =
         &["Application", "Environments", "Ready", "Promoting", "Status", "Suspended"];
 

@@ -91,6 +91,7 @@ struct ListedChangeRequest {
 
 impl Listing for Promotions {
     type Item = ListedPromotion;
+    const OPTIONAL: &'static [&'static str] = &["ATTEMPTS", "APPROVED BY", "LINK", "AGE", "PIPELINE"];
     const CELLS: &'static [&'static str] = &[
         "Pipeline",
         "Environment",

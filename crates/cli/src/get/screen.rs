@@ -99,7 +99,7 @@ impl<'a, L: Listing> Screen<'a, L> {
             below.insert(0, format!("… {hidden} more rows: the terminal is too small"));
         }
         let mut table = Table::new(listing.columns(view.shape()), self.color);
-        let rows = table.fit_into(rows, size.width, &[]);
+        let rows = table.fit_into(rows, size.width, L::OPTIONAL);
         let mut lines = if rows.is_empty() { Vec::new() } else { table.lines(&rows, !view.no_headers)? };
         lines.extend(below);
         Ok(lines)

@@ -36,6 +36,9 @@ pub(crate) struct Targets {
 
 impl Listing for Targets {
     type Item = ListedTargets;
+    const NAMES_OBJECTS: bool = false;
+    const OPTIONAL: &'static [&'static str] =
+        &["IMAGES", "REVISION", "NAMESPACE", "SINCE", "CLUSTER", "WORKLOAD"];
 
     fn unreadable(metadata: ObjectMeta, error: String) -> ListedTargets {
         ListedTargets::unreadable(metadata, error)

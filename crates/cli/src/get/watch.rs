@@ -178,7 +178,8 @@ impl<L: Listing> WatchView<'_, L> {
         match (self.query.view.output, self.query.view.output.data()) {
             (_, Some(format)) => documents(&values, format, io)?,
             (Format::Name, None) => {
-                let mut names = seen.iter().flat_map(|s| self.query.listing.names(s));
+                let mut names =
+                    seen.iter().flat_map(|s| self.query.listing.printed_names(s, self.query.view));
                 names.try_for_each(|name| io.line(name))?;
             }
             (_, None) => self.lines(&seen, io)?,

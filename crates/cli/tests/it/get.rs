@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sluice_cli::Exit;
 use sluice_testkit::{ControlPlane, WAIT_TIMEOUT, eventually, install_crds};
 
-use crate::hub::{place, running, sluice_as};
+use crate::hub::{place, run, running, sluice_as};
 
 #[tokio::test]
 async fn pipelines_are_listed_in_every_form() -> Result<()> {
@@ -33,6 +33,9 @@ async fn pipelines_are_listed_in_every_form() -> Result<()> {
     pipeline.pipelines.weave.works/podinfo
     pipeline.pipelines.weave.works/shop
     ");
+    // A name of another namespace is of no use without it: `sluice get pipelines -A -o name | xargs -L1 sluice status`.
+    let names = place.sluice(&["get", "pipelines", "-A", "-o", "name"]).await;
+    assert!(names.out.contains("pipeline.pipelines.weave.works/shop -n get-pipelines\n"), "{}", names.out);
     let all = place.sluice(&["get", "pipelines", "-A"]).await;
     assert!(
         all.steady().contains("\nget-pipelines podinfo podinfo dev:6.1.8 prod:6.1.6 True - AGE"),
@@ -245,5 +248,34 @@ async fn the_other_pipelines_are_shown_beside_an_unreadable_one() -> Result<()> 
     assert!(targets.out.contains("cannot be read: invalid type"), "{targets:?}");
     let pipelines = sluice_as(&path, &["get", "pipelines", "-n", "default"]).await;
     assert!(pipelines.exit == Exit::Ok && pipelines.out.contains("\nlevel "), "{pipelines:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_narrow_terminal_drops_columns_before_it_cuts_texts() -> Result<()> {
+    let place = place("get-narrow").await?;
+    place.pipeline("podinfo", running("6.1.8", "6.1.6")).await?;
+    let kubeconfig = place.kubeconfig.to_string_lossy().into_owned();
+    let arguments =
+        ["get", "targets", "podinfo", "-n", &place.namespace, "--kubeconfig", kubeconfig.as_str()];
+    let shown = async |width: usize| {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let terminal = Some(sluice_cli::Size { width, height: 24 });
+        let mut io = sluice_cli::Io { out: &mut out, err: &mut err, color: false, terminal };
+        assert_eq!(run(&arguments, &mut io).await, Exit::Ok);
+        String::from_utf8_lossy(&out).into_owned()
+    };
+    insta::assert_snapshot!(shown(80).await, @"
+    ENVIRONMENT   TARGET         CLUSTER   WORKLOAD              VERSION   HEALTH
+    dev           dev-podinfo    dev       HelmRelease/podinfo   6.1.8     Ready
+    dev           dev-podinfo    dev       Deployment/podinfo    6.1.8     Ready
+    prod          prod-podinfo   prod      HelmRelease/podinfo   6.1.6     Ready
+    prod          prod-podinfo   prod      Deployment/podinfo    6.1.6     Ready
+    ");
+    insta::assert_snapshot!(shown(40).await, @"
+    ENVIRONM…   TARGET      VERSION   HEALTH
+    dev         dev-podi…   6.1.8     Ready
+    prod        prod-pod…   6.1.6     Ready
+    ");
     Ok(())
 }
