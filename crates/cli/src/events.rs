@@ -17,6 +17,8 @@ use crate::objects;
 use crate::table::{Cell, Row, Table, Tone};
 use crate::terminal::Io;
 
+const API_VERSION: &str = "pipelines.weave.works/v1alpha1";
+
 /// Arguments of `sluice events`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
@@ -69,6 +71,9 @@ pub(crate) async fn run(args: &Events, io: &mut Io<'_>) -> Outcome {
     let mut events: Vec<Event> = listed.into_iter().filter(is_wanted).collect();
     events.sort_by_cached_key(|event| (time(event), event.metadata.name.clone()));
     if events.is_empty() {
+        // Without the definitions there are no events either, and that is the reason.
+        let served = connection.client.list_api_group_resources(API_VERSION).await;
+        served.map_err(|error| connection.explain(error))?;
         io.note("there are no events");
         return Ok(());
     }

@@ -48,6 +48,7 @@ mod terminal;
 mod trace;
 mod tree;
 mod triggers;
+mod usage_tip;
 mod user_name;
 mod validate;
 mod version;
@@ -66,6 +67,7 @@ pub use exit::{Exit, Failure, Outcome};
 pub use own_hub::OwnHub;
 pub use sluice_view::safe_text;
 pub use terminal::{Io, Size, Symbol};
+pub use usage_tip::with_tip;
 
 /// The commands of `sluice` for people.
 #[derive(clap::Subcommand, Clone, Debug)]

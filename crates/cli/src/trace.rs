@@ -47,7 +47,10 @@ fn object(text: &str) -> Result<Object, String> {
         Some((kind, name)) if !kind.is_empty() && !name.is_empty() && !name.contains('/') => {
             Ok(Object { kind: kind.into(), name: name.into() })
         }
-        _ => Err("write KIND/NAME, such as deployment/podinfo".into()),
+        _ => Err(
+            "write KIND/NAME, such as deployment/podinfo; sluice tree NAME shows the objects of a pipeline"
+                .into(),
+        ),
     }
 }
 

@@ -37,7 +37,8 @@ fn main() -> ExitCode {
     // The TLS provider for all connections. It fails only if one is installed, which is harmless.
     let _ = rustls::crypto::ring::default_provider().install_default();
     sluice_cli::complete(Arguments::command);
-    match Arguments::parse().command {
+    let arguments = Arguments::try_parse().unwrap_or_else(|error| sluice_cli::with_tip(error).exit());
+    match arguments.command {
         Command::Controller(flags) => controller::main(*flags),
         Command::Web(flags) => web::main(&flags),
         Command::Person(command) => {

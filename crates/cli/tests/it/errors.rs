@@ -28,6 +28,7 @@ async fn without_the_crds_the_error_names_the_command_that_installs_them() -> Re
         &["get", "promotions", "-A"],
         &["get", "pipelines", "-w"],
         &["approve", "podinfo"],
+        &["events"],
     ] {
         let ran = with(&bare, arguments).await?;
         assert_eq!(ran.exit, Exit::Cluster, "{arguments:?} {ran:?}");

@@ -156,7 +156,7 @@ pub async fn run(arguments: &[&str], io: &mut Io<'_>) -> Exit {
     match Cli::try_parse_from(all) {
         Ok(cli) => sluice_cli::run(&cli.command, program, io).await,
         Err(error) => {
-            let _ = write!(io.err, "{error}");
+            let _ = write!(io.err, "{}", sluice_cli::with_tip(error));
             Exit::Usage
         }
     }
