@@ -7,9 +7,10 @@ use sluice_api::Promotion;
 use sluice_view::explain::{Explanation, explain, retain_explanations};
 use sluice_view::story::{StoryEvent, story};
 
-use crate::cluster_flags::ClusterFlags;
+use crate::cluster_flags::{ClusterFlags, ControllerFlags};
 use crate::complete::{environments, promotions_and_pipelines};
 use crate::connection::API_CALL_TIMEOUT;
+use crate::controller_lease::warn_if_nobody_acts;
 use crate::exit::Outcome;
 use crate::load;
 use crate::object_argument;
@@ -41,6 +42,8 @@ pub struct Explain {
     output: Option<DataFormat>,
     #[command(flatten)]
     cluster: ClusterFlags,
+    #[command(flatten)]
+    controller: ControllerFlags,
 }
 
 pub(crate) async fn run(args: &Explain, io: &mut Io<'_>) -> Outcome {
@@ -52,6 +55,7 @@ pub(crate) async fn run(args: &Explain, io: &mut Io<'_>) -> Outcome {
         }
     }
     let (pipeline, promotions) = load::pipeline(&connection, &args.name, io).await?;
+    warn_if_nobody_acts(&connection, &args.controller.system_namespace, io).await;
     let mut all = explain(&pipeline, &promotions, Timestamp::now());
     if let Some(wanted) = &args.environment {
         Place::find(&pipeline, wanted)?;

@@ -15,6 +15,7 @@ mod complete;
 mod completion;
 mod connection;
 mod controller_api;
+mod controller_lease;
 mod controller_tunnel;
 mod crds;
 mod drawing;

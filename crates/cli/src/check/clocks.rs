@@ -1,7 +1,6 @@
 //! Reads the clocks of this machine and of the API server.
 
 use jiff::Timestamp;
-use jiff::fmt::rfc2822::DateTimeParser;
 use kube::api::ListParams;
 use kube::client::Body;
 use kube::core::Request;
@@ -11,6 +10,7 @@ use sluice_view::check::clocks::Clocks;
 use sluice_view::check::controller::Controller;
 
 use crate::connection::Connection;
+use crate::controller_lease::server_time;
 use crate::exit::Outcome;
 
 /// Reads both clocks. Every caller may read `/version`.
@@ -20,8 +20,7 @@ pub(super) async fn read(connection: &Connection) -> Outcome<Clocks> {
     let answer = connection.client.send(request.map(Body::from)).await;
     let answer = answer.map_err(|error| connection.explain(error))?;
     let here = Timestamp::now();
-    let date = answer.headers().get("date").and_then(|date| date.to_str().ok());
-    let server = date.and_then(|date| DateTimeParser::new().parse_timestamp(date).ok());
+    let server = server_time(answer.headers());
     Ok(Clocks { here, server: server.map_or(Reading::Absent, Reading::Known), newest: None })
 }
 

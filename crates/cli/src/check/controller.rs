@@ -1,31 +1,16 @@
 //! Reads the Deployments and Leases of the controller.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment as KubernetesDeployment;
-use k8s_openapi::api::coordination::v1::Lease as KubernetesLease;
 use kube::api::ApiResource;
-use kube::core::{NotUsed, Object};
 use kube::{Api, ResourceExt};
-use serde::{Deserialize, Serialize};
 use sluice_api::workload::Workload;
-use sluice_core::Time;
-use sluice_view::check::controller::{Controller, Deployment, Lease};
+use sluice_view::check::controller::{Controller, Deployment};
 
 use super::read::list;
 use crate::connection::Connection;
+use crate::controller_lease::{LEASE_LABELS, StoredLease, lease, lease_resource};
 use crate::exit::Outcome;
-
-/// A Lease. A user may store in it a time that the common type cannot hold.
-type StoredLease = Object<StoredLeaseSpec, NotUsed>;
-
-/// The fields of a Lease that are looked at.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-struct StoredLeaseSpec {
-    holder_identity: Option<String>,
-    renew_time: Option<Time>,
-    lease_duration_seconds: i64,
-}
 
 /// Reads the Leases and Deployments of the controller.
 pub(super) async fn read(
@@ -36,13 +21,13 @@ pub(super) async fn read(
 ) -> Outcome<Controller> {
     let client = &connection.client;
     let deployments: Api<Workload> = Api::namespaced_with(client.clone(), namespace, &deployment_resource());
-    let resource = ApiResource::erase::<KubernetesLease>(&());
+    let resource = lease_resource();
     let leases: Api<StoredLease> = Api::namespaced_with(client.clone(), namespace, &resource);
     let right = |resource: &str| format!("list on {resource} in namespace {namespace}");
     let (of_deployments, of_leases) = (right("deployments.apps"), right("leases.coordination.k8s.io"));
     let (deployments, leases) = tokio::try_join!(
         list(connection, &deployments, "app.kubernetes.io/name=sluice", &of_deployments),
-        list(connection, &leases, "app.kubernetes.io/part-of=sluice", &of_leases),
+        list(connection, &leases, LEASE_LABELS, &of_leases),
     )?;
     Ok(Controller {
         namespace: namespace.into(),
@@ -56,15 +41,6 @@ pub(super) async fn read(
 /// Returns the kind of Deployments.
 pub(super) fn deployment_resource() -> ApiResource {
     ApiResource::erase::<KubernetesDeployment>(&())
-}
-
-fn lease(lease: StoredLease) -> Lease {
-    Lease {
-        name: lease.name_any(),
-        holder: lease.spec.holder_identity,
-        renewed: lease.spec.renew_time.map(|time| *time),
-        duration: SignedDuration::from_secs(lease.spec.lease_duration_seconds),
-    }
 }
 
 /// Returns what is looked at of a Deployment.

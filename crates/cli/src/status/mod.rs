@@ -9,9 +9,10 @@ use jiff::Timestamp;
 use sluice_view::pipeline_screen::status;
 
 use self::screen::Page;
-use crate::cluster_flags::ClusterFlags;
+use crate::cluster_flags::{ClusterFlags, ControllerFlags};
 use crate::complete::pipelines;
 use crate::connection::API_CALL_TIMEOUT;
+use crate::controller_lease::warn_if_nobody_acts;
 use crate::exit::Outcome;
 use crate::load;
 use crate::object_argument;
@@ -41,6 +42,8 @@ pub struct Status {
     output: Option<DataFormat>,
     #[command(flatten)]
     cluster: ClusterFlags,
+    #[command(flatten)]
+    controller: ControllerFlags,
 }
 
 pub(crate) async fn run(args: &Status, io: &mut Io<'_>) -> Outcome {
@@ -49,6 +52,7 @@ pub(crate) async fn run(args: &Status, io: &mut Io<'_>) -> Outcome {
         return live::run(&connection, &args.pipeline, args.output, io).await;
     }
     let (pipeline, promotions) = load::pipeline(&connection, &args.pipeline, io).await?;
+    warn_if_nobody_acts(&connection, &args.controller.system_namespace, io).await;
     let now = Timestamp::now();
     let shown = status(&pipeline, &promotions, now);
     if let Some(format) = args.output {

@@ -17,6 +17,7 @@ async fn a_question_costs_one_call_for_each_kind() -> Result<()> {
     let group = "/apis/pipelines.weave.works/v1alpha1";
     let pipelines = format!("GET {group}/namespaces/calls/pipelines");
     let promotions = format!("GET {group}/namespaces/calls/promotions");
+    let leases = "GET /apis/coordination.k8s.io/v1/namespaces/sluice-system/leases".to_string();
     let one = format!("{pipelines}/p-0");
     for added in [0..1, 1..12] {
         let many = added.end;
@@ -30,9 +31,9 @@ async fn a_question_costs_one_call_for_each_kind() -> Result<()> {
             (&["get", "targets"], vec![&pipelines]),
             (&["charts"], vec![&pipelines]),
             (&["images"], vec![&pipelines]),
-            (&["status", "p-0"], vec![&one, &promotions]),
+            (&["status", "p-0"], vec![&one, &promotions, &leases]),
             (&["tree", "p-0"], vec![&one]),
-            (&["explain", "p-0", "-e", "prod"], vec![&one, &promotions]),
+            (&["explain", "p-0", "-e", "prod"], vec![&one, &promotions, &leases]),
             (&["history", "p-0"], vec![&one, &promotions]),
         ];
         for (question, expected) in table {

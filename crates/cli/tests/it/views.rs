@@ -205,6 +205,60 @@ async fn running_versions_are_shown_as_a_tree_and_as_tables() -> Result<()> {
 }
 
 #[tokio::test]
+async fn an_unreadable_target_is_named_below_the_charts_and_images() -> Result<()> {
+    let place = place("lost").await?;
+    let mut status = running("6.1.8", "6.1.5");
+    let lost = &mut status["environments"]["prod"]["targets"][0];
+    lost["health"] = "Unknown".into();
+    lost["error"] = "cluster lost/prod cannot be reached: connection refused".into();
+    lost["workloads"] = json!([]);
+    place.pipeline("podinfo", status).await?;
+    let expected = "prod/prod-podinfo of lost/podinfo is not shown in full: cluster lost/prod cannot be reached: connection refused\n";
+    for command in ["charts", "images"] {
+        let ran = place.sluice(&[command]).await;
+        assert_eq!((ran.exit, ran.err.as_str()), (Exit::Ok, expected), "{command}");
+        assert_eq!(place.sluice(&[command, "-o", "json"]).await.err, expected, "{command}");
+        assert_eq!(place.sluice(&[command, "-e", "dev"]).await.err, "", "{command}");
+    }
+    let ran = place.sluice(&["charts", "-e", "prod"]).await;
+    assert!(ran.err.starts_with(expected), "{ran:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_misspelled_environment_of_charts_is_an_error_with_the_right_one() -> Result<()> {
+    let place = place("misspelled").await?;
+    place.pipeline("podinfo", running("6.1.8", "6.1.5")).await?;
+    let ran = place.sluice(&["charts", "-e", "prd"]).await;
+    assert_eq!(ran.exit, Exit::NotFound, "{ran:?}");
+    insta::assert_snapshot!(ran.err, @"✗ no pipeline in namespace misspelled has an environment prd; did you mean prod?");
+    Ok(())
+}
+
+/// The Lease of a shard that its holder no longer renews.
+#[tokio::test]
+async fn a_controller_that_does_not_act_is_named_by_status_and_explain() -> Result<()> {
+    let place = waiting("dead").await?;
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "sluice.shard-0", "namespace": "dead", "labels": {"app.kubernetes.io/part-of": "sluice"}},
+        "spec": {"holderIdentity": "sluice-a", "leaseDurationSeconds": 10, "renewTime": "2026-01-01T00:00:00.000000Z"},
+    });
+    crate::hub::servers().await?.hub.apply_yaml(&lease.to_string()).await?;
+    for command in ["status", "explain"] {
+        let ran = place.sluice(&[command, "podinfo", "--system-namespace", "dead"]).await;
+        assert_eq!(ran.exit, Exit::Ok, "{ran:?}");
+        let first = "! no controller acts: sluice-a has not renewed the Lease sluice.shard-0 for ";
+        assert!(
+            ran.err.starts_with(first) && ran.err.ends_with(": sluice check -n dead\n"),
+            "{command}: {ran:?}"
+        );
+        assert_eq!(place.sluice(&[command, "podinfo"]).await.err, "", "without a readable Lease");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn an_event_with_a_time_that_cannot_be_parsed_does_not_hide_the_others() -> Result<()> {
     let place = waiting("odd-times").await?;
     let events = |name: &str, time: &str| {

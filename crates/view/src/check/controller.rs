@@ -33,6 +33,34 @@ pub struct Lease {
     pub duration: SignedDuration,
 }
 
+impl Lease {
+    /// Returns true if it is the Lease of a shard of the pipelines.
+    pub fn is_of_shard(&self) -> bool {
+        self.name.contains(".shard-")
+    }
+
+    /// Returns why no replica acts for the shard, or `None` if one does. `now` is the time of the API server.
+    pub fn trouble(&self, now: Timestamp) -> Option<String> {
+        let name = &self.name;
+        let Some(holder) = self.holder.as_ref().filter(|holder| !holder.is_empty()) else {
+            return Some(format!("no replica holds the Lease {name}: nothing is promoted for its pipelines"));
+        };
+        let Some(renewed) = self.renewed else {
+            return Some(format!("{holder} has never renewed the Lease {name}"));
+        };
+        let age = now.duration_since(renewed);
+        // The clocks of the holder and of the API server may differ by a few seconds.
+        let longest = self.duration * 2 + SignedDuration::from_secs(5);
+        let trouble = || {
+            format!(
+                "{holder} has not renewed the Lease {name} for {}: nothing is promoted",
+                span(age.as_secs())
+            )
+        };
+        (age > longest).then(trouble)
+    }
+}
+
 /// A Deployment.
 #[derive(Clone, Debug, Default)]
 pub struct Deployment {
@@ -72,7 +100,7 @@ pub fn findings(facts: &Controller) -> Vec<Finding> {
         findings.extend(facts.leases.unread(topic, "whether a replica of the controller acts"));
         return findings;
     };
-    let shards: Vec<&Lease> = leases.iter().filter(|lease| lease.name.contains(".shard-")).collect();
+    let shards: Vec<&Lease> = leases.iter().filter(|lease| lease.is_of_shard()).collect();
     let namespace = &facts.namespace;
     match (shards.is_empty(), deployments.is_empty()) {
         (true, true) => findings.push(
@@ -118,23 +146,13 @@ fn replicas(facts: &Controller, deployment: &Deployment) -> Vec<Finding> {
 
 fn shard(facts: &Controller, lease: &Lease) -> Finding {
     let topic = Topic::Controller;
-    let Lease { name, .. } = lease;
     let namespace = &facts.namespace;
     let logs = format!("kubectl get pods -n {namespace}; kubectl logs -n {namespace} deployment/sluice");
-    let Some(holder) = lease.holder.as_ref().filter(|holder| !holder.is_empty()) else {
-        let message = format!("no replica holds the Lease {name}: nothing is promoted for its pipelines");
-        return Finding::error(topic, message).fix(logs);
-    };
-    let age = lease.renewed.map(|renewed| facts.now.duration_since(renewed));
-    // The clocks of the holder and of the API server may differ by a few seconds.
-    let longest = lease.duration * 2 + SignedDuration::from_secs(5);
-    match age {
-        Some(age) if age <= longest => Finding::ok(topic, format!("{holder} acts for {name}")),
-        Some(age) => {
-            let age = span(age.as_secs());
-            let message = format!("{holder} has not renewed the Lease {name} for {age}: nothing is promoted");
-            Finding::error(topic, message).fix(logs)
+    match lease.trouble(facts.now) {
+        Some(trouble) => Finding::error(topic, trouble).fix(logs),
+        None => {
+            let holder = lease.holder.as_deref().unwrap_or_default();
+            Finding::ok(topic, format!("{holder} acts for {}", lease.name))
         }
-        None => Finding::error(topic, format!("{holder} has never renewed the Lease {name}")).fix(logs),
     }
 }
