@@ -205,20 +205,24 @@ impl Destination<'_> {
                 Err(error) => {
                     return Err(PreviewError { reason: error.reason(), message: error.to_string() });
                 }
-                Ok(values) if values.is_empty() => return Err(self.no_marker()),
+                Ok(values) if values.is_empty() => return Err(self.no_marker(files)),
                 Ok(values) => return Ok(values),
             }
         }
     }
 
-    fn no_marker(&self) -> PreviewError {
+    fn no_marker(&self, files: &[CheckoutFile]) -> PreviewError {
         let (namespace, name) = (self.pipeline.namespace().unwrap_or_default(), self.pipeline.name_any());
         let target = self.target.map(|target| format!(", \"target\": \"{target}\"")).unwrap_or_default();
+        let key = format!("{namespace}:{name}:{}", self.environment.name);
+        let read = files.iter().map(|file| (file.path.clone(), file.bytes.as_slice()));
+        let similar = setters::similar_marker(read, &key);
+        let similar =
+            similar.map(|similar| format!("; the most similar marker is {similar}")).unwrap_or_default();
         let message = format!(
-            "no file has the marker {{\"{}\": \"{namespace}:{name}:{}\"{target}}}: add it as a comment at the end of \
-             the value's line, in a .yaml or .yml file, or name the value in the strategy's update",
-            setters::MARKER_KEY,
-            self.environment.name
+            "no file has the marker {{\"{}\": \"{key}\"{target}}}: add it as a comment at the end of \
+             the value's line, in a .yaml or .yml file, or name the value in the strategy's update{similar}",
+            setters::MARKER_KEY
         );
         PreviewError { reason: "NoMarker", message }
     }

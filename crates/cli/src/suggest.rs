@@ -1,6 +1,6 @@
 //! Suggestions for names that do not exist: the most similar existing name, or all names.
 
-use sluice_view::nearest::nearest_within;
+use sluice_core::nearest::nearest_within;
 
 use crate::exit::{Exit, Failure};
 

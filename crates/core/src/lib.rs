@@ -11,6 +11,7 @@ pub mod hex;
 pub mod image;
 pub mod lock;
 pub mod manifest_path;
+pub mod nearest;
 pub mod observed;
 pub mod pipeline;
 pub mod planned_change;

@@ -13,7 +13,6 @@ pub mod fleet;
 pub mod history;
 pub mod members;
 mod metadata_by_people;
-pub mod nearest;
 pub mod object_name;
 mod ordered;
 pub mod pipeline_screen;

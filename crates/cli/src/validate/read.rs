@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use serde_saphyr::options::DuplicateKeyPolicy;
-use sluice_view::nearest::nearest;
+use sluice_core::nearest::nearest;
 
 use crate::checkout::{read_failure, yaml_files};
 use crate::exit::{Exit, Failure, Outcome};

@@ -103,13 +103,17 @@ async fn values_that_cannot_be_set_have_the_errors_of_the_controller() -> Result
     let folder = checkout()?;
     let root = folder.path().display().to_string();
     std::fs::remove_file(folder.path().join("staging/a.yml"))?;
-    write(folder.path(), &[("prod/second.yaml", "kind: HelmRelease\nspec: {version: '1'}\n")])?;
+    let misspelled = "version: '1' # {\"$promotion\": \"apps:podinfo:stagin\"}\n";
+    write(
+        folder.path(),
+        &[("prod/second.yaml", "kind: HelmRelease\nspec: {version: '1'}\n"), ("staging/b.yaml", misspelled)],
+    )?;
     let ran = validate(&["--checkout", &root]).await;
     assert_eq!(ran.exit, Exit::Unset);
     assert!(
         ran.out.contains(
             "✗ staging: NoMarker: no file has the marker {\"$promotion\": \"apps:podinfo:staging\"}"
-        ),
+        ) && ran.out.contains("; the most similar marker is apps:podinfo:stagin at staging/b.yaml:1"),
         "{}",
         ran.out
     );

@@ -66,7 +66,12 @@ mod tests {
 
     #[test]
     fn every_failure_is_retried_after_a_bounded_pause() {
-        let marker = EditError::NoMarker { repository: "r".into(), branch: "b".into(), marker: "m".into() };
+        let marker = EditError::NoMarker {
+            repository: "r".into(),
+            branch: "b".into(),
+            marker: "m".into(),
+            similar: None,
+        };
         let gone = GitError::Unreachable { repository: "r".into(), says: String::new() };
         let secret = serde_json::json!({"metadata": {"name": "s", "namespace": "apps",
             "annotations": {"pipelines.weave.works/used-by": "pull-request"}}});

@@ -83,6 +83,27 @@ impl ActError {
         }
     }
 
+    /// Returns the message of a promotion. If the error is about a value of the Secret that the strategy names, the message
+    /// names the Secret.
+    pub(crate) fn message(&self, secret: Option<&str>) -> String {
+        const REASONS: [&str; 8] = [
+            "AuthenticationFailed",
+            "CertificateInvalid",
+            "HostKeyUnknown",
+            "IdentityInvalid",
+            "MissingCredential",
+            "RepositoryNotFound",
+            "SecretInvalid",
+            "SigningKeyInvalid",
+        ];
+        match (self, secret) {
+            (ActError::Delivery(error), Some(secret)) if REASONS.contains(&error.reason()) => {
+                format!("{error} (Secret {secret})")
+            }
+            _ => self.to_string(),
+        }
+    }
+
     /// Whether Sluice has no access to the repository or forge, so that a retry does not help.
     pub fn is_lost_access(&self) -> bool {
         const REASONS: [&str; 4] =

@@ -133,7 +133,37 @@ pub(crate) fn withdrawn(status: ChangeRequestStatus, record: &PromotionStatus) -
 
 /// The change after a failed delivery, which failed `attempts` times before. Every failure is retried: its cause
 /// may be fixed at any time.
-pub(crate) fn failed(error: &ActError, attempts: u32, now: Timestamp) -> RecordChange {
+pub(crate) fn failed(error: &ActError, strategy: &Strategy, attempts: u32, now: Timestamp) -> RecordChange {
     let again = next_try(error, attempts, now);
-    RecordChange::Failed { reason: error.reason(), message: error.to_string(), again }
+    let message = error.message(strategy::secret_name(strategy));
+    RecordChange::Failed { reason: error.reason(), message, again }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use sluice_delivery::{CredentialsError, DeliveryError, EditError};
+
+    use super::*;
+
+    #[test]
+    fn a_failure_about_a_value_of_the_secret_names_the_secret() {
+        let commit = json!({"commit": {"url": "https://git.example.com/fleet.git", "secretRef": {"name": "fleet-git"}}});
+        let message = |error: DeliveryError, strategy: serde_json::Value| {
+            let strategy: Strategy = serde_json::from_value(strategy).unwrap();
+            match failed(&error.into(), &strategy, 0, Timestamp::UNIX_EPOCH) {
+                RecordChange::Failed { message, .. } => message,
+                other => panic!("{other:?}"),
+            }
+        };
+        let invalid = || CredentialsError::NoLine { key: "token", is: "is not UTF-8" }.into();
+        let named = message(invalid(), commit.clone());
+        assert!(named.ends_with("(a line end at its very end is ignored) (Secret fleet-git)"), "{named}");
+        let unnamed = message(invalid(), json!({"commit": {"url": "https://git.example.com/fleet.git"}}));
+        assert!(unnamed.ends_with("is ignored)"), "{unnamed}");
+        let (repository, branch, marker) = ("r".into(), "b".into(), "m".into());
+        let marker = EditError::NoMarker { repository, branch, marker, similar: None };
+        let other = message(marker.into(), commit);
+        assert!(!other.contains("fleet-git"), "{other}");
+    }
 }

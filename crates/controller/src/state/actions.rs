@@ -404,9 +404,12 @@ impl State {
             JobOutcome::Withdrawal(Err(error)) if self.is_out_of_reach(key, name, &error) => {
                 open.map(left_open)
             }
-            JobOutcome::Delivery(Err(error)) => Some(outcome::failed(&error, status.attempts, self.now.wall)),
+            JobOutcome::Delivery(Err(error)) => {
+                Some(outcome::failed(&error, strategy, status.attempts, self.now.wall))
+            }
             JobOutcome::Follow(Err(error)) | JobOutcome::Withdrawal(Err(error)) => {
-                Some(RecordChange::Trouble { reason: error.reason(), message: error.to_string() })
+                let message = error.message(strategy::secret_name(strategy));
+                Some(RecordChange::Trouble { reason: error.reason(), message })
             }
             JobOutcome::Follow(Ok(_)) | JobOutcome::Check(_) => None,
         }

@@ -377,6 +377,8 @@ pub(crate) mod tests {
             // A record that no longer belongs to the pipeline is not loaded. Its name is taken, so the new record is
             // not created.
             let is_taken = message.contains("exists, and was changed after Sluice created it");
+            let deletes = format!("kubectl delete promotion -n {} ", key().namespace);
+            assert!(message.contains(&deletes), "{field}: {message}");
             assert!(
                 reason == "Tampered" || (reason == "RecordFailed" && is_taken),
                 "{field}: {reason} {message}"

@@ -57,7 +57,7 @@ impl State {
     pub(super) fn start(&mut self, key: &PipelineKey, intent: &NewPromotion) {
         // A record of this name exists and is about another promotion, so creating this one would always fail.
         if let Some(taken) = self.record(key, &intent.name) {
-            let why = name_taken(&intent.revision.to_string(), &intent.name, taken.object());
+            let why = name_taken(&intent.revision.to_string(), (key, &intent.name), taken.object());
             return self.not_recorded(key, &intent.name, why);
         }
         let Some(fencing_token) = self.fencing_token(key) else { return };
@@ -81,7 +81,7 @@ impl State {
             // Someone has moved the record of this name to another pipeline.
             Ok(Some(object)) if PipelineKey::of_promotion(&object) != *key => {
                 if let Some(guess) = self.promotions.get_mut(key).and_then(|records| records.remove(name)) {
-                    let why = name_taken(&guess.object().spec.revision, name, &object);
+                    let why = name_taken(&guess.object().spec.revision, (key, name), &object);
                     self.not_recorded(key, name, why);
                 }
             }
@@ -168,13 +168,14 @@ impl State {
 }
 
 /// The message that a promotion cannot be recorded because an object of its name is about something else.
-fn name_taken(revision: &str, name: &str, by: &ApiPromotion) -> String {
+fn name_taken(revision: &str, (key, name): (&PipelineKey, &str), by: &ApiPromotion) -> String {
     let by = &by.spec;
     format!(
         "{revision} cannot be recorded: Promotion {name} exists, and was changed after Sluice created it (it is \
-         about {} into {} of {} now); delete it (kubectl delete promotion {name})",
+         about {} into {} of {} now); delete it (kubectl delete promotion -n {} {name})",
         by.revision,
         by.place(),
-        by.pipeline
+        by.pipeline,
+        key.namespace
     )
 }

@@ -515,6 +515,7 @@ impl ControllerSimulation {
                 repository: "fleet".into(),
                 branch: "main".into(),
                 marker: "m".into(),
+                similar: None,
             }),
             _ => DeliveryError::CacheFolder { path: "/".into(), source: Error::other("no answer") },
         };

@@ -19,6 +19,12 @@ pub fn mentions(bytes: &[u8]) -> bool {
     bytes.windows(MARKER_KEY.len()).any(|window| window == MARKER_KEY.as_bytes())
 }
 
+/// Returns the name in a marker, as it is written there; `None` if the text after the `#` is not a well-formed marker.
+pub(super) fn marker_name(comment: &str) -> Option<String> {
+    let StringFields(mut fields) = serde_json::from_str(comment.trim()).ok()?;
+    fields.remove(MARKER_KEY)
+}
+
 /// A well-formed marker of the requested environment.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Marker {

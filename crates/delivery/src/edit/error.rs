@@ -8,9 +8,10 @@ use sluice_core::setters::{MAX_FILE_BYTES, SetError, UpdateError};
 pub enum EditError {
     #[error(
         "no file in {repository} at {branch} has the marker {marker}: add # {marker} behind the value to set, \
-         in a .yaml or .yml file, or correct the repository or branch in the pipeline"
+         in a .yaml or .yml file, or correct the repository or branch in the pipeline{}",
+        similar.as_ref().map(|similar| format!("; the most similar marker is {similar}")).unwrap_or_default()
     )]
-    NoMarker { repository: String, branch: String, marker: String },
+    NoMarker { repository: String, branch: String, marker: String, similar: Option<String> },
 
     #[error(
         "no file that was read in {repository} at {branch} has {wanted}, and not every file was read: {unread}; \

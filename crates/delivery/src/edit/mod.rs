@@ -12,7 +12,8 @@ use crate::edit_slots::EditSize;
 use crate::error::{DeliveryError, DeliveryResult};
 use crate::fair_queue::Slot;
 use crate::git::{
-    ChangedFile, FoundFiles, GitResult, LockedRepository, ReadFile, UnreadFile, UnreadReason, YamlFiles,
+    ChangedFile, FoundFiles, GitError, GitResult, LockedRepository, ReadFile, UnreadFile, UnreadReason,
+    YamlFiles,
 };
 use crate::order::{Order, Values};
 pub use error::EditError;
@@ -100,8 +101,9 @@ async fn edit_files(
         return Err(not_read(format!("the marker {}", order.marker()), &unread));
     }
     if done.is_empty() {
+        let similar = similar_marker(order, repository, commit).await?;
         let (repository, branch) = (url.clone(), branch.to_string());
-        return Err(EditError::NoMarker { repository, branch, marker: order.marker() }.into());
+        return Err(EditError::NoMarker { repository, branch, marker: order.marker(), similar }.into());
     }
     Ok(FileEdits::of(done))
 }
@@ -123,6 +125,26 @@ impl WantedFiles<'_> {
             WantedFiles::These(files) => repository.read_files(files.clone()).await,
         }
     }
+}
+
+/// Returns the marker that is most similar to that of an order, if the files with markers are not too large.
+async fn similar_marker(
+    order: &Order,
+    repository: &mut LockedRepository<'_>,
+    commit: &str,
+) -> DeliveryResult<Option<String>> {
+    let wanted = WantedFiles::Marked { commit, needle: setters::MARKER_KEY.into() };
+    let (slot, (found, _)) = match read_in_slot(repository, &wanted, 1).await {
+        Ok(read) => read,
+        Err(GitError::Revoked) => return Err(DeliveryError::Revoked),
+        Err(_) => return Ok(None),
+    };
+    let key = order.key();
+    let similar = move || {
+        let files = found.iter().map(|file| (file.path_text(), file.bytes.as_slice()));
+        setters::similar_marker(files, &key)
+    };
+    Ok(computed(slot, similar).await)
 }
 
 /// Reads files, and waits for a slot to edit them by this many entries. Large files are read again with the slot, from the

@@ -257,6 +257,10 @@ async fn values_that_cannot_be_set_are_reported_with_what_to_do() {
         assert!(words.iter().all(|w| error.to_string().contains(w)), "{error}");
     };
     fails("NoMarker", &["fleet.git at main", r#"{"$promotion": "apps:podinfo:prod"}"#, "add"]).await;
+    let misspelled = yaml("1").replace("podinfo:prod", "podinfo:prd");
+    repo.commit("main", "misspelled", &[("d.yaml", &misspelled)]).unwrap();
+    fails("NoMarker", &["; the most similar marker is apps:podinfo:prd at d.yaml:"]).await;
+    repo.commit_changes("main", "gone", &[sluice_testkit::FileChange::Remove("d.yaml")]).unwrap();
     repo.commit_changes(
         "main",
         "latin 1",

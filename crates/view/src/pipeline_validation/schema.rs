@@ -6,9 +6,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use regex::Regex;
 use serde::Serialize;
 use serde_json::Value;
+use sluice_core::nearest::nearest;
 
 use super::cel_rule::holds;
-use crate::nearest::nearest;
 
 /// A problem of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -142,7 +142,7 @@ pub const PROGRESS: &[Case] = &[
         NOT_STARTED,
         "RecordFailed",
         Shown::Note,
-        "6.1.8 cannot be recorded: Promotion podinfo-prod-1 exists, and was changed after Sluice created it (it is about 6.1.7 into prod of podinfo now); delete it (kubectl delete promotion podinfo-prod-1)",
+        "6.1.8 cannot be recorded: Promotion podinfo-prod-1 exists, and was changed after Sluice created it (it is about 6.1.7 into prod of podinfo now); delete it (kubectl delete promotion -n apps podinfo-prod-1)",
     ),
     case(
         NOT_STARTED,
