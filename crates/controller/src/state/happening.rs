@@ -43,7 +43,8 @@ pub(super) enum Happening {
     Relist,
     Restart,
     MoveProd(bool),
-    Outage,
+    /// All status writes fail, so often.
+    Outage(u32),
     LateWrite(Index),
     LoseCluster(bool),
     /// Everything goes on undisturbed for a while.
@@ -93,7 +94,7 @@ pub(super) fn apply(simulation: &mut ControllerSimulation, happening: &Happening
         Happening::Relist => simulation.relist(),
         Happening::Restart => simulation.begin(),
         Happening::MoveProd(is_remote) => simulation.move_prod(*is_remote),
-        Happening::Outage => simulation.outage(),
+        Happening::Outage(writes) => simulation.outage(*writes),
         Happening::LateWrite(index) => simulation.late_write(nth(index)),
         Happening::LoseCluster(is_lost) => simulation.lose_eu(*is_lost),
         Happening::Run(steps) => run(simulation, usize::from(*steps), 7),

@@ -43,6 +43,8 @@ mod simulated_server;
 mod simulation;
 #[cfg(test)]
 mod simulation_checks;
+#[cfg(test)]
+mod simulation_end;
 pub mod status_pace;
 pub mod status_queue;
 pub mod stored_time;

@@ -37,7 +37,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         2 => Just(Happening::Relist),
         1 => Just(Happening::Restart),
         1 => any::<bool>().prop_map(Happening::MoveProd),
-        1 => Just(Happening::Outage),
+        1 => Just(Happening::Outage(14)),
         1 => index().prop_map(Happening::LateWrite),
         1 => any::<bool>().prop_map(Happening::LoseCluster),
     ]
@@ -84,9 +84,7 @@ proptest! {
         }
         // P5: at rest nothing is written or done.
         let before = (simulation.creations, simulation.pipeline_writes, simulation.promotion_writes);
-        for _ in 0..20 {
-            simulation.pass(600);
-        }
+        simulation.pass_hours();
         prop_assert_eq!((simulation.creations, simulation.pipeline_writes, simulation.promotion_writes), before);
     }
 }

@@ -1,8 +1,11 @@
 //! Two clusters with the same namespaces and HelmReleases, and what they report.
 
-use std::sync::Arc;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
 
 use serde_json::json;
+use sluice_api::GitopsCluster;
 
 use super::fixtures::WALL;
 use super::simulation::{ControllerSimulation, ENVIRONMENTS, RunningVersion, SECOND_DEV};
@@ -27,7 +30,7 @@ impl ControllerSimulation {
             let key = ObjectKey { kind: Kind::Namespace, namespace: String::new(), name: (*name).into() };
             (key, Fact::Namespace { allowed: None })
         };
-        let running = self.fleet.iter().map(|(environment, running)| helm_release(environment, *running));
+        let running = self.fleet.iter().map(|(environment, running)| reported_release(environment, *running));
         let mut releases: Vec<(ObjectKey, Fact)> = running.collect();
         let mut events = vec![ClusterEvent::Connected];
         for kind in Kind::DECIDING {
@@ -71,7 +74,7 @@ impl ControllerSimulation {
             self.proven.entry(environment).or_default().insert(running.version);
         }
         let applied = || {
-            let (key, fact) = helm_release(environment, running);
+            let (key, fact) = reported_release(environment, running);
             vec![ClusterEvent::Applied(key, fact)]
         };
         let reporting = self.connected.keys().filter(|cluster| match cluster {
@@ -118,9 +121,31 @@ impl ControllerSimulation {
     }
 }
 
+/// The object of the cluster of prod after it was moved.
+pub(super) fn eu_cluster() -> GitopsCluster {
+    static CLUSTER: LazyLock<GitopsCluster> = LazyLock::new(|| {
+        let object = json!({"apiVersion": "gitops.weave.works/v1alpha1", "kind": "GitopsCluster",
+            "metadata": {"name": "eu", "namespace": "apps"}, "spec": {"secretRef": {"name": "eu"}}});
+        serde_json::from_value(object).unwrap()
+    });
+    CLUSTER.clone()
+}
+
 /// The cluster of prod after it was moved.
 pub(super) fn eu() -> ClusterKey {
     ClusterKey::Remote { namespace: "apps".into(), name: "eu".into() }
+}
+
+thread_local! {
+    /// The HelmReleases that were read from JSON before.
+    static RELEASES: RefCell<HashMap<(&'static str, RunningVersion), (ObjectKey, Fact)>> = RefCell::default();
+}
+
+/// The same as [`helm_release`]. Thousands of histories report the same HelmReleases, so each is read from JSON once.
+fn reported_release(environment: &'static str, running: RunningVersion) -> (ObjectKey, Fact) {
+    RELEASES.with_borrow_mut(|known| {
+        known.entry((environment, running)).or_insert_with(|| helm_release(environment, running)).clone()
+    })
 }
 
 /// A HelmRelease that runs a version.

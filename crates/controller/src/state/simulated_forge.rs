@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Error;
+use std::sync::Arc;
 
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -482,13 +483,13 @@ impl ControllerSimulation {
         let open = self.forge.requests.iter().filter(|request| request.state == RequestState::Open);
         for request in open.filter(|request| self.was_recorded(request.number)) {
             let (number, head) = (request.number, self.forge.head(request));
-            let has = |object: &&Promotion| {
+            let has = |object: &&Arc<Promotion>| {
                 recorded(object, number).is_some_and(|r| r.state == RecordedRequestState::Open)
             };
-            let of: Vec<&Promotion> = self.server.promotions.values().filter(has).collect();
+            let of: Vec<&Arc<Promotion>> = self.server.promotions.values().filter(has).collect();
             let [object] = &of[..] else { panic!("#{number} has {} records: {}", of.len(), self.summary()) };
             let place = object.spec.place();
-            let is_next = |p: &Promotion| p.phase().is_open() && p.spec.place() == place;
+            let is_next = |p: &Arc<Promotion>| p.phase().is_open() && p.spec.place() == place;
             let (phase, has_next) = (object.phase(), self.server.promotions.values().any(is_next));
             let may_be_taken_over = phase != Phase::Rejected && has_next;
             assert!(!phase.has_ended() || may_be_taken_over, "#{number} is of nobody: {}", self.summary());

@@ -1,18 +1,31 @@
 //! What people change in a simulation, as the rules of the CRDs allow.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
 
 use kube::ResourceExt;
 use serde_json::json;
-use sluice_api::pipeline::PipelineSpec;
+use sluice_api::pipeline::{Pipeline, PipelineSpec};
 use sluice_api::promotion::{Approval, Phase, Promotion, Rejection};
 use sluice_delivery::MergeMode;
 
 use super::simulated_forge::strategy;
 use super::simulated_server::HubEvent;
-use super::simulation::ControllerSimulation;
+use super::simulation::{ControllerSimulation, ENVIRONMENTS, SECOND_DEV};
+
+/// The pipelines of all histories, read from JSON once.
+static WITH_COMMITS: LazyLock<Pipeline> = LazyLock::new(|| pipeline(false));
+static WITH_REQUESTS: LazyLock<Pipeline> = LazyLock::new(|| pipeline(true));
 
 impl ControllerSimulation {
+    pub(super) fn create_pipeline(&mut self, manual: bool) {
+        let template = if self.has_requests { &WITH_REQUESTS } else { &WITH_COMMITS };
+        let mut object = Pipeline::clone(template);
+        object.metadata.uid = Some(format!("pipeline-{}", self.server.version));
+        object.spec.promotion.as_mut().unwrap().manual = manual;
+        self.server.store_pipeline(object);
+    }
+
     pub(super) fn suspend(&mut self, suspend: bool) {
         self.edit_pipeline(|spec| spec.suspend = suspend);
     }
@@ -31,10 +44,10 @@ impl ControllerSimulation {
     }
 
     fn edit_pipeline(&mut self, edit: impl FnOnce(&mut PipelineSpec)) {
-        let Some(mut pipeline) = self.server.pipeline.clone() else { return };
-        let before = pipeline.spec.clone();
+        let Some(before) = self.server.pipeline.clone() else { return };
+        let mut pipeline = before.as_ref().clone();
         edit(&mut pipeline.spec);
-        if pipeline.spec != before {
+        if pipeline.spec != before.spec {
             pipeline.metadata.generation = pipeline.metadata.generation.map(|generation| generation + 1);
             self.server.store_pipeline(pipeline);
         }
@@ -74,7 +87,7 @@ impl ControllerSimulation {
     pub(super) fn collect_garbage(&mut self) {
         let uid = self.server.pipeline.as_ref().and_then(|pipeline| pipeline.uid());
         let is_owned =
-            |object: &Promotion| object.owner_references().iter().any(|o| Some(&o.uid) == uid.as_ref());
+            |object: &Arc<Promotion>| object.owner_references().iter().any(|o| Some(&o.uid) == uid.as_ref());
         let names = self.server.promotions.iter().filter(|(_, object)| !is_owned(object));
         let names: Vec<String> = names.map(|(name, _)| name.clone()).collect();
         names.iter().for_each(|name| self.delete_named(name));
@@ -83,7 +96,7 @@ impl ControllerSimulation {
     /// Changes a promotion as a person.
     fn edit(&mut self, index: usize, edit: impl FnOnce(&mut Promotion)) {
         let Some(name) = self.server.nth(index) else { return };
-        let mut object = self.server.promotions[&name].clone();
+        let mut object = self.server.promotions[&name].as_ref().clone();
         edit(&mut object);
         self.server.store_promotion(object);
     }
@@ -126,7 +139,7 @@ impl ControllerSimulation {
         self.edit(index, |object| {
             object.annotations_mut().insert("example.com/seen".into(), now.clone());
         });
-        if let Some(mut pipeline) = self.server.pipeline.clone() {
+        if let Some(mut pipeline) = self.server.pipeline.as_deref().cloned() {
             pipeline.annotations_mut().insert("example.com/seen".into(), now);
             self.server.store_pipeline(pipeline);
         }
@@ -150,6 +163,23 @@ impl ControllerSimulation {
         let cluster = is_remote.then(|| serde_json::from_value(cluster).unwrap());
         self.edit_pipeline(|spec| spec.environments[2].targets[0].cluster_ref = cluster);
     }
+}
+
+/// A pipeline that promotes by change request and needs two targets of dev, or one that commits.
+fn pipeline(has_requests: bool) -> Pipeline {
+    let environment = |name: &&str| json!({"name": name, "targets": [{"namespace": name, "name": name}]});
+    let app = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "podinfo"});
+    let mut environments: Vec<serde_json::Value> = ENVIRONMENTS.iter().map(environment).collect();
+    let mut promotion = json!({"strategy": strategy(has_requests)});
+    if has_requests {
+        let targets = environments[0]["targets"].as_array_mut().unwrap();
+        targets.push(json!({"namespace": SECOND_DEV, "name": SECOND_DEV}));
+        promotion["minReadyTargets"] = "100%".into();
+    }
+    let spec = json!({"appRef": app, "environments": environments, "promotion": promotion});
+    let object = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline", "spec": spec,
+        "metadata": {"name": "podinfo", "namespace": "apps", "generation": 1}});
+    serde_json::from_value(object).unwrap()
 }
 
 /// Whether a rejection that the API server accepted is in this version of a promotion, and no later request for another try.

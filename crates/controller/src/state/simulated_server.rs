@@ -1,10 +1,11 @@
 //! An API server with one Pipeline and its Promotions, and the events of its watches.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use kube::ResourceExt;
 use sluice_api::pipeline::{Pipeline, PipelineStatus};
-use sluice_api::promotion::{Promotion, PromotionStatus};
+use sluice_api::promotion::Promotion;
 
 use super::cached::HasHookFields;
 use super::status_queue::{StatusOwner, StatusWrite, StoredObject, StoredVersion, WriteOutcome};
@@ -13,25 +14,25 @@ use crate::resource_version::version_of;
 /// An event of the hub's watches.
 #[derive(Clone)]
 pub(super) enum HubEvent {
-    Pipeline(Pipeline),
-    PipelineDeleted(Pipeline),
-    Promotion(Promotion),
-    Deleted(Promotion),
+    Pipeline(Arc<Pipeline>),
+    PipelineDeleted(Arc<Pipeline>),
+    Promotion(Arc<Promotion>),
+    Deleted(Arc<Promotion>),
 }
 
 /// The API server of the hub.
 #[derive(Default)]
 pub(super) struct SimulatedHub {
     pub version: u64,
-    pub pipeline: Option<Pipeline>,
-    pub promotions: BTreeMap<String, Promotion>,
+    pub pipeline: Option<Arc<Pipeline>>,
+    pub promotions: BTreeMap<String, Arc<Promotion>>,
     /// Every Promotion that was ever created.
     pub created: BTreeSet<String>,
     pub log: Vec<HubEvent>,
     /// How many events of the log were delivered.
     pub delivered: usize,
     /// A list that was read and not delivered yet: the objects, its version and the length of the log.
-    pub listed: Option<(Vec<Pipeline>, Vec<Promotion>, u64, usize)>,
+    pub listed: Option<(Vec<Arc<Pipeline>>, Vec<Arc<Promotion>>, u64, usize)>,
     /// The versions that status writes of earlier processes stored.
     pub written_late: BTreeSet<u64>,
 }
@@ -48,12 +49,14 @@ impl SimulatedHub {
 
     pub(super) fn store_pipeline(&mut self, mut object: Pipeline) {
         object.metadata.resource_version = self.next_version();
+        let object = Arc::new(object);
         self.log.push(HubEvent::Pipeline(object.clone()));
         self.pipeline = Some(object);
     }
 
-    pub(super) fn store_promotion(&mut self, mut object: Promotion) -> Promotion {
+    pub(super) fn store_promotion(&mut self, mut object: Promotion) -> Arc<Promotion> {
         object.metadata.resource_version = self.next_version();
+        let object = Arc::new(object);
         self.log.push(HubEvent::Promotion(object.clone()));
         self.promotions.insert(object.name_any(), object.clone());
         object
@@ -100,37 +103,46 @@ impl SimulatedHub {
             write.may_be_stored.iter().chain([&write.status]).map(|status| status.get()).collect();
         match &write.owner {
             StatusOwner::Pipeline(_) => {
-                let Some(mut object) = self.pipeline.clone() else { return WriteOutcome::Gone };
-                let stored = serde_json::to_string(&loop_fields(object.status.clone())).unwrap();
+                let Some(object) = self.pipeline.clone() else { return WriteOutcome::Gone };
                 if object.uid() != write.uid {
                     return WriteOutcome::Gone;
                 }
                 let is_known =
                     write.version == 0 || object.resource_version() == Some(write.version.to_string());
                 is_over_edit |= !is_known;
-                if !is_known && object.status.is_some() && !expected.contains(&stored.as_str()) {
-                    return WriteOutcome::Conflict(Box::new(StoredObject::Pipeline(object)));
-                }
-                object.status = Some(serde_json::from_str(write.status.get()).unwrap());
-                self.store_pipeline(object);
-            }
-            StatusOwner::Promotion(_, name) => {
-                let Some(mut object) = self.promotions.get(name).cloned() else { return WriteOutcome::Gone };
-                if object.uid() != write.uid {
-                    return WriteOutcome::Gone;
-                }
-                let stored = serde_json::to_string(&object.status.clone().unwrap_or_default()).unwrap();
-                let is_known =
-                    write.version == 0 || object.resource_version() == Some(write.version.to_string());
-                let is_other = object.status.is_some() && !expected.contains(&stored.as_str());
-                is_over_edit |= !is_known;
-                let found = StoredObject::Promotion(object.clone());
-                if !is_known && is_other || is_over_edit && write.is_overruled(&found) {
+                let is_expected = || {
+                    let stored = serde_json::to_string(&loop_fields(object.status.clone())).unwrap();
+                    expected.contains(&stored.as_str())
+                };
+                if !is_known && object.status.is_some() && !is_expected() {
+                    let found = StoredObject::Pipeline(Arc::unwrap_or_clone(object));
                     return WriteOutcome::Conflict(Box::new(found));
                 }
-                let status: PromotionStatus = serde_json::from_str(write.status.get()).unwrap();
-                object.status = Some(status);
-                self.store_promotion(object);
+                let status = Some(serde_json::from_str(write.status.get()).unwrap());
+                let (metadata, spec) = (object.metadata.clone(), object.spec.clone());
+                self.store_pipeline(Pipeline { metadata, spec, status });
+            }
+            StatusOwner::Promotion(_, name) => {
+                let Some(object) = self.promotions.get(name).cloned() else { return WriteOutcome::Gone };
+                if object.uid() != write.uid {
+                    return WriteOutcome::Gone;
+                }
+                let is_known =
+                    write.version == 0 || object.resource_version() == Some(write.version.to_string());
+                is_over_edit |= !is_known;
+                let is_other = || {
+                    let stored = object.status.as_ref().map(|stored| serde_json::to_string(stored).unwrap());
+                    stored.is_some_and(|stored| !expected.contains(&stored.as_str()))
+                };
+                if is_over_edit {
+                    let found = StoredObject::Promotion(object.as_ref().clone());
+                    if !is_known && is_other() || write.is_overruled(&found) {
+                        return WriteOutcome::Conflict(Box::new(found));
+                    }
+                }
+                let status = Some(serde_json::from_str(write.status.get()).unwrap());
+                let (metadata, spec) = (object.metadata.clone(), object.spec.clone());
+                self.store_promotion(Promotion { metadata, spec, status });
             }
         }
         WriteOutcome::Stored(StoredVersion { version: self.version, is_over_edit })

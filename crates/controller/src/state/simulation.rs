@@ -4,21 +4,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Error;
+use std::sync::Arc;
 use std::time::Instant;
 
 use jiff::SignedDuration;
 use kube::ResourceExt;
-use serde_json::json;
-use sluice_api::pipeline::{Pipeline, PipelineStatus};
+use sluice_api::pipeline::Pipeline;
 use sluice_api::promotion::Promotion;
 use sluice_delivery::{DeliveryError, EditError, FencingToken};
 
 use super::effect::{Job, Work};
 use super::fixtures::{ended, state_at};
-use super::simulated_forge::{SimulatedForge, branch_of, strategy};
+use super::simulated_clusters::eu_cluster;
+use super::simulated_forge::{SimulatedForge, branch_of};
 use super::simulated_people::is_rejected;
 use super::simulated_server::{HubEvent, SimulatedHub};
-use super::status_queue::{StatusWrite, StoredObject, WriteOutcome};
+use super::status_queue::{SerializedStatus, StatusWrite, StoredObject, WriteOutcome, serialize_status};
 use super::*;
 use crate::act::{ActError, JobOutcome};
 use crate::metrics::PromotionStep;
@@ -30,9 +31,6 @@ use sluice_core::fleet::ClusterEvent;
 pub(super) const ENVIRONMENTS: [&str; 3] = ["dev", "staging", "prod"];
 /// The namespace and name of the second target of dev.
 pub(super) const SECOND_DEV: &str = "dev2";
-
-/// The seconds of quiet after which the run ends: longer than any pause and deadline.
-const SETTLING_TIME: u64 = 2 * 3600;
 
 /// The most reconciliations that follow from one input.
 const MAX_TURNS: usize = 50;
@@ -50,7 +48,7 @@ pub(super) enum EffectFault {
 }
 
 /// What an environment runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct RunningVersion {
     pub version: u32,
     pub is_healthy: bool,
@@ -93,15 +91,15 @@ pub(super) struct ControllerSimulation {
     /// Deliveries that took effect, by uid and round.
     pub(super) delivered: BTreeSet<(Option<String>, u32)>,
     /// The last status of the Pipeline that the state wrote or read at its start.
-    pub(super) last_status: PipelineStatus,
+    pub(super) last_status: Option<SerializedStatus>,
     /// Inputs that arrive at a later second, as the state requested with [`Effect::Later`].
-    later: Vec<(u64, Input)>,
+    pub(super) later: Vec<(u64, Input)>,
     /// What each environment has run healthily.
     pub(super) proven: BTreeMap<&'static str, BTreeSet<u32>>,
     /// The deliveries that were started while the Pipeline asked for an approval, by uid and round.
     pub(super) needed_approval: BTreeSet<(Option<String>, u32)>,
     /// The newest Pipeline that the state has received; `None` after its deletion.
-    pub(super) known: Option<Pipeline>,
+    pub(super) known: Option<Arc<Pipeline>>,
     /// The rejections that the API server accepted, by the uid of the promotion, each with the request for another try at
     /// that time.
     pub(super) rejections: BTreeMap<Option<String>, Option<String>>,
@@ -140,7 +138,7 @@ impl ControllerSimulation {
             late_writes: Vec::new(),
             refused: BTreeMap::new(),
             delivered: BTreeSet::new(),
-            last_status: PipelineStatus::default(),
+            last_status: None,
             later: Vec::new(),
             proven: ENVIRONMENTS.map(|environment| (environment, BTreeSet::from([1]))).into(),
             needed_approval: BTreeSet::new(),
@@ -169,7 +167,7 @@ impl ControllerSimulation {
         simulation
     }
 
-    fn now(&self) -> Now {
+    pub(super) fn now(&self) -> Now {
         let mut now = super::fixtures::at(self.start, self.elapsed);
         now.wall = now.wall.checked_add(SignedDuration::from_secs(self.wall_offset)).unwrap();
         now
@@ -177,28 +175,10 @@ impl ControllerSimulation {
 
     // Actions of people and of the cluster.
 
-    pub(super) fn create_pipeline(&mut self, manual: bool) {
-        let environment = |name: &&str| json!({"name": name, "targets": [{"namespace": name, "name": name}]});
-        let app =
-            json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "podinfo"});
-        let mut environments: Vec<serde_json::Value> = ENVIRONMENTS.iter().map(environment).collect();
-        let mut promotion = json!({"manual": manual, "strategy": strategy(self.has_requests)});
-        if self.has_requests {
-            let targets = environments[0]["targets"].as_array_mut().unwrap();
-            targets.push(json!({"namespace": SECOND_DEV, "name": SECOND_DEV}));
-            promotion["minReadyTargets"] = "100%".into();
-        }
-        let spec = json!({"appRef": app, "environments": environments, "promotion": promotion});
-        let uid = format!("pipeline-{}", self.server.version);
-        let object = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline", "spec": spec,
-            "metadata": {"name": "podinfo", "namespace": "apps", "uid": uid, "generation": 1}});
-        self.server.store_pipeline(serde_json::from_value(object).unwrap());
-    }
-
-    /// All status writes fail for a while, and prod changes between healthy and unhealthy. Only the answer to the first
-    /// write is lost: that write is stored.
-    pub(super) fn outage(&mut self) {
-        for n in 0..14 {
+    /// So many status writes fail, and prod changes between healthy and unhealthy. Only the answer to the first write is
+    /// lost: that write is stored.
+    pub(super) fn outage(&mut self, writes: u32) {
+        for n in 0..writes {
             self.set_healthy("prod", n % 2 == 0);
             while !self.cluster_events.is_empty() {
                 self.deliver_cluster_event();
@@ -255,10 +235,9 @@ impl ControllerSimulation {
         self.cluster_events.clear();
         self.known = None;
         self.rejected_as_known.clear();
-        self.last_status = self.server.pipeline.as_ref().and_then(|p| p.status.clone()).unwrap_or_default();
-        let eu = json!({"apiVersion": "gitops.weave.works/v1alpha1", "kind": "GitopsCluster",
-            "metadata": {"name": "eu", "namespace": "apps"}, "spec": {"secretRef": {"name": "eu"}}});
-        let clusters = ObjectEvent::Listed(vec![serde_json::from_value(eu).unwrap()], 1);
+        let status = self.server.pipeline.as_ref().and_then(|pipeline| pipeline.status.as_ref());
+        self.last_status = status.map(|status| serialize_status(status).unwrap());
+        let clusters = ObjectEvent::Listed(vec![eu_cluster()], 1);
         self.step(Input::Clusters(Some(clusters)));
         self.server.list();
         self.deliver_event();
@@ -272,7 +251,7 @@ impl ControllerSimulation {
         self.server.list();
     }
 
-    fn note_known(&mut self, pipeline: &Pipeline) {
+    fn note_known(&mut self, pipeline: &Arc<Pipeline>) {
         let version = |known: &Pipeline| crate::resource_version::version_of(&known.metadata);
         if self.known.as_ref().is_none_or(|known| version(known) <= version(pipeline)) {
             self.known = Some(pipeline.clone());
@@ -292,9 +271,11 @@ impl ControllerSimulation {
         if let Some((pipelines, promotions, version, end)) = self.server.listed.take() {
             self.server.delivered = end;
             pipelines.iter().for_each(|pipeline| self.note_known(pipeline));
+            let pipelines = pipelines.into_iter().map(Arc::unwrap_or_clone).collect();
             self.step(Input::Pipelines(ObjectEvent::Listed(pipelines, version)));
             let writing = self.writing();
             promotions.iter().for_each(|promotion| self.note_rejected(promotion));
+            let promotions = promotions.into_iter().map(Arc::unwrap_or_clone).collect();
             self.step(Input::Promotions(ObjectEvent::Listed(promotions, version)));
             self.check_still_writing(&writing);
         } else if let Some(event) = self.server.log.get(self.server.delivered).cloned() {
@@ -327,19 +308,19 @@ impl ControllerSimulation {
         match event {
             HubEvent::Pipeline(pipeline) => {
                 self.note_known(&pipeline);
-                self.step(Input::Pipelines(ObjectEvent::Applied(pipeline)));
+                self.step(Input::Pipelines(ObjectEvent::Applied(Arc::unwrap_or_clone(pipeline))));
             }
             HubEvent::PipelineDeleted(pipeline) => {
                 self.known = self.known.take().filter(|known| known.uid() != pipeline.uid());
-                self.last_status = PipelineStatus::default();
-                self.step(Input::Pipelines(ObjectEvent::Deleted(pipeline.metadata)));
+                self.last_status = None;
+                self.step(Input::Pipelines(ObjectEvent::Deleted(pipeline.metadata.clone())));
             }
             HubEvent::Promotion(promotion) => {
                 self.note_rejected(&promotion);
-                self.step(Input::Promotions(ObjectEvent::Applied(promotion)));
+                self.step(Input::Promotions(ObjectEvent::Applied(Arc::unwrap_or_clone(promotion))));
             }
             HubEvent::Deleted(promotion) => {
-                self.step(Input::Promotions(ObjectEvent::Deleted(promotion.metadata)))
+                self.step(Input::Promotions(ObjectEvent::Deleted(promotion.metadata.clone())))
             }
         }
     }
@@ -424,7 +405,7 @@ impl ControllerSimulation {
                 self.create(key, *object, &fencing_token, fault)
             }
             Effect::ReadPromotion(key, name) => {
-                let found = self.server.promotions.get(&name).cloned().map(Box::new);
+                let found = self.server.promotions.get(&name).map(|object| Box::new(object.as_ref().clone()));
                 let found = found.ok_or_else(|| timed_out(API_CALL_TIMEOUT)).map(Some);
                 Some(Input::PromotionCreated(key, name, found))
             }
@@ -459,7 +440,7 @@ impl ControllerSimulation {
             }
             Input::StatusWritten(_, _, WriteOutcome::Conflict(stored)) => {
                 if let StoredObject::Pipeline(pipeline) = &**stored {
-                    self.note_known(pipeline);
+                    self.note_known(&Arc::new(pipeline.clone()));
                 }
             }
             _ => {}
@@ -494,7 +475,7 @@ impl ControllerSimulation {
         } else {
             object.metadata.uid = Some(format!("{name}-{}", self.server.version));
             self.server.created.insert(name.clone());
-            Some(Box::new(self.server.store_promotion(object)))
+            Some(Box::new(Arc::unwrap_or_clone(self.server.store_promotion(object))))
         };
         let answer =
             if fault == EffectFault::AnswerLost { Err(timed_out(API_CALL_TIMEOUT)) } else { Ok(created) };
@@ -538,49 +519,6 @@ impl ControllerSimulation {
             }
         });
         Input::JobEnded(Box::new(ended(&job, outcome)))
-    }
-
-    // The end of a test.
-
-    /// Carries out all effects and delivers all answers in order, with healthy targets, until nothing happens for
-    /// hours.
-    pub(super) fn settle(&mut self) {
-        let reachable =
-            ENVIRONMENTS.into_iter().filter(|environment| !self.is_eu_lost || *environment != "prod");
-        for environment in reachable.collect::<Vec<_>>() {
-            self.set_healthy(environment, true);
-        }
-        if self.has_requests {
-            self.move_by_hand(SECOND_DEV, self.fleet["dev"].version);
-        }
-        let end = self.elapsed + SETTLING_TIME;
-        for _ in 0..2000 {
-            self.collect_garbage();
-            while self.server.has_news() || !self.cluster_events.is_empty() {
-                self.deliver_event();
-                self.deliver_cluster_event();
-            }
-            if !self.pending.is_empty() {
-                self.carry_out(0, EffectFault::None);
-            }
-            self.answer(0);
-            ENVIRONMENTS.iter().for_each(|environment| self.apply_files(environment, true));
-            let is_quiet =
-                self.pending.is_empty() && self.answers.is_empty() && self.cluster_events.is_empty();
-            if !is_quiet || self.server.has_news() {
-                continue;
-            }
-            let tick = self
-                .state
-                .next_tick()
-                .map(|at| at.saturating_duration_since(self.now().instant).as_secs() + 1);
-            let later = self.later.iter().map(|(at, _)| at.saturating_sub(self.elapsed)).min();
-            match tick.into_iter().chain(later).min() {
-                Some(pause) if self.elapsed < end => self.pass(pause.min(end - self.elapsed)),
-                _ => return,
-            }
-        }
-        panic!("the controller does not come to rest: {:?}", self.pending.last());
     }
 }
 

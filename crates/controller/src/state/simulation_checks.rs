@@ -1,6 +1,7 @@
 //! The checks of the simulation: of each effect when the state asks for it, and of everything at the end.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kube::ResourceExt;
 use sluice_api::pipeline::{Health, Pipeline, PipelineStatus};
@@ -11,7 +12,7 @@ use super::fixtures::key;
 use super::simulated_people::is_rejected;
 use super::simulated_server::loop_fields;
 use super::simulation::{ControllerSimulation, ENVIRONMENTS, SECOND_DEV, version_of};
-use super::status_queue::{StatusOwner, StatusWrite};
+use super::status_queue::{SerializedStatus, StatusOwner, StatusWrite};
 use super::*;
 
 /// How long a cluster that is used for the first time may take to answer, in seconds.
@@ -24,22 +25,25 @@ impl ControllerSimulation {
         assert!(write.uid.is_some(), "a status write could change another object of the same name");
         assert!(write.may_be_stored.len() <= 10, "statuses are remembered without a bound");
         if write.owner == StatusOwner::Pipeline(key()) {
-            let status: PipelineStatus = serde_json::from_str(write.status.get()).unwrap();
-            self.check_grace_period(&status);
-            self.last_status = status;
+            if self.connected.values().any(|since| self.elapsed < since + ANSWER_TIME) {
+                self.check_grace_period(&write.status);
+            }
+            self.last_status = Some(write.status.clone());
         }
     }
 
     /// Checks that a target is shown as it was while its cluster may still answer.
-    fn check_grace_period(&self, status: &PipelineStatus) {
-        let health = |status: &PipelineStatus| status.environments.get("prod").map(|prod| prod.health);
-        let is_new = self.connected.values().any(|since| self.elapsed < since + ANSWER_TIME);
-        let is_lost =
-            health(status) == Some(Health::Unknown) && self.last_status.environments.contains_key("prod");
+    fn check_grace_period(&self, status: &SerializedStatus) {
+        let health = |status: &SerializedStatus| {
+            let status: PipelineStatus = serde_json::from_str(status.get()).unwrap();
+            status.environments.get("prod").map(|prod| prod.health)
+        };
+        let (now, before) = (health(status), self.last_status.as_ref().and_then(health));
+        let is_lost = now == Some(Health::Unknown) && before.is_some();
         // A status may be sent a while after it was composed.
         let is_back = self.eu_back.is_some_and(|since| self.elapsed < since + 2 * ANSWER_TIME);
-        let was_lost = health(&self.last_status) == Some(Health::Unknown) || self.is_eu_lost || is_back;
-        assert!(!is_new || !is_lost || was_lost, "a cluster that may still answer counts as lost");
+        let was_lost = before == Some(Health::Unknown) || self.is_eu_lost || is_back;
+        assert!(!is_lost || was_lost, "a cluster that may still answer counts as lost");
     }
 
     pub(super) fn check_creation(&self, promotion: &Promotion) {
@@ -90,10 +94,11 @@ impl ControllerSimulation {
     /// delivers again, and finds the earlier commit.
     fn check_not_recorded(&self, job: &Job) {
         let name = job.promotion.name_any();
-        let is_known = |o: &&Promotion| o.uid() == job.promotion.uid() && !self.server.is_unreported(o);
+        let is_known = |o: &&Arc<Promotion>| o.uid() == job.promotion.uid() && !self.server.is_unreported(o);
         let stored = self.server.promotions.get(&name).filter(is_known);
-        let status = stored.and_then(|object| object.status.clone()).unwrap_or_default();
-        let is_recorded = status.round == job.order.round && status.phase == Phase::Delivered;
+        let is_recorded = stored
+            .and_then(|object| object.status.as_ref())
+            .is_some_and(|status| status.round == job.order.round && status.phase == Phase::Delivered);
         assert!(!is_recorded, "P1: {name} is delivered again");
     }
 
@@ -231,7 +236,7 @@ impl ControllerSimulation {
             let status = object.status.clone().unwrap_or_default();
             format!("{}: {:?} {} {}", object.name_any(), status.phase, status.reason, status.message)
         };
-        let promotions: Vec<String> = self.server.promotions.values().map(phase).collect();
+        let promotions: Vec<String> = self.server.promotions.values().map(|object| phase(object)).collect();
         let status =
             self.server.pipeline.as_ref().and_then(|pipeline| pipeline.status.clone()).unwrap_or_default();
         let conditions: Vec<String> = status.conditions.iter().map(|c| c.message.clone()).collect();
