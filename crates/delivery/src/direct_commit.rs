@@ -80,13 +80,7 @@ async fn commit(
         let before = repository.begin_push(branch);
         let was_valid = order.fencing_token.check().is_ok();
         let pushed = repository.push(&commit, branch, PushMode::FastForward, &order.fencing_token).await;
-        let looks = match &pushed {
-            // After a lease term, another process looks.
-            Err(GitError::Revoked) if was_valid && order.fencing_token.term().runs() => &LOOKS[..],
-            // A later try finds it, too, but the pipeline may name another place then.
-            Err(error) if error.may_have_happened() => &LOOKS[..LOOKS_AFTER_ERROR],
-            _ => &[],
-        };
+        let looks = looks_after(&pushed, was_valid && order.fencing_token.term().runs());
         if let Some(commit) = find_arrived(order, repository, (branch, &base.id), looks).await {
             return Ok(Delivered::Committed { commit });
         }
@@ -104,9 +98,18 @@ async fn commit(
     Err(GitError::Contended { repository, branch: branch.into(), tries: MAX_PUSHES }.into())
 }
 
-/// The commit of a push that was ended while it waited for the answer of the server, or was answered by an error, if it has arrived. Otherwise the controller
-/// would take it for a push that never happened, and deliver the promotion to the place that the pipeline names now. `pushed_on` is
-/// the commit that the branch was at.
+/// The pauses before the looks for a push without an answer. After a lease term, another process looks.
+fn looks_after(pushed: &Result<Pushed, GitError>, was_begun: bool) -> &'static [Duration] {
+    match pushed {
+        Err(GitError::Revoked) if was_begun => &LOOKS,
+        Err(error) if error.may_have_happened() => &LOOKS[..LOOKS_AFTER_ERROR],
+        _ => &[],
+    }
+}
+
+/// The commit of a push that was ended while it waited for the answer of the server, or was answered by an error, if it
+/// has arrived. Otherwise the controller would take it for a push that never happened, and deliver the promotion to the
+/// place that the pipeline names now. `pushed_on` is the commit that the branch was at.
 async fn find_arrived(
     order: &Order,
     repository: &mut LockedRepository<'_>,

@@ -153,7 +153,9 @@ impl Draft {
             "CallbackFailed" => {
                 "Fix the cause. If the receiver runs its work again and reports done, the promotion continues."
             }
-            "Unhealthy" => "Fix the workload. If it becomes healthy later, the promotion succeeds.",
+            "Unhealthy" => {
+                "Fix what the message says. If the targets become healthy later, the promotion succeeds."
+            }
             "ForgeRefused" => {
                 "Do what the forge says, and check that type in the pipeline is that of the forge."
             }
@@ -258,7 +260,6 @@ fn promotion_sentences(
     let (revision, here) = (&promotion.spec.revision, place.name());
     let promotion_name = promotion.metadata.name.as_deref().unwrap_or_default();
     let namespace = promotion.metadata.namespace.as_deref().unwrap_or("default");
-    let because = |message: &str| if message.is_empty() { ".".into() } else { format!(": {message}") };
     match status.phase {
         Phase::Pending => {
             let is_blind = unreadable(place, promotion, draft);
@@ -288,29 +289,36 @@ fn promotion_sentences(
             );
         }
         Phase::Delivered => {
-            draft.add(
-                Situation::Moving,
-                format!(
-                    "{revision} is delivered, and {here} does not run it yet{}",
-                    because(&status.message)
-                ),
-            );
+            let why = because(&status.message);
+            let sentence = format!("{revision} is delivered, and {here} does not run it yet{why}");
+            draft.add(Situation::Moving, sentence);
             draft.advise(Situation::Moving, &status.reason);
         }
         Phase::Failed => {
             draft.add(Situation::Blocked, format!("{revision} failed in {here}{}", because(&status.message)));
             draft.advise(Situation::Blocked, &status.reason);
-            draft.next.push(format!("sluice retry {promotion_name} -n {namespace}"));
+            if status.reason != "Tampered" {
+                draft.next.push(format!("sluice retry {promotion_name} -n {namespace}"));
+            }
         }
         Phase::Rejected => {
-            let sentence = match status.message.starts_with("rejected by ") {
-                true => format!("{revision} was {} ({here})", status.message),
-                false => format!("{revision} was rejected for {here}{}", because(&status.message)),
-            };
-            draft.add(Situation::Blocked, sentence);
+            draft.add(Situation::Blocked, rejected(revision, &here, &status.message));
             draft.next.push(format!("sluice retry {promotion_name} -n {namespace}"));
         }
         Phase::Succeeded | Phase::Superseded | Phase::Cancelled => {}
+    }
+}
+
+/// What a sentence adds about its cause.
+fn because(message: &str) -> String {
+    if message.is_empty() { ".".into() } else { format!(": {message}") }
+}
+
+/// The sentence about a revision that a person has rejected.
+fn rejected(revision: &str, here: &str, message: &str) -> String {
+    match message.starts_with("rejected by ") {
+        true => format!("{revision} was {message} ({here})"),
+        false => format!("{revision} was rejected for {here}{}", because(message)),
     }
 }
 

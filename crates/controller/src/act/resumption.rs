@@ -66,7 +66,7 @@ mod tests {
             [Some(10), Some(20), Some(40), Some(60), Some(60)]
         );
         assert_eq!(resumes(UNHEALTHY, 0, &delivered), None, "Flux applies the commit later");
-        // Nobody knows what became of a call.
+        // It is unknown what became of a call.
         let without_report = |round| resumes_if(false, true, UNHEALTHY, round, &delivered);
         assert_eq!([0, 1, 7, 8, 99].map(without_report), [10, 20, 1280, 1440, 1440].map(Some));
         assert_eq!(resumes_if(false, true, TAMPERED, 0, &delivered), None);

@@ -295,20 +295,17 @@ fn member(
     };
     tree.add_owned(key, flux, &mut BTreeSet::from([key.clone()]), MAX_NESTING)?;
     let has_images = tree.workloads.iter().any(|workload| !workload.images.is_empty());
+    // A Kustomization without images is identified by the revision of its source.
+    let has_source_revision =
+        flux.default_facet == DefaultFacet::Images && !has_images && query.tracks.is_empty();
     let is_part = |facet: &Facet| {
-        // A Kustomization without images is identified by the revision of its source.
-        let has_source_revision =
-            flux.default_facet == DefaultFacet::Images && !has_images && query.tracks.is_empty();
         value_check::is_part(facet, flux.default_facet, query.tracks)
             || (has_source_revision && *facet == Facet::Source)
     };
     if let Some((facet, why)) = flux.invalid.iter().find(|(facet, _)| is_part(facet)) {
-        return Err(MembersError::Unreadable(format!(
-            "the {facet} that {} {} reports on {} is not valid: {why}",
-            key.kind.name(),
-            key.name,
-            query.cluster
-        )));
+        let (kind, name, on) = (key.kind.name(), &key.name, query.cluster);
+        let says = format!("the {facet} that {kind} {name} reports on {on} is not valid: {why}");
+        return Err(MembersError::Unreadable(says));
     }
     let mut facets = flux.facets.clone();
     facets.extend(images(&tree.workloads, flux.default_facet, query)?);
@@ -320,10 +317,6 @@ fn member(
         // The revision is unknown: a revision with only some of the images would be another one.
         facets.clear();
     }
-    let source = flux.git_source().and_then(|source| match cluster.object(source) {
-        Some(Fact::Source(source)) => Some(source.repository.clone()),
-        _ => None,
-    });
     Ok(Member {
         kind: key.kind.name().into(),
         name: key.name.clone(),
@@ -335,7 +328,10 @@ fn member(
         gave_up: flux.gave_up.clone(),
         facets,
         default_facet: flux.default_facet,
-        source,
+        source: flux.git_source().and_then(|source| match cluster.object(source) {
+            Some(Fact::Source(source)) => Some(source.repository.clone()),
+            _ => None,
+        }),
         workloads: tree.workloads,
     })
 }

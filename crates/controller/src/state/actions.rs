@@ -491,8 +491,7 @@ mod tests {
             state.follow(&key(), "p", true);
             state.now.instant += Duration::from_secs(1);
         }
-        let started = std::mem::take(&mut state.effects);
-        assert!(matches!(&started[..], [Effect::Start(_)]), "{started:?}");
+        assert!(matches!(&state.effects[..], [Effect::Start(_)]), "{:?}", state.effects);
     }
 
     /// A gate has closed while Sluice waited for the forge.

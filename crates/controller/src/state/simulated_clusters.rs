@@ -136,9 +136,12 @@ pub(super) fn eu() -> ClusterKey {
     ClusterKey::Remote { namespace: "apps".into(), name: "eu".into() }
 }
 
+/// An environment and what it runs.
+type Release = (&'static str, RunningVersion);
+
 thread_local! {
     /// The HelmReleases that were read from JSON before.
-    static RELEASES: RefCell<HashMap<(&'static str, RunningVersion), (ObjectKey, Fact)>> = RefCell::default();
+    static RELEASES: RefCell<HashMap<Release, (ObjectKey, Fact)>> = RefCell::default();
 }
 
 /// The same as [`helm_release`]. Thousands of histories report the same HelmReleases, so each is read from JSON once.

@@ -20,6 +20,9 @@ pub(super) enum HubEvent {
     Deleted(Arc<Promotion>),
 }
 
+/// The pipelines and promotions of a list, its version, and the length of the log.
+pub(super) type HubList = (Vec<Arc<Pipeline>>, Vec<Arc<Promotion>>, u64, usize);
+
 /// The API server of the hub.
 #[derive(Default)]
 pub(super) struct SimulatedHub {
@@ -31,8 +34,8 @@ pub(super) struct SimulatedHub {
     pub log: Vec<HubEvent>,
     /// How many events of the log were delivered.
     pub delivered: usize,
-    /// A list that was read and not delivered yet: the objects, its version and the length of the log.
-    pub listed: Option<(Vec<Arc<Pipeline>>, Vec<Arc<Promotion>>, u64, usize)>,
+    /// A list that was read and not delivered yet.
+    pub listed: Option<HubList>,
     /// The versions that status writes of earlier processes stored.
     pub written_late: BTreeSet<u64>,
 }

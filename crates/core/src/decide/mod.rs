@@ -9,6 +9,7 @@ mod decision;
 mod environment;
 mod facts;
 mod gates;
+mod given_up;
 mod lane;
 mod own_commits_guard;
 mod readers;

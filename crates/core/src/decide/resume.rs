@@ -1,7 +1,7 @@
 //! The start of another try of a promotion that has ended.
 
 use super::gates::rejected_otherwise;
-use super::settle::has_given_up;
+use super::given_up::has_given_up;
 use super::{Action, Decision, Lane, Transition};
 use crate::promotion::{Phase, Promotion};
 use crate::time::Time;

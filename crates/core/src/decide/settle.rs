@@ -3,13 +3,12 @@
 use jiff::Timestamp;
 
 use super::gates::verdicts;
+use super::given_up::has_given_up;
 use super::run_by_targets::{complaint, runs};
 use super::supersession::{is_candidate, supersede_delivered};
 use super::{Action, Decision, Facts, Lane, Transition};
 use crate::evidence::Candidate;
-use crate::observed::Member;
 use crate::promotion::{CALLBACK_FAILED, Phase, Promotion, ReceiverReport, UNHEALTHY};
-use crate::revision::Revision;
 
 /// Cancels a promotion that the pipeline does not want any more, unless the pipeline is suspended.
 pub(super) fn cancel(facts: Facts<'_>, promotion: &Promotion, message: String, decision: &mut Decision) {
@@ -132,33 +131,6 @@ pub(super) fn check_delivered(lane: Lane<'_>, promotion: &Promotion, decision: &
 fn may_have_lost_commit(lane: Lane<'_>, promotion: &Promotion) -> bool {
     let writes = lane.environment.policy.as_ref().is_some_and(|policy| policy.writes_to.is_some());
     promotion.phase == Phase::Delivered && writes && !runs(lane, &promotion.revision)
-}
-
-/// Returns true if Helm has given up on exactly this revision on some target. The promotion still succeeds if the
-/// targets run the revision later.
-pub(super) fn has_given_up(lane: Lane<'_>, promotion: &Promotion) -> bool {
-    lane.environment.targets.iter().any(|name| {
-        let target = lane.observed(name).filter(|target| target.error.is_none());
-        let last = lane.proofs(name).last().map(|proof| &proof.revision);
-        let mut members = target.iter().flat_map(|target| &target.members);
-        members.any(|member| gave_up_on(member, &promotion.revision, last))
-    })
-}
-
-/// Returns true if Helm has given up on the part of a revision that belongs to a member. A failure from before the
-/// delivery does not count: it is about a state in which something that the revision changes is as it was. So the
-/// failed state must have every facet, except those that are the same in the last proven revision of the target.
-fn gave_up_on(member: &Member, revision: &Revision, last: Option<&Revision>) -> bool {
-    let own = revision.facets().filter(|(key, _)| (&key.kind, &key.name) == (&member.kind, &member.name));
-    let mut is_certain = false;
-    for (key, value) in own {
-        let tried = member.gave_up.get(&key.facet).is_some_and(|tried| tried == value);
-        if !tried && last.and_then(|last| last.value(key)) != Some(value) {
-            return false;
-        }
-        is_certain |= tried;
-    }
-    is_certain
 }
 
 /// Returns true if a report counts. A report stands in for the answer to a call, if that was lost, and never for an

@@ -63,6 +63,17 @@ impl LockedRepository<'_> {
     }
 }
 
+/// What git and servers report if somebody else has moved the branch.
+const MOVED: [&str; 7] = [
+    "stale info",
+    "fetch first",
+    "non-fast-forward",
+    "cannot lock ref",
+    "failed to update ref",
+    "reference already exists",
+    "incorrect old value",
+];
+
 /// Reads the result from the line about the branch: `flag, tab, from:to, tab, summary`. The summary may have words of the
 /// server in it.
 fn outcome(
@@ -96,15 +107,6 @@ fn outcome(
         // git takes a branch `refs/heads/x` for `x` if there is no `x` (git-push(1), "<refspec>").
         return rejected(format!("a ref named {to} is in its way: delete that"));
     }
-    let moved = [
-        "stale info",
-        "fetch first",
-        "non-fast-forward",
-        "cannot lock ref",
-        "failed to update ref",
-        "reference already exists",
-        "incorrect old value",
-    ];
     // `refs_verify_refname_available` of git, refs.c.
     if let Some(other) = output.stderr.lines().find_map(|(raw, _)| in_the_way(raw)) {
         let other = redact(other);
@@ -112,7 +114,7 @@ fn outcome(
             "the branch {other} is in its way: delete that, or set another branch in the pipeline"
         ));
     }
-    if moved.iter().any(|m| summary.contains(m)) {
+    if MOVED.iter().any(|m| summary.contains(m)) {
         return Ok(Pushed::Moved);
     }
     if summary.contains("shallow update not allowed") {

@@ -103,7 +103,7 @@ impl DraftForm {
     }
 
     /// Whether the person sees this cluster, or its name is not complete yet.
-    fn knows(&self, key: &ClusterKey) -> bool {
+    fn has_cluster(&self, key: &ClusterKey) -> bool {
         match key {
             ClusterKey::Remote { namespace, name } if !namespace.is_empty() && !name.is_empty() => {
                 self.choices.keys.contains(key)
@@ -116,7 +116,7 @@ impl DraftForm {
     pub(super) fn unknown_clusters(&self) -> BTreeSet<ClusterKey> {
         let targets = self.draft.environments.iter().flat_map(|environment| &environment.targets);
         let keys = targets.map(|target| meant(&target.cluster, &self.draft.namespace));
-        keys.filter(|key| !self.knows(key)).collect()
+        keys.filter(|key| !self.has_cluster(key)).collect()
     }
 
     /// Returns how many fields are still empty.
@@ -445,7 +445,7 @@ fn one_target(form: &DraftForm, (at, n): (usize, usize), target: &DraftTarget, c
             @if let Some(was) = target.was { input type="hidden" name=(field("was")) value=(was); }
             (form.text(&TextField { name: &cluster, path: &format!("{path}.clusterRef"), question: "Cluster",
                 example: "Empty for the cluster with Sluice", value: &target.cluster, list: "clusters" }))
-            @if !form.knows(&key) { p.wrong { (no_cluster(&key)) } }
+            @if !form.has_cluster(&key) { p.wrong { (no_cluster(&key)) } }
             (form.text(&TextField { name: &namespace, path: &format!("{path}.namespace"), question: "Namespace",
                 example: "", value: &target.namespace, list: &list }))
             @if count > 1 {

@@ -13,7 +13,7 @@ use super::pipeline::graph;
 /// ([kustomize-controller](https://fluxcd.io/flux/components/kustomize/kustomizations/)).
 const APPLIED_BY: [&str; 2] = ["kustomize.toolkit.fluxcd.io/namespace", "kustomize.toolkit.fluxcd.io/name"];
 
-/// How many clusters that nobody knows are named.
+/// How many clusters that do not exist are named.
 const SHOWN_CLUSTERS: usize = 5;
 
 /// Returns the preview.
