@@ -8,12 +8,10 @@ use sluice_core::promotion::{CALLBACK_FAILED, UNHEALTHY};
 
 use crate::record::tampered::TAMPERED;
 
-/// The first pause before a receiver is called again; it doubles with each round.
+/// The first pause before a receiver that reported a failure is called again; it doubles with each round.
 const FIRST_RECEIVER_PAUSE: Duration = Duration::from_secs(600);
-/// The longest pause before a receiver that reported a failure is called again.
-const MAX_PAUSE_AFTER_REPORT: Duration = Duration::from_secs(3600);
-/// The longest pause before a receiver that reported no failure is called again: it may have started work that people do.
-const MAX_PAUSE_WITHOUT_REPORT: Duration = Duration::from_secs(86_400);
+/// The longest pause before a receiver is called again, and the pause if it reported nothing.
+pub(crate) const MAX_RECEIVER_PAUSE: Duration = Duration::from_secs(3600);
 
 /// When a promotion that has failed starts again on its own. If a receiver was called, and it reported a failure or the
 /// targets do not run the revision, that is after a pause. It is immediately if the pipeline names another place than the
@@ -25,22 +23,14 @@ pub(crate) fn resumes_at(
     has_moved: impl FnOnce() -> bool,
 ) -> Option<Timestamp> {
     let failed = **status.times.get("Failed").filter(|_| status.phase == Phase::Failed)?;
-    let after_pause = || {
-        let pause = FIRST_RECEIVER_PAUSE.saturating_mul(1 << status.round.min(16));
-        failed.checked_add(pause.min(max_pause(&status.reason))).ok()
-    };
+    let after = |pause: Duration| failed.checked_add(pause.min(MAX_RECEIVER_PAUSE)).ok();
     match &*status.reason {
-        CALLBACK_FAILED => after_pause(),
+        CALLBACK_FAILED => after(FIRST_RECEIVER_PAUSE.saturating_mul(1 << status.round.min(16))),
         TAMPERED => None,
         _ if !status.times.contains_key("Delivered") || has_moved() => Some(failed),
-        UNHEALTHY if has_receiver => after_pause(),
+        UNHEALTHY if has_receiver => after(MAX_RECEIVER_PAUSE),
         _ => None,
     }
-}
-
-/// The longest pause before a promotion that has failed for this reason starts again.
-pub(crate) fn max_pause(reason: &str) -> Duration {
-    if reason == UNHEALTHY { MAX_PAUSE_WITHOUT_REPORT } else { MAX_PAUSE_AFTER_REPORT }
 }
 
 #[cfg(test)]
@@ -67,8 +57,7 @@ mod tests {
         );
         assert_eq!(resumes(UNHEALTHY, 0, &delivered), None, "Flux applies the commit later");
         // It is unknown what became of a call.
-        let without_report = |round| resumes_if(false, true, UNHEALTHY, round, &delivered);
-        assert_eq!([0, 1, 7, 8, 99].map(without_report), [10, 20, 1280, 1440, 1440].map(Some));
+        assert_eq!(resumes_if(false, true, UNHEALTHY, 0, &delivered), Some(60));
         assert_eq!(resumes_if(false, true, TAMPERED, 0, &delivered), None);
         assert_eq!(resumes_if(true, true, UNHEALTHY, 0, &delivered), Some(0));
         assert_eq!(resumes_if(true, true, TAMPERED, 0, &delivered), None);

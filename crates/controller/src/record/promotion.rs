@@ -11,7 +11,7 @@ use sluice_api::promotion::{
 };
 use sluice_core::Time;
 use sluice_core::decide::{NewPromotion, Transition};
-use sluice_core::promotion::Gate;
+use sluice_core::promotion::{Gate, UNHEALTHY};
 
 use super::tampered::{self, TAMPERED};
 use crate::translate;
@@ -406,6 +406,7 @@ fn note_transition(status: &mut PromotionStatus, to: &Transition) {
     if to.to == Phase::Pending {
         status.attempts = 0;
         status.next_attempt = None;
+        let calls_again = may_be_lost(status) && to.answers.is_none();
         status.delivered_to = None;
         // The gates are decided again. Until then their last messages are not shown.
         status.gates.clear();
@@ -413,7 +414,7 @@ fn note_transition(status: &mut PromotionStatus, to: &Transition) {
         // repetition, and Sluice does not find the effects of the last one. A promotion may also have
         // succeeded without a delivery.
         let ended = ["Delivered", "Succeeded"].map(|phase| status.times.remove(phase).is_some());
-        if to.is_undone || ended.contains(&true) {
+        if to.is_undone || (ended.contains(&true) && !calls_again) {
             status.round += 1;
             // If everything is set already, this round has no commit, and the earlier one may be gone.
             status.commit = None;
@@ -428,6 +429,13 @@ fn note_transition(status: &mut PromotionStatus, to: &Transition) {
         status.retried.clone_from(&to.answers);
     }
     status.retries = status.retries.saturating_add(u32::from(to.spends_approval));
+}
+
+/// Whether a receiver has accepted a call or an event and may have lost it: it has reported nothing, and the targets do not run the
+/// revision. It is called again in the same round, so that a receiver that still works takes it for a repetition.
+fn may_be_lost(status: &PromotionStatus) -> bool {
+    let is_receiver = |to: &String| to.starts_with("webhook ") || to == "notification";
+    status.reason == UNHEALTHY && status.delivered_to.as_ref().is_some_and(is_receiver)
 }
 
 /// Ends the retries and opens the gates, after a successful delivery.

@@ -13,7 +13,7 @@ use super::effect::MetricUpdate;
 use super::entries::may_retry_early;
 use super::stored_time::TimeField;
 use crate::act::backoff::max_pause;
-use crate::act::resumption;
+use crate::act::resumption::MAX_RECEIVER_PAUSE;
 use crate::hook::approval_rules;
 use crate::observe::reported;
 use crate::observe::target::{self, NoAnswerYet, ObservedMembers, TargetQuery};
@@ -132,7 +132,7 @@ impl State {
             promotion.delivered.map(|at| times.read(own, TimeField::Delivered, at, Duration::ZERO, clocks));
         let resumes = promotion
             .resumes_at
-            .map(|at| times.read(own, TimeField::Resumption, at, resumption::max_pause(reason), clocks));
+            .map(|at| times.read(own, TimeField::Resumption, at, MAX_RECEIVER_PAUSE, clocks));
         let pipeline = self.pipelines.get(key).map(|entry| entry.object());
         let report = hook_fields.report.as_ref().zip(pipeline);
         let report =

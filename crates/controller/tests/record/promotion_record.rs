@@ -189,6 +189,27 @@ fn a_retry_starts_a_new_round_only_if_the_earlier_one_was_delivered() {
     assert_eq!(rounds(&[&delivered, &late, &again]), 1);
     assert_eq!(rounds(&[&delivered, &late, &again, &failed, &again]), 1);
     assert_eq!(rounds(&[&delivered, &late, &again, &delivered, &superseded, &again]), 2);
+    // A receiver that has not reported anything may still work. A person who retries wants it done again.
+    let to = |place: &str| RecordChange::Delivered {
+        kind: DeliveryKind::Called,
+        delivered_to: Some(place.into()),
+        message: "taken".into(),
+        commit: None,
+        request: None,
+    };
+    let RecordChange::Moved(resumed) = moved(Phase::Pending, "Resumed", false) else { unreachable!() };
+    let retried =
+        RecordChange::Moved(Transition { answers: Some("2026-11-22T10:00:00Z".into()), ..resumed.clone() });
+    let (resumed, reported) = (RecordChange::Moved(resumed), moved(Phase::Failed, "CallbackFailed", false));
+    for (place, end, again, round) in [
+        ("webhook 0123456789abcdef", &late, &resumed, 0),
+        ("notification", &late, &resumed, 0),
+        ("commit main", &late, &resumed, 1),
+        ("webhook 0123456789abcdef", &late, &retried, 1),
+        ("webhook 0123456789abcdef", &reported, &resumed, 1),
+    ] {
+        assert_eq!(rounds(&[&to(place), end, again]), round, "{place}");
+    }
 }
 
 #[test]

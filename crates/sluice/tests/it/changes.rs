@@ -314,7 +314,8 @@ fn commit_statuses_are_reported_and_a_forge_that_refuses_them_stops_no_promotion
         merge("6.1.7", &["6.1.6 Succeeded"]).await.map_err(tail)?;
         let refused = || async {
             let log = std::fs::read_to_string(controller.log())?;
-            let line = log.lines().find(|line| line.contains("a commit status is given up"));
+            let line =
+                log.lines().find(|line| line.contains("a commit status was not sent and is not retried"));
             let line =
                 line.ok_or_else(|| anyhow::anyhow!("no status was refused: {:?}", fault_proxy.calls()))?;
             let parts = ["podinfo-prod", "may not write commit statuses", "write:repository"];

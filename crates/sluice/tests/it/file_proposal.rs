@@ -339,7 +339,7 @@ fn a_first_set_up_in_a_browser_is_accessible_in_every_look() -> Result<()> {
         }
         browser.run("document.getElementById('forge').value = 'gitea'").await?;
         browser.click("button.main[value=check]").await?;
-        browser.until_text("Valid: an API server accepts this pipeline.").await?;
+        browser.until_text("An API server accepts this pipeline, and its targets cannot be read.").await?;
         browser.until_text("apps/staging/app.yaml").await?;
         check("set-up").await?;
         browser.click("button[value=propose]").await?;
