@@ -51,7 +51,7 @@ fn a_wrong_password_is_refused_and_a_reader_cannot_push() -> Result<()> {
     ensure!(fails(here, &["ls-remote", &wrong])?.contains("Authentication failed"));
     fails(here, &["ls-remote", repo.url()])?;
     ensure!(fails(here, &["ls-remote", &format!("{}/none.git", server.url())])?.contains("not found"));
-    let reader = repo.url().replacen("http://", "http://reader:look%20but%20do%20not%20touch@", 1);
+    let reader = repo.url().replacen("http://", "http://reader:read%20only@", 1);
     succeeds(here, &["clone", "--quiet", &reader, "clone"])?;
     ensure!(fails(&here.join("clone"), &["push", "origin", "main:other"])?.contains("403"));
     ensure!(repo.requests().refused >= 3, "{:?}", repo.requests());

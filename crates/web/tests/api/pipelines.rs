@@ -161,7 +161,7 @@ async fn pipelines_are_chosen_by_the_parameters() {
         ("namespace=shop", &["shop/checkout", "shop/mailer"][..]),
         ("search=MAIL", &["shop/mailer"]),
         ("search=shop%202.14.1", &["shop/checkout"]),
-        ("of=person", &["apps/podinfo"]),
+        ("of=person", &["apps/podinfo", "evil/evil", "shop/checkout"]),
         ("search=absent", &[]),
     ] {
         let (_, body) = ask("viewer", &format!("/api/v1/pipelines?{query}")).await;
