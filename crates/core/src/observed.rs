@@ -69,9 +69,10 @@ pub struct Member {
     pub name: String,
     /// The health of the member. It includes the workloads that the member made, if its own condition does not.
     pub health: Health,
-    /// The message of its condition if it is not Ready. If it is Ready: why Flux applies no new state to it, because a
-    /// Kustomization that applies it, or a source, is not Ready.
+    /// The message of its condition if it is not Ready.
     pub message: String,
+    /// Why Flux applies no new state to a member that is Ready, because a Kustomization that applies it, or a source, is not.
+    pub not_applied: Option<String>,
     /// When its health last changed, as Flux wrote the time.
     pub since: Option<Time>,
     /// The version to show for the member.
@@ -135,6 +136,7 @@ impl Member {
         };
         let texts: usize =
             [&self.kind, &self.name, &self.message, &self.version].map(String::len).iter().sum();
+        let texts = texts + self.not_applied.as_ref().map_or(0, String::len);
         let workloads: usize = self.workloads.iter().map(MadeWorkload::bytes).sum();
         size_of::<Self>() + texts + facets(&self.facets) + facets(&self.gave_up) + workloads
     }
@@ -237,8 +239,7 @@ impl ObservedTarget {
 
     /// Returns why Flux applies no new state to a member that is Ready; `None` if nothing is known to be wrong.
     pub fn not_applied(&self) -> Option<&str> {
-        let mut ready = self.members.iter().filter(|member| member.health == Health::Ready);
-        ready.find(|member| !member.message.is_empty()).map(|member| member.message.as_str())
+        self.members.iter().find_map(|member| member.not_applied.as_deref())
     }
 
     /// Returns true if the state of a member is unknown, because no report about it has arrived.

@@ -309,10 +309,7 @@ fn member(
     }
     let mut facets = flux.facets.clone();
     facets.extend(images(&tree.workloads, flux.default_facet, query)?);
-    let (health, mut message) = tree.worst;
-    if health == Health::Ready {
-        message = not_applied(key, flux, cluster).unwrap_or_default();
-    }
+    let (health, message) = tree.worst;
     if flux.default_facet == DefaultFacet::Images && !tree.complete {
         // The revision is unknown: a revision with only some of the images would be another one.
         facets.clear();
@@ -322,6 +319,7 @@ fn member(
         name: key.name.clone(),
         health,
         message,
+        not_applied: if health == Health::Ready { not_applied(key, flux, cluster) } else { None },
         // The time in the member's status is valid only for the health in that status.
         since: flux.status.since.filter(|_| health == flux.status.health),
         version: flux.version.clone(),

@@ -247,8 +247,7 @@ fn workloads(member: &Member) -> Vec<api::WorkloadStatus> {
         name: member.name.clone(),
         version: member.version.clone(),
         health: member.health,
-        // Why Flux applies no new state to a member that is Ready is in the note of its environment.
-        message: if member.health == Health::Ready { String::new() } else { member.message.clone() },
+        message: member.message.clone(),
         images: Vec::new(),
     };
     let made = member.workloads.iter().map(|made| {

@@ -302,6 +302,7 @@ pub(crate) mod tests {
             name: "podinfo".into(),
             health: Health::Ready,
             message: String::new(),
+            not_applied: None,
             since: None,
             version: version.into(),
             gave_up: BTreeMap::new(),

@@ -36,6 +36,7 @@ fn running(chart: &str, health: Health) -> ObservedTarget {
         name: "podinfo".into(),
         health,
         message: if health == Health::Ready { String::new() } else { "its message".into() },
+        not_applied: None,
         since: None,
         version: chart.into(),
         gave_up: BTreeMap::new(),

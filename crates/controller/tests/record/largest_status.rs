@@ -51,6 +51,7 @@ fn target(health: Health) -> ObservedTarget {
         name: format!("podinfo-{n}"),
         health,
         message: message.clone(),
+        not_applied: None,
         since: None,
         gave_up: BTreeMap::new(),
         version: "6.1.8".into(),

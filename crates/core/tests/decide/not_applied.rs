@@ -14,7 +14,7 @@ fn a_delivered_promotion_that_flux_does_not_apply_says_why() {
         "Kustomization flux-system/fleet is Failed (flux get kustomizations fleet -n flux-system): no build";
     let mut observe = |version, health| {
         let mut target = shows(version, health);
-        member(&mut target).message = why.into();
+        member(&mut target).not_applied = Some(why.into());
         sim.observed.insert("staging", "s", target);
         sim.settle();
         sim.note("staging").to_string()

@@ -27,6 +27,7 @@ pub fn shows(version: &str, health: Health) -> ObservedTarget {
         name: "app".into(),
         health,
         message: if health == Health::Ready { String::new() } else { format!("{health:?} at {version}") },
+        not_applied: None,
         since: None,
         version: version.into(),
         gave_up: BTreeMap::new(),
