@@ -4,8 +4,9 @@ use clap::Args;
 use clap_complete::ArgValueCompleter;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
+use kube::Resource;
 use kube::api::ApiResource;
-use sluice_api::GROUP;
+use sluice_api::{GROUP, Pipeline};
 
 use crate::cluster_flags::ClusterFlags;
 use crate::complete::pipelines;
@@ -16,8 +17,6 @@ use crate::object_argument;
 use crate::objects;
 use crate::table::{Cell, Row, Table, Tone};
 use crate::terminal::Io;
-
-const API_VERSION: &str = "pipelines.weave.works/v1alpha1";
 
 /// Arguments of `sluice events`.
 #[derive(Args, Clone, Debug)]
@@ -72,7 +71,7 @@ pub(crate) async fn run(args: &Events, io: &mut Io<'_>) -> Outcome {
     events.sort_by_cached_key(|event| (time(event), event.metadata.name.clone()));
     if events.is_empty() {
         // Without the definitions there are no events either, and that is the reason.
-        let served = connection.client.list_api_group_resources(API_VERSION).await;
+        let served = connection.client.list_api_group_resources(&Pipeline::api_version(&())).await;
         served.map_err(|error| connection.explain(error))?;
         io.note("there are no events");
         return Ok(());

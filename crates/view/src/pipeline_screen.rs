@@ -60,6 +60,23 @@ pub struct EnvironmentLine {
     pub situation: Situation,
 }
 
+impl EnvironmentLine {
+    /// Whether a target or a promotion has failed, and a person has to act. `is_suspended` is of the pipeline.
+    pub fn is_stuck(&self, is_suspended: bool) -> bool {
+        let is_of_promotion = self
+            .incoming
+            .as_ref()
+            .is_some_and(|(_, phase)| has_failed(*phase) && (!is_suspended || phase.has_ended()));
+        self.situation == Situation::Blocked && (self.health == Health::Failed || is_of_promotion)
+    }
+}
+
+/// Whether a promotion in this phase that needs a person has failed. A delivery that failed stays in `Promoting`, and what
+/// Flux cannot apply in `Delivered`.
+pub fn has_failed(phase: Phase) -> bool {
+    matches!(phase, Phase::Promoting | Phase::Delivered | Phase::Failed | Phase::Rejected)
+}
+
 /// Returns a pipeline on one screen. `promotions` are those of its namespace.
 pub fn status<P: Borrow<Promotion>>(pipeline: &Pipeline, promotions: &[P], now: Timestamp) -> PipelineScreen {
     let explanations = explain(pipeline, promotions, now);

@@ -105,15 +105,6 @@ fn entered(key: &ClusterKey, home: &str) -> String {
     }
 }
 
-/// Returns the cluster that people mean by a text in a Pipeline in the namespace `home`.
-pub(crate) fn meant(text: &str, home: &str) -> ClusterKey {
-    match text.split_once('/') {
-        None if text.is_empty() => ClusterKey::Local,
-        None => ClusterKey::Remote { namespace: home.into(), name: text.into() },
-        Some((namespace, name)) => ClusterKey::Remote { namespace: namespace.into(), name: name.into() },
-    }
-}
-
 /// What was found for a draft.
 struct Found<'a> {
     draft: &'a Draft,
@@ -129,7 +120,7 @@ impl<'a> Found<'a> {
         let targets = draft.environments.iter().flat_map(|environment| &environment.targets);
         Found {
             draft,
-            chosen: targets.map(|target| meant(&target.cluster, &draft.namespace)).collect(),
+            chosen: targets.map(|target| target.cluster_key(&draft.namespace)).collect(),
             apps: BTreeSet::new(),
             places: BTreeSet::new(),
             namespaces: BTreeMap::new(),

@@ -6,6 +6,11 @@ use sluice_view::change::{ChangeCheck, approve, reject, retry};
 /// The ClusterRole with the rights to change Pipelines and to retry.
 pub(crate) const EDITOR: &str = "sluice-editor";
 
+/// Returns whom to ask for a right that a ClusterRole has.
+pub(crate) fn who_has(role: &str) -> String {
+    format!("The ClusterRole {role} has it; ask the owners of the namespace to bind it to you.")
+}
+
 /// Something that a person can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PersonAction {

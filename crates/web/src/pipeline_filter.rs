@@ -4,7 +4,6 @@ use sluice_core::observed::Health;
 use sluice_view::explain::Situation;
 use sluice_view::pipeline_screen::PipelineScreen;
 
-use crate::page::pipeline_row::edge;
 use crate::problem::Problem;
 
 /// Which pipelines to show: those that stand out for something.
@@ -64,9 +63,7 @@ impl PipelineFilter {
     pub(crate) fn is_of(self, screen: &PipelineScreen) -> bool {
         screen.environments.iter().any(|line| match self {
             PipelineFilter::Person => line.situation == Situation::Blocked,
-            PipelineFilter::Failed => {
-                line.health == Health::Failed || edge(line, screen.suspended) == "stuck"
-            }
+            PipelineFilter::Failed => line.health == Health::Failed || line.is_stuck(screen.suspended),
             PipelineFilter::Moving => line.situation == Situation::Moving,
             PipelineFilter::Unreadable => line.health == Health::Unknown,
         })

@@ -17,8 +17,7 @@ use sluice_view::object_name::ObjectName;
 
 use crate::find::{find_pipeline, find_promotion};
 use crate::hub::{Change, ChangeError, ChangedKind, Hub, SeenObject};
-use crate::page::action_buttons::who_has;
-use crate::person_action::{PersonAction, targets_of};
+use crate::person_action::{PersonAction, targets_of, who_has};
 use crate::problem::Problem;
 use crate::rights::MissingRights;
 use crate::state::Api;

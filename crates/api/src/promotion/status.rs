@@ -92,10 +92,14 @@ impl PromotionStatus {
         self.times.get(&phase.to_string()).copied()
     }
 
+    /// Returns the change request, if the record has it as open.
+    pub fn open_request(&self) -> Option<&RecordedChangeRequest> {
+        self.change_request.as_ref().filter(|request| request.state == RecordedRequestState::Open)
+    }
+
     /// Whether the record says that Sluice is about to close its open change request.
     pub fn withdraws_request(&self) -> bool {
-        let open = self.change_request.as_ref().filter(|r| r.state == RecordedRequestState::Open);
-        open.is_some_and(|request| self.withdrawn_requests.contains(&request.url))
+        self.open_request().is_some_and(|request| self.withdrawn_requests.contains(&request.url))
     }
 
     /// Whether the token or the report of a webhook's receiver is about the current try, by the round and the try that it

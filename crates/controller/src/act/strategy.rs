@@ -72,6 +72,11 @@ pub fn destination(strategy: &ApiStrategy) -> Option<String> {
     branch.or_else(webhook).or_else(notification)
 }
 
+/// Whether a receiver does the work at this [`destination`].
+pub fn is_of_receiver(destination: &str) -> bool {
+    destination.starts_with("webhook ") || destination == "notification"
+}
+
 /// Where the strategy that opened a change request delivers to.
 pub fn destination_of_request(request: &RecordedChangeRequest) -> Option<String> {
     let pull_request = request.strategy.clone();
@@ -88,7 +93,7 @@ pub fn has_moved(pipeline: &Pipeline, promotion: &Promotion) -> bool {
 /// Whether another promotion into the environment uses the change request that this record has as open: a later one, or an
 /// earlier one that has started again.
 pub fn is_handed_over(promotion: &Promotion, all: &[&Promotion]) -> bool {
-    let Some(request) = request(promotion).filter(|r| r.state == RecordedRequestState::Open) else {
+    let Some(request) = promotion.status.as_ref().and_then(|status| status.open_request()) else {
         return false;
     };
     let is_next = |p: &&&Promotion| {

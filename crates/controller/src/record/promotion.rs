@@ -14,6 +14,7 @@ use sluice_core::decide::{NewPromotion, Transition};
 use sluice_core::promotion::{Gate, UNHEALTHY};
 
 use super::tampered::{self, TAMPERED};
+use crate::act::strategy;
 use crate::translate;
 
 /// The label of a Promotion with the name of its pipeline.
@@ -205,10 +206,8 @@ pub fn apply(
 ) -> PromotionStatus {
     let mut status = before.clone();
     note(&mut status, change, now);
-    if status.change_request.as_ref().is_some_and(|request| request.state != RecordedRequestState::Open)
-        && let Some(at) = status.message.find(STILL_OPEN)
-    {
-        status.message.truncate(at);
+    if status.change_request.is_some() && status.open_request().is_none() {
+        status.message = without_still_open(&status.message).into();
     }
     note_approval(&mut status, spec, now);
     if status.spec_digest.is_empty() {
@@ -231,6 +230,11 @@ pub fn apply(
     }
     shorten(&mut status);
     status
+}
+
+/// A message without what is said of a change request that is still open.
+fn without_still_open(message: &str) -> &str {
+    message.split_once(STILL_OPEN).map_or(message, |(before, _)| before)
 }
 
 /// Whether a promotion needs no change request any more.
@@ -357,8 +361,7 @@ fn note(status: &mut PromotionStatus, change: &RecordChange, now: Timestamp) {
             status.change_request = Some(request.clone());
         }
         RecordChange::Trouble { message, .. } if is_settled(status.phase) => {
-            let ended = status.message.split(STILL_OPEN).next().unwrap_or_default();
-            status.message = format!("{ended}{STILL_OPEN}{message}");
+            status.message = format!("{}{STILL_OPEN}{message}", without_still_open(&status.message));
         }
         RecordChange::Trouble { .. } => {}
         RecordChange::Failed { .. } if status.phase.has_ended() => {}
@@ -431,11 +434,10 @@ fn note_transition(status: &mut PromotionStatus, to: &Transition) {
     status.retries = status.retries.saturating_add(u32::from(to.spends_approval));
 }
 
-/// Whether a receiver has accepted a call or an event and may have lost it: it has reported nothing, and the targets do not run the
-/// revision. It is called again in the same round, so that a receiver that still works takes it for a repetition.
+/// Whether a receiver has accepted a call or an event and may have lost it: the targets were not healthy in time. It is called
+/// again in the same round, so that a receiver that still works takes it for a repetition.
 fn may_be_lost(status: &PromotionStatus) -> bool {
-    let is_receiver = |to: &String| to.starts_with("webhook ") || to == "notification";
-    status.reason == UNHEALTHY && status.delivered_to.as_ref().is_some_and(is_receiver)
+    status.reason == UNHEALTHY && status.delivered_to.as_deref().is_some_and(strategy::is_of_receiver)
 }
 
 /// Ends the retries and opens the gates, after a successful delivery.

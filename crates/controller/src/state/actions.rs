@@ -231,12 +231,12 @@ impl State {
             self.revoke_proposed_in_flight(key, name);
         }
         let (promotion, now) = (key.promotion(name), self.now.instant);
-        self.schedule.poll_due(&promotion, now);
+        let mut due = self.schedule.poll_due(&promotion, now);
         if self.record(key, name).is_some_and(|record| record.status().withdraws_request()) {
             // It is not closed after all. Until that is seen, a close by a person would not count as a rejection.
             self.schedule.poll_soon(&promotion, now);
+            due = self.schedule.poll_due(&promotion, now);
         }
-        let due = self.schedule.poll_due(&promotion, now);
         if due > now {
             return self.requeue_at(key, due);
         }

@@ -1,7 +1,7 @@
 //! Closes the open change requests of promotions that do not need them any more, unless another promotion uses them.
 
 use kube::ResourceExt;
-use sluice_api::promotion::{Phase, Promotion as ApiPromotion, RecordedChangeRequest, RecordedRequestState};
+use sluice_api::promotion::{Phase, Promotion as ApiPromotion};
 
 use super::State;
 use super::actions::StrategySource;
@@ -69,7 +69,7 @@ impl State {
     /// Returns the addresses of the change requests that promotions into a place record.
     pub(super) fn recorded_requests(&self, key: &PipelineKey, place: &str) -> Vec<String> {
         self.records_into(key, place)
-            .filter_map(recorded_request)
+            .filter_map(|record| record.object().status.as_ref()?.change_request.as_ref())
             .map(|request| request.url.clone())
             .collect()
     }
@@ -78,7 +78,7 @@ impl State {
     pub(super) fn recorded_open(&self, key: &PipelineKey, place: &str) -> Vec<String> {
         let Some(entry) = self.pipelines.get(key) else { return Vec::new() };
         let own = self.records_into(key, place).filter(|record| record.belongs_to(entry.object()));
-        let open = own.filter_map(recorded_request).filter(|r| r.state == RecordedRequestState::Open);
+        let open = own.filter_map(|record| record.object().status.as_ref()?.open_request());
         open.map(|request| request.url.clone()).collect()
     }
 
@@ -86,12 +86,12 @@ impl State {
     /// carries the promotion may have been closed for another promotion into the same place.
     pub(super) fn withdrawn_requests(&self, key: &PipelineKey, promotion: &ApiPromotion) -> Vec<String> {
         let status = promotion.status.clone().unwrap_or_default();
-        let open = status.change_request.filter(|request| request.state == RecordedRequestState::Open);
+        let open = status.open_request();
         let place = promotion.spec.place();
         let all = self.records_into(key, &place).filter_map(|record| record.object().status.as_ref());
         let all = all.flat_map(|status| &status.withdrawn_requests);
-        let others = all.filter(|url| open.as_ref().is_none_or(|open| open.url != **url)).cloned();
-        others.chain(status.withdrawn_requests).collect()
+        let others = all.filter(|url| open.is_none_or(|open| open.url != **url));
+        others.chain(&status.withdrawn_requests).cloned().collect()
     }
 
     /// Whether Sluice leaves a change request to people. The pipeline names another repository or branch now, and
@@ -114,15 +114,12 @@ impl State {
     }
 }
 
-fn recorded_request(record: &Record) -> Option<&RecordedChangeRequest> {
-    record.object().status.as_ref()?.change_request.as_ref()
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use serde_json::json;
+    use sluice_api::promotion::RecordedRequestState;
     use sluice_delivery::ChangeRequestStatus;
 
     use super::super::effect::{Effect, Job};

@@ -57,6 +57,11 @@ impl<'a> Lane<'a> {
         self.observed(target)?.revision(&self.facts.pipeline.tracks)
     }
 
+    /// Whether promotions are written to a branch. Otherwise a receiver does the work.
+    pub(super) fn writes_to_branch(self) -> bool {
+        self.environment.policy.as_ref().is_some_and(|policy| policy.writes_to.is_some())
+    }
+
     /// Returns the proofs of a target, oldest first.
     pub(super) fn proofs(self, target: &str) -> &'a [Proof] {
         self.facts.evidence.of(&self.environment.name, target)

@@ -78,6 +78,5 @@ fn why_ended(earlier: &Promotion, retry: &str) -> Option<String> {
 
 /// Whether another call would change nothing: its receiver has set the revision, and Helm has given up on that.
 fn is_useless(lane: Lane<'_>, earlier: &Promotion) -> bool {
-    let writes = lane.environment.policy.as_ref().is_some_and(|policy| policy.writes_to.is_some());
-    !writes && has_given_up(lane, earlier)
+    !lane.writes_to_branch() && has_given_up(lane, earlier)
 }

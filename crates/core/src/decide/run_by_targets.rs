@@ -17,9 +17,7 @@ pub(super) fn runs(lane: Lane<'_>, revision: &Revision) -> bool {
     lane.environment.targets.iter().all(|name| {
         let shown = lane.observed(name).filter(|t| t.error.is_none());
         match shown {
-            Some(target) => target
-                .revision(&lane.facts.pipeline.tracks)
-                .is_some_and(|running| revision.is_run_by(&running)),
+            Some(_) => lane.running(name).is_some_and(|running| revision.is_run_by(&running)),
             None => {
                 let last = lane.proofs(name).last();
                 last.is_some_and(|p| revision.is_run_by(&p.revision))
@@ -77,8 +75,7 @@ pub(super) fn note_not_applied(lane: Lane<'_>, promotions: &[&Promotion], decisi
     let (revision, here) = (&delivered.revision, &lane.environment.name);
     for name in &lane.environment.targets {
         let Some(target) = lane.observed(name).filter(|target| target.error.is_none()) else { continue };
-        let running = target.revision(&lane.facts.pipeline.tracks);
-        let has_arrived = running.is_some_and(|running| revision.is_run_by(&running));
+        let has_arrived = lane.running(name).is_some_and(|running| revision.is_run_by(&running));
         if let Some(why) = target.not_applied().filter(|_| !has_arrived) {
             let at = if name == here { here.clone() } else { format!("{here}/{name}") };
             let message = format!("{revision} does not arrive in {at}: {why}");
@@ -89,9 +86,10 @@ pub(super) fn note_not_applied(lane: Lane<'_>, promotions: &[&Promotion], decisi
 
 /// Returns the targets that keep a promotion from success, each with the message of its worst workload.
 pub(super) fn complaint(lane: Lane<'_>, promotion: &Promotion) -> String {
-    let writes = lane.environment.policy.as_ref().is_some_and(|policy| policy.writes_to.is_some());
-    let look =
-        if writes { "whether its source has the new commit" } else { "at the receiver of the call or event" };
+    let look = match lane.writes_to_branch() {
+        true => "whether its source has the new commit",
+        false => "at the receiver of the call or event",
+    };
     let of_target = |name: &String| {
         let message = match lane.observed(name) {
             Some(target) if !target.complaint().is_empty() => target.complaint(),

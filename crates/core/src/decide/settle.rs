@@ -129,8 +129,7 @@ pub(super) fn check_delivered(lane: Lane<'_>, promotion: &Promotion, decision: &
 /// Returns true if a forced push may have removed the commit of a delivered promotion: the targets do not run its
 /// revision. After the promotion has ended, a person may have taken back the revision in this way.
 fn may_have_lost_commit(lane: Lane<'_>, promotion: &Promotion) -> bool {
-    let writes = lane.environment.policy.as_ref().is_some_and(|policy| policy.writes_to.is_some());
-    promotion.phase == Phase::Delivered && writes && !runs(lane, &promotion.revision)
+    promotion.phase == Phase::Delivered && lane.writes_to_branch() && !runs(lane, &promotion.revision)
 }
 
 /// Returns true if a report counts. A report stands in for the answer to a call, if that was lost, and never for an

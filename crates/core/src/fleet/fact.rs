@@ -236,12 +236,16 @@ impl Fact {
 
     /// Whether a Flux object or a source has the health and message of its former fact; without one, whether it is Ready.
     pub(super) fn is_well_as(&self, former: Option<&Fact>) -> bool {
-        let health = |fact: &Fact| match fact {
-            Fact::Flux(flux) => (flux.status.health, flux.status.message.clone()),
-            Fact::Source(source) => (source.status.health, source.status.message.clone()),
-            Fact::Workload(_) | Fact::Trigger(_) | Fact::Namespace { .. } => (Health::Ready, String::new()),
-        };
-        health(self) == former.map_or((Health::Ready, String::new()), health)
+        self.own_health() == former.map_or((Health::Ready, ""), Fact::own_health)
+    }
+
+    /// The health and message of a Flux object or a source.
+    fn own_health(&self) -> (Health, &str) {
+        match self {
+            Fact::Flux(flux) => (flux.status.health, &flux.status.message),
+            Fact::Source(source) => (source.status.health, &source.status.message),
+            Fact::Workload(_) | Fact::Trigger(_) | Fact::Namespace { .. } => (Health::Ready, ""),
+        }
     }
 
     /// Returns the GitRepository that a Flux object refers to.

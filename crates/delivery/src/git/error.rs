@@ -247,6 +247,9 @@ pub(super) fn is_out_of_memory(stderr: &ForeignWords) -> bool {
     ["out of memory", "cannot allocate memory"].iter().any(|phrase| stderr.has(phrase))
 }
 
+/// How git marks the lines of the server in its output.
+pub(super) const OF_SERVER: &str = "remote:";
+
 /// Returns the error for the error output of git.
 pub(super) fn read(repository: &str, doing: &str, words: &ForeignWords) -> GitError {
     let (repository, says) = (repository.to_string(), essence(&without_text_of_server(words)));
@@ -288,8 +291,8 @@ fn missing_branch(words: &ForeignWords) -> Option<String> {
 /// with `remote:` (`show_http_message` in remote-curl.c). So the author of a Pipeline could read the answers of any
 /// server that Sluice reaches, by naming it as a repository.
 fn without_text_of_server(words: &ForeignWords) -> String {
-    // A secret may be a part of `remote:`.
-    let own = words.lines().filter(|(raw, _)| !raw.starts_with("remote:"));
+    // A secret may be a part of the mark.
+    let own = words.lines().filter(|(raw, _)| !raw.starts_with(OF_SERVER));
     own.map(|(_, shown)| shown).collect::<Vec<_>>().join("\n")
 }
 

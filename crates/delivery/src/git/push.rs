@@ -123,9 +123,9 @@ fn outcome(
         return Err(GitError::Cache { repository: repository.into(), says });
     }
     // The message of a hook or of branch protection is in the lines of the server.
-    let of_server = output.stderr.lines().filter(|(raw, _)| raw.starts_with("remote:"));
+    let of_server = output.stderr.lines().filter(|(raw, _)| raw.starts_with(error::OF_SERVER));
     let remote: Vec<&str> =
-        of_server.map(|(_, shown)| shown.strip_prefix("remote:").unwrap_or(shown)).collect();
+        of_server.map(|(_, shown)| shown.strip_prefix(error::OF_SERVER).unwrap_or(shown)).collect();
     rejected(error::essence(&format!("{}\n{}", remote.join("\n"), redact(summary))))
 }
 

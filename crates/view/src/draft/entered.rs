@@ -1,5 +1,7 @@
 //! What a person enters about a Pipeline.
 
+use sluice_core::fleet::ClusterKey;
+
 /// What a person entered about a Pipeline. Each text is as it was entered, and may be empty or wrong.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Draft {
@@ -49,6 +51,17 @@ pub struct DraftTarget {
     pub namespace: String,
     /// Whether the manifest of the application for this target is in git already.
     pub in_git: bool,
+}
+
+impl DraftTarget {
+    /// Returns the cluster that is meant, in a Pipeline in the namespace `home`.
+    pub fn cluster_key(&self, home: &str) -> ClusterKey {
+        match self.cluster.split_once('/') {
+            None if self.cluster.is_empty() => ClusterKey::Local,
+            None => ClusterKey::Remote { namespace: home.into(), name: self.cluster.clone() },
+            Some((namespace, name)) => ClusterKey::Remote { namespace: namespace.into(), name: name.into() },
+        }
+    }
 }
 
 /// What a person entered about the delivery of revisions.

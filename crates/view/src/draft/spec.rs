@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use sluice_api::Pipeline;
 use sluice_api::pipeline::{Environment, Target};
+use sluice_core::fleet::ClusterKey;
 
 use super::entered::{Draft, DraftEnvironment, DraftTarget};
 use super::fields::{Fields, fields, set};
@@ -79,17 +80,12 @@ fn environment_fields(draft: &Draft, entered: &DraftEnvironment, known: Option<&
 }
 
 fn cluster(home: &str, target: &DraftTarget, known: Option<&Target>) -> Option<Value> {
-    if target.cluster.is_empty() {
-        return None;
-    }
+    let ClusterKey::Remote { namespace, name } = target.cluster_key(home) else { return None };
     if let Some(known) = known.filter(|known| known.cluster_name(home) == target.cluster) {
         return Some(json!(known.cluster_ref));
     }
-    Some(match target.cluster.split_once('/') {
-        Some((namespace, name)) if namespace != home => {
-            json!({"kind": "GitopsCluster", "name": name, "namespace": namespace})
-        }
-        Some((_, name)) => json!({"kind": "GitopsCluster", "name": name}),
-        None => json!({"kind": "GitopsCluster", "name": target.cluster}),
+    Some(match namespace == home {
+        true => json!({"kind": "GitopsCluster", "name": name}),
+        false => json!({"kind": "GitopsCluster", "name": name, "namespace": namespace}),
     })
 }

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use sluice_api::{Pipeline, Promotion};
 
 use super::{links, words};
-use crate::person_action::PersonAction;
+use crate::person_action::{PersonAction, who_has};
 use crate::rights::MissingRights;
 
 /// Returns the button that leads to the confirmation of an action.
@@ -40,9 +40,4 @@ pub(super) fn may_not(rights: &MissingRights, promotion: &Promotion, pipeline: &
             p.small.quiet { "You may not " (action.word()) " it here: you do not have " (right) ". " (who_has(action.role())) }
         }
     }
-}
-
-/// Returns whom to ask for a right that a ClusterRole has.
-pub(crate) fn who_has(role: &str) -> String {
-    format!("The ClusterRole {role} has it; ask the owners of the namespace to bind it to you.")
 }

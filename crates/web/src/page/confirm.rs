@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 use sluice_api::Promotion;
-use sluice_api::promotion::{RecordedChangeRequest, RecordedRequestState};
+use sluice_api::promotion::RecordedChangeRequest;
 use sluice_core::access::Caller;
 use sluice_view::change::{delivery, describe, without_command};
 
@@ -140,8 +140,7 @@ fn title(subject: &RequestedAction) -> String {
 
 /// Returns the change request of a promotion, if it is open.
 fn open_request(promotion: &Promotion) -> Option<&RecordedChangeRequest> {
-    let request = promotion.status.as_ref()?.change_request.as_ref()?;
-    (request.state == RecordedRequestState::Open).then_some(request)
+    promotion.status.as_ref()?.open_request()
 }
 
 /// Returns which change requests of a pipeline are open, if it is to be suspended.

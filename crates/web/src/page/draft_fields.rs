@@ -12,7 +12,7 @@ use super::answer::sentence;
 use super::draft_first_setup::{self, Setup};
 use super::shape::{Shape, icon};
 use super::words;
-use crate::choices::{APP_KINDS, Choices, meant};
+use crate::choices::{APP_KINDS, Choices};
 use crate::draft_input::{DO, DraftStep, FILES, MANIFEST, environment_field, target_field};
 
 /// The paths of fields.
@@ -115,7 +115,7 @@ impl DraftForm {
     /// Returns the clusters of targets that the person does not see, each once.
     pub(super) fn unknown_clusters(&self) -> BTreeSet<ClusterKey> {
         let targets = self.draft.environments.iter().flat_map(|environment| &environment.targets);
-        let keys = targets.map(|target| meant(&target.cluster, &self.draft.namespace));
+        let keys = targets.map(|target| target.cluster_key(&self.draft.namespace));
         keys.filter(|key| !self.has_cluster(key)).collect()
     }
 
@@ -362,7 +362,7 @@ fn places(form: &DraftForm) -> Markup {
     let targets = || form.draft.environments.iter().flat_map(|environment| &environment.targets);
     let home = form.draft.namespace.as_str();
     let is_taken = |cluster: &ClusterKey, namespace: &str| {
-        targets().any(|target| meant(&target.cluster, home) == *cluster && target.namespace == namespace)
+        targets().any(|target| target.cluster_key(home) == *cluster && target.namespace == namespace)
     };
     let open: Vec<_> =
         form.choices.places.iter().filter(|place| !is_taken(&place.key, &place.namespace)).collect();
@@ -437,7 +437,7 @@ fn one_target(form: &DraftForm, (at, n): (usize, usize), target: &DraftTarget, c
     let path = target_path(at, n);
     let field = |field: &str| target_field(at, n, field);
     let (cluster, namespace, name) = (field("cluster"), field("namespace"), field("name"));
-    let key = meant(&target.cluster, &form.draft.namespace);
+    let key = target.cluster_key(&form.draft.namespace);
     let known = form.choices.namespaces.keys().position(|known| *known == key);
     let list = known.map(|known| format!("namespaces-{known}")).unwrap_or_default();
     html! {
@@ -478,7 +478,7 @@ fn runs(form: &DraftForm, target: &DraftTarget) -> Markup {
     }
     html! {
         p.small.quiet {
-            @if let Some(place) = form.choices.place(&meant(&target.cluster, &draft.namespace), &target.namespace) {
+            @if let Some(place) = form.choices.place(&target.cluster_key(&draft.namespace), &target.namespace) {
                 (icon(Shape::of_health(place.health), &place.health.to_string())) " runs " (words::revision(&place.version)) " "
                 @if place.cluster.is_empty() && form.edited.is_none() && draft.manifest.is_empty() {
                     (button(&DraftStep::ReadApplication(place.namespace.clone()), "Start from it"))

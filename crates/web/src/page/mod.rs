@@ -1,6 +1,6 @@
 //! The pages for people. The server renders each page whole; what changes later comes as parts of the same page.
 
-pub(crate) mod action_buttons;
+mod action_buttons;
 mod answer;
 mod assets;
 mod clusters;

@@ -12,7 +12,7 @@ use sluice_view::object_name::ObjectName;
 use sluice_view::pipeline_screen::{EnvironmentLine, PipelineScreen};
 use sluice_view::tree::{TargetNode, WorkloadNode, tree};
 
-use super::action_buttons::{buttons, may_not, who_has};
+use super::action_buttons::{buttons, may_not};
 use super::collapsed_targets::is_shown_at_first;
 use super::frame::{Group, Page, Part, Section};
 use super::pipeline_row::{application, edge, is_behind, nothing_waits, runs};
@@ -21,7 +21,7 @@ use super::{links, words};
 use crate::board::ShownPipeline;
 use crate::find::find_pipeline;
 use crate::hub::Hub;
-use crate::person_action::{EDITOR, PersonAction};
+use crate::person_action::{EDITOR, PersonAction, who_has};
 use crate::problem::Problem;
 use crate::rights::{MissingRights, missing_pipeline_right};
 use crate::state::Api;

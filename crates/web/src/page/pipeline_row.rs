@@ -6,7 +6,7 @@ use sluice_core::observed::Health;
 use sluice_view::explain::Situation;
 use sluice_view::pipeline_screen::{EnvironmentLine, PipelineScreen};
 
-use super::shape::{Shape, has_failed, icon};
+use super::shape::{Shape, icon};
 use super::{links, words};
 
 /// Returns the id of a pipeline's row.
@@ -98,18 +98,12 @@ pub(super) fn runs(line: &EnvironmentLine) -> Markup {
 }
 
 /// Returns the class of the line that leads to an environment.
-pub(crate) fn edge(line: &EnvironmentLine, is_suspended: bool) -> &'static str {
+pub(super) fn edge(line: &EnvironmentLine, is_suspended: bool) -> &'static str {
     match line.situation {
         Situation::Moving => "moves",
         Situation::Waiting => "waits",
-        Situation::Blocked if line.health == Health::Failed => "stuck",
+        Situation::Blocked if line.is_stuck(is_suspended) => "stuck",
         Situation::Blocked if is_suspended && line.incoming.is_none() => "",
-        Situation::Blocked
-            if is_suspended && line.incoming.as_ref().is_some_and(|(_, phase)| !phase.has_ended()) =>
-        {
-            "waits"
-        }
-        Situation::Blocked if line.incoming.as_ref().is_some_and(|(_, phase)| has_failed(*phase)) => "stuck",
         Situation::Blocked => "waits",
         Situation::UpToDate | Situation::Observed | Situation::Differs | Situation::Unknown => "",
     }

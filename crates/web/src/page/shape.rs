@@ -4,6 +4,7 @@ use maud::{Markup, html};
 use sluice_api::promotion::Phase;
 use sluice_core::observed::Health;
 use sluice_view::explain::Situation;
+use sluice_view::pipeline_screen::has_failed;
 
 /// A state as pages show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,12 +65,6 @@ impl Shape {
             Situation::Unknown => Shape::Unknown,
         }
     }
-}
-
-/// Whether a promotion in this phase that needs a person has failed. A delivery that failed stays in `Promoting`, and what
-/// Flux cannot apply in `Delivered`.
-pub(crate) fn has_failed(phase: Phase) -> bool {
-    matches!(phase, Phase::Promoting | Phase::Delivered | Phase::Failed | Phase::Rejected)
 }
 
 /// Returns the shape alone; its word is read aloud.
