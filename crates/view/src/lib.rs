@@ -6,6 +6,7 @@ pub mod change;
 pub mod check;
 pub mod clusters;
 pub mod draft;
+pub mod environment_graph;
 pub mod explain;
 mod explanation_text;
 pub mod first_setup;

@@ -5,6 +5,7 @@
 mod check;
 mod check_pipelines;
 mod draft;
+mod environment_graph;
 mod explain;
 mod explain_cases;
 mod explain_failure_cases;

@@ -7,7 +7,7 @@ use sluice_view::pipeline_screen::PipelineScreen;
 use super::answer::sentence;
 use super::draft_fields::{DraftForm, no_cluster};
 use super::draft_first_setup;
-use super::pipeline::graph;
+use super::environment_graph::{ShownPromotions, graph};
 
 /// The label by which kustomize-controller names the Kustomization that applied an object
 /// ([kustomize-controller](https://fluxcd.io/flux/components/kustomize/kustomizations/)).
@@ -23,7 +23,7 @@ pub(super) fn preview(form: &DraftForm) -> Markup {
             (state(form))
             @if let Some(pipeline) = form.checked.pipeline.as_ref().filter(|p| !p.spec.environments.is_empty()) {
                 h2 { "Environments" }
-                (graph(pipeline, &PipelineScreen::default()))
+                (graph(pipeline, &PipelineScreen::default(), &ShownPromotions::default()))
             }
             @if let Some(Ok(setup)) = &form.setup {
                 (draft_first_setup::files(setup, form.draft.environments.first().map(|first| first.name.as_str())))

@@ -1,7 +1,10 @@
 //! One pipeline: first why it does not move, then its environments with their targets, then its history.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use maud::{Markup, html};
+use sluice_api::promotion::Phase;
 use sluice_api::{Pipeline, Promotion};
 use sluice_core::Time;
 use sluice_core::access::Caller;
@@ -9,13 +12,12 @@ use sluice_view::change::without_command_of;
 use sluice_view::explain::{Explanation, Situation, explain, with_short_checksums, without_next_attempt};
 use sluice_view::history::{Entry, history};
 use sluice_view::object_name::ObjectName;
-use sluice_view::pipeline_screen::{EnvironmentLine, PipelineScreen};
-use sluice_view::tree::{TargetNode, WorkloadNode, tree};
+use sluice_view::pipeline_screen::PipelineScreen;
 
 use super::action_buttons::{buttons, may_not};
-use super::collapsed_targets::is_shown_at_first;
+use super::environment_graph::{ShownPromotions, graph};
 use super::frame::{Group, Page, Part, Section};
-use super::pipeline_row::{application, edge, is_behind, nothing_waits, runs};
+use super::pipeline_row::{application, nothing_waits};
 use super::shape::{Shape, badge, icon};
 use super::{links, words};
 use crate::board::ShownPipeline;
@@ -44,7 +46,7 @@ pub(super) async fn page<H: Hub>(
     let mut parts = vec![
         Part::new("head", &head(&pipeline, &shown.screen, (actions, no_edit.as_deref()))),
         Part::new("answers", &answers(&pipeline, &shown, &explained, actions)),
-        Part::new("graph", &graph(&pipeline, &shown.screen)),
+        Part::new("graph", &graph(&pipeline, &shown.screen, &on_lines(&shown, &explained))),
     ];
     let entries = history(&object.name, None, &shown.promotions);
     parts.push(Part::new("history", &past(object, &entries)));
@@ -65,11 +67,8 @@ async fn rights<H: Hub>(
     }
     let ObjectName { namespace, name } = object;
     rights.ask(&api.hub, caller, ("pipelines", namespace, name), &["patch"]).await?;
-    for promotion in explained.iter().filter_map(|explained| explained.promotion.as_ref()) {
-        if let Some(promotion) = shown.promotions.iter().find(|p| p.metadata.name.as_ref() == Some(promotion))
-        {
-            rights.ask_promotion(&api.hub, caller, promotion).await?;
-        }
+    for promotion in explained.iter().filter_map(|explained| promotion_of(shown, explained)) {
+        rights.ask_promotion(&api.hub, caller, promotion).await?;
     }
     Ok(rights)
 }
@@ -117,6 +116,33 @@ fn may_not_change(no_edit: Option<&str>, no_action: Option<PersonAction>) -> Str
     }
 }
 
+/// Returns the promotions that the graph shows on its lines.
+fn on_lines<'a>(shown: &'a ShownPipeline, explained: &'a [Explanation]) -> ShownPromotions<'a> {
+    let mut on_lines = ShownPromotions::default();
+    for explained in explained {
+        let environment = explained.environment.as_str();
+        if let Some(promotion) = promotion_of(shown, explained) {
+            on_lines.current.insert(environment, promotion);
+        }
+        let brought_this = |promotion: &&Arc<Promotion>| {
+            promotion.spec.place() == environment
+                && promotion.phase() == Phase::Succeeded
+                && Some(&promotion.spec.revision) == explained.runs.as_ref()
+        };
+        let last = shown.promotions.iter().filter(brought_this);
+        if let Some(last) = last.max_by_key(|promotion| promotion.metadata.creation_timestamp.clone()) {
+            on_lines.last.insert(environment, last);
+        }
+    }
+    on_lines
+}
+
+/// Returns the promotion that an explanation is about.
+fn promotion_of<'a>(shown: &'a ShownPipeline, explained: &Explanation) -> Option<&'a Promotion> {
+    let name = explained.promotion.as_ref()?;
+    shown.promotions.iter().map(Arc::as_ref).find(|promotion| promotion.metadata.name.as_ref() == Some(name))
+}
+
 /// Returns for each environment that something is going on in: what, why, and what a person can do.
 fn answers(
     pipeline: &Pipeline,
@@ -160,10 +186,7 @@ fn answer(
     explained: &Explanation,
     actions: Option<&MissingRights>,
 ) -> Markup {
-    let promotion = explained
-        .promotion
-        .as_ref()
-        .and_then(|name| shown.promotions.iter().find(|p| p.metadata.name.as_ref() == Some(name)));
+    let promotion = promotion_of(shown, explained);
     let phase = promotion.map(|promotion| promotion.phase());
     let shape = Shape::of_situation(explained.situation, explained.health, phase);
     html! {
@@ -204,86 +227,6 @@ fn reasons(promotion: &Promotion) -> Markup {
             @if !proven.is_empty() { " · proven in " (proven.join(", ")) }
             @if !spec.replaces.is_empty() { " · in place of " (words::revision(&spec.replaces)) }
         }
-    }
-}
-
-/// Returns the environments with their targets. An environment that the screen does not have is shown without a state.
-pub(super) fn graph(pipeline: &Pipeline, screen: &PipelineScreen) -> Markup {
-    let environments = tree(pipeline);
-    html! {
-        div.graph {
-            @for environment in &environments {
-                @let lines: Vec<&EnvironmentLine> = screen.environments.iter()
-                    .filter(|line| line.environment.split('/').next() == Some(environment.name.as_str())).collect();
-                section.card id={ "env-" (environment.name) } {
-                    header {
-                        div.headed {
-                            h2 { (environment.name) }
-                            @if !environment.after.is_empty() { p.small.quieter { "after " (environment.after.join(", ")) } }
-                        }
-                        @for line in &lines { (stage(line, screen, lines.len() > 1)) }
-                    }
-                    (targets(&environment.targets))
-                }
-            }
-        }
-    }
-}
-
-fn stage(line: &EnvironmentLine, screen: &PipelineScreen, is_target: bool) -> Markup {
-    html! {
-        @if is_target { p.small { (line.environment) } }
-        div.big.behind[is_behind(line, screen)] { (runs(line)) }
-        p.small {
-            (badge(Shape::of_health(line.health), &line.health.to_string()))
-            @if let Some(since) = line.since { " " span.quieter { (words::time(since)) } }
-            @if line.ready.1 > 1 { span.quieter { " · " (line.ready.0) " of " (line.ready.1) " targets" } }
-        }
-        @if let Some((incoming, phase)) = &line.incoming {
-            @if line.runs.as_ref() != Some(incoming) {
-                p.incoming.(edge(line, screen.suspended)) { "→ " (words::revision(incoming)) " " (phase.to_string().to_lowercase()) }
-            }
-        }
-    }
-}
-
-fn targets(targets: &[TargetNode]) -> Markup {
-    let is_shown = |target: &&TargetNode| is_shown_at_first(target, targets.len());
-    let (shown, folded): (Vec<&TargetNode>, Vec<&TargetNode>) = targets.iter().partition(is_shown);
-    html! {
-        ul.targets {
-            @for target in &shown { (one_target(target)) }
-        }
-        @if !folded.is_empty() {
-            details {
-                summary { (folded.len()) " more, all ready" }
-                ul.targets { @for target in &folded { (one_target(target)) } }
-            }
-        }
-    }
-}
-
-fn one_target(target: &TargetNode) -> Markup {
-    let cluster = if target.cluster.is_empty() { "hub" } else { &target.cluster };
-    html! {
-        li {
-            span { (cluster) " / " (target.namespace) }
-            (icon(Shape::of_health(target.health), &target.health.to_string()))
-            @if let Some(runs) = &target.runs { span.sub { (words::revision(runs)) } }
-            @if !target.error.is_empty() { span.sub.why { (target.error) } }
-            @for member in &target.members { (workload(member, 0)) }
-        }
-    }
-}
-
-fn workload(node: &WorkloadNode, depth: usize) -> Markup {
-    html! {
-        span.sub.deep[depth > 0] {
-            (icon(Shape::of_health(node.health), &node.health.to_string())) " " (node.name)
-            @if !node.version.is_empty() { " " (words::revision(&node.version)) }
-            @for image in &node.images { span.image { (image) } }
-        }
-        @for made in &node.made { (workload(made, depth + 1)) }
     }
 }
 

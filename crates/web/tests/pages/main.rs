@@ -5,6 +5,7 @@
 mod answers;
 mod draft;
 mod draft_first_setup;
+mod environment_graph;
 mod every_page;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../api/fleet.rs"]
