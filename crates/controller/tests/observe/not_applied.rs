@@ -2,10 +2,9 @@
 
 use serde_json::{Value, json};
 use sluice_core::fleet::index::Index;
-use sluice_core::fleet::observed_cluster::AffectedTargets;
 use sluice_core::observed::Health;
 
-use crate::support::{applied, by_app, helm_release, kustomization, local, namespace, with};
+use crate::support::{by_app, helm_release, kustomization, local, namespace, with};
 
 const WHY: &str = "kustomize build failed: MalformedYAMLError: yaml: line 7: could not find expected ':'";
 
@@ -38,19 +37,31 @@ fn observed(index: &Index) -> Option<String> {
 fn the_kustomization_that_applies_a_member_is_the_cause() {
     assert_eq!(observed(&local(&[namespace("apps"), fleet(), podinfo()])), None);
     let index = local(&[namespace("apps"), broken(fleet()), podinfo()]);
-    let says = format!(
-        "Kustomization flux-system/fleet is Failed (flux get kustomizations fleet -n flux-system): {WHY}"
-    );
-    assert_eq!(observed(&index), Some(says));
+    let says = "Kustomization flux-system/fleet is Failed (flux get kustomizations fleet -n flux-system)";
+    assert_eq!(observed(&index).as_deref(), Some(says), "its message is for those who may read it");
     // Labels alone prove nothing: another Kustomization does not tell its message to everybody.
     let other = kustomization("flux-system", "fleet", &["apps_other_helm.toolkit.fluxcd.io_HelmRelease"]);
     assert_eq!(observed(&local(&[namespace("apps"), broken(other), podinfo()])), None);
 }
 
+/// A HelmRelease whose chart is in a GitRepository.
+fn from_git(repository: &Value) -> Value {
+    let release = helm_release("apps", "podinfo", "1.0.0");
+    with(release, "spec/chart", json!({"spec": {"chart": "./charts/podinfo", "sourceRef": repository}}))
+}
+
 #[test]
-fn a_change_of_the_kustomization_reaches_the_targets_that_it_applies() {
-    let mut index = local(&[namespace("apps"), fleet(), podinfo()]);
-    let affected = applied(&mut index, &broken(fleet()));
-    let AffectedTargets::InNamespaces(namespaces) = affected else { panic!("{affected:?}") };
-    assert!(namespaces.contains("apps"), "{namespaces:?}");
+fn the_message_of_a_source_is_shown_in_its_own_namespace_only() {
+    let source = |namespace: &str| {
+        broken(json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
+            "metadata": {"namespace": namespace, "name": "charts", "generation": 2},
+            "spec": {"url": "https://git.example/charts"},
+            "status": {"observedGeneration": 2, "conditions": [{}]}}))
+    };
+    let release = from_git(&json!({"kind": "GitRepository", "name": "charts"}));
+    let says = format!("GitRepository apps/charts is Failed (flux get sources git charts -n apps): {WHY}");
+    assert_eq!(observed(&local(&[namespace("apps"), source("apps"), release])), Some(says));
+    // A tenant may name any GitRepository, and must not learn whether it exists.
+    let release = from_git(&json!({"kind": "GitRepository", "name": "charts", "namespace": "other"}));
+    assert_eq!(observed(&local(&[namespace("apps"), source("other"), release])), None);
 }

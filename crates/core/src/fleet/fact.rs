@@ -234,20 +234,6 @@ impl Fact {
         matches!((self, former), (Fact::Workload(new), Fact::Workload(former)) if new.images != former.images)
     }
 
-    /// Whether a Flux object or a source has the health and message of its former fact; without one, whether it is Ready.
-    pub(super) fn is_well_as(&self, former: Option<&Fact>) -> bool {
-        self.own_health() == former.map_or((Health::Ready, ""), Fact::own_health)
-    }
-
-    /// The health and message of a Flux object or a source.
-    fn own_health(&self) -> (Health, &str) {
-        match self {
-            Fact::Flux(flux) => (flux.status.health, &flux.status.message),
-            Fact::Source(source) => (source.status.health, &source.status.message),
-            Fact::Workload(_) | Fact::Trigger(_) | Fact::Namespace { .. } => (Health::Ready, ""),
-        }
-    }
-
     /// Returns the GitRepository that a Flux object refers to.
     pub(super) fn git_source(&self) -> Option<&ObjectKey> {
         match self {

@@ -1,6 +1,5 @@
 //! The observed fleet: the objects of all clusters, built from what the watches report.
 
-mod applied_namespaces;
 pub mod cluster_event;
 pub mod fact;
 pub mod index;

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
 
-use super::applied_namespaces::applied_namespaces;
 use super::cluster_event::ClusterEvent;
 use super::fact::{Fact, FluxFact, Owned};
 use super::object_key::ObjectKey;
@@ -400,8 +399,7 @@ impl ObservedCluster {
             // Flux may have created it again, with other images.
             None => report != Report::FirstList && matches!(fact, Fact::Workload(_)),
         };
-        let is_well_as_before = fact.is_well_as(former);
-        if is_only_shown && is_well_as_before {
+        if is_only_shown {
             self.objects.insert(key, fact);
             return AffectedTargets::None;
         }
@@ -416,13 +414,6 @@ impl ObservedCluster {
             self.referring.entry(source).or_default().insert(key.clone());
         }
         affected.extend(self.affected_namespaces(&key));
-        if !is_well_as_before {
-            let first = match key.kind {
-                Kind::GitRepository => self.referring.get(&key).into_iter().flatten().collect(),
-                _ => vec![&key],
-            };
-            affected.extend(applied_namespaces(first, MAX_NESTING, |key| self.objects.get(key)));
-        }
         if has_new_images {
             self.check_owners(&key);
         }
