@@ -236,10 +236,13 @@ const PHRASES: &[(&str, ErrorOfRun)] = &[
 
 /// Returns the error output of a program. If a secret is a common word, what is shown is hard to read.
 pub(super) fn stderr(raw: String, redact: impl Fn(&str) -> String) -> ForeignWords {
-    // A secret may have characters in it that nobody sees.
-    let visible = raw.lines().map(|line| line.chars().filter(|c| !is_unsafe(*c)).collect::<String>());
-    let shown = redact(&visible.collect::<Vec<_>>().join("\n"));
+    let shown = redact(&raw.lines().map(visible).collect::<Vec<_>>().join("\n"));
     ForeignWords::new(raw, shown)
+}
+
+/// Returns a line without the characters that nobody sees. A secret may have some in it, or a server may put some into it.
+pub(super) fn visible(line: &str) -> String {
+    line.chars().filter(|c| !is_unsafe(*c)).collect()
 }
 
 /// Whether a process ran out of memory. The process may also be one of the server.

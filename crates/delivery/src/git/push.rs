@@ -82,7 +82,8 @@ fn outcome(
     output: &Output,
     redact: impl Fn(&str) -> String,
 ) -> GitResult<Pushed> {
-    let stdout = String::from_utf8_lossy(&output.stdout);
+    let (stdout, redact) =
+        (String::from_utf8_lossy(&output.stdout), |line: &str| redact(&error::visible(line)));
     if output.success {
         let there = stdout.lines().any(|line| line.starts_with("=\t"));
         return Ok(if there { Pushed::AlreadyThere } else { Pushed::Done });
@@ -202,5 +203,8 @@ mod tests {
             assert!(refused.contains("is protected") && refused.contains("no to"), "{secret}: {refused}");
             assert!(!refused.contains(secret), "{refused}");
         }
+        let hidden = "[remote rejected] (no to s3cret\u{200b}-token)";
+        let refused = read_without("s3cret-token", hidden, "").unwrap_err().to_string();
+        assert!(refused.contains("no to ***"), "{refused}");
     }
 }
