@@ -123,13 +123,11 @@ pub fn order(
     Some((order, secret_name(api_strategy).map(String::from)))
 }
 
-/// Whether a closed change request of a promotion may be opened again. It may if Sluice closed it, or if a person
-/// has requested a retry since. If it was open or merged after that request, a person has rejected the promotion
-/// by closing it.
+/// Whether a closed change request of a promotion may be opened again although Sluice did not close it. It may if a person has
+/// requested a retry since. If it was open or merged after that request, a person has rejected the promotion by closing it.
 fn may_reopen(promotion: &Promotion, status: &PromotionStatus) -> bool {
     let is_retried = status.retried.is_some() && status.retried == promotion.spec.retry;
     match status.change_request.as_ref().map(|request| &request.state) {
-        Some(RecordedRequestState::Withdrawn) => true,
         Some(RecordedRequestState::Open | RecordedRequestState::Merged) => false,
         _ => is_retried,
     }

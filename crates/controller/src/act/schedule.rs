@@ -73,6 +73,8 @@ struct Poll {
     first: Instant,
     last: Instant,
     due: Instant,
+    /// How many polls in a row were looks at a change request that Sluice wanted to close, and keeps.
+    looks: u32,
     outdated: Option<Outdated>,
     /// The head commit, and when it was first seen.
     head: Option<(String, Instant)>,
@@ -85,6 +87,8 @@ const MAX_WITHDRAWAL_PAUSE: Duration = Duration::from_secs(600);
 
 /// The least time between two polls of a change request.
 pub(crate) const MIN_POLL_PAUSE: Duration = Duration::from_secs(2);
+/// The most looks that make the pause before the next one longer.
+const MAX_LOOKS: u32 = 10;
 
 /// A change request that its forge has reported as outdated in every poll since a time.
 #[derive(Clone, Copy, Debug)]
@@ -113,16 +117,27 @@ impl Schedule {
     /// When the change request of a promotion is polled next.
     pub fn poll_due(&mut self, promotion: &PromotionKey, now: Instant) -> Instant {
         let due = now + self.poll_interval;
-        let first = || Poll { first: now, last: now, due, outdated: None, head: None };
+        let first = || Poll { first: now, last: now, due, looks: 0, outdated: None, head: None };
         self.polls.entry(promotion.clone()).or_insert_with(first).due
     }
 
-    /// Notes that the change request is polled now.
-    pub fn polled(&mut self, promotion: &PromotionKey, now: Instant) {
+    /// Notes that the change request is polled now; `is_look` if that is because of [`Schedule::look_due`].
+    pub fn polled(&mut self, promotion: &PromotionKey, is_look: bool, now: Instant) {
         if let Some(poll) = self.polls.get_mut(promotion) {
+            poll.looks = if is_look { (poll.looks + 1).min(MAX_LOOKS) } else { 0 };
             poll.last = now;
             poll.due = now + poll_pause(self.poll_interval, now.duration_since(poll.first));
         }
+    }
+
+    /// When the change request of a promotion is looked at that Sluice wanted to close, and keeps now: soon, and after growing
+    /// pauses while its forge does not answer.
+    pub fn look_due(&mut self, promotion: &PromotionKey, now: Instant) -> Instant {
+        let due = self.poll_due(promotion, now);
+        let Some(poll) = self.polls.get_mut(promotion) else { return due };
+        let pause = MIN_POLL_PAUSE.saturating_mul(2_u32.saturating_pow(poll.looks));
+        poll.due = due.min(now.max(poll.last + pause));
+        poll.due
     }
 
     /// Polls the change request now, because its forge has reported a change. Two polls are at least [`MIN_POLL_PAUSE`]
@@ -319,7 +334,7 @@ mod tests {
         let mut polls = 0;
         while now < start + Duration::from_secs(24 * 3600) {
             now = schedule.poll_due(&key("a"), now);
-            schedule.polled(&key("a"), now);
+            schedule.polled(&key("a"), false, now);
             polls += 1;
         }
         // A comparable controller polls each open change request 12 times an hour, forever.
@@ -421,6 +436,23 @@ mod tests {
     }
 
     #[test]
+    fn looks_at_a_forge_that_does_not_answer_become_rarer() {
+        let (start, mut schedule) = (Instant::now(), Schedule::new(Duration::from_secs(30)));
+        let mut now = start;
+        let mut pauses = Vec::new();
+        for _ in 0..6 {
+            let due = schedule.look_due(&key("a"), now);
+            assert_eq!(schedule.look_due(&key("a"), now), due, "each decision of the pipeline asks");
+            pauses.push((due - now).as_secs());
+            schedule.polled(&key("a"), true, due);
+            now = due;
+        }
+        assert_eq!(pauses, [2, 4, 8, 16, 30, 30]);
+        schedule.polled(&key("a"), false, now);
+        assert_eq!(schedule.look_due(&key("a"), now) - now, MIN_POLL_PAUSE);
+    }
+
+    #[test]
     fn a_report_of_the_forge_causes_a_poll_now_and_many_reports_cause_few() {
         let start = Instant::now();
         let second = Duration::from_secs(1);
@@ -429,12 +461,12 @@ mod tests {
         assert_eq!(schedule.poll_due(&key("a"), start), start + 30 * second);
         schedule.poll_soon(&key("a"), start + 5 * second);
         assert_eq!(schedule.poll_due(&key("a"), start), start + 5 * second);
-        schedule.polled(&key("a"), start + 5 * second);
+        schedule.polled(&key("a"), false, start + 5 * second);
         for _ in 0..100 {
             schedule.poll_soon(&key("a"), start + 6 * second);
         }
         assert_eq!(schedule.poll_due(&key("a"), start), start + 7 * second);
-        schedule.polled(&key("a"), start + 7 * second);
+        schedule.polled(&key("a"), false, start + 7 * second);
         // Without reports it is polled at the interval again.
         assert_eq!(schedule.poll_due(&key("a"), start), start + 37 * second);
     }
@@ -497,7 +529,7 @@ mod tests {
         let (own, other) = (key("a"), PromotionKey { namespace: "evil".into(), ..key("a") });
         let due = schedule.poll_due(&own, start);
         schedule.poll_due(&other, start);
-        schedule.polled(&other, start + Duration::from_secs(20));
+        schedule.polled(&other, false, start + Duration::from_secs(20));
         schedule.failed(&other, start, Duration::from_secs(600), None);
         schedule.withdrawal_started(&other, start);
         schedule.lost_commit_check_started(&other, start);

@@ -231,19 +231,19 @@ impl State {
             self.revoke_proposed_in_flight(key, name);
         }
         let (promotion, now) = (key.promotion(name), self.now.instant);
-        let mut due = self.schedule.poll_due(&promotion, now);
-        if self.record(key, name).is_some_and(|record| record.status().withdraws_request()) {
-            // It is not closed after all. Until that is seen, a close by a person would not count as a rejection.
-            self.schedule.poll_soon(&promotion, now);
-            due = self.schedule.poll_due(&promotion, now);
-        }
+        // If it is not closed after all, a close by a person does not count as a rejection until Sluice has seen it open.
+        let is_look = self.record(key, name).is_some_and(|record| record.status().withdraws_request());
+        let due = match is_look {
+            true => self.schedule.look_due(&promotion, now),
+            false => self.schedule.poll_due(&promotion, now),
+        };
         if due > now {
             return self.requeue_at(key, due);
         }
         let Some(mut prepared) = self.prepare(key, name, StrategySource::Request) else { return };
         let Some(request) = prepared.request() else { return };
         prepared.order.checks_settled = self.schedule.checks_settled(&promotion, &request.head_commit, now);
-        self.schedule.polled(&promotion, now);
+        self.schedule.polled(&promotion, is_look, now);
         let next = self.schedule.poll_due(&promotion, now);
         self.requeue_at(key, next);
         self.launch(key, prepared, Work::Follow { request, may_merge });

@@ -1,7 +1,7 @@
 //! Closes the open change requests of promotions that do not need them any more, unless another promotion uses them.
 
 use kube::ResourceExt;
-use sluice_api::promotion::{Phase, Promotion as ApiPromotion};
+use sluice_api::promotion::{Phase, Promotion as ApiPromotion, RecordedRequestState};
 
 use super::State;
 use super::actions::StrategySource;
@@ -91,7 +91,9 @@ impl State {
         let all = self.records_into(key, &place).filter_map(|record| record.object().status.as_ref());
         let all = all.flat_map(|status| &status.withdrawn_requests);
         let others = all.filter(|url| open.is_none_or(|open| open.url != **url));
-        others.chain(&status.withdrawn_requests).cloned().collect()
+        // Records of earlier versions have only the state.
+        let own = status.change_request.iter().filter(|r| r.state == RecordedRequestState::Withdrawn);
+        others.chain(&status.withdrawn_requests).chain(own.map(|r| &r.url)).cloned().collect()
     }
 
     /// Whether Sluice leaves a change request to people. The pipeline names another repository or branch now, and
@@ -119,7 +121,6 @@ mod tests {
     use std::time::Duration;
 
     use serde_json::json;
-    use sluice_api::promotion::RecordedRequestState;
     use sluice_delivery::ChangeRequestStatus;
 
     use super::super::effect::{Effect, Job};
