@@ -117,6 +117,7 @@ pub fn promotion(pipeline: &api::Pipeline, object: &ApiPromotion) -> Option<Prom
     let spec = &object.spec;
     let status = object.status.clone().unwrap_or_default();
     let outdated = strategy::is_outdated(pipeline, object);
+    let has_moved = status.phase == Phase::Failed && strategy::has_moved(pipeline, object);
     let retry = spec.retry.clone().filter(|token| status.retried.as_ref() != Some(token));
     Some(Promotion {
         name: object.name_any(),
@@ -138,14 +139,14 @@ pub fn promotion(pipeline: &api::Pipeline, object: &ApiPromotion) -> Option<Prom
             .iter()
             .filter_map(|g| {
                 let kind = GateKind::named(&g.name)?;
-                Some(Gate { kind, open: g.open, message: g.message.clone() })
+                let newer = Revision::from_strings(&g.newer);
+                Some(Gate { kind, open: g.open, message: g.message.clone(), newer })
             })
             .collect(),
         retry,
         next_attempt: status.next_attempt.map(|at| *at),
-        resumes_at: resumption::resumes_at(&status, strategy::has_receiver(pipeline, object), || {
-            strategy::has_moved(pipeline, object)
-        }),
+        resumes_at: resumption::resumes_at(&status, strategy::has_receiver(pipeline, object), has_moved),
+        has_moved,
         delivered: status.entered(Phase::Delivered).map(|at| *at),
         request: status.change_request.as_ref().map(|r| RecordedRequest {
             number: r.number,
@@ -154,6 +155,7 @@ pub fn promotion(pipeline: &api::Pipeline, object: &ApiPromotion) -> Option<Prom
         }),
         is_checked: false,
         report: None,
+        reason: status.reason.clone(),
         message: status.message.clone(),
     })
 }
@@ -222,6 +224,7 @@ pub fn gates(gates: &[Gate]) -> Vec<promotion::GateStatus> {
         name: g.kind.name().into(),
         open: g.open,
         message: g.message.clone(),
+        newer: g.newer.as_ref().map(Revision::to_strings).unwrap_or_default(),
     };
     gates.iter().map(one).collect()
 }

@@ -90,6 +90,8 @@ pub struct Promotion {
     pub next_attempt: Option<Timestamp>,
     /// When the promotion starts again on its own, if it has failed. `None` if only a person starts it again.
     pub resumes_at: Option<Timestamp>,
+    /// True if it has failed, and the pipeline names another place than it was delivered to.
+    pub has_moved: bool,
     /// When the promotion was delivered, if it was.
     pub delivered: Option<Timestamp>,
     /// The change request with the revision, as last recorded.
@@ -99,6 +101,8 @@ pub struct Promotion {
     pub is_checked: bool,
     /// What the receiver of the webhook has reported about this try.
     pub report: Option<ReceiverReport>,
+    /// Why the promotion is in its phase, as one word.
+    pub reason: String,
     /// Why the promotion is in its phase.
     pub message: String,
 }
@@ -120,6 +124,10 @@ pub enum ReceiverReport {
 pub const CALLBACK_FAILED: &str = "CallbackFailed";
 /// The reason of a promotion that is Failed because its targets did not become healthy.
 pub const UNHEALTHY: &str = "Unhealthy";
+/// The reason of a promotion that is Delivered by a receiver, and that a target runs, but not healthily or not as the last one.
+pub const ARRIVED: &str = "Arrived";
+/// The reason of a promotion that is Failed because its receiver was called, and no target ran anything of it in time.
+pub const NOT_ARRIVED: &str = "NotArrived";
 
 /// A promotion's change request, as last recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,4 +209,6 @@ pub struct Gate {
     pub open: bool,
     /// Why the gate is closed and what opens it; empty if it is open.
     pub message: String,
+    /// Of [`GateKind::Downgrade`], the newest revision that the promotion is older than.
+    pub newer: Option<Revision>,
 }

@@ -83,10 +83,12 @@ mod tests {
             retry: None,
             next_attempt: None,
             resumes_at: None,
+            has_moved: false,
             delivered: None,
             request: None,
             is_checked: false,
             report: None,
+            reason: String::new(),
             message: String::new(),
         }
     }

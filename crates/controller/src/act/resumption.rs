@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use sluice_api::promotion::{Phase, PromotionStatus};
-use sluice_core::promotion::{CALLBACK_FAILED, UNHEALTHY};
+use sluice_core::promotion::{CALLBACK_FAILED, NOT_ARRIVED};
 
 use crate::record::tampered::TAMPERED;
 
@@ -13,28 +13,26 @@ const FIRST_RECEIVER_PAUSE: Duration = Duration::from_secs(600);
 /// The longest pause before a receiver is called again, and the pause if it reported nothing.
 pub(crate) const MAX_RECEIVER_PAUSE: Duration = Duration::from_secs(3600);
 
-/// When a promotion that has failed starts again on its own. If a receiver was called, and it reported a failure or the
-/// targets do not run the revision, that is after a pause. It is immediately if the pipeline names another place than the
+/// When a promotion that has failed starts again on its own. If a receiver was called, and it reported a failure or no
+/// target ran the revision, that is after a pause. It is immediately if the pipeline names another place than the
 /// promotion was delivered to, or if the promotion failed before its delivery, which only earlier versions of Sluice
 /// record. `None` if only a person starts it again.
-pub(crate) fn resumes_at(
-    status: &PromotionStatus,
-    has_receiver: bool,
-    has_moved: impl FnOnce() -> bool,
-) -> Option<Timestamp> {
+pub(crate) fn resumes_at(status: &PromotionStatus, has_receiver: bool, has_moved: bool) -> Option<Timestamp> {
     let failed = **status.times.get("Failed").filter(|_| status.phase == Phase::Failed)?;
     let after = |pause: Duration| failed.checked_add(pause.min(MAX_RECEIVER_PAUSE)).ok();
     match &*status.reason {
         CALLBACK_FAILED => after(FIRST_RECEIVER_PAUSE.saturating_mul(1 << status.round.min(16))),
         TAMPERED => None,
-        _ if !status.times.contains_key("Delivered") || has_moved() => Some(failed),
-        UNHEALTHY if has_receiver => after(MAX_RECEIVER_PAUSE),
+        _ if !status.times.contains_key("Delivered") || has_moved => Some(failed),
+        NOT_ARRIVED if has_receiver => after(MAX_RECEIVER_PAUSE),
         _ => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use sluice_core::promotion::UNHEALTHY;
+
     use super::*;
 
     #[test]
@@ -46,7 +44,7 @@ mod tests {
                 serde_json::json!({"phase": "Failed", "reason": reason, "round": round, "times": times});
             let status: PromotionStatus = serde_json::from_value(status).unwrap();
             let failed: Timestamp = "2026-11-24T10:00:00Z".parse().unwrap();
-            resumes_at(&status, has_receiver, || has_moved).map(|at| at.duration_since(failed).as_mins())
+            resumes_at(&status, has_receiver, has_moved).map(|at| at.duration_since(failed).as_mins())
         };
         let resumes =
             |reason: &str, round: u32, times: &[&str]| resumes_if(false, false, reason, round, times);
@@ -57,7 +55,8 @@ mod tests {
         );
         assert_eq!(resumes(UNHEALTHY, 0, &delivered), None, "Flux applies the commit later");
         // It is unknown what became of a call.
-        assert_eq!(resumes_if(false, true, UNHEALTHY, 0, &delivered), Some(60));
+        assert_eq!(resumes_if(false, true, NOT_ARRIVED, 0, &delivered), Some(60));
+        assert_eq!(resumes_if(false, true, UNHEALTHY, 0, &delivered), None, "it ran");
         assert_eq!(resumes_if(false, true, TAMPERED, 0, &delivered), None);
         assert_eq!(resumes_if(true, true, UNHEALTHY, 0, &delivered), Some(0));
         assert_eq!(resumes_if(true, true, TAMPERED, 0, &delivered), None);

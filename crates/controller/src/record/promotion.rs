@@ -11,10 +11,9 @@ use sluice_api::promotion::{
 };
 use sluice_core::Time;
 use sluice_core::decide::{NewPromotion, Transition};
-use sluice_core::promotion::{Gate, UNHEALTHY};
+use sluice_core::promotion::{Gate, NOT_ARRIVED};
 
 use super::tampered::{self, TAMPERED};
-use crate::act::strategy;
 use crate::translate;
 
 /// The label of a Promotion with the name of its pipeline.
@@ -434,10 +433,10 @@ fn note_transition(status: &mut PromotionStatus, to: &Transition) {
     status.retries = status.retries.saturating_add(u32::from(to.spends_approval));
 }
 
-/// Whether a receiver has accepted a call or an event and may have lost it: the targets were not healthy in time. It is called
+/// Whether a receiver has accepted a call or an event and may have lost it: no target ran it in time. It is called
 /// again in the same round, so that a receiver that still works takes it for a repetition.
 fn may_be_lost(status: &PromotionStatus) -> bool {
-    status.reason == UNHEALTHY && status.delivered_to.as_deref().is_some_and(strategy::is_of_receiver)
+    status.reason == NOT_ARRIVED
 }
 
 /// Ends the retries and opens the gates, after a successful delivery.
@@ -475,7 +474,7 @@ mod tests {
             let after = apply(&before, &PromotionSpec::default(), &change, now);
             assert_eq!(after.entered(Phase::Pending), Some(Time::to_second(expected)));
         }
-        let shut = |kind: GateKind| Gate { kind, open: false, message: "waits".into() };
+        let shut = |kind: GateKind| Gate { kind, open: false, message: "waits".into(), newer: None };
         let [approval, downgrade] = [GateKind::Approval, GateKind::Downgrade].map(shut);
         before.gates = translate::gates(std::slice::from_ref(&approval));
         for (gates, expected) in [(vec![approval.clone()], began), (vec![approval, downgrade], now)] {

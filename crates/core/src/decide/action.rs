@@ -94,7 +94,8 @@ pub struct Transition {
     pub answers: Option<String>,
     /// True if the promotion's approval does not count any more: it was given for an earlier try.
     pub spends_approval: bool,
-    /// True if another revision was delivered in the meantime: the promotion has to be delivered again.
+    /// True if the promotion has to be delivered again: another revision was delivered in the meantime, its commit is gone, or
+    /// the pipeline names another place.
     pub is_undone: bool,
 }
 

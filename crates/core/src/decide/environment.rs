@@ -4,7 +4,7 @@
 use super::run_by_targets::{ADD_WORKLOAD, note_not_applied, runs, workloads};
 use super::settle::{cancel, check_delivered, settle};
 use super::step::advance;
-use super::supersession::{replace, supersede_replaced, take_current};
+use super::supersession::{replace, supersede_replaced, take_current, wait_for_any_proof};
 use super::{Action, Decision, Facts, Lane, triggered};
 use crate::evidence::{Candidate, Shortfall};
 use crate::observed::ObservedTarget;
@@ -49,8 +49,14 @@ pub(super) fn decide(lane: Lane<'_>, mut promotions: Vec<&Promotion>, decision: 
     note_upcoming(lane, decision);
     note_not_applied(lane, &promotions, decision);
     supersede_replaced(&all_open, open, decision);
-    if let Some(candidate) = proven.and_then(|c| fit(lane, c, decision)) {
-        promote(lane, policy, (open, &promotions), &candidate, decision);
+    match (proven, open) {
+        (Some(proven), _) => {
+            if let Some(candidate) = fit(lane, proven, decision) {
+                promote(lane, policy, (open, &promotions), &candidate, decision);
+            }
+        }
+        (None, Some(open)) => wait_for_any_proof(lane, policy, open, decision),
+        (None, None) => {}
     }
 }
 

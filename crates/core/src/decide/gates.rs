@@ -3,6 +3,7 @@
 use super::{Facts, Lane};
 use crate::pipeline::Policy;
 use crate::promotion::{Gate, GateKind, Phase, Promotion};
+use crate::revision::Revision;
 
 /// Returns the gates that apply to a promotion, open and closed ones.
 pub(super) fn verdicts(lane: Lane<'_>, policy: &Policy, promotion: &Promotion) -> Vec<Gate> {
@@ -34,7 +35,7 @@ fn approval(lane: Lane<'_>, policy: &Policy, promotion: &Promotion) -> Option<Ga
         let namespace = &lane.facts.pipeline.namespace;
         format!("{what}: sluice approve -n {namespace} {}{}", promotion.name, unguarded(lane.facts))
     };
-    Some(Gate { kind: GateKind::Approval, open, message })
+    Some(Gate { kind: GateKind::Approval, open, message, newer: None })
 }
 
 /// Returns the other promotion of the same revision that was rejected and not promoted since. Neither a caller of
@@ -62,19 +63,34 @@ fn downgrade(lane: Lane<'_>, policy: &Policy, promotion: &Promotion) -> Option<G
         shown.or_else(|| lane.proofs(t).last().map(|p| p.revision.clone()))
     });
     let environment = &lane.environment.name;
-    let newer = running.filter(|r| !promotion.revision.is_run_by(r)).find(|r| {
+    let running = running.filter(|r| !promotion.revision.is_run_by(r)).filter(|r| {
         let by_version = promotion.revision.is_older_than(r);
         by_version.unwrap_or_else(|| lane.facts.evidence.has_run(lane.environment, &promotion.revision))
     });
-    let delivered = || {
-        let is_older = |p: &&Promotion| promotion.revision.is_older_than(&p.revision) == Some(true);
-        let delivered = last_delivered(lane).into_iter().flatten().find(is_older)?;
-        Some(format!("it is older than {}, which was promoted into {environment} last", delivered.revision))
+    let is_older = |p: &&Promotion| promotion.revision.is_older_than(&p.revision) == Some(true);
+    let delivered = last_delivered(lane).into_iter().flatten().find(is_older).map(|p| p.revision.clone());
+    let (newer, why) = match running.reduce(newest) {
+        Some(newer) => {
+            let why = format!("it is older than {newer}, which {environment} runs");
+            (newer, why)
+        }
+        None => {
+            let newer = delivered?;
+            let why = format!("it is older than {newer}, which was promoted into {environment} last");
+            (newer, why)
+        }
     };
-    let why = newer
-        .map(|newer| format!("it is older than {newer}, which {environment} runs"))
-        .or_else(delivered)?;
-    Some(held(lane.facts, promotion, GateKind::Downgrade, &why))
+    Some(held(lane.facts, promotion, GateKind::Downgrade, &why, Some(newer)))
+}
+
+/// Returns the newer one of two revisions; the first one if they cannot be compared.
+fn newest(one: Revision, other: Revision) -> Revision {
+    if one.is_older_than(&other) == Some(true) { other } else { one }
+}
+
+/// Returns true if an approval to go back from the revision `seen` allows to go back from `now`: it is the same, or older.
+fn allows(seen: &Revision, now: &Revision) -> bool {
+    seen == now || (now.is_older_than(seen) == Some(true) && seen.is_older_than(now) == Some(false))
 }
 
 /// Returns the last promotion into the environment that was delivered, also if it failed there afterwards: git still has
@@ -105,7 +121,7 @@ fn unreported(lane: Lane<'_>, policy: &Policy, promotion: &Promotion) -> Option<
     })?;
     let why =
         format!("it is unknown what {}/{unreported} runs ({})", lane.environment.name, shown.complaint());
-    Some(held(lane.facts, promotion, GateKind::Unreported, &why))
+    Some(held(lane.facts, promotion, GateKind::Unreported, &why, None))
 }
 
 /// Returns a note for the message if the API server does not check who approves.
@@ -117,9 +133,15 @@ fn unguarded(facts: Facts<'_>) -> String {
 }
 
 /// Returns a gate that holds a possible downgrade until a person approves it. An approval from before the gate was recorded was
-/// given for something else, for example before the environment was moved ahead by hand.
-fn held(facts: Facts<'_>, promotion: &Promotion, kind: GateKind, why: &str) -> Gate {
-    let open = promotion.approved && promotion.gates.iter().any(|gate| gate.kind == kind);
+/// given for something else, for example before the environment was moved ahead by hand. So was one to go back from an older
+/// revision than `newer`.
+fn held(facts: Facts<'_>, promotion: &Promotion, kind: GateKind, why: &str, newer: Option<Revision>) -> Gate {
+    let is_seen = |seen: &Gate| match (&seen.newer, &newer) {
+        (Some(seen), Some(now)) => allows(seen, now),
+        (None, Some(_)) => false,
+        (_, None) => true,
+    };
+    let open = promotion.approved && promotion.gates.iter().any(|gate| gate.kind == kind && is_seen(gate));
     let message = if open {
         String::new()
     } else if promotion.approved {
@@ -133,5 +155,5 @@ fn held(facts: Facts<'_>, promotion: &Promotion, kind: GateKind, why: &str) -> G
             unguarded(facts)
         )
     };
-    Gate { kind, open, message }
+    Gate { kind, open, message, newer }
 }

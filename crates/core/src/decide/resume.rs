@@ -23,16 +23,20 @@ pub(super) fn resume(lane: Lane<'_>, earlier: &Promotion, decision: &mut Decisio
     let resumes_at = earlier.resumes_at.filter(|_| !is_useless(lane, earlier));
     if let (Phase::Failed, None, Some(time)) = (earlier.phase, &earlier.retry, resumes_at) {
         if time <= lane.facts.now {
-            let is_undone = was_replaced();
-            let spends_approval = is_undone || was_rejected();
+            let was_replaced = was_replaced();
+            let spends_approval = was_replaced || was_rejected();
             let again = again("Resumed", "it is tried again after it has failed", spends_approval);
+            // Another receiver has not got the key of the earlier call, and the earlier receiver must not report about this one.
+            let is_undone = was_replaced || earlier.has_moved;
             return Some(Action::Move(Transition { is_undone, ..again }));
         }
         let message = format!(
-            "{} failed: {}; next try at {}; to try now: {retry}",
+            "{} failed: {}; next try at {}; to try now: {retry}; to end it: sluice reject -n {} {} --reason ...",
             earlier.revision,
             earlier.message,
-            Time::to_second(time)
+            Time::to_second(time),
+            lane.facts.pipeline.namespace,
+            earlier.name
         );
         decision.note(lane.environment, "Retrying", message);
         decision.requeue_by(time);

@@ -26,6 +26,19 @@ pub(super) fn runs(lane: Lane<'_>, revision: &Revision) -> bool {
     })
 }
 
+/// Returns true if what a receiver was asked for has arrived: all targets run the revision, or one runs a part of it that differs
+/// from what it has proven last.
+pub(super) fn has_arrived(lane: Lane<'_>, revision: &Revision) -> bool {
+    let runs_new_part = |name: &String| {
+        let Some(running) = lane.running(name) else { return false };
+        let last = lane.proofs(name).last().map(|proof| &proof.revision);
+        revision.facets().any(|(key, value)| {
+            running.value(key) == Some(value) && last.and_then(|last| last.value(key)) != Some(value)
+        })
+    };
+    runs(lane, revision) || lane.environment.targets.iter().any(runs_new_part)
+}
+
 /// Returns the kinds and names of an environment's workloads. If there are none, notes why the revision waits.
 pub(super) fn workloads<'a>(
     lane: Lane<'a>,

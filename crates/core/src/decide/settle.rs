@@ -4,11 +4,11 @@ use jiff::Timestamp;
 
 use super::gates::verdicts;
 use super::given_up::has_given_up;
-use super::run_by_targets::{complaint, runs};
+use super::run_by_targets::{complaint, has_arrived, runs};
 use super::supersession::{is_candidate, supersede_delivered};
 use super::{Action, Decision, Facts, Lane, Transition};
 use crate::evidence::Candidate;
-use crate::promotion::{CALLBACK_FAILED, Phase, Promotion, ReceiverReport, UNHEALTHY};
+use crate::promotion::{ARRIVED, CALLBACK_FAILED, NOT_ARRIVED, Phase, Promotion, ReceiverReport, UNHEALTHY};
 
 /// Cancels a promotion that the pipeline does not want any more, unless the pipeline is suspended.
 pub(super) fn cancel(facts: Facts<'_>, promotion: &Promotion, message: String, decision: &mut Decision) {
@@ -49,9 +49,29 @@ pub(super) fn settle(
         return true;
     }
     decline_early_retry(promotion, decision);
+    if record_arrival(lane, promotion, decision) {
+        return false;
+    }
     promotion.phase == Phase::Delivered
         && (supersede_delivered(all, proven, promotion, decision)
             || fail_delivered(lane, (all, proven), promotion, decision))
+}
+
+/// Records that a target runs what a receiver was asked for. Then the receiver has not lost it, and is not called again: a person
+/// may have taken back a revision that was not healthy.
+fn record_arrival(lane: Lane<'_>, promotion: &Promotion, decision: &mut Decision) -> bool {
+    let is_news = match promotion.phase {
+        Phase::Delivered => promotion.reason != ARRIVED,
+        Phase::Failed => promotion.reason == NOT_ARRIVED,
+        _ => false,
+    };
+    let is_arrival = is_news && !lane.writes_to_branch() && has_arrived(lane, &promotion.revision);
+    if is_arrival {
+        let message = "a target runs it, or a part of it; waits until all targets run it healthily".into();
+        let reason = if promotion.phase == Phase::Delivered { ARRIVED } else { UNHEALTHY };
+        decision.record(promotion, promotion.phase, reason, message);
+    }
+    is_arrival
 }
 
 /// Fails a delivered promotion if Helm has given up on its revision, or if its timeout has passed. If the targets may
@@ -77,7 +97,7 @@ fn fail_delivered(
                 return false;
             }
             let message = format!("not healthy in time: {}", complaint(lane, promotion));
-            decision.record(promotion, Phase::Failed, UNHEALTHY, message);
+            decision.record(promotion, Phase::Failed, late_reason(lane, promotion), message);
             true
         }
         Some(deadline) => {
@@ -86,6 +106,16 @@ fn fail_delivered(
         }
         None => false,
     }
+}
+
+/// Returns why the timeout of a delivered promotion has passed. A receiver may have lost what it was asked for, if each target can
+/// be read and none has run anything of it.
+fn late_reason(lane: Lane<'_>, promotion: &Promotion) -> &'static str {
+    let mut targets = lane.environment.targets.iter();
+    let may_be_lost = !lane.writes_to_branch()
+        && promotion.reason != ARRIVED
+        && targets.all(|name| lane.running(name).is_some());
+    if may_be_lost { NOT_ARRIVED } else { UNHEALTHY }
 }
 
 /// Returns when the timeout of a delivered promotion passes.
@@ -169,7 +199,7 @@ fn apply_report(promotion: &Promotion, report: &ReceiverReport, decision: &mut D
         decision.record(promotion, Phase::Failed, reason, words);
         return true;
     }
-    if promotion.phase == Phase::Delivered && promotion.message != message {
+    if promotion.phase == Phase::Delivered && promotion.message != message && promotion.reason != ARRIVED {
         decision.record(promotion, Phase::Delivered, reason, message);
     }
     false

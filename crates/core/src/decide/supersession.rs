@@ -4,7 +4,7 @@ use super::start::start;
 use super::{Action, Decision, Lane, gates};
 use crate::evidence::Candidate;
 use crate::pipeline::Policy;
-use crate::promotion::{Gate, GateKind, Phase, Promotion};
+use crate::promotion::{Gate, Phase, Promotion};
 
 /// Supersedes the open promotion by one of the candidate, if the candidate is not older. Without an open promotion, starts
 /// one.
@@ -27,22 +27,7 @@ pub(super) fn replace(
             lane.environment.depends_on.join(", "),
             candidate.revision
         );
-        // A person who has approved it sees that it was noted, and what it waits for now.
-        let mut gates = gates::verdicts(lane, policy, open);
-        if open.approved {
-            // An approval opens the gates that were recorded before it. One that has closed since needs another approval.
-            let is_seen = |gate: &Gate| open.gates.iter().any(|seen| seen.kind == gate.kind);
-            gates.retain(|gate| gate.kind == GateKind::Approval || is_seen(gate));
-        }
-        if open.phase == Phase::Pending && (&open.gates, &open.message) != (&gates, &message) {
-            decision.actions.push(Action::Wait {
-                promotion: open.name.clone(),
-                gates,
-                message: message.clone(),
-            });
-        }
-        decision.note(lane.environment, "NotProven", message);
-        return;
+        return wait_for_proof(lane, policy, open, message, decision);
     }
     let next = start(lane, policy, promotions, candidate, decision);
     if let Some(open) = open {
@@ -50,6 +35,38 @@ pub(super) fn replace(
         decision.record(open, Phase::Superseded, "Superseded", message);
     }
     decision.actions.extend(next);
+}
+
+/// Keeps the open promotion while nothing at all is proven in the environments before this one.
+pub(super) fn wait_for_any_proof(lane: Lane<'_>, policy: &Policy, open: &Promotion, decision: &mut Decision) {
+    let message = format!(
+        "{} waits: it is not proven in {}, and no other revision is; it continues when enough targets run it healthily",
+        open.revision,
+        lane.environment.depends_on.join(", ")
+    );
+    wait_for_proof(lane, policy, open, message, decision);
+}
+
+/// Records in a promotion that was not tried yet why it waits. A person who has approved it sees that the approval was noted.
+fn wait_for_proof(
+    lane: Lane<'_>,
+    policy: &Policy,
+    open: &Promotion,
+    message: String,
+    decision: &mut Decision,
+) {
+    let mut gates = gates::verdicts(lane, policy, open);
+    if open.approved {
+        // An approval opens the gates that were recorded before it. One that has closed since needs another approval: it is not
+        // recorded, or stays as the approver saw it.
+        let seen = |kind| open.gates.iter().find(|gate| gate.kind == kind).cloned();
+        let recorded = |gate: Gate| if gate.open { Some(gate) } else { seen(gate.kind) };
+        gates = gates.into_iter().filter_map(recorded).collect();
+    }
+    if open.phase == Phase::Pending && (&open.gates, &open.message) != (&gates, &message) {
+        decision.actions.push(Action::Wait { promotion: open.name.clone(), gates, message: message.clone() });
+    }
+    decision.note(lane.environment, "NotProven", message);
 }
 
 /// Removes the open promotion that continues from all open ones: the newest one, or an earlier one that has started again

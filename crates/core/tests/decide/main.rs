@@ -7,6 +7,7 @@
     reason = "a test says what is wrong by failing"
 )]
 
+mod arrived;
 mod gates;
 mod guards;
 mod helm_gave_up;

@@ -276,6 +276,58 @@ fn an_approved_promotion_whose_proof_is_gone_says_what_it_waits_for() {
     }
 }
 
+/// An approver has seen that prod goes back from 1.1.0. While that cannot be done, somebody moves prod ahead by hand.
+#[test]
+fn an_approval_to_go_back_does_not_allow_to_go_back_from_a_newer_revision() {
+    for is_suspended in [true, false] {
+        let mut sim = Simulation::new(&[("dev", &["eu", "us"]), ("prod", &["p"])]);
+        sim.runs("prod", "p", B, Health::Ready);
+        sim.settle();
+        sim.policy_of("prod").allow_downgrade = false;
+        sim.runs("dev", "eu", "1.0.5", Health::Ready);
+        sim.settle();
+        assert!(sim.note("prod").contains("it is older than 1.1.0"), "{}", sim.note("prod"));
+        sim.pipeline.suspended = is_suspended;
+        sim.policy_of("prod").min_ready = MinReady::Percent(100);
+        sim.promotions.last_mut().unwrap().approved = true;
+        sim.settle();
+        sim.runs("prod", "p", C, Health::Ready);
+        sim.settle();
+        sim.pipeline.suspended = false;
+        sim.runs("dev", "us", "1.0.5", Health::Ready);
+        sim.settle();
+        assert_eq!((sim.phases("prod").last().unwrap().as_str(), &sim.effects), ("1.0.5 Pending", &vec![]));
+        assert!(sim.note("prod").contains("it is older than 1.2.0"), "{}", sim.note("prod"));
+        // A new approval allows that, and also to go back from an older revision.
+        sim.promotions.last_mut().unwrap().approved = true;
+        sim.runs("prod", "p", B, Health::Ready);
+        sim.settle();
+        assert_eq!(sim.phases("prod").last().unwrap(), "1.0.5 Proposed");
+    }
+}
+
+/// The pipeline names an environment in `after` that runs nothing.
+#[test]
+fn an_approved_promotion_says_what_it_waits_for_while_nothing_at_all_is_proven() {
+    let mut sim = Simulation::new(&[("dev", &["d"]), ("other", &["o"]), ("prod", &["p"])]);
+    sim.pipeline.environments[1].depends_on = Vec::new();
+    sim.pipeline.environments[2].depends_on = vec!["dev".into()];
+    sim.policy_of("prod").manual = true;
+    sim.runs("dev", "d", B, Health::Ready);
+    sim.settle();
+    sim.pipeline.environments[2].depends_on = vec!["other".into()];
+    sim.pipeline.environments[1].targets.clear();
+    for approved in [false, true] {
+        sim.promotions.last_mut().unwrap().approved = approved;
+        sim.settle();
+        assert_eq!((sim.phases("prod"), &sim.effects), (vec!["1.1.0 Pending".to_string()], &vec![]));
+        let promotion = sim.promotions.last().unwrap();
+        assert!(promotion.message.contains("and no other revision is"), "{}", promotion.message);
+        assert_eq!(promotion.gates.iter().all(|gate| gate.open), approved);
+        assert!(sim.note("prod").contains("1.1.0 waits: it is not proven in other"), "{}", sim.note("prod"));
+    }
+}
+
 /// While the proof is missing, somebody moves prod ahead by hand. The approver has not seen that.
 #[test]
 fn an_approval_from_before_the_environment_was_moved_ahead_does_not_allow_to_go_back() {

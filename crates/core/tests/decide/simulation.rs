@@ -224,10 +224,12 @@ impl Simulation {
                     retry: None,
                     next_attempt: None,
                     resumes_at: None,
+                    has_moved: false,
                     delivered: None,
                     request: None,
                     is_checked: false,
                     report: None,
+                    reason: String::new(),
                     message: String::new(),
                 });
             }
@@ -265,6 +267,7 @@ impl Simulation {
         let version = promotion.revision.to_string();
         promotion.phase = to.to;
         promotion.message = to.message;
+        promotion.reason = to.reason.into();
         if to.to == Phase::Pending {
             promotion.next_attempt = None;
             promotion.delivered = None;
