@@ -12,6 +12,7 @@ mod changes;
 mod crash;
 mod file_proposal;
 mod hostile;
+mod hostile_hosts;
 mod hostile_pipeline;
 mod intake;
 mod isolation;

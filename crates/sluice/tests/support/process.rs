@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use sluice_testkit::{Cluster, ProcessGuard, Scratch};
 
-/// A controller process that handles the pipelines of one namespace.
+/// A controller process that handles the pipelines of one namespace, or of all if that is empty.
 pub struct Controller {
     hub: PathBuf,
     namespace: String,
@@ -77,7 +77,9 @@ impl Controller {
         if !self.extra.iter().any(|e| e.starts_with("--leader-elect")) {
             command.arg("--leader-elect=false");
         }
-        command.args(["--watch-namespace", &self.namespace]);
+        if !self.namespace.is_empty() {
+            command.args(["--watch-namespace", &self.namespace]);
+        }
         if !self.extra.iter().any(|e| e.starts_with("--poll-interval")) {
             command.arg("--poll-interval=500ms");
         }
