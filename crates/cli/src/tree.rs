@@ -81,8 +81,13 @@ fn of_target(node: &TargetNode) -> Node {
         cluster => format!("cluster {cluster}, namespace {}", node.namespace),
     };
     let runs = node.runs.as_ref().map(|revision| format!(" {revision}")).unwrap_or_default();
+    let last = node
+        .last_known
+        .as_ref()
+        .map(|last| format!(", last seen healthy with {} as of {}", last.revision, last.at));
+    let last = last.unwrap_or_default();
     let error = if node.error.is_empty() { String::new() } else { format!(": {}", node.error) };
-    let text = format!("{} ({place}){runs} {}{error}", node.name, node.health);
+    let text = format!("{} ({place}){runs} {}{last}{error}", node.name, node.health);
     Node { text, below: node.members.iter().map(of_workload).collect() }
 }
 

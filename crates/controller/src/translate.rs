@@ -15,7 +15,6 @@ use sluice_core::value_check::is_unsafe;
 use sluice_delivery::{ForgeKind, may_have_arrived};
 
 use crate::act::{resumption, strategy};
-use crate::record::status_size;
 use sluice_core::fleet::ClusterKey;
 
 /// How long targets may take by default to run a delivered revision.
@@ -192,7 +191,7 @@ pub fn evidence(status: Option<&api::PipelineStatus>) -> Evidence {
         status.iter().flat_map(|s| s.environments.iter().map(move |e| (s, e)))
     {
         for target in &stored.targets {
-            let verified = status_size::proofs(status, target);
+            let verified = status.verified_by(target);
             let proofs = verified.iter().filter_map(|v| {
                 Some(Proof {
                     revision: Revision::from_strings(&v.facets)?,

@@ -6,6 +6,7 @@ use sluice_api::Pipeline;
 use sluice_api::pipeline::WorkloadStatus;
 use sluice_core::fleet::Kind;
 use sluice_core::observed::Health;
+use sluice_core::{Revision, Time};
 
 use crate::running::RunningTarget;
 
@@ -36,14 +37,29 @@ pub struct TargetNode {
     /// The revision that it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runs: Option<String>,
+    /// What it ran healthily last, if it cannot be read now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_known: Option<LastKnown>,
     /// Its health.
     pub health: Health,
+    /// Since when it has this health.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
     /// Why it is not healthy; empty if it is.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub error: String,
     /// The Flux objects of the application.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<WorkloadNode>,
+}
+
+/// What a target that cannot be read ran healthily last, as far as the status has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LastKnown {
+    /// The revision.
+    pub revision: String,
+    /// When the target was first healthy with the revision. It may run another one since then.
+    pub at: Time,
 }
 
 /// A Flux object, or a workload that it made.
@@ -72,7 +88,11 @@ pub fn tree(pipeline: &Pipeline) -> Vec<EnvironmentNode> {
         pipeline.spec.environments.iter().enumerate().map(|(at, environment)| EnvironmentNode {
             name: environment.name.clone(),
             after: pipeline.spec.after(at).into_iter().map(String::from).collect(),
-            targets: targets.iter().filter(|t| t.environment == environment.name).map(target).collect(),
+            targets: targets
+                .iter()
+                .filter(|t| t.environment == environment.name)
+                .map(|of| target(of, pipeline))
+                .collect(),
         });
     environments.collect()
 }
@@ -86,7 +106,7 @@ pub fn retain_nodes(environments: &mut Vec<EnvironmentNode>, wanted: &str) {
     });
 }
 
-fn target(target: &RunningTarget<'_>) -> TargetNode {
+fn target(target: &RunningTarget<'_>, pipeline: &Pipeline) -> TargetNode {
     let mut members: Vec<WorkloadNode> = Vec::new();
     for workload in target.workloads() {
         let node = node(workload);
@@ -101,10 +121,19 @@ fn target(target: &RunningTarget<'_>) -> TargetNode {
         cluster: target.cluster.clone(),
         namespace: target.namespace.into(),
         runs: target.status.and_then(|status| status.revision.clone()),
+        last_known: last_known(target, pipeline),
         health: target.health(),
+        since: target.status.and_then(|status| status.since),
         error: target.status.map(|status| status.error.clone()).unwrap_or_default(),
         members,
     }
+}
+
+/// Returns what a target ran healthily last, if it is not known what it runs now.
+fn last_known(target: &RunningTarget<'_>, pipeline: &Pipeline) -> Option<LastKnown> {
+    let of = target.status.filter(|status| status.health == Health::Unknown && status.revision.is_none())?;
+    let last = pipeline.status.as_ref()?.verified_by(of).pop()?;
+    Some(LastKnown { revision: Revision::from_strings(&last.facets)?.to_string(), at: last.at })
 }
 
 fn is_flux(workload: &WorkloadStatus) -> bool {

@@ -48,6 +48,20 @@ pub struct PipelineStatus {
     pub reports: BTreeMap<String, Report>,
 }
 
+impl PipelineStatus {
+    /// Returns the verified revisions of a target, oldest first, from either form.
+    pub fn verified_by(&self, target: &TargetStatus) -> Vec<Verified> {
+        let shared = target.proofs.split_whitespace().filter_map(|text| {
+            let mut parts = text.splitn(4, '/');
+            let mut next = || parts.next();
+            let facets = self.revisions.get(next()?.parse::<usize>().ok()?)?.clone();
+            let (arrival, run) = (next()?.parse().ok()?, next()?.parse().ok()?);
+            Some(Verified { facets, arrival, run, at: next()?.parse().ok()? })
+        });
+        shared.chain(target.verified.iter().cloned()).collect()
+    }
+}
+
 /// A report of a Kustomization or HelmRelease, from a signed event. All fields are always written, so that a merge leaves
 /// nothing of an earlier report.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

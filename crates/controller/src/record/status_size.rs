@@ -151,18 +151,6 @@ fn share_proofs(status: &mut PipelineStatus) -> Option<String> {
     None
 }
 
-/// The verified revisions of a target, oldest first, from either form.
-pub fn proofs(status: &PipelineStatus, target: &TargetStatus) -> Vec<Verified> {
-    let shared = target.proofs.split_whitespace().filter_map(|text| {
-        let mut parts = text.splitn(4, '/');
-        let mut next = || parts.next();
-        let facets = status.revisions.get(next()?.parse::<usize>().ok()?)?.clone();
-        let (arrival, run) = (next()?.parse().ok()?, next()?.parse().ok()?);
-        Some(Verified { facets, arrival, run, at: next()?.parse().ok()? })
-    });
-    shared.chain(target.verified.iter().cloned()).collect()
-}
-
 /// The highest number of proofs that a target has in the shared form.
 fn most_proofs(status: &PipelineStatus) -> usize {
     targets(status).map(|t| t.proofs.split_whitespace().count()).max().unwrap_or(0)
@@ -170,7 +158,7 @@ fn most_proofs(status: &PipelineStatus) -> usize {
 
 /// Keeps this many of each target's proofs, the newest ones.
 fn keep_proofs(status: &mut PipelineStatus, kept: usize) {
-    let mut all: Vec<Vec<Verified>> = targets(status).map(|t| proofs(status, t)).collect();
+    let mut all: Vec<Vec<Verified>> = targets(status).map(|t| status.verified_by(t)).collect();
     for (target, proofs) in targets_mut(status).zip(&mut all) {
         target.verified = proofs.split_off(proofs.len().saturating_sub(kept));
     }

@@ -5,7 +5,7 @@ use sluice_api::pipeline::{
     ClusterAppRef, EnvironmentStatus, Health, PipelineStatus, PromotionSummary, TargetStatus, Verified,
     WorkloadStatus,
 };
-use sluice_controller::record::status_size::{fit, proofs};
+use sluice_controller::record::status_size::fit;
 
 fn health() -> impl Strategy<Value = Health> {
     prop_oneof![
@@ -104,7 +104,7 @@ proptest! {
         );
         for (old, new) in targets(&before).zip(targets(&after)) {
             prop_assert_eq!((&old.name, old.health, old.ready), (&new.name, new.health, new.ready));
-            let kept = proofs(&after, new);
+            let kept = after.verified_by(new);
             // All evidence is kept, or the report says that it is not. The newest evidence is always kept.
             prop_assert!(kept == old.verified || report.contains("proven revisions"), "{report}");
             prop_assert!(old.verified.ends_with(&kept) && kept.is_empty() == old.verified.is_empty());

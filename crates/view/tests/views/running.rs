@@ -131,3 +131,31 @@ fn the_objects_of_targets_are_named_by_cluster_and_namespace() {
     assert_eq!(found("apps/eu", "podinfo"), expected, "{podinfo:?}");
     assert_eq!([found("", "web"), found("apps/nosuch", "podinfo"), found("apps/eu", "web")], ["", "", ""]);
 }
+
+#[test]
+fn a_target_that_cannot_be_read_keeps_what_it_ran_healthily_last() {
+    let proof =
+        json!({"facets": {"HelmRelease/podinfo:chart": "6.1.5"}, "arrival": 1, "at": "2026-11-20T10:00:00Z"});
+    let lost = json!({"name": "prod", "namespace": "podinfo", "health": "Unknown", "since": "2026-11-21T11:50:00Z",
+        "error": "cluster fleet/prod refuses the connection"});
+    let last = |verified: Value, proofs: &str, revision: Option<&str>| {
+        let mut target = lost.clone();
+        target["verified"] = verified;
+        target["proofs"] = json!(proofs);
+        target["revision"] = json!(revision);
+        let mut pipeline =
+            crate::fixture::pipeline(json!({"prod": {"health": "Unknown", "targets": [target]}}));
+        let facets = json!([{"HelmRelease/podinfo:chart": "6.1.4"}]);
+        pipeline.status.as_mut().unwrap().revisions = serde_json::from_value(facets).unwrap();
+        let last = tree(&pipeline)[2].targets[0].last_known.clone();
+        last.map(|last| format!("{} {}", last.revision, last.at))
+    };
+    assert_eq!(last(json!([proof]), "", None).as_deref(), Some("6.1.5 2026-11-20T10:00:00Z"));
+    // A large status has the proofs in short form.
+    assert_eq!(
+        last(json!([]), "0/3/0/2026-11-19T10:00:00Z", None).as_deref(),
+        Some("6.1.4 2026-11-19T10:00:00Z")
+    );
+    assert_eq!(last(json!([]), "", None), None);
+    assert_eq!(last(json!([proof]), "", Some("6.1.6")), None, "it is known what it runs");
+}

@@ -1,7 +1,7 @@
 //! The targets of an environment: where each one runs, what, and how it does.
 
 use maud::{Markup, html};
-use sluice_view::tree::{TargetNode, WorkloadNode};
+use sluice_view::tree::{LastKnown, TargetNode, WorkloadNode};
 
 use super::collapsed_targets::is_shown_at_first;
 use super::shape::{Shape, icon};
@@ -30,9 +30,22 @@ fn one_target(target: &TargetNode) -> Markup {
         li {
             span { (cluster) " / " (target.namespace) }
             (icon(Shape::of_health(target.health), &target.health.to_string()))
-            @if let Some(runs) = &target.runs { span.sub { (words::revision(runs)) } }
+            @if let Some(runs) = &target.runs {
+                span.sub { (words::revision(runs)) @if let Some(since) = target.since { " · " (target.health.to_string().to_lowercase()) " since " (words::time(since)) } }
+            }
+            @if let Some(last) = &target.last_known { (last_known(last, target)) }
             @if !target.error.is_empty() { span.sub.why { (target.error) } }
             @for member in &target.members { (workload(member, 0)) }
+        }
+    }
+}
+
+/// Returns what a target that cannot be read ran healthily last. It is not what runs there now.
+fn last_known(last: &LastKnown, target: &TargetNode) -> Markup {
+    html! {
+        span.sub.last {
+            "last seen healthy: " (words::revision(&last.revision)) ", as of " (words::time(last.at))
+            @if let Some(since) = target.since { "; unreadable since " (words::time(since)) }
         }
     }
 }
