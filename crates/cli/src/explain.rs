@@ -5,7 +5,7 @@ use clap_complete::ArgValueCompleter;
 use jiff::Timestamp;
 use sluice_api::Promotion;
 use sluice_view::explain::{Explanation, explain, retain_explanations};
-use sluice_view::story::{StoryEvent, story};
+use sluice_view::story::{StoryEvent, left_out, story};
 
 use crate::cluster_flags::{ClusterFlags, ControllerFlags};
 use crate::complete::{environments, promotions_and_pipelines};
@@ -90,8 +90,12 @@ fn tell(promotion: &Promotion, output: Option<DataFormat>, io: &mut Io<'_>) -> O
     }
     let spec = &promotion.spec;
     io.line(format!("{} {} into {}", spec.pipeline, spec.revision, spec.place()))?;
-    for StoryEvent { at, what } in &story {
-        io.line(format!("  {:<20} {what}", at))?;
+    for StoryEvent { at, what, is_earlier } in &story {
+        let earlier = if *is_earlier { " (in an earlier try)" } else { "" };
+        io.line(format!("  {:<20} {what}{earlier}", at))?;
+    }
+    if let Some(note) = left_out(promotion) {
+        io.line(format!("  {note}"))?;
     }
     Ok(())
 }

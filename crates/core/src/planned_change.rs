@@ -1,17 +1,17 @@
-//! What a delivery to git would change, for people who decide about it.
+//! What a delivery to git would change or has changed, for people who decide about it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The values that a delivery would set on a branch.
+/// The values that a delivery would set on a branch, or has set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlannedChange {
     /// The address of the repository, without credentials.
     pub repository: String,
-    /// The branch that would change.
+    /// The branch.
     pub branch: String,
-    /// The newest commit of the branch, for which the change was computed.
+    /// The newest commit of the branch, for which the change was computed; of a delivery that was made, its commit.
     pub commit: String,
-    /// The values that would change. Empty if all of them are set already.
+    /// The values that change. Empty if all of them are set already.
     pub values: Vec<PlannedValue>,
 }
 

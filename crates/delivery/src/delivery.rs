@@ -12,7 +12,7 @@ use crate::notification::{NotificationError, ProgressEvent};
 use crate::options::DeliveryOptions;
 use crate::order::{DeliveryStrategy, Order};
 use crate::outcome::{ChangeRequest, ChangeRequestStatus, Delivered};
-use crate::planned_change::{self, planned_change};
+use crate::planned_change::{self, delivered_change, planned_change};
 use crate::resources::Resources;
 use crate::stats::Stats;
 use crate::{direct_commit, lost_commit};
@@ -117,6 +117,21 @@ impl Delivery {
         let order = self.0.with_app_token(order).await?;
         let planned = planned_change(&self.0, &order, Instant::now()).await;
         self.0.drop_rejected_token(&order, planned)
+    }
+
+    /// Computes what a commit has changed of the values of an order; `None` if the order does not write to git. Only
+    /// reads, with two fetches.
+    ///
+    /// # Errors
+    /// When git fails, the server does not have the commit any more, or there was nothing to set.
+    pub async fn delivered_change(
+        &self,
+        order: &Order,
+        commit: &str,
+    ) -> Result<Option<PlannedChange>, DeliveryError> {
+        let order = self.0.with_app_token(order).await?;
+        let change = delivered_change(&self.0, &order, commit).await;
+        self.0.drop_rejected_token(&order, change)
     }
 
     /// Reads the files of an order that changes files: the text of each, and `None` for one that does not exist. Only reads,

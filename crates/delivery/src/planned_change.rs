@@ -1,8 +1,9 @@
-//! What a delivery to git would change. Only reads.
+//! What a delivery to git would change, or has changed. Only reads.
 
 use std::time::Instant;
 
 use sluice_core::planned_change::{PlannedChange, PlannedValue};
+use sluice_core::setters::SetValue;
 
 use crate::edit::{edit, file};
 use crate::error::DeliveryResult;
@@ -27,6 +28,65 @@ pub(crate) async fn planned_change(
         if is_final(order, &mut repository, &planned) {
             return planned.map(Some);
         }
+    }
+}
+
+/// Computes what a commit has changed of the values of an order; `None` if the order does not write to git. Of a merge
+/// commit, the difference to its first parent counts. A value that the order does not name any more is not found.
+pub(crate) async fn delivered_change(
+    resources: &Resources,
+    order: &Order,
+    commit: &str,
+) -> DeliveryResult<Option<PlannedChange>> {
+    let (url, branch) = match &order.strategy {
+        DeliveryStrategy::Commit { url, branch } => (url, branch),
+        DeliveryStrategy::PullRequest { url, base, .. } => (url, base),
+        DeliveryStrategy::Notification(_) | DeliveryStrategy::Webhook { .. } => return Ok(None),
+    };
+    let mut repository = resources.lock(order, url, None).await?;
+    loop {
+        let change = compare(order, &mut repository, (branch, commit)).await;
+        if is_final(order, &mut repository, &change) {
+            return change.map(Some);
+        }
+    }
+}
+
+async fn compare(
+    order: &Order,
+    repository: &mut LockedRepository<'_>,
+    (branch, commit): (&str, &str),
+) -> DeliveryResult<PlannedChange> {
+    repository.fetch_commit(commit).await?;
+    let mut values = Vec::new();
+    if let Some(before) = repository.read_commit(commit).await?.parents.first() {
+        repository.fetch_commit(before).await?;
+        values = edit(order, repository, (branch, before)).await?.values;
+        // A value that the commit has left as it was.
+        let left = edit(order, repository, (branch, commit)).await?.values;
+        values.retain(|(path, value)| {
+            !left.iter().any(|(other, left)| (other, left.line) == (path, value.line))
+        });
+    }
+    Ok(change(repository, (branch, commit.into()), values))
+}
+
+fn change(
+    repository: &LockedRepository<'_>,
+    (branch, commit): (&str, String),
+    values: Vec<(String, SetValue)>,
+) -> PlannedChange {
+    let value = |(path, value): (String, SetValue)| PlannedValue {
+        path,
+        line: value.line,
+        old: Some(value.old),
+        new: value.new,
+    };
+    PlannedChange {
+        repository: repository.access.address.text.clone(),
+        branch: branch.into(),
+        commit,
+        values: values.into_iter().map(value).collect(),
     }
 }
 
@@ -68,16 +128,5 @@ async fn plan(
 ) -> DeliveryResult<PlannedChange> {
     let commit = repository.tips(branch, began).await?.base.id;
     let edit = edit(order, repository, (branch, &commit)).await?;
-    let value = |(path, value): (String, sluice_core::setters::SetValue)| PlannedValue {
-        path,
-        line: value.line,
-        old: Some(value.old),
-        new: value.new,
-    };
-    Ok(PlannedChange {
-        repository: repository.access.address.text.clone(),
-        branch: branch.into(),
-        commit,
-        values: edit.values.into_iter().map(value).collect(),
-    })
+    Ok(change(repository, (branch, commit), edit.values))
 }

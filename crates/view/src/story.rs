@@ -1,6 +1,7 @@
 //! The whole story of one promotion, in the order of time: why it was started, what it waited for, who decided, what was
 //! delivered, and how it ended.
 
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluice_api::promotion::{CallbackState, GateStatus, Phase, Promotion, PromotionSpec, PromotionStatus};
@@ -10,11 +11,15 @@ use crate::history::{Entry, entry};
 
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct StoryEvent {
     /// The time of the event.
     pub at: Time,
     /// What happened, as a sentence without a full stop.
     pub what: String,
+    /// True if it happened before the promotion was started again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_earlier: bool,
 }
 
 /// A promotion and its whole story.
@@ -48,7 +53,7 @@ pub fn promotion_story(promotion: &Promotion) -> PromotionStory {
 
 impl StoryEvent {
     fn new(at: Time, what: impl Into<String>) -> Self {
-        StoryEvent { at, what: what.into() }
+        StoryEvent { at, what: what.into(), is_earlier: false }
     }
 }
 
@@ -73,8 +78,11 @@ pub fn story(promotion: &Promotion) -> Vec<StoryEvent> {
         story.push(StoryEvent::new(Time::exact(created.0), what));
     }
     if let Some(approval) = &status.approval {
-        story.push(StoryEvent::new(approval.at, format!("{} approved it", approval.by)));
+        let is_earlier = approval.retries < status.retries;
+        let what = format!("{} approved it", approval.by);
+        story.push(StoryEvent { is_earlier, ..StoryEvent::new(approval.at, what) });
     }
+    story.extend(started_again(spec));
     if let Some(approval) = &status.key_approval {
         story.push(StoryEvent::new(approval.at, format!("the {} approved it", approval.by())));
     }
@@ -94,7 +102,56 @@ pub fn story(promotion: &Promotion) -> Vec<StoryEvent> {
     }
     // Stable: what happened in one second stays in this order.
     story.sort_by_key(|event| event.at);
+    let began = current_try_began(spec, &status);
+    for event in &mut story {
+        event.is_earlier |= began.is_some_and(|began| event.at < began) && !is_of_every_try(event, promotion);
+    }
     story
+}
+
+/// Returns the request of a person for another try. Its value is a time if a command or a page of Sluice has written it.
+fn started_again(spec: &PromotionSpec) -> Option<StoryEvent> {
+    let at: Timestamp = spec.retry.as_ref()?.parse().ok()?;
+    Some(StoryEvent::new(Time::to_second(at), "another try was requested"))
+}
+
+/// Returns when the current try began, if the promotion was started again and the record says when.
+fn current_try_began(spec: &PromotionSpec, status: &PromotionStatus) -> Option<Time> {
+    let answered = spec.retry.is_some() && spec.retry == status.retried;
+    let requested = started_again(spec).filter(|_| answered).map(|event| event.at);
+    let waits = status.entered(Phase::Pending).filter(|_| status.retries > 0);
+    requested.or(waits)
+}
+
+/// Whether something that happened before the current try counts for it, too: why the promotion was started.
+fn is_of_every_try(event: &StoryEvent, promotion: &Promotion) -> bool {
+    let created = promotion.metadata.creation_timestamp.as_ref().map(|time| Time::exact(time.0));
+    created.is_some_and(|created| event.at <= created)
+}
+
+/// Returns what the record does not have, if the promotion was started again: it keeps the last of each kind of event.
+pub fn left_out(promotion: &Promotion) -> Option<String> {
+    let status = promotion.status.as_ref()?;
+    let tries = u64::from(status.retries.max(status.round));
+    let is_retried = tries > 0 || status.retried.is_some();
+    let closed = match status.withdrawn_requests.len() {
+        0 => String::new(),
+        _ => format!(" Sluice has closed {}.", status.withdrawn_requests.join(", ")),
+    };
+    (is_retried || !closed.is_empty()).then(|| {
+        let again = match tries {
+            0 => "It was tried again.".to_owned(),
+            1 => "It was started again.".to_owned(),
+            n => format!("It was started again at least {n} times."),
+        };
+        let again = if is_retried { again } else { String::new() };
+        format!(
+            "{again}{closed} The record keeps the last time of each phase, the last approval, rejection and retry, and only \
+             the last error. Earlier ones are in the events and the audit log of the cluster, if these are kept."
+        )
+        .trim()
+        .to_owned()
+    })
 }
 
 /// What it means that the promotion got into a phase.
@@ -105,6 +162,13 @@ fn entered(spec: &PromotionSpec, status: &PromotionStatus, phase: Phase) -> Opti
     };
     Some(match phase {
         Phase::Pending => return None,
+        // The message is of the last failure.
+        Phase::Promoting if status.attempts > 1 => {
+            format!(
+                "the delivery failed for the first time, and {} times since then{message}",
+                status.attempts - 1
+            )
+        }
         Phase::Promoting => format!("the delivery failed for the first time{message}"),
         Phase::Proposed => match &status.change_request {
             Some(request) => format!("change request #{} was opened: {}", request.number, request.url),

@@ -32,7 +32,8 @@ pub trait Hub: Clone + Send + Sync + 'static {
     /// Waits until the version is higher than this one.
     fn changed_since(&self, version: u64) -> impl Future<Output = ()> + Send;
 
-    /// Returns for a caller what the delivery of a promotion would change now; `None` if it is not delivered to git. The error is a
+    /// Returns for a caller what the delivery of a promotion would change now, or what its commit has changed if there is one and
+    /// no change request is open; `None` if it is not delivered to git. The error is a
     /// sentence for people.
     fn planned_change(
         &self,

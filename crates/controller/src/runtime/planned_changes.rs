@@ -1,4 +1,4 @@
-//! What deliveries to git would change, for people who decide about them.
+//! What deliveries to git would change or have changed, for people who decide about them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
@@ -51,8 +51,8 @@ pub struct PlannedChanges {
     tasks: CallerSlots,
 }
 
-/// A promotion with its spec and that of its pipeline: the uid and generation of both.
-type SeenPromotion = [(String, i64); 2];
+/// A promotion with its spec and that of its pipeline: the uid and generation of both, and the commit that delivered it.
+type SeenPromotion = ([(String, i64); 2], Option<String>);
 
 struct KeptAnswer {
     at: Instant,
@@ -79,7 +79,8 @@ impl PlannedChanges {
         PlannedChanges { client, delivery, slots, kept, people: pending_slots(), tasks: pending_slots() }
     }
 
-    /// Returns what the delivery of a promotion would change now; `None` if it is not delivered to git.
+    /// Returns what the delivery of a promotion would change now, or what it has changed; `None` if it is not delivered to
+    /// git.
     ///
     /// # Errors
     /// When the repository, or the Secret for it, cannot be read in time, or there is nothing to set. The error is a
@@ -104,7 +105,8 @@ impl PlannedChanges {
         let seen = |metadata: &kube::core::ObjectMeta| {
             (metadata.uid.clone().unwrap_or_default(), metadata.generation.unwrap_or_default())
         };
-        let key = [seen(&promotion.metadata), seen(&pipeline.metadata)];
+        let objects = [seen(&promotion.metadata), seen(&pipeline.metadata)];
+        let key = (objects, delivered_commit(promotion).map(String::from));
         let mut kept = lock(&self.kept);
         kept.retain(|_, kept| kept.at.elapsed() < KEPT_FOR);
         let only_of = only_own.then(|| caller.limit_group());
@@ -144,12 +146,22 @@ impl PlannedChanges {
         let Some(named) = strategy::named(pipeline, promotion) else { return Ok(None) };
         let Some((order, secret)) = order::order(pipeline, promotion, named, true) else { return Ok(None) };
         let credentials = credentials::read(&self.client, &namespace, &order.strategy, secret).await.result?;
-        let planned = self.delivery.planned_change(&Order { credentials, ..order }).await?;
+        let order = Order { credentials, ..order };
+        let planned = match delivered_commit(promotion) {
+            Some(commit) => self.delivery.delivered_change(&order, commit).await?,
+            None => self.delivery.planned_change(&order).await?,
+        };
         Ok(planned.map(|mut planned| {
             planned.hide_unknown_values(&promotion.spec.facets, &known_values(pipeline, promotion));
             Arc::new(planned)
         }))
     }
+}
+
+/// Returns the commit that delivered a promotion, or that its closed change request proposed.
+fn delivered_commit(promotion: &Promotion) -> Option<&str> {
+    let status = promotion.status.as_ref().filter(|status| status.open_request().is_none())?;
+    status.commit.as_deref()
 }
 
 /// Waits for an answer for as long as a person waits.
@@ -234,9 +246,12 @@ mod tests {
             keep_fewer_than(4, &mut kept);
             let answer = async { Ok(None) }.boxed().shared();
             let seen = || (String::new(), n);
-            kept.insert([seen(), seen()], KeptAnswer { at: Instant::now(), of: String::new(), answer });
+            kept.insert(
+                ([seen(), seen()], None),
+                KeptAnswer { at: Instant::now(), of: String::new(), answer },
+            );
         }
-        let mut left: Vec<i64> = kept.keys().map(|[(_, n), _]| *n).collect();
+        let mut left: Vec<i64> = kept.keys().map(|([(_, n), _], _)| *n).collect();
         left.sort_unstable();
         assert_eq!(left, [6, 7, 8, 9]);
     }

@@ -68,6 +68,25 @@ async fn the_planned_change_is_what_the_delivery_does() {
 }
 
 #[tokio::test]
+async fn the_change_of_a_delivery_is_found_again_in_its_commit() {
+    let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
+    let order = to_main(&repo, "6.1.8");
+    let planned = bench().delivery.planned_change(&order).await.unwrap().unwrap();
+    let Delivered::Committed { commit } = bench().delivery.deliver(&order).await.unwrap() else { panic!() };
+    // Also after later commits, by a process that has not seen the commit before.
+    repo.commit("main", "other", &[(FILE, &yaml("6.1.9"))]).unwrap();
+    let later = repo.head("main").unwrap();
+    let change = bench().delivery.delivered_change(&order, &commit).await.unwrap().unwrap();
+    assert_eq!((change.values, change.commit.as_str()), (planned.values, commit.as_str()));
+    // A commit that sets other values has not delivered this revision.
+    let change = bench().delivery.delivered_change(&order, &later).await.unwrap().unwrap();
+    assert_eq!(change.values, []);
+    let gone = "0123456789012345678901234567890123456789";
+    let error = bench().delivery.delivered_change(&order, gone).await.unwrap_err().to_string();
+    assert!(error.contains(gone), "{error}");
+}
+
+#[tokio::test]
 async fn a_second_try_finds_the_commit_of_the_first() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let order = to_main(&repo, "6.1.8");

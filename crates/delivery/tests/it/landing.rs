@@ -56,6 +56,11 @@ pub async fn a_merge_by_sluice_is_recognized_in_every_merge_style(fixture: Forge
         fixture.allow_only(request.number, style).await;
         until_merged(&bench.delivery, &order, &request).await;
         assert_eq!(fixture.repo().branches().unwrap(), ["main"], "{style:?}");
+        // The commit on the base branch shows what was delivered, with every method.
+        let tip = fixture.repo().head("main").unwrap();
+        let change = bench.delivery.delivered_change(&order, &tip).await.unwrap().unwrap();
+        let new: Vec<&str> = change.values.iter().map(|value| value.new.as_str()).collect();
+        assert_eq!(new, [order.revision.to_string()], "{style:?}");
         // A later reader of the history finds the commit as well.
         let log = fixture.repo().log("main").unwrap();
         let says_so = |commit: &&sluice_testkit::LoggedCommit| {

@@ -1,7 +1,7 @@
 //! `story`: everything that was recorded of a promotion, in the order of time.
 
 use serde_json::json;
-use sluice_view::story::story;
+use sluice_view::story::{StoryEvent, left_out, story};
 
 use crate::fixture::promotion;
 
@@ -23,6 +23,38 @@ fn the_story_has_every_recorded_step_in_the_order_of_time() {
     2026-11-21T11:04:00Z it was delivered as commit 1eabc9a4
     2026-11-21T11:05:00Z prod ran 6.1.8 healthily
     ");
+}
+
+#[test]
+fn a_promotion_that_was_started_again_keeps_what_is_recorded_of_earlier_tries() {
+    let status = json!({
+        "phase": "Promoting", "message": "no route to the host", "attempts": 3, "retries": 1, "retried": "2026-11-21T12:00:00Z",
+        "withdrawnRequests": ["https://git.example.com/7"],
+        "times": {"Pending": "2026-11-21T12:00:01Z", "Promoting": "2026-11-21T12:02:00Z", "Failed": "2026-11-21T11:20:00Z",
+            "Rejected": "2026-11-21T11:30:00Z"},
+        "approval": {"by": "jane", "at": "2026-11-21T11:10:00Z"},
+    });
+    let mut again = promotion("prod", 1, status);
+    again.spec.retry = Some("2026-11-21T12:00:00Z".into());
+    again.spec.rejection =
+        serde_json::from_value(json!({"by": "joe", "reason": "not before Monday", "revision": "6.1.8"}))
+            .unwrap();
+    let line = |event: &StoryEvent| {
+        let earlier = if event.is_earlier { " (earlier)" } else { "" };
+        format!("{} {}{earlier}", event.at, event.what)
+    };
+    let lines: Vec<String> = story(&again).iter().map(line).collect();
+    insta::assert_snapshot!(lines.join("\n"), @r"
+    2026-11-21T10:59:58Z dev/dev ran 6.1.8 healthily
+    2026-11-21T11:01:00Z the promotion of 6.1.8 into prod in place of 6.1.5 was started
+    2026-11-21T11:10:00Z jane approved it (earlier)
+    2026-11-21T11:20:00Z it failed (earlier)
+    2026-11-21T11:30:00Z joe rejected it: not before Monday (earlier)
+    2026-11-21T12:00:00Z another try was requested
+    2026-11-21T12:02:00Z the delivery failed for the first time, and 2 times since then: no route to the host
+    ");
+    insta::assert_snapshot!(left_out(&again).unwrap(), @"It was started again. Sluice has closed https://git.example.com/7. The record keeps the last time of each phase, the last approval, rejection and retry, and only the last error. Earlier ones are in the events and the audit log of the cluster, if these are kept.");
+    assert_eq!(left_out(&promotion("prod", 1, json!({"phase": "Pending"}))), None);
 }
 
 #[test]

@@ -14,7 +14,8 @@ use sluice_view::change::{delivery, describe, without_command};
 use super::answer::{problem_page, send, sentence};
 use super::frame::{Page, Section, document};
 use super::person::Person;
-use super::{links, planned, words};
+use super::planned::{self, ChangeState};
+use super::{links, words};
 use crate::hub::Hub;
 use crate::person_action::{PersonAction, targets_of};
 use crate::requested_action::{ActionPath, MAX_REASON, RequestedAction, closed_gates};
@@ -107,14 +108,19 @@ async fn page<H: Hub>(
     Page::one(&title, Section::Other, &content)
 }
 
-/// Returns the files that change, if the action leads to a delivery.
+/// Returns the files that the promotion changes or has changed.
 async fn what_changes<H: Hub>(api: &Api<H>, caller: &Caller, subject: &RequestedAction) -> Markup {
-    match &subject.promotion {
-        Some(promotion) if subject.action != PersonAction::Reject && planned::is_ahead(promotion) => html! {
-            h2 { "What changes" }
-            (planned::planned(api, caller, &subject.pipeline, promotion).await)
-        },
-        _ => html! {},
+    let Some(promotion) = &subject.promotion else { return html! {} };
+    let Some(state) = ChangeState::of(promotion) else { return html! {} };
+    let heading = match (subject.action, state) {
+        (PersonAction::Reject, ChangeState::Ahead) => "What then does not change",
+        (_, ChangeState::Ahead) => "What changes",
+        (_, ChangeState::Made) => "What it changed",
+        (_, ChangeState::NotMade) => "What it would have changed",
+    };
+    html! {
+        h2 { (heading) }
+        (planned::planned(api, caller, (&subject.pipeline, promotion), state).await)
     }
 }
 
@@ -171,8 +177,11 @@ fn what_happens(subject: &RequestedAction) -> Markup {
     };
     let spec = &promotion.spec;
     let status = promotion.status.clone().unwrap_or_default();
+    let delivery = delivery(&subject.pipeline, promotion);
     let consequence = match (subject.action, open_request(promotion)) {
-        (PersonAction::Approve, _) => "Sluice then delivers it, as soon as all other gates are open.".into(),
+        (PersonAction::Approve, _) => {
+            format!("Sluice then delivers it, as soon as all other gates are open: {delivery}.")
+        }
         (PersonAction::Reject, Some(request)) => format!(
             "Sluice does not deliver this revision, and closes its change request #{}. A newer one is promoted as usual.",
             request.number
@@ -180,7 +189,10 @@ fn what_happens(subject: &RequestedAction) -> Markup {
         (PersonAction::Reject, None) => {
             "Sluice does not deliver this revision. A newer one is promoted as usual.".into()
         }
-        _ => String::from("Sluice tries the delivery again now."),
+        (_, Some(request)) => {
+            format!("Sluice tries again now, with change request #{}: {delivery}.", request.number)
+        }
+        (_, None) => format!("Sluice tries the delivery again now: {delivery}."),
     };
     html! {
         p { (consequence) }
@@ -189,9 +201,11 @@ fn what_happens(subject: &RequestedAction) -> Markup {
             dt { "Revision" } dd.mono { (spec.revision) }
             @if !spec.replaces.is_empty() { dt { "Replaces" } dd.mono { (spec.replaces) } }
             dt { "Targets" } dd { (targets_of(&subject.pipeline, promotion)) }
-            dt { "Delivered by" } dd { (delivery(&subject.pipeline, promotion)) }
+            dt { "Delivered by" } dd { (delivery) }
             @for gate in closed_gates(&status) { dt { "Gate" } dd { (gate.name) ": " (without_command(&gate.message, promotion)) } }
-            @if let Some(request) = &status.change_request { dt { "Change request" } dd { "#" (request.number) " " (request.url) } }
+            @if let Some(request) = &status.change_request {
+                dt { "Change request" } dd { "#" (request.number) " (" (request.url) "), " (request.state.as_str()) }
+            }
             @if !spec.evidence.is_empty() {
                 dt { "Proven by" }
                 dd { @for proof in &spec.evidence { div { (proof.environment) " / " (proof.target) ", " (words::time(proof.at)) } } }

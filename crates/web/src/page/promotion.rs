@@ -7,7 +7,7 @@ use sluice_core::access::Caller;
 use sluice_view::change::{delivery, without_command};
 use sluice_view::explain::with_short_checksums;
 use sluice_view::object_name::ObjectName;
-use sluice_view::story::story;
+use sluice_view::story::{left_out, story};
 
 use super::action_buttons::{buttons, may_not};
 use super::answer::sentence;
@@ -36,10 +36,13 @@ pub(super) async fn page<H: Hub>(
     let parts = vec![
         Part::new("head", &head(&promotion, &status)),
         Part::new("answers", &answer(&pipeline, &promotion, &status, api.actions.then_some(&rights))),
+    ];
+    let evidence = vec![
         Part::new("story", &what_happened(&promotion)),
         Part::new("facts", &facts(&pipeline, &promotion, &status)),
     ];
-    Ok(Page { title, section: Section::Promotions, groups: vec![Group { class: "", parts }] })
+    let groups = vec![Group { class: "", parts }, Group { class: "cols", parts: evidence }];
+    Ok(Page { title, section: Section::Promotions, groups })
 }
 
 fn head(promotion: &Promotion, status: &PromotionStatus) -> Markup {
@@ -51,8 +54,18 @@ fn head(promotion: &Promotion, status: &PromotionStatus) -> Markup {
             h1 { (words::revision(&spec.revision)) " into " (spec.place()) }
             (badge(Shape::of_phase(status.phase), &status.phase.to_string()))
         }
-        @if !spec.replaces.is_empty() { p.quiet { "In place of " (words::revision(&spec.replaces)) } }
+        p.quiet.parts {
+            @if !spec.replaces.is_empty() { span { "In place of " (words::revision(&spec.replaces)) } }
+            @if let Some(request) = &status.change_request { span { "Change request " (request_link(request)) } }
+            // The answer has a button for it.
+            @if !has_answer(status) { (planned::link(promotion, "")) }
+        }
     }
+}
+
+/// Whether there is more to say first than the phase.
+fn has_answer(status: &PromotionStatus) -> bool {
+    !status.message.is_empty() || !status.phase.has_ended()
 }
 
 fn answer(
@@ -69,7 +82,7 @@ fn answer(
         false => sentence(&message),
     };
     html! {
-        @if !status.message.is_empty() || !status.phase.has_ended() {
+        @if has_answer(status) {
             section class={ "answer " (shape.name()) "-answer" } {
                 div {
                     p.why {
@@ -82,7 +95,7 @@ fn answer(
                 }
                 div.do {
                     @if let Some(rights) = rights { (buttons(rights, promotion, pipeline)) }
-                    @if planned::is_ahead(promotion) { a.button href={ (links::promotion(promotion)) "/change" } { "What changes" } }
+                    (planned::link(promotion, "button"))
                 }
             }
         }
@@ -95,9 +108,13 @@ fn what_happened(promotion: &Promotion) -> Markup {
             h2 { "What happened" }
             ol.timeline {
                 @for event in story(promotion) {
-                    li { (words::time(event.at)) span.dot {} div { (with_short_checksums(without_command(&event.what, promotion))) } }
+                    li.earlier[event.is_earlier] { (words::time(event.at)) span.dot {} div {
+                        (with_short_checksums(without_command(&event.what, promotion)))
+                        @if event.is_earlier { div.small.quieter { "In an earlier try" } }
+                    } }
                 }
             }
+            @if let Some(note) = left_out(promotion) { p.small.quiet { (note) } }
         }
     }
 }
@@ -149,13 +166,18 @@ fn facts(pipeline: &Pipeline, promotion: &Promotion, status: &PromotionStatus) -
 }
 
 fn change_request(request: &RecordedChangeRequest) -> Markup {
-    // Only an address that a browser opens as a page: it comes from a forge.
     html! {
         dt { "Change request" }
         dd {
-            @if words::is_link(&request.url) { a href=(request.url) rel="noreferrer" { "#" (request.number) } } @else { "#" (request.number) }
-            " " (request.state.as_str()) ", branch " span.mono { (request.branch) }
+            (request_link(request)) " " (request.state.as_str()) ", branch " span.mono { (request.branch) }
             @for note in &request.notes { div.small.quiet { (note) } }
         }
+    }
+}
+
+/// Returns the number of a change request, as a link if a browser opens its address as a page: it comes from a forge.
+fn request_link(request: &RecordedChangeRequest) -> Markup {
+    html! {
+        @if words::is_link(&request.url) { a href=(request.url) rel="noreferrer" { "#" (request.number) } } @else { "#" (request.number) }
     }
 }

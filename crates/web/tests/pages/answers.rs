@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 use sluice_api::snapshot::{Snapshot, StoredPipeline};
+use sluice_core::planned_change::{PlannedChange, PlannedValue};
 
 use super::Browser;
 use super::world::{World, environment, pipeline, promotion, snapshot};
@@ -141,6 +142,87 @@ async fn a_confirmation_names_the_open_change_request() {
     );
     let says = page(with_promotion(proposed), "/promotions/apps/podinfo-prod-1/reject").await;
     assert!(says.contains("closes its change request #7."), "{says}");
+    assert!(says.contains("#7 (https://git.example.com/7), open"), "{says}");
+}
+
+/// What a promotion changes: one value.
+fn one_value() -> PlannedChange {
+    let old = Some("6.1.8".into());
+    let value = PlannedValue { path: "prod/app.yaml".into(), line: 2, old, new: "6.2.0".into() };
+    PlannedChange { values: vec![value], ..PlannedChange::default() }
+}
+
+/// What the page of a promotion and each confirmation say of the files.
+#[tokio::test]
+async fn the_files_are_named_before_and_after_the_delivery() {
+    let request = |state: &str| json!({"number": 7, "url": "https://git.example.com/7", "state": state, "branch": "b", "headCommit": "c"});
+    let at = "2026-11-22T10:00:00Z";
+    let cases = [
+        (json!({"phase": "Pending", "times": {}}), "What it changes", "What 6.2.0 changes in prod"),
+        (
+            json!({"phase": "Rejected", "message": "no", "times": {}}),
+            "What it changes",
+            "What 6.2.0 changes in prod",
+        ),
+        (
+            json!({"phase": "Proposed", "times": {}, "commit": "c", "changeRequest": request("open")}),
+            "What it changes",
+            "What 6.2.0 changes in prod",
+        ),
+        (
+            json!({"phase": "Succeeded", "times": {"Delivered": at}, "commit": "c"}),
+            "What it changed",
+            "What 6.2.0 changed in prod",
+        ),
+        (
+            json!({"phase": "Succeeded", "times": {"Delivered": at}, "commit": "c", "changeRequest": request("merged")}),
+            "What it changed",
+            "What 6.2.0 changed in prod",
+        ),
+        (
+            json!({"phase": "Rejected", "times": {}, "commit": "c", "changeRequest": request("closed")}),
+            "What it would have changed",
+            "What 6.2.0 would have changed in prod",
+        ),
+    ];
+    for (status, link, title) in cases {
+        let phase = status["phase"].clone();
+        let world = World::new(with_promotion(status));
+        world.plan(Ok(Some(Arc::new(one_value()))));
+        let admin = Browser::new(&world, true, "admin").await;
+        let page = admin.get("/promotions/apps/podinfo-prod-1").await.text;
+        let links =
+            page.matches(&format!("href=\"/promotions/apps/podinfo-prod-1/change\">{link}</a>")).count();
+        assert_eq!(links, 1, "{phase}: {page}");
+        let change = admin.get("/promotions/apps/podinfo-prod-1/change").await.text;
+        assert!(change.contains(&format!("<title>{title} · Sluice</title>")), "{phase}: {change}");
+        assert!(
+            change.contains("<del><bdi>6.1.8</bdi></del> → <ins><bdi>6.2.0</bdi></ins>"),
+            "{phase}: {change}"
+        );
+        for action in ["approve", "reject", "retry"] {
+            let page = admin.get(&format!("/promotions/apps/podinfo-prod-1/{action}")).await;
+            let names_file = page.text.contains("prod/app.yaml");
+            assert!(page.status != StatusCode::OK || names_file, "{action} {phase}: {}", page.text);
+        }
+    }
+    let none = json!({"phase": "Superseded", "times": {}});
+    let world = World::new(with_promotion(none));
+    let admin = Browser::new(&world, true, "admin").await;
+    assert!(!admin.get("/promotions/apps/podinfo-prod-1").await.text.contains("/change"));
+    assert_eq!(admin.get("/promotions/apps/podinfo-prod-1/change").await.status, StatusCode::CONFLICT);
+}
+
+#[tokio::test]
+async fn the_story_of_a_retried_promotion_says_what_was_in_an_earlier_try() {
+    let again = json!({"phase": "Pending", "retries": 1, "times": {"Pending": "2026-11-22T12:00:00Z",
+        "Failed": "2026-11-22T11:00:00Z"}, "approval": {"by": "jane", "at": "2026-11-22T10:30:00Z"}});
+    let page = page(with_promotion(again), "/promotions/apps/podinfo-prod-1").await;
+    for said in
+        ["jane approved it<div class=\"small quieter\">In an earlier try</div>", "It was started again."]
+    {
+        assert!(page.contains(said), "{said}: {page}");
+    }
 }
 
 #[tokio::test]

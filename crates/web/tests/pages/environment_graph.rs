@@ -3,15 +3,23 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use sluice_api::Promotion;
 use sluice_api::snapshot::{Snapshot, StoredPipeline};
 use sluice_core::fleet::index::Fleet;
+use sluice_core::planned_change::{PlannedChange, PlannedValue};
 use sluice_testkit::{Browser as Chromium, Look};
 use sluice_web::{Api, router};
 
 use super::Browser;
 use super::world::{World, environment, pipeline, snapshot};
+
+/// Returns the time some minutes ago, or ahead if negative.
+fn ago(minutes: i64) -> String {
+    let now = Timestamp::from_second(Timestamp::now().as_second()).unwrap();
+    now.checked_sub(SignedDuration::from_mins(minutes)).unwrap().to_string()
+}
 
 /// A pipeline with these environments: name, predecessors, revision, health.
 fn with_environments(name: &str, environments: &[(&str, &[&str], &str, &str)]) -> StoredPipeline {
@@ -30,7 +38,11 @@ fn with_environments(name: &str, environments: &[(&str, &[&str], &str, &str)]) -
         .map(|(name, _, revision, health)| {
             let error =
                 if *health == "Failed" { "Deployment podinfo: CrashLoopBackOff, 3 of 5 pods" } else { "" };
-            (name.to_string(), environment(revision, health, error))
+            let mut status = environment(revision, health, error);
+            let target = &mut status["targets"][0];
+            target["since"] = json!(ago(if *revision == "6.2.0" { 37 } else { 9 * 24 * 60 }));
+            target["workloads"][0]["health"] = json!(health);
+            (name.to_string(), status)
         })
         .collect();
     let status = json!({"observedGeneration": 1, "environments": statuses});
@@ -40,25 +52,42 @@ fn with_environments(name: &str, environments: &[(&str, &[&str], &str, &str)]) -
 
 /// A promotion of 6.2.0 into an environment.
 fn into(pipeline: &str, environment: &str, status: Value) -> Arc<Promotion> {
-    let object = json!({
+    let mut object = json!({
         "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Promotion",
         "metadata": {"name": format!("{pipeline}-{environment}-1"), "namespace": "apps", "uid": "u",
-            "creationTimestamp": "2026-11-22T10:00:00Z"},
+            "creationTimestamp": ago(42)},
         "spec": {"pipeline": pipeline, "environment": environment, "revision": "6.2.0", "facets": {"chart": "6.2.0"},
-            "replaces": "6.1.8", "sequence": 1},
+            "replaces": "6.1.8", "sequence": 1,
+            "evidence": [{"environment": "staging", "target": "podinfo", "at": ago(43)}]},
         "status": status,
     });
+    if status["retried"].is_string() {
+        object["spec"]["retry"] = status["retried"].clone();
+        object["spec"]["rejection"] =
+            json!({"by": "joe", "reason": "not before the sale is over", "revision": "6.2.0"});
+    }
     Arc::new(serde_json::from_value(object).unwrap())
 }
 
 fn waits(name: &str) -> Value {
     let message = format!("waits for approval: sluice approve -n apps {name}");
-    json!({"phase": "Pending", "message": message, "times": {"Pending": "2026-11-22T10:00:00Z"},
+    json!({"phase": "Pending", "message": message, "times": {"Pending": ago(42)},
         "gates": [{"name": "Approval", "open": false, "message": message}]})
 }
 
 fn succeeded() -> Value {
-    json!({"phase": "Succeeded", "times": {"Succeeded": "2026-11-22T10:05:00Z"}})
+    json!({"phase": "Succeeded", "times": {"Succeeded": ago(37)}})
+}
+
+/// Rejected, started again, and failed.
+fn tried_again() -> Value {
+    json!({"phase": "Succeeded", "commit": "74e4081d3a0be1f1e9b8a7a0c5a4b3c2d1e0f9a8", "retries": 1,
+        "retried": ago(30), "approval": {"by": "jane", "at": ago(22), "retries": 1},
+        "message": "archive runs 6.2.0 and is healthy",
+        "changeRequest": {"number": 419, "url": "https://git.example.com/acme/fleet/pulls/419", "state": "merged",
+            "branch": "sluice/apps/branches/archive", "headCommit": "74e4081d"},
+        "times": {"Rejected": ago(35), "Pending": ago(29), "Proposed": ago(20),
+            "Delivered": ago(9), "Succeeded": ago(7)}})
 }
 
 /// Three in a chain, eight in a chain, and branches.
@@ -74,15 +103,18 @@ fn graphs() -> Snapshot {
     let request = json!({"number": 417, "url": "https://git.example.com/417", "state": "open", "branch": "b",
         "headCommit": "c"});
     let proposed = json!({"phase": "Proposed", "message": "waits for 1 of 2 checks", "changeRequest": request,
-        "times": {"Proposed": "2026-11-22T10:01:00Z"}});
-    let delivered = json!({"phase": "Delivered", "reason": "Committed", "times": {"Delivered": "2026-11-22T10:02:00Z"},
+        "times": {"Proposed": ago(41)}});
+    let delivered = json!({"phase": "Delivered", "reason": "Committed", "times": {"Delivered": ago(12)},
         "message": "committed; waits for the targets to run it"});
-    let failed = json!({"phase": "Promoting", "reason": "NoMarker", "attempts": 2, "nextAttempt": "2100-01-01T00:00:00Z",
-        "times": {"Promoting": "2026-11-22T10:02:00Z"},
+    let failed = json!({"phase": "Promoting", "reason": "NoMarker", "attempts": 2, "nextAttempt": ago(-3),
+        "times": {"Promoting": ago(12)},
         "message": "no marker of apps:branches:prod-us in clusters/us; add one to the file with the version"});
     snapshot(
         vec![
-            with_environments("three", &[at("dev", &[], NEW), at("staging", &[], NEW), at("prod", &[], OLD)]),
+            with_environments(
+                "podinfo",
+                &[at("dev", &[], NEW), at("staging", &[], NEW), at("prod", &[], OLD)],
+            ),
             with_environments("eight", &eight),
             with_environments(
                 "branches",
@@ -99,10 +131,11 @@ fn graphs() -> Snapshot {
             ),
         ],
         vec![
-            into("three", "staging", succeeded()),
-            into("three", "prod", waits("three-prod-1")),
+            into("podinfo", "staging", succeeded()),
+            into("podinfo", "prod", waits("podinfo-prod-1")),
             into("eight", "canary", delivered),
             into("branches", "qa", succeeded()),
+            into("branches", "archive", tried_again()),
             into("branches", "prod-eu", proposed),
             into("branches", "prod-us", failed),
             into("branches", "prod-ap", waits("branches-prod-ap-1")),
@@ -117,12 +150,12 @@ async fn page(name: &str) -> String {
 
 #[tokio::test]
 async fn the_line_to_an_environment_shows_the_promotion_and_the_gate_that_holds_it() {
-    let page = page("three").await;
+    let page = page("podinfo").await;
     let prod = page.split("id=\"env-staging\"").nth(1).unwrap().split("id=\"env-prod\"").next().unwrap();
     for said in [
         "class=\"edge l3 f1 t1 waits\"",
         "class=\"into l3 r1 waits\"",
-        "href=\"/promotions/apps/three-prod-1\"",
+        "href=\"/promotions/apps/podinfo-prod-1\"",
         "<b>Gate Approval</b>",
         ">waits for approval</p>",
         "Opens when a person approves.",
@@ -132,7 +165,10 @@ async fn the_line_to_an_environment_shows_the_promotion_and_the_gate_that_holds_
     assert!(!prod.contains("sluice approve"), "{prod}");
     // What has arrived is on the line, too.
     let staging = page.split("id=\"env-dev\"").nth(1).unwrap().split("id=\"env-staging\"").next().unwrap();
-    assert!(staging.contains("<a class=\"arrived\" href=\"/promotions/apps/three-staging-1\">"), "{staging}");
+    assert!(
+        staging.contains("<a class=\"arrived\" href=\"/promotions/apps/podinfo-staging-1\">"),
+        "{staging}"
+    );
     assert!(page.contains("staging runs <span class=\"mono\">6.2.0</span>"), "{page}");
 }
 
@@ -147,8 +183,63 @@ async fn each_environment_is_an_item_with_a_name_and_its_predecessors() {
 }
 
 #[tokio::test]
-async fn graphs_are_accessible_and_fit_in_every_look() {
-    let router = router(Api::new(Fleet::default(), World::new(graphs()), true));
+async fn a_target_on_a_lost_cluster_says_what_it_ran_and_as_of_when() {
+    let mut stored =
+        with_environments("podinfo", &[("dev", &[], "6.2.0", "Ready"), ("prod", &[], "6.1.8", "Unknown")]);
+    let mut status: Value = serde_json::from_str(stored.status.as_ref().unwrap().get()).unwrap();
+    let prod = &mut status["environments"]["prod"];
+    prod.as_object_mut().unwrap().remove("revision");
+    prod["targets"] = json!([{"name": "podinfo", "namespace": "podinfo", "health": "Unknown", "since": "2026-11-22T11:00:00Z",
+        "error": "cluster apps/prod refuses the connection",
+        "verified": [{"facets": {"HelmRelease/podinfo:chart": "6.1.8"}, "arrival": 1, "at": "2026-11-20T10:00:00Z"}]}]);
+    stored.status = Some(serde_json::value::to_raw_value(&status).unwrap().into());
+    let admin = Browser::new(&World::new(snapshot(vec![stored], vec![])), true, "admin").await;
+    let page = admin.get("/pipelines/apps/podinfo").await.text;
+    let prod = page.split("id=\"env-prod\"").nth(1).unwrap();
+    for said in [
+        "not known",
+        "last seen healthy: <span class=\"mono\">6.1.8</span>, as of <time datetime=\"2026-11-20T10:00:00Z\"",
+        "; unreadable since <time datetime=\"2026-11-22T11:00:00Z\"",
+        "refuses the connection",
+    ] {
+        assert!(prod.contains(said), "{said}: {prod}");
+    }
+}
+
+/// What the delivery into prod changes.
+fn planned() -> PlannedChange {
+    let value = |path: &str, line| PlannedValue {
+        path: path.into(),
+        line,
+        old: Some("6.1.8".into()),
+        new: "6.2.0".into(),
+    };
+    PlannedChange {
+        repository: "https://git.example.com/acme/fleet".into(),
+        branch: "main".into(),
+        commit: "74e4081d3a0be1f1e9b8a7a0c5a4b3c2d1e0f9a8".into(),
+        values: vec![value("clusters/prod/podinfo.yaml", 12), value("clusters/prod/podinfo-tests.yaml", 9)],
+    }
+}
+
+/// The pages of which the browser test takes pictures, with the names of these.
+const PICTURES: [(&str, &str); 9] = [
+    ("list", "/"),
+    ("graph", "/pipelines/apps/podinfo"),
+    ("graph-eight", "/pipelines/apps/eight"),
+    ("graph-branches", "/pipelines/apps/branches"),
+    ("graph-form", "/pipelines/apps/branches/edit"),
+    ("story", "/promotions/apps/branches-archive-1"),
+    ("what-changes", "/promotions/apps/podinfo-prod-1/change"),
+    ("confirm-approve", "/promotions/apps/podinfo-prod-1/approve"),
+    ("confirm-reject", "/promotions/apps/branches-prod-eu-1/reject"),
+];
+
+#[tokio::test]
+async fn graphs_and_promotions_are_accessible_and_fit_in_every_look() {
+    let world = World::new(graphs());
+    world.plan(Ok(Some(Arc::new(planned()))));
+    let router = router(Api::new(Fleet::default(), world, true));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
     let server = tokio::spawn(async move { axum::serve(listener, router).await });
@@ -159,17 +250,14 @@ async fn graphs_are_accessible_and_fit_in_every_look() {
     browser.until_text("branches").await.unwrap();
     let pictures = std::env::var_os("SLUICE_SCREENSHOTS").map(PathBuf::from);
     let mut faults = Vec::new();
-    for name in ["three", "eight", "branches", "branches/edit"] {
+    for (name, path) in PICTURES {
         for (look, width, dark) in [("light", 1280, false), ("dark", 1280, true), ("phone", 360, false)] {
             browser.look(Look { width, dark }).await.unwrap();
-            browser.open(&format!("{base}/pipelines/apps/{name}")).await.unwrap();
+            browser.open(&format!("{base}{path}")).await.unwrap();
             let found = browser.faults().await.unwrap();
             faults.extend(found.into_iter().map(|fault| format!("{name} {look}: {fault}")));
             if let Some(folder) = &pictures {
-                browser
-                    .picture(&folder.join(format!("graph-{}-{look}.png", name.replace('/', "-"))))
-                    .await
-                    .unwrap();
+                browser.picture(&folder.join(format!("{name}-{look}.png"))).await.unwrap();
             }
         }
     }

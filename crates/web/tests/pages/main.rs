@@ -355,9 +355,11 @@ async fn the_confirmation_shows_the_changes_of_the_delivery() {
             }
         }
     }
-    // A rejection delivers nothing, so it shows no changes. There is no page with changes for a delivered promotion, or
-    // for a promotion that the person may not see.
-    assert!(!admin.get("/promotions/apps/podinfo-prod-1/reject").await.text.contains("What changes"));
+    // A rejection delivers nothing. There is no page with changes for a promotion that has made no commit, or that the
+    // person may not see.
+    assert!(
+        admin.get("/promotions/apps/podinfo-prod-1/reject").await.text.contains("What then does not change")
+    );
     assert_eq!(admin.get("/promotions/evil/evil-prod-1/change").await.status, StatusCode::CONFLICT);
     let shop = Browser::new(&world, true, "shop").await;
     assert_eq!(shop.get(path).await.status, StatusCode::NOT_FOUND);
