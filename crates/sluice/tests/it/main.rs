@@ -8,6 +8,7 @@ mod answers;
 mod api;
 mod approval_race;
 mod browser;
+mod browser_actions;
 mod changes;
 mod crash;
 mod file_proposal;
