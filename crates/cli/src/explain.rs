@@ -90,7 +90,7 @@ fn tell(promotion: &Promotion, output: Option<DataFormat>, io: &mut Io<'_>) -> O
     }
     let spec = &promotion.spec;
     io.line(format!("{} {} into {}", spec.pipeline, spec.revision, spec.place()))?;
-    for StoryEvent { at, what, is_earlier } in &story {
+    for StoryEvent { at, what, is_earlier, .. } in &story {
         let earlier = if *is_earlier { " (in an earlier try)" } else { "" };
         io.line(format!("  {:<20} {what}{earlier}", at))?;
     }

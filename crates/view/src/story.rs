@@ -17,6 +17,9 @@ pub struct StoryEvent {
     pub at: Time,
     /// What happened, as a sentence without a full stop.
     pub what: String,
+    /// The phase that the promotion got into, if that is what happened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Phase>,
     /// True if it happened before the promotion was started again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_earlier: bool,
@@ -53,7 +56,7 @@ pub fn promotion_story(promotion: &Promotion) -> PromotionStory {
 
 impl StoryEvent {
     fn new(at: Time, what: impl Into<String>) -> Self {
-        StoryEvent { at, what: what.into(), is_earlier: false }
+        StoryEvent { at, what: what.into(), phase: None, is_earlier: false }
     }
 }
 
@@ -98,7 +101,11 @@ pub fn story(promotion: &Promotion) -> Vec<StoryEvent> {
     for (phase, at) in &status.times {
         // A newer controller may know more phases.
         let phase: Option<Phase> = serde_json::from_value(phase.as_str().into()).ok();
-        story.extend(phase.and_then(|phase| Some(StoryEvent::new(*at, entered(spec, &status, phase)?))));
+        let event = phase.and_then(|phase| {
+            let what = entered(spec, &status, phase)?;
+            Some(StoryEvent { phase: Some(phase), ..StoryEvent::new(*at, what) })
+        });
+        story.extend(event);
     }
     // Stable: what happened in one second stays in this order.
     story.sort_by_key(|event| event.at);

@@ -1,7 +1,7 @@
 //! One promotion: its whole story, at an address that stays.
 
 use maud::{Markup, html};
-use sluice_api::promotion::{PromotionStatus, RecordedChangeRequest};
+use sluice_api::promotion::{Phase, PromotionStatus, RecordedChangeRequest};
 use sluice_api::{Pipeline, Promotion};
 use sluice_core::access::Caller;
 use sluice_view::change::{delivery, without_command};
@@ -102,13 +102,23 @@ fn answer(
     }
 }
 
+/// Returns the shape of what happened: that of the phase that the promotion got into, if any.
+fn shape_of(phase: Option<Phase>) -> Markup {
+    match phase {
+        // The story has this phase only if the delivery failed.
+        Some(phase @ Phase::Promoting) => icon(Shape::Failed, &phase.to_string()),
+        Some(phase) => icon(Shape::of_phase(phase), &phase.to_string()),
+        None => html! { span.dot {} },
+    }
+}
+
 fn what_happened(promotion: &Promotion) -> Markup {
     html! {
         section {
             h2 { "What happened" }
             ol.timeline {
-                @for event in story(promotion) {
-                    li.earlier[event.is_earlier] { (words::time(event.at)) span.dot {} div {
+                @for event in &story(promotion) {
+                    li.earlier[event.is_earlier] { (words::time(event.at)) (shape_of(event.phase)) div {
                         (with_short_checksums(without_command(&event.what, promotion)))
                         @if event.is_earlier { div.small.quieter { "In an earlier try" } }
                     } }

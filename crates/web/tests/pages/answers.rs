@@ -218,9 +218,11 @@ async fn the_story_of_a_retried_promotion_says_what_was_in_an_earlier_try() {
     let again = json!({"phase": "Pending", "retries": 1, "times": {"Pending": "2026-11-22T12:00:00Z",
         "Failed": "2026-11-22T11:00:00Z"}, "approval": {"by": "jane", "at": "2026-11-22T10:30:00Z"}});
     let page = page(with_promotion(again), "/promotions/apps/podinfo-prod-1").await;
-    for said in
-        ["jane approved it<div class=\"small quieter\">In an earlier try</div>", "It was started again."]
-    {
+    for said in [
+        "aria-label=\"Failed\"><use href=\"#i-failed\"></use></svg></span><div>it failed",
+        "jane approved it<div class=\"small quieter\">In an earlier try</div>",
+        "It was started again.",
+    ] {
         assert!(page.contains(said), "{said}: {page}");
     }
 }
