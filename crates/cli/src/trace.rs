@@ -86,8 +86,9 @@ fn print(link: &TraceLink, io: &mut Io<'_>) -> Outcome {
     let images = link.images.join(", ");
     for (name, value) in [
         ("Images", images.as_str()),
-        ("Revision", &link.revision),
-        ("Its source has", &link.wanted),
+        ("Desired", &link.desired),
+        (if link.desired.is_empty() { "Revision" } else { "Actual" }, &actual(link)),
+        ("Its source has", if link.has_another_offer() { &link.wanted } else { "" }),
         ("Takes", &link.content),
         ("Address", &link.address),
         ("Follows", &link.follows),
@@ -102,4 +103,14 @@ fn print(link: &TraceLink, io: &mut Io<'_>) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// What an object runs.
+fn actual(link: &TraceLink) -> String {
+    match (link.revision.is_empty(), link.differs) {
+        (true, _) if link.desired.is_empty() => String::new(),
+        (true, _) => "nothing yet".into(),
+        (false, true) => format!("{}  (differs)", link.revision),
+        (false, false) => link.revision.clone(),
+    }
 }

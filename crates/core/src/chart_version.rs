@@ -1,7 +1,40 @@
 //! Versions of charts. Flux appends build metadata to them: the digest of an OCI artifact, or the revision of a
 //! repository. A revision has the version without it.
 
+/// Whether a chart's version is another one than the version that a spec asks for. A range of versions has many, so
+/// nothing differs from it.
+pub fn differs_from_exact(desired: &str, actual: &str) -> bool {
+    let number = |text: &str| {
+        let text = without_build_metadata(text);
+        semver::Version::parse(text.strip_prefix('v').unwrap_or(text)).ok()
+    };
+    match (number(desired), number(actual)) {
+        (Some(desired), Some(actual)) => desired != actual,
+        _ => false,
+    }
+}
+
 /// Returns a chart's version without its build metadata: `6.6.1` for `6.6.1+0cc9a8446c95`.
 pub fn without_build_metadata(version: &str) -> &str {
     version.split_once('+').map_or(version, |(version, _)| version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::differs_from_exact;
+
+    #[test]
+    fn only_an_exact_version_can_differ() {
+        assert!(differs_from_exact("6.7.1", "6.7.0"));
+        assert!(differs_from_exact("1.0.0-1234567", "1.0.0-1234568"));
+        for (desired, actual) in [
+            ("6.7.1", "6.7.1"),
+            ("v6.7.1", "6.7.1+0cc9a8446c95"),
+            ("6.x", "5.0.0"),
+            ("*", "6.7.1"),
+            ("6.7.1", ""),
+        ] {
+            assert!(!differs_from_exact(desired, actual), "{desired} and {actual}");
+        }
+    }
 }

@@ -7,7 +7,7 @@ use sluice_core::fleet::observed_cluster::AffectedTargets;
 use sluice_core::fleet::{ClusterEvent, ClusterKey, Fact, Kind, ObjectKey};
 use sluice_core::observed::Health;
 
-use crate::support::{applied, connect, fact, helm_release, kustomization, namespace, with};
+use crate::support::{applied, connect, fact, flux_fact, helm_release, kustomization, namespace, with};
 
 const REVISION: &str = "6.7.1@sha256:3b6cdcc7adcc9a84d3214ee1c029543789d90b5ae69debe9efa3f66e982875de";
 
@@ -34,6 +34,29 @@ fn source_fact(object: &Value) -> SourceFact {
         Fact::Source(source) => *source,
         other => panic!("{other:?} is no source"),
     }
+}
+
+#[test]
+fn the_chart_version_that_a_helm_release_asks_for_is_kept_if_flux_follows_it() {
+    let desired = |chart: Value| {
+        let object = with(helm_release("apps", "podinfo", "6.7.1"), "spec/chart/spec", chart);
+        flux_fact(&object).desired_chart
+    };
+    let chart = |kind: &str, version: Value| json!({"chart": "podinfo", "version": version, "sourceRef": {"kind": kind, "name": "charts"}});
+    assert_eq!(desired(chart("HelmRepository", " 6.x ".into())).as_deref(), Some("6.x"));
+    let without = json!({"chart": "podinfo", "sourceRef": {"kind": "HelmRepository", "name": "charts"}});
+    assert_eq!(desired(without).as_deref(), Some("*"));
+    // Flux takes the version in the repository or bucket.
+    assert_eq!(desired(chart("GitRepository", "6.x".into())), None);
+    assert_eq!(desired(chart("Bucket", "6.x".into())), None);
+    let by_ref = json!({"chartRef": {"kind": "OCIRepository", "name": "podinfo"}});
+    assert_eq!(
+        flux_fact(&with(helm_release("apps", "podinfo", "6.7.1"), "spec", by_ref)).desired_chart,
+        None
+    );
+    // A hostile cluster may send any text.
+    let long = desired(chart("HelmRepository", format!("6\u{1b}{}", "1".repeat(5000)).into())).unwrap();
+    assert!(long.len() < 1100 && !long.contains('\u{1b}'), "{long}");
 }
 
 #[test]

@@ -90,6 +90,8 @@ pub struct FluxFact {
     pub chart: Option<ObjectKey>,
     /// The path of its manifests in the source, or the name of its chart; empty if its source is the chart.
     pub content: String,
+    /// Of a HelmRelease, the version or range of versions in its spec; `None` if its source says which version it runs.
+    pub desired_chart: Option<Box<str>>,
     /// The revision that Flux last tried; empty if there was none.
     pub attempted: String,
     /// The workloads and Flux objects that it owns.
@@ -181,7 +183,8 @@ impl Fact {
                 let sources = flux.source.iter().chain(&flux.chart);
                 let source: usize = sources.map(|key| 150 + key.namespace.len() + key.name.len()).sum();
                 let texts = [&flux.status.message, &flux.version, &flux.content, &flux.attempted];
-                let strings = texts.map(String::len).iter().sum::<usize>() + attempt + source;
+                let desired = flux.desired_chart.as_deref().map_or(0, str::len);
+                let strings = texts.map(String::len).iter().sum::<usize>() + attempt + source + desired;
                 let owned = match &flux.owned {
                     Owned::Release(release) => release.size(),
                     Owned::Inventory(_) => 0,

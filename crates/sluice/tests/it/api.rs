@@ -119,7 +119,11 @@ fn each_user_sees_the_clusters_and_objects_that_rbac_allows() -> Result<()> {
 
         let on = format!("{n}/prod");
         let trace = ["trace", "helmrelease/podinfo", "-n", &n, "--on", &on];
-        prod.until(&trace, &["HelmRelease/podinfo", "Revision:", "6.1.5", "HelmRepository/podinfo"]).await?;
+        prod.until(
+            &trace,
+            &["HelmRelease/podinfo", "Desired:", "Actual:         6.1.5", "HelmRepository/podinfo"],
+        )
+        .await?;
         for user in [&nobody, &prod] {
             let (code, _, err) = user.sluice(&["trace", "helmrelease/shop", "-n", &n])?;
             ensure!(code == 3 && err.contains("or you may not get it"), "{code} {err}");

@@ -1,18 +1,19 @@
 //! Where something that runs comes from: from a workload or Flux object to the Flux objects that made it, their sources,
-//! and the repository and revision behind those. Beside what is, each link says what its source offers.
+//! and the repository and revision behind those. Beside what a Flux object runs, its link says what it should run.
 
 use std::collections::HashSet;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluice_core::Facet;
-use sluice_core::chart_version::without_build_metadata;
+use sluice_core::chart_version::{differs_from_exact, without_build_metadata};
 use sluice_core::fleet::fact::SourceFact;
 use sluice_core::fleet::observed_cluster::{KindState, MAX_NESTING, ObservedCluster};
 use sluice_core::fleet::{Fact, FluxFact, Kind, ObjectKey};
 use sluice_core::observed::Health;
 
 use super::object_name;
+use super::versions::is_false;
 
 /// The way from an object to where it comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -40,6 +41,12 @@ pub struct TraceLink {
     /// What it runs, has applied or has fetched.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub revision: String,
+    /// What a Flux object should run: the chart version or range of a HelmRelease's spec, else the revision of its source.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub desired: String,
+    /// Whether it runs something else than it should, or than its source offers.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub differs: bool,
     /// What its source offers; empty if it has exactly that.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub wanted: String,
@@ -69,6 +76,23 @@ pub struct TraceLink {
     pub missing: String,
 }
 
+impl TraceLink {
+    /// Whether its source offers something else than it should run: a newer version in a range.
+    pub fn has_another_offer(&self) -> bool {
+        !self.wanted.is_empty() && self.wanted != self.desired
+    }
+
+    /// Adds what the object's source offers.
+    fn add(&mut self, offer: Offer) {
+        if self.desired.is_empty() {
+            self.desired = offer.revision.clone();
+        }
+        if !offer.is_applied {
+            (self.wanted, self.differs) = (offer.revision, true);
+        }
+    }
+}
+
 /// One object on the way, before it is known what the caller may see.
 #[derive(Clone, Debug)]
 pub struct TraceStep {
@@ -76,16 +100,24 @@ pub struct TraceStep {
     pub key: ObjectKey,
     /// The object that names this one; `None` for the first.
     named_by: Option<ObjectKey>,
-    /// The source that offers what the link shows as wanted.
-    offered_by: Option<ObjectKey>,
+    offer: Option<Offer>,
     link: TraceLink,
+}
+
+/// What a source offers to a Flux object.
+#[derive(Clone, Debug)]
+struct Offer {
+    source: ObjectKey,
+    revision: String,
+    /// Whether the object has applied it.
+    is_applied: bool,
 }
 
 impl TraceStep {
     fn new(key: &ObjectKey, named_by: Option<&ObjectKey>, link: TraceLink) -> Self {
         let of = named_by.map(object_name).unwrap_or_default();
         let link = TraceLink { object: object_name(key), namespace: key.namespace.clone(), of, ..link };
-        TraceStep { key: key.clone(), named_by: named_by.cloned(), offered_by: None, link }
+        TraceStep { key: key.clone(), named_by: named_by.cloned(), offer: None, link }
     }
 
     /// An object that another one names, where the way ends.
@@ -105,9 +137,7 @@ pub fn trace(cluster: &ObservedCluster, key: &ObjectKey) -> Option<Vec<TraceStep
         let mut step = TraceStep::new(&at, before.as_ref(), link(fact));
         let sources = match fact {
             Fact::Flux(flux) => {
-                if let Some((source, offered)) = wanted(cluster, flux) {
-                    (step.offered_by, step.link.wanted) = (Some(source), offered);
-                }
+                step.offer = offer(cluster, flux);
                 flux_sources(cluster, flux, &at)
             }
             Fact::Source(source) => {
@@ -134,13 +164,13 @@ pub fn trace(cluster: &ObservedCluster, key: &ObjectKey) -> Option<Vec<TraceStep
 pub fn visible(steps: Vec<TraceStep>, may_get: impl Fn(&ObjectKey) -> bool) -> Vec<TraceLink> {
     let mut shown: HashSet<ObjectKey> = HashSet::new();
     let mut links = Vec::new();
-    for TraceStep { key, named_by, offered_by, mut link } in steps {
+    for TraceStep { key, named_by, offer, mut link } in steps {
         if named_by.is_some_and(|by| !shown.contains(&by)) {
             continue;
         }
         if may_get(&key) {
-            if offered_by.is_some_and(|source| !may_get(&source)) {
-                link.wanted.clear();
+            if let Some(offer) = offer.filter(|offer| may_get(&offer.source)) {
+                link.add(offer);
             }
             shown.insert(key);
         } else {
@@ -165,6 +195,11 @@ fn link(fact: &Fact) -> TraceLink {
             health: flux.status.health,
             message: flux.status.message.clone(),
             revision: revision(flux),
+            desired: flux.desired_chart.as_deref().unwrap_or_default().into(),
+            differs: flux
+                .desired_chart
+                .as_deref()
+                .is_some_and(|chart| differs_from_exact(chart, &revision(flux))),
             content: flux.content.clone(),
             ..TraceLink::default()
         },
@@ -193,26 +228,29 @@ fn revision(flux: &FluxFact) -> String {
     source.cloned().unwrap_or_else(|| flux.version.clone())
 }
 
-/// Returns the source of a Flux object and what it offers, if the object has not applied it.
-fn wanted(cluster: &ObservedCluster, flux: &FluxFact) -> Option<(ObjectKey, String)> {
-    let key = nearest_source(cluster, flux)?;
+/// Returns what the source of a Flux object offers; `None` if it offers nothing. The revision of a HelmRepository is that
+/// of its index, and no version of a chart.
+fn offer(cluster: &ObservedCluster, flux: &FluxFact) -> Option<Offer> {
+    let key = nearest_source(cluster, flux).filter(|key| key.kind != Kind::HelmRepository)?;
     let Some(Fact::Source(source)) = cluster.object(key) else { return None };
-    let offered = &source.revision;
-    let is_applied = match key.kind {
-        // Its revision is that of the index of all charts.
-        Kind::HelmRepository => true,
-        _ if !flux.facets.contains_key(&Facet::Chart) => *offered == revision(flux),
-        // A chart from an OCI artifact has the artifact's digest, and its version is the artifact's tag. Flux appends the
-        // revision of a repository to the version of a chart from there, after `+`.
-        _ => match (offered.split_once('@'), flux.facets.get(&Facet::Digest)) {
-            (Some((_, offered)), Some(applied)) => offered == applied,
-            (offered_parts, _) => {
-                let tag = offered_parts.map_or(offered.as_str(), |(tag, _)| tag);
-                without_build_metadata(tag) == without_build_metadata(&revision(flux))
-            }
-        },
-    };
-    (!is_applied && !offered.is_empty()).then(|| (key.clone(), offered.clone()))
+    let revision = Some(source.revision.clone()).filter(|revision| !revision.is_empty())?;
+    Some(Offer { source: key.clone(), is_applied: has_applied(flux, &revision), revision })
+}
+
+/// Whether a Flux object has applied what its source offers.
+fn has_applied(flux: &FluxFact, offered: &str) -> bool {
+    if !flux.facets.contains_key(&Facet::Chart) {
+        return offered == revision(flux);
+    }
+    // A chart from an OCI artifact has the artifact's digest, and its version is the artifact's tag. Flux appends the
+    // revision of a repository to the version of a chart from there, after `+`.
+    match (offered.split_once('@'), flux.facets.get(&Facet::Digest)) {
+        (Some((_, offered)), Some(applied)) => offered == applied,
+        (offered_parts, _) => {
+            let tag = offered_parts.map_or(offered, |(tag, _)| tag);
+            without_build_metadata(tag) == without_build_metadata(&revision(flux))
+        }
+    }
 }
 
 /// Returns the source that a Flux object takes its manifests or chart from.

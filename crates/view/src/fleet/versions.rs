@@ -59,7 +59,7 @@ pub struct UnreadCluster {
     pub why: String,
 }
 
-fn is_false(value: &bool) -> bool {
+pub(crate) fn is_false(value: &bool) -> bool {
     !value
 }
 

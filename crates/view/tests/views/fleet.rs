@@ -44,6 +44,7 @@ fn flux(facet: Facet, value: &str, source: ObjectKey, owned: &[ObjectKey]) -> Fl
         source: Some(source),
         chart: None,
         content: String::new(),
+        desired_chart: None,
         attempted: value.into(),
         owned: Owned::Inventory(owned.iter().cloned().collect()),
         release: None,
@@ -96,6 +97,7 @@ pub fn podinfo(chart: &str) -> Vec<(ObjectKey, Fact)> {
         owner: Some(apps.clone()),
         chart: Some(fetched.clone()),
         content: "podinfo".into(),
+        desired_chart: Some("6.x".into()),
         ..flux(Facet::Chart, chart, charts.clone(), std::slice::from_ref(&web))
     };
     let kustomization = FluxFact {
@@ -197,7 +199,8 @@ fn lines(links: &[TraceLink]) -> String {
         let parts = [
             ("", &link.object),
             ("of ", &link.of),
-            ("at ", &link.revision),
+            ("should run ", &link.desired),
+            (if link.differs { "differs: at " } else { "at " }, &link.revision),
             ("wants ", &link.wanted),
             ("takes ", &link.content),
             ("from ", &link.address),
@@ -218,10 +221,10 @@ fn a_workload_is_traced_to_the_commit_that_set_its_version() {
     let links = traced(podinfo("6.7.1"), &key(Kind::Deployment, "apps", "podinfo")).unwrap();
     insta::assert_snapshot!(lines(&links), @"
     Deployment/podinfo
-    HelmRelease/podinfo, of Deployment/podinfo, at 6.7.1, takes podinfo
+    HelmRelease/podinfo, of Deployment/podinfo, should run 6.x, at 6.7.1, takes podinfo
     HelmChart/apps-podinfo, of HelmRelease/podinfo, at 6.7.1, takes podinfo, follows version 6.x
     HelmRepository/charts, of HelmChart/apps-podinfo, at sha256:1, from https://example.com/charts
-    Kustomization/apps, of HelmRelease/podinfo, at main@sha1:6a19e380336e08b2c9535434389af69359f9b1f0, takes ./apps/prod
+    Kustomization/apps, of HelmRelease/podinfo, should run main@sha1:6a19e380336e08b2c9535434389af69359f9b1f0, at main@sha1:6a19e380336e08b2c9535434389af69359f9b1f0, takes ./apps/prod
     GitRepository/fleet, of Kustomization/apps, at main@sha1:6a19e380336e08b2c9535434389af69359f9b1f0, from https://example.com/fleet.git, follows branch main
     ");
 }
@@ -233,6 +236,51 @@ fn the_offered_version_is_shown_beside_the_running_one() {
 }
 
 #[test]
+fn the_desired_version_is_shown_beside_the_actual_one() {
+    let row = |spec: Option<&str>, actual: &str, offered: &str| {
+        let from = key(Kind::HelmRelease, "apps", "podinfo");
+        let objects = podinfo(actual).into_iter().map(|(key, fact)| match fact {
+            Fact::Flux(flux) if key == from => {
+                (key, Fact::Flux(Box::new(FluxFact { desired_chart: spec.map(Into::into), ..*flux })))
+            }
+            Fact::Source(source) if key.kind == Kind::HelmChart => {
+                (key, Fact::Source(Box::new(SourceFact { revision: offered.into(), ..*source })))
+            }
+            fact => (key, fact),
+        });
+        let link = traced(objects.collect(), &from).unwrap().remove(0);
+        let differs = if link.differs { ", differs" } else { "" };
+        format!("desired {}, actual {}, offered [{}]{differs}", link.desired, link.revision, link.wanted)
+    };
+    let rows = [
+        (Some("6.7.1"), "6.7.1", "6.7.1"),
+        (Some("6.7.1"), "6.7.0", "6.7.1"),
+        // Flux has not fetched the new chart, or could not.
+        (Some("6.7.1"), "6.7.0", "6.7.0"),
+        (Some("6.7.1"), "6.7.0", ""),
+        (Some("6.x"), "6.7.0", "6.7.0"),
+        (Some("6.x"), "6.7.0", "6.7.1"),
+        (Some("*"), "", "6.7.1"),
+        // Its source says which version it should run.
+        (None, "6.7.1", "6.7.1"),
+        (None, "6.7.0", "6.7.1"),
+    ];
+    let rows: Vec<String> =
+        rows.into_iter().map(|(spec, actual, offered)| row(spec, actual, offered)).collect();
+    insta::assert_snapshot!(rows.join("\n"), @"
+    desired 6.7.1, actual 6.7.1, offered []
+    desired 6.7.1, actual 6.7.0, offered [6.7.1], differs
+    desired 6.7.1, actual 6.7.0, offered [], differs
+    desired 6.7.1, actual 6.7.0, offered [], differs
+    desired 6.x, actual 6.7.0, offered []
+    desired 6.x, actual 6.7.0, offered [6.7.1], differs
+    desired *, actual , offered [6.7.1], differs
+    desired 6.7.1, actual 6.7.1, offered []
+    desired 6.7.1, actual 6.7.0, offered [6.7.1], differs
+    ");
+}
+
+#[test]
 fn an_object_that_the_caller_may_not_get_is_only_named() {
     let from = key(Kind::Deployment, "apps", "podinfo");
     let without =
@@ -240,9 +288,9 @@ fn an_object_that_the_caller_may_not_get_is_only_named() {
     // The version that the chart offers is the chart's, and the repository is named by the chart.
     insta::assert_snapshot!(without(Kind::HelmChart), @"
     Deployment/podinfo
-    HelmRelease/podinfo, of Deployment/podinfo, at 6.6.0, takes podinfo
+    HelmRelease/podinfo, of Deployment/podinfo, should run 6.x, at 6.6.0, takes podinfo
     HelmChart/apps-podinfo, of HelmRelease/podinfo, missing: you may not get helmcharts in namespace flux-system
-    Kustomization/apps, of HelmRelease/podinfo, at main@sha1:6a19e380336e08b2c9535434389af69359f9b1f0, takes ./apps/prod
+    Kustomization/apps, of HelmRelease/podinfo, should run main@sha1:6a19e380336e08b2c9535434389af69359f9b1f0, at main@sha1:6a19e380336e08b2c9535434389af69359f9b1f0, takes ./apps/prod
     GitRepository/fleet, of Kustomization/apps, at main@sha1:6a19e380336e08b2c9535434389af69359f9b1f0, from https://example.com/fleet.git, follows branch main
     ");
     insta::assert_snapshot!(without(Kind::HelmRelease), @"
@@ -299,7 +347,7 @@ fn an_oci_artifact_is_traced_to_the_repository_that_its_maker_names() {
     let links = links.unwrap();
     assert_eq!(links[1].verified, Some(true));
     insta::assert_snapshot!(lines(&links), @"
-    Kustomization/podinfo, at 6.7.1@sha256:3b6cdcc7
+    Kustomization/podinfo, should run 6.7.1@sha256:3b6cdcc7, at 6.7.1@sha256:3b6cdcc7
     OCIRepository/podinfo, of Kustomization/podinfo, at 6.7.1@sha256:3b6cdcc7, from oci://ghcr.io/a/podinfo, follows tag 6.7.1, built from https://github.com/a/podinfo, at 6.7.1@sha1:45
     ");
 }

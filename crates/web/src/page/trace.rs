@@ -37,8 +37,13 @@ fn one(link: &TraceLink) -> Markup {
             @if !link.message.is_empty() { p.small { (link.message) } }
             dl.facts {
                 @for image in &link.images { dt { "Image" } dd.mono { (image) } }
-                @if !link.revision.is_empty() { dt { "Revision" } dd { (words::revision(&link.revision)) } }
-                @if !link.wanted.is_empty() { dt { "Its source has" } dd.outlier { (words::revision(&link.wanted)) } }
+                @if link.desired.is_empty() {
+                    @if !link.revision.is_empty() { dt { "Revision" } dd { (words::revision(&link.revision)) } }
+                } @else {
+                    dt { "Desired" } dd { (words::revision(&link.desired)) }
+                    dt { "Actual" } dd.outlier[link.differs] { (actual(link)) }
+                }
+                @if link.has_another_offer() { dt { "Its source has" } dd.outlier { (words::revision(&link.wanted)) } }
                 @if !link.content.is_empty() { dt { "Takes" } dd { (link.content) } }
                 @if !link.address.is_empty() { dt { "Address" } dd.mono { (link.address) } }
                 @if !link.follows.is_empty() { dt { "Follows" } dd { (link.follows) } }
@@ -51,4 +56,12 @@ fn one(link: &TraceLink) -> Markup {
             }
         }
     }
+}
+
+/// What an object runs.
+fn actual(link: &TraceLink) -> Markup {
+    if link.revision.is_empty() {
+        return html! { "nothing yet" };
+    }
+    html! { (words::revision(&link.revision)) }
 }

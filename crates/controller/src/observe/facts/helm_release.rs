@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kube::ResourceExt;
-use sluice_api::flux::{FluxStatus, HelmRelease};
+use sluice_api::flux::{ChartSpec, FluxStatus, HelmRelease};
 use sluice_core::revision::Facet;
 use sluice_core::tracks::DefaultFacet;
 
@@ -13,6 +13,9 @@ use super::source::{source_key, text};
 use crate::observe::{gave_up, health};
 use sluice_core::fleet::fact::{Owned, ReleaseName};
 use sluice_core::fleet::{Fact, FluxFact, Kind, ObjectKey};
+
+/// The range of all versions, in the syntax of Helm.
+const LATEST: &str = "*";
 
 /// Returns the facts of a HelmRelease.
 pub fn facts(object: &HelmRelease) -> Fact {
@@ -51,6 +54,7 @@ pub fn facts(object: &HelmRelease) -> Fact {
         source: source.and_then(|source| source_key(source, object.namespace())),
         chart: status.helm_chart.as_deref().and_then(chart_key),
         content: template.map(|template| text(&template.chart)).unwrap_or_default(),
+        desired_chart: template.and_then(desired_chart),
         attempted: status.last_attempted_revision.as_deref().map(text).unwrap_or_default(),
         owned,
         release: release(object),
@@ -60,6 +64,13 @@ pub fn facts(object: &HelmRelease) -> Fact {
         on_another_cluster: object.spec.kube_config.is_some(),
         owned_check: None,
     }))
+}
+
+/// Returns the version or range of versions that a chart template asks for. The helm-controller ignores the version of a
+/// chart in a git repository or bucket, and takes the latest version if there is none. Source: the CRD of HelmRelease.
+fn desired_chart(template: &ChartSpec) -> Option<Box<str>> {
+    let version = if template.version.trim().is_empty() { LATEST } else { template.version.trim() };
+    (template.source_ref.kind == "HelmRepository").then(|| text(version).into())
 }
 
 /// Returns the key of the HelmChart that a HelmRelease names as `<namespace>/<name>`.
