@@ -13,6 +13,7 @@ use sluice_view::fleet::observed_clusters::{
 use crate::cluster_flags::ClusterFlags;
 use crate::connection::API_CALL_TIMEOUT;
 use crate::controller_api::{ControllerApi, ServerFlags};
+use crate::document_kind::DocumentKind;
 use crate::exit::Outcome;
 use crate::load;
 use crate::objects;
@@ -53,8 +54,13 @@ pub(crate) async fn run(args: &Clusters, io: &mut Io<'_>) -> Outcome {
     }
     let connection = args.cluster.open(Some(API_CALL_TIMEOUT))?;
     let namespace = (!args.all_namespaces).then_some(connection.namespace.as_str());
-    let listed =
-        objects::list_of::<GitopsCluster>(&connection, &gitops_cluster_resource(), namespace, io).await;
+    let listed = objects::list_of::<GitopsCluster>(
+        &connection,
+        &gitops_cluster_resource(),
+        (namespace, &ListParams::default()),
+        io,
+    )
+    .await;
     let known = match listed {
         Ok(known) => Some(known),
         // A hub without leaf clusters does not need the kind.
@@ -70,7 +76,7 @@ pub(crate) async fn run(args: &Clusters, io: &mut Io<'_>) -> Outcome {
     let is_listed = |of: &str| known.is_some() && namespace.is_none_or(|namespace| namespace == of);
     let rows = clusters(known.as_deref().unwrap_or_default(), is_listed, &pipelines);
     if let Some(format) = args.output {
-        return Ok(view(format, "Clusters", &rows, io.out)?);
+        return Ok(view(format, DocumentKind::Clusters, &rows, io.out)?);
     }
     if rows.is_empty() {
         io.note("no clusters and no pipelines found");
@@ -96,7 +102,7 @@ async fn on_fleet(args: &Clusters, io: &mut Io<'_>) -> Outcome {
         rows.retain(|row| row.name.split_once('/').is_some_and(|(home, _)| home == namespace));
     }
     if let Some(format) = args.output {
-        return Ok(view(format, "FleetClusters", &rows, io.out)?);
+        return Ok(view(format, DocumentKind::FleetClusters, &rows, io.out)?);
     }
     if rows.is_empty() {
         io.note("no clusters found; to see a cluster, you need the right to get its GitopsCluster");

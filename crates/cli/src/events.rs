@@ -5,16 +5,19 @@ use clap_complete::ArgValueCompleter;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use kube::Resource;
-use kube::api::ApiResource;
-use sluice_api::{GROUP, Pipeline};
+use kube::api::{ApiResource, ListParams};
+use sluice_api::Pipeline;
+use sluice_view::events::{EventFilter, EventLine, events};
 
 use crate::cluster_flags::ClusterFlags;
 use crate::complete::pipelines;
 use crate::connection::API_CALL_TIMEOUT;
+use crate::document_kind::DocumentKind;
 use crate::exit::Outcome;
 use crate::load;
 use crate::object_argument;
 use crate::objects;
+use crate::output::{DataFormat, view};
 use crate::table::{Cell, Row, Table, Tone};
 use crate::terminal::Io;
 
@@ -27,6 +30,9 @@ use crate::terminal::Io;
   # Only what went wrong, of all pipelines of the namespace
   sluice events -n apps --types Warning
 
+  # What went wrong in all namespaces, for a script
+  sluice events -A --types Warning -o json
+
 The API server keeps events for an hour by default; sluice history shows what was promoted before.")]
 pub struct Events {
     /// Only those of this pipeline and its promotions
@@ -35,70 +41,67 @@ pub struct Events {
     /// Only events of these types
     #[arg(long, value_name = "TYPES", value_delimiter = ',', value_parser = ["Normal", "Warning"])]
     types: Vec<String>,
+    /// All namespaces
+    #[arg(short = 'A', long, conflicts_with = "pipeline")]
+    all_namespaces: bool,
+    /// Print data instead of a table
+    #[arg(short, long, value_name = "FORMAT")]
+    output: Option<DataFormat>,
     #[command(flatten)]
     cluster: ClusterFlags,
 }
 
 pub(crate) async fn run(args: &Events, io: &mut Io<'_>) -> Outcome {
     let connection = args.cluster.open(Some(API_CALL_TIMEOUT))?;
-    let promotions = match &args.pipeline {
+    let promotions: Vec<String> = match &args.pipeline {
         Some(name) => {
             let (_, promotions) = load::pipeline(&connection, name, io).await?;
             promotions.into_iter().filter_map(|p| p.metadata.name).collect()
         }
         None => Vec::new(),
     };
-    let (resource, here) = (ApiResource::erase::<Event>(&()), Some(connection.namespace.as_str()));
-    let listed = objects::list_of::<Event>(&connection, &resource, here, io).await;
+    let resource = ApiResource::erase::<Event>(&());
+    let namespace = (!args.all_namespaces).then_some(connection.namespace.as_str());
+    // Of a whole cluster, the events of other objects are many.
+    let ours =
+        ListParams::default().fields(&format!("involvedObject.apiVersion={}", Pipeline::api_version(&())));
+    let listed = objects::list_of::<Event>(&connection, &resource, (namespace, &ours), io).await;
     let listed = listed.map_err(|error| connection.explain(error))?;
-    let is_wanted = |event: &Event| {
-        let object = &event.involved_object;
-        let ours = object.api_version.as_deref().is_some_and(|v| v.split('/').next() == Some(GROUP));
-        let mut objects = [Some(object), event.related.as_ref()].into_iter().flatten();
-        let of_pipeline = args.pipeline.as_deref().is_none_or(|pipeline| {
-            objects.any(|object| {
-                let name = object.name.as_deref().unwrap_or_default();
-                match object.kind.as_deref() {
-                    Some("Pipeline") => name == pipeline,
-                    _ => promotions.iter().any(|promotion| promotion == name),
-                }
-            })
-        });
-        let of_type = args.types.is_empty() || event.type_.as_ref().is_some_and(|t| args.types.contains(t));
-        ours && of_pipeline && of_type
-    };
-    let mut events: Vec<Event> = listed.into_iter().filter(is_wanted).collect();
-    events.sort_by_cached_key(|event| (time(event), event.metadata.name.clone()));
-    if events.is_empty() {
+    let filter =
+        EventFilter { pipeline: args.pipeline.as_deref(), promotions: &promotions, types: &args.types };
+    let lines = events(listed, &filter);
+    if lines.is_empty() {
         // Without the definitions there are no events either, and that is the reason.
         let served = connection.client.list_api_group_resources(&Pipeline::api_version(&())).await;
         served.map_err(|error| connection.explain(error))?;
+    }
+    if let Some(format) = args.output {
+        return Ok(view(format, DocumentKind::Events, &lines, io.out)?);
+    }
+    if lines.is_empty() {
         io.note("there are no events");
         return Ok(());
     }
-    let now = Timestamp::now();
-    let rows: Vec<Row> = events.iter().map(|event| row(event, now)).collect();
-    Table::print(vec!["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"], rows, &["TYPE"], io)?;
-    Ok(())
+    let (now, with_namespace) = (Timestamp::now(), args.all_namespaces);
+    let rows: Vec<Row> = lines.iter().map(|line| row(line, with_namespace, now)).collect();
+    let mut columns = vec!["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"];
+    if with_namespace {
+        columns.insert(0, "NAMESPACE");
+    }
+    Ok(Table::print(columns, rows, &["TYPE"], io)?)
 }
 
-/// Returns the time of an event: that of its last repetition, if it has been repeated.
-fn time(event: &Event) -> Option<Timestamp> {
-    let repeated = event.series.as_ref().and_then(|series| Some(series.last_observed_time.as_ref()?.0));
-    let last = event.last_timestamp.as_ref().map(|time| time.0);
-    let first = event.event_time.as_ref().map(|time| time.0);
-    repeated.or(last).or(first).or(event.metadata.creation_timestamp.as_ref().map(|time| time.0))
-}
-
-fn row(event: &Event, now: Timestamp) -> Row {
-    let kind = event.type_.as_deref().unwrap_or("Normal");
-    let object = &event.involved_object;
-    let name = object.name.as_deref().unwrap_or_default();
-    vec![
-        Cell::age(time(event), now),
-        Cell::new(kind).tone(if kind == "Warning" { Tone::Bad } else { Tone::Plain }),
-        Cell::new(event.reason.as_deref().unwrap_or_default()),
-        Cell::new(format!("{}/{name}", object.kind.as_deref().unwrap_or_default().to_lowercase())),
-        Cell::new(event.message.as_deref().unwrap_or_default()),
-    ]
+fn row(line: &EventLine, with_namespace: bool, now: Timestamp) -> Row {
+    let tone = if line.type_ == "Warning" { Tone::Bad } else { Tone::Plain };
+    let mut row = vec![
+        Cell::age(line.last_seen.map(|time| *time), now),
+        Cell::new(&line.type_).tone(tone),
+        Cell::new(&line.reason),
+        Cell::new(&line.object),
+        Cell::new(&line.message),
+    ];
+    if with_namespace {
+        row.insert(0, Cell::new(&line.namespace));
+    }
+    row
 }

@@ -11,6 +11,7 @@ use crate::cluster_flags::{ClusterFlags, ControllerFlags};
 use crate::complete::{environments, promotions_and_pipelines};
 use crate::connection::API_CALL_TIMEOUT;
 use crate::controller_lease::warn_if_nobody_acts;
+use crate::document_kind::DocumentKind;
 use crate::exit::Outcome;
 use crate::load;
 use crate::object_argument;
@@ -62,7 +63,7 @@ pub(crate) async fn run(args: &Explain, io: &mut Io<'_>) -> Outcome {
         retain_explanations(&mut all, wanted);
     }
     if let Some(format) = args.output {
-        return Ok(view(format, "Explanations", &all, io.out)?);
+        return Ok(view(format, DocumentKind::Explanations, &all, io.out)?);
     }
     all.iter().enumerate().try_for_each(|(n, explanation)| {
         if n > 0 {
@@ -86,7 +87,7 @@ pub(crate) fn lines(explanation: &Explanation) -> Vec<String> {
 fn tell(promotion: &Promotion, output: Option<DataFormat>, io: &mut Io<'_>) -> Outcome {
     let story = story(promotion);
     if let Some(format) = output {
-        return Ok(view(format, "Story", &story, io.out)?);
+        return Ok(view(format, DocumentKind::Story, &story, io.out)?);
     }
     let spec = &promotion.spec;
     io.line(format!("{} {} into {}", spec.pipeline, spec.revision, spec.place()))?;

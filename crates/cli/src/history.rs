@@ -10,6 +10,7 @@ use sluice_view::history::{Entry, history};
 use crate::cluster_flags::ClusterFlags;
 use crate::complete::{environments, pipelines};
 use crate::connection::API_CALL_TIMEOUT;
+use crate::document_kind::DocumentKind;
 use crate::exit::Outcome;
 use crate::load;
 use crate::object_argument;
@@ -56,7 +57,7 @@ pub(crate) async fn run(args: &History, io: &mut Io<'_>) -> Outcome {
     }
     entries.truncate(args.limit.map_or(usize::MAX, NonZero::get));
     if let Some(format) = args.output {
-        return Ok(view(format, "History", &entries, io.out)?);
+        return Ok(view(format, DocumentKind::History, &entries, io.out)?);
     }
     if entries.is_empty() {
         let into = wanted.map(|wanted| format!(" into {wanted}")).unwrap_or_default();

@@ -18,6 +18,7 @@ mod controller_api;
 mod controller_lease;
 mod controller_tunnel;
 mod crds;
+mod document_kind;
 mod drawing;
 mod events;
 mod exit;
@@ -28,6 +29,7 @@ mod flux_plugin;
 mod flux_wait;
 mod get;
 mod history;
+mod json_schema;
 mod live_output;
 mod load;
 mod object_argument;
@@ -65,10 +67,12 @@ use anstream::{AutoStream, ColorChoice};
 pub use cluster_flags::ClusterFlags;
 pub use complete::complete;
 pub use exit::{Exit, Failure, Outcome};
+pub use json_schema::json_schema;
 pub use own_hub::OwnHub;
 pub use sluice_view::safe_text;
 pub use terminal::{Io, Size, Symbol};
 pub use usage_tip::with_tip;
+use versions::Versioned;
 
 /// The commands of `sluice` for people.
 #[derive(clap::Subcommand, Clone, Debug)]
@@ -172,8 +176,12 @@ pub async fn run(command: &Command, program: Program, io: &mut Io<'_>) -> Exit {
         Command::Tree(args) => tree::run(args, io).await,
         Command::Triggers(args) => triggers::run(args, io).await,
         Command::Trace(args) => trace::run(args, io).await,
-        Command::Charts(args) => versions::run(args, "Charts", sluice_view::versions::charts, io).await,
-        Command::Images(args) => versions::run(args, "Images", sluice_view::versions::images, io).await,
+        Command::Charts(args) => {
+            versions::run(args, Versioned::Charts, sluice_view::versions::charts, io).await
+        }
+        Command::Images(args) => {
+            versions::run(args, Versioned::Images, sluice_view::versions::images, io).await
+        }
         Command::Clusters(args) => clusters::run(args, io).await,
         Command::History(args) => history::run(args, io).await,
         Command::Events(args) => events::run(args, io).await,

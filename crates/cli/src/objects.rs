@@ -57,7 +57,7 @@ where
 pub(crate) async fn list_of<K>(
     connection: &Connection,
     resource: &ApiResource,
-    namespace: Option<&str>,
+    (namespace, params): (Option<&str>, &ListParams),
     io: &mut Io<'_>,
 ) -> kube::Result<Vec<K>>
 where
@@ -67,7 +67,7 @@ where
     struct RawList {
         items: Vec<Value>,
     }
-    let request = Request::new(DynamicObject::url_path(resource, namespace)).list(&ListParams::default());
+    let request = Request::new(DynamicObject::url_path(resource, namespace)).list(params);
     let list: RawList = connection.client.request(request.map_err(kube::Error::BuildRequest)?).await?;
     let mut readable = Vec::new();
     for mut object in list.items {

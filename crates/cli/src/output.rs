@@ -7,6 +7,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use sluice_view::safe_text;
 
+use crate::document_kind::{DocumentKind, VERSION};
+
 pub use sluice_view::yaml::yaml;
 
 /// The formats of `sluice get`.
@@ -56,15 +58,17 @@ pub fn data(format: DataFormat, value: &impl Serialize, out: &mut dyn Write) -> 
     }
 }
 
-/// The version of the documents that [`view`] writes. It changes when a field is removed or changes its meaning.
-const VIEW_VERSION: &str = "view.pipelines.weave.works/v1alpha1";
-
 /// Writes a view as data, in a document that names its kind and version.
 ///
 /// # Errors
 /// When the reader has closed the pipe.
-pub fn view(format: DataFormat, kind: &str, value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
-    data(format, &json!({"apiVersion": VIEW_VERSION, "kind": kind, "view": value}), out)
+pub fn view(
+    format: DataFormat,
+    kind: DocumentKind,
+    value: &impl Serialize,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    data(format, &json!({"apiVersion": VERSION, "kind": kind.name(), "view": value}), out)
 }
 
 /// Returns the document for several objects, as kubectl prints them: a List, or the object itself if it was requested by

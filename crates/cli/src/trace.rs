@@ -8,6 +8,7 @@ use crate::cluster_flags::ClusterFlags;
 use crate::complete::{clusters, running_objects};
 use crate::connection::API_CALL_TIMEOUT;
 use crate::controller_api::{ControllerApi, ServerFlags};
+use crate::document_kind::DocumentKind;
 use crate::exit::Outcome;
 use crate::output::{DataFormat, view};
 use crate::terminal::Io;
@@ -62,7 +63,7 @@ pub(crate) async fn run(args: &Trace, io: &mut Io<'_>) -> Outcome {
     let parameters = [&object[..], &[("cluster", &args.on)]].concat();
     let answer: TraceAnswer = api.get("/api/v1/trace", &parameters).await?;
     if let Some(format) = args.output {
-        return Ok(view(format, "Trace", &answer.links, io.out)?);
+        return Ok(view(format, DocumentKind::Trace, &answer.links, io.out)?);
     }
     for (n, link) in answer.links.iter().enumerate() {
         if n > 0 {

@@ -7,6 +7,7 @@ use sluice_view::tree::{EnvironmentNode, TargetNode, WorkloadNode, retain_nodes,
 use crate::cluster_flags::ClusterFlags;
 use crate::complete::{environments, pipelines};
 use crate::connection::API_CALL_TIMEOUT;
+use crate::document_kind::DocumentKind;
 use crate::exit::Outcome;
 use crate::load;
 use crate::object_argument;
@@ -45,7 +46,7 @@ pub(crate) async fn run(args: &Tree, io: &mut Io<'_>) -> Outcome {
         retain_nodes(&mut environments, wanted);
     }
     if let Some(format) = args.output {
-        return Ok(view(format, "Tree", &environments, io.out)?);
+        return Ok(view(format, DocumentKind::Tree, &environments, io.out)?);
     }
     io.line(format!("{}/{}", connection.namespace, args.pipeline))?;
     let nodes: Vec<Node> = environments.iter().map(of_environment).collect();

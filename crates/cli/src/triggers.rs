@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use jiff::Timestamp;
-use kube::api::ApiResource;
+use kube::api::{ApiResource, ListParams};
 use serde::de::DeserializeOwned;
 use sluice_core::fleet::{ClusterKey, Kind};
 use sluice_view::triggers::{
@@ -17,6 +17,7 @@ use crate::cluster_flags::ClusterFlags;
 use crate::complete::pipelines;
 use crate::connection::{API_CALL_TIMEOUT, Connection};
 use crate::controller_api::{ControllerApi, ServerFlags};
+use crate::document_kind::DocumentKind;
 use crate::exit::Outcome;
 use crate::load;
 use crate::object_argument;
@@ -62,7 +63,7 @@ pub(crate) async fn run(args: &Triggers, io: &mut Io<'_>) -> Outcome {
         }
     };
     if let Some(format) = args.output {
-        return Ok(view(format, "Triggers", &found, io.out)?);
+        return Ok(view(format, DocumentKind::Triggers, &found, io.out)?);
     }
     let mut environment = None;
     for trigger in &found {
@@ -136,7 +137,7 @@ async fn read(connection: &Connection, io: &mut Io<'_>) -> Outcome<ReadObjects> 
 async fn list<K: DeserializeOwned>(connection: &Connection, kind: Kind, io: &mut Io<'_>) -> Outcome<Vec<K>> {
     let Some(resource) = served(connection, kind).await? else { return Ok(Vec::new()) };
     for namespace in [None, Some(connection.namespace.as_str())] {
-        match objects::list_of(connection, &resource, namespace, io).await {
+        match objects::list_of(connection, &resource, (namespace, &ListParams::default()), io).await {
             Ok(found) => return Ok(found),
             Err(kube::Error::Api(status)) if status.code == 403 => {}
             Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Vec::new()),

@@ -14,6 +14,7 @@ use crate::cluster_flags::ClusterFlags;
 use crate::complete::{clusters, environments};
 use crate::connection::API_CALL_TIMEOUT;
 use crate::controller_api::{ControllerApi, ServerFlags};
+use crate::document_kind::DocumentKind;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::load;
 use crate::output::{DataFormat, view};
@@ -88,10 +89,27 @@ impl Versions {
     }
 }
 
-/// Runs `sluice charts` or `sluice images`: `kind` is `Charts` or `Images`, `rows` the view.
+/// What the command shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Versioned {
+    Charts,
+    Images,
+}
+
+impl Versioned {
+    /// Returns the word in sentences and addresses.
+    fn word(self) -> &'static str {
+        match self {
+            Versioned::Charts => "charts",
+            Versioned::Images => "images",
+        }
+    }
+}
+
+/// Runs `sluice charts` or `sluice images`. `rows` is the view.
 pub(crate) async fn run(
     args: &Versions,
-    kind: &str,
+    kind: Versioned,
     rows: impl Fn(&[Pipeline]) -> Vec<VersionRow>,
     io: &mut Io<'_>,
 ) -> Outcome {
@@ -112,12 +130,16 @@ pub(crate) async fn run(
             && (!args.outliers || !row.outliers.is_empty())
     });
     if let Some(format) = args.output {
+        let kind = match kind {
+            Versioned::Charts => DocumentKind::Charts,
+            Versioned::Images => DocumentKind::Images,
+        };
         return Ok(view(format, kind, &found, io.out)?);
     }
     if found.is_empty() {
         let here = namespace.map(|namespace| format!(" in namespace {namespace}")).unwrap_or_default();
         let elsewhere = if here.is_empty() { "" } else { "; -A looks in all of them" };
-        let kind = kind.to_lowercase();
+        let kind = kind.word();
         io.note(&match all {
             0 => format!("no {kind} found{here}{elsewhere}"),
             _ => format!("none of the {all} {kind}{here} {}{elsewhere}", args.filter()),
@@ -125,7 +147,7 @@ pub(crate) async fn run(
         return Ok(());
     }
     let table: Vec<Row> = found.iter().map(cells).collect();
-    let name = if kind == "Charts" { "HELM RELEASE" } else { "IMAGE" };
+    let name = if kind == Versioned::Charts { "HELM RELEASE" } else { "IMAGE" };
     let columns = vec![name, "PIPELINE", "ENVIRONMENT", "VERSION", "TARGETS", "OUTLIERS"];
     Ok(Table::print(columns, table, &["TARGETS", "PIPELINE"], io)?)
 }
@@ -177,9 +199,9 @@ pub(crate) async fn all_pages(
 }
 
 /// Shows what runs on all clusters, by the controller's API.
-async fn on_fleet(args: &Versions, kind: &str, io: &mut Io<'_>) -> Outcome {
+async fn on_fleet(args: &Versions, kind: Versioned, io: &mut Io<'_>) -> Outcome {
     let api = ControllerApi::open(&args.cluster.open(Some(API_CALL_TIMEOUT))?, &args.server).await?;
-    let path = format!("/api/v1/{}", kind.to_lowercase());
+    let path = format!("/api/v1/{}", kind.word());
     let namespace = args.cluster.namespace.clone().unwrap_or_default();
     let filters = [
         ("name", args.name.as_deref().unwrap_or_default()),
@@ -194,16 +216,20 @@ async fn on_fleet(args: &Versions, kind: &str, io: &mut Io<'_>) -> Outcome {
         io.note(&format!("{name} is not shown in full: {why}"));
     }
     if let Some(format) = args.output {
-        return Ok(view(format, &format!("Fleet{kind}"), &rows, io.out)?);
+        let kind = match kind {
+            Versioned::Charts => DocumentKind::FleetCharts,
+            Versioned::Images => DocumentKind::FleetImages,
+        };
+        return Ok(view(format, kind, &rows, io.out)?);
     }
     if rows.is_empty() {
         let right = "to see a cluster, you need the right to get its GitopsCluster";
         let place = if args.on.is_empty() { "the clusters that you may see" } else { &args.on };
-        io.note(&format!("no {} found on {place}; {right}", kind.to_lowercase()));
+        io.note(&format!("no {} found on {place}; {right}", kind.word()));
         return Ok(());
     }
     let table: Vec<Row> = rows.iter().map(fleet_cells).collect();
-    let name = if kind == "Charts" { "CHART" } else { "IMAGE" };
+    let name = if kind == Versioned::Charts { "CHART" } else { "IMAGE" };
     let columns = vec![name, "VERSION", "CLUSTER", "NAMESPACE", "OBJECT", "HEALTH", "MADE BY"];
     Ok(Table::print(columns, table, &["MADE BY", "NAMESPACE", "OBJECT"], io)?)
 }

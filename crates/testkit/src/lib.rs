@@ -17,6 +17,7 @@ pub mod fault_injection;
 mod flux;
 mod git;
 mod gitea;
+pub mod json_schema;
 mod kubeconfig;
 mod kubelet;
 mod plane_state;

@@ -7,6 +7,7 @@ pub mod check;
 pub mod clusters;
 pub mod draft;
 pub mod environment_graph;
+pub mod events;
 pub mod explain;
 mod explanation_text;
 pub mod first_setup;

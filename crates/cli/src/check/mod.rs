@@ -30,6 +30,7 @@ use self::read::fact;
 use crate::cluster_flags::ClusterFlags;
 use crate::connection::{API_CALL_TIMEOUT, Connection};
 use crate::controller_api::ServerFlags;
+use crate::document_kind::DocumentKind;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::objects::describe;
 use crate::output::{DataFormat, view};
@@ -88,7 +89,7 @@ pub(crate) async fn run(args: &Check, version: &str, io: &mut Io<'_>) -> Outcome
         report.findings.retain(|finding| finding.severity != Severity::Ok);
     }
     match args.output {
-        Some(format) => view(format, "Check", &report, io.out)?,
+        Some(format) => view(format, DocumentKind::Check, &report, io.out)?,
         None => print(&report, io)?,
     }
     io.flush()?;

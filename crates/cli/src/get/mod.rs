@@ -12,6 +12,8 @@ mod target_lines;
 mod targets;
 mod watch;
 
+pub(crate) use target_lines::TargetLine;
+
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 
@@ -140,6 +142,6 @@ async fn documents<L: Listing>(query: &Query<'_, L>, format: DataFormat, io: &mu
             documents.extend(query.listing.documents(value, &seen));
         }
     }
-    let named = query.listing.name().is_some();
+    let named = L::NAMES_OBJECTS && query.listing.name().is_some();
     Ok(output::data(format, &output::list(documents, named), io.out)?)
 }

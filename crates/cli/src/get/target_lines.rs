@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluice_api::Pipeline;
 use sluice_api::pipeline::{Environment, EnvironmentStatus, Health, TargetStatus, WorkloadStatus};
@@ -47,21 +48,34 @@ struct Status {
 }
 
 /// One workload of a target, or the target alone if no workload is known. `-o json` prints the same fields.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct TargetLine {
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub(crate) struct TargetLine {
+    /// The name of the pipeline.
     pub(super) pipeline: String,
+    /// The environment.
     pub(super) environment: String,
+    /// The target.
     pub(super) target: String,
+    /// The name of the GitopsCluster; empty for the hub.
     pub(super) cluster: String,
+    /// The namespace on the cluster.
     pub(super) namespace: String,
+    /// The workload, as `Kind/name`; empty if none is known.
     pub(super) workload: String,
+    /// The version of the workload; without one, that of the target.
     pub(super) version: String,
+    /// The health.
     pub(super) health: Health,
+    /// Since when it has this health; `null` if that is not known.
     pub(super) since: Option<Time>,
+    /// When events last reported the target, if Sluice reads it by events only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reported: Option<Time>,
+    /// Why the target cannot be read; empty if it can.
     pub(super) error: String,
+    /// The whole revision of the target.
     pub(super) revision: String,
+    /// The images of the workload.
     pub(super) images: Vec<String>,
 }
 

@@ -19,6 +19,7 @@ use sluice_view::pipeline_screen::{PipelineScreen, status};
 
 use super::screen::Page;
 use crate::connection::Connection;
+use crate::document_kind::DocumentKind;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::find::missing;
 use crate::live_output::LiveOutput;
@@ -245,7 +246,7 @@ impl Shown<'_, '_> {
         if matches!(format, DataFormat::Yaml) {
             self.io.line("---")?;
         }
-        view(format, "PipelineStatus", &screen, self.io.out)?;
+        view(format, DocumentKind::PipelineStatus, &screen, self.io.out)?;
         self.document = Some(screen);
         Ok(())
     }

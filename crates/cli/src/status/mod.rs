@@ -13,6 +13,7 @@ use crate::cluster_flags::{ClusterFlags, ControllerFlags};
 use crate::complete::pipelines;
 use crate::connection::API_CALL_TIMEOUT;
 use crate::controller_lease::warn_if_nobody_acts;
+use crate::document_kind::DocumentKind;
 use crate::exit::Outcome;
 use crate::load;
 use crate::object_argument;
@@ -56,7 +57,7 @@ pub(crate) async fn run(args: &Status, io: &mut Io<'_>) -> Outcome {
     let now = Timestamp::now();
     let shown = status(&pipeline, &promotions, now);
     if let Some(format) = args.output {
-        return Ok(view(format, "PipelineStatus", &shown, io.out)?);
+        return Ok(view(format, DocumentKind::PipelineStatus, &shown, io.out)?);
     }
     let page = Page { now, color: io.color, width: io.terminal.map(|size| size.width) };
     io.out.write_all(page.lines(&shown)?.join("\n").as_bytes())?;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use clap::{CommandFactory, Parser};
+use k8s_openapi::api::core::v1::Event;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
@@ -237,6 +238,18 @@ impl TestNamespace {
         api.create(&PostParams::default(), &serde_json::from_value(promotion)?).await?;
         let patch = Patch::Merge(json!({"status": status}));
         api.patch_status(name, &PatchParams::default(), &patch).await?;
+        Ok(())
+    }
+
+    /// Creates a Warning event of a pipeline.
+    pub async fn event(&self, pipeline: &str, reason: &str) -> Result<()> {
+        let api: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
+        let object = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline", "name": pipeline,
+            "namespace": self.namespace});
+        let event = json!({"apiVersion": "v1", "kind": "Event",
+            "metadata": {"name": format!("{pipeline}-{}", reason.to_lowercase())}, "involvedObject": object,
+            "reason": reason, "type": "Warning", "message": "why", "lastTimestamp": "2026-11-21T12:00:00Z"});
+        api.create(&PostParams::default(), &serde_json::from_value(event)?).await?;
         Ok(())
     }
 

@@ -7,6 +7,7 @@ mod approve;
 mod calls;
 mod check;
 mod crds;
+mod documents;
 mod errors;
 mod export;
 mod get;

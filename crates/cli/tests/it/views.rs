@@ -147,6 +147,28 @@ async fn events_are_those_of_the_pipeline_and_its_promotions() -> Result<()> {
 }
 
 #[tokio::test]
+async fn events_of_all_namespaces_name_their_namespace() -> Result<()> {
+    let (one, other) = (waiting("events-one").await?, waiting("events-other").await?);
+    one.event("podinfo", "ClusterLost").await?;
+    other.event("podinfo", "ClusterLost").await?;
+    let ran = one.sluice(&["events", "-A", "--types", "Warning"]).await;
+    let lines: Vec<String> = ran.steady().lines().map(String::from).collect();
+    assert_eq!(lines[0], "NAMESPACE LAST SEEN TYPE REASON OBJECT MESSAGE");
+    for namespace in ["events-one", "events-other"] {
+        let line = format!("{namespace} AGE Warning ClusterLost pipeline/podinfo why");
+        assert!(lines.contains(&line), "{lines:#?}");
+    }
+    let ran = one.sluice(&["events", "podinfo", "-o", "json"]).await;
+    let data: Value = serde_json::from_str(&ran.out)?;
+    let event = json!({"lastSeen": "2026-11-21T12:00:00Z", "type": "Warning", "reason": "ClusterLost",
+        "namespace": "events-one", "object": "pipeline/podinfo", "message": "why"});
+    assert_eq!(data["view"], json!([event]));
+    let ran = one.sluice(&["events", "podinfo", "-A"]).await;
+    assert_eq!(ran.exit, Exit::Usage, "{ran:?}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn running_versions_are_shown_as_a_tree_and_as_tables() -> Result<()> {
     let place = place("running").await?;
     let workload = |tag: &str| {
