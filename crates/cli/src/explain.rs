@@ -4,7 +4,8 @@ use clap::Args;
 use clap_complete::ArgValueCompleter;
 use jiff::Timestamp;
 use sluice_api::Promotion;
-use sluice_view::explain::{Explanation, explain, retain_explanations};
+use sluice_view::explain::{Explanation, explain};
+use sluice_view::explain_back::explain_environment;
 use sluice_view::story::{StoryEvent, left_out, story};
 
 use crate::cluster_flags::{ClusterFlags, ControllerFlags};
@@ -57,11 +58,14 @@ pub(crate) async fn run(args: &Explain, io: &mut Io<'_>) -> Outcome {
     }
     let (pipeline, promotions) = load::pipeline(&connection, &args.name, io).await?;
     warn_if_nobody_acts(&connection, &args.controller.system_namespace, io).await;
-    let mut all = explain(&pipeline, &promotions, Timestamp::now());
-    if let Some(wanted) = &args.environment {
-        Place::find(&pipeline, wanted)?;
-        retain_explanations(&mut all, wanted);
-    }
+    let now = Timestamp::now();
+    let all = match &args.environment {
+        Some(wanted) => {
+            Place::find(&pipeline, wanted)?;
+            explain_environment(&pipeline, &promotions, wanted, now)
+        }
+        None => explain(&pipeline, &promotions, now),
+    };
     if let Some(format) = args.output {
         return Ok(view(format, DocumentKind::Explanations, &all, io.out)?);
     }

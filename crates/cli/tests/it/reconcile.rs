@@ -14,7 +14,7 @@ const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
 
 /// The kinds of these tests, with their API versions.
 const SOURCE: (&str, &str) = ("source.toolkit.fluxcd.io/v1", "HelmRepository");
-const RELEASE: (&str, &str) = ("helm.toolkit.fluxcd.io/v2", "HelmRelease");
+pub const RELEASE: (&str, &str) = ("helm.toolkit.fluxcd.io/v2", "HelmRelease");
 
 fn api(place: &TestNamespace, (version, kind): (&str, &str)) -> Result<Api<DynamicObject>> {
     let (group, version) = version.split_once('/').context("a version")?;
@@ -24,7 +24,7 @@ fn api(place: &TestNamespace, (version, kind): (&str, &str)) -> Result<Api<Dynam
 }
 
 /// Returns the value of the annotation.
-async fn requested(place: &TestNamespace, kind: (&str, &str), name: &str) -> Result<Option<String>> {
+pub async fn requested(place: &TestNamespace, kind: (&str, &str), name: &str) -> Result<Option<String>> {
     let object = api(place, kind)?.get(name).await?;
     Ok(object.metadata.annotations.and_then(|all| all.get(REQUESTED_AT).cloned()))
 }
@@ -90,6 +90,49 @@ async fn sources_and_objects_on_the_hub_are_requested() -> Result<()> {
     let again = place.sluice(&["reconcile", "podinfo", "-e", target]).await;
     assert_eq!(again.exit, Exit::Ok, "{again:?}");
     assert_ne!(requested(&place, RELEASE, "podinfo").await?, release);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_source_that_sluice_commits_to_is_fetched_also_for_targets_elsewhere() -> Result<()> {
+    let place = place("reconcile-git").await?;
+    let hub = &servers().await?.hub;
+    hub.install_flux_crds().await?;
+    let metadata = |name: &str| json!({"name": name, "namespace": place.namespace});
+    let repository = |name: &str, url: &str, branch: &str, suspend: bool| {
+        json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "metadata": metadata(name),
+            "spec": {"url": url, "interval": "1h", "suspend": suspend, "ref": {"branch": branch}}})
+    };
+    let commit =
+        json!({"commit": {"url": "https://git.example.com/team/reconcile-git.git", "branch": "main"}});
+    let target = json!({"namespace": "podinfo", "clusterRef": {"kind": "GitopsCluster", "name": "eu"}});
+    for object in [
+        // The same repository over SSH.
+        repository("fleet", "ssh://git@git.example.com/team/reconcile-git", "main", false),
+        repository("other-branch", "https://git.example.com/team/reconcile-git", "next", false),
+        repository("other", "https://git.example.com/team/other", "main", false),
+        repository("suspended", "https://git.example.com/team/reconcile-git", "main", true),
+        json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline", "metadata": metadata("podinfo"),
+            "spec": {"appRef": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "podinfo"},
+                "environments": [{"name": "dev", "targets": [target]},
+                    {"name": "prod", "targets": [target], "promotion": {"strategy": commit}}]}}),
+    ] {
+        hub.apply_yaml(&object.to_string()).await?;
+    }
+    let ran = place.sluice(&["reconcile", "podinfo", "-e", "prod"]).await;
+    assert_eq!(ran.exit, Exit::Ok, "{ran:?}");
+    insta::assert_snapshot!(ran.err, @"
+    ◎ prod is on cluster eu; run there: flux reconcile helmrelease podinfo -n podinfo --with-source
+    ✔ requested: GitRepository reconcile-git/fleet
+    ");
+    let source = ("source.toolkit.fluxcd.io/v1", "GitRepository");
+    assert!(requested(&place, source, "fleet").await?.is_some());
+    for other in ["other-branch", "other", "suspended"] {
+        assert_eq!(requested(&place, source, other).await?, None, "{other}");
+    }
+    // Sluice commits nothing for dev.
+    let ran = place.sluice(&["reconcile", "podinfo", "-e", "dev"]).await;
+    assert_eq!(ran.exit, Exit::Refused, "{ran:?}");
     Ok(())
 }
 

@@ -7,6 +7,7 @@ mod check_pipelines;
 mod draft;
 mod environment_graph;
 mod explain;
+mod explain_back;
 mod explain_cases;
 mod explain_failure_cases;
 mod explain_reasons;
