@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use k8s_openapi::api::core::v1::Event;
+use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::config::AuthInfo;
 use kube::core::{GroupVersionKind, ObjectMeta};
 use kube::{Api, Client, Config, Resource, ResourceExt};
@@ -11,6 +12,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use sluice_api::snapshot::Snapshot;
 use sluice_api::{Pipeline, Promotion};
+use sluice_cli::FluxRequests;
 use sluice_controller::access::AccessReviews;
 use sluice_controller::{
     Delivery, FileProposals, FileRequest, PlannedChanges, ProposalError, SnapshotReader,
@@ -20,7 +22,8 @@ use sluice_core::fleet::Kind;
 use sluice_core::planned_change::PlannedChange;
 use sluice_core::proposed_file::ProposedFile;
 use sluice_web::{
-    Change, ChangeError, ChangedKind, FileProposal, Hub, ObjectName, ProposedManifest, SeenObject,
+    Change, ChangeError, ChangedKind, EventFilter, EventLine, FileProposal, Hub, ObjectName,
+    ProposedManifest, ReconcilePlan, RequestedObject, SeenObject, WantedEvents, events,
 };
 
 /// The field manager of changes that people make on the pages.
@@ -156,6 +159,28 @@ impl Hub for HubPort {
             Api::namespaced_with(self.client_of(token)?, &name.namespace, &resource);
         let object = api.get(&name.name).await.map_err(change_error)?;
         serde_json::to_value(object).map_err(|error| ChangeError::Refused(error.to_string()))
+    }
+
+    async fn events(&self, token: &str, wanted: WantedEvents) -> Result<Vec<EventLine>, ChangeError> {
+        let client = self.client_of(token)?;
+        let api: Api<Event> = match &wanted.namespace {
+            Some(namespace) => Api::namespaced(client, namespace),
+            None => Api::all(client),
+        };
+        // Of a whole cluster, the events of other objects are many.
+        let ours = format!("involvedObject.apiVersion={}", Pipeline::api_version(&()));
+        let listed = api.list(&ListParams::default().fields(&ours)).await.map_err(change_error)?;
+        let WantedEvents { pipeline, promotions, types, .. } = &wanted;
+        Ok(events(listed.items, &EventFilter { pipeline: pipeline.as_deref(), promotions, types }))
+    }
+
+    async fn reconcile(
+        &self,
+        token: &str,
+        namespace: &str,
+        plan: ReconcilePlan,
+    ) -> Result<Vec<RequestedObject>, ChangeError> {
+        Ok(FluxRequests::new(self.client_of(token)?).reconcile(namespace, &plan).await)
     }
 
     async fn propose(

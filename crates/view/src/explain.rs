@@ -173,7 +173,7 @@ impl Draft {
 
 /// Keeps what is said of an environment, or of this `environment/target`. If all targets are promoted into together, what is
 /// said of the environment is said of each.
-pub fn retain_explanations(explanations: &mut Vec<Explanation>, wanted: &str) {
+pub(crate) fn retain_explanations(explanations: &mut Vec<Explanation>, wanted: &str) {
     let (whole, within) = (wanted.split_once('/').map(|(whole, _)| whole), format!("{wanted}/"));
     explanations.retain(|explanation| {
         let of = explanation.environment.as_str();

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::response::sse::Event;
@@ -21,7 +20,8 @@ use crate::board::{Board, PACE, ShownPipeline};
 use crate::caller::IdentifiedCaller;
 use crate::find::visible_pipelines;
 use crate::hub::Hub;
-use crate::problem::{Problem, valid_query};
+use crate::parameters::Parameters;
+use crate::problem::Problem;
 use crate::state::Api;
 
 /// How often the rights of the caller are asked for while nothing changes.
@@ -91,9 +91,8 @@ pub(crate) async fn changes<H: Hub>(
     State(api): State<Api<H>>,
     IdentifiedCaller(caller, token): IdentifiedCaller,
     headers: HeaderMap,
-    query: Result<Query<ChangesQuery>, QueryRejection>,
+    Parameters(ChangesQuery { namespace }): Parameters<ChangesQuery>,
 ) -> Result<Response, Problem> {
-    let ChangesQuery { namespace } = valid_query(query)?;
     let slot = api.live.take(&caller).ok_or_else(|| {
         Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many streams and pages are open: close some")
     })?;

@@ -3,8 +3,7 @@
 use std::time::Instant;
 
 use axum::Router;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::routing::get;
@@ -15,7 +14,8 @@ use crate::answer::answer;
 use crate::caller::IdentifiedCaller;
 use crate::fleet_versions::VersionKind;
 use crate::hub::Hub;
-use crate::problem::{Problem, valid_query};
+use crate::parameters::Parameters;
+use crate::problem::Problem;
 use crate::state::Api;
 use crate::trace::traced;
 use crate::trace_query::{TraceQuery, cluster_key};
@@ -44,7 +44,7 @@ async fn charts<H: Hub>(
     state: State<Api<H>>,
     caller: IdentifiedCaller,
     headers: HeaderMap,
-    query: Result<Query<VersionsQuery>, QueryRejection>,
+    Parameters(query): Parameters<VersionsQuery>,
 ) -> Result<Response, Problem> {
     versions(VersionKind::Charts, state, caller, &headers, query).await
 }
@@ -53,7 +53,7 @@ async fn images<H: Hub>(
     state: State<Api<H>>,
     caller: IdentifiedCaller,
     headers: HeaderMap,
-    query: Result<Query<VersionsQuery>, QueryRejection>,
+    Parameters(query): Parameters<VersionsQuery>,
 ) -> Result<Response, Problem> {
     versions(VersionKind::Images, state, caller, &headers, query).await
 }
@@ -63,14 +63,13 @@ async fn versions<H: Hub>(
     State(api): State<Api<H>>,
     IdentifiedCaller(caller, _): IdentifiedCaller,
     headers: &HeaderMap,
-    query: Result<Query<VersionsQuery>, QueryRejection>,
+    query: VersionsQuery,
 ) -> Result<Response, Problem> {
-    let query = valid_query(query)?;
     if !query.cluster.is_empty() {
         cluster_key(&query.cluster)?;
     }
     // A page of many rows costs as much as many requests.
-    api.budgets.spend(caller.limit_group(), query.limit() / 500, Instant::now())?;
+    api.budgets.spend(caller.limit_group(), query.limit.rows() / 500, Instant::now())?;
     let visible = Visible::to(&api.hub, &caller, &api.fleet, kind.kinds()).await?;
     answer(headers, &api.rows.page(&api.fleet, kind, visible, query).await?)
 }
@@ -79,9 +78,8 @@ async fn trace<H: Hub>(
     State(api): State<Api<H>>,
     IdentifiedCaller(caller, _): IdentifiedCaller,
     headers: HeaderMap,
-    query: Result<Query<TraceQuery>, QueryRejection>,
+    Parameters(query): Parameters<TraceQuery>,
 ) -> Result<Response, Problem> {
-    let query = valid_query(query)?;
     let (cluster, object) = query.object()?;
     answer(&headers, &traced(&api.hub, &caller, &api.fleet, (&cluster, &object)).await?)
 }

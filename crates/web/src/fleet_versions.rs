@@ -101,7 +101,7 @@ fn page(all: &AllRows, after: Option<&[String; 5]>, query: &VersionsQuery) -> Ve
     let is_next =
         |row: &&RunningVersion| after.is_none_or(|after| row.order() > after) && matches(row, query);
     let mut rows = all.items.iter().filter(is_next);
-    let items: Vec<RunningVersion> = rows.by_ref().take(query.limit()).cloned().collect();
+    let items: Vec<RunningVersion> = rows.by_ref().take(query.limit.rows()).cloned().collect();
     let continue_ = match (rows.next(), items.last()) {
         (Some(_), Some(last)) => serde_json::json!(last.order()).to_string(),
         _ => String::new(),

@@ -9,7 +9,9 @@ use sluice_core::access::{AccessError, Caller, Right};
 use sluice_core::fleet::Kind;
 use sluice_core::planned_change::PlannedChange;
 use sluice_core::proposed_file::ProposedFile;
+use sluice_view::events::EventLine;
 use sluice_view::object_name::ObjectName;
+use sluice_view::reconcile::{ReconcilePlan, RequestedObject};
 
 /// The hub, as the API and the page need it.
 pub trait Hub: Clone + Send + Sync + 'static {
@@ -53,6 +55,22 @@ pub trait Hub: Clone + Send + Sync + 'static {
         name: &ObjectName,
     ) -> impl Future<Output = Result<Value, ChangeError>> + Send;
 
+    /// Returns events of pipelines and promotions, as the API server shows them to whom the token identifies.
+    fn events(
+        &self,
+        token: &str,
+        wanted: WantedEvents,
+    ) -> impl Future<Output = Result<Vec<EventLine>, ChangeError>> + Send;
+
+    /// Asks Flux to reconcile objects of the hub and their sources, in the name of whom the token identifies. `namespace`
+    /// is that of the pipeline.
+    fn reconcile(
+        &self,
+        token: &str,
+        namespace: &str,
+        plan: ReconcilePlan,
+    ) -> impl Future<Output = Result<Vec<RequestedObject>, ChangeError>> + Send;
+
     /// Proposes the files of a Pipeline in git, for a caller whose token would be enough to write this Pipeline, and the
     /// manifests for the hub, to the cluster.
     fn propose(
@@ -61,6 +79,19 @@ pub trait Hub: Clone + Send + Sync + 'static {
         token: &str,
         proposal: FileProposal,
     ) -> impl Future<Output = Result<ProposedFile, ChangeError>> + Send;
+}
+
+/// The events that a person wants to see.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WantedEvents {
+    /// Only those of this namespace.
+    pub namespace: Option<String>,
+    /// Only those of this pipeline and its promotions.
+    pub pipeline: Option<String>,
+    /// The names of the promotions of the pipeline.
+    pub promotions: Vec<String>,
+    /// Only these types; all if it is empty.
+    pub types: Vec<String>,
 }
 
 /// The files of a Pipeline that a person proposes.

@@ -14,6 +14,9 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for InPath<
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let path = Path::<T>::from_request_parts(parts, state).await;
-        path.map(|Path(names)| InPath(names)).map_err(|error| Problem::bad_request(error.body_text()))
+        let unreadable = |_| {
+            Problem::bad_request("the path cannot be read: write the names as kubectl shows them, in UTF-8")
+        };
+        path.map(|Path(names)| InPath(names)).map_err(unreadable)
     }
 }

@@ -1,15 +1,18 @@
 //! WEB: the API for commands, and the pages. It renders views and speaks no Kubernetes: who calls, what the caller may see
 //! and do, and the objects of the hub come through [`Hub`].
 
+mod action_body;
 mod answer;
 mod board;
 mod caller;
 mod caller_budgets;
 mod change_stream;
+mod check_route;
 mod choices;
 mod cookie;
 mod draft_input;
 mod equal_shares;
+mod event_routes;
 mod find;
 mod fleet_routes;
 mod fleet_versions;
@@ -23,11 +26,13 @@ mod openapi;
 mod origin_check;
 mod page;
 mod page_url;
+mod parameters;
 mod person_action;
 mod pipeline_filter;
 mod pipeline_routes;
 mod problem;
 mod provider_http;
+mod reconcile_route;
 mod request_body;
 mod requested_action;
 mod rights;
@@ -44,7 +49,9 @@ mod unsent_answers;
 mod versions_query;
 mod visible_fleet;
 
-pub use hub::{Change, ChangeError, ChangedKind, FileProposal, Hub, ProposedManifest, SeenObject};
+pub use hub::{
+    Change, ChangeError, ChangedKind, FileProposal, Hub, ProposedManifest, SeenObject, WantedEvents,
+};
 pub use oidc::Options as OidcOptions;
 pub use openapi::document;
 pub use page_url::PageUrl;
@@ -52,7 +59,9 @@ pub use provider_http::{ProviderAnswer, ProviderHttp, ProviderRequest};
 pub use routes::router;
 pub use session_keys::{SessionKeyError, SessionKeys};
 pub use sign_in_options::SignInOptions;
+pub use sluice_view::events::{EventFilter, EventLine, events};
 pub use sluice_view::object_name::ObjectName;
+pub use sluice_view::reconcile::{ReconcilePlan, RequestedObject};
 pub use state::Api;
 
 use std::sync::Arc;

@@ -1,6 +1,11 @@
 //! The parameters that the requests for lists share: `limit`, `continue` and `search`.
 
-use serde::de::DeserializeOwned;
+use std::borrow::Cow;
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{DeserializeOwned, Error, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use crate::problem::Problem;
 
@@ -23,9 +28,60 @@ pub(crate) fn search_words(search: &str) -> Result<Vec<String>, Problem> {
     Ok(search.to_lowercase().split_whitespace().map(String::from).collect())
 }
 
-/// Returns the most rows of an answer.
-pub(crate) fn rows_of(limit: Option<usize>) -> usize {
-    limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT)
+/// The most rows of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Limit(usize);
+
+impl Limit {
+    /// The most rows that an answer can have.
+    pub(crate) const MOST: Limit = Limit(MAX_LIMIT);
+
+    /// Returns the number of rows.
+    pub(crate) fn rows(self) -> usize {
+        self.0
+    }
+}
+
+impl Default for Limit {
+    fn default() -> Self {
+        Limit(DEFAULT_LIMIT)
+    }
+}
+
+impl<'de> Deserialize<'de> for Limit {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Limit, D::Error> {
+        deserializer.deserialize_newtype_struct("Limit", LimitVisitor)
+    }
+}
+
+struct LimitVisitor;
+
+impl<'de> Visitor<'de> for LimitVisitor {
+    type Value = Limit;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a whole number from 1 to {MAX_LIMIT}")
+    }
+
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<Limit, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let rows = text.parse().ok().filter(|rows| (1..=MAX_LIMIT).contains(rows));
+        rows.map(Limit).ok_or_else(|| D::Error::custom(format!("write a whole number from 1 to {MAX_LIMIT}")))
+    }
+}
+
+impl JsonSchema for Limit {
+    fn schema_name() -> Cow<'static, str> {
+        "Limit".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT})
+    }
 }
 
 /// Returns what the last row of the page before was ordered by; `None` for the first page.

@@ -7,17 +7,21 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use crate::change_stream::{ChangesQuery, GonePipeline, Listed};
+use crate::check_route::{CheckAnswer, CheckQuery};
+use crate::event_routes::{AllEventsQuery, Events, EventsQuery};
 use crate::person_action::PersonAction;
 use crate::pipeline_routes::{
     ActionRequest, ExplainQuery, Explanations, History, HistoryQuery, PipelineAnswer, PipelineList,
     PipelinesQuery, PromotionAnswer, Tree, TreeQuery,
 };
 use crate::problem::Problem;
+use crate::reconcile_route::ReconcileRequest;
 use crate::trace_query::TraceQuery;
 use crate::versions_query::VersionsQuery;
 use sluice_view::fleet::observed_clusters::Clusters;
 use sluice_view::fleet::trace::Trace;
 use sluice_view::fleet::versions::Versions;
+use sluice_view::reconcile::ReconcileReport;
 use sluice_view::triggers::Triggers;
 
 /// The description as JSON. Anybody may read it, so it is made once.
@@ -66,8 +70,19 @@ fn paths(schemas: &mut SchemaGenerator) -> Value {
     let tree = route::<Tree>(schemas, "The objects that a pipeline consists of, with their images", of_one);
     let triggers = route::<Triggers>(schemas, "What starts a pipeline", named(json!([])));
     let promotion = route::<PromotionAnswer>(schemas, "A promotion and its whole story", named(json!([])));
+    let of_events = parameters::<AllEventsQuery>(schemas);
+    let events = events_route(schemas, "The events of pipelines and promotions", of_events);
+    let of_one = named(parameters::<EventsQuery>(schemas));
+    let own_events = events_route(schemas, "The events of a pipeline and its promotions", of_one);
+    let of_check = parameters::<CheckQuery>(schemas);
+    let what = "What is wrong with the pipelines and clusters that you may see, and how to fix it";
+    let check = route::<CheckAnswer>(schemas, what, of_check);
     let changes = changes_route(schemas);
     let mut paths = json!({
+        "/api/v1/check": check,
+        "/api/v1/events": events,
+        "/api/v1/pipelines/{namespace}/{name}/events": own_events,
+        "/api/v1/pipelines/{namespace}/{name}/reconcile": reconcile_route(schemas),
         "/api/v1/clusters": clusters,
         "/api/v1/charts": charts,
         "/api/v1/images": images,
@@ -125,11 +140,44 @@ fn changes_route(schemas: &mut SchemaGenerator) -> Value {
     route
 }
 
+/// Describes a route of events, which the API server may refuse to list.
+fn events_route(schemas: &mut SchemaGenerator, summary: &str, parameters: Value) -> Value {
+    let mut route = route::<Events>(schemas, summary, parameters);
+    route["get"]["responses"]["403"] = problem(schemas, "You may not list these events");
+    route
+}
+
+/// Describes the action `reconcile`, which is about objects of Flux and says what became of each.
+fn reconcile_route(schemas: &mut SchemaGenerator) -> Value {
+    let mut route = post_route::<ReconcileRequest>(
+        schemas,
+        "Let Flux reconcile its objects on the hub now, in your own name",
+    );
+    let report = schemas.subschema_for::<ReconcileReport>();
+    let responses = &mut route["post"]["responses"];
+    responses["200"] = json!({"description": "What Flux was asked, and what to run on other clusters",
+        "content": {"application/json": {"schema": report}}});
+    if let Some(responses) = responses.as_object_mut() {
+        responses.retain(|status, _| !["204", "409"].contains(&status.as_str()));
+    }
+    route
+}
+
 fn action_route(schemas: &mut SchemaGenerator, action: PersonAction) -> Value {
-    let (body, problem) = (schemas.subschema_for::<ActionRequest>(), schemas.subschema_for::<Problem>());
-    let problem = |description: &str| json!({"description": description, "content": {"application/problem+json": {"schema": problem}}});
+    post_route::<ActionRequest>(schemas, &format!("{}, in your own name", action.title()))
+}
+
+/// Describes an answer of a problem.
+fn problem(schemas: &mut SchemaGenerator, description: &str) -> Value {
+    let schema = schemas.subschema_for::<Problem>();
+    json!({"description": description, "content": {"application/problem+json": {"schema": schema}}})
+}
+
+fn post_route<B: JsonSchema>(schemas: &mut SchemaGenerator, summary: &str) -> Value {
+    let body = schemas.subschema_for::<B>();
+    let mut problem = |description: &str| problem(schemas, description);
     json!({"post": {
-        "summary": format!("{}, in your own name", action.title()),
+        "summary": summary,
         "parameters": named(json!([])),
         "requestBody": {"required": true, "content": {"application/json": {"schema": body}}},
         "responses": {
@@ -139,6 +187,7 @@ fn action_route(schemas: &mut SchemaGenerator, action: PersonAction) -> Value {
             "403": problem("You may not do it, or the controller runs without --api-actions"),
             "404": problem("There is no such object, or you may not see it"),
             "409": problem("It has changed since you read it, or it cannot be done now"),
+            "413": problem("The body is too large"),
             "429": problem("Too many requests: ask again after the seconds of Retry-After"),
             "503": problem("The hub cannot be asked now"),
         },
@@ -147,8 +196,7 @@ fn action_route(schemas: &mut SchemaGenerator, action: PersonAction) -> Value {
 
 fn route<T: JsonSchema>(schemas: &mut SchemaGenerator, summary: &str, parameters: Value) -> Value {
     let answer = schemas.subschema_for::<T>();
-    let problem = schemas.subschema_for::<Problem>();
-    let problem = |description: &str| json!({"description": description, "content": {"application/problem+json": {"schema": problem}}});
+    let mut problem = |description: &str| problem(schemas, description);
     json!({"get": {
         "summary": summary,
         "parameters": parameters,

@@ -3,31 +3,35 @@
 use std::time::Instant;
 
 use axum::Router;
-use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{DefaultBodyLimit, Json, Query, State};
+use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::routing::{get, post};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sluice_view::explain::{Explanation, explain, retain_explanations};
+use sluice_view::explain::{Explanation, explain};
+use sluice_view::explain_back::explain_environment;
 use sluice_view::history::{Entry, history};
 use sluice_view::object_name::ObjectName;
 use sluice_view::pipeline_screen::PipelineScreen;
 use sluice_view::story::{PromotionStory, promotion_story};
 use sluice_view::tree::{EnvironmentNode, retain_nodes, tree};
 
+use crate::action_body::ActionBody;
 use crate::answer::answer;
 use crate::board::ShownPipeline;
 use crate::caller::IdentifiedCaller;
+use crate::event_routes;
 use crate::find::{find_pipeline, find_promotion, visible_pipelines};
 use crate::hub::Hub;
 use crate::in_path::InPath;
-use crate::list_parameters::{after, rows_of, search_words};
+use crate::list_parameters::{Limit, after, search_words};
 use crate::origin_check::check_origin;
+use crate::parameters::Parameters;
 use crate::pipeline_filter::PipelineFilter;
-use crate::problem::{Problem, valid_query};
+use crate::problem::Problem;
+use crate::reconcile_route;
 use crate::requested_action::{ActionPath, RequestedAction, Seen};
 use crate::state::Api;
 use crate::triggers::triggers_of;
@@ -110,18 +114,13 @@ pub(crate) struct PipelinesQuery {
     /// Only those with an environment that needs a `person`, has `failed`, is `moving` or is `unreadable`.
     pub of: String,
     /// The most pipelines to return, at most 5000; default is 500.
-    pub limit: Option<usize>,
+    pub limit: Limit,
     /// The `continue` of the answer before.
     #[serde(rename = "continue")]
     pub continue_: String,
 }
 
 impl PipelinesQuery {
-    /// Returns the most pipelines to return.
-    pub(crate) fn limit(&self) -> usize {
-        rows_of(self.limit)
-    }
-
     /// Returns the namespace and name of the last pipeline of the page before; `None` for the first page.
     ///
     /// # Errors
@@ -154,14 +153,7 @@ pub(crate) struct HistoryQuery {
     /// Only those into this environment, or `environment/target`.
     pub environment: String,
     /// The most promotions to return, at most 5000; default is 500.
-    pub limit: Option<usize>,
-}
-
-impl HistoryQuery {
-    /// Returns the most promotions to return.
-    pub(crate) fn limit(&self) -> usize {
-        rows_of(self.limit)
-    }
+    pub limit: Limit,
 }
 
 /// Returns the routes.
@@ -175,6 +167,8 @@ pub(crate) fn routes<H: Hub>() -> Router<Api<H>> {
         .route("/api/v1/pipelines/{namespace}/{name}/triggers", get(starts::<H>))
         .route("/api/v1/promotions/{namespace}/{name}", get(promotion::<H>))
         .route("/api/v1/{kind}/{namespace}/{name}/{action}", post(carry_out::<H>))
+        .merge(event_routes::routes())
+        .merge(reconcile_route::routes())
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
 }
 
@@ -182,12 +176,11 @@ async fn list<H: Hub>(
     State(api): State<Api<H>>,
     IdentifiedCaller(caller, _): IdentifiedCaller,
     headers: HeaderMap,
-    query: Result<Query<PipelinesQuery>, QueryRejection>,
+    Parameters(query): Parameters<PipelinesQuery>,
 ) -> Result<Response, Problem> {
-    let query = valid_query(query)?;
     let (after, wanted) = (query.after()?, search_words(&query.search)?);
     let of = PipelineFilter::parse(&query.of)?;
-    api.budgets.spend(caller.limit_group(), query.limit() / 500, Instant::now())?;
+    api.budgets.spend(caller.limit_group(), query.limit.rows() / 500, Instant::now())?;
     let board = api.boards.current(&api.hub).await;
     let visible = visible_pipelines(&api, &caller, &board).await?;
     let is_wanted = |shown: &&ShownPipeline| {
@@ -199,7 +192,7 @@ async fn list<H: Hub>(
     };
     let mut found = visible.into_iter().map(AsRef::as_ref).filter(is_wanted);
     let items: Vec<PipelineScreen> =
-        found.by_ref().take(query.limit()).map(|shown| shown.screen.clone()).collect();
+        found.by_ref().take(query.limit.rows()).map(|shown| shown.screen.clone()).collect();
     let continue_ = match (found.next(), items.last()) {
         (Some(_), Some(last)) => serde_json::json!([last.namespace, last.name]).to_string(),
         _ => String::new(),
@@ -223,13 +216,16 @@ async fn explanations<H: Hub>(
     IdentifiedCaller(caller, _): IdentifiedCaller,
     InPath(named): InPath<ObjectName>,
     headers: HeaderMap,
-    query: Result<Query<ExplainQuery>, QueryRejection>,
+    Parameters(query): Parameters<ExplainQuery>,
 ) -> Result<Response, Problem> {
-    let ExplainQuery { environment } = valid_query(query)?;
+    let ExplainQuery { environment } = query;
     let shown = find_pipeline(&api, &caller, &named).await?;
-    let mut items = explain(&shown.stored.whole(), &shown.promotions, Timestamp::now());
+    let (pipeline, now) = (shown.stored.whole(), Timestamp::now());
+    let items = match environment.as_str() {
+        "" => explain(&pipeline, &shown.promotions, now),
+        wanted => explain_environment(&pipeline, &shown.promotions, wanted, now),
+    };
     if !environment.is_empty() {
-        retain_explanations(&mut items, &environment);
         found(&items, &named, &environment)?;
     }
     answer(&headers, &Explanations { items })
@@ -240,13 +236,12 @@ async fn promotions<H: Hub>(
     IdentifiedCaller(caller, _): IdentifiedCaller,
     InPath(named): InPath<ObjectName>,
     headers: HeaderMap,
-    query: Result<Query<HistoryQuery>, QueryRejection>,
+    Parameters(query): Parameters<HistoryQuery>,
 ) -> Result<Response, Problem> {
-    let query = valid_query(query)?;
     let shown = find_pipeline(&api, &caller, &named).await?;
     let environment = Some(query.environment.as_str()).filter(|name| !name.is_empty());
     let mut items = history(&named.name, environment, &shown.promotions);
-    items.truncate(query.limit());
+    items.truncate(query.limit.rows());
     answer(&headers, &History { items })
 }
 
@@ -255,9 +250,9 @@ async fn objects<H: Hub>(
     IdentifiedCaller(caller, _): IdentifiedCaller,
     InPath(named): InPath<ObjectName>,
     headers: HeaderMap,
-    query: Result<Query<TreeQuery>, QueryRejection>,
+    Parameters(query): Parameters<TreeQuery>,
 ) -> Result<Response, Problem> {
-    let TreeQuery { environment } = valid_query(query)?;
+    let TreeQuery { environment } = query;
     let shown = find_pipeline(&api, &caller, &named).await?;
     let mut items = tree(&shown.stored.whole());
     if !environment.is_empty() {
@@ -303,11 +298,10 @@ async fn carry_out<H: Hub>(
     IdentifiedCaller(caller, token): IdentifiedCaller,
     InPath(path): InPath<ActionPath>,
     headers: HeaderMap,
-    body: Result<Json<ActionRequest>, JsonRejection>,
+    ActionBody(request): ActionBody<ActionRequest>,
 ) -> Result<StatusCode, Problem> {
     // A proxy adds a person's token also to requests that another site makes the browser send.
     check_origin(&headers, api.page_url.as_deref())?;
-    let Json(request) = body.map_err(|error| Problem::bad_request(error.body_text()))?;
     let requested = RequestedAction::find(&api, &caller, &path).await?;
     requested.carry_out(&api, (&caller, &token), (&request.seen, &request.reason)).await?;
     Ok(StatusCode::NO_CONTENT)

@@ -1,7 +1,5 @@
 //! Errors, in the form of RFC 9457 (`application/problem+json`).
 
-use axum::extract::Query;
-use axum::extract::rejection::QueryRejection;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -50,14 +48,6 @@ impl Problem {
     pub(crate) fn not_found(detail: impl Into<String>) -> Self {
         Problem::new(StatusCode::NOT_FOUND, detail)
     }
-}
-
-/// Returns the parameters of a request.
-///
-/// # Errors
-/// When a parameter is wrong.
-pub(crate) fn valid_query<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
-    query.map(|Query(query)| query).map_err(|error| Problem::bad_request(error.body_text()))
 }
 
 impl From<AccessError> for Problem {

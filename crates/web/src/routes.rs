@@ -13,7 +13,7 @@ use crate::problem::Problem;
 use crate::request_body::limit_time;
 use crate::state::Api;
 use crate::unsent_answers::limit_unsent;
-use crate::{fleet_routes, page, pipeline_routes};
+use crate::{check_route, fleet_routes, page, pipeline_routes};
 
 /// Returns the routes.
 pub fn router<H: Hub>(api: Api<H>) -> Router {
@@ -26,6 +26,7 @@ pub fn router<H: Hub>(api: Api<H>) -> Router {
         )
         .merge(pipeline_routes::routes())
         .merge(fleet_routes::routes())
+        .merge(check_route::routes())
         .method_not_allowed_fallback(async || {
             let detail = "this path does not accept the method: /openapi.json lists those that it accepts";
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_view::fleet::versions::RunningVersion;
 
-use crate::list_parameters::{after, rows_of};
+use crate::list_parameters::{Limit, after};
 use crate::problem::Problem;
 
 /// Which charts or images to return.
@@ -22,18 +22,13 @@ pub(crate) struct VersionsQuery {
     /// Only what runs another version than most.
     pub outliers: bool,
     /// The most rows to return, at most 5000; default is 500.
-    pub limit: Option<usize>,
+    pub limit: Limit,
     /// The `continue` of the answer before.
     #[serde(rename = "continue")]
     pub continue_: String,
 }
 
 impl VersionsQuery {
-    /// Returns the most rows to return.
-    pub(crate) fn limit(&self) -> usize {
-        rows_of(self.limit)
-    }
-
     /// Returns what the last row of the page before was ordered by; `None` for the first page.
     ///
     /// # Errors

@@ -10,9 +10,9 @@ use kube::{Api, ResourceExt};
 use sluice_api::GitopsCluster;
 use sluice_api::gitops_cluster::gitops_cluster_resource;
 use sluice_api::kubeconfig_key::{MAX_KUBECONFIG_BYTES, kubeconfig_value};
-use sluice_api::pipeline::{Observe, Pipeline};
+use sluice_api::pipeline::Pipeline;
 use sluice_view::check::Reading;
-use sluice_view::check::clusters::{Kubeconfig, NamedCluster};
+use sluice_view::check::clusters::{Kubeconfig, NamedCluster, named};
 use sluice_view::object_name::ObjectName;
 
 use super::read::{each, fact, get};
@@ -40,26 +40,6 @@ pub(super) async fn read(
         wanted.entry(key).or_default();
     }
     each(wanted, |(key, pipelines)| one(connection, key.clone(), pipelines, found.get(&key).cloned())).await
-}
-
-/// Returns the clusters that pipelines name, with the pipelines. A target with `observe: Push` needs no cluster.
-fn named(pipelines: &[Pipeline]) -> BTreeMap<ObjectName, Vec<String>> {
-    let mut named: BTreeMap<ObjectName, Vec<String>> = BTreeMap::new();
-    for pipeline in pipelines {
-        let home = pipeline.namespace().unwrap_or_default();
-        let name = format!("{home}/{}", pipeline.name_any());
-        let targets = pipeline.spec.environments.iter().flat_map(|environment| &environment.targets);
-        let watched = targets.filter(|target| target.observe == Observe::Watch);
-        for cluster in watched.filter_map(|target| target.cluster_ref.as_ref()) {
-            let key =
-                ObjectName { namespace: cluster.namespace_or(&home).to_owned(), name: cluster.name.clone() };
-            let users = named.entry(key).or_default();
-            if !users.contains(&name) {
-                users.push(name.clone());
-            }
-        }
-    }
-    named
 }
 
 async fn one(

@@ -97,6 +97,20 @@ impl AccessMatrix<'_> {
             let (status, answer) = person.ask(&format!("{pipeline}{part}")).await?;
             ensure!(status == wanted, "{who} gets {status} of the API for {part}: {answer}");
         }
+        // Nobody of them may list events, which the API server decides for those who see the pipeline.
+        let wanted_events = if is_seen { StatusCode::FORBIDDEN } else { StatusCode::NOT_FOUND };
+        let (status, answer) = person.ask(&format!("{pipeline}/events")).await?;
+        ensure!(status == wanted_events, "{who} gets {status} for the events: {answer}");
+        let (status, answer) = person.ask(&format!("/events?namespace={}", self.namespace)).await?;
+        ensure!(status == StatusCode::FORBIDDEN, "{who} gets {status} for all events: {answer}");
+        let (status, answer) = person.ask(&format!("/check?namespace={}", self.namespace)).await?;
+        let is_checked = !answer.to_string().contains("there are no pipelines");
+        ensure!(
+            status == StatusCode::OK && is_checked == is_seen,
+            "{who} gets {status} {answer} of the check"
+        );
+        let (status, answer) = person.call(&format!("{pipeline}/reconcile"), &json!({})).await?;
+        ensure!(status == wanted, "{who} gets {status} for reconcile: {answer}");
         let (status, answer) = person.ask(&promotion).await?;
         ensure!(status == wanted, "{who} gets {status} for the promotion: {answer}");
         for (list, shown) in [("/", &pipeline), ("/promotions", &promotion)] {

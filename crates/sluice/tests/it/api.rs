@@ -4,9 +4,11 @@ use std::net::TcpListener;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use reqwest::StatusCode;
 use serde_json::{Value, json};
 use sluice_testkit::{Scratch, eventually};
 
+use crate::page::{Person, rule};
 use crate::place::{SOON, TestNamespace};
 use crate::process::Controller;
 use crate::{people, releases, run};
@@ -145,6 +147,63 @@ fn each_user_sees_the_clusters_and_objects_that_rbac_allows() -> Result<()> {
         let nowhere = User::with(&place.shared.hub.service_account(&n, "nobody").await?, nowhere)?;
         let (code, _, err) = nowhere.sluice(&charts)?;
         ensure!(code == 4 && err.contains("leave out --server and SLUICE_SERVER"), "{code} {err}");
+        Ok(())
+    })
+}
+
+#[test]
+fn flux_and_events_are_asked_with_the_rights_of_the_caller() -> Result<()> {
+    run(async {
+        let place = TestNamespace::new("api-act").await?;
+        let (n, hub) = (&place.namespace, &place.shared.hub);
+        releases::create_running(hub, n, "shop", "1.0.0").await?;
+        let pipeline = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
+            "metadata": {"name": "shop", "namespace": n},
+            "spec": {"appRef": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "shop"},
+                "environments": [{"name": "dev", "targets": [{"namespace": n}]}]}});
+        hub.apply_yaml(&pipeline.to_string()).await?;
+        let object = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline", "name": "shop",
+            "namespace": n});
+        let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "shop-1", "namespace": n},
+            "involvedObject": object, "reason": "ClusterLost", "type": "Warning", "message": "why"});
+        hub.apply_yaml(&event.to_string()).await?;
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
+        let controller = Controller::start(hub, n, &[&format!("--api-addr={address}"), "--api-actions"])?;
+        let base = format!("http://{address}");
+        let see = [rule("pipelines", &["get"]), rule("promotions", &["get"])];
+        let flux = json!({"apiGroups": ["helm.toolkit.fluxcd.io", "source.toolkit.fluxcd.io"], "resources": ["*"],
+            "verbs": ["get", "list", "patch"]});
+        let act = [flux, json!({"apiGroups": [""], "resources": ["events"], "verbs": ["list"]})];
+        let viewer = Person::new(&place, &base, "viewer", json!(see)).await?;
+        let operator = Person::new(&place, &base, "operator", json!([&see[..], &act].concat())).await?;
+        let blind = Person::new(&place, &base, "blind", json!(act)).await?;
+        let path = format!("/pipelines/{n}/shop");
+        let events = format!("{path}/events");
+        eventually(SOON, || async {
+            let (status, answer) = operator.ask(&events).await?;
+            ensure!(
+                status == StatusCode::OK && answer["items"][0]["reason"] == "ClusterLost",
+                "{status} {answer}"
+            );
+            Ok(())
+        })
+        .await
+        .with_context(|| controller.tail())?;
+        ensure!(viewer.ask(&events).await?.0 == StatusCode::FORBIDDEN);
+        ensure!(blind.ask(&events).await?.0 == StatusCode::NOT_FOUND);
+
+        let reconcile = format!("{path}/reconcile");
+        let requested = || async {
+            let release = releases::get(hub, n, "shop").await?;
+            let annotations = release.metadata.annotations.unwrap_or_default();
+            Ok::<_, anyhow::Error>(annotations.contains_key("reconcile.fluxcd.io/requestedAt"))
+        };
+        ensure!(blind.call(&reconcile, &json!({})).await?.0 == StatusCode::NOT_FOUND);
+        let (status, answer) = viewer.call(&reconcile, &json!({})).await?;
+        ensure!(status == StatusCode::OK && answer.contains("is forbidden"), "{status} {answer}");
+        ensure!(!requested().await?, "somebody without the right has requested it");
+        let (status, answer) = operator.call(&reconcile, &json!({"environment": "dev"})).await?;
+        ensure!(status == StatusCode::OK && requested().await?, "{status} {answer}");
         Ok(())
     })
 }

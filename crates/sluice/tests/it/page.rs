@@ -87,9 +87,13 @@ impl Person {
 
     /// Requests an action by the API.
     pub async fn act(&self, path: &str, seen: &Value) -> Result<(StatusCode, String)> {
+        self.call(path, &json!({"seen": seen})).await
+    }
+
+    /// Calls the API with a body.
+    pub async fn call(&self, path: &str, body: &Value) -> Result<(StatusCode, String)> {
         let request = self.http.post(format!("{}/api/v1{path}", self.base)).bearer_auth(&self.token);
-        let request =
-            request.header("content-type", "application/json").body(json!({"seen": seen}).to_string());
+        let request = request.header("content-type", "application/json").body(body.to_string());
         let answer = Person::send(request).await?;
         Ok((answer.status(), answer.text().await?))
     }

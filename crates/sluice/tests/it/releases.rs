@@ -36,6 +36,12 @@ pub async fn create_running(cluster: &Cluster, namespace: &str, name: &str, vers
     runs(cluster, namespace, name, version, true).await
 }
 
+/// Reads a HelmRelease.
+pub async fn get(cluster: &Cluster, namespace: &str, name: &str) -> Result<DynamicObject> {
+    let api: Api<DynamicObject> = Api::namespaced_with(cluster.client().await?, namespace, &resource());
+    Ok(api.get(name).await?)
+}
+
 /// Changes fields of the spec of a HelmRelease.
 pub async fn change(cluster: &Cluster, namespace: &str, name: &str, spec: serde_json::Value) -> Result<()> {
     let api: Api<DynamicObject> = Api::namespaced_with(cluster.client().await?, namespace, &resource());

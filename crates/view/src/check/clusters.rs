@@ -1,7 +1,12 @@
 //! The clusters that pipelines name: does each GitopsCluster exist, and does its Secret have a kubeconfig that the
 //! controller accepts?
 
+use std::collections::BTreeMap;
+
+use sluice_api::pipeline::{Observe, Pipeline};
+
 use super::{Finding, Reading, Topic};
+use crate::object_name::ObjectName;
 
 /// A cluster that a pipeline names, or a GitopsCluster of the checked namespaces.
 #[derive(Clone, Debug)]
@@ -34,6 +39,35 @@ pub enum Kubeconfig {
         /// The program that it runs. The controller refuses it, unless a flag allows it.
         program: Option<String>,
     },
+}
+
+impl NamedCluster {
+    /// Returns a cluster whose Secret is not read, because the controller's answer about it is all that is looked at.
+    pub(super) fn observed_only(name: ObjectName, pipelines: Vec<String>) -> NamedCluster {
+        let ObjectName { namespace, name } = name;
+        let (secret, kubeconfig) = (Reading::Known(None), Reading::Absent);
+        NamedCluster { namespace, name, pipelines, secret, kubeconfig }
+    }
+}
+
+/// Returns the clusters that pipelines name, with the pipelines. A target with `observe: Push` needs no cluster.
+pub fn named(pipelines: &[Pipeline]) -> BTreeMap<ObjectName, Vec<String>> {
+    let mut named: BTreeMap<ObjectName, Vec<String>> = BTreeMap::new();
+    for pipeline in pipelines {
+        let home = pipeline.metadata.namespace.clone().unwrap_or_default();
+        let name = format!("{home}/{}", pipeline.metadata.name.as_deref().unwrap_or_default());
+        let targets = pipeline.spec.environments.iter().flat_map(|environment| &environment.targets);
+        let watched = targets.filter(|target| target.observe == Observe::Watch);
+        for cluster in watched.filter_map(|target| target.cluster_ref.as_ref()) {
+            let key =
+                ObjectName { namespace: cluster.namespace_or(&home).to_owned(), name: cluster.name.clone() };
+            let users = named.entry(key).or_default();
+            if !users.contains(&name) {
+                users.push(name.clone());
+            }
+        }
+    }
+    named
 }
 
 /// Returns the findings.

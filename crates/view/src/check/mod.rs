@@ -71,6 +71,19 @@ pub fn check(facts: &CheckFacts<'_>) -> CheckReport {
     report(findings)
 }
 
+/// Returns the findings that follow from the pipelines and from what the controller has observed, without what needs a
+/// kubeconfig.
+pub fn check_observed(pipelines: &pipelines::Pipelines<'_>, observed: &observed::Observed) -> CheckReport {
+    let of_pipelines = pipelines.found.known().map_or(&[][..], |(pipelines, _)| *pipelines);
+    let clusters: Vec<_> = clusters::named(of_pipelines)
+        .into_iter()
+        .map(|(name, pipelines)| clusters::NamedCluster::observed_only(name, pipelines))
+        .collect();
+    let mut findings = observed::findings(observed, &clusters);
+    findings.extend(pipelines::findings(pipelines));
+    report(findings)
+}
+
 /// Sorts the findings, and leaves out repeated ones.
 fn report(findings: Vec<Finding>) -> CheckReport {
     let mut kept: Vec<Finding> = Vec::new();

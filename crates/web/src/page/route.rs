@@ -1,8 +1,6 @@
 //! The addresses of the pages. An address names everything that its page shows, so that it can be sent to others.
 
-use axum::extract::Query;
 use axum::http::Uri;
-use serde::de::DeserializeOwned;
 use sluice_core::access::Caller;
 use sluice_view::object_name::ObjectName;
 
@@ -15,6 +13,7 @@ use super::{
 };
 use crate::fleet_versions::VersionKind;
 use crate::hub::Hub;
+use crate::parameters::of_uri;
 use crate::problem::Problem;
 use crate::state::Api;
 use crate::trace_query::TraceQuery;
@@ -41,17 +40,17 @@ impl View {
         let object =
             |namespace: &str, name: &str| ObjectName { namespace: namespace.into(), name: name.into() };
         Ok(match path.as_slice() {
-            [""] => View::Pipelines(query(uri)?),
+            [""] => View::Pipelines(of_uri(uri)?),
             ["pipelines", namespace, name] => View::Pipeline(object(namespace, name)),
-            ["pipelines", namespace, name, "history"] => View::History(object(namespace, name), query(uri)?),
+            ["pipelines", namespace, name, "history"] => View::History(object(namespace, name), of_uri(uri)?),
             ["pipelines", namespace, name, "objects"] => View::Objects(object(namespace, name)),
             ["pipelines", namespace, name, "triggers"] => View::Triggers(object(namespace, name)),
-            ["promotions"] => View::Promotions(query(uri)?),
+            ["promotions"] => View::Promotions(of_uri(uri)?),
             ["promotions", namespace, name] => View::Promotion(object(namespace, name)),
             ["clusters"] => View::Clusters,
-            ["charts"] => View::Versions(VersionKind::Charts, query(uri)?),
-            ["images"] => View::Versions(VersionKind::Images, query(uri)?),
-            ["trace"] => View::Trace(query(uri)?),
+            ["charts"] => View::Versions(VersionKind::Charts, of_uri(uri)?),
+            ["images"] => View::Versions(VersionKind::Images, of_uri(uri)?),
+            ["trace"] => View::Trace(of_uri(uri)?),
             _ => return Err(Problem::not_found("there is no such page")),
         })
     }
@@ -76,10 +75,4 @@ impl View {
     pub(super) fn is_of_hub(&self) -> bool {
         !matches!(self, View::Clusters | View::Versions(..) | View::Trace(_) | View::Triggers(_))
     }
-}
-
-fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
-    Query::try_from_uri(uri)
-        .map(|Query(query)| query)
-        .map_err(|error| Problem::bad_request(error.body_text()))
 }

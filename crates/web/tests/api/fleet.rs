@@ -18,7 +18,9 @@ use sluice_core::planned_change::PlannedChange;
 use sluice_core::proposed_file::ProposedFile;
 use sluice_core::repository::Repository;
 use sluice_core::tracks::DefaultFacet;
-use sluice_web::{Change, ChangeError, FileProposal, Hub, ObjectName};
+use sluice_view::events::EventLine;
+use sluice_view::reconcile::{ReconcilePlan, RequestedObject};
+use sluice_web::{Change, ChangeError, FileProposal, Hub, ObjectName, WantedEvents};
 
 /// Who may read what. Each token is the name of its user.
 #[derive(Clone, Default)]
@@ -83,6 +85,22 @@ impl Hub for Rights {
 
     async fn application(&self, _: &str, _: Kind, _: &ObjectName) -> Result<Value, ChangeError> {
         Ok(Value::Null)
+    }
+
+    async fn events(&self, token: &str, _: WantedEvents) -> Result<Vec<EventLine>, ChangeError> {
+        match token {
+            "admin" => Ok(Vec::new()),
+            _ => Err(ChangeError::Refused("events is forbidden".into())),
+        }
+    }
+
+    async fn reconcile(
+        &self,
+        _: &str,
+        _: &str,
+        _: ReconcilePlan,
+    ) -> Result<Vec<RequestedObject>, ChangeError> {
+        Ok(Vec::new())
     }
 
     async fn propose(&self, _: &Caller, _: &str, _: FileProposal) -> Result<ProposedFile, ChangeError> {

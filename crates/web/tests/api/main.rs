@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say it by failing")]
 
 mod changes;
+mod commands;
 mod described;
 mod fleet;
 mod pipelines;

@@ -12,17 +12,17 @@ use crate::described::differs_from_description;
 use crate::world::{World, environment, every_state, pipeline, promotion, snapshot};
 
 /// Asks about a world with a pipeline in each state. Each answer must be as it is described.
-async fn ask(token: &str, path: &str) -> (StatusCode, Value) {
+pub async fn ask(token: &str, path: &str) -> (StatusCode, Value) {
     ask_of(&World::new(every_state()), token, path).await
 }
 
-async fn ask_of(world: &World, token: &str, path: &str) -> (StatusCode, Value) {
+pub async fn ask_of(world: &World, token: &str, path: &str) -> (StatusCode, Value) {
     let request = Request::get(path).header("authorization", format!("Bearer {token}"));
     send(world, ("get", path), request.body(Body::empty()).unwrap()).await
 }
 
 /// Requests an action.
-async fn act(world: &World, token: &str, path: &str, body: Value) -> (StatusCode, Value) {
+pub async fn act(world: &World, token: &str, path: &str, body: Value) -> (StatusCode, Value) {
     let request = Request::post(path)
         .header("authorization", format!("Bearer {token}"))
         .header("content-type", "application/json");

@@ -12,7 +12,10 @@ use sluice_core::access::{AccessError, Caller, Right};
 use sluice_core::fleet::Kind;
 use sluice_core::planned_change::PlannedChange;
 use sluice_core::proposed_file::{PlannedFile, PlannedFiles, ProposedFile};
-use sluice_web::{Change, ChangeError, FileProposal, Hub, ObjectName};
+use sluice_view::events::EventLine;
+use sluice_view::object_name::FluxName;
+use sluice_view::reconcile::{ReconcilePlan, RequestedObject};
+use sluice_web::{Change, ChangeError, FileProposal, Hub, ObjectName, WantedEvents};
 use tokio::sync::watch;
 
 /// A hub that remembers the changes that people make.
@@ -26,6 +29,7 @@ struct Shared {
     answer: Mutex<Result<(), ChangeError>>,
     planned: Mutex<Planned>,
     proposals: Mutex<Vec<FileProposal>>,
+    reconciled: Mutex<Vec<(String, String, ReconcilePlan)>>,
     /// The tokens that are not accepted any more.
     revoked: Mutex<Vec<String>>,
 }
@@ -42,6 +46,7 @@ impl World {
             answer: Mutex::new(Ok(())),
             planned: Mutex::new(Ok(None)),
             proposals: Mutex::default(),
+            reconciled: Mutex::default(),
             revoked: Mutex::default(),
         }))
     }
@@ -75,6 +80,11 @@ impl World {
     /// The files that were proposed, each with its confirmation if there was one.
     pub fn proposals(&self) -> Vec<FileProposal> {
         self.0.proposals.lock().unwrap().clone()
+    }
+
+    /// What was reconciled: the token, the namespace of the pipeline, and the plan.
+    pub fn reconciled(&self) -> Vec<(String, String, ReconcilePlan)> {
+        self.0.reconciled.lock().unwrap().clone()
     }
 
     /// The changes that were made, with the token of who made it.
@@ -151,6 +161,54 @@ impl Hub for World {
     async fn change(&self, token: &str, change: Change) -> Result<(), ChangeError> {
         self.0.changes.lock().unwrap().push((token.into(), change));
         self.0.answer.lock().unwrap().clone()
+    }
+
+    /// The admin may list all events, and `podinfo` those of its namespace.
+    async fn events(&self, token: &str, wanted: WantedEvents) -> Result<Vec<EventLine>, ChangeError> {
+        let namespace = wanted.namespace.as_deref();
+        if token != "admin" && !(token == "podinfo" && namespace == Some("apps")) {
+            return Err(ChangeError::Refused("events is forbidden".into()));
+        }
+        let event = |namespace: &str, object: &str, type_: &str| EventLine {
+            last_seen: "2026-11-22T10:00:00Z".parse().ok(),
+            type_: type_.into(),
+            reason: "Pending".into(),
+            namespace: namespace.into(),
+            object: object.into(),
+            message: "why".into(),
+        };
+        let mut all = vec![
+            event("shop", "pipeline/checkout", "Warning"),
+            event("apps", "pipeline/podinfo", "Normal"),
+            event("apps", "promotion/podinfo-prod-1", "Warning"),
+        ];
+        all.retain(|event| {
+            let name = event.object.split_once('/').unwrap().1;
+            let is_of = |pipeline: &String| {
+                name == pipeline || wanted.promotions.iter().any(|promotion| promotion == name)
+            };
+            namespace.is_none_or(|namespace| event.namespace == namespace)
+                && wanted.pipeline.as_ref().is_none_or(is_of)
+                && (wanted.types.is_empty() || wanted.types.contains(&event.type_))
+        });
+        Ok(all)
+    }
+
+    async fn reconcile(
+        &self,
+        token: &str,
+        namespace: &str,
+        plan: ReconcilePlan,
+    ) -> Result<Vec<RequestedObject>, ChangeError> {
+        self.0.answer.lock().unwrap().clone()?;
+        self.0.reconciled.lock().unwrap().push((token.into(), namespace.into(), plan.clone()));
+        let item = |named: &FluxName| RequestedObject {
+            kind: named.kind.clone(),
+            namespace: named.namespace.clone(),
+            name: named.name.clone(),
+            problem: "it does not exist".into(),
+        };
+        Ok(plan.here.iter().map(item).collect())
     }
 
     /// A confirmation counts if it is `seen`.
