@@ -6,6 +6,7 @@ pub mod api_description;
 mod apply;
 mod background_server;
 mod browser;
+mod call_recorder;
 mod certificates;
 mod cluster;
 mod control_plane;
@@ -31,6 +32,7 @@ mod tls_server;
 
 pub use apply::{apply, parse_yaml};
 pub use browser::{Browser, Look};
+pub use call_recorder::CallRecorder;
 pub use cluster::Cluster;
 pub use control_plane::ControlPlane;
 pub use crds::{install as install_crds, read_flux as flux_crds};

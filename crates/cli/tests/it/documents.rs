@@ -21,8 +21,7 @@ async fn fleet() -> Result<TestNamespace> {
     status["environments"]["dev"]["targets"][0]["error"] = "cannot be read".into();
     place.pipeline("podinfo", status).await?;
     let gate = json!({"name": "Approval", "open": false, "message": "waits for approval", "until": "2026-11-21T08:00:00Z"});
-    let request =
-        json!({"number": 7, "url": "https://git.example.com/7", "state": "open", "branch": "b", "headCommit": "1eabc9a4"});
+    let request = json!({"number": 7, "url": "https://git.example.com/7", "state": "open", "branch": "b", "headCommit": "1eabc9a4"});
     let waiting = json!({"phase": "Pending", "gates": [gate], "changeRequest": request});
     place.promotion("podinfo-prod-2", "prod", waiting).await?;
     let done = json!({"phase": "Succeeded", "commit": "1eabc9a4d5e6f708"});

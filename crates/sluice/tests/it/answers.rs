@@ -1,87 +1,167 @@
-//! What an answer of the API costs: the reviews of its caller's rights by the hub, and no read.
+//! What an answer of the API costs: the reviews of its caller's rights by the hub, and no read on any cluster.
 
 use std::net::TcpListener;
 
 use anyhow::{Context, Result, ensure};
+use reqwest::Client;
 use serde_json::{Value, json};
-use sluice_testkit::eventually;
 use sluice_testkit::fault_injection::ApiServerProxy;
+use sluice_testkit::{CallRecorder, eventually};
 
 use crate::page::Person;
 use crate::place::{SOON, TestNamespace, revision};
 use crate::process::Controller;
 use crate::{people, releases, run};
 
-/// Paths of every view, below `/api/v1`.
+/// The number of questions whose calls are counted.
+const QUESTIONS: usize = 50;
+
+/// Paths of every view, below `/api/v1`. Events are not watched, and not among them.
 fn views(namespace: &str) -> Vec<String> {
     let pipeline = format!("/pipelines/{namespace}/podinfo");
-    let of_pipeline = ["", "/explain", "/history", "/tree", "/triggers"];
-    let of_fleet = ["/pipelines", "/clusters", "/charts", "/images"];
+    let of_pipeline = ["", "/explain", "/explain?environment=prod", "/history", "/tree", "/triggers"];
+    let of_fleet = ["/pipelines", "/clusters", "/charts", "/images", "/check"];
     let trace = format!("/trace?kind=HelmRelease&namespace={namespace}&name=podinfo");
     let mut all: Vec<String> = of_pipeline.iter().map(|view| format!("{pipeline}{view}")).collect();
     all.extend(of_fleet.map(String::from));
+    all.push(format!("{trace}&cluster={namespace}/counted"));
     all.push(trace);
     all
 }
 
-#[test]
-fn an_answer_reads_no_object_and_asks_the_hub_only_about_rights() -> Result<()> {
-    run(async {
-        let place = TestNamespace::new("answers").await?;
+/// A user who asks a controller that reaches the hub and a leaf cluster through proxies. podinfo is on both.
+struct Asked {
+    place: TestNamespace,
+    hub: ApiServerProxy,
+    leaf: CallRecorder,
+    controller: Controller,
+    http: Client,
+    base: String,
+    token: String,
+}
+
+impl Asked {
+    async fn start(name: &str) -> Result<Asked> {
+        let place = TestNamespace::new(name).await?;
         let n = place.namespace.clone();
-        // The application is on the hub itself: a proxy without TLS may stand in front of the hub only.
-        releases::create_running(&place.shared.hub, &n, "podinfo", "6.1.6").await?;
+        for cluster in [&place.shared.hub, place.leaf("dev")] {
+            releases::create_running(cluster, &n, "podinfo", "6.1.6").await?;
+        }
+        let leaf = CallRecorder::in_front_of(place.leaf("dev"))?;
+        place.gitops_cluster("counted", &leaf.kubeconfig()).await?;
+        let cluster = json!({"kind": "GitopsCluster", "name": "counted"});
         let pipeline = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
             "metadata": {"name": "podinfo", "namespace": n}, "spec": {
                 "appRef": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "podinfo"},
-                "environments": [{"name": "dev", "targets": [{"namespace": n}]}]}});
+                "environments": [{"name": "dev", "targets": [{"namespace": n}]},
+                    {"name": "prod", "targets": [{"namespace": n, "clusterRef": cluster}]}]}});
         place.apply(&pipeline.to_string()).await?;
         let hub = ApiServerProxy::in_front_of(&place.shared.hub, &[])?;
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
         let flags = [&*format!("--api-addr={address}"), "--observe=all"];
         let controller = Controller::start_at(hub.kubeconfig_path(), &n, &flags, &[])?;
-        let kubeconfig = place.shared.hub.service_account(&n, "viewer").await?;
         let rules = json!([
             {"apiGroups": ["pipelines.weave.works"], "resources": ["pipelines", "promotions"], "verbs": ["get", "list"]},
             {"apiGroups": ["helm.toolkit.fluxcd.io"], "resources": ["helmreleases"], "verbs": ["get"]},
+            {"apiGroups": ["gitops.weave.works"], "resources": ["gitopsclusters"], "verbs": ["get"]},
+            {"apiGroups": [""], "resources": ["events"], "verbs": ["list"]},
         ]);
-        people::allow(&place, "viewer", rules).await?;
-        let token = kubeconfig.split("token: ").nth(1).context("a token")?;
-        let token = token.split(['"', '\n', '}']).find(|part| !part.trim().is_empty()).context("a token")?;
-        let http = reqwest::Client::new();
-        let ask = async |view: &str| -> Result<Value> {
-            let url = format!("http://{address}/api/v1{view}");
-            let answer = Person::send(http.get(&url).bearer_auth(token.trim())).await?;
-            let (status, text) = (answer.status(), answer.text().await?);
-            ensure!(status.is_success(), "{view}: {status}: {text}");
-            Ok(serde_json::from_str(&text)?)
-        };
-        place.until("podinfo", "it was observed", |p| revision(p, "dev") == "6.1.6").await?;
+        let token = people::token(&place, "viewer", rules).await?;
+        let base = format!("http://{address}/api/v1");
+        let asked = Asked { place, hub, leaf, controller, http: Client::new(), base, token };
+        asked.until_shown("6.1.6").await?;
+        Ok(asked)
+    }
+
+    async fn ask(&self, view: &str) -> Result<Value> {
+        let request = self.http.get(format!("{}{view}", self.base)).bearer_auth(&self.token);
+        let answer = Person::send(request).await?;
+        let (status, text) = (answer.status(), answer.text().await?);
+        ensure!(status.is_success(), "{view}: {status}: {text}");
+        Ok(serde_json::from_str(&text)?)
+    }
+
+    /// Waits until answers show a version on the leaf cluster, and the status of the pipeline does.
+    async fn until_shown(&self, version: &str) -> Result<()> {
+        let is_observed = |p: &_| revision(p, "prod") == version && revision(p, "dev") == "6.1.6";
+        self.place.until("podinfo", "it was observed", is_observed).await?;
         eventually(SOON, || async {
-            let charts = ask("/charts").await?.to_string();
-            ensure!(charts.contains("6.1.6"), "{charts}");
+            let charts = self.ask(&format!("/charts?cluster={}/counted", self.place.namespace)).await?;
+            ensure!(charts.to_string().contains(version), "{charts}");
             Ok(())
         })
         .await
-        .with_context(|| controller.tail())?;
+        .with_context(|| self.controller.tail())
+    }
 
-        // The first lists and watches may still begin.
-        let reviews = eventually(SOON, || async {
-            let _ = hub.take_calls();
-            for view in views(&n).iter().cycle().take(50) {
-                ask(view).await?;
+    /// Asks questions until none of them has called a cluster, except for reviews, and returns the number of reviews. Lists
+    /// and watches may still begin at first, and the controller reads what a change may have made.
+    async fn reviews_of_questions(&self) -> Result<usize> {
+        eventually(SOON, || async {
+            let _ = (self.hub.take_calls(), self.leaf.take_calls());
+            for view in views(&self.place.namespace).iter().cycle().take(QUESTIONS) {
+                self.ask(view).await?;
             }
+            // The controller asks each cluster every ten seconds whether it answers.
+            let is_probe = |call: &String| call == "GET /version";
+            let leaf: Vec<String> =
+                self.leaf.take_calls().into_iter().filter(|call| !is_probe(call)).collect();
+            ensure!(leaf.is_empty(), "the leaf cluster was asked: {leaf:?}");
             let is_review = |call: &String| call.starts_with("POST ") && call.ends_with("reviews");
             let (reviews, others): (Vec<String>, Vec<String>) =
-                hub.take_calls().into_iter().partition(is_review);
-            let others: Vec<&String> = others.iter().filter(|call| !call.contains("/leases")).collect();
+                self.hub.take_calls().into_iter().partition(is_review);
+            let others: Vec<&String> =
+                others.iter().filter(|call| !call.contains("/leases") && !is_probe(call)).collect();
             ensure!(others.is_empty(), "the hub was asked: {others:?}");
-            Ok(reviews)
+            Ok(reviews.len())
         })
-        .await?;
+        .await
+        .with_context(|| self.controller.tail())
+    }
+}
+
+#[test]
+fn an_answer_reads_no_object_and_asks_the_hub_only_about_rights() -> Result<()> {
+    run(async {
+        let asked = Asked::start("answers").await?;
         // Each right is asked about once in ten seconds, and 50 answers need some of a few dozen.
-        ensure!(reviews.len() < 50, "{} reviews", reviews.len());
-        println!("50 answers: {} reviews", reviews.len());
+        let reviews = asked.reviews_of_questions().await?;
+        ensure!(reviews < QUESTIONS, "{reviews} reviews");
+        println!("{QUESTIONS} answers: {reviews} reviews, no other call");
+
+        // A change arrives by the watches, and answers after it cost no more.
+        let n = &asked.place.namespace;
+        releases::runs(asked.place.leaf("dev"), n, "podinfo", "6.1.7", true).await?;
+        asked.until_shown("6.1.7").await?;
+        let reviews = asked.reviews_of_questions().await?;
+        ensure!(reviews < QUESTIONS, "{reviews} reviews after a change");
+        println!("{QUESTIONS} answers after a change: {reviews} reviews, no other call");
         Ok(())
+    })
+}
+
+/// Kubernetes keeps events for an hour, and Sluice does not watch them: the hub lists them for each question.
+#[test]
+fn a_question_about_events_costs_one_list_on_the_hub() -> Result<()> {
+    run(async {
+        let asked = Asked::start("answers-events").await?;
+        let n = &asked.place.namespace;
+        eventually(SOON, || async {
+            let _ = (asked.hub.take_calls(), asked.leaf.take_calls());
+            for _ in 0..3 {
+                asked.ask(&format!("/pipelines/{n}/podinfo/events")).await?;
+            }
+            let leaf: Vec<String> =
+                asked.leaf.take_calls().into_iter().filter(|call| call != "GET /version").collect();
+            ensure!(leaf.is_empty(), "{leaf:?}");
+            let lists = asked.hub.take_calls();
+            let lists: Vec<&String> = lists.iter().filter(|call| call.contains("/events")).collect();
+            // The controller's own events are created, and not listed.
+            let listed = lists.iter().filter(|call| call.starts_with("GET ")).count();
+            ensure!(listed == 3, "{lists:?}");
+            Ok(())
+        })
+        .await
+        .with_context(|| asked.controller.tail())
     })
 }

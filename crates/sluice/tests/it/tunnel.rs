@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
+use sluice_testkit::json_schema::differences;
 use sluice_testkit::{KubeletStandIn, Scratch};
 
 use crate::api::User;
@@ -38,6 +39,18 @@ fn with_program(kubeconfig: &str, runs: &Path) -> Result<String> {
     Ok(value.to_string())
 }
 
+/// Checks data of a command against the JSON Schema of its kind.
+fn is_described(data: &str) -> Result<()> {
+    let (data, schema): (Value, _) = (serde_json::from_str(data)?, sluice_cli::json_schema());
+    let documents = schema["oneOf"].as_array().context("no documents")?;
+    let described = documents.iter().find(|document| document["title"] == data["kind"]);
+    let mut found = Vec::new();
+    differences(&schema, described.context("no such kind")?, &data, "", &mut found);
+    ensure!(data["view"].as_array().is_some_and(|rows| !rows.is_empty()), "{data}");
+    ensure!(found.is_empty(), "{found:#?}");
+    Ok(())
+}
+
 #[test]
 fn without_server_the_controller_is_asked_through_the_hub() -> Result<()> {
     run(async {
@@ -62,6 +75,15 @@ fn without_server_the_controller_is_asked_through_the_hub() -> Result<()> {
         let local = User::with(&hub.service_account(&n, "jane").await?, ["--server", &server])?;
 
         let on = format!("{n}/prod");
+        for command in [
+            &["charts", "--fleet"][..],
+            &["clusters", "--fleet"],
+            &["trace", "helmrelease/podinfo", "--on", &on],
+        ] {
+            let args = [command, &["-n", &n, "-o", "json"]].concat();
+            let described = || async { is_described(&jane.until(&args, &["kind"]).await?) };
+            sluice_testkit::eventually(SOON, described).await.with_context(|| controller.tail())?;
+        }
         for (args, part) in [
             (&["charts", "--fleet", "-n", &n][..], "6.1.5"),
             (&["clusters", "--fleet", "-n", &n], "Up"),
