@@ -24,7 +24,7 @@ async fn target() -> Result<PathBuf> {
 }
 
 /// Writes the token of the account as Kubernetes' controller-manager does, when the Secret exists.
-async fn fill_token() -> Result<()> {
+pub async fn fill_token() -> Result<()> {
     let bare = &servers().await?.bare;
     let secrets: Api<Secret> = Api::namespaced(bare.client().await?, "sluice-system");
     let accounts: Api<ServiceAccount> = Api::namespaced(bare.client().await?, "sluice-system");

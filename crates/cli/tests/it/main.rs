@@ -2,6 +2,7 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "tests say it by failing")]
 
+mod acting_in_docs;
 mod add;
 mod approve;
 mod calls;
