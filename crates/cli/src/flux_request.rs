@@ -5,7 +5,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams};
-use kube::discovery::{ApiCapabilities, ApiGroup};
+use kube::discovery::ApiGroup;
 use kube::{Client, ResourceExt};
 use serde_json::json;
 use sluice_api::flux::{Source, SourceSpec};
@@ -13,6 +13,8 @@ use sluice_core::fleet::Kind;
 use sluice_core::repository::Repository;
 use sluice_view::object_name::FluxName;
 use sluice_view::reconcile::{ReconcilePlan, RequestedObject, group, source_of};
+
+use crate::served_kind::most_stable;
 
 /// The annotation that requests a reconciliation. Any change of its value does
 /// ([annotations.go](https://github.com/fluxcd/pkg/blob/main/apis/meta/annotations.go)).
@@ -115,7 +117,7 @@ impl FluxRequests {
     /// # Errors
     /// When there is no such object or kind, or the API server refuses it.
     pub async fn read(&mut self, named: &FluxName) -> Result<ReadObject, FluxRequestError> {
-        let (resource, _) = self.served(&named.kind).await?;
+        let resource = self.served(&named.kind).await?;
         let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &named.namespace, &resource);
         let object = api.get_opt(&named.name).await?.ok_or(FluxRequestError::Missing)?;
         Ok(ReadObject { named: named.clone(), api, object })
@@ -135,7 +137,7 @@ impl FluxRequests {
         if repositories.is_empty() {
             return Ok(BTreeSet::new());
         }
-        let (resource, _) = match self.served(kind.name()).await {
+        let resource = match self.served(kind.name()).await {
             Err(FluxRequestError::NotInstalled(_)) => return Ok(BTreeSet::new()),
             served => served?,
         };
@@ -162,7 +164,7 @@ impl FluxRequests {
     }
 
     /// Returns the version of a kind that the API server serves.
-    async fn served(&mut self, kind: &str) -> Result<(ApiResource, ApiCapabilities), FluxRequestError> {
+    async fn served(&mut self, kind: &str) -> Result<ApiResource, FluxRequestError> {
         let not_installed = || FluxRequestError::NotInstalled(kind.into());
         let name = group(kind).ok_or_else(not_installed)?;
         if !self.groups.contains_key(name) {
@@ -171,7 +173,7 @@ impl FluxRequests {
                 served => drop(self.groups.insert(name, served?)),
             }
         }
-        let served = self.groups.get(name).and_then(|group| group.recommended_kind(kind));
+        let served = self.groups.get(name).and_then(|group| most_stable(group, kind));
         served.ok_or_else(not_installed)
     }
 }

@@ -44,6 +44,7 @@ mod proxy;
 mod reconcile;
 mod reject;
 mod retry;
+mod served_kind;
 mod status;
 mod suggest;
 mod suspend;

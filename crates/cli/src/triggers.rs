@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use jiff::Timestamp;
-use kube::api::{ApiResource, ListParams};
+use kube::api::ListParams;
 use serde::de::DeserializeOwned;
 use sluice_core::fleet::{ClusterKey, Kind};
 use sluice_view::triggers::{
@@ -23,6 +23,7 @@ use crate::load;
 use crate::object_argument;
 use crate::objects;
 use crate::output::{DataFormat, view};
+use crate::served_kind::served;
 use crate::terminal::{Io, Symbol};
 
 /// Arguments of `sluice triggers`.
@@ -146,13 +147,4 @@ async fn list<K: DeserializeOwned>(connection: &Connection, kind: Kind, io: &mut
     }
     io.note(&format!("you may not list {}: what they start is not shown", resource.plural));
     Ok(Vec::new())
-}
-
-/// Returns a kind in the version that the cluster prefers; `None` if it does not have the kind.
-async fn served(connection: &Connection, kind: Kind) -> Outcome<Option<ApiResource>> {
-    match kube::discovery::group(&connection.client, kind.resource().0).await {
-        Err(kube::Error::Discovery(_)) => Ok(None),
-        Err(error) => Err(connection.explain(error)),
-        Ok(served) => Ok(served.recommended_kind(kind.name()).map(|(resource, _)| resource)),
-    }
 }

@@ -32,8 +32,15 @@ use crate::visible_fleet::{Visible, visible_clusters};
 /// What an answer costs a caller, in requests.
 const COST: usize = 10;
 /// What only `sluice check` looks at, with the caller's kubeconfig.
-const UNCHECKED: [Topic; 6] =
-    [Topic::Definitions, Topic::Controller, Topic::Rights, Topic::Secrets, Topic::Values, Topic::Clocks];
+const UNCHECKED: [Topic; 7] = [
+    Topic::Definitions,
+    Topic::Controller,
+    Topic::Rights,
+    Topic::Secrets,
+    Topic::Hooks,
+    Topic::Values,
+    Topic::Clocks,
+];
 
 /// What is wrong with the pipelines and clusters that the caller may see.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]

@@ -58,6 +58,14 @@ pub struct AlertSpec {
     pub provider_ref: ProviderRef,
 }
 
+/// A reference to a Secret.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SecretName {
+    /// Its name.
+    pub name: String,
+}
+
 /// A reference to a Provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -72,6 +80,12 @@ pub struct ProviderRef {
 pub struct ProviderSpec {
     /// True if it sends nothing.
     pub suspend: bool,
+    /// The kind of the receiver: generic-hmac, slack and so on.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// The Secret with the credentials, in the namespace of the Provider.
+    #[serde(rename = "secretRef")]
+    pub secret_ref: Option<SecretName>,
     /// The address, unless a Secret has it.
     pub address: String,
 }

@@ -13,7 +13,7 @@ use sluice_api::flux::image::{
     OrderChoice, PolicyChoice, SemverChoice, UpdatePath,
 };
 use sluice_api::flux::notification::{
-    AlertSpec, ObjectsRef, ProviderRef, ProviderSpec, ReceiverSpec, ReceiverStatus,
+    AlertSpec, ObjectsRef, ProviderRef, ProviderSpec, ReceiverSpec, ReceiverStatus, SecretName,
 };
 use sluice_api::flux::{
     Artifact, ChartSpec, ChartTemplate, FluxCondition, FluxInventory, FluxStatus, HealthCheck, HelmAction,
@@ -166,7 +166,9 @@ fn alert() -> Value {
 }
 
 fn provider() -> Value {
-    json!({"spec": ProviderSpec { suspend: true, address: "a".into() }})
+    let secret_ref = Some(SecretName { name: "n".into() });
+    let spec = ProviderSpec { suspend: true, type_: "t".into(), secret_ref, address: "a".into() };
+    json!({"spec": spec})
 }
 
 fn gitops_cluster() -> GitopsClusterSpec {

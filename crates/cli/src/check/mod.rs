@@ -6,6 +6,7 @@ mod clusters;
 mod controller;
 mod definitions;
 mod flux;
+mod hooks;
 mod observed;
 mod pipeline_secrets;
 mod read;
@@ -112,13 +113,14 @@ async fn report(args: &Check, version: &str, connection: &Connection) -> Outcome
     let promotions = of_kind::<Promotion>(connection, namespace, "promotions").await?;
     let none = Vec::new();
     let readable = found.known().map_or(&none, |list| &list.items);
-    let (mut definitions, controller, rights, clusters, mut flux, secrets) = tokio::try_join!(
+    let (mut definitions, controller, rights, clusters, mut flux, secrets, hooks) = tokio::try_join!(
         definitions::read(connection, &groups),
         controller::read(connection, &args.server.controller.system_namespace, version, now),
         rights::read(connection, namespace, &args.server),
         clusters::read(connection, namespace, readable),
         flux::read(connection, &groups),
         pipeline_secrets::read(connection, readable),
+        hooks::read(connection, namespace, readable),
     )?;
     let targets = readable.iter().flat_map(|p| &p.spec.environments).flat_map(|e| &e.targets);
     let watched: Vec<_> = targets.filter(|target| target.observe == Observe::Watch).collect();
@@ -148,6 +150,7 @@ async fn report(args: &Check, version: &str, connection: &Connection) -> Outcome
         observed,
         flux,
         secrets,
+        hooks,
         pipelines: Pipelines { namespace, found: pipelines, promotions: promotions.map(|list| list.items) },
         values: values.transpose()?,
         clocks,

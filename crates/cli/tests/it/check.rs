@@ -2,7 +2,10 @@
 
 use anyhow::Result;
 use jiff::Timestamp;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
+use sluice_api::Pipeline;
 use sluice_cli::Exit;
 use sluice_testkit::{KubeletStandIn, WAIT_TIMEOUT, eventually};
 
@@ -288,6 +291,13 @@ async fn a_missing_right_is_a_finding() -> Result<()> {
         ► run the check as somebody with this right, or ask the cluster's administrator for it
       ! not checked: the Deployments of Flux; you lack list on deployments.apps in all namespaces
         ► run the check as somebody with this right, or ask the cluster's administrator for it
+    Hooks
+      ! not checked: Providers of Flux; you lack list on providers.notification.toolkit.fluxcd.io in namespace check-rights
+        ► run the check as somebody with this right, or ask the cluster's administrator for it
+      ! not checked: Alerts of Flux; you lack list on alerts.notification.toolkit.fluxcd.io in namespace check-rights
+        ► run the check as somebody with this right, or ask the cluster's administrator for it
+      ! not checked: Receivers of Flux; you lack list on receivers.notification.toolkit.fluxcd.io in namespace check-rights
+        ► run the check as somebody with this right, or ask the cluster's administrator for it
     Pipelines
       ! not checked: pipelines in namespace check-rights; you lack list on pipelines.pipelines.weave.works in namespace check-rights
         ► run the check as somebody with this right, or ask the cluster's administrator for it
@@ -367,5 +377,52 @@ async fn a_checkout_is_searched_for_the_values_of_its_repository() -> Result<()>
         ran.out,
         ran.err
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_hook_with_a_wrong_address_or_without_its_key_is_found() -> Result<()> {
+    let place = place("check-hooks").await?;
+    servers().await?.hub.install_flux_crds().await?;
+    lease(&place, Some("sluice-a"), 1).await?;
+    place.pipeline("podinfo", running("6.1.8", "6.1.8")).await?;
+    let metadata = |name: &str| json!({"name": name, "namespace": place.namespace});
+    let commit = json!({"url": "https://git.example.com/team/fleet.git", "branch": "main"});
+    let strategy = json!({"strategy": {"secretRef": {"name": "hooks"}, "commit": commit}});
+    let pipelines: Api<Pipeline> = Api::namespaced(place.client.clone(), &place.namespace);
+    let patch = Patch::Merge(json!({"spec": {"promotion": strategy}}));
+    pipelines.patch("podinfo", &PatchParams::default(), &patch).await?;
+    let provider = |name: &str, pipeline: &str, secret: &str| {
+        let address = format!("https://sluice.example.com/promotion/{}/{pipeline}/dev", place.namespace);
+        json!({"apiVersion": "notification.toolkit.fluxcd.io/v1beta3", "kind": "Provider", "metadata": metadata(name),
+            "spec": {"type": "generic-hmac", "address": address, "secretRef": {"name": secret}}})
+    };
+    let alert = |provider: &str| {
+        json!({"apiVersion": "notification.toolkit.fluxcd.io/v1beta3", "kind": "Alert", "metadata": metadata(provider),
+            "spec": {"providerRef": {"name": provider}, "eventSources": [{"kind": "HelmRelease", "name": "*"}]}})
+    };
+    apply(&[
+        secret(&place, "hooks", json!({"hmac-key": "secret"})),
+        secret(&place, "signing", json!({"token": "secret"})),
+        provider("good", "podinfo", "signing"),
+        alert("good"),
+        provider("keyless", "podinfo", "hooks"),
+        alert("keyless"),
+        provider("lonely", "podinfo", "signing"),
+        provider("typo", "podinf", "signing"),
+        alert("typo"),
+    ])
+    .await?;
+    let ran = check(&place, &[]).await;
+    assert_eq!(ran.exit, Exit::Faulty, "{ran:?}");
+    insta::assert_snapshot!(topic(&ran, "Hooks"), @"
+    ✗ the calls of Provider check-hooks/keyless about dev of pipeline check-hooks/podinfo fail: its Secret check-hooks/hooks has no key token, which signs them
+      ► print it again: sluice export alert podinfo -n check-hooks -e dev --address URL --show-key
+    ✗ Provider check-hooks/typo calls Sluice about pipeline check-hooks/podinf, which does not exist
+      ► correct its spec.address to that of podinfo, or delete it
+    ! Provider check-hooks/lonely sends nothing about dev of pipeline check-hooks/podinfo: no Alert in its namespace names it
+      ► print one: sluice export alert PIPELINE -n NS --address URL; or delete the Provider
+    ✔ Provider check-hooks/good calls Sluice about dev of pipeline check-hooks/podinfo, and signs its calls
+    ");
     Ok(())
 }

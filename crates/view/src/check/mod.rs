@@ -6,6 +6,7 @@ pub mod clusters;
 pub mod controller;
 pub mod definitions;
 pub mod flux;
+pub mod hooks;
 pub mod observed;
 pub mod pipeline_secrets;
 pub mod pipelines;
@@ -34,6 +35,8 @@ pub struct CheckFacts<'a> {
     pub flux: flux::Flux,
     /// The Secrets that pipelines name.
     pub secrets: pipeline_secrets::Secrets,
+    /// The objects of Flux on the hub that have to do with hooks.
+    pub hooks: hooks::Hooks<'a>,
     /// The checked pipelines.
     pub pipelines: pipelines::Pipelines<'a>,
     /// The values in a checkout; `None` if the caller named none.
@@ -64,6 +67,7 @@ pub fn check(facts: &CheckFacts<'_>) -> CheckReport {
         findings.extend(flux::findings(&facts.flux));
         findings.extend(observed::findings(&facts.observed, &facts.clusters));
         findings.extend(pipeline_secrets::findings(&facts.secrets));
+        findings.extend(hooks::findings(&facts.hooks));
         findings.extend(pipelines::findings(&facts.pipelines));
         findings.extend(facts.values.iter().flat_map(values::findings));
     }

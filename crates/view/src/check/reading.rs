@@ -80,6 +80,8 @@ pub enum Topic {
     Flux,
     /// The Secrets that pipelines name.
     Secrets,
+    /// The objects of Flux on the hub that call Sluice, or that a forge calls.
+    Hooks,
     /// The pipelines.
     Pipelines,
     /// The values in a checkout that promotions set.
@@ -98,6 +100,7 @@ impl Topic {
             Topic::Clusters => "Clusters",
             Topic::Flux => "Flux",
             Topic::Secrets => "Secrets",
+            Topic::Hooks => "Hooks",
             Topic::Pipelines => "Pipelines",
             Topic::Values => "Values in the checkout",
             Topic::Clocks => "Clocks",

@@ -10,6 +10,7 @@ use sluice_view::check::clusters::{self, Kubeconfig, NamedCluster};
 use sluice_view::check::controller::{self, Controller, Deployment, Lease};
 use sluice_view::check::definitions::{self, Definitions};
 use sluice_view::check::flux::{self, Flux};
+use sluice_view::check::hooks::Hooks;
 use sluice_view::check::observed::{self, Observed};
 use sluice_view::check::pipeline_secrets::{self, Secret, Secrets};
 use sluice_view::check::pipelines::Pipelines;
@@ -517,6 +518,14 @@ fn a_report_counts_each_finding_once_and_shows_the_worst_of_a_topic_first() {
             targets_here: 0,
         },
         secrets: Secrets::default(),
+        hooks: Hooks {
+            pipelines: &[],
+            namespace: None,
+            providers: Reading::Absent,
+            alerts: Reading::Absent,
+            receivers: Reading::Absent,
+            secrets: Default::default(),
+        },
         pipelines: Pipelines {
             namespace: None,
             found: Reading::Known((&[], vec![])),

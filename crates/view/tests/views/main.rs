@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests say it by failing")]
 
 mod check;
+mod check_hooks;
 mod check_pipelines;
 mod draft;
 mod environment_graph;

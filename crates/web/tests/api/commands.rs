@@ -74,7 +74,7 @@ async fn the_check_is_about_the_pipelines_that_the_caller_may_see() {
     let (_, body) = ask("admin", "/api/v1/check").await;
     assert_eq!(
         body["unchecked"],
-        json!(["definitions", "controller", "rights", "secrets", "values", "clocks"])
+        json!(["definitions", "controller", "rights", "secrets", "hooks", "values", "clocks"])
     );
 }
 
