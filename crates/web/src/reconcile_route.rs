@@ -24,8 +24,6 @@ use crate::state::Api;
 
 /// The most objects of one request. Each costs calls of the API server.
 const MAX_OBJECTS: usize = 100;
-/// How many objects cost a caller as much as a request.
-const OBJECTS_OF_A_REQUEST: usize = 1;
 
 /// What to reconcile.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -73,7 +71,8 @@ async fn reconcile<H: Hub>(
         let why = format!("{} objects are more than {MAX_OBJECTS}: name an environment", plan.here.len());
         return Err(Problem::bad_request(why));
     }
-    api.budgets.spend(caller.limit_group(), plan.here.len() / OBJECTS_OF_A_REQUEST, Instant::now())?;
+    // Each object costs as much as a request.
+    api.budgets.spend(caller.limit_group(), plan.here.len(), Instant::now())?;
     let elsewhere = plan.elsewhere.clone();
     let asked = api.hub.reconcile(&token, &named.namespace, plan).await;
     let (person, pipeline) = (caller.name.as_str(), named.to_string());
