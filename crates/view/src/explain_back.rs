@@ -90,16 +90,14 @@ fn add(explanation: &mut Explanation, earlier: &Explanation) {
         Situation::Waiting => format!("{name} waits: "),
         Situation::Unknown => format!("{name} is unknown: "),
     };
-    for sentence in &earlier.sentences {
-        // The cause is at the end, and the words before it differ by where it is said.
-        let cause = sentence.split_once(": ").map_or(sentence.as_str(), |(_, cause)| cause);
-        let is_said = explanation.sentences.iter().any(|said| {
-            said.contains(sentence.as_str()) || cause.len() >= MIN_CAUSE_BYTES && said.contains(cause)
-        });
-        // What an environment runs, and that people change the first one, is no cause.
-        let is_cause = !sentence.contains(" is a first environment: ");
-        if !is_said && is_cause {
-            explanation.sentences.push(format!("{}{sentence}", std::mem::take(&mut introduction)));
+    for (n, sentence) in earlier.sentences.iter().enumerate() {
+        match is_said(&explanation.sentences, sentence) {
+            // The first sentence is the cause: what follows says nothing without it.
+            true if n == 0 => break,
+            false if is_cause(sentence) => {
+                explanation.sentences.push(format!("{}{sentence}", std::mem::take(&mut introduction)));
+            }
+            _ => {}
         }
     }
     for command in &earlier.next {
@@ -107,4 +105,19 @@ fn add(explanation: &mut Explanation, earlier: &Explanation) {
             explanation.next.push(command.clone());
         }
     }
+}
+
+/// Whether other sentences say the same. The cause is at the end of a sentence, and the words before it differ by where it is
+/// said.
+fn is_said(others: &[String], sentence: &str) -> bool {
+    let cause = sentence.split_once(": ").map_or(sentence, |(_, cause)| cause);
+    others
+        .iter()
+        .any(|said| said.contains(sentence) || cause.len() >= MIN_CAUSE_BYTES && said.contains(cause))
+}
+
+/// Whether a sentence says why an environment gets nothing. That it is up to date, or that people change it, does not.
+fn is_cause(sentence: &str) -> bool {
+    let is_up_to_date = sentence.contains(", as ") && sentence.ends_with(" does.");
+    !is_up_to_date && !sentence.contains(" is a first environment: ")
 }

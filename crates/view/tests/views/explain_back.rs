@@ -91,6 +91,21 @@ fn an_environment_that_waits_for_nothing_earlier_is_explained_alone() {
 }
 
 #[test]
+fn what_stops_all_environments_is_said_once() {
+    let mut suspended = pipeline(json!({
+        "dev": runs("dev", "6.1.8", "Ready"),
+        "staging": runs("staging", "6.1.8", "Ready"),
+        "prod": runs("prod", "6.1.8", "Ready"),
+    }));
+    suspended.spec.suspend = true;
+    insta::assert_snapshot!(prod(&suspended, &[]), @"
+    The pipeline is suspended: nothing is promoted until it is resumed.
+    prod runs 6.1.8, as staging does.
+    ► sluice resume podinfo -n apps
+    ");
+}
+
+#[test]
 fn a_long_chain_is_cut() {
     let mut long = pipeline(behind());
     let environments: Vec<Value> = (0..40)
