@@ -11,6 +11,8 @@ pub use layer::{CallChecker, Injected};
 
 /// The facts about GitHub Enterprise Server, REST and GraphQL.
 pub const GITHUB: &str = include_str!("github.txt");
+/// The facts about Gitea.
+pub const GITEA: &str = include_str!("gitea.txt");
 /// The facts about GitLab.
 pub const GITLAB: &str = include_str!("gitlab.txt");
 /// The facts about Bitbucket Cloud.

@@ -47,7 +47,10 @@ impl ForgeApi for GiteaApi {
 
     fn status(&self, call: CallKind) -> u16 {
         // Of a change as well.
-        if matches!(call, CallKind::Open | CallKind::Comment | CallKind::Update | CallKind::Close) {
+        if matches!(
+            call,
+            CallKind::Open | CallKind::Comment | CallKind::Update | CallKind::Close | CallKind::Report
+        ) {
             201
         } else {
             200

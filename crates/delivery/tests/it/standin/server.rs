@@ -17,5 +17,5 @@ pub(super) struct StandInServer {
     pub(super) repo: Repo,
     pub(super) git: String,
     pub(super) forge_state: Arc<Mutex<ForgeState>>,
-    pub(super) checker: Option<Arc<CallChecker>>,
+    pub(super) checker: Arc<CallChecker>,
 }

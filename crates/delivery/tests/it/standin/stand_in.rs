@@ -27,7 +27,7 @@ pub struct StandIn {
     pub url: String,
     forge_state: Arc<Mutex<ForgeState>>,
     /// Compares the calls with the published description, if the forge has one.
-    checker: Option<Arc<CallChecker>>,
+    checker: Arc<CallChecker>,
     _git: GitServer,
 }
 
@@ -50,7 +50,7 @@ impl StandIn {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}{path}.git", listener.local_addr().unwrap());
         let router = Router::new().fallback(answer).with_state(served);
-        let router = checker.as_ref().map_or(router.clone(), |checker| checker.in_front_of(router));
+        let router = checker.in_front_of(router);
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         StandIn { kind, repo, url, forge_state, checker, _git: git }
     }
@@ -127,7 +127,7 @@ impl StandIn {
 /// Fails the test if a call differs from the published description.
 impl Drop for StandIn {
     fn drop(&mut self) {
-        let differences = self.checker.as_ref().map(|checker| checker.differences()).unwrap_or_default();
+        let differences = self.checker.differences();
         if !std::thread::panicking() {
             assert!(differences.is_empty(), "calls differ from the published description: {differences:#?}");
         }
@@ -199,8 +199,8 @@ async fn answer(
     let known = request.headers.get(name).is_some_and(|h| h == expected.as_str());
     let done =
         if known { parsed.and_then(|parsed| served.act(parsed)) } else { Err(CallRejection::Unauthorized) };
-    if let (Err(CallRejection::Query(errors)), Some(checker)) = (&done, &served.checker) {
-        checker.add("a GraphQL query", errors.to_string());
+    if let Err(CallRejection::Query(errors)) = &done {
+        served.checker.add("a GraphQL query", errors.to_string());
     }
     let (status, value) = done.unwrap_or_else(|rejection| api.request_error(&request, rejection));
     if matches!(fault, ForgeFault::Lose) {
