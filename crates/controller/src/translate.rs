@@ -138,7 +138,7 @@ pub fn promotion(pipeline: &api::Pipeline, object: &ApiPromotion) -> Option<Prom
             .iter()
             .filter_map(|g| {
                 let kind = GateKind::named(&g.name)?;
-                let newer = Revision::from_strings(&g.newer);
+                let newer = g.newer.iter().filter_map(Revision::from_strings).collect();
                 Some(Gate { kind, open: g.open, message: g.message.clone(), newer })
             })
             .collect(),
@@ -223,7 +223,7 @@ pub fn gates(gates: &[Gate]) -> Vec<promotion::GateStatus> {
         name: g.kind.name().into(),
         open: g.open,
         message: g.message.clone(),
-        newer: g.newer.as_ref().map(Revision::to_strings).unwrap_or_default(),
+        newer: g.newer.iter().map(Revision::to_strings).collect(),
     };
     gates.iter().map(one).collect()
 }

@@ -209,6 +209,6 @@ pub struct Gate {
     pub open: bool,
     /// Why the gate is closed and what opens it; empty if it is open.
     pub message: String,
-    /// Of [`GateKind::Downgrade`], the newest revision that the promotion is older than.
-    pub newer: Option<Revision>,
+    /// Of [`GateKind::Downgrade`], the revisions that the promotion is older than, without those that are older than another one.
+    pub newer: Vec<Revision>,
 }

@@ -119,6 +119,12 @@ impl Revision {
         self.0.binary_search_by(|(k, _)| k.cmp(key)).ok().map(|i| self.0[i].1.as_str())
     }
 
+    /// Returns the part of the revision that has the facets of another one; `None` if there is none.
+    pub(crate) fn with_facets_of(&self, other: &Revision) -> Option<Revision> {
+        let own = self.0.iter().filter(|(key, _)| other.value(key).is_some());
+        Self::new(own.cloned().collect())
+    }
+
     /// Returns the facets with their values, in the order of their keys.
     pub fn facets(&self) -> impl Iterator<Item = (&FacetKey, &str)> {
         self.0.iter().map(|(k, v)| (k, v.as_str()))

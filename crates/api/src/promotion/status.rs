@@ -153,10 +153,10 @@ pub struct GateStatus {
     /// Why the gate is closed, and what opens it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// Of the gate `Downgrade`, the revision that is newer than the promotion's, by its facets. An approval allows to go back
-    /// from this revision, and not from a newer one.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub newer: BTreeMap<String, String>,
+    /// Of the gate `Downgrade`, the revisions that are newer than the promotion's, each by its facets. An approval allows to go
+    /// back from these revisions, and not from others, unless they are older than one of these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub newer: Vec<BTreeMap<String, String>>,
 }
 
 /// A pull or merge request.

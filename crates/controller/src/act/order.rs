@@ -13,6 +13,7 @@ use sluice_delivery::{
 };
 
 use super::strategy::{secret_name, settings};
+use crate::record::promotion::MAX_WITHDRAWN;
 use crate::translate;
 use sluice_core::fleet::ClusterKey;
 
@@ -124,10 +125,12 @@ pub fn order(
 }
 
 /// Whether a closed change request of a promotion may be opened again although Sluice did not close it. It may if a person has
-/// requested a retry since. If it was open or merged after that request, a person has rejected the promotion by closing it.
+/// requested a retry since. If it was open or merged after that request, a person has rejected the promotion by closing it. A
+/// record keeps a limited number of those that Sluice has closed.
 fn may_reopen(promotion: &Promotion, status: &PromotionStatus) -> bool {
     let is_retried = status.retried.is_some() && status.retried == promotion.spec.retry;
     match status.change_request.as_ref().map(|request| &request.state) {
+        Some(RecordedRequestState::Withdrawn) if status.withdrawn_requests.len() >= MAX_WITHDRAWN => true,
         Some(RecordedRequestState::Open | RecordedRequestState::Merged) => false,
         _ => is_retried,
     }

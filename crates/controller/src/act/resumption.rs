@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use sluice_api::promotion::{Phase, PromotionStatus};
-use sluice_core::promotion::{CALLBACK_FAILED, NOT_ARRIVED};
+use sluice_core::promotion::{CALLBACK_FAILED, NOT_ARRIVED, UNHEALTHY};
 
+use super::strategy;
 use crate::record::tampered::TAMPERED;
 
 /// The first pause before a receiver that reported a failure is called again; it doubles with each round.
@@ -23,7 +24,10 @@ pub(crate) fn resumes_at(status: &PromotionStatus, has_receiver: bool, has_moved
     match &*status.reason {
         CALLBACK_FAILED => after(FIRST_RECEIVER_PAUSE.saturating_mul(1 << status.round.min(16))),
         TAMPERED => None,
-        _ if !status.times.contains_key("Delivered") || has_moved => Some(failed),
+        _ if !status.times.contains_key("Delivered") => Some(failed),
+        // The former receiver has done its work, and a person may have taken it back.
+        UNHEALTHY if status.delivered_to.as_deref().is_some_and(strategy::is_of_receiver) => None,
+        _ if has_moved => Some(failed),
         NOT_ARRIVED if has_receiver => after(MAX_RECEIVER_PAUSE),
         _ => None,
     }
@@ -31,8 +35,6 @@ pub(crate) fn resumes_at(status: &PromotionStatus, has_receiver: bool, has_moved
 
 #[cfg(test)]
 mod tests {
-    use sluice_core::promotion::UNHEALTHY;
-
     use super::*;
 
     #[test]
@@ -60,6 +62,18 @@ mod tests {
         assert_eq!(resumes_if(false, true, TAMPERED, 0, &delivered), None);
         assert_eq!(resumes_if(true, true, UNHEALTHY, 0, &delivered), Some(0));
         assert_eq!(resumes_if(true, true, TAMPERED, 0, &delivered), None);
+        let of = |to: &str| PromotionStatus {
+            phase: Phase::Failed,
+            reason: UNHEALTHY.into(),
+            delivered_to: Some(to.into()),
+            times: delivered
+                .iter()
+                .map(|phase| ((*phase).into(), "2026-11-24T10:00:00Z".parse().unwrap()))
+                .collect(),
+            ..PromotionStatus::default()
+        };
+        assert!(resumes_at(&of("webhook 0123456789abcdef"), true, true).is_none(), "a target has run it");
+        assert!(resumes_at(&of("commit main"), true, true).is_some(), "it went to another place");
         assert_eq!(resumes("NoMarker", 0, &["Failed"]), Some(0));
         assert_eq!(resumes(TAMPERED, 0, &["Failed"]), None);
     }

@@ -72,6 +72,11 @@ pub fn destination(strategy: &ApiStrategy) -> Option<String> {
     branch.or_else(webhook).or_else(notification)
 }
 
+/// Whether a receiver does the work at this [`destination`].
+pub fn is_of_receiver(destination: &str) -> bool {
+    destination.starts_with("webhook ") || destination == "notification"
+}
+
 /// Where the strategy that opened a change request delivers to.
 pub fn destination_of_request(request: &RecordedChangeRequest) -> Option<String> {
     let pull_request = request.strategy.clone();

@@ -6,7 +6,7 @@ use kube::api::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use sluice_api::pipeline::Pipeline;
 use sluice_api::promotion::{
-    Evidence, GATES_OPEN, GivenApproval, Phase, Promotion, PromotionSpec, PromotionStatus,
+    Evidence, GATES_OPEN, GateStatus, GivenApproval, Phase, Promotion, PromotionSpec, PromotionStatus,
     RecordedChangeRequest, RecordedRequestState,
 };
 use sluice_core::Time;
@@ -325,8 +325,11 @@ fn note(status: &mut PromotionStatus, change: &RecordChange, now: Timestamp) {
         RecordChange::Moved(to) => note_transition(status, to),
         RecordChange::Waits { gates, .. } => {
             let gates = translate::gates(gates);
-            let is_known = |name: &str| status.gates.iter().any(|gate| gate.name == name);
-            if !gates.iter().all(|gate| gate.open || is_known(&gate.name)) {
+            let is_known = |gate: &GateStatus| {
+                let same = status.gates.iter().filter(|known| known.name == gate.name);
+                same.into_iter().any(|known| gate.newer.iter().all(|newer| known.newer.contains(newer)))
+            };
+            if !gates.iter().all(|gate| gate.open || is_known(gate)) {
                 // It begins to wait for something else: a body that was signed before does not approve that.
                 status.times.remove("Pending");
             }
@@ -393,7 +396,7 @@ fn note_open(status: &mut PromotionStatus, request: &RecordedChangeRequest) {
 }
 
 /// How many closed change requests of a round a record keeps.
-const MAX_WITHDRAWN: usize = 20;
+pub(crate) const MAX_WITHDRAWN: usize = 20;
 
 /// Notes that Sluice closes the change request with this address.
 fn note_withdrawn(withdrawn: &mut Vec<String>, url: &str) {
@@ -474,9 +477,20 @@ mod tests {
             let after = apply(&before, &PromotionSpec::default(), &change, now);
             assert_eq!(after.entered(Phase::Pending), Some(Time::to_second(expected)));
         }
-        let shut = |kind: GateKind| Gate { kind, open: false, message: "waits".into(), newer: None };
+        let shut = |kind: GateKind| Gate { kind, open: false, message: "waits".into(), newer: Vec::new() };
         let [approval, downgrade] = [GateKind::Approval, GateKind::Downgrade].map(shut);
         before.gates = translate::gates(std::slice::from_ref(&approval));
+        let newer = |version: &str| {
+            let facets = [("HelmRelease/web:chart".to_string(), version.to_string())].into();
+            sluice_core::revision::Revision::from_strings(&facets).into_iter().collect::<Vec<_>>()
+        };
+        let from = |version: &str| Gate { newer: newer(version), ..downgrade.clone() };
+        let recorded = PromotionStatus { gates: translate::gates(&[from("6.3.0")]), ..before.clone() };
+        for (version, expected) in [("6.3.0", began), ("7.0.0", now)] {
+            let change = RecordChange::Waits { gates: vec![from(version)], message: "it is older".into() };
+            let after = apply(&recorded, &PromotionSpec::default(), &change, now);
+            assert_eq!(after.entered(Phase::Pending), Some(Time::to_second(expected)), "{version}");
+        }
         for (gates, expected) in [(vec![approval.clone()], began), (vec![approval, downgrade], now)] {
             let change = RecordChange::Waits { gates, message: "it is older".into() };
             let after = apply(&before, &PromotionSpec::default(), &change, now);

@@ -306,6 +306,7 @@ pub(crate) mod tests {
             since: None,
             version: version.into(),
             gave_up: BTreeMap::new(),
+            attempted: String::new(),
             facets: BTreeMap::from([(Facet::Chart, version.into())]),
             default_facet: DefaultFacet::Chart,
             source: None,

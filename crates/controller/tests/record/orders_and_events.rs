@@ -195,6 +195,8 @@ fn a_retry_reopens_a_change_request_that_was_closed_before_it_but_not_later() {
         (json!({"changeRequest": request("open")}), false),
         // Sluice closed that one. A person may have closed another one, which is not recorded yet.
         (json!({"changeRequest": request("withdrawn")}), false),
+        // Its list of those that Sluice has closed is full.
+        (json!({"changeRequest": request("withdrawn"), "withdrawnRequests": vec!["u"; 20]}), true),
         (json!({"retried": "now"}), true),
         (json!({"retried": "now", "changeRequest": request("closed")}), true),
         (json!({"retried": "now", "changeRequest": request("open")}), false),

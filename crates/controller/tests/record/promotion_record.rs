@@ -106,7 +106,7 @@ fn a_retry_resets_the_attempts_and_needs_a_new_approval() {
 #[test]
 fn the_controller_records_the_time_of_an_approval_once() {
     let mut spec = spec();
-    let gate = |open| Gate { kind: GateKind::Approval, open, message: String::new(), newer: None };
+    let gate = |open| Gate { kind: GateKind::Approval, open, message: String::new(), newer: Vec::new() };
     let pending = PromotionStatus::default();
     let passed = apply(&pending, &spec, &RecordChange::Passed(vec![gate(true)]), now());
     let given = GivenApproval { by: "jane".into(), at: "2026-11-21T09:00:00Z".parse().unwrap(), retries: 0 };
@@ -303,7 +303,7 @@ fn the_message_has_the_reason_for_waiting_and_the_notes_of_the_forge() {
 #[test]
 fn the_messages_of_a_record_are_safe_to_print() {
     let odd = "x\u{1b}[2J\u{202e}y".to_string();
-    let gate = Gate { kind: GateKind::Downgrade, open: false, message: odd.clone(), newer: None };
+    let gate = Gate { kind: GateKind::Downgrade, open: false, message: odd.clone(), newer: Vec::new() };
     let waits = after(&[RecordChange::Waits { gates: vec![gate], message: odd.clone() }]);
     assert_eq!((waits.message.as_str(), waits.gates[0].message.as_str()), ("x[2Jy", "x[2Jy"));
     let request = RecordedChangeRequest { url: odd.clone(), notes: vec![odd], ..request("open") };

@@ -35,7 +35,7 @@ fn approval(lane: Lane<'_>, policy: &Policy, promotion: &Promotion) -> Option<Ga
         let namespace = &lane.facts.pipeline.namespace;
         format!("{what}: sluice approve -n {namespace} {}{}", promotion.name, unguarded(lane.facts))
     };
-    Some(Gate { kind: GateKind::Approval, open, message, newer: None })
+    Some(Gate { kind: GateKind::Approval, open, message, newer: Vec::new() })
 }
 
 /// Returns the other promotion of the same revision that was rejected and not promoted since. Neither a caller of
@@ -67,28 +67,51 @@ fn downgrade(lane: Lane<'_>, policy: &Policy, promotion: &Promotion) -> Option<G
         let by_version = promotion.revision.is_older_than(r);
         by_version.unwrap_or_else(|| lane.facts.evidence.has_run(lane.environment, &promotion.revision))
     });
+    let running = running.filter_map(|r| r.with_facets_of(&promotion.revision));
     let is_older = |p: &&Promotion| promotion.revision.is_older_than(&p.revision) == Some(true);
     let delivered = last_delivered(lane).into_iter().flatten().find(is_older).map(|p| p.revision.clone());
-    let (newer, why) = match running.reduce(newest) {
-        Some(newer) => {
-            let why = format!("it is older than {newer}, which {environment} runs");
-            (newer, why)
-        }
-        None => {
-            let newer = delivered?;
-            let why = format!("it is older than {newer}, which was promoted into {environment} last");
-            (newer, why)
+    let running = newest(running);
+    let why = match running.is_empty() {
+        false => format!("it is older than {}, which {environment} runs", named(&running)),
+        true => {
+            format!("it is older than {}, which was promoted into {environment} last", delivered.as_ref()?)
         }
     };
-    Some(held(lane.facts, promotion, GateKind::Downgrade, &why, Some(newer)))
+    let newer = newest(running.into_iter().chain(delivered));
+    Some(held(lane.facts, promotion, GateKind::Downgrade, &why, newer))
 }
 
-/// Returns the newer one of two revisions; the first one if they cannot be compared.
-fn newest(one: Revision, other: Revision) -> Revision {
-    if one.is_older_than(&other) == Some(true) { other } else { one }
+/// How many revisions are compared with each other. Each target of a large environment may run another one.
+const MAX_COMPARED: usize = 16;
+
+/// Returns the different revisions, without those that are older than another one.
+fn newest(revisions: impl Iterator<Item = Revision>) -> Vec<Revision> {
+    let mut found: Vec<Revision> = Vec::new();
+    for revision in revisions {
+        let compares = found.len() < MAX_COMPARED;
+        if found.contains(&revision) || (compares && found.iter().any(|other| allows(other, &revision))) {
+            continue;
+        }
+        if compares {
+            found.retain(|other| !allows(&revision, other));
+        }
+        found.push(revision);
+    }
+    found
 }
 
-/// Returns true if an approval to go back from the revision `seen` allows to go back from `now`: it is the same, or older.
+/// How many revisions a message names.
+const MAX_NAMED: usize = 3;
+
+/// Returns the first revisions for a message, and how many others there are.
+fn named(revisions: &[Revision]) -> String {
+    let first: Vec<String> = revisions.iter().take(MAX_NAMED).map(Revision::to_string).collect();
+    let others = revisions.len().saturating_sub(MAX_NAMED);
+    let others = if others > 0 { format!(" and {others} others") } else { String::new() };
+    format!("{}{others}", first.join(", "))
+}
+
+/// Returns true if an approval to go back from the revision `seen` allows to go back from `now`, which is the same or older.
 fn allows(seen: &Revision, now: &Revision) -> bool {
     seen == now || (now.is_older_than(seen) == Some(true) && seen.is_older_than(now) == Some(false))
 }
@@ -121,7 +144,7 @@ fn unreported(lane: Lane<'_>, policy: &Policy, promotion: &Promotion) -> Option<
     })?;
     let why =
         format!("it is unknown what {}/{unreported} runs ({})", lane.environment.name, shown.complaint());
-    Some(held(lane.facts, promotion, GateKind::Unreported, &why, None))
+    Some(held(lane.facts, promotion, GateKind::Unreported, &why, Vec::new()))
 }
 
 /// Returns a note for the message if the API server does not check who approves.
@@ -133,13 +156,12 @@ fn unguarded(facts: Facts<'_>) -> String {
 }
 
 /// Returns a gate that holds a possible downgrade until a person approves it. An approval from before the gate was recorded was
-/// given for something else, for example before the environment was moved ahead by hand. So was one to go back from an older
-/// revision than `newer`.
-fn held(facts: Facts<'_>, promotion: &Promotion, kind: GateKind, why: &str, newer: Option<Revision>) -> Gate {
-    let is_seen = |seen: &Gate| match (&seen.newer, &newer) {
-        (Some(seen), Some(now)) => allows(seen, now),
-        (None, Some(_)) => false,
-        (_, None) => true,
+/// given for something else, for example before the environment was moved ahead by hand. So was one to go back from other
+/// revisions than `newer`.
+fn held(facts: Facts<'_>, promotion: &Promotion, kind: GateKind, why: &str, newer: Vec<Revision>) -> Gate {
+    let is_seen = |gate: &Gate| {
+        let mut newer = newer.iter();
+        newer.all(|now| gate.newer.contains(now) || gate.newer.iter().any(|seen| allows(seen, now)))
     };
     let open = promotion.approved && promotion.gates.iter().any(|gate| gate.kind == kind && is_seen(gate));
     let message = if open {

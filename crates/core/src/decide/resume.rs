@@ -2,8 +2,9 @@
 
 use super::gates::rejected_otherwise;
 use super::given_up::has_given_up;
+use super::run_by_targets::unread;
 use super::{Action, Decision, Lane, Transition};
-use crate::promotion::{Phase, Promotion};
+use crate::promotion::{NOT_ARRIVED, Phase, Promotion};
 use crate::time::Time;
 
 /// Returns how an ended promotion of the wanted revision starts again: on request of a person, or automatically if
@@ -23,6 +24,9 @@ pub(super) fn resume(lane: Lane<'_>, earlier: &Promotion, decision: &mut Decisio
     let resumes_at = earlier.resumes_at.filter(|_| !is_useless(lane, earlier));
     if let (Phase::Failed, None, Some(time)) = (earlier.phase, &earlier.retry, resumes_at) {
         if time <= lane.facts.now {
+            if waits_for_target(lane, earlier, &retry, decision) {
+                return None;
+            }
             let was_replaced = was_replaced();
             let spends_approval = was_replaced || was_rejected();
             let again = again("Resumed", "it is tried again after it has failed", spends_approval);
@@ -62,6 +66,18 @@ pub(super) fn resume(lane: Lane<'_>, earlier: &Promotion, decision: &mut Decisio
             None
         }
     }
+}
+
+/// Notes that a receiver is called again when a target can be read: that may run the revision. Returns true if there is one.
+fn waits_for_target(lane: Lane<'_>, earlier: &Promotion, retry: &str, decision: &mut Decision) -> bool {
+    let unread = unread(lane).filter(|_| earlier.reason == NOT_ARRIVED && !earlier.has_moved);
+    let Some(target) = unread else { return false };
+    let message = format!(
+        "{} failed: {}; its receiver is called again when {target} can be read; to call it now: {retry}",
+        earlier.revision, earlier.message
+    );
+    decision.note(lane.environment, "Retrying", message);
+    true
 }
 
 /// Returns why a promotion does not start again automatically, and which command starts it, if it has ended.

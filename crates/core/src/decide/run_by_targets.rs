@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::{Decision, Lane};
-use crate::observed::{Health, ObservedTarget};
+use crate::chart_version::without_build_metadata;
+use crate::observed::{Health, Member, ObservedTarget};
 use crate::promotion::{Phase, Promotion};
-use crate::revision::Revision;
+use crate::revision::{Facet, FacetKey, Revision};
 
 /// What to do if no workload fits.
 pub(super) const ADD_WORKLOAD: &str =
@@ -26,17 +27,40 @@ pub(super) fn runs(lane: Lane<'_>, revision: &Revision) -> bool {
     })
 }
 
-/// Returns true if what a receiver was asked for has arrived: all targets run the revision, or one runs a part of it that differs
-/// from what it has proven last.
+/// Returns true if what a receiver was asked for has arrived: all targets run the revision, or Flux has tried a part of it on one
+/// of them that differs from what that has proven last.
 pub(super) fn has_arrived(lane: Lane<'_>, revision: &Revision) -> bool {
-    let runs_new_part = |name: &String| {
-        let Some(running) = lane.running(name) else { return false };
+    let has_new_part = |name: &String| {
+        let running = lane.running(name);
         let last = lane.proofs(name).last().map(|proof| &proof.revision);
-        revision.facets().any(|(key, value)| {
-            running.value(key) == Some(value) && last.and_then(|last| last.value(key)) != Some(value)
+        let shown = lane.observed(name).filter(|target| target.error.is_none());
+        let is_tried = |key: &FacetKey, value: &str| {
+            let mut members = shown.iter().flat_map(|target| &target.members);
+            members.any(|member| has_tried(member, key, value))
+        };
+        let mut new = revision.facets().filter(|(key, v)| last.and_then(|last| last.value(key)) != Some(*v));
+        new.any(|(key, value)| {
+            running.as_ref().and_then(|r| r.value(key)) == Some(value) || is_tried(key, value)
         })
     };
-    runs(lane, revision) || lane.environment.targets.iter().any(runs_new_part)
+    runs(lane, revision) || lane.environment.targets.iter().any(has_new_part)
+}
+
+/// Returns true if Flux has tried a version of a member last, successfully or not.
+fn has_tried(member: &Member, key: &FacetKey, value: &str) -> bool {
+    let attempted = match key.facet {
+        Facet::Chart => without_build_metadata(&member.attempted),
+        // Of an OCIRepository, Flux writes the tag and the digest.
+        Facet::Tag => member.attempted.split('@').next().unwrap_or_default(),
+        _ => &member.attempted,
+    };
+    (&member.kind, &member.name) == (&key.kind, &key.name) && attempted == value
+}
+
+/// Returns the first target of an environment that cannot be read.
+pub(super) fn unread(lane: Lane<'_>) -> Option<&str> {
+    let mut targets = lane.environment.targets.iter();
+    targets.find(|name| lane.observed(name).is_none_or(|target| target.error.is_some())).map(String::as_str)
 }
 
 /// Returns the kinds and names of an environment's workloads. If there are none, notes why the revision waits.

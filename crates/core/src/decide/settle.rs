@@ -45,7 +45,7 @@ pub(super) fn settle(
         return true;
     }
     let report = promotion.report.as_ref().filter(|report| counts(lane, promotion, report));
-    if report.is_some_and(|report| apply_report(promotion, report, decision)) {
+    if report.is_some_and(|report| apply_report(lane, promotion, report, decision)) {
         return true;
     }
     decline_early_retry(promotion, decision);
@@ -108,13 +108,10 @@ fn fail_delivered(
     }
 }
 
-/// Returns why the timeout of a delivered promotion has passed. A receiver may have lost what it was asked for, if each target can
-/// be read and none has run anything of it.
+/// Returns why the timeout of a delivered promotion has passed. A receiver may have lost what it was asked for, if no target has
+/// been seen to run anything of it.
 fn late_reason(lane: Lane<'_>, promotion: &Promotion) -> &'static str {
-    let mut targets = lane.environment.targets.iter();
-    let may_be_lost = !lane.writes_to_branch()
-        && promotion.reason != ARRIVED
-        && targets.all(|name| lane.running(name).is_some());
+    let may_be_lost = !lane.writes_to_branch() && promotion.reason != ARRIVED;
     if may_be_lost { NOT_ARRIVED } else { UNHEALTHY }
 }
 
@@ -180,7 +177,12 @@ fn counts(lane: Lane<'_>, promotion: &Promotion, report: &ReceiverReport) -> boo
 /// Applies what the receiver of a webhook has reported: an accepted promotion was delivered, and a failed one has
 /// failed. A promotion that the receiver calls done still has to be seen healthy. Returns true if the promotion got
 /// another phase.
-fn apply_report(promotion: &Promotion, report: &ReceiverReport, decision: &mut Decision) -> bool {
+fn apply_report(
+    lane: Lane<'_>,
+    promotion: &Promotion,
+    report: &ReceiverReport,
+    decision: &mut Decision,
+) -> bool {
     use ReceiverReport::{Accepted, Done, Failed, Fixed};
     let (reason, own, theirs) = match report {
         Accepted(theirs) => ("Accepted", "the receiver has accepted it", theirs),
@@ -196,6 +198,9 @@ fn apply_report(promotion: &Promotion, report: &ReceiverReport, decision: &mut D
         return true;
     }
     if let (Failed(_), Phase::Delivered) = (report, promotion.phase) {
+        // The receiver has set the revision, and then found it unhealthy: another call would set it again.
+        let has_run = promotion.reason == ARRIVED || has_arrived(lane, &promotion.revision);
+        let reason = if has_run { UNHEALTHY } else { reason };
         decision.record(promotion, Phase::Failed, reason, words);
         return true;
     }

@@ -2,10 +2,10 @@
 
 use jiff::SignedDuration;
 use sluice_core::observed::{Health, ObservedTarget};
-use sluice_core::promotion::{Phase, Promotion};
+use sluice_core::promotion::{Phase, Promotion, ReceiverReport};
 use sluice_core::repository::Repository;
 
-use crate::simulation::{Simulation, shows};
+use crate::simulation::{Simulation, member, shows};
 use crate::table::{A, B};
 
 /// A receiver was called for B, which goes into staging.
@@ -53,12 +53,46 @@ fn what_a_target_has_run_was_not_lost_although_a_person_took_it_back() {
     assert_eq!((last(&sim).phase, last(&sim).reason.as_str()), (Phase::Failed, "Unhealthy"));
 }
 
+/// Helm rolls back, or tries again later: the version that it tried never runs.
 #[test]
-fn what_an_unreadable_target_runs_may_be_the_revision() {
+fn a_failed_upgrade_has_arrived() {
     let mut sim = called();
+    let mut shown = shows(A, Health::Failed);
+    member(&mut shown).attempted = B.into();
+    sim.observed.insert("staging", "s", shown);
+    sim.settle();
+    assert_eq!((last(&sim).phase, last(&sim).reason.as_str()), (Phase::Delivered, "Arrived"));
+}
+
+#[test]
+fn a_failure_that_the_receiver_reports_after_a_target_has_run_it_is_not_repeated() {
+    for has_run in [false, true] {
+        let mut sim = called();
+        if has_run {
+            sim.runs("staging", "s", B, Health::Failed);
+            sim.settle();
+        }
+        sim.promotions.last_mut().unwrap().report = Some(ReceiverReport::Failed("checks failed".into()));
+        sim.settle();
+        let reason = if has_run { "Unhealthy" } else { "CallbackFailed" };
+        assert_eq!((last(&sim).phase, last(&sim).reason.as_str()), (Phase::Failed, reason));
+    }
+}
+
+#[test]
+fn a_receiver_is_not_called_again_while_a_target_cannot_be_read() {
+    let mut sim = called();
+    let shown = sim.observed.target("staging", "t").unwrap().clone();
     sim.observed.insert("staging", "t", ObservedTarget::unreadable("connection refused"));
     pass_timeout(&mut sim);
-    assert_eq!((last(&sim).phase, last(&sim).reason.as_str()), (Phase::Failed, "Unhealthy"));
+    assert_eq!((last(&sim).phase, last(&sim).reason.as_str()), (Phase::Failed, "NotArrived"));
+    let now = sim.now;
+    sim.promotions.last_mut().unwrap().resumes_at = Some(now);
+    sim.settle();
+    assert!(sim.note("staging").contains("called again when t can be read"), "{}", sim.note("staging"));
+    sim.observed.insert("staging", "t", shown);
+    sim.settle();
+    assert_eq!(last(&sim).phase, Phase::Delivered, "it is called again");
 }
 
 /// The former receiver has the key of its call, and could report about another call with the same key.

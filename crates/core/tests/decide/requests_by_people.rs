@@ -306,6 +306,32 @@ fn an_approval_to_go_back_does_not_allow_to_go_back_from_a_newer_revision() {
     }
 }
 
+/// Builds with a hash cannot be compared. Somebody moves one of two targets ahead after the approval.
+#[test]
+fn an_approval_to_go_back_from_one_build_does_not_allow_to_go_back_from_another() {
+    let [old, seen, other] = ["1.0.0-aaaaaa1", "1.0.0-cccccc3", "1.0.0-dddddd4"];
+    for moved in [seen, other] {
+        let mut sim = Simulation::new(&[("dev", &["d"]), ("prod", &["eu", "us"])]);
+        for (version, targets) in [(old, ["eu", "us"]), (seen, ["eu", "us"])] {
+            targets.iter().for_each(|target| sim.runs("prod", target, version, Health::Ready));
+            sim.settle();
+        }
+        sim.policy_of("prod").allow_downgrade = false;
+        sim.runs("dev", "d", old, Health::Ready);
+        sim.settle();
+        let held = format!("it is older than {seen}, which prod runs");
+        assert!(sim.note("prod").contains(&held), "{}", sim.note("prod"));
+        sim.pipeline.suspended = true;
+        sim.promotions.last_mut().unwrap().approved = true;
+        sim.settle();
+        sim.runs("prod", "us", moved, Health::Ready);
+        sim.pipeline.suspended = false;
+        sim.settle();
+        let phase = if moved == seen { "Proposed" } else { "Pending" };
+        assert_eq!(sim.phases("prod").last().unwrap(), &format!("{old} {phase}"), "{moved}");
+    }
+}
+
 /// The pipeline names an environment in `after` that runs nothing.
 #[test]
 fn an_approved_promotion_says_what_it_waits_for_while_nothing_at_all_is_proven() {

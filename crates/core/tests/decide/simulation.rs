@@ -31,6 +31,7 @@ pub fn shows(version: &str, health: Health) -> ObservedTarget {
         since: None,
         version: version.into(),
         gave_up: BTreeMap::new(),
+        attempted: String::new(),
         facets: BTreeMap::from([(Facet::Chart, version.to_string())]),
         default_facet: DefaultFacet::Chart,
         source: None,
