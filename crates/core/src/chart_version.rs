@@ -1,13 +1,12 @@
 //! Versions of charts. Flux appends build metadata to them: the digest of an OCI artifact, or the revision of a
 //! repository. A revision has the version without it.
 
+use crate::revision::version;
+
 /// Whether a chart's version is another one than the version that a spec asks for. A range of versions has many, so
 /// nothing differs from it.
 pub fn differs_from_exact(desired: &str, actual: &str) -> bool {
-    let number = |text: &str| {
-        let text = without_build_metadata(text);
-        semver::Version::parse(text.strip_prefix('v').unwrap_or(text)).ok()
-    };
+    let number = |text| version(without_build_metadata(text));
     match (number(desired), number(actual)) {
         (Some(desired), Some(actual)) => desired != actual,
         _ => false,

@@ -181,7 +181,7 @@ impl Revision {
 }
 
 /// Parses a version with or without a leading `v`.
-fn version(text: &str) -> Option<semver::Version> {
+pub(crate) fn version(text: &str) -> Option<semver::Version> {
     semver::Version::parse(text.strip_prefix('v').unwrap_or(text)).ok()
 }
 

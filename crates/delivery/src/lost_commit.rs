@@ -6,7 +6,7 @@ use std::time::Instant;
 use crate::edit::edit;
 use crate::error::{DeliveryError, DeliveryResult};
 use crate::git::LockedRepository;
-use crate::order::{DeliveryStrategy, Order};
+use crate::order::Order;
 use crate::resources::{Resources, is_final};
 
 /// Whether the branch of an order has lost `commit`, by which the order was delivered.
@@ -15,11 +15,7 @@ use crate::resources::{Resources, is_final};
 /// history of the branch, back to before the promotion was made, has neither the commit nor another one that carries
 /// the promotion. A commit that another one reverts stays in the history.
 pub(crate) async fn is_lost(resources: &Resources, order: &Order, commit: &str) -> DeliveryResult<bool> {
-    let (url, branch) = match &order.strategy {
-        DeliveryStrategy::Commit { url, branch } => (url, branch),
-        DeliveryStrategy::PullRequest { url, base, .. } => (url, base),
-        DeliveryStrategy::Notification(_) | DeliveryStrategy::Webhook { .. } => return Ok(false),
-    };
+    let Some((url, branch)) = order.strategy.written_branch() else { return Ok(false) };
     let mut repository = resources.lock(order, url, None).await?;
     loop {
         let lost = has_lost(order, &mut repository, (branch, commit)).await;

@@ -116,6 +116,18 @@ pub enum DeliveryStrategy {
     },
 }
 
+impl DeliveryStrategy {
+    /// Returns the repository and the branch that it writes to, directly or by change requests; `None` if a receiver does the
+    /// work.
+    pub(crate) fn written_branch(&self) -> Option<(&str, &str)> {
+        match self {
+            DeliveryStrategy::Commit { url, branch } => Some((url, branch)),
+            DeliveryStrategy::PullRequest { url, base, .. } => Some((url, base)),
+            DeliveryStrategy::Notification(_) | DeliveryStrategy::Webhook { .. } => None,
+        }
+    }
+}
+
 /// What a change request should look like, apart from the values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {

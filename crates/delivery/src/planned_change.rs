@@ -8,7 +8,7 @@ use sluice_core::setters::SetValue;
 use crate::edit::{edit, file};
 use crate::error::DeliveryResult;
 use crate::git::LockedRepository;
-use crate::order::{DeliveryStrategy, Order};
+use crate::order::Order;
 use crate::resources::{Resources, is_final};
 
 /// Computes what the delivery of an order would change now; `None` if it does not write to git.
@@ -17,11 +17,7 @@ pub(crate) async fn planned_change(
     order: &Order,
     began: Instant,
 ) -> DeliveryResult<Option<PlannedChange>> {
-    let (url, branch) = match &order.strategy {
-        DeliveryStrategy::Commit { url, branch } => (url, branch),
-        DeliveryStrategy::PullRequest { url, base, .. } => (url, base),
-        DeliveryStrategy::Notification(_) | DeliveryStrategy::Webhook { .. } => return Ok(None),
-    };
+    let Some((url, branch)) = order.strategy.written_branch() else { return Ok(None) };
     let mut repository = resources.lock(order, url, None).await?;
     loop {
         let planned = plan(order, &mut repository, branch, began).await;
@@ -38,11 +34,7 @@ pub(crate) async fn delivered_change(
     order: &Order,
     commit: &str,
 ) -> DeliveryResult<Option<PlannedChange>> {
-    let (url, branch) = match &order.strategy {
-        DeliveryStrategy::Commit { url, branch } => (url, branch),
-        DeliveryStrategy::PullRequest { url, base, .. } => (url, base),
-        DeliveryStrategy::Notification(_) | DeliveryStrategy::Webhook { .. } => return Ok(None),
-    };
+    let Some((url, branch)) = order.strategy.written_branch() else { return Ok(None) };
     let mut repository = resources.lock(order, url, None).await?;
     loop {
         let change = compare(order, &mut repository, (branch, commit)).await;

@@ -4,20 +4,19 @@
 //! time to time, and the targets are read then.
 
 use sluice_core::fleet::fact::HealthStatus;
-use sluice_core::fleet::observed_cluster::{MAX_NESTING, ObservedCluster};
+use sluice_core::fleet::observed_cluster::ObservedCluster;
 use sluice_core::fleet::{Fact, FluxFact, Kind, ObjectKey};
 use sluice_core::observed::Health;
 
 /// Returns why a Flux object gets no new state; `None` if nothing is known to be wrong. The message of an object in another
 /// namespace is left out: who may see this target may not be allowed to read it.
 pub(super) fn not_applied(member: &ObjectKey, flux: &FluxFact, cluster: &ObservedCluster) -> Option<String> {
-    let (mut key, mut found) = (member, source_problem(member, flux, cluster));
-    // A hostile cluster may have owners in a circle.
-    for _ in 0..MAX_NESTING {
-        let Some((owner, flux)) = cluster.owner_of(key).filter(|_| found.is_none()) else { break };
-        found = problem(owner, &flux.status).or_else(|| source_problem(owner, flux, cluster));
-        key = owner;
-    }
+    let found = source_problem(member, flux, cluster).or_else(|| {
+        let mut owners = cluster.owners_of(member);
+        owners.find_map(|(owner, flux)| {
+            problem(owner, &flux.status).or_else(|| source_problem(owner, flux, cluster))
+        })
+    });
     found.map(|(key, status)| explanation(key, status, key.namespace == member.namespace))
 }
 

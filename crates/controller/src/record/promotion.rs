@@ -326,8 +326,8 @@ fn note(status: &mut PromotionStatus, change: &RecordChange, now: Timestamp) {
         RecordChange::Waits { gates, .. } => {
             let gates = translate::gates(gates);
             let is_known = |gate: &GateStatus| {
-                let same = status.gates.iter().filter(|known| known.name == gate.name);
-                same.into_iter().any(|known| gate.newer.iter().all(|newer| known.newer.contains(newer)))
+                let mut same = status.gates.iter().filter(|known| known.name == gate.name);
+                same.any(|known| gate.newer.iter().all(|newer| known.newer.contains(newer)))
             };
             if !gates.iter().all(|gate| gate.open || is_known(gate)) {
                 // It begins to wait for something else: a body that was signed before does not approve that.

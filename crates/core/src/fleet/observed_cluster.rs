@@ -145,8 +145,11 @@ impl ObservedCluster {
         }
     }
 
-    /// Returns the owner of an object, the owner's owner, and so on. Owners may form a circle.
-    fn owners_of<'a>(&'a self, key: &'a ObjectKey) -> impl Iterator<Item = (&'a ObjectKey, &'a FluxFact)> {
+    /// Returns the owner of an object, the owner's owner, and so on: at most [`MAX_NESTING`], because owners may form a circle.
+    pub fn owners_of<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+    ) -> impl Iterator<Item = (&'a ObjectKey, &'a FluxFact)> {
         std::iter::successors(self.owner_of(key), |(owner, _)| self.owner_of(owner)).take(MAX_NESTING)
     }
 

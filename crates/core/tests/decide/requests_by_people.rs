@@ -255,15 +255,21 @@ fn the_change_request_of_a_promotion_that_was_delivered_without_it_is_closed() {
     );
 }
 
-/// The pipeline names another environment in `after` while the promotion waits for approval, and the approver does not see that.
-#[test]
-fn an_approved_promotion_whose_proof_is_gone_says_what_it_waits_for() {
+/// B waits for approval into prod, which follows dev. The environment `other` stands beside them.
+fn waiting_beside_another() -> Simulation {
     let mut sim = Simulation::new(&[("dev", &["d"]), ("other", &["o"]), ("prod", &["p"])]);
     sim.pipeline.environments[1].depends_on = Vec::new();
     sim.pipeline.environments[2].depends_on = vec!["dev".into()];
     sim.policy_of("prod").manual = true;
     sim.runs("dev", "d", B, Health::Ready);
     sim.settle();
+    sim
+}
+
+/// The pipeline names another environment in `after` while the promotion waits for approval, and the approver does not see that.
+#[test]
+fn an_approved_promotion_whose_proof_is_gone_says_what_it_waits_for() {
+    let mut sim = waiting_beside_another();
     let message = |sim: &Simulation| sim.promotions.last().unwrap().message.clone();
     assert!(message(&sim).contains("waits for approval"), "{}", message(&sim));
     sim.pipeline.environments[2].depends_on = vec!["other".into()];
@@ -335,12 +341,7 @@ fn an_approval_to_go_back_from_one_build_does_not_allow_to_go_back_from_another(
 /// The pipeline names an environment in `after` that runs nothing.
 #[test]
 fn an_approved_promotion_says_what_it_waits_for_while_nothing_at_all_is_proven() {
-    let mut sim = Simulation::new(&[("dev", &["d"]), ("other", &["o"]), ("prod", &["p"])]);
-    sim.pipeline.environments[1].depends_on = Vec::new();
-    sim.pipeline.environments[2].depends_on = vec!["dev".into()];
-    sim.policy_of("prod").manual = true;
-    sim.runs("dev", "d", B, Health::Ready);
-    sim.settle();
+    let mut sim = waiting_beside_another();
     sim.pipeline.environments[2].depends_on = vec!["other".into()];
     sim.pipeline.environments[1].targets.clear();
     for approved in [false, true] {
