@@ -100,14 +100,18 @@ fn newest(revisions: impl Iterator<Item = Revision>) -> Vec<Revision> {
     found
 }
 
-/// How many revisions a message names.
+/// How many revisions or targets a message names.
 const MAX_NAMED: usize = 3;
 
-/// Returns the first revisions for a message, and how many others there are.
-fn named(revisions: &[Revision]) -> String {
-    let first: Vec<String> = revisions.iter().take(MAX_NAMED).map(Revision::to_string).collect();
-    let others = revisions.len().saturating_sub(MAX_NAMED);
-    let others = if others > 0 { format!(" and {others} others") } else { String::new() };
+/// Returns the first of a list for a message, and how many others there are.
+fn named(list: &[impl ToString]) -> String {
+    let first: Vec<String> = list.iter().take(MAX_NAMED).map(ToString::to_string).collect();
+    let others = list.len().saturating_sub(MAX_NAMED);
+    let others = match others {
+        0 => String::new(),
+        1 => " and 1 other".into(),
+        _ => format!(" and {others} others"),
+    };
     format!("{}{others}", first.join(", "))
 }
 
@@ -138,12 +142,14 @@ fn unreported(lane: Lane<'_>, policy: &Policy, promotion: &Promotion) -> Option<
     if policy.allow_downgrade || passed {
         return None;
     }
-    let (unreported, shown) = lane.environment.targets.iter().find_map(|t| {
+    let environment = &lane.environment.name;
+    let unreported = lane.environment.targets.iter().filter_map(|t| {
         let silent = lane.observed(t).filter(|shown| shown.has_said_nothing())?;
-        lane.proofs(t).is_empty().then_some((t, silent))
-    })?;
-    let why =
-        format!("it is unknown what {}/{unreported} runs ({})", lane.environment.name, shown.complaint());
+        lane.proofs(t).is_empty().then(|| (format!("{environment}/{t}"), silent.complaint()))
+    });
+    // An approval counts for all of them, so the message names all.
+    let (unreported, complaints): (Vec<String>, Vec<String>) = unreported.unzip();
+    let why = format!("it is unknown what {} runs ({})", named(&unreported), complaints.first()?);
     Some(held(lane.facts, promotion, GateKind::Unreported, &why, Vec::new()))
 }
 

@@ -46,6 +46,21 @@ fn an_unreported_target_holds_a_promotion_until_a_report_or_an_approval() {
 }
 
 #[test]
+fn the_gate_of_unreported_targets_names_all_that_an_approval_counts_for() {
+    let mut sim = Simulation::new(&[("dev", &["d"]), ("prod", &["eu", "us", "as", "af", "au"])]);
+    let mut silent = shows("", Health::Unknown);
+    member(&mut silent).facets.clear();
+    sim.evidence = Evidence::default();
+    for target in ["us", "as", "af", "au"] {
+        sim.observed.insert("prod", target, silent.clone());
+    }
+    sim.runs("dev", "d", B, Health::Ready);
+    sim.settle();
+    let note = sim.note("prod");
+    assert!(note.contains("it is unknown what prod/us, prod/as, prod/af and 1 other runs"), "{note}");
+}
+
+#[test]
 fn an_incomparable_revision_that_has_run_before_is_a_downgrade() {
     let mut sim = Simulation::new(&[("dev", &["d"]), ("staging", &["s"])]);
     for version in ["red", "blue"] {
