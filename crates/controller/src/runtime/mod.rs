@@ -33,13 +33,12 @@ use crate::state::effect::{Effect, MetricUpdate, Now, Resync};
 use crate::state::status_queue::{StatusOwner, WriteOutcome};
 use crate::state::{Input, State, StateSettings};
 use crate::watch::cluster_session::KubeconfigSource;
-use crate::watch::read_error::api_error_message;
 use crate::watch::session_set::SessionSet;
 use commit_status::CommitStatuses;
 use jobs::Jobs;
 use records::Records;
 use sluice_core::fleet::ClusterKey;
-use status_writer::StatusWriter;
+use status_writer::{StatusWriter, write_error_message};
 
 /// The longest pause between two rounds of the loop, for liveness.
 const MAX_ROUND_PAUSE: Duration = Duration::from_secs(5);
@@ -213,7 +212,7 @@ impl Runtime {
         self.metrics.count_status_write(owner.kind(), outcome);
         match (owner, outcome) {
             (_, WriteOutcome::Failed(error)) => {
-                tracing::warn!(pipeline = %owner.pipeline(), promotion = owner.promotion(), error = %api_error_message(error), "cannot write a status; it will be retried");
+                tracing::warn!(pipeline = %owner.pipeline(), promotion = owner.promotion(), error = %write_error_message(error), "cannot write a status; it will be retried");
             }
             (StatusOwner::Promotion(..), WriteOutcome::Stored(_)) => fault::point("after-outcome"),
             _ => {}

@@ -24,6 +24,7 @@ use crate::state::Input;
 use crate::state::cached::HasHookFields;
 use crate::state::status_queue::{StatusOwner, StatusWrite, StoredObject, StoredVersion, WriteOutcome};
 use crate::timeout::{API_CALL_TIMEOUT, within};
+use crate::watch::read_error::api_error_message;
 
 /// How many statuses are written at the same time: enough to keep an API server busy.
 const MAX_CONCURRENT_WRITES: usize = 32;
@@ -214,6 +215,22 @@ fn escape_for_yaml(json: Vec<u8>) -> Vec<u8> {
 /// What the API server says of an apply to an object that its schema does not allow (`Apply` in
 /// managedfields/internal/structuredmerge.go of apimachinery).
 const UNTYPED: &str = "failed to create typed live object";
+
+/// What the API server says of an apply with a field that the definition of the kind does not have (`Reconcile` in
+/// typed/validate.go of structured-merge-diff).
+const UNDECLARED: &str = "field not declared in schema";
+
+/// Returns why a status cannot be written, and what to do if the definitions are older than Sluice.
+pub fn write_error_message(error: &kube::Error) -> String {
+    let message = api_error_message(error);
+    match error {
+        kube::Error::Api(e) if e.message.contains(UNDECLARED) => format!(
+            "{message}: the CRDs are of an older version of Sluice; apply those of this version: \
+             sluice crds | kubectl apply --server-side -f -"
+        ),
+        _ => message,
+    }
+}
 
 /// Replaces the whole status of an object of this version, without an apply. Returns the new version.
 async fn replace<K>(

@@ -4,8 +4,9 @@ use anyhow::{Context, Result, ensure};
 use kube::ResourceExt;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::json;
-use sluice_api::Pipeline;
+use sluice_api::{Pipeline, PipelineStatus};
 use sluice_controller::pipeline_key::PipelineKey;
+use sluice_controller::runtime::status_writer::write_error_message;
 use sluice_controller::state::status_queue::{Basis, StatusOwner, WriteOutcome, serialize_status};
 use sluice_delivery::FencingToken;
 use sluice_testkit::{ControlPlane, WAIT_TIMEOUT, eventually, install_crds};
@@ -63,5 +64,37 @@ async fn the_status_of_an_object_that_the_schema_does_not_allow_is_replaced() ->
         let written = Api::<Pipeline>::namespaced(client.clone(), "default").get(name).await?.status;
         ensure!(written.context("a status")? == status, "{name}");
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_status_with_a_field_that_older_crds_do_not_have_names_the_command_that_updates_them() -> Result<()>
+{
+    let cluster = ControlPlane::start().await?.cluster("older").await?;
+    let client = cluster.client().await?;
+    let mut older = serde_json::to_value(sluice_api::all_crds())?;
+    for crd in older.as_array_mut().context("a list")? {
+        let schema = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        let fields = schema["properties"]["status"]["properties"].as_object_mut().context("fields")?;
+        fields.remove("observedGeneration");
+    }
+    install_crds(&client, serde_json::from_value(older)?).await?;
+    let api: Api<Pipeline> = Api::namespaced(client.clone(), "default");
+    let pipeline = json!({
+        "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline", "metadata": {"name": "one"},
+        "spec": {"environments": [{"name": "dev", "targets": [{"namespace": "dev"}]}]},
+    });
+    api.create(&PostParams::default(), &serde_json::from_value(pipeline)?).await?;
+    let owner = StatusOwner::Pipeline(PipelineKey { namespace: "default".into(), name: "one".into() });
+    let status: PipelineStatus = serde_json::from_value(json!({"observedGeneration": 1}))?;
+    let basis = Basis { uid: api.get("one").await?.uid(), ..Basis::default() };
+    let mut writer = Writer::new(client.clone());
+    let outcome = writer.write(&owner, serialize_status(&status)?, basis, FencingToken::default()).await?;
+    let WriteOutcome::Failed(error) = outcome else { anyhow::bail!("not failed: {outcome:?}") };
+    let message = write_error_message(&error);
+    ensure!(
+        message.contains("observedGeneration") && message.contains("sluice crds | kubectl apply"),
+        message
+    );
     Ok(())
 }
