@@ -21,15 +21,16 @@ pub fn cluster_refusal(
     match allowed {
         _ if namespace == from => None,
         Some(allowed) if allowed.admits(from) => None,
-        Some(_) => Some(format!(
+        Some(_) if !locked => Some(format!(
             "{cluster} may not be used by Pipelines in namespace {from}: its annotation {ALLOWED_NAMESPACES} does not \
              list that namespace"
         )),
-        None if locked => Some(format!(
+        // The same whether it exists or not.
+        _ if locked => Some(format!(
             "{cluster} is not in the Pipeline's own namespace, which --no-cross-namespace-refs forbids: name a \
              GitopsCluster in namespace {from}, or list {from} in the annotation {ALLOWED_NAMESPACES} of {cluster}"
         )),
-        None => None,
+        _ => None,
     }
 }
 

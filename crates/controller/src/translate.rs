@@ -139,13 +139,13 @@ pub fn promotion(pipeline: &api::Pipeline, object: &ApiPromotion) -> Option<Prom
             .filter_map(|g| {
                 let kind = GateKind::named(&g.name)?;
                 let newer = g.newer.iter().filter_map(Revision::from_strings).collect();
-                Some(Gate { kind, open: g.open, message: g.message.clone(), newer })
+                let unreported = g.unreported.clone();
+                Some(Gate { open: g.open, newer, unreported, ..Gate::closed(kind, g.message.clone()) })
             })
             .collect(),
         retry,
         next_attempt: status.next_attempt.map(|at| *at),
-        resumes_at: resumption::resumes_at(&status, strategy::has_receiver(pipeline, object), has_moved),
-        has_moved,
+        resumes: resumption::resumes(&status, has_moved),
         delivered: status.entered(Phase::Delivered).map(|at| *at),
         request: status.change_request.as_ref().map(|r| RecordedRequest {
             number: r.number,
@@ -201,6 +201,10 @@ pub fn evidence(status: Option<&api::PipelineStatus>) -> Evidence {
                 })
             });
             evidence.insert(environment, &target.name, proofs.collect());
+            let unproven = status.unverified_at(target).as_ref().and_then(Revision::from_strings);
+            if let Some(revision) = unproven {
+                evidence.insert_unproven(environment, &target.name, revision);
+            }
         }
     }
     evidence
@@ -224,6 +228,7 @@ pub fn gates(gates: &[Gate]) -> Vec<promotion::GateStatus> {
         open: g.open,
         message: g.message.clone(),
         newer: g.newer.iter().map(Revision::to_strings).collect(),
+        unreported: g.unreported.clone(),
     };
     gates.iter().map(one).collect()
 }

@@ -1,13 +1,14 @@
 //! Proofs: the revisions that each target has run healthily, in the order of their arrival. A proof stays valid when
 //! the target runs another revision, fails or cannot be read any more. Arrivals are counted and not timed, so that
-//! clocks cannot change their order.
+//! clocks cannot change their order. What a target has run last without being healthy is kept beside them: a target that
+//! cannot be read still runs that, and not what it has proven before.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::observed::{ObservedTargets, is_tracked};
+use crate::observed::{Health, ObservedTarget, ObservedTargets, is_tracked};
 use crate::pipeline::{Environment, MinReady, Pipeline, Policy};
 use crate::promotion::Promotion;
 pub use crate::proof::Proof;
@@ -33,6 +34,7 @@ const MAX_COMPARED: usize = 32;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evidence {
     proofs: BTreeMap<String, BTreeMap<String, Vec<Proof>>>,
+    unproven: BTreeMap<String, BTreeMap<String, Revision>>,
 }
 
 /// What the predecessors of an environment have proven.
@@ -68,6 +70,22 @@ impl Evidence {
         }
     }
 
+    /// Adds the stored revision that a target has run last, and was not healthy with since.
+    pub fn insert_unproven(&mut self, environment: &str, target: &str, revision: Revision) {
+        self.unproven.entry(environment.into()).or_default().insert(target.into(), revision);
+    }
+
+    /// Returns the revision that a target has run last, if it has not been healthy with it since it began to run it.
+    pub fn unproven(&self, environment: &str, target: &str) -> Option<&Revision> {
+        self.unproven.get(environment)?.get(target)
+    }
+
+    /// Returns the revision that a target has run last, healthily or not.
+    pub fn last(&self, environment: &str, target: &str) -> Option<&Revision> {
+        let proven = || self.of(environment, target).last().map(|proof| &proof.revision);
+        self.unproven(environment, target).or_else(proven)
+    }
+
     /// Returns the proofs of a target, oldest first.
     pub fn of(&self, environment: &str, target: &str) -> &[Proof] {
         self.proofs.get(environment).and_then(|of| of.get(target)).map_or(&[], Vec::as_slice)
@@ -99,11 +117,37 @@ impl Evidence {
                         promotions.iter().filter(|p| follows(pipeline, &p.environment, environment));
                     append(&mut list, into_followers, Proof { revision, arrival: next, run: 0, at: now });
                 }
+                if let Some(unproven) = self.unproven_after(&environment.name, target, shown, pipeline) {
+                    evidence.insert_unproven(&environment.name, target, unproven);
+                }
                 evidence.insert(&environment.name, target, list);
             }
         }
         evidence.drop_unneeded(pipeline, observed);
         evidence
+    }
+
+    /// Returns the revision that a target has run last and was not healthy with since, after an observation. A target that comes
+    /// back to the revision that it has proven last has to be healthy with it once more.
+    fn unproven_after(
+        &self,
+        environment: &str,
+        target: &str,
+        shown: Option<&ObservedTarget>,
+        pipeline: &Pipeline,
+    ) -> Option<Revision> {
+        let before = self.unproven(environment, target);
+        let Some(running) = shown.and_then(|shown| shown.revision(&pipeline.tracks)) else {
+            return before.cloned();
+        };
+        let is_proven_last = || self.of(environment, target).last().is_some_and(|p| p.revision == running);
+        let is_healthy = shown.is_some_and(|shown| shown.health() == Health::Ready);
+        match before {
+            _ if is_healthy => None,
+            None if is_proven_last() => None,
+            Some(same) if *same == running => Some(same.clone()),
+            _ => Some(running),
+        }
     }
 
     /// Returns the revision as these proofs or `known` have it: equal revisions of all targets take memory once.
@@ -180,10 +224,12 @@ impl Evidence {
         }
     }
 
-    /// Returns true if every target of the environment ran this revision when it was last seen healthy.
+    /// Returns true if every target of the environment ran this revision when it was last seen healthy, and nothing else since.
     pub fn has_settled(&self, environment: &Environment, revision: &Revision) -> bool {
         environment.targets.iter().all(|target| {
-            self.of(&environment.name, target).last().is_some_and(|p| revision.is_run_by(&p.revision))
+            let proven = self.of(&environment.name, target).last();
+            self.unproven(&environment.name, target).is_none()
+                && proven.is_some_and(|p| revision.is_run_by(&p.revision))
         })
     }
 

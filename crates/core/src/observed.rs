@@ -80,8 +80,6 @@ pub struct Member {
     /// The facets of the state that Flux will not retry, because Helm has given up on it; only those that are certain.
     /// Empty if Helm has not given up.
     pub gave_up: BTreeMap<Facet, String>,
-    /// The version or revision that Flux last tried; empty if it tried none.
-    pub attempted: String,
     /// The facets that the member runs now.
     pub facets: BTreeMap<Facet, String>,
     /// The facet that makes its revision if the pipeline has no `tracks`.
@@ -138,7 +136,7 @@ impl Member {
         };
         let texts: usize =
             [&self.kind, &self.name, &self.message, &self.version].map(String::len).iter().sum();
-        let texts = texts + self.not_applied.as_ref().map_or(0, String::len) + self.attempted.len();
+        let texts = texts + self.not_applied.as_ref().map_or(0, String::len);
         let workloads: usize = self.workloads.iter().map(MadeWorkload::bytes).sum();
         size_of::<Self>() + texts + facets(&self.facets) + facets(&self.gave_up) + workloads
     }

@@ -88,10 +88,8 @@ pub struct Promotion {
     pub retry: Option<String>,
     /// The earliest time of the next attempt to deliver.
     pub next_attempt: Option<Timestamp>,
-    /// When the promotion starts again on its own, if it has failed. `None` if only a person starts it again.
-    pub resumes_at: Option<Timestamp>,
-    /// True if it has failed, and the pipeline names another place than it was delivered to.
-    pub has_moved: bool,
+    /// True if it has failed and starts again on its own. Otherwise only a person starts it again.
+    pub resumes: bool,
     /// When the promotion was delivered, if it was.
     pub delivered: Option<Timestamp>,
     /// The change request with the revision, as last recorded.
@@ -124,10 +122,6 @@ pub enum ReceiverReport {
 pub const CALLBACK_FAILED: &str = "CallbackFailed";
 /// The reason of a promotion that is Failed because its targets did not become healthy.
 pub const UNHEALTHY: &str = "Unhealthy";
-/// The reason of a promotion that is Delivered by a receiver, and that a target runs, but not healthily or not as the last one.
-pub const ARRIVED: &str = "Arrived";
-/// The reason of a promotion that is Failed because its receiver was called, and no target ran anything of it in time.
-pub const NOT_ARRIVED: &str = "NotArrived";
 
 /// A promotion's change request, as last recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -211,4 +205,13 @@ pub struct Gate {
     pub message: String,
     /// Of [`GateKind::Downgrade`], the revisions that the promotion is older than, without those that are older than another one.
     pub newer: Vec<Revision>,
+    /// Of [`GateKind::Unreported`], the targets of which it is unknown what they run.
+    pub unreported: Vec<String>,
+}
+
+impl Gate {
+    /// Returns a gate that is closed, with the message.
+    pub fn closed(kind: GateKind, message: String) -> Gate {
+        Gate { kind, open: false, message, newer: Vec::new(), unreported: Vec::new() }
+    }
 }

@@ -150,9 +150,6 @@ impl Draft {
             "Called" | "Accepted" | "Done" => {
                 "If this takes long, check what the receiver does after the call."
             }
-            "NotArrived" => {
-                "Look at the receiver. Sluice calls it again an hour after the failure; to end that, reject the promotion."
-            }
             "CallbackFailed" => {
                 "Fix the cause. If the receiver runs its work again and reports done, the promotion continues."
             }

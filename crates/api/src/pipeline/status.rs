@@ -60,6 +60,15 @@ impl PipelineStatus {
         });
         shared.chain(target.verified.iter().cloned()).collect()
     }
+
+    /// Returns the revision that a target has run last without being healthy with it, from either form.
+    pub fn unverified_at(&self, target: &TargetStatus) -> Option<BTreeMap<String, String>> {
+        let shared = || {
+            let mut indices = target.proofs.split_whitespace().filter_map(|text| text.parse::<usize>().ok());
+            self.revisions.get(indices.next()?).cloned()
+        };
+        target.unverified.clone().or_else(shared)
+    }
 }
 
 /// A report of a Kustomization or HelmRelease, from a signed event. All fields are always written, so that a merge leaves
@@ -169,8 +178,13 @@ pub struct TargetStatus {
     /// The revisions that this target has run healthily, oldest first. Promotions need them as proofs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verified: Vec<Verified>,
+    /// The revision that this target has run last, by its facets, if it has not been healthy with it since it began to run it.
+    /// While the target cannot be read, Sluice assumes that it still runs this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unverified: Option<BTreeMap<String, String>>,
     /// The same in short form, for a status that would be too large otherwise: for each verified revision its index in
-    /// `status.revisions`, its arrival, its run and its time, as `index/arrival/run/time`.
+    /// `status.revisions`, its arrival, its run and its time, as `index/arrival/run/time`, and `index` for the one that is
+    /// not verified.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub proofs: String,
 }

@@ -54,7 +54,8 @@ pub struct PromotionStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
     /// Where the current delivery went: the strategy, and the repository and branch, or a digest of the address of the webhook. If
-    /// the promotion has failed since, and the pipeline names another place, Sluice delivers it again.
+    /// the promotion has failed since, and the pipeline names another repository or branch than the one that Sluice has written
+    /// to, Sluice delivers it again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered_to: Option<String>,
     /// The value of `spec.retry` that was answered last.
@@ -157,6 +158,10 @@ pub struct GateStatus {
     /// back from these revisions, and not from others, unless they are older than one of these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub newer: Vec<BTreeMap<String, String>>,
+    /// Of the gate `Unreported`, the targets of which it is unknown what they run. An approval counts for these targets, and not
+    /// for others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreported: Vec<String>,
 }
 
 /// A pull or merge request.

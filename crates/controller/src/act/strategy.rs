@@ -26,11 +26,6 @@ pub fn calls_receiver(pipeline: &Pipeline, promotion: &Promotion) -> bool {
     named(pipeline, promotion).is_some_and(|strategy| strategy.webhook.is_some())
 }
 
-/// Whether the pipeline delivers into the environment of a promotion by a call or an event, whose receiver does the work.
-pub fn has_receiver(pipeline: &Pipeline, promotion: &Promotion) -> bool {
-    named(pipeline, promotion).is_some_and(|s| s.webhook.is_some() || s.notification.is_some())
-}
-
 /// The strategy that reaches a promotion's change request: the one of the pipeline, which may name a new Secret,
 /// or the one that opened the change request if the pipeline names another repository or branch now.
 pub fn of_request(pipeline: &Pipeline, promotion: &Promotion) -> Option<ApiStrategy> {
@@ -73,7 +68,7 @@ pub fn destination(strategy: &ApiStrategy) -> Option<String> {
 }
 
 /// Whether a receiver does the work at this [`destination`].
-pub fn is_of_receiver(destination: &str) -> bool {
+fn is_of_receiver(destination: &str) -> bool {
     destination.starts_with("webhook ") || destination == "notification"
 }
 
@@ -83,11 +78,13 @@ pub fn destination_of_request(request: &RecordedChangeRequest) -> Option<String>
     destination(&ApiStrategy { pull_request, ..ApiStrategy::default() })
 }
 
-/// Whether the pipeline names another strategy, repository or branch than a delivered promotion was delivered to.
+/// Whether the pipeline names another strategy, repository or branch than the one that a delivered promotion was written
+/// to. What a receiver has accepted is its own to finish, whatever the pipeline names later.
 pub fn has_moved(pipeline: &Pipeline, promotion: &Promotion) -> bool {
-    let delivered_to = promotion.status.as_ref().and_then(|status| status.delivered_to.as_ref());
+    let delivered_to = promotion.status.as_ref().and_then(|status| status.delivered_to.as_deref());
     let named = || named(pipeline, promotion).and_then(destination);
-    delivered_to.is_some_and(|delivered_to| named().is_some_and(|named| named != *delivered_to))
+    let is_other = |delivered_to: &str| named().is_some_and(|named| named != delivered_to);
+    delivered_to.is_some_and(|to| !is_of_receiver(to) && is_other(to))
 }
 
 /// Whether another promotion into the environment uses the change request that this record has as open: a later one, or an

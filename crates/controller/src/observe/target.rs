@@ -324,7 +324,6 @@ fn member(
         since: flux.status.since.filter(|_| health == flux.status.health),
         version: flux.version.clone(),
         gave_up: flux.gave_up.clone(),
-        attempted: flux.attempted.clone(),
         facets,
         default_facet: flux.default_facet,
         source: flux.git_source().and_then(|source| match cluster.object(source) {

@@ -11,7 +11,7 @@ use sluice_api::promotion::{
 };
 use sluice_core::Time;
 use sluice_core::decide::{NewPromotion, Transition};
-use sluice_core::promotion::{Gate, NOT_ARRIVED};
+use sluice_core::promotion::Gate;
 
 use super::tampered::{self, TAMPERED};
 use crate::translate;
@@ -327,7 +327,10 @@ fn note(status: &mut PromotionStatus, change: &RecordChange, now: Timestamp) {
             let gates = translate::gates(gates);
             let is_known = |gate: &GateStatus| {
                 let mut same = status.gates.iter().filter(|known| known.name == gate.name);
-                same.any(|known| gate.newer.iter().all(|newer| known.newer.contains(newer)))
+                same.any(|known| {
+                    gate.newer.iter().all(|newer| known.newer.contains(newer))
+                        && gate.unreported.iter().all(|target| known.unreported.contains(target))
+                })
             };
             if !gates.iter().all(|gate| gate.open || is_known(gate)) {
                 // It begins to wait for something else: a body that was signed before does not approve that.
@@ -411,7 +414,6 @@ fn note_transition(status: &mut PromotionStatus, to: &Transition) {
     if to.to == Phase::Pending {
         status.attempts = 0;
         status.next_attempt = None;
-        let calls_again = may_be_lost(status) && to.answers.is_none();
         status.delivered_to = None;
         // The gates are decided again. Until then their last messages are not shown.
         status.gates.clear();
@@ -419,7 +421,7 @@ fn note_transition(status: &mut PromotionStatus, to: &Transition) {
         // repetition, and Sluice does not find the effects of the last one. A promotion may also have
         // succeeded without a delivery.
         let ended = ["Delivered", "Succeeded"].map(|phase| status.times.remove(phase).is_some());
-        if to.is_undone || (ended.contains(&true) && !calls_again) {
+        if to.is_undone || ended.contains(&true) {
             status.round += 1;
             // If everything is set already, this round has no commit, and the earlier one may be gone.
             status.commit = None;
@@ -434,12 +436,6 @@ fn note_transition(status: &mut PromotionStatus, to: &Transition) {
         status.retried.clone_from(&to.answers);
     }
     status.retries = status.retries.saturating_add(u32::from(to.spends_approval));
-}
-
-/// Whether a receiver has accepted a call or an event and may have lost it: no target ran it in time. It is called
-/// again in the same round, so that a receiver that still works takes it for a repetition.
-fn may_be_lost(status: &PromotionStatus) -> bool {
-    status.reason == NOT_ARRIVED
 }
 
 /// Ends the retries and opens the gates, after a successful delivery.
@@ -477,7 +473,7 @@ mod tests {
             let after = apply(&before, &PromotionSpec::default(), &change, now);
             assert_eq!(after.entered(Phase::Pending), Some(Time::to_second(expected)));
         }
-        let shut = |kind: GateKind| Gate { kind, open: false, message: "waits".into(), newer: Vec::new() };
+        let shut = |kind: GateKind| Gate::closed(kind, "waits".into());
         let [approval, downgrade] = [GateKind::Approval, GateKind::Downgrade].map(shut);
         before.gates = translate::gates(std::slice::from_ref(&approval));
         let newer = |version: &str| {

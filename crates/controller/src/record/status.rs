@@ -14,7 +14,7 @@ use sluice_core::evidence::Evidence;
 use sluice_core::observed::{Health, Member, ObservedTarget, ObservedTargets};
 use sluice_core::pipeline::{Environment, Pipeline};
 use sluice_core::promotion::{GateKind, Phase};
-use sluice_core::{Time, image};
+use sluice_core::{Revision, Time, image};
 
 use super::status_size;
 use super::summary::summary;
@@ -138,6 +138,7 @@ fn environment_status(
             status.reported = reported::time(facts.object, &environment.name, target, name, facts.reports);
         }
         (status.verified, status.proofs) = (translate::verified(proofs), String::new());
+        status.unverified = facts.evidence.unproven(&environment.name, name).map(Revision::to_strings);
         status.promotion = None;
         if environment.policy.as_ref().is_some_and(|policy| policy.per_target) {
             let own = |p: &ApiPromotion| {
@@ -236,6 +237,7 @@ fn target_status(
         workloads: observed.members.iter().flat_map(|member| workloads(member)).collect(),
         promotion: None,
         verified: Vec::new(),
+        unverified: None,
         proofs: String::new(),
     }
 }

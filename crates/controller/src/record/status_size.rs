@@ -135,17 +135,21 @@ fn targets_mut(status: &mut PipelineStatus) -> impl Iterator<Item = &mut TargetS
 fn share_proofs(status: &mut PipelineStatus) -> Option<String> {
     let mut known: BTreeMap<BTreeMap<String, String>, usize> = BTreeMap::new();
     let mut revisions = Vec::new();
+    let mut place_of = |facets: BTreeMap<String, String>| {
+        let next = known.len();
+        let place = *known.entry(facets.clone()).or_insert(next);
+        if place == revisions.len() {
+            revisions.push(facets);
+        }
+        place
+    };
     for target in targets_mut(status) {
-        let proofs = std::mem::take(&mut target.verified);
-        let one = |proof: Verified| {
-            let next = known.len();
-            let place = *known.entry(proof.facets.clone()).or_insert(next);
-            if place == revisions.len() {
-                revisions.push(proof.facets);
-            }
-            format!("{place}/{}/{}/{}", proof.arrival, proof.run, proof.at)
+        let mut one = |proof: Verified| {
+            format!("{}/{}/{}/{}", place_of(proof.facets), proof.arrival, proof.run, proof.at)
         };
-        target.proofs = proofs.into_iter().map(one).collect::<Vec<_>>().join(" ");
+        let mut all: Vec<String> = target.verified.drain(..).map(&mut one).collect();
+        all.extend(target.unverified.take().map(|facets| place_of(facets).to_string()));
+        target.proofs = all.join(" ");
     }
     status.revisions = revisions;
     None
@@ -153,14 +157,16 @@ fn share_proofs(status: &mut PipelineStatus) -> Option<String> {
 
 /// The highest number of proofs that a target has in the shared form.
 fn most_proofs(status: &PipelineStatus) -> usize {
-    targets(status).map(|t| t.proofs.split_whitespace().count()).max().unwrap_or(0)
+    targets(status).map(|t| status.verified_by(t).len()).max().unwrap_or(0)
 }
 
 /// Keeps this many of each target's proofs, the newest ones.
 fn keep_proofs(status: &mut PipelineStatus, kept: usize) {
-    let mut all: Vec<Vec<Verified>> = targets(status).map(|t| status.verified_by(t)).collect();
-    for (target, proofs) in targets_mut(status).zip(&mut all) {
+    let mut all: Vec<(Vec<Verified>, Option<BTreeMap<String, String>>)> =
+        targets(status).map(|t| (status.verified_by(t), status.unverified_at(t))).collect();
+    for (target, (proofs, unverified)) in targets_mut(status).zip(&mut all) {
         target.verified = proofs.split_off(proofs.len().saturating_sub(kept));
+        target.unverified = unverified.take();
     }
     share_proofs(status);
 }

@@ -31,13 +31,18 @@ impl<K: Clone + Eq + Hash> RateLimit<K> {
 
     /// Counts one time of the key, and returns the pause before it.
     pub(super) fn count(&mut self, key: &K, now: Instant) -> Duration {
+        self.count_times(key, 1, now)
+    }
+
+    /// Counts several times of the key as one, and returns the pause before it.
+    pub(super) fn count_times(&mut self, key: &K, times: u32, now: Instant) -> Duration {
         if self.full_at.len() >= self.purge_at {
             self.full_at.retain(|_, at| *at > now);
             self.purge_at = MANY.max(2 * self.full_at.len());
         }
         let pause = self.pause(key, now);
         let full_at = self.full_at.entry(key.clone()).or_insert(now);
-        *full_at = (*full_at).max(now) + self.period;
+        *full_at = (*full_at).max(now) + self.period * times;
         pause
     }
 }

@@ -13,7 +13,6 @@ use super::effect::MetricUpdate;
 use super::entries::may_retry_early;
 use super::stored_time::TimeField;
 use crate::act::backoff::max_pause;
-use crate::act::resumption::MAX_RECEIVER_PAUSE;
 use crate::hook::approval_rules;
 use crate::observe::reported;
 use crate::observe::target::{self, NoAnswerYet, ObservedMembers, TargetQuery};
@@ -130,14 +129,11 @@ impl State {
             .map(|at| self.schedule.next_retry(own, at, clocks));
         let delivered =
             promotion.delivered.map(|at| times.read(own, TimeField::Delivered, at, Duration::ZERO, clocks));
-        let resumes = promotion
-            .resumes_at
-            .map(|at| times.read(own, TimeField::Resumption, at, MAX_RECEIVER_PAUSE, clocks));
         let pipeline = self.pipelines.get(key).map(|entry| entry.object());
         let report = hook_fields.report.as_ref().zip(pipeline);
         let report =
             report.and_then(|(report, pipeline)| translate::receiver_report(report, pipeline, object));
-        (promotion.next_attempt, promotion.resumes_at) = (next, resumes);
+        promotion.next_attempt = next;
         (promotion.delivered, promotion.report) = (delivered, report);
         promotion.is_checked = self.schedule.is_last_check_over(own, self.now.instant);
         promotion.approved |= approval_rules::counts(object, hook_fields.key_approval.as_deref());
@@ -306,7 +302,6 @@ pub(crate) mod tests {
             since: None,
             version: version.into(),
             gave_up: BTreeMap::new(),
-            attempted: String::new(),
             facets: BTreeMap::from([(Facet::Chart, version.into())]),
             default_facet: DefaultFacet::Chart,
             source: None,

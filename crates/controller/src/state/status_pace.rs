@@ -102,7 +102,8 @@ pub fn has_only_health_changed(before: &PipelineStatus, now: &PipelineStatus) ->
         a.revision == b.revision || b.revision.is_none() || a.revision.is_none() && is_last_verified()
     };
     let is_same_target = |(a, b): (&TargetStatus, &TargetStatus)| {
-        (&a.name, &a.verified, &a.proofs, &a.promotion) == (&b.name, &b.verified, &b.proofs, &b.promotion)
+        (&a.name, &a.verified, &a.unverified) == (&b.name, &b.verified, &b.unverified)
+            && (&a.proofs, &a.promotion) == (&b.proofs, &b.promotion)
             && runs_the_same(a, b)
     };
     // The targets say more about it.

@@ -173,17 +173,29 @@ const BURST: u32 = 100;
 /// The time between two writes of an object in the long run.
 const PERIOD: Duration = Duration::from_secs(3);
 
+/// How many KiB of statuses are sent for a namespace without a pause: two thousand pipelines write less than that in a rollout.
+/// Hundreds of pipelines whose targets change all the time would keep the API server from answering others.
+const BURST_KIB_OF_NAMESPACE: u32 = 64 << 10;
+/// The time for one KiB in the long run: half a MiB each second.
+const PERIOD_OF_KIB: Duration = Duration::from_micros(1953);
+
 /// The status writes that are pending, one for each object.
 #[derive(Debug)]
 pub struct StatusQueue {
     pending: HashMap<StatusOwner, Pending>,
     rates: RateLimit<StatusOwner>,
+    rates_of_namespaces: RateLimit<String>,
     begun: u64,
 }
 
 impl Default for StatusQueue {
     fn default() -> Self {
-        Self { pending: HashMap::new(), rates: RateLimit::new(BURST, PERIOD), begun: 0 }
+        Self {
+            pending: HashMap::new(),
+            rates: RateLimit::new(BURST, PERIOD),
+            rates_of_namespaces: RateLimit::new(BURST_KIB_OF_NAMESPACE, PERIOD_OF_KIB),
+            begun: 0,
+        }
     }
 }
 
@@ -228,9 +240,16 @@ impl StatusQueue {
             may_be_stored: basis.status.into_iter().collect(),
             fencing_token,
         };
-        let write = pending.write(&owner, self.rates.count(&owner, now));
+        let write = pending.write(&owner, self.pause(&owner, &pending.writing, now));
         self.pending.insert(owner, pending);
         Some(write)
+    }
+
+    /// Counts a write, and returns the pause before it.
+    fn pause(&mut self, owner: &StatusOwner, status: &SerializedStatus, now: Instant) -> Duration {
+        let kib = u32::try_from(status.get().len().div_ceil(1024)).unwrap_or(u32::MAX);
+        let of_namespace = self.rates_of_namespaces.count_times(&owner.pipeline().namespace, kib, now);
+        self.rates.count(owner, now).max(of_namespace)
     }
 
     /// The objects whose status is being written.
@@ -269,7 +288,7 @@ impl StatusQueue {
                     pending.version = stored.version;
                 }
                 pending.may_be_stored = vec![std::mem::replace(&mut pending.writing, next)];
-                self.rates.count(owner, now)
+                self.pause(owner, &pending.writing, now)
             }
             WriteOutcome::Failed(error) => {
                 let pause = (FIRST_PAUSE * 2u32.pow(pending.failures.min(8))).min(MAX_PAUSE);
@@ -326,6 +345,20 @@ mod tests {
     fn owner(name: &str) -> StatusOwner {
         let key = PipelineKey { namespace: "apps".into(), name: "podinfo".into() };
         StatusOwner::Promotion(key, name.into())
+    }
+
+    #[test]
+    fn the_statuses_of_one_namespace_share_a_rate_and_delay_no_other() {
+        let (mut queue, now) = (StatusQueue::default(), Instant::now());
+        let of = |namespace: &str, number: u32| {
+            let name = format!("podinfo-{}", number % 50);
+            StatusOwner::Pipeline(PipelineKey { namespace: namespace.into(), name })
+        };
+        let status = serialize_status(&serde_json::json!({"message": "x".repeat(160 << 10)})).unwrap();
+        let pauses: Vec<Duration> = (0..500).map(|n| queue.pause(&of("apps", n), &status, now)).collect();
+        assert_eq!(pauses[300], Duration::ZERO);
+        assert!((25..35).contains(&pauses[499].as_secs()), "{} s after 78 MiB", pauses[499].as_secs());
+        assert_eq!(queue.pause(&of("other", 0), &status, now), Duration::ZERO);
     }
 
     #[test]

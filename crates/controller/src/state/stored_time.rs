@@ -16,8 +16,6 @@ pub enum TimeField {
     NextAttempt,
     /// `status.times.Delivered`.
     Delivered,
-    /// When a failed promotion starts again, which follows from `status.times.Failed`.
-    Resumption,
 }
 
 /// The stored times that were read, by promotion.
@@ -73,7 +71,7 @@ impl StoredTimes {
 
     /// Forgets the times of a promotion.
     pub fn forget(&mut self, promotion: &PromotionKey) {
-        for field in [TimeField::NextAttempt, TimeField::Delivered, TimeField::Resumption] {
+        for field in [TimeField::NextAttempt, TimeField::Delivered] {
             self.known.remove(&(promotion.clone(), field));
         }
     }

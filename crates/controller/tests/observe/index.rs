@@ -30,6 +30,31 @@ fn web(image: &str) -> Value {
     deployment("runs-here", "web", ("kustomize", "apps", "podinfo"), image)
 }
 
+/// A hostile cluster may have a GitRepository that changes each moment, and many namespaces that refer to it.
+#[test]
+fn a_git_repository_affects_only_namespaces_with_targets_that_refer_to_it() {
+    let source = |branch: &str| {
+        json!({"kind": "GitRepository", "metadata": {"namespace": "flux", "name": "fleet"},
+            "spec": {"url": "https://example.com/fleet.git", "ref": {"branch": branch}}})
+    };
+    let referring = |namespace: &str, name: &str| {
+        with(kustomization(namespace, name, &[]), "spec/sourceRef/namespace", "flux".into())
+    };
+    let mut index = local(&[referring("apps", "one"), referring("apps", "two"), referring("other", "three")]);
+    assert_eq!(
+        applied(&mut index, &source("main")),
+        in_namespaces(&["apps", "other"]),
+        "targets may be anywhere"
+    );
+    let targets = |namespaces: &[&str]| namespaces.iter().map(ToString::to_string).collect();
+    index.set_target_namespaces(&ClusterKey::Local, targets(&["apps", "without"]));
+    assert_eq!(applied(&mut index, &source("next")), in_namespaces(&["apps"]));
+    deleted(&mut index, &referring("apps", "one"));
+    assert_eq!(applied(&mut index, &source("main")), in_namespaces(&["apps"]));
+    deleted(&mut index, &referring("apps", "two"));
+    assert_eq!(applied(&mut index, &source("next")), in_namespaces(&[]));
+}
+
 #[test]
 fn an_event_affects_the_targets_of_the_objects_owner() {
     let source = json!({"kind": "GitRepository", "metadata": {"namespace": "flux", "name": "fleet"},

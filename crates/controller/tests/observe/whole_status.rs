@@ -12,7 +12,6 @@ use sluice_controller::observe::target::{ObservedMembers, TargetQuery, observe};
 use sluice_controller::record::status::{StatusFacts, compose};
 use sluice_controller::translate;
 use sluice_core::decide::{self, Decision, decide};
-use sluice_core::evidence::Evidence;
 use sluice_core::fleet::index::Index;
 use sluice_core::observed::{ObservedTarget, ObservedTargets};
 
@@ -105,7 +104,7 @@ fn compose_after(
 ) -> PipelineStatus {
     let now: Timestamp = "2026-11-21T09:00:00Z".parse().unwrap();
     let pipeline = translate::pipeline(object);
-    let evidence = Evidence::default().updated(&pipeline, observed, &[], now);
+    let evidence = translate::evidence(Some(before)).updated(&pipeline, observed, &[], now);
     let known: Vec<_> = promotions.iter().filter_map(|p| translate::promotion(object, p)).collect();
     let decision: Decision = decide(decide::Facts {
         pipeline: &pipeline,
@@ -265,6 +264,8 @@ fn a_status_shows_the_revision_of_each_target_and_the_promotion_in_progress() {
             message: 0 of 1 pods are ready
             images:
             - ghcr.io/stefanprodan/podinfo:6.1.5
+          unverified:
+            "HelmRelease/podinfo-pipeline-helm:image:ghcr.io/stefanprodan/podinfo": "6.1.5"
         waitingApproval:
           revision: "6.1.8"
         promotion:

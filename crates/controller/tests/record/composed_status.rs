@@ -40,7 +40,6 @@ fn running(chart: &str, health: Health) -> ObservedTarget {
         since: None,
         version: chart.into(),
         gave_up: BTreeMap::new(),
-        attempted: String::new(),
         facets,
         default_facet: DefaultFacet::Chart,
         source: None,

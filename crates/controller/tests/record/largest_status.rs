@@ -54,7 +54,6 @@ fn target(health: Health) -> ObservedTarget {
         not_applied: None,
         since: None,
         gave_up: BTreeMap::new(),
-        attempted: String::new(),
         version: "6.1.8".into(),
         facets: [(Facet::Chart, "6.1.8".to_string())].into(),
         default_facet: DefaultFacet::Chart,

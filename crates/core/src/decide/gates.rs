@@ -35,7 +35,7 @@ fn approval(lane: Lane<'_>, policy: &Policy, promotion: &Promotion) -> Option<Ga
         let namespace = &lane.facts.pipeline.namespace;
         format!("{what}: sluice approve -n {namespace} {}{}", promotion.name, unguarded(lane.facts))
     };
-    Some(Gate { kind: GateKind::Approval, open, message, newer: Vec::new() })
+    Some(Gate { open, ..Gate::closed(GateKind::Approval, message) })
 }
 
 /// Returns the other promotion of the same revision that was rejected and not promoted since. Neither a caller of
@@ -58,10 +58,8 @@ fn downgrade(lane: Lane<'_>, policy: &Policy, promotion: &Promotion) -> Option<G
     if policy.allow_downgrade {
         return None;
     }
-    let running = lane.environment.targets.iter().filter_map(|t| {
-        let shown = lane.observed(t)?.revision(&lane.facts.pipeline.tracks);
-        shown.or_else(|| lane.proofs(t).last().map(|p| p.revision.clone()))
-    });
+    let targets = lane.environment.targets.iter();
+    let running = targets.filter_map(|t| lane.running(t).or_else(|| lane.ran_last(t).cloned()));
     let environment = &lane.environment.name;
     let running = running.filter(|r| !promotion.revision.is_run_by(r)).filter(|r| {
         let by_version = promotion.revision.is_older_than(r);
@@ -71,14 +69,21 @@ fn downgrade(lane: Lane<'_>, policy: &Policy, promotion: &Promotion) -> Option<G
     let is_older = |p: &&Promotion| promotion.revision.is_older_than(&p.revision) == Some(true);
     let delivered = last_delivered(lane).into_iter().flatten().find(is_older).map(|p| p.revision.clone());
     let running = newest(running);
-    let why = match running.is_empty() {
-        false => format!("it is older than {}, which {environment} runs", named(&running)),
-        true => {
-            format!("it is older than {}, which was promoted into {environment} last", delivered.as_ref()?)
-        }
-    };
-    let newer = newest(running.into_iter().chain(delivered));
-    Some(held(lane.facts, promotion, GateKind::Downgrade, &why, newer))
+    let newer = newest(running.iter().cloned().chain(delivered.clone()));
+    let delivered = delivered.filter(|delivered| !running.contains(delivered) && newer.contains(delivered));
+    let runs = (!running.is_empty()).then(|| format!("{}, which {environment} runs", named(&running)));
+    let was_promoted = delivered.map(|r| format!("{r}, which was promoted into {environment} last"));
+    let others: Vec<String> = was_promoted.into_iter().chain(runs).collect();
+    if others.is_empty() {
+        return None;
+    }
+    let why = format!("it is older than {}", others.join(", and than "));
+    Some(held(
+        lane.facts,
+        promotion,
+        &why,
+        Gate { newer, ..Gate::closed(GateKind::Downgrade, String::new()) },
+    ))
 }
 
 /// How many revisions are compared with each other. Each target of a large environment may run another one.
@@ -145,12 +150,13 @@ fn unreported(lane: Lane<'_>, policy: &Policy, promotion: &Promotion) -> Option<
     let environment = &lane.environment.name;
     let unreported = lane.environment.targets.iter().filter_map(|t| {
         let silent = lane.observed(t).filter(|shown| shown.has_said_nothing())?;
-        lane.proofs(t).is_empty().then(|| (format!("{environment}/{t}"), silent.complaint()))
+        lane.ran_last(t).is_none().then(|| (t.clone(), silent.complaint()))
     });
-    // An approval counts for all of them, so the message names all.
     let (unreported, complaints): (Vec<String>, Vec<String>) = unreported.unzip();
-    let why = format!("it is unknown what {} runs ({})", named(&unreported), complaints.first()?);
-    Some(held(lane.facts, promotion, GateKind::Unreported, &why, Vec::new()))
+    let places: Vec<String> = unreported.iter().map(|target| format!("{environment}/{target}")).collect();
+    let why = format!("it is unknown what {} runs ({})", named(&places), complaints.first()?);
+    let gate = Gate { unreported, ..Gate::closed(GateKind::Unreported, String::new()) };
+    Some(held(lane.facts, promotion, &why, gate))
 }
 
 /// Returns a note for the message if the API server does not check who approves.
@@ -161,15 +167,16 @@ fn unguarded(facts: Facts<'_>) -> String {
         .unwrap_or_default()
 }
 
-/// Returns a gate that holds a possible downgrade until a person approves it. An approval from before the gate was recorded was
-/// given for something else, for example before the environment was moved ahead by hand. So was one to go back from other
-/// revisions than `newer`.
-fn held(facts: Facts<'_>, promotion: &Promotion, kind: GateKind, why: &str, newer: Vec<Revision>) -> Gate {
-    let is_seen = |gate: &Gate| {
-        let mut newer = newer.iter();
-        newer.all(|now| gate.newer.contains(now) || gate.newer.iter().any(|seen| allows(seen, now)))
+/// Returns a gate that holds a possible downgrade until a person approves it, with what an approval decides about. An approval
+/// from before the gate was recorded was given for something else, for example before the environment was moved ahead by hand.
+/// So was one to go back from other revisions, or for other targets.
+fn held(facts: Facts<'_>, promotion: &Promotion, why: &str, gate: Gate) -> Gate {
+    let is_seen = |seen: &Gate| {
+        let covers = |now| seen.newer.iter().any(|newer| newer == now || allows(newer, now));
+        gate.newer.iter().all(covers) && gate.unreported.iter().all(|target| seen.unreported.contains(target))
     };
-    let open = promotion.approved && promotion.gates.iter().any(|gate| gate.kind == kind && is_seen(gate));
+    let open =
+        promotion.approved && promotion.gates.iter().any(|seen| seen.kind == gate.kind && is_seen(seen));
     let message = if open {
         String::new()
     } else if promotion.approved {
@@ -183,5 +190,5 @@ fn held(facts: Facts<'_>, promotion: &Promotion, kind: GateKind, why: &str, newe
             unguarded(facts)
         )
     };
-    Gate { kind, open, message, newer }
+    Gate { open, message, ..gate }
 }

@@ -62,6 +62,11 @@ impl<'a> Lane<'a> {
         self.environment.policy.as_ref().is_some_and(|policy| policy.writes_to.is_some())
     }
 
+    /// Returns the revision that a target has run last, healthily or not, also if it cannot be read now.
+    pub(super) fn ran_last(self, target: &str) -> Option<&'a Revision> {
+        self.facts.evidence.last(&self.environment.name, target)
+    }
+
     /// Returns the proofs of a target, oldest first.
     pub(super) fn proofs(self, target: &str) -> &'a [Proof] {
         self.facts.evidence.of(&self.environment.name, target)

@@ -1,11 +1,8 @@
 //! The start of another try of a promotion that has ended.
 
 use super::gates::rejected_otherwise;
-use super::given_up::has_given_up;
-use super::run_by_targets::unread;
 use super::{Action, Decision, Lane, Transition};
-use crate::promotion::{NOT_ARRIVED, Phase, Promotion};
-use crate::time::Time;
+use crate::promotion::{Phase, Promotion};
 
 /// Returns how an ended promotion of the wanted revision starts again: on request of a person, or automatically if
 /// only circumstances had ended it. Otherwise notes why it does not start again.
@@ -21,30 +18,10 @@ pub(super) fn resume(lane: Lane<'_>, earlier: &Promotion, decision: &mut Decisio
         || lane.facts.promotions.iter().filter(later).any(|p| p.was_delivered() || p.delivered.is_some());
     // An approval from before the rejection of another record of the revision does not count.
     let was_rejected = || rejected_otherwise(lane, earlier).is_some();
-    let resumes_at = earlier.resumes_at.filter(|_| !is_useless(lane, earlier));
-    if let (Phase::Failed, None, Some(time)) = (earlier.phase, &earlier.retry, resumes_at) {
-        if time <= lane.facts.now {
-            if waits_for_target(lane, earlier, &retry, decision) {
-                return None;
-            }
-            let was_replaced = was_replaced();
-            let spends_approval = was_replaced || was_rejected();
-            let again = again("Resumed", "it is tried again after it has failed", spends_approval);
-            // Another receiver has not got the key of the earlier call, and the earlier receiver must not report about this one.
-            let is_undone = was_replaced || earlier.has_moved;
-            return Some(Action::Move(Transition { is_undone, ..again }));
-        }
-        let message = format!(
-            "{} failed: {}; next try at {}; to try now: {retry}; to end it: sluice reject -n {} {} --reason ...",
-            earlier.revision,
-            earlier.message,
-            Time::to_second(time),
-            lane.facts.pipeline.namespace,
-            earlier.name
-        );
-        decision.note(lane.environment, "Retrying", message);
-        decision.requeue_by(time);
-        return None;
+    if earlier.phase == Phase::Failed && earlier.retry.is_none() && earlier.resumes {
+        let is_undone = was_replaced();
+        let again = again("Resumed", "it is tried again after it has failed", is_undone || was_rejected());
+        return Some(Action::Move(Transition { is_undone, ..again }));
     }
     match (earlier.phase, &earlier.retry) {
         (Phase::Superseded | Phase::Cancelled, _) => {
@@ -68,18 +45,6 @@ pub(super) fn resume(lane: Lane<'_>, earlier: &Promotion, decision: &mut Decisio
     }
 }
 
-/// Notes that a receiver is called again when a target can be read: that may run the revision. Returns true if there is one.
-fn waits_for_target(lane: Lane<'_>, earlier: &Promotion, retry: &str, decision: &mut Decision) -> bool {
-    let unread = unread(lane).filter(|_| earlier.reason == NOT_ARRIVED && !earlier.has_moved);
-    let Some(target) = unread else { return false };
-    let message = format!(
-        "{} failed: {}; its receiver is called again when {target} can be read; to call it now: {retry}",
-        earlier.revision, earlier.message
-    );
-    decision.note(lane.environment, "Retrying", message);
-    true
-}
-
 /// Returns why a promotion does not start again automatically, and which command starts it, if it has ended.
 fn why_ended(earlier: &Promotion, retry: &str) -> Option<String> {
     let (revision, why) = (&earlier.revision, &earlier.message);
@@ -94,9 +59,4 @@ fn why_ended(earlier: &Promotion, retry: &str) -> Option<String> {
         _ => return None,
     };
     Some(format!("{revision} {ended} and will not be retried automatically: {why}; {retry} tries again"))
-}
-
-/// Whether another call would change nothing: its receiver has set the revision, and Helm has given up on that.
-fn is_useless(lane: Lane<'_>, earlier: &Promotion) -> bool {
-    !lane.writes_to_branch() && has_given_up(lane, earlier)
 }

@@ -3,64 +3,24 @@
 use std::collections::BTreeSet;
 
 use super::{Decision, Lane};
-use crate::chart_version::without_build_metadata;
-use crate::observed::{Health, Member, ObservedTarget};
+use crate::observed::{Health, ObservedTarget};
 use crate::promotion::{Phase, Promotion};
-use crate::revision::{Facet, FacetKey, Revision};
+use crate::revision::Revision;
 
 /// What to do if no workload fits.
 pub(super) const ADD_WORKLOAD: &str =
     "create it, label it pipelines.weave.works/pipeline, or name it in appRef or workloads of the Pipeline";
 
-/// Returns true if all targets run the revision, healthily or not. For a target that cannot be read, the last
-/// revision that it has proven counts.
+/// Returns true if all targets run the revision, healthily or not. For a target that cannot be read, the revision that it
+/// has run last counts.
 pub(super) fn runs(lane: Lane<'_>, revision: &Revision) -> bool {
     lane.environment.targets.iter().all(|name| {
         let shown = lane.observed(name).filter(|t| t.error.is_none());
         match shown {
             Some(_) => lane.running(name).is_some_and(|running| revision.is_run_by(&running)),
-            None => {
-                let last = lane.proofs(name).last();
-                last.is_some_and(|p| revision.is_run_by(&p.revision))
-            }
+            None => lane.ran_last(name).is_some_and(|last| revision.is_run_by(last)),
         }
     })
-}
-
-/// Returns true if what a receiver was asked for has arrived: all targets run the revision, or Flux has tried a part of it on one
-/// of them that differs from what that has proven last.
-pub(super) fn has_arrived(lane: Lane<'_>, revision: &Revision) -> bool {
-    let has_new_part = |name: &String| {
-        let running = lane.running(name);
-        let last = lane.proofs(name).last().map(|proof| &proof.revision);
-        let shown = lane.observed(name).filter(|target| target.error.is_none());
-        let is_tried = |key: &FacetKey, value: &str| {
-            let mut members = shown.iter().flat_map(|target| &target.members);
-            members.any(|member| has_tried(member, key, value))
-        };
-        let mut new = revision.facets().filter(|(key, v)| last.and_then(|last| last.value(key)) != Some(*v));
-        new.any(|(key, value)| {
-            running.as_ref().and_then(|r| r.value(key)) == Some(value) || is_tried(key, value)
-        })
-    };
-    runs(lane, revision) || lane.environment.targets.iter().any(has_new_part)
-}
-
-/// Returns true if Flux has tried a version of a member last, successfully or not.
-fn has_tried(member: &Member, key: &FacetKey, value: &str) -> bool {
-    let attempted = match key.facet {
-        Facet::Chart => without_build_metadata(&member.attempted),
-        // Of an OCIRepository, Flux writes the tag and the digest.
-        Facet::Tag => member.attempted.split('@').next().unwrap_or_default(),
-        _ => &member.attempted,
-    };
-    (&member.kind, &member.name) == (&key.kind, &key.name) && attempted == value
-}
-
-/// Returns the first target of an environment that cannot be read.
-pub(super) fn unread(lane: Lane<'_>) -> Option<&str> {
-    let mut targets = lane.environment.targets.iter();
-    targets.find(|name| lane.observed(name).is_none_or(|target| target.error.is_some())).map(String::as_str)
 }
 
 /// Returns the kinds and names of an environment's workloads. If there are none, notes why the revision waits.

@@ -4,11 +4,11 @@ use jiff::Timestamp;
 
 use super::gates::verdicts;
 use super::given_up::has_given_up;
-use super::run_by_targets::{complaint, has_arrived, runs};
+use super::run_by_targets::{complaint, runs};
 use super::supersession::{is_candidate, supersede_delivered};
 use super::{Action, Decision, Facts, Lane, Transition};
 use crate::evidence::Candidate;
-use crate::promotion::{ARRIVED, CALLBACK_FAILED, NOT_ARRIVED, Phase, Promotion, ReceiverReport, UNHEALTHY};
+use crate::promotion::{CALLBACK_FAILED, Phase, Promotion, ReceiverReport, UNHEALTHY};
 
 /// Cancels a promotion that the pipeline does not want any more, unless the pipeline is suspended.
 pub(super) fn cancel(facts: Facts<'_>, promotion: &Promotion, message: String, decision: &mut Decision) {
@@ -45,33 +45,13 @@ pub(super) fn settle(
         return true;
     }
     let report = promotion.report.as_ref().filter(|report| counts(lane, promotion, report));
-    if report.is_some_and(|report| apply_report(lane, promotion, report, decision)) {
+    if report.is_some_and(|report| apply_report(promotion, report, decision)) {
         return true;
     }
     decline_early_retry(promotion, decision);
-    if record_arrival(lane, promotion, decision) {
-        return false;
-    }
     promotion.phase == Phase::Delivered
         && (supersede_delivered(all, proven, promotion, decision)
             || fail_delivered(lane, (all, proven), promotion, decision))
-}
-
-/// Records that a target runs what a receiver was asked for. Then the receiver has not lost it, and is not called again: a person
-/// may have taken back a revision that was not healthy.
-fn record_arrival(lane: Lane<'_>, promotion: &Promotion, decision: &mut Decision) -> bool {
-    let is_news = match promotion.phase {
-        Phase::Delivered => promotion.reason != ARRIVED,
-        Phase::Failed => promotion.reason == NOT_ARRIVED,
-        _ => false,
-    };
-    let is_arrival = is_news && !lane.writes_to_branch() && has_arrived(lane, &promotion.revision);
-    if is_arrival {
-        let message = "a target runs it, or a part of it; waits until all targets run it healthily".into();
-        let reason = if promotion.phase == Phase::Delivered { ARRIVED } else { UNHEALTHY };
-        decision.record(promotion, promotion.phase, reason, message);
-    }
-    is_arrival
 }
 
 /// Fails a delivered promotion if Helm has given up on its revision, or if its timeout has passed. If the targets may
@@ -97,7 +77,7 @@ fn fail_delivered(
                 return false;
             }
             let message = format!("not healthy in time: {}", complaint(lane, promotion));
-            decision.record(promotion, Phase::Failed, late_reason(lane, promotion), message);
+            decision.record(promotion, Phase::Failed, UNHEALTHY, message);
             true
         }
         Some(deadline) => {
@@ -106,13 +86,6 @@ fn fail_delivered(
         }
         None => false,
     }
-}
-
-/// Returns why the timeout of a delivered promotion has passed. A receiver may have lost what it was asked for, if no target has
-/// been seen to run anything of it.
-fn late_reason(lane: Lane<'_>, promotion: &Promotion) -> &'static str {
-    let may_be_lost = !lane.writes_to_branch() && promotion.reason != ARRIVED;
-    if may_be_lost { NOT_ARRIVED } else { UNHEALTHY }
 }
 
 /// Returns when the timeout of a delivered promotion passes.
@@ -177,12 +150,7 @@ fn counts(lane: Lane<'_>, promotion: &Promotion, report: &ReceiverReport) -> boo
 /// Applies what the receiver of a webhook has reported: an accepted promotion was delivered, and a failed one has
 /// failed. A promotion that the receiver calls done still has to be seen healthy. Returns true if the promotion got
 /// another phase.
-fn apply_report(
-    lane: Lane<'_>,
-    promotion: &Promotion,
-    report: &ReceiverReport,
-    decision: &mut Decision,
-) -> bool {
+fn apply_report(promotion: &Promotion, report: &ReceiverReport, decision: &mut Decision) -> bool {
     use ReceiverReport::{Accepted, Done, Failed, Fixed};
     let (reason, own, theirs) = match report {
         Accepted(theirs) => ("Accepted", "the receiver has accepted it", theirs),
@@ -198,13 +166,10 @@ fn apply_report(
         return true;
     }
     if let (Failed(_), Phase::Delivered) = (report, promotion.phase) {
-        // The receiver has set the revision, and then found it unhealthy: another call would set it again.
-        let has_run = promotion.reason == ARRIVED || has_arrived(lane, &promotion.revision);
-        let reason = if has_run { UNHEALTHY } else { reason };
         decision.record(promotion, Phase::Failed, reason, words);
         return true;
     }
-    if promotion.phase == Phase::Delivered && promotion.message != message && promotion.reason != ARRIVED {
+    if promotion.phase == Phase::Delivered && promotion.message != message {
         decision.record(promotion, Phase::Delivered, reason, message);
     }
     false

@@ -92,8 +92,6 @@ pub struct FluxFact {
     pub content: String,
     /// Of a HelmRelease, the version or range of versions in its spec; `None` if its source says which version it runs.
     pub desired_chart: Option<Box<str>>,
-    /// The revision that Flux last tried; empty if there was none.
-    pub attempted: String,
     /// The workloads and Flux objects that it owns.
     pub owned: Owned,
     /// The Helm release that contains it, by Helm's annotations.
@@ -182,7 +180,7 @@ impl Fact {
                 let attempt = flux.attempt.as_ref().map_or(0, |(_, revision)| revision.len());
                 let sources = flux.source.iter().chain(&flux.chart);
                 let source: usize = sources.map(|key| 150 + key.namespace.len() + key.name.len()).sum();
-                let texts = [&flux.status.message, &flux.version, &flux.content, &flux.attempted];
+                let texts = [&flux.status.message, &flux.version, &flux.content];
                 let desired = flux.desired_chart.as_deref().map_or(0, str::len);
                 let strings = texts.map(String::len).iter().sum::<usize>() + attempt + source + desired;
                 let owned = match &flux.owned {

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::Hash;
 
 use super::cluster_event::ClusterEvent;
 use super::fact::{Fact, FluxFact, Owned};
@@ -47,8 +46,8 @@ pub struct ObservedCluster {
     state: ClusterState,
     pub(super) kind_states: BTreeMap<(Kind, Option<String>), KindState>,
     objects: BTreeMap<ObjectKey, Fact>,
-    /// By GitRepository, the Flux objects that refer to it.
-    referring: HashMap<ObjectKey, BTreeSet<ObjectKey>>,
+    /// By GitRepository, how many Flux objects of each namespace refer to it.
+    referring: HashMap<ObjectKey, BTreeMap<String, usize>>,
     release_parts: ReleaseParts,
     /// The namespaces with targets; `None` before they are known. If a kind is read by namespace, other namespaces
     /// are ignored.
@@ -414,7 +413,7 @@ impl ObservedCluster {
         self.release_parts.add(&key, &fact);
         self.objects.insert(key.clone(), fact);
         if let Some(source) = source {
-            self.referring.entry(source).or_default().insert(key.clone());
+            *self.referring.entry(source).or_default().entry(key.namespace.clone()).or_default() += 1;
         }
         affected.extend(self.affected_namespaces(&key));
         if has_new_images {
@@ -528,7 +527,7 @@ impl ObservedCluster {
     fn remove_references(&mut self, former: &Fact, key: &ObjectKey) {
         self.release_parts.remove(key, former);
         if let Some(source) = former.git_source() {
-            remove_from_set(&mut self.referring, source, key);
+            remove_one(&mut self.referring, source, &key.namespace);
         }
     }
 
@@ -542,9 +541,13 @@ impl ObservedCluster {
                 namespaces.insert(key.name.clone());
             }
             Kind::GitRepository => {
-                // Flux objects of all namespaces may refer to it.
-                let referring = self.referring.get(key).into_iter().flatten();
-                namespaces.extend(referring.map(|k| k.namespace.clone()));
+                // Flux objects of all namespaces may refer to it, and it may change each moment.
+                let referring = self.referring.get(key);
+                let refers = |namespace: &&String| referring.is_some_and(|all| all.contains_key(*namespace));
+                match &self.target_namespaces {
+                    Some(targets) => namespaces.extend(targets.iter().filter(refers).cloned()),
+                    None => namespaces.extend(referring.into_iter().flat_map(BTreeMap::keys).cloned()),
+                }
             }
             Kind::Kustomization | Kind::HelmRelease => {
                 namespaces.insert(key.namespace.clone());
@@ -576,16 +579,20 @@ fn new_check(last: &mut u64, to_read: &mut BTreeSet<ObjectKey>, owner: &ObjectKe
     Box::new(OwnedCheck { number: *last, reads: 0, answer: OwnedAnswer::Pending })
 }
 
-/// Removes an object from a set, and then the set if it is empty.
-fn remove_from_set<K: Eq + Hash>(
-    sets: &mut HashMap<K, BTreeSet<ObjectKey>>,
-    set_key: &K,
-    object: &ObjectKey,
+/// Counts one Flux object less that refers to a GitRepository.
+fn remove_one(
+    referring: &mut HashMap<ObjectKey, BTreeMap<String, usize>>,
+    source: &ObjectKey,
+    namespace: &str,
 ) {
-    if let Some(set) = sets.get_mut(set_key) {
-        set.remove(object);
-        if set.is_empty() {
-            sets.remove(set_key);
+    let Some(counts) = referring.get_mut(source) else { return };
+    if let Some(count) = counts.get_mut(namespace) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(namespace);
         }
+    }
+    if counts.is_empty() {
+        referring.remove(source);
     }
 }

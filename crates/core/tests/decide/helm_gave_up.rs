@@ -38,18 +38,6 @@ fn a_promotion_fails_immediately_with_the_cause_of_helm() {
     assert_eq!(sim.phases("staging"), ["1.1.0 Succeeded"]);
 }
 
-/// The receiver of a call has set the revision, so another call would change nothing.
-#[test]
-fn a_receiver_is_not_called_again_after_helm_has_given_up() {
-    for (shown, phase) in [(gave_up_on(B), "1.1.0 Failed"), (gave_up_on(A), "1.1.0 Proposed")] {
-        let mut sim = delivered(shown);
-        sim.promotions[0].phase = Phase::Failed;
-        sim.promotions[0].resumes_at = Some(sim.now);
-        sim.settle();
-        assert_eq!(sim.phases("staging"), [phase]);
-    }
-}
-
 #[test]
 fn giving_up_on_another_revision_does_not_count() {
     for shown in [gave_up_on(A), shows(A, Health::Failed)] {

@@ -7,7 +7,6 @@
     reason = "a test says what is wrong by failing"
 )]
 
-mod arrived;
 mod gates;
 mod guards;
 mod helm_gave_up;
@@ -17,9 +16,11 @@ mod merging;
 mod not_applied;
 mod overruled;
 mod properties;
+mod receivers;
 mod requests_by_people;
 mod resumed;
 mod simulation;
 mod table;
 mod targets;
 mod triggered;
+mod unproven;

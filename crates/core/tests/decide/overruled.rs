@@ -65,7 +65,6 @@ fn an_approved_change_request_is_not_merged_after_prod_was_moved_ahead_by_hand()
 fn an_approval_of_a_failed_promotion_ends_with_a_later_delivery() {
     let mut sim = approved_and_refused();
     sim.promotions[0].phase = Phase::Failed;
-    sim.promotions[0].resumes_at = Some(sim.now + SignedDuration::from_mins(9));
     sim.refuses = false;
     ["eu", "us"].iter().for_each(|target| sim.runs("dev", target, C, Health::Ready));
     sim.settle();
@@ -76,7 +75,7 @@ fn an_approval_of_a_failed_promotion_ends_with_a_later_delivery() {
     assert_eq!(sim.phases("prod"), ["1.1.0 Failed", "1.2.0 Succeeded"]);
     sim.runs("prod", "p", A, Health::Ready);
     sim.runs("dev", "eu", B, Health::Ready);
-    sim.now += SignedDuration::from_mins(10);
+    sim.promotions[0].resumes = true;
     sim.settle();
     assert_eq!(sim.phases("prod"), ["1.1.0 Pending", "1.2.0 Succeeded"]);
     assert_eq!(sim.promotions[0].retries, 1);

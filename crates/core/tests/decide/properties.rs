@@ -1,15 +1,16 @@
 //! Properties of every pipeline and every history: the promises P2, P7 and P8. Each property is a function that returns an
 //! error, so that a planted bug can show that the property finds it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proptest::prelude::*;
 use sluice_core::Revision;
-use sluice_core::decide::Action;
+use sluice_core::decide::{Action, Transition};
 use sluice_core::evidence::Evidence;
 use sluice_core::observed::Health;
 use sluice_core::pipeline::MinReady;
-use sluice_core::promotion::{Phase, RecordedRequest};
+use sluice_core::promotion::{Phase, Promotion, RecordedRequest};
 
 use crate::simulation::{Simulation, revision};
 
@@ -179,18 +180,47 @@ fn merge(sim: &mut Simulation, number: usize, healthy: bool) {
     of.for_each(|t| sim.runs(&name, t, &version, health));
 }
 
-/// All revisions that every target has ever run healthily, recorded independently of the tested evidence.
+/// What the targets have run, recorded independently of the tested evidence.
 #[derive(Default)]
-struct HealthyRuns(Vec<(String, String, Revision)>);
+struct Runs {
+    /// All revisions that every target has ever run healthily.
+    healthy: Vec<(String, String, Revision)>,
+    /// The revision that each target has run last, and whether it was healthy with it since it began to run it.
+    last: BTreeMap<(String, String), (Revision, bool)>,
+}
 
-impl HealthyRuns {
+impl Runs {
     fn look(&mut self, sim: &Simulation) {
         for environment in &sim.pipeline.environments {
             for target in &environment.targets {
-                let shown = sim.observed.target(&environment.name, target).and_then(|t| t.proves(&[]));
-                self.0.extend(shown.map(|r| (environment.name.clone(), target.clone(), r)));
+                let (place, shown) = (
+                    (environment.name.clone(), target.clone()),
+                    sim.observed.target(&environment.name, target),
+                );
+                if let Some(revision) = shown.and_then(|t| t.revision(&[])) {
+                    let is_healthy = shown.is_some_and(|t| t.health() == Health::Ready);
+                    let was_healthy = self.last.get(&place).is_some_and(|(r, was)| *r == revision && *was);
+                    self.last.insert(place, (revision, is_healthy || was_healthy));
+                }
+                let proven = shown.and_then(|t| t.proves(&[]));
+                self.healthy.extend(proven.map(|r| (environment.name.clone(), target.clone(), r)));
             }
         }
+    }
+
+    /// What was known of targets that cannot be read is lost with the status.
+    fn forget(&mut self, sim: &Simulation) {
+        self.last.retain(|(environment, target), _| {
+            sim.observed.target(environment, target).is_some_and(|shown| shown.error.is_none())
+        });
+    }
+
+    /// Returns what is known of the targets that a promotion is for.
+    fn of<'a>(&'a self, sim: &'a Simulation, promotion: &'a Promotion) -> Vec<Option<&'a (Revision, bool)>> {
+        let environment = sim.pipeline.environments.iter().find(|e| e.name == promotion.environment).unwrap();
+        let own = |target: &&String| promotion.target.as_ref().is_none_or(|own| own == *target);
+        let place = |target: &String| (environment.name.clone(), target.clone());
+        environment.targets.iter().filter(own).map(|target| self.last.get(&place(target))).collect()
     }
 
     /// P2: enough targets of each environment before it have run this very revision, healthily.
@@ -202,9 +232,9 @@ impl HealthyRuns {
         }
         for before in &environment.depends_on {
             let targets = &sim.pipeline.environments.iter().find(|e| e.name == *before).unwrap().targets;
-            let proven = targets
-                .iter()
-                .filter(|t| self.0.iter().any(|(e, target, r)| e == before && target == *t && r == revision));
+            let proven = targets.iter().filter(|t| {
+                self.healthy.iter().any(|(e, target, r)| e == before && target == *t && r == revision)
+            });
             if proven.count() < needed.of(targets.len()) {
                 return Err(format!("{revision} went into {into} and was not proven in {before}"));
             }
@@ -215,16 +245,19 @@ impl HealthyRuns {
 
 /// Runs a history and checks every action.
 fn play(sim: &mut Simulation, events: &[Event], planted: fn(&mut Simulation)) -> Result<(), String> {
-    let mut seen = HealthyRuns::default();
+    let mut seen = Runs::default();
     seen.look(sim);
     // The revisions that run at the start were proven before the history began.
     VERSIONS[..1].iter().for_each(|v| {
         for e in &sim.pipeline.environments {
-            e.targets.iter().for_each(|t| seen.0.push((e.name.clone(), t.clone(), revision(v))));
+            e.targets.iter().for_each(|t| seen.healthy.push((e.name.clone(), t.clone(), revision(v))));
         }
     });
     for event in events {
         happen(sim, event);
+        if let Event::Forgets = event {
+            seen.forget(sim);
+        }
         seen.look(sim);
         for _ in 0..40 {
             planted(sim);
@@ -242,7 +275,7 @@ fn play(sim: &mut Simulation, events: &[Event], planted: fn(&mut Simulation)) ->
     Ok(())
 }
 
-fn check(before: &Simulation, after: &Simulation, seen: &HealthyRuns) -> Result<(), String> {
+fn check(before: &Simulation, after: &Simulation, seen: &Runs) -> Result<(), String> {
     for action in &after.last.actions {
         let effect = matches!(action, Action::Start(_) | Action::Deliver { .. } | Action::Withdraw { .. });
         if before.pipeline.suspended && effect {
@@ -258,6 +291,10 @@ fn check(before: &Simulation, after: &Simulation, seen: &HealthyRuns) -> Result<
                     return Err(format!("P7: {} was delivered without approval", promotion.name));
                 }
                 seen.justifies(before, &promotion.environment, &promotion.revision)?;
+                let is_older = |(r, _): &(Revision, bool)| promotion.revision.is_older_than(r) == Some(true);
+                if !promotion.approved && seen.of(before, promotion).into_iter().flatten().any(is_older) {
+                    return Err(format!("P7: {} went back without approval", promotion.name));
+                }
                 let same = before.promotions.iter().filter(|p| {
                     (&p.environment, &p.target, &p.revision)
                         == (&promotion.environment, &promotion.target, &promotion.revision)
@@ -267,6 +304,22 @@ fn check(before: &Simulation, after: &Simulation, seen: &HealthyRuns) -> Result<
                     && !promotion.approved
                 {
                     return Err(format!("P7: {} was delivered after a rejection", promotion.name));
+                }
+            }
+            Action::Move(Transition { promotion, to: Phase::Succeeded, .. }) => {
+                let promotion = before.promotions.iter().find(|p| p.name == *promotion).unwrap();
+                let is_healthy = |last: &Option<&(Revision, bool)>| {
+                    last.is_none_or(|(r, healthy)| *healthy && promotion.revision.is_run_by(r))
+                };
+                // The record of an unwanted request for another try keeps its phase.
+                let is_news = promotion.phase != Phase::Succeeded;
+                if is_news && !seen.of(before, promotion).iter().all(is_healthy) {
+                    return Err(format!(
+                        "P9: {} succeeded with {}, and its targets last ran {:?}",
+                        promotion.name,
+                        promotion.revision,
+                        seen.of(before, promotion)
+                    ));
                 }
             }
             _ => {}
@@ -401,6 +454,17 @@ fn planted_bugs_are_found() {
                 };
             }
         }
+    }));
+    // Bug: what a target has run without being healthy is forgotten.
+    assert!(finds(|sim| {
+        let mut evidence = Evidence::default();
+        for environment in &sim.pipeline.environments {
+            for target in &environment.targets {
+                let proofs = sim.evidence.of(&environment.name, target).to_vec();
+                evidence.insert(&environment.name, target, proofs);
+            }
+        }
+        sim.evidence = evidence;
     }));
     // Bug: an approval also counts for the next revision.
     assert!(finds(|sim| {

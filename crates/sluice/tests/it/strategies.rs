@@ -276,7 +276,7 @@ fn the_receivers_answers_decide_whether_a_call_is_retried() -> Result<()> {
         // The call is retried until it is accepted, the promotion fails after its timeout, and a person retries
         // it.
         let promotion = fixture.until_phase("busy", "1.1.0 Failed").await?;
-        ensure!(promotion.status.clone().unwrap_or_default().reason == "NotArrived", "{promotion:?}");
+        ensure!(promotion.status.clone().unwrap_or_default().reason == "Unhealthy", "{promotion:?}");
         let uid = promotion.metadata.uid.clone().unwrap_or_default();
         ensure!(keys("/busy") == [uid.as_str(); 3], "{:?}", keys("/busy"));
         let attempts: Vec<Value> =

@@ -249,18 +249,6 @@ pub const PROGRESS: &[Case] = &[
     ),
     case(
         PROMOTION,
-        "Arrived",
-        Shown::Phase("Delivered"),
-        "a target runs it, or a part of it; waits until all targets run it healthily",
-    ),
-    case(
-        PROMOTION,
-        "NotArrived",
-        Shown::Phase("Failed"),
-        "not healthy in time: prod/prod: it still runs 6.1.7; look at the receiver of the call or event",
-    ),
-    case(
-        PROMOTION,
         "CallbackFailed",
         Shown::Phase("Failed"),
         "the receiver reports that it has failed: build 7: tests failed",

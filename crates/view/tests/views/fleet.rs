@@ -45,7 +45,6 @@ fn flux(facet: Facet, value: &str, source: ObjectKey, owned: &[ObjectKey]) -> Fl
         chart: None,
         content: String::new(),
         desired_chart: None,
-        attempted: value.into(),
         owned: Owned::Inventory(owned.iter().cloned().collect()),
         release: None,
         invalid: vec![],

@@ -55,7 +55,6 @@ pub fn facts(object: &HelmRelease) -> Fact {
         chart: status.helm_chart.as_deref().and_then(chart_key),
         content: template.map(|template| text(&template.chart)).unwrap_or_default(),
         desired_chart: template.and_then(desired_chart),
-        attempted: status.last_attempted_revision.as_deref().map(text).unwrap_or_default(),
         owned,
         release: release(object),
         invalid,

@@ -50,7 +50,6 @@ pub fn facts(object: &Kustomization) -> Fact {
         chart: None,
         content: text(&object.spec.path),
         desired_chart: None,
-        attempted: status.last_attempted_revision.as_deref().map(text).unwrap_or_default(),
         covers_owned: object.spec.wait || are_checked(inventory.iter(), &object.spec.health_checks),
         owned: Owned::Inventory(inventory),
         release: release(object),

@@ -1,0 +1,123 @@
+//! What a target has run last without being healthy counts also while the target cannot be read, and when it comes back to what
+//! it ran healthily before. A is 1.0.0, B is 1.1.0, C is 1.2.0.
+
+use jiff::SignedDuration;
+use sluice_core::observed::Health;
+
+use crate::simulation::{Simulation, member, shows};
+use crate::table::{A, B, C};
+
+/// Prod was healthy with A and fails with B, and dev is back at A.
+fn back_from_a_failure() -> Simulation {
+    let mut sim = Simulation::new(&[("dev", &["d"]), ("prod", &["p"])]);
+    sim.commits = true;
+    sim.runs("dev", "d", B, Health::Ready);
+    sim.settle();
+    sim.runs("prod", "p", B, Health::Failed);
+    sim.settle();
+    sim.runs("dev", "d", A, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.phases("prod"), ["1.1.0 Delivered", "1.0.0 Pending"]);
+    sim
+}
+
+/// Approves the last promotion, which its gate holds.
+fn approve(sim: &mut Simulation) {
+    sim.promotions.last_mut().unwrap().approved = true;
+    sim.settle();
+}
+
+/// Changes a simulation so that it is unknown what a target runs now.
+type Outage = fn(&mut Simulation, &str);
+
+const OUTAGES: [Outage; 2] = [
+    |sim, target| sim.cannot_be_read("prod", target),
+    // As of a HelmRelease that was created again, and has not installed anything yet.
+    |sim, target| {
+        let mut shown = shows("", Health::Pending);
+        member(&mut shown).facets.clear();
+        sim.observed.insert("prod", target, shown);
+    },
+];
+
+#[test]
+fn a_way_back_is_not_over_while_it_is_unknown_what_runs() {
+    for outage in OUTAGES {
+        let mut sim = back_from_a_failure();
+        outage(&mut sim, "p");
+        sim.settle();
+        assert_eq!(sim.phases("prod"), ["1.1.0 Delivered", "1.0.0 Pending"]);
+        sim.now += SignedDuration::from_mins(31);
+        sim.settle();
+        assert_eq!(sim.phases("prod"), ["1.1.0 Failed", "1.0.0 Pending"]);
+    }
+}
+
+#[test]
+fn a_way_back_succeeds_only_when_the_target_is_healthy_again() {
+    let mut sim = back_from_a_failure();
+    approve(&mut sim);
+    assert_eq!(sim.phases("prod"), ["1.1.0 Superseded", "1.0.0 Delivered"]);
+    for health in [Health::Progressing, Health::Failed] {
+        sim.runs("prod", "p", A, health);
+        sim.settle();
+        assert_eq!(sim.phases("prod"), ["1.1.0 Superseded", "1.0.0 Delivered"], "{health}");
+    }
+    let (mut late, mut lost) = (sim.clone(), sim.clone());
+    sim.runs("prod", "p", A, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.phases("prod"), ["1.1.0 Superseded", "1.0.0 Succeeded"]);
+    late.now += SignedDuration::from_mins(31);
+    late.settle();
+    assert_eq!(late.phases("prod"), ["1.1.0 Superseded", "1.0.0 Failed"]);
+    lost.cannot_be_read("prod", "p");
+    lost.settle();
+    assert_eq!(lost.phases("prod"), ["1.1.0 Superseded", "1.0.0 Delivered"]);
+}
+
+#[test]
+fn a_target_that_was_moved_ahead_holds_older_revisions_also_while_it_is_unknown_what_it_runs() {
+    for outage in OUTAGES {
+        let mut sim = Simulation::new(&[("dev", &["d"]), ("prod", &["eu", "us"])]);
+        sim.runs("prod", "us", C, Health::Failed);
+        sim.settle();
+        sim.runs("dev", "d", B, Health::Ready);
+        sim.settle();
+        outage(&mut sim, "us");
+        sim.settle();
+        assert_eq!(sim.phases("prod").last().unwrap(), "1.1.0 Pending");
+        assert!(sim.note("prod").contains("it is older than 1.2.0"), "{}", sim.note("prod"));
+        approve(&mut sim);
+        assert_eq!(sim.phases("prod").last().unwrap(), "1.1.0 Proposed", "an approval opens the gate");
+    }
+}
+
+#[test]
+fn an_approval_does_not_count_for_what_came_to_a_target_after_it() {
+    let mut sim = Simulation::new(&[("dev", &["d"]), ("prod", &["eu", "us"])]);
+    sim.runs("prod", "us", C, Health::Ready);
+    sim.settle();
+    sim.runs("dev", "d", B, Health::Ready);
+    sim.settle();
+    sim.pipeline.suspended = true;
+    sim.promotions.last_mut().unwrap().approved = true;
+    sim.runs("prod", "us", "2.0.0", Health::Failed);
+    sim.settle();
+    sim.cannot_be_read("prod", "us");
+    sim.pipeline.suspended = false;
+    sim.settle();
+    assert_eq!(sim.phases("prod").last().unwrap(), "1.1.0 Pending");
+    assert!(sim.note("prod").contains("it is older than 2.0.0"), "{}", sim.note("prod"));
+}
+
+/// A target that only becomes unhealthy with what it runs has not run anything else.
+#[test]
+fn a_target_that_fails_with_what_it_has_proven_still_runs_that() {
+    let mut sim = Simulation::new(&[("dev", &["d"]), ("prod", &["p"])]);
+    sim.runs("prod", "p", A, Health::Failed);
+    sim.settle();
+    sim.runs("prod", "p", A, Health::Progressing);
+    sim.cannot_be_read("prod", "p");
+    sim.settle();
+    assert_eq!(sim.phases("prod"), Vec::<String>::new(), "prod runs A already");
+}
