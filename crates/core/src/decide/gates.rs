@@ -181,6 +181,9 @@ fn held(facts: Facts<'_>, promotion: &Promotion, why: &str, gate: Gate) -> Gate 
         String::new()
     } else if promotion.approved {
         format!("was approved before this: {why}")
+    } else if promotion.phase == Phase::Proposed {
+        // An approval opens only gates that were recorded before the delivery.
+        format!("is held: {why}")
     } else {
         format!(
             "is held: {why}; to deliver it: sluice approve -n {} {}{}; to allow all such promotions: \

@@ -4,18 +4,21 @@ use super::own_commits_guard::{held, refusal, unseen_source};
 use super::settle::cancel;
 use super::{Action, Decision, Lane, Transition, gates};
 use crate::pipeline::{Environment, Policy};
-use crate::promotion::{Phase, Promotion};
+use crate::promotion::{GateKind, Phase, Promotion};
 
 /// Takes the open promotion of the wanted revision one step further.
 pub(super) fn advance(lane: Lane<'_>, policy: &Policy, open: &Promotion, decision: &mut Decision) {
     if open.phase == Phase::Proposed && open.open_request().is_some() && !open.is_outdated() {
         // A gate that has closed since the proposal keeps the change request unmerged.
         let gates = gates::verdicts(lane, policy, open);
-        if let Some(shut) = gates.iter().find(|gate| !gate.open && open.approved) {
-            let message =
-                format!("{} {}; merge its change request by hand, or close it", open.revision, shut.message);
+        if let Some(shut) = gates.iter().find(|gate| !gate.open) {
+            let otherwise = match shut.kind {
+                GateKind::Approval => "",
+                _ => "; merge its change request by hand, or close it",
+            };
+            let message = format!("{} {}{otherwise}", open.revision, shut.message);
             decision.note(lane.environment, "WaitingForGate", message);
-        } else if gates.iter().all(|gate| gate.open) && held(lane, policy, &open.revision).is_none() {
+        } else if held(lane, policy, &open.revision).is_none() {
             decision.allow_merge(open);
         }
         return;

@@ -35,3 +35,14 @@ fn a_change_request_may_be_merged_only_while_all_gates_are_open() {
         |sim: &mut Simulation| sim.observed.insert("staging", "s", ObservedTarget::unreadable("gone"));
     assert_eq!(may(&unseen), [false]);
 }
+
+#[test]
+fn a_gate_that_closes_after_the_proposal_says_why_nothing_is_merged() {
+    let mut sim = Simulation::three();
+    sim.runs("dev", "d", "1.1.0", Health::Ready);
+    sim.settle();
+    sim.runs("staging", "s", "1.2.0", Health::Ready);
+    sim.settle();
+    let expected = "1.1.0 is held: it is older than 1.2.0, which staging runs; merge its change request by hand, or close it";
+    assert_eq!(sim.note("staging"), expected);
+}
