@@ -1,7 +1,5 @@
 //! The caller of a request to the API, by the token that the request carries.
 
-use std::time::Instant;
-
 use axum::extract::FromRequestParts;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
@@ -36,7 +34,7 @@ impl<H: Hub> FromRequestParts<Api<H>> for IdentifiedCaller {
         })?;
         let caller = api.hub.identify(token).await?;
         note_caller(&parts.extensions, &caller);
-        api.budgets.spend(caller.limit_group(), 1, Instant::now())?;
+        api.budgets.spend(caller.limit_group(), 1)?;
         Ok(IdentifiedCaller(caller, token.into()))
     }
 }

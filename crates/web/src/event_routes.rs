@@ -1,8 +1,6 @@
 //! The routes of Kubernetes events. The API server shows them to the caller, by the caller's own token: Sluice does not
 //! watch them.
 
-use std::time::Instant;
-
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -69,7 +67,7 @@ async fn all<H: Hub>(
     headers: HeaderMap,
     Parameters(query): Parameters<AllEventsQuery>,
 ) -> Result<Response, Problem> {
-    api.budgets.spend(caller.limit_group(), COST, Instant::now())?;
+    api.budgets.spend(caller.limit_group(), COST)?;
     let namespace = Some(query.namespace).filter(|namespace| !namespace.is_empty());
     let wanted = WantedEvents { namespace, types: types(&query.type_)?, ..WantedEvents::default() };
     answer(&headers, &read(&api, &token, wanted, query.limit).await?)
@@ -83,7 +81,7 @@ async fn of_pipeline<H: Hub>(
     Parameters(query): Parameters<EventsQuery>,
 ) -> Result<Response, Problem> {
     let shown = find_pipeline(&api, &caller, &named).await?;
-    api.budgets.spend(caller.limit_group(), COST, Instant::now())?;
+    api.budgets.spend(caller.limit_group(), COST)?;
     let promotions = shown.promotions.iter().filter_map(|promotion| promotion.metadata.name.clone());
     let wanted = WantedEvents {
         namespace: Some(named.namespace),

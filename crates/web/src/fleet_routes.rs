@@ -1,7 +1,5 @@
 //! The routes of clusters, charts, images and traces.
 
-use std::time::Instant;
-
 use axum::Router;
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -69,7 +67,7 @@ async fn versions<H: Hub>(
         cluster_key(&query.cluster)?;
     }
     // A page of many rows costs as much as many requests.
-    api.budgets.spend(caller.limit_group(), query.limit.rows() / 500, Instant::now())?;
+    api.budgets.spend(caller.limit_group(), query.limit.rows() / 500)?;
     let visible = Visible::to(&api.hub, &caller, &api.fleet, kind.kinds()).await?;
     answer(headers, &api.rows.page(&api.fleet, kind, visible, query).await?)
 }

@@ -1,7 +1,5 @@
 //! The routes of pipelines and promotions.
 
-use std::time::Instant;
-
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -180,7 +178,7 @@ async fn list<H: Hub>(
 ) -> Result<Response, Problem> {
     let (after, wanted) = (query.after()?, search_words(&query.search)?);
     let of = PipelineFilter::parse(&query.of)?;
-    api.budgets.spend(caller.limit_group(), query.limit.rows() / 500, Instant::now())?;
+    api.budgets.spend(caller.limit_group(), query.limit.rows() / 500)?;
     let board = api.boards.current(&api.hub).await;
     let visible = visible_pipelines(&api, &caller, &board).await?;
     let is_wanted = |shown: &&ShownPipeline| {

@@ -1,7 +1,5 @@
 //! The action `reconcile`: Flux reconciles the objects of a pipeline on the hub now, in the caller's name.
 
-use std::time::Instant;
-
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -72,7 +70,7 @@ async fn reconcile<H: Hub>(
         return Err(Problem::bad_request(why));
     }
     // Each object costs as much as a request.
-    api.budgets.spend(caller.limit_group(), plan.here.len(), Instant::now())?;
+    api.budgets.spend(caller.limit_group(), plan.here.len())?;
     let elsewhere = plan.elsewhere.clone();
     let asked = api.hub.reconcile(&token, &named.namespace, plan).await;
     let (person, pipeline) = (caller.name.as_str(), named.to_string());

@@ -1,7 +1,6 @@
 //! What starts a pipeline, as far as the caller may see it.
 
 use std::collections::BTreeSet;
-use std::time::Instant;
 
 use sluice_api::Pipeline;
 use sluice_core::access::{AccessError, Caller};
@@ -42,7 +41,7 @@ pub(crate) async fn triggers_of<H: Hub>(
     }
     let all_of = visible_kinds(&api.hub, caller).await?;
     if all_of.len() < Kind::SHOWN_ON_HUB.len() {
-        api.budgets.spend(caller.limit_group(), COST_BY_NAME, Instant::now())?;
+        api.budgets.spend(caller.limit_group(), COST_BY_NAME)?;
     }
     let (hub, mut unread) = of_hub(&api.hub, caller, &api.fleet, (&pipeline, &all_of)).await?;
     if let Some(hub) = hub {

@@ -1,8 +1,6 @@
 //! The form for a Pipeline: a new one, or an edit of one. Each answer is a whole page, so that every button works without
 //! the script; with it, the page follows the typing.
 
-use std::time::Instant;
-
 use axum::Form;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -163,7 +161,7 @@ async fn form<H: Hub>(
     if edited.is_some() {
         draft.manifest.clear();
     }
-    api.budgets.spend(caller.limit_group(), costs_of_files(&draft), Instant::now())?;
+    api.budgets.spend(caller.limit_group(), costs_of_files(&draft))?;
     let not_started = match edited {
         Some(_) => None,
         None => start(api, person, &mut draft, step).await?,
@@ -171,7 +169,7 @@ async fn form<H: Hub>(
     let missing_right = missing_right(api, caller, &draft, edited.is_some()).await?;
     let parts_of = |one: &DraftEnvironment| one.targets.len() + one.after.len() / BYTES_OF_A_NAME;
     let parts: usize = draft.environments.iter().map(parts_of).sum();
-    api.budgets.spend(caller.limit_group(), parts / TARGETS_OF_A_REQUEST, Instant::now())?;
+    api.budgets.spend(caller.limit_group(), parts / TARGETS_OF_A_REQUEST)?;
     let choices = match edited {
         Some(_) => Choices::of(api, caller, &draft).await?,
         None => Choices::of_new(api, caller, &draft).await?,

@@ -1,6 +1,6 @@
 //! The person who sends a request: by the session of the browser, or by the token that a trusted proxy adds.
 
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
@@ -61,7 +61,7 @@ impl Person {
     /// Returns who is signed in, and counts the request.
     pub(crate) async fn of<H: Hub>(api: &Api<H>, headers: &HeaderMap) -> Result<Person, NoPerson> {
         let person = Person::identified(api, headers).await?;
-        api.budgets.spend(person.caller.limit_group(), 1, Instant::now()).map_err(NoPerson::Refused)?;
+        api.budgets.spend(person.caller.limit_group(), 1).map_err(NoPerson::Refused)?;
         Ok(person)
     }
 

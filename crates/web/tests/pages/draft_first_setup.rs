@@ -215,7 +215,8 @@ async fn all_files_are_shown_proposed_and_downloaded() {
     }
 }
 
-#[tokio::test]
+/// The clock stands still, as in the test of a huge form.
+#[tokio::test(start_paused = true)]
 async fn many_large_files_cost_as_much_as_many_requests() {
     let admin = browser("admin").await;
     let large = RELEASE.replace("text: </textarea><script>", &format!("text: {}", "word ".repeat(3000)));
@@ -234,7 +235,7 @@ async fn many_large_files_cost_as_much_as_many_requests() {
     eprintln!("29 files of 15 KiB: {} bytes, {:?}", page.text.len(), began.elapsed());
     assert!(page.text.contains("Valid: an API server accepts this pipeline"), "{}", text(&page.text));
     // All are sent before the first is answered.
-    let answers = futures::future::join_all((0..90).map(|_| sent(&admin, NEW, &fields))).await;
+    let answers = futures::future::join_all((0..20).map(|_| sent(&admin, NEW, &fields))).await;
     let refused = answers.iter().filter(|answer| answer.status == StatusCode::TOO_MANY_REQUESTS).count();
-    assert!((1..90).contains(&refused), "{refused}");
+    assert!((1..20).contains(&refused), "{refused}");
 }
