@@ -73,18 +73,20 @@ pub(crate) async fn run(args: &Explain, io: &mut Io<'_>) -> Outcome {
         if n > 0 {
             io.line("")?;
         }
-        lines(explanation).into_iter().try_for_each(|line| io.line(line))
-    })?;
-    Ok(())
+        print(explanation, io)
+    })
 }
 
-/// Returns the lines of one explanation.
-pub(crate) fn lines(explanation: &Explanation) -> Vec<String> {
+fn print(explanation: &Explanation, io: &mut Io<'_>) -> Outcome {
     let runs = explanation.runs.as_deref().unwrap_or("several revisions, or none");
-    let mut lines = vec![format!("{}: {runs}, {}", explanation.environment, explanation.health)];
-    lines.extend(explanation.sentences.iter().map(|sentence| format!("  {sentence}")));
-    lines.extend(explanation.next.iter().map(|command| format!("  {} {command}", Symbol::Action.glyph())));
-    lines
+    io.line(format!("{}: {runs}, {}", explanation.environment, explanation.health))?;
+    for sentence in &explanation.sentences {
+        io.line(format!("  {sentence}"))?;
+    }
+    for command in &explanation.next {
+        io.copyable_line(format!("  {} {command}", Symbol::Action.glyph()))?;
+    }
+    Ok(())
 }
 
 /// Prints the history of a promotion.

@@ -6,8 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use crate::drawing::Drawing;
-use crate::table::wrapped;
-use crate::terminal::{Io, Size, Symbol};
+use crate::terminal::{Io, Size, Symbol, wrapped};
 use sluice_view::safe_text;
 
 /// How often the ages on a screen are updated.

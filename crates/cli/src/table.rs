@@ -240,8 +240,7 @@ impl Table {
     }
 }
 
-/// Prints a line of a list: a mark in its colour, and a text that continues below itself if it is longer than the
-/// terminal is wide.
+/// Prints a line of a list: a mark in its colour, and a text that continues below itself if the terminal is narrow.
 ///
 /// # Errors
 /// When the reader has closed the pipe.
@@ -250,30 +249,7 @@ pub(crate) fn marked(mark: &str, tone: Tone, text: &str, io: &mut Io<'_>) -> io:
         (false, _) | (true, "") => mark.to_owned(),
         (true, code) => format!("{code}{mark}\x1b[0m"),
     };
-    let text = Cell::new(text).text;
-    let width = io.terminal.map_or(usize::MAX, |size| size.width.saturating_sub(4).max(20));
-    let mut lines = wrapped(&text, width).into_iter();
-    let first = lines.next().unwrap_or_default();
-    let out = &mut *io.out;
-    writeln!(out, "  {mark} {first}")?;
-    lines.try_for_each(|line| writeln!(out, "    {line}"))
-}
-
-/// Returns the lines of a text, broken between words. A longer word has a line of its own.
-pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let Some(line) = lines.last_mut() else { continue };
-        if line.is_empty() {
-            line.push_str(word);
-        } else if line.chars().count() + 1 + word.chars().count() <= width {
-            line.push(' ');
-            line.push_str(word);
-        } else {
-            lines.push(word.into());
-        }
-    }
-    lines
+    io.paragraph(&format!("  {mark} "), "    ", text)
 }
 
 /// Returns a table as text, for comparisons in tests.

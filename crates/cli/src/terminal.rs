@@ -51,6 +51,9 @@ impl Size {
     }
 }
 
+/// How many characters of a text a line has at least, however narrow the terminal is.
+const MIN_WIDTH: usize = 20;
+
 /// The two outputs of a command.
 pub struct Io<'a> {
     /// The output for data.
@@ -79,11 +82,41 @@ impl Io<'_> {
         let _ = writeln!(self.err, "{}", safe_text::line(text));
     }
 
-    /// Writes a line to stdout; the text is made safe to print.
+    /// Writes a line to stdout; the text is made safe to print. If the terminal is narrower, the text is broken between words,
+    /// and its further lines are indented by two more characters.
     ///
     /// # Errors
     /// When the reader has closed the pipe or the disk is full.
     pub fn line(&mut self, text: impl AsRef<str>) -> io::Result<()> {
+        let text = text.as_ref();
+        let (indent, words) = text.split_at(text.len() - text.trim_start_matches(' ').len());
+        self.paragraph(indent, &format!("{indent}  "), words)
+    }
+
+    /// Writes a text to stdout, as [`Io::line`]. The first line begins with `first`, and further ones with `rest`, which must
+    /// be safe to print.
+    ///
+    /// # Errors
+    /// When the reader has closed the pipe or the disk is full.
+    pub fn paragraph(&mut self, first: &str, rest: &str, text: &str) -> io::Result<()> {
+        let text = safe_text::line(text);
+        let length = |text: &str| text.chars().count();
+        let width = match self.terminal {
+            Some(size) if length(first) + length(&text) > size.width => {
+                size.width.saturating_sub(length(rest))
+            }
+            _ => usize::MAX,
+        };
+        let begins = std::iter::once(first).chain(std::iter::repeat(rest));
+        let lines = wrapped(&text, width.max(MIN_WIDTH));
+        lines.iter().zip(begins).try_for_each(|(line, begin)| writeln!(self.out, "{begin}{line}"))
+    }
+
+    /// Writes a line to stdout in one piece, such as a command that people copy; the text is made safe to print.
+    ///
+    /// # Errors
+    /// When the reader has closed the pipe or the disk is full.
+    pub fn copyable_line(&mut self, text: impl AsRef<str>) -> io::Result<()> {
         writeln!(self.out, "{}", safe_text::line(text.as_ref()))
     }
 
@@ -106,6 +139,23 @@ impl Io<'_> {
     }
 }
 
+/// Returns the lines of a text, broken between words. A longer word has a line of its own.
+pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let Some(line) = lines.last_mut() else { continue };
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= width {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.into());
+        }
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,6 +172,28 @@ mod tests {
             "✗ not found \u{2714} approved\\u{1b}[1A\\u{9b}2K\n✗ a b\n  c\\u{202e}d\n"
         );
         assert_eq!(String::from_utf8(out).unwrap(), "e f\\u{7}\n");
+    }
+
+    #[test]
+    fn a_text_is_broken_between_words_in_a_narrow_terminal_only() {
+        let shown = |terminal: Option<Size>| {
+            let (mut out, mut err) = (Vec::new(), Vec::new());
+            let mut io = Io { out: &mut out, err: &mut err, color: false, terminal };
+            io.line("  6.1.8 waits for an approval").unwrap();
+            io.paragraph("├── ", "│   ", "podinfo (namespace podinfo)").unwrap();
+            io.copyable_line("  ► sluice approve podinfo -n apps").unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        insta::assert_snapshot!(shown(Some(Size { width: 24, height: 9 })), @r"
+          6.1.8 waits for an
+            approval
+        ├── podinfo (namespace
+        │   podinfo)
+          ► sluice approve podinfo -n apps
+        ");
+        let whole = "  6.1.8 waits for an approval\n├── podinfo (namespace podinfo)\n  ► sluice approve podinfo -n apps\n";
+        assert_eq!(shown(None), whole);
+        assert_eq!(shown(Some(Size { width: 80, height: 9 })), whole);
     }
 
     /// A new command cannot print text past [`safe_text::line`] by mistake.

@@ -64,8 +64,9 @@ fn branches(nodes: &[Node], indent: &str, io: &mut Io<'_>) -> std::io::Result<()
     for (n, node) in nodes.iter().enumerate() {
         let (branch, more) =
             if n + 1 == nodes.len() { ("└── ", "    ") } else { ("├── ", "│   ") };
-        io.line(format!("{indent}{branch}{}", node.text))?;
-        branches(&node.below, &format!("{indent}{more}"), io)?;
+        let below = format!("{indent}{more}");
+        io.paragraph(&format!("{indent}{branch}"), &below, &node.text)?;
+        branches(&node.below, &below, io)?;
     }
     Ok(())
 }

@@ -188,7 +188,7 @@ fn print(report: &CheckReport, io: &mut Io<'_>) -> Outcome {
         };
         marked(mark, tone, message, io)?;
         if let Some(fix) = fix {
-            io.line(format!("    {} {fix}", Symbol::Action.glyph()))?;
+            io.copyable_line(format!("    {} {fix}", Symbol::Action.glyph()))?;
         }
     }
     Ok(())

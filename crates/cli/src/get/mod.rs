@@ -93,7 +93,7 @@ async fn show<L: Listing>(listing: &L, args: &Get, io: &mut Io<'_>) -> Outcome {
     }
     if view.output == Format::Name {
         let mut names = seen.iter().flat_map(|s| listing.printed_names(s, view));
-        return Ok(names.try_for_each(|name| io.line(name))?);
+        return Ok(names.try_for_each(|name| io.copyable_line(name))?);
     }
     table(&query, &seen, io)
 }

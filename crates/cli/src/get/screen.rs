@@ -10,8 +10,8 @@ use sluice_view::object_name::ObjectName;
 use super::fetch::{item_from, key, whole};
 use super::listing::{Listing, Query, none_found};
 use crate::exit::Outcome;
-use crate::table::{Row, Table, same, wrapped};
-use crate::terminal::{Size, Symbol};
+use crate::table::{Row, Table, same};
+use crate::terminal::{Size, Symbol, wrapped};
 use sluice_view::safe_text;
 
 /// All objects, with what the table shows of them.

@@ -180,7 +180,7 @@ impl<L: Listing> WatchView<'_, L> {
             (Format::Name, None) => {
                 let mut names =
                     seen.iter().flat_map(|s| self.query.listing.printed_names(s, self.query.view));
-                names.try_for_each(|name| io.line(name))?;
+                names.try_for_each(|name| io.copyable_line(name))?;
             }
             (_, None) => self.lines(&seen, io)?,
         }

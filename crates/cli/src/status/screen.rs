@@ -7,8 +7,8 @@ use sluice_core::revision::shortened;
 use sluice_view::explain::Explanation;
 use sluice_view::pipeline_screen::{EnvironmentLine, PipelineScreen};
 
-use crate::table::{Cell, Row, Table, wrapped};
-use crate::terminal::Symbol;
+use crate::table::{Cell, Row, Table};
+use crate::terminal::{Symbol, wrapped};
 use sluice_view::safe_text;
 
 /// The columns, in their order.
