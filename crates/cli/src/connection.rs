@@ -128,6 +128,15 @@ fn client(
     Ok(ClientBuilder::new(service, namespace).with_layer(token).build())
 }
 
+/// Returns the configuration of the client for a cluster, by the rules of kubectl. Without a kubeconfig it is that of the pod's
+/// service account.
+///
+/// # Errors
+/// When there is no kubeconfig, or it cannot be used.
+pub fn cluster_config(kubeconfig: Option<PathBuf>, context: Option<String>) -> Outcome<Config> {
+    ConnectionOptions { kubeconfig, context, ..ConnectionOptions::default() }.config()
+}
+
 impl ConnectionOptions {
     fn config(&self) -> Outcome<Config> {
         let read = match &self.kubeconfig {

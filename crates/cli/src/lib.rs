@@ -68,6 +68,7 @@ use anstream::{AutoStream, ColorChoice};
 
 pub use cluster_flags::ClusterFlags;
 pub use complete::complete;
+pub use connection::cluster_config;
 pub use exit::{Exit, Failure, Outcome};
 pub use flux_request::{FluxRequestError, FluxRequests, ReadObject};
 pub use json_schema::json_schema;

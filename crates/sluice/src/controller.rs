@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use sluice_cli::{Exit, Failure, Io};
 use sluice_controller::hook::{HookOptions, Proxies};
 use sluice_controller::{
     AllowedHosts, AllowedWebhooks, ControllerOptions, ElectionOptions, LeaseTiming, Replica, Shown,
@@ -31,8 +31,11 @@ pub fn main(flags: Flags) -> ExitCode {
     match run_on_threads(flags) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("✗ {}", sluice_cli::safe_text::line(&format!("{error:#}")));
-            ExitCode::FAILURE
+            let failure = error.downcast::<Failure>();
+            let failure = failure.unwrap_or_else(|error| Failure::new(Exit::Error, format!("{error:#}")));
+            let (mut out, mut err) = (std::io::sink(), std::io::stderr());
+            Io { out: &mut out, err: &mut err, color: false, terminal: None }.fail(&failure);
+            failure.exit.into()
         }
     }
 }
@@ -53,7 +56,7 @@ fn run_on_threads(flags: Flags) -> anyhow::Result<()> {
 async fn run(flags: Flags, api_runtime: &Handle) -> anyhow::Result<()> {
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
-    let config = hub_config(&flags).await?;
+    let config = hub_config(&flags)?;
     let hub = Client::try_from(config.clone()).context("cannot make a client for the cluster")?;
     let replica = replica(&flags, hub.default_namespace())?;
     let hook = flags.hook_addr.0.map(|address| hook_options(&flags, address));
@@ -164,21 +167,8 @@ fn replica(flags: &Flags, default_namespace: &str) -> anyhow::Result<Replica> {
     Ok(Replica::Elected(ElectionOptions { shards: flags.shards, namespace, name, timing }))
 }
 
-async fn hub_config(flags: &Flags) -> anyhow::Result<Config> {
-    let options = KubeConfigOptions { context: flags.context.clone(), ..KubeConfigOptions::default() };
-    let mut config = match &flags.kubeconfig {
-        Some(path) => {
-            let kubeconfig = Kubeconfig::read_from(path)
-                .with_context(|| format!("cannot read the kubeconfig {}", path.display()))?;
-            Config::from_custom_kubeconfig(kubeconfig, &options).await.context("cannot use the kubeconfig")?
-        }
-        None if flags.context.is_some() => {
-            Config::from_kubeconfig(&options).await.context("cannot use this context of the kubeconfig")?
-        }
-        None => Config::infer().await.context(
-            "no cluster to work on: set --kubeconfig or KUBECONFIG, or run in a pod with a service account",
-        )?,
-    };
+fn hub_config(flags: &Flags) -> anyhow::Result<Config> {
+    let mut config = sluice_cli::cluster_config(flags.kubeconfig.clone(), flags.context.clone())?;
     config.connect_timeout = Some(Duration::from_secs(10));
     // Each caller has its own retries, and logs the server's error, which kube's retries would not.
     config.default_retry = false;
