@@ -29,11 +29,14 @@ pub struct ClusterFlags {
     pub impersonate: Option<String>,
 }
 
+/// The namespace of the manifests in `deploy/`.
+pub const CONTROLLER_NAMESPACE: &str = "sluice-system";
+
 /// The namespace that the controller runs in.
 #[derive(Args, Clone, Debug)]
 pub struct ControllerFlags {
     /// The namespace of the controller
-    #[arg(long, value_name = "NAME", env = "SLUICE_SYSTEM_NAMESPACE", default_value = "sluice-system", value_parser = namespace)]
+    #[arg(long, value_name = "NAME", env = "SLUICE_SYSTEM_NAMESPACE", default_value = CONTROLLER_NAMESPACE, value_parser = namespace)]
     pub system_namespace: String,
 }
 

@@ -66,7 +66,8 @@ use std::process::ExitCode;
 
 use anstream::{AutoStream, ColorChoice};
 
-pub use cluster_flags::ClusterFlags;
+pub use check::{InstallationQuestion, read_installation};
+pub use cluster_flags::{CONTROLLER_NAMESPACE, ClusterFlags};
 pub use complete::complete;
 pub use connection::cluster_config;
 pub use exit::{Exit, Failure, Outcome};

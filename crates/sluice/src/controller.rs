@@ -58,7 +58,8 @@ async fn run(flags: Flags, api_runtime: &Handle) -> anyhow::Result<()> {
     let mut interrupted = signal(SignalKind::interrupt())?;
     let config = hub_config(&flags)?;
     let hub = Client::try_from(config.clone()).context("cannot make a client for the cluster")?;
-    let replica = replica(&flags, hub.default_namespace())?;
+    let namespace = flags.leader_election_namespace.as_deref().unwrap_or(hub.default_namespace()).to_string();
+    let replica = replica(&flags, &namespace)?;
     let hook = flags.hook_addr.0.map(|address| hook_options(&flags, address));
     let cache_dir = match flags.cache_dir {
         Some(folder) => folder,
@@ -101,7 +102,7 @@ async fn run(flags: Flags, api_runtime: &Handle) -> anyhow::Result<()> {
         Client::try_from(config.clone()).context("cannot make a client for the cluster")?
     };
     let git = GitAccess::new(&api_hub, &delivery);
-    let port = HubPort::new(api_hub, &config, reader, git);
+    let port = HubPort::new(api_hub, &config, reader, git, namespace);
     let pages = Api::new(fleet.clone(), port, flags.api_actions).with_sign_in(flags.sign_in.options()?);
     let api = api(flags.api_addr.0, pages, api_runtime.clone()).await?;
     let shown = Shown { fleet, snapshots };
@@ -150,7 +151,7 @@ async fn api(
 }
 
 /// Returns which pipelines the process acts for: all with `--leader-elect=false`.
-fn replica(flags: &Flags, default_namespace: &str) -> anyhow::Result<Replica> {
+fn replica(flags: &Flags, namespace: &str) -> anyhow::Result<Replica> {
     if !flags.leader_elect {
         anyhow::ensure!(flags.shards == 1, "--shards={} needs --leader-elect", flags.shards);
         return Ok(Replica::Only);
@@ -161,10 +162,9 @@ fn replica(flags: &Flags, default_namespace: &str) -> anyhow::Result<Replica> {
         retry_period: flags.leader_election_retry_period,
     };
     timing.check().map_err(anyhow::Error::msg)?;
-    let namespace = flags.leader_election_namespace.as_deref().unwrap_or(default_namespace).to_string();
     // Several installations, each for another watched namespace, may have their Leases in the same namespace.
     let name = flags.watch_namespace.as_ref().map_or("sluice".into(), |watched| format!("sluice.{watched}"));
-    Ok(Replica::Elected(ElectionOptions { shards: flags.shards, namespace, name, timing }))
+    Ok(Replica::Elected(ElectionOptions { shards: flags.shards, namespace: namespace.into(), name, timing }))
 }
 
 fn hub_config(flags: &Flags) -> anyhow::Result<Config> {

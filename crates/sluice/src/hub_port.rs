@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use sluice_api::snapshot::Snapshot;
 use sluice_api::{Pipeline, Promotion};
-use sluice_cli::FluxRequests;
+use sluice_cli::{CONTROLLER_NAMESPACE, FluxRequests, InstallationQuestion, read_installation};
 use sluice_controller::access::AccessReviews;
 use sluice_controller::{
     Delivery, FileProposals, FileRequest, PlannedChanges, ProposalError, SnapshotReader,
@@ -22,8 +22,8 @@ use sluice_core::fleet::Kind;
 use sluice_core::planned_change::PlannedChange;
 use sluice_core::proposed_file::ProposedFile;
 use sluice_web::{
-    Change, ChangeError, ChangedKind, EventFilter, EventLine, FileProposal, Hub, ObjectName,
-    ProposedManifest, ReconcilePlan, RequestedObject, SeenObject, WantedEvents, events,
+    Change, ChangeError, ChangedKind, ClockOf, EventFilter, EventLine, FileProposal, Hub, Installation,
+    ObjectName, ProposedManifest, ReconcilePlan, RequestedObject, SeenObject, WantedEvents, events,
 };
 
 /// The field manager of changes that people make on the pages.
@@ -41,6 +41,8 @@ pub struct HubPort {
     snapshots: SnapshotReader,
     git: GitAccess,
     people: People,
+    /// The namespace of the controller.
+    controller_namespace: String,
 }
 
 /// What the hub does with the repositories of pipelines, for people.
@@ -69,7 +71,13 @@ enum People {
 
 impl HubPort {
     /// Returns a port to the hub that a client and its configuration reach.
-    pub fn new(hub: Client, config: &Config, snapshots: SnapshotReader, git: GitAccess) -> Self {
+    pub fn new(
+        hub: Client,
+        config: &Config,
+        snapshots: SnapshotReader,
+        git: GitAccess,
+        controller_namespace: String,
+    ) -> Self {
         let mut anonymous = config.clone();
         anonymous.auth_info = AuthInfo::default();
         HubPort {
@@ -77,6 +85,7 @@ impl HubPort {
             snapshots,
             git,
             people: People::ByToken(Box::new(anonymous)),
+            controller_namespace,
         }
     }
 
@@ -90,7 +99,8 @@ impl HubPort {
     ) -> Self {
         let user = Caller { name: user, ..Caller::default() };
         let reviews = AccessReviews::of_own_user(client.clone());
-        HubPort { reviews, snapshots, git, people: People::Own { client, user, secret: secret.into() } }
+        let people = People::Own { client, user, secret: secret.into() };
+        HubPort { reviews, snapshots, git, people, controller_namespace: CONTROLLER_NAMESPACE.into() }
     }
 
     /// Returns a client that acts with a person's token, and with nothing else.
@@ -172,6 +182,29 @@ impl Hub for HubPort {
         let listed = api.list(&ListParams::default().fields(&ours)).await.map_err(change_error)?;
         let WantedEvents { pipeline, promotions, types, .. } = &wanted;
         Ok(events(listed.items, &EventFilter { pipeline: pipeline.as_deref(), promotions, types }))
+    }
+
+    async fn installation<'a>(
+        &self,
+        caller: &Caller,
+        token: &str,
+        namespace: Option<&'a str>,
+        pipelines: &'a [Pipeline],
+    ) -> Result<Installation<'a>, ChangeError> {
+        let question = InstallationQuestion {
+            namespace,
+            pipelines,
+            are_all_pipelines: false,
+            controller_namespace: self.controller_namespace.clone(),
+            version: env!("CARGO_PKG_VERSION"),
+            is_controller: matches!(self.people, People::ByToken(_)),
+            clock_of: ClockOf::Api,
+            user: Some(caller.name.clone()),
+            is_through_hub: false,
+            unidentified: None,
+            is_bounded: true,
+        };
+        read_installation(&self.client_of(token)?, question).await.map_err(change_error)
     }
 
     async fn reconcile(

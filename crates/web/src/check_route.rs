@@ -1,4 +1,5 @@
-//! The check of pipelines and clusters, as far as it follows from what the controller observes and the caller may see.
+//! The check: what is wrong with the installation, its pipelines and its clusters. It follows from what the controller
+//! observes and the caller may see, and from what the API server says to the caller.
 
 use axum::Router;
 use axum::extract::State;
@@ -10,9 +11,10 @@ use serde::{Deserialize, Serialize};
 use sluice_api::Pipeline;
 use sluice_core::access::Caller;
 use sluice_core::fleet::ClusterKey;
+use sluice_view::check::clusters::{NamedCluster, named};
 use sluice_view::check::observed::{IMAGE_NAME_PART, Observed};
 use sluice_view::check::pipelines::Pipelines;
-use sluice_view::check::{CheckReport, Reading, Topic, check_observed};
+use sluice_view::check::{CheckFacts, CheckReport, MAX_INSTALLATION_REQUESTS, Reading, Topic};
 use sluice_view::fleet::observed_clusters::cluster_state;
 
 use crate::answer::answer;
@@ -20,34 +22,42 @@ use crate::caller::IdentifiedCaller;
 use crate::find::visible_pipelines;
 use crate::fleet_versions::VersionKind;
 use crate::hub::Hub;
-use crate::list_parameters::Limit;
+use crate::list_parameters::{self, Limit};
 use crate::parameters::Parameters;
 use crate::problem::Problem;
 use crate::state::Api;
 use crate::versions_query::VersionsQuery;
 use crate::visible_fleet::{Visible, visible_clusters};
 
-/// What an answer costs a caller, in requests.
+/// What an answer from what is observed costs a caller, in requests.
 const COST: usize = 10;
-/// What only `sluice check` looks at, with the caller's kubeconfig.
-const UNCHECKED: [Topic; 7] = [
-    Topic::Definitions,
-    Topic::Controller,
-    Topic::Rights,
-    Topic::Secrets,
-    Topic::Hooks,
-    Topic::Values,
-    Topic::Clocks,
+/// What is not checked unless the API server is asked about the installation.
+const OF_INSTALLATION: [Topic; 5] =
+    [Topic::Definitions, Topic::Controller, Topic::Rights, Topic::Hooks, Topic::Clocks];
+const ASK: &str = "the API server is asked about it only with installation=true";
+/// What only `sluice check` looks at, and why.
+const ONLY_COMMAND: [(Topic, &str); 2] = [
+    (Topic::Secrets, "each Secret would be a request: sluice check reads them with your rights"),
+    (Topic::Values, "they are in your checkout of the repository: sluice check --checkout DIR looks there"),
 ];
 
-/// What is wrong with the pipelines and clusters that the caller may see.
+/// What is wrong with the installation, and with the pipelines and clusters that the caller may see.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct CheckAnswer {
     /// The findings.
     #[serde(flatten)]
     pub report: CheckReport,
-    /// What is not checked here: `sluice check` looks at it with your kubeconfig.
-    pub unchecked: Vec<Topic>,
+    /// What is not checked here.
+    pub unchecked: Vec<UncheckedTopic>,
+}
+
+/// A topic that is not checked here.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct UncheckedTopic {
+    /// The topic.
+    pub topic: Topic,
+    /// Why, and what checks it.
+    pub why: String,
 }
 
 /// What to check.
@@ -56,6 +66,8 @@ pub(crate) struct CheckAnswer {
 pub(crate) struct CheckQuery {
     /// Only the pipelines of this namespace, and the clusters that they name.
     pub namespace: String,
+    /// Also what the API server of the hub says to you about the installation. This costs as much as 40 requests.
+    pub installation: bool,
 }
 
 pub(crate) fn routes<H: Hub>() -> Router<Api<H>> {
@@ -64,28 +76,39 @@ pub(crate) fn routes<H: Hub>() -> Router<Api<H>> {
 
 async fn check<H: Hub>(
     State(api): State<Api<H>>,
-    IdentifiedCaller(caller, _): IdentifiedCaller,
+    IdentifiedCaller(caller, token): IdentifiedCaller,
     headers: HeaderMap,
-    Parameters(CheckQuery { namespace }): Parameters<CheckQuery>,
+    Parameters(CheckQuery { namespace, installation }): Parameters<CheckQuery>,
 ) -> Result<Response, Problem> {
-    api.budgets.spend(caller.limit_group(), COST)?;
+    let namespace = list_parameters::namespace(namespace)?;
+    let cost = if installation { MAX_INSTALLATION_REQUESTS } else { COST };
+    api.budgets.spend(caller.limit_group(), cost)?;
     let board = api.boards.current(&api.hub).await;
-    let visible = visible_pipelines(&api, &caller, &board).await?;
-    let shown: Vec<_> = visible
-        .into_iter()
-        .filter(|shown| namespace.is_empty() || shown.screen.namespace == namespace)
-        .collect();
+    let mut shown = visible_pipelines(&api, &caller, &board).await?;
+    shown.retain(|shown| namespace.as_ref().is_none_or(|wanted| shown.screen.namespace == *wanted));
     let pipelines: Vec<Pipeline> = shown.iter().map(|shown| shown.stored.whole()).collect();
     let promotions =
         shown.iter().flat_map(|shown| &shown.promotions).map(|promotion| promotion.as_ref().clone());
-    let facts = Pipelines {
-        namespace: Some(namespace).filter(|namespace| !namespace.is_empty()),
-        found: Reading::Known((pipelines.as_slice(), Vec::new())),
-        promotions: Reading::Known(promotions.collect()),
+    let asked = match installation {
+        true => Some(api.hub.installation(&caller, &token, namespace.as_deref(), &pipelines).await?),
+        false => None,
     };
-    let observed = observed(&api, &caller).await?;
-    let report = check_observed(&facts, &observed);
-    answer(&headers, &CheckAnswer { report, unchecked: UNCHECKED.to_vec() })
+    let facts = CheckFacts {
+        installation: asked,
+        clusters: named(&pipelines).into_iter().map(NamedCluster::unread).collect(),
+        observed: observed(&api, &caller).await?,
+        secrets: None,
+        pipelines: Pipelines {
+            namespace: namespace.clone(),
+            found: Reading::Known((pipelines.as_slice(), Vec::new())),
+            promotions: Reading::Known(promotions.collect()),
+        },
+        values: None,
+    };
+    let unasked = OF_INSTALLATION.map(|topic| (topic, ASK)).into_iter().filter(|_| !installation);
+    let unchecked = unasked.chain(ONLY_COMMAND).map(|(topic, why)| UncheckedTopic { topic, why: why.into() });
+    let report = sluice_view::check::check(&facts);
+    answer(&headers, &CheckAnswer { report, unchecked: unchecked.collect() })
 }
 
 /// Returns what the controller has observed of the clusters that a caller may see.

@@ -16,7 +16,7 @@ use crate::caller::IdentifiedCaller;
 use crate::find::find_pipeline;
 use crate::hub::{ChangeError, Hub, WantedEvents};
 use crate::in_path::InPath;
-use crate::list_parameters::Limit;
+use crate::list_parameters::{Limit, namespace};
 use crate::parameters::Parameters;
 use crate::problem::Problem;
 use crate::state::Api;
@@ -68,8 +68,11 @@ async fn all<H: Hub>(
     Parameters(query): Parameters<AllEventsQuery>,
 ) -> Result<Response, Problem> {
     api.budgets.spend(caller.limit_group(), COST)?;
-    let namespace = Some(query.namespace).filter(|namespace| !namespace.is_empty());
-    let wanted = WantedEvents { namespace, types: types(&query.type_)?, ..WantedEvents::default() };
+    let wanted = WantedEvents {
+        namespace: namespace(query.namespace)?,
+        types: types(&query.type_)?,
+        ..WantedEvents::default()
+    };
     answer(&headers, &read(&api, &token, wanted, query.limit).await?)
 }
 

@@ -9,6 +9,7 @@ use sluice_core::access::{AccessError, Caller, Right};
 use sluice_core::fleet::Kind;
 use sluice_core::planned_change::PlannedChange;
 use sluice_core::proposed_file::ProposedFile;
+use sluice_view::check::Installation;
 use sluice_view::events::EventLine;
 use sluice_view::object_name::ObjectName;
 use sluice_view::reconcile::{ReconcilePlan, RequestedObject};
@@ -61,6 +62,16 @@ pub trait Hub: Clone + Send + Sync + 'static {
         token: &str,
         wanted: WantedEvents,
     ) -> impl Future<Output = Result<Vec<EventLine>, ChangeError>> + Send;
+
+    /// Returns what the API server says to whom the token identifies about the installation, in a bounded number of calls.
+    /// `pipelines` are those that this caller may see, in this namespace or, without one, in all.
+    fn installation<'a>(
+        &self,
+        caller: &Caller,
+        token: &str,
+        namespace: Option<&'a str>,
+        pipelines: &'a [Pipeline],
+    ) -> impl Future<Output = Result<Installation<'a>, ChangeError>> + Send;
 
     /// Asks Flux to reconcile objects of the hub and their sources, in the name of whom the token identifies. `namespace`
     /// is that of the pipeline.

@@ -59,6 +59,8 @@ pub use provider_http::{ProviderAnswer, ProviderHttp, ProviderRequest};
 pub use routes::router;
 pub use session_keys::{SessionKeyError, SessionKeys};
 pub use sign_in_options::SignInOptions;
+pub use sluice_view::check::Installation;
+pub use sluice_view::check::clocks::ClockOf;
 pub use sluice_view::events::{EventFilter, EventLine, events};
 pub use sluice_view::object_name::ObjectName;
 pub use sluice_view::reconcile::{ReconcilePlan, RequestedObject};

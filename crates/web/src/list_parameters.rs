@@ -6,6 +6,7 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{DeserializeOwned, Error, Visitor};
 use serde::{Deserialize, Deserializer};
+use sluice_core::dns_name::is_label;
 
 use crate::problem::Problem;
 
@@ -15,6 +16,19 @@ const DEFAULT_LIMIT: usize = 500;
 const MAX_LIMIT: usize = 5000;
 /// The most bytes of a search.
 const MAX_SEARCH_BYTES: usize = 200;
+
+/// Returns the namespace, or `None` for all. It becomes a part of an address of the API server.
+///
+/// # Errors
+/// It is not the name of a namespace.
+pub(crate) fn namespace(text: String) -> Result<Option<String>, Problem> {
+    match text.is_empty() || is_label(&text) {
+        true => Ok(Some(text).filter(|text| !text.is_empty())),
+        false => {
+            Err(Problem::bad_request("the namespace is not a name: write lower-case letters, digits and '-'"))
+        }
+    }
+}
 
 /// Returns the words to search for, in small letters.
 ///

@@ -1,27 +1,25 @@
 //! Reads the clocks of this machine and of the API server.
 
 use jiff::Timestamp;
+use kube::Client;
 use kube::api::ListParams;
 use kube::client::Body;
 use kube::core::Request;
 use sluice_api::Pipeline;
 use sluice_view::check::Reading;
-use sluice_view::check::clocks::Clocks;
+use sluice_view::check::clocks::{ClockOf, Clocks};
 use sluice_view::check::controller::Controller;
 
-use crate::connection::Connection;
 use crate::controller_lease::server_time;
-use crate::exit::Outcome;
 
-/// Reads both clocks. Every caller may read `/version`.
-pub(super) async fn read(connection: &Connection) -> Outcome<Clocks> {
+/// Reads both clocks. `of` says whose clock that of this machine is. Every caller may read `/version`.
+pub(super) async fn read(client: &Client, of: ClockOf) -> kube::Result<Clocks> {
     let request = Request::new("/version").list(&ListParams::default());
-    let request = request.map_err(|error| connection.explain(kube::Error::BuildRequest(error)))?;
-    let answer = connection.client.send(request.map(Body::from)).await;
-    let answer = answer.map_err(|error| connection.explain(error))?;
+    let request = request.map_err(kube::Error::BuildRequest)?;
+    let answer = client.send(request.map(Body::from)).await?;
     let here = Timestamp::now();
     let server = server_time(answer.headers());
-    Ok(Clocks { here, server: server.map_or(Reading::Absent, Reading::Known), newest: None })
+    Ok(Clocks { of, here, server: server.map_or(Reading::Absent, Reading::Known), newest: None })
 }
 
 /// Returns the newest time that the controller has written, and where it is.

@@ -6,7 +6,7 @@ use futures::FutureExt;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::ListParams;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig as KubeKubeconfig};
-use kube::{Api, ResourceExt};
+use kube::{Api, Client, ResourceExt};
 use sluice_api::GitopsCluster;
 use sluice_api::gitops_cluster::gitops_cluster_resource;
 use sluice_api::kubeconfig_key::{MAX_KUBECONFIG_BYTES, kubeconfig_value};
@@ -16,57 +16,54 @@ use sluice_view::check::clusters::{Kubeconfig, NamedCluster, named};
 use sluice_view::object_name::ObjectName;
 
 use super::read::{each, fact, get};
-use crate::connection::Connection;
-use crate::exit::Outcome;
 
 /// Reads the clusters. `namespace` is the checked one; `None` for all.
 pub(super) async fn read(
-    connection: &Connection,
+    client: &Client,
     namespace: Option<&str>,
     pipelines: &[Pipeline],
-) -> Outcome<Vec<NamedCluster>> {
+) -> kube::Result<Vec<NamedCluster>> {
     let mut wanted = named(pipelines);
     let mut found = BTreeMap::new();
     let resource = gitops_cluster_resource();
     let all: Api<GitopsCluster> = match namespace {
-        Some(namespace) => Api::namespaced_with(connection.client.clone(), namespace, &resource),
-        None => Api::all_with(connection.client.clone(), &resource),
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
     };
     // Without the right to list them, each cluster that a pipeline names is read.
-    let listed = fact(connection, all.list(&ListParams::default()).await, String::new)?;
+    let listed = fact(all.list(&ListParams::default()).await, String::new)?;
     for cluster in listed.known().into_iter().flat_map(|list| &list.items) {
         let key = ObjectName { namespace: cluster.namespace().unwrap_or_default(), name: cluster.name_any() };
         found.insert(key.clone(), cluster.spec.kubeconfig_secret());
         wanted.entry(key).or_default();
     }
-    each(wanted, |(key, pipelines)| one(connection, key.clone(), pipelines, found.get(&key).cloned())).await
+    each(wanted, |(key, pipelines)| one(client, key.clone(), pipelines, found.get(&key).cloned())).await
 }
 
 async fn one(
-    connection: &Connection,
+    client: &Client,
     ObjectName { namespace, name }: ObjectName,
     pipelines: Vec<String>,
     listed: Option<Option<String>>,
-) -> Outcome<NamedCluster> {
+) -> kube::Result<NamedCluster> {
     let secret = match listed {
         Some(secret) => Reading::Known(secret),
         None => {
             let resource = gitops_cluster_resource();
-            let api: Api<GitopsCluster> =
-                Api::namespaced_with(connection.client.clone(), &namespace, &resource);
+            let api: Api<GitopsCluster> = Api::namespaced_with(client.clone(), &namespace, &resource);
             let right = format!("get on gitopsclusters.gitops.weave.works in namespace {namespace}");
-            get(connection, &api, &name, &right).await?.map(|cluster| cluster.spec.kubeconfig_secret())
+            get(&api, &name, &right).await?.map(|cluster| cluster.spec.kubeconfig_secret())
         }
     };
     let kubeconfig = match secret.known().cloned().flatten() {
         None => Reading::Absent,
         Some(secret) => {
-            let api: Api<Secret> = Api::namespaced(connection.client.clone(), &namespace);
+            let api: Api<Secret> = Api::namespaced(client.clone(), &namespace);
             let right = format!("get on secrets in namespace {namespace}");
-            get(connection, &api, &secret, &right).await?.map(kubeconfig)
+            get(&api, &secret, &right).await?.map(kubeconfig)
         }
     };
-    Ok(NamedCluster { namespace, name, pipelines, secret, kubeconfig })
+    Ok(NamedCluster { namespace, name, pipelines, secret: Some(secret), kubeconfig })
 }
 
 /// Returns what matters about the kubeconfig in a Secret. Errors of the parser are not shown: they quote the text.

@@ -3,35 +3,33 @@
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment as KubernetesDeployment;
 use kube::api::ApiResource;
-use kube::{Api, ResourceExt};
+use kube::{Api, Client, ResourceExt};
 use sluice_api::workload::Workload;
 use sluice_view::check::controller::{Controller, Deployment};
 
 use super::read::list;
-use crate::connection::Connection;
 use crate::controller_lease::{LEASE_LABELS, StoredLease, lease, lease_resource};
-use crate::exit::Outcome;
 
 /// Reads the Leases and Deployments of the controller.
 pub(super) async fn read(
-    connection: &Connection,
+    client: &Client,
     namespace: &str,
     version: &str,
     now: Timestamp,
-) -> Outcome<Controller> {
-    let client = &connection.client;
+) -> kube::Result<Controller> {
     let deployments: Api<Workload> = Api::namespaced_with(client.clone(), namespace, &deployment_resource());
     let resource = lease_resource();
     let leases: Api<StoredLease> = Api::namespaced_with(client.clone(), namespace, &resource);
     let right = |resource: &str| format!("list on {resource} in namespace {namespace}");
     let (of_deployments, of_leases) = (right("deployments.apps"), right("leases.coordination.k8s.io"));
     let (deployments, leases) = tokio::try_join!(
-        list(connection, &deployments, "app.kubernetes.io/name=sluice", &of_deployments),
-        list(connection, &leases, LEASE_LABELS, &of_leases),
+        list(&deployments, "app.kubernetes.io/name=sluice", &of_deployments),
+        list(&leases, LEASE_LABELS, &of_leases),
     )?;
     Ok(Controller {
         namespace: namespace.into(),
         version: version.into(),
+        is_running: false,
         now,
         leases: leases.map(|all| all.into_iter().map(lease).collect()),
         deployments: deployments.map(|all| all.into_iter().map(deployment).collect()),

@@ -6,44 +6,46 @@ use std::fmt::Debug;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ApiResource, ListParams};
 use kube::core::DynamicResourceScope;
-use kube::{Api, Resource};
+use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
-use sluice_api::Pipeline;
 use sluice_core::fleet::Kind;
 use sluice_view::check::Reading;
 use sluice_view::check::hooks::{Hooks, needed_secrets};
 use sluice_view::object_name::ObjectName;
 
+use super::installation_question::InstallationQuestion;
 use super::read::{each, fact, get};
-use crate::connection::Connection;
-use crate::exit::Outcome;
 use crate::served_kind::most_stable;
 
-/// Reads the objects. `namespace` is the checked one; `None` for all. The Providers of targets on the hub are in the
-/// namespaces of the targets.
+/// Reads the objects in the checked namespaces. The Providers of targets on the hub are in the namespaces of the targets. For a
+/// bounded question, these and the Secrets of Providers are not read.
 pub(super) async fn read<'a>(
-    connection: &Connection,
-    namespace: Option<&str>,
-    pipelines: &'a [Pipeline],
-) -> Outcome<Hooks<'a>> {
+    client: &Client,
+    question: &InstallationQuestion<'a>,
+) -> kube::Result<Hooks<'a>> {
+    let InstallationQuestion { namespace, pipelines, is_bounded, .. } = *question;
     let namespaces: Option<BTreeSet<&str>> = namespace.map(|checked| {
         let targets = pipelines.iter().flat_map(|p| &p.spec.environments).flat_map(|e| &e.targets);
-        let here = targets.filter(|target| target.cluster_ref.is_none());
+        let here = targets.filter(|target| target.cluster_ref.is_none() && !is_bounded);
         here.map(|target| target.namespace.as_str()).chain([checked]).collect()
     });
-    let providers = all_of(connection, Kind::Provider, namespaces.as_ref()).await?;
-    let alerts = all_of(connection, Kind::Alert, namespaces.as_ref()).await?;
-    let receivers = all_of(connection, Kind::Receiver, namespaces.as_ref()).await?;
-    let names = providers.known().map(|providers| needed_secrets(providers)).unwrap_or_default();
+    let (providers, alerts, receivers) = tokio::try_join!(
+        all_of(client, Kind::Provider, namespaces.as_ref()),
+        all_of(client, Kind::Alert, namespaces.as_ref()),
+        all_of(client, Kind::Receiver, namespaces.as_ref()),
+    )?;
+    let known = providers.known().filter(|_| !is_bounded);
+    let names = known.map(|providers| needed_secrets(providers)).unwrap_or_default();
     let secrets = each(names, async |named: ObjectName| {
-        let api: Api<Secret> = Api::namespaced(connection.client.clone(), &named.namespace);
+        let api: Api<Secret> = Api::namespaced(client.clone(), &named.namespace);
         let right = format!("get on secrets in namespace {}", named.namespace);
-        let found = get(connection, &api, &named.name, &right).await?;
+        let found = get(&api, &named.name, &right).await?;
         Ok((named, found.map(keys)))
     });
     let secrets = secrets.await?.into_iter().collect();
     let namespace = namespace.map(String::from);
-    Ok(Hooks { pipelines, namespace, providers, alerts, receivers, secrets })
+    let are_all = question.are_all_pipelines;
+    Ok(Hooks { pipelines, are_all, namespace, providers, alerts, receivers, secrets })
 }
 
 /// Returns the keys of a Secret that have a value.
@@ -54,30 +56,29 @@ fn keys(secret: Secret) -> BTreeSet<String> {
 
 /// Lists the objects of a kind in these namespaces; `None` for all.
 async fn all_of<K>(
-    connection: &Connection,
+    client: &Client,
     kind: Kind,
     namespaces: Option<&BTreeSet<&str>>,
-) -> Outcome<Reading<Vec<K>>>
+) -> kube::Result<Reading<Vec<K>>>
 where
     K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope> + Clone + DeserializeOwned + Debug,
 {
     // A group may appear or disappear at this moment, which is no failure of the check.
-    let group = match kube::discovery::group(&connection.client, kind.resource().0).await {
+    let group = match kube::discovery::group(client, kind.resource().0).await {
         Err(kube::Error::Discovery(_)) => Reading::Absent,
-        answer => fact(connection, answer, || "get on the path /apis (ClusterRole system:discovery)".into())?,
+        answer => fact(answer, || "get on the path /apis (ClusterRole system:discovery)".into())?,
     };
     let resource = match group.map(|group| most_stable(&group, kind.name())) {
         Reading::Known(Some(resource)) => resource,
         unread => return Ok(unread.map(|_| Vec::new())),
     };
-    let client = || connection.client.clone();
     let Some(namespaces) = namespaces else {
-        return list(connection, &Api::all_with(client(), &resource), &resource, "all namespaces").await;
+        return list(&Api::all_with(client.clone(), &resource), &resource, "all namespaces").await;
     };
     let mut found = Vec::new();
     for namespace in namespaces {
-        let api: Api<K> = Api::namespaced_with(client(), namespace, &resource);
-        match list(connection, &api, &resource, &format!("namespace {namespace}")).await? {
+        let api: Api<K> = Api::namespaced_with(client.clone(), namespace, &resource);
+        match list(&api, &resource, &format!("namespace {namespace}")).await? {
             Reading::Known(more) => found.extend(more),
             unread => return Ok(unread),
         }
@@ -85,16 +86,11 @@ where
     Ok(Reading::Known(found))
 }
 
-async fn list<K>(
-    connection: &Connection,
-    api: &Api<K>,
-    resource: &ApiResource,
-    place: &str,
-) -> Outcome<Reading<Vec<K>>>
+async fn list<K>(api: &Api<K>, resource: &ApiResource, place: &str) -> kube::Result<Reading<Vec<K>>>
 where
     K: Clone + DeserializeOwned + Debug,
 {
     let right = || format!("list on {}.{} in {place}", resource.plural, resource.group);
     let answer = api.list(&ListParams::default()).await;
-    Ok(fact(connection, answer, right)?.map(|list| list.items))
+    Ok(fact(answer, right)?.map(|list| list.items))
 }

@@ -7,6 +7,8 @@ mod controller;
 mod definitions;
 mod flux;
 mod hooks;
+mod installation;
+mod installation_question;
 mod observed;
 mod pipeline_secrets;
 mod read;
@@ -16,21 +18,24 @@ mod values;
 use std::path::PathBuf;
 
 use clap::Args;
-use kube::Resource;
 use kube::api::ListParams;
 use kube::core::object::HasSpec;
+use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use sluice_api::lenient::List;
-use sluice_api::pipeline::{Observe, Pipeline};
-use sluice_api::{GROUP, Promotion};
+use sluice_api::{GROUP, Pipeline, Promotion};
+use sluice_view::check::clocks::ClockOf;
+use sluice_view::check::clusters::NamedCluster;
 use sluice_view::check::observed::Observed;
 use sluice_view::check::pipelines::Pipelines;
 use sluice_view::check::{CheckFacts, CheckReport, Finding, Reading, Severity, Topic, check};
 
+pub use self::installation::read_installation;
+pub use self::installation_question::InstallationQuestion;
 use self::read::fact;
 use crate::cluster_flags::ClusterFlags;
 use crate::connection::{API_CALL_TIMEOUT, Connection};
-use crate::controller_api::ServerFlags;
+use crate::controller_api::{ServerFlags, unidentified};
 use crate::document_kind::DocumentKind;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::objects::describe;
@@ -38,6 +43,7 @@ use crate::output::{DataFormat, view};
 use crate::pages;
 use crate::table::{Tone, marked};
 use crate::terminal::{Io, Symbol};
+use crate::user_name::user_name;
 
 /// Arguments of `sluice check`.
 #[derive(Args, Clone, Debug)]
@@ -105,34 +111,38 @@ pub(crate) async fn run(args: &Check, version: &str, io: &mut Io<'_>) -> Outcome
 /// Reads all facts and returns the findings.
 async fn report(args: &Check, version: &str, connection: &Connection) -> Outcome<CheckReport> {
     let namespace = (!args.all_namespaces).then_some(connection.namespace.as_str());
-    // The first request also shows whether the cluster can be used at all.
-    let mut clocks = clocks::read(connection).await?;
-    let now = clocks.server.known().copied().unwrap_or(clocks.here);
-    let groups = definitions::groups(connection).await?;
-    let found = of_kind::<Pipeline>(connection, namespace, "pipelines").await?;
-    let promotions = of_kind::<Promotion>(connection, namespace, "promotions").await?;
+    let explain = |error| connection.explain(error);
+    let client = &connection.client;
+    let found = of_kind::<Pipeline>(client, namespace, "pipelines").await.map_err(explain)?;
+    let promotions = of_kind::<Promotion>(client, namespace, "promotions").await.map_err(explain)?;
     let none = Vec::new();
     let readable = found.known().map_or(&none, |list| &list.items);
-    let (mut definitions, controller, rights, clusters, mut flux, secrets, hooks) = tokio::try_join!(
-        definitions::read(connection, &groups),
-        controller::read(connection, &args.server.controller.system_namespace, version, now),
-        rights::read(connection, namespace, &args.server),
-        clusters::read(connection, namespace, readable),
-        flux::read(connection, &groups),
-        pipeline_secrets::read(connection, readable),
-        hooks::read(connection, namespace, readable),
-    )?;
-    let targets = readable.iter().flat_map(|p| &p.spec.environments).flat_map(|e| &e.targets);
-    let watched: Vec<_> = targets.filter(|target| target.observe == Observe::Watch).collect();
-    flux.targets_here = watched.iter().filter(|target| target.cluster_ref.is_none()).count();
-    definitions.targets_elsewhere = watched.len() - flux.targets_here;
-    clocks.newest = clocks::newest(&controller, readable);
+    let question = InstallationQuestion {
+        namespace,
+        pipelines: readable,
+        are_all_pipelines: found.known().is_some_and(|list| list.unreadable.is_empty()),
+        controller_namespace: args.server.controller.system_namespace.clone(),
+        version,
+        is_controller: false,
+        clock_of: ClockOf::Command,
+        // Old API servers do not say who the caller is.
+        user: user_name(connection).await.ok(),
+        is_through_hub: args.server.is_through_hub(),
+        unidentified: unidentified(connection).map(|(why, fix)| (why.into(), fix.into())),
+        is_bounded: false,
+    };
+    let (installation, clusters, secrets) = tokio::try_join!(
+        read_installation(client, question),
+        clusters::read(client, namespace, readable),
+        pipeline_secrets::read(client, readable),
+    )
+    .map_err(explain)?;
     // If the pipelines cannot be read, a finding says so.
     let checkout = args.checkout.as_deref().filter(|_| found.known().is_some());
     let values = checkout.map(|checkout| values::read(readable, checkout, args.repository.as_deref()));
-    let has_clusters = !matches!(definitions.gitops_clusters, Reading::Absent);
+    let has_clusters = !matches!(installation.definitions.gitops_clusters, Reading::Absent);
     let clusters = if has_clusters { clusters } else { Vec::new() };
-    let observed = match clusters.iter().any(|cluster| !matches!(cluster.secret, Reading::Absent)) {
+    let observed = match clusters.iter().any(NamedCluster::may_exist) {
         true => observed::read(connection, &args.server).await,
         false => Observed::NoClusters,
     };
@@ -143,32 +153,23 @@ async fn report(args: &Check, version: &str, connection: &Connection) -> Outcome
     };
     let namespace = namespace.map(String::from);
     Ok(check(&CheckFacts {
-        definitions,
-        controller,
-        rights,
+        installation: Some(installation),
         clusters,
         observed,
-        flux,
-        secrets,
-        hooks,
+        secrets: Some(secrets),
         pipelines: Pipelines { namespace, found: pipelines, promotions: promotions.map(|list| list.items) },
         values: values.transpose()?,
-        clocks,
     }))
 }
 
 /// Reads the objects of a kind of Sluice.
-async fn of_kind<K>(
-    connection: &Connection,
-    namespace: Option<&str>,
-    plural: &str,
-) -> Outcome<Reading<List<K>>>
+async fn of_kind<K>(client: &Client, namespace: Option<&str>, plural: &str) -> kube::Result<Reading<List<K>>>
 where
     K: Resource<DynamicType = ()> + DeserializeOwned + Send + 'static,
     K: HasSpec<Spec: DeserializeOwned + Send>,
 {
-    let answer = pages::list(&connection.client, namespace, &ListParams::default()).await;
-    fact(connection, answer, || match namespace {
+    let answer = pages::list(client, namespace, &ListParams::default()).await;
+    fact(answer, || match namespace {
         Some(namespace) => format!("list on {plural}.{GROUP} in namespace {namespace}"),
         None => format!("list on {plural}.{GROUP} in all namespaces (name one with -n)"),
     })

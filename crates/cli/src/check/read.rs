@@ -9,9 +9,6 @@ use kube::api::ListParams;
 use serde::de::DeserializeOwned;
 use sluice_view::check::Reading;
 
-use crate::connection::Connection;
-use crate::exit::Outcome;
-
 /// The most requests at the same time.
 pub(super) const MAX_REQUESTS: usize = 16;
 
@@ -19,11 +16,7 @@ pub(super) const MAX_REQUESTS: usize = 16;
 ///
 /// # Errors
 /// When there is no connection, or the API server does not accept the caller's credentials.
-pub(super) fn fact<T>(
-    connection: &Connection,
-    answer: kube::Result<T>,
-    right: impl FnOnce() -> String,
-) -> Outcome<Reading<T>> {
+pub(super) fn fact<T>(answer: kube::Result<T>, right: impl FnOnce() -> String) -> kube::Result<Reading<T>> {
     match answer {
         Ok(value) => Ok(Reading::Known(value)),
         Err(kube::Error::Api(status)) if status.code == 403 => Ok(Reading::Forbidden(right())),
@@ -32,44 +25,34 @@ pub(super) fn fact<T>(
         Err(kube::Error::SerdeError(error)) => {
             Ok(Reading::Failed(format!("cannot read the answer: {error}")))
         }
-        Err(error) => Err(connection.explain(error)),
+        Err(error) => Err(error),
     }
 }
 
 /// Reads an object.
-pub(super) async fn get<K>(
-    connection: &Connection,
-    api: &Api<K>,
-    name: &str,
-    right: &str,
-) -> Outcome<Reading<K>>
+pub(super) async fn get<K>(api: &Api<K>, name: &str, right: &str) -> kube::Result<Reading<K>>
 where
     K: Clone + DeserializeOwned + Debug,
 {
-    fact(connection, api.get(name).await, || right.into())
+    fact(api.get(name).await, || right.into())
 }
 
 /// Reads the objects with these labels.
-pub(super) async fn list<K>(
-    connection: &Connection,
-    api: &Api<K>,
-    labels: &str,
-    right: &str,
-) -> Outcome<Reading<Vec<K>>>
+pub(super) async fn list<K>(api: &Api<K>, labels: &str, right: &str) -> kube::Result<Reading<Vec<K>>>
 where
     K: Clone + DeserializeOwned + Debug,
 {
     let params = ListParams::default().labels(labels);
-    Ok(fact(connection, api.list(&params).await, || right.into())?.map(|list| list.items))
+    Ok(fact(api.list(&params).await, || right.into())?.map(|list| list.items))
 }
 
 /// Runs a request for each item, several at the same time, and returns the results in the order of the items.
 pub(super) async fn each<I, T, F>(
     items: impl IntoIterator<Item = I>,
     request: impl Fn(I) -> F,
-) -> Outcome<Vec<T>>
+) -> kube::Result<Vec<T>>
 where
-    F: Future<Output = Outcome<T>>,
+    F: Future<Output = kube::Result<T>>,
 {
     stream::iter(items).map(request).buffered(MAX_REQUESTS).try_collect().await
 }

@@ -93,7 +93,7 @@ async fn a_healthy_installation_has_no_errors() -> Result<()> {
     Pipelines
       ✔ 1 of 1 pipelines in namespace check-good are Ready, and their statuses are up to date
     Clocks
-      ✔ this machine's clock agrees with the API server's
+      ✔ the clock of this machine agrees with the API server's
     ");
     let quiet = check(&place, &["--quiet"]).await;
     assert!(quiet.exit == Exit::Ok && !quiet.out.contains('✔'), "{}", quiet.out);
@@ -245,7 +245,7 @@ async fn without_the_definitions_the_fix_installs_them() -> Result<()> {
       ✗ no controller was found in namespace sluice-system
         ► kubectl apply --server-side -k deploy; if it runs elsewhere, name its namespace with --system-namespace
     Clocks
-      ✔ this machine's clock agrees with the API server's
+      ✔ the clock of this machine agrees with the API server's
     ");
     assert_eq!(ran.err, "✗ 2 errors, no warnings\n");
     Ok(())
@@ -302,7 +302,7 @@ async fn a_missing_right_is_a_finding() -> Result<()> {
       ! not checked: pipelines in namespace check-rights; you lack list on pipelines.pipelines.weave.works in namespace check-rights
         ► run the check as somebody with this right, or ask the cluster's administrator for it
     Clocks
-      ✔ this machine's clock agrees with the API server's
+      ✔ the clock of this machine agrees with the API server's
     ");
     Ok(())
 }

@@ -140,6 +140,23 @@ fn an_answer_reads_no_object_and_asks_the_hub_only_about_rights() -> Result<()> 
     })
 }
 
+/// What the API server says about the installation is not watched either. The number of calls is bounded.
+#[test]
+fn a_check_of_the_installation_costs_a_bounded_number_of_calls_of_the_hub() -> Result<()> {
+    run(async {
+        let asked = Asked::start("answers-check").await?;
+        asked.reviews_of_questions().await?;
+        let n = &asked.place.namespace;
+        let answer = asked.ask(&format!("/check?installation=true&namespace={n}")).await?;
+        let calls = asked.hub.take_calls();
+        let of_check: Vec<&String> = calls.iter().filter(|call| !call.contains("/leases/")).collect();
+        println!("a check of the installation: {} calls", of_check.len());
+        ensure!((15..=40).contains(&of_check.len()), "{} calls: {of_check:#?}", of_check.len());
+        ensure!(answer.to_string().contains("\"definitions\""), "{answer:#}");
+        Ok(())
+    })
+}
+
 /// Kubernetes keeps events for an hour, and Sluice does not watch them: the hub lists them for each question.
 #[test]
 fn a_question_about_events_costs_one_list_on_the_hub() -> Result<()> {

@@ -1,4 +1,4 @@
-//! The clocks of this machine, of the API server, and of the controller. Decisions do not depend on them, but times that
+//! The clocks of the machine that checks, of the API server, and of the controller. Decisions do not depend on them, but times that
 //! people read do.
 
 use jiff::{SignedDuration, Timestamp};
@@ -11,10 +11,30 @@ const NOTICEABLE: SignedDuration = SignedDuration::from_secs(5);
 /// A difference with which tokens and certificates are refused.
 const HARMFUL: SignedDuration = SignedDuration::from_mins(5);
 
+/// Whose clock is compared with that of the API server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClockOf {
+    /// That of the machine that runs the command.
+    Command,
+    /// That of the machine that serves the API.
+    Api,
+}
+
+impl ClockOf {
+    fn machine(self) -> &'static str {
+        match self {
+            ClockOf::Command => "this machine",
+            ClockOf::Api => "the machine that serves this API",
+        }
+    }
+}
+
 /// The clocks.
 #[derive(Clone, Debug)]
 pub struct Clocks {
-    /// The time of this machine when the API server answered.
+    /// Whose clock `here` is.
+    pub of: ClockOf,
+    /// The time of the machine when the API server answered.
     pub here: Timestamp,
     /// The time in the API server's answer, in whole seconds.
     pub server: Reading<Timestamp>,
@@ -34,7 +54,8 @@ pub fn findings(facts: &Clocks) -> Vec<Finding> {
     let apart = facts.here.duration_since(*server);
     let by = span(apart.abs().as_secs());
     let order = if apart.is_negative() { "behind" } else { "ahead of" };
-    let what = format!("this machine's clock is {by} {order} the API server's");
+    let machine = facts.of.machine();
+    let what = format!("the clock of {machine} is {by} {order} the API server's");
     let set = "set the clock of the wrong machine by NTP";
     let mut findings = vec![match apart.abs() {
         apart if apart >= HARMFUL => {
@@ -43,7 +64,7 @@ pub fn findings(facts: &Clocks) -> Vec<Finding> {
         apart if apart >= NOTICEABLE => {
             Finding::warning(topic, format!("{what}: shown ages are wrong")).fix(set)
         }
-        _ => Finding::ok(topic, "this machine's clock agrees with the API server's"),
+        _ => Finding::ok(topic, format!("the clock of {machine} agrees with the API server's")),
     }];
     if let Some((newest, place)) = &facts.newest {
         let ahead = newest.duration_since(*server);

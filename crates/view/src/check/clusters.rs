@@ -17,8 +17,9 @@ pub struct NamedCluster {
     pub name: String,
     /// The pipelines that name it, as `namespace/name`.
     pub pipelines: Vec<String>,
-    /// The name of the Secret in the GitopsCluster; `None` if it names none.
-    pub secret: Reading<Option<String>>,
+    /// The name of the Secret in the GitopsCluster, if it names one. `None` if nobody has looked: then only what the controller
+    /// says about the cluster counts.
+    pub secret: Option<Reading<Option<String>>>,
     /// The kubeconfig in the Secret. It is only read if the name of the Secret is known.
     pub kubeconfig: Reading<Kubeconfig>,
 }
@@ -42,11 +43,14 @@ pub enum Kubeconfig {
 }
 
 impl NamedCluster {
-    /// Returns a cluster whose Secret is not read, because the controller's answer about it is all that is looked at.
-    pub(super) fn observed_only(name: ObjectName, pipelines: Vec<String>) -> NamedCluster {
-        let ObjectName { namespace, name } = name;
-        let (secret, kubeconfig) = (Reading::Known(None), Reading::Absent);
-        NamedCluster { namespace, name, pipelines, secret, kubeconfig }
+    /// Returns a cluster that nobody has looked at.
+    pub fn unread((ObjectName { namespace, name }, pipelines): (ObjectName, Vec<String>)) -> NamedCluster {
+        NamedCluster { namespace, name, pipelines, secret: None, kubeconfig: Reading::Absent }
+    }
+
+    /// Returns false if it is known that there is no such GitopsCluster.
+    pub fn may_exist(&self) -> bool {
+        !matches!(self.secret, Some(Reading::Absent))
     }
 }
 
@@ -72,15 +76,15 @@ pub fn named(pipelines: &[Pipeline]) -> BTreeMap<ObjectName, Vec<String>> {
 
 /// Returns the findings.
 pub fn findings(clusters: &[NamedCluster]) -> Vec<Finding> {
-    clusters.iter().map(finding).collect()
+    clusters.iter().filter_map(|cluster| Some(finding(cluster, cluster.secret.as_ref()?))).collect()
 }
 
-fn finding(cluster: &NamedCluster) -> Finding {
+fn finding(cluster: &NamedCluster, secret: &Reading<Option<String>>) -> Finding {
     let topic = Topic::Clusters;
     let NamedCluster { namespace, name, pipelines, .. } = cluster;
     let what = format!("GitopsCluster {namespace}/{name}");
     let add = "docs/operations.md#add-a-cluster";
-    let secret = match &cluster.secret {
+    let secret = match secret {
         Reading::Known(Some(secret)) => secret,
         Reading::Known(None) => return Finding::error(topic, format!("{what} names no Secret")).fix(add),
         Reading::Absent => {

@@ -12,6 +12,8 @@ pub struct Controller {
     pub namespace: String,
     /// The version of this program.
     pub version: String,
+    /// Whether a controller itself asks, so that one runs.
+    pub is_running: bool,
     /// The time of the API server.
     pub now: Timestamp,
     /// The Leases of the namespace.
@@ -103,6 +105,10 @@ pub fn findings(facts: &Controller) -> Vec<Finding> {
     let shards: Vec<&Lease> = leases.iter().filter(|lease| lease.is_of_shard()).collect();
     let namespace = &facts.namespace;
     match (shards.is_empty(), deployments.is_empty()) {
+        (true, true) if facts.is_running => findings.push(Finding::warning(
+            topic,
+            format!("namespace {namespace} has no Lease and no Deployment of Sluice: the controller that answers runs without Leases"),
+        )),
         (true, true) => findings.push(
             Finding::error(topic, format!("no controller was found in namespace {namespace}")).fix(
                 "kubectl apply --server-side -k deploy; if it runs elsewhere, name its namespace with --system-namespace",
@@ -136,7 +142,7 @@ fn replicas(facts: &Controller, deployment: &Deployment) -> Vec<Finding> {
         _ => Finding::ok(topic, what),
     }];
     if let Some(version) = deployment.version().filter(|version| *version != facts.version) {
-        let message = format!("the controller is version {version}, and this command is {}", facts.version);
+        let message = format!("the controller is version {version}, and this sluice is {}", facts.version);
         findings.push(
             Finding::warning(topic, message).fix("use the same version of both: docs/operations.md#upgrade"),
         );

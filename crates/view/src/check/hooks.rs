@@ -28,6 +28,8 @@ const MAX_PATH_BYTES: usize = 200;
 pub struct Hooks<'a> {
     /// The readable pipelines of the checked namespaces.
     pub pipelines: &'a [Pipeline],
+    /// Whether these are all. If not, a pipeline that is not among them may exist.
+    pub are_all: bool,
     /// The checked namespace; `None` for all.
     pub namespace: Option<String>,
     /// The Providers.
@@ -36,7 +38,7 @@ pub struct Hooks<'a> {
     pub alerts: Reading<Vec<Alert>>,
     /// The Receivers.
     pub receivers: Reading<Vec<Receiver>>,
-    /// The keys of the Secrets that the Providers of hooks name.
+    /// The keys of the Secrets that the Providers of hooks name. A Secret that nobody has looked at is not there.
     pub secrets: BTreeMap<ObjectName, Reading<BTreeSet<String>>>,
 }
 
@@ -120,12 +122,7 @@ fn of_provider(provider: &Provider, facts: &Hooks<'_>) -> Vec<Finding> {
         if facts.namespace.as_ref().is_some_and(|checked| *checked != home) {
             return Vec::new();
         }
-        let message = format!("{what} calls Sluice about pipeline {home}/{pipeline}, which does not exist");
-        let near = facts.pipelines.iter().map(|known| name_of_pipeline(known).1.as_str());
-        let meant = nearest(&pipeline, near).map(|meant| format!(" to that of {meant}")).unwrap_or_default();
-        return vec![
-            Finding::error(topic, message).fix(format!("correct its spec.address{meant}, or delete it")),
-        ];
+        return vec![about_no_pipeline(&what, (&home, &pipeline), facts)];
     };
     let export = format!("sluice export alert {pipeline} -n {home} -e {environment} --address URL");
     let names: Vec<&str> = known.spec.environments.iter().map(|known| known.name.as_str()).collect();
@@ -151,9 +148,38 @@ fn of_provider(provider: &Provider, facts: &Hooks<'_>) -> Vec<Finding> {
         Finding::warning(topic, format!("{what} sends nothing about {about}: {problem}")).fix(fix)
     }));
     if findings.is_empty() {
-        findings.push(Finding::ok(topic, format!("{what} calls Sluice about {about}, and signs its calls")));
+        findings.push(without_trouble(provider, &what, &about, facts));
     }
     findings
+}
+
+/// Returns the finding about a Provider that calls Sluice about a pipeline that is not among those of the check.
+fn about_no_pipeline(what: &str, (home, pipeline): (&str, &str), facts: &Hooks<'_>) -> Finding {
+    let topic = Topic::Hooks;
+    let message = format!("{what} calls Sluice about pipeline {home}/{pipeline}, which does not exist");
+    if !facts.are_all {
+        let fix =
+            format!("sluice get pipeline {pipeline} -n {home}; correct its spec.address if there is none");
+        return Finding::warning(topic, format!("{message}, or cannot be read by you")).fix(fix);
+    }
+    let near = facts.pipelines.iter().map(|known| name_of_pipeline(known).1.as_str());
+    let meant = nearest(pipeline, near).map(|meant| format!(" to that of {meant}")).unwrap_or_default();
+    Finding::error(topic, message).fix(format!("correct its spec.address{meant}, or delete it"))
+}
+
+/// Returns the finding about a Provider in which nothing is wrong, as far as its Secret was read.
+fn without_trouble(provider: &Provider, what: &str, about: &str, facts: &Hooks<'_>) -> Finding {
+    let topic = Topic::Hooks;
+    match secret(provider).and_then(|name| facts.secrets.get(&name)) {
+        Some(Reading::Known(_)) => {
+            Finding::ok(topic, format!("{what} calls Sluice about {about}, and signs its calls"))
+        }
+        Some(unread) => {
+            let key = format!("the key with which {what} signs its calls");
+            unread.unread(topic, &key).unwrap_or_else(|| Finding::ok(topic, what))
+        }
+        None => Finding::ok(topic, format!("{what} calls Sluice about {about}")),
+    }
 }
 
 fn name_of_pipeline(pipeline: &Pipeline) -> (&String, &String) {

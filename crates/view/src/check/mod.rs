@@ -1,5 +1,5 @@
-//! What is wrong with an installation, and how to fix it. `sluice check` collects the facts; the functions here turn them
-//! into findings. A fact that the caller may not read is a finding, not a failure.
+//! What is wrong with an installation, and how to fix it. `sluice check` and the API collect the facts; the functions here
+//! turn them into findings. A fact that the caller may not read is a finding, not a failure.
 
 pub mod clocks;
 pub mod clusters;
@@ -18,31 +18,41 @@ pub use reading::{Finding, Reading, Severity, Topic};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// All facts that a check needs.
+/// The most requests of the API server for an [`Installation`] whose number does not depend on that of objects.
+pub const MAX_INSTALLATION_REQUESTS: usize = 40;
+
+/// What the API server says about an installation.
 #[derive(Clone, Debug)]
-pub struct CheckFacts<'a> {
+pub struct Installation<'a> {
     /// The definitions and the admission policy.
     pub definitions: definitions::Definitions,
     /// The controller.
     pub controller: controller::Controller,
     /// The caller's rights.
     pub rights: rights::Rights,
+    /// Flux on the hub.
+    pub flux: flux::Flux,
+    /// The objects of Flux on the hub that have to do with hooks.
+    pub hooks: hooks::Hooks<'a>,
+    /// The clocks.
+    pub clocks: clocks::Clocks,
+}
+
+/// All facts that a check needs.
+#[derive(Clone, Debug)]
+pub struct CheckFacts<'a> {
+    /// What the API server says about the installation; `None` if it was not asked.
+    pub installation: Option<Installation<'a>>,
     /// The clusters that pipelines name, and those of the checked namespaces.
     pub clusters: Vec<clusters::NamedCluster>,
     /// What the controller says about the clusters.
     pub observed: observed::Observed,
-    /// Flux on the hub.
-    pub flux: flux::Flux,
-    /// The Secrets that pipelines name.
-    pub secrets: pipeline_secrets::Secrets,
-    /// The objects of Flux on the hub that have to do with hooks.
-    pub hooks: hooks::Hooks<'a>,
+    /// The Secrets that pipelines name; `None` if they are not read.
+    pub secrets: Option<pipeline_secrets::Secrets>,
     /// The checked pipelines.
     pub pipelines: pipelines::Pipelines<'a>,
     /// The values in a checkout; `None` if the caller named none.
     pub values: Option<values::Values>,
-    /// The clocks.
-    pub clocks: clocks::Clocks,
 }
 
 /// The findings of a check, in the order of the topics, and in each topic the worst first.
@@ -58,33 +68,27 @@ pub struct CheckReport {
 
 /// Returns the findings for these facts.
 pub fn check(facts: &CheckFacts<'_>) -> CheckReport {
-    let mut findings = definitions::findings(&facts.definitions);
-    let is_installed = !matches!(facts.definitions.served, Reading::Absent);
-    findings.extend(controller::findings(&facts.controller));
+    let mut findings = Vec::new();
+    let mut is_installed = true;
+    if let Some(Installation { definitions, controller, rights, flux, hooks, clocks }) = &facts.installation {
+        is_installed = !matches!(definitions.served, Reading::Absent);
+        findings.extend(definitions::findings(definitions));
+        findings.extend(controller::findings(controller));
+        findings.extend(clocks::findings(clocks));
+        if is_installed {
+            findings.extend(rights::findings(rights));
+            findings.extend(flux::findings(flux));
+            findings.extend(hooks::findings(hooks));
+        }
+    }
+    // Without the kinds, findings that would only repeat that are left out.
     if is_installed {
-        findings.extend(rights::findings(&facts.rights));
         findings.extend(clusters::findings(&facts.clusters));
-        findings.extend(flux::findings(&facts.flux));
         findings.extend(observed::findings(&facts.observed, &facts.clusters));
-        findings.extend(pipeline_secrets::findings(&facts.secrets));
-        findings.extend(hooks::findings(&facts.hooks));
+        findings.extend(facts.secrets.iter().flat_map(pipeline_secrets::findings));
         findings.extend(pipelines::findings(&facts.pipelines));
         findings.extend(facts.values.iter().flat_map(values::findings));
     }
-    findings.extend(clocks::findings(&facts.clocks));
-    report(findings)
-}
-
-/// Returns the findings that follow from the pipelines and from what the controller has observed, without what needs a
-/// kubeconfig.
-pub fn check_observed(pipelines: &pipelines::Pipelines<'_>, observed: &observed::Observed) -> CheckReport {
-    let of_pipelines = pipelines.found.known().map_or(&[][..], |(pipelines, _)| *pipelines);
-    let clusters: Vec<_> = clusters::named(of_pipelines)
-        .into_iter()
-        .map(|(name, pipelines)| clusters::NamedCluster::observed_only(name, pipelines))
-        .collect();
-    let mut findings = observed::findings(observed, &clusters);
-    findings.extend(pipelines::findings(pipelines));
     report(findings)
 }
 

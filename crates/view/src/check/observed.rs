@@ -3,7 +3,7 @@
 
 use super::clusters::NamedCluster;
 use super::flux::without_inventory;
-use super::{Finding, Reading, Topic};
+use super::{Finding, Topic};
 use crate::fleet::observed_clusters::{ClusterReadability, ObservedClusterRow};
 use crate::fleet::versions::RunningVersion;
 use sluice_core::observed::Health;
@@ -57,8 +57,8 @@ pub fn findings(observed: &Observed, clusters: &[NamedCluster]) -> Vec<Finding> 
             vec![Finding::warning(Topic::Clusters, message).fix(fix)]
         }
         Observed::Answered { clusters: rows, images } => {
-            let is_there = |cluster: &&NamedCluster| !matches!(cluster.secret, Reading::Absent);
-            clusters.iter().filter(is_there).flat_map(|cluster| of_cluster(cluster, rows, images)).collect()
+            let there = clusters.iter().filter(|cluster| cluster.may_exist());
+            there.flat_map(|cluster| of_cluster(cluster, rows, images)).collect()
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use sluice_api::{Pipeline, all_crds};
-use sluice_view::check::clocks::{self, Clocks};
+use sluice_view::check::clocks::{self, ClockOf, Clocks};
 use sluice_view::check::clusters::{self, Kubeconfig, NamedCluster};
 use sluice_view::check::controller::{self, Controller, Deployment, Lease};
 use sluice_view::check::definitions::{self, Definitions};
@@ -16,7 +16,7 @@ use sluice_view::check::pipeline_secrets::{self, Secret, Secrets};
 use sluice_view::check::pipelines::Pipelines;
 use sluice_view::check::rights::{self, Rights};
 use sluice_view::check::values::{self, EnvironmentValues, Values};
-use sluice_view::check::{CheckFacts, Finding, Reading, Severity, check};
+use sluice_view::check::{CheckFacts, Finding, Installation, Reading, Severity, Topic, check};
 use sluice_view::object_name::ObjectName;
 
 use crate::fixture::now;
@@ -133,6 +133,7 @@ fn controller_with(deployments: Vec<Deployment>, leases: Vec<Lease>) -> Controll
     Controller {
         namespace: "sluice-system".into(),
         version: "0.2.0".into(),
+        is_running: false,
         now: now(),
         leases: Reading::Known(leases),
         deployments: Reading::Known(deployments),
@@ -156,7 +157,7 @@ fn a_controller_that_does_not_act_is_an_error() {
     ];
     insta::assert_snapshot!(lines.join("\n"), @"
     Warning: 1 of 2 replicas of Deployment sluice-system/sluice are ready ► kubectl describe pods -n sluice-system -l app.kubernetes.io/name=sluice
-    Warning: the controller is version 0.1.0, and this command is 0.2.0 ► use the same version of both: docs/operations.md#upgrade
+    Warning: the controller is version 0.1.0, and this sluice is 0.2.0 ► use the same version of both: docs/operations.md#upgrade
     Error: 0 of 2 replicas of Deployment sluice-system/sluice are ready ► kubectl describe pods -n sluice-system -l app.kubernetes.io/name=sluice
     Error: a has not renewed the Lease sluice.shard-0 for 26 s: nothing is promoted ► kubectl get pods -n sluice-system; kubectl logs -n sluice-system deployment/sluice
     Error: Deployment sluice-system/sluice is scaled to 0: nothing is promoted ► kubectl scale deployment/sluice -n sluice-system --replicas=2
@@ -165,6 +166,10 @@ fn a_controller_that_does_not_act_is_an_error() {
     Error: no controller was found in namespace sluice-system ► kubectl apply --server-side -k deploy; if it runs elsewhere, name its namespace with --system-namespace
     Error: a has never renewed the Lease sluice.shard-0 ► kubectl get pods -n sluice-system; kubectl logs -n sluice-system deployment/sluice
     ");
+    // A controller that answers runs, whatever its namespace shows.
+    let answering = Controller { is_running: true, ..controller_with(vec![], vec![]) };
+    let without_leases = "Warning: namespace sluice-system has no Lease and no Deployment of Sluice: the controller that answers runs without Leases";
+    assert_eq!(troubles(&controller::findings(&answering)), without_leases);
     let unknown = Controller {
         leases: Reading::Forbidden("list on leases".into()),
         deployments: Reading::Failed("etcd is full".into()),
@@ -211,7 +216,7 @@ fn a_cluster_that_the_controller_cannot_use_is_an_error() {
             namespace: "fleet".into(),
             name: "eu".into(),
             pipelines: vec!["apps/podinfo".into(), "apps/search".into()],
-            secret,
+            secret: Some(secret),
             kubeconfig,
         };
         troubles(&clusters::findings(&[cluster]))
@@ -282,7 +287,7 @@ fn observed_on(row: Value, images: &[(&str, &str, &str)], pipelines: &[&str]) ->
         namespace: "fleet".into(),
         name: "eu".into(),
         pipelines: pipelines.iter().copied().map(String::from).collect(),
-        secret: Reading::Known(Some("eu-kubeconfig".into())),
+        secret: Some(Reading::Known(Some("eu-kubeconfig".into()))),
         kubeconfig: Reading::Forbidden("get on secrets".into()),
     };
     let image = |(name, version, health): &(&str, &str, &str)| {
@@ -449,17 +454,19 @@ fn clocks_that_differ_are_found() {
     let with = |here: i64, newest: i64| {
         let at = |seconds: i64| now().checked_add(SignedDuration::from_secs(seconds)).unwrap();
         let newest = Some((at(newest), "Lease sluice.shard-0".into()));
-        troubles(&clocks::findings(&Clocks { here: at(here), server: Reading::Known(now()), newest }))
+        let of = ClockOf::Command;
+        troubles(&clocks::findings(&Clocks { of, here: at(here), server: Reading::Known(now()), newest }))
     };
     assert_eq!(with(4, -600), "");
     assert_eq!(with(-4, 4), "");
     let lines = [with(60, 0), with(-7300, 0), with(0, 300)];
     insta::assert_snapshot!(lines.join("\n"), @"
-    Warning: this machine's clock is 60 s ahead of the API server's: shown ages are wrong ► set the clock of the wrong machine by NTP
-    Error: this machine's clock is 2 hours behind the API server's: tokens and certificates may be refused ► set the clock of the wrong machine by NTP
+    Warning: the clock of this machine is 60 s ahead of the API server's: shown ages are wrong ► set the clock of the wrong machine by NTP
+    Error: the clock of this machine is 2 hours behind the API server's: tokens and certificates may be refused ► set the clock of the wrong machine by NTP
     Warning: the controller's clock is at least 5 minutes ahead of the API server's: see Lease sluice.shard-0 ► set the clock of the wrong machine by NTP
     ");
-    let without = Clocks { here: Timestamp::UNIX_EPOCH, server: Reading::Absent, newest: None };
+    let without =
+        Clocks { of: ClockOf::Api, here: Timestamp::UNIX_EPOCH, server: Reading::Absent, newest: None };
     assert_eq!(clocks::findings(&without)[0].severity, Severity::Warning);
 }
 
@@ -486,54 +493,61 @@ fn values_that_cannot_be_set_are_errors() {
     assert!(values::findings(&none).iter().all(|finding| finding.severity == Severity::Error));
 }
 
-#[test]
-fn a_report_counts_each_finding_once_and_shows_the_worst_of_a_topic_first() {
+/// Facts in which one cluster names no Secret, and is there twice.
+fn facts(served: Reading<()>) -> CheckFacts<'static> {
     let clusters = ["eu", "us", "us"].map(|name| NamedCluster {
         namespace: "fleet".into(),
         name: name.into(),
         pipelines: vec![],
-        secret: if name == "eu" { Reading::Known(Some("s".into())) } else { Reading::Known(None) },
+        secret: Some(Reading::Known((name == "eu").then(|| "s".into()))),
         kubeconfig: Reading::Known(Kubeconfig::Read {
             server: "https://eu/".into(),
             refused: None,
             program: None,
         }),
     });
-    let facts = |served: Reading<()>| CheckFacts {
-        definitions: Definitions { served, ..installed() },
-        controller: controller_with(vec![], vec![lease("a", 1)]),
-        rights: Rights {
-            user: None,
-            namespace: None,
-            controller_namespace: "sluice-system".into(),
-            unidentified: None,
-            answers: vec![],
-        },
+    CheckFacts {
+        installation: Some(Installation {
+            definitions: Definitions { served, ..installed() },
+            controller: controller_with(vec![], vec![lease("a", 1)]),
+            rights: Rights {
+                user: None,
+                namespace: None,
+                controller_namespace: "sluice-system".into(),
+                unidentified: None,
+                answers: vec![],
+            },
+            flux: Flux {
+                served: Reading::Absent,
+                version: Reading::Absent,
+                deployments: Reading::Absent,
+                targets_here: 0,
+            },
+            hooks: Hooks {
+                pipelines: &[],
+                are_all: true,
+                namespace: None,
+                providers: Reading::Absent,
+                alerts: Reading::Absent,
+                receivers: Reading::Absent,
+                secrets: Default::default(),
+            },
+            clocks: Clocks { of: ClockOf::Command, here: now(), server: Reading::Known(now()), newest: None },
+        }),
         clusters: clusters.to_vec(),
         observed: Observed::NoClusters,
-        flux: Flux {
-            served: Reading::Absent,
-            version: Reading::Absent,
-            deployments: Reading::Absent,
-            targets_here: 0,
-        },
-        secrets: Secrets::default(),
-        hooks: Hooks {
-            pipelines: &[],
-            namespace: None,
-            providers: Reading::Absent,
-            alerts: Reading::Absent,
-            receivers: Reading::Absent,
-            secrets: Default::default(),
-        },
+        secrets: Some(Secrets::default()),
         pipelines: Pipelines {
             namespace: None,
             found: Reading::Known((&[], vec![])),
             promotions: Reading::Known(vec![]),
         },
         values: None,
-        clocks: Clocks { here: now(), server: Reading::Known(now()), newest: None },
-    };
+    }
+}
+
+#[test]
+fn a_report_counts_each_finding_once_and_shows_the_worst_of_a_topic_first() {
     let report = check(&facts(Reading::Known(())));
     assert_eq!((report.errors, report.warnings), (1, 0), "{report:?}");
     let clusters: Vec<&str> = report
@@ -548,6 +562,13 @@ fn a_report_counts_each_finding_once_and_shows_the_worst_of_a_topic_first() {
     );
     // If the definitions are missing, findings that would only repeat that are left out.
     assert_eq!(check(&facts(Reading::Absent)).findings.len(), 3);
+}
+
+#[test]
+fn without_the_installation_the_other_topics_are_checked() {
+    let observed = check(&CheckFacts { installation: None, ..facts(Reading::Known(())) });
+    let topics: Vec<Topic> = observed.findings.iter().map(|finding| finding.topic).collect();
+    assert_eq!(topics, [Topic::Clusters, Topic::Clusters, Topic::Pipelines]);
 }
 
 /// Every page and heading that a fix names exists.

@@ -52,7 +52,8 @@ fn facts(pipelines: &[Pipeline], providers: Vec<Provider>, alerts: Vec<Alert>) -
     ]);
     let receivers = Reading::Known(vec![]);
     let (providers, alerts) = (Reading::Known(providers), Reading::Known(alerts));
-    Hooks { pipelines, namespace: Some("apps".into()), providers, alerts, receivers, secrets }
+    let namespace = Some("apps".into());
+    Hooks { pipelines, are_all: true, namespace, providers, alerts, receivers, secrets }
 }
 
 #[test]
@@ -95,6 +96,7 @@ fn a_provider_whose_calls_nothing_signs_is_found() {
     Error: the calls of Provider apps/without about dev of pipeline apps/podinfo fail: it names no Secret with the key that signs them ► print it again: sluice export alert podinfo -n apps -e dev --address URL --show-key
     Error: the calls of Provider apps/gone about dev of pipeline apps/podinfo fail: its Secret apps/gone does not exist ► print it again: sluice export alert podinfo -n apps -e dev --address URL --show-key
     Error: the calls of Provider apps/keyless about dev of pipeline apps/podinfo fail: its Secret apps/keyless has no key token, which signs them ► print it again: sluice export alert podinfo -n apps -e dev --address URL --show-key
+    Warning: not checked: the key with which Provider apps/hidden signs its calls; you lack get on secrets ► run the check as somebody with this right, or ask the cluster's administrator for it
     ");
     let unsigned = || vec![provider("unsigned", HOOK, "generic", None)];
     let without_keys = [pipeline(json!({"dev": runs("dev", "6.1.8", "Ready")}))];
@@ -127,6 +129,27 @@ fn a_provider_that_flux_never_calls_is_found() {
         fine[0].message,
         "Provider apps/sluice calls Sluice about dev of pipeline apps/podinfo, and signs its calls"
     );
+}
+
+#[test]
+fn what_the_api_does_not_read_is_not_claimed() {
+    let all = [with_keys()];
+    let good = |path: &str| {
+        let address = format!("https://sluice.example.com/promotion/{path}");
+        provider("sluice", &address, "generic-hmac", Some("good"))
+    };
+    let seen = |path: &str| {
+        let facts = facts(&all, vec![good(path)], vec![alert("sluice", false)]);
+        findings(&Hooks { are_all: false, secrets: BTreeMap::new(), ..facts }).remove(0)
+    };
+    assert_eq!(
+        seen("apps/podinfo/dev").message,
+        "Provider apps/sluice calls Sluice about dev of pipeline apps/podinfo"
+    );
+    // The caller may not see all pipelines.
+    let unknown = seen("apps/search/dev");
+    let says = "Provider apps/sluice calls Sluice about pipeline apps/search, which does not exist, or cannot be read by you";
+    assert_eq!((unknown.severity, unknown.message.as_str()), (Severity::Warning, says));
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! What the API has of the commands beside the views: events, the check, and the action `reconcile`, for callers with
 //! different rights. Each answer must be as it is described.
 
+use std::collections::BTreeSet;
+
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use http_body_util::BodyExt;
@@ -51,31 +53,95 @@ async fn events_of_a_namespace_and_of_all_need_the_right_to_list_them() {
         let (status, body) = ask(token, &format!("/api/v1/events{query}")).await;
         assert_eq!(status, StatusCode::FORBIDDEN, "{token} {query}: {body}");
     }
+    for path in ["events?namespace=a/b", "check?namespace=..", "check?namespace=a%3Fx&installation=true"] {
+        let (status, body) = ask("admin", &format!("/api/v1/{path}")).await;
+        let why = "the namespace is not a name: write lower-case letters, digits and '-'";
+        assert_eq!((status, &body["detail"]), (StatusCode::BAD_REQUEST, &json!(why)), "{path}");
+    }
     let (status, body) = ask("admin", "/api/v1/events?type=Bad").await;
     let why = "type is Normal or Warning: write one of them, or leave it out for both";
     assert_eq!((status, &body["detail"]), (StatusCode::BAD_REQUEST, &json!(why)));
 }
 
+/// Returns the findings about a topic, and whether each one is a warning.
+async fn findings(token: &str, query: &str, topic: &str) -> Vec<(String, String)> {
+    let (status, body) = ask(token, &format!("/api/v1/check{query}")).await;
+    assert_eq!(status, StatusCode::OK, "{body}");
+    let of_topic = body["findings"].as_array().unwrap().iter().filter(|finding| finding["topic"] == topic);
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    of_topic.map(|finding| (text(&finding["severity"]), text(&finding["message"]))).collect()
+}
+
 #[tokio::test]
 async fn the_check_is_about_the_pipelines_that_the_caller_may_see() {
-    let findings = async |token: &str, query: &str| {
-        let (status, body) = ask(token, &format!("/api/v1/check{query}")).await;
-        assert_eq!(status, StatusCode::OK, "{body}");
-        let all = body["findings"].as_array().unwrap();
-        let messages: Vec<String> = all.iter().map(|f| f["message"].as_str().unwrap().into()).collect();
-        messages.join("\n")
+    for (token, query, says) in [
+        ("nobody", "", "there are no pipelines"),
+        ("shop", "", "2 of 2 pipelines are Ready, and their statuses are up to date"),
+        ("admin", "", "4 of 4 pipelines are Ready, and their statuses are up to date"),
+        (
+            "admin",
+            "?namespace=apps",
+            "1 of 1 pipelines in namespace apps are Ready, and their statuses are up to date",
+        ),
+    ] {
+        assert_eq!(findings(token, query, "pipelines").await, [("ok".into(), says.into())], "{token}{query}");
+    }
+    let unchecked = async |query: &str| {
+        let (_, body) = ask("admin", &format!("/api/v1/check{query}")).await;
+        let unchecked = body["unchecked"].as_array().unwrap();
+        let one =
+            |one: &Value| format!("{}: {}", one["topic"].as_str().unwrap(), one["why"].as_str().unwrap());
+        unchecked.iter().map(one).collect::<Vec<_>>().join("\n")
     };
-    assert_eq!(findings("nobody", "").await, "there are no pipelines");
-    let shop = findings("shop", "").await;
-    assert_eq!(shop, "2 of 2 pipelines are Ready, and their statuses are up to date");
-    assert_eq!(findings("admin", "").await, "4 of 4 pipelines are Ready, and their statuses are up to date");
-    let one = findings("admin", "?namespace=apps").await;
-    assert_eq!(one, "1 of 1 pipelines in namespace apps are Ready, and their statuses are up to date");
-    let (_, body) = ask("admin", "/api/v1/check").await;
-    assert_eq!(
-        body["unchecked"],
-        json!(["definitions", "controller", "rights", "secrets", "hooks", "values", "clocks"])
-    );
+    insta::assert_snapshot!(unchecked("").await, @"
+    definitions: the API server is asked about it only with installation=true
+    controller: the API server is asked about it only with installation=true
+    rights: the API server is asked about it only with installation=true
+    hooks: the API server is asked about it only with installation=true
+    clocks: the API server is asked about it only with installation=true
+    secrets: each Secret would be a request: sluice check reads them with your rights
+    values: they are in your checkout of the repository: sluice check --checkout DIR looks there
+    ");
+    insta::assert_snapshot!(unchecked("?installation=true").await, @"
+    secrets: each Secret would be a request: sluice check reads them with your rights
+    values: they are in your checkout of the repository: sluice check --checkout DIR looks there
+    ");
+}
+
+#[tokio::test]
+async fn the_check_of_the_installation_is_what_the_api_server_says_to_the_caller() {
+    let (_, body) = ask("admin", "/api/v1/check?installation=true").await;
+    let all = body["findings"].as_array().unwrap();
+    let topics: BTreeSet<&str> = all.iter().map(|finding| finding["topic"].as_str().unwrap()).collect();
+    let expected = ["clocks", "controller", "definitions", "flux", "pipelines", "rights"];
+    assert_eq!(topics, BTreeSet::from(expected), "{body}");
+    for (topic, lacks) in [
+        ("definitions", "you lack get on customresourcedefinitions.apiextensions.k8s.io"),
+        ("controller", "you lack list on leases.coordination.k8s.io in namespace sluice-system"),
+        ("hooks", "you lack list on providers.notification.toolkit.fluxcd.io"),
+    ] {
+        let found = findings("shop", "?installation=true", topic).await;
+        assert!(found.iter().all(|(severity, _)| severity == "warning"), "{found:?}");
+        assert!(found.iter().any(|(_, message)| message.ends_with(lacks)), "{topic}: {found:?}");
+    }
+    let rights = findings("shop", "?namespace=shop&installation=true", "rights").await;
+    let lack = "shop may not use suspend, resume in namespace shop: this needs patch on pipelines.pipelines.weave.works";
+    assert!(rights.contains(&("warning".into(), lack.into())), "{rights:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_check_without_an_answer_of_the_api_server_fails_and_costs_many_requests() {
+    let world = World::new(every_state());
+    world.answer(Err(ChangeError::Unavailable("connection refused".into())));
+    let api = Api::new(index().fleet(), world, true);
+    let check = async || {
+        let request = Request::get("/api/v1/check?installation=true").header("authorization", "Bearer admin");
+        router(api.clone()).oneshot(request.body(Body::empty()).unwrap()).await.unwrap().status()
+    };
+    let answers = [check().await, check().await, check().await, check().await, check().await];
+    let refused = answers.iter().filter(|status| **status == StatusCode::TOO_MANY_REQUESTS).count();
+    assert_eq!(answers[0], StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(refused, 1, "{answers:?}");
 }
 
 #[tokio::test]

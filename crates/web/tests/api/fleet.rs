@@ -18,6 +18,7 @@ use sluice_core::planned_change::PlannedChange;
 use sluice_core::proposed_file::ProposedFile;
 use sluice_core::repository::Repository;
 use sluice_core::tracks::DefaultFacet;
+use sluice_view::check::Installation;
 use sluice_view::events::EventLine;
 use sluice_view::reconcile::{ReconcilePlan, RequestedObject};
 use sluice_web::{Change, ChangeError, FileProposal, Hub, ObjectName, WantedEvents};
@@ -92,6 +93,16 @@ impl Hub for Rights {
             "admin" => Ok(Vec::new()),
             _ => Err(ChangeError::Refused("events is forbidden".into())),
         }
+    }
+
+    async fn installation<'a>(
+        &self,
+        _: &Caller,
+        _: &str,
+        _: Option<&'a str>,
+        _: &'a [Pipeline],
+    ) -> Result<Installation<'a>, ChangeError> {
+        Err(ChangeError::Unavailable("this hub is not read".into()))
     }
 
     async fn reconcile(

@@ -12,11 +12,15 @@ use sluice_core::access::{AccessError, Caller, Right};
 use sluice_core::fleet::Kind;
 use sluice_core::planned_change::PlannedChange;
 use sluice_core::proposed_file::{PlannedFile, PlannedFiles, ProposedFile};
+use sluice_view::check::Installation;
 use sluice_view::events::EventLine;
 use sluice_view::object_name::FluxName;
 use sluice_view::reconcile::{ReconcilePlan, RequestedObject};
 use sluice_web::{Change, ChangeError, FileProposal, Hub, ObjectName, WantedEvents};
 use tokio::sync::watch;
+
+#[path = "installation.rs"]
+mod installation;
 
 /// A hub that remembers the changes that people make.
 #[derive(Clone)]
@@ -192,6 +196,17 @@ impl Hub for World {
                 && (wanted.types.is_empty() || wanted.types.contains(&event.type_))
         });
         Ok(all)
+    }
+
+    async fn installation<'a>(
+        &self,
+        _: &Caller,
+        token: &str,
+        namespace: Option<&'a str>,
+        pipelines: &'a [Pipeline],
+    ) -> Result<Installation<'a>, ChangeError> {
+        self.0.answer.lock().unwrap().clone()?;
+        Ok(installation::installation(token, namespace, pipelines))
     }
 
     async fn reconcile(
