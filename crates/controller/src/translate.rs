@@ -1,5 +1,7 @@
 //! Converts the types of `api` to those of `core`, with defaults filled in, and back. Pure.
 
+use std::collections::{BTreeMap, HashSet};
+
 use jiff::SignedDuration;
 use kube::ResourceExt;
 use sluice_api::pipeline::{self as api, IntOrPercent, Strategy, Target};
@@ -187,21 +189,26 @@ pub fn receiver_report(
 /// The verified revisions that a status has stored.
 pub fn evidence(status: Option<&api::PipelineStatus>) -> Evidence {
     let mut evidence = Evidence::default();
+    // Targets that have run the same share it.
+    let mut known: HashSet<Revision> = HashSet::new();
+    let mut shared = |facets: &BTreeMap<String, String>| {
+        let revision = Revision::from_strings(facets)?;
+        if let Some(same) = known.get(&revision) {
+            return Some(same.clone());
+        }
+        known.insert(revision.clone());
+        Some(revision)
+    };
     for (status, (environment, stored)) in
         status.iter().flat_map(|s| s.environments.iter().map(move |e| (s, e)))
     {
         for target in &stored.targets {
             let verified = status.verified_by(target);
             let proofs = verified.iter().filter_map(|v| {
-                Some(Proof {
-                    revision: Revision::from_strings(&v.facets)?,
-                    arrival: v.arrival,
-                    run: v.run,
-                    at: *v.at,
-                })
+                Some(Proof { revision: shared(&v.facets)?, arrival: v.arrival, run: v.run, at: *v.at })
             });
             evidence.insert(environment, &target.name, proofs.collect());
-            let unproven = status.unverified_at(target).as_ref().and_then(Revision::from_strings);
+            let unproven = status.unverified_at(target).as_ref().and_then(&mut shared);
             if let Some(revision) = unproven {
                 evidence.insert_unproven(environment, &target.name, revision);
             }

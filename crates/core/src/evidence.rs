@@ -81,9 +81,19 @@ impl Evidence {
     }
 
     /// Returns the revision that a target has run last, healthily or not.
-    pub fn last(&self, environment: &str, target: &str) -> Option<&Revision> {
-        let proven = || self.of(environment, target).last().map(|proof| &proof.revision);
-        self.unproven(environment, target).or_else(proven)
+    pub fn last(&self, environment: &str, target: &str) -> Option<Revision> {
+        let proven = self.of(environment, target).last().map(|proof| &proof.revision);
+        match (self.unproven(environment, target), proven) {
+            (Some(unproven), Some(proven)) => Some(unproven.clone().with_missing_of(proven)),
+            (one, other) => one.or(other).cloned(),
+        }
+    }
+
+    /// Returns about how many bytes all revisions take if none shares its facets.
+    pub fn bytes(&self) -> usize {
+        let proven = self.proofs.values().flat_map(BTreeMap::values).flatten().map(|proof| &proof.revision);
+        let unproven = self.unproven.values().flat_map(BTreeMap::values);
+        proven.chain(unproven).map(Revision::bytes).sum()
     }
 
     /// Returns the proofs of a target, oldest first.
@@ -118,6 +128,8 @@ impl Evidence {
                     append(&mut list, into_followers, Proof { revision, arrival: next, run: 0, at: now });
                 }
                 if let Some(unproven) = self.unproven_after(&environment.name, target, shown, pipeline) {
+                    let is_known = self.unproven(&environment.name, target) == Some(&unproven);
+                    let unproven = if is_known { unproven } else { self.shared(unproven, &mut shared) };
                     evidence.insert_unproven(&environment.name, target, unproven);
                 }
                 evidence.insert(&environment.name, target, list);
@@ -128,7 +140,8 @@ impl Evidence {
     }
 
     /// Returns the revision that a target has run last and was not healthy with since, after an observation. A target that comes
-    /// back to the revision that it has proven last has to be healthy with it once more.
+    /// back to the revision that it has proven last has to be healthy with it once more. A facet that the target does not show
+    /// now, for example because its object is created again, is as it was.
     fn unproven_after(
         &self,
         environment: &str,
@@ -137,14 +150,17 @@ impl Evidence {
         pipeline: &Pipeline,
     ) -> Option<Revision> {
         let before = self.unproven(environment, target);
+        let proven = self.of(environment, target).last().map(|proof| &proof.revision);
         let Some(running) = shown.and_then(|shown| shown.revision(&pipeline.tracks)) else {
             return before.cloned();
         };
-        let is_proven_last = || self.of(environment, target).last().is_some_and(|p| p.revision == running);
-        let is_healthy = shown.is_some_and(|shown| shown.health() == Health::Ready);
+        if shown.is_some_and(|shown| shown.health() == Health::Ready) {
+            return before.and_then(|before| before.without(&running, proven));
+        }
+        let last = self.last(environment, target);
+        let running = last.iter().fold(running, |running, last| running.with_missing_of(last));
         match before {
-            _ if is_healthy => None,
-            None if is_proven_last() => None,
+            None if proven == Some(&running) => None,
             Some(same) if *same == running => Some(same.clone()),
             _ => Some(running),
         }
@@ -152,8 +168,9 @@ impl Evidence {
 
     /// Returns the revision as these proofs or `known` have it: equal revisions of all targets take memory once.
     fn shared(&self, revision: Revision, known: &mut Option<HashSet<Revision>>) -> Revision {
-        let all = || self.proofs.values().flat_map(BTreeMap::values).flatten();
-        let known = known.get_or_insert_with(|| all().map(|proof| proof.revision.clone()).collect());
+        let proven = || self.proofs.values().flat_map(BTreeMap::values).flatten().map(|p| &p.revision);
+        let unproven = || self.unproven.values().flat_map(BTreeMap::values);
+        let known = known.get_or_insert_with(|| proven().chain(unproven()).cloned().collect());
         if let Some(same) = known.get(&revision) {
             return same.clone();
         }
@@ -170,6 +187,24 @@ impl Evidence {
     fn drop_unneeded(&mut self, pipeline: &Pipeline, observed: &ObservedTargets) {
         self.drop_surplus(pipeline, observed);
         self.drop_excess();
+        self.drop_unproven_excess();
+    }
+
+    /// Drops the unproven revisions that take too much memory together. Targets that run the same one share it.
+    fn drop_unproven_excess(&mut self) {
+        let (mut bytes, mut counted) = (0, HashSet::new());
+        let all = || self.unproven.values().flat_map(BTreeMap::values);
+        if all().map(Revision::bytes).sum::<usize>() <= MAX_BYTES_OF_PIPELINE {
+            return;
+        }
+        for of in self.unproven.values_mut() {
+            of.retain(|_, revision| {
+                if counted.insert(revision.clone()) {
+                    bytes += revision.bytes();
+                }
+                bytes <= MAX_BYTES_OF_PIPELINE
+            });
+        }
     }
 
     /// Drops the oldest proofs if all together take too much memory, but never the newest one of a target.
@@ -228,7 +263,8 @@ impl Evidence {
     pub fn has_settled(&self, environment: &Environment, revision: &Revision) -> bool {
         environment.targets.iter().all(|target| {
             let proven = self.of(&environment.name, target).last();
-            self.unproven(&environment.name, target).is_none()
+            let unproven = self.unproven(&environment.name, target);
+            unproven.and_then(|unproven| unproven.with_facets_of(revision)).is_none()
                 && proven.is_some_and(|p| revision.is_run_by(&p.revision))
         })
     }

@@ -125,6 +125,24 @@ impl Revision {
         Self::new(own.cloned().collect())
     }
 
+    /// Returns the revision with the facets of another one that it does not have itself.
+    pub(crate) fn with_missing_of(self, other: &Revision) -> Revision {
+        let missing: Vec<_> = other.0.iter().filter(|(key, _)| self.value(key).is_none()).cloned().collect();
+        if missing.is_empty() {
+            self
+        } else {
+            Self(self.0.iter().cloned().chain(missing).collect::<BTreeMap<_, _>>().into_iter().collect())
+        }
+    }
+
+    /// Returns the part of the revision of which neither of the others has the same facet: `shown` any value of it, `proven` the
+    /// same value. `None` if there is none.
+    pub(crate) fn without(&self, shown: &Revision, proven: Option<&Revision>) -> Option<Revision> {
+        let is_proven = |key: &FacetKey, value: &str| proven.is_some_and(|r| r.value(key) == Some(value));
+        let own = self.0.iter().filter(|(key, value)| shown.value(key).is_none() && !is_proven(key, value));
+        Self::new(own.cloned().collect())
+    }
+
     /// Returns the facets with their values, in the order of their keys.
     pub fn facets(&self) -> impl Iterator<Item = (&FacetKey, &str)> {
         self.0.iter().map(|(k, v)| (k, v.as_str()))

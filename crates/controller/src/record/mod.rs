@@ -8,6 +8,7 @@ mod progress_event_fields;
 pub mod progress_queue;
 pub mod promotion;
 pub mod promotion_events;
+mod shared_revisions;
 pub mod status;
 pub mod status_size;
 mod summary;

@@ -16,6 +16,7 @@ use sluice_core::pipeline::{Environment, Pipeline};
 use sluice_core::promotion::{GateKind, Phase};
 use sluice_core::{Revision, Time, image};
 
+use super::shared_revisions::SharedRevisions;
 use super::status_size;
 use super::summary::summary;
 use crate::hook::secret_condition;
@@ -55,9 +56,9 @@ pub struct StatusFacts<'a> {
 
 /// Composes the status.
 pub fn compose(facts: &StatusFacts<'_>) -> api::PipelineStatus {
-    let mut environments = BTreeMap::new();
+    let (mut environments, mut shared) = (BTreeMap::new(), SharedRevisions::if_large(facts.evidence));
     for (i, environment) in facts.pipeline.environments.iter().enumerate() {
-        environments.insert(environment.name.clone(), environment_status(facts, environment, i));
+        environments.insert(environment.name.clone(), environment_status(facts, environment, i, &mut shared));
     }
     let conditions = conditions(facts, &environments);
     environments.values_mut().for_each(limit);
@@ -66,6 +67,7 @@ pub fn compose(facts: &StatusFacts<'_>) -> api::PipelineStatus {
         conditions,
         summary: Some(summary(facts.pipeline, &environments)),
         environments,
+        revisions: shared.map(SharedRevisions::into_revisions).unwrap_or_default(),
         lost_clusters: facts.lost_clusters.clone(),
         ..api::PipelineStatus::default()
     };
@@ -121,6 +123,7 @@ fn environment_status(
     facts: &StatusFacts<'_>,
     environment: &Environment,
     place: usize,
+    shared: &mut Option<SharedRevisions>,
 ) -> api::EnvironmentStatus {
     let spec = &facts.object.spec.environments[place];
     let before = facts.before.environments.get(&environment.name);
@@ -137,8 +140,15 @@ fn environment_status(
         if target.observe == api::Observe::Push {
             status.reported = reported::time(facts.object, &environment.name, target, name, facts.reports);
         }
-        (status.verified, status.proofs) = (translate::verified(proofs), String::new());
-        status.unverified = facts.evidence.unproven(&environment.name, name).map(Revision::to_strings);
+        let unproven = facts.evidence.unproven(&environment.name, name);
+        (status.verified, status.unverified, status.proofs) = (Vec::new(), None, String::new());
+        match shared {
+            Some(shared) => status.proofs = shared.short_form(proofs, unproven),
+            None => {
+                status.verified = translate::verified(proofs);
+                status.unverified = unproven.map(Revision::to_strings);
+            }
+        }
         status.promotion = None;
         if environment.policy.as_ref().is_some_and(|policy| policy.per_target) {
             let own = |p: &ApiPromotion| {

@@ -9,6 +9,7 @@ use serde::Serialize;
 use sluice_api::pipeline::{Health, PipelineStatus, TargetStatus, Verified};
 
 use super::cut;
+use super::shared_revisions::proof_text;
 
 /// The largest object that is written, in bytes of JSON. etcd accepts requests of 1.5 MiB
 /// (etcd.io/docs/v3.6/dev-guide/limit), and `managedFields` come on top.
@@ -133,6 +134,9 @@ fn targets_mut(status: &mut PipelineStatus) -> impl Iterator<Item = &mut TargetS
 
 /// Writes each verified revision once for all targets. Nothing is lost.
 fn share_proofs(status: &mut PipelineStatus) -> Option<String> {
+    if !status.revisions.is_empty() {
+        return None;
+    }
     let mut known: BTreeMap<BTreeMap<String, String>, usize> = BTreeMap::new();
     let mut revisions = Vec::new();
     let mut place_of = |facets: BTreeMap<String, String>| {
@@ -144,9 +148,8 @@ fn share_proofs(status: &mut PipelineStatus) -> Option<String> {
         place
     };
     for target in targets_mut(status) {
-        let mut one = |proof: Verified| {
-            format!("{}/{}/{}/{}", place_of(proof.facets), proof.arrival, proof.run, proof.at)
-        };
+        let mut one =
+            |proof: Verified| proof_text(place_of(proof.facets), proof.arrival, proof.run, proof.at);
         let mut all: Vec<String> = target.verified.drain(..).map(&mut one).collect();
         all.extend(target.unverified.take().map(|facets| place_of(facets).to_string()));
         target.proofs = all.join(" ");
@@ -157,18 +160,32 @@ fn share_proofs(status: &mut PipelineStatus) -> Option<String> {
 
 /// The highest number of proofs that a target has in the shared form.
 fn most_proofs(status: &PipelineStatus) -> usize {
-    targets(status).map(|t| status.verified_by(t).len()).max().unwrap_or(0)
+    targets(status)
+        .map(|t| t.proofs.split(' ').filter(|proof| proof.contains('/')).count())
+        .max()
+        .unwrap_or(0)
 }
 
-/// Keeps this many of each target's proofs, the newest ones.
+/// Keeps this many of each target's proofs, the newest ones, in a status that has them in the short form.
 fn keep_proofs(status: &mut PipelineStatus, kept: usize) {
-    let mut all: Vec<(Vec<Verified>, Option<BTreeMap<String, String>>)> =
-        targets(status).map(|t| (status.verified_by(t), status.unverified_at(t))).collect();
-    for (target, (proofs, unverified)) in targets_mut(status).zip(&mut all) {
-        target.verified = proofs.split_off(proofs.len().saturating_sub(kept));
-        target.unverified = unverified.take();
+    let (mut places, mut revisions) = (BTreeMap::new(), Vec::new());
+    let former = std::mem::take(&mut status.revisions);
+    for target in targets_mut(status) {
+        let (proven, unproven): (Vec<&str>, Vec<&str>) =
+            target.proofs.split_whitespace().partition(|proof| proof.contains('/'));
+        let newest = proven.into_iter().rev().take(kept).collect::<Vec<_>>().into_iter().rev();
+        let mut moved = |proof: &str| {
+            let (place, rest) = proof.split_at(proof.find('/').unwrap_or(proof.len()));
+            let facets = former.get(place.parse::<usize>().ok()?)?;
+            let place = *places.entry(place.to_string()).or_insert_with(|| {
+                revisions.push(facets.clone());
+                revisions.len() - 1
+            });
+            Some(format!("{place}{rest}"))
+        };
+        target.proofs = newest.chain(unproven).filter_map(&mut moved).collect::<Vec<_>>().join(" ");
     }
-    share_proofs(status);
+    status.revisions = revisions;
 }
 
 /// Shortens the messages of promotions. The Promotions have them in full.

@@ -176,6 +176,8 @@ const PERIOD: Duration = Duration::from_secs(3);
 /// How many KiB of statuses are sent for a namespace without a pause: two thousand pipelines write less than that in a rollout.
 /// Hundreds of pipelines whose targets change all the time would keep the API server from answering others.
 const BURST_KIB_OF_NAMESPACE: u32 = 64 << 10;
+/// The largest status that does not wait for others of its namespace, in KiB.
+const SMALL_KIB: u32 = 16;
 /// The time for one KiB in the long run: half a MiB each second.
 const PERIOD_OF_KIB: Duration = Duration::from_micros(1953);
 
@@ -245,11 +247,12 @@ impl StatusQueue {
         Some(write)
     }
 
-    /// Counts a write, and returns the pause before it.
+    /// Counts a write, and returns the pause before it. A small status does not wait for large ones of its namespace.
     fn pause(&mut self, owner: &StatusOwner, status: &SerializedStatus, now: Instant) -> Duration {
         let kib = u32::try_from(status.get().len().div_ceil(1024)).unwrap_or(u32::MAX);
         let of_namespace = self.rates_of_namespaces.count_times(&owner.pipeline().namespace, kib, now);
-        self.rates.count(owner, now).max(of_namespace)
+        let own = self.rates.count(owner, now);
+        if kib <= SMALL_KIB { own } else { own.max(of_namespace) }
     }
 
     /// The objects whose status is being written.
@@ -351,7 +354,7 @@ mod tests {
     fn the_statuses_of_one_namespace_share_a_rate_and_delay_no_other() {
         let (mut queue, now) = (StatusQueue::default(), Instant::now());
         let of = |namespace: &str, number: u32| {
-            let name = format!("podinfo-{}", number % 50);
+            let name = format!("podinfo-{}", number % 60);
             StatusOwner::Pipeline(PipelineKey { namespace: namespace.into(), name })
         };
         let status = serialize_status(&serde_json::json!({"message": "x".repeat(160 << 10)})).unwrap();
@@ -359,6 +362,8 @@ mod tests {
         assert_eq!(pauses[300], Duration::ZERO);
         assert!((25..35).contains(&pauses[499].as_secs()), "{} s after 78 MiB", pauses[499].as_secs());
         assert_eq!(queue.pause(&of("other", 0), &status, now), Duration::ZERO);
+        let small = serialize_status(&serde_json::json!({"message": "waits for approval"})).unwrap();
+        assert_eq!(queue.pause(&of("apps", 51), &small, now), Duration::ZERO);
     }
 
     #[test]

@@ -58,8 +58,7 @@ fn downgrade(lane: Lane<'_>, policy: &Policy, promotion: &Promotion) -> Option<G
     if policy.allow_downgrade {
         return None;
     }
-    let targets = lane.environment.targets.iter();
-    let running = targets.filter_map(|t| lane.running(t).or_else(|| lane.ran_last(t).cloned()));
+    let running = lane.environment.targets.iter().filter_map(|t| lane.ran_last(t));
     let environment = &lane.environment.name;
     let running = running.filter(|r| !promotion.revision.is_run_by(r)).filter(|r| {
         let by_version = promotion.revision.is_older_than(r);

@@ -62,9 +62,14 @@ impl<'a> Lane<'a> {
         self.environment.policy.as_ref().is_some_and(|policy| policy.writes_to.is_some())
     }
 
-    /// Returns the revision that a target has run last, healthily or not, also if it cannot be read now.
-    pub(super) fn ran_last(self, target: &str) -> Option<&'a Revision> {
-        self.facts.evidence.last(&self.environment.name, target)
+    /// Returns the revision that a target has run last, healthily or not, also if it cannot be read now. A facet that it does not
+    /// show now is as it was.
+    pub(super) fn ran_last(self, target: &str) -> Option<Revision> {
+        let last = self.facts.evidence.last(&self.environment.name, target);
+        match (self.running(target), last) {
+            (Some(running), Some(last)) => Some(running.with_missing_of(&last)),
+            (running, last) => running.or(last),
+        }
     }
 
     /// Returns the proofs of a target, oldest first.

@@ -18,7 +18,7 @@ pub(super) fn runs(lane: Lane<'_>, revision: &Revision) -> bool {
         let shown = lane.observed(name).filter(|t| t.error.is_none());
         match shown {
             Some(_) => lane.running(name).is_some_and(|running| revision.is_run_by(&running)),
-            None => lane.ran_last(name).is_some_and(|last| revision.is_run_by(last)),
+            None => lane.ran_last(name).is_some_and(|last| revision.is_run_by(&last)),
         }
     })
 }

@@ -2,7 +2,9 @@
 //! it ran healthily before. A is 1.0.0, B is 1.1.0, C is 1.2.0.
 
 use jiff::SignedDuration;
-use sluice_core::observed::Health;
+use sluice_core::observed::{Health, ObservedTarget};
+use sluice_core::revision::Facet;
+use sluice_core::tracks::Track;
 
 use crate::simulation::{Simulation, member, shows};
 use crate::table::{A, B, C};
@@ -108,6 +110,60 @@ fn an_approval_does_not_count_for_what_came_to_a_target_after_it() {
     sim.settle();
     assert_eq!(sim.phases("prod").last().unwrap(), "1.1.0 Pending");
     assert!(sim.note("prod").contains("it is older than 2.0.0"), "{}", sim.note("prod"));
+}
+
+/// A target with two HelmReleases, of which some run a version.
+fn releases(versions: [Option<&str>; 2], health: Health) -> ObservedTarget {
+    let mut target = ObservedTarget::default();
+    for (name, version) in ["app", "db"].into_iter().zip(versions) {
+        let mut one = shows(version.unwrap_or_default(), health);
+        member(&mut one).name = name.into();
+        if version.is_none() {
+            member(&mut one).facets.clear();
+        }
+        target.members.extend(one.members);
+    }
+    target
+}
+
+/// On call, people delete what crashes, and Flux creates it again.
+#[test]
+fn a_part_that_is_deleted_and_created_again_does_not_open_a_gate() {
+    let gone = |mut target: ObservedTarget| {
+        target.members.remove(0);
+        target
+    };
+    for tracks in [vec![], vec![Track::Facet(Facet::Chart)]] {
+        let mut sim = Simulation::new(&[("dev", &["d"]), ("prod", &["p"])]);
+        sim.pipeline.tracks = tracks;
+        for environment in ["dev", "prod"] {
+            let target = if environment == "dev" { "d" } else { "p" };
+            sim.observed.insert(environment, target, releases([Some(A), Some(A)], Health::Ready));
+        }
+        sim.settle();
+        sim.observed.insert("prod", "p", releases([Some(C), Some(A)], Health::Failed));
+        sim.settle();
+        sim.observed.insert("dev", "d", releases([Some(B), Some(A)], Health::Ready));
+        sim.settle();
+        for shown in [
+            gone(releases([None, Some(A)], Health::Ready)),
+            gone(releases([None, Some(A)], Health::Failed)),
+            releases([None, Some(A)], Health::Progressing),
+        ] {
+            sim.observed.insert("prod", "p", shown);
+            sim.settle();
+            assert!(sim.effects.is_empty(), "{:?}", sim.effects);
+            assert!(
+                !sim.phases("prod").iter().any(|phase| phase.contains("Succeeded")),
+                "{:?}",
+                sim.phases("prod")
+            );
+        }
+        // It is installed again, as older than what dev runs.
+        sim.observed.insert("prod", "p", releases([Some(A), Some(A)], Health::Ready));
+        sim.settle();
+        assert_eq!(sim.effects.len(), 1, "nothing newer runs now");
+    }
 }
 
 /// A target that only becomes unhealthy with what it runs has not run anything else.
