@@ -69,7 +69,7 @@ fn target(health: Health) -> ObservedTarget {
     ObservedTarget { error: None, members: (0..MEMBERS).map(|n| member(n).into()).collect() }
 }
 
-/// Ten verified revisions of each target, the same for all.
+/// Ten verified revisions of each target and one that is not, the same for all.
 fn verified(object: &Pipeline) -> Result<Evidence> {
     let at: Timestamp = "2026-11-21T10:00:00Z".parse()?;
     let revision = |n: usize| {
@@ -85,6 +85,7 @@ fn verified(object: &Pipeline) -> Result<Evidence> {
             };
             let proofs = (0..10).map(proof).collect::<Option<Vec<_>>>().context("a revision")?;
             evidence.insert(&environment.name, &name, proofs);
+            evidence.insert_unproven(&environment.name, &name, revision(10).context("a revision")?);
         }
     }
     Ok(evidence)
