@@ -6,6 +6,7 @@ use std::fmt::Debug;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ApiResource, ListParams};
 use kube::core::DynamicResourceScope;
+use kube::discovery::ApiGroup;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use sluice_core::fleet::Kind;
@@ -29,10 +30,11 @@ pub(super) async fn read<'a>(
         let here = targets.filter(|target| target.cluster_ref.is_none() && !is_bounded);
         here.map(|target| target.namespace.as_str()).chain([checked]).collect()
     });
+    let served = served(client).await?;
     let (providers, alerts, receivers) = tokio::try_join!(
-        all_of(client, Kind::Provider, namespaces.as_ref()),
-        all_of(client, Kind::Alert, namespaces.as_ref()),
-        all_of(client, Kind::Receiver, namespaces.as_ref()),
+        all_of(client, &served, Kind::Provider, namespaces.as_ref()),
+        all_of(client, &served, Kind::Alert, namespaces.as_ref()),
+        all_of(client, &served, Kind::Receiver, namespaces.as_ref()),
     )?;
     let known = providers.known().filter(|_| !is_bounded);
     let names = known.map(|providers| needed_secrets(providers)).unwrap_or_default();
@@ -54,31 +56,40 @@ fn keys(secret: Secret) -> BTreeSet<String> {
     data.filter(|(_, value)| !value.0.is_empty()).map(|(key, _)| key).collect()
 }
 
+/// Returns which of the kinds the API server serves, with one discovery of their group.
+async fn served(client: &Client) -> kube::Result<Reading<Vec<(Kind, ApiResource)>>> {
+    let kinds = [Kind::Provider, Kind::Alert, Kind::Receiver];
+    // A group may appear or disappear at this moment, which is no failure of the check.
+    let group = match kube::discovery::group(client, Kind::Provider.resource().0).await {
+        Err(kube::Error::Discovery(_)) => Reading::Absent,
+        answer => fact(answer, || "get on the path /apis (ClusterRole system:discovery)".into())?,
+    };
+    let resource = |group: &ApiGroup, kind: Kind| Some((kind, most_stable(group, kind.name())?));
+    Ok(group.map(|group| kinds.into_iter().filter_map(|kind| resource(&group, kind)).collect()))
+}
+
 /// Lists the objects of a kind in these namespaces; `None` for all.
 async fn all_of<K>(
     client: &Client,
+    served: &Reading<Vec<(Kind, ApiResource)>>,
     kind: Kind,
     namespaces: Option<&BTreeSet<&str>>,
 ) -> kube::Result<Reading<Vec<K>>>
 where
     K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope> + Clone + DeserializeOwned + Debug,
 {
-    // A group may appear or disappear at this moment, which is no failure of the check.
-    let group = match kube::discovery::group(client, kind.resource().0).await {
-        Err(kube::Error::Discovery(_)) => Reading::Absent,
-        answer => fact(answer, || "get on the path /apis (ClusterRole system:discovery)".into())?,
+    let resource = match served {
+        Reading::Known(all) => all.iter().find(|(served, _)| *served == kind),
+        unread => return Ok(unread.clone().map(|_| Vec::new())),
     };
-    let resource = match group.map(|group| most_stable(&group, kind.name())) {
-        Reading::Known(Some(resource)) => resource,
-        unread => return Ok(unread.map(|_| Vec::new())),
-    };
+    let Some((_, resource)) = resource else { return Ok(Reading::Known(Vec::new())) };
     let Some(namespaces) = namespaces else {
-        return list(&Api::all_with(client.clone(), &resource), &resource, "all namespaces").await;
+        return list(&Api::all_with(client.clone(), resource), resource, "all namespaces").await;
     };
     let mut found = Vec::new();
     for namespace in namespaces {
-        let api: Api<K> = Api::namespaced_with(client.clone(), namespace, &resource);
-        match list(&api, &resource, &format!("namespace {namespace}")).await? {
+        let api: Api<K> = Api::namespaced_with(client.clone(), namespace, resource);
+        match list(&api, resource, &format!("namespace {namespace}")).await? {
             Reading::Known(more) => found.extend(more),
             unread => return Ok(unread),
         }
