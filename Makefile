@@ -71,8 +71,8 @@ screenshots: ## Write a picture of each page in each look to target/screenshots
 	@mkdir -p $(target)/screenshots
 	@SLUICE_SCREENSHOTS=$(abspath $(target)/screenshots) .ci/within 600 'the pictures' \
 	  cargo test -p sluice --test it -- browser::every_page sign_in::a_person file_proposal::a_first_set_up_in
-	@SLUICE_SCREENSHOTS=$(abspath $(target)/screenshots) .ci/within 300 'the pictures of graphs and promotions' \
-	  cargo test -p sluice-web --test pages -- environment_graph::graphs
+	@SLUICE_SCREENSHOTS=$(abspath $(target)/screenshots) .ci/within 300 'the pictures of groups, graphs and promotions' \
+	  cargo test -p sluice-web --test pages -- environment_graph::graphs pipeline_groups::groups
 
 .PHONY: lint
 lint: ## Check format, lints, dependencies, generated files and the architecture

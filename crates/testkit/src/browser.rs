@@ -215,6 +215,9 @@ impl Browser {
     /// # Errors
     /// The browser does not answer, or the file cannot be written.
     pub async fn picture(&self, file: &Path) -> Result<()> {
+        // Chromium draws rows that it had left out so far in the frame after the one in which they come into view.
+        let frames = "return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))";
+        self.run(frames).await?;
         let options = json!({"format": "png", "captureBeyondViewport": true});
         let answer = self.chrome("Page.captureScreenshot", options).await?;
         let data = answer["data"].as_str().context("no picture")?;

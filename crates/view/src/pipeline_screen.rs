@@ -6,7 +6,7 @@ use std::borrow::Borrow;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sluice_api::pipeline::Pipeline;
+use sluice_api::pipeline::{AppRef, Pipeline};
 use sluice_api::promotion::{Phase, Promotion};
 use sluice_core::Time;
 use sluice_core::observed::Health;
@@ -22,6 +22,9 @@ pub struct PipelineScreen {
     pub namespace: String,
     /// The Pipeline's name.
     pub name: String,
+    /// The application that the Pipeline names; absent if labels choose its objects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub application: Option<ApplicationName>,
     /// True if it is suspended.
     pub suspended: bool,
     /// The message of the Ready condition, if it is not True.
@@ -32,6 +35,23 @@ pub struct PipelineScreen {
     /// Why the first environment that needs attention does not move, and what to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Explanation>,
+}
+
+impl PipelineScreen {
+    /// Returns the worst health of the environments.
+    pub fn health(&self) -> Health {
+        self.environments.iter().map(|line| line.health).max().unwrap_or_default()
+    }
+}
+
+/// The application of a pipeline.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ApplicationName {
+    /// `HelmRelease` or `Kustomization`.
+    pub kind: String,
+    /// The name that it has in each target.
+    pub name: String,
 }
 
 /// One environment (or target).
@@ -88,9 +108,11 @@ pub fn status<P: Borrow<Promotion>>(pipeline: &Pipeline, promotions: &[P], now: 
     let cause = attention.iter().find_map(|wanted| explanations.iter().find(|e| e.situation == *wanted));
     let conditions = pipeline.status.as_ref().map_or(&[][..], |status| &status.conditions);
     let ready = conditions.iter().find(|condition| condition.type_ == "Ready");
+    let application = |app: &AppRef| ApplicationName { kind: app.kind.clone(), name: app.name.clone() };
     PipelineScreen {
         namespace: pipeline.metadata.namespace.clone().unwrap_or_default(),
         name: pipeline.metadata.name.clone().unwrap_or_default(),
+        application: pipeline.spec.app_ref.as_ref().map(application),
         suspended: pipeline.spec.suspend,
         trouble: ready.filter(|c| c.status != "True").map(|c| c.message.clone()),
         environments: environments.collect(),

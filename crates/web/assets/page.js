@@ -32,20 +32,22 @@
   let warning = 0;
   let page = { of: document.body.dataset.live, have: document.body.dataset.have ?? "" };
 
-  // What a person is doing stays: the text of a field, an open fold, the row that the keys are at.
-  const keeps = {
+  // What a person is doing stays: the text of a field, an open fold, the row that the keys are at. If a filter has found
+  // other rows, the folds are as the server shows them: a fold must not hide what was found.
+  const keeping = (folds) => ({
     beforeNodeMorphed: (old, next) => {
       if (old.matches?.("input, textarea, select")) {
         if (next.hasAttribute?.("aria-invalid")) old.setAttribute("aria-invalid", "true");
         else old.removeAttribute("aria-invalid");
         return false;
       }
-      if (old.matches?.("details") && next.matches?.("details")) next.open = old.open;
+      if (folds && old.matches?.("details") && next.matches?.("details")) next.open = old.open;
       if (old.matches?.("time") && next.matches?.("time") && old.dateTime === next.dateTime) return false;
       if (old.classList?.contains("at")) next.classList.add("at");
       return true;
     },
-  };
+  });
+  const keeps = keeping(true);
   const mark = (element) => {
     element.classList.add("changed");
     setTimeout(() => element.classList.remove("changed"), 2000);
@@ -120,7 +122,7 @@
     if (mine !== turn) return;
     const next = new DOMParser().parseFromString(text, "text/html");
     history.replaceState(null, "", address);
-    Idiomorph.morph(main(), next.getElementById("main").innerHTML, { morphStyle: "innerHTML", callbacks: keeps });
+    Idiomorph.morph(main(), next.getElementById("main").innerHTML, { morphStyle: "innerHTML", callbacks: keeping(false) });
     countTimes();
     page = { of: next.body.dataset.live, have: next.body.dataset.have ?? "" };
     connect();
@@ -166,7 +168,8 @@
   const addresses = { p: "/", r: "/promotions", c: "/clusters", h: "/charts", i: "/images" };
   let going = false;
   const step = (by) => {
-    const rows = [...document.querySelectorAll(".row, .timeline li, tbody tr")].filter((row) => row.querySelector("a"));
+    const isShown = (row) => row.querySelector("a") && !row.closest("details:not([open])");
+    const rows = [...document.querySelectorAll(".row, .timeline li, tbody tr")].filter(isShown);
     if (!rows.length) return;
     const now = rows.findIndex((row) => row.classList.contains("at"));
     const next = rows[Math.max(0, Math.min(rows.length - 1, now + by))];

@@ -163,7 +163,9 @@ fn show(stored: &StoredPipeline, promotions: &[Arc<Promotion>], since: u64) -> S
         .environments
         .iter()
         .flat_map(|line| line.runs.iter().chain(line.incoming.as_ref().map(|(revision, _)| revision)));
-    let words = [&screen.namespace, &screen.name].into_iter().chain(revisions).chain(clusters);
+    let application = screen.application.iter().map(|application| &application.name);
+    let names = [&screen.namespace, &screen.name].into_iter().chain(application);
+    let words = names.chain(revisions).chain(clusters);
     let words: Vec<String> = words.map(|word| word.to_lowercase()).collect();
     let words = words.join(" ");
     ShownPipeline { stored: stored.clone(), promotions: promotions.to_vec(), screen, row, words, since }

@@ -29,6 +29,7 @@ mod page_url;
 mod parameters;
 mod person_action;
 mod pipeline_filter;
+mod pipeline_groups;
 mod pipeline_routes;
 mod problem;
 mod provider_http;

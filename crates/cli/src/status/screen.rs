@@ -34,7 +34,8 @@ impl Page {
     /// # Errors
     /// When the table is not text.
     pub(super) fn lines(self, shown: &PipelineScreen) -> io::Result<Vec<String>> {
-        let PipelineScreen { namespace, name, suspended, trouble, environments, cause } = shown;
+        let PipelineScreen { namespace, name, application: _, suspended, trouble, environments, cause } =
+            shown;
         let mut lines = Vec::new();
         let title = format!("{namespace}/{name}{}", if *suspended { " (suspended)" } else { "" });
         self.text(&title, "", &mut lines);

@@ -51,8 +51,41 @@ impl Part {
 pub(crate) struct Group {
     /// The class; empty for none.
     pub class: &'static str,
+    /// The heading that folds the parts, if they have one.
+    pub fold: Option<Fold>,
     /// The parts.
     pub parts: Vec<Part>,
+}
+
+impl Group {
+    /// Returns a group without a heading.
+    pub(crate) fn new(class: &'static str, parts: Vec<Part>) -> Group {
+        Group { class, fold: None, parts }
+    }
+
+    /// Returns the heading and the parts, in order.
+    fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.fold.iter().map(|fold| &fold.heading).chain(&self.parts)
+    }
+
+    fn html(&self) -> Markup {
+        html! {
+            @if self.class.is_empty() {
+                @for part in &self.parts { (PreEscaped(&*part.html)) }
+            } @else {
+                div.(self.class) { @for part in &self.parts { (PreEscaped(&*part.html)) } }
+            }
+        }
+    }
+}
+
+/// A heading that folds the parts below it.
+#[derive(Clone, Debug)]
+pub(crate) struct Fold {
+    /// The heading: a `summary`.
+    pub heading: Part,
+    /// Whether the parts are shown at first. What the person opens or closes later counts.
+    pub is_open: bool,
 }
 
 /// The content of a page.
@@ -69,13 +102,13 @@ pub(crate) struct Page {
 impl Page {
     /// Returns a page with one part.
     pub(crate) fn one(title: &str, section: Section, content: &Markup) -> Page {
-        let group = Group { class: "", parts: vec![Part::new("page", content)] };
-        Page { title: title.into(), section, groups: vec![group] }
+        let groups = vec![Group::new("", vec![Part::new("page", content)])];
+        Page { title: title.into(), section, groups }
     }
 
     /// Returns all parts, in order.
     pub(crate) fn parts(&self) -> impl Iterator<Item = &Part> {
-        self.groups.iter().flat_map(|group| &group.parts)
+        self.groups.iter().flat_map(Group::parts)
     }
 
     /// Returns a text that is the same for the same content.
@@ -83,7 +116,7 @@ impl Page {
         let mut digest = Sha256::new();
         for group in &self.groups {
             digest.update(group.class);
-            for part in &group.parts {
+            for part in group.parts() {
                 // Between two parts is a byte that no text has.
                 digest.update([0xff]);
                 digest.update(&*part.html);
@@ -96,11 +129,9 @@ impl Page {
     pub(crate) fn main(&self) -> Markup {
         html! {
             @for group in &self.groups {
-                @if group.class.is_empty() {
-                    @for part in &group.parts { (PreEscaped(&*part.html)) }
-                } @else {
-                    div.(group.class) { @for part in &group.parts { (PreEscaped(&*part.html)) } }
-                }
+                @if let Some(Fold { heading, is_open }) = &group.fold {
+                    details.fold open[*is_open] { (PreEscaped(&*heading.html)) (group.html()) }
+                } @else { (group.html()) }
             }
         }
     }

@@ -37,7 +37,7 @@ pub(super) async fn page<H: Hub>(
         pipeline.spec.environments.iter().map(|environment| environment.name.as_str()).collect();
     let head = head(object, &environments, chosen);
     let parts = vec![Part::new("head", &head), Part::new("list", &list(object, &entries))];
-    let groups = vec![Group { class: "", parts }];
+    let groups = vec![Group::new("", parts)];
     Ok(Page { title: format!("History of {}", object.name), section: Section::Pipelines, groups })
 }
 

@@ -10,4 +10,6 @@ pub(super) struct ListQuery {
     pub q: String,
     /// What a row stands out for.
     pub of: String,
+    /// What the rows of one group have in common; empty for no groups. Promotions have no groups.
+    pub group: String,
 }

@@ -34,7 +34,7 @@ pub(super) async fn page<H: Hub>(
     };
     parts.extend(environments.iter().map(part));
     let title = format!("Objects of {}", object.name);
-    Ok(Page { title, section: Section::Pipelines, groups: vec![Group { class: "", parts }] })
+    Ok(Page { title, section: Section::Pipelines, groups: vec![Group::new("", parts)] })
 }
 
 fn of_environment(home: &str, node: &EnvironmentNode) -> Markup {

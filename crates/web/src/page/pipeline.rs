@@ -50,7 +50,7 @@ pub(super) async fn page<H: Hub>(
     ];
     let entries = history(&object.name, None, &shown.promotions);
     parts.push(Part::new("history", &past(object, &entries)));
-    let groups = vec![Group { class: "", parts }];
+    let groups = vec![Group::new("", parts)];
     Ok(Page { title: object.name.clone(), section: Section::Pipelines, groups })
 }
 

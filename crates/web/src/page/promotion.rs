@@ -41,7 +41,7 @@ pub(super) async fn page<H: Hub>(
         Part::new("story", &what_happened(&promotion)),
         Part::new("facts", &facts(&pipeline, &promotion, &status)),
     ];
-    let groups = vec![Group { class: "", parts }, Group { class: "cols", parts: evidence }];
+    let groups = vec![Group::new("", parts), Group::new("cols", evidence)];
     Ok(Page { title, section: Section::Promotions, groups })
 }
 

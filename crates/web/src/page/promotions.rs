@@ -77,11 +77,7 @@ pub(super) async fn page<H: Hub>(api: &Api<H>, caller: &Caller, query: &ListQuer
         @if rows.len() > SHOWN { p.small.quieter { (rows.len() - SHOWN) " older ones are not shown: filter to find them" } }
     };
     let parts = vec![Part::new("head", &head), Part::new("list", &list)];
-    Ok(Page {
-        title: "Promotions".into(),
-        section: Section::Promotions,
-        groups: vec![Group { class: "", parts }],
-    })
+    Ok(Page { title: "Promotions".into(), section: Section::Promotions, groups: vec![Group::new("", parts)] })
 }
 
 fn none() -> Markup {

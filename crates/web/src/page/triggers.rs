@@ -32,7 +32,7 @@ pub(super) async fn page<H: Hub>(
     };
     let parts = vec![Part::new("head", &head), Part::new("list", &list(&found.items))];
     let title = format!("What starts {}", object.name);
-    Ok(Page { title, section: Section::Pipelines, groups: vec![Group { class: "", parts }] })
+    Ok(Page { title, section: Section::Pipelines, groups: vec![Group::new("", parts)] })
 }
 
 fn list(found: &[TriggerView]) -> Markup {

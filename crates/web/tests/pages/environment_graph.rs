@@ -1,18 +1,15 @@
 //! The graph of the environments: chains, branches and promotions on their lines, as HTML and in a real Chromium.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use sluice_api::Promotion;
 use sluice_api::snapshot::{Snapshot, StoredPipeline};
-use sluice_core::fleet::index::Fleet;
 use sluice_core::planned_change::{PlannedChange, PlannedValue};
-use sluice_testkit::{Browser as Chromium, Look};
-use sluice_web::{Api, router};
 
 use super::Browser;
+use super::chromium::Chromium;
 use super::world::{World, environment, pipeline, snapshot};
 
 /// Returns the time some minutes ago, or ahead if negative.
@@ -239,28 +236,6 @@ const PICTURES: [(&str, &str); 9] = [
 async fn graphs_and_promotions_are_accessible_and_fit_in_every_look() {
     let world = World::new(graphs());
     world.plan(Ok(Some(Arc::new(planned()))));
-    let router = router(Api::new(Fleet::default(), world, true));
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let base = format!("http://{}", listener.local_addr().unwrap());
-    let server = tokio::spawn(async move { axum::serve(listener, router).await });
-    let browser = Chromium::start().await.unwrap();
-    browser.open(&format!("{base}/sign-in")).await.unwrap();
-    browser.write("#token", "admin").await.unwrap();
-    browser.click("button.main").await.unwrap();
-    browser.until_text("branches").await.unwrap();
-    let pictures = std::env::var_os("SLUICE_SCREENSHOTS").map(PathBuf::from);
-    let mut faults = Vec::new();
-    for (name, path) in PICTURES {
-        for (look, width, dark) in [("light", 1280, false), ("dark", 1280, true), ("phone", 360, false)] {
-            browser.look(Look { width, dark }).await.unwrap();
-            browser.open(&format!("{base}{path}")).await.unwrap();
-            let found = browser.faults().await.unwrap();
-            faults.extend(found.into_iter().map(|fault| format!("{name} {look}: {fault}")));
-            if let Some(folder) = &pictures {
-                browser.picture(&folder.join(format!("{name}-{look}.png"))).await.unwrap();
-            }
-        }
-    }
-    server.abort();
+    let faults = Chromium::of_admin(&world).await.faults_of(&PICTURES).await;
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }

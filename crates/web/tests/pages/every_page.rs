@@ -14,7 +14,8 @@ use crate::world::{World, environment, every_state, pipeline, promotion, snapsho
 use crate::{Browser, StatusCode};
 
 /// The pages that every world has.
-const LISTS: [&str; 6] = ["/", "/promotions", "/clusters", "/charts", "/images", "/pipelines/new"];
+const LISTS: [&str; 7] =
+    ["/", "/?group=application", "/promotions", "/clusters", "/charts", "/images", "/pipelines/new"];
 /// The pages of a pipeline, after its address.
 const OF_PIPELINE: [&str; 5] = ["", "/history", "/objects", "/triggers", "/edit"];
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say it by failing")]
 
 mod answers;
+mod chromium;
 mod design_system;
 mod draft;
 mod draft_first_setup;
@@ -11,6 +12,7 @@ mod every_page;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../api/fleet.rs"]
 mod fleet;
+mod pipeline_groups;
 #[allow(dead_code, reason = "the tests of the API use the rest")]
 #[path = "../support/starts.rs"]
 mod starts;
@@ -19,7 +21,7 @@ mod starts;
 mod world;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::body::{Body, BodyDataStream};
 use axum::http::{HeaderMap, Request, StatusCode};
@@ -121,7 +123,7 @@ async fn event(stream: &mut BodyDataStream) -> String {
     String::from_utf8(next.unwrap().unwrap().to_vec()).unwrap()
 }
 
-const PAGES: [&str; 14] = [
+const PAGES: [&str; 15] = [
     "/",
     "/pipelines/apps/podinfo",
     "/pipelines/apps/podinfo/history?environment=prod",
@@ -133,6 +135,7 @@ const PAGES: [&str; 14] = [
     "/charts",
     "/images",
     "/?q=podinfo&of=person",
+    "/?group=health",
     "/charts?cluster=fleet/eu",
     "/pipelines/new",
     "/pipelines/apps/podinfo/edit",
@@ -496,29 +499,6 @@ async fn a_change_of_a_cluster_is_shown_within_a_second_on_each_page_about_clust
         assert!(changed.starts_with("event: "), "{path}: {changed}");
         assert!(begun.elapsed() < Duration::from_secs(1), "{path}: {:?}", begun.elapsed());
     }
-}
-
-#[tokio::test]
-async fn a_page_with_a_thousand_pipelines_is_small() {
-    let name = |n: usize| format!("application-{n:04}");
-    let ready = |revision: &str| environment(revision, "Ready", "");
-    let many =
-        (0..1000).map(|n| pipeline("apps", &name(n), [ready("6.2.0"), ready("6.2.0"), ready("6.1.8")]));
-    let world = World::new(snapshot(many.collect(), vec![]));
-    let admin = Browser::new(&world, true, "admin").await;
-    let whole = admin.get("/").await;
-    assert_eq!(whole.text.matches("class=\"row\"").count(), 1000);
-    let began = Instant::now();
-    let request = Request::get("/").header("cookie", &admin.cookie).header("accept-encoding", "gzip");
-    let answer = admin.router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
-    let bytes = answer.into_body().collect().await.unwrap().to_bytes();
-    eprintln!(
-        "1,000 pipelines: {} bytes, {} compressed, {:?}",
-        whole.text.len(),
-        bytes.len(),
-        began.elapsed()
-    );
-    assert!(bytes.len() <= 60_000, "{} bytes", bytes.len());
 }
 
 #[tokio::test]
