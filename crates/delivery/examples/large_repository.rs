@@ -61,6 +61,7 @@ fn order(repo: &Repo, i: usize) -> Order {
         reopen: false,
         rebuild: None,
         checks_settled: true,
+        reads_checks: false,
         open_beside: Vec::new(),
         recorded: Vec::new(),
         recorded_open: Vec::new(),

@@ -11,7 +11,7 @@ use crate::forge::PromotionProgress;
 use crate::notification::{NotificationError, ProgressEvent};
 use crate::options::DeliveryOptions;
 use crate::order::{DeliveryStrategy, Order};
-use crate::outcome::{ChangeRequest, ChangeRequestStatus, Delivered};
+use crate::outcome::{ChangeRequest, ChangeRequestLook, ChangeRequestStatus, Delivered};
 use crate::planned_change::{self, delivered_change, planned_change};
 use crate::resources::Resources;
 use crate::stats::Stats;
@@ -69,7 +69,8 @@ impl Delivery {
     }
 
     /// Reads the status of a change request, merges it if the strategy asks for that and the forge allows it, and then
-    /// deletes its branch. Running it again is harmless.
+    /// deletes its branch. Running it again is harmless. A merge needs the checks of the change request, and the order can ask
+    /// for them.
     ///
     /// # Errors
     /// When a call to the forge fails, or git does.
@@ -77,9 +78,9 @@ impl Delivery {
         &self,
         order: &Order,
         request: &ChangeRequest,
-    ) -> Result<ChangeRequestStatus, DeliveryError> {
-        let status = merge::advance(&self.0, &*self.0.with_app_token(order).await?, request).await;
-        self.0.drop_rejected_token(order, status)
+    ) -> Result<ChangeRequestLook, DeliveryError> {
+        let look = merge::advance(&self.0, &*self.0.with_app_token(order).await?, request).await;
+        self.0.drop_rejected_token(order, look)
     }
 
     /// Closes an open change request with a comment. A change request that is not open, or carries another promotion,

@@ -4,6 +4,7 @@
 
 mod address;
 mod change_request;
+mod check_state;
 pub mod clock;
 mod commit_message;
 mod credentials;
@@ -49,6 +50,7 @@ mod tls_trust;
 mod webhook;
 
 pub use address::{AddressError, AllowedHost, AllowedHosts};
+pub use check_state::CheckState;
 pub use credentials::{Credentials, CredentialsError};
 pub use delivery::Delivery;
 pub use edit::EditError;
@@ -67,7 +69,10 @@ pub use named_server::NamedServer;
 pub use notification::NotificationError;
 pub use options::{DEFAULT_AUTHOR, DEFAULT_CACHE_BYTES, DeliveryOptions};
 pub use order::{Announcement, DeliveryStrategy, DeliveryTarget, Order, Settings, Values};
-pub use outcome::{ChangeRequest, ChangeRequestStatus, Delivered, OutdatedReason};
+pub use outcome::{
+    ChangeRequest, ChangeRequestLook, ChangeRequestStatus, Delivered, OutdatedReason, ReportedCheck,
+    ReportedChecks,
+};
 pub use retry::Retry;
 pub use sluice_core::pipeline::MergeMode;
 pub use stats::{RateBudget, Stats};

@@ -47,6 +47,8 @@ pub struct Order {
     pub rebuild: Option<OutdatedReason>,
     /// Whether the head is so old that checks would have begun to report. Before, a head without checks is not merged.
     pub checks_settled: bool,
+    /// Whether a look at the change request also reads its checks if no merge needs them: people see them.
+    pub reads_checks: bool,
     /// The other promotions into the same environment (or target) that may use its change request, as `namespace/name`. If its
     /// branch carries one of them, the change request is not closed.
     pub open_beside: Vec<String>,
@@ -232,6 +234,7 @@ impl Order {
             reopen: true,
             rebuild: None,
             checks_settled: false,
+            reads_checks: false,
             open_beside: Vec::new(),
             recorded: Vec::new(),
             recorded_open: Vec::new(),

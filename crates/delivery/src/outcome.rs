@@ -1,5 +1,7 @@
 //! Results of a delivery, and what became of a change request: plain values for the controller.
 
+use crate::check_state::CheckState;
+
 /// A change request at a forge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChangeRequest {
@@ -84,6 +86,50 @@ impl std::fmt::Display for OutdatedReason {
             OutdatedReason::NotOwn => "its commit is not the one that Sluice would make now",
         })
     }
+}
+
+/// What a look at a change request has found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangeRequestLook {
+    /// The status of the change request.
+    pub status: ChangeRequestStatus,
+    /// Its checks; `None` if they were not read.
+    pub checks: Option<ReportedChecks>,
+}
+
+/// The status alone.
+impl From<ChangeRequestStatus> for ChangeRequestLook {
+    fn from(status: ChangeRequestStatus) -> Self {
+        ChangeRequestLook { status, checks: None }
+    }
+}
+
+/// The checks of a commit, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReportedChecks {
+    /// The commit.
+    pub head: String,
+    /// How many have failed.
+    pub failed: usize,
+    /// How many have not reported a result.
+    pub pending: usize,
+    /// How many have passed.
+    pub passed: usize,
+    /// Some of them, those that block first.
+    pub shown: Vec<ReportedCheck>,
+}
+
+/// A check of a commit, for people. Its texts are short and clean.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportedCheck {
+    /// Its name.
+    pub name: String,
+    /// Its state.
+    pub state: CheckState,
+    /// Whether the forge does not merge without it.
+    pub required: bool,
+    /// The page with its details, as a forge returned it; only https.
+    pub url: Option<String>,
 }
 
 /// The status of a change request.

@@ -83,11 +83,25 @@ impl Resources {
 
     /// The repository at its forge.
     pub(crate) fn forge(&self, order: &Order, kind: ForgeKind, url: &str) -> DeliveryResult<Box<dyn Forge>> {
+        Ok(connect(kind, &self.connection(order, url)?)?)
+    }
+
+    /// The repository at its forge, for reads that can also be made later.
+    pub(crate) fn forge_for_looks(
+        &self,
+        order: &Order,
+        kind: ForgeKind,
+        url: &str,
+    ) -> DeliveryResult<Box<dyn Forge>> {
+        Ok(connect(kind, &self.connection(order, url)?.for_looks())?)
+    }
+
+    fn connection<'a>(&'a self, order: &'a Order, url: &str) -> DeliveryResult<ForgeConnection<'a>> {
         let mut address = self.address(order, url)?;
         let [api, _] = order.api_urls();
         self.check_api(api, &order.credentials)?;
         address.api = api.map(|api| self.options.allowed_hosts.api(api)).transpose()?;
-        Ok(connect(kind, &ForgeConnection::new(order, address, &self.forges))?)
+        Ok(ForgeConnection::new(order, address, &self.forges))
     }
 
     /// Rejects the address of an API that people write, if the credentials must not be sent to it.

@@ -19,6 +19,7 @@ use crate::explanation_text::{NEXT_ATTEMPT, named_once, sentence, without_flux_c
 pub use crate::explanation_text::{with_short_checksums, without_next_attempt};
 use crate::place::Place;
 use crate::progress::waits_for_person;
+use crate::request_checks;
 
 /// The situation of one environment (or target).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -287,6 +288,7 @@ fn promotion_sentences(
                 situation,
                 format!("{revision} waits in change request {link}{}", because(&status.message)),
             );
+            draft.sentences.extend(request.and_then(request_checks::sentence));
         }
         Phase::Delivered => {
             let why = because(&status.message);

@@ -23,6 +23,7 @@ pub mod pipeline_validation;
 mod place;
 pub mod progress;
 pub mod reconcile;
+pub mod request_checks;
 mod running;
 pub mod safe_text;
 pub mod story;

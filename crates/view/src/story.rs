@@ -4,7 +4,9 @@
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sluice_api::promotion::{CallbackState, GateStatus, Phase, Promotion, PromotionSpec, PromotionStatus};
+use sluice_api::promotion::{
+    CallbackState, GateStatus, Phase, Promotion, PromotionSpec, PromotionStatus, RecordedChecks,
+};
 use sluice_core::Time;
 
 use crate::history::{Entry, entry};
@@ -39,6 +41,9 @@ pub struct PromotionStory {
     /// The gates that must be open before the delivery.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<GateStatus>,
+    /// The checks of the change request, as Sluice has read them last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checks: Option<RecordedChecks>,
     /// What happened, in the order of time.
     pub events: Vec<StoryEvent>,
 }
@@ -50,6 +55,7 @@ pub fn promotion_story(promotion: &Promotion) -> PromotionStory {
         pipeline: promotion.spec.pipeline.clone(),
         entry: entry(promotion),
         gates: promotion.status.as_ref().map(|status| status.gates.clone()).unwrap_or_default(),
+        checks: promotion.status.as_ref().and_then(|status| status.change_request.as_ref()?.checks.clone()),
         events: story(promotion),
     }
 }

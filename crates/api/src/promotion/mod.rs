@@ -10,12 +10,14 @@ use sluice_core::Time;
 pub use sluice_core::promotion::Phase;
 
 mod approval_and_rejection;
+mod checks;
 mod request_state;
 pub mod spec_rules;
 mod status;
 pub mod user_policy;
 
 pub use approval_and_rejection::{Approval, GivenApproval, KeyApproval, Rejection};
+pub use checks::{CheckResult, RecordedCheck, RecordedChecks};
 pub use request_state::RecordedRequestState;
 pub use status::{Callback, CallbackState, GATES_OPEN, GateStatus, PromotionStatus, RecordedChangeRequest};
 

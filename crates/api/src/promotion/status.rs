@@ -8,6 +8,7 @@ use sluice_core::Time;
 use sluice_core::promotion::Phase;
 
 use super::approval_and_rejection::{Approval, GivenApproval, KeyApproval};
+use super::checks::RecordedChecks;
 use super::request_state::RecordedRequestState;
 use crate::default_field::is_default;
 use crate::pipeline::PullRequestStrategy;
@@ -186,6 +187,9 @@ pub struct RecordedChangeRequest {
     /// True if Sluice added this head commit to the forge's merge queue. It is not added twice.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub queued: bool,
+    /// The checks of the change request, as Sluice has read them last. Absent if no check has reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checks: Option<RecordedChecks>,
     /// The strategy that opened the change request. Sluice uses it to close the change request, even if the pipeline has another
     /// strategy then.
     #[serde(default, skip_serializing_if = "Option::is_none")]

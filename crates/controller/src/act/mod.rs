@@ -1,6 +1,7 @@
 //! ACT: makes orders for delivery from decisions, and changes of records from the ends of side effects. Pure.
 
 pub(crate) mod backoff;
+mod check_reads;
 pub mod order;
 pub(crate) mod outcome;
 pub(crate) mod resumption;
@@ -8,7 +9,7 @@ pub mod schedule;
 pub mod strategy;
 
 use sluice_api::pipeline::Strategy;
-use sluice_delivery::{ChangeRequestStatus, Delivered, DeliveryError, Retry};
+use sluice_delivery::{ChangeRequestLook, ChangeRequestStatus, Delivered, DeliveryError, Retry};
 
 use crate::pipeline_key::PipelineKey;
 use crate::secret::{SecretNotAllowed, SecretVersion};
@@ -41,7 +42,7 @@ pub enum JobOutcome {
     /// A delivery.
     Delivery(Result<Delivered, ActError>),
     /// A poll of a change request.
-    Follow(Result<ChangeRequestStatus, ActError>),
+    Follow(Result<ChangeRequestLook, ActError>),
     /// The closing of a change request.
     Withdrawal(Result<ChangeRequestStatus, ActError>),
     /// A check whether a delivered commit is still in its branch; the commit if it is gone.

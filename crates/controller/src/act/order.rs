@@ -1,15 +1,19 @@
 //! Makes the order for a delivery from a pipeline and a promotion. Pure.
 
+use jiff::Timestamp;
 use kube::ResourceExt;
 use sluice_api::pipeline::{Pipeline, PullRequestStrategy, Strategy as ApiStrategy, Target};
-use sluice_api::promotion::{Promotion, PromotionStatus, RecordedChangeRequest, RecordedRequestState};
-use sluice_core::Revision;
+use sluice_api::promotion::{
+    CheckResult, Promotion, PromotionStatus, RecordedChangeRequest, RecordedCheck, RecordedChecks,
+    RecordedRequestState,
+};
 use sluice_core::setters::UpdateTarget;
+use sluice_core::{Revision, Time};
 use sluice_delivery::evidence_text;
 use sluice_delivery::notification::UNANSWERED;
 use sluice_delivery::{
-    Announcement, ChangeRequest, Credentials, DeliveryStrategy, DeliveryTarget, FencingToken, ForgeKind,
-    Order, Values,
+    Announcement, ChangeRequest, CheckState, Credentials, DeliveryStrategy, DeliveryTarget, FencingToken,
+    ForgeKind, Order, ReportedCheck, ReportedChecks, Values,
 };
 
 use super::strategy::{secret_name, settings};
@@ -111,6 +115,7 @@ pub fn order(
         reopen: may_reopen(promotion, &status),
         rebuild: None,
         checks_settled: false,
+        reads_checks: false,
         open_beside: Vec::new(),
         recorded: Vec::new(),
         recorded_open: Vec::new(),
@@ -148,6 +153,29 @@ pub fn change_request(request: &RecordedChangeRequest) -> ChangeRequest {
     }
 }
 
+/// Converts the checks of a change request to the type of `api`. They are so since now.
+pub fn recorded_checks(found: ReportedChecks, now: Timestamp) -> RecordedChecks {
+    let item = |check: ReportedCheck| RecordedCheck {
+        name: check.name,
+        result: match check.state {
+            CheckState::Failed => CheckResult::Failed,
+            CheckState::Pending => CheckResult::Pending,
+            CheckState::Green => CheckResult::Passed,
+        },
+        required: check.required,
+        url: check.url,
+    };
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    RecordedChecks {
+        commit: found.head,
+        since: Time::to_second(now),
+        failed: count(found.failed),
+        pending: count(found.pending),
+        passed: count(found.passed),
+        items: found.shown.into_iter().map(item).collect(),
+    }
+}
+
 /// Converts a change request to the type of `api`, with the strategy that opened it.
 pub fn api_change_request(
     request: &ChangeRequest,
@@ -162,6 +190,7 @@ pub fn api_change_request(
         head_commit: request.head_commit.clone(),
         notes: request.notes.clone(),
         queued: request.queued,
+        checks: None,
         // Kept to find and close the change request. The values that it sets are in its commit.
         strategy: strategy.pull_request.clone().map(|s| PullRequestStrategy { update: Vec::new(), ..s }),
     }

@@ -2,8 +2,10 @@
 
 use jiff::Timestamp;
 use sluice_api::pipeline::Strategy;
-use sluice_api::promotion::{Phase, PromotionStatus, RecordedChangeRequest, RecordedRequestState};
-use sluice_delivery::{ChangeRequestStatus, Delivered};
+use sluice_api::promotion::{
+    Phase, PromotionStatus, RecordedChangeRequest, RecordedChecks, RecordedRequestState,
+};
+use sluice_delivery::{ChangeRequestLook, ChangeRequestStatus, Delivered, ReportedChecks};
 
 use super::backoff::next_try;
 use super::{ActError, order, strategy};
@@ -75,6 +77,39 @@ fn rejected(request: Option<RecordedChangeRequest>) -> RecordChange {
     RecordChange::Rejected { request, message }
 }
 
+/// The change of a record after a look at its change request, with the checks that the look has read.
+pub(crate) fn looked(
+    look: ChangeRequestLook,
+    record: &PromotionStatus,
+    now: Timestamp,
+) -> Option<RecordChange> {
+    let mut change = polled(look.status, record)?;
+    if let RecordChange::Proposed(request)
+    | RecordChange::Waiting { request, .. }
+    | RecordChange::Delivered { request: Some(request), .. } = &mut change
+        && let Some(checks) = look.checks
+    {
+        note_checks(request, checks, now);
+    }
+    Some(change)
+}
+
+/// Notes the checks of a change request. Checks that are as before, and no checks at all, change nothing: a status is not
+/// written for them.
+fn note_checks(request: &mut RecordedChangeRequest, found: ReportedChecks, now: Timestamp) {
+    let has_none = found.failed + found.pending + found.passed == 0;
+    let read = order::recorded_checks(found, now);
+    let is_known = request
+        .checks
+        .as_ref()
+        .is_some_and(|known| RecordedChecks { since: known.since, ..read.clone() } == *known);
+    if has_none {
+        request.checks = None;
+    } else if !is_known {
+        request.checks = Some(read);
+    }
+}
+
 /// The change of a record after a poll of its change request. If the record does not say that Sluice closes it, a person has
 /// closed it. That it is open says nothing about a promotion that has started again since the poll, or that has not pushed
 /// its revision to it yet.
@@ -142,9 +177,73 @@ pub(crate) fn failed(error: &ActError, strategy: &Strategy, attempts: u32, now: 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use sluice_delivery::{CredentialsError, DeliveryError, EditError};
+    use sluice_delivery::{CheckState, CredentialsError, DeliveryError, EditError, ReportedCheck};
 
     use super::*;
+
+    fn look(status: ChangeRequestStatus, checks: Option<(usize, usize, usize)>) -> ChangeRequestLook {
+        let found = |(failed, pending, passed)| {
+            let shown = vec![ReportedCheck {
+                name: "ci/build".into(),
+                state: CheckState::Pending,
+                required: true,
+                url: Some("https://ci.example.com/7".into()),
+            }];
+            ReportedChecks { head: "c0ffee".into(), failed, pending, passed, shown }
+        };
+        ChangeRequestLook { status, checks: checks.map(found) }
+    }
+
+    /// A status is written only if it differs.
+    #[test]
+    fn checks_change_a_record_only_if_they_differ() {
+        let request = RecordedChangeRequest { url: "u".into(), ..RecordedChangeRequest::default() };
+        let mut record = PromotionStatus {
+            phase: Phase::Proposed,
+            change_request: Some(request),
+            ..PromotionStatus::default()
+        };
+        let open = || ChangeRequestStatus::Open { head: "c0ffee".into(), stale: None };
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let steps = [
+            (None, None),
+            // Many repositories have no checks.
+            (Some((0, 0, 0)), None),
+            (Some((0, 1, 2)), Some((2, 1))),
+            (Some((0, 1, 2)), Some((2, 1))),
+            (None, Some((2, 1))),
+            (Some((0, 0, 3)), Some((5, 0))),
+            (Some((0, 0, 0)), None),
+        ];
+        for (second, (checks, expected)) in steps.into_iter().enumerate() {
+            let change = looked(look(open(), checks), &record, at(second as i64));
+            let Some(RecordChange::Proposed(request)) = change else { panic!("{change:?}") };
+            let seen = request.checks.as_ref().map(|checks| (checks.since.as_second(), checks.pending));
+            assert_eq!(seen, expected, "{second}");
+            record.change_request = Some(request);
+        }
+        // Sluice merges at the look at which all have passed.
+        let merged = ChangeRequestStatus::Merged { commit: "m".into(), head: "c0ffee".into(), ours: true };
+        let change = looked(look(merged, Some((0, 0, 3))), &record, at(9));
+        let Some(RecordChange::Delivered { request: Some(request), .. }) = change else {
+            panic!("{change:?}")
+        };
+        assert_eq!(request.checks.map(|checks| checks.passed), Some(3));
+    }
+
+    /// The history of an environment has many records.
+    #[test]
+    fn the_largest_list_of_checks_is_small() {
+        let shown = ReportedCheck {
+            name: format!("{}…", "\u{10ffff}".repeat(100)),
+            state: CheckState::Pending,
+            required: true,
+            url: Some("u".repeat(500)),
+        };
+        let found = ReportedChecks { shown: vec![shown; 20], ..ReportedChecks::default() };
+        let stored = serde_json::to_vec(&order::recorded_checks(found, Timestamp::UNIX_EPOCH)).unwrap();
+        assert!(stored.len() < 20 << 10, "{} bytes", stored.len());
+    }
 
     #[test]
     fn a_failure_about_a_value_of_the_secret_names_the_secret() {

@@ -6,7 +6,9 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use sluice_delivery::ReportedChecks;
 
+use super::check_reads::CheckReads;
 use crate::pipeline_key::PromotionKey;
 use crate::secret::SecretVersion;
 
@@ -78,6 +80,8 @@ struct Poll {
     outdated: Option<Outdated>,
     /// The head commit, and when it was first seen.
     head: Option<(String, Instant)>,
+    /// The reads of its checks.
+    checks: Option<CheckReads>,
 }
 
 /// The first pause after a change request could not be closed. It doubles with each try.
@@ -117,7 +121,8 @@ impl Schedule {
     /// When the change request of a promotion is polled next.
     pub fn poll_due(&mut self, promotion: &PromotionKey, now: Instant) -> Instant {
         let due = now + self.poll_interval;
-        let first = || Poll { first: now, last: now, due, looks: 0, outdated: None, head: None };
+        let first =
+            || Poll { first: now, last: now, due, looks: 0, outdated: None, head: None, checks: None };
         self.polls.entry(promotion.clone()).or_insert_with(first).due
     }
 
@@ -145,6 +150,23 @@ impl Schedule {
     pub fn poll_soon(&mut self, promotion: &PromotionKey, now: Instant) {
         if let Some(poll) = self.polls.get_mut(promotion) {
             poll.due = poll.due.min(now.max(poll.last + MIN_POLL_PAUSE));
+            poll.checks.iter_mut().for_each(|checks| checks.hurry(now));
+        }
+    }
+
+    /// Whether a poll that starts now also reads the checks of the head, for people.
+    pub(crate) fn starts_check_read(&mut self, promotion: &PromotionKey, head: &str, now: Instant) -> bool {
+        let Some(poll) = self.polls.get_mut(promotion) else { return false };
+        if poll.checks.as_ref().is_none_or(|checks| !checks.is_of(head)) {
+            poll.checks = Some(CheckReads::of(head, self.poll_interval, now));
+        }
+        poll.checks.as_mut().is_some_and(|checks| checks.starts(now))
+    }
+
+    /// Notes the checks that a poll has read.
+    pub(crate) fn checks_read(&mut self, promotion: &PromotionKey, found: &ReportedChecks) {
+        if let Some(checks) = self.polls.get_mut(promotion).and_then(|poll| poll.checks.as_mut()) {
+            checks.ended(found);
         }
     }
 

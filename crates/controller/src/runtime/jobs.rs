@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use kube::{Client, ResourceExt};
 use sluice_delivery::{
-    Credentials, Delivery, DeliveryError, DeliveryStrategy as By, FairQueue, Order, Slot, clock,
+    ChangeRequestLook, Credentials, Delivery, DeliveryError, DeliveryStrategy as By, FairQueue, Order, Slot,
+    clock,
 };
 use tokio::sync::mpsc;
 
@@ -131,7 +132,7 @@ impl Jobs {
             Work::Follow { request, may_merge } => {
                 let followed = match may_merge {
                     true => self.delivery.advance(&order, &request).await,
-                    false => self.delivery.follow(&order, &request).await,
+                    false => self.delivery.follow(&order, &request).await.map(ChangeRequestLook::from),
                 };
                 JobOutcome::Follow(followed.map_err(ActError::from))
             }

@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use sluice_api::pipeline::Strategy;
 use sluice_api::promotion::{Phase, Promotion as ApiPromotion, PromotionStatus};
 use sluice_core::decide::{Action, Decision, Transition};
-use sluice_delivery::{ChangeRequest, ChangeRequestStatus, DeliveryError, Order, OutdatedReason};
+use sluice_delivery::{ChangeRequest, ChangeRequestStatus, DeliveryError, Order};
 
 use super::effect::{Effect, Job, MetricUpdate, Work};
 use super::status_queue::{Basis, StatusOwner, serialize_status};
@@ -207,55 +207,12 @@ impl State {
         self.launch_delivery(key, prepared);
     }
 
-    fn launch_delivery(&mut self, key: &PipelineKey, mut prepared: Prepared) {
+    pub(super) fn launch_delivery(&mut self, key: &PipelineKey, mut prepared: Prepared) {
         let Some(pipeline) = self.pipelines.get(key).map(|entry| entry.object().clone()) else { return };
         prepared.order.recorded = self.recorded_requests(key, &prepared.promotion.spec.place());
         prepared.order.recorded_open = self.recorded_open(key, &prepared.promotion.spec.place());
         prepared.order.withdrawn = self.withdrawn_requests(key, &prepared.promotion);
         self.launch(key, prepared, Work::Deliver(pipeline));
-    }
-
-    /// Rebuilds a change request on top of its base, since it cannot be merged as it is.
-    fn rebuild(&mut self, key: &PipelineKey, name: &str, outdated: OutdatedReason) {
-        let Some(mut prepared) = self.prepare(key, name, StrategySource::Environment) else { return };
-        if prepared.promotion.status.as_ref().is_none_or(|status| status.phase != Phase::Proposed) {
-            return;
-        }
-        prepared.order.rebuild = Some(outdated);
-        tracing::info!(pipeline = %key, promotion = name, reason = %outdated, "rebuilding a change request");
-        self.launch_delivery(key, prepared);
-    }
-
-    fn follow(&mut self, key: &PipelineKey, name: &str, may_merge: bool) {
-        if !may_merge {
-            self.revoke_proposed_in_flight(key, name);
-        }
-        let (promotion, now) = (key.promotion(name), self.now.instant);
-        // If it is not closed after all, a close by a person does not count as a rejection until Sluice has seen it open.
-        let is_look = self.record(key, name).is_some_and(|record| record.status().withdraws_request());
-        let due = match is_look {
-            true => self.schedule.look_due(&promotion, now),
-            false => self.schedule.poll_due(&promotion, now),
-        };
-        if due > now {
-            return self.requeue_at(key, due);
-        }
-        let Some(mut prepared) = self.prepare(key, name, StrategySource::Request) else { return };
-        let Some(request) = prepared.request() else { return };
-        prepared.order.checks_settled = self.schedule.checks_settled(&promotion, &request.head_commit, now);
-        self.schedule.polled(&promotion, is_look, now);
-        let next = self.schedule.poll_due(&promotion, now);
-        self.requeue_at(key, next);
-        self.launch(key, prepared, Work::Follow { request, may_merge });
-    }
-
-    /// Revokes the fencing token of a poll in flight that may merge, or of a rebuild: a gate has closed since it was started.
-    fn revoke_proposed_in_flight(&mut self, key: &PipelineKey, name: &str) {
-        let Some(object) = self.record(key, name).map(|record| record.object().clone()) else { return };
-        let in_flight = self.in_flight.get(&(key.clone(), object.spec.place()));
-        if in_flight.is_some_and(|effect| effect.needs_open_gates) {
-            self.revoke_in_flight_of(key, &object);
-        }
     }
 
     /// Checks whether the commit that delivered a promotion is still in its branch.
@@ -333,17 +290,10 @@ impl State {
                 self.check_ended(&key, &name, result);
                 None
             }
-            JobOutcome::Follow(Ok(status)) => {
+            JobOutcome::Follow(Ok(look)) => {
                 let may_rebuild =
                     in_flight.is_some_and(|poll| poll.needs_open_gates && poll.fencing_token.check().is_ok());
-                match self.poll_ended(&key, &name, status, may_rebuild) {
-                    Some(FollowUp::Rebuild(outdated)) => {
-                        self.enqueue(&key);
-                        return self.rebuild(&key, &name, outdated);
-                    }
-                    Some(FollowUp::Change(change)) => Some(*change),
-                    None => None,
-                }
+                self.poll_ended(&key, &name, look, may_rebuild)
             }
             // The look before a close was stopped, and a later decision may keep the change request open.
             JobOutcome::Withdrawal(Ok(
@@ -355,33 +305,6 @@ impl State {
             self.change_ended(&key, &name, &change, secret);
         }
         self.enqueue(&key);
-    }
-
-    /// Handles the end of a poll of an open change request. Like a merge, its rebuilding needs open gates, and a poll that was
-    /// not stopped.
-    fn poll_ended(
-        &mut self,
-        key: &PipelineKey,
-        name: &str,
-        status: ChangeRequestStatus,
-        may_rebuild: bool,
-    ) -> Option<FollowUp> {
-        let now = self.now.instant;
-        let recorded = self.record(key, name).map(|record| record.status()).unwrap_or_default();
-        match &status {
-            ChangeRequestStatus::Waits { .. } => {
-                self.schedule.is_rebuild_due(&key.promotion(name), false, now);
-            }
-            ChangeRequestStatus::Open { stale, .. } => {
-                let is_due =
-                    self.schedule.is_rebuild_due(&key.promotion(name), stale.is_some() && may_rebuild, now);
-                if let Some(outdated) = stale.filter(|_| is_due) {
-                    return Some(FollowUp::Rebuild(outdated));
-                }
-            }
-            _ => {}
-        }
-        outcome::polled(status, &recorded).map(|change| FollowUp::Change(Box::new(change)))
     }
 
     /// How the record changes when a job other than a poll of its change request has ended.
@@ -453,14 +376,6 @@ fn stops_delivery(change: &RecordChange) -> bool {
     }
 }
 
-/// What follows from a poll of a change request.
-enum FollowUp {
-    /// It is rebuilt, since it cannot be merged as it is.
-    Rebuild(OutdatedReason),
-    /// Its record changes.
-    Change(Box<RecordChange>),
-}
-
 /// How long until a time; zero if it has passed.
 pub(super) fn pause_until(at: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(at.duration_since(now)).unwrap_or_default()
@@ -470,76 +385,8 @@ pub(super) fn pause_until(at: Timestamp, now: Timestamp) -> Duration {
 mod tests {
     use serde_json::json;
 
-    use super::super::fixtures::{ended, insert, key, pipeline, proposed, record, state};
+    use super::super::fixtures::{ended, insert, key, pipeline, record, state};
     use super::*;
-
-    /// Follows the change request, and returns the effects. Half a minute passes.
-    fn follow(state: &mut State, may_merge: bool) -> Vec<Effect> {
-        state.effects.clear();
-        state.follow(&key(), "p", may_merge);
-        state.now.instant += Duration::from_secs(30);
-        std::mem::take(&mut state.effects)
-    }
-
-    /// Until it is seen open, a close by a person would not count as a rejection.
-    #[test]
-    fn a_change_request_that_is_not_closed_after_all_is_polled_soon() {
-        let mut state = proposed();
-        state.change(&key(), "p", &RecordChange::WithdrawalBegins);
-        for _ in 0..3 {
-            state.effects.clear();
-            state.follow(&key(), "p", true);
-            state.now.instant += Duration::from_secs(1);
-        }
-        assert!(matches!(&state.effects[..], [Effect::Start(_)]), "{:?}", state.effects);
-    }
-
-    /// A gate has closed while Sluice waited for the forge.
-    #[test]
-    fn a_poll_that_may_merge_is_stopped_when_the_merge_is_not_allowed_any_more() {
-        let mut state = proposed();
-        assert!(follow(&mut state, true).is_empty(), "the first poll is not due");
-        let started = follow(&mut state, true);
-        assert!(
-            matches!(&started[..], [Effect::Start(job)] if matches!(job.work, Work::Follow { may_merge: true, .. })),
-            "{started:?}"
-        );
-        assert!(follow(&mut state, true).is_empty());
-        assert!(matches!(follow(&mut state, false)[..], [Effect::Revoke(_)]));
-    }
-
-    /// The next decision may come a minute later.
-    #[test]
-    fn no_change_request_is_rebuilt_after_a_rejection_or_while_a_gate_is_closed() {
-        for (may_merge, is_rejected, expected) in
-            [(true, false, true), (true, true, false), (false, false, false)]
-        {
-            let mut state = proposed();
-            follow(&mut state, may_merge);
-            for poll in 0..2 {
-                let started = follow(&mut state, may_merge);
-                let [Effect::Start(job)] = &started[..] else { panic!("{started:?}") };
-                if poll == 1 && is_rejected {
-                    reject(&mut state);
-                }
-                let stale = Some(OutdatedReason::Conflicts);
-                let conflicts = ChangeRequestStatus::Open { head: "c0ffee".into(), stale };
-                state.job_ended(ended(job, JobOutcome::Follow(Ok(conflicts))));
-            }
-            let rebuilding = state.effects.iter().find_map(|effect| match effect {
-                Effect::Start(job) => Some(job),
-                _ => None,
-            });
-            let is_rebuilt = rebuilding.is_some();
-            if let Some(job) = rebuilding {
-                let status = job.promotion.status.as_ref().unwrap();
-                assert_eq!(job.order.recorded, [status.change_request.as_ref().unwrap().url.as_str()]);
-            }
-            assert_eq!(is_rebuilt, expected, "{may_merge} {is_rejected}");
-            let is_stopped = matches!(follow(&mut state, false)[..], [Effect::Revoke(_)]);
-            assert_eq!(is_stopped, is_rebuilt, "a rebuild stops when a gate closes");
-        }
-    }
 
     type Answer = Result<Option<String>, ActError>;
 
@@ -581,20 +428,6 @@ mod tests {
                 "{context}"
             );
             assert_eq!(state.record(&key(), "p").unwrap().phase(), phase, "{context}");
-        }
-    }
-
-    /// Somebody rejects the promotion. The side effect in flight is stopped.
-    fn reject(state: &mut State) {
-        let mut rejected = state.record(&key(), "p").unwrap().object().as_ref().clone();
-        rejected.metadata.resource_version = Some("6".into());
-        let rejection = json!({"by": "jane", "reason": "no", "revision": "1"});
-        rejected.spec.rejection = serde_json::from_value(rejection).unwrap();
-        state.put_promotion(rejected);
-        for effect in std::mem::take(&mut state.effects) {
-            if let Effect::Revoke(fencing_token) = effect {
-                fencing_token.revoke();
-            }
         }
     }
 }

@@ -18,6 +18,7 @@ mod long_reconcile_pause;
 mod lost_cluster_events;
 mod pipeline_status;
 mod pipelines;
+mod polls;
 mod promotions;
 #[cfg(test)]
 mod properties;

@@ -139,7 +139,7 @@ impl ControllerSimulation {
             }
             Work::Follow { request, may_merge } => {
                 let polled = self.poll(job, (request, *may_merge), fault);
-                Some(JobOutcome::Follow(polled.map_err(ActError::Delivery)))
+                Some(JobOutcome::Follow(polled.map(Into::into).map_err(ActError::Delivery)))
             }
             Work::FollowBeforeWithdrawal(request) => {
                 let (found, _) = self.request_status(job, request);

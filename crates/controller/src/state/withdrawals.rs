@@ -207,7 +207,7 @@ mod tests {
         let mut state = proposed();
         let look = withdraw(&mut state);
         after(&mut state, &look, open());
-        let poll = JobOutcome::Follow(Ok(ChangeRequestStatus::Closed));
+        let poll = JobOutcome::Follow(Ok(ChangeRequestStatus::Closed.into()));
         state.job_ended(ended(&look, poll));
         let status = state.record(&key(), "p").unwrap().status();
         assert_eq!(status.change_request.unwrap().state, RecordedRequestState::Withdrawn);
@@ -227,7 +227,7 @@ mod tests {
             let url = status.change_request.as_ref().unwrap().url.clone();
             status.withdrawn_requests = Vec::from_iter(Some(url).filter(|_| is_marked));
             insert(&mut state, record(object));
-            state.job_ended(ended(&look, JobOutcome::Follow(Ok(open()))));
+            state.job_ended(ended(&look, JobOutcome::Follow(Ok(open().into()))));
             let status = state.record(&key(), "p").unwrap().status();
             assert_eq!((status.phase, status.withdrawn_requests), (Phase::Promoting, Vec::new()));
         }
@@ -304,7 +304,7 @@ mod tests {
         after(&mut state, &look, open());
         let waits = ChangeRequestStatus::Waits { why: "a review".into(), failed: false, queued: false };
         for (answer, phase) in [(waits, Phase::Proposed), (ChangeRequestStatus::Closed, Phase::Rejected)] {
-            state.job_ended(ended(&look, JobOutcome::Follow(Ok(answer))));
+            state.job_ended(ended(&look, JobOutcome::Follow(Ok(answer.into()))));
             assert_eq!(state.record(&key(), "p").unwrap().phase(), phase);
         }
     }

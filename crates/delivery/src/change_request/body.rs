@@ -206,6 +206,7 @@ mod tests {
             reopen: false,
             rebuild: None,
             checks_settled: true,
+            reads_checks: false,
             open_beside: Vec::new(),
             recorded: Vec::new(),
             recorded_open: Vec::new(),

@@ -8,36 +8,43 @@ use super::status::{ELSEWHERE, keep_foreign_commits, waits};
 use crate::commit_message;
 use crate::error::DeliveryResult;
 use crate::fault;
-use crate::forge::{ForgeChangeRequest, ForgeError, ForgeResult, MergeCall, Readiness, moved};
+use crate::forge::{ForgeChangeRequest, ForgeError, ForgeResult, MergeCall, Readiness, moved, reported};
 use crate::order::Order;
-use crate::outcome::{ChangeRequest, ChangeRequestStatus, OutdatedReason};
+use crate::outcome::{ChangeRequest, ChangeRequestLook, ChangeRequestStatus, OutdatedReason, ReportedChecks};
 use crate::read_trailers;
 use crate::resources::Resources;
 
-/// Reads the status of a change request, merges it once it may be merged, and then deletes its branch.
+/// Reads the status of a change request, merges it once it may be merged, and then deletes its branch. If the order asks for
+/// the checks, and no merge has read them, reads them, too.
 pub(crate) async fn advance(
     resources: &Resources,
     order: &Order,
     request: &ChangeRequest,
-) -> DeliveryResult<ChangeRequestStatus> {
-    let Some(job) = ChangeRequestJob::of(resources, order)? else { return ELSEWHERE };
-    let (mut status, found) = job.status(request).await?;
+) -> DeliveryResult<ChangeRequestLook> {
+    let Some(job) = ChangeRequestJob::of(resources, order)? else {
+        return ELSEWHERE.map(ChangeRequestLook::from);
+    };
+    let ((mut status, found), mut checks) = (job.status(request).await?, None);
     if let ChangeRequestStatus::Open { head, stale } = &mut status
         && job.is_unrecorded(head, request).await?
     {
         *stale = Some(OutdatedReason::Unrecorded);
     }
-    if let (ChangeRequestStatus::Open { stale: None, .. }, Some(found)) = (&status, found)
+    if let (ChangeRequestStatus::Open { stale: None, .. }, Some(found)) = (&status, &found)
         && job.target.settings.merge != MergeMode::Never
     {
-        status = job.merge(request, &found).await?;
+        status = job.merge(request, found, &mut checks).await?;
+    }
+    let is_open = matches!(status, ChangeRequestStatus::Open { .. } | ChangeRequestStatus::Waits { .. });
+    if is_open && checks.is_none() && order.reads_checks {
+        checks = job.read_checks(found.as_ref()).await;
     }
     if let ChangeRequestStatus::Merged { ours: true, head, .. } = &status
         && job.target.settings.delete_branch
     {
         job.delete_branch(head).await;
     }
-    Ok(keep_foreign_commits(status, request))
+    Ok(ChangeRequestLook { status: keep_foreign_commits(status, request), checks })
 }
 
 impl ChangeRequestJob<'_> {
@@ -53,11 +60,33 @@ impl ChangeRequestJob<'_> {
         Ok(names_it && self.is_made_by_sluice(head).await?)
     }
 
-    /// Merges an open change request, if it may be merged.
+    /// The checks of an open change request, for people; `None` if they cannot be read. Nothing depends on them.
+    async fn read_checks(&self, found: Option<&ForgeChangeRequest>) -> Option<ReportedChecks> {
+        let (found, target) = (found?, self.target);
+        let read = async {
+            let forge = self.resources.forge_for_looks(self.order, target.kind, target.url)?;
+            DeliveryResult::Ok(forge.readiness(found, MergeMode::Never).await?)
+        };
+        match read.await {
+            Ok(readiness) => self.reported(&readiness),
+            Err(error) => {
+                let (promotion, repository) = (&self.order.promotion, self.order.repository());
+                tracing::debug!(promotion, repository, %error, "the checks of a change request were not read");
+                None
+            }
+        }
+    }
+
+    fn reported(&self, readiness: &Readiness) -> Option<ReportedChecks> {
+        reported(readiness, |text| self.order.credentials.redact(text))
+    }
+
+    /// Merges an open change request, if it may be merged. Notes its checks, once they are read.
     async fn merge(
         &self,
         request: &ChangeRequest,
         found: &ForgeChangeRequest,
+        checks: &mut Option<ReportedChecks>,
     ) -> DeliveryResult<ChangeRequestStatus> {
         let settings = self.target.settings;
         if let Some(status) = self.retargeted(request, found) {
@@ -67,6 +96,7 @@ impl ChangeRequestJob<'_> {
             return Ok(waits("it is a draft: a person must mark it as ready", false));
         }
         let readiness = self.forge.readiness(found, settings.merge).await?;
+        *checks = self.reported(&readiness);
         if let Some(status) = self.blocked(request, &readiness) {
             return Ok(status);
         }

@@ -70,7 +70,8 @@ pub(crate) trait Forge: Send + Sync {
     /// A change request by its number, as cheap as the forge can; `None` if it is gone. The body may be missing.
     fn get<'a>(&'a self, number: u64) -> ForgeFuture<'a, Option<ForgeChangeRequest>>;
 
-    /// What stands between an open change request and its merge in this mode.
+    /// What stands between an open change request and its merge in this mode. With [`MergeMode::Never`], only the head and
+    /// its checks count, and calls for anything else are left out.
     fn readiness<'a>(&'a self, found: &'a ForgeChangeRequest, mode: MergeMode) -> ForgeFuture<'a, Readiness>;
 
     /// Merges a change request, or puts it into the merge queue.

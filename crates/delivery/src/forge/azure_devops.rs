@@ -48,7 +48,7 @@ const FIELDS: &str = "allowNoFastForward allowRebase allowRebaseMerge allowSquas
     creationDate description displayName forkSource genre id isBlocking isDeleted isDraft isEnabled \
     iterationId labels lastMergeCommit lastMergeSourceCommit mergeStatus minimumApproverCount name \
     parents project pullRequestId repository reviewers settings sourceRefCommit sourceRefName state \
-    status statusName targetRefName title typeKey useSquashMerge value vote";
+    status statusName targetRefName targetUrl title typeKey useSquashMerge value vote";
 
 pub(super) struct AzureDevOps {
     http: ForgeHttp,
@@ -455,7 +455,7 @@ fn check(one: &Value) -> Check {
         Some("failed" | "error") => CheckState::Failed,
         _ => CheckState::Pending,
     };
-    Check::new(context(one), state, false)
+    Check::new(context(one), state, false).with_url(&one["targetUrl"])
 }
 
 #[cfg(test)]

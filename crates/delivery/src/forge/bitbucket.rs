@@ -37,7 +37,7 @@ const TASK_PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration:
 /// The fields of answers that Sluice reads.
 const FIELDS: &str = "account_id branch commit created_on default_merge_strategy description destination draft full_name \
     hash href html id key links merge_commit name next parents participants queued repository reviewers \
-    source state task_status title uuid values";
+    source state task_status title url uuid values";
 
 pub(super) struct Bitbucket {
     http: ForgeHttp,
@@ -347,7 +347,8 @@ fn check(one: &Value) -> Check {
         Some("INPROGRESS") => CheckState::Pending,
         _ => CheckState::Failed,
     };
-    Check::new(text(&one["name"]).or(text(&one["key"])).unwrap_or_default(), state, false)
+    let name = text(&one["name"]).or(text(&one["key"])).unwrap_or_default();
+    Check::new(name, state, false).with_url(&one["url"])
 }
 
 /// A person, by account id or by uuid in braces. Bitbucket has no user names since 2019

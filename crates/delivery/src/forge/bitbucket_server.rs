@@ -30,7 +30,7 @@ const MAX_TRIES: u32 = 3;
 /// The fields of answers that Sluice reads.
 const FIELDS: &str = "canMerge conflicted createdDate description detailedMessage draft fromRef href id isLastPage key \
     lastReviewedCommit latestCommit links mergeCommit mergeResult name nextPageStart outcome parents \
-    project properties repository reviewers self slug state status summaryMessage title toRef user \
+    project properties repository reviewers self slug state status summaryMessage title toRef url user \
     values version vetoes";
 
 pub(super) struct BitbucketServer {
@@ -197,11 +197,14 @@ impl BitbucketServer {
 
     // "Test if pull request can be merged"; the states of builds are those of
     // developer.atlassian.com/server/bitbucket/how-tos/updating-build-status-for-commits.
-    async fn readiness(&self, found: &ForgeChangeRequest, _merge: MergeMode) -> ForgeResult<Readiness> {
+    async fn readiness(&self, found: &ForgeChangeRequest, mode: MergeMode) -> ForgeResult<Readiness> {
         let number = found.request.number;
         let now = self.http.get(self.one(number, &[], &[])).await?;
         let head = text(&now["fromRef"]["latestCommit"]).unwrap_or_default();
-        let merge = self.http.get(self.one(number, &["merge"], &[])).await?;
+        let merge = match mode {
+            MergeMode::Never => Value::Null,
+            _ => self.http.get(self.one(number, &["merge"], &[])).await?,
+        };
         let commit = head.as_str();
         let checks = pager::all(&self.http, 0, |start| async move {
             let (path, start) = (["build-status", "1.0", "commits", commit], start.to_string());
@@ -272,7 +275,8 @@ fn check(one: &Value) -> Check {
         Some("INPROGRESS" | "UNKNOWN") => CheckState::Pending,
         _ => CheckState::Failed,
     };
-    Check::new(text(&one["name"]).or(text(&one["key"])).unwrap_or_default(), state, false)
+    let name = text(&one["name"]).or(text(&one["key"])).unwrap_or_default();
+    Check::new(name, state, false).with_url(&one["url"])
 }
 
 /// Where the next page of a list begins, if there is one.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::rate_limit::CallPurpose;
 use super::shared::ForgeShared;
 use crate::address::RepositoryAddress;
 use crate::credentials::Credentials;
@@ -16,12 +17,19 @@ pub(crate) struct ForgeConnection<'a> {
     pub(super) token: FencingToken,
     /// The pipeline, as `namespace/name`, in whose queue calls wait.
     pub(super) pipeline: String,
+    /// No call is more urgent.
+    pub(super) urgency: CallPurpose,
     pub(super) shared: &'a Arc<ForgeShared>,
 }
 
 impl<'a> ForgeConnection<'a> {
     pub(crate) fn new(order: &'a Order, address: RepositoryAddress, shared: &'a Arc<ForgeShared>) -> Self {
         let (credentials, token, pipeline) = (&order.credentials, order.fencing_token.clone(), order.owner());
-        ForgeConnection { address, credentials, token, pipeline, shared }
+        ForgeConnection { address, credentials, token, pipeline, urgency: CallPurpose::Step, shared }
+    }
+
+    /// The same, for reads that can also be made later: they leave the end of a rate budget to deliveries.
+    pub(crate) fn for_looks(self) -> Self {
+        ForgeConnection { urgency: CallPurpose::Look, ..self }
     }
 }

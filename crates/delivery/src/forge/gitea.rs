@@ -37,7 +37,7 @@ const MAX_PATTERNS: usize = 500;
 const FIELDS: &str = "assignees base body closed_at commit commit_id context created_at default_merge_style dismissed draft \
     enable_status_check head html_url id label labels login merge_commit_sha mergeable merged name \
     number object official parents ref repo_id requested_reviewers required_approvals sha stale state \
-    status status_check_contexts statuses title type user";
+    status status_check_contexts statuses target_url title type user";
 /// The numbers of entries in a page of pull requests. If a page is too large, the next number is used, which divides
 /// the one before.
 const PAGE_SIZES: [u64; 2] = [50, 10];
@@ -329,12 +329,15 @@ impl Gitea {
         self.0.get(number).await
     }
 
-    async fn readiness(&self, found: &ForgeChangeRequest, _merge: MergeMode) -> ForgeResult<Readiness> {
+    async fn readiness(&self, found: &ForgeChangeRequest, merge: MergeMode) -> ForgeResult<Readiness> {
         let (http, head) = (&self.0.http, found.request.head_commit.as_str());
         let number = found.request.number.to_string();
         let branch = http.get(self.0.url(&["branches", &found.base], &[])).await?;
         let statuses = self.statuses(head).await?;
-        let reviews = self.entries(None, &["pulls", &number, "reviews"], "", Review::read).await?;
+        let reviews = match merge {
+            MergeMode::Never => Vec::new(),
+            _ => self.entries(None, &["pulls", &number, "reviews"], "", Review::read).await?,
+        };
         // Only the last review of each reviewer with write access is official.
         let of_head = |r: &&Review| !r.stale && r.commit == head;
         let given = reviews.iter().filter(|r| r.approves && of_head(r)).count() as u64;
@@ -354,7 +357,7 @@ impl Gitea {
         let mut readiness = Readiness { head: head.into(), checks, waits, ..Readiness::default() };
         // The merge style is read here, because no call may come between the last read of the base branch and the
         // merge.
-        if readiness.obstacle(head).is_none() {
+        if merge != MergeMode::Never && readiness.obstacle(head).is_none() {
             readiness.merge_options = style(&http.get(self.0.url(&[], &[])).await?).into();
         }
         Ok(readiness)
@@ -440,7 +443,7 @@ fn check(one: &Value, kind: ForgeKind) -> Check {
         Some("pending") => CheckState::Pending,
         _ => CheckState::Failed,
     };
-    Check::new(text(&one["context"]).unwrap_or_default(), state, false)
+    Check::new(text(&one["context"]).unwrap_or_default(), state, false).with_url(&one["target_url"])
 }
 
 /// Returns the checks of a commit: all checks that have reported, and the missing checks that the branch requires.

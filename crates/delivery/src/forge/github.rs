@@ -23,13 +23,13 @@ use crate::forge_kind::ForgeKind;
 use crate::outcome::ChangeRequest;
 
 /// The fields of answers that Sluice reads.
-const FIELDS: &str = "assignees base baseRef body commit commits conclusion context contexts created_at data draft \
+const FIELDS: &str = "assignees base baseRef body commit commits conclusion context contexts created_at data detailsUrl draft \
     endCursor expires_at hasNextPage head headRefOid html_url id isRequired labels \
     latestOpinionatedReviews login mergeCommitAllowed mergeQueueEntry mergeStateStatus merge_commit_sha \
     mergeable merged merged_at name nodes number oid owner pageInfo parents pullRequest \
     rebaseMergeAllowed ref refUpdateRule repo repository requested_reviewers requested_teams \
     requiredApprovingReviewCount requiredStatusCheckContexts requiresLinearHistory reviewDecision sha \
-    slug squashMergeAllowed state status statusCheckRollup title token";
+    slug squashMergeAllowed state status statusCheckRollup targetUrl title token";
 
 pub(super) struct GitHub(GitHubPulls);
 
@@ -100,8 +100,8 @@ const READINESS: &str = "query($owner: String!, $name: String!, $number: Int!, $
     latestOpinionatedReviews(first: 100, writersOnly: true) { nodes { state commit { oid } } } \
     baseRef { refUpdateRule { requiredApprovingReviewCount requiresLinearHistory REQUIRED } } \
     commits(last: 1) { nodes { commit { oid statusCheckRollup { contexts(first: 100, after: $after) { pageInfo { hasNextPage endCursor } nodes { \
-    ... on CheckRun { name status conclusion isRequired(pullRequestNumber: $number) } \
-    ... on StatusContext { context state isRequired(pullRequestNumber: $number) } } } } } } } } } }";
+    ... on CheckRun { name status conclusion detailsUrl isRequired(pullRequestNumber: $number) } \
+    ... on StatusContext { context state targetUrl isRequired(pullRequestNumber: $number) } } } } } } } } } }";
 
 /// The field that replaces `STATE` in `READINESS` and says whether GitHub would merge, and the field that replaces
 /// `REQUIRED`. The second row is for servers without `mergeStateStatus` (github.com/getstackit/stackit/issues/1143),
@@ -158,8 +158,12 @@ fn readiness(pull: &Value, contexts: Option<Vec<Check>>, merge: MergeMode) -> Re
             checks.push(Check::new(name, CheckState::Pending, true));
         }
     }
-    let mut readiness =
-        Readiness { checks, queued: pull["mergeQueueEntry"].is_object(), ..Readiness::default() };
+    let mut readiness = Readiness {
+        checks,
+        are_checks_hidden: hidden,
+        queued: pull["mergeQueueEntry"].is_object(),
+        ..Readiness::default()
+    };
     let needed =
         pull["baseRef"]["refUpdateRule"]["requiredApprovingReviewCount"].as_u64().unwrap_or(1).max(1);
     match pull["reviewDecision"].as_str() {
@@ -221,7 +225,9 @@ fn check(value: &Value) -> Check {
         _ => CheckState::Failed,
     };
     let name = text(&value["name"]).or(text(&value["context"])).unwrap_or_default();
-    Check::new(name, state, value["isRequired"].as_bool() == Some(true))
+    let required = value["isRequired"].as_bool() == Some(true);
+    let key = if value["detailsUrl"].is_string() { "detailsUrl" } else { "targetUrl" };
+    Check::new(name, state, required).with_url(&value[key])
 }
 
 /// Returns a client of GitHub's API at this address.

@@ -20,6 +20,7 @@ use super::connection::ForgeConnection;
 use super::error::{ForgeError, ForgeResult};
 use super::github;
 use super::json::text;
+use super::rate_limit::CallPurpose;
 use super::shared::ForgeShared;
 use crate::address::RepositoryAddress;
 use crate::clock;
@@ -127,6 +128,7 @@ async fn request_token(
         // A request for a token changes nothing that others can see.
         token: FencingToken::default(),
         pipeline: order.owner(),
+        urgency: CallPurpose::Step,
         shared,
     };
     let http = github::http(&base, &connection)?;

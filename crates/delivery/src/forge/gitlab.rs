@@ -33,7 +33,7 @@ const TARGET_URL: usize = 255;
 const FIELDS: &str = "allow_failure approvals_left assignees created_at description detailed_merge_status draft \
     has_conflicts head_pipeline id iid labels merge_commit_sha merge_status merged_at name parent_ids \
     pipeline_id reviewers sha source_branch source_project_id squash_commit_sha state status \
-    target_branch target_project_id title username web_url";
+    target_branch target_project_id target_url title username web_url";
 
 pub(super) struct GitLab {
     http: ForgeHttp,
@@ -142,11 +142,6 @@ fn waits(now: &Value, approvals_left: u64, readiness: &Readiness) -> Vec<String>
 /// (`diff_head_pipeline?`), but the API shows only `sha`. A pipeline for merged results runs for a merge commit, whose
 /// second parent is the head (`MergeRequests::MergeToRefService`).
 fn checks(now: &Value, ran_for: Option<&ForgeCommit>, jobs: &Value) -> Vec<Check> {
-    let state = |status: &Value| match status.as_str() {
-        Some("success" | "skipped" | "manual") => CheckState::Green,
-        Some("failed" | "canceled" | "canceling") => CheckState::Failed,
-        _ => CheckState::Pending,
-    };
     let pipeline = &now["head_pipeline"];
     let second_parent = ran_for.and_then(|commit| commit.parents.get(1));
     let of_head = text(&now["sha"]).is_some_and(|head| {
@@ -155,14 +150,33 @@ fn checks(now: &Value, ran_for: Option<&ForgeCommit>, jobs: &Value) -> Vec<Check
     let pipeline_state = if of_head { state(&pipeline["status"]) } else { CheckState::Pending };
     let jobs = jobs.as_array().into_iter().flatten();
     let jobs = jobs.filter(|job| job["allow_failure"].as_bool() != Some(true));
-    let mut checks: Vec<Check> = jobs
-        .filter_map(|job| Some(Check::new(text(&job["name"])?, state(&job["status"]), true)))
-        .filter(|job| job.state != CheckState::Green)
-        .collect();
+    let mut checks: Vec<Check> =
+        jobs.filter_map(|job| check(job, true)).filter(|job| job.state != CheckState::Green).collect();
     if checks.is_empty() || pipeline_state == CheckState::Green {
-        checks = vec![Check::new("pipeline", pipeline_state, true)];
+        checks = vec![Check::new("pipeline", pipeline_state, true).with_url(&pipeline["web_url"])];
     }
     checks
+}
+
+/// Returns the jobs of the pipeline that are not among its checks.
+fn other_checks(checks: &[Check], jobs: &Value) -> Vec<Check> {
+    let jobs = jobs.as_array().into_iter().flatten().filter_map(|job| check(job, false));
+    jobs.filter(|job| !checks.iter().any(|check| (&check.name, &check.url) == (&job.name, &job.url)))
+        .collect()
+}
+
+/// Returns a job as a check.
+fn check(job: &Value, required: bool) -> Option<Check> {
+    Some(Check::new(text(&job["name"])?, state(&job["status"]), required).with_url(&job["target_url"]))
+}
+
+/// Returns the state of a job or pipeline.
+fn state(status: &Value) -> CheckState {
+    match status.as_str() {
+        Some("success" | "skipped" | "manual") => CheckState::Green,
+        Some("failed" | "canceled" | "canceling") => CheckState::Failed,
+        _ => CheckState::Pending,
+    }
 }
 
 /// Returns the path of the project. In the address of a page, a part that is a single dash comes after this path.
@@ -246,9 +260,10 @@ impl GitLab {
                 _ => None,
             };
             readiness.checks = checks(&now, ran_for.as_ref(), &jobs);
+            readiness.other_checks = other_checks(&readiness.checks, &jobs);
         }
         let missing = match now["detailed_merge_status"].as_str() {
-            Some("not_approved") => {
+            Some("not_approved") if merge != MergeMode::Never => {
                 let url = self.url(&["merge_requests", &number, "approvals"], &[]);
                 let approvals = self.http.get(url).await?;
                 approvals["approvals_left"].as_u64().unwrap_or(1).max(1)

@@ -56,6 +56,8 @@ pub(super) struct ForgeHttp {
     /// Every call that changes something checks this token.
     fencing_token: FencingToken,
     pipeline: String,
+    /// No call is more urgent.
+    urgency: CallPurpose,
     shared: Arc<ForgeShared>,
 }
 
@@ -108,7 +110,7 @@ impl ForgeHttp {
         scheme: AuthScheme,
         connection: &ForgeConnection<'_>,
     ) -> ForgeResult<Self> {
-        let ForgeConnection { address, credentials, token, pipeline, shared } = connection;
+        let ForgeConnection { address, credentials, token, pipeline, urgency, shared } = connection;
         let name = address.host.clone();
         let none = || ForgeError::NoToken { forge: name.clone() };
         let authorization = scheme.authorization(credentials).ok_or_else(none)?;
@@ -147,6 +149,7 @@ impl ForgeHttp {
             fingerprint,
             fencing_token: token.clone(),
             pipeline: pipeline.clone(),
+            urgency: *urgency,
             shared: Arc::clone(shared),
         })
     }
@@ -430,7 +433,7 @@ impl ForgeHttp {
     pub(super) async fn send(&self, call: ApiCall<'_>) -> ForgeResult<ApiReply> {
         let ApiCall { method, url, body, header, purpose, size } = call;
         let limited = |until| ForgeError::RateLimited { forge: self.name.clone(), until };
-        let _slot = self.budget.reserve(purpose, &self.pipeline).await.map_err(limited)?;
+        let _slot = self.budget.reserve(purpose.min(self.urgency), &self.pipeline).await.map_err(limited)?;
         if !method.is_safe() && self.fencing_token.check().is_err() {
             return Err(ForgeError::Revoked);
         }
@@ -582,11 +585,10 @@ mod tests {
     #[test]
     fn the_id_of_a_commit_that_was_used_longest_ago_is_forgotten() {
         let shared = Arc::new(ForgeShared::new(Arc::default(), CONNECT_TIMEOUT, AllowedHosts::default()));
-        let credentials = Credentials { token: Some("t".into()), ..Credentials::default() };
+        let credentials = &Credentials { token: Some("t".into()), ..Credentials::default() };
         let address = RepositoryAddress::parse("https://bitbucket.org/acme/fleet", false).unwrap();
-        let (token, pipeline) = (FencingToken::default(), "apps/podinfo".into());
-        let connection =
-            ForgeConnection { address, credentials: &credentials, token, pipeline, shared: &shared };
+        let (token, pipeline, urgency) = (FencingToken::default(), "apps/podinfo".into(), CallPurpose::Step);
+        let connection = ForgeConnection { address, credentials, token, pipeline, urgency, shared: &shared };
         let http =
             ForgeHttp::new(ForgeKind::Bitbucket, "https://h", AuthScheme::Bearer, &connection).unwrap();
         (0..MAX_COMMIT_IDS + 10).for_each(|n| http.learn_id(&n.to_string(), "id"));

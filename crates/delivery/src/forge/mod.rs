@@ -24,6 +24,7 @@ mod pulls_of_github_and_gitea;
 mod rate_limit;
 mod rate_limit_headers;
 mod readiness;
+mod reported_checks;
 mod response;
 mod shared;
 
@@ -39,4 +40,5 @@ pub use error::ForgeError;
 pub(crate) use error::ForgeResult;
 pub(crate) use github_app::AppTokens;
 pub(crate) use readiness::{Readiness, moved};
+pub(crate) use reported_checks::reported;
 pub(crate) use shared::ForgeShared;

@@ -24,8 +24,8 @@ const MAX_PAUSE: Duration = Duration::from_secs(2 * 3600);
 /// One call of this number is reserved for deliveries: other reads stop before all calls are used.
 const RESERVED_SHARE: u64 = 20;
 
-/// The purpose of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The purpose of a call, the less urgent first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum CallPurpose {
     /// A read that can be made later as well.
     Look,

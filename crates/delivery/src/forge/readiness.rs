@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+pub(crate) use crate::check_state::CheckState;
 use crate::foreign_text::clean;
 
 /// What stands between a change request and its merge.
@@ -10,6 +11,10 @@ pub(crate) struct Readiness {
     /// The head that the rest is about.
     pub(crate) head: String,
     pub(crate) checks: Vec<Check>,
+    /// Checks that do not count here, because another check sums them up or because they may fail. People see them, too.
+    pub(crate) other_checks: Vec<Check>,
+    /// Whether the token may not read the checks.
+    pub(crate) are_checks_hidden: bool,
     /// What else it waits for, a few words each, such as `1 approval`.
     pub(crate) waits: Vec<String>,
     /// Whether the forge merges only heads on top of the current base, and this head is not.
@@ -22,6 +27,8 @@ pub(crate) struct Readiness {
 
 /// The most characters of the name of a check that are kept, and of a foreign text that are shown.
 const MAX_NAME_CHARS: usize = 512;
+/// The most bytes of an address that are kept.
+const MAX_URL_BYTES: usize = 2048;
 const MAX_SHOWN_CHARS: usize = 120;
 
 /// A check of a commit.
@@ -31,20 +38,20 @@ pub(crate) struct Check {
     pub(crate) state: CheckState,
     /// Whether the forge does not merge without it.
     pub(crate) required: bool,
-}
-
-/// The state of a check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CheckState {
-    Green,
-    Pending,
-    Failed,
+    /// The page with its details, as the forge returns it.
+    pub(crate) url: Option<String>,
 }
 
 impl Check {
     pub(crate) fn new(name: impl Into<String>, state: CheckState, required: bool) -> Self {
         let name: String = name.into().chars().take(MAX_NAME_CHARS).collect();
-        Check { name, state, required }
+        Check { name, state, required, url: None }
+    }
+
+    /// Adds the page with its details.
+    pub(crate) fn with_url(self, url: &Value) -> Self {
+        let url = url.as_str().filter(|url| url.len() <= MAX_URL_BYTES).map(String::from);
+        Check { url, ..self }
     }
 }
 

@@ -521,6 +521,7 @@ impl ForgeFixture {
 /// Reports a check on the current head of a pull request of real Gitea, in a state of Gitea.
 async fn report_at_gitea(repo: &ForgeRepo, number: u64, name: &str, state: &str) {
     let head = repo.pull(number).await.unwrap().head.sha;
-    let status = serde_json::json!({"state": state, "context": name});
+    let url = format!("https://ci.example.com/{name}");
+    let status = serde_json::json!({"state": state, "context": name, "target_url": url});
     repo.api("POST", &format!("statuses/{head}"), status).await.unwrap();
 }

@@ -28,7 +28,7 @@ pub fn merging(fixture: &ForgeFixture, version: &str) -> Order {
 /// Returns what a change request waits for, and whether a check has failed.
 pub async fn waits(delivery: &Delivery, order: &Order, request: &ChangeRequest) -> (String, bool) {
     for _ in 0..MAX_LOOKS {
-        match delivery.advance(order, request).await.unwrap() {
+        match delivery.advance(order, request).await.unwrap().status {
             // The forge has not computed yet whether the change request can be merged. Until then, the forge reports
             // that it cannot be merged.
             ChangeRequestStatus::Open { stale: Some(_), .. } => {}
@@ -51,7 +51,7 @@ pub async fn until_outdated(
 ) {
     let outdated = ChangeRequestStatus::Open { head: request.head_commit.clone(), stale: Some(why) };
     sluice_testkit::eventually(sluice_testkit::WAIT_TIMEOUT, || async {
-        let followed = delivery.advance(order, request).await?;
+        let followed = delivery.advance(order, request).await?.status;
         anyhow::ensure!(followed == outdated, "{followed:?}");
         Ok(())
     })
@@ -62,7 +62,7 @@ pub async fn until_outdated(
 /// Looks until the change request is merged. A forge needs a short time to compute whether it can be merged.
 pub async fn until_merged(delivery: &Delivery, order: &Order, request: &ChangeRequest) {
     for _ in 0..MAX_LOOKS {
-        match delivery.advance(order, request).await.unwrap() {
+        match delivery.advance(order, request).await.unwrap().status {
             ChangeRequestStatus::Merged { ours: true, .. } => return,
             ChangeRequestStatus::Waits { failed: false, .. } | ChangeRequestStatus::Open { .. } => {}
             other => panic!("{other:?}"),

@@ -201,7 +201,7 @@ impl ScenarioRun<'_> {
                 delivery.follow(order, request()).await.map(End::Followed)
             }
             Scenario::Merges | Scenario::LeavesUnreviewed => {
-                delivery.advance(order, request()).await.map(End::Followed)
+                delivery.advance(order, request()).await.map(|look| End::Followed(look.status))
             }
             _ => delivery.deliver(order).await.map(End::Delivered),
         }

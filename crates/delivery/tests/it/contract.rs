@@ -11,6 +11,7 @@ use crate::fixture::{FILE, again, bench, yaml};
 use crate::forged::*;
 use crate::landing::*;
 use crate::merging::*;
+use crate::shown_checks::*;
 
 /// Whether a body ends with the mark of a promotion, in the form that its forge hides.
 fn is_marked(body: &str, promotion: &str) -> bool {
@@ -392,6 +393,7 @@ and_real_gitea! {
         a_change_request_to_another_base_branch_is_not_merged
         a_change_request_to_another_base_branch_counts_for_nothing
         a_commit_status_is_reported_on_the_merge_commit_and_on_no_open_head
+        the_checks_of_a_change_request_are_listed_for_people
     ]
     github: GitHub,
     gitlab: GitLab,

@@ -47,6 +47,7 @@ pub fn order(strategy: DeliveryStrategy, version: &str) -> Order {
         reopen: false,
         rebuild: None,
         checks_settled: true,
+        reads_checks: false,
         open_beside: Vec::new(),
         recorded: Vec::new(),
         recorded_open: Vec::new(),

@@ -324,7 +324,7 @@ async fn merges_one(fixture: &ForgeFixture, bench: &Bench, n: usize) {
     let order = merging(fixture, &format!("7.{n}.2"));
     let done = until_done(&order, async |order| bench.delivery.deliver(order).await).await;
     let Delivered::Proposed { request, merged: false } = done else { panic!("{done:?}") };
-    let tend = async |order: &Order| bench.delivery.advance(order, &request).await;
+    let tend = async |order: &Order| bench.delivery.advance(order, &request).await.map(|look| look.status);
     let mut looks = 0;
     while !matches!(until_done(&order, tend).await, ChangeRequestStatus::Merged { ours: true, .. }) {
         looks += 1;

@@ -121,7 +121,7 @@ async fn a_head_that_sluice_has_pushed_and_not_recorded_is_replaced_if_it_confli
         fixture.commit("the same lines again", &[(FILE, &yaml("6.1.4"))]);
         let (later, stale) = (crate::fixture::bench(), Some(OutdatedReason::Unrecorded));
         let outdated = ChangeRequestStatus::Open { head: unrecorded, stale };
-        assert_eq!(later.delivery.advance(&order, &request).await.unwrap(), outdated);
+        assert_eq!(later.delivery.advance(&order, &request).await.unwrap().status, outdated);
         let remade = proposed(&later.delivery, &Order { rebuild: stale, ..again(&order) }).await;
         assert_eq!(remade.number, request.number);
         until_merged(&later.delivery, &order, &remade).await;

@@ -33,7 +33,7 @@ pub async fn a_promotion_is_delivered_once_however_a_person_merges_it(fixture: F
         }
         fixture.merge_by(request.number, style).await;
         was_merged(&bench.delivery, &order, request.number).await;
-        match bench.delivery.advance(&order, &request).await.unwrap() {
+        match bench.delivery.advance(&order, &request).await.unwrap().status {
             ChangeRequestStatus::Merged { ours: true, .. } => {}
             other => panic!("{case}: {other:?}"),
         }

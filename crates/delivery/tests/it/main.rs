@@ -36,6 +36,7 @@ mod opened_by_reader;
 mod queue;
 mod receiver;
 mod shared_cache;
+mod shown_checks;
 mod signing;
 mod ssh;
 mod stalls;

@@ -48,7 +48,7 @@ pub async fn the_checks_of_a_tag_named_like_the_head_branch_do_not_count(fixture
         fixture.check(request.number, "ci/build", CheckOutcome::Failed).await;
         fixture.name_like(&request.head_commit, &other);
         let message = loop {
-            match bench.delivery.advance(&order, &request).await {
+            match bench.delivery.advance(&order, &request).await.map(|look| look.status) {
                 Ok(ChangeRequestStatus::Waits { why, failed: true, .. }) => break why,
                 Ok(ChangeRequestStatus::Waits { .. } | ChangeRequestStatus::Open { .. }) => {}
                 Ok(other) => panic!("{:?}: {other:?}", fixture.kind()),
@@ -133,7 +133,7 @@ pub async fn a_merged_branch_is_deleted_unless_somebody_has_pushed_to_it(fixture
     let request = proposed(&bench.delivery, &second).await;
     fixture.merge(request.number).await;
     let head = fixture.push(&request.branch);
-    let followed = bench.delivery.advance(&second, &request).await.unwrap();
+    let followed = bench.delivery.advance(&second, &request).await.unwrap().status;
     assert!(matches!(followed, ChangeRequestStatus::Merged { .. }), "{followed:?}");
     assert_eq!(fixture.repo().head(&request.branch).unwrap(), head);
 }
@@ -255,7 +255,7 @@ async fn a_head_that_sluice_has_pushed_and_not_recorded_is_merged_later() {
         let stale = Some(OutdatedReason::Unrecorded);
         let outdated = ChangeRequestStatus::Open { head: unrecorded.clone(), stale };
         for delivery in [&bench.delivery, &self::bench().delivery] {
-            assert_eq!(delivery.advance(&order, &request).await.unwrap(), outdated);
+            assert_eq!(delivery.advance(&order, &request).await.unwrap().status, outdated);
             let rebuild = Order { rebuild: stale, ..again(&order) };
             let recorded = proposed(delivery, &rebuild).await;
             assert_eq!((recorded.number, &recorded.head_commit), (request.number, &unrecorded));
@@ -274,7 +274,7 @@ async fn a_push_directly_before_the_merge_is_not_merged() {
         let request = proposed(&bench.delivery, &order).await;
         fixture.standin().forge_state(|b| b.pushes_before_merge = true);
         let merged = matches!(
-            bench.delivery.advance(&order, &request).await.unwrap(),
+            bench.delivery.advance(&order, &request).await.unwrap().status,
             ChangeRequestStatus::Merged { .. }
         );
         // The merge call of Bitbucket Cloud has no parameter for the expected head.
@@ -307,7 +307,7 @@ async fn a_merge_whose_answer_is_lost_is_found_or_repeated() {
             let (bench, order) = (bench(), merging(&fixture, version));
             let request = proposed(&bench.delivery, &order).await;
             fixture.standin().inject_fault(CallKind::Merge, trouble);
-            match bench.delivery.advance(&order, &request).await {
+            match bench.delivery.advance(&order, &request).await.map(|look| look.status) {
                 Ok(ChangeRequestStatus::Merged { ours: true, .. }) => assert_eq!(version, "6.1.8"),
                 Err(error) => {
                     assert_eq!(
@@ -489,7 +489,7 @@ async fn a_long_merge_is_polled_until_it_ends() {
     let order = merging(&fixture, "6.1.8");
     let request = proposed(&bench.delivery, &order).await;
     fixture.standin().forge_state(|forge_state| forge_state.merge_takes = 3);
-    match bench.delivery.advance(&order, &request).await.unwrap() {
+    match bench.delivery.advance(&order, &request).await.unwrap().status {
         ChangeRequestStatus::Merged { ours: true, .. } => {}
         other => panic!("{other:?}"),
     }
@@ -518,7 +518,7 @@ async fn a_merge_waits_in_the_merge_queue_of_the_base() {
 }
 
 async fn waits_for_queue(delivery: &Delivery, order: &Order, request: &ChangeRequest) -> (String, bool) {
-    match delivery.advance(order, request).await.unwrap() {
+    match delivery.advance(order, request).await.unwrap().status {
         ChangeRequestStatus::Waits { why, queued, .. } => (why, queued),
         other => panic!("{other:?}"),
     }

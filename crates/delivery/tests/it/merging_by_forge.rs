@@ -99,7 +99,7 @@ async fn a_merge_waits_until_the_forge_has_computed_mergeability() {
         fixture.standin().change(request.number, |pull| pull.unknown_for = 30);
         let why = format!("waits for {name} to check whether it can be merged");
         let waits = ChangeRequestStatus::Waits { why, failed: false, queued: false };
-        assert_eq!(bench.delivery.advance(&order, &request).await.unwrap(), waits);
+        assert_eq!(bench.delivery.advance(&order, &request).await.unwrap().status, waits);
         until_merged(&bench.delivery, &order, &request).await;
     }
 }

@@ -16,6 +16,7 @@ mod fixture;
 mod fleet;
 mod history;
 mod progress;
+mod request_checks;
 mod running;
 mod status;
 mod story;

@@ -26,6 +26,7 @@ mod pipelines;
 mod planned;
 mod promotion;
 mod promotions;
+mod request_checks;
 mod route;
 mod shape;
 mod sign_in;

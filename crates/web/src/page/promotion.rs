@@ -13,7 +13,7 @@ use super::action_buttons::{buttons, may_not};
 use super::answer::sentence;
 use super::frame::{Group, Page, Part, Section};
 use super::shape::{Shape, badge, icon};
-use super::{links, planned, words};
+use super::{links, planned, request_checks, words};
 use crate::find::find_promotion;
 use crate::hub::Hub;
 use crate::person_action::targets_of;
@@ -146,6 +146,7 @@ fn facts(pipeline: &Pipeline, promotion: &Promotion, status: &PromotionStatus) -
                 }
             }
         }
+        @if let Some(request) = &status.change_request { (request_checks::checks(request)) }
         section {
             h2 { "What is delivered" }
             dl.facts {

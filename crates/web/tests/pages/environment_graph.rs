@@ -97,8 +97,15 @@ fn graphs() -> Snapshot {
     let eight = ["dev", "test", "integration", "performance", "acceptance", "staging", "canary", "prod"];
     let eight: Vec<_> =
         eight.iter().enumerate().map(|(n, name)| at(name, &[], if n < 6 { NEW } else { OLD })).collect();
+    let check = |name: &str, result: &str, required: bool| {
+        let url = format!("https://ci.example.com/{name}");
+        json!({"name": name, "result": result, "required": required, "url": url})
+    };
+    let checks = json!({"commit": "c", "since": ago(12), "failed": 1, "pending": 2, "passed": 14, "items": [
+        check("e2e/prod-eu", "failed", false), check("ci/build", "pending", true), check("policy", "pending", false),
+        check("ci/lint", "passed", true), check("ci/test", "passed", true)]});
     let request = json!({"number": 417, "url": "https://git.example.com/417", "state": "open", "branch": "b",
-        "headCommit": "c"});
+        "headCommit": "c", "checks": checks});
     let proposed = json!({"phase": "Proposed", "message": "waits for 1 of 2 checks", "changeRequest": request,
         "times": {"Proposed": ago(41)}});
     let delivered = json!({"phase": "Delivered", "reason": "Committed", "times": {"Delivered": ago(12)},
@@ -220,13 +227,14 @@ fn planned() -> PlannedChange {
 }
 
 /// The pages of which the browser test takes pictures, with the names of these.
-const PICTURES: [(&str, &str); 9] = [
+const PICTURES: [(&str, &str); 10] = [
     ("list", "/"),
     ("graph", "/pipelines/apps/podinfo"),
     ("graph-eight", "/pipelines/apps/eight"),
     ("graph-branches", "/pipelines/apps/branches"),
     ("graph-form", "/pipelines/apps/branches/edit"),
     ("story", "/promotions/apps/branches-archive-1"),
+    ("checks", "/promotions/apps/branches-prod-eu-1"),
     ("what-changes", "/promotions/apps/podinfo-prod-1/change"),
     ("confirm-approve", "/promotions/apps/podinfo-prod-1/approve"),
     ("confirm-reject", "/promotions/apps/branches-prod-eu-1/reject"),

@@ -283,6 +283,31 @@ async fn a_change_request_is_shown_with_the_state_of_the_status() {
 }
 
 #[tokio::test]
+async fn the_checks_of_a_change_request_are_listed_with_their_pages() {
+    let checks = json!({"commit": "c", "since": "2026-11-22T10:00:00Z", "failed": 1, "passed": 30, "items": [
+        {"name": "ci/build", "result": "failed", "required": true, "url": "https://ci.example.com/7"},
+        {"name": "lint", "result": "passed"}]});
+    let request = json!({"number": 7, "url": "https://git.example.com/7", "state": "open", "branch": "b", "headCommit": "c",
+        "checks": checks});
+    let status = json!({"phase": "Proposed", "times": {}, "changeRequest": request});
+    let ready = |revision: &str| environment(revision, "Ready", "");
+    let podinfo = pipeline("apps", "podinfo", [ready("6.2.0"), ready("6.2.0"), ready("6.1.8")]);
+    let world = World::new(snapshot(vec![podinfo], vec![promotion("apps", "podinfo", "6.2.0", status)]));
+    let admin = Browser::new(&world, true, "admin").await;
+    let page = admin.get("/promotions/apps/podinfo-prod-1").await.text;
+    for said in [
+        "Checks of #7<span class=\"quieter\"> · 1 failed, 30 passed</span>",
+        "<a href=\"https://ci.example.com/7\" rel=\"noreferrer\">ci/build</a>",
+        " · required</span>",
+        "<span class=\"wraps\">lint</span>",
+        "and 29 more",
+        "Last change <time datetime=\"2026-11-22T10:00:00Z\"",
+    ] {
+        assert!(page.contains(said), "{said}: {page}");
+    }
+}
+
+#[tokio::test]
 async fn a_page_shows_what_a_promotion_waits_for_and_a_button_that_leads_to_a_confirmation() {
     let world = World::new(every_state());
     let admin = Browser::new(&world, true, "admin").await;

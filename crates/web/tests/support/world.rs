@@ -354,7 +354,9 @@ pub fn every_state() -> Snapshot {
                 "evil",
                 evil,
                 json!({"phase": "Proposed", "message": evil, "times": {},
-                "changeRequest": {"number": 1, "url": "javascript:alert(3)", "state": "Open", "branch": evil, "headCommit": ""}}),
+                "changeRequest": {"number": 1, "url": "javascript:alert(3)", "state": "Open", "branch": evil, "headCommit": "",
+                    "checks": {"commit": "c", "since": "2026-11-22T10:00:00Z", "failed": 30, "items": [
+                        {"name": evil, "result": "failed", "required": true, "url": "javascript:alert(4)"}]}}}),
             ),
         ],
     )

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use sluice_testkit::LoggedCommit;
 
 use super::check_outcome::CheckOutcome;
+use super::checks::details;
 use super::commit_statuses::StatusFormat;
 use super::fault::CallKind;
 use super::forge_api::{ForgeAnswer, ForgeApi, TOKEN, basic};
@@ -194,9 +195,10 @@ impl ForgeApi for AzureDevOpsApi {
         }
         if what == "statuses" {
             let one = |(name, is): &(&str, CheckOutcome)| {
+                let url = details(name);
                 let (genre, name) = name.split_once('/').unwrap_or(("", name));
                 let state = is.word("succeeded", "pending", "failed");
-                json!({"state": state, "context": {"genre": genre, "name": name}})
+                json!({"state": state, "context": {"genre": genre, "name": name}, "targetUrl": url})
             };
             return Some(json!({"value": pull.reported().iter().map(one).collect::<Vec<_>>()}));
         }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use sluice_testkit::LoggedCommit;
 
 use super::check_outcome::CheckOutcome;
+use super::checks::details;
 use super::commit_statuses::BITBUCKET;
 use super::forge_api::{ForgeAnswer, ForgeApi, TOKEN, basic};
 use super::github::{message, parents};
@@ -204,7 +205,7 @@ impl ForgeApi for BitbucketApi {
         }
         let (reported, next) = pull.reported_from(from, 100);
         let of = format!("http://forge/2.0/repositories/acme/fleet/commit/{}", pull.sha);
-        let one = |(name, is): &(&str, CheckOutcome)| json!({"links": {"commit": {"href": of}}, "key": name, "name": name, "state": is.word("SUCCESSFUL", "INPROGRESS", "FAILED")});
+        let one = |(name, is): &(&str, CheckOutcome)| json!({"links": {"commit": {"href": of}}, "key": name, "name": name, "url": details(name), "state": is.word("SUCCESSFUL", "INPROGRESS", "FAILED")});
         let mut page = json!({"values": reported.iter().map(one).collect::<Vec<_>>()});
         if next.is_some() {
             page["next"] = "http://forge/2.0/repositories/acme/fleet/commit/0/statuses?page=2".into();

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sluice_testkit::LoggedCommit;
 
 use super::check_outcome::CheckOutcome;
-use super::checks::Obstacle;
+use super::checks::{Obstacle, details};
 use super::commit_statuses::{BITBUCKET, StatusFormat};
 use super::fault::CallKind;
 use super::forge_api::{ForgeAnswer, ForgeApi, TOKEN};
@@ -198,7 +198,7 @@ impl ForgeApi for BitbucketServerApi {
 
     fn facts(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value> {
         if what == "builds" {
-            let one = |(name, is): &(&str, CheckOutcome)| json!({"key": name, "name": name, "state": is.word("SUCCESSFUL", "INPROGRESS", "FAILED")});
+            let one = |(name, is): &(&str, CheckOutcome)| json!({"key": name, "name": name, "url": details(name), "state": is.word("SUCCESSFUL", "INPROGRESS", "FAILED")});
             let (reported, next) = pull.reported_from(from, 100);
             return Some(self.list(reported.iter().map(one).collect(), from, next));
         }

@@ -36,6 +36,11 @@ impl std::fmt::Display for Obstacle {
     }
 }
 
+/// Returns the page with the details of a check.
+pub(super) fn details(name: &str) -> String {
+    format!("https://ci.example.com/{name}")
+}
+
 impl Pull {
     /// Returns the reported checks of the head.
     pub(super) fn reported(&self) -> Vec<(&str, CheckOutcome)> {

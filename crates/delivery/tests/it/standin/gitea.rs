@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sluice_testkit::LoggedCommit;
 
 use super::check_outcome::CheckOutcome;
-use super::checks::Obstacle;
+use super::checks::{Obstacle, details};
 use super::commit_statuses::{GITHUB, StatusFormat};
 use super::fault::CallKind;
 use super::forge_api::{ForgeAnswer, ForgeApi, TOKEN, basic, named};
@@ -225,7 +225,7 @@ impl ForgeApi for GiteaApi {
                 "status_check_contexts": pull.requires, "required_approvals": pull.needs,
             }),
             "status" => {
-                let one = |(name, is): &(&str, CheckOutcome)| json!({"context": name, "status": is.word("success", "pending", "failure")});
+                let one = |(name, is): &(&str, CheckOutcome)| json!({"context": name, "status": is.word("success", "pending", "failure"), "target_url": details(name)});
                 let (reported, _) = pull.reported_from(from, 50);
                 match reported.is_empty() && self.is_forgejo {
                     true => json!({"sha": "", "statuses": null}),
@@ -236,7 +236,7 @@ impl ForgeApi for GiteaApi {
             }
             "all statuses" => {
                 let all = pull.reported().into_iter().enumerate().rev().skip(from).take(50);
-                all.map(|(id, (name, is))| json!({"id": id, "context": name, "status": is.word("success", "pending", "failure")})).collect()
+                all.map(|(id, (name, is))| json!({"id": id, "context": name, "status": is.word("success", "pending", "failure"), "target_url": details(name)})).collect()
             }
             _ => {
                 let one = |sha: &String| {

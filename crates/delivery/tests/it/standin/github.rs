@@ -8,7 +8,7 @@ use sluice_testkit::LoggedCommit;
 use sluice_testkit::fault_injection::github::{self, ApiError, PullQuery};
 
 use super::check_outcome::CheckOutcome;
-use super::checks::Obstacle;
+use super::checks::{Obstacle, details};
 use super::commit_statuses::GITHUB;
 use super::forge_api::{ForgeAnswer, ForgeApi, TOKEN, basic, named};
 use super::graphql::Query;
@@ -169,14 +169,14 @@ impl ForgeApi for GitHubApi {
         let context = |(name, is): &(&str, CheckOutcome)| match *is {
             // One of each kind.
             CheckOutcome::Pending => {
-                json!({"__typename": "CheckRun", "name": name, "status": "IN_PROGRESS", "conclusion": null, "isRequired": required(name)})
+                json!({"__typename": "CheckRun", "name": name, "status": "IN_PROGRESS", "conclusion": null, "detailsUrl": details(name), "isRequired": required(name)})
             }
             CheckOutcome::Green if name.contains('/') => {
-                json!({"__typename": "StatusContext", "context": name, "state": "SUCCESS", "isRequired": required(name)})
+                json!({"__typename": "StatusContext", "context": name, "state": "SUCCESS", "targetUrl": details(name), "isRequired": required(name)})
             }
             is => {
                 let conclusion = is.word("NEUTRAL", "", "TIMED_OUT");
-                json!({"__typename": "CheckRun", "name": name, "status": "COMPLETED", "conclusion": conclusion, "isRequired": required(name)})
+                json!({"__typename": "CheckRun", "name": name, "status": "COMPLETED", "conclusion": conclusion, "detailsUrl": details(name), "isRequired": required(name)})
             }
         };
         let (reported, next) = pull.reported_from(from, 100);

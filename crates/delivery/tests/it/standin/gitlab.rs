@@ -12,6 +12,7 @@ use sluice_testkit::LoggedCommit;
 
 use super::accounts::{PEOPLE, number_of};
 use super::check_outcome::CheckOutcome;
+use super::checks::details;
 use super::commit_statuses::StatusFormat;
 use super::forge_api::{ForgeAnswer, ForgeApi, TOKEN, basic};
 use super::github::message;
@@ -157,7 +158,7 @@ impl ForgeApi for GitLabApi {
                 let one = |(id, (name, is)): (usize, (&str, CheckOutcome))| {
                     json!({
                         "id": id, "name": name, "status": word(is), "sha": pull.sha, "ref": "main",
-                        "allow_failure": false,
+                        "allow_failure": false, "target_url": details(name),
                     })
                 };
                 pull.reported().into_iter().enumerate().map(one).collect()
@@ -340,10 +341,10 @@ fn pipeline(pull: &Pull) -> Value {
     let status = pull.combined(sha).word("success", "running", "failed");
     match pull.results.iter().find(|(of, _)| of == sha) {
         Some((_, result)) => {
-            json!({"id": PIPELINE, "sha": result, "ref": format!("refs/merge-requests/{}/merge", pull.number), "status": status})
+            json!({"id": PIPELINE, "sha": result, "ref": format!("refs/merge-requests/{}/merge", pull.number), "status": status, "web_url": details("pipeline")})
         }
         None => {
-            json!({"id": PIPELINE, "sha": sha, "ref": format!("refs/merge-requests/{}/head", pull.number), "status": status})
+            json!({"id": PIPELINE, "sha": sha, "ref": format!("refs/merge-requests/{}/head", pull.number), "status": status, "web_url": details("pipeline")})
         }
     }
 }
