@@ -223,6 +223,20 @@ impl Runs {
         environment.targets.iter().filter(own).map(|target| self.last.get(&place(target))).collect()
     }
 
+    /// P9: a promotion succeeds only if all its targets were healthy with it, and have run nothing else since.
+    fn check_success(&self, before: &Simulation, name: &str) -> Result<(), String> {
+        let promotion = before.promotions.iter().find(|p| p.name == name).unwrap();
+        let is_healthy = |last: &Option<&(Revision, bool)>| {
+            last.is_none_or(|(r, healthy)| *healthy && promotion.revision.is_run_by(r))
+        };
+        let last = self.of(before, promotion);
+        // The record of an unwanted request for another try keeps its phase.
+        if promotion.phase == Phase::Succeeded || last.iter().all(is_healthy) {
+            return Ok(());
+        }
+        Err(format!("P9: {name} succeeded with {}, and its targets last ran {last:?}", promotion.revision))
+    }
+
     /// P2: enough targets of each environment before it have run this very revision, healthily.
     fn justifies(&self, sim: &Simulation, into: &str, revision: &Revision) -> Result<(), String> {
         let environment = sim.pipeline.environments.iter().find(|e| e.name == into).unwrap();
@@ -307,20 +321,7 @@ fn check(before: &Simulation, after: &Simulation, seen: &Runs) -> Result<(), Str
                 }
             }
             Action::Move(Transition { promotion, to: Phase::Succeeded, .. }) => {
-                let promotion = before.promotions.iter().find(|p| p.name == *promotion).unwrap();
-                let is_healthy = |last: &Option<&(Revision, bool)>| {
-                    last.is_none_or(|(r, healthy)| *healthy && promotion.revision.is_run_by(r))
-                };
-                // The record of an unwanted request for another try keeps its phase.
-                let is_news = promotion.phase != Phase::Succeeded;
-                if is_news && !seen.of(before, promotion).iter().all(is_healthy) {
-                    return Err(format!(
-                        "P9: {} succeeded with {}, and its targets last ran {:?}",
-                        promotion.name,
-                        promotion.revision,
-                        seen.of(before, promotion)
-                    ));
-                }
+                seen.check_success(before, promotion)?;
             }
             _ => {}
         }
