@@ -191,14 +191,8 @@ pub fn evidence(status: Option<&api::PipelineStatus>) -> Evidence {
     let mut evidence = Evidence::default();
     // Targets that have run the same share it.
     let mut known: HashSet<Revision> = HashSet::new();
-    let mut shared = |facets: &BTreeMap<String, String>| {
-        let revision = Revision::from_strings(facets)?;
-        if let Some(same) = known.get(&revision) {
-            return Some(same.clone());
-        }
-        known.insert(revision.clone());
-        Some(revision)
-    };
+    let mut shared =
+        |facets: &BTreeMap<String, String>| Some(Revision::from_strings(facets)?.shared_in(&mut known));
     for (status, (environment, stored)) in
         status.iter().flat_map(|s| s.environments.iter().map(move |e| (s, e)))
     {

@@ -171,11 +171,7 @@ impl Evidence {
         let proven = || self.proofs.values().flat_map(BTreeMap::values).flatten().map(|p| &p.revision);
         let unproven = || self.unproven.values().flat_map(BTreeMap::values);
         let known = known.get_or_insert_with(|| proven().chain(unproven()).cloned().collect());
-        if let Some(same) = known.get(&revision) {
-            return same.clone();
-        }
-        known.insert(revision.clone());
-        revision
+        revision.shared_in(known)
     }
 
     /// Drops the proofs that no environment needs any more.

@@ -1,7 +1,7 @@
 //! Revisions: the values of the facets that a pipeline tracks, each of one workload. Two environments run the same
 //! revision if these values are equal.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -123,6 +123,15 @@ impl Revision {
     pub(crate) fn with_facets_of(&self, other: &Revision) -> Option<Revision> {
         let own = self.0.iter().filter(|(key, _)| other.value(key).is_some());
         Self::new(own.cloned().collect())
+    }
+
+    /// Returns the revision as `known` has it, or adds it there: equal revisions then take memory once.
+    pub fn shared_in(self, known: &mut HashSet<Revision>) -> Revision {
+        if let Some(same) = known.get(&self) {
+            return same.clone();
+        }
+        known.insert(self.clone());
+        self
     }
 
     /// Returns the revision with the facets of another one that it does not have itself.

@@ -123,7 +123,7 @@ fn environment_status(
     facts: &StatusFacts<'_>,
     environment: &Environment,
     place: usize,
-    shared: &mut Option<SharedRevisions>,
+    shared: &mut Option<SharedRevisions<Revision>>,
 ) -> api::EnvironmentStatus {
     let spec = &facts.object.spec.environments[place];
     let before = facts.before.environments.get(&environment.name);

@@ -9,7 +9,7 @@ use serde::Serialize;
 use sluice_api::pipeline::{Health, PipelineStatus, TargetStatus, Verified};
 
 use super::cut;
-use super::shared_revisions::proof_text;
+use super::shared_revisions::{SharedRevisions, proof_text};
 
 /// The largest object that is written, in bytes of JSON. etcd accepts requests of 1.5 MiB
 /// (etcd.io/docs/v3.6/dev-guide/limit), and `managedFields` come on top.
@@ -137,24 +137,15 @@ fn share_proofs(status: &mut PipelineStatus) -> Option<String> {
     if !status.revisions.is_empty() {
         return None;
     }
-    let mut known: BTreeMap<BTreeMap<String, String>, usize> = BTreeMap::new();
-    let mut revisions = Vec::new();
-    let mut place_of = |facets: BTreeMap<String, String>| {
-        let next = known.len();
-        let place = *known.entry(facets.clone()).or_insert(next);
-        if place == revisions.len() {
-            revisions.push(facets);
-        }
-        place
-    };
+    let mut shared = SharedRevisions::default();
+    let mut place = |facets: BTreeMap<String, String>| shared.place(facets.clone(), || facets);
     for target in targets_mut(status) {
-        let mut one =
-            |proof: Verified| proof_text(place_of(proof.facets), proof.arrival, proof.run, proof.at);
-        let mut all: Vec<String> = target.verified.drain(..).map(&mut one).collect();
-        all.extend(target.unverified.take().map(|facets| place_of(facets).to_string()));
+        let one = |proof: Verified| proof_text(place(proof.facets), proof.arrival, proof.run, proof.at);
+        let mut all: Vec<String> = target.verified.drain(..).map(one).collect();
+        all.extend(target.unverified.take().map(|facets| place(facets).to_string()));
         target.proofs = all.join(" ");
     }
-    status.revisions = revisions;
+    status.revisions = shared.into_revisions();
     None
 }
 
@@ -168,24 +159,20 @@ fn most_proofs(status: &PipelineStatus) -> usize {
 
 /// Keeps this many of each target's proofs, the newest ones, in a status that has them in the short form.
 fn keep_proofs(status: &mut PipelineStatus, kept: usize) {
-    let (mut places, mut revisions) = (BTreeMap::new(), Vec::new());
-    let former = std::mem::take(&mut status.revisions);
+    let (former, mut shared) = (std::mem::take(&mut status.revisions), SharedRevisions::default());
     for target in targets_mut(status) {
         let (proven, unproven): (Vec<&str>, Vec<&str>) =
             target.proofs.split_whitespace().partition(|proof| proof.contains('/'));
-        let newest = proven.into_iter().rev().take(kept).collect::<Vec<_>>().into_iter().rev();
-        let mut moved = |proof: &str| {
+        let newest = &proven[proven.len().saturating_sub(kept)..];
+        let moved = |proof: &&str| {
             let (place, rest) = proof.split_at(proof.find('/').unwrap_or(proof.len()));
-            let facets = former.get(place.parse::<usize>().ok()?)?;
-            let place = *places.entry(place.to_string()).or_insert_with(|| {
-                revisions.push(facets.clone());
-                revisions.len() - 1
-            });
-            Some(format!("{place}{rest}"))
+            let place: usize = place.parse().ok()?;
+            let facets = former.get(place)?;
+            Some(format!("{}{rest}", shared.place(place, || facets.clone())))
         };
-        target.proofs = newest.chain(unproven).filter_map(&mut moved).collect::<Vec<_>>().join(" ");
+        target.proofs = newest.iter().chain(&unproven).filter_map(moved).collect::<Vec<_>>().join(" ");
     }
-    status.revisions = revisions;
+    status.revisions = shared.into_revisions();
 }
 
 /// Shortens the messages of promotions. The Promotions have them in full.

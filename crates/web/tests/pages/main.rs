@@ -27,7 +27,7 @@ use axum::body::{Body, BodyDataStream};
 use axum::http::{HeaderMap, Request, StatusCode};
 use futures::StreamExt;
 use http_body_util::BodyExt;
-use serde_json::json;
+use serde_json::{Value, json};
 use sluice_core::fleet::index::Fleet;
 use sluice_core::fleet::{ClusterEvent, ClusterKey};
 use sluice_core::planned_change::{PlannedChange, PlannedValue};
@@ -266,18 +266,23 @@ async fn no_page_shows_characters_that_reorder_or_hide_a_text() {
     check(&event(&mut live).await);
 }
 
+/// Returns the page of a promotion with this change request.
+async fn page_of_proposed(request: &Value) -> String {
+    let status = json!({"phase": "Proposed", "times": {}, "changeRequest": request});
+    let ready = |revision: &str| environment(revision, "Ready", "");
+    let podinfo = pipeline("apps", "podinfo", [ready("6.2.0"), ready("6.2.0"), ready("6.1.8")]);
+    let world = World::new(snapshot(vec![podinfo], vec![promotion("apps", "podinfo", "6.2.0", status)]));
+    let admin = Browser::new(&world, true, "admin").await;
+    admin.get("/promotions/apps/podinfo-prod-1").await.text
+}
+
 #[tokio::test]
 async fn a_change_request_is_shown_with_the_state_of_the_status() {
     // The last state is from another version of Sluice.
     for state in ["open", "handed over", "waits in a queue"] {
         let request = json!({"number": 7, "url": "https://git.example.com/7", "state": state, "branch": "sluice/prod",
             "headCommit": "c"});
-        let status = json!({"phase": "Proposed", "times": {}, "changeRequest": request});
-        let ready = |revision: &str| environment(revision, "Ready", "");
-        let podinfo = pipeline("apps", "podinfo", [ready("6.2.0"), ready("6.2.0"), ready("6.1.8")]);
-        let world = World::new(snapshot(vec![podinfo], vec![promotion("apps", "podinfo", "6.2.0", status)]));
-        let admin = Browser::new(&world, true, "admin").await;
-        let page = admin.get("/promotions/apps/podinfo-prod-1").await.text;
+        let page = page_of_proposed(&request).await;
         assert!(page.contains(&format!("#7</a> {state}, branch ")), "{page}");
     }
 }
@@ -289,12 +294,7 @@ async fn the_checks_of_a_change_request_are_listed_with_their_pages() {
         {"name": "lint", "result": "passed"}]});
     let request = json!({"number": 7, "url": "https://git.example.com/7", "state": "open", "branch": "b", "headCommit": "c",
         "checks": checks});
-    let status = json!({"phase": "Proposed", "times": {}, "changeRequest": request});
-    let ready = |revision: &str| environment(revision, "Ready", "");
-    let podinfo = pipeline("apps", "podinfo", [ready("6.2.0"), ready("6.2.0"), ready("6.1.8")]);
-    let world = World::new(snapshot(vec![podinfo], vec![promotion("apps", "podinfo", "6.2.0", status)]));
-    let admin = Browser::new(&world, true, "admin").await;
-    let page = admin.get("/promotions/apps/podinfo-prod-1").await.text;
+    let page = page_of_proposed(&request).await;
     for said in [
         "Checks of #7<span class=\"quieter\"> · 1 failed, 30 passed</span>",
         "<a href=\"https://ci.example.com/7\" rel=\"noreferrer\">ci/build</a>",
