@@ -134,7 +134,8 @@ pub fn promotion(pipeline: &api::Pipeline, object: &ApiPromotion) -> Option<Prom
         retries: status.retries,
         rejected: spec
             .rejection_now(&status)
-            .map(|r| format!("rejected by {}: {}", one_line(&r.by), one_line(&r.reason))),
+            .map(|r| format!("rejected by {}: {}", one_line(&r.by), one_line(&r.reason)))
+            .or_else(|| resumption::rejected_by_closing(&status)),
         gates: status
             .gates
             .iter()

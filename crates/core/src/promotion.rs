@@ -80,7 +80,7 @@ pub struct Promotion {
     /// How many times the promotion was started again after it had ended or passed its gates. Each try needs a new
     /// approval.
     pub retries: u32,
-    /// Who rejected this try and why, as a sentence.
+    /// Who rejected this try and why, or that its change request was closed, as a sentence.
     pub rejected: Option<String>,
     /// The gates as last recorded.
     pub gates: Vec<Gate>,

@@ -8,7 +8,7 @@ use sluice_api::promotion::{
 use sluice_delivery::{ChangeRequestLook, ChangeRequestStatus, Delivered, ReportedChecks};
 
 use super::backoff::next_try;
-use super::{ActError, order, strategy};
+use super::{ActError, order, resumption, strategy};
 use crate::record::promotion::{DeliveryKind, RecordChange};
 
 /// The change after a delivery.
@@ -71,7 +71,7 @@ pub(crate) fn left_open(mut request: RecordedChangeRequest) -> RecordChange {
 /// The change when a person has closed the change request.
 fn rejected(request: Option<RecordedChangeRequest>) -> RecordChange {
     let message = match &request {
-        Some(request) => format!("{} was closed and not merged", request.url),
+        Some(request) => resumption::closed_message(request),
         None => "its change request was closed and not merged".into(),
     };
     RecordChange::Rejected { request, message }

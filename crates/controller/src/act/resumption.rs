@@ -1,6 +1,6 @@
-//! Whether a promotion that has ended as `Failed` starts again on its own. Pure.
+//! Whether a promotion that has ended starts again on its own. Pure.
 
-use sluice_api::promotion::{Phase, PromotionStatus};
+use sluice_api::promotion::{Phase, PromotionStatus, RecordedChangeRequest, RecordedRequestState};
 
 use crate::record::tampered::TAMPERED;
 
@@ -10,6 +10,19 @@ use crate::record::tampered::TAMPERED;
 pub(crate) fn resumes(status: &PromotionStatus, has_moved: bool) -> bool {
     let was_delivered = status.times.contains_key("Delivered");
     status.phase == Phase::Failed && status.reason != TAMPERED && (!was_delivered || has_moved)
+}
+
+/// Why a promotion that something newer has replaced does not come back without a person: a person has closed its change
+/// request, and Sluice has read that only afterwards.
+pub(crate) fn rejected_by_closing(status: &PromotionStatus) -> Option<String> {
+    let may_come_back = matches!(status.phase, Phase::Superseded | Phase::Cancelled);
+    let request = status.change_request.as_ref().filter(|_| may_come_back);
+    request.filter(|request| request.state == RecordedRequestState::Closed).map(closed_message)
+}
+
+/// The message of a promotion whose change request a person has closed.
+pub(crate) fn closed_message(request: &RecordedChangeRequest) -> String {
+    format!("{} was closed and not merged", request.url)
 }
 
 #[cfg(test)]

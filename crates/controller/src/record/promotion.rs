@@ -226,6 +226,10 @@ pub fn apply(
             status.times.insert(name, Time::to_second(now));
         }
         (status.phase, status.reason, status.message) = (phase, reason.into(), message);
+        if matches!(change, RecordChange::Rejected { .. }) {
+            // A request for another try that came before Sluice knew of the rejection does not undo it.
+            status.retried.clone_from(&spec.retry);
+        }
     }
     shorten(&mut status);
     status

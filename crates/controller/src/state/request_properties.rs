@@ -243,3 +243,49 @@ fn a_promotion_that_starts_again_puts_its_revision_into_the_change_request_of_a_
     simulation.settle();
     simulation.check_requests();
 }
+
+/// Found by random histories. A person has requested another try, which Sluice declines, and another person closes the change
+/// request. Sluice reads that after dev has gone back to an earlier revision.
+#[test]
+fn a_change_request_that_was_closed_before_its_promotion_was_superseded_is_a_rejection() {
+    use Happening::{First, Release, ReleaseBoth, Run, Second};
+    let histories: [(&[Happening], &[Happening]); 3] = [
+        (&[ReleaseBoth, Run(5)], &[Second(0), First(1), Run(4), Release(false)]),
+        (
+            &[ReleaseBoth, Run(5), First(1), Release(false)],
+            &[Release(false), Run(3), First(2), Release(false)],
+        ),
+        (&[ReleaseBoth, Run(5), First(1), Release(false)], &[First(1), Run(3), Release(false)]),
+    ];
+    for (before, after) in histories {
+        let mut simulation = ControllerSimulation::with_requests(false);
+        simulation.edit_requests(Some(false), None);
+        before.iter().for_each(|happening| apply(&mut simulation, happening));
+        simulation.retry(0);
+        simulation.close_by_hand(0);
+        after.iter().for_each(|happening| apply(&mut simulation, happening));
+        simulation.settle();
+        simulation.check_requests();
+        simulation.check_rejections();
+        assert!(simulation.summary().contains("was closed and not merged"), "{}", simulation.summary());
+    }
+}
+
+/// A person requests another try, and another closes the change request. Sluice learns of the close first.
+#[test]
+fn a_request_for_another_try_that_came_before_a_close_does_not_undo_it() {
+    let mut simulation = ControllerSimulation::with_requests(false);
+    simulation.edit_requests(Some(false), None);
+    apply(&mut simulation, &Happening::ReleaseBoth);
+    run(&mut simulation, 5, 7);
+    simulation.retry(0);
+    simulation.close_by_hand(0);
+    for _ in 0..40 {
+        simulation.pass(60);
+        simulation.carry_out(0, EffectFault::None);
+        simulation.answer(0);
+    }
+    simulation.settle();
+    assert!(simulation.summary().contains("Rejected Rejected"), "{}", simulation.summary());
+    simulation.check_requests();
+}

@@ -100,12 +100,20 @@ impl StatusWrite {
     ///
     /// - The write would begin another try of a promotion whose stored try was rejected. The rejection would not count for
     ///   that try.
+    /// - The write would end a promotion because its change request was closed, and another try was requested before that was
+    ///   known. The request would undo the close.
     /// - The write would add a gate to a promotion that was approved without it. The approval would open that gate.
     pub fn is_overruled(&self, stored: &StoredObject) -> bool {
         let StoredObject::Promotion(promotion) = stored else { return false };
         let before = promotion.status.clone().unwrap_or_default();
         let Ok(after) = serde_json::from_str::<PromotionStatus>(self.status.get()) else { return false };
-        let is_rejected = promotion.spec.rejection_now(&before).is_some() && before.phase != Phase::Rejected;
+        let has_rejection = promotion.spec.rejection_now(&before).is_some();
+        let is_rejected = has_rejection && before.phase != Phase::Rejected;
+        let ends = after.phase == Phase::Rejected && before.phase != Phase::Rejected;
+        let is_requested = promotion.spec.retry.is_some() && promotion.spec.retry != after.retried;
+        if ends && !has_rejection && is_requested {
+            return true;
+        }
         let is_approved = promotion.spec.approval_now(&before).is_some()
             || approval_rules::counts(promotion, before.key_approval.as_deref());
         match after.retries.cmp(&before.retries) {
