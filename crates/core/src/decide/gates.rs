@@ -139,8 +139,8 @@ fn last_delivered<'a>(lane: Lane<'a>) -> [Option<&'a Promotion>; 2] {
     [in_git.clone().max_by_key(|p| p.order()), in_git.max_by_key(|p| (p.delivered, p.order()))]
 }
 
-/// Holds a revision if it is unknown what a target runs: that may be something newer. A promotion that a caller of
-/// `/trigger` requested is not held, and neither is one that was proposed already.
+/// Holds a revision if it is unknown what a target runs, because it has not reported yet or was never read: that may be something
+/// newer. A promotion that a caller of `/trigger` requested is not held, and neither is one that was proposed already.
 fn unreported(lane: Lane<'_>, policy: &Policy, promotion: &Promotion) -> Option<Gate> {
     let passed = promotion.trigger.is_some() || promotion.open_request().is_some();
     if policy.allow_downgrade || passed {
@@ -148,7 +148,7 @@ fn unreported(lane: Lane<'_>, policy: &Policy, promotion: &Promotion) -> Option<
     }
     let environment = &lane.environment.name;
     let unreported = lane.environment.targets.iter().filter_map(|t| {
-        let silent = lane.observed(t).filter(|shown| shown.has_said_nothing())?;
+        let silent = lane.observed(t).filter(|shown| shown.error.is_some() || shown.has_said_nothing())?;
         lane.ran_last(t).is_none().then(|| (t.clone(), silent.complaint()))
     });
     let (unreported, complaints): (Vec<String>, Vec<String>) = unreported.unzip();

@@ -45,6 +45,32 @@ fn an_unreported_target_holds_a_promotion_until_a_report_or_an_approval() {
     assert_eq!(sim.phases("prod"), ["1.1.0 Proposed"]);
 }
 
+/// The owner adds a target, or gives one another name, while its cluster cannot be read. A target that was read before is not
+/// waited for.
+#[test]
+fn a_target_that_was_never_read_holds_a_promotion() {
+    let mut sim = Simulation::new(&[("dev", &["d"]), ("prod", &["eu", "us"])]);
+    for target in ["eu", "us"] {
+        sim.runs("prod", target, A, Health::Ready);
+    }
+    sim.settle();
+    let known = sim.evidence.clone();
+    sim.cannot_be_read("prod", "us");
+    sim.runs("dev", "d", B, Health::Ready);
+    let mut added = sim.clone();
+    added.evidence = Evidence::default();
+    added.settle();
+    assert_eq!(added.phases("prod"), ["1.1.0 Pending"]);
+    assert!(
+        added.note("prod").contains("it is unknown what prod/us runs (the cluster is gone)"),
+        "{}",
+        added.note("prod")
+    );
+    sim.evidence = known;
+    sim.settle();
+    assert_eq!(sim.phases("prod"), ["1.1.0 Proposed"]);
+}
+
 #[test]
 fn the_gate_of_unreported_targets_names_all_that_an_approval_counts_for() {
     let mut sim = Simulation::new(&[("dev", &["d"]), ("prod", &["eu", "us", "as", "af", "au"])]);
