@@ -289,3 +289,26 @@ fn a_request_for_another_try_that_came_before_a_close_does_not_undo_it() {
     assert!(simulation.summary().contains("Rejected Rejected"), "{}", simulation.summary());
     simulation.check_requests();
 }
+
+/// Found by random histories. A promotion has pushed to the change request of a later one, is superseded, and is rejected then. The
+/// promotion that comes next waits for an approval.
+#[test]
+fn a_change_request_that_carries_a_rejected_promotion_is_closed_also_if_another_has_recorded_it() {
+    use Happening::{First, ReleaseBoth, Run, Second};
+    let mut simulation = ControllerSimulation::with_requests(false);
+    simulation.edit_requests(Some(false), None);
+    let go = |simulation: &mut ControllerSimulation, happenings: &[Happening]| {
+        happenings.iter().for_each(|happening| apply(simulation, happening));
+    };
+    go(&mut simulation, &[ReleaseBoth, ReleaseBoth, ReleaseBoth, ReleaseBoth]);
+    simulation.carry_out(29, EffectFault::None);
+    simulation.reject(0);
+    go(&mut simulation, &[Run(5), ReleaseBoth, First(1), Second(1), Second(2), Run(8), First(1)]);
+    simulation.carry_out(0, EffectFault::None);
+    simulation.set_healthy("dev", false);
+    go(&mut simulation, &[First(2), ReleaseBoth, Run(3)]);
+    simulation.reject(214);
+    simulation.settle();
+    assert!(simulation.summary().contains("waits for approval, since"), "{}", simulation.summary());
+    simulation.check_requests();
+}

@@ -23,14 +23,16 @@ pub(super) fn withdraw(facts: Facts<'_>, decision: &mut Decision) {
 }
 
 /// Returns true if an open or later promotion into the same environment (or target) uses the change request. An open one may
-/// also use it later, unless its promotion was rejected: the open one may wait for long.
+/// also use it later, unless a promotion whose revision it may carry was rejected: the open one may wait for long.
 fn is_taken_over(facts: Facts<'_>, promotion: &Promotion, number: u64) -> bool {
     let into_same =
         |p: &&Promotion| (&p.environment, &p.target) == (&promotion.environment, &promotion.target);
+    let has_used = |p: &&Promotion| p.request.is_some_and(|request| request.number == number);
+    let is_rejected = facts.promotions.iter().filter(into_same).filter(has_used).any(Promotion::is_rejected);
     facts.promotions.iter().filter(into_same).any(|p| {
         let carries = p.open_request() == Some(number);
         match p.phase.is_open() {
-            true => carries || !promotion.is_rejected(),
+            true => carries || !is_rejected,
             false => carries && p.order() > promotion.order(),
         }
     })
