@@ -36,6 +36,7 @@
   // other rows, the folds are as the server shows them: a fold must not hide what was found.
   const keeping = (folds) => ({
     beforeNodeMorphed: (old, next) => {
+      if (next.dataset?.kept !== undefined) return false;
       if (old.matches?.("input, textarea, select")) {
         if (next.hasAttribute?.("aria-invalid")) old.setAttribute("aria-invalid", "true");
         else old.removeAttribute("aria-invalid");
@@ -55,6 +56,8 @@
   const show = (html, isMain) => {
     if (isMain) {
       Idiomorph.morph(main(), html, { morphStyle: "innerHTML", callbacks: keeps });
+      // A part that was to be kept was not here.
+      if (main().querySelector("[data-kept]")) location.reload();
     } else {
       const template = document.createElement("template");
       template.innerHTML = html;

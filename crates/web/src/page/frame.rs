@@ -1,5 +1,6 @@
 //! What all pages have in common: the document, the bar, and the parts that live updates replace.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -44,7 +45,18 @@ impl Part {
     pub(crate) fn new(id: &str, content: &Markup) -> Part {
         Part { id: id.into(), html: html! { div id=(id) { (content) } }.into_string().into() }
     }
+
+    /// Returns an empty element in place of a part that the browser shows already. It is of the same kind, so that the script
+    /// moves the shown one to its place.
+    fn kept(&self) -> String {
+        let kind: String = self.html.chars().skip(1).take_while(char::is_ascii_alphanumeric).collect();
+        let id = html! { (self.id) }.into_string();
+        format!("<{kind} id=\"{id}\" data-kept></{kind}>")
+    }
 }
+
+/// The ids of the parts that are not sent again.
+type KeptParts<'a> = HashSet<&'a str>;
 
 /// Some parts after each other, in an element of a class.
 #[derive(Clone, Debug, Default)]
@@ -68,13 +80,10 @@ impl Group {
         self.fold.iter().map(|fold| &fold.heading).chain(&self.parts)
     }
 
-    fn html(&self) -> Markup {
+    fn html(&self, kept: &KeptParts<'_>) -> Markup {
+        let parts = html! { @for part in &self.parts { (part_html(part, kept)) } };
         html! {
-            @if self.class.is_empty() {
-                @for part in &self.parts { (PreEscaped(&*part.html)) }
-            } @else {
-                div.(self.class) { @for part in &self.parts { (PreEscaped(&*part.html)) } }
-            }
+            @if self.class.is_empty() { (parts) } @else { div.(self.class) { (parts) } }
         }
     }
 }
@@ -127,14 +136,31 @@ impl Page {
 
     /// Returns what is inside of `main`.
     pub(crate) fn main(&self) -> Markup {
+        self.main_without(&KeptParts::new())
+    }
+
+    /// Returns what is inside of `main`, for a browser that shows an earlier content: each part that has not changed is an empty
+    /// element.
+    pub(crate) fn main_after(&self, shown: &Page) -> Markup {
+        let before: HashMap<&str, &Arc<str>> =
+            shown.parts().map(|part| (part.id.as_str(), &part.html)).collect();
+        let is_shown = |part: &&Part| before.get(part.id.as_str()) == Some(&&part.html);
+        self.main_without(&self.parts().filter(is_shown).map(|part| part.id.as_str()).collect())
+    }
+
+    fn main_without(&self, kept: &KeptParts<'_>) -> Markup {
         html! {
             @for group in &self.groups {
                 @if let Some(Fold { heading, is_open }) = &group.fold {
-                    details.fold open[*is_open] { (PreEscaped(&*heading.html)) (group.html()) }
-                } @else { (group.html()) }
+                    details.fold open[*is_open] { (part_html(heading, kept)) (group.html(kept)) }
+                } @else { (group.html(kept)) }
             }
         }
     }
+}
+
+fn part_html(part: &Part, kept: &KeptParts<'_>) -> PreEscaped<String> {
+    PreEscaped(if kept.contains(part.id.as_str()) { part.kept() } else { part.html.to_string() })
 }
 
 /// What the frame says about who looks at the page.

@@ -186,9 +186,10 @@ impl<H: Hub> LivePage<H> {
                 let changed = page.parts().zip(shown.parts()).filter(|(new, old)| new.html != old.html);
                 self.waiting.extend(changed.map(|(new, _)| html_event("part", &new.html)));
             }
+            // The page has other rows, or has them in another order.
+            Some(shown) => self.waiting.push(html_event("main", &page.main_after(shown).into_string())),
             None if page.fingerprint() == self.have => {}
-            // The page has other rows, or was older than this stream.
-            _ => self.waiting.push(html_event("main", &page.main().into_string())),
+            None => self.waiting.push(html_event("main", &page.main().into_string())),
         }
         self.shown = Some(page);
     }

@@ -150,8 +150,25 @@ async fn a_live_update_of_a_group_is_its_heading_and_the_row_that_changed() {
     assert!(parts.iter().all(|part| part.starts_with("event: part")), "{parts:?}");
     assert!(parts.iter().any(|part| part.contains("<summary id=\"group:namespace::bank\">")), "{parts:?}");
     assert!(parts.iter().any(|part| part.contains("id=\"pipeline:bank/ledger\"")), "{parts:?}");
-    // The row is in another group now.
-    assert!(event(&mut by_health).await.contains("event: main"));
+    // The row is in another group now. Rows that have not changed are not sent again.
+    let moved = event(&mut by_health).await;
+    assert!(
+        moved.contains("event: main") && moved.contains("<div class=\"row\" id=\"pipeline:bank/ledger\">"),
+        "{moved}"
+    );
+    assert!(moved.contains("<div id=\"pipeline:apps/podinfo\" data-kept></div>"), "{moved}");
+    assert!(!moved.contains("/pipelines/apps/podinfo\""), "{moved}");
+}
+
+#[tokio::test]
+async fn a_row_that_goes_to_another_group_does_not_send_the_other_thousand_again() {
+    let world = World::new(snapshot(many(1000), vec![]));
+    let admin = Browser::new(&world, true, "admin").await;
+    let mut live = admin.live("/?group=health").await;
+    let whole = event(&mut live).await.len();
+    world.set(snapshot(many_with_third_failed(1000), vec![]));
+    let moved = event(&mut live).await.len();
+    assert!(moved < whole / 10, "{moved} bytes of {whole}");
 }
 
 /// Pipelines of 40 namespaces, of which every fiftieth has failed, each with an application of its own.
@@ -169,6 +186,13 @@ fn many(count: usize) -> Vec<StoredPipeline> {
         stored
     };
     (0..count).map(one).collect()
+}
+
+fn many_with_third_failed(count: usize) -> Vec<StoredPipeline> {
+    let mut stored = many(count);
+    let name = "application-0003";
+    stored[3] = of("team-03", name, Some(("HelmRelease", name)), "Failed");
+    stored
 }
 
 #[tokio::test]
@@ -240,4 +264,27 @@ async fn groups_are_used_with_the_keyboard_and_fit_in_every_look() {
     ];
     let faults = chromium.faults_of(&pages).await;
     assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[tokio::test]
+async fn a_list_that_was_followed_live_is_as_one_that_is_loaded_again() {
+    let world = World::new(snapshot(many(60), vec![]));
+    let chromium = Chromium::of_admin(&world).await;
+    let rows =
+        "return [...document.querySelectorAll('main [id]')].map((part) => part.id + ' ' + part.textContent)";
+    for path in ["/?group=health", "/"] {
+        world.set(snapshot(many(60), vec![]));
+        chromium.open(path).await;
+        for (stored, shown) in [
+            (many_with_third_failed(60), "Needs a person 3"),
+            (many_with_third_failed(61), "61 of 61 pipelines"),
+            (many(59), "59 of 59 pipelines"),
+        ] {
+            world.set(snapshot(stored, vec![]));
+            chromium.browser.until_text(shown).await.unwrap();
+            let followed = chromium.browser.run(rows).await.unwrap();
+            chromium.open(path).await;
+            assert_eq!(followed, chromium.browser.run(rows).await.unwrap(), "{path}: {shown}");
+        }
+    }
 }
