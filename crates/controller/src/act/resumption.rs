@@ -15,7 +15,9 @@ pub(crate) fn resumes(status: &PromotionStatus, has_moved: bool) -> bool {
 /// Why a promotion that something newer has replaced does not come back without a person: a person has closed its change
 /// request, and Sluice has read that only afterwards.
 pub(crate) fn rejected_by_closing(status: &PromotionStatus) -> Option<String> {
-    let may_come_back = matches!(status.phase, Phase::Superseded | Phase::Cancelled);
+    let is_replaced = matches!(status.phase, Phase::Superseded | Phase::Cancelled);
+    // What was delivered is in git, whatever became of its change request.
+    let may_come_back = is_replaced && !status.times.contains_key("Delivered");
     let request = status.change_request.as_ref().filter(|_| may_come_back);
     request.filter(|request| request.state == RecordedRequestState::Closed).map(closed_message)
 }
@@ -28,6 +30,25 @@ pub(crate) fn closed_message(request: &RecordedChangeRequest) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_close_rejects_what_was_replaced_and_not_what_is_in_git() {
+        let message = "https://git.example.com/1 was closed and not merged";
+        let rejects = |phase: &str, state: &str, times: serde_json::Value| {
+            let request = serde_json::json!({"number": 1, "url": "https://git.example.com/1", "state": state, "branch": "b",
+                "headCommit": "c"});
+            let status = serde_json::json!({"phase": phase, "changeRequest": request, "times": times});
+            rejected_by_closing(&serde_json::from_value(status).unwrap())
+        };
+        let none = serde_json::json!({});
+        for phase in ["Superseded", "Cancelled"] {
+            assert_eq!(rejects(phase, "closed", none.clone()).as_deref(), Some(message), "{phase}");
+            assert_eq!(rejects(phase, "withdrawn", none.clone()), None, "{phase}");
+            let delivered = serde_json::json!({"Delivered": "2026-11-24T10:00:00Z"});
+            assert_eq!(rejects(phase, "closed", delivered), None, "{phase}");
+        }
+        assert_eq!(rejects("Pending", "closed", none), None);
+    }
 
     #[test]
     fn a_failed_promotion_resumes_if_it_was_not_delivered_or_belongs_elsewhere_now() {

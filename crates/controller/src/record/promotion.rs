@@ -421,6 +421,12 @@ fn note_transition(status: &mut PromotionStatus, to: &Transition) {
         status.delivered_to = None;
         // The gates are decided again. Until then their last messages are not shown.
         status.gates.clear();
+        if to.answers.is_some()
+            && status.change_request.as_ref().is_some_and(|r| r.state == RecordedRequestState::Closed)
+        {
+            // A person wants another try although a person has closed this one.
+            status.change_request = None;
+        }
         // After a delivery a new round begins, so that receivers do not take the next delivery for a
         // repetition, and Sluice does not find the effects of the last one. A promotion may also have
         // succeeded without a delivery.

@@ -4,6 +4,7 @@
 use proptest::prelude::*;
 use proptest::sample::Index;
 
+use super::effect::Effect;
 use super::happening::{Happening, apply, cases, run};
 use super::simulation::{ControllerSimulation, ENVIRONMENTS, EffectFault};
 
@@ -173,6 +174,26 @@ fn a_rejection_that_comes_before_the_next_try_is_stored_survives_a_restart() {
     simulation.carry_out(0, EffectFault::None);
     simulation.begin();
     run(&mut simulation, 200, 30);
+    assert!(simulation.summary().contains("Rejected Rejected"), "{}", simulation.summary());
+}
+
+/// Found by random histories. A person rejects a promotion whose revision somebody has brought to its target by hand.
+#[test]
+fn a_rejection_that_comes_before_the_success_is_stored_counts() {
+    let mut simulation = ControllerSimulation::new(true);
+    simulation.release(true);
+    run(&mut simulation, 60, 7);
+    assert!(simulation.summary().contains("waits for approval"), "{}", simulation.summary());
+    let version = simulation.fleet["dev"].version;
+    simulation.move_by_hand("staging", version);
+    for _ in 0..8 {
+        simulation.deliver_cluster_event();
+        simulation.pass(1);
+    }
+    let writes = |effect: &Effect| matches!(effect, Effect::WriteStatus(write) if write.status.get().contains("Succeeded"));
+    assert!(simulation.pending.iter().any(writes), "{}", simulation.summary());
+    simulation.reject(0);
+    run(&mut simulation, 60, 7);
     assert!(simulation.summary().contains("Rejected Rejected"), "{}", simulation.summary());
 }
 

@@ -312,3 +312,23 @@ fn a_change_request_that_carries_a_rejected_promotion_is_closed_also_if_another_
     assert!(simulation.summary().contains("waits for approval, since"), "{}", simulation.summary());
     simulation.check_requests();
 }
+
+/// A person closes the change request, and another requests another try. Before that is proposed, something newer replaces it.
+#[test]
+fn a_close_that_a_person_has_answered_with_another_try_does_not_reject_that_one() {
+    let mut simulation = ControllerSimulation::with_requests(false);
+    simulation.edit_requests(Some(false), None);
+    apply(&mut simulation, &Happening::ReleaseBoth);
+    run(&mut simulation, 5, 7);
+    simulation.close_by_hand(0);
+    run(&mut simulation, 60, 60);
+    assert!(simulation.summary().contains("Rejected Rejected"), "{}", simulation.summary());
+    simulation.set_manual(true);
+    run(&mut simulation, 11, 7);
+    simulation.retry(0);
+    run(&mut simulation, 11, 7);
+    apply(&mut simulation, &Happening::ReleaseBoth);
+    run(&mut simulation, 60, 7);
+    let summary = simulation.summary();
+    assert!(summary.contains("Superseded") && !summary.contains("Rejected Rejected"), "{summary}");
+}

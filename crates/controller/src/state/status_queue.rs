@@ -100,6 +100,7 @@ impl StatusWrite {
     ///
     /// - The write would begin another try of a promotion whose stored try was rejected. The rejection would not count for
     ///   that try.
+    /// - The write would end a promotion as succeeded, and a person has rejected it before that was stored.
     /// - The write would end a promotion because its change request was closed, and another try was requested before that was
     ///   known. The request would undo the close.
     /// - The write would add a gate to a promotion that was approved without it. The approval would open that gate.
@@ -109,6 +110,12 @@ impl StatusWrite {
         let Ok(after) = serde_json::from_str::<PromotionStatus>(self.status.get()) else { return false };
         let has_rejection = promotion.spec.rejection_now(&before).is_some();
         let is_rejected = has_rejection && before.phase != Phase::Rejected;
+        if has_rejection
+            && after.phase == Phase::Succeeded
+            && !matches!(before.phase, Phase::Delivered | Phase::Succeeded)
+        {
+            return true;
+        }
         let ends = after.phase == Phase::Rejected && before.phase != Phase::Rejected;
         let is_requested = promotion.spec.retry.is_some() && promotion.spec.retry != after.retried;
         if ends && !has_rejection && is_requested {
