@@ -75,6 +75,12 @@ impl Evidence {
         self.unproven.entry(environment.into()).or_default().insert(target.into(), revision);
     }
 
+    /// Forgets what a target has run: its name means another place now.
+    pub fn forget(&mut self, environment: &str, target: &str) {
+        self.proofs.get_mut(environment).and_then(|of| of.remove(target));
+        self.unproven.get_mut(environment).and_then(|of| of.remove(target));
+    }
+
     /// Returns the revision that a target has run last, if it has not been healthy with it since it began to run it.
     pub fn unproven(&self, environment: &str, target: &str) -> Option<&Revision> {
         self.unproven.get(environment)?.get(target)

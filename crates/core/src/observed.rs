@@ -56,6 +56,8 @@ pub struct ObservedTargets {
 pub struct ObservedTarget {
     /// Why the target could not be read, and what to do. The members of such a target prove nothing.
     pub error: Option<String>,
+    /// True if there is nothing of the pipeline at the target: it was read, and no member was found.
+    pub is_empty: bool,
     /// The Kustomizations and HelmReleases that belong to the target. Targets of one place share them.
     pub members: Vec<Arc<Member>>,
 }
@@ -159,9 +161,19 @@ impl Member {
 }
 
 impl ObservedTarget {
+    /// Returns a target with these members.
+    pub fn of(members: Vec<Arc<Member>>) -> Self {
+        Self { members, ..Self::default() }
+    }
+
     /// Returns a target that could not be read, with the error.
     pub fn unreadable(error: impl Into<String>) -> Self {
-        Self { error: Some(error.into()), members: Vec::new() }
+        Self { error: Some(error.into()), ..Self::default() }
+    }
+
+    /// Returns a target that has no members, with what to do.
+    pub fn empty(error: impl Into<String>) -> Self {
+        Self { is_empty: true, ..Self::unreadable(error) }
     }
 
     /// Returns the target; a target whose revision is too long to be promoted could not be read.
@@ -240,6 +252,11 @@ impl ObservedTarget {
     /// Returns why Flux applies no new state to a member that is Ready; `None` if nothing is known to be wrong.
     pub fn not_applied(&self) -> Option<&str> {
         self.members.iter().find_map(|member| member.not_applied.as_deref())
+    }
+
+    /// Returns true if it is unknown what the target runs, because it could not be read.
+    pub fn is_unknown(&self) -> bool {
+        self.error.is_some() && !self.is_empty
     }
 
     /// Returns true if the state of a member is unknown, because no report about it has arrived.

@@ -55,7 +55,7 @@ pub fn observe(
     let member = |id: &(&str, &str)| member(id, all.get(&key(environment, name, *id)), tracks, &location);
     let members =
         members(pipeline.spec.app_ref.as_ref(), target).iter().map(|named| member(named).into()).collect();
-    ObservedTarget { error: None, members }
+    ObservedTarget::of(members)
 }
 
 /// Returns the time of the oldest of the members' last reports; `None` while a member has none.

@@ -101,8 +101,9 @@ pub fn observe(
         ClusterState::Up => {}
     }
     match members(query, cluster, known) {
-        Ok(members) => Ok(ObservedTarget { error: None, members }),
+        Ok(members) => Ok(ObservedTarget::of(members)),
         Err(MembersError::Unreadable(why)) => Ok(ObservedTarget::unreadable(why)),
+        Err(MembersError::Empty(why)) => Ok(ObservedTarget::empty(why)),
         Err(MembersError::NoAnswerYet) => Err(NoAnswerYet),
     }
 }
@@ -112,6 +113,8 @@ pub fn observe(
 enum MembersError {
     NoAnswerYet,
     Unreadable(String),
+    /// There is nothing of the pipeline.
+    Empty(String),
 }
 
 impl From<String> for MembersError {
@@ -129,10 +132,11 @@ fn members(
     let named = named_members(query)?;
     check_kinds(query, &named, cluster)?;
     if let Some(error) = missing_namespace(query, cluster) {
-        return Err(error.into());
+        return Err(MembersError::Empty(error));
     }
     if let Some(key) = named.iter().find(|key| cluster.object(key).is_none()) {
-        return Err(MembersError::Unreadable(format!(
+        let error = if named.len() == 1 { MembersError::Empty } else { MembersError::Unreadable };
+        return Err(error(format!(
             "there is no {} {} in namespace {namespace} of {}: create it, or correct the name in the Pipeline",
             key.kind.name(),
             key.name,
@@ -142,7 +146,7 @@ fn members(
     let labelled = known.labelled(query, cluster);
     let keys: BTreeSet<&ObjectKey> = named.iter().chain(labelled.iter()).collect();
     if keys.is_empty() {
-        return Err(MembersError::Unreadable(format!(
+        return Err(MembersError::Empty(format!(
             "no Kustomization or HelmRelease in namespace {namespace} of {} belongs to this pipeline: give it \
              the label {}: {}, or name it in spec.appRef",
             query.cluster,

@@ -16,6 +16,7 @@ mod happening;
 pub mod input;
 mod long_reconcile_pause;
 mod lost_cluster_events;
+mod moved_targets;
 mod pipeline_status;
 mod pipelines;
 mod polls;

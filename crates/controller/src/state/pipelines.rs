@@ -8,6 +8,7 @@ use super::State;
 use super::cached::{Cached, CachedPipeline, PipelineHookFields};
 use super::effect::Effect;
 use super::entries::{PipelineEntry, may_retry_early};
+use super::moved_targets::{forget_moved, forget_moved_since};
 use super::status_pace::Damping;
 use super::status_queue::StatusOwner;
 use crate::hook::secret_condition::HookSecretProblem;
@@ -74,6 +75,7 @@ impl State {
         }
         if changes.spec {
             entry.model = translate::pipeline(entry.object());
+            forget_moved(&mut entry.evidence, &before, &entry.cached.parts.object);
             entry.edited = true;
             // Side effects in flight were started for the previous spec.
             self.revoke_in_flight(&key);
@@ -113,9 +115,11 @@ impl State {
         if let Some(differences) = predecessor::differences(&object, &status) {
             tracing::info!(pipeline = %key, differences, "taken over from pipeline-controller; see docs/coming-from-weave.md");
         }
+        let mut evidence = translate::evidence(Some(&status));
+        forget_moved_since(&mut evidence, &status, &object);
         let entry = PipelineEntry {
             model: translate::pipeline(&object),
-            evidence: translate::evidence(Some(&status)),
+            evidence,
             edited: is_edited_since(&object, &status),
             cached,
             differs: None,

@@ -307,7 +307,7 @@ pub(crate) mod tests {
             source: None,
             workloads: Vec::new(),
         };
-        ObservedTarget { error: None, members: vec![member.into()] }
+        ObservedTarget::of(vec![member.into()])
     }
 
     /// Facts in which dev runs 1.1.0, and prod runs the version `prod`.

@@ -45,7 +45,7 @@ fn running(chart: &str, health: Health) -> ObservedTarget {
         source: None,
         workloads: Vec::new(),
     };
-    ObservedTarget { error: None, members: vec![member.into()] }
+    ObservedTarget::of(vec![member.into()])
 }
 
 /// The facts from which a status is composed. At first all targets are Ready at 6.1.8.

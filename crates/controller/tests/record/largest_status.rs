@@ -66,7 +66,7 @@ fn target(health: Health) -> ObservedTarget {
             images: vec!["ghcr.io/stefanprodan/podinfo:6.1.8".into()],
         }],
     };
-    ObservedTarget { error: None, members: (0..MEMBERS).map(|n| member(n).into()).collect() }
+    ObservedTarget::of((0..MEMBERS).map(|n| member(n).into()).collect())
 }
 
 /// Ten verified revisions of each target and one that is not, the same for all.

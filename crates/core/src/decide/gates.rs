@@ -140,15 +140,18 @@ fn last_delivered<'a>(lane: Lane<'a>) -> [Option<&'a Promotion>; 2] {
 }
 
 /// Holds a revision if it is unknown what a target runs, because it has not reported yet or was never read: that may be something
-/// newer. A promotion that a caller of `/trigger` requested is not held, and neither is one that was proposed already.
+/// newer. A promotion that a caller of `/trigger` requested is not held. One that was proposed already is held only for targets
+/// that cannot be read: they were added or moved since.
 fn unreported(lane: Lane<'_>, policy: &Policy, promotion: &Promotion) -> Option<Gate> {
-    let passed = promotion.trigger.is_some() || promotion.open_request().is_some();
-    if policy.allow_downgrade || passed {
+    if policy.allow_downgrade || promotion.trigger.is_some() {
         return None;
     }
+    let is_proposed = promotion.open_request().is_some();
     let environment = &lane.environment.name;
     let unreported = lane.environment.targets.iter().filter_map(|t| {
-        let silent = lane.observed(t).filter(|shown| shown.error.is_some() || shown.has_said_nothing())?;
+        let silent = lane
+            .observed(t)
+            .filter(|shown| shown.is_unknown() || (!is_proposed && shown.has_said_nothing()))?;
         lane.ran_last(t).is_none().then(|| (t.clone(), silent.complaint()))
     });
     let (unreported, complaints): (Vec<String>, Vec<String>) = unreported.unzip();

@@ -3,7 +3,7 @@
 use jiff::SignedDuration;
 use sluice_core::decide::Action;
 use sluice_core::evidence::Evidence;
-use sluice_core::observed::Health;
+use sluice_core::observed::{Health, ObservedTarget};
 use sluice_core::promotion::Phase;
 
 use crate::simulation::{Simulation, member, shows};
@@ -69,6 +69,17 @@ fn a_target_that_was_never_read_holds_a_promotion() {
     sim.evidence = known;
     sim.settle();
     assert_eq!(sim.phases("prod"), ["1.1.0 Proposed"]);
+    // The owner renames it now. What is proposed is not merged.
+    sim.evidence.forget("prod", "us");
+    sim.step();
+    let merges = |action: &Action| matches!(action, Action::Follow { may_merge: true, .. });
+    assert!(!sim.last.actions.iter().any(merges), "{:?}", sim.last);
+    assert!(sim.note("prod").contains("it is unknown what prod/us runs"), "{}", sim.note("prod"));
+    // Nothing runs in a target that was read and has no members.
+    let mut empty = added.clone();
+    empty.observed.insert("prod", "us", ObservedTarget::empty("there is no HelmRelease"));
+    empty.settle();
+    assert_eq!(empty.phases("prod"), ["1.1.0 Proposed"]);
 }
 
 #[test]

@@ -175,7 +175,7 @@ fn the_promotions_of_a_pipeline_take_a_limited_part_of_the_memory() {
             facets: [(Facet::Chart, format!("{version}.{n}+{}", "1".repeat(300)))].into(),
             ..(*shows("1.0.0", Health::Ready).members[0]).clone()
         };
-        ObservedTarget { error: None, members: (0..100).map(|n| Arc::new(member(n))).collect() }
+        ObservedTarget::of((0..100).map(|n| Arc::new(member(n))).collect())
     };
     let (old, new, mut observed) = (target("1.0"), target("1.1"), ObservedTargets::default());
     for environment in &pipeline.environments {

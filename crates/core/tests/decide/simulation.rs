@@ -36,7 +36,7 @@ pub fn shows(version: &str, health: Health) -> ObservedTarget {
         source: None,
         workloads: Vec::new(),
     };
-    ObservedTarget { error: None, members: vec![member.into()] }
+    ObservedTarget::of(vec![member.into()])
 }
 
 /// Returns the first member of a target.
