@@ -34,10 +34,11 @@ build: ## Build the binary: target/release/sluice
 	cargo build --release -p sluice
 
 .PHONY: demo
-demo: ## Show Sluice at work on real API servers; ONCE=1 ends on its own with "demo: ok"
+demo: ## Show Sluice at work on real API servers; ONCE=1 ends on its own with "demo: ok", FAULT=1 plants a fault
 	@.ci/need rust git cc servers
 	@$(MAKE) -j2 build-demo servers-controlplane servers-crds
-	@exec $(target)/debug/demo $(if $(filter-out 0,$(ONCE)),--once) $(target)/debug/sluice
+	@exec $(target)/debug/demo $(if $(filter-out 0,$(ONCE)),--once) $(if $(filter-out 0,$(FAULT)),--fault) \
+	  $(target)/debug/sluice
 
 .PHONY: test
 test: ## Run every test, on real servers

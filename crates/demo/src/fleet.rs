@@ -31,15 +31,15 @@ pub struct DemoFleet {
 }
 
 impl DemoFleet {
-    /// Starts all servers, and makes them known to each other.
-    pub async fn start() -> Result<DemoFleet> {
+    /// Starts all servers, and makes them known to each other. With the fault, the file of prod has no marker.
+    pub async fn start(has_fault: bool) -> Result<DemoFleet> {
         output::action("starting a hub and two leaf clusters, dev and live: real API servers, without nodes");
         let plane = ControlPlane::start().await?;
         let (hub, dev, live) =
             tokio::try_join!(hub(&plane), leaf(&plane, LEAVES[0]), leaf(&plane, LEAVES[1]))?;
         output::done("the API servers answer");
         let git = GitServer::start()?;
-        let files = manifests::repository();
+        let files = manifests::repository(has_fault);
         let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
         let repo = git.create_repo("fleet", &files)?;
         output::done(&format!("a git server serves the repository {}", repo.url()));
@@ -147,15 +147,30 @@ impl DemoFleet {
 
     /// Releases a version into dev by a commit, as a person does.
     pub fn release(&self, version: &str) -> Result<()> {
+        let set = |before: &str| format!("{before}version: {version}");
+        self.commit(manifests::DEV_FILE, &format!("podinfo {version} into dev"), |before, _| set(before))
+    }
+
+    /// Repairs the fault by a commit, as a person does: adds the marker of prod.
+    pub fn repair(&self) -> Result<()> {
+        let marker = manifests::marker("prod");
+        self.commit(manifests::PROD_FILE, "mark the version of prod", |before, version| {
+            format!("{before}version: {version}{marker}")
+        })
+    }
+
+    /// Pushes a commit that changes the line with the version, which is given without the key: what is before it, and the version.
+    fn commit(&self, file: &str, message: &str, edit: impl Fn(&str, &str) -> String) -> Result<()> {
         let checkout = self.checkout();
-        let file = checkout.join(manifests::DEV_FILE);
-        let text = std::fs::read_to_string(&file)?;
+        git(&checkout, &["pull", "--quiet"])?;
+        let path = checkout.join(file);
+        let text = std::fs::read_to_string(&path)?;
         let lines = text.lines().map(|line| match line.split_once("version: ") {
-            Some((indent, _)) if line.starts_with(' ') => format!("{indent}version: {version}\n"),
+            Some((before, version)) if line.starts_with(' ') => edit(before, version) + "\n",
             _ => format!("{line}\n"),
         });
-        std::fs::write(&file, lines.collect::<String>())?;
-        git(&checkout, &["commit", "--quiet", "--all", "--message", &format!("podinfo {version} into dev")])?;
+        std::fs::write(&path, lines.collect::<String>())?;
+        git(&checkout, &["commit", "--quiet", "--all", "--message", message])?;
         git(&checkout, &["push", "--quiet"])
     }
 }

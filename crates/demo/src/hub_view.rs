@@ -29,9 +29,17 @@ impl HubView {
 
     /// Returns the phase of the promotion of a version into an environment.
     pub fn phase(&self, environment: &str, version: &str) -> Option<Phase> {
-        let mut all = self.promotions.values();
-        let found = all.find(|p| p.spec.environment == environment && p.spec.revision == version)?;
-        found.status.as_ref().map(|s| s.phase)
+        self.promotion(environment, version)?.status.as_ref().map(|status| status.phase)
+    }
+
+    /// Returns true if the promotion of a version into an environment has a reason.
+    pub fn has_reason(&self, environment: &str, version: &str, reason: &str) -> bool {
+        let status = self.promotion(environment, version).and_then(|promotion| promotion.status.as_ref());
+        status.is_some_and(|status| status.reason == reason)
+    }
+
+    fn promotion(&self, environment: &str, version: &str) -> Option<&Promotion> {
+        self.promotions.values().find(|p| p.spec.environment == environment && p.spec.revision == version)
     }
 
     /// Returns true if the promotion of a version into an environment waits for an approval.

@@ -1,6 +1,6 @@
 //! `make demo`: Sluice on real API servers and real git. Only Flux is a stand-in, and the output says so. With `--once`,
 //! the demo approves the promotion, ends with `demo: ok` and leaves nothing behind. Without it, a person approves, and
-//! the demo runs until Ctrl-C.
+//! the demo runs until Ctrl-C. With `--fault`, something is wrong with prod, and a person finds out what.
 
 mod fleet;
 mod hub_view;
@@ -18,25 +18,30 @@ use tokio::signal::unix::{SignalKind, signal};
 /// The command line.
 struct Arguments {
     once: bool,
+    has_fault: bool,
     binary: PathBuf,
 }
 
+const USAGE: &str = "usage: demo [--once] [--fault] PATH-OF-SLUICE";
+
 fn parse_arguments() -> Result<Arguments> {
-    let mut once = false;
+    let (mut once, mut has_fault) = (false, false);
     let mut binary = None;
     for argument in std::env::args_os().skip(1) {
         if argument == "--once" {
             once = true;
+        } else if argument == "--fault" {
+            has_fault = true;
         } else if binary.replace(PathBuf::from(argument)).is_some() {
-            bail!("usage: demo [--once] PATH-OF-SLUICE");
+            bail!("{USAGE}");
         }
     }
-    let binary = binary.context("usage: demo [--once] PATH-OF-SLUICE; make demo passes the path")?;
+    let binary = binary.with_context(|| format!("{USAGE}; make demo passes the path"))?;
     let binary = std::path::absolute(binary)?;
     if !binary.is_file() {
         bail!("{} does not exist; run make demo, which builds it", binary.display());
     }
-    Ok(Arguments { once, binary })
+    Ok(Arguments { once, has_fault, binary })
 }
 
 fn main() -> ExitCode {
@@ -58,7 +63,7 @@ async fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut terminated = signal(SignalKind::terminate())?;
     let outcome = tokio::select! {
-        outcome = scenario::run(arguments.once, &arguments.binary) => Some(outcome),
+        outcome = scenario::run(arguments.once, arguments.has_fault, &arguments.binary) => Some(outcome),
         _ = interrupted.recv() => None,
         _ = terminated.recv() => None,
     };

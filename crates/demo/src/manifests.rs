@@ -11,6 +11,8 @@ use crate::versions::FIRST;
 pub const NAMESPACE: &str = "apps";
 /// The file with the version of dev.
 pub const DEV_FILE: &str = "clusters/dev/podinfo.yaml";
+/// The file with the version of prod.
+pub const PROD_FILE: &str = "clusters/live/prod.yaml";
 
 /// The user of Sluice on every cluster: the service account of `deploy/`.
 pub const USER: &str = "system:serviceaccount:sluice-system:sluice";
@@ -32,21 +34,23 @@ pub const TARGET_RIGHTS: [&str; 2] = [
 ];
 
 /// The files of the repository: one HelmRelease for each environment. Those of staging and prod have a marker at the
-/// version, which Sluice sets.
-pub fn repository() -> Vec<(&'static str, String)> {
+/// version, which Sluice sets. With the fault, that of prod is missing.
+pub fn repository(has_fault: bool) -> Vec<(&'static str, String)> {
+    let of_prod = if has_fault { String::new() } else { marker("prod") };
     vec![
         (DEV_FILE, release("podinfo", "")),
         ("clusters/live/staging.yaml", release("podinfo-staging", &marker("staging"))),
-        ("clusters/live/prod.yaml", release("podinfo-prod", &marker("prod"))),
+        (PROD_FILE, release("podinfo-prod", &of_prod)),
     ]
 }
 
 /// Returns the number of HelmReleases in the repository for a cluster.
 pub fn releases_on(cluster: &str) -> usize {
-    repository().iter().filter(|(path, _)| path.starts_with(&format!("clusters/{cluster}/"))).count()
+    repository(false).iter().filter(|(path, _)| path.starts_with(&format!("clusters/{cluster}/"))).count()
 }
 
-fn marker(environment: &str) -> String {
+/// Returns the marker of an environment, as it stands after a version.
+pub fn marker(environment: &str) -> String {
     format!(" # {{\"$promotion\": \"{NAMESPACE}:podinfo:{environment}\"}}")
 }
 

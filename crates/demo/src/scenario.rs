@@ -4,7 +4,7 @@
 use crate::fleet::DemoFleet;
 use crate::hub_view::{self, HubView};
 use crate::output;
-use crate::sluice::Sluice;
+use crate::sluice::{Sluice, free_address};
 use crate::versions::{FIRST, NEXT, SUGGESTED};
 use anyhow::{Context, Result, anyhow};
 use sluice_api::promotion::Phase;
@@ -25,15 +25,17 @@ struct Waiter<'a> {
     sluice: &'a mut Sluice,
 }
 
-/// Runs the scenario. Without `once`, it runs until the caller drops it.
-pub async fn run(once: bool, binary: &Path) -> Result<()> {
+/// Runs the scenario. Without `once`, it runs until the caller drops it. With the fault, prod does not move after the approval.
+pub async fn run(once: bool, has_fault: bool, binary: &Path) -> Result<()> {
     let deadline = Instant::now() + TIMEOUT;
-    let fleet = tokio::time::timeout(TIMEOUT, DemoFleet::start())
+    let page = free_address()?;
+    output::action(&format!("in a moment, the page is at http://{page}/"));
+    let fleet = tokio::time::timeout(TIMEOUT, DemoFleet::start(has_fault))
         .await
         .with_context(|| format!("the servers did not start within {TIMEOUT:?}"))??;
     fleet.settle().await?;
     output::done(&format!("podinfo {FIRST} runs in dev (cluster dev), staging and prod (cluster live)"));
-    let mut sluice = Sluice::start(binary, &fleet)?;
+    let mut sluice = Sluice::start(binary, &fleet, &page)?;
     output::action(&format!("the page is at {}", sluice.page));
     output::more(&format!("sign in with the token in {}", fleet.token().display()));
     output::done("sluice controller runs, with the rights that deploy/ grants and no others");
@@ -44,7 +46,7 @@ pub async fn run(once: bool, binary: &Path) -> Result<()> {
     let mut wait = Waiter { deadline, view: &mut view, sluice: &mut sluice };
     let ended = tokio::select! {
         error = hub_view::follow(client, sender) => Err(error),
-        ended = run_steps(once, &fleet, &mut wait) => ended,
+        ended = run_steps((once, has_fault), &fleet, &mut wait) => ended,
     };
     if ended.is_err() {
         print_diagnosis(&mut sluice).await;
@@ -52,7 +54,7 @@ pub async fn run(once: bool, binary: &Path) -> Result<()> {
     ended
 }
 
-async fn run_steps(once: bool, fleet: &DemoFleet, wait: &mut Waiter<'_>) -> Result<()> {
+async fn run_steps((once, has_fault): (bool, bool), fleet: &DemoFleet, wait: &mut Waiter<'_>) -> Result<()> {
     let all_run_the_first = |view: &HubView| ENVIRONMENTS.iter().all(|e| view.runs(e, FIRST));
     wait.until(&format!("every environment to run {FIRST}"), all_run_the_first).await?;
     wait.sluice.show("get pipelines").await?;
@@ -70,13 +72,23 @@ async fn run_steps(once: bool, fleet: &DemoFleet, wait: &mut Waiter<'_>) -> Resu
     .await?;
     wait.sluice.show("get pipelines").await?;
     wait.sluice.show("get targets podinfo").await?;
-    if once { approve(wait).await } else { wait_for_person(fleet, wait).await }
+    if once { approve(has_fault, fleet, wait).await } else { wait_for_person(has_fault, fleet, wait).await }
 }
 
-/// Approves the promotion, instead of a person.
-async fn approve(wait: &mut Waiter<'_>) -> Result<()> {
+/// Approves the promotion, and repairs the fault, instead of a person.
+async fn approve(has_fault: bool, fleet: &DemoFleet, wait: &mut Waiter<'_>) -> Result<()> {
     wait.sluice.show("approve podinfo --environment prod").await?;
     output::pause();
+    if has_fault {
+        wait.until(&format!("the promotion of {NEXT} into prod to find no marker"), |view| {
+            view.has_reason("prod", NEXT, "NoMarker")
+        })
+        .await?;
+        wait.sluice.show("explain podinfo -e prod").await?;
+        output::pause();
+        output::action("a person adds the marker to the file and pushes");
+        fleet.repair()?;
+    }
     wait.until(&format!("{NEXT} to be promoted into prod"), |view| {
         view.phase("prod", NEXT) == Some(Phase::Succeeded) && view.runs("prod", NEXT)
     })
@@ -87,8 +99,13 @@ async fn approve(wait: &mut Waiter<'_>) -> Result<()> {
 }
 
 /// Prints what a person can do now, and waits until the controller ends.
-async fn wait_for_person(fleet: &DemoFleet, wait: &mut Waiter<'_>) -> Result<()> {
+async fn wait_for_person(has_fault: bool, fleet: &DemoFleet, wait: &mut Waiter<'_>) -> Result<()> {
     output::pause();
+    if has_fault {
+        output::action(
+            "something is wrong: after the approval, prod does not move; the page says why and what to do",
+        );
+    }
     output::action(&format!("it is your turn: open {} and approve {NEXT} for prod", wait.sluice.page));
     println!("  sign in with the token in {}", fleet.token().display());
     output::action("or type in another terminal, in this folder:");

@@ -28,8 +28,8 @@ pub struct Sluice {
 }
 
 impl Sluice {
-    /// Starts the controller. Its cache and its log are in the fleet's folder.
-    pub fn start(binary: &Path, fleet: &DemoFleet) -> Result<Sluice> {
+    /// Starts the controller, with the page at this address. Its cache and its log are in the fleet's folder.
+    pub fn start(binary: &Path, fleet: &DemoFleet, page: &str) -> Result<Sluice> {
         let folder = fleet.folder();
         let metrics = free_address()?;
         let log = folder.join("sluice.log");
@@ -46,8 +46,7 @@ impl Sluice {
         command.arg("--leader-election-namespace=sluice-system");
         command.arg("--kubeconfig").arg(fleet.controller_kubeconfig());
         command.arg("--metrics-addr").arg(&metrics);
-        let page = free_address()?;
-        command.arg("--api-addr").arg(&page);
+        command.arg("--api-addr").arg(page);
         command.arg("--cache-dir").arg(folder.join("cache"));
         let controller = ProcessGuard::start("sluice controller", &command, &log)?;
         let metrics = format!("http://{metrics}/metrics");
@@ -101,7 +100,7 @@ impl Sluice {
 }
 
 /// Returns a free address of this machine.
-fn free_address() -> Result<String> {
+pub fn free_address() -> Result<String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port on 127.0.0.1")?;
     Ok(listener.local_addr()?.to_string())
 }
