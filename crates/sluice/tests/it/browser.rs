@@ -5,11 +5,12 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use kube::ResourceExt;
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
-use sluice_testkit::{Browser, Look};
+use sluice_testkit::{Browser, Look, Scratch, eventually};
 
 use crate::page::{FILE, Waiting, rule, waiting};
-use crate::place::TestNamespace;
+use crate::place::{SOON, TestNamespace};
 use crate::{people, run};
 
 /// Opens a page as a person with these rights, who signs in first.
@@ -30,6 +31,16 @@ pub async fn opened(
     Ok(browser)
 }
 
+/// Waits until a text is gone.
+pub async fn until_gone(browser: &Browser, unwanted: &str) -> Result<()> {
+    eventually(SOON, || async {
+        let text = browser.text().await?;
+        ensure!(!text.contains(unwanted), "still {unwanted:?}: {text}");
+        Ok(())
+    })
+    .await
+}
+
 struct BrowserFixture {
     place: TestNamespace,
     waiting: Waiting,
@@ -40,10 +51,15 @@ struct BrowserFixture {
 
 impl BrowserFixture {
     async fn new() -> Result<BrowserFixture> {
+        BrowserFixture::with_flags(&[]).await
+    }
+
+    async fn with_flags(flags: &[&str]) -> Result<BrowserFixture> {
         let place = TestNamespace::new("browser").await?;
         let address = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
         let api = format!("--api-addr={address}");
-        let waiting = waiting(&place, &[&api, "--api-actions", "--observe=all"]).await?;
+        let flags = [&[&api, "--api-actions", "--observe=all"], flags].concat();
+        let waiting = waiting(&place, &flags).await?;
         let n = &place.namespace;
         let name = place.promotions().list(&Default::default()).await?.items[0].name_any();
         let (pipeline, promotion) = (format!("/pipelines/{n}/app"), format!("/promotions/{n}/{name}"));
@@ -88,6 +104,32 @@ fn an_approval_in_one_browser_shows_in_another_which_survives_a_restart() -> Res
         fixture.waiting.controller.restart(true)?;
         viewer.until_address("/sign-in?to=").await?;
         ensure!(viewer.address().await?.ends_with(&fixture.pipeline), "{}", viewer.address().await?);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_page_says_that_the_connection_is_lost_and_follows_again_after_a_restart() -> Result<()> {
+    run(async {
+        let scratch = Scratch::new("session-key")?;
+        let key = scratch.path().join("key");
+        std::fs::write(&key, format!("{}=\n", "A".repeat(43)))?;
+        let flag = format!("--session-key-file={}", key.display());
+        let mut fixture = BrowserFixture::with_flags(&[&flag]).await?;
+        let viewer = fixture.opened("viewer", &["get"], &fixture.pipeline).await?;
+        viewer.until_text("1.1.0 waits for approval").await?;
+        viewer.run("window.sameDocument = true").await?;
+        fixture.waiting.controller.kill();
+        viewer.until_text("The connection is lost").await?;
+        fixture.waiting.controller.restart(true)?;
+        until_gone(&viewer, "The connection is lost").await?;
+        let suspended = Patch::Merge(json!({"spec": {"suspend": true}}));
+        fixture.place.pipelines().patch("app", &PatchParams::default(), &suspended).await?;
+        viewer.until_text("The pipeline is suspended").await?;
+        ensure!(
+            viewer.run("return window.sameDocument === true").await? == true,
+            "the page was loaded again"
+        );
         Ok(())
     })
 }

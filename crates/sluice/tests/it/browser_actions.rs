@@ -6,7 +6,7 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 use sluice_testkit::{Browser, eventually};
 
-use crate::browser::opened;
+use crate::browser::{opened, until_gone};
 use crate::page::{FILE, Waiting, rule, waiting};
 use crate::place::{SOON, TestNamespace};
 use crate::run;
@@ -70,16 +70,6 @@ impl ActionsFixture {
         browser.until_text(&format!("You may not {action} it: you do not have the right to")).await?;
         browser.until_text("ask the owners of the namespace").await
     }
-}
-
-/// Waits until a text is gone.
-async fn until_gone(browser: &Browser, unwanted: &str) -> Result<()> {
-    eventually(SOON, || async {
-        let text = browser.text().await?;
-        ensure!(!text.contains(unwanted), "still {unwanted:?}: {text}");
-        Ok(())
-    })
-    .await
 }
 
 #[test]

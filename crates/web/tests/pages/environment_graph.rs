@@ -130,7 +130,7 @@ fn graphs() -> Snapshot {
                     at("prod-eu", &["staging", "load-test"], OLD),
                     at("prod-us", &["staging"], OLD),
                     at("prod-ap", &["staging"], OLD),
-                    at("archive", &["prod-eu", "prod-us", "prod-ap"], OLD),
+                    at("archive", &["prod-eu", "prod-us", "prod-ap"], NEW),
                 ],
             ),
         ],

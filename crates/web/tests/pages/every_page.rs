@@ -1,5 +1,5 @@
-//! Every page in the empty, the huge and the hostile world: the text of each, with equal lines counted. A name that became
-//! a tag would be missing in the text.
+//! Every page in the empty, the broken, the huge and the hostile world: the elements of each with their texts, with equal lines
+//! counted. A name that became a tag would be missing in a text. The fragments of the live updates are the same.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -8,21 +8,74 @@ use serde_json::{Value, json};
 use sluice_api::snapshot::{Snapshot, StoredPipeline};
 use sluice_core::fleet::index::Index;
 
-use crate::draft::text;
 use crate::fleet::{flood, index, remote};
 use crate::world::{World, environment, every_state, pipeline, promotion, snapshot};
-use crate::{Browser, StatusCode};
+use crate::{Browser, StatusCode, event};
 
 /// The pages that every world has.
-const LISTS: [&str; 7] =
-    ["/", "/?group=application", "/promotions", "/clusters", "/charts", "/images", "/pipelines/new"];
+const LISTS: [&str; 11] = [
+    "/",
+    "/?group=application",
+    "/?group=namespace",
+    "/?group=health",
+    "/?q=no-such&of=failed",
+    "/promotions",
+    "/clusters",
+    "/charts",
+    "/charts?cluster=fleet/asia",
+    "/images",
+    "/pipelines/new",
+];
 /// The pages of a pipeline, after its address.
-const OF_PIPELINE: [&str; 5] = ["", "/history", "/objects", "/triggers", "/edit"];
+const OF_PIPELINE: [&str; 6] =
+    ["", "/history", "/history?environment=prod", "/objects", "/triggers", "/edit"];
+/// The attributes that say what an element is.
+const SHOWN: [&str; 9] =
+    ["class", "href", "action", "method", "name", "role", "aria-label", "aria-current", "datetime"];
 
-/// Returns the text of a page: each line once, with how often it is there. Numbers and runs of one letter are shortened.
+/// Returns what is inside of `main`.
+fn main_of(html: &str) -> &str {
+    html.split("<main id=\"main\">").nth(1).unwrap().split("</main>").next().unwrap()
+}
+
+/// Returns the opening tags with what they are and the text that follows them, one line for each.
+fn elements(main: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for piece in main.split('<') {
+        let (tag, text) = piece.split_once('>').unwrap_or(("/", piece));
+        let line = match (tag.starts_with('/'), lines.last_mut()) {
+            (true, Some(line)) => line,
+            _ => {
+                lines.push(element(tag));
+                lines.last_mut().unwrap()
+            }
+        };
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        if !text.is_empty() {
+            line.push_str(&format!(" {text}"));
+        }
+    }
+    lines.retain(|line| !line.is_empty());
+    lines
+}
+
+/// Returns the name of an element with the attributes that say what it is.
+fn element(tag: &str) -> String {
+    let (name, attributes) = tag.split_once(' ').unwrap_or((tag, ""));
+    let mut line = format!("<{name}");
+    for shown in SHOWN {
+        let start = format!(" {shown}=\"");
+        if let Some((_, rest)) = format!(" {attributes}").split_once(&start) {
+            line.push_str(&format!("{start}{}\"", rest.split('"').next().unwrap()));
+        }
+    }
+    line + ">"
+}
+
+/// Returns the elements of a page: each line once, with how often it is there. Numbers and runs of one letter are shortened.
 fn outline(html: &str) -> String {
     let mut lines: Vec<(String, usize)> = Vec::new();
-    for line in text(html).lines().map(shortened) {
+    for line in elements(main_of(html)).iter().map(|line| shortened(line)) {
         match lines.iter_mut().find(|(known, _)| *known == line) {
             Some((_, count)) => *count += 1,
             None => lines.push((line, 1)),
@@ -67,6 +120,7 @@ async fn check(name: &str, fleet: &Index, world: Snapshot, pages: impl Iterator<
         for bad in ["<script>alert", "<img", "href=\"javascript"] {
             assert!(!answer.text.contains(bad), "{page} contains {bad}");
         }
+        check_live(&browser, &answer.text).await;
         let status =
             if answer.status == StatusCode::OK { String::new() } else { format!(" ({})", answer.status) };
         writeln!(all, "==== {}{status}\n{}", shortened(&page), outline(&answer.text)).unwrap();
@@ -74,6 +128,21 @@ async fn check(name: &str, fleet: &Index, world: Snapshot, pages: impl Iterator<
     insta::with_settings!({prepend_module_to_snapshot => false, omit_expression => true}, {
         insta::assert_snapshot!(name, all);
     });
+}
+
+/// Checks that the fragments of the live updates are as the page, if the browser follows it.
+async fn check_live(browser: &Browser, html: &str) {
+    let Some(of) = html.split("data-live=\"").nth(1).and_then(|rest| rest.split('"').next()) else { return };
+    let address = of.replace("&amp;", "%26").replace('%', "%25").replace("%2526", "%26");
+    let mut live = browser.live(&address).await;
+    let mut sent = event(&mut live).await;
+    while !sent.ends_with("\n\n") {
+        sent.push_str(&event(&mut live).await);
+    }
+    let lines = sent.lines().filter_map(|line| line.strip_prefix("data:"));
+    let fragment: Vec<&str> = lines.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect();
+    assert!(sent.starts_with("event: main\n"), "{of}: {}", sent.chars().take(100).collect::<String>());
+    assert_eq!(elements(&fragment.join("\n")), elements(main_of(html)), "{of}");
 }
 
 fn lists() -> impl Iterator<Item = String> {
@@ -87,6 +156,34 @@ fn of_pipeline(namespace: &str, name: &str) -> impl Iterator<Item = String> {
 #[tokio::test]
 async fn pages_of_the_empty_world() {
     check("empty", &Index::default(), snapshot(vec![], vec![]), lists()).await;
+}
+
+/// A pipeline with a target that crashes and one whose cluster is away, whose promotion finds no marker; one that Sluice has not
+/// looked at; one whose strategy is wrong; and clusters that are lost or only partly readable.
+#[tokio::test]
+async fn pages_of_the_broken_world() {
+    let ready = || environment("6.2.0", "Ready", "");
+    let crash = environment("6.2.0", "Failed", "Deployment podinfo: CrashLoopBackOff, 3 of 5 pods");
+    let away = environment("6.1.8", "Unknown", "cluster fleet/asia: it refuses the connection: start it");
+    let failing = json!({"phase": "Promoting", "reason": "NoMarker", "attempts": 4,
+        "nextAttempt": "2026-11-22T10:09:00Z",
+        "times": {"Pending": "2026-11-22T10:00:00Z", "Promoting": "2026-11-22T10:00:05Z"},
+        "message": "no marker of apps:broken:prod in clusters/prod; add one to the file with the version"});
+    let failed = json!({"phase": "Failed", "reason": "Unhealthy", "message": "not healthy in time: prod: Helm upgrade failed",
+        "times": {"Delivered": "2026-11-22T09:00:00Z", "Failed": "2026-11-22T09:30:00Z"}});
+    let mut unread = pipeline("apps", "unread", [ready(), ready(), ready()]);
+    unread.status = None;
+    let mut wrong = pipeline("apps", "wrong", [ready(), ready(), ready()]);
+    let condition = json!({"type": "Ready", "status": "False", "reason": "InvalidSpec", "lastTransitionTime": "2026-11-22T09:00:00Z",
+        "message": "spec.promotion.strategy: write one of pull-request, commit, notification and webhook"});
+    let status = json!({"observedGeneration": 1, "environments": {}, "conditions": [condition]});
+    wrong.status = Some(serde_json::value::to_raw_value(&status).unwrap().into());
+    let pipelines = vec![pipeline("apps", "broken", [ready(), crash, away]), unread, wrong];
+    let promotions =
+        vec![promotion("apps", "broken", "6.2.0", failing), promotion("apps", "wrong", "6.2.0", failed)];
+    let named = ["broken", "unread", "wrong"].into_iter().flat_map(|name| of_pipeline("apps", name));
+    let told = ["broken", "wrong"].into_iter().flat_map(|name| of_promotion("apps", name));
+    check("broken", &index(), snapshot(pipelines, promotions), lists().chain(named).chain(told)).await;
 }
 
 /// A pipeline with 300 targets in prod, of which one has failed.
@@ -133,5 +230,8 @@ async fn pages_of_the_huge_world() {
 #[tokio::test]
 async fn pages_of_the_hostile_world() {
     let pages = lists().chain(of_pipeline("evil", "evil")).chain(of_promotion("evil", "evil"));
-    check("hostile", &index(), every_state(), pages).await;
+    let mut fleet = index();
+    let evil = "<script>alert(5)</script>\"'><img src=x onerror=alert(6)>";
+    crate::fleet::observe(&mut fleet, &remote(evil), &crate::fleet::release("apps", evil, evil));
+    check("hostile", &fleet, every_state(), pages).await;
 }
