@@ -417,7 +417,12 @@ fn note(place: &Place<'_>, promotion: Option<&PromotionStatus>, draft: &mut Draf
         status.gates.iter().any(|gate| !gate.message.is_empty() && message.contains(&gate.message))
             || !status.message.is_empty() && message.contains(&status.message)
     });
-    if !is_repeated && !of_promotion {
+    // The pipeline's status is written later than that of the promotion.
+    let is_from_before = message.contains("sluice approve")
+        && promotion.is_some_and(|status| {
+            status.phase == Phase::Promoting && status.gates.iter().all(|gate| gate.open)
+        });
+    if !is_repeated && !of_promotion && !is_from_before {
         let is_lost = message.contains(NOT_APPLIED);
         let situation =
             if is_lost || message.contains(NO_TARGET) { Situation::Blocked } else { Situation::Waiting };

@@ -81,6 +81,21 @@ fn a_failed_delivery_says_the_cause_and_when_it_is_tried_again() {
     ");
 }
 
+/// The status of the Pipeline is older than that of the Promotion.
+#[test]
+fn an_approved_promotion_does_not_wait_for_an_approval() {
+    let mut pipeline = behind();
+    let environments = &mut pipeline.status.as_mut().unwrap().environments;
+    environments.get_mut("prod").unwrap().message =
+        "6.1.8 waits for approval: sluice approve -n apps podinfo-prod-1".into();
+    let gate = json!({"name": "Approval", "open": true});
+    let status =
+        json!({"phase": "Promoting", "gates": [gate], "attempts": 1, "message": "no file has the marker"});
+    let explained = prod(&pipeline, &[promotion("prod", 1, status)]);
+    assert!(!explained.contains("waits for approval"), "{explained}");
+    assert!(explained.contains("no file has the marker"), "{explained}");
+}
+
 #[test]
 fn an_open_change_request_is_named_with_what_it_waits_for() {
     let request = json!({"number": 7, "url": "https://git.example.com/fleet/pulls/7", "state": "open",
