@@ -1,5 +1,7 @@
 //! Targets whose name means another place than before: what ran in the former place says nothing about the new one.
 
+use std::collections::HashMap;
+
 use sluice_api::Pipeline;
 use sluice_api::pipeline::{ClusterRef, PipelineStatus};
 use sluice_core::evidence::Evidence;
@@ -18,10 +20,13 @@ fn places(pipeline: &Pipeline) -> impl Iterator<Item = Place<'_>> {
 
 /// Forgets what the targets have run that an edit has moved.
 pub(super) fn forget_moved(evidence: &mut Evidence, before: &Pipeline, after: &Pipeline) {
+    let now: HashMap<_, _> = places(after)
+        .map(|(environment, name, namespace, cluster)| ((environment, name), (namespace, cluster)))
+        .collect();
     for (environment, name, namespace, cluster) in places(before) {
-        let mut now = places(after).filter(|now| (now.0, &now.1) == (environment, &name));
-        if now.any(|now| (now.2, now.3) != (namespace, cluster)) {
-            evidence.forget(environment, &name);
+        let key = (environment, name);
+        if now.get(&key).is_some_and(|now| *now != (namespace, cluster)) {
+            evidence.forget(environment, &key.1);
         }
     }
 }
