@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{DOCTYPE, Markup, Render, html};
 use sha2::{Digest, Sha256};
 
 use super::assets::{CSS, SCRIPT};
@@ -81,7 +81,7 @@ impl Group {
     }
 
     fn html(&self, kept: &KeptParts<'_>) -> Markup {
-        let parts = html! { @for part in &self.parts { (part_html(part, kept)) } };
+        let parts = ShownParts { parts: &self.parts, kept };
         html! {
             @if self.class.is_empty() { (parts) } @else { div.(self.class) { (parts) } }
         }
@@ -152,15 +152,29 @@ impl Page {
         html! {
             @for group in &self.groups {
                 @if let Some(Fold { heading, is_open }) = &group.fold {
-                    details.fold open[*is_open] { (part_html(heading, kept)) (group.html(kept)) }
+                    details.fold open[*is_open] { (ShownParts { parts: std::slice::from_ref(heading), kept }) (group.html(kept)) }
                 } @else { (group.html(kept)) }
             }
         }
     }
 }
 
-fn part_html(part: &Part, kept: &KeptParts<'_>) -> PreEscaped<String> {
-    PreEscaped(if kept.contains(part.id.as_str()) { part.kept() } else { part.html.to_string() })
+/// Parts as they are sent. They are written into the page without a copy: a list has thousands.
+struct ShownParts<'a> {
+    parts: &'a [Part],
+    kept: &'a KeptParts<'a>,
+}
+
+impl Render for ShownParts<'_> {
+    fn render_to(&self, page: &mut String) {
+        for part in self.parts {
+            if self.kept.contains(part.id.as_str()) {
+                page.push_str(&part.kept());
+            } else {
+                page.push_str(&part.html);
+            }
+        }
+    }
 }
 
 /// What the frame says about who looks at the page.

@@ -52,11 +52,15 @@ pub fn with<'a>(changes: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
     kept.chain(changes.iter().copied()).collect()
 }
 
+/// What is inside of `main`.
+pub fn main_of(html: &str) -> &str {
+    html.split("<main id=\"main\">").nth(1).unwrap().split("</main>").next().unwrap()
+}
+
 /// The text of the page without its tags, one line for each text.
 pub fn text(html: &str) -> String {
-    let main = html.split("<main id=\"main\">").nth(1).unwrap().split("</main>").next().unwrap();
     let mut text = String::new();
-    let mut rest = main;
+    let mut rest = main_of(html);
     while let Some((before, after)) = rest.split_once('<') {
         let before = before.trim_matches([' ', '\n']);
         if !before.is_empty() {

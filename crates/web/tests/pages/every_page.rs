@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use sluice_api::snapshot::{Snapshot, StoredPipeline};
 use sluice_core::fleet::index::Index;
 
+use crate::draft::main_of;
 use crate::fleet::{flood, index, remote};
 use crate::world::{World, environment, every_state, pipeline, promotion, snapshot};
 use crate::{Browser, StatusCode, event};
@@ -32,11 +33,6 @@ const OF_PIPELINE: [&str; 6] =
 /// The attributes that say what an element is.
 const SHOWN: [&str; 9] =
     ["class", "href", "action", "method", "name", "role", "aria-label", "aria-current", "datetime"];
-
-/// Returns what is inside of `main`.
-fn main_of(html: &str) -> &str {
-    html.split("<main id=\"main\">").nth(1).unwrap().split("</main>").next().unwrap()
-}
 
 /// Returns the opening tags with what they are and the text that follows them, one line for each.
 fn elements(main: &str) -> Vec<String> {
@@ -133,7 +129,7 @@ async fn check(name: &str, fleet: &Index, world: Snapshot, pages: impl Iterator<
 /// Checks that the fragments of the live updates are as the page, if the browser follows it.
 async fn check_live(browser: &Browser, html: &str) {
     let Some(of) = html.split("data-live=\"").nth(1).and_then(|rest| rest.split('"').next()) else { return };
-    let address = of.replace("&amp;", "%26").replace('%', "%25").replace("%2526", "%26");
+    let address = of.replace("&amp;", "&").replace('%', "%25").replace('&', "%26");
     let mut live = browser.live(&address).await;
     let mut sent = event(&mut live).await;
     while !sent.ends_with("\n\n") {
