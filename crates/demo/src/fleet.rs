@@ -28,6 +28,8 @@ pub struct DemoFleet {
     pub hub: Cluster,
     leaves: Vec<Cluster>,
     scratch: Scratch,
+    /// Whether the file of prod has no marker.
+    pub has_fault: bool,
 }
 
 impl DemoFleet {
@@ -51,7 +53,7 @@ impl DemoFleet {
         output::done("a STAND-IN FOR FLUX runs on each leaf cluster: it reads the repository and writes the");
         output::more("status that Flux would write; no pods run");
         let scratch = Scratch::new("demo")?;
-        let fleet = DemoFleet { _flux: flux, _git: git, repo, hub, leaves, scratch };
+        let fleet = DemoFleet { _flux: flux, _git: git, repo, hub, leaves, scratch, has_fault };
         fleet.connect().await?;
         Ok(fleet)
     }
@@ -147,26 +149,25 @@ impl DemoFleet {
 
     /// Releases a version into dev by a commit, as a person does.
     pub fn release(&self, version: &str) -> Result<()> {
-        let set = |before: &str| format!("{before}version: {version}");
-        self.commit(manifests::DEV_FILE, &format!("podinfo {version} into dev"), |before, _| set(before))
+        self.commit(manifests::DEV_FILE, &format!("podinfo {version} into dev"), |_| version.into())
     }
 
     /// Repairs the fault by a commit, as a person does: adds the marker of prod.
     pub fn repair(&self) -> Result<()> {
         let marker = manifests::marker("prod");
-        self.commit(manifests::PROD_FILE, "mark the version of prod", |before, version| {
-            format!("{before}version: {version}{marker}")
-        })
+        self.commit(manifests::PROD_FILE, "mark the version of prod", |version| format!("{version}{marker}"))
     }
 
-    /// Pushes a commit that changes the line with the version, which is given without the key: what is before it, and the version.
-    fn commit(&self, file: &str, message: &str, edit: impl Fn(&str, &str) -> String) -> Result<()> {
+    /// Pushes a commit that replaces the version in a file.
+    fn commit(&self, file: &str, message: &str, edit: impl Fn(&str) -> String) -> Result<()> {
         let checkout = self.checkout();
         git(&checkout, &["pull", "--quiet"])?;
         let path = checkout.join(file);
         let text = std::fs::read_to_string(&path)?;
         let lines = text.lines().map(|line| match line.split_once("version: ") {
-            Some((before, version)) if line.starts_with(' ') => edit(before, version) + "\n",
+            Some((indent, version)) if line.starts_with(' ') => {
+                format!("{indent}version: {}\n", edit(version))
+            }
             _ => format!("{line}\n"),
         });
         std::fs::write(&path, lines.collect::<String>())?;

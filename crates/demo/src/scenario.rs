@@ -46,7 +46,7 @@ pub async fn run(once: bool, has_fault: bool, binary: &Path) -> Result<()> {
     let mut wait = Waiter { deadline, view: &mut view, sluice: &mut sluice };
     let ended = tokio::select! {
         error = hub_view::follow(client, sender) => Err(error),
-        ended = run_steps((once, has_fault), &fleet, &mut wait) => ended,
+        ended = run_steps(once, &fleet, &mut wait) => ended,
     };
     if ended.is_err() {
         print_diagnosis(&mut sluice).await;
@@ -54,7 +54,7 @@ pub async fn run(once: bool, has_fault: bool, binary: &Path) -> Result<()> {
     ended
 }
 
-async fn run_steps((once, has_fault): (bool, bool), fleet: &DemoFleet, wait: &mut Waiter<'_>) -> Result<()> {
+async fn run_steps(once: bool, fleet: &DemoFleet, wait: &mut Waiter<'_>) -> Result<()> {
     let all_run_the_first = |view: &HubView| ENVIRONMENTS.iter().all(|e| view.runs(e, FIRST));
     wait.until(&format!("every environment to run {FIRST}"), all_run_the_first).await?;
     wait.sluice.show("get pipelines").await?;
@@ -72,14 +72,14 @@ async fn run_steps((once, has_fault): (bool, bool), fleet: &DemoFleet, wait: &mu
     .await?;
     wait.sluice.show("get pipelines").await?;
     wait.sluice.show("get targets podinfo").await?;
-    if once { approve(has_fault, fleet, wait).await } else { wait_for_person(has_fault, fleet, wait).await }
+    if once { approve(fleet, wait).await } else { wait_for_person(fleet, wait).await }
 }
 
 /// Approves the promotion, and repairs the fault, instead of a person.
-async fn approve(has_fault: bool, fleet: &DemoFleet, wait: &mut Waiter<'_>) -> Result<()> {
+async fn approve(fleet: &DemoFleet, wait: &mut Waiter<'_>) -> Result<()> {
     wait.sluice.show("approve podinfo --environment prod").await?;
     output::pause();
-    if has_fault {
+    if fleet.has_fault {
         wait.until(&format!("the promotion of {NEXT} into prod to find no marker"), |view| {
             view.has_reason("prod", NEXT, "NoMarker")
         })
@@ -99,9 +99,9 @@ async fn approve(has_fault: bool, fleet: &DemoFleet, wait: &mut Waiter<'_>) -> R
 }
 
 /// Prints what a person can do now, and waits until the controller ends.
-async fn wait_for_person(has_fault: bool, fleet: &DemoFleet, wait: &mut Waiter<'_>) -> Result<()> {
+async fn wait_for_person(fleet: &DemoFleet, wait: &mut Waiter<'_>) -> Result<()> {
     output::pause();
-    if has_fault {
+    if fleet.has_fault {
         output::action(
             "something is wrong: after the approval, prod does not move; the page says why and what to do",
         );
