@@ -271,13 +271,19 @@ fn a_change_request_that_was_closed_before_its_promotion_was_superseded_is_a_rej
     }
 }
 
-/// A person requests another try, and another closes the change request. Sluice learns of the close first.
-#[test]
-fn a_request_for_another_try_that_came_before_a_close_does_not_undo_it() {
+/// A change request is open, and people merge it.
+fn proposed() -> ControllerSimulation {
     let mut simulation = ControllerSimulation::with_requests(false);
     simulation.edit_requests(Some(false), None);
     apply(&mut simulation, &Happening::ReleaseBoth);
     run(&mut simulation, 5, 7);
+    simulation
+}
+
+/// A person requests another try, and another closes the change request. Sluice learns of the close first.
+#[test]
+fn a_request_for_another_try_that_came_before_a_close_does_not_undo_it() {
+    let mut simulation = proposed();
     simulation.retry(0);
     simulation.close_by_hand(0);
     for _ in 0..40 {
@@ -316,10 +322,7 @@ fn a_change_request_that_carries_a_rejected_promotion_is_closed_also_if_another_
 /// A person closes the change request, and another requests another try. Before that is proposed, something newer replaces it.
 #[test]
 fn a_close_that_a_person_has_answered_with_another_try_does_not_reject_that_one() {
-    let mut simulation = ControllerSimulation::with_requests(false);
-    simulation.edit_requests(Some(false), None);
-    apply(&mut simulation, &Happening::ReleaseBoth);
-    run(&mut simulation, 5, 7);
+    let mut simulation = proposed();
     simulation.close_by_hand(0);
     run(&mut simulation, 60, 60);
     assert!(simulation.summary().contains("Rejected Rejected"), "{}", simulation.summary());

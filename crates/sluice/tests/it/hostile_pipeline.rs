@@ -14,7 +14,7 @@ use reqwest::StatusCode;
 use serde_json::{Value, json};
 use sluice_api::pipeline::TargetStatus;
 use sluice_core::observed::Health;
-use sluice_testkit::{FakeCluster, eventually, shared_gitea};
+use sluice_testkit::{FakeCluster, shared_gitea};
 
 use crate::crash::marked;
 use crate::hostile::{self, commits_to, empty, most_memory_during, promote_sound};
@@ -141,12 +141,8 @@ async fn summarized(place: &TestNamespace, name: &str, target: usize) -> Result<
         let conditions = p.status.clone().unwrap_or_default().conditions;
         conditions.iter().any(|c| c.type_ == "Summarized" && c.status == "True")
     };
-    let object = eventually(LARGE_WRITE, || async {
-        let object = place.pipelines().get(name).await?;
-        ensure!(is_summarized(&object), "the status is not summarized yet");
-        Ok(object)
-    })
-    .await?;
+    let what = "the status is summarized";
+    let object = place.until_within(LARGE_WRITE, name, what, is_summarized).await?;
     let status = object.status.unwrap_or_default();
     ensure!(status.environments.values().map(|e| e.targets.len()).sum::<usize>() == ENVIRONMENTS * TARGETS);
     let environment = status.environments.get("e15").context("the last environment")?;

@@ -24,6 +24,14 @@ fn behind() -> Pipeline {
     }))
 }
 
+/// The same, with what the controller has noted about prod.
+fn behind_with_note(message: &str) -> Pipeline {
+    let mut noted = behind();
+    let environments = &mut noted.status.as_mut().unwrap().environments;
+    environments.get_mut("prod").unwrap().message = message.into();
+    noted
+}
+
 #[test]
 fn an_environment_that_runs_what_was_proven_has_nothing_to_wait_for() {
     let even = pipeline(json!({
@@ -84,10 +92,7 @@ fn a_failed_delivery_says_the_cause_and_when_it_is_tried_again() {
 /// The status of the Pipeline is older than that of the Promotion.
 #[test]
 fn an_approved_promotion_does_not_wait_for_an_approval() {
-    let mut pipeline = behind();
-    let environments = &mut pipeline.status.as_mut().unwrap().environments;
-    environments.get_mut("prod").unwrap().message =
-        "6.1.8 waits for approval: sluice approve -n apps podinfo-prod-1".into();
+    let pipeline = behind_with_note("6.1.8 waits for approval: sluice approve -n apps podinfo-prod-1");
     let gate = json!({"name": "Approval", "open": true});
     let status =
         json!({"phase": "Promoting", "gates": [gate], "attempts": 1, "message": "no file has the marker"});
@@ -238,10 +243,8 @@ fn a_predecessor_that_is_not_healthy_proves_nothing() {
 
 #[test]
 fn the_note_of_the_controller_comes_before_its_consequences() {
-    let mut noted = behind();
-    let environments = &mut noted.status.as_mut().unwrap().environments;
-    environments.get_mut("prod").unwrap().message =
-        "6.1.8 waits: no workload here has the same kind and name as a workload in staging".into();
+    let noted =
+        behind_with_note("6.1.8 waits: no workload here has the same kind and name as a workload in staging");
     insta::assert_snapshot!(prod(&noted, &[]), @r"
     Waiting
     6.1.8 waits: no workload here has the same kind and name as a workload in staging
