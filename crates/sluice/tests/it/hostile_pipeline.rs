@@ -131,10 +131,6 @@ async fn ask(person: &Person, namespace: &str, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// How long the first status may take. An API server that other tests keep busy takes more than 30 seconds to merge a status of a
-/// megabyte, and then the write is repeated.
-const LARGE_WRITE: Duration = Duration::from_secs(300);
-
 /// Waits until the status of a Pipeline is summarized, and returns the target with this number.
 async fn summarized(place: &TestNamespace, name: &str, target: usize) -> Result<TargetStatus> {
     let is_summarized = |p: &sluice_api::Pipeline| {
@@ -142,7 +138,7 @@ async fn summarized(place: &TestNamespace, name: &str, target: usize) -> Result<
         conditions.iter().any(|c| c.type_ == "Summarized" && c.status == "True")
     };
     let what = "the status is summarized";
-    let object = place.until_within(LARGE_WRITE, name, what, is_summarized).await?;
+    let object = place.until(name, what, is_summarized).await?;
     let status = object.status.unwrap_or_default();
     ensure!(status.environments.values().map(|e| e.targets.len()).sum::<usize>() == ENVIRONMENTS * TARGETS);
     let environment = status.environments.get("e15").context("the last environment")?;

@@ -108,18 +108,7 @@ impl TestNamespace {
         what: &str,
         condition: impl Fn(&Pipeline) -> bool,
     ) -> Result<Pipeline> {
-        self.until_within(SOON, name, what, condition).await
-    }
-
-    /// Like [`TestNamespace::until`], for a result that takes longer.
-    pub async fn until_within(
-        &self,
-        limit: Duration,
-        name: &str,
-        what: &str,
-        condition: impl Fn(&Pipeline) -> bool,
-    ) -> Result<Pipeline> {
-        let found = eventually(limit, || async {
+        let found = eventually(SOON, || async {
             let pipeline = self.pipelines().get(name).await?;
             let status = serde_json::to_string_pretty(&pipeline.status)?;
             ensure!(condition(&pipeline), "{what}: not yet: {status}");
