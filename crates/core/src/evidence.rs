@@ -13,7 +13,7 @@ use crate::pipeline::{Environment, MinReady, Pipeline, Policy};
 use crate::promotion::Promotion;
 pub use crate::proof::Proof;
 use crate::proven::{self, TargetProofs};
-use crate::revision::Revision;
+use crate::revision::{FacetKey, Revision};
 
 /// How many proofs are kept for each target, whether an environment needs them or not.
 pub const MIN_PROOFS: usize = 10;
@@ -26,6 +26,9 @@ const MAX_PROOFS_OF_PIPELINE: usize = 2000;
 /// The most bytes of the proofs of a pipeline, unless the newest one of each target takes more. A revision has as many facets as
 /// its owner wants, and the status keeps no more than a mebibyte of them.
 const MAX_BYTES_OF_PIPELINE: usize = 8 << 20;
+
+/// How many facets of workloads that a target does not show any more are kept, proven or not.
+const MAX_HIDDEN_FACETS: usize = 64;
 
 /// The most revisions that targets run now and that are compared with a proof of other facets.
 const MAX_COMPARED: usize = 32;
@@ -147,7 +150,7 @@ impl Evidence {
 
     /// Returns the revision that a target has run last and was not healthy with since, after an observation. A target that comes
     /// back to the revision that it has proven last has to be healthy with it once more. A facet that the target does not show
-    /// now, for example because its object is created again, is as it was.
+    /// now, for example because its object is created again, is as it was, also if the rest of the target is healthy.
     fn unproven_after(
         &self,
         environment: &str,
@@ -161,15 +164,36 @@ impl Evidence {
             return before.cloned();
         };
         if shown.is_some_and(|shown| shown.health() == Health::Ready) {
-            return before.and_then(|before| before.without(&running, proven));
+            let unproven = before.and_then(|before| before.without(&running, proven));
+            let gone = proven.and_then(|proven| proven.of_workloads_not_in(&running));
+            let kept = match (unproven, gone) {
+                (Some(unproven), Some(gone)) => Some(unproven.with_missing_of(&gone)),
+                (one, other) => one.or(other),
+            };
+            return kept.and_then(|kept| self.without_forgotten(kept));
         }
         let last = self.last(environment, target);
-        let running = last.iter().fold(running, |running, last| running.with_missing_of(last));
-        match before {
-            None if proven == Some(&running) => None,
-            Some(same) if *same == running => Some(same.clone()),
-            _ => Some(running),
+        let hidden = last.as_ref().and_then(|last| last.without(&running, None));
+        let hidden = hidden.and_then(|hidden| self.without_forgotten(hidden));
+        let running = hidden.iter().fold(running, |running, hidden| running.with_missing_of(hidden));
+        if last.as_ref() == Some(&running) { before.cloned() } else { Some(running) }
+    }
+
+    /// Returns the facets that a target does not show now, without those that no target has proven if they are many: workloads
+    /// whose names have a hash or a date come and go all the time.
+    fn without_forgotten(&self, hidden: Revision) -> Option<Revision> {
+        if hidden.facets().count() <= MAX_HIDDEN_FACETS {
+            return Some(hidden);
         }
+        let proven: BTreeSet<&FacetKey> = self
+            .proofs
+            .values()
+            .flat_map(BTreeMap::values)
+            .flatten()
+            .flat_map(|proof| proof.revision.facets().map(|(key, _)| key))
+            .collect();
+        let known = hidden.facets().filter(|(key, _)| proven.contains(key));
+        Revision::new(known.map(|(key, value)| (key.clone(), value.to_owned())).collect())
     }
 
     /// Returns the revision as these proofs or `known` have it: equal revisions of all targets take memory once.
@@ -192,19 +216,24 @@ impl Evidence {
         self.drop_unproven_excess();
     }
 
-    /// Drops the unproven revisions that take too much memory together. Targets that run the same one share it.
+    /// Drops the unproven revisions that take too much memory together. Targets that run the same one share it. Without what such
+    /// a target has run last, nothing that it has proven before counts as what it runs.
     fn drop_unproven_excess(&mut self) {
         let (mut bytes, mut counted) = (0, HashSet::new());
         let all = || self.unproven.values().flat_map(BTreeMap::values);
         if all().map(Revision::bytes).sum::<usize>() <= MAX_BYTES_OF_PIPELINE {
             return;
         }
-        for of in self.unproven.values_mut() {
-            of.retain(|_, revision| {
+        for (environment, of) in &mut self.unproven {
+            of.retain(|target, revision| {
                 if counted.insert(revision.clone()) {
                     bytes += revision.bytes();
                 }
-                bytes <= MAX_BYTES_OF_PIPELINE
+                let is_kept = bytes <= MAX_BYTES_OF_PIPELINE;
+                if !is_kept {
+                    self.proofs.get_mut(environment).and_then(|of| of.remove(target));
+                }
+                is_kept
             });
         }
     }

@@ -152,6 +152,12 @@ impl Revision {
         Self::new(own.cloned().collect())
     }
 
+    /// Returns the part of the revision that belongs to workloads of which `shown` has no facet; `None` if there is none.
+    pub(crate) fn of_workloads_not_in(&self, shown: &Revision) -> Option<Revision> {
+        let is_shown = |key: &FacetKey| shown.0.iter().any(|(k, _)| k.kind == key.kind && k.name == key.name);
+        Self::new(self.0.iter().filter(|(key, _)| !is_shown(key)).cloned().collect())
+    }
+
     /// Returns the facets with their values, in the order of their keys.
     pub fn facets(&self) -> impl Iterator<Item = (&FacetKey, &str)> {
         self.0.iter().map(|(k, v)| (k, v.as_str()))

@@ -179,7 +179,8 @@ pub struct TargetStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verified: Vec<Verified>,
     /// The revision that this target has run last, by its facets, if it has not been healthy with it since it began to run it.
-    /// While the target cannot be read, Sluice assumes that it still runs this.
+    /// It has the facets of workloads, too, that have disappeared from the target. While something cannot be read, Sluice assumes
+    /// that it still runs this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unverified: Option<BTreeMap<String, String>>,
     /// The same in short form, for a status that would be too large otherwise: for each verified revision its index in

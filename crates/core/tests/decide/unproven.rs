@@ -166,6 +166,71 @@ fn a_part_that_is_deleted_and_created_again_does_not_open_a_gate() {
     }
 }
 
+#[test]
+fn a_healthy_workload_that_is_deleted_and_created_again_does_not_open_a_gate() {
+    let mut sim = Simulation::new(&[("dev", &["d"]), ("prod", &["p"])]);
+    sim.observed.insert("dev", "d", releases([Some(A), Some(A)], Health::Ready));
+    sim.observed.insert("prod", "p", releases([Some(C), Some(A)], Health::Ready));
+    sim.settle();
+    sim.observed.insert("dev", "d", releases([Some(B), Some(A)], Health::Ready));
+    sim.settle();
+    let mut deleted = releases([None, Some(A)], Health::Ready);
+    deleted.members.remove(0);
+    for shown in [deleted.clone(), deleted, releases([None, Some(A)], Health::Pending)] {
+        sim.observed.insert("prod", "p", shown);
+        sim.settle();
+        assert!(sim.effects.is_empty(), "{:?}", sim.effects);
+    }
+    assert!(sim.note("prod").contains("it is older than app/chart=1.2.0"), "{}", sim.note("prod"));
+    sim.observed.insert("prod", "p", releases([Some(A), Some(A)], Health::Ready));
+    sim.settle();
+    assert_eq!(sim.effects.len(), 1, "nothing newer runs now");
+}
+
+/// Workloads whose names have a hash come and go.
+#[test]
+fn what_workloads_ran_that_never_come_back_takes_no_more_and_more_room() {
+    for health in [Health::Failed, Health::Ready] {
+        let mut sim = Simulation::new(&[("dev", &["d"])]);
+        for n in 0..300 {
+            let mut shown = shows(A, health);
+            member(&mut shown).name = format!("preview-{n}");
+            sim.observed.insert("dev", "d", shown);
+            sim.settle();
+        }
+        let unproven = sim.evidence.unproven("dev", "d").map_or(0, |revision| revision.facets().count());
+        let per_workload = shows(A, health).revision(&[]).map_or(0, |revision| revision.facets().count());
+        assert!((1..=80 * per_workload).contains(&unproven), "{health}: {unproven} facets");
+    }
+}
+
+/// If there is no room for what targets have run last, they have not settled with what they ran before.
+#[test]
+fn a_target_whose_last_revision_is_too_large_to_keep_has_not_settled() {
+    let targets = ["one", "two", "three", "four"];
+    let mut sim = Simulation::new(&[("dev", &targets)]);
+    for target in targets {
+        sim.runs("dev", target, A, Health::Ready);
+    }
+    sim.settle();
+    for target in targets {
+        sim.runs("dev", target, &format!("{target}-{}", "x".repeat(3 << 20)), Health::Failed);
+    }
+    sim.settle();
+    let kept = targets.iter().filter(|target| sim.evidence.unproven("dev", target).is_some()).count();
+    assert!((1..targets.len()).contains(&kept), "{kept} are kept");
+    for target in targets {
+        sim.cannot_be_read("dev", target);
+    }
+    sim.settle();
+    let proven = shows(A, Health::Ready).revision(&[]).unwrap();
+    for target in targets {
+        let mut alone = sim.pipeline.environments[0].clone();
+        alone.targets = vec![target.into()];
+        assert!(!sim.evidence.has_settled(&alone, &proven), "{target} ran something else last");
+    }
+}
+
 /// A target that only becomes unhealthy with what it runs has not run anything else.
 #[test]
 fn a_target_that_fails_with_what_it_has_proven_still_runs_that() {
