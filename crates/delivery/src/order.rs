@@ -40,7 +40,7 @@ pub struct Order {
     pub round: u32,
     /// Whether there may have been an earlier try in this round. Its effect is searched for first.
     pub retried: bool,
-    /// Whether a person asked for a retry: then a closed change request of this round does not count as rejected.
+    /// Whether no closed change request counts as rejected.
     pub reopen: bool,
     /// Why the commit of the open change request is outdated: the commit is replaced, and no other change request is
     /// opened. If the change request has ended since, that counts.
@@ -57,7 +57,8 @@ pub struct Order {
     pub recorded: Vec<String>,
     /// Those of `recorded` that a record has as open: the controller closes them when they are not needed.
     pub recorded_open: Vec<String>,
-    /// The addresses of the change requests into the same environment (or target) that Sluice has closed. They are not rejections.
+    /// The addresses of the closed change requests into the same environment (or target) that are not rejections: those that Sluice
+    /// has closed, and those that people had closed before a retry.
     pub withdrawn: Vec<String>,
     /// The permission to deliver, checked before each side effect that others can see.
     pub fencing_token: FencingToken,

@@ -149,7 +149,7 @@ pub fn left_out(promotion: &Promotion) -> Option<String> {
     let is_retried = tries > 0 || status.retried.is_some();
     let closed = match status.withdrawn_requests.len() {
         0 => String::new(),
-        _ => format!(" Sluice has closed {}.", status.withdrawn_requests.join(", ")),
+        _ => format!(" Closed before: {}.", status.withdrawn_requests.join(", ")),
     };
     (is_retried || !closed.is_empty()).then(|| {
         let again = match tries {

@@ -47,8 +47,8 @@ pub struct PromotionStatus {
     /// The change request with the revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change_request: Option<RecordedChangeRequest>,
-    /// The addresses of the change requests of the current round that Sluice itself closes or has closed, the newest last. They are
-    /// not rejections.
+    /// The addresses of the closed change requests of the current round that are not rejections, the newest last: those that Sluice
+    /// itself closes or has closed, and those that people had closed before a retry.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub withdrawn_requests: Vec<String>,
     /// The commit that sets the revision.

@@ -4,8 +4,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use sluice_api::pipeline::{Pipeline, PullRequestStrategy, Strategy as ApiStrategy, Target};
 use sluice_api::promotion::{
-    CheckResult, Promotion, PromotionStatus, RecordedChangeRequest, RecordedCheck, RecordedChecks,
-    RecordedRequestState,
+    CheckResult, Promotion, RecordedChangeRequest, RecordedCheck, RecordedChecks, RecordedRequestState,
 };
 use sluice_core::setters::UpdateTarget;
 use sluice_core::{Revision, Time};
@@ -17,7 +16,6 @@ use sluice_delivery::{
 };
 
 use super::strategy::{secret_name, settings};
-use crate::record::promotion::MAX_WITHDRAWN;
 use crate::translate;
 use sluice_core::fleet::ClusterKey;
 
@@ -112,7 +110,7 @@ pub fn order(
         created: promotion.creation_timestamp().map(|t| t.0).unwrap_or_default(),
         round: status.round,
         retried: !is_first_try,
-        reopen: may_reopen(promotion, &status),
+        reopen: false,
         rebuild: None,
         checks_settled: false,
         reads_checks: false,
@@ -127,18 +125,6 @@ pub fn order(
         namespace,
     };
     Some((order, secret_name(api_strategy).map(String::from)))
-}
-
-/// Whether a closed change request of a promotion may be opened again although Sluice did not close it. It may if a person has
-/// requested a retry since. If it was open or merged after that request, a person has rejected the promotion by closing it. A
-/// record keeps a limited number of those that Sluice has closed.
-fn may_reopen(promotion: &Promotion, status: &PromotionStatus) -> bool {
-    let is_retried = status.retried.is_some() && status.retried == promotion.spec.retry;
-    match status.change_request.as_ref().map(|request| &request.state) {
-        Some(RecordedRequestState::Withdrawn) if status.withdrawn_requests.len() >= MAX_WITHDRAWN => true,
-        Some(RecordedRequestState::Open | RecordedRequestState::Merged) => false,
-        _ => is_retried,
-    }
 }
 
 /// Converts a change request to the type of `delivery`.

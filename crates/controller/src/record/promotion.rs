@@ -403,9 +403,9 @@ fn note_open(status: &mut PromotionStatus, request: &RecordedChangeRequest) {
 }
 
 /// How many closed change requests of a round a record keeps.
-pub(crate) const MAX_WITHDRAWN: usize = 20;
+const MAX_WITHDRAWN: usize = 20;
 
-/// Notes that Sluice closes the change request with this address.
+/// Notes that it is no rejection if the change request with this address is closed.
 fn note_withdrawn(withdrawn: &mut Vec<String>, url: &str) {
     withdrawn.retain(|other| other != url);
     withdrawn.push(url.into());
@@ -421,11 +421,12 @@ fn note_transition(status: &mut PromotionStatus, to: &Transition) {
         status.delivered_to = None;
         // The gates are decided again. Until then their last messages are not shown.
         status.gates.clear();
+        let is_closed = |request: &mut RecordedChangeRequest| request.state == RecordedRequestState::Closed;
         if to.answers.is_some()
-            && status.change_request.as_ref().is_some_and(|r| r.state == RecordedRequestState::Closed)
+            && let Some(closed) = status.change_request.take_if(is_closed)
         {
-            // A person wants another try although a person has closed this one.
-            status.change_request = None;
+            // A person wants another try although a person has closed this one, which counts for nothing now.
+            note_withdrawn(&mut status.withdrawn_requests, &closed.url);
         }
         // After a delivery a new round begins, so that receivers do not take the next delivery for a
         // repetition, and Sluice does not find the effects of the last one. A promotion may also have

@@ -106,6 +106,11 @@ fn carries(head: &HeadCommit, order: &Order) -> bool {
     (&head.promotion, head.round) == (&order.promotion, order.round)
 }
 
+/// Whether another open promotion, which may use the change request, has made the head of the branch.
+fn is_of_another(job: &Job, head: &HeadCommit) -> bool {
+    job.order.open_beside.contains(&head.promotion)
+}
+
 fn url(number: u64) -> String {
     format!("https://github.com/acme/fleet/pull/{number}")
 }
@@ -253,7 +258,7 @@ impl ControllerSimulation {
             }
             let found = request_of(request, &head);
             match request.state {
-                RequestState::Closed if order.withdrawn.contains(&found.url) => {}
+                RequestState::Closed if order.withdrawn.contains(&found.url) => reopen = true,
                 RequestState::Open if carries(&head, order) && head.version == version => {
                     return Some(Delivered::Proposed { request: found, merged: false });
                 }
@@ -290,6 +295,9 @@ impl ControllerSimulation {
             RequestState::Merged => {
                 let ours = carries(&head, order);
                 ChangeRequestStatus::Merged { commit: format!("merge of {}", head.id), head: head.id, ours }
+            }
+            RequestState::Closed if head.id != request.head_commit && is_of_another(job, &head) => {
+                ChangeRequestStatus::HandedOver
             }
             RequestState::Closed => ChangeRequestStatus::Closed,
         };
@@ -363,8 +371,7 @@ impl ControllerSimulation {
         let (status, index) = self.request_status(job, request);
         let (ChangeRequestStatus::Open { .. }, Some(index)) = (&status, index) else { return Ok(status) };
         let head = self.forge.head(&self.forge.requests[index]);
-        let is_of_open = job.order.open_beside.contains(&head.promotion);
-        if head.id != request.head_commit && is_of_open {
+        if head.id != request.head_commit && is_of_another(job, &head) {
             return Ok(ChangeRequestStatus::HandedOver);
         }
         job.order.fencing_token.check()?;

@@ -82,7 +82,7 @@ impl State {
         open.map(|request| request.url.clone()).collect()
     }
 
-    /// Returns the addresses of the change requests that Sluice has closed, and no person has rejected. A change request that
+    /// Returns the addresses of the closed change requests that are not rejections. A change request that
     /// carries the promotion may have been closed for another promotion into the same place.
     pub(super) fn withdrawn_requests(&self, key: &PipelineKey, promotion: &ApiPromotion) -> Vec<String> {
         let status = promotion.status.clone().unwrap_or_default();

@@ -181,36 +181,3 @@ fn the_name_of_the_event_changes_only_when_the_promotion_is_retried() {
     let now = jiff::Timestamp::UNIX_EPOCH;
     assert!(notification_event::event(&pipeline(&json!({})), &promotion(&json!({})), &order, now).is_none());
 }
-
-/// If a change request was open after the retry, and is closed now, a person has closed it again.
-#[test]
-fn a_retry_reopens_a_change_request_that_was_closed_before_it_but_not_later() {
-    let strategy = json!({"pull-request": {"type": "gitea", "url": "https://git.example.com/a/b",
-        "secretRef": {"name": "git"}}});
-    let request =
-        |state: &str| json!({"number": 7, "url": "u", "state": state, "branch": "b", "headCommit": "c"});
-    let table = [
-        (json!({}), false),
-        (json!({"changeRequest": request("closed")}), false),
-        (json!({"changeRequest": request("open")}), false),
-        // Sluice closed that one. A person may have closed another one, which is not recorded yet.
-        (json!({"changeRequest": request("withdrawn")}), false),
-        // Its list of those that Sluice has closed is full.
-        (json!({"changeRequest": request("withdrawn"), "withdrawnRequests": vec!["u"; 20]}), true),
-        (json!({"retried": "now"}), true),
-        (json!({"retried": "now", "changeRequest": request("closed")}), true),
-        (json!({"retried": "now", "changeRequest": request("open")}), false),
-        // The merged change request is of an earlier round, so a person has closed the one of this round.
-        (json!({"retried": "now", "round": 1, "changeRequest": request("merged")}), false),
-        (json!({"retried": "before", "changeRequest": request("closed")}), false),
-    ];
-    for (status, expected) in table {
-        let pipeline = pipeline(&strategy);
-        let by = pipeline.spec.promotion.clone().unwrap().strategy.unwrap();
-        let mut promotion = promotion(&status);
-        promotion.spec.retry = Some("now".into());
-        let (order, _) = order::order(&pipeline, &promotion, &by, false).unwrap();
-        assert_eq!(order.reopen, expected, "{status}");
-        assert_eq!(u64::from(order.round), status["round"].as_u64().unwrap_or(0));
-    }
-}

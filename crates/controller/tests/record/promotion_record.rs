@@ -154,6 +154,20 @@ fn the_change_requests_that_sluice_closed_are_kept_for_the_round() {
     assert_eq!((again.round, again.withdrawn_requests.len()), (1, 0));
 }
 
+/// Another one, which Sluice has not recorded yet, may be closed after the retry. That is a rejection.
+#[test]
+fn a_retry_is_about_the_change_request_that_was_closed_before_it() {
+    let rejected = after(&[
+        RecordChange::Proposed(request("open")),
+        RecordChange::Rejected { request: Some(request("closed")), message: "it was closed".into() },
+    ]);
+    let retried = apply(&rejected, &spec(), &moved(Phase::Pending, "Retried", true), now());
+    assert_eq!(retried.change_request, None);
+    assert_eq!(retried.withdrawn_requests, [request("closed").url]);
+    let not_retried = apply(&rejected, &spec(), &moved(Phase::Pending, "Resumed", false), now());
+    assert_eq!(not_retried.withdrawn_requests, Vec::<String>::new());
+}
+
 #[test]
 fn a_retry_starts_a_new_round_only_if_the_earlier_one_was_delivered() {
     let delivered = RecordChange::Delivered {

@@ -23,12 +23,17 @@ pub(super) fn withdraw(facts: Facts<'_>, decision: &mut Decision) {
 }
 
 /// Returns true if an open or later promotion into the same environment (or target) uses the change request. An open one may
-/// also use it later, unless a promotion whose revision it may carry was rejected: the open one may wait for long.
+/// also use it later, unless a promotion whose revision it may carry was rejected: the open one may wait for long. A later
+/// promotion may have pushed to it although its record does not say so yet.
 fn is_taken_over(facts: Facts<'_>, promotion: &Promotion, number: u64) -> bool {
     let into_same =
         |p: &&Promotion| (&p.environment, &p.target) == (&promotion.environment, &promotion.target);
-    let has_used = |p: &&Promotion| p.request.is_some_and(|request| request.number == number);
-    let is_rejected = facts.promotions.iter().filter(into_same).filter(has_used).any(Promotion::is_rejected);
+    let may_have_used = |p: &&Promotion| match p.request {
+        Some(request) => request.number == number,
+        None => p.order() > promotion.order(),
+    };
+    let is_rejected =
+        facts.promotions.iter().filter(into_same).filter(may_have_used).any(Promotion::is_rejected);
     facts.promotions.iter().filter(into_same).any(|p| {
         let carries = p.open_request() == Some(number);
         match p.phase.is_open() {

@@ -200,6 +200,21 @@ fn a_rejection_closes_the_change_request_while_the_next_revision_waits() {
     }
 }
 
+/// It may have pushed its revision to the change request of an earlier promotion, and the answer was lost.
+#[test]
+fn a_rejection_closes_the_change_request_of_an_earlier_promotion_while_the_next_revision_waits() {
+    let mut sim = proposed();
+    sim.policy_of("staging").manual = true;
+    sim.runs("dev", "d", C, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.open_requests("staging"), [B], "the next one will use it");
+    sim.promotions[1].rejected = Some("rejected by ann: no".into());
+    sim.runs("dev", "d", "1.3.0", Health::Ready);
+    sim.settle();
+    assert_eq!(sim.phases("staging"), ["1.1.0 Superseded", "1.2.0 Rejected", "1.3.0 Pending"]);
+    assert_eq!(sim.open_requests("staging"), Vec::<&str>::new());
+}
+
 #[test]
 fn a_rejected_revision_that_comes_back_stays_rejected_until_it_is_retried() {
     let mut sim = waiting();

@@ -151,17 +151,19 @@ impl ChangeRequestJob<'_> {
     async fn find_earlier(&self) -> DeliveryResult<Option<Delivered>> {
         let order = self.order;
         // A closed change request counts as rejected until a newer one is merged, or is closed by its forge: Sluice has
-        // opened that one although the earlier one was closed. The newest come first.
+        // opened that one although the earlier one was closed. The same is true of one whose close counts for nothing. The
+        // newest come first.
         let (mut reopen, mut closed_by_forge) = (order.reopen, 0);
         let list = self.forge.list(&self.branch, self.target.base, ListFilter::Since(order.created)).await?;
         for found in list.found {
-            if found.state == ChangeRequestState::Closed && order.withdrawn.contains(&found.request.url) {
-                continue;
-            }
             if order.rebuild.is_some() && found.state == ChangeRequestState::Open {
                 return Ok(None);
             }
             if !self.is_of_promotion(&found).await? || self.is_by_another_user(&found).await? {
+                continue;
+            }
+            if found.state == ChangeRequestState::Closed && order.withdrawn.contains(&found.request.url) {
+                reopen = true;
                 continue;
             }
             let found = self.forge.confirmed(found).await?;

@@ -81,7 +81,14 @@ impl ChangeRequestJob<'_> {
             ChangeRequestState::ClosedByForge if head == request.head_commit => {
                 ChangeRequestStatus::Open { head, stale: Some(OutdatedReason::ClosedByForge) }
             }
-            ChangeRequestState::Closed | ChangeRequestState::ClosedByForge => ChangeRequestStatus::Closed,
+            // A person who has closed it has rejected the promotion that it carried then.
+            ChangeRequestState::Closed | ChangeRequestState::ClosedByForge => {
+                let pushed = &request.head_commit;
+                match head != *pushed && self.is_of_another_promotion((&head, pushed)).await? {
+                    true => ChangeRequestStatus::HandedOver,
+                    false => ChangeRequestStatus::Closed,
+                }
+            }
         };
         Ok((status, Some(found)))
     }

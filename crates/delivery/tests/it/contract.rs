@@ -141,7 +141,7 @@ async fn a_closed_change_request_counts_as_rejected_until_a_retry(fixture: Forge
         Delivered::Rejected { request: found } => assert_eq!(found.number, request.number),
         other => panic!("{other:?}"),
     }
-    let reopened = Order { reopen: true, ..again(&order) };
+    let reopened = Order { withdrawn: vec![request.url.clone()], ..again(&order) };
     let second = proposed(&bench.delivery, &reopened).await;
     assert_ne!(second.number, request.number);
     // Asked again after a crash, it is found.

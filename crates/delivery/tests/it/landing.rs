@@ -216,6 +216,23 @@ async fn a_change_request_of_a_later_promotion_is_not_closed_for_an_earlier_one(
     .await;
 }
 
+#[tokio::test]
+async fn a_person_who_closes_it_rejects_the_promotion_that_it_carries_and_not_an_earlier_one() {
+    everywhere(async |fixture| {
+        let (one, two) = (bench(), bench());
+        let (earlier, later) = (fixture.order("6.1.8"), fixture.order("6.2.0"));
+        let mine = proposed(&one.delivery, &earlier).await;
+        proposed(&two.delivery, &later).await;
+        fixture.close(mine.number).await;
+        let earlier = Order { open_beside: vec![later.promotion.clone()], ..earlier };
+        let seen = one.delivery.follow(&earlier, &mine).await.unwrap();
+        assert_eq!(seen, ChangeRequestStatus::HandedOver);
+        let outcome = two.delivery.deliver(&again(&later)).await.unwrap();
+        assert!(matches!(outcome, Delivered::Rejected { .. }), "{outcome:?}");
+    })
+    .await;
+}
+
 /// The later promotion was rejected after its push, before anything else was done for it. Somebody else can write the name of
 /// any promotion, too.
 #[tokio::test]
@@ -275,7 +292,7 @@ async fn a_rejection_before_a_retry_does_not_count_again() {
         let (bench, order) = (bench(), fixture.order("6.1.8"));
         let first = proposed(&bench.delivery, &order).await;
         fixture.close(first.number).await;
-        let asked = Order { reopen: true, ..again(&order) };
+        let asked = Order { withdrawn: vec![first.url.clone()], ..again(&order) };
         let second = proposed(&bench.delivery, &asked).await;
         // A person makes something else of it, and merges that.
         let base = fixture.commit("elsewhere", &[("other.yaml", "a: 1\n")]);
@@ -377,7 +394,7 @@ async fn a_rejection_before_a_retry_does_not_count_again_when_gitea_closes_a_cha
     let (bench, order) = (bench(), fixture.order("6.1.8"));
     let rejected = proposed(&bench.delivery, &order).await;
     fixture.close(rejected.number).await;
-    let retry = Order { reopen: true, ..again(&order) };
+    let retry = Order { withdrawn: vec![rejected.url.clone()], ..again(&order) };
     let second = proposed(&bench.delivery, &retry).await;
     closed_with_earlier_branch(&fixture, &bench, (&order, &second), 1).await;
     let rebuild = Order { rebuild: Some(OutdatedReason::ClosedByForge), ..again(&order) };

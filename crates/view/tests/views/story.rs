@@ -53,7 +53,7 @@ fn a_promotion_that_was_started_again_keeps_what_is_recorded_of_earlier_tries() 
     2026-11-21T12:00:00Z another try was requested
     2026-11-21T12:02:00Z the delivery failed for the first time, and 2 times since then: no route to the host
     ");
-    insta::assert_snapshot!(left_out(&again).unwrap(), @"It was started again. Sluice has closed https://git.example.com/7. The record keeps the last time of each phase, the last approval, rejection and retry, and only the last error. Earlier ones are in the events and the audit log of the cluster, if these are kept.");
+    insta::assert_snapshot!(left_out(&again).unwrap(), @"It was started again. Closed before: https://git.example.com/7. The record keeps the last time of each phase, the last approval, rejection and retry, and only the last error. Earlier ones are in the events and the audit log of the cluster, if these are kept.");
     assert_eq!(left_out(&promotion("prod", 1, json!({"phase": "Pending"}))), None);
 }
 
