@@ -30,6 +30,8 @@ fn no_right_opens_another_view_or_action() -> Result<()> {
         let waiting = waiting(&place, &[&format!("--api-addr={address}"), "--api-actions"]).await?;
         let base = format!("http://{address}");
         let see = [rule("pipelines", &["get"]), rule("promotions", &["get"])];
+        let clusters =
+            json!({"apiGroups": ["gitops.weave.works"], "resources": ["gitopsclusters"], "verbs": ["get"]});
         let everything = [rule("*", &["*"])];
         let mut people = Vec::new();
         for (name, place, rules) in [
@@ -44,6 +46,7 @@ fn no_right_opens_another_view_or_action() -> Result<()> {
             // Without the right to get the objects, no other right shows them or does anything to them.
             ("blind", &place, vec![rule("*", &["patch", "update", "approve", "retry", "create", "delete"])]),
             ("neighbour", &other, everything.to_vec()),
+            ("operator", &place, vec![clusters]),
         ] {
             people.push((name, Person::new(place, &base, name, json!(rules)).await?));
         }
@@ -58,8 +61,11 @@ fn no_right_opens_another_view_or_action() -> Result<()> {
         .await
         .with_context(|| waiting.controller.tail())?;
         for (name, person) in &people {
-            let is_seen = !matches!(*name, "blind" | "neighbour");
+            let is_seen = !matches!(*name, "blind" | "neighbour" | "operator");
             matrix.views(name, person, is_seen).await?;
+            matrix.fleet(name, person, *name == "operator").await?;
+            matrix.forms(name, person, is_seen).await?;
+            matrix.live(name, person, is_seen).await?;
             matrix.actions(name, person, is_seen).await?;
         }
         let left = place.promotions().get(&promotion).await?;
@@ -68,6 +74,11 @@ fn no_right_opens_another_view_or_action() -> Result<()> {
         ensure!(!pipeline.spec.suspend, "somebody suspended it");
         Ok(())
     })
+}
+
+/// Returns a page without the bar above it, which names the person and the namespace of the person's account.
+fn content(page: &str) -> Result<&str> {
+    page.split_once("<main").map(|(_, content)| content).context("the page has no content")
 }
 
 struct AccessMatrix<'a> {
@@ -119,12 +130,61 @@ impl AccessMatrix<'_> {
         }
         let (_, list) = person.ask("/pipelines").await?;
         ensure!((list["items"] != json!([])) == is_seen, "{who} sees {list}");
-        // Nobody of them may get a GitopsCluster, or a HelmRelease on the hub.
+        Ok(())
+    }
+
+    /// The views of the clusters. Only who may get the GitopsClusters sees them and what runs there: nobody may get a HelmRelease on
+    /// the hub.
+    async fn fleet(&self, who: &str, person: &Person, is_seen: bool) -> Result<()> {
         for list in ["/clusters", "/charts", "/images"] {
+            let (status, page) = person.get(list).await?;
+            ensure!(status == StatusCode::OK, "{who} gets {status} for the page {list}");
             let (status, answer) = person.ask(list).await?;
-            let is_hidden = !answer.to_string().contains(self.namespace);
-            ensure!(status == StatusCode::OK && is_hidden, "{who} sees {status} {answer} in {list}");
+            ensure!(status == StatusCode::OK, "{who} gets {status} of the API for {list}: {answer}");
+            // The bar above names the person, whose account is in the namespace.
+            let main =
+                page.split_once("<main").map(|(_, main)| main.to_owned()).context("the page is empty")?;
+            for (by, text) in [("page", main), ("API", answer.to_string())] {
+                // No application here runs an image.
+                let is_shown = is_seen && list != "/images";
+                ensure!(text.contains(self.namespace) == is_shown, "{who} sees in {list} by {by}: {text}");
+            }
         }
+        for cluster in ["", &format!("&cluster={}/dev", self.namespace)] {
+            let object = format!("/trace?kind=HelmRelease&namespace={}&name=app{cluster}", self.namespace);
+            let (status, answer) = person.ask(&object).await?;
+            let is_traced = answer.to_string().contains("1.1.0");
+            ensure!(
+                is_traced == (is_seen && !cluster.is_empty()),
+                "{who} gets {status} {answer} of {object}"
+            );
+        }
+        Ok(())
+    }
+
+    /// The form that edits the pipeline, and the one for a new pipeline, in which everybody may write.
+    async fn forms(&self, who: &str, person: &Person, is_seen: bool) -> Result<()> {
+        let edit = format!("{}/edit", self.path("pipelines"));
+        let wanted = if is_seen { StatusCode::OK } else { StatusCode::NOT_FOUND };
+        let (status, text) = person.get(&edit).await?;
+        ensure!(status == wanted, "{who} gets {status} for {edit}: {text}");
+        let (status, text) = person.post(&edit, "name=app").await?;
+        ensure!((status == StatusCode::NOT_FOUND) != is_seen, "{who} gets {status} for the form: {text}");
+        // It offers the clusters that the person may see.
+        let (status, page) = person.get("/pipelines/new").await?;
+        let is_offered = content(&page)?.contains(self.namespace);
+        ensure!(status == StatusCode::OK && is_offered == (who == "operator"), "{who} gets {status}: {page}");
+        Ok(())
+    }
+
+    /// The streams of changes: of a page, and of the API.
+    async fn live(&self, who: &str, person: &Person, is_seen: bool) -> Result<()> {
+        for page in [self.path("pipelines"), self.path("promotions"), "/".into()] {
+            let text = person.stream(&format!("/live?of={page}&have=nothing"), "\n\n").await?;
+            ensure!(text.contains("1.1.0") == is_seen, "{who} gets of {page}: {text}");
+        }
+        let text = person.stream("/api/v1/changes", "event: listed").await?;
+        ensure!(text.contains("1.1.0") == is_seen, "{who} gets of the changes: {text}");
         Ok(())
     }
 

@@ -11,6 +11,7 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
 use sluice_testkit::{GitServer, Repo, eventually};
+use tokio::time::timeout;
 
 use crate::place::{SOON, TestNamespace, revision};
 use crate::process::Controller;
@@ -83,6 +84,23 @@ impl Person {
         let request = self.http.get(format!("{}/api/v1{path}", self.base)).bearer_auth(&self.token);
         let answer = Person::send(request).await?;
         Ok((answer.status(), answer.json().await?))
+    }
+
+    /// Reads a stream of the pages or of the API until it has this text, or ends.
+    pub async fn stream(&self, path: &str, until: &str) -> Result<String> {
+        let request = self.http.get(format!("{}{path}", self.base)).header(COOKIE, &self.cookie);
+        let mut answer = Person::send(request.bearer_auth(&self.token)).await?;
+        let mut text = String::new();
+        let read = async {
+            while !text.contains(until)
+                && let Some(part) = answer.chunk().await?
+            {
+                text.push_str(&String::from_utf8_lossy(&part));
+            }
+            anyhow::Ok(())
+        };
+        timeout(SOON, read).await.with_context(|| format!("{path} does not say {until}"))??;
+        Ok(text)
     }
 
     /// Requests an action by the API.
