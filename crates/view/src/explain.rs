@@ -424,8 +424,8 @@ fn note(place: &Place<'_>, promotion: Option<&PromotionStatus>, draft: &mut Draf
         });
     if !is_repeated && !of_promotion && !is_from_before {
         let is_lost = message.contains(NOT_APPLIED);
-        let situation =
-            if is_lost || message.contains(NO_TARGET) { Situation::Blocked } else { Situation::Waiting };
+        let needs_person = is_lost || message.contains(NO_TARGET) || place.note_needs_person();
+        let situation = if needs_person { Situation::Blocked } else { Situation::Waiting };
         let (message, command) = without_flux_command(message);
         draft.add_trouble(situation, sentence(&message));
         draft.next.extend(command);

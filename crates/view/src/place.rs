@@ -21,6 +21,18 @@ pub(crate) struct Place<'a> {
     pub status: Option<&'a EnvironmentStatus>,
 }
 
+/// The reasons of the controller's notes about what stays as it is until a person acts.
+const NEEDS_PERSON: [&str; 8] = [
+    "Ended",
+    "NameNotAccepted",
+    "NoWorkloads",
+    "PromotesItsOwnCommits",
+    "RecordFailed",
+    "SourceNotReadable",
+    "StrategyRefused",
+    "Tampered",
+];
+
 impl<'a> Place<'a> {
     /// Returns all places of a pipeline, in the order of the spec.
     pub(crate) fn all(pipeline: &'a Pipeline) -> Vec<Place<'a>> {
@@ -62,6 +74,15 @@ impl<'a> Place<'a> {
             Some(_) => self.targets().next().and_then(|target| target.revision.as_deref()),
             None => self.status.and_then(|status| status.revision.as_deref()),
         }
+    }
+
+    /// Whether nothing happens until a person does what the controller's note says. The note of an environment whose targets
+    /// are promoted into separately has the reason of the target that it names first.
+    pub(crate) fn note_needs_person(&self) -> bool {
+        let Some(status) = self.status.filter(|status| NEEDS_PERSON.contains(&status.reason.as_str())) else {
+            return false;
+        };
+        self.target.as_ref().is_none_or(|target| status.message.starts_with(&format!("{target}: ")))
     }
 
     /// Returns the newest promotion into the place, if it explains what the place runs or why that does not change: not

@@ -126,6 +126,9 @@ pub struct EnvironmentStatus {
     /// Why nothing is promoted into this environment now, although something could be.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
+    /// The reason of the message, one word, as in the condition `PromotionPending`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
     /// The targets, in the order of the spec.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<TargetStatus>,

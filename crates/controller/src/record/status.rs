@@ -164,10 +164,12 @@ fn environment_status(
     let own = |p: &ApiPromotion| p.spec.environment == environment.name;
     let current = current_promotion(facts, &own, revision.as_ref());
     let waits = current.filter(|p| is_waiting_for_approval(p)).map(|p| p.spec.revision.clone());
+    let note = facts.decision.notes.get(&environment.name);
     api::EnvironmentStatus {
         health: targets.iter().map(|t| t.health).max().unwrap_or_default(),
         revision,
-        message: facts.decision.notes.get(&environment.name).map(|n| n.message.clone()).unwrap_or_default(),
+        message: note.map(|note| note.message.clone()).unwrap_or_default(),
+        reason: note.map(|note| note.reason.into()).unwrap_or_default(),
         targets,
         waiting_approval: api::WaitingApproval { revision: waits.unwrap_or_default() },
         promotion: current.map(promotion_summary),

@@ -227,6 +227,9 @@ fn other_conditions_exist_only_while_they_are_true_and_list_environments_in_orde
         ["PromotionPending", "True", "WaitingForTargets", "staging: waits for dev; prod: waits for staging"],
     ];
     assert_eq!(fixture.conditions(), expected.map(|row| row.map(String::from)));
+    let environments = fixture.compose_first().environments;
+    let reasons = ["dev", "staging", "prod"].map(|name| environments[name].reason.as_str());
+    assert_eq!(reasons, ["", "WaitingForTargets", "WaitingForGate"]);
     let misnamed = Fixture::new().note("prod", "NameNotAccepted", "two are named prod").conditions();
     assert_eq!(misnamed[0], ["Stalled", "True", "NameNotAccepted", "two are named prod"].map(String::from));
     assert_eq!(misnamed[1], ["Ready", "False", "NameNotAccepted", "two are named prod"].map(String::from));

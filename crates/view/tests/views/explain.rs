@@ -252,6 +252,26 @@ fn the_note_of_the_controller_comes_before_its_consequences() {
     ");
 }
 
+/// The note about an environment whose targets are promoted into separately begins with the target that has its reason.
+#[test]
+fn a_note_that_needs_a_person_is_about_the_target_that_it_names() {
+    let mut separate = behind();
+    let strategy = json!({"pull-request": {"type": "github", "url": "https://github.com/a/b", "baseBranch": "main",
+        "per": "Target", "secretRef": {"name": "fleet"}}});
+    let targets = json!([{"name": "eu", "namespace": "eu"}, {"name": "us", "namespace": "us"}]);
+    let prod = separate.spec.environments.last_mut().unwrap();
+    prod.targets = serde_json::from_value(targets).unwrap();
+    prod.promotion = serde_json::from_value(json!({"strategy": strategy})).unwrap();
+    let prod = separate.status.as_mut().unwrap().environments.get_mut("prod").unwrap();
+    let targets = json!([target("eu", "6.1.5", "Ready", ""), target("us", "6.1.8", "Ready", "")]);
+    prod.targets = serde_json::from_value(targets).unwrap();
+    (prod.reason, prod.message) =
+        ("Ended".into(), "eu: 6.1.8 was promoted before, and something else runs here now".into());
+    let all = explain::<Promotion>(&separate, &[], now());
+    let situations: Vec<_> = all.iter().map(|e| (e.environment.as_str(), e.situation)).skip(2).collect();
+    assert_eq!(situations, [("prod/eu", Situation::Blocked), ("prod/us", Situation::Waiting)]);
+}
+
 #[test]
 fn a_target_that_cannot_be_read_blocks_and_says_why() {
     let lost =

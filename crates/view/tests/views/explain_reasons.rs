@@ -59,7 +59,8 @@ fn explained(case: &Case) -> String {
         Shown::Elsewhere(place) => return format!("not in explain: {place}"),
         Shown::Note => {
             let environments = &mut held.status.as_mut().unwrap().environments;
-            environments.get_mut("prod").unwrap().message = case.message.into();
+            let prod = environments.get_mut("prod").unwrap();
+            (prod.message, prod.reason) = (case.message.into(), case.reason.into());
         }
         Shown::Gate(name) => {
             status["phase"] = json!("Pending");
