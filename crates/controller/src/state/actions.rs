@@ -150,15 +150,15 @@ impl State {
         let promotion = object.name_any();
         let is_trouble = matches!(change, RecordChange::Failed { .. } | RecordChange::Trouble { .. });
         if is_trouble && (reason, message) != (&before.reason, &before.message) {
-            tracing::warn!(pipeline = %key, promotion, %phase, reason, message, "the promotion has a problem");
+            tracing::warn!(pipeline = %key, promotion, %phase, reason, why = message, "the promotion has a problem");
         }
         if before.phase == status.phase {
             return;
         }
         if phase == Phase::Failed {
-            tracing::warn!(pipeline = %key, promotion, reason, message, "the promotion failed");
+            tracing::warn!(pipeline = %key, promotion, reason, why = message, "the promotion failed");
         } else {
-            tracing::info!(pipeline = %key, promotion, %phase, message, "the promotion is in another phase");
+            tracing::info!(pipeline = %key, promotion, %phase, why = message, "the promotion is in another phase");
         }
         self.count(MetricUpdate::Entered(phase.to_string()));
         // Failures of side effects were counted when they happened.

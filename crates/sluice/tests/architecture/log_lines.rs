@@ -43,6 +43,23 @@ fn log_lines_about_a_cluster_name_it() -> Result<()> {
     fail_if_any(&broken)
 }
 
+/// The text of the line is its field `message`: another one of this name would replace it in JSON.
+#[test]
+fn no_field_of_a_log_line_has_the_name_of_its_text() -> Result<()> {
+    let (mut broken, mut count) = (Vec::new(), 0);
+    for (path, text) in code()?.iter().filter(|(path, _)| path.contains("/src/")) {
+        let product = text.split("#[cfg(test)]").next().unwrap_or_default();
+        for (line, fields) in log_calls(product) {
+            count += 1;
+            if fields.contains(&"message") {
+                broken.push(format!("{path}:{line}: name the field message otherwise, such as why"));
+            }
+        }
+    }
+    ensure!(count >= 50, "only {count} log lines were found: adapt this test to how they are written");
+    fail_if_any(&broken)
+}
+
 #[test]
 fn fields_of_log_lines_are_found_in_each_form() {
     let text = "tracing::warn!(%cluster, error = %why, \"cluster: {}\", a);\n\
