@@ -210,12 +210,11 @@ pub(super) fn watched_targets(object: &ApiPipeline) -> impl Iterator<Item = &Tar
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
-
     use jiff::Timestamp;
     use proptest::prelude::*;
     use serde_json::json;
     use sluice_core::Time;
+    use sluice_testkit::CapturedLog;
 
     use super::super::fixtures::state;
     use super::ObjectEvent;
@@ -282,40 +281,6 @@ mod tests {
         assert!(state.pipelines[&key].model.suspended);
     }
 
-    /// A log that keeps each line as the texts of its fields.
-    #[derive(Clone, Default)]
-    struct CapturedLog(Arc<Mutex<Vec<String>>>);
-
-    impl tracing::Subscriber for CapturedLog {
-        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
-            true
-        }
-
-        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-            tracing::span::Id::from_u64(1)
-        }
-
-        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-
-        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-
-        fn event(&self, event: &tracing::Event<'_>) {
-            struct Line(String);
-            impl tracing::field::Visit for Line {
-                fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
-                    self.0.push_str(&format!("{}={value:?} ", field.name()));
-                }
-            }
-            let mut line = Line(format!("{} ", event.metadata().level()));
-            event.record(&mut line);
-            self.0.lock().unwrap().push(line.0);
-        }
-
-        fn enter(&self, _: &tracing::span::Id) {}
-
-        fn exit(&self, _: &tracing::span::Id) {}
-    }
-
     /// A manual Pipeline whose status has one condition with this message.
     fn with_condition(name: &str, version: u64, message: &str) -> sluice_api::Pipeline {
         let object = json!({
@@ -339,7 +304,7 @@ mod tests {
             tracing::subscriber::with_default(log.clone(), || {
                 events.into_iter().for_each(|event| state.pipeline_event(event));
             });
-            std::mem::take(&mut *log.0.lock().unwrap())
+            log.take()
         };
         let first = vec![with_condition("old", 4, of_predecessor), with_condition("new", 5, own)];
         let listed = ObjectEvent::Listed(first, 5);

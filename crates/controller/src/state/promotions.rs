@@ -179,6 +179,7 @@ impl State {
         let record = record.object().clone();
         let approver = approver(&before, &record, by_key).filter(|_| changes.is_latest);
         if let (Some(by), Some(entry)) = (approver, self.pipelines.get(key).filter(|_| is_own)) {
+            tracing::info!(pipeline = %key, promotion = name, by, "the promotion was approved");
             let approved = PendingEvent::approved(entry.object(), &record, &by);
             self.emit(Effect::SendEvent(approved));
         }
@@ -203,6 +204,7 @@ fn approver(before: &Promotion, after: &Promotion, by_key: Option<String>) -> Op
 mod tests {
     use serde_json::json;
     use sluice_api::promotion::{Approval, Trigger};
+    use sluice_testkit::CapturedLog;
 
     use super::super::fixtures::state;
     use super::super::status_queue::StoredVersion;
@@ -354,9 +356,12 @@ mod tests {
         };
         let first = approved(8, "3fa2b1", "2026-11-21T10:00:00Z");
         let later_try = approved(10, "77aa00", "2026-11-21T11:00:00Z");
-        for object in [first.clone(), Promotion { metadata: promotion(9).metadata, ..first }, later_try] {
-            state.promotion_event(ObjectEvent::Applied(object));
-        }
+        let log = CapturedLog::default();
+        tracing::subscriber::with_default(log.clone(), || {
+            for object in [first.clone(), Promotion { metadata: promotion(9).metadata, ..first }, later_try] {
+                state.promotion_event(ObjectEvent::Applied(object));
+            }
+        });
         let sent = std::mem::take(&mut state.effects).into_iter().filter_map(|effect| match effect {
             Effect::SendEvent(PendingEvent::Promotion(_, _, notice)) => Some(notice.message),
             _ => None,
@@ -365,6 +370,12 @@ mod tests {
             sent.collect::<Vec<_>>(),
             ["approved by key 3fa2b1 of Secret hook", "approved by key 77aa00 of Secret hook"]
         );
+        let line = |by: &str| {
+            format!(
+                "INFO message=the promotion was approved pipeline=apps/podinfo promotion=\"podinfo-prod\" by=\"{by}\" "
+            )
+        };
+        assert_eq!(log.take(), ["key 3fa2b1 of Secret hook", "key 77aa00 of Secret hook"].map(line));
     }
 
     #[test]
@@ -378,8 +389,13 @@ mod tests {
         assert_eq!(reasons(&mut state), ["Started"]);
         let mut approved = promotion(8);
         approved.spec.approval = Some(Approval { by: "ann".into(), ..Approval::default() });
-        state.promotion_event(ObjectEvent::Applied(approved.clone()));
+        let log = CapturedLog::default();
+        tracing::subscriber::with_default(log.clone(), || {
+            state.promotion_event(ObjectEvent::Applied(approved.clone()));
+        });
         assert_eq!(reasons(&mut state), ["Approved"]);
+        let [line] = &log.take()[..] else { panic!("not one line") };
+        assert!(line.contains("the promotion was approved") && line.contains("by=\"ann\""), "{line}");
         // Late and repeated events report nothing again.
         for late in [promotion(7), approved] {
             state.promotion_event(ObjectEvent::Applied(late));

@@ -70,6 +70,27 @@ impl ActionsFixture {
         browser.until_text(&format!("You may not {action} it: you do not have the right to")).await?;
         browser.until_text("ask the owners of the namespace").await
     }
+
+    /// Each action is logged where it is made, and what came of it by the replica that acts for the pipeline.
+    fn the_log_names_who_acted(&self) -> Result<()> {
+        let log = std::fs::read_to_string(self.waiting.controller.log())?;
+        let account = |name: &str| format!("system:serviceaccount:{}:{name}", self.place.namespace);
+        let (editor, approver) = (account("editor"), account("approver"));
+        let acted = [
+            (&editor, "suspend"),
+            (&editor, "resume"),
+            (&approver, "reject"),
+            (&approver, "retry"),
+            (&approver, "approve"),
+        ];
+        let acted =
+            acted.map(|(by, action)| format!("a person has acted person=\"{by}\" action=\"{action}\""));
+        let rejected = format!("phase=Rejected why=\"rejected by {approver}: {REASON}\"");
+        for line in acted.into_iter().chain([rejected, format!("by=\"{approver}\"")]) {
+            ensure!(log.contains(&line), "the log does not have {line}: {}", self.waiting.controller.tail());
+        }
+        Ok(())
+    }
 }
 
 #[test]
@@ -109,6 +130,8 @@ fn each_action_is_taken_by_who_may_and_shows_to_others_without_a_reload() -> Res
             "the page was loaded again"
         );
         ensure!(fixture.waiting.repo.read("main", FILE)?.contains("1.1.0"), "the file was not changed");
+
+        fixture.the_log_names_who_acted()?;
 
         // The story of the promotion has both tries, and its files.
         watcher.open(&format!("{}{promotion}", fixture.base)).await?;

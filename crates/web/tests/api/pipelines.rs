@@ -5,7 +5,8 @@ use axum::http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use sluice_core::fleet::index::Fleet;
-use sluice_web::{Api, router};
+use sluice_testkit::CapturedLog;
+use sluice_web::{Api, ChangeError, router};
 use tower::ServiceExt;
 
 use crate::described::differs_from_description;
@@ -204,6 +205,7 @@ async fn pages_of_pipelines_follow_each_other_without_gap_or_repetition() {
     assert_eq!(paged, ["a/b", "a/c", "ab/a", "b/a"]);
 }
 
+const PIPELINE: &str = "/api/v1/pipelines/apps/podinfo";
 const PROMOTION: &str = "/api/v1/promotions/apps/podinfo-prod-1";
 
 async fn seen(world: &World, path: &str) -> Value {
@@ -213,12 +215,11 @@ async fn seen(world: &World, path: &str) -> Value {
 #[tokio::test]
 async fn an_action_is_made_with_the_token_of_the_caller() {
     let world = World::new(every_state());
-    let pipeline = "/api/v1/pipelines/apps/podinfo";
     for (path, action, body, spec) in [
         (PROMOTION, "approve", json!({}), json!({"approval": {"by": "admin", "revision": "6.2.0"}})),
         (PROMOTION, "reject", json!({"reason": "no"}), json!({"rejection": {"by": "admin", "reason": "no"}})),
-        (pipeline, "suspend", json!({}), json!({"suspend": true})),
-        (pipeline, "resume", json!({}), json!({"suspend": false})),
+        (PIPELINE, "suspend", json!({}), json!({"suspend": true})),
+        (PIPELINE, "resume", json!({}), json!({"suspend": false})),
     ] {
         let mut body = body;
         body["seen"] = seen(&world, path).await;
@@ -233,6 +234,46 @@ async fn an_action_is_made_with_the_token_of_the_caller() {
         }
     }
     assert_eq!(world.changes().len(), 4);
+}
+
+#[tokio::test]
+async fn the_log_names_who_has_acted_and_on_what() {
+    let mut failed = every_state();
+    let status = json!({"phase": "Failed", "reason": "NoMarker", "message": "no marker", "times": {}});
+    let again = vec![promotion("apps", "podinfo", "6.2.0", status)];
+    failed.promotions.insert(("apps".into(), "podinfo".into()), again);
+    let log = CapturedLog::default();
+    let _logged = tracing::subscriber::set_default(log.clone());
+    let on_promotion = " promotion=\"podinfo-prod-1\"";
+    for (path, action, world, on) in [
+        (PROMOTION, "approve", every_state(), on_promotion),
+        (PROMOTION, "reject", every_state(), on_promotion),
+        (PROMOTION, "retry", failed, on_promotion),
+        (PIPELINE, "suspend", every_state(), ""),
+        (PIPELINE, "resume", every_state(), ""),
+        (PIPELINE, "reconcile", every_state(), ""),
+    ] {
+        let world = World::new(world);
+        let body = match action {
+            "reconcile" => json!({}),
+            "reject" => json!({"seen": seen(&world, path).await, "reason": "no"}),
+            _ => json!({"seen": seen(&world, path).await}),
+        };
+        log.take();
+        let (status, answer) = act(&world, "admin", &format!("{path}/{action}"), body.clone()).await;
+        assert!(status.is_success(), "{action}: {answer}");
+        world.answer(Err(ChangeError::Refused("the policy says no".into())));
+        let (status, answer) = act(&world, "admin", &format!("{path}/{action}"), body).await;
+        assert_eq!(status, StatusCode::FORBIDDEN, "{action}: {answer}");
+        let [acted, refused] = &log.take()[..] else { panic!("{action}: not two lines") };
+        let who = format!("person=\"admin\" action=\"{action}\" pipeline=\"apps/podinfo\"{on} ");
+        assert!(acted.starts_with(&format!("INFO message=a person has acted {who}")), "{acted}");
+        assert!(
+            refused.starts_with(&format!("INFO message=the action of a person failed {who}")),
+            "{refused}"
+        );
+        assert!(refused.contains("the policy says no"), "{refused}");
+    }
 }
 
 #[tokio::test]
