@@ -95,7 +95,15 @@ const MAX_HEAD_BYTES: usize = 32 << 10;
 /// # Errors
 /// When the address of the listener is not known.
 pub async fn serve<H: Hub>(listener: TcpListener, api: Api<H>) -> std::io::Result<()> {
-    tracing::info!(address = %listener.local_addr()?, actions = api.actions, "serving the API and the pages, on this machine only");
+    let address = listener.local_addr()?;
+    match api.actions {
+        true => {
+            tracing::info!(%address, "serving the API and the pages, on this machine only; people can act there")
+        }
+        false => {
+            tracing::info!(%address, "serving the API and the pages, on this machine only and read-only; --api-actions lets people act there");
+        }
+    }
     if let Some(provider) = api.provider.clone() {
         // So that the log says soon whether it can be used. It is asked again when somebody signs in.
         tokio::spawn(async move { drop(provider.metadata().await) });

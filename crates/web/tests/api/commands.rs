@@ -2,14 +2,17 @@
 //! different rights. Each answer must be as it is described.
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use sluice_core::fleet::index::Fleet;
+use sluice_testkit::CapturedLog;
 use sluice_view::object_name::FluxName;
-use sluice_web::{Api, ChangeError, router};
+use sluice_web::{Api, ChangeError, router, serve};
+use tokio::net::TcpListener;
 use tower::ServiceExt;
 
 use crate::described::differs_from_description;
@@ -219,6 +222,23 @@ async fn without_actions_nothing_is_reconciled() {
     let answer = router(api).oneshot(request.body(Body::from("{}")).unwrap()).await.unwrap();
     assert_eq!(answer.status(), StatusCode::FORBIDDEN);
     assert!(world.reconciled().is_empty());
+}
+
+#[tokio::test]
+async fn the_log_says_at_the_start_whether_people_can_act() {
+    for (actions, says) in
+        [(false, " and read-only; --api-actions lets people act there"), (true, "; people can act there")]
+    {
+        let log = CapturedLog::default();
+        let _logged = tracing::subscriber::set_default(log.clone());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let api = Api::new(Fleet::default(), World::new(every_state()), actions);
+        assert!(futures::poll!(pin!(serve(listener, api))).is_pending());
+        let on = "serving the API and the pages, on this machine only";
+        let line = format!("INFO message={on}{says} address={address} ");
+        assert_eq!(log.take(), [line]);
+    }
 }
 
 /// Words of the libraries that read requests, which say nothing to a caller.
