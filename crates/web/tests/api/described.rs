@@ -1,5 +1,9 @@
 //! The answers have the form that `/openapi.json` describes.
 
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
 use axum::http::StatusCode;
 use serde_json::Value;
 use sluice_testkit::json_schema::differences;
@@ -52,6 +56,38 @@ async fn every_answer_is_described() {
         assert_eq!(found, status, "{path}: {body}");
         let differs = differs_from_description(("get", path), status, &body);
         assert!(differs.is_empty(), "{path}: {differs:?}");
+    }
+}
+
+/// Returns the paths in the tables of a section of docs/api.md. `…/x` is another last part of the path before it.
+fn on_page(page: &str, section: &str) -> BTreeSet<String> {
+    let (_, text) = page.split_once(&format!("\n## {section}\n")).unwrap();
+    let rows = text.split("\n## ").next().unwrap().lines().filter_map(|line| line.strip_prefix("| `/"));
+    let mut paths = BTreeSet::new();
+    for row in rows {
+        let cell = row.split('|').next().unwrap();
+        let mut before = String::new();
+        for part in format!("`/{cell}").split('`').skip(1).step_by(2) {
+            let path = match part.strip_prefix('…') {
+                Some(last) => format!("{}{last}", before.rsplit_once('/').unwrap().0),
+                None => part.to_string(),
+            };
+            before.clone_from(&path);
+            paths.insert(path);
+        }
+    }
+    paths
+}
+
+#[test]
+fn the_page_about_the_api_has_each_path_that_is_described_and_no_other() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/api.md");
+    let (page, document) = (fs::read_to_string(page).unwrap(), sluice_web::document());
+    for (section, method) in [("Paths to read", "get"), ("Paths to act", "post")] {
+        let paths = document["paths"].as_object().unwrap().iter();
+        let described = paths.filter(|(_, route)| route[method].is_object());
+        let described: BTreeSet<String> = described.map(|(path, _)| path.clone()).collect();
+        assert_eq!(on_page(&page, section), described, "docs/api.md, {section}");
     }
 }
 
