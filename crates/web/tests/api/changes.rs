@@ -8,6 +8,7 @@ use futures::StreamExt;
 use serde_json::Value;
 use sluice_api::snapshot::StoredPipeline;
 use sluice_core::fleet::index::Fleet;
+use sluice_testkit::json_schema::differences;
 use sluice_web::{Api, router};
 use tokio::time::timeout;
 use tower::ServiceExt;
@@ -43,7 +44,10 @@ impl Reader {
                     lines.collect::<String>()
                 };
                 if let Ok(data) = serde_json::from_str(&field("data")) {
-                    return Some((field("event"), data, field("id")));
+                    let kind = field("event");
+                    let differs = differs_from_description(&kind, &data);
+                    assert!(differs.is_empty(), "{kind}: {differs:?}");
+                    return Some((kind, data, field("id")));
                 }
                 continue;
             }
@@ -64,6 +68,23 @@ impl Reader {
             }
         }
     }
+}
+
+/// Returns how the data of an event differs from the type that the description of the stream names for it.
+fn differs_from_description(event: &str, data: &Value) -> Vec<String> {
+    let document = sluice_web::document();
+    let answer = &document["paths"]["/api/v1/changes"]["get"]["responses"]["200"];
+    let text = answer["description"].as_str().unwrap();
+    let Some((_, named)) = text.split_once(&format!("`{event}` has a ")) else {
+        return vec!["the event is not described".into()];
+    };
+    let kind: String = named.chars().take_while(char::is_ascii_alphanumeric).collect();
+    let mut found = Vec::new();
+    differences(&document, &document["components"]["schemas"][&kind], data, &kind, &mut found);
+    if !document["components"]["schemas"][&kind].is_object() {
+        found.push(format!("there is no schema {kind}"));
+    }
+    found
 }
 
 fn name(data: &Value) -> String {
