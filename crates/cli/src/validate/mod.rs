@@ -112,6 +112,8 @@ pub(crate) fn run(args: &Validate, io: &mut Io<'_>) -> Outcome {
         ReportFormat::Json => output::data(DataFormat::Json, &json!({"pipelines": reports}), io.out)?,
         ReportFormat::Yaml => output::data(DataFormat::Yaml, &json!({"pipelines": reports}), io.out)?,
     }
+    // A reader that has closed the pipe has read enough, however long the report is.
+    io.flush()?;
     outcome(&reports)
 }
 

@@ -78,6 +78,17 @@ const fn document(
     Case { prints: Prints::Document, needs, ..reads(command, arguments, shows, wrong) }
 }
 
+/// A script that completes the words of a command line in a shell.
+const fn script(shell: &'static str, shows: &'static [&'static str]) -> Case {
+    document("completion", shell, shows, Needs::Nothing, ("", 2, "<SHELL>"))
+}
+
+/// The exit code if a command does not apply to the phase of a promotion.
+const REFUSED: i32 = 5;
+/// The exit code of `validate` if values cannot be set in the checkout.
+const UNSET: i32 = 7;
+/// The exit code of `--wait` if a person has to act.
+const NEEDS_PERSON: i32 = 10;
 /// The exit code if the time of `--wait` is up. Nobody reconciles here.
 const TIMED_OUT: i32 = 9;
 /// The exit code of `check` with an error.
@@ -86,7 +97,7 @@ const NO_PIPELINE: &str = "there is no pipeline nosuch in namespace NS";
 const NO_ENVIRONMENT: &str = "has no environment nosuch";
 
 /// The rows, in an order in which each one can follow the one before.
-pub const CASES: [Case; 36] = [
+pub const CASES: [Case; 41] = [
     reads("get pipelines", "", &["podinfo", "dev:6.1.8"], ("nosuch", 3, NO_PIPELINE)),
     reads("get promotions", "", &["podinfo", "Pending"], ("--pipeline nosuch", 3, NO_PIPELINE)),
     reads("get targets", "podinfo", &["HelmRelease/podinfo", "6.1.8"], ("nosuch", 3, NO_PIPELINE)),
@@ -124,7 +135,24 @@ pub const CASES: [Case; 36] = [
     reads("events", "podinfo", &["promotion/podinfo-"], ("podinfo -A", 2, "cannot be used with")),
     acts("approve", "podinfo -e eu", &["approved podinfo 6.1.8 into eu"], ("nosuch", 3, "nosuch")),
     acts("reject", "podinfo -e us --reason no", &["rejected"], ("podinfo -e us", 2, "--reason")),
-    acts("retry", "podinfo -e us", &["podinfo 6.1.8 into us"], ("nosuch", 3, "nosuch")),
+    Case {
+        exit: NEEDS_PERSON,
+        ..acts(
+            "retry",
+            "podinfo -e us --wait",
+            &["requested another try of podinfo 6.1.8 into us", "a person has to act"],
+            ("nosuch", 3, "nosuch"),
+        )
+    },
+    Case {
+        exit: REFUSED,
+        ..acts(
+            "retry",
+            "podinfo -e us",
+            &["podinfo 6.1.8 into us was not tried yet"],
+            ("PROMOTION", REFUSED, "was not tried yet: it is Pending"),
+        )
+    },
     acts("suspend", "podinfo", &["suspended"], ("nosuch", 3, NO_PIPELINE)),
     acts("resume", "podinfo", &["resumed"], ("nosuch", 3, NO_PIPELINE)),
     acts("reconcile", "podinfo -e dev", &["podinfo"], ("podinfo -e nosuch", 3, NO_ENVIRONMENT)),
@@ -154,6 +182,16 @@ pub const CASES: [Case; 36] = [
         needs: Needs::Nothing,
         ..reads("validate", "-f FILE", &["podinfo"], ("-f WRONG", 6, "environments"))
     },
+    Case {
+        exit: UNSET,
+        needs: Needs::Nothing,
+        ..reads(
+            "validate",
+            "-f FILE --checkout CHECKOUT",
+            &["values that cannot be set"],
+            ("-f FILE --checkout nosuch", 3, "cannot read nosuch"),
+        )
+    },
     document(
         "export alert",
         "podinfo --address https://hooks.example.com",
@@ -176,6 +214,9 @@ pub const CASES: [Case; 36] = [
         Needs::Nothing,
         ("tcsh", 2, "possible values"),
     ),
+    script("zsh", &["compdef _clap_dynamic_completer_sluice sluice"]),
+    script("fish", &["--command sluice", "SLUICE_COMPLETE=fish sluice"]),
+    script("powershell", &["-CommandName sluice", "$env:SLUICE_COMPLETE = \"powershell\"", "& sluice --"]),
     document("version", "", &["."], Needs::Nothing, ("x", 2, "unexpected argument")),
     document(
         "get pipelines",

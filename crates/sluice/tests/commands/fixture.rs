@@ -76,6 +76,7 @@ async fn start() -> Result<Servers> {
     file("away", &admin.replace(&hub.url(), "https://127.0.0.1:1"))?;
     file(NOBODY, &hub.service_account(PEOPLE, "nobody").await?)?;
     file("pipeline.yaml", &pipeline("apps").to_string())?;
+    std::fs::create_dir(files.path().join("checkout"))?;
     let mut wrong = pipeline("apps");
     wrong["spec"]["environments"] = json!([]);
     file("wrong.yaml", &wrong.to_string())?;
@@ -185,6 +186,7 @@ impl Servers {
             ("FILE", file("pipeline.yaml")),
             ("WRONG", file("wrong.yaml")),
             ("OTHER", file("bare")),
+            ("CHECKOUT", file("checkout")),
         ];
         names.iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, value))
     }
