@@ -72,7 +72,7 @@ async fn names_are_completed_from_the_cluster() -> Result<()> {
     hub.namespace("fleet").await?;
     hub.apply_yaml(CLUSTER).await?;
     let kubeconfig = hub.kubeconfig_path();
-    for shell in ["bash", "zsh", "fish"] {
+    for shell in ["bash", "zsh", "fish", "powershell"] {
         for (words, expected, not) in [
             (&["sluice", "get", "targets", "-n", "apps", "p"][..], &["payments", "podinfo"][..], "apps"),
             (&["sluice", "get", "pipeline", "-A", "po"], &["podinfo"], "payments"),
