@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 
 use anyhow::{Context, Result, ensure};
+use kube::ResourceExt;
 use reqwest::Client;
 use serde_json::{Value, json};
 use sluice_testkit::fault_injection::ApiServerProxy;
@@ -13,17 +14,20 @@ use crate::place::{SOON, TestNamespace, revision};
 use crate::process::Controller;
 use crate::{people, releases, run};
 
+/// The version in dev, whose promotion into prod waits for an approval.
+const DEV: &str = "6.1.7";
 /// The number of questions whose calls are counted.
 const QUESTIONS: usize = 50;
 
 /// Paths of every view, below `/api/v1`. Events are not watched, and not among them.
-fn views(namespace: &str) -> Vec<String> {
+fn views(namespace: &str, promotion: &str) -> Vec<String> {
     let pipeline = format!("/pipelines/{namespace}/podinfo");
     let of_pipeline = ["", "/explain", "/explain?environment=prod", "/history", "/tree", "/triggers"];
     let of_fleet = ["/pipelines", "/clusters", "/charts", "/images", "/check"];
     let trace = format!("/trace?kind=HelmRelease&namespace={namespace}&name=podinfo");
     let mut all: Vec<String> = of_pipeline.iter().map(|view| format!("{pipeline}{view}")).collect();
     all.extend(of_fleet.map(String::from));
+    all.push(format!("/promotions/{namespace}/{promotion}"));
     all.push(format!("{trace}&cluster={namespace}/counted"));
     all.push(trace);
     all
@@ -38,14 +42,16 @@ struct Asked {
     http: Client,
     base: String,
     token: String,
+    /// The promotion into prod, which waits for an approval.
+    promotion: String,
 }
 
 impl Asked {
     async fn start(name: &str) -> Result<Asked> {
         let place = TestNamespace::new(name).await?;
         let n = place.namespace.clone();
-        for cluster in [&place.shared.hub, place.leaf("dev")] {
-            releases::create_running(cluster, &n, "podinfo", "6.1.6").await?;
+        for (cluster, version) in [(&place.shared.hub, DEV), (place.leaf("dev"), "6.1.6")] {
+            releases::create_running(cluster, &n, "podinfo", version).await?;
         }
         let leaf = CallRecorder::in_front_of(place.leaf("dev"))?;
         place.gitops_cluster("counted", &leaf.kubeconfig()).await?;
@@ -53,6 +59,7 @@ impl Asked {
         let pipeline = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
             "metadata": {"name": "podinfo", "namespace": n}, "spec": {
                 "appRef": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "podinfo"},
+                "promotion": {"manual": true, "strategy": {"notification": {}}},
                 "environments": [{"name": "dev", "targets": [{"namespace": n}]},
                     {"name": "prod", "targets": [{"namespace": n, "clusterRef": cluster}]}]}});
         place.apply(&pipeline.to_string()).await?;
@@ -68,8 +75,12 @@ impl Asked {
         ]);
         let token = people::token(&place, "viewer", rules).await?;
         let base = format!("http://{address}/api/v1");
-        let asked = Asked { place, hub, leaf, controller, http: Client::new(), base, token };
+        let promotion = String::new();
+        let mut asked = Asked { place, hub, leaf, controller, http: Client::new(), base, token, promotion };
         asked.until_shown("6.1.6").await?;
+        asked.place.until_promotions("podinfo", "prod", &["6.1.7 Pending"]).await?;
+        let promotions = asked.place.promotions().list(&Default::default()).await?;
+        asked.promotion = promotions.items.first().context("no promotion")?.name_any();
         Ok(asked)
     }
 
@@ -83,7 +94,7 @@ impl Asked {
 
     /// Waits until answers show a version on the leaf cluster, and the status of the pipeline does.
     async fn until_shown(&self, version: &str) -> Result<()> {
-        let is_observed = |p: &_| revision(p, "prod") == version && revision(p, "dev") == "6.1.6";
+        let is_observed = |p: &_| revision(p, "prod") == version && revision(p, "dev") == DEV;
         self.place.until("podinfo", "it was observed", is_observed).await?;
         eventually(SOON, || async {
             let charts = self.ask(&format!("/charts?cluster={}/counted", self.place.namespace)).await?;
@@ -99,7 +110,7 @@ impl Asked {
     async fn reviews_of_questions(&self) -> Result<usize> {
         eventually(SOON, || async {
             let _ = (self.hub.take_calls(), self.leaf.take_calls());
-            for view in views(&self.place.namespace).iter().cycle().take(QUESTIONS) {
+            for view in views(&self.place.namespace, &self.promotion).iter().cycle().take(QUESTIONS) {
                 self.ask(view).await?;
             }
             // The controller asks each cluster every ten seconds whether it answers.
@@ -131,8 +142,8 @@ fn an_answer_reads_no_object_and_asks_the_hub_only_about_rights() -> Result<()> 
 
         // A change arrives by the watches, and answers after it cost no more.
         let n = &asked.place.namespace;
-        releases::runs(asked.place.leaf("dev"), n, "podinfo", "6.1.7", true).await?;
-        asked.until_shown("6.1.7").await?;
+        releases::runs(asked.place.leaf("dev"), n, "podinfo", "6.1.8", true).await?;
+        asked.until_shown("6.1.8").await?;
         let reviews = asked.reviews_of_questions().await?;
         ensure!(reviews < QUESTIONS, "{reviews} reviews after a change");
         println!("{QUESTIONS} answers after a change: {reviews} reviews, no other call");
