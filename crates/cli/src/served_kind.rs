@@ -1,18 +1,29 @@
 //! The version of a kind that the cluster serves.
 
+use std::collections::BTreeSet;
+
 use kube::api::ApiResource;
-use kube::discovery::ApiGroup;
+use kube::discovery::{ApiGroup, Discovery};
 use sluice_core::fleet::Kind;
 
 use crate::connection::Connection;
 use crate::exit::Outcome;
 
-/// Returns a kind in its most stable version that the cluster serves; `None` if it does not have the kind.
-pub(crate) async fn served(connection: &Connection, kind: Kind) -> Outcome<Option<ApiResource>> {
-    match kube::discovery::group(&connection.client, kind.resource().0).await {
-        Err(kube::Error::Discovery(_)) => Ok(None),
-        Err(error) => Err(connection.explain(error)),
-        Ok(served) => Ok(most_stable(&served, kind.name())),
+/// The kinds that a cluster serves.
+pub(crate) struct ServedKinds(Discovery);
+
+impl ServedKinds {
+    /// Asks the cluster once which groups it has, and about each group of these kinds.
+    pub(crate) async fn of(connection: &Connection, kinds: &[Kind]) -> Outcome<ServedKinds> {
+        let groups: BTreeSet<&str> = kinds.iter().map(|kind| kind.resource().0).collect();
+        let groups: Vec<&str> = groups.into_iter().collect();
+        let found = Discovery::new(connection.client.clone()).filter(&groups).run().await;
+        found.map(ServedKinds).map_err(|error| connection.explain(error))
+    }
+
+    /// Returns a kind in its most stable version that the cluster serves; `None` if it does not have the kind.
+    pub(crate) fn get(&self, kind: Kind) -> Option<ApiResource> {
+        most_stable(self.0.get(kind.resource().0)?, kind.name())
     }
 }
 

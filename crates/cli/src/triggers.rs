@@ -23,7 +23,7 @@ use crate::load;
 use crate::object_argument;
 use crate::objects;
 use crate::output::{DataFormat, view};
-use crate::served_kind::served;
+use crate::served_kind::ServedKinds;
 use crate::terminal::{Io, Symbol};
 
 /// Arguments of `sluice triggers`.
@@ -116,27 +116,35 @@ fn lines(trigger: &TriggerView, now: Timestamp) -> Vec<String> {
 
 /// Reads the objects of Flux.
 async fn read(connection: &Connection, io: &mut Io<'_>) -> Outcome<ReadObjects> {
+    let of_sources = || Kind::SHOWN.into_iter().chain([Kind::GitRepository]);
+    let kinds = of_sources().chain([Kind::Kustomization, Kind::HelmRelease]).chain(Kind::SHOWN_ON_HUB);
+    let served = ServedKinds::of(connection, &kinds.collect::<Vec<_>>()).await?;
+    let from = (connection, &served);
     let mut sources = Vec::new();
-    for kind in Kind::SHOWN.into_iter().chain([Kind::GitRepository]) {
-        let of_kind = list(connection, kind, io).await?;
+    for kind in of_sources() {
+        let of_kind = list(from, kind, io).await?;
         sources.extend(of_kind.into_iter().map(|source| (kind, source)));
     }
     Ok(ReadObjects {
-        kustomizations: list(connection, Kind::Kustomization, io).await?,
-        releases: list(connection, Kind::HelmRelease, io).await?,
+        kustomizations: list(from, Kind::Kustomization, io).await?,
+        releases: list(from, Kind::HelmRelease, io).await?,
         sources,
-        policies: list(connection, Kind::ImagePolicy, io).await?,
-        automations: list(connection, Kind::ImageUpdateAutomation, io).await?,
-        receivers: list(connection, Kind::Receiver, io).await?,
-        alerts: list(connection, Kind::Alert, io).await?,
-        providers: list(connection, Kind::Provider, io).await?,
+        policies: list(from, Kind::ImagePolicy, io).await?,
+        automations: list(from, Kind::ImageUpdateAutomation, io).await?,
+        receivers: list(from, Kind::Receiver, io).await?,
+        alerts: list(from, Kind::Alert, io).await?,
+        providers: list(from, Kind::Provider, io).await?,
     })
 }
 
 /// Lists the objects of a kind, of all namespaces or, if that is forbidden, of the pipeline's. A kind that the cluster does
 /// not have, or that the user may not list, has none.
-async fn list<K: DeserializeOwned>(connection: &Connection, kind: Kind, io: &mut Io<'_>) -> Outcome<Vec<K>> {
-    let Some(resource) = served(connection, kind).await? else { return Ok(Vec::new()) };
+async fn list<K: DeserializeOwned>(
+    (connection, served): (&Connection, &ServedKinds),
+    kind: Kind,
+    io: &mut Io<'_>,
+) -> Outcome<Vec<K>> {
+    let Some(resource) = served.get(kind) else { return Ok(Vec::new()) };
     for namespace in [None, Some(connection.namespace.as_str())] {
         match objects::list_of(connection, &resource, (namespace, &ListParams::default()), io).await {
             Ok(found) => return Ok(found),

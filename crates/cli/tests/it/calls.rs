@@ -13,19 +13,30 @@ use crate::hub::{place, running, servers, sluice_as};
 #[tokio::test]
 async fn a_question_costs_one_call_for_each_kind() -> Result<()> {
     let place = place("calls").await?;
-    let proxy = ApiServerProxy::in_front_of(&servers().await?.hub, &[])?;
+    let hub = &servers().await?.hub;
+    hub.install_flux_crds().await?;
+    let proxy = ApiServerProxy::in_front_of(hub, &[])?;
     let group = "/apis/pipelines.weave.works/v1alpha1";
     let pipelines = format!("GET {group}/namespaces/calls/pipelines");
     let promotions = format!("GET {group}/namespaces/calls/promotions");
     let leases = "GET /apis/coordination.k8s.io/v1/namespaces/sluice-system/leases".to_string();
     let one = format!("{pipelines}/p-0");
+    let [all_pipelines, all_promotions] =
+        ["pipelines", "promotions"].map(|kind| format!("GET {group}/{kind}"));
+    let events = "GET /api/v1/namespaces/calls/events".to_string();
+    let clusters = "GET /apis/gitops.weave.works/v1alpha1/namespaces/calls/gitopsclusters".to_string();
+    let pods = "GET /api/v1/namespaces/sluice-system/pods".to_string();
+    // Whether the definitions are installed, and which groups of Flux are.
+    let (definitions, groups) = (format!("GET {group}"), "GET /apis".to_string());
+    let everywhere = |call: &str| call.replace("/namespaces/calls", "");
+    let (all_events, all_clusters) = (everywhere(&events), everywhere(&clusters));
     for added in [0..1, 1..12] {
         let many = added.end;
         for n in added {
             place.pipeline(&format!("p-{n}"), running("6.1.8", "6.1.6")).await?;
             place.promotion(&format!("p-{n}-1"), "prod", json!({"phase": "Succeeded"})).await?;
         }
-        let table: [(&[&str], Vec<&String>); 9] = [
+        let table: [(&[&str], Vec<&String>); 20] = [
             (&["get", "pipelines"], vec![&pipelines]),
             (&["get", "promotions"], vec![&promotions]),
             (&["get", "targets"], vec![&pipelines]),
@@ -35,11 +46,39 @@ async fn a_question_costs_one_call_for_each_kind() -> Result<()> {
             (&["tree", "p-0"], vec![&one]),
             (&["explain", "p-0", "-e", "prod"], vec![&one, &promotions, &leases]),
             (&["history", "p-0"], vec![&one, &promotions]),
+            (&["triggers", "p-0"], vec![&one, &promotions, &pods, &groups]),
+            (&["events", "p-0"], vec![&one, &promotions, &events, &definitions]),
+            (&["events"], vec![&events, &definitions]),
+            (&["clusters"], vec![&pipelines, &clusters]),
+            (&["get", "pipelines", "-A"], vec![&all_pipelines]),
+            (&["get", "promotions", "-A"], vec![&all_promotions]),
+            (&["get", "targets", "-A"], vec![&all_pipelines]),
+            (&["charts", "-A"], vec![&all_pipelines]),
+            (&["images", "-A"], vec![&all_pipelines]),
+            (&["events", "-A"], vec![&all_events, &definitions]),
+            (&["clusters", "-A"], vec![&all_pipelines, &all_clusters]),
         ];
-        for (question, expected) in table {
-            let ran = sluice_as(&proxy.kubeconfig_path(), &[question, &["-n", "calls"]].concat()).await;
+        for (question, mut expected) in table {
+            let are_all = question.contains(&"-A");
+            let place = if are_all { &[][..] } else { &["-n", "calls"] };
+            let ran = sluice_as(&proxy.kubeconfig_path(), &[question, place].concat()).await;
             ensure!(ran.exit == Exit::Ok, "{question:?}: {ran:?}");
-            let calls = proxy.take_calls();
+            let mut calls = proxy.take_calls();
+            // Some are made at the same time.
+            calls.sort();
+            expected.sort();
+            // Each group of Flux, and each of its kinds, is asked about once.
+            let (of_flux, mut calls): (Vec<_>, Vec<_>) =
+                calls.into_iter().partition(|call| call.contains(".toolkit.fluxcd.io"));
+            let are_different = of_flux.windows(2).all(|two| two[0] != two[1]);
+            ensure!(
+                are_different && of_flux.is_empty() != (question[0] == "triggers"),
+                "{question:?}: {of_flux:?}"
+            );
+            if are_all {
+                // Other tests have more pipelines than one page has.
+                calls.dedup();
+            }
             ensure!(calls.iter().eq(expected), "{question:?} with {many} pipelines: {calls:?}");
         }
     }
