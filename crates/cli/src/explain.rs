@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use sluice_api::Promotion;
 use sluice_view::explain::{Explanation, explain};
 use sluice_view::explain_back::explain_environment;
+use sluice_view::pipeline_screen::summarized;
 use sluice_view::story::{StoryEvent, left_out, story};
 
 use crate::cluster_flags::{ClusterFlags, ControllerFlags};
@@ -66,6 +67,10 @@ pub(crate) async fn run(args: &Explain, io: &mut Io<'_>) -> Outcome {
         }
         None => explain(&pipeline, &promotions, now),
     };
+    let conditions = pipeline.status.as_ref().map_or(&[][..], |status| &status.conditions);
+    if let Some(summarized) = summarized(conditions) {
+        io.note(&format!("! {summarized}"));
+    }
     if let Some(format) = args.output {
         return Ok(view(format, DocumentKind::Explanations, &all, io.out)?);
     }

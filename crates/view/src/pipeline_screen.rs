@@ -4,6 +4,7 @@
 use std::borrow::Borrow;
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluice_api::pipeline::{AppRef, Pipeline};
@@ -30,6 +31,9 @@ pub struct PipelineScreen {
     /// The message of the Ready condition, if it is not True.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
+    /// What the status of the Pipeline leaves out because it would be too large, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summarized: Option<String>,
     /// The environments (or targets), in order.
     pub environments: Vec<EnvironmentLine>,
     /// Why the first environment that needs attention does not move, and what to do.
@@ -42,6 +46,13 @@ impl PipelineScreen {
     pub fn health(&self) -> Health {
         self.environments.iter().map(|line| line.health).max().unwrap_or_default()
     }
+}
+
+/// Returns what the status of a Pipeline with these conditions leaves out, if it does (`Summarized`). The views show no more
+/// than the status has.
+pub fn summarized(conditions: &[Condition]) -> Option<&str> {
+    let summarized = conditions.iter().find(|condition| condition.type_ == "Summarized");
+    summarized.filter(|condition| condition.status == "True").map(|condition| condition.message.as_str())
 }
 
 /// The application of a pipeline.
@@ -114,6 +125,7 @@ pub fn status<P: Borrow<Promotion>>(pipeline: &Pipeline, promotions: &[P], now: 
         name: pipeline.metadata.name.clone().unwrap_or_default(),
         application: pipeline.spec.app_ref.as_ref().map(application),
         suspended: pipeline.spec.suspend,
+        summarized: summarized(conditions).map(String::from),
         trouble: ready.filter(|c| c.status != "True").map(|c| c.message.clone()),
         environments: environments.collect(),
         cause: cause.cloned(),

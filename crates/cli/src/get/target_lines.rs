@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
 use schemars::JsonSchema;
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use sluice_api::Pipeline;
 use sluice_api::pipeline::{Environment, EnvironmentStatus, Health, TargetStatus, WorkloadStatus};
 use sluice_core::Time;
+use sluice_view::pipeline_screen::summarized;
 
 use super::fetch::lean_metadata;
 use super::listing::NOT_OBSERVED;
@@ -29,6 +31,11 @@ pub(crate) struct ListedTargets {
 }
 
 impl ListedTargets {
+    /// Returns what its status leaves out, if it does.
+    pub(super) fn summarized(&self) -> Option<&str> {
+        summarized(&self.status.as_ref()?.conditions)
+    }
+
     /// Returns an unreadable Pipeline with the error.
     pub(super) fn unreadable(metadata: ObjectMeta, error: String) -> Self {
         Self { metadata, error: Some(error), ..Self::default() }
@@ -44,6 +51,7 @@ struct Spec {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Status {
+    conditions: Vec<Condition>,
     environments: BTreeMap<String, EnvironmentStatus>,
 }
 

@@ -3,6 +3,7 @@
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use jiff::Timestamp;
+use kube::ResourceExt;
 use kube::api::ObjectMeta;
 use serde_json::Value;
 use sluice_api::pipeline::Health;
@@ -89,11 +90,15 @@ impl Listing for Targets {
             }
         }
         bad.dedup();
-        match bad.len() {
+        let look = match bad.len() {
             0 => None,
             1..=5 => Some(format!("look at {}", bad.join(", "))),
             n => Some(format!("{n} targets are Failed or Unknown")),
-        }
+        };
+        let of_one =
+            |pipeline: &ListedTargets| Some(format!("{}: {}", pipeline.name_any(), pipeline.summarized()?));
+        let all: Vec<String> = look.into_iter().chain(seen.iter().filter_map(of_one)).collect();
+        (!all.is_empty()).then(|| all.join("; "))
     }
 }
 

@@ -34,13 +34,21 @@ impl Page {
     /// # Errors
     /// When the table is not text.
     pub(super) fn lines(self, shown: &PipelineScreen) -> io::Result<Vec<String>> {
-        let PipelineScreen { namespace, name, application: _, suspended, trouble, environments, cause } =
-            shown;
+        let PipelineScreen {
+            namespace,
+            name,
+            application: _,
+            suspended,
+            trouble,
+            summarized,
+            environments,
+            cause,
+        } = shown;
         let mut lines = Vec::new();
         let title = format!("{namespace}/{name}{}", if *suspended { " (suspended)" } else { "" });
         self.text(&title, "", &mut lines);
-        if let Some(trouble) = trouble {
-            self.text(trouble, "  ", &mut lines);
+        for problem in trouble.iter().chain(summarized) {
+            self.text(problem, "  ", &mut lines);
         }
         lines.push(String::new());
         lines.extend(self.table(environments)?);

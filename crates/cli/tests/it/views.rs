@@ -62,6 +62,25 @@ async fn an_explanation_is_for_people_and_for_scripts() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_summarized_status_says_what_is_left_out() -> Result<()> {
+    let place = place("summarized").await?;
+    let mut status = running("6.1.8", "6.1.8");
+    let says = "the status of 900 targets is too large for one object: left out are the workloads; split the pipeline";
+    status["conditions"] = json!([{"type": "Summarized", "status": "True", "reason": "TooLarge", "message": says,
+        "lastTransitionTime": "2026-11-21T11:00:00Z"}]);
+    place.pipeline("podinfo", status).await?;
+    let ran = place.sluice(&["status", "podinfo"]).await;
+    assert_eq!(ran.out.lines().nth(1), Some(format!("  {says}").as_str()), "{ran:?}");
+    for output in [&[][..], &["-o", "json"]] {
+        let ran = place.sluice(&[&["explain", "podinfo"], output].concat()).await;
+        assert_eq!((ran.exit, ran.err), (Exit::Ok, format!("! {says}\n")));
+    }
+    let ran = place.sluice(&["get", "targets", "podinfo"]).await;
+    assert_eq!((ran.exit, ran.err), (Exit::Ok, format!("✗ podinfo: {says}\n")));
+    Ok(())
+}
+
+#[tokio::test]
 async fn the_record_of_a_promotion_shows_its_history() -> Result<()> {
     let place = waiting("story").await?;
     let ran = place.sluice(&["explain", "podinfo-prod-1"]).await;

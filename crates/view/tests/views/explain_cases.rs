@@ -159,11 +159,11 @@ pub const PROGRESS: &[Case] = &[
     case(
         CONDITIONS,
         "ReconciliationSucceeded",
-        Shown::Elsewhere("a condition of the Pipeline, in sluice status"),
+        Shown::Elsewhere("the column READY of sluice get pipelines"),
         "",
     ),
-    case(CONDITIONS, "Suspended", Shown::Elsewhere("a condition of the Pipeline, in sluice status"), ""),
-    case(CONDITIONS, "Progressing", Shown::Elsewhere("a condition of the Pipeline, in sluice status"), ""),
+    case(CONDITIONS, "Suspended", Shown::Elsewhere("the sentence about the suspension, see explain.rs"), ""),
+    case(CONDITIONS, "Progressing", Shown::Elsewhere("the health of the environment, in sluice status"), ""),
     case(
         CONDITIONS,
         "TargetNotReadable",

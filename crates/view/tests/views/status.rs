@@ -49,6 +49,20 @@ fn a_promotion_that_has_arrived_is_not_incoming() {
 }
 
 #[test]
+fn a_summarized_status_says_what_it_leaves_out() {
+    let with = |is_summarized: &str| {
+        let mut large = pipeline(json!({"dev": runs("dev", "6.1.8", "Ready")}));
+        let condition = json!({"type": "Summarized", "status": is_summarized, "reason": "TooLarge",
+            "lastTransitionTime": "2026-11-21T11:00:00Z", "message": "left out are the workloads; split the pipeline"});
+        let conditions = &mut large.status.as_mut().unwrap().conditions;
+        conditions.push(serde_json::from_value(condition).unwrap());
+        status::<Promotion>(&large, &[], now()).summarized
+    };
+    assert_eq!(with("True").as_deref(), Some("left out are the workloads; split the pipeline"));
+    assert_eq!(with("False"), None);
+}
+
+#[test]
 fn a_pipeline_that_is_only_observed_says_what_differs() {
     let mut observed = pipeline(json!({
         "dev": runs("dev", "6.3.0", "Ready"),

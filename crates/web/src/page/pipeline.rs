@@ -104,6 +104,7 @@ fn head(
             }
         }
         @if let Some(trouble) = &screen.trouble { p.problem { (trouble) } }
+        @if let Some(summarized) = &screen.summarized { p.small { (summarized) } }
     }
 }
 

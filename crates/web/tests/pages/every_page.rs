@@ -182,7 +182,7 @@ async fn pages_of_the_broken_world() {
     check("broken", &index(), snapshot(pipelines, promotions), lists().chain(named).chain(told)).await;
 }
 
-/// A pipeline with 300 targets in prod, of which one has failed.
+/// A pipeline with 300 targets in prod, of which one has failed. Its status is summarized.
 fn with_many_targets(name: &str) -> StoredPipeline {
     let target = |number: usize| json!({"name": format!("t{number}"), "namespace": format!("n{number}")});
     let status = |number: usize| {
@@ -197,6 +197,11 @@ fn with_many_targets(name: &str) -> StoredPipeline {
     let targets: Vec<Value> = (0..300).map(target).collect();
     let environments = &mut Arc::make_mut(&mut many.object).spec.environments;
     environments[2].targets = serde_json::from_value(json!(targets)).unwrap();
+    let mut status: Value = serde_json::from_str(many.status.unwrap().get()).unwrap();
+    let summarized = json!({"type": "Summarized", "status": "True", "reason": "TooLarge", "lastTransitionTime": "2026-11-22T09:00:00Z",
+        "message": "the status of 302 targets is too large for one object: left out are the ends of long messages; split the pipeline"});
+    status["conditions"].as_array_mut().unwrap().push(summarized);
+    many.status = Some(serde_json::value::to_raw_value(&status).unwrap().into());
     many
 }
 
