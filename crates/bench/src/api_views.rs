@@ -72,6 +72,8 @@ async fn views(
         ("history", history),
         ("tree", format!("{pipeline}/tree")),
         ("triggers", format!("{pipeline}/triggers")),
+        ("events", format!("{pipeline}/events")),
+        ("check", "check".into()),
         ("clusters", "clusters".into()),
         ("charts", "charts?limit=500".into()),
         ("images", "images?name=app-001".into()),
