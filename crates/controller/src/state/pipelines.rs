@@ -81,10 +81,24 @@ impl State {
             self.revoke_in_flight(&key);
             self.remove_user(&key, &before);
             self.add_user(&key);
+            if is_own {
+                self.log_suspension(&key, before.spec.suspend);
+            }
         }
         let is_called = changes.is_latest && self.take_pipeline_hook_fields(&key, hook);
         if changes.spec || changes.status || is_called {
             self.enqueue(&key);
+        }
+    }
+
+    /// Logs that somebody has suspended or resumed a pipeline, which the object does not name.
+    fn log_suspension(&self, key: &PipelineKey, was_suspended: bool) {
+        match self.pipelines.get(key).map(|entry| entry.object().spec.suspend) {
+            Some(true) if !was_suspended => {
+                tracing::info!(pipeline = %key, "the pipeline was suspended: nothing is promoted until it is resumed");
+            }
+            Some(false) if was_suspended => tracing::info!(pipeline = %key, "the pipeline was resumed"),
+            _ => {}
         }
     }
 
@@ -272,13 +286,18 @@ mod tests {
             .unwrap()
             .cached
             .written(StoredVersion { version: 10, is_over_edit: false });
-        state.put_pipeline(stored(9, 2, true));
+        let log = CapturedLog::default();
+        tracing::subscriber::with_default(log.clone(), || state.put_pipeline(stored(9, 2, true)));
+        let suspended = "the pipeline was suspended: nothing is promoted until it is resumed";
+        assert_eq!(log.take(), [format!("INFO message={suspended} pipeline={key} ")]);
         let entry = &state.pipelines[&key];
         assert!(entry.model.suspended, "the edit is lost");
         assert_eq!(entry.cached.status_at(), 10, "the status is still the one of version 10");
         // An older event, delivered late by a second watch, does not bring the old spec back.
         state.put_pipeline(stored(4, 1, false));
         assert!(state.pipelines[&key].model.suspended);
+        tracing::subscriber::with_default(log.clone(), || state.put_pipeline(stored(11, 3, false)));
+        assert_eq!(log.take(), [format!("INFO message=the pipeline was resumed pipeline={key} ")]);
     }
 
     /// A manual Pipeline whose status has one condition with this message.
