@@ -153,6 +153,11 @@ async fn an_invalid_pipeline_is_reported_with_its_own_exit_code() -> Result<()> 
     for (from, to, words) in [
         ("name: staging", "name: dev", "spec.environments: two environments have the same name"),
         ("[{namespace: dev}]", "[]", "spec.environments[0].targets: must have at least 1 items"),
+        (
+            "[{namespace: dev}]",
+            "[{namespace: dev, name: eu}, {namespace: qa, name: eu}]",
+            "spec.environments[0].targets: two targets of this environment have the same name",
+        ),
         ("field: spec.version", "field: spec..version", "update[0].field: a field is a path such as"),
         ("{strategy: {commit:", "{strategies: {commit:", "spec.promotion: promotion needs a strategy"),
         ("{name: podinfo, namespace: apps}", "{}", "metadata.name: is required"),

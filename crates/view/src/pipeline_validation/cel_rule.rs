@@ -11,6 +11,7 @@ use serde_json::Value;
 use sluice_core::lock::lock;
 
 type Text = Arc<String>;
+type Elements = Arc<Vec<cel::Value>>;
 
 /// The rules that were compiled, which takes longer than to evaluate them. All are of the CRDs, so there are few.
 static COMPILED: LazyLock<Mutex<HashMap<String, Arc<Program>>>> = LazyLock::new(Mutex::default);
@@ -29,6 +30,12 @@ pub(super) fn holds(rule: &str, value: &Value) -> Result<bool, String> {
     context.add_function("lowerAscii", |This(text): This<Text>| text.to_ascii_lowercase());
     context.add_function("trim", |This(text): This<Text>| text.trim().to_owned());
     context.add_function("type", kind);
+    context.add_function("indexOf", |This(list): This<Elements>, wanted: cel::Value| {
+        index(list.iter().position(|element| *element == wanted))
+    });
+    context.add_function("lastIndexOf", |This(list): This<Elements>, wanted: cel::Value| {
+        index(list.iter().rposition(|element| *element == wanted))
+    });
     let mut add = |name: &str, value: &Value| context.add_variable(name, value).map_err(|e| e.to_string());
     add("self", &escaped(value))?;
     for name in ["int", "string", "bool"] {
@@ -49,6 +56,11 @@ fn compiled(rule: &str) -> Result<Arc<Program>, String> {
     let program = Arc::new(Program::compile(rule).map_err(|error| error.to_string())?);
     known.insert(rule.into(), program.clone());
     Ok(program)
+}
+
+/// Returns the index of an element in a list; -1 if the list does not have it.
+fn index(place: Option<usize>) -> i64 {
+    place.and_then(|place| place.try_into().ok()).unwrap_or(-1)
 }
 
 fn find_all(This(text): This<Text>, pattern: Text) -> Result<cel::Value, ExecutionError> {
@@ -122,7 +134,22 @@ mod tests {
         for rule in all.iter().filter(|rule| !rule.contains("oldSelf")) {
             let found: Vec<_> = values.iter().map(|value| holds(rule, value)).collect();
             assert!(found.iter().any(Result::is_ok), "{rule}: {found:?}");
+            let is_missing = |error: &String| error.contains("Undeclared");
+            assert!(
+                !found.iter().filter_map(|found| found.as_ref().err()).any(is_missing),
+                "{rule}: {found:?}"
+            );
         }
+    }
+
+    #[test]
+    fn two_targets_of_one_name_are_found() {
+        let names = "[self.filter(t, has(t.name)).map(t, t.name)].all(names, \
+                     names.all(name, names.indexOf(name) == names.lastIndexOf(name)))";
+        let value = |second: serde_json::Value| json!([{"name": "eu"}, {"namespace": "a"}, second]);
+        assert_eq!(holds(names, &value(json!({"name": "us"}))), Ok(true));
+        assert_eq!(holds(names, &value(json!({"name": "eu"}))), Ok(false));
+        assert_eq!(holds("['a'].indexOf('b') == -1", &json!({})), Ok(true));
     }
 
     #[test]
