@@ -27,9 +27,6 @@ const MAX_PROOFS_OF_PIPELINE: usize = 2000;
 /// its owner wants, and the status keeps no more than a mebibyte of them.
 const MAX_BYTES_OF_PIPELINE: usize = 8 << 20;
 
-/// How many facets of workloads that a target does not show any more are kept, proven or not.
-const MAX_HIDDEN_FACETS: usize = 64;
-
 /// The most revisions that targets run now and that are compared with a proof of other facets.
 const MAX_COMPARED: usize = 32;
 
@@ -123,7 +120,7 @@ impl Evidence {
         let all = self.proofs.values().flat_map(BTreeMap::values).flatten();
         let arrivals = all.map(|p| p.arrival).chain(promotions.iter().map(|p| p.arrival));
         let mut next = arrivals.max().unwrap_or(0);
-        let (mut evidence, mut shared) = (Evidence::default(), None);
+        let (mut evidence, mut shared, mut known) = (Evidence::default(), None, None);
         for environment in &pipeline.environments {
             for target in &environment.targets {
                 let mut list = self.of(&environment.name, target).to_vec();
@@ -136,7 +133,9 @@ impl Evidence {
                         promotions.iter().filter(|p| follows(pipeline, &p.environment, environment));
                     append(&mut list, into_followers, Proof { revision, arrival: next, run: 0, at: now });
                 }
-                if let Some(unproven) = self.unproven_after(&environment.name, target, shown, pipeline) {
+                if let Some(unproven) =
+                    self.unproven_after(&environment.name, target, shown, pipeline, &mut known)
+                {
                     let is_known = self.unproven(&environment.name, target) == Some(&unproven);
                     let unproven = if is_known { unproven } else { self.shared(unproven, &mut shared) };
                     evidence.insert_unproven(&environment.name, target, unproven);
@@ -150,19 +149,23 @@ impl Evidence {
 
     /// Returns the revision that a target has run last and was not healthy with since, after an observation. A target that comes
     /// back to the revision that it has proven last has to be healthy with it once more. A facet that the target does not show
-    /// now, for example because its object is created again, is as it was, also if the rest of the target is healthy.
-    fn unproven_after(
-        &self,
+    /// now, for example because its object is created again, is as it was, also if the rest of the target is healthy. Workloads
+    /// whose names have a hash or a date come and go all the time: only facets that may be promoted are kept.
+    fn unproven_after<'a>(
+        &'a self,
         environment: &str,
         target: &str,
         shown: Option<&ObservedTarget>,
         pipeline: &Pipeline,
+        known: &mut Option<BTreeSet<&'a FacetKey>>,
     ) -> Option<Revision> {
         let before = self.unproven(environment, target);
         let proven = self.of(environment, target).last().map(|proof| &proof.revision);
         let Some(running) = shown.and_then(|shown| shown.revision(&pipeline.tracks)) else {
             return before.cloned();
         };
+        let mut promotable =
+            |hidden: Revision| hidden.restricted_to_facets(known.get_or_insert_with(|| self.proven_facets()));
         if shown.is_some_and(|shown| shown.health() == Health::Ready) {
             let unproven = before.and_then(|before| before.without(&running, proven));
             let gone = proven.and_then(|proven| proven.of_workloads_not_in(&running));
@@ -170,30 +173,20 @@ impl Evidence {
                 (Some(unproven), Some(gone)) => Some(unproven.with_missing_of(&gone)),
                 (one, other) => one.or(other),
             };
-            return kept.and_then(|kept| self.without_forgotten(kept));
+            return kept.and_then(promotable);
         }
         let last = self.last(environment, target);
-        let hidden = last.as_ref().and_then(|last| last.without(&running, None));
-        let hidden = hidden.and_then(|hidden| self.without_forgotten(hidden));
+        let hidden = last.as_ref().and_then(|last| last.without(&running, None)).and_then(&mut promotable);
         let running = hidden.iter().fold(running, |running, hidden| running.with_missing_of(hidden));
         if last.as_ref() == Some(&running) { before.cloned() } else { Some(running) }
     }
 
-    /// Returns the facets that a target does not show now, without those that no target has proven if they are many: workloads
-    /// whose names have a hash or a date come and go all the time.
-    fn without_forgotten(&self, hidden: Revision) -> Option<Revision> {
-        if hidden.facets().count() <= MAX_HIDDEN_FACETS {
-            return Some(hidden);
-        }
-        let proven: BTreeSet<&FacetKey> = self
-            .proofs
-            .values()
-            .flat_map(BTreeMap::values)
-            .flatten()
-            .flat_map(|proof| proof.revision.facets().map(|(key, _)| key))
-            .collect();
-        let known = hidden.facets().filter(|(key, _)| proven.contains(key));
-        Revision::new(known.map(|(key, value)| (key.clone(), value.to_owned())).collect())
+    /// Returns the facets of which any target has proven a value. No other is ever promoted.
+    fn proven_facets(&self) -> BTreeSet<&FacetKey> {
+        let mut seen = HashSet::new();
+        let all = self.proofs.values().flat_map(BTreeMap::values).flatten().map(|proof| &proof.revision);
+        let distinct = all.filter(|revision| seen.insert(revision.address()));
+        distinct.flat_map(|revision| revision.facets().map(|(key, _)| key)).collect()
     }
 
     /// Returns the revision as these proofs or `known` have it: equal revisions of all targets take memory once.
@@ -213,12 +206,12 @@ impl Evidence {
     fn drop_unneeded(&mut self, pipeline: &Pipeline, observed: &ObservedTargets) {
         self.drop_surplus(pipeline, observed);
         self.drop_excess();
-        self.drop_unproven_excess();
+        self.drop_unproven_excess(observed);
     }
 
-    /// Drops the unproven revisions that take too much memory together. Targets that run the same one share it. Without what such
-    /// a target has run last, nothing that it has proven before counts as what it runs.
-    fn drop_unproven_excess(&mut self) {
+    /// Drops the unproven revisions that take too much memory together. Targets that run the same one share it. Without what a
+    /// target has run last, nothing that it has proven before counts as what it runs, unless it is healthy now.
+    fn drop_unproven_excess(&mut self, observed: &ObservedTargets) {
         let (mut bytes, mut counted) = (0, HashSet::new());
         let all = || self.unproven.values().flat_map(BTreeMap::values);
         if all().map(Revision::bytes).sum::<usize>() <= MAX_BYTES_OF_PIPELINE {
@@ -226,11 +219,15 @@ impl Evidence {
         }
         for (environment, of) in &mut self.unproven {
             of.retain(|target, revision| {
-                if counted.insert(revision.clone()) {
-                    bytes += revision.bytes();
+                let more = if counted.contains(revision) { 0 } else { revision.bytes() };
+                let is_kept = bytes + more <= MAX_BYTES_OF_PIPELINE;
+                if is_kept {
+                    bytes += more;
+                    counted.insert(revision.clone());
                 }
-                let is_kept = bytes <= MAX_BYTES_OF_PIPELINE;
-                if !is_kept {
+                let is_ready =
+                    || observed.target(environment, target).is_some_and(|t| t.health() == Health::Ready);
+                if !is_kept && !is_ready() {
                     self.proofs.get_mut(environment).and_then(|of| of.remove(target));
                 }
                 is_kept

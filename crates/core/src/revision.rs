@@ -119,6 +119,11 @@ impl Revision {
         self.0.binary_search_by(|(k, _)| k.cmp(key)).ok().map(|i| self.0[i].1.as_str())
     }
 
+    /// Returns the place in memory of its facets, which only equal revisions share.
+    pub(crate) fn address(&self) -> *const (FacetKey, String) {
+        self.0.as_ptr()
+    }
+
     /// Returns the part of the revision that has the facets of another one; `None` if there is none.
     pub(crate) fn with_facets_of(&self, other: &Revision) -> Option<Revision> {
         let own = self.0.iter().filter(|(key, _)| other.value(key).is_some());
@@ -152,9 +157,18 @@ impl Revision {
         Self::new(own.cloned().collect())
     }
 
+    /// Returns the part of the revision with these facets; `None` if it has none of them.
+    pub(crate) fn restricted_to_facets(&self, facets: &BTreeSet<&FacetKey>) -> Option<Revision> {
+        Self::new(self.0.iter().filter(|(key, _)| facets.contains(key)).cloned().collect())
+    }
+
     /// Returns the part of the revision that belongs to workloads of which `shown` has no facet; `None` if there is none.
     pub(crate) fn of_workloads_not_in(&self, shown: &Revision) -> Option<Revision> {
-        let is_shown = |key: &FacetKey| shown.0.iter().any(|(k, _)| k.kind == key.kind && k.name == key.name);
+        // They are in the order of their workloads.
+        let is_shown = |key: &FacetKey| {
+            let order = |other: &FacetKey| (&other.kind, &other.name).cmp(&(&key.kind, &key.name));
+            shown.0.binary_search_by(|(other, _)| order(other)).is_ok()
+        };
         Self::new(self.0.iter().filter(|(key, _)| !is_shown(key)).cloned().collect())
     }
 
