@@ -77,12 +77,14 @@ impl<'a> Place<'a> {
     }
 
     /// Whether nothing happens until a person does what the controller's note says. The note of an environment whose targets
-    /// are promoted into separately has the reason of the target that it names first.
+    /// are promoted into separately has the reason of the target that it names first, if it names one.
     pub(crate) fn note_needs_person(&self) -> bool {
         let Some(status) = self.status.filter(|status| NEEDS_PERSON.contains(&status.reason.as_str())) else {
             return false;
         };
-        self.target.as_ref().is_none_or(|target| status.message.starts_with(&format!("{target}: ")))
+        let names = |target: &String| status.message.starts_with(&format!("{target}: "));
+        let is_of_all = !self.environment.target_names().iter().any(names);
+        self.target.as_ref().is_none_or(|target| is_of_all || names(target))
     }
 
     /// Returns the newest promotion into the place, if it explains what the place runs or why that does not change: not

@@ -262,14 +262,18 @@ fn a_note_that_needs_a_person_is_about_the_target_that_it_names() {
     let prod = separate.spec.environments.last_mut().unwrap();
     prod.targets = serde_json::from_value(targets).unwrap();
     prod.promotion = serde_json::from_value(json!({"strategy": strategy})).unwrap();
-    let prod = separate.status.as_mut().unwrap().environments.get_mut("prod").unwrap();
     let targets = json!([target("eu", "6.1.5", "Ready", ""), target("us", "6.1.8", "Ready", "")]);
-    prod.targets = serde_json::from_value(targets).unwrap();
-    (prod.reason, prod.message) =
-        ("Ended".into(), "eu: 6.1.8 was promoted before, and something else runs here now".into());
-    let all = explain::<Promotion>(&separate, &[], now());
-    let situations: Vec<_> = all.iter().map(|e| (e.environment.as_str(), e.situation)).skip(2).collect();
-    assert_eq!(situations, [("prod/eu", Situation::Blocked), ("prod/us", Situation::Waiting)]);
+    for (reason, message, of_us) in [
+        ("Ended", "eu: 6.1.8 was promoted before, and something else runs here now", Situation::Waiting),
+        ("Tampered", "the record of 6.1.8 was changed", Situation::Blocked),
+    ] {
+        let prod = separate.status.as_mut().unwrap().environments.get_mut("prod").unwrap();
+        prod.targets = serde_json::from_value(targets.clone()).unwrap();
+        (prod.reason, prod.message) = (reason.into(), message.into());
+        let all = explain::<Promotion>(&separate, &[], now());
+        let situations: Vec<_> = all.iter().map(|e| (e.environment.as_str(), e.situation)).skip(2).collect();
+        assert_eq!(situations, [("prod/eu", Situation::Blocked), ("prod/us", of_us)], "{reason}");
+    }
 }
 
 #[test]
