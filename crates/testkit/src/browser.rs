@@ -180,6 +180,16 @@ impl Browser {
         self.chrome("Emulation.setEmulatedMedia", features).await.map(drop)
     }
 
+    /// Says from now on whether the person wants pages to move (`prefers-reduced-motion`).
+    ///
+    /// # Errors
+    /// The browser does not answer.
+    pub async fn motion(&self, is_wanted: bool) -> Result<()> {
+        let value = if is_wanted { "no-preference" } else { "reduce" };
+        let features = json!({"features": [{"name": "prefers-reduced-motion", "value": value}]});
+        self.chrome("Emulation.setEmulatedMedia", features).await.map(drop)
+    }
+
     /// Accepts every certificate from now on, such as those of the authorities of tests.
     ///
     /// # Errors

@@ -134,6 +134,72 @@ fn a_page_says_that_the_connection_is_lost_and_follows_again_after_a_restart() -
     })
 }
 
+/// Escape and Enter, as WebDriver names them (w3.org/TR/webdriver2, keyboard actions).
+const ESCAPE: &str = "\u{e00c}";
+const ENTER: &str = "\u{e007}";
+
+#[test]
+fn each_key_of_the_list_of_keys_does_what_it_says() -> Result<()> {
+    run(async {
+        let fixture = BrowserFixture::new().await?;
+        let browser = fixture.opened("viewer", &["get"], &fixture.pipeline).await?;
+        browser.open(&format!("{}/", fixture.base)).await?;
+        browser.until_text("1.1.0").await?;
+        let focused = "return document.activeElement.matches(arguments_of_test)";
+        let has_focus = async |selector: &str| -> Result<bool> {
+            Ok(browser.run(&focused.replace("arguments_of_test", &format!("{selector:?}"))).await? == true)
+        };
+        browser.press("/").await?;
+        ensure!(has_focus("main input[type=search]").await?, "/ goes to the search");
+        // In the field, a key is a letter.
+        browser.press("j").await?;
+        browser.press(ESCAPE).await?;
+        ensure!(has_focus("body").await?, "Escape leaves the search");
+        let is_open = "return document.querySelector('dialog#keys').open";
+        browser.press("?").await?;
+        ensure!(browser.run(is_open).await? == true, "? shows the keys");
+        browser.press(ESCAPE).await?;
+        ensure!(browser.run(is_open).await? == false, "Escape closes them");
+        let pages =
+            [("r", "/promotions"), ("c", "/clusters"), ("h", "/charts"), ("i", "/images"), ("p", "/")];
+        for (key, page) in pages {
+            browser.press("g").await?;
+            browser.press(key).await?;
+            let is_there = format!("return location.pathname === {page:?}");
+            eventually(SOON, || async {
+                ensure!(browser.run(&is_there).await? == true, "g {key} does not lead to {page}");
+                Ok(())
+            })
+            .await?;
+        }
+        browser.until_text("1.1.0").await?;
+        browser.press("j").await?;
+        ensure!(has_focus(".row.at a").await?, "j goes to the first row");
+        browser.press("k").await?;
+        ensure!(has_focus(".row.at a").await?, "k stays in the first row");
+        browser.press(ENTER).await?;
+        browser.until_address(&fixture.pipeline).await
+    })
+}
+
+#[test]
+fn nothing_moves_for_people_who_want_no_motion() -> Result<()> {
+    run(async {
+        let fixture = BrowserFixture::new().await?;
+        let browser = fixture.opened("viewer", &["get"], &fixture.pipeline).await?;
+        browser.open(&format!("{}/", fixture.base)).await?;
+        browser.until_text("1.1.0").await?;
+        // The look of a revision on its way to an environment.
+        let moves = "document.querySelector('.row .link').classList.add('moves'); return document.getAnimations().length";
+        for is_wanted in [true, false] {
+            browser.motion(is_wanted).await?;
+            let moving = browser.run(moves).await?;
+            ensure!((moving != 0) == is_wanted, "{moving} parts move, and motion is wanted: {is_wanted}");
+        }
+        Ok(())
+    })
+}
+
 #[test]
 fn the_form_for_a_pipeline_says_what_is_wrong_while_one_types() -> Result<()> {
     run(async {
