@@ -145,7 +145,7 @@ pub(crate) fn polled(status: ChangeRequestStatus, record: &PromotionStatus) -> O
         ChangeRequestStatus::Closed | ChangeRequestStatus::Gone => {
             Some(rejected(in_state(RecordedRequestState::Closed)))
         }
-        // Only the attempt to close a change request finds out that it carries another promotion. That one may end before it
+        // Only before and while it is closed, Sluice finds out that it carries another promotion. That one may end before it
         // records the change request, so the next decision says whose it is.
         ChangeRequestStatus::HandedOver => None,
         ChangeRequestStatus::Elsewhere => request.map(left_open),
