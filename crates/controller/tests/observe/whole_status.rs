@@ -239,6 +239,7 @@ fn a_status_shows_the_revision_of_each_target_and_the_promotion_in_progress() {
         health: Progressing
         revision: "6.1.5"
         message: "6.1.8 waits for approval: sluice approve -n default podinfo-prod-0a1b2c"
+        reason: WaitingForGate
         targets:
         - name: prod-podinfo
           namespace: podinfo
