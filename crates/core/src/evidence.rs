@@ -97,9 +97,17 @@ impl Evidence {
 
     /// Returns about how many bytes all revisions take if none shares its facets.
     pub fn bytes(&self) -> usize {
-        let proven = self.proofs.values().flat_map(BTreeMap::values).flatten().map(|proof| &proof.revision);
-        let unproven = self.unproven.values().flat_map(BTreeMap::values);
-        proven.chain(unproven).map(Revision::bytes).sum()
+        self.revisions().map(Revision::bytes).sum()
+    }
+
+    /// Returns the proofs of all targets.
+    fn all(&self) -> impl Iterator<Item = &Proof> {
+        self.proofs.values().flat_map(BTreeMap::values).flatten()
+    }
+
+    /// Returns the revisions that targets have run, healthily or not.
+    fn revisions(&self) -> impl Iterator<Item = &Revision> {
+        self.all().map(|proof| &proof.revision).chain(self.unproven.values().flat_map(BTreeMap::values))
     }
 
     /// Returns the proofs of a target, oldest first.
@@ -117,8 +125,7 @@ impl Evidence {
         promotions: &[Promotion],
         now: Timestamp,
     ) -> Evidence {
-        let all = self.proofs.values().flat_map(BTreeMap::values).flatten();
-        let arrivals = all.map(|p| p.arrival).chain(promotions.iter().map(|p| p.arrival));
+        let arrivals = self.all().map(|p| p.arrival).chain(promotions.iter().map(|p| p.arrival));
         let mut next = arrivals.max().unwrap_or(0);
         let (mut evidence, mut shared, mut known) = (Evidence::default(), None, None);
         for environment in &pipeline.environments {
@@ -184,16 +191,14 @@ impl Evidence {
     /// Returns the facets of which any target has proven a value. No other is ever promoted.
     fn proven_facets(&self) -> BTreeSet<&FacetKey> {
         let mut seen = HashSet::new();
-        let all = self.proofs.values().flat_map(BTreeMap::values).flatten().map(|proof| &proof.revision);
-        let distinct = all.filter(|revision| seen.insert(revision.address()));
+        let distinct =
+            self.all().map(|proof| &proof.revision).filter(|revision| seen.insert(revision.address()));
         distinct.flat_map(|revision| revision.facets().map(|(key, _)| key)).collect()
     }
 
     /// Returns the revision as these proofs or `known` have it: equal revisions of all targets take memory once.
     fn shared(&self, revision: Revision, known: &mut Option<HashSet<Revision>>) -> Revision {
-        let proven = || self.proofs.values().flat_map(BTreeMap::values).flatten().map(|p| &p.revision);
-        let unproven = || self.unproven.values().flat_map(BTreeMap::values);
-        let known = known.get_or_insert_with(|| proven().chain(unproven()).cloned().collect());
+        let known = known.get_or_insert_with(|| self.revisions().cloned().collect());
         revision.shared_in(known)
     }
 
@@ -237,11 +242,8 @@ impl Evidence {
 
     /// Drops the oldest proofs if all together take too much memory, but never the newest one of a target.
     fn drop_excess(&mut self) {
-        let bytes = |proofs: &BTreeMap<String, BTreeMap<String, Vec<Proof>>>| -> usize {
-            proofs.values().flat_map(BTreeMap::values).flatten().map(|proof| proof.revision.bytes()).sum()
-        };
         let mut kept = MAX_PROOFS;
-        while kept > 1 && bytes(&self.proofs) > MAX_BYTES_OF_PIPELINE {
+        while kept > 1 && self.all().map(|p| p.revision.bytes()).sum::<usize>() > MAX_BYTES_OF_PIPELINE {
             kept = kept.div_ceil(2);
             for list in self.proofs.values_mut().flat_map(BTreeMap::values_mut) {
                 list.drain(..list.len().saturating_sub(kept));
