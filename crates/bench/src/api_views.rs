@@ -47,6 +47,9 @@ pub async fn measure(
         let what = format!("  API, 100 requests a second: {name}");
         table.add(&what, "", format!("p50 {}, p99 {}", at(50), at(99)), BudgetVerdict::None);
     }
+    if changes.is_finished() {
+        return changes.await?.context("the fleet has stopped changing");
+    }
     changes.abort();
     Ok(())
 }
@@ -76,7 +79,8 @@ async fn views(
         ("check", "check".into()),
         ("clusters", "clusters".into()),
         ("charts", "charts?limit=500".into()),
-        ("images", "images?name=app-001".into()),
+        ("images", "images?limit=500".into()),
+        ("images of a name", "images?name=app-001".into()),
         (
             "trace",
             "trace?cluster=clusters/cluster-007&kind=Deployment&namespace=app-001-prod&name=app-001".into(),
@@ -84,13 +88,14 @@ async fn views(
     ])
 }
 
-/// Changes a workload of each server ten times a second, and never ends.
-async fn change_workloads(clients: Vec<Client>) {
+/// Changes a workload of each server ten times a second, and ends only with an error.
+async fn change_workloads(clients: Vec<Client>) -> Result<()> {
     for n in 0.. {
         let application = format!("app-{:03}", n % APPLICATIONS);
         for client in &clients {
-            let _ = set_healthy(client, &application, ENVIRONMENT, &format!("6.2.{n}")).await;
+            set_healthy(client, &application, ENVIRONMENT, &format!("6.2.{n}")).await?;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+    Ok(())
 }
