@@ -153,11 +153,14 @@ impl AccessMatrix<'_> {
         for cluster in ["", &format!("&cluster={}/dev", self.namespace)] {
             let object = format!("/trace?kind=HelmRelease&namespace={}&name=app{cluster}", self.namespace);
             let (status, answer) = person.ask(&object).await?;
-            let is_traced = answer.to_string().contains("1.1.0");
-            ensure!(
-                is_traced == (is_seen && !cluster.is_empty()),
-                "{who} gets {status} {answer} of {object}"
-            );
+            let (page_status, page) = person.get(&object).await?;
+            let may_be_traced = is_seen && !cluster.is_empty();
+            for (by, status, text) in [("API", status, answer.to_string()), ("page", page_status, page)] {
+                ensure!(
+                    text.contains("1.1.0") == may_be_traced,
+                    "{who} gets {status} {text} of {object} by {by}"
+                );
+            }
         }
         Ok(())
     }
@@ -182,6 +185,11 @@ impl AccessMatrix<'_> {
         for page in [self.path("pipelines"), self.path("promotions"), "/".into()] {
             let text = person.stream(&format!("/live?of={page}&have=nothing"), "\n\n").await?;
             ensure!(text.contains("1.1.0") == is_seen, "{who} gets of {page}: {text}");
+        }
+        for page in ["/clusters", "/charts", "/images"] {
+            let text = person.stream(&format!("/live?of={page}&have=nothing"), "\n\n").await?;
+            let is_shown = who == "operator" && page != "/images";
+            ensure!(text.contains(self.namespace) == is_shown, "{who} gets of {page}: {text}");
         }
         let text = person.stream("/api/v1/changes", "event: listed").await?;
         ensure!(text.contains("1.1.0") == is_seen, "{who} gets of the changes: {text}");

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::pin::pin;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
@@ -145,6 +146,28 @@ async fn a_check_without_an_answer_of_the_api_server_fails_and_costs_many_reques
     let refused = answers.iter().filter(|status| **status == StatusCode::TOO_MANY_REQUESTS).count();
     assert_eq!(answers[0], StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(refused, 1, "{answers:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_too_often_is_told_when_to_ask_again_and_others_are_answered() {
+    let api = Api::new(index().fleet(), World::new(every_state()), true);
+    let ask = async |caller: &str| {
+        let request = Request::get("/api/v1/pipelines").header("authorization", format!("Bearer {caller}"));
+        router(api.clone()).oneshot(request.body(Body::empty()).unwrap()).await.unwrap()
+    };
+    let mut answered = 0;
+    let refused = loop {
+        let answer = ask("admin").await;
+        if answer.status() != StatusCode::OK || answered > 1_000 {
+            break answer;
+        }
+        answered += 1;
+    };
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS, "after {answered} answers");
+    let pause = refused.headers()["retry-after"].to_str().unwrap().parse().unwrap();
+    assert_eq!(ask("viewer").await.status(), StatusCode::OK);
+    tokio::time::advance(Duration::from_secs(pause)).await;
+    assert_eq!(ask("admin").await.status(), StatusCode::OK);
 }
 
 #[tokio::test]
