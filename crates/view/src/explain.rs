@@ -325,8 +325,7 @@ fn rejected(revision: &str, here: &str, message: &str) -> String {
 }
 
 /// The failures that usually end without a person.
-const ENDS_ALONE: [&str; 6] =
-    ["BranchContended", "EventUnanswered", "GitUnavailable", "Stopped", "Timeout", "Unreachable"];
+const ENDS_ALONE: [&str; 5] = ["BranchContended", "EventUnanswered", "Stopped", "Timeout", "Unreachable"];
 /// How often such a failure is tried again before a person has to look: for about a minute.
 const TRIES_ALONE: u32 = 5;
 

@@ -183,7 +183,12 @@ pub const PROGRESS: &[Case] = &[
         Shown::Note,
         "two environments are named prod: give each a name of its own; until then nothing is promoted",
     ),
-    case(CONDITIONS, "TooLarge", Shown::Elsewhere("a condition of the Pipeline, in sluice status"), ""),
+    case(
+        CONDITIONS,
+        "TooLarge",
+        Shown::Elsewhere("a condition, which sluice explain and status print first"),
+        "",
+    ),
     case(UNREADABLE, "Unreadable", Shown::Elsewhere("an event of the object, in sluice events"), ""),
     case(
         PROMOTION,
