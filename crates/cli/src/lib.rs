@@ -113,8 +113,10 @@ pub enum Command {
     /// Retry a promotion that failed or was rejected, or all that failed
     Retry(retry::Retry),
     /// Stop all promotions of pipelines
+    #[command(after_help = suspend::SUSPEND_EXAMPLES)]
     Suspend(suspend::Suspend),
     /// Continue the promotions of suspended pipelines
+    #[command(after_help = suspend::RESUME_EXAMPLES)]
     Resume(suspend::Suspend),
     /// Let Flux reconcile the sources and objects of a pipeline now
     Reconcile(reconcile::Reconcile),

@@ -22,18 +22,28 @@ use crate::terminal::{Io, Symbol};
 /// ([main.go](https://github.com/fluxcd/kustomize-controller/blob/v1.9.6/main.go), `controllerName`).
 const FLUX_MANAGER: &str = "kustomize-controller";
 
-/// Arguments of `sluice suspend` and `sluice resume`.
-#[derive(Args, Clone, Debug)]
-#[command(after_help = "Examples:
+pub(crate) const SUSPEND_EXAMPLES: &str = "Examples:
   # One pipeline, or several
-  sluice suspend podinfo -n apps
-  sluice resume podinfo search -n apps
+  sluice suspend podinfo search -n apps
 
   # All pipelines of the namespace, or those with a label
   sluice suspend --all -n apps
+  sluice suspend -l team=web -n apps
+
+A suspended pipeline still observes its targets and change requests. Nothing is started, pushed, opened or merged.";
+
+pub(crate) const RESUME_EXAMPLES: &str = "Examples:
+  # One pipeline, or several
+  sluice resume podinfo search -n apps
+
+  # All pipelines of the namespace, or those with a label
+  sluice resume --all -n apps
   sluice resume -l team=web -n apps
 
-A suspended pipeline still observes its targets and change requests. Nothing is started, pushed, opened or merged.")]
+The newest revision that is proven by then is promoted next.";
+
+/// Arguments of `sluice suspend` and `sluice resume`.
+#[derive(Args, Clone, Debug)]
 pub struct Suspend {
     /// The pipelines
     #[arg(value_parser = object_argument::pipeline, add = ArgValueCompleter::new(pipelines), required_unless_present_any = ["all", "selector"])]

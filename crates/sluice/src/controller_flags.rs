@@ -11,6 +11,13 @@ use sluice_controller::{AllowedHost, LeaseTiming, ObserveScope};
 use crate::log;
 use crate::sign_in_flags::SignInFlags;
 
+pub const EXAMPLES: &str = "Examples:
+  # On your machine, with your kubeconfig and readable lines
+  sluice controller --log-encoding=console
+
+  # The pipelines of one namespace, with people who approve on the pages
+  sluice controller --watch-namespace=apps --api-actions";
+
 /// The flags of `sluice controller`. Flags that Flux's controllers have too have the same names and meanings.
 #[derive(Args)]
 pub struct Flags {

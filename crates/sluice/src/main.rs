@@ -26,6 +26,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Run the controller
+    #[command(after_help = controller_flags::EXAMPLES)]
     Controller(Box<controller_flags::Flags>),
     /// Open the pages in a browser, with your own kubeconfig and rights
     Web(Box<web::Flags>),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 use crate::binary::{Call, without_colors};
 use crate::cases::commands;
@@ -20,7 +20,8 @@ fn the_help_of_each_command_has_examples_fits_into_a_terminal_and_may_be_cut() -
     for command in commands()? {
         let ran = call(&format!("{command} --help")).run()?;
         ensure!(ran.exit == 0 && ran.err.is_empty() && !ran.out.contains('\x1b'), "{command}: {ran:#?}");
-        ensure!(ran.out.contains(&format!("sluice {command}")), "{command}: {ran:#?}");
+        let (_, examples) = ran.out.split_once("\nExamples:\n").context(command.clone())?;
+        ensure!(examples.contains(&format!("\n  sluice {command}")), "{command}: {examples}");
         let cut = call(&format!("{command} --help")).run_unread()?;
         ensure!(cut.exit == 0 && cut.err.is_empty(), "{command}: {cut:#?}");
         let shown = call(&format!("{command} --help")).run_in_terminal(WIDTH)?;
