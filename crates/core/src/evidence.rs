@@ -89,10 +89,7 @@ impl Evidence {
     /// Returns the revision that a target has run last, healthily or not.
     pub fn last(&self, environment: &str, target: &str) -> Option<Revision> {
         let proven = self.of(environment, target).last().map(|proof| &proof.revision);
-        match (self.unproven(environment, target), proven) {
-            (Some(unproven), Some(proven)) => Some(unproven.clone().with_missing_of(proven)),
-            (one, other) => one.or(other).cloned(),
-        }
+        Revision::completed(self.unproven(environment, target).cloned(), proven)
     }
 
     /// Returns about how many bytes all revisions take if none shares its facets.
@@ -176,16 +173,12 @@ impl Evidence {
         if shown.is_some_and(|shown| shown.health() == Health::Ready) {
             let unproven = before.and_then(|before| before.without(&running, proven));
             let gone = proven.and_then(|proven| proven.of_workloads_not_in(&running));
-            let kept = match (unproven, gone) {
-                (Some(unproven), Some(gone)) => Some(unproven.with_missing_of(&gone)),
-                (one, other) => one.or(other),
-            };
-            return kept.and_then(promotable);
+            return Revision::completed(unproven, gone.as_ref()).and_then(promotable);
         }
         let last = self.last(environment, target);
         let hidden = last.as_ref().and_then(|last| last.without(&running, None)).and_then(&mut promotable);
-        let running = hidden.iter().fold(running, |running, hidden| running.with_missing_of(hidden));
-        if last.as_ref() == Some(&running) { before.cloned() } else { Some(running) }
+        let running = Revision::completed(Some(running), hidden.as_ref());
+        if last == running { before.cloned() } else { running }
     }
 
     /// Returns the facets of which any target has proven a value. No other is ever promoted.

@@ -149,6 +149,14 @@ impl Revision {
         }
     }
 
+    /// Returns the newer of two revisions with the facets that only the older one has; the one that there is if there is one.
+    pub(crate) fn completed(newer: Option<Revision>, older: Option<&Revision>) -> Option<Revision> {
+        match (newer, older) {
+            (Some(newer), Some(older)) => Some(newer.with_missing_of(older)),
+            (newer, older) => newer.or_else(|| older.cloned()),
+        }
+    }
+
     /// Returns the part of the revision of which neither of the others has the same facet: `shown` any value of it, `proven` the
     /// same value. `None` if there is none.
     pub(crate) fn without(&self, shown: &Revision, proven: Option<&Revision>) -> Option<Revision> {

@@ -66,10 +66,7 @@ impl<'a> Lane<'a> {
     /// show now is as it was.
     pub(super) fn ran_last(self, target: &str) -> Option<Revision> {
         let last = self.facts.evidence.last(&self.environment.name, target);
-        match (self.running(target), last) {
-            (Some(running), Some(last)) => Some(running.with_missing_of(&last)),
-            (running, last) => running.or(last),
-        }
+        Revision::completed(self.running(target), last.as_ref())
     }
 
     /// Returns the proofs of a target, oldest first.
