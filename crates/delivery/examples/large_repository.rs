@@ -58,7 +58,6 @@ fn order(repo: &Repo, i: usize) -> Order {
         created: jiff::Timestamp::now(),
         round: 0,
         retried: false,
-        reopen: false,
         rebuild: None,
         checks_settled: true,
         reads_checks: false,

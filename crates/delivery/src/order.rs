@@ -40,8 +40,6 @@ pub struct Order {
     pub round: u32,
     /// Whether there may have been an earlier try in this round. Its effect is searched for first.
     pub retried: bool,
-    /// Whether no closed change request counts as rejected.
-    pub reopen: bool,
     /// Why the commit of the open change request is outdated: the commit is replaced, and no other change request is
     /// opened. If the change request has ended since, that counts.
     pub rebuild: Option<OutdatedReason>,
@@ -232,7 +230,6 @@ impl Order {
             // The branch is that of this very change, so its open change request is always found. A closed one does not
             // count: the person asks again.
             retried: false,
-            reopen: true,
             rebuild: None,
             checks_settled: false,
             reads_checks: false,

@@ -110,7 +110,6 @@ pub fn order(
         created: promotion.creation_timestamp().map(|t| t.0).unwrap_or_default(),
         round: status.round,
         retried: !is_first_try,
-        reopen: false,
         rebuild: None,
         checks_settled: false,
         reads_checks: false,

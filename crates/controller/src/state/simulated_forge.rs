@@ -243,7 +243,7 @@ impl ControllerSimulation {
     }
 
     fn find_earlier(&self, order: &Order, version: u32) -> Option<Delivered> {
-        let mut reopen = order.reopen;
+        let mut reopen = false;
         for request in self.forge.requests.iter().rev().filter(|r| r.branch == order.branch()) {
             if order.rebuild.is_some() && request.state == RequestState::Open {
                 return None;

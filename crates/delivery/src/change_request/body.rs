@@ -203,7 +203,6 @@ mod tests {
             created: "2026-01-02T03:04:05Z".parse().unwrap(),
             round: 0,
             retried: false,
-            reopen: false,
             rebuild: None,
             checks_settled: true,
             reads_checks: false,

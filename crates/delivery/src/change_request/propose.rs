@@ -153,7 +153,7 @@ impl ChangeRequestJob<'_> {
         // A closed change request counts as rejected until a newer one is merged, or is closed by its forge: Sluice has
         // opened that one although the earlier one was closed. The same is true of one whose close counts for nothing. The
         // newest come first.
-        let (mut reopen, mut closed_by_forge) = (order.reopen, 0);
+        let (mut reopen, mut closed_by_forge) = (false, 0);
         let list = self.forge.list(&self.branch, self.target.base, ListFilter::Since(order.created)).await?;
         for found in list.found {
             if order.rebuild.is_some() && found.state == ChangeRequestState::Open {

@@ -44,7 +44,6 @@ pub fn order(strategy: DeliveryStrategy, version: &str) -> Order {
         round: 0,
         retried: false,
         fencing_token: Default::default(),
-        reopen: false,
         rebuild: None,
         checks_settled: true,
         reads_checks: false,
