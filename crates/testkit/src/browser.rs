@@ -176,8 +176,7 @@ impl Browser {
         let size = json!({"width": look.width, "height": 800, "deviceScaleFactor": 1, "mobile": is_phone});
         self.chrome("Emulation.setDeviceMetricsOverride", size).await?;
         let scheme = if look.dark { "dark" } else { "light" };
-        let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
-        self.chrome("Emulation.setEmulatedMedia", features).await.map(drop)
+        self.prefers("prefers-color-scheme", scheme).await
     }
 
     /// Says from now on whether the person wants pages to move (`prefers-reduced-motion`).
@@ -186,7 +185,12 @@ impl Browser {
     /// The browser does not answer.
     pub async fn motion(&self, is_wanted: bool) -> Result<()> {
         let value = if is_wanted { "no-preference" } else { "reduce" };
-        let features = json!({"features": [{"name": "prefers-reduced-motion", "value": value}]});
+        self.prefers("prefers-reduced-motion", value).await
+    }
+
+    /// Sets one preference of the person, instead of an earlier one.
+    async fn prefers(&self, name: &str, value: &str) -> Result<()> {
+        let features = json!({"features": [{"name": name, "value": value}]});
         self.chrome("Emulation.setEmulatedMedia", features).await.map(drop)
     }
 

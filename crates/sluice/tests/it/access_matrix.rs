@@ -141,10 +141,7 @@ impl AccessMatrix<'_> {
             ensure!(status == StatusCode::OK, "{who} gets {status} for the page {list}");
             let (status, answer) = person.ask(list).await?;
             ensure!(status == StatusCode::OK, "{who} gets {status} of the API for {list}: {answer}");
-            // The bar above names the person, whose account is in the namespace.
-            let main =
-                page.split_once("<main").map(|(_, main)| main.to_owned()).context("the page is empty")?;
-            for (by, text) in [("page", main), ("API", answer.to_string())] {
+            for (by, text) in [("page", content(&page)?), ("API", &answer.to_string())] {
                 // No application here runs an image.
                 let is_shown = is_seen && list != "/images";
                 ensure!(text.contains(self.namespace) == is_shown, "{who} sees in {list} by {by}: {text}");

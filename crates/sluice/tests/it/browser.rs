@@ -66,6 +66,14 @@ impl BrowserFixture {
         Ok(BrowserFixture { waiting, base: format!("http://{address}"), pipeline, promotion, place })
     }
 
+    /// Opens the list of pipelines as a viewer.
+    async fn list_of_viewer(&self) -> Result<Browser> {
+        let browser = self.opened("viewer", &["get"], &self.pipeline).await?;
+        browser.open(&format!("{}/", self.base)).await?;
+        browser.until_text("1.1.0").await?;
+        Ok(browser)
+    }
+
     async fn opened(&self, name: &str, verbs: &[&str], path: &str) -> Result<Browser> {
         let clusters =
             json!({"apiGroups": ["gitops.weave.works"], "resources": ["gitopsclusters"], "verbs": ["get"]});
@@ -142,9 +150,7 @@ const ENTER: &str = "\u{e007}";
 fn each_key_of_the_list_of_keys_does_what_it_says() -> Result<()> {
     run(async {
         let fixture = BrowserFixture::new().await?;
-        let browser = fixture.opened("viewer", &["get"], &fixture.pipeline).await?;
-        browser.open(&format!("{}/", fixture.base)).await?;
-        browser.until_text("1.1.0").await?;
+        let browser = fixture.list_of_viewer().await?;
         let focused = "return document.activeElement.matches(arguments_of_test)";
         let has_focus = async |selector: &str| -> Result<bool> {
             Ok(browser.run(&focused.replace("arguments_of_test", &format!("{selector:?}"))).await? == true)
@@ -186,9 +192,7 @@ fn each_key_of_the_list_of_keys_does_what_it_says() -> Result<()> {
 fn nothing_moves_for_people_who_want_no_motion() -> Result<()> {
     run(async {
         let fixture = BrowserFixture::new().await?;
-        let browser = fixture.opened("viewer", &["get"], &fixture.pipeline).await?;
-        browser.open(&format!("{}/", fixture.base)).await?;
-        browser.until_text("1.1.0").await?;
+        let browser = fixture.list_of_viewer().await?;
         // The look of a revision on its way to an environment.
         let moves = "document.querySelector('.row .link').classList.add('moves'); return document.getAnimations().length";
         for is_wanted in [true, false] {

@@ -143,13 +143,15 @@ mod tests {
     }
 
     #[test]
-    fn two_targets_of_one_name_are_found() {
-        let names = "[self.filter(t, has(t.name)).map(t, t.name)].all(names, \
-                     names.all(name, names.indexOf(name) == names.lastIndexOf(name)))";
-        let value = |second: serde_json::Value| json!([{"name": "eu"}, {"namespace": "a"}, second]);
-        assert_eq!(holds(names, &value(json!({"name": "us"}))), Ok(true));
-        assert_eq!(holds(names, &value(json!({"name": "eu"}))), Ok(false));
-        assert_eq!(holds("['a'].indexOf('b') == -1", &json!({})), Ok(true));
+    fn the_place_of_an_element_is_found_from_either_end() {
+        let places = |wanted: &str| {
+            let at = |function: &str, place: i64| {
+                holds(&format!("self.{function}({wanted}) == {place}"), &json!(["a", "b", "a"]))
+            };
+            [at("indexOf", 0), at("lastIndexOf", 2), at("indexOf", -1), at("lastIndexOf", -1)]
+        };
+        assert_eq!(places("'a'"), [true, true, false, false].map(Ok));
+        assert_eq!(places("'c'"), [false, false, true, true].map(Ok));
     }
 
     #[test]
