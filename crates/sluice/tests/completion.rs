@@ -13,6 +13,10 @@ use sluice_api::Pipeline;
 
 use sluice_testkit::{ControlPlane, Scratch, WAIT_TIMEOUT, eventually};
 
+/// How long names may be missing. Completion gives up after 2 s without a message, and the API server of a busy
+/// machine may need longer.
+const COMPLETION_WAIT: Duration = WAIT_TIMEOUT;
+
 /// Runs the program as the completion script of a shell does, with the words of a command line. The last word is
 /// completed.
 fn complete(shell: &str, kubeconfig: &Path, words: &[&str]) -> Result<Output> {
@@ -90,8 +94,7 @@ async fn names_are_completed_from_the_cluster() -> Result<()> {
             (&["sluice", "get", "pipelines", "--context", "h"], &["hub"], "podinfo"),
             (&["sluice", "appr"], &["approve"], "retry"),
         ] {
-            // Completion gives up after 2 s, and the API server of a busy machine may need longer.
-            eventually(WAIT_TIMEOUT, || async {
+            eventually(COMPLETION_WAIT, || async {
                 let output = complete(shell, &kubeconfig, words)?;
                 let found = text(&output);
                 ensure!(output.status.success() && output.stderr.is_empty(), "{shell} {words:?}: {output:?}");
@@ -108,10 +111,13 @@ async fn names_are_completed_from_the_cluster() -> Result<()> {
     let script = "source <(sluice completion bash); COMP_WORDS=(sluice get targets -n apps pod); COMP_CWORD=5; \
                   COMP_TYPE=9; _clap_complete_sluice sluice pod apps; printf '%s\\n' \"${COMPREPLY[@]}\"";
     let path = format!("{}:{}", folder.display(), std::env::var("PATH")?);
-    let mut bash = Command::new("bash");
-    let output = bash.args(["-c", script]).env("PATH", path).env("KUBECONFIG", &kubeconfig).output()?;
-    ensure!(text(&output).trim() == "podinfo", "{output:?}");
-    Ok(())
+    eventually(COMPLETION_WAIT, || async {
+        let mut bash = Command::new("bash");
+        let output = bash.args(["-c", script]).env("PATH", &path).env("KUBECONFIG", &kubeconfig).output()?;
+        ensure!(text(&output).trim() == "podinfo", "{output:?}");
+        Ok(())
+    })
+    .await
 }
 
 #[tokio::test]
@@ -136,8 +142,12 @@ async fn flux_runs_it_as_a_plugin_and_completes_names() -> Result<()> {
         (&["retry", "podinfo", "-n", "apps", "-e", "p"], "prod\n:4\n"),
         (&["get", "targets", "-n", "apps", "x"], ":4\n"),
     ] {
-        let found = run(&[&["__complete"], arguments].concat())?;
-        ensure!(found == expected, "{arguments:?}: {found:?}");
+        eventually(COMPLETION_WAIT, || async {
+            let found = run(&[&["__complete"], arguments].concat())?;
+            ensure!(found == expected, "{arguments:?}: {found:?}");
+            Ok(())
+        })
+        .await?;
     }
     let all = run(&["__complete", ""])?;
     ensure!(all.contains("explain\t") && !all.contains("__complete"), "{all}");
