@@ -38,6 +38,8 @@ pub(crate) struct Cache {
     pub(super) is_new: bool,
     /// YAML files by the hash of their content.
     pub(super) files: HashMap<u128, KnownFile>,
+    /// Whether the last list of its YAML files was long.
+    pub(super) has_long_list: bool,
     /// The branch in which an earlier try was last looked for.
     pub(super) history: Option<BranchHistory>,
     /// The branch that was last fetched.
@@ -57,6 +59,7 @@ impl Cache {
             is_clean: false,
             is_new: false,
             files: HashMap::new(),
+            has_long_list: false,
             history: None,
             branch: None,
             foreign_push: None,

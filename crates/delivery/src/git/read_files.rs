@@ -31,6 +31,12 @@ impl YamlFiles {
         self.0.iter().map(|entry| readable_path(&entry.path)).collect()
     }
 
+    /// Whether the list takes much memory.
+    fn is_long(&self) -> bool {
+        let bytes: usize = self.0.iter().map(|entry| entry.path.len()).sum();
+        self.0.len() > MAX_SHORT_LIST.0 || bytes > MAX_SHORT_LIST.1
+    }
+
     /// Keeps only the files at these indices.
     pub(crate) fn only(self, indices: &BTreeSet<usize>) -> YamlFiles {
         let entries = self.0.into_iter().enumerate().filter(|(index, _)| indices.contains(index));
@@ -124,15 +130,21 @@ impl FilesToRead {
 
 impl LockedRepository<'_> {
     /// Lists the YAML files of a commit: plain files only, no links and no submodules. A long list waits for the slot of
-    /// large work, which the caller releases.
+    /// large work, which the caller releases. If the last list was long, the wait comes first, so that git does not list
+    /// the same files twice.
     pub(crate) async fn list_files(&mut self, commit: &str) -> GitResult<YamlFiles> {
         if !self.has_large_slot() {
-            match self.list(commit, MAX_SHORT_LIST).await {
-                Err(GitError::TooLarge { .. }) => self.take_large_slot().await,
-                listed => return listed,
+            if !self.has_long_list {
+                match self.list(commit, MAX_SHORT_LIST).await {
+                    Err(GitError::TooLarge { .. }) => {}
+                    listed => return listed,
+                }
             }
+            self.take_large_slot().await;
         }
-        self.list(commit, (MAX_YAML_FILES, MAX_PATH_BYTES)).await
+        let listed = self.list(commit, (MAX_YAML_FILES, MAX_PATH_BYTES)).await;
+        self.has_long_list = listed.as_ref().is_ok_and(YamlFiles::is_long);
+        listed
     }
 
     /// Lists the YAML files of a commit, unless there are more than these, or their paths have more bytes.
