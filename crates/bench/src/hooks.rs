@@ -1,7 +1,7 @@
 //! Signed calls of the hook server, as of notification-controller, over persistent connections.
 
 use crate::controller::ControllerProcess;
-use crate::delivery::DeliveryCluster;
+use crate::delivery_fixture::DeliveryCluster;
 use crate::objects::{HELM_RELEASE, VERSION, namespace};
 use crate::options::BenchOptions;
 use crate::process_stats::processor_time;

@@ -4,10 +4,11 @@
 
 mod api_views;
 mod burst;
+mod change_request;
 mod clusters_fixture;
 mod command_times;
 mod controller;
-mod delivery;
+mod delivery_fixture;
 mod handover;
 mod hooks;
 mod isolation;
@@ -27,7 +28,6 @@ mod process_stats;
 mod questions;
 mod reaction;
 mod repository;
-mod request;
 mod start_and_memory;
 mod table;
 mod viewers;
@@ -70,12 +70,12 @@ async fn measure(options: &BenchOptions, table: &mut ResultTable) -> Result<()> 
     }
     if options.wants_any(&Measurement::OF_DELIVERY) {
         let plane = ControlPlane::start().await?;
-        let cluster = delivery::DeliveryCluster::prepare(&plane).await?;
+        let cluster = delivery_fixture::DeliveryCluster::prepare(&plane).await?;
         if options.wants(Measurement::Repository) {
             repository::measure(options, &cluster, table).await?;
         }
         if options.wants(Measurement::Request) {
-            request::measure(options, &cluster, table).await?;
+            change_request::measure(options, &cluster, table).await?;
         }
         if options.wants(Measurement::Hooks) {
             hooks::measure(options, &cluster, table).await?;

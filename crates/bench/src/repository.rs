@@ -1,7 +1,7 @@
 //! A promotion into a repository with many files and large files in its history.
 
 use crate::controller::ControllerProcess;
-use crate::delivery::DeliveryCluster;
+use crate::delivery_fixture::DeliveryCluster;
 use crate::options::BenchOptions;
 use crate::table::{BudgetVerdict, ResultTable, percentile, progress, time, times};
 use anyhow::{Context, Result, bail};

@@ -6,9 +6,9 @@ use std::time::Duration;
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 
-use crate::complete::{contexts, namespaces};
 use crate::connection::{Connection, ConnectionOptions};
 use crate::exit::Outcome;
+use crate::name_completion::{contexts, namespaces};
 use sluice_core::dns_name::is_label;
 
 /// The cluster, the user and the namespace of a command.

@@ -5,8 +5,8 @@ use std::io;
 use clap::Args;
 use clap_complete::env::Shells;
 
-use crate::complete::VARIABLE;
 use crate::exit::Outcome;
+use crate::name_completion::VARIABLE;
 use crate::terminal::Io;
 
 /// Arguments of `sluice completion`.

@@ -10,11 +10,11 @@ use sluice_api::Pipeline;
 use sluice_view::events::{EventFilter, EventLine, events};
 
 use crate::cluster_flags::ClusterFlags;
-use crate::complete::pipelines;
 use crate::connection::API_CALL_TIMEOUT;
 use crate::document_kind::DocumentKind;
 use crate::exit::Outcome;
 use crate::load;
+use crate::name_completion::pipelines;
 use crate::object_argument;
 use crate::objects;
 use crate::output::{DataFormat, view};

@@ -10,12 +10,12 @@ use sluice_view::pipeline_screen::summarized;
 use sluice_view::story::{StoryEvent, left_out, story};
 
 use crate::cluster_flags::{ClusterFlags, ControllerFlags};
-use crate::complete::{environments, promotions_and_pipelines};
 use crate::connection::API_CALL_TIMEOUT;
 use crate::controller_lease::warn_if_nobody_acts;
 use crate::document_kind::DocumentKind;
 use crate::exit::Outcome;
 use crate::load;
+use crate::name_completion::{environments, promotions_and_pipelines};
 use crate::object_argument;
 use crate::objects;
 use crate::output::{DataFormat, view};

@@ -14,9 +14,9 @@ use sluice_api::lenient::{List, Unreadable};
 use sluice_api::promotion::Phase;
 use sluice_api::{Pipeline, Promotion, PromotionSpec};
 
-use crate::complete::{environments, promotions_and_pipelines};
 use crate::connection::Connection;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::name_completion::{environments, promotions_and_pipelines};
 use crate::object_argument;
 use crate::objects;
 use crate::place::Place;

@@ -12,7 +12,7 @@ use sluice_api::lenient::{self, List, Unreadable};
 
 use crate::connection::Connection;
 use crate::exit::{Exit, Failure, Outcome};
-use crate::pages;
+use crate::paged_list;
 use crate::terminal::{Io, Symbol};
 
 /// What to do about an object that cannot be read.
@@ -46,7 +46,7 @@ where
     K: Resource<DynamicType = ()> + DeserializeOwned + Send + 'static,
     K: HasSpec<Spec: DeserializeOwned + Send>,
 {
-    pages::list(&connection.client, namespace, params).await.map_err(|e| connection.explain(e))
+    paged_list::list(&connection.client, namespace, params).await.map_err(|e| connection.explain(e))
 }
 
 /// Reads the objects of another kind, of a namespace or of all namespaces. Each object is read separately: a person can

@@ -12,12 +12,12 @@ use sluice_view::object_name::FluxName;
 use sluice_view::reconcile::{CommandElsewhere, plan, source_of};
 
 use crate::cluster_flags::ClusterFlags;
-use crate::complete::{environments, pipelines};
 use crate::connection::{API_CALL_TIMEOUT, Connection};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::find::missing;
 use crate::flux_request::{FluxRequestError, FluxRequests, ReadObject};
 use crate::flux_wait::{FluxWait, FluxWaitFlags};
+use crate::name_completion::{environments, pipelines};
 use crate::object_argument;
 use crate::objects;
 use crate::place::Place;

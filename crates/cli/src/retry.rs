@@ -15,11 +15,11 @@ use sluice_api::{Pipeline, Promotion, PromotionSpec};
 use sluice_view::change::{ChangeCheck, describe, retry};
 
 use crate::cluster_flags::ClusterFlags;
-use crate::complete::{environments, pipelines, promotions_and_pipelines};
 use crate::connection::{API_CALL_TIMEOUT, Connection};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::find::{self, PromotionArgs};
 use crate::load;
+use crate::name_completion::{environments, pipelines, promotions_and_pipelines};
 use crate::object_argument;
 use crate::objects;
 use crate::promotion_change::{Changed, PromotionChange, apply, note_suspension, write};

@@ -9,10 +9,10 @@ use sluice_api::Pipeline;
 use sluice_api::lenient::List;
 
 use crate::cluster_flags::ClusterFlags;
-use crate::complete::pipelines;
 use crate::connection::{API_CALL_TIMEOUT, Connection};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::find::missing;
+use crate::name_completion::pipelines;
 use crate::object_argument;
 use crate::objects;
 use crate::promotion_change::FIELD_MANAGER;

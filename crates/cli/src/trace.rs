@@ -5,11 +5,11 @@ use clap_complete::ArgValueCompleter;
 use sluice_view::fleet::trace::{Trace as TraceAnswer, TraceLink};
 
 use crate::cluster_flags::ClusterFlags;
-use crate::complete::{clusters, running_objects};
 use crate::connection::API_CALL_TIMEOUT;
 use crate::controller_api::{ControllerApi, ServerFlags};
 use crate::document_kind::DocumentKind;
 use crate::exit::Outcome;
+use crate::name_completion::{clusters, running_objects};
 use crate::output::{DataFormat, view};
 use crate::terminal::Io;
 

@@ -5,11 +5,11 @@ use clap_complete::ArgValueCompleter;
 use sluice_view::tree::{EnvironmentNode, TargetNode, WorkloadNode, retain_nodes, tree};
 
 use crate::cluster_flags::ClusterFlags;
-use crate::complete::{environments, pipelines};
 use crate::connection::API_CALL_TIMEOUT;
 use crate::document_kind::DocumentKind;
 use crate::exit::Outcome;
 use crate::load;
+use crate::name_completion::{environments, pipelines};
 use crate::object_argument;
 use crate::output::{DataFormat, view};
 use crate::place::Place;

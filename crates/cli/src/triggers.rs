@@ -14,12 +14,12 @@ use sluice_view::triggers::{
 
 use crate::age::since;
 use crate::cluster_flags::ClusterFlags;
-use crate::complete::pipelines;
 use crate::connection::{API_CALL_TIMEOUT, Connection};
 use crate::controller_api::{ControllerApi, ServerFlags};
 use crate::document_kind::DocumentKind;
 use crate::exit::Outcome;
 use crate::load;
+use crate::name_completion::pipelines;
 use crate::object_argument;
 use crate::objects;
 use crate::output::{DataFormat, view};

@@ -11,12 +11,12 @@ use sluice_view::fleet::versions::RunningVersion;
 use sluice_view::versions::{Outlier, UnreadTarget, VersionRow, unread};
 
 use crate::cluster_flags::ClusterFlags;
-use crate::complete::{clusters, environments};
 use crate::connection::API_CALL_TIMEOUT;
 use crate::controller_api::{ControllerApi, ServerFlags};
 use crate::document_kind::DocumentKind;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::load;
+use crate::name_completion::{clusters, environments};
 use crate::output::{DataFormat, view};
 use crate::suggest::instead;
 use crate::table::{Cell, Row, Table, Tone};

@@ -14,9 +14,9 @@ use tokio::task::JoinSet;
 
 use crate::hook::{self, HookOptions, HookServer};
 use crate::metrics::Metrics;
+use crate::metrics_and_probe_servers;
 use crate::options::{ControllerOptions, Replica};
 use crate::runtime::{Runtime, policy_watch};
-use crate::serve;
 use crate::shard::{LeaseCommand, LeaseManager};
 use crate::snapshots::Shown;
 use crate::state::Input;
@@ -120,13 +120,17 @@ async fn serve_all(
 ) -> Result<(), RunError> {
     let metrics_server = async {
         match metrics_addr {
-            Some(at) => serve::metrics(at, metrics.clone()).await.map_err(|e| cannot_serve("metrics", at, e)),
+            Some(at) => metrics_and_probe_servers::metrics(at, metrics.clone())
+                .await
+                .map_err(|e| cannot_serve("metrics", at, e)),
             None => std::future::pending().await,
         }
     };
     let health_server = async {
         match health_addr {
-            Some(at) => serve::health(at, metrics.clone()).await.map_err(|e| cannot_serve("health", at, e)),
+            Some(at) => metrics_and_probe_servers::health(at, metrics.clone())
+                .await
+                .map_err(|e| cannot_serve("health", at, e)),
             None => std::future::pending().await,
         }
     };

@@ -2,11 +2,11 @@
 //! the demo approves the promotion, ends with `demo: ok` and leaves nothing behind. Without it, a person approves, and
 //! the demo runs until Ctrl-C. With `--fault`, something is wrong with prod, and a person finds out what.
 
-mod fleet;
 mod hub_view;
 mod manifests;
 mod output;
 mod scenario;
+mod servers;
 mod sluice;
 mod versions;
 

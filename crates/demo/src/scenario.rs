@@ -1,9 +1,9 @@
 //! The scenario: a person commits a version into dev, Sluice promotes it to staging automatically, and waits for an
 //! approval before prod.
 
-use crate::fleet::DemoFleet;
 use crate::hub_view::{self, HubView};
 use crate::output;
+use crate::servers::DemoFleet;
 use crate::sluice::{Sluice, free_address};
 use crate::versions::{FIRST, NEXT, SUGGESTED};
 use anyhow::{Context, Result, anyhow};

@@ -1,7 +1,7 @@
 //! Runs the binary: as the controller, and as the command line.
 
-use crate::fleet::DemoFleet;
 use crate::output;
+use crate::servers::DemoFleet;
 use anyhow::{Context, Result, ensure};
 use sluice_testkit::ProcessGuard;
 use std::net::{Ipv4Addr, TcpListener};

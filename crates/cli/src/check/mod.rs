@@ -40,7 +40,7 @@ use crate::document_kind::DocumentKind;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::objects::describe;
 use crate::output::{DataFormat, view};
-use crate::pages;
+use crate::paged_list;
 use crate::table::{Tone, marked};
 use crate::terminal::{Io, Symbol};
 use crate::user_name::user_name;
@@ -168,7 +168,7 @@ where
     K: Resource<DynamicType = ()> + DeserializeOwned + Send + 'static,
     K: HasSpec<Spec: DeserializeOwned + Send>,
 {
-    let answer = pages::list(client, namespace, &ListParams::default()).await;
+    let answer = paged_list::list(client, namespace, &ListParams::default()).await;
     fact(answer, || match namespace {
         Some(namespace) => format!("list on {plural}.{GROUP} in namespace {namespace}"),
         None => format!("list on {plural}.{GROUP} in all namespaces (name one with -n)"),

@@ -14,9 +14,9 @@ use sluice_api::{MEMBER_LABELS, Pipeline, hook_key};
 use super::names::{address, comment_text, object_name};
 use super::scope::{cluster_of, environments, pipeline};
 use crate::cluster_flags::ClusterFlags;
-use crate::complete::pipelines;
 use crate::connection::Connection;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::name_completion::pipelines;
 use crate::object_argument;
 use crate::terminal::Io;
 

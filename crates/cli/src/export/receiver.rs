@@ -13,8 +13,8 @@ use sluice_api::pipeline::Environment;
 use super::names::{address, comment_text, hash, hex, object_name};
 use super::scope::{cluster_of, environments, pipeline};
 use crate::cluster_flags::ClusterFlags;
-use crate::complete::pipelines;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::name_completion::pipelines;
 use crate::object_argument;
 use crate::terminal::Io;
 

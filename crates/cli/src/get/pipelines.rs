@@ -13,7 +13,7 @@ use sluice_api::pipeline::{AppRef, Summary};
 use super::fetch::lean_metadata;
 use super::flags::Shape;
 use super::listing::{Listing, NOT_OBSERVED, fields};
-use crate::complete;
+use crate::name_completion;
 use crate::object_argument;
 use crate::table::{Cell, Row, Tone};
 
@@ -32,7 +32,7 @@ use crate::table::{Cell, Row, Tone};
   sluice get pipelines -A -w")]
 pub(crate) struct Pipelines {
     /// Only this one
-    #[arg(value_parser = object_argument::pipeline, add = ArgValueCompleter::new(complete::pipelines))]
+    #[arg(value_parser = object_argument::pipeline, add = ArgValueCompleter::new(name_completion::pipelines))]
     name: Option<String>,
 }
 

@@ -14,7 +14,7 @@ use super::fetch::lean_metadata;
 use super::filter::PromotionFilter;
 use super::flags::Shape;
 use super::listing::{Listing, fields};
-use crate::complete;
+use crate::name_completion;
 use crate::object_argument;
 use crate::table::{Cell, Row, Tone};
 
@@ -32,13 +32,13 @@ use crate::table::{Cell, Row, Tone};
   sluice get promotion podinfo-prod-6-1-8 -n apps -o yaml")]
 pub(crate) struct Promotions {
     /// Only this one
-    #[arg(value_parser = object_argument::promotion, add = ArgValueCompleter::new(complete::promotions))]
+    #[arg(value_parser = object_argument::promotion, add = ArgValueCompleter::new(name_completion::promotions))]
     name: Option<String>,
     /// Only those of this pipeline
-    #[arg(long, value_name = "NAME", value_parser = object_argument::pipeline, add = ArgValueCompleter::new(complete::pipelines))]
+    #[arg(long, value_name = "NAME", value_parser = object_argument::pipeline, add = ArgValueCompleter::new(name_completion::pipelines))]
     pipeline: Option<String>,
     /// Only those into this environment, or ENVIRONMENT/TARGET
-    #[arg(short, long, value_name = "NAME", add = ArgValueCompleter::new(complete::environments))]
+    #[arg(short, long, value_name = "NAME", add = ArgValueCompleter::new(name_completion::environments))]
     environment: Option<String>,
 }
 

@@ -13,7 +13,7 @@ use super::flags::Shape;
 use super::listing::Listing;
 use super::target_lines::{ListedTargets, TargetLine, lines};
 use crate::age;
-use crate::complete;
+use crate::name_completion;
 use crate::object_argument;
 use crate::table::{Cell, Row};
 
@@ -31,7 +31,7 @@ use crate::table::{Cell, Row};
   sluice get targets -A")]
 pub(crate) struct Targets {
     /// Only those of this pipeline
-    #[arg(value_name = "PIPELINE", value_parser = object_argument::pipeline, add = ArgValueCompleter::new(complete::pipelines))]
+    #[arg(value_name = "PIPELINE", value_parser = object_argument::pipeline, add = ArgValueCompleter::new(name_completion::pipelines))]
     pipeline: Option<String>,
 }
 

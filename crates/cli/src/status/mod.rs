@@ -10,12 +10,12 @@ use sluice_view::pipeline_screen::status;
 
 use self::screen::Page;
 use crate::cluster_flags::{ClusterFlags, ControllerFlags};
-use crate::complete::pipelines;
 use crate::connection::API_CALL_TIMEOUT;
 use crate::controller_lease::warn_if_nobody_acts;
 use crate::document_kind::DocumentKind;
 use crate::exit::Outcome;
 use crate::load;
+use crate::name_completion::pipelines;
 use crate::object_argument;
 use crate::output::{DataFormat, view};
 use crate::terminal::Io;

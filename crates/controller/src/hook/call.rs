@@ -1,4 +1,4 @@
-//! A call to the hook server, and the key that it shows.
+//! A call to the hook server.
 
 use http::HeaderMap;
 use hyper::body::Bytes;
@@ -6,28 +6,10 @@ use serde::de::DeserializeOwned;
 use sluice_api::Pipeline;
 
 use super::answer::{CallError, HookAnswer};
-use super::hmac_keys::Purpose;
 use super::route::Route;
 
 /// The longest body that counts as short, in bytes. Events and calls of forges are rarely longer.
 pub(super) const MAX_SHORT_BODY_BYTES: usize = 64 << 10;
-
-/// The key that a call shows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum ShownKey {
-    /// A key that the endpoint accepts: its purpose, and the name of its Secret.
-    Accepted(Purpose, String),
-    /// A key of the pipeline for another purpose.
-    Other(Purpose),
-    /// No key of the pipeline.
-    None,
-}
-
-impl ShownKey {
-    pub fn is_accepted(&self) -> bool {
-        matches!(self, ShownKey::Accepted(..))
-    }
-}
 
 /// A call whose body was read.
 #[derive(Clone, Copy)]

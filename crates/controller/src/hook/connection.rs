@@ -18,7 +18,7 @@ use super::certificate::{Certificate, acceptor};
 use super::metrics::CutCause;
 use super::server::{HookOptions, HookServer};
 use crate::metrics::Metrics;
-use crate::serve::listen;
+use crate::metrics_and_probe_servers::listen;
 
 /// One peer may have one of this many connections, unless it is a trusted proxy. The others are for other peers.
 const PEER_SHARE: usize = 8;

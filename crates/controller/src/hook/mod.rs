@@ -5,6 +5,7 @@
 pub mod answer;
 pub mod approval;
 pub mod approval_rules;
+mod authorization;
 mod call;
 pub mod callback;
 mod certificate;

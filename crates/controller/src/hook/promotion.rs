@@ -8,7 +8,8 @@ use sluice_api::flux::{HELM_GROUP, KUSTOMIZE_GROUP};
 use sluice_api::pipeline::{Observe, Pipeline, PromotionPolicy, Target};
 
 use super::answer::{CallError, HookAnswer};
-use super::call::{HookCall, ShownKey};
+use super::authorization::ShownKey;
+use super::call::HookCall;
 use super::event::{EventOrigin, InvolvedObject, Meaning, NO_REVISION, ReceivedEvent};
 use super::hmac_keys::{Purpose, secrets_of};
 use super::report;

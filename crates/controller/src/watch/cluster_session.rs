@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::cluster_client::ClusterClient;
+use super::cluster_probe::{may_list_all, probe, until_lost};
 use super::event_queue::EventQueue;
 use super::kubeconfig;
 use super::kubeconfig_secrets::KubeconfigSecrets;
@@ -24,7 +25,6 @@ use super::limit::WatchLimits;
 use super::observed_memory::{ObservedMemory, WatchMemory};
 use super::owned_read::OwnedReads;
 use super::parsed_object::UnreadableObject;
-use super::probe::{may_list_all, probe, until_lost};
 use super::read_error::{self, ReadError};
 use super::relist::{Lists, ScopeLists};
 use super::served::{Discovery, Served};

@@ -3,6 +3,7 @@
 
 mod change_count;
 pub mod cluster_client;
+mod cluster_probe;
 pub mod cluster_session;
 pub mod event_queue;
 pub mod kubeconfig;
@@ -16,7 +17,6 @@ pub mod object_text;
 pub mod observed_memory;
 pub mod owned_read;
 pub mod parsed_object;
-mod probe;
 pub mod read_error;
 mod read_slots;
 pub mod relist;

@@ -3,7 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod answers;
 mod approvals;
 mod bodies;
 mod callbacks;
@@ -13,10 +12,11 @@ mod events;
 mod keys;
 mod limits;
 mod memory;
+mod promotion_endpoint;
 mod push;
+mod random_calls;
 mod reports;
 mod rights;
-mod router;
 mod server;
 mod serving;
 mod signatures;

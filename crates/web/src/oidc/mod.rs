@@ -3,9 +3,9 @@
 
 mod authorization_request;
 mod begun_sign_in;
+mod discovery_document;
 mod error;
 mod id_token;
-mod metadata;
 mod options;
 mod provider;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::metadata::is_https;
+use super::discovery_document::is_https;
 use crate::provider_http::ProviderHttp;
 
 /// Where people sign in, and as which client.

@@ -13,9 +13,9 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::begun_sign_in::BegunSignIn;
+use super::discovery_document::Metadata;
 use super::error::OidcError;
 use super::id_token::Claims;
-use super::metadata::Metadata;
 use super::options::OidcOptions;
 use crate::form_text::{escaped, form};
 use crate::page_url::PageUrl;

@@ -2,7 +2,7 @@
 //! is a real Gitea.
 
 use crate::controller::ControllerProcess;
-use crate::delivery::{DeliveryCluster, number};
+use crate::delivery_fixture::{DeliveryCluster, number};
 use crate::options::BenchOptions;
 use crate::table::{BudgetVerdict, ResultTable, progress, time};
 use crate::writes::Writes;
